@@ -109,8 +109,8 @@ MODULES = [
         "shared-object-mutated",
         {**_HELD, "tensors": 3, "pairs": 4, "declared pairs": 8, "pairs by layer": {"0": 8, "1": 4, "2": 2}},
         "error",
-        "The RoPE frequencies in rotary_emb.inv_freq and 2 more like it become fewer with depth (8 in layer 0, 4 in"
-        " layer 1, 2 in layer 2 pairs), but the config declares 8 for every layer: each layer has changed an object"
+        "The RoPE frequencies in rotary_emb.inv_freq and 2 more like it become fewer with depth (pairs: 8 in layer 0,"
+        " 4 in layer 1, 2 in layer 2), but the config declares 8 for every layer: each layer has changed an object"
         " that they share.",
     ),
     (

@@ -193,7 +193,7 @@ class SharedObjectMutated(Loaded, code="shared-object-mutated"):
         sizes = self.pairs_by_layer
         told = ", ".join(f"{spoken(size)} in layer {layer}" for layer, size in list(sizes.items())[:4])
         return (
-            f"{self._head()} become fewer with depth ({told} pairs), but the config declares"
+            f"{self._head()} become fewer with depth (pairs: {told}), but the config declares"
             f" {spoken(self.declared_pairs)} for every layer: each layer has changed an object that they share."
         )
 
