@@ -33,7 +33,7 @@ CONFIGS = [
         "warning",
         'type and rope_type name different scalings: rope_scaling.rope_type is "yarn" but rope_scaling.type is'
         ' "linear". Runtimes that know only one of the spellings apply that scaling; Transformers 5 and this audit use'
-        ' rope_type.',
+        " rope_type.",
     ),
     (
         "flat-layer-types",
@@ -47,9 +47,9 @@ CONFIGS = [
         },
         "warning",
         'The RoPE block is flat (rope_parameters.rope_type is "linear" and rope_parameters.factor is 8), but this type'
-        ' has one block for each layer type (sliding_attention and full_attention). Flat values are ignored, or other'
-        ' runtimes apply them to all layers. Transformers 5 uses the base 10,000 for sliding_attention and 1,000,000'
-        ' for full_attention, and no scaling.',
+        " has one block for each layer type (sliding_attention and full_attention). Flat values are ignored, or other"
+        " runtimes apply them to all layers. Transformers 5 uses the base 10,000 for sliding_attention and 1,000,000"
+        " for full_attention, and no scaling.",
     ),
     (
         "layer-type-scaling",
@@ -65,9 +65,9 @@ CONFIGS = [
         },
         "warning",
         'The RoPE scaling is on sliding layers (rope_parameters.sliding_attention.rope_type is "linear" and'
-        ' rope_parameters.sliding_attention.factor is 8) and full layers have none, but this type scales full layers'
-        ' only. Sliding layers attend only within their window; with the scaling, their RoPE frequencies are too low'
-        ' by a factor of 8.',
+        " rope_parameters.sliding_attention.factor is 8) and full layers have none, but this type scales full layers"
+        " only. Sliding layers attend only within their window; with the scaling, their RoPE frequencies are too low"
+        " by a factor of 8.",
     ),
     (
         "layer-type-scaling",
@@ -83,8 +83,8 @@ CONFIGS = [
         },
         "warning",
         'The RoPE scaling is on sliding layers (rope_parameters.sliding_attention.rope_type is "linear" and'
-        ' rope_parameters.sliding_attention.factor is 8), but this type scales full layers only. Sliding layers attend'
-        ' only within their window; with the scaling, their RoPE frequencies are too low by a factor of 8.',
+        " rope_parameters.sliding_attention.factor is 8), but this type scales full layers only. Sliding layers attend"
+        " only within their window; with the scaling, their RoPE frequencies are too low by a factor of 8.",
     ),
     (
         "nope-inverted",
@@ -164,7 +164,7 @@ CONFIGS = [
         'rope_parameters.rope_type is "default" and rope_parameters.partial_rotary_factor is 0.25, but this type keeps'
         ' the frequencies of the whole head and does not rotate the slow pairs (rope_type "proportional", share 0.25).'
         ' Read as "default", the same share gives new frequencies over the RoPE dimensions, and all but the first'
-        ' differ.',
+        " differ.",
     ),
     (
         "partial-meaning",
@@ -177,8 +177,8 @@ CONFIGS = [
         },
         "warning",
         'rope_scaling.rope_type is "proportional", but code of this type (phi, transformers 5.23.0) computes the'
-        ' frequencies over the RoPE dimensions (share 0.4). proportional instead keeps the frequencies of the whole'
-        ' head and does not rotate its slow pairs; all frequencies but the first differ.',
+        " frequencies over the RoPE dimensions (share 0.4). proportional instead keeps the frequencies of the whole"
+        " head and does not rotate its slow pairs; all frequencies but the first differ.",
     ),
     (
         "partial-meaning",
@@ -192,9 +192,9 @@ CONFIGS = [
         },
         "note",
         'rope_parameters.rope_type is "proportional" and rope_parameters.partial_rotary_factor is 0.25: the'
-        ' frequencies are those of the whole head, a share of 0.25 of the pairs rotates, and the slow pairs do not, as'
-        ' in the class of this type. Runtimes that know only the share compute new frequencies over the RoPE'
-        ' dimensions, and all but the first differ.',
+        " frequencies are those of the whole head, a share of 0.25 of the pairs rotates, and the slow pairs do not, as"
+        " in the class of this type. Runtimes that know only the share compute new frequencies over the RoPE"
+        " dimensions, and all but the first differ.",
     ),
     (
         "partial-meaning",
@@ -355,10 +355,10 @@ CONFIGS = [
             "switched on in": "Qwen3-8B",
         },
         "note",
-        "Factor x original length is 131,072, which differs from the declared context length (rope_scaling.factor is"
-        " 4, rope_scaling.original_max_position_embeddings is 32,768 and max_position_embeddings is 40,960). The"
-        " length is still that of Qwen3-8B, which has no scaling: the scaling was added by hand, and runtimes that use"
-        " the declared length do not reach the extended one.",
+        "Factor x original length is 131,072, which differs from the declared length (rope_scaling.factor is 4,"
+        " rope_scaling.original_max_position_embeddings is 32,768 and max_position_embeddings is 40,960). The length"
+        " is still that of Qwen3-8B, which has no scaling: the scaling was added by hand, and runtimes that use the"
+        " declared length do not reach the extended one.",
     ),
     (
         "longrope-lists",
@@ -384,7 +384,7 @@ CONFIGS = [
             "scaling": "llama3",
         },
         "warning",
-        'The base is not in the file. The default of llama (transformers 5.23.0) is 10,000, its documented default.'
+        "The base is not in the file. The default of llama (transformers 5.23.0) is 10,000, its documented default."
         ' The scaling "llama3" is usually published with a larger base.',
     ),
     (

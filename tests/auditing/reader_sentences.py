@@ -44,8 +44,8 @@ READERS = [
         },
         "warning",
         'The scaling name "deepseek_yarn" is known to some runtimes only; the common name is "yarn". Transformers'
-        ' 4.57.1 and Transformers 5.23.0 refuse it. Runtimes that know only for common names that the length includes'
-        ' the factor, such as vLLM 0.11.0, use 163,840 x 40 = 6,553,600 positions.',
+        " 4.57.1 and Transformers 5.23.0 refuse it. Runtimes that know only for common names that the length includes"
+        " the factor, such as vLLM 0.11.0, use 163,840 x 40 = 6,553,600 positions.",
     ),
     (
         "explicit-attention-factor",

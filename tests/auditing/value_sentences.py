@@ -51,7 +51,7 @@ VALUES = [
         {f"{C}rope_scaling.type": "foo", "known": "linear, yarn"},
         "error",
         'rope_scaling.type is "foo", which is not a known scaling (known: linear, yarn). No RoPE frequencies can be'
-        ' computed.',
+        " computed.",
     ),
     (
         "incomplete-scaling",
@@ -108,7 +108,7 @@ VALUES = [
         {f"{C}clockhands_layout": "interleaved", "type": "architecture of llama (transformers 5)", "pairs": "halves"},
         "warning",
         'clockhands_layout is "interleaved", but code of this type uses the layout halves (architecture of llama'
-        ' (transformers 5)) and does not read the key. It would rotate the wrong dimensions together.',
+        " (transformers 5)) and does not read the key. It would rotate the wrong dimensions together.",
     ),
     (
         "duplicate-key",
@@ -205,7 +205,7 @@ VALUES = [
         {f"{C}rope_theta": "500000", "read as": 500000.0},
         "warning",
         'rope_theta is "500000": text instead of a number. It was read as 500,000; other runtimes refuse it or use a'
-        ' default.',
+        " default.",
     ),
     (
         "missing-original",
@@ -238,16 +238,16 @@ VALUES = [
         "factor-times-original",
         LLAMA3 | {"scaling": "llama3"},
         "note",
-        "Factor x original length is 262,144, which differs from the declared context length (rope_scaling.factor is"
-        " 32, rope_scaling.original_max_position_embeddings is 8,192 and max_position_embeddings is 131,072). Models"
-        " of the Llama-3 family are published this way: the factor is tuned, not a ratio of lengths.",
+        "Factor x original length is 262,144, which differs from the declared length (rope_scaling.factor is 32,"
+        " rope_scaling.original_max_position_embeddings is 8,192 and max_position_embeddings is 131,072). Models of"
+        " the Llama-3 family are published this way: the factor is tuned, not a ratio of lengths.",
     ),
     (
         "factor-times-original",
         LLAMA3 | {"scaling": "yarn"},
         "warning",
-        "Factor x original length is 262,144, which differs from the declared context length (rope_scaling.factor is"
-        " 32, rope_scaling.original_max_position_embeddings is 8,192 and max_position_embeddings is 131,072). Runtimes"
+        "Factor x original length is 262,144, which differs from the declared length (rope_scaling.factor is 32,"
+        " rope_scaling.original_max_position_embeddings is 8,192 and max_position_embeddings is 131,072). Runtimes"
         " that compute one from the others disagree.",
     ),
     (
@@ -283,7 +283,7 @@ VALUES = [
         {f"{C}model_type": "foo"},
         "note",
         'Model type "foo" is not in the table of known types. Only its fields were read; what the model code decides,'
-        ' such as the layout, is unknown.',
+        " such as the layout, is unknown.",
     ),
     (
         "unknown-model-type",

@@ -100,7 +100,7 @@ class FactorTimesOriginal(Kind, code="factor-times-original"):
             )
         else:
             tail = "Runtimes that compute one from the others disagree."
-        return f"{reach} from the declared context length ({self.said()}). {tail}"
+        return f"{reach} from the declared length ({self.said()}). {tail}"
 
 
 class WrongOriginal(Kind, code="wrong-original"):
