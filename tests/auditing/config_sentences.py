@@ -9,9 +9,9 @@ CONFIGS = [
         "conflicting-shapes",
         {f"{C}rope_theta": 10000.0, f"{P}rope_theta": 500000.0, "used": f"{P}rope_theta"},
         "warning",
-        "The old shape of the config and the new one disagree: rope_theta is 10,000 but rope_parameters.rope_theta"
-        " is 500,000. Readers of the old shape take the one, readers of the new shape the other, and none warns."
-        " Transformers 5 and this audit go by rope_parameters.rope_theta.",
+        "The old config format and the new one disagree: rope_theta is 10,000 but rope_parameters.rope_theta is"
+        " 500,000. Runtimes that read the old format and runtimes that read the new one build different models,"
+        " without a warning. Transformers 5 and this audit use rope_parameters.rope_theta.",
     ),
     (
         "conflicting-shapes",
@@ -23,17 +23,17 @@ CONFIGS = [
             "used": f"{C}rope_scaling",
         },
         "warning",
-        "The old shape of the config and the new one disagree: rope_scaling.factor is 8 but rope_parameters.factor"
-        " is 32; low_freq_factor stands in rope_scaling only. Readers of the old shape take the one, readers of"
-        " the new shape the other, and none warns. Transformers 5 and this audit go by rope_scaling.",
+        "The old config format and the new one disagree: rope_scaling.factor is 8 but rope_parameters.factor is 32;"
+        " low_freq_factor is only in rope_scaling. Runtimes that read the old format and runtimes that read the new"
+        " one build different models, without a warning. Transformers 5 and this audit use rope_scaling.",
     ),
     (
         "conflicting-spellings",
         {f"{S}rope_type": "yarn", f"{S}type": "linear", "used": f"{S}rope_type"},
         "warning",
-        'The two spellings of the scaling\'s name contradict each other: rope_scaling.rope_type is "yarn" but'
-        ' rope_scaling.type is "linear". Readers that know only one of the spellings apply that scaling;'
-        " Transformers 5 and this audit go by rope_type.",
+        'type and rope_type name different scalings: rope_scaling.rope_type is "yarn" but rope_scaling.type is'
+        ' "linear". Runtimes that know only one of the spellings apply that scaling; Transformers 5 and this audit use'
+        " rope_type.",
     ),
     (
         "flat-layer-types",
@@ -46,10 +46,10 @@ CONFIGS = [
             "scaled": ["full_attention"],
         },
         "warning",
-        'The rotary block is flat (rope_parameters.rope_type is "linear" and rope_parameters.factor is 8), but'
-        " this type has one for each kind of layer (sliding_attention and full_attention): what stands flat is"
-        " dropped, or other readers give it to all layers alike. Transformers 5 takes the base 10,000 for"
-        " sliding_attention and 1,000,000 for full_attention, and no scaling.",
+        'The RoPE block is flat (rope_parameters.rope_type is "linear" and rope_parameters.factor is 8), but this type'
+        " has one block for each layer type (sliding_attention and full_attention). Flat values are ignored, or other"
+        " runtimes apply them to all layers. Transformers 5 uses the base 10,000 for sliding_attention and 1,000,000"
+        " for full_attention, and no scaling.",
     ),
     (
         "layer-type-scaling",
@@ -64,10 +64,10 @@ CONFIGS = [
             "factor": 8.0,
         },
         "warning",
-        'The scaling stands on sliding layers (rope_parameters.sliding_attention.rope_type is "linear" and'
-        " rope_parameters.sliding_attention.factor is 8) and full layers have none, but this type stretches full"
-        " layers only: sliding layers see their window and nothing further, and turn by a factor of 8 too slowly"
-        " there.",
+        'The RoPE scaling is on sliding layers (rope_parameters.sliding_attention.rope_type is "linear" and'
+        " rope_parameters.sliding_attention.factor is 8) and full layers have none, but this type scales full layers"
+        " only. Sliding layers attend only within their window; with the scaling, their RoPE frequencies are too low"
+        " by a factor of 8.",
     ),
     (
         "layer-type-scaling",
@@ -82,9 +82,9 @@ CONFIGS = [
             "factor": 8.0,
         },
         "warning",
-        'The scaling stands on sliding layers (rope_parameters.sliding_attention.rope_type is "linear" and'
-        " rope_parameters.sliding_attention.factor is 8), but this type stretches full layers only: sliding layers"
-        " see their window and nothing further, and turn by a factor of 8 too slowly there.",
+        'The RoPE scaling is on sliding layers (rope_parameters.sliding_attention.rope_type is "linear" and'
+        " rope_parameters.sliding_attention.factor is 8), but this type scales full layers only. Sliding layers attend"
+        " only within their window; with the scaling, their RoPE frequencies are too low by a factor of 8.",
     ),
     (
         "nope-inverted",
@@ -95,8 +95,8 @@ CONFIGS = [
             "one layer without rotation in": 4,
         },
         "warning",
-        "3 of 4 layers are said not to rotate (no_rope_layers is [0, 0, 0, 1]), where one in 4 does not in this"
-        " family: the list is inverted. In it, 1 means that a layer rotates and 0 that it does not.",
+        "By the list, 3 of 4 layers do not rotate (no_rope_layers is [0, 0, 0, 1]), but in this family one in 4 does"
+        " not. The list is inverted: 1 means that a layer rotates, 0 that it does not.",
     ),
     (
         "nope-inverted",
@@ -108,47 +108,47 @@ CONFIGS = [
             "one layer without rotation in": 4,
         },
         "warning",
-        "All 4 layers are said to rotate (no_rope_layers is [1, 1, 1, 1] and no_rope_layer_interval is 4), where by the"
-        " interval one in 4 does not: readers that go by the list rotate layers that were trained without rotation, if"
+        "By the list, all 4 layers rotate (no_rope_layers is [1, 1, 1, 1] and no_rope_layer_interval is 4), but by the"
+        " interval one in 4 does not. Runtimes that use the list rotate layers that were trained without rotation, if"
         " the interval is right.",
     ),
     (
         "mrope-sections",
         {f"{S}mrope_section": [16, 24, 16], "together": 56, "pairs": 64, "order": "chunked"},
         "error",
-        "rope_scaling.mrope_section is [16, 24, 16], 56 pairs together, but 64 pairs turn: code of this type fails"
-        " when it cuts them apart.",
+        "rope_scaling.mrope_section is [16, 24, 16]: the sum is 56 pairs, but there are 64 RoPE pairs. Code of this"
+        " type fails when it splits them.",
     ),
     (
         "mrope-sections",
         {f"{S}mrope_section": [18, 23, 23], "together": 64, "pairs": 64, "order": "interleaved"},
         "warning",
-        "rope_scaling.mrope_section is [18, 23, 23]: the three fill 64 pairs, but this type lets them take turns,"
-        " every third pair to one of them, which leaves 21 pairs for rows and 21 for columns: what is beyond goes"
-        " to time without a word.",
+        "rope_scaling.mrope_section is [18, 23, 23]: the sum of 64 pairs is right, but this type interleaves the"
+        " sections: every third pair belongs to one of them, which leaves 21 pairs for rows and 21 for columns. The"
+        " rest goes to time, without a warning.",
     ),
     (
         "mrope-sections",
         {f"{S}mrope_section": [64, 0, 0], "together": 64, "pairs": 64, "order": "chunked"},
         "warning",
-        "rope_scaling.mrope_section is [64, 0, 0]: 64 pairs as it should be, but not one part of time, one of rows"
-        " and one of columns; some coordinate turns nothing.",
+        "rope_scaling.mrope_section is [64, 0, 0]: the sum of 64 pairs is right, but there must be one section for"
+        " time, one for rows and one for columns. At least one coordinate has no pairs.",
     ),
     (
         "mrope-order",
         {f"{S}mrope_interleaved": False, "class order": "interleaved", "type": "qwen3_vl_text, transformers 5.23.0"},
         "warning",
-        "rope_scaling.mrope_interleaved is false, but in code of this type (qwen3_vl_text, transformers 5.23.0)"
-        " the pairs of time, rows and columns take turns pair by pair: readers that go by the key turn pairs by"
-        " the wrong coordinate. The key is about axes and says nothing about which two channels form a pair.",
+        "rope_scaling.mrope_interleaved is false, but in code of this type (qwen3_vl_text, transformers 5.23.0) the"
+        " pairs of time, rows and columns are interleaved pair by pair. Runtimes that use the key rotate pairs by the"
+        " wrong coordinate. The key is about axes and does not set the layout (which two dimensions form a pair).",
     ),
     (
         "mrope-order",
         {f"{S}mrope_interleaved": True, "class order": "chunked", "type": "qwen2_vl_text, transformers 5.23.0"},
         "warning",
         "rope_scaling.mrope_interleaved is true, but in code of this type (qwen2_vl_text, transformers 5.23.0) the"
-        " pairs of time, rows and columns lie side by side in blocks: readers that go by the key turn pairs by the"
-        " wrong coordinate. The key is about axes and says nothing about which two channels form a pair.",
+        " pairs of time, rows and columns are contiguous blocks. Runtimes that use the key rotate pairs by the wrong"
+        " coordinate. The key is about axes and does not set the layout (which two dimensions form a pair).",
     ),
     (
         "partial-meaning",
@@ -161,10 +161,10 @@ CONFIGS = [
             "as the class has it": False,
         },
         "warning",
-        'rope_parameters.rope_type is "default" and rope_parameters.partial_rotary_factor is 0.25, but this type'
-        ' stops the slow pairs of the whole head\'s ladder (rope_type "proportional", share 0.25): read as'
-        ' "default", the same share makes a new, steeper ladder over the part that turns, and every rate but the'
-        " first is another.",
+        'rope_parameters.rope_type is "default" and rope_parameters.partial_rotary_factor is 0.25, but this type keeps'
+        ' the frequencies of the whole head and does not rotate the slow pairs (rope_type "proportional", share 0.25).'
+        ' Read as "default", the same share gives new frequencies over the RoPE dimensions, and all but the first'
+        " differ.",
     ),
     (
         "partial-meaning",
@@ -176,9 +176,9 @@ CONFIGS = [
             "as the class has it": False,
         },
         "warning",
-        'rope_scaling.rope_type is "proportional", but code of this type (phi, transformers 5.23.0) makes the'
-        " ladder over the part that turns (share 0.4): proportional instead keeps the ladder of the whole head and"
-        " stops its slow pairs, and every rate but the first is another.",
+        'rope_scaling.rope_type is "proportional", but code of this type (phi, transformers 5.23.0) computes the'
+        " frequencies over the RoPE dimensions (share 0.4). proportional instead keeps the frequencies of the whole"
+        " head and does not rotate its slow pairs; all frequencies but the first differ.",
     ),
     (
         "partial-meaning",
@@ -191,24 +191,24 @@ CONFIGS = [
             "as the class has it": True,
         },
         "note",
-        'rope_parameters.rope_type is "proportional" and rope_parameters.partial_rotary_factor is 0.25: 0.25 of'
-        " the pairs of the whole head's ladder turn, and the slow ones stand still, as the class of this type has"
-        " it. Readers that know the share alone make a new ladder over the part that turns, and every rate but the"
-        " first is another.",
+        'rope_parameters.rope_type is "proportional" and rope_parameters.partial_rotary_factor is 0.25: the'
+        " frequencies are those of the whole head, a share of 0.25 of the pairs rotates, and the slow pairs do not, as"
+        " in the class of this type. Runtimes that know only the share compute new frequencies over the RoPE"
+        " dimensions, and all but the first differ.",
     ),
     (
         "partial-meaning",
         {f"{P}partial_rotary_factor": 0.25, f"{P}mrope_section": [11, 11, 10], "share": 0.25, "axes": True},
         "note",
-        "rope_parameters.partial_rotary_factor is 0.25 and rope_parameters.mrope_section is [11, 11, 10]: only"
-        " 0.25 of a head turns, and its pairs are shared among time, rows and columns besides. Readers are known"
-        " to drop the share where there are sections, and then turn the whole head.",
+        "rope_parameters.partial_rotary_factor is 0.25 and rope_parameters.mrope_section is [11, 11, 10]: the RoPE"
+        " dimensions are a share of 0.25 of a head, and their pairs are also split among time, rows and columns. Some"
+        " runtimes ignore the share if there are sections, and rotate the whole head.",
     ),
     (
         "inert-window",
         {f"{C}sliding_window": 4096, f"{C}use_sliding_window": False},
         "note",
-        "sliding_window is 4,096 and use_sliding_window is false: the window is switched off, and no layer has one.",
+        "sliding_window is 4,096 and use_sliding_window is false: the sliding window is switched off for all layers.",
     ),
     (
         "wrong-original",
@@ -223,9 +223,9 @@ CONFIGS = [
             "pairs": 32,
         },
         "warning",
-        "The original length of the scaling is 163,840, as long as the whole context, but a base of 10,000 over 32"
-        " pairs tells near from far only up to a distance of 725: the first training was far shorter, and the ramp"
-        " of the scaling sits at the wrong pairs.",
+        "The original length of the scaling is 163,840, equal to the context length, but a base of 10,000 with 32"
+        " pairs separates near from far only up to distance 725. The original length was far shorter, and the ramp of"
+        " the scaling is at the wrong pairs.",
     ),
     (
         "wrong-original",
@@ -237,9 +237,9 @@ CONFIGS = [
             "factor": 4.0,
         },
         "warning",
-        "The original length of the scaling is 8,192, more than the 4,096 positions that the model has"
-        " (rope_scaling.original_max_position_embeddings is 8,192 and max_position_embeddings is 4,096): the"
-        " length of the first training cannot be longer than that of the last.",
+        "The original length of the scaling is 8,192, more than the context length of 4,096"
+        " (rope_scaling.original_max_position_embeddings is 8,192 and max_position_embeddings is 4,096). The original"
+        " length cannot be longer than the extended one.",
     ),
     (
         "wrong-original",
@@ -251,9 +251,9 @@ CONFIGS = [
             "factor": 8.0,
         },
         "warning",
-        "The original length of the scaling is 4,096, as long as the whole context"
-        " (rope_scaling.original_max_position_embeddings is 4,096 and max_position_embeddings is 4,096), and yet"
-        " its factor is 8: nothing was left to stretch, or the original length was overwritten with the extended"
+        "The original length of the scaling is 4,096, equal to the context length"
+        " (rope_scaling.original_max_position_embeddings is 4,096 and max_position_embeddings is 4,096), but its"
+        " factor is 8. Either there was nothing to extend, or the original length was overwritten with the extended"
         " one.",
     ),
     (
@@ -267,10 +267,10 @@ CONFIGS = [
             "long list": 64.76,
         },
         "warning",
-        "The original length of the scaling is 4,096, as long as the whole context"
-        " (rope_scaling.original_max_position_embeddings is 4,096 and max_position_embeddings is 4,096), and yet"
-        " its lists differ, and the long one goes up to 64.76: the long list can never be reached, and the"
-        " magnitude becomes 1. One of the two lengths was overwritten.",
+        "The original length of the scaling is 4,096, equal to the context length"
+        " (rope_scaling.original_max_position_embeddings is 4,096 and max_position_embeddings is 4,096), but its lists"
+        " differ, and the long list goes up to 64.76. The long list is never used, and the attention factor becomes 1."
+        " One of the two lengths was overwritten.",
     ),
     (
         "missing-scaling",
@@ -355,24 +355,24 @@ CONFIGS = [
             "switched on in": "Qwen3-8B",
         },
         "note",
-        "Factor x original length is 131,072, another length than the one declared (rope_scaling.factor is 4,"
-        " rope_scaling.original_max_position_embeddings is 32,768 and max_position_embeddings is 40,960). The"
-        " length is still that of Qwen3-8B, which has no scaling: it was switched on by hand, and readers that go"
-        " by the declared length do not use it.",
+        "Factor x original length is 131,072, which differs from the declared length (rope_scaling.factor is 4,"
+        " rope_scaling.original_max_position_embeddings is 32,768 and max_position_embeddings is 40,960). The length"
+        " is still that of Qwen3-8B, which has no scaling: the scaling was added by hand, and runtimes that use the"
+        " declared length do not reach the extended one.",
     ),
     (
         "longrope-lists",
         {f"{S}long_factor": "a list of 64", "numbers": 64, "pairs": 48},
         "error",
-        "rope_scaling.long_factor has 64 numbers for 48 pairs that turn: it needs one for each, and no rates"
-        " follow from it.",
+        "rope_scaling.long_factor has 64 numbers for 48 RoPE pairs. It needs one for each pair; no RoPE frequencies"
+        " can be computed.",
     ),
     (
         "longrope-swapped",
         {f"{S}short_factor": [4.0] * 48, f"{S}long_factor": [1.0] * 48, "largest short": 4.0, "largest long": 1.0},
         "warning",
-        "The short list goes up to 4 and the long one to 1: rope_scaling.short_factor and rope_scaling.long_factor"
-        " are swapped, because the short list has to stretch less.",
+        "The short list goes up to 4 and the long one to 1: rope_scaling.short_factor and rope_scaling.long_factor are"
+        " swapped. The short list must scale less.",
     ),
     (
         "default-base",
@@ -384,8 +384,8 @@ CONFIGS = [
             "scaling": "llama3",
         },
         "warning",
-        "The base is not in the file; 10,000 is the default of llama (transformers 5.23.0), its documented"
-        ' default. The scaling "llama3" is mostly published with a larger base.',
+        "The base is not in the file. The default of llama (transformers 5.23.0) is 10,000, its documented default."
+        ' The scaling "llama3" is usually published with a larger base.',
     ),
     (
         "default-base",
@@ -398,9 +398,9 @@ CONFIGS = [
             "window": None,
         },
         "warning",
-        "The base is not in the file; 10,000 is the default of qwen2 (transformers 5.23.0), its documented"
-        " default. So small a base seldom reaches 32,768 positions without a scaling: it is rather a fallback than"
-        " what the model was trained with.",
+        "The base is not in the file. The default of qwen2 (transformers 5.23.0) is 10,000, its documented default. A"
+        " base this small seldom covers 32,768 positions without a scaling. It is probably a fallback, and not the"
+        " base that the model was trained with.",
     ),
     (
         "default-base",
@@ -413,7 +413,7 @@ CONFIGS = [
             "window": 4096,
         },
         "note",
-        "The base is not in the file; 10,000 is the default of mistral (transformers 5.23.0), its documented default.",
+        "The base is not in the file. The default of mistral (transformers 5.23.0) is 10,000, its documented default.",
     ),
     (
         "default-base",
@@ -425,20 +425,20 @@ CONFIGS = [
             "never": "they have 1,000,000",
         },
         "warning",
-        "The base is not in the file; 10,000 is the default of GGUF readers, its documented default. No release of"
+        "The base is not in the file. The default of GGUF readers is 10,000, its documented default. No release of"
         " this architecture has that base: they have 1,000,000.",
     ),
     (
         "unknown-key",
         {f"{S}finetune": True, "known": "type, factor"},
         "warning",
-        "rope_scaling.finetune (true) is not a key of this block, which knows type, factor; readers drop it"
-        " without a word.",
+        "rope_scaling.finetune (true) is not a key of this block (known keys: type, factor). Runtimes ignore it"
+        " without a warning.",
     ),
     (
         "ignored-key",
         {f"{C}rotary": True, "because": "bert does not read it"},
         "warning",
-        "rotary is true, but it is not read (bert does not read it): it is dropped without a word.",
+        "rotary is true, but it is ignored without a warning (bert does not read it).",
     ),
 ]

@@ -19,18 +19,18 @@ READERS = [
             "off by a radian from": 8,
         },
         "warning",
-        "What the positions need stands in rope_parameters alone. Transformers 4.57.1, and what is built on releases of"
-        " that age, does not look there: it takes base 10,000 and no scaling instead of base 500,000 and llama3 by 8,"
-        " without a warning. The rates of pair 31 are then 354 times apart, and a pair is off by a radian from distance"
-        " 8 on.",
+        "The RoPE settings are only in rope_parameters. Transformers 4.57.1 and runtimes built on releases of that age"
+        " do not read it. They use base 10,000 and no scaling instead of base 500,000 and llama3 by 8, without a"
+        " warning. The RoPE frequency of pair 31 then differs by 354 times, and a pair is off by 1 radian from"
+        " distance 8 on.",
     ),
     (
         "legacy-layer-bases",
         {f"{C}global_rope_theta": 160000.0, f"{C}local_rope_theta": 10000.0, "largest ratio": 14.68, "pair": 31},
         "note",
-        "global_rope_theta is 160,000 and local_rope_theta is 10,000: two bases for two kinds of layers, in keys of the"
-        " old shape only. A reader that knows one of the keys gives all layers the same base, and so turns the others"
-        " at wrong rates, pair 31 by 14.7 times.",
+        "global_rope_theta is 160,000 and local_rope_theta is 10,000: two bases for two layer types, in keys of the"
+        " old config format only. A runtime that knows only one of the keys gives all layers the same base, so the"
+        " others have wrong RoPE frequencies (pair 31 by 14.7 times).",
     ),
     (
         "uncommon-scaling-name",
@@ -43,23 +43,23 @@ READERS = [
             "length x factor": 6553600.0,
         },
         "warning",
-        'The scaling is called "deepseek_yarn", which only some readers know; the common name is "yarn". Transformers'
-        " 4.57.1 and Transformers 5.23.0 refuse it. A reader that knows the length to hold the factor for common names"
-        " only, such as vLLM 0.11.0, takes 163,840 x 40 = 6,553,600 positions.",
+        'The scaling name "deepseek_yarn" is known to some runtimes only; the common name is "yarn". Transformers'
+        " 4.57.1 and Transformers 5.23.0 refuse it. Runtimes that know only for common names that the length includes"
+        " the factor, such as vLLM 0.11.0, use 163,840 x 40 = 6,553,600 positions.",
     ),
     (
         "explicit-attention-factor",
         {f"{S}attention_factor": 1.0, "formula": 1.4158883, "readers": ["vLLM 0.11.0", "llama.cpp"]},
         "note",
-        "attention_factor is written out as 1, where the scaling's own formula gives 1.4159. vLLM 0.11.0 and llama.cpp"
-        " drop the key and take the formula's.",
+        "attention_factor is 1, but the scaling's formula gives 1.4159. vLLM 0.11.0 and llama.cpp ignore the key and"
+        " use the value of the formula.",
     ),
     (
         "explicit-attention-factor",
         {f"{S}attention_factor": 1.0, "formula": 1.4158883, "readers": []},
         "note",
-        "attention_factor is written out as 1, where the scaling's own formula gives 1.4159. A reader that drops it"
-        " takes the formula's.",
+        "attention_factor is 1, but the scaling's formula gives 1.4159. A runtime that ignores it uses the value of"
+        " the formula.",
     ),
     (
         "disputed-attention-factor",
@@ -73,10 +73,9 @@ READERS = [
             "readers of the formula": [],
         },
         "note",
-        "Disputed: what multiplies cosine and sine where mscale is 1 and mscale_all_dim is 1. The ratio of the two"
+        "Runtimes disagree on the attention factor if mscale is 1 and mscale_all_dim is 1. The ratio of the two"
         " magnitudes gives 1.0000 (Transformers 5.23.0 and vLLM 0.33.0); the formula of YaRN's paper, 0.1 ln(factor) +"
-        " 1, gives 1.2773 (none of the readers described here does so). This audit shows the ratio and gives no"
-        " verdict.",
+        " 1, gives 1.2773 (none of the runtimes described here). This audit shows the ratio and gives no verdict.",
     ),
     (
         "softmax-scale",
@@ -89,23 +88,23 @@ READERS = [
             "Transformers 4.57.1": False,
         },
         "note",
-        "mscale_all_dim asks for a factor on the scores as well, (0.1 mscale_all_dim ln(factor) + 1)^2 = 1.874, and no"
-        " ladder shows it. Transformers 5.23.0 does so for this type, Transformers 4.57.1 does not.",
+        "mscale_all_dim also multiplies the attention scores, by (0.1 mscale_all_dim ln(factor) + 1)^2 = 1.874, which"
+        " the RoPE frequencies do not show. Transformers 5.23.0 does this for this type, Transformers 4.57.1 does not.",
     ),
     (
         "uncommon-betas",
         {f"{P}beta_fast": 4.0, "readers": [], "first pair": 14, "last pair": 30, "largest ratio": 2.2113},
         "note",
-        "The ramp of YaRN is not the usual one (rope_parameters.beta_fast is 4): readers with constants take beta_fast"
-        " 32, beta_slow 1 and a ramp between whole pairs, whatever the file says. With those, pairs 14 to 30 turn at"
-        " other rates, up to 2.21 times apart.",
+        "The YaRN ramp is not the usual one (rope_parameters.beta_fast is 4). Regardless of the file, runtimes with"
+        " constants use beta_fast 32, beta_slow 1 and a ramp between whole pairs. With those, the RoPE frequencies of"
+        " pairs 14 to 30 differ by up to 2.21 times.",
     ),
     (
         "uncommon-betas",
         {f"{S}truncate": False, "readers": ["llama.cpp"]},
         "note",
-        "The ramp of YaRN is not the usual one (rope_scaling.truncate is false): llama.cpp takes beta_fast 32,"
-        " beta_slow 1 and a ramp between whole pairs, whatever the file says.",
+        "The YaRN ramp is not the usual one (rope_scaling.truncate is false). Regardless of the file, llama.cpp uses"
+        " beta_fast 32, beta_slow 1 and a ramp between whole pairs.",
     ),
     (
         "misplaced-original",
@@ -116,8 +115,9 @@ READERS = [
             "refused by": ["Transformers 4.57.1"],
         },
         "warning",
-        "rope_scaling.original_max_position_embeddings is 4,096, inside the block, where the class of phi3 looks for it"
-        " outside: a reader finds no original length and takes another one; Transformers 4.57.1 refuses the block so.",
+        "rope_scaling.original_max_position_embeddings is 4,096 inside the block, but the class of phi3 reads it"
+        " outside the block. A runtime then finds no original length and uses another one; Transformers 4.57.1 refuses"
+        " the block.",
     ),
     (
         "length-times-factor",
@@ -131,22 +131,23 @@ READERS = [
         },
         "warning",
         "config.json:max_position_embeddings is 4,096 and config.json:rope_scaling.factor is 2: vLLM 0.11.0 and vLLM"
-        " 0.33.0 multiply them and take 8,192 positions for the longest length, and Transformers takes 4,096."
-        " tokenizer_config.json:model_max_length is 4,096 as well, so the length holds the factor already, and such a"
-        " reader serves positions that the model was not made for.",
+        " 0.33.0 multiply them and use 8,192 positions as the longest length; Transformers uses 4,096."
+        " tokenizer_config.json:model_max_length is 4,096 as well, so the length already includes the factor, and such"
+        " a runtime serves positions that the model was not made for.",
     ),
     (
         "length-times-factor",
         {f"{C}max_position_embeddings": 512, f"{S}factor": 2.0, "length x factor": 1024.0, "confirmed": False},
         "note",
-        "max_position_embeddings is 512 and rope_scaling.factor is 2: vLLM multiplies them and takes 1,024 positions"
-        " for the longest length, and Transformers takes 512. Which of the two is meant, the file does not say.",
+        "max_position_embeddings is 512 and rope_scaling.factor is 2: vLLM multiplies them and uses 1,024 positions as"
+        " the longest length; Transformers uses 512. The file does not say which of the two is meant.",
     ),
     (
         "flat-vision-language",
         {f"{C}rope_theta": 10000.0, f"{C}partial_rotary_factor": 0.5, "type": "glm4v", "text type": "glm4v_text"},
         "warning",
-        "The text part stands flat at the top (rope_theta is 10,000 and partial_rotary_factor is 0.5), and the class of"
-        " glm4v in Transformers 5.23.0 reads text_config alone: it drops these and takes the defaults of glm4v_text.",
+        "The text part is flat at the top (rope_theta is 10,000 and partial_rotary_factor is 0.5), but the class of"
+        " glm4v in Transformers 5.23.0 reads only text_config. It ignores these values and uses the defaults of"
+        " glm4v_text.",
     ),
 ]

@@ -10,66 +10,66 @@ LENGTHS = [
         {"context": 8192, "other": 131072, f"{C}max_position_embeddings": 8192, f"{C}model_max_length": 131072,
          "leaves": "context"},
         "warning",
-        "Two lengths disagree: max_position_embeddings is 8,192 but model_max_length is 131,072; a reader that goes by"
-        " the longer one passes the declared context of 8,192.",
+        "Two lengths disagree: max_position_embeddings is 8,192 but model_max_length is 131,072; runtimes that use the"
+        " longer one exceed the declared context length of 8,192.",
     ),
     (
         "lengths-differ",
         {"context": 512, "other": 1024, f"{C}max_position_embeddings": 512,
          "tokenizer_config.json:model_max_length": 1024, "leaves": "table"},
         "warning",
-        "Two lengths disagree: config.json:max_position_embeddings is 512 but tokenizer_config.json:model_max_length is"
-        " 1,024; a reader that goes by the longer one asks for rows past the end of a table of 512 positions.",
+        "Two lengths disagree: config.json:max_position_embeddings is 512 but tokenizer_config.json:model_max_length"
+        " is 1,024; runtimes that use the longer one read past the end of a table of 512 positions.",
     ),
     (
         "lengths-differ",
         {"context": 8192, "other": 131072, f"{C}max_position_embeddings": 8192, f"{C}model_max_length": 131072,
          "leaves": "context", "because": "the family is published so"},
         "note",
-        "Two lengths disagree: max_position_embeddings is 8,192 but model_max_length is 131,072; a reader that goes by"
-        " the longer one passes the declared context of 8,192. It is no fault here: the family is published so.",
+        "Two lengths disagree: max_position_embeddings is 8,192 but model_max_length is 131,072; runtimes that use the"
+        " longer one exceed the declared context length of 8,192. This is expected here: the family is published so.",
     ),
     (
         "lengths-differ",
         {"context": 8192, "other": 2048, f"{C}max_position_embeddings": 8192, f"{C}seq_length": 2048},
         "note",
-        "Two lengths disagree: max_position_embeddings is 8,192 but seq_length is 2,048; a reader that goes by the"
-        " shorter one cuts a text at 2,048 of 8,192 positions.",
+        "Two lengths disagree: max_position_embeddings is 8,192 but seq_length is 2,048; runtimes that use the shorter"
+        " one cut inputs at 2,048 of 8,192 positions.",
     ),
     (
         "base-below-bound",
         {"first failing distance": 1707, "reach": 4096, "scaled": False, f"{C}rope_theta": 1e4},
         "note",
-        "With this base the cosines of all pairs add up to less than 0 at a distance of 1,707 already, within the 4,096"
-        " positions that a query may look back: there a head that looks for a like token scores it below a random one.",
+        "With this base, the sum of the cosines of all pairs is below 0 at distance 1,707, within the 4,096 positions"
+        " that a query can attend to. There, a query scores a matching token below a random one (Men et al. 2024).",
     ),
     (
         "base-below-bound",
         {"first failing distance": 85133, "reach": 131072, "scaled": True, f"{C}rope_theta": 5e5},
         "note",
-        "With this base and its scaling the cosines of all pairs add up to less than 0 at a distance of 85,133 already,"
-        " within the 131,072 positions that a query may look back: there a head that looks for a like token scores it"
-        " below a random one.",
+        "With this base and its scaling, the sum of the cosines of all pairs is below 0 at distance 85,133, within the"
+        " 131,072 positions that a query can attend to. There, a query scores a matching token below a random one (Men"
+        " et al. 2024).",
     ),
     (
         "padding-offset",
         {"rows": 514, "offset": 2, "usable": 512},
         "note",
-        "Position 0 is row 2 of the table: 2 of its 514 rows belong to no position, and 512 can be used.",
+        "Position 0 is row 2 of the table: 2 of its 514 rows belong to no position, and 512 are usable.",
     ),
     (
         "padding-offset",
         {"rows": 1025, "offset": 1, "usable": 1024, "part": "decoder"},
         "note",
-        "Position 0 is row 1 of the table of the decoder: 1 of its 1,025 rows belongs to no position, and 1,024 can be"
-        " used.",
+        "Position 0 is row 1 of the table of the decoder: 1 of its 1,025 rows belongs to no position, and 1,024 are"
+        " usable.",
     ),
     (
         "colliding-positions",
         {"dtype": "bfloat16", "first": 257, "context": 8192, f"{C}torch_dtype": "bfloat16"},
         "note",
-        "The checkpoint is in bfloat16, which does not hold position 257 nor many after it, up to the context of 8,192:"
-        " harmless as long as no reader casts positions or phases to it.",
+        "The checkpoint is in bfloat16, which cannot represent position 257 and many after it, up to the context"
+        " length of 8,192. This is harmless unless a runtime casts positions or phases to it.",
     ),
 ]  # fmt: skip
 
@@ -81,54 +81,55 @@ GGUF = [
         {"context": 131072, "reach": 8192, "release": "Llama 3.1", "scaling": "llama3 scaling by 8 from 8,192",
          "architecture": "llama", "base": 500000.0, f"{G}llama.rope.freq_base": 500000.0},
         "warning",
-        "A llama file with a base of 500,000 and a context of 131,072 is of the kind of Llama 3.1, which has llama3"
-        " scaling by 8 from 8,192, but the tensor rope_freqs.weight that holds it is not there: the slow pairs turn too"
-        " fast, and text falls apart past about 8,192 positions.",
+        "A llama file with base 500,000 and context length 131,072 matches Llama 3.1, which has llama3 scaling by 8"
+        " from 8,192, but the tensor rope_freqs.weight, which holds that scaling, is missing. The RoPE frequencies of"
+        " the slow pairs are too high, and the output degrades past about 8,192 positions.",
     ),
     (
         "rope-freqs-differ",
         {"first": 1.0, "last": 8.0, "largest": 64.5, "pairs": 64, "because": "no formula",
          f"{G}rope_freqs.weight": "64 numbers"},
         "warning",
-        "The 64 numbers of rope_freqs.weight, which divide the rates, go from 1 to 8, at most 64.5, as no llama3"
-        " scaling does, and are no list of LongRoPE either.",
+        "The 64 numbers of rope_freqs.weight, which divide the RoPE frequencies, go from 1 to 8, at most 64.5. No"
+        " llama3 scaling has such numbers, and they are no LongRoPE list.",
     ),
     (
         "rope-freqs-differ",
         {"first": 1.0, "last": 1.0, "largest": 1.0, "pairs": 64, "because": "all are 1", "release": "Llama 3.1",
          "scaling": "llama3 scaling by 8 from 8,192", f"{G}rope_freqs.weight": "64 numbers"},
         "warning",
-        "The 64 numbers of rope_freqs.weight, which divide the rates, are all 1 and scale nothing, but Llama 3.1, which"
-        " has this base and context, has llama3 scaling by 8 from 8,192.",
+        "The 64 numbers of rope_freqs.weight, which divide the RoPE frequencies, are all 1 and scale nothing, but"
+        " Llama 3.1, which has this base and context length, has llama3 scaling by 8 from 8,192.",
     ),
     (
         "rope-freqs-differ",
         {"first": 1.0, "last": 8.0, "largest": 8.0, "pairs": 64, "because": "applied twice",
          f"{G}rope_freqs.weight": "64 numbers", f"{G}llama.rope.scaling.factor": 8.0},
         "warning",
-        "The 64 numbers of rope_freqs.weight, which divide the rates, go up to 8, and llama.rope.scaling.factor is 8 as"
-        " well: readers apply both, and the slow pairs turn too slowly.",
+        "The 64 numbers of rope_freqs.weight, which divide the RoPE frequencies, go up to 8, and"
+        " llama.rope.scaling.factor is 8 as well. Runtimes apply both, so the RoPE frequencies of the slow pairs are"
+        " too low.",
     ),
     (
         "longrope-factors-missing",
         {"missing": ["rope_factors_long.weight"], "architecture": "phi3", f"{G}phi3.rope.scaling.attn_factor": 1.19},
         "warning",
-        "phi3.rope.scaling.attn_factor is 1.19, as in a model that LongRoPE extended, but rope_factors_long.weight is"
-        " not there: readers leave the rates as they are, and the model fails past its first length.",
+        "phi3.rope.scaling.attn_factor is 1.19, as in a model extended with LongRoPE, but rope_factors_long.weight is"
+        " missing. Runtimes leave the RoPE frequencies unscaled, and the model fails past its original length.",
     ),
     (
         "dimension-count",
         {"declared": 64, "width": 64, "architecture": "persimmon", "expected": 32,
          f"{G}persimmon.rope.dimension_count": 64},
         "warning",
-        "persimmon.rope.dimension_count is 64, but a head has 64 channels; in releases of this architecture 32 turn.",
+        "persimmon.rope.dimension_count is 64, but a head has 64 dimensions; releases of this architecture rotate 32.",
     ),
     (
         "dimension-count",
         {"declared": None, "width": 80, "architecture": "stablelm", "expected": 20, "file": "model.gguf"},
         "warning",
-        "stablelm.rope.dimension_count is not there, so readers turn all 80 channels of a head; in releases of this"
-        " architecture 20 turn.",
+        "stablelm.rope.dimension_count is missing, so runtimes rotate all 80 dimensions of a head; releases of this"
+        " architecture rotate 20.",
     ),
 ]  # fmt: skip
 
@@ -159,50 +160,50 @@ STORED = [
         INV_FREQ
         | {"tensors": 1, "pair": 3, "stored": 0.5005, "declared": 0.5, "rounded to": "float16", "loaded": "no"},
         "note",
-        "The rates in model.safetensors:layers.0.inv_freq are the declared ones rounded to float16: pair 3 turns by"
-        " 0.5005 rad a token, where the config says 0.5.",
+        "The RoPE frequencies in model.safetensors:layers.0.inv_freq are the declared ones rounded to float16: pair 3"
+        " has 0.5005 rad per token, but the config gives 0.5.",
     ),
     (
         "stored-frequencies",
         INV_FREQ | {"tensors": 32},
         "note",
-        "The checkpoint stores rates (model.safetensors:layers.0.inv_freq and 31 more tensors), which recent readers"
-        " leave aside and compute from the config.",
+        "The checkpoint stores the RoPE frequencies (model.safetensors:layers.0.inv_freq and 31 more tensors). Recent"
+        " runtimes ignore them and compute them from the config.",
     ),
     (
         "stored-frequencies-differ",
         INV_FREQ | {"tensors": 1, "pair": 3, "stored": 0.0, "declared": 0.5},
         "warning",
-        "The checkpoint stores rates (model.safetensors:layers.0.inv_freq) that are not what its config declares: pair"
-        " 3 turns by 0 rad a token there, by 0.5 by the config.",
+        "The checkpoint stores RoPE frequencies (model.safetensors:layers.0.inv_freq) that differ from the config:"
+        " pair 3 has 0 rad per token there, and 0.5 by the config.",
     ),
     (
         "stored-frequencies-differ",
         INV_FREQ | {"tensors": 1, "pairs": 32, "declared pairs": 64},
         "warning",
-        "The checkpoint stores rates (model.safetensors:layers.0.inv_freq) that are not what its config declares: 32"
+        "The checkpoint stores RoPE frequencies (model.safetensors:layers.0.inv_freq) that differ from the config: 32"
         " numbers for 64 pairs.",
     ),
     (
         "low-precision",
         INV_FREQ | {"tensors": 1, "rates": True, "dtype": "bfloat16", "error": 0.0039, "phase error": 4.2},
         "warning",
-        "The rates that the checkpoint stores (model.safetensors:layers.0.inv_freq) are rounded to bfloat16: they are"
-        " off by up to 0.0039 of a rate, which makes 4.2 rad at the end of the context.",
+        "The RoPE frequencies in the checkpoint (model.safetensors:layers.0.inv_freq) are rounded to bfloat16. Their"
+        " relative error is up to 0.0039, which gives a phase error of 4.2 rad at the end of the context.",
     ),
     (
         "float-position-ids",
         {f"{W}position_ids": [1, 77], "dtype": "float32", "count": 77, "wrong": 1, "first wrong": 76, "stored": 75.9},
         "warning",
-        "The 77 numbers of positions (model.safetensors:position_ids) are stored in float32 and 1 of them is wrong:"
-        " position 76 is 75.9, so that a reader that loads them takes another row of the table.",
+        "The 77 position ids (model.safetensors:position_ids) are stored in float32 and 1 of them is wrong: position"
+        " 76 is 75.9. A runtime that loads them reads another row of the table.",
     ),
     (
         "float-position-ids",
         {f"{W}position_ids": [1, 77], "dtype": "float32", "count": 77},
         "warning",
-        "The numbers of positions (model.safetensors:position_ids) are stored in float32: they are whole still, but the"
-        " next cast or merge of the checkpoint rounds them.",
+        "The position ids (model.safetensors:position_ids) are stored in float32. They are still whole numbers, but"
+        " the next cast or merge of the checkpoint rounds them.",
     ),
 ]  # fmt: skip
 
@@ -218,15 +219,16 @@ WEIGHTS = [
         "pairing-against-format",
         {**PAIRS, "confidence": 0.99},
         "warning",
-        "The weights of 30 layers pair neighbouring rows (interleaved), z 311 against 2.0, confidence 0.99, but readers"
-        " of this file pair rows half a head apart (halves), by the architecture of llama (transformers 5.23.0).",
+        "The weights of 30 layers pair neighbouring rows (interleaved), z 311 against 2.0, confidence 0.99, but"
+        " runtimes pair rows half a head apart (halves) in this file, by the architecture of llama (transformers"
+        " 5.23.0).",
     ),
     (
         "pairing-against-format",
         {**PAIRS, "projection": "keys", "queries": "halves", "z": 86.3, "z of the other": -1.7},
         "warning",
         "The keys pair neighbouring rows (interleaved), z 86.3 against -1.7, and the queries rows half a head apart"
-        " (halves), but readers of this file pair rows half a head apart (halves), by the architecture of llama"
+        " (halves), but runtimes pair rows half a head apart (halves) in this file, by the architecture of llama"
         " (transformers 5.23.0).",
     ),
     (
@@ -234,7 +236,7 @@ WEIGHTS = [
         {**PAIRS, "layers that pair so": 2, "other layers": "halves", "because": f"{C}rope_interleave"},
         "warning",
         "2 of 30 layers pair neighbouring rows (interleaved), at most z 311 against 2.0, and the others rows half a"
-        " head apart (halves), but readers of this file pair rows half a head apart (halves), by"
+        " head apart (halves), but runtimes pair rows half a head apart (halves) in this file, by"
         " config.json:rope_interleave.",
     ),
     (
@@ -244,8 +246,8 @@ WEIGHTS = [
             "layout once undone": "halves", "z once undone": 9.7, "z as they stand": 5.4,
         },
         "warning",
-        "The rows of the keys are in order for 8 or 4 heads, where there are 2: with that undone they pair rows half a"
-        " head apart (halves), z 9.7; as they stand no layout explains them as well, z at most 5.4.",
+        "The rows of the keys are ordered for 8 or 4 heads, but there are 2. With this undone, they pair rows half a"
+        " head apart (halves), z 9.7; as stored, no layout fits as well, z at most 5.4.",
     ),
     (
         "permuted-heads",
@@ -254,8 +256,8 @@ WEIGHTS = [
             "layout once undone": "interleaved", "z once undone": 3110.0, "z as they stand": 0.0,
         },
         "warning",
-        "The rows of the queries are in order for 1 head, where there are 1,024: with that undone they pair"
-        " neighbouring rows (interleaved), z 3,110; as they stand no layout explains them as well, z at most 0.0.",
+        "The rows of the queries are ordered for 1 head, but there are 1,024. With this undone, they pair neighbouring"
+        " rows (interleaved), z 3,110; as stored, no layout fits as well, z at most 0.0.",
     ),
 ]  # fmt: skip
 
@@ -265,16 +267,16 @@ FILES = [
         {"what": "base", f"{C}rope_theta": 1e6, "params.json:rope_theta": 1e4},
         "warning",
         "Two files disagree about the base: config.json:rope_theta is 1,000,000 but params.json:rope_theta is 10,000;"
-        " readers of the one and of the other build different models.",
+        " runtimes that read different files build different models.",
     ),
     (
         "files-disagree",
         {"what": "scaling", "ratio": 8.0, "lost": True, f"{C}rope_scaling.rope_type": "llama3",
          "model.gguf:scaling": None},
         "warning",
-        'Two files disagree about the scaling: config.json:rope_scaling.rope_type is "llama3" but model.gguf:scaling is'
-        " null. A rate is 8 times the other at most; in one of them the scaling was lost, so that its readers turn the"
-        " slow pairs wrongly.",
+        'Two files disagree about the scaling: config.json:rope_scaling.rope_type is "llama3" but model.gguf:scaling'
+        ' is null. The RoPE frequencies differ by up to 8 times; one file lost the scaling, so its RoPE frequencies'
+        ' are wrong for the slow pairs.',
     ),
     (
         "files-disagree",
@@ -282,7 +284,7 @@ FILES = [
          "params.json:yarn.apply_scale": True},
         "warning",
         "Two files disagree about the attention factor: config.json:rope_parameters.mscale is 1 but"
-        " params.json:yarn.apply_scale is true, by which cosine and sine are multiplied by 1.41589 and not by 1.",
+        " params.json:yarn.apply_scale is true. Cosine and sine are then multiplied by 1.41589, not by 1.",
     ),
 ]  # fmt: skip
 
@@ -292,18 +294,17 @@ HEADS = [
         {"tensor": "model.layers.0.self_attn.q_proj.weight", "rows": 4096, "heads": 32, "width": 256,
          "width in the weights": 128, f"{C}head_dim": 256},
         "warning",
-        "The queries of the weights have 4,096 rows, which is 32 heads of 128 channels, but heads of 256 channels are"
-        " declared: every rate is that of another ladder, and readers that trust what is declared cut the rows into the"
-        " wrong heads.",
+        "The query weights have 4,096 rows: 32 heads of width 128. But a head width of 256 is declared. With it, the"
+        " RoPE frequencies are wrong, and runtimes split the rows into the wrong heads.",
     ),
     (
         "head-width",
         {"tensor": "blk.0.attn_q.weight", "rows": 2048, "heads": 8, "width": 288, "width in the weights": 256,
          "width from": "model.gguf:gemma2.embedding_length / model.gguf:gemma2.attention.head_count"},
         "warning",
-        "The queries of the weights have 2,048 rows, which is 8 heads of 256 channels, but heads of 288 channels follow"
-        " from what is declared (model.gguf:gemma2.embedding_length / model.gguf:gemma2.attention.head_count): every"
-        " rate is that of another ladder, and readers that trust what is declared cut the rows into the wrong heads.",
+        "The query weights have 2,048 rows: 8 heads of width 256. But a head width of 288 follows from the declared"
+        " values (model.gguf:gemma2.embedding_length / model.gguf:gemma2.attention.head_count). With it, the RoPE"
+        " frequencies are wrong, and runtimes split the rows into the wrong heads.",
     ),
 ]  # fmt: skip
 

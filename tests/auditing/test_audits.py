@@ -37,7 +37,7 @@ def test_smollm2_has_twelve_pairs_that_never_complete_a_turn():
     (finding,) = found(audited(ROTARY), "never-turning")
     assert finding.severity == "note"
     assert finding.layers == "0-29"
-    assert finding.message.startswith("12 of 32 pairs never complete a turn within 8,192 positions")
+    assert finding.message.startswith("12 of 32 pairs never complete a rotation within 8,192 positions")
     assert finding.evidence == {
         "pairs that never complete a turn": 12,
         "pairs": 32,
@@ -93,8 +93,8 @@ def test_a_table_is_judged_by_its_own_rows_and_other_parts_not_by_the_text_s_con
 def test_parts_with_the_same_layers_are_told_apart():
     parts = [replaced(ROTARY, part=part, layers="input", kind="sinusoidal") for part in ("encoder", "decoder")]
     first, second = found(audited(*parts), "never-turning")
-    assert first.message.startswith("12 of 32 pairs of the encoder never complete a turn")
-    assert second.message.startswith("12 of 32 pairs of the decoder never complete a turn")
+    assert first.message.startswith("12 of 32 pairs of the encoder never complete a rotation")
+    assert second.message.startswith("12 of 32 pairs of the decoder never complete a rotation")
     assert (first.evidence["part"], second.evidence["part"]) == ("encoder", "decoder")
 
 
@@ -114,7 +114,7 @@ def test_a_length_past_the_context_is_a_warning():
     assert not found(audited(ROTARY, length=8192), "beyond-context")
     table = Code("text", "input", "learned", rows=512)
     (finding,) = found(audited(table, context=512, length=600), "beyond-context")
-    assert "no rows to read" in finding.message
+    assert "There are no rows for the others" in finding.message
 
 
 FACTS = (

@@ -158,17 +158,17 @@ def test_within_the_context_nothing_is_said():
 
 def test_what_is_sound_is_counted():
     extension = extended(ROTARY["the base by default"], 4096)
-    assert "41 of 64 pairs turn through within the 2,048 positions that are declared" in extension.sound[0]
-    assert extension.sound[1].endswith("fails at a distance of 1,707 first.")
+    assert "41 of 64 pairs complete a rotation within the 2,048 declared positions" in extension.sound[0]
+    assert extension.sound[1].endswith("fail first at distance 1,707.")
 
 
 @pytest.mark.parametrize(
     ("values", "word"),
     [
-        (config("bert", 512), "1,024 of them need 1,024 rows"),
-        (config("roberta", 514, pad_token_id=1), "1,024 of them need 1,026 rows"),
-        (config("bloom", 2048, n_layer=2, n_head=4, seq_length=2048), "has a value at any"),
-        (config("mistral", 4096, sliding_window=1024), "a query sees the last 1,024 positions only"),
+        (config("bert", 512), "1,024 positions need 1,024 rows"),
+        (config("roberta", 514, pad_token_id=1), "1,024 positions need 1,026 rows"),
+        (config("bloom", 2048, n_layer=2, n_head=4, seq_length=2048), "is defined at every distance"),
+        (config("mistral", 4096, sliding_window=1024), "a query attends to the last 1,024 positions only"),
     ],
 )
 def test_codes_that_no_block_extends(values, word):
@@ -182,12 +182,12 @@ def test_codes_that_no_block_extends(values, word):
 @pytest.mark.parametrize(
     ("values", "word"),
     [
-        (config("of_a_vendor", 4096, rope_theta=1e4), "its type is not in the table"),
+        (config("of_a_vendor", 4096, rope_theta=1e4), "The model type is unknown"),
         (
             config("gptj", 2048, n_positions=2048, rotary_dim=64, n_embd=512, n_head=4, n_layer=2),
             "reads no scaling block",
         ),
-        (config("phi3", 4096, rope_theta=1e4), "found by a search"),
+        (config("phi3", 4096, rope_theta=1e4), "come from a search"),
     ],
 )
 def test_classes_for_which_no_block_can_be_written_are_named(values, word):

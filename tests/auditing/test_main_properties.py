@@ -45,7 +45,7 @@ def test_the_section_says_what_the_findings_say():
     assert one.properties["turning"].numbers["never_completing"] == 12
     assert one.properties["base_bound"].numbers["first_failing_distance"] == 3616
     messages = {finding.code: finding.message for finding in audit.findings}
-    assert messages["never-turning"].startswith("12 of 32 pairs never complete a turn within 8,192 positions")
+    assert messages["never-turning"].startswith("12 of 32 pairs never complete a rotation within 8,192 positions")
     assert "3,616" in messages["base-below-bound"]
 
 

@@ -209,7 +209,7 @@ def test_what_is_printed_names_the_model_the_verdict_and_each_finding():
     first, *rest = str(audited).splitlines()
     assert first.startswith("LlamaModel (loaded): 1 problem: the RoPE frequency buffer is all zeros.")
     assert rest[0] == "error buffer-zero, layers 0-2"
-    assert rest[1].startswith("  The rates in rotary_emb.inv_freq")
+    assert rest[1].startswith("  The RoPE frequencies in rotary_emb.inv_freq")
     assert repr(audited) == f"<Audit of LlamaModel (loaded): {audited.verdict}>"
 
 

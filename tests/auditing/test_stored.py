@@ -51,7 +51,7 @@ def test_one_wrong_tensor_among_right_ones_is_found(tmp_path):
     wrong[0] = 6.93e-18
     cases = found(tmp_path, {ROTARY.format(0): PLAIN.astype(np.float32), ROTARY.format(1): wrong.astype(np.float32)})
     assert sorted(case.code for case in cases) == ["stored-frequencies", "stored-frequencies-uninitialised"]
-    assert "pair 0 turns by 6.93e-18 rad a token, where the config says 1" in cases[0].message
+    assert "pair 0 has 6.93e-18 rad per token, but the config gives 1" in cases[0].message
 
 
 def test_rates_for_another_number_of_pairs(tmp_path):
@@ -63,7 +63,7 @@ def test_the_ladder_without_its_scaling_is_said_to_be_it(tmp_path):
     scaled = LLAMA | {"rope_scaling": YARN, "max_position_embeddings": 16384}
     (finding,) = found(tmp_path, {ROTARY.format(0): PLAIN.astype(np.float32)}, scaled)
     assert finding.code == "stored-frequencies-unscaled"
-    assert "are those of base 10,000 without the scaling that the config declares" in finding.message
+    assert "are those of base 10,000 without the declared scaling" in finding.message
 
 
 def test_before_a_linear_scaling_older_code_divided_positions_instead(tmp_path):

@@ -247,7 +247,7 @@ def test_where_nothing_turns_nothing_is_told(model, tmp_path):
     found = audited(tmp_path, model(), weights=True)
     assert pairs(found) is None
     assert found.weights.confidence is None
-    assert found.weights.says.startswith("cannot tell how channels pair: z ")
+    assert found.weights.says.startswith("layout unclear: z ")
     assert found.weights.says.endswith("where 5 and a lead of 3 are needed")
     assert of_code(found, "pairing-against-format", "permuted-heads") == []
 

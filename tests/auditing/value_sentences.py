@@ -22,34 +22,36 @@ VALUES = [
         "impossible-value",
         {f"{C}hidden_size / {C}num_attention_heads": 64, "allowed": "`rotated` must be even, got 25."},
         "error",
-        "hidden_size / num_attention_heads is 64, which cannot be used (`rotated` must be even, got 25); what"
-        " follows from it is left open.",
+        "hidden_size / num_attention_heads is 64, which cannot be used (`rotated` must be even, got 25). Values that"
+        " depend on it were not computed.",
     ),
     (
         "impossible-value",
         {f"{C}rope_theta": 0, "allowed": "a finite number above 1"},
         "error",
-        "rope_theta is 0, which cannot be used (allowed: a finite number above 1); what follows from it is left open.",
+        "rope_theta is 0, which cannot be used (allowed: a finite number above 1). Values that depend on it were not"
+        " computed.",
     ),
     (
         "impossible-value",
         {f"{C}rope_scaling.factor": 32.0, "allowed": "`beta_fast` must be above `beta_slow`, got 1 and 2."},
         "error",
-        "rope_scaling.factor is 32, which cannot be used (`beta_fast` must be above `beta_slow`, got 1 and 2); what"
-        " follows from it is left open.",
+        "rope_scaling.factor is 32, which cannot be used (`beta_fast` must be above `beta_slow`, got 1 and 2). Values"
+        " that depend on it were not computed.",
     ),
     (
         "unknown-scaling",
         {f"{C}rope_scaling.type": "yarnn", "known": "linear, yarn"},
         "error",
-        'rope_scaling.type is "yarnn", a scaling that is not known (known: linear, yarn); no rates follow from it.'
-        ' Perhaps "yarn" is meant.',
+        'rope_scaling.type is "yarnn", which is not a known scaling (known: linear, yarn). No RoPE frequencies can be'
+        ' computed. Did you mean "yarn"?',
     ),
     (
         "unknown-scaling",
         {f"{C}rope_scaling.type": "foo", "known": "linear, yarn"},
         "error",
-        'rope_scaling.type is "foo", a scaling that is not known (known: linear, yarn); no rates follow from it.',
+        'rope_scaling.type is "foo", which is not a known scaling (known: linear, yarn). No RoPE frequencies can be'
+        " computed.",
     ),
     (
         "incomplete-scaling",
@@ -61,8 +63,8 @@ VALUES = [
         "incomplete-scaling",
         {f"{C}use_dynamic_ntk": True, "missing": "a scaling block with its numbers"},
         "note",
-        "use_dynamic_ntk is true: a scaling that only the model's own code knows the numbers of; the rates are left"
-        " open.",
+        "use_dynamic_ntk is true: only the model's original code knows the numbers of this scaling. The RoPE"
+        " frequencies were not computed.",
     ),
     (
         "short-table",
@@ -87,8 +89,8 @@ VALUES = [
         "conflicting-keys",
         {f"{C}rope_theta": 1e4, f"{C}rope_parameters.rope_theta": 5e5, "used": f"{C}rope_parameters.rope_theta"},
         "warning",
-        "rope_theta is 10,000 but rope_parameters.rope_theta is 500,000: readers that look at only one of them build"
-        " different models. This audit goes by rope_parameters.rope_theta.",
+        "rope_theta is 10,000 but rope_parameters.rope_theta is 500,000. Runtimes that read only one of them build"
+        " different models. This audit uses rope_parameters.rope_theta.",
     ),
     (
         "conflicting-keys",
@@ -98,68 +100,66 @@ VALUES = [
             "used": f"{C}max_position_embeddings",
         },
         "warning",
-        "config.json:max_position_embeddings is 512 but model.safetensors:wpe.weight is 1,024: readers that look at"
-        " only one of them build different models. This audit goes by config.json:max_position_embeddings.",
+        "config.json:max_position_embeddings is 512 but model.safetensors:wpe.weight is 1,024. Runtimes that read only"
+        " one of them build different models. This audit uses config.json:max_position_embeddings.",
     ),
     (
         "converted-layout",
         {f"{C}clockhands_layout": "interleaved", "type": "architecture of llama (transformers 5)", "pairs": "halves"},
         "warning",
-        'clockhands_layout is "interleaved", but code of this type pairs halves (architecture of llama (transformers'
-        " 5)) and does not know the key: it would turn the wrong channels together.",
+        'clockhands_layout is "interleaved", but code of this type uses the layout halves (architecture of llama'
+        " (transformers 5)) and does not read the key. It would rotate the wrong dimensions together.",
     ),
     (
         "duplicate-key",
         {f"{C}rope_theta": "given more than once", "used": "the last value"},
         "warning",
-        "rope_theta is given more than once: the last value was read, and other readers may take the first.",
+        "rope_theta is given more than once. The last value was used; other runtimes may use the first.",
     ),
     (
         "duplicate-key",
         {f"{C}vocab": "given more than once", "used": "the last value"},
         "note",
-        "vocab is given more than once: the last value was read, and other readers may take the first.",
+        "vocab is given more than once. The last value was used; other runtimes may use the first.",
     ),
     (
         "ignored-key",
         {f"{C}rope_theta": 5e5, "because": "gpt_neox does not read it", "read instead": "rotary_emb_base"},
         "warning",
-        "rope_theta is 500,000, but it is not read (gpt_neox does not read it): it is dropped without a word."
-        " rotary_emb_base is read instead.",
+        "rope_theta is 500,000, but it is ignored without a warning (gpt_neox does not read it). rotary_emb_base is"
+        " used instead.",
     ),
     (
         "ignored-key",
         {f"{C}n_positions": 2048, "because": "no table is used"},
         "note",
-        "n_positions is 2,048, but it is not read (no table is used): it is dropped without a word.",
+        "n_positions is 2,048, but it is ignored without a warning (no table is used).",
     ),
     (
         "table-size",
         {"model.safetensors:wpe.weight": [256, 768], f"{C}n_positions": 1024, "used": "model.safetensors:wpe.weight"},
         "warning",
-        "model.safetensors:wpe.weight is [256, 768] but config.json:n_positions is 1,024: the weights and what is"
-        " declared of them do not fit.",
+        "model.safetensors:wpe.weight is [256, 768] but config.json:n_positions is 1,024. The weights do not match the"
+        " declared values.",
     ),
     (
         "table-size",
         {"model.safetensors:wpe.weight": [224, 64], "class default of whisper (transformers 5.23.0)": 448},
         "warning",
-        "wpe.weight is [224, 64] but the class default of whisper (transformers 5.23.0) is 448: the weights and what is"
-        " declared of them do not fit.",
+        "wpe.weight is [224, 64] but the class default of whisper (transformers 5.23.0) is 448. The weights do not"
+        " match the declared values.",
     ),
     (
         "table-size",
         {"model.gguf:position_embd.weight": [256, 768], "declared": [512, 768]},
         "warning",
-        "position_embd.weight is [256, 768] but [512, 768] is declared: the weights and what is declared of them do"
-        " not fit.",
+        "position_embd.weight is [256, 768] but [512, 768] is declared. The weights do not match the declared values.",
     ),
     (
         "table-size",
         {"model.safetensors:wpe.weight": [1, 256, 768], "expected": "a table of two axes"},
         "warning",
-        "wpe.weight is [1, 256, 768]; a table of two axes was expected: the weights and what is declared of them do"
-        " not fit.",
+        "wpe.weight is [1, 256, 768]; a table of two axes was expected. The weights do not match the declared values.",
     ),
     (
         "nothing-declared",
@@ -171,158 +171,159 @@ VALUES = [
         "ignored-key",
         {f"{C}rope_parameters.factor": 8.0, "because": "this type reads one object for each kind of layer"},
         "warning",
-        "rope_parameters.factor is 8, but it is not read (this type reads one object for each kind of layer): it is"
-        " dropped without a word.",
+        "rope_parameters.factor is 8, but it is ignored without a warning (this type reads one object for each kind of"
+        " layer).",
     ),
     (
         "missing-value",
         {"missing": "rope_theta", "needed for": "the rates"},
         "note",
-        "rope_theta is not in the file, and the rates would follow from it: left open.",
+        "rope_theta is not in the file. The rates cannot be computed without it.",
     ),
     (
         "default-base",
         {f"{C}rope_theta": None, "used": 1e6, "default of": "mixtral (transformers 5.23.0)", "documented": True},
         "note",
-        "The base is not in the file (rope_theta is null); 1,000,000 is the default of mixtral (transformers 5.23.0),"
+        "The base is not in the file (rope_theta is null). The default of mixtral (transformers 5.23.0) is 1,000,000,"
         " its documented default.",
     ),
     (
         "unknown-key",
         {f"{C}rope_scaling.factr": 8, "known": "type, factor"},
         "warning",
-        "rope_scaling.factr (8) is not a key of this block, which knows type, factor; readers drop it without a word."
-        " Perhaps factor is meant.",
+        "rope_scaling.factr (8) is not a key of this block (known keys: type, factor). Runtimes ignore it without a"
+        " warning. Did you mean factor?",
     ),
     (
         "unreadable-field",
         {f"{C}rope_scaling": [1, 2], "expected": "an object or null"},
         "warning",
-        "rope_scaling is [1, 2], which was not understood (expected: an object or null) and was left out.",
+        "rope_scaling is [1, 2], which could not be parsed (expected: an object or null) and was ignored.",
     ),
     (
         "text-number",
         {f"{C}rope_theta": "500000", "read as": 500000.0},
         "warning",
-        'rope_theta is "500000", a text and not a number: it was read as 500,000; other readers refuse it or take a'
+        'rope_theta is "500000": text instead of a number. It was read as 500,000; other runtimes refuse it or use a'
         " default.",
     ),
     (
         "missing-original",
         {"used": 131072, f"{C}max_position_embeddings": 131072},
         "warning",
-        "The scaling does not say which length the model was trained on, so 131,072 was taken (max_position_embeddings"
-        " is 131,072); if the model was trained on less, every rate that the scaling bends is wrong.",
+        "The scaling lacks the original length, so 131,072 was used (max_position_embeddings is 131,072). If the model"
+        " was trained on less, every scaled RoPE frequency is wrong.",
     ),
     (
         "default-base",
         {"used": 10000.0, "default of": "llama (transformers 5.23.0)", "documented": True},
         "note",
-        "The base is not in the file; 10,000 is the default of llama (transformers 5.23.0), its documented default.",
+        "The base is not in the file. The default of llama (transformers 5.23.0) is 10,000, its documented default.",
     ),
     (
         "default-base",
         {"used": 10000.0, "default of": "GGUF readers", "documented": False},
         "warning",
-        "The base is not in the file; 10,000 is the default of GGUF readers, a default that other readers may not"
+        "The base is not in the file. The default of GGUF readers is 10,000, a default that other runtimes may not"
         " share.",
     ),
     (
         "default-value",
         {"field": "partial_rotary_factor", "used": 0.5, "default of": "glm (transformers 5.23.0)", "documented": True},
         "note",
-        "partial_rotary_factor is not in the file; 0.5 is the default of glm (transformers 5.23.0), its documented"
+        "partial_rotary_factor is not in the file. The default of glm (transformers 5.23.0) is 0.5, its documented"
         " default.",
     ),
     (
         "factor-times-original",
         LLAMA3 | {"scaling": "llama3"},
         "note",
-        "Factor x original length is 262,144, another length than the one declared (rope_scaling.factor is 32,"
+        "Factor x original length is 262,144, which differs from the declared length (rope_scaling.factor is 32,"
         " rope_scaling.original_max_position_embeddings is 8,192 and max_position_embeddings is 131,072). Models of"
-        " the Llama-3 family are published so: the factor there is a tuning, not a ratio of lengths.",
+        " the Llama-3 family are published this way: the factor is tuned, not a ratio of lengths.",
     ),
     (
         "factor-times-original",
         LLAMA3 | {"scaling": "yarn"},
         "warning",
-        "Factor x original length is 262,144, another length than the one declared (rope_scaling.factor is 32,"
-        " rope_scaling.original_max_position_embeddings is 8,192 and max_position_embeddings is 131,072). Readers that"
-        " compute one from the others disagree.",
+        "Factor x original length is 262,144, which differs from the declared length (rope_scaling.factor is 32,"
+        " rope_scaling.original_max_position_embeddings is 8,192 and max_position_embeddings is 131,072). Runtimes"
+        " that compute one from the others disagree.",
     ),
     (
         "beyond-context",
         {"length": 32768, "context": 8192},
         "warning",
-        "A length of 32,768 was asked for, but the file declares a context of 8,192: what lies beyond was never"
-        " promised.",
+        "The requested length is 32,768, but the declared context length is 8,192. Quality beyond it is not"
+        " guaranteed.",
     ),
     (
         "beyond-context",
         {"length": 1024, "context": 512, "kind": "learned"},
         "warning",
-        "A length of 1,024 was asked for, but the learned table ends after 512 positions: there are no rows to read.",
+        "The requested length is 1,024, but the learned table ends after 512 positions. There are no rows for the"
+        " others.",
     ),
     (
         "never-turning",
         {"pairs that never complete a turn": 12, "pairs": 32, "length": 8192, "longest wavelength": 438459.86},
         "note",
-        "12 of 32 pairs never complete a turn within 8,192 positions (the slowest would need 438,460): the model has"
-        " seen only a part of their circle.",
+        "12 of 32 pairs never complete a rotation within 8,192 positions (the longest wavelength is 438,460 tokens)."
+        " The model has seen only a part of their angles.",
     ),
     (
         "never-turning",
         {"pairs that never complete a turn": 1, "pairs": 4, "length": 3000, "longest wavelength": 62831.853},
         "note",
-        "1 of 4 pairs never completes a turn within 3,000 positions (the slowest would need 62,831.9): the model has"
-        " seen only a part of their circle.",
+        "1 of 4 pairs never completes a rotation within 3,000 positions (the longest wavelength is 62,831.9 tokens)."
+        " The model has seen only a part of their angles.",
     ),
     (
         "unknown-model-type",
         {f"{C}model_type": "foo"},
         "note",
-        'Model type "foo" is not in the table of known types: its fields alone were read, and what only its code'
-        " decides, such as the layout, is left open.",
+        'Model type "foo" is not in the table of known types. Only its fields were read; what the model code decides,'
+        " such as the layout, is unknown.",
     ),
     (
         "unknown-model-type",
         {f"{C}model_type": None},
         "note",
-        "No model type is named: its fields alone were read, and what only its code decides, such as the layout, is"
-        " left open.",
+        "No model type is named. Only its fields were read; what the model code decides, such as the layout, is"
+        " unknown.",
     ),
     (
         "not-recognised",
         {"shape": [512, 384], "dtype": "float32", "reason": "No pair of channels turns evenly from row to row."},
         "note",
-        "A bare array of shape [512, 384] and type float32 that is not recognised as a position code. No pair of"
-        " channels turns evenly from row to row.",
+        "The array of shape [512, 384] and dtype float32 is no known position encoding. No pair of channels turns"
+        " evenly from row to row.",
     ),
     (
         "recognised",
         RECOGNISED,
         "note",
-        "The table is sinusoidal, width 8, which is called whisper, for positions 0 to 63, made in float32: no number"
-        " is off by more than 1.2e-07.",
+        "The table is sinusoidal, width 8 (whisper), for positions 0 to 63, computed in float32. No number is off by"
+        " more than 1.2e-07.",
     ),
     (
         "recognised",
         {"code": "sinusoidal, width 8", "name": None, "positions": None, "error": 0.0, "computed": True},
         "note",
-        "The table is sinusoidal, width 8: no number is off by more than 0.",
+        "The table is sinusoidal, width 8. No number is off by more than 0.",
     ),
     (
         "recognised",
         RECOGNISED | {"code": "Learned, width 8, rows 64", "computed": False},
         "note",
-        "The table is Learned, width 8, rows 64: its rows are trained, and no formula makes them.",
+        "The table is Learned, width 8, rows 64: its rows are trained, and no formula gives them.",
     ),
     (
         "moved-table",
         {"code": "sinusoidal, width 8", "share": 0.01234, "largest difference": 0.1, "furthest row": 1000},
         "note",
-        "The table began as sinusoidal, width 8 and was trained further: it has moved by 0.012 of the code in root mean"
-        " square, by up to 0.1 in row 1,000.",
+        "The table started as sinusoidal, width 8 and was trained further. It differs by 0.012 of the code in root"
+        " mean square, and by up to 0.1 in row 1,000.",
     ),
     (
         "wrong-rows",
@@ -346,20 +347,22 @@ VALUES = [
             "error": 1.9,
         },
         "warning",
-        "The table is sinusoidal, width 8, which is called whisper, made in bfloat16: its positions and phases are"
-        " rounded, and it is off by up to 1.9, more at every longer position.",
+        "The table is sinusoidal, width 8 (whisper), computed in bfloat16. Its positions and phases are rounded, and"
+        " it is off by up to 1.9; the error grows with the position.",
     ),
     (
         "repeated-rows",
         {"rows like the one before": 256, "rows": 1024, "first such row": 257, "kind": "sinusoidal"},
         "error",
-        "256 of 1,024 rows are the same as the row before, the first is row 257: these positions cannot be told apart.",
+        "256 of 1,024 rows are the same as the row before; the first is row 257. These positions cannot be"
+        " distinguished.",
     ),
     (
         "repeated-rows",
         {"rows like the one before": 1, "rows": 1024, "first such row": 1023, "kind": "learned"},
         "warning",
-        "1 of 1,024 rows is the same as the row before, the first is row 1,023: these positions cannot be told apart.",
+        "1 of 1,024 rows is the same as the row before; the first is row 1,023. These positions cannot be"
+        " distinguished.",
     ),
     (
         "repeated-rows",
@@ -371,20 +374,20 @@ VALUES = [
             "positions rounded to": "bfloat16",
         },
         "error",
-        "256 of 1,024 rows are the same as the row before, the first is row 257, just where bfloat16 has no number:"
-        " these positions cannot be told apart.",
+        "256 of 1,024 rows are the same as the row before; the first is row 257, where bfloat16 cannot represent the"
+        " position. These positions cannot be distinguished.",
     ),
     (
         "zero-table",
         {"rows": 197, "width": 768},
         "error",
-        "All 197 rows of 768 channels are zero: the table says nothing about any position.",
+        "All 197 rows of 768 dimensions are zero: the table has no information about any position.",
     ),
     (
         "zero-rows",
         {"rows of zeros": 12, "rows": 512, "first such row": 500},
         "warning",
-        "12 of 512 rows are zero, the first is row 500: their positions cannot be told apart.",
+        "12 of 512 rows are zero; the first is row 500. Their positions cannot be distinguished.",
     ),
     (
         "table-differs",
@@ -396,7 +399,7 @@ VALUES = [
             "positions": "positions 2 to 513",
         },
         "warning",
-        "What is declared is sinusoidal, width 8; the table in the weights is tensor2tensor for positions 2 to 513."
+        "The declared table is sinusoidal, width 8; the table in the weights is tensor2tensor for positions 2 to 513."
         " They differ by up to 2, in row 1,000.",
     ),
     (
@@ -409,7 +412,7 @@ VALUES = [
             "reason": "No pair of channels turns evenly from row to row.",
         },
         "warning",
-        "What is declared is sinusoidal, width 8; the table in the weights is none: No pair of channels turns evenly"
-        " from row to row. They differ by up to 2, in row 1.",
+        "The declared table is sinusoidal, width 8; the table in the weights follows no known formula: No pair of"
+        " channels turns evenly from row to row. They differ by up to 2, in row 1.",
     ),
 ]

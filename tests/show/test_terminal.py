@@ -133,13 +133,13 @@ def test_every_finding_is_told_with_its_evidence_and_its_hint():
             {"rope_parameters": {"rope_type": "default", "rope_theta": 5e5}},
             "new-shape-only",
             "The config is correct, but some runtimes misread it.",
-            "Write the same in the old shape as well, under rope_theta.",
+            "Write the same values in the old format as well, under rope_theta.",
         ),
         (
             {"rope_theta": 5e5, "rope_parameters": {"rope_type": "default", "rope_theta": 1e6}},
             "conflicting-shapes",
             "The file can be read in two ways.",
-            "Make the other place say what rope_parameters.rope_theta says, if that is what the model was trained",
+            "Set the other place to the values of rope_parameters.rope_theta, if the model was trained",
         ),
     ],
 )

@@ -17,8 +17,8 @@ OLD, NEW, KEYS = "rope_scaling", "rope_parameters", "gguf"
 """The shapes of a change: the old and the new one of configs, and the keys of a GGUF file."""
 
 SHAPES: Mapping[str, str] = {
-    OLD: "the old shape, for Transformers 4 and readers of its age; Transformers 5 reads it too",
-    NEW: "the new shape, for Transformers 5; older readers do not see it",
+    OLD: "the old config format, for Transformers 4 and runtimes of that age; Transformers 5 reads it too",
+    NEW: "the new config format, for Transformers 5; older runtimes ignore it",
     KEYS: "keys of the GGUF file, as llama.cpp reads them",
 }
 
@@ -38,11 +38,11 @@ def of_gguf(opened: Opened, resolved: Resolved, code: Code, length: int) -> tupl
     kind = (code.scaling or {}).get("type")
     if FREQUENCIES in opened.tensors:
         return [], [
-            f"The scaling of this file lies in its tensor {FREQUENCIES}; a scaling in the keys would come on top of it,"
-            " and another llama3 scaling is written by converting the model again."
+            f"The scaling of this file is in its tensor {FREQUENCIES}. A scaling in the keys would be applied on top of"
+            " it; for another llama3 scaling, convert the model again."
         ]
     if kind not in (None, "linear", "yarn"):
-        return [], [f"No key of a GGUF file raises a scaling of type {kind}."]
+        return [], [f"No key of a GGUF file increases a scaling of type {kind}."]
     made: list[Change] = []
     for scaling in ("linear", "yarn") if kind is None else (kind,):
         original = (code.scaling or {}).get("original") or context
@@ -54,7 +54,7 @@ def of_gguf(opened: Opened, resolved: Resolved, code: Code, length: int) -> tupl
             values["rope.scaling.original_context_length"] = original
         made.append((scaling, {KEYS: {f"{name}.{key}": value for key, value in values.items()}}, {}))
     return made, [
-        "dynamic and llama3 scalings have no key in GGUF; LongRoPE needs two tensors of divisors that only a search"
+        "dynamic and llama3 scalings have no key in GGUF. LongRoPE needs two tensors of divisors, which only a search"
         " over the model finds."
     ]
 
@@ -69,36 +69,36 @@ def of_config(opened: Opened, resolved: Resolved, code: Code, length: int) -> tu
         length: The length that the model shall be served at.
     """
     if is_params(opened.config or {}):
-        return [], ["A params.json has keys of its own: write the block into the config.json of the same model."]
+        return [], ["A params.json uses other keys: write the block into the config.json of the same model."]
     part = next((part for part in rotary_parts(Audited(opened, resolved)) if part.section.part in TEXT), None)
     if part is None or part.known is None or part.row is None:
         return [], [
-            "Which scalings its code reads is not known, for its type is not in the table: look into the model's own"
-            " code before you write a block."
+            "The model type is unknown, and so are the scalings that its code supports. Check the model's code"
+            " before you write a block."
         ]
     if not part.known.reads.get("blocks"):
         return [], [
-            f"The class of {part.known.name} reads no scaling block ({part.known.library}): {spoken(length)} positions"
-            " need another class, or a switch that is its own."
+            f"The class of {part.known.name} reads no scaling block ({part.known.library}). For {spoken(length)}"
+            " positions, use another class, or the model's special switch."
         ]
     allowed = part.row.scalings or (*_MADE, "longrope")
     kind = (code.scaling or {}).get("type")
     without = []
     if "longrope" in allowed:
         without.append(
-            "longrope: its lists of one divisor for each pair are found by a search over the model itself; none can be"
-            " written down here."
+            "longrope: its lists (one divisor for each pair) come from a search over the model, so clockhands cannot"
+            " compute them."
         )
     if kind is not None:
         if kind not in (*_MADE, "proportional"):
             return [], without
         without.append(
-            f"The model has a {kind} scaling already, and a block holds one: the change raises it, for the weights know"
-            " no other."
+            f"The model already has a {kind} scaling, and a block holds only one. The change increases it, because the"
+            " model was trained with it."
         )
     made = [_Writer(part, opened, resolved, code, length).change(name) for name in _scalings(kind, allowed)]
     if not made and not without:
-        without.append(f"The class of {part.known.name} reads none of {', '.join(_MADE)}.")
+        without.append(f"The class of {part.known.name} supports none of {', '.join(_MADE)}.")
     return made, without
 
 

@@ -100,11 +100,11 @@ def extension(opened: Opened, resolved: Resolved, length: int | None) -> Extensi
     turning = [code for code in codes if code.kind == "rotary" and (code.window is None or code.window > context)]
     ways, without = ((), ()) if not turning else _ways(opened, resolved, turning[0], length)
     cannot = [
-        f"That the model uses text {spoken(length)} positions away: no config teaches it to, and only a measurement at"
+        f"No config guarantees that the model uses text {spoken(length)} positions away. Only a measurement at"
         " that length shows it.",
     ]
     if ways:
-        cannot.append("That the published figures hold for this model: they were measured on others.")
+        cannot.append("The published figures were measured on other models and may not hold for this one.")
     return Extension(length, context, sound, tuple(ways), tuple(without), tuple(cannot))
 
 
@@ -121,9 +121,9 @@ def _sound(code: Code, resolved: Resolved, length: int) -> Iterator[str]:
         case "learned":
             rows = length + (code.offset or 0)
             yield (
-                f"{where}: the learned table ends after {spoken(trained)} positions; {spoken(length)} of them need"
-                f" {spoken(rows)} rows, and rows that were not trained say nothing. Tables of image grids are stretched"
-                " by interpolation; for text no such practice is known to serve."
+                f"{where}: the learned table ends after {spoken(trained)} positions; {spoken(length)} positions need"
+                f" {spoken(rows)} rows, and untrained rows hold no information. Tables of image grids are extended by"
+                " interpolation; for text, no such method is known to work."
             )
         case "sinusoidal":
             yield (
@@ -131,50 +131,50 @@ def _sound(code: Code, resolved: Resolved, length: int) -> Iterator[str]:
                 f" {spoken(trained)}."
             )
         case "alibi":
-            yield f"{where}: a bias that falls with the distance has a value at any, and slopes need no change."
+            yield f"{where}: the bias is defined at every distance, and the slopes need no change."
         case "buckets":
             farthest = getattr(code.spec, "max_distance", None)
             past = f"past {spoken(farthest)}" if farthest is not None else "past the last bucket's beginning"
-            yield f"{where}: all distances {past} share a bucket, so that no new number is needed at any length."
+            yield f"{where}: all distances {past} share a bucket, so no new parameter is needed at any length."
         case "none":
-            yield f"{where}: nothing here depends on the position, so nothing has to be changed."
+            yield f"{where}: nothing here depends on the position, so no change is needed."
         case _:
-            yield f"{where}: what a {code.kind} code does past its training is not known here."
+            yield f"{where}: it is not known what a {code.kind} encoding does past its trained length."
     for cost in OF_KINDS.get(code.kind or "", ()):
-        yield f"Known of this kind: {cost.says} ({cost.source}; {LABELS[cost.label]})."
+        yield f"Known for this encoding: {cost.says} ({cost.source}; {LABELS[cost.label]})."
 
 
 def _sound_rotary(code: Code, trained: int, length: int, where: str) -> Iterator[str]:
     if code.window is not None and code.window <= trained:
         yield (
-            f"{where}: a query sees the last {spoken(code.window)} positions only, so that no distance is new at"
+            f"{where}: a query attends to the last {spoken(code.window)} positions only, so no distance is new at"
             f" {spoken(length)}."
         )
         return
     if not code.rates:
-        yield f"{where}: its rates are not known, and nothing can be said."
+        yield f"{where}: the RoPE frequencies are unknown, so nothing can be said."
         return
     moving = [rate for rate in code.rates if rate > 0]
     through = turned_through(moving, trained)
     left = len(moving) - through
     yield (
-        f"{where}: {through} of {len(moving)} pairs turn through within the {spoken(trained)} positions that are"
-        " declared and meet no new angle"
+        f"{where}: {through} of {len(moving)} pairs complete a rotation within the {spoken(trained)} declared"
+        " positions and meet no new angle"
         + (
             f"; the other {left} reach angles at {spoken(length)} that the model has never seen."
             if left
-            else ", but their distances are new together."
+            else ", but the combinations of their angles are new."
         )
     )
-    yield _by_the_bound("as it is", code, length)
+    yield _by_the_bound("as they are", code, length)
 
 
 def _by_the_bound(what: str, code: Code, length: int) -> str:
     rates = with_still_pairs(code, length)
     first, looked = first_failing_distance(rates, length), farthest_looked_at(len(rates), length)
     if first is None:
-        return f"By the bound of Men et al. (2024) the ladder {what} holds up to {spoken(looked)}."
-    return f"By the bound of Men et al. (2024) the ladder {what} fails at a distance of {spoken(first)} first."
+        return f"By the bound of Men et al. (2024), the RoPE frequencies {what} hold up to distance {spoken(looked)}."
+    return f"By the bound of Men et al. (2024), the RoPE frequencies {what} fail first at distance {spoken(first)}."
 
 
 def _where(code: Code) -> str:
@@ -204,7 +204,7 @@ def _ways(opened: Opened, resolved: Resolved, code: Code, length: int) -> tuple[
     if opened.form == "gguf":
         makers, without = of_gguf(opened, resolved, code, length)
     elif opened.form == "preset" or not isinstance(opened.config, Mapping):
-        return [], ["No config is read here, so there is no block to change."]
+        return [], ["No config was read, so there is no scaling block to change."]
     else:
         makers, without = of_config(opened, resolved, code, length)
     ways = []
@@ -234,12 +234,12 @@ def _does(before: Code, after: Code, length: int) -> Iterator[str]:
         most = max(ratios)
         full = sum(abs(ratio / most - 1) < 1e-9 for ratio in ratios) if most > 1 + 1e-9 else 0
         between = len(ratios) - kept - full
-        blended = f", {between} between" if between else ""
+        blended = f", {between} by less" if between else ""
         slowed = (
-            f"{full} are slowed {most:.4g} times{blended}" if full > 1 else f"the others slow up to {most:.4g} times"
+            f"{full} are divided by {most:.4g}{blended}" if full > 1 else f"the others are divided by up to {most:.4g}"
         )
-        yield f"{kept} of {len(ratios)} pairs keep their rate, {slowed}."
+        yield f"{kept} of {len(ratios)} pairs keep their frequency, {slowed}."
     factor = after.attention_factor
     if factor is not None and factor != before.attention_factor:
         yield f"Cosine and sine are multiplied by {spoken(factor)} at every length."
-    yield _by_the_bound("with it", after, length)
+    yield _by_the_bound("with this scaling", after, length)

@@ -146,7 +146,7 @@ def usual_length(code: Code, spec: Any) -> tuple[int, str | None]:
     if code.window is not None and (served is None or code.window < served):
         # A query meets no distance beyond, so that whatever holds at one means nothing for the model.
         seen = min(code.window, MOST)
-        return seen, f"A query here sees the last {code.window:,} positions only: measured over {seen:,}."
+        return seen, f"A query here attends only to the last {code.window:,} positions: measured over {seen:,}."
     most = MOST_LEARNED if isinstance(spec, Learned) else MOST
     if served is None:
         # A preset is a convention, of which no context is expected.
@@ -195,11 +195,11 @@ def _nothing_to_measure(opened: Opened, found: list[CodeProperties]) -> Unreadab
     """The error for a target without any position code that could be measured."""
     if found and all(one.code.kind == "none" for one in found):
         return Unreadable(
-            f"{opened.target} declares no position code, so that there is nothing to measure.",
+            f"{opened.target} declares no position encoding, so there is nothing to measure.",
             "`clockhands order` shows what attention does without one.",
         )
-    why = " ".join(dict.fromkeys(one.why for one in found if one.why)) or "Nothing in it says what its code is."
+    why = " ".join(dict.fromkeys(one.why for one in found if one.why)) or "The files do not say which encoding it is."
     return Unreadable(
-        f"{opened.target} holds no position code that could be measured. {why}",
-        "`clockhands audit` says what was read; a preset with fields measures any code.",
+        f"{opened.target} has no position encoding that can be measured. {why}",
+        "`clockhands audit` shows what was read; a preset with fields measures any encoding.",
     )

@@ -18,7 +18,7 @@ from clockhands.sources.resolved import Code, Resolved
 class FilesDisagree(Kind, code="files-disagree"):
     title = "Two files of one folder disagree"
     severity = "warning"
-    hint = "Find out which file the model was trained by, usually the oldest, and convert the other again."
+    hint = "Find out which file the model was trained with, usually the oldest, and convert the other again."
     blames = "ambiguous"
     what: str
     there: float
@@ -35,16 +35,16 @@ class FilesDisagree(Kind, code="files-disagree"):
         told = " but ".join(f"{name} is {spoken(value)}" for name, value in places)
         if self.here is not None:
             return (
-                f"Two files disagree about the {self.what}: {told}, by which cosine and sine are multiplied by"
-                f" {spoken(self.there)} and not by {spoken(self.here)}."
+                f"Two files disagree about the {self.what}: {told}. Cosine and sine are then"
+                f" multiplied by {spoken(self.there)}, not by {spoken(self.here)}."
             )
-        tail = "readers of the one and of the other build different models."
+        tail = "runtimes that read different files build different models."
         if self.lost:
-            tail = "in one of them the scaling was lost, so that its readers turn the slow pairs wrongly."
+            tail = "one file lost the scaling, so its RoPE frequencies are wrong for the slow pairs."
         if self.taken is not None:
-            told += f", for which {self.taken_by}, takes {spoken(self.taken)}"
-        ratio = f" A rate is {spoken(self.ratio)} times the other at most;" if self.ratio else ""
-        return f"Two files disagree about the {self.what}: {told};{ratio} {tail}".replace("; A", ". A")
+            told += f", for which {self.taken_by}, uses {spoken(self.taken)}"
+        ratio = f" The RoPE frequencies differ by up to {spoken(self.ratio)} times;" if self.ratio else ""
+        return f"Two files disagree about the {self.what}: {told};{ratio} {tail}".replace("; The", ". The")
 
 
 PARAMS = "params.json"
@@ -182,7 +182,7 @@ def _against_gguf(subject: Audited, code: Code) -> Iterator[Kind]:
         yield from _numbers(_layers(subject.resolved), _layers(other), "number of layers", here, counted)
         if len(code.rates) != len(theirs.rates):
             evidence = {"config.json:pairs": len(code.rates), f"{path.name}:pairs": len(theirs.rates)}
-            yield FilesDisagree({"what": "number of turning pairs", **evidence}, code.layers)
+            yield FilesDisagree({"what": "number of RoPE pairs", **evidence}, code.layers)
         elif code.base is not None and theirs.base is not None and math.isclose(code.base, theirs.base, rel_tol=1e-6):
             yield from _ladders(code, theirs, path.name)
 

@@ -48,17 +48,17 @@ class RopeFreqsMissing(Kind, code="rope-freqs-missing"):
 
     def message(self) -> str:
         return (
-            f"A {self.architecture} file with a base of {spoken(self.base)} and a context of"
-            f" {spoken(self.context)} is of the kind of {self.release}, which has {self.scaling}, but"
-            " the tensor rope_freqs.weight that holds it is not there: the slow pairs turn too fast, and text falls"
-            f" apart past about {spoken(self.reach)} positions."
+            f"A {self.architecture} file with base {spoken(self.base)} and context length"
+            f" {spoken(self.context)} matches {self.release}, which has {self.scaling}, but"
+            " the tensor rope_freqs.weight, which holds that scaling, is missing. The RoPE frequencies of the slow"
+            f" pairs are too high, and the output degrades past about {spoken(self.reach)} positions."
         )
 
 
 class RopeFreqsDiffer(Kind, code="rope-freqs-differ"):
     title = "rope_freqs match no scaling, or are applied twice"
     severity = "warning"
-    hint = f"{_AGAIN}, or take the scaling keys out where the tensor holds the scaling already."
+    hint = f"{_AGAIN}, or delete the scaling keys if the tensor already holds the scaling."
     blames = "file"
     pairs: int
     because: str
@@ -69,21 +69,21 @@ class RopeFreqsDiffer(Kind, code="rope-freqs-differ"):
     last: float
 
     def message(self) -> str:
-        head = f"The {self.pairs} numbers of rope_freqs.weight, which divide the rates,"
+        head = f"The {self.pairs} numbers of rope_freqs.weight, which divide the RoPE frequencies,"
         if self.because == "all are 1":
             return (
-                f"{head} are all 1 and scale nothing, but {self.release}, which has this base and context, has"
+                f"{head} are all 1 and scale nothing, but {self.release}, which has this base and context length, has"
                 f" {self.scaling}."
             )
         if self.because == "applied twice":
             keys = listed([f"{name.rpartition(':')[2]} is {spoken(value)}" for name, value in self._keys()])
             return (
-                f"{head} go up to {spoken(self.largest)}, and {keys} as well: readers apply both, and the slow pairs"
-                " turn too slowly."
+                f"{head} go up to {spoken(self.largest)}, and {keys} as well. Runtimes apply both, so the RoPE"
+                " frequencies of the slow pairs are too low."
             )
         return (
             f"{head} go from {spoken(self.first)} to {spoken(self.last)}, at most"
-            f" {spoken(self.largest)}, as no llama3 scaling does, and are no list of LongRoPE either."
+            f" {spoken(self.largest)}. No llama3 scaling has such numbers, and they are no LongRoPE list."
         )
 
     def _keys(self) -> list[tuple[str, object]]:
@@ -100,16 +100,16 @@ class LongropeFactorsMissing(Kind, code="longrope-factors-missing"):
     def message(self) -> str:
         keys = listed([f"{name.rpartition(':')[2]} is {spoken(value)}" for name, value in self.stated])
         return (
-            f"{keys}, as in a model that LongRoPE extended, but"
-            f" {listed(list(self.missing))} {'is' if len(self.missing) == 1 else 'are'} not there: readers"
-            " leave the rates as they are, and the model fails past its first length."
+            f"{keys}, as in a model extended with LongRoPE, but"
+            f" {listed(list(self.missing))} {'is' if len(self.missing) == 1 else 'are'} missing. Runtimes"
+            " leave the RoPE frequencies unscaled, and the model fails past its original length."
         )
 
 
 class DimensionCount(Kind, code="dimension-count"):
     title = "The number of RoPE dimensions does not fit the head"
     severity = "warning"
-    hint = "Set the key to the channels that turn in the model's original config (a share of a head, or all of it)."
+    hint = "Set the key to the number of RoPE dimensions in the model's original config (all of a head, or a part)."
     blames = "file"
     width: int
     architecture: str
@@ -121,12 +121,12 @@ class DimensionCount(Kind, code="dimension-count"):
         width, architecture = spoken(self.width), self.architecture
         if self.declared is None:
             return (
-                f"{architecture}.rope.dimension_count is not there, so readers turn all {width} channels of a head; in"
-                f" releases of this architecture {spoken(self.expected)} turn."
+                f"{architecture}.rope.dimension_count is missing, so runtimes rotate all {width} dimensions of a head;"
+                f" releases of this architecture rotate {spoken(self.expected)}."
             )
-        right = f"; in releases of this architecture {spoken(self.expected)} turn" if self.expected is not None else ""
+        right = f"; releases of this architecture rotate {spoken(self.expected)}" if self.expected is not None else ""
         return (
-            f"{architecture}.rope.dimension_count is {spoken(self.declared)}, but a head has {width} channels{right}."
+            f"{architecture}.rope.dimension_count is {spoken(self.declared)}, but a head has {width} dimensions{right}."
         )
 
     def edit(self) -> Edit | None:
@@ -430,7 +430,7 @@ def releases_of_the_architecture(subject: Audited) -> Iterator[Kind]:
         yield MissingScaling(evidence, model.code.layers)
         return
     evidence |= block or {"here": "There is no scaling"}
-    evidence |= {"because": "a factor of 1 changes nothing" if block else "nothing stands in its place"}
+    evidence |= {"because": "a factor of 1 changes nothing" if block else "nothing replaces it"}
     evidence |= {"shape": str(release.shape), "published": scaling_in_words(there)}
     yield DiffersFromRelease(evidence, model.code.layers)
 
@@ -445,6 +445,6 @@ def yarn_without_type(subject: Audited) -> Iterator[Kind]:
         "rope.scaling.original_context_length", "rope.scaling.yarn_beta_fast", "rope.scaling.yarn_beta_slow"
     )
     if meant:
-        because = "no rope.scaling.type stands beside it, and this reader takes a factor alone for a linear scaling"
+        because = "there is no rope.scaling.type, and this runtime reads a factor alone as a linear scaling"
         instead = "A linear scaling of all pairs"
         yield IgnoredKey({**meant, "because": because, "read instead": instead}, model.code.layers)

@@ -16,8 +16,8 @@ _ABOUT_POSITIONS = re.compile(
 )
 # What only some readers take, each in a way of its own; under no name of another key does it mean the same.
 _OF_SOME = {
-    "attn_factor": "vLLM 0.11.0 multiplies YaRN's own magnitude by it, and Transformers drops it;"
-    " attention_factor, which Transformers reads, would take the place of that magnitude instead"
+    "attn_factor": "vLLM 0.11.0 multiplies YaRN's default magnitude by it, and Transformers ignores it;"
+    " attention_factor, which Transformers reads, would replace that magnitude instead"
 }
 
 
@@ -31,8 +31,8 @@ class ConflictingKeys(Kind, code="conflicting-keys"):
     def message(self) -> str:
         several = len({name.partition(":")[0] for name, _ in self.stated}) > 1
         used = self.used if several or self.used is None else self.used.partition(":")[2] or self.used
-        tail = f" This audit goes by {used}." if used is not None else ""
-        return f"{self.said('but')}: readers that look at only one of them build different models.{tail}"
+        tail = f" This audit uses {used}." if used is not None else ""
+        return f"{self.said('but')}. Runtimes that read only one of them build different models.{tail}"
 
     def edit(self) -> Edit | None:
         """The other keys made to say what the used one says, or taken away where they count something else."""
@@ -40,7 +40,7 @@ class ConflictingKeys(Kind, code="conflicting-keys"):
         others = [name for name, _ in self.stated if name != used]
         if used is None or used not in self.evidence or not others:
             return None
-        says = f"Make the others say what {used.partition(':')[2]} says, if that is what the model was trained with."
+        says = f"Set the others to the value of {used.partition(':')[2]}, if the model was trained with it."
         alike = [bool(_SHARE.search(name)) == bool(_SHARE.search(used)) for name in others]
         return together(
             says,
@@ -61,13 +61,13 @@ class DuplicateKey(Kind, code="duplicate-key"):
 
     def message(self) -> str:
         keys = listed([name for name, _ in self.named])
-        return f"{keys} is given more than once: the last value was read, and other readers may take the first."
+        return f"{keys} is given more than once. The last value was used; other runtimes may use the first."
 
 
 class UnknownKey(Kind, code="unknown-key"):
     title = "A RoPE key is unknown to every runtime"
     severity = "warning"
-    hint = "Correct the spelling or delete the key; if a reader of yours needs it, `--ignore unknown-key`."
+    hint = "Correct the spelling or delete the key. If your runtime needs it, pass `--ignore unknown-key`."
     blames = "file"
     known: str = ""
     held: bool = False
@@ -76,14 +76,14 @@ class UnknownKey(Kind, code="unknown-key"):
         some = self._of_some()
         if some is not None:
             keys = listed([f"{name} ({spoken(value)})" for name, value in self.named])
-            return f"{keys} is a key of some readers only: {some}."
+            return f"{keys} is read by some runtimes only: {some}."
         known = self.known
         keys = listed([f"{name} ({spoken(value)})" for name, value in self.named])
         near = self._nearest()
-        meant = f" Perhaps {near} is meant." if near else ""
+        meant = f" Did you mean {near}?" if near else ""
         return (
-            f"{keys} is not a key of this block{f', which knows {known}' if known else ''}; readers drop it without a"
-            f" word.{meant}"
+            f"{keys} is not a key of this block{f' (known keys: {known})' if known else ''}. Runtimes ignore it without"
+            f" a warning.{meant}"
         )
 
     def edit(self) -> Edit | None:
@@ -91,8 +91,8 @@ class UnknownKey(Kind, code="unknown-key"):
         if place is None or self._of_some() is not None:
             return None
         if near is not None and not self.held:
-            return moved(place, f"{place.rpartition('.')[0]}.{near}", f"Write it as {near}.")
-        return removed(place, "Delete the key, which nobody reads.")
+            return moved(place, f"{place.rpartition('.')[0]}.{near}", f"Rename the key to {near}.")
+        return removed(place, "Delete the key: no runtime reads it.")
 
     def _of_some(self) -> str | None:
         place = self.place or ""
@@ -122,15 +122,15 @@ class IgnoredKey(Kind, code="ignored-key"):
 
     def message(self) -> str:
         because = f" ({self.because})" if self.because else ""
-        instead = f" {self.read_instead} is read instead." if self.read_instead else ""
-        return f"{self.said()}, but it is not read{because}: it is dropped without a word.{instead}"
+        instead = f" {self.read_instead} is used instead." if self.read_instead else ""
+        return f"{self.said()}, but it is ignored without a warning{because}.{instead}"
 
     def edit(self) -> Edit | None:
         place = self.place
         if place is None:
             return None
         if self.severity() == "note":
-            return removed(place, "Delete the key, which nobody reads.")
+            return removed(place, "Delete the key: no runtime reads it.")
         file, _, path = place.partition(":")
         around, _, key = path.rpartition(".")
         instead = str(self.read_instead)
@@ -139,22 +139,22 @@ class IgnoredKey(Kind, code="ignored-key"):
         # What is read instead is a key of the same object, or the value that stands in for the one that is not read.
         if not re.fullmatch(r"[a-z]\w*", instead) or instead in ("true", "false", "null"):
             return None
-        return moved(place, f"{file}:{around}{'.' if around else ''}{instead}", f"Write it as {instead}.")
+        return moved(place, f"{file}:{around}{'.' if around else ''}{instead}", f"Rename the key to {instead}.")
 
 
 class ConflictingShapes(Kind, code="conflicting-shapes"):
     title = "The old and the new config format contradict each other"
     severity = "warning"
-    hint = "Find out which one the model was trained with and make both places say it, or delete the other."
+    hint = "Find out which one the model was trained with. Write it in both places, or delete the other."
     blames = "ambiguous"
     used: Any = ""
 
     def message(self) -> str:
         used = str(self.used)
-        tail = f" Transformers 5 and this audit go by {used.partition(':')[2]}." if used else ""
+        tail = f" Transformers 5 and this audit use {used.partition(':')[2]}." if used else ""
         return (
-            f"The old shape of the config and the new one disagree: {self._paired()}. Readers of the old shape take the"
-            f" one, readers of the new shape the other, and none warns.{tail}"
+            f"The old config format and the new one disagree: {self._paired()}. Runtimes that read the old format and"
+            f" runtimes that read the new one build different models, without a warning.{tail}"
         )
 
     def edit(self) -> Edit | None:
@@ -171,9 +171,7 @@ class ConflictingShapes(Kind, code="conflicting-shapes"):
             else:
                 edits.append(copied(from_, to, ""))
         place = used.partition(":")[2]
-        return together(
-            f"Make the other place say what {place} says, if that is what the model was trained with.", *edits
-        )
+        return together(f"Set the other place to the values of {place}, if the model was trained with them.", *edits)
 
     def _paired(self) -> str:
         """What is said of one thing in two places, side by side; what stands in one of the two only comes last."""
@@ -187,8 +185,7 @@ class ConflictingShapes(Kind, code="conflicting-shapes"):
             else:
                 both.append(f"{name} is {spoken(value)} but {other} is {spoken(its)}")
         only = [
-            f"{listed(keys)} {'stands' if len(keys) == 1 else 'stand'} in {holder} only"
-            for holder, keys in alone.items()
+            f"{listed(keys)} {'is' if len(keys) == 1 else 'are'} only in {holder}" for holder, keys in alone.items()
         ]
         return "; ".join(filter(None, [listed(both), *only]))
 
@@ -196,17 +193,15 @@ class ConflictingShapes(Kind, code="conflicting-shapes"):
 class ConflictingSpellings(Kind, code="conflicting-spellings"):
     title = "type and rope_type contradict each other"
     severity = "warning"
-    hint = (
-        "Find out which scaling the model was trained with and write it under both spellings, or under rope_type only."
-    )
+    hint = "Find out which scaling the model was trained with. Write it under both spellings, or under rope_type only."
     blames = "ambiguous"
     used: Any = None
 
     def message(self) -> str:
         used = str(self.used).rpartition(".")[2]
         return (
-            f"The two spellings of the scaling's name contradict each other: {self.said('but')}. Readers that know"
-            f" only one of the spellings apply that scaling; Transformers 5 and this audit go by {used}."
+            f"type and rope_type name different scalings: {self.said('but')}. Runtimes that know"
+            f" only one of the spellings apply that scaling; Transformers 5 and this audit use {used}."
         )
 
     def edit(self) -> Edit | None:
@@ -215,13 +210,13 @@ class ConflictingSpellings(Kind, code="conflicting-spellings"):
         if not isinstance(used, str) or other is None:
             return None
         name = spoken(self.evidence.get(used))
-        return copied(used, other, f"Write {name} under both spellings, if that is the scaling of the training.")
+        return copied(used, other, f"Write {name} under both spellings, if the model was trained with that scaling.")
 
 
 class FlatLayerTypes(Kind, code="flat-layer-types"):
     title = "One RoPE block where each layer type needs its own"
     severity = "warning"
-    hint = "Write one object for each kind of layer into the block, as the model's original release has it."
+    hint = "Write one object for each layer type into the block, as in the model's original release."
     blames = "file"
     kinds_of_layers: Sequence[str] = ()
     scaled: Sequence[str] = ()
@@ -233,10 +228,10 @@ class FlatLayerTypes(Kind, code="flat-layer-types"):
             for kind in kinds
             if self.evidence.get(f"base of {kind}")
         ]
-        instead = f" Transformers 5 takes the base {listed(taken)}, and no scaling." if taken else ""
+        instead = f" Transformers 5 uses the base {listed(taken)}, and no scaling." if taken else ""
         return (
-            f"The rotary block is flat ({self.said()}), but this type has one for each kind of layer"
-            f" ({listed(kinds)}): what stands flat is dropped, or other readers give it to all layers alike.{instead}"
+            f"The RoPE block is flat ({self.said()}), but this type has one block for each layer type"
+            f" ({listed(kinds)}). Flat values are ignored, or other runtimes apply them to all layers.{instead}"
         )
 
     def edit(self) -> Edit | None:
@@ -258,5 +253,5 @@ class FlatLayerTypes(Kind, code="flat-layer-types"):
         for place, _ in entries:
             edits.append(moved(place, f"{block}.{owners[0]}.{place.rpartition('.')[2]}", ""))
         return together(
-            f"Move the block into an object {owners[0]}, and give the other kinds of layers their own.", *edits
+            f"Move the block into an object {owners[0]}, and write one object for each other layer type.", *edits
         )

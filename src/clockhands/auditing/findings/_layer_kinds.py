@@ -13,7 +13,7 @@ from clockhands.sources.projections import other_widths
 class LayerTypeScaling(Kind, code="layer-type-scaling"):
     title = "The RoPE scaling is on the wrong layer type"
     severity = "warning"
-    hint = "Put the scaling on the kind of layer that the model's original release has it on."
+    hint = "Put the scaling on the layer type that has it in the model's original release."
     blames = "file"
     stands_on: str
     belongs_on: str
@@ -26,9 +26,9 @@ class LayerTypeScaling(Kind, code="layer-type-scaling"):
         wrong, right = self.stands_on, self.belongs_on
         missing = f" and {right} layers have none" if self.missing_there else ""
         return (
-            f"The scaling stands on {wrong} layers ({self.said()}){missing}, but this type stretches {right} layers"
-            f" only: {wrong} layers see their window and nothing further, and turn by a factor of"
-            f" {spoken(self.factor)} too slowly there."
+            f"The RoPE scaling is on {wrong} layers ({self.said()}){missing}, but this type scales {right} layers"
+            f" only. {wrong.capitalize()} layers attend only within their window; with the scaling, their RoPE"
+            f" frequencies are too low by a factor of {spoken(self.factor)}."
         )
 
     def edit(self) -> Edit | None:
@@ -46,7 +46,7 @@ class LayerTypeScaling(Kind, code="layer-type-scaling"):
                     edits.append(moved(f"{wrong}.{key}", f"{right}.{key}", ""))
             says = f"Move the scaling to {self.belongs_on} layers."
         else:
-            says = f"Take the scaling off {self.stands_on} layers."
+            says = f"Remove the scaling from {self.stands_on} layers."
             edits += [removed(f"{wrong}.{key}", "") for key in keys if key not in ("rope_type", "type")]
         edits += [replaced(f"{wrong}.{key}", "default", "") for key in keys if key in ("rope_type", "type")]
         return together(says, *edits)
@@ -55,7 +55,7 @@ class LayerTypeScaling(Kind, code="layer-type-scaling"):
 class NopeInverted(Kind, code="nope-inverted"):
     title = "The list of layers without RoPE is inverted or empty"
     severity = "warning"
-    hint = "Correct the list: in no_rope_layers, in spite of its name, 1 means that a layer rotates."
+    hint = "Correct the list. In no_rope_layers, despite its name, 1 means that the layer rotates."
     blames = "file"
     layers_without_rotation: int
     one_layer_without_rotation_in: int
@@ -65,13 +65,13 @@ class NopeInverted(Kind, code="nope-inverted"):
         every = spoken(self.one_layer_without_rotation_in)
         if not self.layers_without_rotation:
             return (
-                f"All {layers} layers are said to rotate ({self.said()}), where by the interval one in {every} does"
-                " not: readers that go by the list rotate layers that were trained without rotation, if the interval"
+                f"By the list, all {layers} layers rotate ({self.said()}), but by the interval one in {every} does"
+                " not. Runtimes that use the list rotate layers that were trained without rotation, if the interval"
                 " is right."
             )
         return (
-            f"{still} of {layers} layers are said not to rotate ({self.said()}), where one in {every} does not in this"
-            " family: the list is inverted. In it, 1 means that a layer rotates and 0 that it does not."
+            f"By the list, {still} of {layers} layers do not rotate ({self.said()}), but in this family one in {every}"
+            " does not. The list is inverted: 1 means that a layer rotates, 0 that it does not."
         )
 
     def edit(self) -> Edit | None:
@@ -81,13 +81,13 @@ class NopeInverted(Kind, code="nope-inverted"):
         if not self.layers_without_rotation:
             every = self.one_layer_without_rotation_in
             by_interval = [0 if (layer + 1) % every == 0 else 1 for layer in range(len(flags))]
-            return replaced(place, by_interval, f"Write 0 for one layer in {every}, as the interval has it.")
+            return replaced(place, by_interval, f"Write 0 for one layer in {every}, as the interval says.")
         return replaced(place, [0 if flag else 1 for flag in flags], "Invert the list: 1 for a layer that rotates.")
 
 
 class MropeSections(Kind, code="mrope-sections"):
     title = "M-RoPE sections do not add up to the number of pairs"
-    hint = "Copy the sections from the model's original release: they must fill half of the channels that turn."
+    hint = "Copy the sections from the model's original release. Their sum must be half of the RoPE dimensions."
     blames = "file"
     together: int
     pairs: int
@@ -100,46 +100,46 @@ class MropeSections(Kind, code="mrope-sections"):
         pairs, together_ = self.pairs, self.together
         if together_ != pairs:
             does = (
-                "fails when it cuts them apart"
+                "fails when it splits them"
                 if self.order == "chunked"
-                else "turns those left over by time, without a word"
+                else "assigns the remaining pairs to time, without a warning"
             )
             return (
-                f"{self.said()}, {spoken(together_)} pairs together, but {spoken(pairs)} pairs turn: code of this type"
-                f" {does}."
+                f"{self.said()}: the sum is {spoken(together_)} pairs, but there are {spoken(pairs)} RoPE pairs. Code"
+                f" of this type {does}."
             )
         if self.order == "chunked":
             return (
-                f"{self.said()}: {spoken(pairs)} pairs as it should be, but not one part of time, one of rows and one"
-                " of columns; some coordinate turns nothing."
+                f"{self.said()}: the sum of {spoken(pairs)} pairs is right, but there must be one section for time, one"
+                " for rows and one for columns. At least one coordinate has no pairs."
             )
         return (
-            f"{self.said()}: the three fill {spoken(pairs)} pairs, but this type lets them take turns, every third pair"
-            f" to one of them, which leaves {spoken((pairs + 1) // 3)} pairs for rows and {spoken(pairs // 3)} for"
-            " columns: what is beyond goes to time without a word."
+            f"{self.said()}: the sum of {spoken(pairs)} pairs is right, but this type interleaves the sections: every"
+            f" third pair belongs to one of them, which leaves {spoken((pairs + 1) // 3)} pairs for rows and"
+            f" {spoken(pairs // 3)} for columns. The rest goes to time, without a warning."
         )
 
 
 class MropeOrder(Kind, code="mrope-order"):
     title = "mrope_interleaved contradicts the model type"
     severity = "warning"
-    hint = "Write what the code of the type does; the key does not say which two channels form a pair."
+    hint = "Write the value that the model code uses. The key does not set the layout of the pairs."
     blames = "file"
     class_order: str
     type: str
 
     def message(self) -> str:
         place, value = self.stated[0]
-        does = "take turns pair by pair" if self.class_order == "interleaved" else "lie side by side in blocks"
+        does = "are interleaved pair by pair" if self.class_order == "interleaved" else "are contiguous blocks"
         return (
             f"{place.rpartition(':')[2]} is {spoken(value)}, but in code of this type ({self.type}) the pairs of"
-            f" time, rows and columns {does}: readers that go by the key turn pairs by the wrong coordinate. The key is"
-            " about axes and says nothing about which two channels form a pair."
+            f" time, rows and columns {does}. Runtimes that use the key rotate pairs by the wrong coordinate. The key"
+            " is about axes and does not set the layout (which two dimensions form a pair)."
         )
 
     def edit(self) -> Edit | None:
         place, value = self.stated[0]
-        return replaced(place, not value, f"Write {spoken(not value)}, as the code of the type does.")
+        return replaced(place, not value, f"Write {spoken(not value)}, as in the model code.")
 
 
 class PartialMeaning(Kind, code="partial-meaning"):
@@ -152,9 +152,9 @@ class PartialMeaning(Kind, code="partial-meaning"):
 
     def hint(self) -> str:
         return (
-            f"{EXPECTED} When you port it, check which pairs turn, and at which rates."
+            f"{EXPECTED} When you port it, check which pairs rotate, and at which frequencies."
             if self._as_it_should_be()
-            else "Write the type of scaling that the class of this model has."
+            else "Write the scaling type that the class of this model uses."
         )
 
     def blames(self) -> str | None:
@@ -167,25 +167,28 @@ class PartialMeaning(Kind, code="partial-meaning"):
         share, own = spoken(self.share), self.class_meaning
         if self.axes:
             return (
-                f"{self.said()}: only {share} of a head turns, and its pairs are shared among time, rows and columns"
-                " besides. Readers are known to drop the share where there are sections, and then turn the whole head."
+                f"{self.said()}: the RoPE dimensions are a share of {share} of a head, and their pairs are also split"
+                " among time, rows and columns. Some runtimes ignore the share if there are sections, and rotate the"
+                " whole head."
             )
         if self.as_the_class_has_it:
             return (
-                f"{self.said()}: {share} of the pairs of the whole head's ladder turn, and the slow ones stand still,"
-                " as the class of this type has it. Readers that know the share alone make a new ladder over the part"
-                " that turns, and every rate but the first is another."
+                f"{self.said()}: the frequencies are those of the whole head, a share of {share} of the pairs rotates,"
+                " and the slow pairs do not, as in the class of this type. Runtimes that know only the share compute"
+                " new frequencies over the RoPE dimensions, and all but the first differ."
             )
         if own == "proportional":
             return (
-                f"{self.said()}, but this type stops the slow pairs of the whole head's ladder (rope_type"
-                f' "proportional", share {share}): read as "default", the same share makes a new, steeper ladder over'
-                " the part that turns, and every rate but the first is another."
+                f"{self.said()}, but this type keeps the frequencies of the whole head and does not rotate the slow"
+                " pairs"
+                f' (rope_type "proportional", share {share}). Read as "default", the same share gives new frequencies'
+                " over"
+                " the RoPE dimensions, and all but the first differ."
             )
         return (
-            f"{self.said()}, but code of this type ({self.type}) makes the ladder over the part that turns"
-            f" (share {share}): proportional instead keeps the ladder of the whole head and stops its slow pairs, and"
-            " every rate but the first is another."
+            f"{self.said()}, but code of this type ({self.type}) computes the frequencies over the RoPE dimensions"
+            f" (share {share}). proportional instead keeps the frequencies of the whole head and does not rotate its"
+            " slow pairs; all frequencies but the first differ."
         )
 
     def edit(self) -> Edit | None:
@@ -193,7 +196,7 @@ class PartialMeaning(Kind, code="partial-meaning"):
         place = next((name for name, value in self.stated if isinstance(value, str)), None)
         if own is None or place is None or self._as_it_should_be():
             return None
-        return replaced(place, own, f'Write "{own}", as the class of this type has it.')
+        return replaced(place, own, f'Write "{own}", as in the class of this type.')
 
     def _as_it_should_be(self) -> bool:
         return bool(self.axes or self.as_the_class_has_it)
@@ -202,16 +205,16 @@ class PartialMeaning(Kind, code="partial-meaning"):
 class InertWindow(Kind, code="inert-window"):
     title = "The sliding window is switched off"
     severity = "note"
-    hint = f"{EXPECTED} A reader that looks at the window alone would cut the context off."
+    hint = f"{EXPECTED} A runtime that checks only the window would limit every layer to it."
 
     def message(self) -> str:
-        return f"{self.said()}: the window is switched off, and no layer has one."
+        return f"{self.said()}: the sliding window is switched off for all layers."
 
 
 class OtherHeadWidth(Kind, code="head-width"):
     title = "The head width in the weights differs from the declared one"
     severity = "warning"
-    hint = "Write the width that the weights have into the file, or take the weights that it was written for."
+    hint = "Write the head width of the weights into the file, or use the weights that the file was written for."
     blames = "file"
     rows: int
     heads: int
@@ -221,19 +224,19 @@ class OtherHeadWidth(Kind, code="head-width"):
 
     def message(self) -> str:
         rows, heads, width = spoken(self.rows), spoken(self.heads), spoken(self.width)
-        declared = f"heads of {width} channels are declared"
+        declared = f"a head width of {width} is declared"
         if self.width_from:
-            declared = f"heads of {width} channels follow from what is declared ({self.width_from})"
+            declared = f"a head width of {width} follows from the declared values ({self.width_from})"
         return (
-            f"The queries of the weights have {rows} rows, which is {heads} heads of"
-            f" {spoken(self.width_in_the_weights)} channels, but {declared}: every rate is that of another ladder,"
-            " and readers that trust what is declared cut the rows into the wrong heads."
+            f"The query weights have {rows} rows: {heads} heads of width"
+            f" {spoken(self.width_in_the_weights)}. But {declared}. With it, the RoPE frequencies are wrong,"
+            " and runtimes split the rows into the wrong heads."
         )
 
     def edit(self) -> Edit | None:
         places = [name for name, _ in self.stated if " " not in name]
         right = self.width_in_the_weights
-        says = f"Write {spoken(right)} as the width of a head, as the weights have it."
+        says = f"Set the head width to {spoken(right)}, as in the weights."
         return replaced(places[0], right, says) if places else Edit(says)
 
 

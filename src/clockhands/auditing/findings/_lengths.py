@@ -22,17 +22,17 @@ class BeyondContext(Kind, code="beyond-context"):
 
     def hint(self) -> str:
         return (
-            "Stay within the table; it has to be trained further to reach more."
+            "Stay within the table. A longer one needs more training."
             if self.kind == "learned"
-            else "Stay within the context, or declare the scaling that the model was extended with."
+            else "Stay within the context length, or declare the scaling that the model was extended with."
         )
 
     def message(self) -> str:
         length, context = spoken(self.length), spoken(self.context)
-        asked = f"A length of {length} was asked for, but"
+        asked = f"The requested length is {length}, but"
         if self.kind == "learned":
-            return f"{asked} the learned table ends after {context} positions: there are no rows to read."
-        return f"{asked} the file declares a context of {context}: what lies beyond was never promised."
+            return f"{asked} the learned table ends after {context} positions. There are no rows for the others."
+        return f"{asked} the declared context length is {context}. Quality beyond it is not guaranteed."
 
 
 class LengthsDiffer(Kind, code="lengths-differ"):
@@ -47,7 +47,7 @@ class LengthsDiffer(Kind, code="lengths-differ"):
         return (
             EXPECTED
             if self.severity() == "note"
-            else "Find out which length the model was trained for, and write that one in both places."
+            else "Find out which length the model was trained for, and write it in both places."
         )
 
     def blames(self) -> str | None:
@@ -61,19 +61,19 @@ class LengthsDiffer(Kind, code="lengths-differ"):
         context, other = spoken(self.context), spoken(self.other)
         keys = " but ".join(f"{name} is {spoken(value)}" for name, value in self.named)
         if self.other < self.context:
-            tail = f"a reader that goes by the shorter one cuts a text at {other} of {context} positions."
+            tail = f"runtimes that use the shorter one cut inputs at {other} of {context} positions."
         elif self.leaves == "table":
-            tail = f"a reader that goes by the longer one asks for rows past the end of a table of {context} positions."
+            tail = f"runtimes that use the longer one read past the end of a table of {context} positions."
         else:
-            tail = f"a reader that goes by the longer one passes the declared context of {context}."
-        because = f" It is no fault here: {self.because}." if self.because else ""
+            tail = f"runtimes that use the longer one exceed the declared context length of {context}."
+        because = f" This is expected here: {self.because}." if self.because else ""
         return f"Two lengths disagree: {keys}; {tail}{because}"
 
 
 class NeverTurning(Kind, code="never-turning"):
     title = "Pairs never complete a rotation within the trained length"
     severity = "note"
-    hint = f"{EXPECTED} It matters when the model is served at a longer length than it was trained on."
+    hint = f"{EXPECTED} It matters if the model is served at a longer length than it was trained on."
     pairs_that_never_complete_a_turn: int
     pairs: int
     length: int
@@ -86,15 +86,15 @@ class NeverTurning(Kind, code="never-turning"):
         complete = "completes" if count == 1 else "complete"
         owner = f" of the {self.part}" if self.part else ""
         return (
-            f"{count} of {pairs} pairs{owner} never {complete} a turn within {length} positions (the slowest would need"
-            f" {longest}): the model has seen only a part of their circle."
+            f"{count} of {pairs} pairs{owner} never {complete} a rotation within {length} positions (the longest"
+            f" wavelength is {longest} tokens). The model has seen only a part of their angles."
         )
 
 
 class BaseBelowBound(Kind, code="base-below-bound"):
     title = "The base is low for the context length"
     severity = "note"
-    hint = f"{EXPECTED} Whoever trains the model further for long texts may raise the base."
+    hint = f"{EXPECTED} A larger base may help if you train the model further on long texts."
     first_failing_distance: int
     reach: int
     scaled: bool | None = None
@@ -103,16 +103,16 @@ class BaseBelowBound(Kind, code="base-below-bound"):
         first, reach = spoken(self.first_failing_distance), spoken(self.reach)
         scaled = " and its scaling" if self.scaled else ""
         return (
-            f"With this base{scaled} the cosines of all pairs add up to less than 0 at a distance of {first} already,"
-            f" within the {reach} positions that a query may look back: there a head that looks for a like token"
-            " scores it below a random one."
+            f"With this base{scaled}, the sum of the cosines of all pairs is below 0 at distance {first}, within"
+            f" the {reach} positions that a query can attend to. There, a query scores a matching token below a"
+            " random one (Men et al. 2024)."
         )
 
 
 class PaddingOffset(Kind, code="padding-offset"):
     title = "The table begins with rows for padding positions"
     severity = "note"
-    hint = "Nothing to mend. Number positions from that row when you port the model."
+    hint = "No action needed. Number positions from that row when you port the model."
     rows: int
     offset: int
     usable: int
@@ -124,14 +124,14 @@ class PaddingOffset(Kind, code="padding-offset"):
         owner = f" of the {self.part}" if self.part else ""
         return (
             f"Position 0 is row {offset} of the table{owner}: {offset} of its {rows} rows {belong} to no position, and"
-            f" {usable} can be used."
+            f" {usable} are usable."
         )
 
 
 class CollidingPositions(Kind, code="colliding-positions"):
     title = "Positions collide in the checkpoint's dtype"
     severity = "note"
-    hint = "Nothing to mend in the file. Keep positions whole or in float32 when you port, cast or quantise the model."
+    hint = "No action needed. Keep positions as integers or in float32 when you port, cast or quantise the model."
     first: int
     dtype: str
     context: int
@@ -139,8 +139,9 @@ class CollidingPositions(Kind, code="colliding-positions"):
     def message(self) -> str:
         first, dtype = self.first, self.dtype
         return (
-            f"The checkpoint is in {dtype}, which does not hold position {spoken(first)} nor many after it, up to the"
-            f" context of {spoken(self.context)}: harmless as long as no reader casts positions or phases to it."
+            f"The checkpoint is in {dtype}, which cannot represent position {spoken(first)} and many after it, up to"
+            f" the context length of {spoken(self.context)}. This is harmless unless a runtime casts positions or"
+            " phases to it."
         )
 
 
@@ -226,9 +227,9 @@ _NO_LENGTH = 10**15
 
 # Families whose own releases give a longer length beside the context that is served without more memory or a scaling.
 PUBLISHED_SO: Mapping[str, str] = {
-    "cohere": "Command-R declares 8,192 positions beside a model_max_length of 131,072",
-    "cohere2": "Command-R declares 8,192 positions beside a model_max_length of 131,072",
-    "qwen": "Qwen gives the length of its training as seq_length",
+    "cohere": "Command-R declares 8,192 positions and a model_max_length of 131,072",
+    "cohere2": "Command-R declares 8,192 positions and a model_max_length of 131,072",
+    "qwen": "Qwen gives its training length as seq_length",
 }
 
 # Qwen's maintainers: the tokenizer's length has nothing to do with what the model was trained to (QwenLM/Qwen3#342).
@@ -346,7 +347,7 @@ def _published(resolved: Resolved, where: str, other: int) -> str | None:
     for code in resolved.codes:
         factor = (code.scaling or {}).get("factor")
         if isinstance(factor, int | float) and math.isclose(other, factor * (resolved.context or 0), rel_tol=1e-6):
-            return f"it is the context times the factor {factor:g} of the declared scaling"
+            return f"it is the context length times the factor {factor:g} of the declared scaling"
     return None
 
 

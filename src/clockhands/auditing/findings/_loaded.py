@@ -14,11 +14,11 @@ class Loaded(Kind):
     """
 
     hint = (
-        "Load the model again, and look at what was done to it since it was made: the values are computed, not loaded,"
-        " so whoever moves or empties a module has to compute them again."
+        "Load the model again, and check what changed it after it was built. These values are computed, not loaded:"
+        " code that moves or empties a module must compute them again."
     )
     blames = "module"
-    unmended = "the config is right, and what the loaded module holds is not."
+    unmended = "the config is correct; the values in the loaded module are wrong."
     pair: int
     tensors: int = 1
     what: str = "rates"
@@ -43,7 +43,7 @@ class Loaded(Kind):
         return self._part() + (f" and {spoken(more)} more like it" if more > 0 else "")
 
     def _head(self) -> str:
-        return f"The {self.what} in {self._parts()}"
+        return f"The {'RoPE frequencies' if self.what == 'rates' else self.what} in {self._parts()}"
 
     def _at(self) -> str:
         """Where the numbers part most."""
@@ -51,18 +51,18 @@ class Loaded(Kind):
             return ""
         stored, declared = spoken(self.stored), spoken(self.declared)
         if self.head is not None:
-            return f"that of head {spoken(self.head)} is {stored}, where {declared} is right"
+            return f"that of head {spoken(self.head)} is {stored}, expected {declared}"
         if self.position is not None:
             wave = self.wave
             pair, position = spoken(self.pair), spoken(self.position)
-            return f"the {wave} of pair {pair} at position {position} is {stored}, where the config says {declared}"
-        return f"pair {spoken(self.pair)} turns by {stored} rad a token, where the config says {declared}"
+            return f"the {wave} of pair {pair} at position {position} is {stored}, but the config gives {declared}"
+        return f"pair {spoken(self.pair)} has {stored} rad per token, but the config gives {declared}"
 
     def _rounded_too(self) -> str:
-        return f" They are rounded to {self.rounded_to} as well." if self.rounded_to else ""
+        return f" They are also rounded to {self.rounded_to}." if self.rounded_to else ""
 
     def _it_is(self) -> str:
-        return f" What it holds is {self.it_is}." if self.it_is else ""
+        return f" It holds {self.it_is}." if self.it_is else ""
 
 
 class BufferUninitialised(Loaded, code="buffer-uninitialised"):
@@ -75,11 +75,11 @@ class BufferUninitialised(Loaded, code="buffer-uninitialised"):
     def message(self) -> str:
         wrong, pairs = spoken(self.wrong), spoken(self.pairs)
         unit = self.of
-        partly = ", or not all of them" if self.wrong < self.pairs else ""
-        where = f": {self._at()}" if self._at() else ""
+        partly = ", all or some of them" if self.wrong < self.pairs else ""
+        where = f" ({self._at()})" if self._at() else ""
         return (
-            f"{self._head()} were never filled{partly}: {wrong} of {pairs} {unit} hold what nothing computes, such as"
-            f" what the memory held before{where}."
+            f"{self._head()} are uninitialised{partly}: {wrong} of {pairs} {unit} hold values that no formula gives,"
+            f" such as earlier memory contents{where}."
         )
 
 
@@ -88,8 +88,8 @@ class BufferZero(Loaded, code="buffer-zero"):
     severity = "error"
 
     def message(self) -> str:
-        turns = "" if self.what == "slopes" else "nothing turns, and "
-        return f"{self._head()} are all zero: {turns}no position can be told from another."
+        turns = "" if self.what == "slopes" else "nothing rotates, and "
+        return f"{self._head()} are all zero: {turns}positions cannot be distinguished."
 
 
 class BufferUnscaled(Loaded, code="buffer-unscaled"):
@@ -101,9 +101,9 @@ class BufferUnscaled(Loaded, code="buffer-unscaled"):
     def message(self) -> str:
         base = f" of base {spoken(self.base)}" if self.base else ""
         declared = self.declared_factor
-        factors = f" The factor in effect is 1, the declared one {spoken(declared)}." if declared else ""
+        factors = f" The effective factor is 1, the declared one {spoken(declared)}." if declared else ""
         return (
-            f"{self._head()} are those{base} without the scaling that the config declares ({self._at()})."
+            f"{self._head()} are those{base} without the declared scaling ({self._at()})."
             f"{factors}{self._it_is()}{self._rounded_too()}"
         )
 
@@ -118,7 +118,7 @@ class BufferScaledTwice(Loaded, code="buffer-scaled-twice"):
         factors = ""
         if self.declared_factor:
             effect, declared = spoken(self.effective_factor), spoken(self.declared_factor)
-            factors = f" The slowest pair is slowed by {effect}, where {declared} is declared."
+            factors = f" The effective factor of the slowest pair is {effect}, the declared one {declared}."
         return f"{self._head()} are scaled twice ({self._at()}).{factors}{self._rounded_too()}"
 
 
@@ -131,7 +131,7 @@ class BufferOfAnotherFactor(Loaded, code="buffer-of-another-factor"):
     def message(self) -> str:
         effect, declared = spoken(self.effective_factor), spoken(self.declared_factor)
         return (
-            f"{self._head()} are scaled by {effect}, where the config declares {declared} ({self._at()})."
+            f"{self._head()} are scaled by {effect}, but the config declares {declared} ({self._at()})."
             f"{self._rounded_too()}"
         )
 
@@ -152,7 +152,7 @@ class BufferOfAnotherBase(Loaded, code="buffer-of-another-base"):
         elif self.effective_factor:
             dropped = f", scaled by {spoken(self.effective_factor)}"
         return (
-            f"{self._head()} are those of base {spoken(self.base_in_effect)}{dropped}, where the config declares"
+            f"{self._head()} are those of base {spoken(self.base_in_effect)}{dropped}, but the config declares"
             f" {spoken(self.declared_base)} ({self._at()}).{self._rounded_too()}"
         )
 
@@ -165,9 +165,9 @@ class BufferOfAnotherScaling(Loaded, code="buffer-of-another-scaling"):
     effective_factor: float | None = None
 
     def message(self) -> str:
-        factor = f" by {spoken(self.effective_factor)}" if self.effective_factor else ""
+        factor = f" with factor {spoken(self.effective_factor)}" if self.effective_factor else ""
         return (
-            f"{self._head()} have the scaling {self.scaling_in_effect}{factor}, where the config declares"
+            f"{self._head()} have {self.scaling_in_effect} scaling{factor}, but the config declares"
             f" {self.declared_scaling} ({self._at()}).{self._rounded_too()}"
         )
 
@@ -180,7 +180,7 @@ class BufferOfAnotherWidth(Loaded, code="buffer-of-another-width"):
 
     def message(self) -> str:
         held, declared = spoken(self.pairs), spoken(self.declared_pairs)
-        return f"{self._head()} are for {held} pairs, where the config declares {declared}.{self._it_is()}"
+        return f"{self._head()} are for {held} pairs, but the config declares {declared}.{self._it_is()}"
 
 
 class SharedObjectMutated(Loaded, code="shared-object-mutated"):
@@ -193,8 +193,8 @@ class SharedObjectMutated(Loaded, code="shared-object-mutated"):
         sizes = self.pairs_by_layer
         told = ", ".join(f"{spoken(size)} in layer {layer}" for layer, size in list(sizes.items())[:4])
         return (
-            f"{self._head()} become fewer with depth ({told} pairs), where the config declares"
-            f" {spoken(self.declared_pairs)} in all: each layer has changed an object that they share."
+            f"{self._head()} become fewer with depth (pairs: {told}), but the config declares"
+            f" {spoken(self.declared_pairs)} for every layer: each layer has changed an object that they share."
         )
 
 
@@ -203,7 +203,7 @@ class BufferDiffers(Loaded, code="buffer-differs"):
     severity = "error"
 
     def message(self) -> str:
-        return f"{self._head()} are not what the config declares: {self._at()}.{self._it_is()}"
+        return f"{self._head()} differ from the config: {self._at()}.{self._it_is()}"
 
 
 class BufferOnMeta(Loaded, code="buffer-on-meta"):
@@ -212,8 +212,8 @@ class BufferOnMeta(Loaded, code="buffer-on-meta"):
 
     def message(self) -> str:
         return (
-            f"{self._head()} have a shape and no numbers (they are on the meta device), while the rest of the model has"
-            " been loaded: whatever stands in for them is not what the config declares."
+            f"{self._head()} have a shape but no data (meta device), although the rest of the model is loaded."
+            " Any values that replace them are not those of the config."
         )
 
 
@@ -224,7 +224,7 @@ class SlopesDiffer(Loaded, code="slopes-differ"):
 
     def message(self) -> str:
         it_is = f" They are {self.it_is}." if self.it_is else ""
-        return f"{self._head()} are not those of so many heads: {self._at()}.{it_is}"
+        return f"{self._head()} do not match this number of heads: {self._at()}.{it_is}"
 
 
 class AttentionFactorDiffers(Loaded, code="attention-factor-differs"):
@@ -235,8 +235,7 @@ class AttentionFactorDiffers(Loaded, code="attention-factor-differs"):
     def message(self) -> str:
         name, kept = next((name.removeprefix("model:"), value) for name, value in self.stated)
         return (
-            f"Cosine and sine are multiplied by {spoken(kept)} ({name}), where {spoken(self.declared)} follows from"
-            " the config."
+            f"Cosine and sine are multiplied by {spoken(kept)} ({name}), but the config gives {spoken(self.declared)}."
         )
 
 
@@ -252,12 +251,12 @@ class IdsOfFloats(Loaded, code="ids-of-floats"):
         kind = f" as {self.dtype}" if "float" in self.dtype else ""
         if self.wrong is None:
             return (
-                f"The numbers of positions in {self._parts()} are held{kind}, where rows are found by whole numbers:"
+                f"The position ids in {self._parts()} are stored{kind}, but rows are indexed by integers:"
                 " the next cast rounds them."
             )
         are = "is" if self.wrong == 1 else "are"
         return (
-            f"The {spoken(self.count)} numbers of positions in {self._parts()} are held{kind}, and"
+            f"The {spoken(self.count)} position ids in {self._parts()} are stored{kind}, and"
             f" {spoken(self.wrong)} of them {are} wrong: position {spoken(self.first_wrong)} is"
             f" {spoken(self.stored)}."
         )
@@ -271,16 +270,15 @@ class TableUninitialised(Loaded, code="table-uninitialised"):
 
     def message(self) -> str:
         return (
-            f"The table of positions in {self._parts()} was never filled: its numbers go from"
-            f" {spoken(self.least)} to {spoken(self.most)} in size, as those of no table do that is random or"
-            " trained."
+            f"The position table in {self._parts()} is uninitialised: the magnitudes of its numbers go from"
+            f" {spoken(self.least)} to {spoken(self.most)}, which no random or trained table has."
         )
 
 
 class RotationDiffers(Loaded, code="rotation-differs"):
     title = "The loaded model rotates differently than declared"
     severity = "error"
-    hint = "Look at how the part computes its phases: in which type, from which positions, and by which rates."
+    hint = "Check how the module computes its phases: dtype, positions and RoPE frequencies."
     parts: int = 1
     module: str | None = None
     behaves_as: str | None = None
@@ -289,7 +287,7 @@ class RotationDiffers(Loaded, code="rotation-differs"):
         more = self.parts - 1
         name = str(self.module or "the module") + (f" (and {spoken(more)} more like it)" if more > 0 else "")
         behaves = f" It behaves as {self.behaves_as}." if self.behaves_as else ""
-        return f"What {name} turns by is not what the config declares: {self._at()}.{behaves}"
+        return f"The rotation in {name} differs from the config: {self._at()}.{behaves}"
 
 
 class ScalingInert(Loaded, code="scaling-inert"):
@@ -301,12 +299,12 @@ class ScalingInert(Loaded, code="scaling-inert"):
 
     def message(self) -> str:
         factor = self.declared_factor
-        declared = f" by {spoken(factor)}" if factor else ""
+        declared = f" with factor {spoken(factor)}" if factor else ""
         module = self._part().rpartition(".")[0] or "the module"
-        built = f" (it says of itself that it is {spoken(self.built_as)})" if self.built_as else ""
+        built = f" (its type is {spoken(self.built_as)})" if self.built_as else ""
         return (
-            f"The config declares a {self.scaling} scaling{declared}, but {module} was built without one"
-            f"{built}: a config that is changed after the model is made changes no number in it."
+            f"The config declares {self.scaling} scaling{declared}, but {module} was built without scaling"
+            f"{built}. Changing the config after the model is built does not change the model."
         )
 
 
@@ -321,7 +319,7 @@ class BufferRounded(Loaded, code="buffer-rounded"):
         off = ""
         if self.phase_error:
             end = spoken(self.context)
-            off = f"; phases are off by up to {self.phase_error:.2g} rad at the end of the context of {end}"
+            off = f"; phases are off by up to {self.phase_error:.2g} rad at the end of the context ({end} positions)"
         of = f" of their {self.of}" if self.of else ""
         return f"{self._head()} are the declared ones rounded to {self.rounded_to}{of}: {self._at()}{off}."
 
@@ -339,9 +337,9 @@ class BufferOfAnotherDtype(Loaded, code="buffer-of-another-dtype"):
     def message(self) -> str:
         held, right = self.dtype, self.right
         if self.exact:
-            return f"{self._head()} are held in {held}, where {right} is usual; none of these happens to be rounded."
+            return f"{self._head()} are in {held}, but {right} is usual. None of these values is rounded."
         return (
-            f"{self._head()} are held in {held}, while the model computes in {right}: they were made for another type"
+            f"{self._head()} are in {held}, but the model computes in {right}. They were made for another dtype"
             f" and kept, and are off by up to {self.error:.2g}."
         )
 
@@ -357,7 +355,8 @@ class TableZero(Loaded, code="table-zero"):
     def message(self) -> str:
         rows = spoken(self.rows)
         return (
-            f"All {rows} rows of {self._parts()} are zero, and can be trained: so does training of image models begin."
+            f"All {rows} rows of {self._parts()} are zero and trainable. Image models often start training in this"
+            " state."
         )
 
 
@@ -368,4 +367,4 @@ class BufferPersistent(Loaded, code="buffer-persistent"):
     unmended = ""
 
     def message(self) -> str:
-        return f"{self._head()} are written with the weights, although they are computed: a loader may keep stale ones."
+        return f"{self._head()} are saved with the weights, although they are computed. A loader may keep stale values."

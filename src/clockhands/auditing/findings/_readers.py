@@ -27,7 +27,7 @@ def _times(ratio: float) -> str:
 class NewShapeOnly(Kind, code="new-shape-only"):
     title = "Base and scaling are in rope_parameters only"
     severity = "warning"
-    hint = "Write the base and the scaling in both shapes, with the same numbers, until no old reader is left."
+    hint = "Write the base and the scaling in both formats, with the same numbers, until no old runtime is in use."
     blames = "reader"
     pair: int
     off_by_a_radian_from: int
@@ -42,19 +42,19 @@ class NewShapeOnly(Kind, code="new-shape-only"):
         apart = ""
         if self.largest_ratio is not None:
             apart = (
-                f" The rates of pair {self.pair} are then {_times(self.largest_ratio)} times apart, and a"
-                f" pair is off by a radian from distance {spoken(self.off_by_a_radian_from)} on."
+                f" The RoPE frequency of pair {self.pair} then differs by {_times(self.largest_ratio)} times, and a"
+                f" pair is off by 1 radian from distance {spoken(self.off_by_a_radian_from)} on."
             )
         if self.fails:
             # The class fails where it is called; what goes by its config alone does not.
             return (
-                f"What the positions need stands in rope_parameters alone, where {self.reader} does not look."
-                f" {self.fails} What is built on releases of that age, and goes by its config alone, takes"
+                f"The RoPE settings are only in rope_parameters, which {self.reader} does not read."
+                f" {self.fails} Runtimes built on releases of that age that read only the config use"
                 f" {self.read_instead} instead of {self.right}, without a warning.{apart}"
             )
         return (
-            f"What the positions need stands in rope_parameters alone. {self.reader}, and what is built on"
-            f" releases of that age, does not look there: it takes {self.read_instead} instead of"
+            f"The RoPE settings are only in rope_parameters. {self.reader} and runtimes built on"
+            f" releases of that age do not read it. They use {self.read_instead} instead of"
             f" {self.right}, without a warning.{apart}"
         )
 
@@ -65,7 +65,7 @@ class NewShapeOnly(Kind, code="new-shape-only"):
             return None
         keys = listed([to.rpartition(":")[2] for to in held])
         return together(
-            f"Write the same in the old shape as well, under {keys}.",
+            f"Write the same values in the old format as well, under {keys}.",
             *(copied(place, to, "") for to, place in held.items()),
         )
 
@@ -89,19 +89,17 @@ class UncommonScalingName(Kind, code="uncommon-scaling-name"):
             context = next(value for place, value in self.stated if place.endswith("max_position_embeddings"))
             factor = next(value for place, value in self.stated if place.endswith("factor"))
             twice = (
-                f" A reader that knows the length to hold the factor for common names only, such as vLLM 0.11.0, takes"
-                f" {spoken(context)} x {spoken(factor)} = {spoken(product)} positions."
+                " Runtimes that know only for common names that the length includes the factor, such as vLLM 0.11.0,"
+                f" use {spoken(context)} x {spoken(factor)} = {spoken(product)} positions."
             )
         common = spoken(self.common_name)
-        return (
-            f"The scaling is called {name}, which only some readers know; the common name is {common}.{refuses}{twice}"
-        )
+        return f"The scaling name {name} is known to some runtimes only; the common name is {common}.{refuses}{twice}"
 
     def edit(self) -> Edit | None:
         place = next((place for place, _ in self.stated if place.endswith("type")), None)
         if place is None:
             return None
-        return replaced(place, self.common_name, f"Call it {spoken(self.common_name)}.")
+        return replaced(place, self.common_name, f"Rename it to {spoken(self.common_name)}.")
 
 
 class MisplacedOriginal(Kind, code="misplaced-original"):
@@ -115,16 +113,16 @@ class MisplacedOriginal(Kind, code="misplaced-original"):
 
     def message(self) -> str:
         refused = _readers(self.refused_by, "")
-        refuses = f"; {refused} {'refuse' if ' and ' in refused else 'refuses'} the block so" if refused else ""
+        refuses = f"; {refused} {'refuse' if ' and ' in refused else 'refuses'} the block" if refused else ""
         return (
-            f"{self.said()}, inside the block, where the class of {self.type} looks for it outside: a reader"
-            f" finds no original length and takes another one{refuses}."
+            f"{self.said()} inside the block, but the class of {self.type} reads it outside the block. A runtime"
+            f" then finds no original length and uses another one{refuses}."
         )
 
     def edit(self) -> Edit | None:
         if self.place is None or self.outside is None:
             return None
-        return moved(self.place, self.outside, "Move it to the top of the part, beside max_position_embeddings.")
+        return moved(self.place, self.outside, "Move it to the top of the part, next to max_position_embeddings.")
 
 
 class FlatVisionLanguage(Kind, code="flat-vision-language"):
@@ -137,15 +135,15 @@ class FlatVisionLanguage(Kind, code="flat-vision-language"):
 
     def message(self) -> str:
         return (
-            f"The text part stands flat at the top ({self.said()}), and the class of {self.type} in Transformers"
-            f" 5.23.0 reads text_config alone: it drops these and takes the defaults of {self.text_type}."
+            f"The text part is flat at the top ({self.said()}), but the class of {self.type} in Transformers"
+            f" 5.23.0 reads only text_config. It ignores these values and uses the defaults of {self.text_type}."
         )
 
 
 class LengthTimesFactor(Kind, code="length-times-factor"):
     title = "Unclear whether the declared length already includes the factor"
     news = True
-    hint = "Serve it with the length set by hand; or say in the tokenizer's model_max_length which one is meant."
+    hint = "Set the length when you serve the model, or write it into the tokenizer's model_max_length."
     blames = "ambiguous"
     length_x_factor: float
     confirmed: bool | None = None
@@ -158,18 +156,18 @@ class LengthTimesFactor(Kind, code="length-times-factor"):
         entries = self.named
         own = [(name, value) for name, value in entries if name.endswith(("max_position_embeddings", "factor"))]
         other = [f"{name} is {spoken(value)}" for name, value in entries if (name, value) not in own]
-        tail = " Which of the two is meant, the file does not say."
+        tail = " The file does not say which of the two is meant."
         if self.confirmed:
             tail = (
-                f" {listed(other)} as well, so the length holds the factor already, and such a reader serves positions"
-                " that the model was not made for."
+                f" {listed(other)} as well, so the length already includes the factor, and such a runtime serves"
+                " positions that the model was not made for."
             )
         readers = _readers(self.multiplied_by, "vLLM")
-        verbs = ("multiply", "take") if " and " in readers else ("multiplies", "takes")
+        verbs = ("multiply", "use") if " and " in readers else ("multiplies", "uses")
         context = next(value for name, value in own if name.endswith("max_position_embeddings"))
         return (
             f"{listed([f'{name} is {spoken(value)}' for name, value in own])}: {readers} {verbs[0]} them and {verbs[1]}"
-            f" {spoken(self.length_x_factor)} positions for the longest length, and Transformers takes"
+            f" {spoken(self.length_x_factor)} positions as the longest length; Transformers uses"
             f" {spoken(context)}.{tail}"
         )
 
@@ -177,7 +175,7 @@ class LengthTimesFactor(Kind, code="length-times-factor"):
 class LegacyLayerBases(Kind, code="legacy-layer-bases"):
     title = "Two bases in keys of the old config format only"
     severity = "note"
-    hint = f"{EXPECTED} Check that your reader turns the layers with a window by their own base."
+    hint = f"{EXPECTED} Check that your runtime uses the local base for sliding-window layers."
     blames = "reader"
     pair: int
     largest_ratio: float | None = None
@@ -185,17 +183,17 @@ class LegacyLayerBases(Kind, code="legacy-layer-bases"):
     def message(self) -> str:
         apart = ""
         if self.largest_ratio is not None:
-            apart = f", pair {self.pair} by {_times(self.largest_ratio)} times"
+            apart = f" (pair {self.pair} by {_times(self.largest_ratio)} times)"
         return (
-            f"{self.said()}: two bases for two kinds of layers, in keys of the old shape only. A reader that knows"
-            f" one of the keys gives all layers the same base, and so turns the others at wrong rates{apart}."
+            f"{self.said()}: two bases for two layer types, in keys of the old config format only. A runtime that knows"
+            f" only one of the keys gives all layers the same base, so the others have wrong RoPE frequencies{apart}."
         )
 
 
 class ExplicitAttentionFactor(Kind, code="explicit-attention-factor"):
     title = "The attention factor differs from the formula"
     severity = "note"
-    hint = f"{EXPECTED} Check that your reader takes the written factor."
+    hint = f"{EXPECTED} Check that your runtime uses the written factor."
     blames = "reader"
     formula: float
     readers: Sequence[str] | None = None
@@ -204,21 +202,21 @@ class ExplicitAttentionFactor(Kind, code="explicit-attention-factor"):
         (written,) = (value for _, value in self.stated)
         readers = _readers(self.readers, "")
         who = (
-            f"{readers} {'drop' if ' and ' in readers else 'drops'} the key and"
+            f"{readers} {'ignore' if ' and ' in readers else 'ignores'} the key and"
             if readers
-            else "A reader that drops it"
+            else "A runtime that ignores it"
         )
-        verb = "take" if " and " in readers else "takes"
+        verb = "use" if " and " in readers else "uses"
         return (
-            f"attention_factor is written out as {spoken(written)}, where the scaling's own formula gives"
-            f" {self.formula:.4f}. {who} {verb} the formula's."
+            f"attention_factor is {spoken(written)}, but the scaling's formula gives"
+            f" {self.formula:.4f}. {who} {verb} the value of the formula."
         )
 
 
 class DisputedAttentionFactor(Kind, code="disputed-attention-factor"):
     title = "Runtimes disagree on the attention factor of mscale and mscale_all_dim"
     severity = "note"
-    hint = f"{EXPECTED} Compare the outputs of your reader with those of the model's own code."
+    hint = f"{EXPECTED} Compare the outputs of your runtime with those of the model's original code."
     blames = "ambiguous"
     ratio: float
     formula: float
@@ -226,23 +224,21 @@ class DisputedAttentionFactor(Kind, code="disputed-attention-factor"):
     def message(self) -> str:
         scales = " and ".join(f"{name.rpartition('.')[2]} is {spoken(value)}" for name, value in self.named[:2])
         return (
-            f"Disputed: what multiplies cosine and sine where {scales}. The ratio of the two magnitudes gives"
+            f"Runtimes disagree on the attention factor if {scales}. The ratio of the two magnitudes gives"
             f" {self.ratio:.4f}{self._computed_by('ratio')}; the formula of YaRN's paper, 0.1 ln(factor) + 1,"
             f" gives {self.formula:.4f}{self._computed_by('formula')}. This audit shows the ratio and gives no"
             " verdict."
         )
 
     def _computed_by(self, name: str) -> str:
-        return (
-            f" ({_readers(self.evidence.get(f'readers of the {name}'), 'none of the readers described here does so')})"
-        )
+        return f" ({_readers(self.evidence.get(f'readers of the {name}'), 'none of the runtimes described here')})"
 
 
 class SoftmaxScale(Kind, code="softmax-scale"):
     title = "mscale_all_dim also scales the attention scores"
     news = True
     severity = "note"
-    hint = f"{EXPECTED} Check that your reader scales the scores too."
+    hint = f"{EXPECTED} Check that your runtime scales the scores too."
     blames = "reader"
     scale_of_the_scores: float
 
@@ -250,19 +246,19 @@ class SoftmaxScale(Kind, code="softmax-scale"):
         releases = {name: value for name, value in self.evidence.items() if isinstance(value, bool)}
         does = [name for name, value in releases.items() if value]
         lacks = [name for name, value in releases.items() if not value]
-        words = [f"{listed(does)} {'do' if len(does) > 1 else 'does'} so for this type"] if does else []
+        words = [f"{listed(does)} {'do' if len(does) > 1 else 'does'} this for this type"] if does else []
         words += [f"{listed(lacks)} {'do' if len(lacks) > 1 else 'does'} not"] if lacks else []
         who = f" {', '.join(words)}." if words else ""
         return (
-            f"mscale_all_dim asks for a factor on the scores as well, (0.1 mscale_all_dim ln(factor) + 1)^2 ="
-            f" {self.scale_of_the_scores:.3f}, and no ladder shows it.{who}"
+            f"mscale_all_dim also multiplies the attention scores, by (0.1 mscale_all_dim ln(factor) + 1)^2 ="
+            f" {self.scale_of_the_scores:.3f}, which the RoPE frequencies do not show.{who}"
         )
 
 
 class UncommonBetas(Kind, code="uncommon-betas"):
     title = "The YaRN ramp has uncommon beta_fast or beta_slow"
     severity = "note"
-    hint = f"{EXPECTED} Check that your reader takes the ends of the ramp from the file."
+    hint = f"{EXPECTED} Check that your runtime reads beta_fast and beta_slow from the file."
     blames = "reader"
     last_pair: int
     largest_ratio: float
@@ -270,17 +266,17 @@ class UncommonBetas(Kind, code="uncommon-betas"):
     first_pair: int | None = None
 
     def message(self) -> str:
-        readers = _readers(self.readers, "readers with constants")
-        takes = "takes" if readers and " and " not in readers and readers != "readers with constants" else "take"
+        readers = _readers(self.readers, "runtimes with constants")
+        takes = "uses" if readers and " and " not in readers and readers != "runtimes with constants" else "use"
         pairs = ""
         if self.first_pair is not None:
             pairs = (
-                f" With those, pairs {self.first_pair} to {self.last_pair} turn at other rates, up to"
-                f" {_times(self.largest_ratio)} times apart."
+                f" With those, the RoPE frequencies of pairs {self.first_pair} to {self.last_pair} differ by up to"
+                f" {_times(self.largest_ratio)} times."
             )
         return (
-            f"The ramp of YaRN is not the usual one ({self.said()}): {readers} {takes} beta_fast 32, beta_slow 1 and a"
-            f" ramp between whole pairs, whatever the file says.{pairs}"
+            f"The YaRN ramp is not the usual one ({self.said()}). Regardless of the file, {readers} {takes} beta_fast"
+            f" 32, beta_slow 1 and a ramp between whole pairs.{pairs}"
         )
 
 
@@ -561,7 +557,7 @@ def _changed(code: Code | None, other: Code | None) -> str:
     if scaling_in_words(code) != scaling_in_words(other):
         words.append(scaling_in_words(code))
     if code.rotated != other.rotated and code.rotated is not None and code.width:
-        words.append(f"a rotated share of {code.rotated / code.width:.4g}")
+        words.append(f"a partial rotary factor of {code.rotated / code.width:.4g}")
     return " and ".join(words) or code_in_words(code)
 
 

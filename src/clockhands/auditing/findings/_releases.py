@@ -39,9 +39,7 @@ class OfRelease(Kind):
 class MissingScaling(OfRelease, code="missing-scaling"):
     title = "RoPE scaling is missing"
     severity = "warning"
-    hint = (
-        "Copy the scaling block from the model's original release, or declare the length that the base alone reaches."
-    )
+    hint = "Copy the scaling block from the model's original release, or declare the context length of the base alone."
     blames = "file"
     context: int
     base: float
@@ -73,9 +71,9 @@ class DiffersFromRelease(OfRelease, code="differs-from-release"):
 
     def hint(self) -> str:
         return (
-            "Compare it with the model's original release, and take its value if this model was made from it."
+            "Compare it with the model's original release. Use the release's value if this model was made from it."
             if self.because or "because" not in self.evidence
-            else f"{EXPECTED} If the model was not trained with another ladder, take the release's value."
+            else f"{EXPECTED} If the model was not trained with other RoPE settings, use the release's value."
         )
 
     def blames(self) -> str | None:
@@ -444,11 +442,11 @@ def _other_base(
         evidence = {code.source["base"]: code.base}
     context = subject.resolved.context or 0
     if not evidence:
-        evidence = {"here": f"The base is not in the file, and {spoken(code.base)} is taken"}
+        evidence = {"here": f"The base is not in the file, and {spoken(code.base)} is used"}
         because = f"{spoken(code.base)} is the default of the class"
     else:
         lost = code.base == _USUAL_BASE and (context > _PLAIN_CONTEXT or scaling_of(code) is not None)
-        because = f"{spoken(code.base)} is what readers take where a file has no base" if lost else None
+        because = f"{spoken(code.base)} is what runtimes use if a file has no base" if lost else None
         if not lost and context == release.context and _same_scaling(code, release) and _surely(shape, release):
             # Where releases of one shape and context have several bases, nobody knows which one was meant.
             bases = {each.base for each in known if each.context == context and _same_scaling(code, each)}
@@ -457,7 +455,7 @@ def _other_base(
             elif release.scaling is not None:
                 because = "context length and scaling are those of the release"
             elif code.base is not None and release.base in (code.base * 10, code.base / 10):
-                because = "the context length is that of the release, and the base has a zero more or less"
+                because = "the context length is that of the release, and the base has one zero more or less"
     at = next(
         iter(declared(code, "base")), part.fields.source((*part.fields.spellings.get("base", ()), "rope_theta")[0])
     )

@@ -25,12 +25,12 @@ class UnknownScaling(Kind, code="unknown-scaling"):
     def message(self) -> str:
         known = f" (known: {self.known})" if self.known else ""
         near = self._nearest_scaling()
-        meant = f" Perhaps {spoken(near)} is meant." if near else ""
-        return f"{self.said()}, a scaling that is not known{known}; no rates follow from it.{meant}"
+        meant = f" Did you mean {spoken(near)}?" if near else ""
+        return f"{self.said()}, which is not a known scaling{known}. No RoPE frequencies can be computed.{meant}"
 
     def edit(self) -> Edit | None:
         place, near = self.place, self._nearest_scaling()
-        return replaced(place, near, f"Write {spoken(near)}, if that is what was meant.") if place and near else None
+        return replaced(place, near, f"Write {spoken(near)}, if that was meant.") if place and near else None
 
     def _nearest_scaling(self) -> str | None:
         """The known scaling whose name is most like the unknown one, if one is like it."""
@@ -39,7 +39,7 @@ class UnknownScaling(Kind, code="unknown-scaling"):
 
 class IncompleteScaling(OfRelease, code="incomplete-scaling"):
     title = "RoPE scaling lacks required values"
-    hint = "Copy the whole block from the model's original release; readers that guess differ."
+    hint = "Copy the whole block from the model's original release. Runtimes that guess the values differ."
     blames = "file"
     missing: str = "a required key"
 
@@ -48,22 +48,22 @@ class IncompleteScaling(OfRelease, code="incomplete-scaling"):
 
     def message(self) -> str:
         if self.missing == _BY_ITSELF:
-            numbers = "a scaling that only the model's own code knows the numbers of"
-            return f"{self.said()}: {numbers}; the rates are left open."
+            numbers = "only the model's original code knows the numbers of this scaling"
+            return f"{self.said()}: {numbers}. The RoPE frequencies were not computed."
         return f"The scaling block is incomplete ({self.said()}): it lacks {self.missing}."
 
 
 class MissingOriginal(OfRelease, code="missing-original"):
     title = "RoPE scaling lacks the original length"
     severity = "warning"
-    hint = "Add original_max_position_embeddings with the length of the first training."
+    hint = "Add original_max_position_embeddings with the length that the model was trained on before the scaling."
     blames = "file"
     used: Any = None
 
     def message(self) -> str:
         return (
-            f"The scaling does not say which length the model was trained on, so {spoken(self.used)} was taken"
-            f" ({self.said()}); if the model was trained on less, every rate that the scaling bends is wrong."
+            f"The scaling lacks the original length, so {spoken(self.used)} was used"
+            f" ({self.said()}). If the model was trained on less, every scaled RoPE frequency is wrong."
         )
 
 
@@ -87,28 +87,26 @@ class FactorTimesOriginal(Kind, code="factor-times-original"):
     def message(self) -> str:
         product = self.factor_x_original
         reach = (
-            f"Factor x original length is {spoken(product)}"
+            f"Factor x original length is {spoken(product)}, which differs"
             if product is not None
             else "Factor x original length differs"
         )
         if self.scaling == "llama3":
-            tail = (
-                "Models of the Llama-3 family are published so: the factor there is a tuning, not a ratio of lengths."
-            )
+            tail = "Models of the Llama-3 family are published this way: the factor is tuned, not a ratio of lengths."
         elif self.switched_on_in:
             tail = (
-                f"The length is still that of {self.switched_on_in}, which has no scaling: it was switched on by"
-                " hand, and readers that go by the declared length do not use it."
+                f"The length is still that of {self.switched_on_in}, which has no scaling: the scaling was added by"
+                " hand, and runtimes that use the declared length do not reach the extended one."
             )
         else:
-            tail = "Readers that compute one from the others disagree."
-        return f"{reach}, another length than the one declared ({self.said()}). {tail}"
+            tail = "Runtimes that compute one from the others disagree."
+        return f"{reach} from the declared length ({self.said()}). {tail}"
 
 
 class WrongOriginal(Kind, code="wrong-original"):
     title = "The original length of the RoPE scaling is wrong"
     severity = "warning"
-    hint = "Write the length of the first training, which the model's original release names."
+    hint = "Write the original length, which the model was trained on before the scaling; its original release has it."
     blames = "file"
     original: int
     context: int
@@ -122,25 +120,25 @@ class WrongOriginal(Kind, code="wrong-original"):
         original, context = spoken(self.original), spoken(self.context)
         if self.original > self.context:
             return (
-                f"The original length of the scaling is {original}, more than the {context} positions that the model"
-                f" has ({self.said()}): the length of the first training cannot be longer than that of the last."
+                f"The original length of the scaling is {original}, more than the context length of {context}"
+                f" ({self.said()}). The original length cannot be longer than the extended one."
             )
         if self.long_list:
             return (
-                f"The original length of the scaling is {original}, as long as the whole context ({self.said()}), and"
-                f" yet its lists differ, and the long one goes up to {spoken(self.long_list)}: the long list can"
-                " never be reached, and the magnitude becomes 1. One of the two lengths was overwritten."
+                f"The original length of the scaling is {original}, equal to the context length ({self.said()}), but"
+                f" its lists differ, and the long list goes up to {spoken(self.long_list)}. The long list is"
+                " never used, and the attention factor becomes 1. One of the two lengths was overwritten."
             )
         if self.first_bad_distance:
             return (
-                f"The original length of the scaling is {original}, as long as the whole context, but a base of"
-                f" {spoken(self.base)} over {spoken(self.pairs)} pairs tells near from far only up to a"
-                f" distance of {spoken(self.first_bad_distance)}: the first training was far shorter, and the ramp"
-                " of the scaling sits at the wrong pairs."
+                f"The original length of the scaling is {original}, equal to the context length, but a base of"
+                f" {spoken(self.base)} with {spoken(self.pairs)} pairs separates near from far only up to"
+                f" distance {spoken(self.first_bad_distance)}. The original length was far shorter, and the ramp"
+                " of the scaling is at the wrong pairs."
             )
         return (
-            f"The original length of the scaling is {original}, as long as the whole context ({self.said()}), and yet"
-            f" its factor is {spoken(self.factor)}: nothing was left to stretch, or the original length was"
+            f"The original length of the scaling is {original}, equal to the context length ({self.said()}), but"
+            f" its factor is {spoken(self.factor)}. Either there was nothing to extend, or the original length was"
             " overwritten with the extended one."
         )
 
@@ -148,7 +146,7 @@ class WrongOriginal(Kind, code="wrong-original"):
 class LongropeLists(Kind, code="longrope-lists"):
     title = "A LongRoPE list has the wrong length"
     severity = "error"
-    hint = "Copy the list from the model's original release: it needs one number for each pair that turns."
+    hint = "Copy the list from the model's original release. It needs one number for each RoPE pair."
     blames = "file"
     numbers: int
     pairs: int
@@ -156,8 +154,8 @@ class LongropeLists(Kind, code="longrope-lists"):
     def message(self) -> str:
         place, _ = self.stated[0]
         return (
-            f"{place.rpartition(':')[2]} has {spoken(self.numbers)} numbers for {spoken(self.pairs)} pairs"
-            " that turn: it needs one for each, and no rates follow from it."
+            f"{place.rpartition(':')[2]} has {spoken(self.numbers)} numbers for {spoken(self.pairs)} RoPE pairs."
+            " It needs one for each pair; no RoPE frequencies can be computed."
         )
 
 
@@ -173,7 +171,7 @@ class LongropeSwapped(Kind, code="longrope-swapped"):
         places = listed([name for name, _ in self.named])
         return (
             f"The short list goes up to {spoken(self.largest_short)} and the long one to"
-            f" {spoken(self.largest_long)}: {places} are swapped, because the short list has to stretch less."
+            f" {spoken(self.largest_long)}: {places} are swapped. The short list must scale less."
         )
 
     def edit(self) -> Edit | None:

@@ -45,12 +45,12 @@ class StoredFrequenciesDiffer(Stored, code="stored-frequencies-differ"):
     declared_pairs: int | None = None
 
     def message(self) -> str:
-        head = f"The checkpoint stores rates ({self._where()}) that are not what its config declares"
+        head = f"The checkpoint stores RoPE frequencies ({self._where()}) that differ from the config"
         if self.declared_pairs is not None:
             return f"{head}: {spoken(self.pairs)} numbers for {spoken(self.declared_pairs)} pairs."
         it_is = f" They are {self.it_is}." if self.it_is else ""
         return (
-            f"{head}: pair {self.pair} turns by {spoken(self.stored)} rad a token there, by"
+            f"{head}: pair {self.pair} has {spoken(self.stored)} rad per token there, and"
             f" {spoken(self.declared)} by the config.{it_is}"
         )
 
@@ -89,7 +89,7 @@ class StoredFrequenciesRounded(loaded.BufferRounded, code="stored-frequencies-ro
 class FloatPositionIds(Stored, code="float-position-ids"):
     title = "Stored position ids are floats or wrong"
     severity = "warning"
-    hint = "Leave position_ids out of the checkpoint, or store them again as whole numbers from 0 on in int64."
+    hint = "Delete position_ids from the checkpoint, or store them again as integers from 0 on in int64."
     blames = "file"
     dtype: str
     count: int
@@ -102,26 +102,26 @@ class FloatPositionIds(Stored, code="float-position-ids"):
         kind = f" in {self.dtype}" if "float" in self.dtype else ""
         if self.wrong is None:
             return (
-                f"The numbers of positions ({place}) are stored{kind}: they are whole still, but the next cast or"
+                f"The position ids ({place}) are stored{kind}. They are still whole numbers, but the next cast or"
                 " merge of the checkpoint rounds them."
             )
         are = "is" if self.wrong == 1 else "are"
         return (
-            f"The {spoken(self.count)} numbers of positions ({place}) are stored{kind} and"
+            f"The {spoken(self.count)} position ids ({place}) are stored{kind} and"
             f" {spoken(self.wrong)} of them {are} wrong: position {spoken(self.first_wrong)} is"
-            f" {spoken(self.stored)}, so that a reader that loads them takes another row of the table."
+            f" {spoken(self.stored)}. A runtime that loads them reads another row of the table."
         )
 
 
 class StoredFrequencies(Stored, code="stored-frequencies"):
     title = "RoPE frequencies are stored in the checkpoint"
     severity = "note"
-    hint = "Nothing to mend. Who writes the checkpoint anew may leave the tensors out."
+    hint = "No action needed. You may delete the tensors when you write the checkpoint again."
 
     def message(self) -> str:
         return (
-            f"The checkpoint stores rates ({self._where()}), which recent readers leave aside and compute from the"
-            " config."
+            f"The checkpoint stores the RoPE frequencies ({self._where()}). Recent runtimes ignore them and compute"
+            " them from the config."
         )
 
 

@@ -28,13 +28,13 @@ from clockhands.sources.resolved import Code, Resolved
 from clockhands.sources.targets import Opened
 from clockhands.specs import SPECS, describe
 
-_TENSOR = "The numbers of a tensor have to be made or loaded again."
+_TENSOR = "The tensor must be computed or loaded again."
 
 
 class ShortTable(Kind, code="short-table"):
     title = "The learned position table is shorter than the declared context"
     severity = "error"
-    hint = "Lower the declared length to what the table has, or use the table that the config was written for."
+    hint = "Lower the declared length to the size of the table, or use the table that the config was written for."
     blames = "file"
     rows: int
     offset: int
@@ -58,13 +58,13 @@ class ShortTable(Kind, code="short-table"):
         place = next((name for name, value in self.stated if value == self.context), None)
         if place is None or not isinstance(usable, int) or usable < 1:
             return None
-        return replaced(place, usable, f"Declare the {spoken(usable)} positions that the table has.")
+        return replaced(place, usable, f"Set the length to the {spoken(usable)} positions of the table.")
 
 
 class NonFiniteRows(Kind, code="non-finite-rows"):
     title = "The position table contains NaN or infinity"
     severity = "error"
-    hint = "Load the file again from its source; if it is so there, the training or a conversion broke it."
+    hint = "Load the file again from its source. If the values are there too, training or a conversion broke them."
     blames = "file"
     rows_with_nan_or_infinity: int
     first_such_row: int
@@ -78,22 +78,20 @@ class NonFiniteRows(Kind, code="non-finite-rows"):
 class ZeroTable(Kind, code="zero-table"):
     title = "The position table is all zeros"
     severity = "error"
-    hint = (
-        "Load the weights that the table was trained in, or compute it: a loader may have left it as it was allocated."
-    )
+    hint = "Load the trained weights of the table, or compute it. A loader may have left it as it was allocated."
     blames = "file"
     rows: int
     width: int
 
     def message(self) -> str:
         rows, width = spoken(self.rows), spoken(self.width)
-        return f"All {rows} rows of {width} channels are zero: the table says nothing about any position."
+        return f"All {rows} rows of {width} dimensions are zero: the table has no information about any position."
 
 
 class RepeatedRows(Kind, code="repeated-rows"):
     title = "Rows of the position table repeat the previous row"
     hint = (
-        "Make the table anew, with positions and phases in float32 or better: bfloat16 holds no odd number above 256."
+        "Compute the table again, with positions and phases in float32 or better: bfloat16 has no odd number above 256."
     )
     blames = "file"
     kind: str
@@ -110,17 +108,17 @@ class RepeatedRows(Kind, code="repeated-rows"):
         count, rows, first = spoken(self.rows_like_the_one_before), spoken(self.rows), spoken(self.first_such_row)
         are = "is" if self.rows_like_the_one_before == 1 else "are"
         rounded = self.positions_rounded_to
-        why = f", just where {rounded} has no number" if rounded else ""
+        why = f", where {rounded} cannot represent the position" if rounded else ""
         return (
-            f"{count} of {rows} rows {are} the same as the row before, the first is row {first}{why}: these positions"
-            " cannot be told apart."
+            f"{count} of {rows} rows {are} the same as the row before; the first is row {first}{why}. These positions"
+            " cannot be distinguished."
         )
 
 
 class TableDiffers(Kind, code="table-differs"):
     title = "The stored position table differs from the declared one"
     severity = "warning"
-    hint = "Find out which of the two the model was trained with: a reader may load the one or compute the other."
+    hint = "Find out which of the two the model was trained with. A runtime may load the one or compute the other."
     blames = "ambiguous"
     largest_difference: float
     furthest_row: int
@@ -132,17 +130,17 @@ class TableDiffers(Kind, code="table-differs"):
     def message(self) -> str:
         off, row = f"{self.largest_difference:.2g}", spoken(self.furthest_row)
         if self.table is None:
-            what = f"the table in the weights is none: {self.reason}"
+            what = f"the table in the weights follows no known formula: {self.reason}"
         else:
             what = f"the table in the weights is {self.table}"
             what += f" for {self.positions}." if self.positions else "."
-        return f"What is declared is {self.declared}; {what} They differ by up to {off}, in row {row}."
+        return f"The declared table is {self.declared}; {what} They differ by up to {off}, in row {row}."
 
 
 class WrongRows(Kind, code="wrong-rows"):
     title = "Some rows of the position table are wrong"
     severity = "warning"
-    hint = "Load the file again from its source, or make these rows anew with `clockhands table`."
+    hint = "Load the file again from its source, or compute these rows with `clockhands table`."
     blames = "file"
     rows_that_differ: Sequence[int]
     largest_difference: float
@@ -159,7 +157,7 @@ class WrongRows(Kind, code="wrong-rows"):
 class ZeroRows(Kind, code="zero-rows"):
     title = "Some rows of the position table are zero"
     severity = "warning"
-    hint = "Rows of padding and of class tokens may be zeros; for any other, load the file again."
+    hint = "Rows for padding and class tokens may be zero. For any other row, load the file again."
     blames = "file"
     rows_of_zeros: int
     rows: int
@@ -168,13 +166,13 @@ class ZeroRows(Kind, code="zero-rows"):
     def message(self) -> str:
         count, rows, first = spoken(self.rows_of_zeros), spoken(self.rows), spoken(self.first_such_row)
         are = "is" if self.rows_of_zeros == 1 else "are"
-        return f"{count} of {rows} rows {are} zero, the first is row {first}: their positions cannot be told apart."
+        return f"{count} of {rows} rows {are} zero; the first is row {first}. Their positions cannot be distinguished."
 
 
 class LowPrecisionTable(Kind, code="low-precision"):
     title = "Frequencies or positions are rounded to bfloat16 or float16"
     severity = "warning"
-    hint = "Make the table anew in float32 if the model was not trained with these numbers; keep it if it was."
+    hint = "Compute the table again in float32, unless the model was trained with these numbers."
     blames = "file"
     dtype: str
     error: float
@@ -189,23 +187,23 @@ class LowPrecisionTable(Kind, code="low-precision"):
             place = self.place or "the checkpoint"
             phase = ""
             if self.phase_error:
-                phase = f", which makes {self.phase_error:.2g} rad at the end of the context"
+                phase = f", which gives a phase error of {self.phase_error:.2g} rad at the end of the context"
             return (
-                f"The rates that the checkpoint stores ({place}) are rounded to {self.dtype}: they are off by up to"
-                f" {self.error:.2g} of a rate{phase}."
+                f"The RoPE frequencies in the checkpoint ({place}) are rounded to {self.dtype}. Their relative error is"
+                f" up to {self.error:.2g}{phase}."
             )
-        name = f", which is called {self.name}" if self.name else ""
+        name = f" ({self.name})" if self.name else ""
         parts = listed(list(self.rounded)) or "numbers"
         return (
-            f"The table is {self.evidence['code']}{name}, made in {self.computed_in}: its {parts} are rounded, and it"
-            f" is off by up to {self.error:.2g}, more at every longer position."
+            f"The table is {self.evidence['code']}{name}, computed in {self.computed_in}. Its {parts} are rounded, and"
+            f" it is off by up to {self.error:.2g}; the error grows with the position."
         )
 
 
 class TableSize(Kind, code="table-size"):
     title = "The position table has another shape than declared"
     severity = "warning"
-    hint = "Correct the config, or take the weights that it was written for; strict loaders refuse both."
+    hint = "Correct the config, or use the weights that it was written for. Strict loaders refuse the two together."
     blames = "file"
     expected: str | None = None
     declared: float | None = None
@@ -219,14 +217,14 @@ class TableSize(Kind, code="table-size"):
             if name.startswith("class default")
         ]
         declared += f" but {listed(defaults)}" if defaults else ""
-        return f"{self.said('but')}{declared}{expected}: the weights and what is declared of them do not fit."
+        return f"{self.said('but')}{declared}{expected}. The weights do not match the declared values."
 
 
 class Recognised(Kind, code="recognised"):
     title = "The table follows a known formula"
     news = True
     severity = "note"
-    hint = "Nothing to mend. `clockhands identify` says more, and how to make it again."
+    hint = "No action needed. `clockhands identify` has details, and how to compute it again."
     computed: bool
     error: float
     name: str | None = None
@@ -234,13 +232,13 @@ class Recognised(Kind, code="recognised"):
     computed_in: str | None = None
 
     def message(self) -> str:
-        name = f", which is called {self.name}" if self.name else ""
+        name = f" ({self.name})" if self.name else ""
         where = f", for {self.positions}" if self.positions else ""
         if not self.computed:
-            return f"The table is {self.evidence['code']}: its rows are trained, and no formula makes them."
-        made = f", made in {self.computed_in}" if self.computed_in else ""
+            return f"The table is {self.evidence['code']}: its rows are trained, and no formula gives them."
+        made = f", computed in {self.computed_in}" if self.computed_in else ""
         return (
-            f"The table is {self.evidence['code']}{name}{where}{made}: no number is off by more than {self.error:.2g}."
+            f"The table is {self.evidence['code']}{name}{where}{made}. No number is off by more than {self.error:.2g}."
         )
 
 
@@ -248,15 +246,15 @@ class MovedTable(Kind, code="moved-table"):
     title = "A sinusoidal table was trained further"
     news = True
     severity = "note"
-    hint = f"{EXPECTED} Whoever computes the table from its formula has another model."
+    hint = f"{EXPECTED} Load the stored table: a table computed from the formula gives another model."
     share: float
     largest_difference: float
     furthest_row: int
 
     def message(self) -> str:
         return (
-            f"The table began as {self.evidence['code']} and was trained further: it has moved by {self.share:.2g} of"
-            f" the code in root mean square, by up to {self.largest_difference:.2g} in row"
+            f"The table started as {self.evidence['code']} and was trained further. It differs by {self.share:.2g} of"
+            f" the code in root mean square, and by up to {self.largest_difference:.2g} in row"
             f" {spoken(self.furthest_row)}."
         )
 
@@ -272,8 +270,8 @@ class NotRecognised(Kind, code="not-recognised"):
 
     def message(self) -> str:
         return (
-            f"A bare array of shape {spoken(list(self.shape))} and type {self.dtype} that is not recognised"
-            f" as a position code. {self.reason}"
+            f"The array of shape {spoken(list(self.shape))} and dtype {self.dtype} is no known position"
+            f" encoding. {self.reason}"
         )
 
 

@@ -32,10 +32,10 @@ class Default(Kind):
 
     def message(self) -> str:
         owner = self.default_of
-        usual = "its documented default" if self.documented else "a default that other readers may not share"
+        usual = "its documented default" if self.documented else "a default that other runtimes may not share"
         nulled = f" ({self.said()})" if self.stated else ""
         used = spoken(self.used)
-        return f"{self.field} is not in the file{nulled}; {used} is the default of {owner}, {usual}."
+        return f"{self.field} is not in the file{nulled}. The default of {owner} is {used}, {usual}."
 
     def _doubt(self) -> str:
         """Why a default base is not the one that the model was trained with; "" where it may well be."""
@@ -44,11 +44,11 @@ class Default(Kind):
             return ""
         # Every LongRoPE release known has a base of 10,000.
         if scaling in ("llama3", "yarn"):
-            return f"The scaling {spoken(scaling)} is mostly published with a larger base."
+            return f"The scaling {spoken(scaling)} is usually published with a larger base."
         if isinstance(context, int | float) and context > _PLAIN_CONTEXT and not scaling and not self.window:
             return (
-                f"So small a base seldom reaches {spoken(context)} positions without a scaling: it is rather a fallback"
-                " than what the model was trained with."
+                f"A base this small seldom covers {spoken(context)} positions without a scaling. It is probably a"
+                " fallback, and not the base that the model was trained with."
             )
         if self.never:
             return f"No release of this architecture has that base: {self.never}."
@@ -70,7 +70,7 @@ class Default(Kind):
 class ImpossibleValue(Kind, code="impossible-value"):
     title = "A value cannot be used"
     severity = "error"
-    hint = "Put the value in that the model was trained with; the original release of the model has it."
+    hint = "Write the value that the model was trained with. The model's original release has it."
     blames = "file"
     allowed: str = ""
 
@@ -78,7 +78,7 @@ class ImpossibleValue(Kind, code="impossible-value"):
         limit = str(self.allowed).rstrip(".")
         # Some limits are sentences of their own: they come from the code that refused the values.
         allowed = f" ({limit})" if " must " in limit else f" (allowed: {limit})" if limit else ""
-        return f"{self.said()}, which cannot be used{allowed}; what follows from it is left open."
+        return f"{self.said()}, which cannot be used{allowed}. Values that depend on it were not computed."
 
 
 class UnreadableField(Kind, code="unreadable-field"):
@@ -90,7 +90,7 @@ class UnreadableField(Kind, code="unreadable-field"):
 
     def message(self) -> str:
         expected = f" (expected: {self.expected})" if self.expected else ""
-        return f"{self.said()}, which was not understood{expected} and was left out."
+        return f"{self.said()}, which could not be parsed{expected} and was ignored."
 
 
 class TextNumber(Kind, code="text-number"):
@@ -103,7 +103,8 @@ class TextNumber(Kind, code="text-number"):
     def message(self) -> str:
         read = spoken(self.read_as)
         return (
-            f"{self.said()}, a text and not a number: it was read as {read}; other readers refuse it or take a default."
+            f"{self.said()}: text instead of a number. It was read as {read}; other runtimes refuse it or use a"
+            " default."
         )
 
     def edit(self) -> Edit | None:
@@ -119,9 +120,9 @@ class DefaultBase(Default, code="default-base"):
 
     def hint(self) -> str:
         return (
-            "Write the base that the model was trained with into the file; its original release has it."
+            "Write the base that the model was trained with into the file. The model's original release has it."
             if self._doubt()
-            else "Write the base into the file, so that no reader has to guess."
+            else "Write the base into the file, so that no runtime has to guess."
         )
 
     def severity(self) -> str:
@@ -136,14 +137,14 @@ class DefaultBase(Default, code="default-base"):
 class DefaultValue(Default, code="default-value"):
     title = "A value is filled in by the model's class"
     news = True
-    hint = "Write the value into the file, so that no reader has to guess."
+    hint = "Write the value into the file, so that no runtime has to guess."
 
 
 class MissingValue(Kind, code="missing-value"):
     title = "A required value is missing"
     news = True
     severity = "note"
-    hint = "Add it with the value that the model was trained with."
+    hint = "Add the value that the model was trained with."
     missing: str
     needed_for: str
     without_it: str | None = None
@@ -151,21 +152,22 @@ class MissingValue(Kind, code="missing-value"):
     def message(self) -> str:
         if self.without_it:
             return f"{self.missing} is not in the file: {self.without_it}."
-        return f"{self.missing} is not in the file, and {self.needed_for} would follow from it: left open."
+        needs = f"{self.needed_for[:1].upper()}{self.needed_for[1:]}"
+        return f"{self.missing} is not in the file. {needs} cannot be computed without it."
 
 
 class ConvertedLayout(Kind, code="converted-layout"):
     title = "The weights have another layout than the model type's own code"
     severity = "warning"
-    hint = "Run it with code that pairs as the key says, or convert it back with `clockhands convert`."
+    hint = "Run it with code that uses the layout of the key, or convert it back with `clockhands convert`."
     blames = "reader"
     pairs: str
     type: str
 
     def message(self) -> str:
         return (
-            f"{self.said()}, but code of this type pairs {self.pairs} ({self.type}) and does not know the"
-            " key: it would turn the wrong channels together."
+            f"{self.said()}, but code of this type uses the layout {self.pairs} ({self.type}) and does not read the"
+            " key. It would rotate the wrong dimensions together."
         )
 
 
@@ -183,11 +185,11 @@ class UnknownModelType(Kind, code="unknown-model-type"):
             said = (
                 f"Model type {spoken(names[0])} is not in the table of known types"
                 if names[:-1]
-                else "No type is named"
+                else "No model type is named"
             )
-            return f"{said}, but its classes are those of {told}, as which it was read."
+            return f"{said}, but its classes are those of {told}. It was read as {told}."
         who = f"Model type {spoken(names[0])} is not in the table of known types" if names else "No model type is named"
-        return f"{who}: its fields alone were read, and what only its code decides, such as the layout, is left open."
+        return f"{who}. Only its fields were read; what the model code decides, such as the layout, is unknown."
 
 
 class NothingDeclared(Kind, code="nothing-declared"):

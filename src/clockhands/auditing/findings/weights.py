@@ -31,8 +31,8 @@ class PairingAgainstFormat(Kind, code="pairing-against-format"):
     title = "The layout of the weights is not that of the file format"
     severity = "warning"
     hint = (
-        "Convert the file again from its source, or move the rows of q and k with `clockhands convert`; a reader that"
-        " can be told the layout may be told instead."
+        "Convert the file again from its source, or reorder the rows of q and k with `clockhands convert`. If your"
+        " runtime has a setting for the layout, you can set it instead."
     )
     blames = "file"
     layout_in_the_weights: str
@@ -61,7 +61,7 @@ class PairingAgainstFormat(Kind, code="pairing-against-format"):
             who = f"The weights of {self.layers_looked_at} layers pair {_PAIRED[layout]}, {z}"
         because = str(self.because)
         by = f"the {because}" if because.startswith("architecture") else because
-        return f"{who}, but readers of this file pair {_PAIRED[readers]}, by {by}."
+        return f"{who}, but runtimes pair {_PAIRED[readers]} in this file, by {by}."
 
 
 class PermutedHeads(Kind, code="permuted-heads"):
@@ -82,17 +82,17 @@ class PermutedHeads(Kind, code="permuted-heads"):
         also = "".join(f" or {count}" for count in self.or_for_heads)
         for_heads = f"{undone}{also} head{'' if undone + also == '1' else 's'}"
         return (
-            f"The rows of the {self.projection} are in order for {for_heads}, where there are {heads}: with that"
-            f" undone they pair {_PAIRED[self.layout_once_undone]}, z {_z(self.z_once_undone)}; as they stand"
-            f" no layout explains them as well, z at most {_z(self.z_as_they_stand)}."
+            f"The rows of the {self.projection} are ordered for {for_heads}, but there are {heads}. With this"
+            f" undone, they pair {_PAIRED[self.layout_once_undone]}, z {_z(self.z_once_undone)}; as stored,"
+            f" no layout fits as well, z at most {_z(self.z_as_they_stand)}."
         )
 
 
 NAMES = {"q": "queries", "k": "keys"}
 
 LIMITS = (
-    "Weights do not tell the base, the sense in which a pair turns, or which channels turn where pairs are interleaved"
-    " and only some do."
+    "Weights do not show the base, the direction of rotation, or which dimensions rotate if pairs are interleaved"
+    " and only some rotate."
 )
 """What stands beside every verdict from weights."""
 
@@ -305,13 +305,13 @@ def _says(made: Pairing) -> str:
     other_heads = next((one for one in made.permuted if one.of == "q"), None)
     if other_heads is not None:
         words = (
-            f"pairs {other_heads.layout} once an order for {other_heads.undone} heads, where there are"
-            f" {other_heads.heads}, is undone: z {other_heads.z:.0f} ({layers})"
+            f"pairs {other_heads.layout} after undoing an order for {other_heads.undone} heads; there are"
+            f" {other_heads.heads}: z {other_heads.z:.0f} ({layers})"
         )
     elif made.layout is None:
         told = " and ".join(f"{z[layout]} for {layout}" for layout in LAYOUTS)
         needed = f"{MODEL_Z:.0f} and a lead of {MODEL_LEAD:.0f} are needed"
-        words = f"cannot tell how channels pair: z {told} ({layers}), where {needed}"
+        words = f"layout unclear: z {told} ({layers}), where {needed}"
     else:
         other = next(layout for layout in LAYOUTS if layout != made.layout)
         against = f"z {z[made.layout]} against {z[other]} ({layers})"
