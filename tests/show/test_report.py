@@ -257,6 +257,7 @@ def test_it_fits_the_window(quiet_page, config, tmp_path, width, scheme):
     found = [audit(config(TWO_SHAPES)), audit(config(GEMMA3, "other"))]
     with quiet_page(written(report(found), tmp_path), width, scheme) as page:
         assert page.evaluate("document.documentElement.scrollWidth") <= width
+        page.evaluate("() => document.querySelectorAll('article details').forEach((each) => { each.open = true; })")
         assert page.locator("svg.report-ladder[role=img]:visible").count() == 2
         outside = page.evaluate(
             "() => [...document.querySelectorAll('main *')].filter((each) => each.checkVisibility()"
