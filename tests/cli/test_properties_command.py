@@ -333,6 +333,6 @@ def test_a_model_without_a_code_is_refused(run, tmp_path):
         done = run("properties", target)
         assert (done.code, done.out) == (2, ""), target
         assert re.fullmatch(r"error: [^\n]+\nhint: [^\n]+\n", done.err), target
-    assert "no position code" in run("properties", tmp_path / "little").err
+    assert "declares no position encoding" in run("properties", tmp_path / "little").err
     assert "row 0 holds NaN or infinite numbers" in run("properties", tmp_path / "infinite.npy").err
     assert config["n_embd"] == 8

@@ -73,9 +73,7 @@ def held_by(opened: Opened, code: Code) -> HeldCode:
     if getattr(spec, "learned", False):
         return HeldCode(spec, None, (_ABSENT,))
     paired = code.kind != "rotary" or code.layout is not None or code.spec is not None
-    return HeldCode(
-        spec, None, () if paired else ("The layout is unknown; no figure here depends on it.",)
-    )
+    return HeldCode(spec, None, () if paired else ("The layout is unknown; no figure here depends on it.",))
 
 
 def held_array(info: TensorInfo) -> HeldCode:
