@@ -160,7 +160,7 @@ def test_a_bare_array_that_is_no_position_code(run, config, tmp_path, suffix):
     (finding,) = target["findings"]
     assert finding["code"] == "not-recognised"
     assert (finding["evidence"]["shape"], finding["evidence"]["dtype"]) == ([6, 4], "float16")
-    assert "is not recognised as a position code" in finding["message"]
+    assert "is no known position encoding" in finding["message"]
 
 
 def test_rows_that_hold_no_numbers_are_an_error(run, tmp_path):

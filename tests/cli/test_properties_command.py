@@ -133,7 +133,7 @@ def test_layers_with_a_window_are_measured_over_it(run, tmp_path):
     }
     codes = asked(run, folder(tmp_path / "windows", config))["codes"]
     assert {code["layers"]: code["length"] for code in codes} == {"0-4": 256, "5": 1024}
-    assert codes[0]["notes"] == ["A query here sees the last 256 positions only: measured over 256."]
+    assert codes[0]["notes"] == ["A query here attends only to the last 256 positions: measured over 256."]
 
 
 def test_a_learned_table_is_read_from_the_weights(run, tmp_path):
@@ -180,7 +180,7 @@ def test_the_biases_of_t5_are_read_from_the_weights(run, tmp_path):
 def test_rates_are_enough_where_the_layout_is_not_known(run, tmp_path):
     config = {"model_type": "nobodys", "hidden_size": 128, "num_attention_heads": 2, "rope_theta": 10000.0}
     (code,) = asked(run, folder(tmp_path / "unknown", config | {"head_dim": 64}), "--length", "64")["codes"]
-    assert code["notes"][0] == "How its channels pair is not known; no figure here depends on it."
+    assert code["notes"][0] == "The layout is unknown; no figure here depends on it."
     expected = ch.properties(ch.Rotary(head_width=64), 64)
     assert code["properties"]["turning"]["brief"] == expected.turning.brief
 
@@ -234,7 +234,7 @@ def test_what_has_no_code_is_said_beside_what_has_one(run):
     codes = asked(run, "llama4-scout", "--length", "64")["codes"]
     (without,) = [code for code in codes if code["properties"] is None]
     assert without["spec"] is None
-    assert without["why"] == "These layers have no position code, and what has none has no properties."
+    assert without["why"] == "These layers have no position encoding, so there are no properties."
     assert without["why"] in " ".join(run("properties", "llama4-scout", "--length", "64").out.split())
 
 
@@ -333,6 +333,6 @@ def test_a_model_without_a_code_is_refused(run, tmp_path):
         done = run("properties", target)
         assert (done.code, done.out) == (2, ""), target
         assert re.fullmatch(r"error: [^\n]+\nhint: [^\n]+\n", done.err), target
-    assert "no position code" in run("properties", tmp_path / "little").err
+    assert "declares no position encoding" in run("properties", tmp_path / "little").err
     assert "row 0 holds NaN or infinite numbers" in run("properties", tmp_path / "infinite.npy").err
     assert config["n_embd"] == 8

@@ -73,9 +73,7 @@ def held_by(opened: Opened, code: Code) -> HeldCode:
     if getattr(spec, "learned", False):
         return HeldCode(spec, None, (_ABSENT,))
     paired = code.kind != "rotary" or code.layout is not None or code.spec is not None
-    return HeldCode(
-        spec, None, () if paired else ("How its channels pair is not known; no figure here depends on it.",)
-    )
+    return HeldCode(spec, None, () if paired else ("The layout is unknown; no figure here depends on it.",))
 
 
 def held_array(info: TensorInfo) -> HeldCode:
@@ -98,8 +96,8 @@ def held_array(info: TensorInfo) -> HeldCode:
     count, width = rows.shape
     if match is not None and (found := _computed(match)) is not None:
         return HeldCode(found[0], match.values, (_recognised(match),), length=found[1])
-    seen = "" if match is None or match.name is None else f" (they are near to {match.name}, and not it)"
-    note = f"The numbers are those of no code that is known{seen}: they are measured as they stand."
+    seen = "" if match is None or match.name is None else f" (they are close to {match.name}, but differ)"
+    note = f"The numbers match no known encoding{seen}: they are measured as stored."
     return HeldCode(Learned(width, count), np.asarray(rows), (note,), length=count)
 
 
@@ -136,11 +134,11 @@ def _of_rates(code: Code) -> Rotary:
 
 def _why_unknown(code: Code) -> str:
     if code.kind == "none":
-        return "These layers have no position code, and what has none has no properties."
+        return "These layers have no position encoding, so there are no properties."
     if code.kind is None:
-        return "What code this is was not recognised."
+        return "The position encoding was not recognised."
     if code.kind == "rotary":
-        return "Its rates cannot be computed from what the files say."
+        return "Its RoPE frequencies cannot be computed from the files."
     missing = [name for name in ("width", "rows", "offset") if getattr(code, name) is None]
     if code.kind == "learned" and missing:
         verb = "is" if len(missing) == 1 else "are"

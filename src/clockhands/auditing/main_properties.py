@@ -31,14 +31,14 @@ from clockhands.specs import SPECS
 def _bound_of_its_own(subject: MeasuredCode) -> Property:
     """The bound of the code's own ladder: the audit has looked for it already, and other bases take too long here."""
     if subject.axes > 1 or getattr(subject.spec, "xpos", None) is not None:
-        return not_computed("The distances of several axes, or of rates with a decay, take too long for an audit.")
+        return not_computed("Distances of several axes, or of frequencies with a decay, take too long for an audit.")
     return base_bound(subject, search=False)
 
 
 def _angles_at_the_end(subject: MeasuredCode) -> Property:
     """How wrong angles are at the last position; to look for the first that is off takes too long here."""
     if not subject.ladders or isinstance(subject.spec, WarpedPosition):
-        return not_computed("Its angles are not position x rate.")
+        return not_computed("Its angles are not position x frequency.")
     last = subject.first + subject.length - 1
     errors: dict[str, Any] = {
         f"{dtype}_throughout": max(phase_error(ladder, last, dtype, "throughout") for ladder in subject.ladders)
@@ -47,7 +47,7 @@ def _angles_at_the_end(subject: MeasuredCode) -> Property:
     in_float32, in_bfloat16 = errors.values()
     return measured(
         f"{in_float32:.2g} rad off at {last:,}",
-        "Where rates, positions and their products are computed in float32, the angle of some pair is off by"
+        "If frequencies, positions and their products are computed in float32, the angle of some pair is off by"
         f" {in_float32:.2g} rad at position {last:,}; in bfloat16 by {in_bfloat16:.2g} rad.",
         position=last,
         **errors,
