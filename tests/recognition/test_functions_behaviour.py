@@ -256,6 +256,23 @@ def test_scaling_by_the_largest_position_is_told():
     assert "Up to position 1,999 of a call" in found.reason
 
 
+def test_scaling_by_the_largest_position_is_told_of_rates_in_float32():
+    """The rates beyond are off by what float32 rounds, and are those of the scaling all the same."""
+
+    def function(x, positions):
+        grown = np.float32(max(1.0, 4.0 * (positions.max() + 1) / 2_000 - 3.0))
+        base = np.float32(10_000) * grown ** np.float32(WIDTH / (WIDTH - 2))
+        rates = 1 / base ** (np.arange(0, WIDTH, 2, dtype=np.float32) / np.float32(WIDTH))
+        phases = positions.astype(np.float32)[:, None] * rates
+        cosine, sine = np.cos(phases), np.sin(phases)
+        a, b = np.split(x, 2, axis=-1)
+        return np.concatenate([a * cosine - b * sine, a * sine + b * cosine], axis=-1)
+
+    found = identify_function(function, WIDTH)
+    assert dict(found[0].evidence)["rates_in"] == "float32"
+    assert found[0].spec == ch.Rotary(WIDTH, scaling=Dynamic(4.0, 2_000))
+
+
 def test_two_lists_of_divisors_are_told():
     short = tuple(1 + 0.01 * pair for pair in range(16))
     long = tuple(1 + 0.75 * pair for pair in range(16))

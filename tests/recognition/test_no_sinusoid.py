@@ -182,3 +182,13 @@ def test_a_real_learned_table_is_recognised_as_learned():
     assert sum(evidence["components"]) > 0.5
     # The same numbers in another order of rows are noise to the eye of a position.
     assert ch.identify(rows[np.random.default_rng(0).permutation(512)]) == []
+
+
+def test_rows_that_come_back_after_half_the_table_are_alike_there():
+    walk = np.cumsum(np.random.default_rng(0).normal(size=(128, 64)), axis=0)
+    (match,) = ch.identify(np.concatenate([walk, walk]))
+    alike = dict(match.evidence)["alike"]
+    assert list(alike) == ["1", "2", "4", "8", "16", "32", "64", "128"]
+    # Rows 128 apart are equal; a walk has left its place by half of that.
+    assert alike["128"] == 1.0
+    assert alike["64"] < 0.5

@@ -91,6 +91,12 @@ def test_every_dtype_and_length_is_read(rows, dtype):
     assert seen["dtype"] == dtype
 
 
+def test_four_rows_are_enough_and_three_are_not():
+    rows = ch.table(ch.preset("vaswani2017", width=64), 4)
+    assert identified(rows).name == "vaswani2017"
+    assert "3 rows are too few" in ch.identify(rows[:3]).reason
+
+
 def test_what_was_added_to_the_scale_is_read():
     for scale in (0.125, 22.627, 3.0):
         match = identified(ch.table(ch.Sinusoidal(16, 321.0, scale=scale), 40))

@@ -139,6 +139,15 @@ def test_axes_may_stand_in_any_order(options):
     assert ("positions of their own" in report.experiments) == ("positions" in options)
 
 
+def test_a_function_of_one_sequence_is_asked_all_that_needs_no_second_one():
+    """No question takes more sequences or heads than it needs: those would leave it out here."""
+    report = check_additive(lambda x, p: x + wave_table(p, 16), Sinusoidal(16), axes="seq width")
+    assert report.sound
+    lacking = {name for name, why in report.left_out.items() if "no axis" in why}
+    assert lacking == {"sequences beside each other", "positions of their own", "one token of many sequences"}
+    assert "asked again" in report.experiments
+
+
 def test_a_function_that_counts_its_rows():
     report = check_additive(lambda x: x + wave_table(np.arange(x.shape[-2]), 16), Sinusoidal(16), call="x")
     assert report.sound

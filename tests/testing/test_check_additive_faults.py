@@ -2,6 +2,7 @@
 
 import math
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -206,6 +207,20 @@ def test_a_fault_is_named(spec, wrong, options, codes):
     report = failed.value.report
     assert report.codes == codes, report
     assert all(code in str(failed.value) for code in codes)
+
+
+@pytest.mark.parametrize(("dtype", "first"), [(ml_dtypes.bfloat16, 257), (np.float16, 2049)])
+def test_rounded_positions_are_told_of_a_table_without_waves(dtype, first):
+    """The first whole number that the dtype lacks is the first row that is another one."""
+    rows = np.random.default_rng(3).standard_normal((2500, 8)).astype(np.float32)
+    report = check_additive(
+        lambda x, p: x + rows[np.minimum(p.astype(dtype).astype(int), 2499)],
+        Learned(8, rows=2500),
+        values=rows,
+        raises=False,
+    )
+    assert report.codes == {"positions-rounded"}, report
+    assert dict(report.explanations[0].evidence) == {"dtype": np.dtype(dtype).name, "first": first}
 
 
 @pytest.mark.parametrize(("build", "codes"), BUILT, ids=_codes_of)

@@ -258,6 +258,18 @@ def test_a_failure_is_raised_with_its_report():
     assert not check_rotary(forgetful, ch.Rotary(8), length=300, raises=False).sound
 
 
+@pytest.mark.parametrize("offset", [-8192, 8192])
+def test_an_offset_is_told_up_to_8192_tokens_either_way(offset):
+    spec = ch.Rotary(32)
+    report = check_rotary(lambda x, p: ch.rotate(x, spec, p + offset), spec, length=600, raises=False)
+    assert report.codes == {"positions-offset"}
+    assert dict(report.explanations[0].evidence) == {"offset": offset}
+    one_more = offset + offset // 8192
+    report = check_rotary(lambda x, p: ch.rotate(x, spec, p + one_more), spec, length=600, raises=False)
+    assert not report.sound
+    assert not report.codes  # wrong all the same, and called nothing else
+
+
 @pytest.mark.parametrize("call", ["x", "x, offset", "q, k, positions"])
 def test_every_way_to_be_called(call):
     spec = ch.Rotary(8)
