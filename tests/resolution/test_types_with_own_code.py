@@ -125,7 +125,7 @@ def test_kinds_of_deepseek_v4_layers_by_how_much_they_compress():
         (
             {"architectures": ["MistralForCausalLM"]},
             "mistral",
-            "No type is named, but its classes are those of mistral",
+            "No model type is named, but its classes are those of mistral",
         ),
         (
             {"architectures": ["GPTNeoXForCausalLM"], "model_type": "mine"},
