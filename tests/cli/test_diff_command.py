@@ -40,8 +40,8 @@ def file(tmp_path):
 def test_two_shapes_of_one_model_are_the_same(run, file):
     done = run("diff", file("old", OLD), file("new", NEW))
     assert (done.code, done.err) == (0, "")
-    assert "Both compute the same." in done.out
-    assert "layers 0-31" in done.out
+    assert done.out.splitlines()[0].startswith("Same position encoding: ")
+    assert len(done.out.splitlines()) == 1
 
 
 def test_rows_that_converters_move_are_said_to_be_moved(run, file, tmp_path):
@@ -54,11 +54,36 @@ def test_rows_that_converters_move_are_said_to_be_moved(run, file, tmp_path):
     (tmp_path / "model.gguf").write_bytes(gguf_bytes(entries))
     config = {name: value for name, value in OLD.items() if name != "rope_scaling"} | {"max_position_embeddings": 8192}
     done = run("diff", file("config", config), tmp_path / "model.gguf")
-    assert done.code == 1
-    assert "channels paired as halves against interleaved" in done.out
-    assert done.err.startswith("note: converters to GGUF move the rows")
+    assert done.code == 0
+    assert "(another layout, as GGUF converters reorder the weights)" in done.out
+    assert len(done.out.splitlines()) == 1
+    assert done.err == "note: `clockhands audit MODEL --weights` says which layout the weights of a file have.\n"
+    exact = run("diff", file("config", config), tmp_path / "model.gguf", "--exact")
+    assert exact.code == 1
+    assert "layout half-split in the first, interleaved in the second" in " ".join(exact.out.split())
     other = run("diff", file("config", config), file("neox", config | {"clockhands_layout": "interleaved"}))
     assert (other.code, other.err) == (1, "")
+
+
+def test_a_scaling_that_a_conversion_lost_is_the_first_line(run, file, tmp_path):
+    keys = {"block_count": 32, "context_length": 131072, "embedding_length": 4096, "attention.head_count": 64}
+    entries = [
+        gguf_key("general.architecture", "string", "llama"),
+        gguf_key("llama.rope.freq_base", "float32", 500000.0),
+        *(gguf_key(f"llama.{name}", "uint32", value) for name, value in keys.items()),
+    ]
+    (tmp_path / "model.gguf").write_bytes(gguf_bytes(entries))
+    done = run("diff", file("config", OLD), tmp_path / "model.gguf")
+    assert done.code == 1
+    words = " ".join(done.out.split())
+    assert words.startswith("Different: layers 0-31: base 500,000, llama3 by 8 in the first; base 500,000, no scaling")
+
+
+@pytest.mark.parametrize(("factor", "code"), [(1 + 2.0**-22, 0), (1 + 2.0**-14, 1)])
+def test_rates_within_float32_rounding_are_the_same(run, file, factor, code):
+    other = OLD | {"rope_theta": OLD["rope_theta"] * factor}
+    assert run("diff", file("a", OLD), file("b", other)).code == code
+    assert run("diff", file("a", OLD), file("b", other), "--exact").code == 1
 
 
 def test_a_reader_of_the_old_shape_is_354_times_too_fast(run, file):
@@ -114,7 +139,7 @@ def test_only_the_layers_that_part_are_told_apart(run, file):
 def test_lengths_alone_are_a_difference(run, file):
     done = run("diff", file("a", OLD), file("b", OLD | {"max_position_embeddings": 65536}))
     assert done.code == 1
-    assert "131,072 positions against 65,536" in done.out
+    assert done.out.splitlines()[0] == "Different context length: 131,072 in the first, 65,536 in the second."
 
 
 def test_the_length_decides_which_list_of_longrope_is_compared(run, file):

@@ -102,3 +102,11 @@ def test_ladders_of_other_lengths_are_refused(others):
 def test_distances_hold_the_context_and_what_is_beyond():
     assert distances(131_072)[-3:] == (65_536, 131_072, 524_288)
     assert distances(1) == (1, 4)
+
+
+def test_angles_are_compared_on_the_circle():
+    found = difference((1.0, 0.5), (1.0, 0.25))
+    for distance in (1, 4, 12, 13, 1000, 10**6):
+        angle = 0.25 * distance
+        assert found.angle_error(distance) == pytest.approx(abs(math.remainder(angle, 2 * math.pi)), abs=1e-6)
+        assert found.angle_error(distance) <= math.pi

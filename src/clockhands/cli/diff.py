@@ -1,4 +1,4 @@
-"""`clockhands diff`: two position codes, or two readings of one, side by side."""
+"""`clockhands diff`: two position encodings, or one as two runtimes read it, side by side."""
 
 from dataclasses import dataclass
 
@@ -9,7 +9,7 @@ from clockhands.auditing.findings import json_value
 from clockhands.cli.group import did_you_mean, talk
 from clockhands.cli.output import json_option, print_json
 from clockhands.errors import InvalidValue, Unreadable
-from clockhands.readers import READERS, Parted, compared
+from clockhands.readers import READERS, compared
 from clockhands.readers.telling import lengths_differ, parted_to_dict, reach_of, release
 from clockhands.sources.resolved import Code
 
@@ -56,21 +56,29 @@ def _readers(ctx: click.Context, param: click.Parameter, value: str | None) -> t
 @click.option("--reader", metavar="NAME", callback=_readers, help="Compare both as this reader takes them.")
 @click.option("--readers", metavar="A,B", callback=_readers, help="Compare one target as two readers take it.")
 @click.option(
-    "--length", type=click.IntRange(min=1), metavar="N", help="Length in tokens at which the rates are compared."
+    "--length", type=click.IntRange(min=1), metavar="N", help="Length in tokens at which the frequencies are compared."
 )
+@click.option("--exact", is_flag=True, help="Count float32 rounding and a converted layout as differences.")
 @json_option
-def command(
-    targets: tuple[str, ...], reader: tuple[str, ...], readers: tuple[str, ...], length: int | None, as_json: bool
+def command(  # noqa: PLR0917 - click passes them by name
+    targets: tuple[str, ...],
+    reader: tuple[str, ...],
+    readers: tuple[str, ...],
+    length: int | None,
+    exact: bool,
+    as_json: bool,
 ) -> int:
-    """Say where two position codes part: at which pair, from which distance on, by how much.
+    """Say where two position encodings differ: at which pair, from which distance on, by how much.
 
-    Each TARGET is what `clockhands audit` takes. With one, --readers names two readers whose readings of it are
+    Each TARGET is what `clockhands audit` takes. With one, --readers names two runtimes whose readings of it are
     compared: transformers-4, transformers-5, vllm-0.11, vllm, llama.cpp, mlx-lm, no-scaling, or clockhands for the
-    audit's own. Pairs are counted from 0. Exit code 0 means that both compute the same, 1 that they differ.
+    audit's own. Pairs are counted from 0. Exit code 0 means that both compute the same, within float32 rounding and
+    but for a layout that converters to GGUF change; 1 that they differ.
     """
     first, second = _sides(targets, reader, readers, length)
     groups = compared(first.codes, second.codes)
-    differ = lengths_differ(first.context, second.context) or not all(group.same for group in groups)
+    alike = all(group.same if exact else group.equivalent for group in groups)
+    differ = lengths_differ(first.context, second.context) or not alike
     reach = max((side.reach for side in (first, second) if side.reach is not None), default=None)
     if as_json:
         print_json(
@@ -78,7 +86,10 @@ def command(
                 "same": not differ,
                 "first": {"label": first.label, "context": first.context},
                 "second": {"label": second.label, "context": second.context},
-                "groups": [{"same": group.same} | _json(parted_to_dict(group, reach, length)) for group in groups],
+                "groups": [
+                    {"same": group.same if exact else group.equivalent} | _json(parted_to_dict(group, reach, length))
+                    for group in groups
+                ],
             }
         )
     else:
@@ -86,25 +97,10 @@ def command(
         from clockhands.show.differences import print_differences
 
         contexts = (first.context, second.context)
-        print_differences(first.label, second.label, groups, contexts, reach=reach, length=length)
-    if any(_moved(group) for group in groups):
-        talk(
-            "note: converters to GGUF move the rows of some types, Llama's among them, from halves to neighbours, so"
-            " that both pairings can be right; `clockhands audit MODEL --weights` tells how the rows lie."
-        )
+        print_differences(first.label, second.label, groups, contexts, reach=reach, length=length, exact=exact)
+    if any(group.layout_changed for group in groups):
+        talk("note: `clockhands audit MODEL --weights` says which layout the weights of a file have.")
     return int(differ)
-
-
-def _moved(group: Parted) -> bool:
-    """Whether a GGUF file pairs neighbours where a file of another kind pairs halves."""
-    if (
-        group.ours is None
-        or group.theirs is None
-        or {group.ours.layout, group.theirs.layout} != {"halves", "interleaved"}
-    ):
-        return False
-    (gguf,) = (code for code in (group.ours, group.theirs) if code.layout == "interleaved")
-    return "GGUF" in gguf.source.get("layout", "")
 
 
 def _sides(

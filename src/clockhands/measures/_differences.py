@@ -67,6 +67,11 @@ class LadderDifference:
         """The largest phase error at a distance: ``p max_j |w_j - v_j|``, in radians, not reduced to one turn."""
         return distance * self.drift
 
+    def angle_error(self, distance: int) -> float:
+        """The largest angle between the two at a distance, on the circle: at most pi, in radians."""
+        turned = distance * self._errors
+        return float(np.abs(turned - 2 * np.pi * np.round(turned / (2 * np.pi))).max(initial=0.0))
+
     def reaches(self, radians: float) -> int | None:
         """The first distance at which some pair is off by more than so many radians; None where none ever is."""
         return None if self.drift == 0 else math.floor(radians / self.drift) + 1

@@ -41,6 +41,27 @@ class Parted:
         right = self.verdict is None or self.verdict.code is None
         return not self.says and right and (self.ladder is None or self.ladder.same)
 
+    @property
+    def layout_changed(self) -> bool:
+        """Whether a GGUF file pairs neighbours where a file of another format pairs halves.
+
+        Converters reorder the weights of some types, Llama's among them, so both can be right.
+        """
+        codes = [code for code in (self.ours, self.theirs) if code is not None]
+        layouts = {code.layout: "GGUF" in code.source.get("layout", "") for code in codes}
+        return layouts == {"halves": False, "interleaved": True}
+
+    @property
+    def equivalent(self) -> bool:
+        """Whether both compute the same but for float32 rounding and a layout that a conversion changes.
+
+        Rates are within the bound of `clockhands.diagnosis`, attention factors within 1e-6.
+        """
+        alike = not self.says or (self.layout_changed and self.says == (_layouts(self.ours, self.theirs),))
+        if self.ladder is None or self.verdict is None:
+            return self.same or (alike and self.ladder is None and self.layout_changed)
+        return alike and self.verdict.code is None and self.ladder.same_factor
+
 
 def compared(ours: Sequence[Code], theirs: Sequence[Code], *, everything: bool = True) -> tuple[Parted, ...]:
     """Every group of layers that shares one code in each reading.
@@ -135,7 +156,7 @@ def _apart(ours: Code, theirs: Code, everything: bool) -> Iterator[str]:
         if (ours.rotated, ours.width) != (theirs.rotated, theirs.width):
             yield f"{_turned(ours)} against {_turned(theirs)}"
         if ours.layout != theirs.layout and ours.layout and theirs.layout:
-            yield f"channels paired as {ours.layout} against {theirs.layout}"
+            yield _layouts(ours, theirs)
         if ours.rates and theirs.rates and len(ours.rates) != len(theirs.rates) and ours.rotated == theirs.rotated:
             yield f"{len(ours.rates)} pairs against {len(theirs.rates)}"
         if bool(ours.rates) != bool(theirs.rates):
@@ -148,6 +169,14 @@ def _apart(ours: Code, theirs: Code, everything: bool) -> Iterator[str]:
         yield from _other_kinds(ours, theirs)
     if everything and ours.window != theirs.window:
         yield f"{_window(ours)} against {_window(theirs)}"
+
+
+def _layouts(ours: Code | None, theirs: Code | None) -> str:
+    first, second = (_LAYOUTS.get((code and code.layout) or "", "not known") for code in (ours, theirs))
+    return f"layout {first} in the first, {second} in the second"
+
+
+_LAYOUTS = {"halves": "half-split", "interleaved": "interleaved"}
 
 
 def _other_kinds(ours: Code, theirs: Code) -> Iterator[str]:

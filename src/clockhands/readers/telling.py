@@ -66,7 +66,7 @@ def _ladder_to_dict(ladder: LadderDifference, context: int | None, length: int |
         "attention_factor_ratio": ladder.factor_ratio,
         "off_from": {str(radians): ladder.reaches(radians) for radians in FAR_OFF},
         "at": [
-            {"distance": distance, "radians": ladder.phase_error(distance), "mean_cosine": ladder.mean_cosine(distance)}
+            {"distance": distance, "radians": ladder.angle_error(distance), "mean_cosine": ladder.mean_cosine(distance)}
             for distance in distances(context, length)
         ],
     }

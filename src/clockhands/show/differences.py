@@ -19,7 +19,7 @@ from clockhands.readers.telling import (
     pairs_in_words,
     ratio_in_words,
 )
-from clockhands.show._page import Page, console_on
+from clockhands.show._page import Page, console_on, safe
 from clockhands.show.terminal import layers_in_words
 
 
@@ -31,6 +31,7 @@ def print_differences(
     *,
     reach: int | None = None,
     length: int | None = None,
+    exact: bool = False,
     file: IO[str] | None = None,
     width: int | None = None,
 ) -> None:
@@ -43,27 +44,54 @@ def print_differences(
         contexts: The length that each declares.
         reach: How far they are compared.
         length: A distance to show beside the usual ones.
+        exact: Whether float32 rounding, and a layout that a conversion changes, are differences.
         file: Where to; None is standard output.
         width: Columns to use; None takes the terminal's.
     """
     page = Page(console_on(file, width))
+    if all(group.same if exact else group.equivalent for group in groups) and not lengths_differ(*contexts):
+        page.line(
+            Text(f"Same position encoding: {safe(first)} and {safe(second)}{_expected(groups)}.", style="bold green")
+        )
+        return
+    page.paragraph(_first_difference(groups, contexts, exact=exact), style="bold yellow")
     page.row("first", first, None)
     page.row("second", second, None)
-    page.line()
-    same = all(group.same for group in groups) and not lengths_differ(*contexts)
-    page.paragraph("Both compute the same." if same else "They differ.", style="bold green" if same else "bold yellow")
     if lengths_differ(*contexts):
-        page.row("context", f"{contexts[0]:,} positions against {contexts[1]:,}", None)
+        page.row("context", f"length {contexts[0]:,} against {contexts[1]:,}", None)
     for group in groups:
         page.line()
         _print_group(page, group, distances(reach, length))
+
+
+def _expected(groups: Sequence[Parted]) -> str:
+    """What differs and is expected."""
+    words = []
+    if any(group.layout_changed for group in groups):
+        words.append("another layout, as GGUF converters reorder the weights")
+    if any(group.ladder is not None and not group.ladder.same_rates for group in groups):
+        words.append("frequencies within float32 rounding")
+    return f" ({'; '.join(words)})" if words else ""
+
+
+def _first_difference(groups: Sequence[Parted], contexts: tuple[int | None, int | None], *, exact: bool) -> str:
+    """The first difference in a sentence: of encodings, else of lengths."""
+    for group in groups:
+        if group.same if exact else group.equivalent:
+            continue
+        where = f"{layers_in_words(group.layers)}: " if group.layers and " of every " not in group.layers else ""
+        sides = [code_in_words(code) for code in (group.ours, group.theirs)]
+        if sides[0] == sides[1] and group.says:
+            return f"Different: {where}{group.says[0]}."
+        return f"Different: {where}{sides[0]} in the first; {sides[1]} in the second."
+    return f"Different context length: {contexts[0]:,} in the first, {contexts[1]:,} in the second."
 
 
 def _print_group(page: Page, group: Parted, shown: Sequence[int]) -> None:
     where = group.layers and (group.layers if " of every " in group.layers else layers_in_words(group.layers))
     page.line(Text(": ".join(filter(None, (group.part, where))), style="bold"))
     if group.same:
-        page.row("the same", code_in_words(group.ours), None)
+        page.row("same", code_in_words(group.ours), None)
         return
     page.row("first", code_in_words(group.ours), None)
     page.row("second", code_in_words(group.theirs), None)
@@ -75,9 +103,11 @@ def _print_group(page: Page, group: Parted, shown: Sequence[int]) -> None:
     if not ladder.same_factor:
         page.row("factor", f"the first scales cos and sin by {ladder.factor_ratio:.6g} times the second", None)
     if ladder.same_rates:
-        page.row("rates", "the same", None)
+        page.row("frequencies", "the same", None)
         return
-    page.row("rates", f"{pairs_in_words(ladder)} differ, {ratio_in_words(ladder)} (pair {ladder.ratio_pair})", None)
+    page.row(
+        "frequencies", f"{pairs_in_words(ladder)} differ, {ratio_in_words(ladder)} (pair {ladder.ratio_pair})", None
+    )
     reached = [f"{radians:g} rad from distance {ladder.reaches(radians):,}" for radians in FAR_OFF]
     page.row("off by", f"{', '.join(reached)} (pair {ladder.drift_pair} first)", None)
     _print_table(page, ladder, shown)
@@ -86,7 +116,7 @@ def _print_group(page: Page, group: Parted, shown: Sequence[int]) -> None:
 def _print_table(page: Page, ladder: LadderDifference, shown: Sequence[int]) -> None:
     page.line(f"  {'distance':>13}{'largest error':>17}{'mean cosine':>14}")
     for distance in shown:
-        error = f"{_radians(ladder.phase_error(distance))} rad"
+        error = f"{_radians(ladder.angle_error(distance))} rad"
         page.line(f"  {distance:>13,}{error:>17}{cosine_in_words(ladder.mean_cosine(distance)):>14}")
 
 
