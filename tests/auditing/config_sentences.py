@@ -300,7 +300,7 @@ CONFIGS = [
             "because": "8 is the factor of Llama 3.1 and a default of converters",
         },
         "warning",
-        "rope_scaling.factor is 8, but the published model of this shape, Llama-3.2-1B, has the scaling llama3 with a"
+        "rope_scaling.factor is 8, but a published model of this shape, Llama-3.2-1B, has the scaling llama3 with a"
         " factor of 32. 8 is the factor of Llama 3.1 and a default of converters: the value was probably lost or"
         " mistyped.",
     ),
@@ -314,7 +314,7 @@ CONFIGS = [
             "because": None,
         },
         "note",
-        "rope_theta is 12,000,000, but the published model of this shape, Llama-3.1-8B, has a base of 500,000. This is"
+        "rope_theta is 12,000,000, but a published model of this shape, Llama-3.1-8B, has a base of 500,000. This is"
         " another model, or the model was extended or trained further with other RoPE settings.",
     ),
     (
@@ -327,7 +327,7 @@ CONFIGS = [
             "because": "nothing replaces it",
         },
         "warning",
-        "There is no scaling, but the published model of this shape, Gemma-3-4B, has the scaling linear with a factor"
+        "There is no scaling, but a published model of this shape, Gemma-3-4B, has the scaling linear with a factor"
         " of 8. Nothing replaces it: the value was probably lost or mistyped.",
     ),
     (
@@ -340,7 +340,7 @@ CONFIGS = [
             "because": "nothing replaces them",
         },
         "warning",
-        "The sections of time, rows and columns are not in the file, but the published model of this type,"
+        "The sections of time, rows and columns are not in the file, but a published model of this type,"
         " Qwen3-VL-32B, has mrope_section [24, 20, 20]. Nothing replaces them: the value was probably lost or"
         " mistyped.",
     ),

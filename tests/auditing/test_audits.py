@@ -127,7 +127,7 @@ FACTS = (
 def test_the_grave_findings_come_first_and_the_verdict_names_them():
     audit = audited(ROTARY, facts=FACTS)
     assert [finding.severity for finding in audit.findings] == ["error", "warning", "note", "note", "note"]
-    assert audit.verdict == "2 problems: a value cannot be used; a RoPE key is unknown to every runtime."
+    assert audit.verdict == "2 problems: a value cannot be used; a RoPE key is not read by every runtime."
     assert [finding.code for finding in audit.errors] == ["impossible-value"]
     assert [finding.code for finding in audit.warnings] == ["unknown-key"]
     assert audit.errors[0].layers == "0-3"
@@ -138,7 +138,7 @@ def test_the_grave_findings_come_first_and_the_verdict_names_them():
     [
         ((replaced(ROTARY, rates=None),), FACTS[:1], "The position settings look correct."),
         ((replaced(ROTARY, rates=None),), (), "The position settings look correct."),
-        ((ROTARY,), FACTS[1:2], "1 problem: a RoPE key is unknown to every runtime."),
+        ((ROTARY,), FACTS[1:2], "1 problem: a RoPE key is not read by every runtime."),
         ((Code("other", None, None),), FACTS[:1], "No position encoding was recognised."),
         ((), (), "No position encoding was recognised."),
     ],

@@ -11,6 +11,7 @@ import clockhands as ch
 from auditing.published_fields import LLAMA_31, QWEN2, block_with, without
 from clockhands.auditing._edits import applied
 from clockhands.auditing.fixes import fix_of, patched, unified
+from clockhands.errors import InvalidValue
 
 QWEN25 = QWEN2 | {
     "hidden_size": 3584, "num_attention_heads": 28, "num_key_value_heads": 4, "num_hidden_layers": 28,
@@ -58,8 +59,8 @@ def test_a_fix_gives_the_ladder_of_the_release(name, tmp_path):
     found = ch.audit(path)
     assert found.problems, "it is noticed"
     assert rates(path) != pytest.approx(rates(tmp_path / "right"), rel=1e-6)
-    fix = fix_of(path, found.problems)
-    assert not fix.contradictions
+    fix = fix_of(found, "config.json", ch.audit)
+    assert fix.left.problems == ()
     path.write_text(fix.after, encoding="utf-8")
     assert rates(path) == pytest.approx(rates(tmp_path / "right"), rel=1e-6)
     assert ch.audit(path).problems == ()
@@ -69,6 +70,59 @@ def test_a_documented_extension_is_not_reported(tmp_path):
     (tmp_path / "config.json").write_text(json.dumps(yarn(131072, 32768)), encoding="utf-8")
     codes = {found.code for found in ch.audit(tmp_path).findings}
     assert not codes & {"differs-from-release", "wrong-original", "missing-scaling"}
+
+
+# One after the other
+
+
+def fixed(tmp_path, config):
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(config, indent=2), encoding="utf-8")
+    return fix_of(ch.audit(path), "config.json", ch.audit)
+
+
+def test_a_key_that_another_fix_needs_is_not_taken_away(tmp_path):
+    wrong = LLAMA["rope_scaling"] | {"rope_type": "yarn", "factor": 16.0}
+    fix = fixed(tmp_path, LLAMA | {"rope_scaling": wrong})
+    assert json.loads(fix.after)["rope_scaling"] == LLAMA["rope_scaling"]
+    assert fix.left.problems == ()
+
+
+def test_a_copy_is_made_of_what_another_fix_has_left(tmp_path):
+    short = {key: value for key, value in LLAMA["rope_scaling"].items() if "freq_factor" not in key}
+    fix = fixed(tmp_path, LLAMA | {"rope_scaling": short, "rope_parameters": {"rope_type": "default"}})
+    assert not {found.code for found in fix.left.problems} & {"conflicting-shapes", "incomplete-scaling"}
+
+
+def test_fixes_that_contradict_each_other_are_refused_with_the_key(tmp_path):
+    shape = {"hidden_size": 576, "num_attention_heads": 9, "num_hidden_layers": 30, "vocab_size": 49152}
+    config = {"model_type": "llama", "max_position_embeddings": 8192, "rope_theta": "1e4"} | shape
+    codes = {found.code for found in ch.audit(written(tmp_path, config)).problems if found.edit}
+    if codes < {"text-number", "differs-from-release"}:
+        pytest.fail(f"two findings want to change the base, got {codes}")
+    with pytest.raises(InvalidValue, match="set rope_theta to different values"):
+        fix_of(ch.audit(written(tmp_path, config)), "config.json", ch.audit)
+
+
+def written(tmp_path, config):
+    (tmp_path / "config.json").write_text(json.dumps(config), encoding="utf-8")
+    return tmp_path
+
+
+def test_problems_of_other_files_of_the_folder_are_seen_after_a_fix(tmp_path):
+    written(tmp_path, LLAMA | {"rope_theta": 50000.0})
+    other = {"dim": 4096, "n_layers": 32, "n_heads": 32, "n_kv_heads": 8, "vocab_size": 128256, "rope_theta": 1e4}
+    (tmp_path / "params.json").write_text(json.dumps(other), encoding="utf-8")
+    found = ch.audit(tmp_path)
+    assert "files-disagree" in {each.code for each in found.problems}
+    assert "files-disagree" in {each.code for each in fix_of(found, "config.json", ch.audit).left.problems}
+
+
+def test_a_block_is_added_with_the_line_ends_of_the_file():
+    text = '{\r\n  "a": 1,\r\n  "b": 2\r\n}\r\n'
+    after = patched(text, [{"op": "add", "path": "/c", "value": {"d": 1, "e": 2}}])
+    assert "\n" not in after.replace("\r\n", "")
+    assert json.loads(after) == {"a": 1, "b": 2, "c": {"d": 1, "e": 2}}
 
 
 # The text

@@ -93,7 +93,7 @@ def test_a_reader_of_the_old_shape_is_354_times_too_fast(run, file):
     assert "first " in words
     assert "as Transformers 4.57.1 reads it" in words
     assert "second base 10,000, no scaling" in words
-    assert "pairs 1-31 of 32 differ, rates up to 354 times apart (pair 31)" in words
+    assert "pairs 1-31 of 32 differ, RoPE frequencies up to 354 times apart (pair 31)" in words
     assert "0.1 rad from distance 1, 1 rad from distance 8" in words
 
 
@@ -134,6 +134,13 @@ def test_only_the_layers_that_part_are_told_apart(run, file):
     done = run("diff", file("a", gemma), file("b", gemma | {"rope_scaling": None}), "--json")
     groups = {group["layers"]: group["same"] for group in json.loads(done.out)["groups"]}
     assert groups == {"0-4": True, "5": False}
+
+
+def test_what_differs_is_said_where_both_have_the_same_words(run, file):
+    other = OLD | {"rope_scaling": LLAMA3 | {"low_freq_factor": 2.0}}
+    first = " ".join(run("diff", file("a", OLD), file("b", other)).out.split()).partition(" first ")[0]
+    assert first.startswith("Different: layers 0-31: pairs ")
+    assert "times apart" in first
 
 
 def test_lengths_alone_are_a_difference(run, file):

@@ -30,7 +30,7 @@ def model(tmp_path, monkeypatch):
 def test_the_problem_and_its_fix_are_in_the_first_ten_lines(run, model):
     model("m")
     lines = run("audit", "m").out.splitlines()[:10]
-    assert lines[1] == "1 problem: base or scaling differ from the published model of this shape."
+    assert lines[1] == "1 problem: base or scaling differ from a published model of this shape."
     assert '    -  "rope_theta": 50000.0,' in lines
     assert '    +  "rope_theta": 500000.0,' in lines
 
@@ -56,7 +56,7 @@ def test_a_fix_is_written_beside_the_file_and_changes_one_line(run, model):
     path = model("m")
     before = path.read_bytes()
     done = run("audit", "m", "--fix", "--strict")
-    assert done.code == 0, "nothing is left to fix"
+    assert done.code == 1, "the config itself is as it was"
     assert path.read_bytes() == before
     fixed = path.with_name("config.fixed.json")
     changed = [
@@ -68,6 +68,41 @@ def test_a_fix_is_written_beside_the_file_and_changes_one_line(run, model):
     refused = run("audit", "m", "--fix")
     assert (refused.code, "already there" in refused.err) == (2, True)
     assert run("audit", "m", "--fix", "--force").code == 0
+
+
+def test_of_several_models_one_that_cannot_be_fixed_does_not_stop_the_others(run, model):
+    for name in ("a", "b", "c"):
+        model(name)
+    model("b").with_name("config.fixed.json").write_text("mine", encoding="utf-8")
+    done = run("audit", "a", "b", "c", "--fix", "-q")
+    assert done.code == 2
+    assert "b/config.fixed.json is already there" in done.err
+    assert [model(name).with_name("config.fixed.json").read_text("utf-8") != "mine" for name in "abc"] == [
+        True, False, True
+    ]  # fmt: skip
+
+
+def test_what_was_ignored_is_ignored_after_a_fix(run, model):
+    model("m", WRONG | {"rope_scaling": LLAMA_31["rope_scaling"] | {"facter": 2}})
+    assert run("audit", "m", "--fix", "--in-place", "--strict", "--ignore", "unknown-key").code == 0
+
+
+def test_programs_get_their_document_alone(run, model):
+    model("m")
+    assert json.loads(run("audit", "m", "--fix", "--json").out)["targets"]
+
+
+def test_standard_input_has_no_file_to_fix(run):
+    done = run("audit", "-", "--diff", stdin=json.dumps(WRONG).encode())
+    assert (done.out, done.err) == ("", "note: - has no file to fix.\n")
+
+
+def test_a_link_to_nothing_is_not_taken_for_a_written_file(run, model, tmp_path):
+    fixed = model("m").with_name("config.fixed.json")
+    fixed.symlink_to(tmp_path / "nowhere" / "x.json")
+    done = run("audit", "m", "--fix", "-q")
+    assert done.code == 2
+    assert "wrote" not in done.err
 
 
 def test_in_place_the_file_itself_is_fixed_and_keeps_its_mode(run, model):
@@ -84,10 +119,13 @@ def test_every_model_under_a_folder_is_found_and_other_json_is_passed_over(run, 
     model("all/deep/two")
     model("all/web", {"name": "an application", "version": "1"})
     model("all/.hidden")
+    told = json.loads(run("audit", "-r", "all", "--json").out)
+    assert [each["target"] for each in told["targets"]] == ["all/deep/two", "all/one"]
     (tmp_path / "all" / "broken").mkdir()
     (tmp_path / "all" / "broken" / "config.json").write_text("{", encoding="utf-8")
-    told = json.loads(run("audit", "-r", "all", "--json").out)["targets"]
-    assert [each["target"] for each in told] == ["all/deep/two", "all/one"]
+    done = run("audit", "-r", "all", "--json")
+    assert done.code == 2
+    assert [each["target"] for each in json.loads(done.out)["unread"]] == ["all/broken"]
     assert run("audit", "-r", "all/web").code == 2
     assert "no folder" in run("audit", "-r", "all/one/config.json").err
 
@@ -112,7 +150,13 @@ def test_the_lowest_severity_that_fails_can_be_chosen(run, model, config, level,
 
 @pytest.mark.parametrize(
     "words",
-    [("--in-place",), ("--quiet", "--verbose"), ("--strict", "--fail-on", "error"), ("--diff", "--json")],
+    [
+        ("--in-place",),
+        ("--quiet", "--verbose"),
+        ("--strict", "--fail-on", "error"),
+        ("--diff", "--json"),
+        ("--fix", "--set", "rope_theta=1"),
+    ],
 )
 def test_options_that_contradict_each_other_are_refused(run, model, words):
     model("m")

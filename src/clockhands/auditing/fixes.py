@@ -2,16 +2,22 @@
 
 A fix is made from JSON Patch operations (RFC 6902) that `clockhands.auditing._edits.placed` has fitted to the file. The
 text is read by Python's own JSON parser, value by value, so that the parser and the fix agree on where a value ends.
+Fixes are made one after the other. After each, the model is audited again with the changed file, in a folder of links
+to its other files, because an edit that was right for the first text may be wrong for the next one; a fix that brings a
+new problem is not made.
 """
 
 import difflib
+import itertools
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from clockhands.auditing._audits import Audit
 from clockhands.auditing._edits import Edit, keys_of
 from clockhands.auditing.findings import Finding
 from clockhands.errors import InvalidValue
@@ -40,65 +46,107 @@ class Fix:
         before: Its text.
         after: Its text with the fixes.
         fixed: The findings that were fixed.
-        refused: Findings with an edit that was not made, each with the reason.
+        left: The audit of the model with the fixed file.
     """
 
     path: Path
     before: str
     after: str
     fixed: tuple[Finding, ...]
-    refused: tuple[tuple[Finding, str], ...] = field(default=())
+    left: Audit
 
-    @property
-    def contradictions(self) -> tuple[str, ...]:
-        """What is said of fixes that ask for different values under one key."""
-        return tuple(dict.fromkeys(why for _, why in self.refused if "contradicts" in why))
+    def diff(self) -> str:
+        """The fix as a unified diff, which ``patch -p1`` and ``git apply`` take; empty where nothing changes."""
+        try:
+            name = self.path.absolute().relative_to(Path.cwd())
+        except (ValueError, OSError):
+            name = Path(*self.path.absolute().parts[1:])
+        return unified(self.before, self.after, name.as_posix())
 
-    def diff(self, name: str | None = None) -> str:
-        """The fix as a unified diff, which ``patch`` and ``git apply`` take; empty where nothing changes."""
-        return unified(self.before, self.after, str(self.path) if name is None else name)
 
+def fix_of(found: Audit, name: str, again: Callable[[Path], Audit]) -> Fix:
+    """The fixes of one JSON file of an audited model.
 
-def fix_of(path: Path, findings: Iterable[Finding]) -> Fix:
-    """The fixes of a JSON file, one after the other.
-
-    Two findings may ask for the same change, which is made once. Where two ask for different values under one key,
-    none of both is made.
+    Args:
+        found: The audit.
+        name: The file, as sources name it.
+        again: Audits a file or folder as the model was audited.
 
     Raises:
+        InvalidValue: Two findings ask for different values under one key.
         Unreadable: The file cannot be read.
         UnicodeDecodeError: It is not UTF-8.
     """
+    assert found.path is not None
+    path = found.path / name if found.path.is_dir() else found.path.with_name(name)
     with files.open_regular(path) as file:
         before = file.read().decode("utf-8")
-    offered = [finding for finding in findings if finding.edit is not None and finding.edit.file == path.name]
-    refused = [(each, "The edit is in words only.") for each in offered if not each.edit or not each.edit.patch]
-    offered = [each for each in offered if each.edit is not None and each.edit.patch]
-    after, fixed, made = before, [], []
-    for finding in offered:
-        edit = finding.edit
-        assert edit is not None
-        if edit.patch in made:
-            fixed.append(finding)
-            continue
-        others = [each.code for each in offered if each.edit is not None and _disagree(each.edit, edit)]
-        if others:
-            refused.append((finding, f"It contradicts the fix of {others[0]}."))
-            continue
+    _refuse_contradictions(path, _offered(found, name))
+    text, left, fixed, tried = before, found, [], []
+    while True:
+        finding = next((each for each in _offered(left, name) if each.edit not in tried), None)
+        if finding is None or finding.edit is None:
+            return Fix(path, before, text, tuple(fixed), left)
+        tried.append(finding.edit)
         try:
-            after = patched(after, edit.patch)
-        except InvalidValue as error:  # an earlier fix has changed what this one starts from
-            refused.append((finding, error.message))
+            changed = patched(text, finding.edit.patch)
+        except InvalidValue:  # an earlier fix has taken away what this one starts from
             continue
-        made.append(edit.patch)
-        fixed.append(finding)
-    return Fix(path, before, after, tuple(fixed), tuple(refused))
+        after = _audited_with(found.path, path, changed, again)
+        if changed != text and {each.code for each in after.problems} <= {each.code for each in left.problems}:
+            text, left = changed, after
+            fixed.append(finding)
 
 
-def _disagree(one: Edit, other: Edit) -> bool:
-    """Whether two edits leave different values under one key."""
-    ends = [{step["path"]: step for step in edit.patch} for edit in (one, other)]
-    return any(ends[0][path] != ends[1][path] for path in ends[0].keys() & ends[1].keys())
+def _offered(found: Audit, name: str) -> list[Finding]:
+    return [each for each in found.problems if each.edit is not None and each.edit.patch and each.edit.file == name]
+
+
+def _refuse_contradictions(path: Path, offered: Sequence[Finding]) -> None:
+    for number, one in enumerate(offered):
+        for other in offered[:number]:
+            assert one.edit is not None
+            assert other.edit is not None
+            key = _disagree(one.edit, other.edit)
+            if key is not None:
+                raise InvalidValue(
+                    f"{path}: the fixes of {other.code} and {one.code} set {key} to different values.",
+                    "Make the right change by hand.",
+                )
+
+
+def _audited_with(target: Path, path: Path, text: str, again: Callable[[Path], Audit]) -> Audit:
+    """The audit of a target with another text of one of its files."""
+    with tempfile.TemporaryDirectory(prefix="clockhands-") as folder:
+        here = Path(folder)
+        for each in itertools.islice(path.parent.iterdir(), _MOST_FILES):
+            if each.name != path.name and each.is_file():
+                (here / each.name).symlink_to(each.resolve())
+        (here / path.name).write_bytes(text.encode("utf-8"))
+        return replace(again(here if target.is_dir() else here / path.name), target=str(target), path=target)
+
+
+# Files beside a config that an audit may look at; a folder with more is no model's.
+_MOST_FILES = 4096
+
+
+def _disagree(one: Edit, other: Edit) -> str | None:
+    """The key to which two edits give different values; None where they do not disagree."""
+    first, second = ({step["path"]: step for step in edit.patch} for edit in (one, other))
+    shared = (path for path in first.keys() & second.keys() if first[path] != second[path])
+    return next((keys_of(path)[-1] for path in shared), None)
+
+
+def lines_of_edit(path: Path, edit: Edit) -> list[str]:
+    """The lines of a file that one edit removes and adds, with ``-`` and ``+`` before them.
+
+    Raises:
+        InvalidValue, Unreadable, UnicodeDecodeError: The file cannot be read, or is not the one that was audited.
+    """
+    with files.open_regular(path) as file:
+        before = file.read().decode("utf-8")
+    lines = unified(before, patched(before, edit.patch), path.name).splitlines()
+    return [line for line in lines[2:] if line[:1] in ("-", "+")]
 
 
 def patched(text: str, patch: Iterable[Mapping[str, Any]]) -> str:
@@ -132,7 +180,8 @@ def patched(text: str, patch: Iterable[Mapping[str, Any]]) -> str:
 
 def unified(before: str, after: str, name: str) -> str:
     """The difference of two texts as a unified diff of one file."""
-    lines = difflib.unified_diff(_LINE.findall(before), _LINE.findall(after), f"a/{name}", f"b/{name}", n=1)
+    end = "\t" if " " in name else ""  # without it, ``patch`` reads a name up to its first blank
+    lines = difflib.unified_diff(_LINE.findall(before), _LINE.findall(after), f"a/{name}{end}", f"b/{name}{end}", n=1)
     # A last line without an end says so, as `diff` does; else two lines would run together.
     return "".join(line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in lines)
 
@@ -215,6 +264,7 @@ def _with(text: str, keys: list[str], written: str, value: Any = None) -> str:
         margin, at = "", start + 1
     if "\n" in margin and isinstance(value, dict | list):
         step = margin.rpartition("\n")[2]
+        line = "\r\n" if "\r\n" in margin else "\n"
         outer = step[: len(step) // max(len(keys), 1)] if step else "  "
-        written = json.dumps(value, ensure_ascii=False, indent=outer).replace("\n", f"\n{step}")
+        written = json.dumps(value, ensure_ascii=False, indent=outer).replace("\n", f"{line}{step}")
     return f"{text[:at]}{',' if inside else ''}{margin}{json.dumps(keys[-1], ensure_ascii=False)}: {written}{text[at:]}"

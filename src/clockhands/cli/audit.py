@@ -14,7 +14,7 @@ from clockhands.auditing import CODES, Audit, audit
 from clockhands.auditing.findings import SEVERITIES
 from clockhands.cli.group import complain, did_you_mean, talk
 from clockhands.cli.output import OutPath, not_there, print_json, write_text, write_whole
-from clockhands.errors import ClockhandsError, InvalidValue, Unreadable
+from clockhands.errors import ClockhandsError, Unreadable
 
 EXAMPLES = """\b
 Examples:
@@ -90,7 +90,7 @@ def _codes(ctx: click.Context, _param: click.Parameter, values: tuple[str, ...])
 )
 @click.option("--json", "as_json", is_flag=True, help="The same as --format json.")
 @click.option("--html", type=OutPath(), metavar="FILE", help="Write the report as one HTML page to this file too.")
-@click.option("--force", is_flag=True, help="Replace the report of --html if it is already there.")
+@click.option("--force", is_flag=True, help="Replace what --html and --fix write, if it is there.")
 def command(  # noqa: PLR0917 - click passes them by name
     targets: tuple[str, ...],
     length: int | None,
@@ -129,6 +129,8 @@ def command(  # noqa: PLR0917 - click passes them by name
         raise click.UsageError("--in-place is for --fix.")
     if strict and fail_on not in (None, "warning"):
         raise click.UsageError(f"--strict and --fail-on {fail_on} contradict each other.")
+    if settings and (diff or fix):
+        raise click.UsageError("--set audits values that are not in the file, so there is nothing to fix.")
     if diff and (as_json or form is not None):
         raise click.UsageError("--diff prints a diff; leave out --format and --json.")
     if None not in (html, write_baseline) and Path(html or "").resolve() == Path(write_baseline or "").resolve():
@@ -148,14 +150,24 @@ def command(  # noqa: PLR0917 - click passes them by name
     failures: list[Failure] = []
     if recursive:
         targets = _models_under(targets)
-    for found in _all_audited(targets, failures, jobs, length=length, overrides=overrides, weights=weights):
+
+    def kept_of(found: Audit) -> Audit:
         kept = found.without(ignore)
-        _left_out(found, kept, "by --ignore")
-        if known is not None:
-            new = without_known(kept, known)
-            _left_out(kept, new, f"that {baseline} knows")
-            kept = new
-        audits.append(kept)
+        return kept if known is None else without_known(kept, known)
+
+    for found in _all_audited(targets, failures, jobs, length=length, overrides=overrides, weights=weights):
+        audits.append(kept_of(found))
+        _left_out(found, found.without(ignore), "by --ignore")
+        _left_out(found.without(ignore), audits[-1], f"that {baseline} knows")
+    form = form or ("json" if as_json else "text")
+    if diff or fix:
+
+        def again(path: Path) -> Audit:
+            return kept_of(audit(path, length, weights=weights))
+
+        place = None if not fix else (lambda path: path) if in_place else _beside
+        shown = diff or (form == "text" and not quiet)
+        audits = _fixed(audits, failures, again, place=place, force=force or in_place, shown=shown)
     if write_baseline is not None:
         text = json.dumps(baseline_of(audits), indent=1, sort_keys=True, allow_nan=False) + "\n"
         write_text(write_baseline, text, force=True)
@@ -165,11 +177,8 @@ def command(  # noqa: PLR0917 - click passes them by name
 
         write_text(html, report(audits, failures), force=force, reads=reads)
         talk(f"note: {html} holds the report.")
-    if diff or fix:
-        again = partial(audited, failures=failures, length=length, overrides=overrides, weights=weights)
-        audits = _fixed(audits, again, write=fix, in_place=in_place, force=force)
     if not diff:
-        _print(form or ("json" if as_json else "text"), audits, failures, verbose=verbose, quiet=quiet)
+        _print(form, audits, failures, verbose=verbose, quiet=quiet)
     if failures:
         return 2
     counted = {"never": (), "error": SEVERITIES[:1], "warning": SEVERITIES[:2], "note": SEVERITIES}
@@ -199,35 +208,60 @@ def audited(target: str, failures: list[Failure], length: int | None = None, **h
 
 
 def _fixed(
-    audits: list[Audit], again: Callable[[str], Audit | None], *, write: bool, in_place: bool, force: bool
+    audits: Sequence[Audit],
+    failures: list[Failure],
+    again: Callable[[Path], Audit],
+    *,
+    place: Callable[[Path], Path] | None,
+    force: bool,
+    shown: bool,
 ) -> list[Audit]:
-    """Print the fixes as diffs, and write them if asked; of what was written, the audit of the fixed file."""
+    """Print the fixes as diffs, and write them if asked; the audits of what is on disk afterwards.
+
+    Args:
+        audits: Of the models.
+        failures: To which models whose fixes contradict each other, or cannot be written, are added.
+        again: Audits a file or folder as the models were audited.
+        place: Where the fixed text of a file goes; None to write nothing.
+        force: Whether a file that is there may be replaced.
+        shown: Whether diffs are printed.
+    """
     # Imported when it is called, as all that reads files.
     from clockhands.auditing.fixes import fix_of
-    from clockhands.show.findings import file_of, on_terminal
+    from clockhands.show.findings import on_terminal
 
-    kept: list[Audit | None] = []
+    kept = []
     for found in audits:
-        path = found.path
-        edits = [finding.edit for finding in found.problems if finding.edit is not None and finding.edit.patch]
-        names = sorted({edit.file for edit in edits if edit.file is not None}) if path is not None else []
-        places = []
-        for name in names:
-            fix = fix_of(file_of(path, name), found.problems)  # type: ignore[arg-type]
-            if fix.contradictions:
-                raise InvalidValue(
-                    f"{fix.path}: {' '.join(fix.contradictions)}", "Nothing was written; make the right change by hand."
-                )
-            click.echo(on_terminal(fix.diff()) if sys.stdout.isatty() else fix.diff(), nl=False)
-            if write and fix.after != fix.before:
-                places.append(fix.path if in_place else fix.path.with_name(f"{fix.path.stem}.fixed{fix.path.suffix}"))
-                content = fix.after.encode("utf-8")
-                write_whole(
-                    places[-1], lambda path, content=content: path.write_bytes(content), force=force or in_place
-                )
-                talk(f"note: wrote {places[-1]}.")
-        kept.append(found if not places else again(found.target if in_place else str(places[0])))
-    return [found for found in kept if found is not None]
+        left = found
+        try:
+            for name in _fixable(found):
+                fix = fix_of(found, name, again)
+                if shown:
+                    click.echo(on_terminal(fix.diff()) if sys.stdout.isatty() else fix.diff(), nl=False)
+                if place is not None and fix.after != fix.before:
+                    to, content = place(fix.path), fix.after.encode("utf-8")
+                    write_whole(to, lambda path, content=content: path.write_bytes(content), force=force)
+                    talk(f"note: wrote {to}.")
+                    left = fix.left if to == fix.path else left
+        except ClockhandsError as error:
+            complain(error.message, error.hint)
+            failures.append({"target": found.target, "message": error.message, "hint": error.hint})
+        kept.append(left)
+    return kept
+
+
+def _fixable(found: Audit) -> list[str]:
+    """The files of a model that its problems have edits for."""
+    if found.path is None:
+        if found.problems:
+            talk(f"note: {found.target} has no file to fix.")
+        return []
+    edits = [finding.edit for finding in found.problems if finding.edit is not None and finding.edit.patch]
+    return sorted({edit.file for edit in edits if edit.file is not None})
+
+
+def _beside(path: Path) -> Path:
+    return path.with_name(f"{path.stem}.fixed{path.suffix}")
 
 
 def _models_under(targets: Sequence[str]) -> tuple[str, ...]:

@@ -126,6 +126,7 @@ def _rename(unfinished: Path, path: Path, *, force: bool) -> None:
             os.link(unfinished, path)
         except FileExistsError:
             not_there(path, force=False)
+            raise  # a link whose target is missing
         except OSError:  # a file system without links
             unfinished.replace(path)
         return

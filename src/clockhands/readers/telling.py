@@ -110,11 +110,13 @@ def ratio_in_words(ladder: LadderDifference) -> str:
 
     >>> from clockhands.measures import difference
     >>> ratio_in_words(difference((1.0, 0.1), (1.0, 0.2)))
-    'rates up to 2 times apart'
+    'RoPE frequencies up to 2 times apart'
     """
     if math.isinf(ladder.ratio):
-        return "where one of the two stands still"
-    return f"rates up to {ladder.ratio:,.4g} times apart"
+        return "where one of the two is 0"
+    if ladder.ratio < 1.001:
+        return f"RoPE frequencies up to {100 * (ladder.ratio - 1):.2g} % apart"
+    return f"RoPE frequencies up to {ladder.ratio:,.4g} times apart"
 
 
 def cosine_in_words(cosine: float) -> str:

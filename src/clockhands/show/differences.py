@@ -81,8 +81,9 @@ def _first_difference(groups: Sequence[Parted], contexts: tuple[int | None, int 
             continue
         where = f"{layers_in_words(group.layers)}: " if group.layers and " of every " not in group.layers else ""
         sides = [code_in_words(code) for code in (group.ours, group.theirs)]
-        if sides[0] == sides[1] and group.says:
-            return f"Different: {where}{group.says[0]}."
+        if sides[0] == sides[1]:
+            pairs = "" if group.ladder is None else f"{pairs_in_words(group.ladder)}, {ratio_in_words(group.ladder)}"
+            return f"Different: {where}{group.says[0] if group.says else pairs}."
         return f"Different: {where}{sides[0]} in the first; {sides[1]} in the second."
     return f"Different context length: {contexts[0]:,} in the first, {contexts[1]:,} in the second."
 

@@ -22,7 +22,7 @@ from clockhands.auditing.changes import SHAPES
 from clockhands.auditing.extending import Extension, Way
 from clockhands.auditing.findings import in_a_file, spoken
 from clockhands.auditing.findings.weights import LIMITS, Pairing
-from clockhands.auditing.fixes import fix_of
+from clockhands.auditing.fixes import lines_of_edit
 from clockhands.auditing.main_properties import MainProperties
 from clockhands.auditing.published_costs import LABELS
 from clockhands.errors import ClockhandsError
@@ -165,7 +165,7 @@ class _AuditPage(Page):
         self.head(finding)
         self.paragraph(self.shortened(finding.message if compact else what_is_wrong(finding)), indent=2)
         lines = list(changed_lines(self.audit, finding))
-        if lines and not compact:
+        if lines:
             self.paragraph(f"fix: {self.shortened(what_mends_it(finding))}", indent=2)
         for line in lines:
             self.line(Text(f"    {safe(line)}", style="green" if line.startswith("+") else "red"))
@@ -351,7 +351,9 @@ def _runtimes_in_short(readings: Iterable[Reading]) -> str:
     words = []
     same = [release(each) for each in held if each.verdict == "same"]
     if same:
-        words.append(f"{len(same)} compute the same" if len(same) > 3 else f"{listed(same)}: the same")
+        every = "all " if len(same) == len(held) else ""
+        known = f"{every}{len(same)} runtimes whose code was read compute these values"
+        words.append(known if len(same) > 3 else f"{listed(same)}: these values")
     for verdict, word in (("differs", "differs"), ("refuses", "refuses it")):
         words += [f"{release(each)} {word}" for each in held if each.verdict == verdict]
     return "; ".join(words)
@@ -362,12 +364,9 @@ def changed_lines(audit: Audit, finding: Finding) -> Iterator[str]:
     if audit.path is None or finding.edit is None or not finding.edit.patch or finding.edit.file is None:
         return
     try:
-        fix = fix_of(file_of(audit.path, finding.edit.file), [finding])
+        yield from lines_of_edit(file_of(audit.path, finding.edit.file), finding.edit)
     except (ClockhandsError, OSError, ValueError):  # the file is gone or was changed meanwhile: the words remain
         return
-    for line in fix.diff().splitlines()[2:]:
-        if line[:1] in ("-", "+"):
-            yield line
 
 
 def evidence_to_show(finding: Finding) -> Iterator[tuple[str, str]]:

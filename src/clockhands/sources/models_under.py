@@ -1,4 +1,4 @@
-"""Models in a folder and in the folders inside: config folders, GGUF files, and checkpoints without a config."""
+"""Models in a folder and in the folders inside: config folders and GGUF files."""
 
 import json
 import os
@@ -21,15 +21,18 @@ _OF_MODELS = frozenset({
 def models_under(folder: Path) -> Iterator[Path]:
     """Every model, in the order of names: a folder with a model's config, or a GGUF file.
 
-    JSON files of other programs are passed over. Links to folders are not followed, and hidden folders not entered.
+    JSON files of other programs are passed over. Links to folders are not followed, and hidden folders not entered. A
+    folder that cannot be listed, and one whose ``config.json`` cannot be read, are among the models: an audit says why.
     """
-    for here, inside, names in os.walk(folder):
+    unread: list[Path] = []
+    for here, inside, names in os.walk(folder, onerror=lambda error: unread.append(Path(str(error.filename)))):
         inside[:] = sorted(name for name in inside if not name.startswith("."))
         if any(_is_model(Path(here, name)) for name in _CONFIGS if name in names):
             yield Path(here)
         for name in sorted(names):
             if name.lower().endswith(".gguf") and not name.startswith("."):
                 yield Path(here, name)
+    yield from sorted(unread)
 
 
 def _is_model(path: Path) -> bool:
@@ -37,5 +40,5 @@ def _is_model(path: Path) -> bool:
         with files.open_regular(path) as file:
             held = json.loads(file.read(MOST))
     except (ClockhandsError, OSError, ValueError, RecursionError):
-        return False
+        return path.name == "config.json"
     return isinstance(held, dict) and not _OF_MODELS.isdisjoint(held)

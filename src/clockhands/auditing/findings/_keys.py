@@ -65,7 +65,7 @@ class DuplicateKey(Kind, code="duplicate-key"):
 
 
 class UnknownKey(Kind, code="unknown-key"):
-    title = "A RoPE key is unknown to every runtime"
+    title = "A RoPE key is not read by every runtime"
     severity = "warning"
     hint = "Correct the spelling or delete the key. If your runtime needs it, pass `--ignore unknown-key`."
     blames = "file"

@@ -1,7 +1,7 @@
 """A model held against the published ones of its shape: the same ladder, another, or one that was lost on the way."""
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
@@ -52,13 +52,13 @@ class MissingScaling(OfRelease, code="missing-scaling"):
         return (
             f"The context length is {spoken(self.context)}, the base {spoken(self.base)}, and there is no RoPE scaling."
             f" Published models of type {spoken(self.type)} with this base and no scaling have a context length of"
-            f" {spoken(self.reach)}; {self.release}, the published model of this shape, has {self.its_scaling}."
+            f" {spoken(self.reach)}; {self.release}, a published model of this shape, has {self.its_scaling}."
             " Without it, angles beyond the original length are ones that the model has not seen in training."
         )
 
 
 class DiffersFromRelease(OfRelease, code="differs-from-release"):
-    title = "Base or scaling differ from the published model of this shape"
+    title = "Base or scaling differ from a published model of this shape"
     news = True
     here: str
     release: str
@@ -82,7 +82,7 @@ class DiffersFromRelease(OfRelease, code="differs-from-release"):
     def message(self) -> str:
         alike = "shape" if self.shape else "type"
         here = self.said() if self.stated else self.here
-        return f"{here}, but the published model of this {alike}, {self.release}, has {self.published}. {self._guess()}"
+        return f"{here}, but a published model of this {alike}, {self.release}, has {self.published}. {self._guess()}"
 
     def edit(self) -> Edit | None:
         """The release's value in the place of what was lost; none for a model that may be meant to differ."""
@@ -306,10 +306,15 @@ def _differing(
 ) -> Iterator[Kind]:
     if any(_same_base(code, release) and _same_scaling(code, release) for release in known):
         return
-    extended = _extended(code, known)
+    extended = _extended(code, known, subject.resolved.context)
     if extended is not None:
         stated = any("original_max_position_embeddings" in block.values for block in part.blocks())
-        if stated and extended.trained != (code.scaling or {}).get("original"):
+        scaling, context = code.scaling or {}, subject.resolved.context
+        # A model that was trained further, to the context of its release, may be extended from there.
+        further = scaling.get("original") in {each.context for each in known} and context == scaling.get(
+            "factor", 0
+        ) * scaling.get("original", 0)
+        if stated and not further and extended.trained != scaling.get("original"):
             yield _other_original(part, code, extended, shape)
         return
     nearest = max(
@@ -324,13 +329,13 @@ def _differing(
         yield _other_scaling(subject, part, code, nearest, shape)
 
 
-def _extended(code: Code, known: tuple[Release, ...]) -> Release | None:
+def _extended(code: Code, known: tuple[Release, ...], context: int | None) -> Release | None:
     """The release without a scaling that this one extends by a YaRN, where its original length is documented."""
     scaling = code.scaling or {}
     if scaling.get("type") != "yarn" or scaling.get("original") is None:
         return None
     own = [each for each in known if each.scaling is None and each.trained is not None and _same_base(code, each)]
-    return next((each for each in own if each.trained == scaling["original"]), next(iter(own), None))
+    return max(own, key=lambda each: (each.trained == scaling["original"], each.context == context), default=None)
 
 
 def _other_original(part: Part, code: Code, release: Release, shape: ModelShape) -> Kind:
@@ -341,7 +346,7 @@ def _other_original(part: Part, code: Code, release: Release, shape: ModelShape)
         evidence = {"here": f"The original length of the scaling is {spoken((code.scaling or {}).get('original'))}"}
     evidence |= {"release": release.name, "shape": str(shape)}
     evidence |= {"published": f"an original length of {spoken(release.trained)}"}
-    evidence |= {"because": "every YaRN extension of it starts there", "source of the release": release.source}
+    evidence |= {"because": "its documented YaRN extension starts there", "source of the release": release.source}
     if block is not None:
         values = {"original_max_position_embeddings": release.trained}
         evidence |= {"mended at": block.place, "mended with": values, "merged": True}
@@ -443,7 +448,7 @@ def _other_base(
     context = subject.resolved.context or 0
     if not evidence:
         evidence = {"here": f"The base is not in the file, and {spoken(code.base)} is used"}
-        because = f"{spoken(code.base)} is the default of the class"
+        because = f"{spoken(code.base)} is the default for models of type {spoken(shape.type)}"
     else:
         lost = code.base == _USUAL_BASE and (context > _PLAIN_CONTEXT or scaling_of(code) is not None)
         because = f"{spoken(code.base)} is what runtimes use if a file has no base" if lost else None
@@ -456,11 +461,13 @@ def _other_base(
                 because = "context length and scaling are those of the release"
             elif code.base is not None and release.base in (code.base * 10, code.base / 10):
                 because = "the context length is that of the release, and the base has one zero more or less"
+    # The base of another release of this shape, whose context was changed, may be meant.
+    certain = all(each.base != code.base for each in of_shape(shape)) or not declared(code, "base")
     at = next(
         iter(declared(code, "base")), part.fields.source((*part.fields.spellings.get("base", ()), "rope_theta")[0])
     )
     evidence |= {"release": release.name, "shape": str(shape), "published": f"a base of {spoken(release.base)}"}
-    evidence |= {"because": because, "mended at": at, "mended with": release.base}
+    evidence |= {"because": because, "mended at": at, "mended with": release.base if certain else None}
     return DiffersFromRelease(evidence | {"source of the release": release.source}, code.layers)
 
 
@@ -476,9 +483,7 @@ def _other_scaling(subject: Audited, part: Part, code: Code, release: Release, s
             because = None
     else:
         for block in part.blocks():
-            evidence |= block.said("rope_type", "type", "factor")
-            if here.get("factor") == (there or {}).get("factor"):
-                evidence |= block.said(*_LLAMA3)
+            evidence |= block.said("rope_type", "type", "factor", *_differing_keys(here, there))
         evidence = evidence or {"here": f"The scaling is {scaling_in_words(here)}"}
         usual = here.get("rope_type") == "llama3" and here.get("factor") == _USUAL_LLAMA3
         if usual and there is not None and there["rope_type"] == "llama3" and there["factor"] != here["factor"]:
@@ -490,7 +495,7 @@ def _other_scaling(subject: Audited, part: Part, code: Code, release: Release, s
             and _surely(shape, release)
         ):
             because = "base and context length are those of the release"
-    published = "no scaling" if there is None else scaling_in_words(there)
+    published = "no scaling" if there is None else scaling_in_words(there, _differing_keys(here, there))
     evidence |= {"release": release.name, "shape": str(shape), "published": published, "because": because}
     evidence |= {"source of the release": release.source, **_mended(part, release)}
     return DiffersFromRelease(evidence, code.layers)
@@ -552,9 +557,17 @@ def scaling_of(code: Code) -> dict[str, Any] | None:
     return found
 
 
-def scaling_in_words(block: Mapping[str, Any] | None) -> str:
+def scaling_in_words(block: Mapping[str, Any] | None, keys: Sequence[str] = ()) -> str:
     """What a release scales by."""
     if block is None:
         return "no scaling"
-    ends = listed([f"{key} {spoken(block[key])}" for key in _LLAMA3 if key in block])
+    ends = listed([f"{key} {spoken(block[key])}" for key in keys if key in block])
     return f"the scaling {block['rope_type']} with a factor of {spoken(block['factor'])}{f', {ends}' if ends else ''}"
+
+
+def _differing_keys(here: Mapping[str, Any] | None, there: Mapping[str, Any] | None) -> tuple[str, ...]:
+    """The keys beside type and factor in which two scalings of one type differ."""
+    if here is None or there is None or here["rope_type"] != there["rope_type"]:
+        return ()
+    own = {"original_max_position_embeddings": here["original"], **{key: here.get(key) for key in _LLAMA3}}
+    return tuple(key for key, value in own.items() if value is not None and there.get(key, value) != value)
