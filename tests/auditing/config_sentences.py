@@ -286,7 +286,7 @@ CONFIGS = [
         },
         "warning",
         "The context length is 131,072, the base 500,000, and there is no RoPE scaling. Published models of type"
-        ' "llama" with this base and no scaling have a context length of 8,192; Llama-3.1-8B, the published model of'
+        ' "llama" with this base and no scaling have a context length of 8,192; Llama-3.1-8B, a published model of'
         " this shape, has the scaling llama3 with a factor of 8. Without it, angles beyond the original length are ones"
         " that the model has not seen in training.",
     ),

@@ -240,6 +240,8 @@ def _fixed(
                     click.echo(on_terminal(fix.diff()) if sys.stdout.isatty() else fix.diff(), nl=False)
                 if place is not None and fix.after != fix.before:
                     to, content = place(fix.path), fix.after.encode("utf-8")
+                    if to.is_symlink():
+                        talk(f"note: {to} was a symbolic link and becomes a file; what it led to is not changed.")
                     write_whole(to, lambda path, content=content: path.write_bytes(content), force=force)
                     talk(f"note: wrote {to}.")
                     left = fix.left if to == fix.path else left
