@@ -109,8 +109,15 @@ def look(path) -> None:
                 call(name)
 
 
+_LOOKED_AT: set[str] = set()
+
+
 def check(folder, name: str, data: bytes) -> bool:
     """Whether the file was opened; anything but an answer or an ``Unreadable`` raises."""
+    if name not in _LOOKED_AT:  # what is imported for the first file of a kind is no memory of the file
+        _LOOKED_AT.add(name)
+        with contextlib.suppress(Unreadable):
+            look(written(folder / name, SOUND[name]))
     path = written(folder / name, data)
     opened = False
     tracemalloc.start()

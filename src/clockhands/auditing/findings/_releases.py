@@ -310,10 +310,10 @@ def _differing(
     if extended is not None:
         stated = any("original_max_position_embeddings" in block.values for block in part.blocks())
         scaling, context = code.scaling or {}, subject.resolved.context
-        # A model that was trained further, to the context of its release, may be extended from there.
-        further = scaling.get("original") in {each.context for each in known} and context == scaling.get(
-            "factor", 0
-        ) * scaling.get("original", 0)
+        # An extension from another length to one beyond the training's, as of a model that was trained further, or
+        # whose context was shortened before, is the user's own.
+        reached = scaling.get("factor", 0) * scaling.get("original", 0)
+        further = context is not None and context == reached and context > (extended.trained or 0)
         if stated and not further and extended.trained != scaling.get("original"):
             yield _other_original(part, code, extended, shape)
         return
@@ -490,6 +490,7 @@ def _other_scaling(subject: Audited, part: Part, code: Code, release: Release, s
             because = f"{spoken(_USUAL_LLAMA3)} is the factor of Llama 3.1 and a default of converters"
         elif (
             there is not None
+            and here.get("rope_type") != "dynamic"  # which changes nothing within the context of the release
             and _same_base(code, release)
             and subject.resolved.context == release.context
             and _surely(shape, release)
