@@ -18,6 +18,8 @@ from clockhands.arguments import count, shown
 from clockhands.errors import InvalidValue
 
 Layout = Literal["interleaved", "halves"]
+# What the field calls them.
+LAYOUTS = {"interleaved": "interleaved", "halves": "half-split"}
 
 
 def layout_of(name: object) -> Layout:

@@ -147,6 +147,7 @@ def _changed(here: Any, keys: Sequence[str], value: Any, *, remove: bool) -> Any
 
 
 def keys_of(pointer: str) -> list[str]:
+    """The keys that a JSON pointer (RFC 6901) leads through."""
     return [key.replace("~1", "/").replace("~0", "~") for key in pointer.split("/")[1:]]
 
 

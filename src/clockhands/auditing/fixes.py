@@ -45,14 +45,12 @@ class Fix:
         path: The file.
         before: Its text.
         after: Its text with the fixes.
-        fixed: The findings that were fixed.
         left: The audit of the model with the fixed file.
     """
 
     path: Path
     before: str
     after: str
-    fixed: tuple[Finding, ...]
     left: Audit
 
     def diff(self) -> str:
@@ -78,15 +76,14 @@ def fix_of(found: Audit, name: str, again: Callable[[Path], Audit]) -> Fix:
         UnicodeDecodeError: It is not UTF-8.
     """
     assert found.path is not None
-    path = found.path / name if found.path.is_dir() else found.path.with_name(name)
-    with files.open_regular(path) as file:
-        before = file.read().decode("utf-8")
+    path = file_of(found.path, name)
+    before = _text_of(path)
     _refuse_contradictions(path, _offered(found, name))
-    text, left, fixed, tried = before, found, [], []
+    text, left, tried = before, found, []
     while True:
         finding = next((each for each in _offered(left, name) if each.edit not in tried), None)
         if finding is None or finding.edit is None:
-            return Fix(path, before, text, tuple(fixed), left)
+            return Fix(path, before, text, left)
         tried.append(finding.edit)
         try:
             changed = patched(text, finding.edit.patch)
@@ -95,7 +92,18 @@ def fix_of(found: Audit, name: str, again: Callable[[Path], Audit]) -> Fix:
         after = _audited_with(found.path, path, changed, again)
         if changed != text and {each.code for each in after.problems} <= {each.code for each in left.problems}:
             text, left = changed, after
-            fixed.append(finding)
+
+
+def file_of(path: Path, name: str) -> Path:
+    """The path of a file that a finding names, of an audited file or folder."""
+    if path.name == name:
+        return path
+    return path / name if path.is_dir() else path.with_name(name)
+
+
+def _text_of(path: Path) -> str:
+    with files.open_regular(path) as file:
+        return file.read().decode("utf-8")
 
 
 def _offered(found: Audit, name: str) -> list[Finding]:
@@ -103,16 +111,15 @@ def _offered(found: Audit, name: str) -> list[Finding]:
 
 
 def _refuse_contradictions(path: Path, offered: Sequence[Finding]) -> None:
-    for number, one in enumerate(offered):
-        for other in offered[:number]:
-            assert one.edit is not None
-            assert other.edit is not None
-            key = _disagree(one.edit, other.edit)
-            if key is not None:
-                raise InvalidValue(
-                    f"{path}: the fixes of {other.code} and {one.code} set {key} to different values.",
-                    "Make the right change by hand.",
-                )
+    for one, other in itertools.combinations(offered, 2):
+        assert one.edit is not None
+        assert other.edit is not None
+        key = _disagree(one.edit, other.edit)
+        if key is not None:
+            raise InvalidValue(
+                f"{path}: the fixes of {one.code} and {other.code} set {key} to different values.",
+                "Make the right change by hand.",
+            )
 
 
 def _audited_with(target: Path, path: Path, text: str, again: Callable[[Path], Audit]) -> Audit:
@@ -143,8 +150,7 @@ def lines_of_edit(path: Path, edit: Edit) -> list[str]:
     Raises:
         InvalidValue, Unreadable, UnicodeDecodeError: The file cannot be read, or is not the one that was audited.
     """
-    with files.open_regular(path) as file:
-        before = file.read().decode("utf-8")
+    before = _text_of(path)
     lines = unified(before, patched(before, edit.patch), path.name).splitlines()
     return [line for line in lines[2:] if line[:1] in ("-", "+")]
 

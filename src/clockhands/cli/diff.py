@@ -77,7 +77,7 @@ def command(  # noqa: PLR0917 - click passes them by name
     """
     first, second = _sides(targets, reader, readers, length)
     groups = compared(first.codes, second.codes)
-    alike = all(group.same if exact else group.equivalent for group in groups)
+    alike = all(group.alike(exact=exact) for group in groups)
     differ = lengths_differ(first.context, second.context) or not alike
     reach = max((side.reach for side in (first, second) if side.reach is not None), default=None)
     if as_json:
@@ -87,8 +87,7 @@ def command(  # noqa: PLR0917 - click passes them by name
                 "first": {"label": first.label, "context": first.context},
                 "second": {"label": second.label, "context": second.context},
                 "groups": [
-                    {"same": group.same if exact else group.equivalent} | _json(parted_to_dict(group, reach, length))
-                    for group in groups
+                    {"same": group.alike(exact=exact)} | _json(parted_to_dict(group, reach, length)) for group in groups
                 ],
             }
         )

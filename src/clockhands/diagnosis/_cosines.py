@@ -10,10 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from clockhands.diagnosis._rates import ROUNDED, STEP, Reference, Verdict, ways
-from clockhands.dtypes import output_dtype
-
-_UNIT = {"float64": 2.0**-53, "float32": 2.0**-24, **ROUNDED}
+from clockhands.diagnosis._rates import ROUNDED, Reference, Verdict, ways
+from clockhands.dtypes import SMALLEST, UNIT_ROUNDOFF, output_dtype
 
 # Where phases are rounded, one that lay at a midpoint may be on its other side: not many are.
 _MOSTLY = 0.98
@@ -140,7 +138,7 @@ def allowed(phases: np.ndarray, factor: float, slack: float, dtype: str) -> np.n
     Rates are off by ``slack``, products are rounded in float32, functions are good to two units in the last place, the
     product with the factor is rounded, and the result once more to its own type.
     """
-    return factor * (np.abs(phases) * (slack + 2.0**-24) + 2.0**-22 + _UNIT.get(dtype, 2.0**-24))
+    return factor * (np.abs(phases) * (slack + 2.0**-24) + 2.0**-22 + UNIT_ROUNDOFF.get(dtype, 2.0**-24))
 
 
 def _is(table: Cosines, phases: np.ndarray, factor: float, slack: float, *, mostly: bool = False) -> bool:
@@ -286,8 +284,8 @@ def _measured(table: Cosines) -> tuple[np.ndarray, np.ndarray] | None:
         return None
     angles = np.unwrap(np.arctan2(table.sin[: together + 1], table.cos[: together + 1]), axis=0)
     turned = angles[-1] - angles[0]
-    unit = 2 * max(_UNIT.get(table.dtype, 2.0**-24), 2.0**-22)
-    bound = (unit * np.minimum(np.abs(turned), 1) + STEP.get(table.dtype, 0.0)) / at[together]
+    unit = 2 * max(UNIT_ROUNDOFF.get(table.dtype, 2.0**-24), 2.0**-22)
+    bound = (unit * np.minimum(np.abs(turned), 1) + SMALLEST.get(table.dtype, 0.0)) / at[together]
     rates, pairs = turned / at[together], np.arange(len(turned))
     seen = rates > 8 * bound
     if np.count_nonzero(seen) < 2:

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from clockhands.dtypes import output_dtype
+from clockhands.dtypes import SMALLEST, UNIT_ROUNDOFF, output_dtype
 from clockhands.errors import ClockhandsError
 from clockhands.faults import FAULTS
 from clockhands.ladders import Geometric
@@ -23,9 +23,8 @@ from clockhands.rotary import Rotary
 from clockhands.scaling import SIMPLE_FIRST, KnownScaling, Scaling
 from clockhands.specs import describe
 
-# Relative error of one rounding to each type, and the smallest step that it has.
-ROUNDED = {"bfloat16": 2.0**-8, "float16": 2.0**-11}
-STEP = {"bfloat16": 2.0**-133, "float16": 2.0**-24}
+# The types that rates lose digits in, with the relative error of one rounding.
+ROUNDED = {dtype: UNIT_ROUNDOFF[dtype] for dtype in ("bfloat16", "float16")}
 
 # A ladder's fastest hand makes between a hundredth of a radian and a hundred a token, wherever anybody wrote one down.
 _FASTEST = (0.01, 100.0)
@@ -249,13 +248,13 @@ def fits(numbers: np.ndarray, ladder: np.ndarray, slack: float, dtype: str = "fl
         return "exact"
     for name, unit in ROUNDED.items():
         nearest = ladder.astype(output_dtype(name)).astype(np.float64)
-        near = off <= 2 * unit * ladder + STEP[name]
+        near = off <= 2 * unit * ladder + SMALLEST[name]
         if bool(near.all()) and np.count_nonzero(numbers == nearest) >= 0.9 * len(ladder):
             return name
     if dtype in ROUNDED:
         # Made in that type, each of a few operations rounded by itself.
         lost = ROUNDED[dtype] * (4 + math.log(max(ladder.max() / max(ladder.min(), 1e-300), 1.0)))
-        if bool((off <= lost * ladder + STEP[dtype]).all()):
+        if bool((off <= lost * ladder + SMALLEST[dtype]).all()):
             return dtype
     return None
 

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from clockhands.diagnosis import Verdict, judged, reference_of, reference_of_rates
+from clockhands.layouts import LAYOUTS
 from clockhands.measures import LadderDifference, difference
 from clockhands.rotary import Rotary
 from clockhands.sources.resolved import Code, layer_numbers, layer_ranges
@@ -40,6 +41,10 @@ class Parted:
         """Whether both compute the same."""
         right = self.verdict is None or self.verdict.code is None
         return not self.says and right and (self.ladder is None or self.ladder.same)
+
+    def alike(self, *, exact: bool) -> bool:
+        """Whether this is no difference: `same` where exact numbers are asked for, else `equivalent`."""
+        return self.same if exact else self.equivalent
 
     @property
     def layout_changed(self) -> bool:
@@ -172,11 +177,8 @@ def _apart(ours: Code, theirs: Code, everything: bool) -> Iterator[str]:
 
 
 def _layouts(ours: Code | None, theirs: Code | None) -> str:
-    first, second = (_LAYOUTS.get((code and code.layout) or "", "not known") for code in (ours, theirs))
+    first, second = (LAYOUTS.get((code and code.layout) or "", "not known") for code in (ours, theirs))
     return f"layout {first} in the first, {second} in the second"
-
-
-_LAYOUTS = {"halves": "half-split", "interleaved": "interleaved"}
 
 
 def _other_kinds(ours: Code, theirs: Code) -> Iterator[str]:

@@ -7,16 +7,8 @@ from typing import Any
 import numpy as np
 
 from clockhands.arguments import shown
-from clockhands.dtypes import output_dtype
+from clockhands.dtypes import UNIT_ROUNDOFF, output_dtype
 from clockhands.errors import InvalidType, InvalidValue
-
-# Half a unit in the last place of 1: what rounding a number of size 1 may cost.
-ROUNDING = {
-    "float64": 2.0**-53,
-    "float32": 2.0**-24,
-    "float16": 2.0**-11,
-    "bfloat16": 2.0**-8,
-}
 
 # Dtypes in which positions and phases of a usual length are no longer told apart.
 LOW_PRECISION = ("bfloat16", "float16")
@@ -41,7 +33,7 @@ class GivenTable:
     @property
     def rounding(self) -> float:
         """The relative error of one rounding to the dtype."""
-        return ROUNDING[self.dtype]
+        return UNIT_ROUNDOFF[self.dtype]
 
     @property
     def rows(self) -> int:

@@ -49,7 +49,7 @@ def print_differences(
         width: Columns to use; None takes the terminal's.
     """
     page = Page(console_on(file, width))
-    if all(group.same if exact else group.equivalent for group in groups) and not lengths_differ(*contexts):
+    if all(group.alike(exact=exact) for group in groups) and not lengths_differ(*contexts):
         page.line(
             Text(f"Same position encoding: {safe(first)} and {safe(second)}{_expected(groups)}.", style="bold green")
         )
@@ -77,7 +77,7 @@ def _expected(groups: Sequence[Parted]) -> str:
 def _first_difference(groups: Sequence[Parted], contexts: tuple[int | None, int | None], *, exact: bool) -> str:
     """The first difference in a sentence: of encodings, else of lengths."""
     for group in groups:
-        if group.same if exact else group.equivalent:
+        if group.alike(exact=exact):
             continue
         where = f"{layers_in_words(group.layers)}: " if group.layers and " of every " not in group.layers else ""
         sides = [code_in_words(code) for code in (group.ours, group.theirs)]

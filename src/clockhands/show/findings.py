@@ -7,6 +7,7 @@ from urllib.parse import quote
 
 from clockhands.auditing import Audit, Finding
 from clockhands.auditing.findings import in_a_file
+from clockhands.auditing.fixes import file_of
 from clockhands.show._page import safe
 from clockhands.sources.key_lines import line_in
 from clockhands.sources.overriding import CALLER
@@ -71,13 +72,6 @@ def uri(path: Path) -> str:
     """The path as a URI: relative to the current folder where it lies inside, so that it holds on other machines."""
     inside = relative(path)
     return path.absolute().as_uri() if inside is None else quote(inside.as_posix())
-
-
-def file_of(path: Path, name: str) -> Path:
-    """The path of a file that a finding names, of an audited file or folder."""
-    if path.name == name:
-        return path
-    return path / name if path.is_dir() else path.with_name(name)
 
 
 def _main_file(audit: Audit) -> Path:

@@ -22,15 +22,16 @@ from clockhands.auditing.changes import SHAPES
 from clockhands.auditing.extending import Extension, Way
 from clockhands.auditing.findings import in_a_file, spoken
 from clockhands.auditing.findings.weights import LIMITS, Pairing
-from clockhands.auditing.fixes import lines_of_edit
+from clockhands.auditing.fixes import file_of, lines_of_edit
 from clockhands.auditing.main_properties import MainProperties
 from clockhands.auditing.published_costs import LABELS
 from clockhands.errors import ClockhandsError
+from clockhands.layouts import LAYOUTS
 from clockhands.measures import SHORT
 from clockhands.readers import TEXT, Reading
 from clockhands.readers.telling import BY_LENGTH, code_in_words, listed, parted_in_words, reach_of, release
 from clockhands.show._page import LABEL, SEVERITY_STYLES, Page, broken, console_on, safe
-from clockhands.show.findings import file_of, what_is_wrong, what_mends_it
+from clockhands.show.findings import what_is_wrong, what_mends_it
 from clockhands.sources.resolved import COMPUTED, Code
 
 _PLURAL = {"sin": "sines", "cos": "cosines", "-sin": "sines with a minus", "-cos": "cosines with a minus"}
@@ -328,7 +329,7 @@ def in_short(code: Code) -> str:
     'RoPE, half-split, 4 of 4 dimensions, base 10,000'
     """
     if code.kind == "rotary":
-        words = ["RoPE", _LAYOUTS.get(code.layout or "", "layout not known")]
+        words = ["RoPE", LAYOUTS.get(code.layout or "", "layout not known")]
         words += [f"{spoken(code.rotated)} of {spoken(code.width)} dimensions"] if code.rotated and code.width else []
         words += [] if code.base is None else [f"base {spoken(code.base)}"]
         words += [] if code.rates else ["frequencies cannot be computed"]
@@ -340,9 +341,6 @@ def in_short(code: Code) -> str:
         words += [] if code.usable_length in (None, code.rows) else [f"{spoken(code.usable_length)} usable positions"]
     words += [] if code.window is None else [f"sliding window {spoken(code.window)}"]
     return ", ".join(words)
-
-
-_LAYOUTS = {"halves": "half-split", "interleaved": "interleaved"}
 
 
 def _runtimes_in_short(readings: Iterable[Reading]) -> str:
@@ -500,12 +498,12 @@ def wavelengths_in_words(rates: tuple[float, ...]) -> str:
     """The wavelengths of the fastest and the slowest pair.
 
     >>> wavelengths_in_words((1.0, 0.01)), wavelengths_in_words((1.0, 0.0))
-    ('6.28319 to 628.319 tokens', '6.28319 tokens to infinite')
+    ('6.28319 to 628.319 tokens', '6.28319 tokens; the last pair does not rotate')
     """
-    first, last = (spoken(2 * math.pi / rate) if rate else "infinite" for rate in (rates[0], rates[-1]))
-    if first != "infinite" and last == "infinite":
-        return f"{first} tokens to {last}"
-    return f"{first} to {last} tokens"
+    first = spoken(2 * math.pi / rates[0]) if rates[0] else "infinite"
+    if not rates[-1]:
+        return f"{first} tokens; the last pair does not rotate"
+    return f"{first} to {spoken(2 * math.pi / rates[-1])} tokens"
 
 
 def scaling_in_words(scaling: Mapping[str, Any] | None) -> str:

@@ -539,12 +539,9 @@ def _same_scaling(code: Code, release: Release) -> bool:
     here, there = scaling_of(code), release.scaling
     if here is None or there is None:
         return here is there
-    if here["rope_type"] != there["rope_type"] or here["factor"] != there["factor"]:
-        return False
-    original = there.get("original_max_position_embeddings")
-    if here["rope_type"] == "llama3" and any(here[key] != there.get(key, here[key]) for key in _LLAMA3):
-        return False
-    return original is None or here["original"] == original
+    same = here["rope_type"] == there["rope_type"] and here["factor"] == there["factor"]
+    unsaid = here["original"] is None and there.get("original_max_position_embeddings") is not None
+    return same and not unsaid and not _differing_keys(here, there)
 
 
 def scaling_of(code: Code) -> dict[str, Any] | None:

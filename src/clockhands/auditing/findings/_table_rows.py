@@ -17,7 +17,7 @@ from clockhands.auditing._edits import Edit, replaced
 from clockhands.auditing.findings._finding import json_value
 from clockhands.auditing.findings._kind import EXPECTED, Kind, listed, spoken
 from clockhands.auditing.findings._parts import TEXT, Audited, check, declared
-from clockhands.dtypes import output_dtype
+from clockhands.dtypes import UNIT_ROUNDOFF, output_dtype
 from clockhands.errors import ClockhandsError
 from clockhands.grids import Grid
 from clockhands.recognition import LOW_PRECISION, Match, Matches, identify
@@ -278,9 +278,6 @@ class NotRecognised(Kind, code="not-recognised"):
 # Tables of a model that are looked at although nothing is declared of them.
 _MOST_TABLES = 16
 _BLOCK = 2**20  # numbers that are looked at together
-
-# Half a unit in the last place of numbers below 1.
-_ROUNDING = {"float64": 2.0**-54, "float32": 2.0**-25, "float16": 2.0**-12, "bfloat16": 2.0**-9}
 
 
 @check
@@ -646,7 +643,7 @@ def _of_declaration(looked: Looked) -> Iterator[Kind]:
         return  # that sizes differ is a finding of its own
     largest, row = _difference(rows_of(looked.info), code.spec)
     # Tables are made in float32 as a rule: a rate is within an ulp or two, and the phase with it.
-    allowed = _ROUNDING[looked.info.dtype] + 2.0**-24 + looked.rows.count * max(code.spec.rates) * 2.0**-22
+    allowed = UNIT_ROUNDOFF[looked.info.dtype] / 2 + 2.0**-24 + looked.rows.count * max(code.spec.rates) * 2.0**-22
     if largest <= allowed:
         return
     match = looked.match

@@ -7,11 +7,11 @@ import numpy as np
 
 from clockhands.additive import Learned, Sinusoidal, table
 from clockhands.additive.sinusoidal import Waves
-from clockhands.dtypes import output_dtype
+from clockhands.dtypes import UNIT_ROUNDOFF, output_dtype
 from clockhands.ladders import Explicit
 from clockhands.layouts import Layout
 from clockhands.recognition._functions_calling import Reader
-from clockhands.recognition._given import ROUNDING, GivenTable
+from clockhands.recognition._given import GivenTable
 from clockhands.recognition._matches import Match
 from clockhands.recognition._preset_names import sinusoidal_names
 from clockhands.recognition.functions._behaviour import Behaviour, Unfit, unit_of
@@ -50,7 +50,7 @@ def identify_additive(behaviour: Behaviour) -> tuple[Match | None, str]:
         return match, f"{said} {reason}"
     rows = min(end + 1, _ROWS)
     read = _read(reader, np.arange(rows))
-    output = reader.caller.output if reader.caller.output in ROUNDING else "float32"
+    output = reader.caller.output if reader.caller.output in UNIT_ROUNDOFF else "float32"
     given = GivenTable(read.astype(output_dtype(output)), output)
     found = identify_rows(given)
     if not found:

@@ -14,11 +14,11 @@ from typing import Any
 
 import numpy as np
 
-from clockhands.dtypes import output_dtype
+from clockhands.dtypes import UNIT_ROUNDOFF, output_dtype
 from clockhands.ladders import Explicit, Joined, Spacing
 from clockhands.recognition._fitting import Fit, fit_ladder
 from clockhands.recognition._functions_calling import Reader, Refused
-from clockhands.recognition._given import LOW_PRECISION, ROUNDING
+from clockhands.recognition._given import LOW_PRECISION
 from clockhands.recognition._matches import Match
 from clockhands.recognition.functions._rotated_pairs import NoRotation, RotatedPairs
 from clockhands.written_numbers import Interval
@@ -27,7 +27,7 @@ _TURN = 2 * np.pi
 # Parts of a token, where a function takes them: rates up to pi x 2**10 are then known from the first step on.
 _PARTS = 2.0 ** np.arange(-10, 0)
 # Numbers below 1 lie this far apart, relative to the power of two below them.
-SPACING = {dtype: 2 * half for dtype, half in ROUNDING.items()}
+SPACING = {dtype: 2 * half for dtype, half in UNIT_ROUNDOFF.items()}
 ORDER = ("bfloat16", "float16", "float32", "float64")
 _WAYS = (  # what positions and products may be rounded to
     ("exact", "float64"),
@@ -319,9 +319,9 @@ def fits_of(turning: MeasuredRotation, factor: Interval) -> tuple[list[Fit], np.
     found: list[Fit] = []
     within = bounds
     for dtype in tries.get(held or "", ("float64", "float32")):
-        slack = steps * ROUNDING[dtype] * np.abs(rates)
+        slack = steps * UNIT_ROUNDOFF[dtype] * np.abs(rates)
         if held in LOW_PRECISION:  # cast once, from what was computed in float32
-            slack = slack + ROUNDING[held] * np.abs(rates) + (2.0**-25 if held == "float16" else 0)
+            slack = slack + UNIT_ROUNDOFF[held] * np.abs(rates) + (2.0**-25 if held == "float16" else 0)
         fits = _fit(turning, rates, bounds + slack, factor)
         if not found or fits[0].cost < found[0].cost:
             found, within = fits, bounds + slack
@@ -382,12 +382,12 @@ def explained_by(
     exactly = np.array(rates)[index_of(turning.pairs)]
     held = np.abs(turning.phases.rates)
     places = positions.astype(np.float64)
-    if arithmetic.positions in ROUNDING:
+    if arithmetic.positions in UNIT_ROUNDOFF:
         places = rounded(places, arithmetic.positions)
     exact = positions[:, None] * exactly
     moved = np.abs(wrapped(places[:, None] * held - exact)) + positions[:, None] * turning.phases.bounds
-    if arithmetic.phases in ROUNDING:
-        moved = moved + 2 * ROUNDING[arithmetic.phases] * exact
+    if arithmetic.phases in UNIT_ROUNDOFF:
+        moved = moved + 2 * UNIT_ROUNDOFF[arithmetic.phases] * exact
     return np.max(moved, axis=1) + 4 * turning.noise
 
 

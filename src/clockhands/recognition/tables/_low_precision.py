@@ -14,10 +14,10 @@ from itertools import product
 import numpy as np
 
 from clockhands.additive import Sinusoidal, table
-from clockhands.dtypes import output_dtype
+from clockhands.dtypes import UNIT_ROUNDOFF, output_dtype
 from clockhands.errors import ClockhandsError
 from clockhands.layouts import pair_channels
-from clockhands.recognition._given import LOW_PRECISION, ROUNDING
+from clockhands.recognition._given import LOW_PRECISION
 from clockhands.recognition._matches import Match, Matches, Residual
 from clockhands.recognition._preset_names import KNOWN, alike, of_kind
 from clockhands.specs import describe
@@ -82,7 +82,7 @@ class _Sample:
         parts = ("positions", "rates", "phases")
         best, shares = held.copy(), np.full(len(held), -1.0)
         for steps in range(-_UNITS_AROUND, _UNITS_AROUND + 1):
-            tried = _rounded(held * (1 + 2 * steps * ROUNDING[dtype]), dtype)
+            tried = _rounded(held * (1 + 2 * steps * UNIT_ROUNDOFF[dtype]), dtype)
             share = self.agreeing(tried, dtype, parts).mean(axis=0)
             better = share > shares
             best, shares = np.where(better, tried, best), np.where(better, share, shares)
@@ -192,7 +192,7 @@ def _meant(rates: np.ndarray, dtype: str, named: list[Sinusoidal]) -> Sinusoidal
 
     That is a unit of its last place; 8 of them where the rate is an exponential of a rounded argument, up to ln 10,000.
     """
-    for allowed in (2 * ROUNDING[dtype], 16 * ROUNDING[dtype]):
+    for allowed in (2 * UNIT_ROUNDOFF[dtype], 16 * UNIT_ROUNDOFF[dtype]):
         near = []
         for known in named:
             exact = np.array(known.rates)

@@ -4,8 +4,9 @@ from dataclasses import replace
 
 import numpy as np
 
+from clockhands.dtypes import UNIT_ROUNDOFF
 from clockhands.positions import positions_of
-from clockhands.recognition._given import ROUNDING, GivenTable
+from clockhands.recognition._given import GivenTable
 from clockhands.recognition._matches import Matches
 from clockhands.recognition._preset_names import with_equal_words
 from clockhands.recognition.tables._fourier_tables import identify_mixed
@@ -78,7 +79,7 @@ def _why_not(rows: np.ndarray, dtype: str) -> str | None:
         return f"These are numbers of {dtype}: a code of sines and cosines has fractions."
     if rows.dtype.kind == "c":
         return "These are complex numbers: a table of positions is real."
-    if dtype not in ROUNDING:
+    if dtype not in UNIT_ROUNDOFF:
         return f"Numbers of {dtype} have too few digits to tell one table from another: give those it was made of."
     if rows.ndim != 2:
         flat = f", reshaped to {[rows.size // rows.shape[-1], rows.shape[-1]]}" if rows.ndim > 2 and rows.size else ""
