@@ -384,7 +384,8 @@ CONFIGS = [
             "scaling": "llama3",
         },
         "warning",
-        "The base is not in the file. The default of llama (transformers 5.23.0) is 10,000, its documented default."
+        "The base is not in the file, so the default of llama (transformers 5.23.0) is used: 10,000, its documented"
+        " default."
         ' The scaling "llama3" is usually published with a larger base.',
     ),
     (
@@ -398,7 +399,8 @@ CONFIGS = [
             "window": None,
         },
         "warning",
-        "The base is not in the file. The default of qwen2 (transformers 5.23.0) is 10,000, its documented default. A"
+        "The base is not in the file, so the default of qwen2 (transformers 5.23.0) is used: 10,000, its documented"
+        " default. A"
         " base this small seldom covers 32,768 positions without a scaling. It is probably a fallback, and not the"
         " base that the model was trained with.",
     ),
@@ -413,7 +415,8 @@ CONFIGS = [
             "window": 4096,
         },
         "note",
-        "The base is not in the file. The default of mistral (transformers 5.23.0) is 10,000, its documented default.",
+        "The base is not in the file, so the default of mistral (transformers 5.23.0) is used: 10,000, its"
+        " documented default.",
     ),
     (
         "default-base",
@@ -425,7 +428,8 @@ CONFIGS = [
             "never": "they have 1,000,000",
         },
         "warning",
-        "The base is not in the file. The default of GGUF readers is 10,000, its documented default. No release of"
+        "The base is not in the file, so the default of GGUF readers is used: 10,000, its documented default. No"
+        " release of"
         " this architecture has that base: they have 1,000,000.",
     ),
     (

@@ -81,17 +81,25 @@ GGUF = [
         {"context": 131072, "reach": 8192, "release": "Llama 3.1", "scaling": "llama3 scaling by 8 from 8,192",
          "architecture": "llama", "base": 500000.0, f"{G}llama.rope.freq_base": 500000.0},
         "warning",
-        "A llama file with base 500,000 and context length 131,072 matches Llama 3.1, which has llama3 scaling by 8"
-        " from 8,192, but the tensor rope_freqs.weight, which holds that scaling, is missing. The RoPE frequencies of"
-        " the slow pairs are too high, and the output degrades past about 8,192 positions.",
+        "The tensor rope_freqs.weight is missing, which holds the RoPE scaling of this model. A llama file with base"
+        " 500,000 and context length 131,072 matches Llama 3.1, which has llama3 scaling by 8 from 8,192. Without it,"
+        " the RoPE frequencies of the slow pairs are too high, and the output degrades past about 8,192 positions.",
     ),
     (
         "rope-freqs-differ",
         {"first": 1.0, "last": 8.0, "largest": 64.5, "pairs": 64, "because": "no formula",
          f"{G}rope_freqs.weight": "64 numbers"},
         "warning",
-        "The 64 numbers of rope_freqs.weight, which divide the RoPE frequencies, go from 1 to 8, at most 64.5. No"
-        " llama3 scaling has such numbers, and they are no LongRoPE list.",
+        "The 64 numbers of rope_freqs.weight, which divide the RoPE frequencies, are neither those of a llama3 scaling"
+        " nor a LongRoPE list: they go from 1 to 8, at most 64.5.",
+    ),
+    (
+        "rope-freqs-differ",
+        {"first": 1.0, "last": 32.0, "largest": 32.0, "pairs": 32, "because": "another base", "base": 10000.0,
+         "fitting base": 500000.0, f"{G}rope_freqs.weight": "32 numbers"},
+        "warning",
+        "The 32 numbers of rope_freqs.weight, which divide the RoPE frequencies, are those of a llama3 scaling with"
+        " base 500,000, but 10,000 is used as the base. Every RoPE frequency but the first is wrong.",
     ),
     (
         "rope-freqs-differ",

@@ -184,7 +184,8 @@ VALUES = [
         "default-base",
         {f"{C}rope_theta": None, "used": 1e6, "default of": "mixtral (transformers 5.23.0)", "documented": True},
         "note",
-        "The base is not in the file (rope_theta is null). The default of mixtral (transformers 5.23.0) is 1,000,000,"
+        "The base is not in the file (rope_theta is null), so the default of mixtral (transformers 5.23.0) is used:"
+        " 1,000,000,"
         " its documented default.",
     ),
     (
@@ -218,20 +219,23 @@ VALUES = [
         "default-base",
         {"used": 10000.0, "default of": "llama (transformers 5.23.0)", "documented": True},
         "note",
-        "The base is not in the file. The default of llama (transformers 5.23.0) is 10,000, its documented default.",
+        "The base is not in the file, so the default of llama (transformers 5.23.0) is used: 10,000, its documented"
+        " default.",
     ),
     (
         "default-base",
         {"used": 10000.0, "default of": "GGUF readers", "documented": False},
         "warning",
-        "The base is not in the file. The default of GGUF readers is 10,000, a default that other runtimes may not"
+        "The base is not in the file, so the default of GGUF readers is used: 10,000, a default that other runtimes"
+        " may not"
         " share.",
     ),
     (
         "default-value",
         {"field": "partial_rotary_factor", "used": 0.5, "default of": "glm (transformers 5.23.0)", "documented": True},
         "note",
-        "partial_rotary_factor is not in the file. The default of glm (transformers 5.23.0) is 0.5, its documented"
+        "partial_rotary_factor is not in the file, so the default of glm (transformers 5.23.0) is used: 0.5, its"
+        " documented"
         " default.",
     ),
     (

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, cast
 
 from clockhands.arguments import count
+from clockhands.auditing._edits import pointer
 from clockhands.auditing.extending import Extension, extension
 from clockhands.auditing.findings import (
     CHECKS,
@@ -137,6 +138,22 @@ class Audit:
                 key=lambda found: (found.severity != "error", found.edit is None or not found.edit.patch),
             )
         )
+
+    def fixed_with(self, found: Finding) -> Finding | None:
+        """The problem before this one whose fix sets a value that this one is about; None where there is none.
+
+        A problem that has a change of the file as its own fix is never looked at as part of another.
+        """
+        if found.edit is not None and found.edit.patch:
+            return None
+        places = [*found.evidence, str(found.evidence.get("belongs at", ""))]
+        about = {pointer(place) for place in places}
+        for other in self.problems:
+            if other is found:
+                break
+            if other.edit is not None and any((other.edit.file, step["path"]) in about for step in other.edit.patch):
+                return other
+        return None
 
     def without(self, codes: Iterable[str]) -> "Audit":
         """The same audit, with the findings of some codes left out."""

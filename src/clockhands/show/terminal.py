@@ -38,6 +38,8 @@ _PLURAL = {"sin": "sines", "cos": "cosines", "-sin": "sines with a minus", "-cos
 _LIBRARY = re.compile(r"(?<=\w) \((\w+ \d[\w.]*)\)")  # ` (transformers 5.23.0)` after a class or an architecture
 _FILE = re.compile(r"^(?P<file>[^:]*\.(?P<suffix>[A-Za-z]+)):")
 
+_SENTENCE = re.compile(r"(?<=[.?]) (?=[A-Z0-9])")  # where one ends and the next begins
+
 _PATTERN = "no-scaling"  # not a program, but what many ports do
 _PORT = "an implementation without RoPE scaling"
 
@@ -87,12 +89,13 @@ def print_audits(
     ordered = sorted(audits, key=lambda audit: (not audit.errors, not audit.warnings))
     if not quiet:
         _print_table(page, ordered, failures)
+    if not verbose and not quiet and any(audit.problems for audit in ordered):
+        page.line()
     for audit in ordered:
         if verbose:
             page.line()
             print_audit(audit, file, width, verbose=True)
         elif audit.problems:
-            page.line()
             _AuditPage(page.console, audit).problems()
 
 
@@ -139,6 +142,10 @@ class _AuditPage(Page):
         self.line(Text(safe(self.audit.target), style="bold"))
         self.paragraph(self.audit.verdict, style=verdict_style(self.audit))
         for finding in self.audit.problems:
+            if not verbose and self.audit.fixed_with(finding) is not None:
+                self.head(finding)
+                self.paragraph("This is about a value that the fix above sets.", indent=2)
+                continue
             self.line()
             self.problem(finding)
         if quiet:
@@ -156,15 +163,17 @@ class _AuditPage(Page):
         self.notes()
 
     def problems(self) -> None:
-        """The problems alone, under the name of the target."""
-        self.line(Text(safe(self.audit.target), style="bold"))
+        """The problems alone, after the name of the target: the first sentence of each, and its fix in words."""
         for finding in self.audit.problems:
-            self.problem(finding, compact=True)
+            if self.audit.fixed_with(finding) is None:
+                self.head(finding, Text(f"{safe(self.audit.target)}: ", style="bold"))
+                self.paragraph(self.shortened(_SENTENCE.split(finding.message, maxsplit=1)[0]), indent=2)
+                self.paragraph(f"fix: {self.shortened(what_mends_it(finding) or finding.hint)}", indent=2)
 
-    def problem(self, finding: Finding, *, compact: bool = False) -> None:
+    def problem(self, finding: Finding) -> None:
         """What is wrong, the fix, and the evidence."""
         self.head(finding)
-        self.paragraph(self.shortened(finding.message if compact else what_is_wrong(finding)), indent=2)
+        self.paragraph(self.shortened(what_is_wrong(finding)), indent=2)
         lines = list(changed_lines(self.audit, finding))
         if lines:
             self.paragraph(f"fix: {self.shortened(what_mends_it(finding))}", indent=2)
@@ -173,16 +182,15 @@ class _AuditPage(Page):
         if not lines:
             fix = what_mends_it(finding) or finding.hint
             self.paragraph(f"fix: {self.shortened(fix)}", indent=2)
-        if not compact:
-            self.evidence(finding)
+        self.evidence(finding)
 
-    def head(self, finding: Finding) -> None:
+    def head(self, finding: Finding, before: Text | str = "") -> None:
         """Severity, code and layers, in one line."""
         head = f" {finding.code}"
         if finding.layers:
-            room = self.width - len(finding.severity + head) - len(", layers ")
+            room = self.width - cell_len(str(before)) - len(finding.severity + head) - len(", layers ")
             head += f", {layers_in_words(finding.layers, most=room)}"
-        self.line(Text.assemble((finding.severity, SEVERITY_STYLES[finding.severity]), safe(head)))
+        self.line(Text.assemble(before, (finding.severity, SEVERITY_STYLES[finding.severity]), safe(head)))
 
     def evidence(self, finding: Finding) -> None:
         """The values that the message has not said, and where all of them are from."""

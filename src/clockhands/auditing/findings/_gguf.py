@@ -3,7 +3,7 @@
 import json
 import math
 from collections.abc import Iterator, Mapping, Sequence, Sized
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib import resources
 from typing import Any
@@ -22,11 +22,14 @@ from clockhands.auditing.findings._releases import (
     ModelShape,
     of_shape,
     reach_of,
+    releases,
     scaling_in_words,
     scaling_of,
 )
 from clockhands.auditing.findings._scalings import LongropeSwapped
 from clockhands.errors import ClockhandsError
+from clockhands.rotary import Rotary
+from clockhands.scaling import Llama3
 from clockhands.sources.gguf_fields import ARCHITECTURE, FREQUENCIES, LISTS
 from clockhands.sources.model_types import table
 from clockhands.sources.resolved import Code
@@ -48,25 +51,33 @@ class RopeFreqsMissing(Kind, code="rope-freqs-missing"):
 
     def message(self) -> str:
         return (
-            f"A {self.architecture} file with base {spoken(self.base)} and context length"
-            f" {spoken(self.context)} matches {self.release}, which has {self.scaling}, but"
-            " the tensor rope_freqs.weight, which holds that scaling, is missing. The RoPE frequencies of the slow"
-            f" pairs are too high, and the output degrades past about {spoken(self.reach)} positions."
+            "The tensor rope_freqs.weight is missing, which holds the RoPE scaling of this model."
+            f" A {self.architecture} file with base {spoken(self.base)} and context length {spoken(self.context)}"
+            f" matches {self.release}, which has {self.scaling}. Without it, the RoPE frequencies of the slow pairs are"
+            f" too high, and the output degrades past about {spoken(self.reach)} positions."
         )
 
 
 class RopeFreqsDiffer(Kind, code="rope-freqs-differ"):
-    title = "rope_freqs match no scaling, or are applied twice"
+    title = "rope_freqs do not fit the base or the scaling"
     severity = "warning"
-    hint = f"{_AGAIN}, or delete the scaling keys if the tensor already holds the scaling."
     blames = "file"
     pairs: int
-    because: str
+    because: str = "no formula"
     release: str
     scaling: str
     largest: float
     first: int
     last: float
+    base: float
+    fitting_base: float
+
+    def hint(self) -> str:
+        if self.because == "another base":
+            return f"{_AGAIN}, from a config with the base {spoken(self.fitting_base)}."
+        if self.because == "applied twice":
+            return f"{_AGAIN}, or delete the scaling keys: the tensor already holds the scaling."
+        return f"{_AGAIN}."
 
     def message(self) -> str:
         head = f"The {self.pairs} numbers of rope_freqs.weight, which divide the RoPE frequencies,"
@@ -81,9 +92,14 @@ class RopeFreqsDiffer(Kind, code="rope-freqs-differ"):
                 f"{head} go up to {spoken(self.largest)}, and {keys} as well. Runtimes apply both, so the RoPE"
                 " frequencies of the slow pairs are too low."
             )
+        if self.because == "another base":
+            return (
+                f"{head} are those of a llama3 scaling with base {spoken(self.fitting_base)}, but {spoken(self.base)}"
+                " is used as the base. Every RoPE frequency but the first is wrong."
+            )
         return (
-            f"{head} go from {spoken(self.first)} to {spoken(self.last)}, at most"
-            f" {spoken(self.largest)}. No llama3 scaling has such numbers, and they are no LongRoPE list."
+            f"{head} are neither those of a llama3 scaling nor a LongRoPE list: they go from {spoken(self.first)} to"
+            f" {spoken(self.last)}, at most {spoken(self.largest)}."
         )
 
     def _keys(self) -> list[tuple[str, object]]:
@@ -290,7 +306,11 @@ def rope_freqs(subject: Audited) -> Iterator[Kind]:
         keys = model.said("rope.scaling.type", "rope.scaling.factor", "rope.scale_linear")
         yield RopeFreqsDiffer(found | {"because": "applied twice"} | where | keys, model.code.layers)
     elif not (_stops(divisors) or _is_listed(model, divisors) or llama3_divisors(divisors, model.code.base)):
-        yield RopeFreqsDiffer(found | {"because": "no formula"} | where, model.code.layers)
+        more: dict[str, Any] = {"because": "no formula"}
+        fitting = _bases_of_releases(divisors)
+        if len(fitting) == 1:
+            more = {"because": "another base", "base": model.code.base, "fitting base": fitting.pop()}
+        yield RopeFreqsDiffer(found | more | where, model.code.layers)
 
 
 def llama3_divisors(divisors: Sequence[float], base: float) -> bool:
@@ -312,6 +332,22 @@ def llama3_divisors(divisors: Sequence[float], base: float) -> bool:
         return True  # a line goes through one point in any direction
     line = np.polyfit(rates[between], kept[between], 1)
     return bool(np.abs(np.clip(np.polyval(line, rates), 0, 1) - kept).max() <= 10 * _CLOSE)
+
+
+def _bases_of_releases(divisors: Sequence[float]) -> set[float]:
+    """The bases of the published models whose llama3 scaling divides the rates by these numbers."""
+    number = np.array(divisors)
+    bases = set()
+    for release in releases():
+        scaling = release.scaling
+        if scaling is not None and scaling["rope_type"] == "llama3":
+            original = scaling["original_max_position_embeddings"]
+            formula = Llama3(scaling["factor"], original, scaling["low_freq_factor"], scaling["high_freq_factor"])
+            plain = Rotary(head_width=2 * len(number), base=release.base)
+            wanted = np.array(plain.rates) / replace(plain, scaling=formula).rates
+            if np.abs(number / wanted - 1).max() <= _CLOSE:
+                bases.add(release.base)
+    return bases
 
 
 def _stops(divisors: Sequence[float]) -> bool:

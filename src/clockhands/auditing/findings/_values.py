@@ -35,7 +35,7 @@ class Default(Kind):
         usual = "its documented default" if self.documented else "a default that other runtimes may not share"
         nulled = f" ({self.said()})" if self.stated else ""
         used = spoken(self.used)
-        return f"{self.field} is not in the file{nulled}. The default of {owner} is {used}, {usual}."
+        return f"{self.field} is not in the file{nulled}, so the default of {owner} is used: {used}, {usual}."
 
     def _doubt(self) -> str:
         """Why a default base is not the one that the model was trained with; "" where it may well be."""

@@ -1,0 +1,122 @@
+"""Twenty-six models as users hold them: sound ones, and the same with what conversions and edits lose."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import clockhands as ch
+from auditing.odd_looking_files import ROBERTA
+from auditing.published_fields import GEMMA3_1B, LLAMA_31, LLAMA_32_1B, PHI3, QWEN2, Config, without
+from written_files import (
+    checkpoint_bytes,
+    gguf_bytes,
+    gguf_key,
+    gguf_tensor,
+    onnx_bytes,
+    onnx_tensor,
+    pickled_dictionary,
+    pickled_tensor,
+)
+
+_YARN = {"type": "yarn", "factor": 4.0, "original_max_position_embeddings": 32768}
+# sgl-project/ome, pkg/hfutil/modelconfig/testdata/qwen2_vl_7b.json, 17b77ed
+_QWEN2_VL = {
+    "model_type": "qwen2_vl", "hidden_size": 3584, "intermediate_size": 18944, "num_attention_heads": 28,
+    "num_key_value_heads": 4, "num_hidden_layers": 28, "max_position_embeddings": 32768, "vocab_size": 152064,
+    "rope_theta": 1000000.0, "rope_scaling": {"type": "mrope", "mrope_section": [16, 24, 24]},
+}  # fmt: skip
+# The class defaults of transformers 5.23.0.
+_MISTRAL = {
+    "model_type": "mistral", "hidden_size": 4096, "num_attention_heads": 32, "num_key_value_heads": 8,
+    "num_hidden_layers": 32, "max_position_embeddings": 32768, "vocab_size": 32000, "rope_theta": 10000.0,
+    "sliding_window": 4096,
+}  # fmt: skip
+# sgl-project/ome, pkg/hfutil/modelconfig/testdata/llava_1.5_7b_hf.json, 17b77ed
+_LLAVA = {
+    "model_type": "llava",
+    "text_config": {"model_type": "llama", "max_position_embeddings": 4096, "vocab_size": 32064},
+    "vision_config": {
+        "model_type": "clip_vision_model", "hidden_size": 1024, "image_size": 336, "intermediate_size": 4096,
+        "num_attention_heads": 16, "num_hidden_layers": 24, "patch_size": 14, "projection_dim": 768,
+    },
+}  # fmt: skip
+
+CONFIGS: Mapping[str, Config] = {
+    "llama-3.1": LLAMA_31,
+    "llama-3.1-no-scaling": without(LLAMA_31, "rope_scaling"),
+    "llama-3.1-no-base": without(LLAMA_31, "rope_theta"),
+    "llama-3.1-null-base": LLAMA_31 | {"rope_theta": None},
+    "llama-3.2": LLAMA_32_1B,
+    "gemma-3": GEMMA3_1B,
+    "gemma-3-new-keys": without(GEMMA3_1B, "rope_theta", "rope_local_base_freq", "rope_scaling")
+    | {
+        "rope_parameters": {
+            "full_attention": {"rope_type": "default", "rope_theta": 1000000.0},
+            "sliding_attention": {"rope_type": "default", "rope_theta": 10000.0},
+        }
+    },
+    "gemma-3-no-local-base": without(GEMMA3_1B, "rope_local_base_freq"),  # the class has this base
+    "phi-3": PHI3,
+    "phi-3-no-original": without(PHI3, "original_max_position_embeddings"),  # the class has this length
+    "qwen-2.5": QWEN2,
+    "qwen-2.5-yarn": QWEN2 | {"max_position_embeddings": 131072, "rope_scaling": _YARN},
+    "qwen-2.5-wrong-original": QWEN2
+    | {"max_position_embeddings": 131072, "rope_scaling": _YARN | {"original_max_position_embeddings": 8192}},
+    "qwen-2.5-no-original": QWEN2
+    | {"max_position_embeddings": 131072, "rope_scaling": without(_YARN, "original_max_position_embeddings")},
+    "qwen2-vl": _QWEN2_VL,
+    "qwen2-vl-wrong-section": _QWEN2_VL | {"rope_scaling": {"type": "mrope", "mrope_section": [16, 24, 25]}},
+    "qwen2-vl-yarn-no-sections": _QWEN2_VL | {"rope_scaling": _YARN},
+    "mistral-7b": _MISTRAL,
+    "roberta-514": ROBERTA,
+    "roberta-512": ROBERTA | {"max_position_embeddings": 512},  # 510 usable positions, as its summary says
+    "llava": _LLAVA,
+}
+
+# What each faulty model must be told, and the sound one whose ladder its fix gives; None where nothing in the file
+# says what was lost.
+FAULTY: Mapping[str, tuple[str, str | None]] = {
+    "llama-3.1-no-scaling": ("missing-scaling", "llama-3.1"),
+    "llama-3.1-no-base": ("differs-from-release", "llama-3.1"),
+    "llama-3.1-null-base": ("differs-from-release", "llama-3.1"),
+    "llama-3.2-no-scaling.gguf": ("rope-freqs-missing", None),
+    "llama-3.2-no-base.gguf": ("default-base", None),
+    "qwen-2.5-wrong-original": ("differs-from-release", "qwen-2.5-yarn"),
+    "qwen-2.5-no-original": ("missing-original", "qwen-2.5-yarn"),
+    "qwen2-vl-wrong-section": ("mrope-sections", None),
+    "qwen2-vl-yarn-no-sections": ("differs-from-release", None),
+}
+
+
+def write_everyday_models(folder: Path) -> list[str]:
+    """Write all of them into a folder; their names."""
+    for name, config in CONFIGS.items():
+        (folder / name).mkdir()
+        (folder / name / "config.json").write_text(json.dumps(config, indent=2), encoding="utf-8")
+    scaled = ch.Rotary(head_width=64, base=5e5, scaling=ch.scaling.Llama3(factor=32.0, original=8192))
+    divisors = np.array(ch.Rotary(head_width=64, base=5e5).rates) / np.array(scaled.rates)
+    (folder / "llama-3.2.gguf").write_bytes(_llama_32(divisors))
+    (folder / "llama-3.2-no-scaling.gguf").write_bytes(_llama_32(None))
+    (folder / "llama-3.2-no-base.gguf").write_bytes(_llama_32(divisors, base=None))
+    table = np.random.default_rng(0).normal(0, 0.02, (1024, 768)).astype("<f4")
+    body = pickled_dictionary({"wpe.weight": pickled_tensor("0", table.shape, numel=table.size, strides=(768, 1))})
+    (folder / "gpt2.bin").write_bytes(checkpoint_bytes(body, {"0": table.tobytes()}))
+    sinusoid = np.asarray(ch.table(ch.Sinusoidal(width=64), 512), "<f4")
+    (folder / "sinusoid.onnx").write_bytes(onnx_bytes([onnx_tensor("pe", (512, 64), raw=sinusoid.tobytes())]))
+    return sorted(path.name for path in folder.iterdir())
+
+
+def _llama_32(divisors: np.ndarray | None, base: float | None = 5e5) -> bytes:
+    sizes = {
+        "context_length": 131072, "embedding_length": 2048, "block_count": 16, "attention.head_count": 32,
+        "attention.head_count_kv": 8, "vocab_size": 128256, "rope.dimension_count": 64,
+    }  # fmt: skip
+    keys = [gguf_key("general.architecture", "string", "llama")]
+    keys += [gguf_key(f"llama.{key}", "uint32", size) for key, size in sizes.items()]
+    keys += [] if base is None else [gguf_key("llama.rope.freq_base", "float32", base)]
+    numbers: Any = np.ones(32) if divisors is None else divisors
+    name = "output_norm.weight" if divisors is None else "rope_freqs.weight"
+    return gguf_bytes(keys, [gguf_tensor(name, (32,), 0, 0)], numbers.astype("<f4").tobytes())

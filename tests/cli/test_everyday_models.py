@@ -1,0 +1,56 @@
+"""Audits of twenty-six everyday models: each fault at the top of its report, sound ones short, all of them on a page."""
+
+import json
+
+import pytest
+
+import clockhands as ch
+from auditing.everyday_models import CONFIGS, FAULTY, write_everyday_models
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("models")
+    write_everyday_models(folder)
+    return folder
+
+
+def rates(path):
+    return [code.rates for code in ch.audit(path).layers if code.part == "text"]
+
+
+def test_all_of_them_together_fit_on_sixty_lines(models, run, monkeypatch):
+    monkeypatch.chdir(models)
+    done = run("audit", *sorted(path.name for path in models.iterdir()))
+    lines = done.out.splitlines()
+    assert done.code == 1
+    assert len(lines) < 60
+    assert sum(" problem" in line for line in lines) == len(FAULTY)
+    for name, (code, _) in FAULTY.items():
+        assert any(line.startswith(name) and code in line for line in lines), name
+
+
+def test_each_report_begins_with_the_fault_and_a_sound_one_is_short(models, run, monkeypatch):
+    monkeypatch.chdir(models)
+    for path in models.iterdir():
+        lines = run("audit", f"./{path.name}").out.splitlines()
+        if path.name in FAULTY:
+            assert any(FAULTY[path.name][0] in line for line in lines[:10]), path.name
+        else:
+            assert len(lines) <= 15, path.name
+            assert not ch.audit(path).problems, path.name
+
+
+@pytest.mark.parametrize("name", [name for name, (_, sound) in FAULTY.items() if sound is not None and name in CONFIGS])
+def test_the_fix_of_a_config_gives_the_ladder_of_the_sound_one(name, models, run, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "config.json").write_text(json.dumps(CONFIGS[name], indent=2), encoding="utf-8")
+    run("audit", "config.json", "--fix", "--in-place")
+    assert not ch.audit(tmp_path / "config.json").problems
+    (given,), (wanted,) = rates(tmp_path / "config.json"), rates(models / str(FAULTY[name][1]))
+    assert given == pytest.approx(wanted, rel=1e-6)
+
+
+def test_the_numbers_of_rope_freqs_name_the_base_that_was_lost(models):
+    found = {finding.code: finding for finding in ch.audit(models / "llama-3.2-no-base.gguf").problems}
+    assert found["rope-freqs-differ"].evidence["fitting base"] == 500000.0
