@@ -211,6 +211,12 @@ def maker_of(name: str):
     return maker
 
 
+def test_the_index_names_every_page():
+    index = (ROOT / "docs" / "README.md").read_text(encoding="utf-8")
+    missing = [path.name for path in (ROOT / "docs").iterdir() if path.is_file() and f"({path.name})" not in index]
+    assert missing == ["README.md"]
+
+
 def test_every_finding_is_in_the_document_of_findings():
     maker = maker_of("findings_document")
     assert maker.DOCUMENT.read_text(encoding="utf-8") == maker.document(), "run tools/findings_document.py"

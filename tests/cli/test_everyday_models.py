@@ -1,4 +1,4 @@
-"""Audits of twenty-six everyday models: each fault at the top of its report, sound ones short, all of them on a page."""
+"""Audits of twenty-six everyday models: each fault at the top of its report, sound ones short, together a page."""
 
 import json
 

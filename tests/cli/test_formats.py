@@ -274,21 +274,15 @@ def test_formats_that_contradict_each_other_are_misuse(run):
 @pytest.mark.slow
 def test_pre_commit_takes_the_hook_and_runs_it(written, tmp_path):
     """In a repository of its own, with the command that is installed here in place of a download."""
+    yaml = pytest.importorskip("yaml")
     root = DOCS.parent
     program = [sys.executable, "-m", "pre_commit"]
     manifest = root / ".pre-commit-hooks.yaml"
     subprocess.run([*program, "validate-manifest", str(manifest)], check=True)
-    (line,) = re.findall(
-        r"^  files: '(.+)'$", (root / ".pre-commit-hooks.yaml").read_text(encoding="utf-8"), re.MULTILINE
-    )
-    hook = {
-        "id": "clockhands-audit",
-        "name": "clockhands audit",
-        "entry": f"{sys.executable} -m clockhands audit --strict",
-        "language": "system",
-        "files": line,
-        "require_serial": True,
-    }
+    (hook,) = yaml.safe_load(manifest.read_text(encoding="utf-8"))
+    (asked,) = yaml.safe_load(pasted("repos"))["repos"]
+    assert asked["hooks"] == [{"id": hook["id"]}]
+    hook |= {"entry": f"{sys.executable} -m {hook['entry']}", "language": "system"}
     config = tmp_path / ".pre-commit-config.yaml"
     config.write_text(json.dumps({"repos": [{"repo": "local", "hooks": [hook]}]}), encoding="utf-8")
     (tmp_path / "config.txt").write_text("{", encoding="utf-8")
@@ -305,3 +299,25 @@ def test_pre_commit_takes_the_hook_and_runs_it(written, tmp_path):
     wrong = run_on(written["sound"], written["a base that is impossible"])
     assert wrong.returncode == 1
     assert "impossible-value" in wrong.stdout
+
+
+def pasted(key):
+    """The block of the page about audits that begins with this key."""
+    blocks = re.findall(
+        r"^```yaml\n(.*?)^```", (DOCS / "audit.md").read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL
+    )
+    (block,) = [block for block in blocks if block.startswith(f"{key}:")]
+    return block
+
+
+@pytest.mark.slow
+def test_the_workflow_of_the_page_annotates_a_wrong_model(tmp_path):
+    yaml = pytest.importorskip("yaml")
+    *_, step = yaml.safe_load(pasted("name"))["jobs"]["audit"]["steps"]
+    command = step["run"].replace("clockhands", f"{sys.executable} -m clockhands", 1)
+    model = tmp_path / "model"
+    model.mkdir()
+    (model / "config.json").write_text(json.dumps({"model_type": "llama", "rope_theta": -1}), encoding="utf-8")
+    done = subprocess.run(["bash", "-c", command], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert "::error file=model/config.json" in done.stdout
