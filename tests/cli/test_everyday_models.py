@@ -54,3 +54,14 @@ def test_the_fix_of_a_config_gives_the_ladder_of_the_sound_one(name, models, run
 def test_the_numbers_of_rope_freqs_name_the_base_that_was_lost(models):
     found = {finding.code: finding for finding in ch.audit(models / "llama-3.2-no-base.gguf").problems}
     assert found["rope-freqs-differ"].evidence["fitting base"] == 500000.0
+
+
+def test_a_long_name_keeps_its_distance_and_many_correct_ones_are_counted(run, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    names = [f"{'a-name-that-takes-room-' * 2}{number}.json" for number in range(40)]
+    for name in names:
+        (tmp_path / name).write_text(json.dumps(CONFIGS["llama-3.1"]), encoding="utf-8")
+    (tmp_path / names[0]).write_text(json.dumps(CONFIGS["llama-3.1-no-base"]), encoding="utf-8")
+    lines = run("audit", *names).out.splitlines()
+    assert lines[0] == f"{names[0]}  2 problems  warning differs-from-release"
+    assert lines[1] == "39 correct (--verbose shows each of them)"

@@ -99,9 +99,6 @@ def print_audits(
             _AuditPage(page.console, audit).problems()
 
 
-_CODE_COLUMN = 26
-
-
 def _print_table(page: Page, ordered: Sequence[Audit], failures: Sequence[Mapping[str, str]]) -> None:
     """A line for each target with a problem, and all correct ones together."""
     wrong = [audit for audit in ordered if audit.problems]
@@ -109,19 +106,27 @@ def _print_table(page: Page, ordered: Sequence[Audit], failures: Sequence[Mappin
     names = max(
         (cell_len(safe(each)) for each in [*(a.target for a in wrong), *(f["target"] for f in failures)]), default=0
     )
-    names = min(names, max(20, page.width - 45)) + 2
+    names = min(names, max(20, page.width - 42)) + 2
     for failure in failures:
-        page.line(Text.assemble(safe(failure["target"]).ljust(names), ("unreadable", "bold red")))
+        page.line(Text.assemble(_column(failure["target"], names), ("unreadable", "bold red")))
     for audit in wrong:
         worst = audit.problems[0]
         tally = f"{len(audit.problems)} problem{'s' if len(audit.problems) > 1 else ' '}"
         style = SEVERITY_STYLES[worst.severity]
-        page.line(
-            Text.assemble(safe(audit.target).ljust(names), f"{tally}  ", (worst.severity, style), f" {worst.code}")
-        )
+        page.line(Text.assemble(_column(audit.target, names), f"{tally}  ", (worst.severity, style), f" {worst.code}"))
     if correct:
-        listed_targets = ", ".join(safe(audit.target) for audit in correct)
-        page.paragraph(f"{len(correct)} correct: {listed_targets}", style="green")
+        targets = ", ".join(safe(audit.target) for audit in correct)
+        named = f": {targets}" if len(targets) <= _CORRECT_LINES * page.width else " (--verbose shows each of them)"
+        page.paragraph(f"{len(correct)} correct{named}", style="green")
+
+
+# Lines of the names of correct targets; more than these nobody reads.
+_CORRECT_LINES = 6
+
+
+def _column(target: str, width: int) -> str:
+    """A target in a column; one that is wider keeps two blanks behind it."""
+    return safe(target).ljust(width - 2) + "  "
 
 
 def verdict_style(audit: Audit) -> str:
