@@ -2,6 +2,7 @@
 
 import json
 
+import numpy as np
 import pytest
 
 import clockhands as ch
@@ -38,7 +39,7 @@ def test_each_report_begins_with_the_fault_and_a_sound_one_is_short(models, run,
             assert any(FAULTY[path.name][0] in line for line in lines[:10]), path.name
         else:
             assert len(lines) <= 15, path.name
-            assert not ch.audit(path).problems, path.name
+            assert lines[1] == "The position settings look correct.", path.name
 
 
 @pytest.mark.parametrize("name", [name for name, (_, sound) in FAULTY.items() if sound is not None and name in CONFIGS])
@@ -62,6 +63,8 @@ def test_a_long_name_keeps_its_distance_and_many_correct_ones_are_counted(run, t
     for name in names:
         (tmp_path / name).write_text(json.dumps(CONFIGS["llama-3.1"]), encoding="utf-8")
     (tmp_path / names[0]).write_text(json.dumps(CONFIGS["llama-3.1-no-base"]), encoding="utf-8")
-    lines = run("audit", *names).out.splitlines()
+    np.save("noise.npy", np.random.default_rng(0).normal(size=(64, 8)))
+    lines = run("audit", *names, "noise.npy").out.splitlines()
     assert lines[0] == f"{names[0]}  2 problems  warning differs-from-release"
-    assert lines[1] == "39 correct (--verbose shows each of them)"
+    assert lines[1] == "1 with no encoding that was recognised: noise.npy"
+    assert lines[2] == "39 correct (--verbose shows each of them)"

@@ -118,11 +118,15 @@ class Audit:
         return self._of("warning")
 
     @property
+    def recognised(self) -> bool:
+        """Whether the encoding of any layer is known."""
+        return any(code.kind is not None for code in self.layers)
+
+    @property
     def verdict(self) -> str:
         """The audit in one sentence."""
         if not self.problems:
-            known = any(code.kind is not None for code in self.layers)
-            return "The position settings look correct." if known else "No position encoding was recognised."
+            return "The position settings look correct." if self.recognised else "No position encoding was recognised."
         titles = "; ".join(dict.fromkeys(_lower(CODES[found.code].title) for found in self.problems))
         if all(found.blames == "reader" for found in self.problems):
             return f"The config is correct, but some runtimes misread it: {titles}."

@@ -176,7 +176,7 @@ def _in_short(audit: Audit) -> str:
 
 
 def _grade(audit: Audit) -> str:
-    return "error" if audit.errors else "warning" if audit.warnings else "sound"
+    return "error" if audit.errors else "warning" if audit.warnings else "sound" if audit.recognised else "note"
 
 
 def _mark(kind: str) -> Markup:

@@ -100,9 +100,9 @@ def print_audits(
 
 
 def _print_table(page: Page, ordered: Sequence[Audit], failures: Sequence[Mapping[str, str]]) -> None:
-    """A line for each target with a problem, and all correct ones together."""
+    """A line for each target with a problem, then those that are not known together, and the correct ones."""
     wrong = [audit for audit in ordered if audit.problems]
-    correct = [audit for audit in ordered if not audit.problems]
+    others = [audit for audit in ordered if not audit.problems]
     names = max(
         (cell_len(safe(each)) for each in [*(a.target for a in wrong), *(f["target"] for f in failures)]), default=0
     )
@@ -114,10 +114,12 @@ def _print_table(page: Page, ordered: Sequence[Audit], failures: Sequence[Mappin
         tally = f"{len(audit.problems)} problem{'s' if len(audit.problems) > 1 else ' '}"
         style = SEVERITY_STYLES[worst.severity]
         page.line(Text.assemble(_column(audit.target, names), f"{tally}  ", (worst.severity, style), f" {worst.code}"))
-    if correct:
-        targets = ", ".join(safe(audit.target) for audit in correct)
-        named = f": {targets}" if len(targets) <= _CORRECT_LINES * page.width else " (--verbose shows each of them)"
-        page.paragraph(f"{len(correct)} correct{named}", style="green")
+    for words, style, known in (("with no encoding that was recognised", "bold", False), ("correct", "green", True)):
+        held = [safe(audit.target) for audit in others if audit.recognised == known]
+        names_of = ", ".join(held)
+        named = f": {names_of}" if len(names_of) <= _CORRECT_LINES * page.width else " (--verbose shows each of them)"
+        if held:
+            page.paragraph(f"{len(held)} {words}{named}", style=style)
 
 
 # Lines of the names of correct targets; more than these nobody reads.
@@ -131,7 +133,9 @@ def _column(target: str, width: int) -> str:
 
 def verdict_style(audit: Audit) -> str:
     """The style in which the verdict is printed."""
-    return SEVERITY_STYLES[audit.problems[0].severity] if audit.problems else "bold green"
+    if audit.problems:
+        return SEVERITY_STYLES[audit.problems[0].severity]
+    return "bold green" if audit.recognised else "bold"
 
 
 class _AuditPage(Page):

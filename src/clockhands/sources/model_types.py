@@ -151,6 +151,14 @@ def table() -> Mapping[str, Any]:
 
 
 @cache
+def learned_tensors() -> frozenset[str]:
+    """Ends of names of tensors that are learned tables in every type that has them."""
+    codes = [code for row in table()["types"].values() for code in row.get("codes", ()) if isinstance(code, dict)]
+    kinds = {(name, code["kind"]) for code in codes for name in code.get("tensors", ())}
+    return frozenset(name for name, kind in kinds if kind == "learned" and (name, "sinusoidal") not in kinds)
+
+
+@cache
 def model_type(name: str) -> ModelType | None:
     """The type of that name, or None where the table has no row for it."""
     data = table()

@@ -22,6 +22,7 @@ from clockhands.errors import ClockhandsError
 from clockhands.grids import Grid
 from clockhands.recognition import LOW_PRECISION, Match, Matches, identify
 from clockhands.sources.arrays import TensorInfo
+from clockhands.sources.model_types import learned_tensors
 from clockhands.sources.position_tables import is_table, position_tables, rows_of
 from clockhands.sources.resolve import code_of
 from clockhands.sources.resolved import Code, Resolved
@@ -362,8 +363,9 @@ def audit_tables(opened: Opened, resolved: Resolved) -> tuple[Resolved, list[Kin
         cases += _of_rows(looked, bare=False)
         cases += _of_recognition(looked, bare=False)
         cases += _of_declaration(looked)
-        if code.kind is None and looked.match is not None:
-            codes[place] = _recognised_code(looked)
+        found = _recognised_code(looked)
+        if code.kind is None and found.kind is not None:
+            codes[place] = found
     unnamed = opened.form == "onnx" and opened.config is None
     for name in position_tables(opened)[:_MOST_TABLES] if opened.tensors else ():
         if name in seen or not (unnamed or opened.config is not None):
@@ -484,7 +486,10 @@ def _recognised_code(looked: Looked) -> Code:
         rows = looked.rows.count
     known = {field: looked.place for field, value in (("width", width), ("rows", rows)) if value is not None}
     if match is None:
-        return Code(part, layers, None, width=width, rows=rows, source=known)
+        name = looked.place.rpartition(":")[2]
+        learned = any(name == end or name.endswith(f".{end}") for end in learned_tensors())
+        source = known | ({"kind": f"name of {looked.place}"} if learned else {})
+        return Code(part, layers, "learned" if learned else None, width=width, rows=rows, source=source)
     code = code_of(match.spec, None, None)
     found = f"{looked.place} (recognised)"
     offset = _offset(match)
