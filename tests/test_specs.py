@@ -573,14 +573,14 @@ WORDS = {
     ch.Sinusoidal(
         8, spacing=Geometric(1e6, 9)
     ): "sinusoidal, width 8, interleaved, sin-cos, geometric (base 1e6, span 9)",
-    ch.Sinusoidal(2, spacing=Explicit((0.5,))): "sinusoidal, width 2, interleaved, sin-cos, 1 rates given",
+    ch.Sinusoidal(2, spacing=Explicit((0.5,))): "sinusoidal, width 2, interleaved, sin-cos, 1 frequencies given",
     ch.Sinusoidal(2, spacing=EvenSteps(1.0, 0.5)): "sinusoidal, width 2, interleaved, sin-cos, "
     "EvenSteps (first 1, last 0.5, multiplier 1)",
-    ch.Rotary(8, base=500_000.0): "rotary, halves, 8 of 8 channels, geometric (base 500000, open)",
+    ch.Rotary(8, base=500_000.0): "RoPE, half-split, 8 of 8 dimensions, geometric (base 500000, open)",
     ch.Rotary(
         8, scaling=Linear(2.0)
-    ): "rotary, halves, 8 of 8 channels, geometric (base 10000, open), Linear (factor 2)",
-    ch.Rotary(8, scaling=Yarn(2.0, 64)): "rotary, halves, 8 of 8 channels, geometric (base 10000, open), "
+    ): "RoPE, half-split, 8 of 8 dimensions, geometric (base 10000, open), Linear (factor 2)",
+    ch.Rotary(8, scaling=Yarn(2.0, 64)): "RoPE, half-split, 8 of 8 dimensions, geometric (base 10000, open), "
     "Yarn (factor 2, original 64, beta_fast 32, beta_slow 1)",
     ch.Learned(4, 9, 2): "Learned, width 4, rows 9, offset 2",
     ch.NoPosition(4): "NoPosition, width 4",
@@ -591,7 +591,7 @@ WORDS = {
     ): "sinusoidal, width 8, interleaved, sin-cos, geometric (base 10000, open, times 1000), standardised over 32 rows",
     ch.Sinusoidal(
         8, spacing=Repeated(Geometric())
-    ): "sinusoidal, width 8, interleaved, sin-cos, geometric (base 10000, open), each rate 2 times",
+    ): "sinusoidal, width 8, interleaved, sin-cos, geometric (base 10000, open), each frequency 2 times",
     AxialSinusoidal(8): "sinusoidal, width 8, 2 axes, axis-wave-rate, sin-cos, geometric (base 10000, open)",
     AxialSinusoidal(
         35, (2, 3, 3), spacing=(Geometric(), Geometric(20.0), Geometric(20.0)), raw="after-each", scale=0.5

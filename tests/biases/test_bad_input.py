@@ -106,7 +106,7 @@ REFUSED = [
     ),
     (
         lambda: ch.bias(Window(3, 7, 7), 49, 49, values=np.zeros((169, 3)), causal=True),
-        "Window stands in a plane, where no token is before another.\nhint: Leave `causal` out.",
+        "Window is for a plane, in which no token comes before another.\nhint: Leave `causal` out.",
     ),
     (
         lambda: ch.bias(Alibi(8, "key"), 1, 10**6, dtype="float16"),

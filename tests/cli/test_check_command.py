@@ -97,9 +97,9 @@ def test_a_right_function_is_exit_code_0_and_its_talk_goes_to_stderr(checked):
     done = checked("apply_rotary", *LLAMA)
     assert done.code == 0
     lines = done.out.splitlines()
-    assert lines[0] == "somebodys:apply_rotary is what it should be: rotary, halves, 16 of 16 channels,"
+    assert lines[0] == "somebodys:apply_rotary is correct: RoPE, half-split, 16 of 16 dimensions,"
     assert lines[2].startswith("10 experiments in ")
-    assert sum(line.startswith("Not asked: ") for line in lines) == 2, "what does not apply is one line"
+    assert sum(line.startswith("Skipped: ") for line in lines) == 2, "what does not apply is one line"
     assert set(done.err.splitlines()) == {"the function talks"}
 
 
@@ -108,12 +108,12 @@ def test_a_wrong_function_is_exit_code_1_and_is_explained_before_the_evidence(ch
     assert (done.code, done.err) == (1, "")
     assert done.out.startswith(
         textwrap.dedent("""\
-            somebodys:wrong_base is not what it should be: rotary, halves, 16 of 16
-            channels, geometric (base 10000, open).
+            somebodys:wrong_base is wrong; expected RoPE, half-split, 16 of 16
+            dimensions, geometric (base 10000, open).
 
-            It turns with base 500,000, not 10,000.
-              hint: Pass the base on to where the rates are made, and look for a default
-                that stands in for it.
+            It computes its frequencies from base 500,000, not 10,000.
+              hint: Pass the base to the code that computes the frequencies, and look for a
+                default used in its place.
               met before: SpecForge#265, DeepSpeed#8341, MarinFold#184
               code: another-base (clockhands explain another-base)
 
@@ -233,7 +233,7 @@ def test_a_function_that_hangs_once_still_has_its_report(tmp_path):
     done = in_a_process(tmp_path, *words)
     told = json.loads(done.stdout)
     assert done.returncode == int(not told["sound"])
-    assert "did not come back" in json.dumps(told)
+    assert "did not return" in json.dumps(told)
 
 
 def test_no_colour_where_none_is_wanted(tmp_path):
