@@ -278,8 +278,8 @@ REFUSED = [
     (
         lambda: ch.add(X, ch.Rotary(6)),
         "`add` takes an additive code, got Rotary.",
-        "Additive codes are Sinusoidal, Learned, NoPosition and those of clockhands.additive; "
-        "a rotary code turns queries and keys instead of being added.",
+        "Additive encodings are Sinusoidal, Learned, NoPosition and those of clockhands.additive; RoPE rotates "
+        "queries and keys instead of being added.",
     ),
     (
         lambda: ch.add(X, LEARNED),

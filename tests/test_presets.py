@@ -92,7 +92,7 @@ REFUSED = [
     (
         lambda: preset("whisper", width=2),
         "A closed span divides by d/2 - 1, which is 0 or less at width 2.",
-        'Use at least 4 channels, or span="open" (the paper\'s, which divides by d/2).',
+        'Use at least 4 dimensions, or span="open" (the paper\'s, which divides by d/2).',
     ),
     (
         lambda: preset("vaswani2017", base="10000"),

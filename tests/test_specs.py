@@ -292,7 +292,7 @@ REFUSED = [
     ],
     (
         '{"type": "NoPosition", "width": 8, "width": 4}',
-        "The key 'width' stands twice in one object.",
+        "The key 'width' appears twice in one object.",
         "Keep one of them.",
     ),
     *[
@@ -306,7 +306,7 @@ REFUSED = [
     (
         '{"type": "SineOnly", "width": 8, "base": 1e999}',
         "`base` must be a finite positive number other than 1, got inf.",
-        "Usual bases are 10000 (the paper) and 500000 (Llama 3); with base 1 all pairs turn alike.",
+        "Usual bases are 10000 (the paper) and 500000 (Llama 3); with base 1 all pairs have the same frequency.",
     ),
     ('{"type": "Sinusoid", "width": 8}', "There is no spec of type 'Sinusoid'.", "Did you mean 'Sinusoidal'?"),
     ('{"type": "RoPE9"}', "There is no spec of type 'RoPE9'.", ALL_TYPES),
@@ -332,7 +332,7 @@ REFUSED = [
     ),
     (
         '{"type": "Sinusoidal", "width": 4, "spacing": 3}',
-        "`spacing` must say how rates are spaced, got 3.",
+        "`spacing` must define how frequencies are spaced, got 3.",
         "Use Geometric, EvenSteps, Explicit or Joined of clockhands.ladders.",
     ),
     (
@@ -342,7 +342,7 @@ REFUSED = [
     ),
     (
         '{"type": "Sinusoidal", "width": 4, "spacing": {"type": "Linear", "factor": 2}}',
-        "`spacing` must say how rates are spaced, got Linear(factor=2.0).",
+        "`spacing` must define how frequencies are spaced, got Linear(factor=2.0).",
         "Use Geometric, EvenSteps, Explicit or Joined of clockhands.ladders.",
     ),
     *[

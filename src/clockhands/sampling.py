@@ -40,7 +40,7 @@ def randomised(seq: int, length: int, rng: Any, batch: int | None = None) -> np.
         raise InvalidValue(f"`length` must be below 2**63, got {length}.", "NumPy draws from no more.")
     if seq > length:
         raise InvalidValue(
-            f"`length` must be at least the {seq} tokens, got {length}.", "No two tokens stand at one position."
+            f"`length` must be at least the {seq} tokens, got {length}.", "No two tokens can have the same position."
         )
     rows = 1 if batch is None else count("batch", batch, least=0)
     refuse_larger((rows, seq), 8, "Positions")

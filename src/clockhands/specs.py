@@ -356,7 +356,7 @@ def _no_key_twice(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(data) != len(pairs):
         names = [name for name, _ in pairs]
         twice = next(name for name in names if names.count(name) > 1)
-        raise InvalidValue(f"The key {shown(twice)} stands twice in one object.", "Keep one of them.")
+        raise InvalidValue(f"The key {shown(twice)} appears twice in one object.", "Keep one of them.")
     return data
 
 

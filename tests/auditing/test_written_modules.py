@@ -276,7 +276,7 @@ def test_of_two_models_side_by_side_the_larger_is_held_to_its_config():
     audited = ch.audit(both)
     assert told(audited) == []
     assert [code.base for code in audited.layers] == [BASE]
-    assert audited.notes == ("draft has a config of its own, and is held to no other: audit it by itself.",)
+    assert audited.notes == ("draft has its own config and cannot be compared with another: audit it separately.",)
     both["draft"].layers[0].rotary_emb.inv_freq.zero_()
     assert told(ch.audit(both)) == [("buffer-zero", "0")]
 

@@ -242,7 +242,7 @@ REFUSED = [
      f"'{K}.weight' has 16 rows, which are not those of 2 key heads of 4 channels.",
      "config.json and the tensors are not of one model, or the tensor is packed or transposed."),
     ({f"{Q}.weight": numbered(16, 2, 8)},
-     f"'{Q}.weight' has the shape [16, 2, 8], where rows of output channels are expected.", SOURCE_HINT),
+     f"'{Q}.weight' has the shape [16, 2, 8], expected rows of output dimensions.", SOURCE_HINT),
 ]  # fmt: skip
 
 
@@ -345,11 +345,11 @@ CONFIGS = [
     ({"model_type": "glm4v", "text_config": LLAMA},
      "config.json is of the model type 'glm4v', whose tensors are not known."),
     (LLAMA | {"model_type": "qwen2_vl", "vision_config": {"model_type": "siglip_vision_model"}},
-     "config.json has a vision part of the type 'siglip_vision_model', which may be rotary in a way of its own."),
+     "config.json has a vision part of the type 'siglip_vision_model', which may use a different RoPE."),
     ({"model_type": "llava", "text_config": LLAMA, "vision_config": {"model_type": "pixtral"}},
-     "config.json has a vision part of the type 'pixtral', which may be rotary in a way of its own."),
+     "config.json has a vision part of the type 'pixtral', which may use a different RoPE."),
     (LLAMA | {"vision_config": {"model_type": "clip_vision_model"}},
-     "config.json has a vision part of the type 'clip_vision_model', which may be rotary in a way of its own."),
+     "config.json has a vision part of the type 'clip_vision_model', which may use a different RoPE."),
     (LLAMA | {"model_type": "falcon", "alibi": True}, "config.json declares alibi positions."),
     (LLAMA | {"model_type": "stablelm", "partial_rotary_factor": 0.25},
      "config.json lets 1 of a head's 4 channels turn, which cannot be pairs."),

@@ -107,7 +107,7 @@ def test_joined_ladders_are_values():
         (
             lambda: Joined(((1, Geometric()), (2, Geometric())), in_turns=True),
             InvalidValue,
-            "Parts that take turns must be equally long, got [1, 2] pairs.",
+            "Alternating parts must be equally long, got [1, 2] pairs.",
         ),
         (
             lambda: Joined(((1, Geometric()),)).ladder(2, 4),

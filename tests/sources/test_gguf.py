@@ -135,14 +135,14 @@ LIES = {
     ),
     "a pointer": (
         b"version https://git-lfs.github.com/spec/v1\n",
-        "{path} is not a GGUF file: it starts like a Git LFS pointer, not the file it stands for.",
+        "{path} is not a GGUF file: it starts like a Git LFS pointer, not the file itself.",
         "Run `git lfs pull` in the model folder.",
     ),
     "only magic": (b"GGUF", "{path} ends after 4 bytes; a GGUF file begins with 24 of them.", TRUNCATED),
     "version 1": (
         gguf_bytes([], version=1),
         "{path} is a GGUF file of version 1; versions 2 and 3 are read.",
-        "A file of version 1 has to be converted anew.",
+        "A file of version 1 must be converted again.",
     ),
     "version 4": (
         gguf_bytes([], version=4),

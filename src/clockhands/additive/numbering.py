@@ -96,7 +96,8 @@ def _real(tokens: Any, spec: object, padding: object) -> Any:
     if spec.number_of_axes > 1:
         raise InvalidValue(
             f"`spec` must number tokens along one axis, got a code of {spec.number_of_axes}.",
-            "Tokens of several axes stand where the image or the boxes say; clockhands.grids.Grid makes a grid's.",
+            "The positions of tokens with several axes come from the image or the boxes; clockhands.grids.Grid "
+            "makes those of a grid.",
         )
     if not hasattr(tokens, "shape") or not hasattr(tokens, "dtype"):
         raise InvalidType(

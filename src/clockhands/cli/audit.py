@@ -50,7 +50,7 @@ def _codes(ctx: click.Context, _param: click.Parameter, values: tuple[str, ...])
 @click.command("audit", epilog=EXAMPLES)
 @click.argument("targets", metavar="TARGET...", nargs=-1, required=True)
 @click.option(
-    "--length", type=click.IntRange(min=1), metavar="N", help="Length in tokens at which the rates shall hold."
+    "--length", type=click.IntRange(min=1), metavar="N", help="Length in tokens for which the frequencies are computed."
 )
 @click.option(
     "--set",
@@ -59,7 +59,7 @@ def _codes(ctx: click.Context, _param: click.Parameter, values: tuple[str, ...])
     metavar="KEY=VALUE",
     help="Audit as if the config held this, as servers take it (repeatable); dots lead into objects.",
 )
-@click.option("--weights", is_flag=True, help="Tell from the weights themselves how channels pair; reads all q and k.")
+@click.option("--weights", is_flag=True, help="Measure the layout from the weights themselves; reads all q and k.")
 @click.option("--verbose", "-v", is_flag=True, help="Show every value with its source, the properties and the notes.")
 @click.option("--quiet", "-q", is_flag=True, help="Show problems alone.")
 @click.option("--diff", is_flag=True, help="Print the fixes as a unified diff in place of the report.")

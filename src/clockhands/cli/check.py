@@ -34,7 +34,7 @@ Examples:
     "--like", metavar="SPEC", help="What it should be: PRESET[:field=value,...], or a file of clockhands.to_json."
 )
 @click.option("--kind", type=click.Choice(KINDS), help="What is checked, if --like does not say it.")
-@click.option("--make", is_flag=True, help="The callable builds the function from a spec; two models are asked too.")
+@click.option("--make", is_flag=True, help="The callable builds the function from a spec; also compares two models.")
 @click.option("--axes", metavar="WORDS", help="The axes of x, if not 'seq width': 'batch heads seq width', ...")
 @click.option(
     "--call", metavar="WORDS", help="What it is called with, if not 'x, positions': 'x', 'q, k, positions', ..."
@@ -42,8 +42,8 @@ Examples:
 @click.option("--positions", metavar="WORDS", help="The axes of the positions, if not 'seq': 'batch seq', ...")
 @click.option("--backend", type=click.Choice(BACKENDS), help="The arrays that it takes, if not found out.")
 @click.option("--dtype", type=click.Choice(DTYPES), metavar="D", help="What it is given, if not float32.")
-@click.option("--length", type=click.IntRange(min=1), metavar="N", help="Positions 0 to N-1 are asked, if not 10,000.")
-@click.option("--width", type=click.IntRange(min=1), metavar="N", help="Channels (of a head), if not those of SPEC.")
+@click.option("--length", type=click.IntRange(min=1), metavar="N", help="Check positions 0 to N-1 (default: 10,000).")
+@click.option("--width", type=click.IntRange(min=1), metavar="N", help="Width (of a head), if not that of SPEC.")
 @click.option(
     "--timeout", type=click.FloatRange(min=0, min_open=True), metavar="S", help="Seconds for a call, if not 60."
 )

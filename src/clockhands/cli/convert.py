@@ -22,9 +22,9 @@ Examples:
 @click.command("convert", epilog=EXAMPLES)
 @click.argument("source", metavar="IN")
 @click.argument("out", metavar="OUT", type=OutPath(folder=True))
-@click.option("--layout", type=click.Choice(LAYOUTS), required=True, help="How the rows shall stand.")
+@click.option("--layout", type=click.Choice(LAYOUTS), required=True, help="Layout to convert to.")
 @click.option(
-    "--from", "from_", type=click.Choice(LAYOUTS), help="How they stand, if not as the files and their type say."
+    "--from", "from_", type=click.Choice(LAYOUTS), help="Current layout, if not that of the files and their type."
 )
 @click.option(
     "--config",

@@ -18,13 +18,13 @@ import click
 from clockhands.errors import ClockhandsError
 
 COMMANDS = {
-    "audit": "What a model is told about position, and what is wrong with it.",
-    "explore": "Position codes to be turned by hand, on a page; your models too.",
+    "audit": "Audit the position settings of a model or config.",
+    "explore": "Interactive explorer (one HTML page); your models too.",
     "properties": "What a position code can and cannot do, in its own numbers.",
     "order": "Whether attention can tell one order of the words from another.",
     "claims": "What is said about position codes, and what of it is true.",
     "check": "Whether a function or a module is the code that it should be.",
-    "explain": "What a finding or a fault means, and how to mend it.",
+    "explain": "What a finding or a fault means, and how to fix it.",
     "diff": "Where two position codes part, or two readings of one.",
     "identify": "What made the numbers of a table, or what a function does.",
     "table": "The numbers of a position code, exact at every position.",
@@ -182,7 +182,7 @@ def _version(ctx: click.Context, _param: click.Parameter, wanted: bool) -> None:
     name="clockhands",
     context_settings={"help_option_names": ["-h", "--help"]},
     invoke_without_command=True,
-    epilog="Exit codes: 0 done and sound, 1 done and errors found, 2 could not.",
+    epilog="Exit codes: 0 no errors found, 1 errors found, 2 could not run.",
 )
 @click.option(
     "--version", is_flag=True, is_eager=True, expose_value=False, callback=_version, help="Show the version and exit."

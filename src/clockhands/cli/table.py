@@ -120,7 +120,7 @@ def command(  # noqa: PLR0917 - click passes them by name
         _print(numbers, positions)
         return
     write_whole(out, lambda path: writer(path, numbers, positions, to_json(spec)), force=force, reads=reads)
-    talk(f"{out}: {numbers.shape[0]:,} positions x {numbers.shape[1]:,} channels, {dtype}.")
+    talk(f"{out}: {numbers.shape[0]:,} positions x {numbers.shape[1]:,} dimensions, {dtype}.")
 
 
 def _spec(preset: str) -> tuple[Any, Any, Any]:
@@ -238,8 +238,8 @@ def _print(numbers: np.ndarray, positions: Positions | _Cells) -> None:
     if None in rows or None in columns:
         count, width = (sum(place is not None for place in places) for places in (rows, columns))
         talk(
-            f"{count:,} of {numbers.shape[0]:,} positions and {width:,} of {numbers.shape[1]:,} channels are shown;"
-            " --out FILE or a pipe gives all."
+            f"{count:,} of {numbers.shape[0]:,} positions and {width:,} of {numbers.shape[1]:,} dimensions are "
+            "shown; use --out FILE or a pipe for all."
         )
 
 

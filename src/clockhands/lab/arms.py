@@ -155,11 +155,13 @@ def _made(code: Any, model: Model, trained: int, channels: int, causal: bool) ->
         made = specs.with_fields(made, base=base)
     if share is not None:
         if not 0 < real("share", share) <= 1:
-            raise InvalidValue(f"`share` must be above 0 and at most 1, got {shown(share)}.", "1 rotates all channels.")
+            raise InvalidValue(
+                f"`share` must be above 0 and at most 1, got {shown(share)}.", "1 rotates all dimensions."
+            )
         rotated = round(share * model.head_width / 2) * 2
         if not rotated:
             raise InvalidValue(
-                f"`share` = {share:g} of {model.head_width} channels of a head is no pair.",
+                f"`share` = {share:g} of the {model.head_width} dimensions of a head is not a pair.",
                 f"Give at least {2 / model.head_width:g}.",
             )
         made = specs.with_fields(made, rotated=rotated)
@@ -332,7 +334,8 @@ def _check(study: Study, key: Key, arm: Arm, training: Training) -> None:
     added = any(isinstance(each, additive.AdditiveCode) for each in kinds)
     if arm.channels and (not added or arm.channels > model.width):
         raise InvalidValue(
-            f"`channels` is for additive codes, in some of the model's {model.width} channels; got {arm.channels}.",
+            f"`channels` is for additive encodings in some of the model's {model.width} dimensions; got "
+            f"{arm.channels}.",
             "Leave it out.",
         )
     if arm.slopes == "drawn" and not any(isinstance(each, biases.Alibi) for each in kinds):

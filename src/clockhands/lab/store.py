@@ -343,7 +343,7 @@ class Store:
         if os.getpid() != self._process:
             raise StoreError(
                 f"The store {self.path} was opened by another process.",
-                "Hand the measurements to the process that opened it: only one process of a lab writes.",
+                "Pass the measurements to the process that opened it: only one process of a lab writes.",
             )
 
     def _known(self, study: str) -> None:

@@ -297,7 +297,7 @@ class Recall(Task):
         if self.queries > most:
             raise InvalidValue(
                 f"`queries` must be at most {most}, got {self.queries}.",
-                f"A sequence is asked for different pairs at different depths: `pairs` is {self.pairs}, and there are "
+                f"A sequence needs different pairs at different depths: `pairs` is {self.pairs}, and there are "
                 f"{DEPTHS} depths.",
             )
 

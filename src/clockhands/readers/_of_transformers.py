@@ -142,7 +142,7 @@ def _old_longrope(view: View, block: dict[str, Any]) -> dict[str, Any]:
         # The ratio of the lengths replaces a factor that is written down.
         return {**block, "factor": max(context / original, 1.0)}
     if block.get("factor") is None and block.get("attention_factor") is None:
-        raise Refusal(f"Neither {ORIGINAL} nor a factor stands where it looks: a TypeError.")
+        raise Refusal(f"Neither {ORIGINAL} nor a factor is where it looks for them: it raises a TypeError.")
     return block
 
 

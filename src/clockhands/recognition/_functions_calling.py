@@ -49,7 +49,7 @@ class Caller(ForeignFunction):
                 f"The function cannot be called as function(x [seq, {width}], positions [seq]) -> [seq, {width}]: "
                 f"{refusals(tried, ': ')}.",
                 self._taken([library for library, _ in tried])
-                or "Wrap it: def turned(x, positions): return … ; queries alone, one head, no batch.",
+                or "Wrap it: def rotated(x, positions): return … ; queries alone, one head, no batch.",
             ) from (tried[-1][1].__cause__ or tried[-1][1])
 
     def _few_rows(self) -> np.ndarray:

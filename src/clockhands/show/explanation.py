@@ -13,8 +13,8 @@ from clockhands.testing import Report
 
 _BLAMED = {
     "file": "the file: it is wrong",
-    "reader": "readers: the file is right, and some misread it",
-    "ambiguous": "nobody for certain: the file can be read in two ways",
+    "reader": "runtimes: the file is right, but some misread it",
+    "ambiguous": "unclear: the file can be read in two ways",
     "module": "the loaded module: it is wrong, whatever its files say",
 }
 
@@ -68,7 +68,7 @@ def print_explanation(code: str, rule: type[Kind], file: IO[str] | None = None, 
     page.line()
     if isinstance(rule.blames, str):
         page.row("blames", _BLAMED[rule.blames])
-    page.row("to mend", rule.advice())
+    page.row("fix", rule.advice())
     if rule.edit is None and rule.unmended:
         page.row("no patch", rule.unmended)
     for number, case in enumerate(rule.cases):
@@ -105,12 +105,12 @@ def print_fault(
         page.line(Text(fault.code, style="bold") + Text(f"  a fault of {fault_of(fault)}"))
         page.paragraph(f"It {fault_in_words(fault)}.")
         page.line()
-        page.row("to mend", fault.hint)
+        page.row("fix", fault.hint)
     else:
         page.row("a check says", f"It {fault_in_words(fault)}.")
     if fault.shown_by:
         asked = asks.get(fault.shown_by)
-        page.row("told by", f"{fault.shown_by}: {asked}" if asked else fault.shown_by)
+        page.row("shown by", f"{fault.shown_by}: {asked}" if asked else fault.shown_by)
     told = " ".join(above.cases) if above else ""
     for number, case in enumerate(case for case in fault.cases if case not in told):
         page.row("" if number else "seen in", case)

@@ -42,11 +42,11 @@ class _OrderPage(Page):
         self.paragraph(verdict(found), style="bold green")
         self.line()
         self.paragraph(
-            f"How it was measured: {found.networks} networks of {LAYERS} layers, {HEADS} heads and {WIDTH} channels, "
-            f"drawn with seed {found.seed} and not trained, in float64. A difference is given as a share: the length "
-            "of the difference of two outputs over the length of the first. It is the median of the networks, with the "
-            "smallest and the largest. Rounding is told from the rest by a bound that is derived for each number, and "
-            f"that is at most {_number(self.most_rounding())} where something is told."
+            f"How it was measured: {found.networks} networks of {LAYERS} layers, {HEADS} heads and width {WIDTH}, "
+            f"random with seed {found.seed} and not trained, in float64. A difference is given as a share: the "
+            "length of the difference of two outputs over the length of the first. It is the median of the "
+            "networks, with the smallest and the largest. Rounding is told from the rest by a bound that is derived "
+            f"for each number, and that is at most {_number(self.most_rounding())} where something is told."
         )
         self.heading("no position code, no mask: a set of words")
         self.figure(f"{PERMUTED} words permuted, outputs put back", "permuted_one_layer", "1 layer")
@@ -54,8 +54,8 @@ class _OrderPage(Page):
         self.figure("mean of the outputs", "pooled", f"{LAYERS} layers")
         self.figure("output of a full stop after the words", "last", f"{LAYERS} layers")
         self.paragraph(
-            "Every word asks every word, and nothing in that says where a word stands. So the outputs are those of a "
-            "set of words, at any depth and with any weights."
+            "Every word attends to every word, and no position enters. So the outputs are those of a set of words, "
+            "at any depth and with any weights."
         )
         self.heading("no position code, a causal mask: one layer is blind, two are not")
         self.figure(f"{PERMUTED} words permuted, outputs put back", "causal_permuted_one_layer", "1 layer")
@@ -68,9 +68,10 @@ class _OrderPage(Page):
         self.figure("the same after another word", "causal_constant_after_another_one_layer", "1 layer")
         self.figure("", "causal_constant_after_another", f"{LAYERS} layers")
         self.paragraph(
-            "A mask lets a word see only what stands before it. In one layer the last word sees a set. In two it sees "
-            "what the words before have seen, and that depends on their order. Where all words are the same, no depth "
-            "helps; after one other word it does, which is one of 2, 3, 4, ... words that are seen: that counts."
+            "A causal mask lets a word see only the words before it. In one layer the last word sees a set. In two "
+            "layers it sees what the earlier words have seen, which depends on their order. If all words are the "
+            "same, no depth helps. After one different word it does: that word is one of 2, 3, 4, ... words seen, "
+            "which counts positions."
         )
         self.heading("with a position code")
         self.codes()
@@ -115,9 +116,8 @@ class _OrderPage(Page):
         if all((code.alike.apart is True) == isinstance(code.member.spec, AdditiveCode) for code in found.codes[1:]):
             self.line()
             self.paragraph(
-                "One word over and over is told apart by the codes that are added to the tokens, and by no other: "
-                "turning queries and keys, or adding to scores, only weighs the words anew, and all weighings of one "
-                "word are that word."
+                "Only additive encodings distinguish the positions of one repeated word. RoPE and biases change "
+                "only the weights, and every weighted average of one word is that word."
             )
         for tells, names in _by_what_they_tell(found.codes):
             self.line()
@@ -137,7 +137,7 @@ def verdict(found: OrderMatters) -> str:
     )
     unsure = [code.member.name for code in real if code.swapped.apart is None]
     if unsure:
-        says += f" For {_listed(unsure)} it is not told: rounding could explain the whole difference."
+        says += f" For {_listed(unsure)} the result is unclear: rounding could explain the whole difference."
     blind = [code.member.name for code in real if code.mirror_blind]
     if blind and found.mirrored:
         says += (
@@ -158,7 +158,7 @@ def in_words(figure: Difference) -> str:
     if figure.apart is False:
         return f"the same: {_number(figure.median)} is rounding"
     if figure.apart is None:
-        return f"not told: {_number(figure.median)}, rounding {_number(figure.rounding)}"
+        return f"unclear: {_number(figure.median)}, rounding {_number(figure.rounding)}"
     return f"{_number(figure.median)} apart ({_number(figure.smallest)} to {_number(figure.largest)})"
 
 
@@ -166,7 +166,7 @@ def _cell(figure: Difference, spread: bool = False) -> str:
     if figure.apart is False:
         return "same"
     if figure.apart is None:
-        return "not told"
+        return "unclear"
     range_of = f" ({_number(figure.smallest)}-{_number(figure.largest)})" if spread else ""
     return f"{_number(figure.median)}{range_of}"
 

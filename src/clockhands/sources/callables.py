@@ -80,5 +80,5 @@ def _unimported(module: str, error: BaseException) -> Unreadable:
     said = str(error).strip().partition("\n")[0]
     return Unreadable(
         f"{module} cannot be imported: {type(error).__name__}{f': {said}' if said else ''}.".replace("..", "."),
-        "Mend the module, or run clockhands in the environment that it needs.",
+        "Fix the module, or run clockhands in the environment that it needs.",
     )

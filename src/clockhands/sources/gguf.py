@@ -172,7 +172,7 @@ def _version(path: Path, number: int) -> tuple[int, str]:
         if version in (2, 3):
             return version, order
     version = min(number, swapped)
-    hint = "A file of version 1 has to be converted anew." if version == 1 else "It may need a newer clockhands."
+    hint = "A file of version 1 must be converted again." if version == 1 else "It may need a newer clockhands."
     raise Unreadable(f"{path} is a GGUF file of version {version}; versions 2 and 3 are read.", hint)
 
 

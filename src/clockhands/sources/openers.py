@@ -54,9 +54,7 @@ def open_file(path: Path, target: str, tensor: str | None) -> Opened:
 
 def _unsupported(path: Path, kind: str | None) -> Unreadable:
     if kind == "pointer":
-        return Unreadable(
-            f"{path} is a Git LFS pointer, not the file it stands for.", "Run `git lfs pull` in its folder."
-        )
+        return Unreadable(f"{path} is a Git LFS pointer, not the file itself.", "Run `git lfs pull` in its folder.")
     seems = files.seems(files.head(path))
     return Unreadable(f"{path} is no kind of file that is read here: {seems}.", f"Name {READ}.")
 

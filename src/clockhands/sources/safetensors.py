@@ -91,7 +91,7 @@ def read_header(path: Path) -> WeightsHeader:
 def _length_error(path: Path, length: int, size: int, start: bytes) -> Unreadable:
     if start.startswith(b"version https://git-lfs"):
         return Unreadable(
-            f"{path} is a Git LFS pointer, not the tensors it stands for.", "Run `git lfs pull` in the model folder."
+            f"{path} is a Git LFS pointer, not the tensors themselves.", "Run `git lfs pull` in the model folder."
         )
     if length > size - 8 and start[8:9] == b"{":
         return Unreadable(

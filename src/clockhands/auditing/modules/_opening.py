@@ -31,7 +31,9 @@ def open_module(module: Any, walked: Walked) -> Opened:
         )
     root, others = config_root(module)
     config = None if root is None else _values(_config(module.get_submodule(root)))
-    notes = tuple(f"{other} has a config of its own, and is held to no other: audit it by itself." for other in others)
+    notes = tuple(
+        f"{other} has its own config and cannot be compared with another: audit it separately." for other in others
+    )
     away = [one.full_name for one in walked.held if one.on_meta]
     if away:
         more = f" (and {len(away) - 1} more)" if len(away) > 1 else ""
