@@ -36,10 +36,10 @@ verdicts hold for that size. If a small model cannot settle a claim, or nothing 
 measurement that would.
 
 **Terms.** An encoding consists of dimension *pairs*. Each pair rotates by its *frequency*, in radians per token, and
-completes a rotation after its *wavelength*, 2π / frequency, in tokens. The *base*, usually 10,000, is about the ratio of
-the highest to the lowest frequency; the *width* d is twice the number of pairs. A *row* is the encoding of one position,
-and the *offset* of two positions is their distance in tokens. Unless stated otherwise, the encoding is that of Vaswani
-et al. 2017: pair i rotates by 10000^(−2i/d) per token.
+completes a rotation after its *wavelength*, 2π / frequency, in tokens. The *base*, usually 10,000, is about the ratio
+of the highest to the lowest frequency; the *width* d is twice the number of pairs. A *row* is the encoding of one
+position, and the *offset* of two positions is their distance in tokens. Unless stated otherwise, the encoding is that
+of Vaswani et al. 2017: pair i rotates by 10000^(−2i/d) per token.
 
 """
 

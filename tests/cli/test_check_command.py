@@ -114,7 +114,7 @@ def test_a_wrong_function_is_exit_code_1_and_is_explained_before_the_evidence(ch
             It computes its frequencies from base 500,000, not 10,000.
               hint: Pass the base to the code that computes the frequencies, and look for a
                 default used in its place.
-              met before: SpecForge#265, DeepSpeed#8341, MarinFold#184
+              seen in: SpecForge#265, DeepSpeed#8341, MarinFold#184
               code: another-base (clockhands explain another-base)
 
             Failed, """)

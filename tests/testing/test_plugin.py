@@ -137,7 +137,7 @@ def test_a_failing_check_shows_the_line_of_the_test_and_the_report(failing):
         "E       It computes its frequencies from base 500,000, not 10,000.",
         "E         hint: Pass the base to the code that computes the frequencies, and look for a default",
         "E           used in its place.",
-        "E         met before: SpecForge#265, DeepSpeed#8341, MarinFold#184",
+        "E         seen in: SpecForge#265, DeepSpeed#8341, MarinFold#184",
     ]
     evidence = lines_after(shown, "Failed, ")
     assert evidence[1].startswith("E         a few positions: "), "what separates the fault comes first"

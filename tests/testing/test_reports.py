@@ -57,7 +57,7 @@ def test_a_failed_report_tells_what_it_is_like_before_the_evidence():
         "",
         "It repeats its last row.",
         "hint: Make it longer.",
-        "met before: somebody#1, nobody#2",
+        "seen in: somebody#1, nobody#2",
         f"code: {CODE} (clockhands explain {CODE})",
         "",
         "layers.3: it is rounded.",

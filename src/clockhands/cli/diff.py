@@ -72,10 +72,10 @@ def command(  # noqa: PLR0917 - click passes them by name
 ) -> int:
     """Say where two position encodings differ: at which pair, from which distance on, by how much.
 
-    Each TARGET is what `clockhands audit` takes. With one, --readers names two runtimes whose readings of it are
-    compared: transformers-4, transformers-5, vllm-0.11, vllm, llama.cpp, mlx-lm, no-scaling, or clockhands for the
-    audit's own. Pairs are counted from 0. Exit code 0 means that both compute the same, within float32 rounding and
-    but for a layout that converters to GGUF change; 1 that they differ.
+    Each TARGET is what `clockhands audit` takes. With one, --readers names two runtimes to compare: transformers-4,
+    transformers-5, vllm-0.11, vllm, llama.cpp, mlx-lm, no-scaling, or clockhands for the audit itself. Pairs are
+    counted from 0. Exit code 0 means that both compute the same, within float32 rounding and except for a layout that
+    converters to GGUF change; 1 that they differ.
     """
     first, second = _sides(targets, reader, readers, length)
     groups = compared(first.codes, second.codes)

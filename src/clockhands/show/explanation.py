@@ -121,7 +121,7 @@ def fault_in_words(fault: Fault) -> str:
 
     >>> from clockhands.faults import FAULTS
     >>> fault_in_words(FAULTS["another-base"])
-    'turns with base <base>, not <declared>'
+    'computes its frequencies from base <base>, not <declared>'
     """
     parts = Formatter().parse(fault.sentence)
     return "".join(text + ("" if name is None else f"<{name.replace('_', ' ')}>") for text, name, _, _ in parts)
@@ -130,8 +130,8 @@ def fault_in_words(fault: Fault) -> str:
 def fault_of(fault: Fault) -> str:
     """The kinds of code that can have it, in words."""
     names = {
-        "rotary": "rotary code",
-        "additive": "additive code",
+        "rotary": "RoPE",
+        "additive": "additive encodings",
         "bias": "biases",
         "module": "modules",
         "generation": "generation with a cache",
@@ -142,4 +142,4 @@ def fault_of(fault: Fault) -> str:
 
 def severity_in_words(rule: type[Kind]) -> str:
     """The severity, where it is always the same."""
-    return rule.severity if isinstance(rule.severity, str) else "by the case"
+    return rule.severity if isinstance(rule.severity, str) else "depends"

@@ -163,10 +163,7 @@ class Report:
     def _made(self) -> str:
         """What was done, where nothing failed."""
         # An error of NaN is never sound, so this is a number.
-        return (
-            f"{_counted(len(self.experiments), 'experiment')}{self._way()}; the largest error is {100 * self.worst:.2g} % of "
-            "the rounding bound."
-        )
+        return " % of the rounding bound."
 
     def _way(self) -> str:
         """How it was called, in words."""
@@ -223,7 +220,7 @@ def _explained(explanation: Explanation, lead: str) -> Iterator[ReportLine]:
     yield ReportLine("explanation", f"{place} {explanation.message}")
     yield ReportLine("hint", f"hint: {explanation.hint}", 2)
     if explanation.cases:
-        yield ReportLine("rest", f"met before: {', '.join(explanation.cases)}", 2)
+        yield ReportLine("rest", f"seen in:  {', '.join(explanation.cases)}", 2)
     if explanation.codes:
         codes = ", ".join(explanation.codes)
         yield ReportLine("rest", f"code: {codes} (clockhands explain {explanation.codes[0]})", 2)
