@@ -124,7 +124,12 @@ def fault_in_words(fault: Fault) -> str:
     'computes its frequencies from base <base>, not <declared>'
     """
     parts = Formatter().parse(fault.sentence)
-    return "".join(text + ("" if name is None else f"<{name.replace('_', ' ')}>") for text, name, _, _ in parts)
+    return "".join(text + ("" if name is None else f"<{shown_name(name)}>") for text, name, _, _ in parts)
+
+
+def shown_name(name: str) -> str:
+    """A parameter of a fault's sentence, as a reader sees it."""
+    return {"told": "details", "rate": "frequency"}.get(name, name.replace("_", " "))
 
 
 def fault_of(fault: Fault) -> str:

@@ -45,10 +45,10 @@ class _OrderPage(Page):
             f"How it was measured: {found.networks} networks of {LAYERS} layers, {HEADS} heads and width {WIDTH}, "
             f"random with seed {found.seed} and not trained, in float64. A difference is given as a share: the "
             "length of the difference of two outputs over the length of the first. It is the median of the "
-            "networks, with the smallest and the largest. Rounding is told from the rest by a bound that is derived "
-            f"for each number, and that is at most {_number(self.most_rounding())} where something is told."
+            "networks, with the smallest and the largest. A bound on rounding is derived for each number; where a "
+            f"result is stated it is at most {_number(self.most_rounding())}."
         )
-        self.heading("no position code, no mask: a set of words")
+        self.heading("no position encoding, no mask: a set of words")
         self.figure(f"{PERMUTED} words permuted, outputs put back", "permuted_one_layer", "1 layer")
         self.figure("", "permuted", f"{LAYERS} layers")
         self.figure("mean of the outputs", "pooled", f"{LAYERS} layers")
@@ -57,7 +57,7 @@ class _OrderPage(Page):
             "Every word attends to every word, and no position enters. So the outputs are those of a set of words, "
             "at any depth and with any weights."
         )
-        self.heading("no position code, a causal mask: one layer is blind, two are not")
+        self.heading("no position encoding, a causal mask: one layer is blind, two are not")
         self.figure(f"{PERMUTED} words permuted, outputs put back", "causal_permuted_one_layer", "1 layer")
         self.figure("mean of the outputs", "causal_pooled_one_layer", "1 layer")
         self.figure("output of a full stop after the words", "causal_last_one_layer", "1 layer")
@@ -73,7 +73,7 @@ class _OrderPage(Page):
             "same, no depth helps. After one different word it does: that word is one of 2, 3, 4, ... words seen, "
             "which counts positions."
         )
-        self.heading("with a position code")
+        self.heading("with a position encoding")
         self.codes()
         self.heading("what adding a position does to the token")
         for number, sentence in enumerate(self.added.sentences()):
@@ -95,11 +95,11 @@ class _OrderPage(Page):
     def codes(self) -> None:
         found = self.found
         deep = f"{LAYERS} layers, no mask"
-        self.row("sentences", f"the mean of the outputs of the second, beside that of the first; {deep}")
+        self.row("sentences", f"the mean of the outputs of the second, compared with the first; {deep}")
         if found.another:
             self.row("third order", f"the same for {' '.join(found.another)!r}")
         self.row("masked", "the output of a full stop after each of the two; 1 layer, causal mask")
-        self.row("one word", f"the same word {PERMUTED} times, each output beside the first; {deep}")
+        self.row("one word", f"the same word {PERMUTED} times, each output compared with the first; {deep}")
         self.line()
         titles = ("", "sentences", *(["third order"] if found.another else []), "masked", "one word")
         widths = [width for width, title in zip(_COLUMNS, _TITLES, strict=True) if title in titles]
@@ -110,8 +110,8 @@ class _OrderPage(Page):
             self.line(_row(cells, widths))
         self.line()
         self.paragraph(
-            "How large a difference is depends on the drawn weights and on the size of the code beside the words', so "
-            "this is no ranking. That there is one, or none, does not depend on them."
+            "The size of a difference depends on the random weights and on the size of the encoding relative to the "
+            "words: it is not a ranking. Whether there is a difference does not depend on them."
         )
         if all((code.alike.apart is True) == isinstance(code.member.spec, AdditiveCode) for code in found.codes[1:]):
             self.line()
@@ -131,9 +131,9 @@ def verdict(found: OrderMatters) -> str:
     telling = [code for code in real if code.swapped.apart]
     none = found.without["pooled"]
     says = (
-        f"The same words in two orders. Without a position code and without a mask attention "
-        f"{'cannot tell them apart' if none.apart is False else 'tells them apart'}; with {len(telling)} of "
-        f"{len(real)} codes it can."
+        "The same words in two orders. Without a position encoding and without a mask attention "
+        f"{'cannot distinguish them' if none.apart is False else 'distinguishes them'}; with {len(telling)} of "
+        f"{len(real)} encodings it can."
     )
     unsure = [code.member.name for code in real if code.swapped.apart is None]
     if unsure:
@@ -141,8 +141,8 @@ def verdict(found: OrderMatters) -> str:
     blind = [code.member.name for code in real if code.mirror_blind]
     if blind and found.mirrored:
         says += (
-            f" {_listed(blind)} cannot: one sentence is the other from the end, and {_those(blind)} how far, "
-            "not on which side."
+            f" {_listed(blind)} cannot: one sentence is the other reversed, and {_those(blind)} the distance, not "
+            "the side."
         )
     return says
 
@@ -196,4 +196,4 @@ def _listed(names: list[str]) -> str:
 
 
 def _those(names: list[str]) -> str:
-    return "they tell" if len(names) > 1 else "it tells"
+    return "they encode" if len(names) > 1 else "it encodes"

@@ -6,7 +6,7 @@ Numbers of the property, for a vocabulary of 50,000 drawn tokens (`_recoverable`
 * ``positions_measured``: rows that were looked at: the first 128 and 64 that are evenly spaced over the length; of a
   learned table all. ``first_positions``: the first ones, at most 128, which the two shares of a score are about.
 * ``row_norm_least``, ``row_norm_mean``, ``row_norm_largest``: Euclidean length of a row, in the dtype.
-* ``token_norm_at_deviation_1``: ``sqrt(width)``, the length of a token of independent N(0, 1) channels: what the factor
+* ``token_norm_at_deviation_1``: ``sqrt(width)``, the length of a token of independent N(0, 1) values: what the factor
   sqrt(width) of Vaswani et al. makes of embeddings N(0, 1 / width). Without it they have the length 1, and embeddings
   N(0, 1) with it the length ``width``. ``row_over_token`` is the mean row over the first of the three.
 * ``found_at_deviation_1``, ``found_at_deviation_one_over_root_width``, ``found_at_deviation_root_width``: share of

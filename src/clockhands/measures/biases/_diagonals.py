@@ -110,5 +110,5 @@ def _property_of(
     else:
         why = "the row and the column of both tokens: the next token number may be in the same row or in the next one"
         why = "the position of the query and the distance" if spec.ordered else why
-        brief, says = "no: by where the tokens stand", f"The values of {name} depend on {why}{told}."
+        brief, says = "no: depends on the positions", f"The values of {name} depend on {why}{told}."
     return measured(brief, says, holds=holds, **figures)

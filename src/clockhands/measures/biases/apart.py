@@ -15,10 +15,10 @@ Numbers, all whole and exact; distances in tokens, lists by head:
   None where all differ. ``first_merged``: the first of all heads. Of windows: rows of the table.
 * ``distinct_together``, ``first_merged_together``: the same of all heads together, two distances being one if they
   are in every head.
-* ``keys_after``: what keys after the query get: ``"as before"`` (left and right are not told apart), ``"as itself"``,
+* ``keys_after``: what keys after the query get: ``"as before"`` (left and right are the same), ``"as itself"``,
   ``"more"`` (a causal mask is needed) or ``"own"``.
 * ``values_known``: False where the numbers are learned and not given. Then buckets are compared in place of numbers:
-  what shares one is never told apart, what does not can be.
+  distances that share one are never distinguished.
 
 ``holds``: every head tells every distance within the length from every other.
 """

@@ -5,7 +5,7 @@ Numbers of buckets (`Buckets`, `CeilingBuckets`, `Clipped`), all whole and exact
 * ``rows``: rows of the learned table.
 * ``first_distances_before``, ``first_distances_after``: the smallest distance (tokens) of each bucket, for keys at or
   before the query and for keys after it, whatever the length; 0 is the query itself in both.
-* ``exact_through_before``, ``exact_through_after``: every distance up to this one has a bucket of its own; -1 where not
+* ``exact_through_before``, ``exact_through_after``: every distance up to this one has a separate bucket; -1 where not
   even 0 has one.
 * ``last_from_before``, ``last_from_after``: from this distance on all share one bucket.
 * ``rows_used``: rows that some pair of tokens within the length takes.

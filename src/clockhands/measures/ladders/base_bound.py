@@ -8,21 +8,22 @@ the length. The numbers of `base_bound`:
 * ``first_failing_distance``: tokens; None where no sum is negative. Of several axes: the smallest ``m`` such that some
   offset of at most ``m`` along each axis has a negative sum (a sum over axes of each axis' lowest sum).
 * ``first_failing_distance_in_step``: of several axes, where all coordinates grow together, as those of text do.
-* ``looked_to``: distances below this were looked at. ``pairs``; ``pairs_standing_still``: of rate 0, or channels of the
-  head that are not rotated: they add 1 each, and where they are half of all no distance fails.
-* ``smallest_sound_base``: of plain ladders of as many pairs at this length; 1.0 where every base holds; None where none
+* ``looked_to``: distances below this were searched. ``pairs``; ``pairs_standing_still``: of frequency 0, or dimensions
+  of the head that are not rotated: they add 1 each, and where they are half of all no distance fails.
+* ``smallest_sound_base``: the smallest valid base for unscaled frequencies of this many pairs at this
+  length; 1.0 where every base holds; None where none
   was found or the search would be too coarse (``searched`` says whether there was one), ``search_step`` the share of
   the base in which it was looked for.
-* ``failing_above``: the gaps, [first, last] of each stretch of failing bases above the smallest sound one, up to
+* ``failing_above``: the gaps, [first, last] of each stretch of failing bases above the smallest valid one, up to
   ``searched_to``. `clockhands.measures.ladders.sound_bases` has their accuracy.
 
 **The critical dimension** is the number of channels whose pair completes a turn within the length a model was trained
 at; the others meet angles in longer texts that training never showed. For a plain ladder over ``d`` channels it is
 ``2 ceil(d / 2 log_base(length / (2 pi)))``, from 0 to ``d``. The numbers of `critical_dimension`:
 
-* ``channels``: all that turn; ``critical_dimension``: those whose pair completes a turn, counted; ``by_axis``: the same
-  for each axis.
-* ``by_formula``: what the formula gives; None where the ladder is not plain.
+* ``channels``: the RoPE dimensions; ``critical_dimension``: the number of those whose pair completes a rotation;
+  ``by_axis``: the same for each axis.
+* ``by_formula``: the value of the formula; None where frequencies are scaled.
 
 Accuracy: sums are within ``pairs x length x 2**-50``; a distance at which the real sum is nearer to 0 may be told
 either way. Counts as in `clockhands.measures.ladders.turning`.

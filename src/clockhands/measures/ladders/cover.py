@@ -14,11 +14,12 @@ The distances are 1 to ``length - 1``. The numbers of `cover`, for the axis that
 * ``shortest_wavelength``, ``longest_wavelength``: tokens, of the pairs that move; None where none does.
 * ``largest_ratio``: of two wavelengths that follow each other, among those from 2 tokens to ``2 (length - 1)``, which
   the longest distance needs, and the next beyond either end; None where there are fewer than two.
-* ``wasted_pairs``: pairs that cover none of the distances: too slow (or still) for the longest, or turning by more than
-  half a turn a token. ``pairs_beyond_the_length``: those that never complete a turn within it.
+* ``wasted_pairs``: pairs that cover none of the distances: too slow (or still) for the longest, or rotating by more
+  than half a rotation per token. ``pairs_beyond_the_length``: those that never complete a rotation within it.
 * For comparison ``covered_share``, ``first_uncovered_distance``, ``longest_covered_distance``, ``largest_ratio``,
-  ``wasted_pairs`` and ``pairs_beyond_the_length`` of as many pairs with the bases 100, 8,192, 10,000 and 1,000,000,
-  each after ``base_100_`` and so on, and of rates evenly spaced from 1 to 1/10,000 after ``evenly_spaced_``.
+  ``wasted_pairs`` and ``pairs_beyond_the_length`` of the same number of pairs with the bases 100, 8,192, 10,000 and
+  1,000,000, each after ``base_100_`` and so on, and of frequencies evenly spaced from 1 to 1/10,000 after
+  ``evenly_spaced_``.
 
 Accuracy: a wavelength is within a relative 2**-51; an end of what a hand covers that is within a relative 1e-12 of a
 whole number is taken as this number.

@@ -8,11 +8,11 @@ turn from one token to the next: it reads the same as a slower one that turns th
 The numbers of `turning`, counted over all axes; a pair whose wavelength equals the length completes its turn:
 
 * ``pairs``: all of them; ``completing``: those with ``n w >= 2 pi``.
-* ``never_completing``: those that move and do not complete a turn; ``standing_still``: those of rate 0.
+* ``never_completing``: those that rotate and do not complete a rotation; ``standing_still``: those of frequency 0.
 * ``first_never_completing``: the first pair of these two, counted from 0 along the axis ``axis``; None where there is
   none.
 * ``slowest_wavelength``: tokens; None where no pair moves, or no float64 holds it. ``slowest_share_of_circle``: ``n w /
-  (2 pi)`` of that pair, above 1 where it turns more than once.
+  (2 pi)`` of that pair, above 1 where it rotates more than once.
 * ``more_than_half_a_turn_a_token``: pairs with ``w > pi``; None for a warped position, whose steps differ.
 * ``axis``: the axis of the slowest pair, counted from 0; ``never_completing_by_axis``: one number for each axis.
 

@@ -12,7 +12,7 @@ where both stand, and what is told is its mean over the pairs of each distance.
 * ``share_out_of_order``: of the pairs of distances ``k < k'``, how many have ``g(k) < g(k')``, counted one by one;
 * ``first_negative``: the first ``k`` with ``g(k) < 0``, else None;
 * ``attention_factor_squared``: of a rotary code with such a factor, what every score is multiplied by as well;
-* ``even``: whether a token as far behind is as much alike as one ahead; None where no kernel says it;
+* ``even``: whether positions before and after at the same distance are equally similar; None where no kernel says it;
 * ``octaves``: for each the first distance (1, 2, 4, …); ``mean_by_octave``: the mean of ``g(k) / g(0)`` from there up
   to the next;
 * ``explained_by_distance``: of codes without a kernel, the share of the variance of all dot products of two different

@@ -10,7 +10,7 @@ has one matrix for each distance, ``table(t + k) = table(t) @ R_k.T`` (`clockhan
 * ``error_bound``: what rounding alone can make of it (below);
 * ``orthogonality_error``: the largest number of ``R_k @ R_k.T - I``, in float64;
 * ``composition_error``: the largest number of ``R_j @ R_k - R_(j + k)``, over neighbouring distances;
-* ``hands``: the pairs that turn; ``axis``: the axis with the largest error, of codes of several;
+* ``hands``: the pairs that rotate; ``axis``: the axis with the largest error, of encodings with several;
 * ``decay_per_token_most``, ``decay_per_token_least``: of xPos, what a pair is multiplied by for each token as well.
 
 Of a code without hands (shares of variance by ``distances``; see `clockhands.measures.shifts._linear_maps`):
@@ -20,7 +20,7 @@ Of a code without hands (shares of variance by ``distances``; see `clockhands.me
 * ``residual_share_with_constant``, ``largest_error_with_constant``: of the best map that may add a constant row, where
   a step adds something (counters, raw coordinates) or may (what is trained), and no map without one is exact;
 * ``tokens``: the rows that were looked at;
-* ``first_step_turns``, ``last_step_turns``: of a warped position, by how many radians a step of one token turns the
+* ``first_step_turns``, ``last_step_turns``: of a warped position, by how many radians a step of one token rotates the
   first hand at the first and at the last token, not reduced.
 
 Of biases see `clockhands.measures.biases._diagonals`.

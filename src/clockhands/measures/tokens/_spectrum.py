@@ -2,10 +2,10 @@
 
 **The numbers**, over the tokens of the length:
 
-* ``channels``: those that the code has for a position (of several axes: for one coordinate);
+* ``channels``: dimensions of the encoding for a position (of several axes: for one coordinate);
 * ``rank``: singular values of the table above ``threshold`` times the largest, where ``threshold`` is the dtype's step
-  at 1, 2**-23 for float32 (and for float64, of which no more is told): directions that stand out of the rounding;
-* ``rank_of_real_numbers``: of a clock, what the rank would be without any rounding: a rate and its like between 0 and
+  at 1, 2**-23 for float32 (and for float64): directions above the rounding;
+* ``rank_of_real_numbers``: of sines and cosines, the rank without rounding: a frequency and its equal between 0 and
   pi bring two directions, once, and 0 and pi one; at most the number of tokens;
 * ``mean_share``: the length of the mean row over the root of the mean squared length of a row, between 0 and 1: what
   every token gets alike;

@@ -196,7 +196,7 @@ def _failure(one: Asked, parting: tuple[str, int] | None) -> Failure:
         if where is not None:
             evidence |= {"layer": where[0], "position in it": where[1]}
         return Failure(name, message, evidence)
-    raise AssertionError("asked of an experiment that failed")
+    raise AssertionError("no failed experiment")
 
 
 def _length(model: CausalModel, length: int | None, notes: dict[str, str]) -> int:
