@@ -277,7 +277,7 @@ REFUSED = [
     ),
     (
         lambda: ch.add(X, ch.Rotary(6)),
-        "`add` takes an additive code, got Rotary.",
+        "`add` takes an additive encoding, got Rotary.",
         "Additive encodings are Sinusoidal, Learned, NoPosition and those of clockhands.additive; RoPE rotates "
         "queries and keys instead of being added.",
     ),

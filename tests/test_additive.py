@@ -364,7 +364,7 @@ def test_no_position_is_zeros():
 
 # --- errors ----------------------------------------------------------------------------------------------------
 
-EVEN = 'Use an even width, or say what an odd one means: odd="zero", "extra" or "cut".'
+EVEN = 'Use an even width, or set odd="zero", "extra" or "cut".'
 COUNT = "Give `{}` as an int of at least {}."
 PAPER = ch.Sinusoidal(4)
 RANDOM = ch.Learned(4, rows=5, offset=2)
@@ -451,7 +451,7 @@ REFUSED = [
     *[
         (
             lambda spec=spec: ch.table(spec, 5),
-            f"`table` takes an additive code, got {name}.",
+            f"`table` takes an additive encoding, got {name}.",
             "Additive encodings are Sinusoidal, Learned, NoPosition and those of clockhands.additive; RoPE rotates "
             "queries and keys instead of being added.",
         )

@@ -87,7 +87,7 @@ REFUSED = [
     (
         lambda: preset("vaswani2017", width=5),
         "`width` must be even in this convention, got 5.",
-        'Use an even width, or say what an odd one means: odd="zero", "extra" or "cut".',
+        'Use an even width, or set odd="zero", "extra" or "cut".',
     ),
     (
         lambda: preset("whisper", width=2),

@@ -28,15 +28,16 @@ RETIRED = re.compile(
 ALLOWED = re.compile(
     r"\blearning[ _]rates?\b|\brates? (\(|with the lowest|is at the end|of an arm failed)|× rates ×"
     r"|\bevery rate (of|failed)|\bThe rates that are tried\b|\bThe best rate is\b|--readers?\b|\breaders="
-    r"|\bladder -> ladder\b|\bfunction ladder, length|clockhands\.ladders|scaling\(ladder, length\)|a ladder and a length"
-    r"|a ladder of|\"turns\"|`rates`|share of the nyquist rate",
+    r"|\bladder -> ladder\b|\bfunction ladder, length -> ladder|clockhands\.ladders|scaling\(ladder, length\)"
+    r"|a ladder and a length|a ladder of|\"turns\"|`rates`|share of the nyquist rate",
     re.IGNORECASE,
 )
 # The course and the explorer define the hands of a clock.
 DEFINES_HANDS = {"docs/seeing.md", "docs/lab.md"}
 # Texts that are data: identifiers of evidence, an example sentence, a script.
 NOT_READ = re.compile(
-    r"mended (at|with)|readers of the|layout of readers|z as they stand|stands on|who let the cat|never complete a turn|stand still on purpose|^in turns"
+    r"mended (at|with)|readers of the|layout of readers|z as they stand|stands on|who let the cat"
+    r"|never complete a turn|stand still on purpose|^in turns"
 )
 # In documents: code, links to files, addresses, headings that are names, and rows of a claim's named numbers.
 NOT_PROSE = re.compile(

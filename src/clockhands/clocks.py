@@ -167,7 +167,7 @@ def kernel(spec: Any, distances: Any) -> np.ndarray:
 def _clock_of(spec: object, call: str) -> Clock:
     if isinstance(spec, type) or not isinstance(spec, HasClock):
         raise InvalidType(
-            f"`{call}` takes a position code, got {type(spec).__name__} {shown(spec)}.",
+            f"`{call}` takes a position encoding, got {type(spec).__name__} {shown(spec)}.",
             "Make one with clockhands.preset(name), or build a spec such as Sinusoidal(width=512).",
         )
     return spec.clock()

@@ -269,12 +269,12 @@ REFUSED = [
     (
         lambda: AxialSinusoidal(18),
         "`width` must be a multiple of 4 in this convention, got 18.",
-        'Use such a width, or say what another one means: uneven="zero" or "cut".',
+        'Use such a width, or set uneven="zero" or "cut".',
     ),
     (
         lambda: AxialSinusoidal(16, raw="before"),
         "`width` must be a multiple of 4 in this convention, plus 2 for the coordinates themselves, got 16.",
-        'Use such a width, or say what another one means: uneven="zero" or "cut".',
+        'Use such a width, or set uneven="zero" or "cut".',
     ),
     (
         lambda: AxialSinusoidal(3, uneven="zero"),
@@ -284,12 +284,12 @@ REFUSED = [
     (
         lambda: AxialSinusoidal(16, ()),
         "`shares` must hold at least one axis, got none.",
-        "Write (1, 1) for two axes alike.",
+        "Write (1, 1) for two equal axes.",
     ),
     (
         lambda: AxialSinusoidal(16, 2),
         "`shares` must be a share for each axis, got 2.",
-        "Write (1, 1) for two axes alike.",
+        "Write (1, 1) for two equal axes.",
     ),
     (
         lambda: AxialSinusoidal(16, (1, 0)),

@@ -327,7 +327,7 @@ def test_weights_that_lie_elsewhere_are_no_fault():
     rows.wpe.to("meta")
     audited = ch.audit(rows)
     assert told(audited) == []
-    assert audited.notes == ("wpe.weight has no numbers here, being on the meta device, and was not looked at.",)
+    assert audited.notes == ("wpe.weight is on the meta device, has no values and was not examined.",)
     assert audited.notes[0] in str(audited)
 
 

@@ -175,7 +175,7 @@ def test_a_spec_that_identify_wrote_is_taken(run, checked):
 @pytest.mark.parametrize(
     ("name", "words", "error", "hint"),
     [
-        ("apply_rotary", (), "What the function should be is not said.", "Say it: --like PRESET"),
+        ("apply_rotary", (), "What the function should be is not said.", "Pass it: --like PRESET"),
         ("apply_rotary", ("--like", "lama2"), "There is no preset 'lama2'.", "Did you mean llama2?"),
         ("apply_rotary", ("--like", "nowhere.json"), "nowhere.json does not exist.", "Check the spelling"),
         ("apply_rotari", LLAMA, "somebodys has no 'apply_rotari'.", "Did you mean apply_rotary?"),
@@ -210,8 +210,8 @@ def test_a_function_named_by_its_file_is_told_how_it_is_named(run):
     done = run("check", "somebodys.py:apply_rotary", *LLAMA)
     assert done.code == 2
     assert done.err == (
-        "error: somebodys.py is a file of Python, and a function is named by its module.\n"
-        "hint: Write somebodys:apply_rotary.\n"
+        "error: somebodys.py is a Python file; a function is named by its module.\nhint: Write "
+        "somebodys:apply_rotary.\n"
     )
 
 

@@ -105,7 +105,7 @@ def test_adapters_of_other_kinds_are_refused_by_name(checkpoint, tmp_path, leaf)
 def test_an_adapter_without_its_base_is_refused(checkpoint, tmp_path):
     folder = checkpoint("adapter", None, adapter(), file="adapter_model.safetensors")
     message, hint = refusal(convert, folder, tmp_path / "out", "interleaved", error=CannotConvert)
-    assert message == f"No config.json lies beside the tensors of {folder}, so their heads are not known."
+    assert message == f"No config.json is in the folder of the tensors of {folder}, so their heads are not known."
     assert hint == "Name the config.json of the model, or of an adapter's base model, with --config."
 
 
@@ -224,7 +224,7 @@ REFUSED = [
      f"'{Q}.weight.quant_state.bitsandbytes__nf4' is quantised by bitsandbytes, whose numbers do not lie row by row.",
      EXACT_HINT),
     ({f"{Q}.weight": numbered(16, 16, dtype="uint8")},
-     f"'{Q}.weight' is stored as uint8 without a scale beside it, so it is packed in a way that is not known.",
+     f"'{Q}.weight' is stored as uint8 without a scale, so its packing is not known.",
      EXACT_HINT),
     ({ATTENTION.format(0, "q_norm.weight"): numbered(4)},
      "'model.layers.0.self_attn.q_norm.weight' looks like a tensor of queries or keys, and a llama is not known to have"

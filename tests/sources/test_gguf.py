@@ -257,7 +257,7 @@ LIES = {
     "a tensor twice": (
         tensor_file(gguf_tensor("a", (2,), 0, 0), gguf_tensor("a", (2,), 0, 32), data=bytes(64)),
         "{path} gives the tensor 'a' twice.",
-        "Write the file again with one tensor a name.",
+        "Write the file again with unique tensor names.",
     ),
     "five axes": (
         tensor_file(gguf_tensor("a", (1, 1, 1, 1, 1), 0, 0), data=bytes(4)),

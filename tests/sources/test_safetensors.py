@@ -411,7 +411,9 @@ def test_links_inside_the_folder_and_into_a_download_cache_are_followed(tmp_path
 def test_an_index_of_another_checkpoint_is_refused(tmp_path):
     index = sharded(tmp_path, {"z": "model-00001-of-00002.safetensors"})
     message, hint = refusal(safetensors.read_index, index, error=Unreadable)
-    assert message == f"{index} looks for 'z' in the shard 'model-00001-of-00002.safetensors', which does not hold it."
+    assert message == (
+        f"{index} looks for 'z' in the shard 'model-00001-of-00002.safetensors', which does not contain it."
+    )
     assert hint == "The shards and the index are of different checkpoints: download them again."
 
 

@@ -214,7 +214,7 @@ def _check_spec(spec: object, call: str) -> None:
             f"`{call}` takes a spec, got the string {shown(spec)}.", f"Write clockhands.preset({shown(spec)})."
         )
     raise InvalidType(
-        f"`{call}` takes an additive code, got {type(spec).__name__}.",
+        f"`{call}` takes an additive encoding, got {type(spec).__name__}.",
         "Additive encodings are Sinusoidal, Learned, NoPosition and those of clockhands.additive; RoPE rotates "
         "queries and keys instead of being added.",
     )

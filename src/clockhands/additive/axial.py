@@ -145,7 +145,7 @@ class AxialSinusoidal(AdditiveCode):
         if rest and self.uneven == "refuse":
             raise InvalidValue(
                 f"`width` must be a multiple of {each} in this convention{beside}, got {self.width}.",
-                'Use such a width, or say what another one means: uneven="zero" or "cut".',
+                'Use such a width, or set uneven="zero" or "cut".',
             )
         unit += bool(rest) and self.uneven == "cut"
         if unit < 1:
@@ -331,11 +331,11 @@ def _run(channels: np.ndarray) -> Any:
 def _shares(shares: object) -> tuple[int, ...]:
     if isinstance(shares, str | bytes) or not isinstance(shares, Iterable):
         raise InvalidType(
-            f"`shares` must be a share for each axis, got {shown(shares)}.", "Write (1, 1) for two axes alike."
+            f"`shares` must be a share for each axis, got {shown(shares)}.", "Write (1, 1) for two equal axes."
         )
     numbers = tuple(count("shares", share) for share in shares)
     if not numbers:
-        raise InvalidValue("`shares` must hold at least one axis, got none.", "Write (1, 1) for two axes alike.")
+        raise InvalidValue("`shares` must hold at least one axis, got none.", "Write (1, 1) for two equal axes.")
     common = math.gcd(*numbers)
     return tuple(number // common for number in numbers)
 

@@ -90,7 +90,7 @@ def _real(tokens: Any, spec: object, padding: object) -> Any:
     """1 for real tokens and 0 for padding."""
     if not isinstance(spec, AdditiveCode):
         raise InvalidType(
-            f"`spec` must be an additive code, got {type(spec).__name__} {shown(spec)}.",
+            f"`spec` must be an additive encoding, got {type(spec).__name__} {shown(spec)}.",
             "Learned and Sinusoidal say how tokens are numbered.",
         )
     if spec.number_of_axes > 1:
@@ -119,7 +119,7 @@ def _real(tokens: Any, spec: object, padding: object) -> Any:
     if not kind.startswith("bool") and not is_traced(tokens) and bool(xp.any((tokens != 0) & (tokens != 1))):
         raise InvalidValue(
             "`tokens` is taken for a mask, and it holds numbers other than 0 and 1.",
-            "Say which id is padding, padding=…, if these are ids.",
+            "Pass the padding id as padding=… if these are ids.",
         )
     return xp.astype(tokens != 0, xp.int32)  # of a trace no number is known, and none counts twice
 

@@ -92,7 +92,7 @@ class Sinusoidal(AdditiveCode):
         if width % 2 and odd == "refuse":
             raise InvalidValue(
                 f"`width` must be even in this convention, got {width}.",
-                'Use an even width, or say what an odd one means: odd="zero", "extra" or "cut".',
+                'Use an even width, or set odd="zero", "extra" or "cut".',
             )
         if isinstance(zero_rows, str | bytes) or not isinstance(zero_rows, Iterable):
             raise InvalidType(

@@ -57,13 +57,13 @@ def _codes(ctx: click.Context, _param: click.Parameter, values: tuple[str, ...])
     "settings",
     multiple=True,
     metavar="KEY=VALUE",
-    help="Audit as if the config held this, as servers take it (repeatable); dots lead into objects.",
+    help="Audit as if the config contained this, as with options of servers (repeatable); dots for nested objects.",
 )
 @click.option("--weights", is_flag=True, help="Measure the layout from the weights themselves; reads all q and k.")
 @click.option("--verbose", "-v", is_flag=True, help="Show every value with its source, the properties and the notes.")
 @click.option("--quiet", "-q", is_flag=True, help="Show only problems.")
 @click.option("--diff", is_flag=True, help="Print the fixes as a unified diff in place of the report.")
-@click.option("--fix", is_flag=True, help="Write each config with its fixes beside it, as NAME.fixed.json.")
+@click.option("--fix", is_flag=True, help="Write each fixed config to NAME.fixed.json in the same folder.")
 @click.option("--in-place", is_flag=True, help="With --fix: replace the config itself.")
 @click.option("--recursive", "-r", is_flag=True, help="Audit every model in these folders and the folders inside.")
 @click.option("--jobs", type=click.IntRange(min=1), metavar="N", help="Processes (default: one for each core).")

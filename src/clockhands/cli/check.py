@@ -92,7 +92,7 @@ def _checked(target: str, kind: str | None, make: bool, options: dict[str, Any])
         if "like" not in options and (make or not is_module(function)):
             raise InvalidValue(
                 "What the function should be is not said.",
-                "Say it: --like PRESET[:field=value,...], or --like FILE.json with what clockhands.to_json wrote.",
+                "Pass it: --like PRESET[:field=value,...], or --like FILE.json as written by clockhands.to_json.",
             )
         kind = kind_for(None if make else function, options.get("like"))
     check = check_of(kind)

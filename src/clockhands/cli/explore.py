@@ -73,5 +73,5 @@ def _opened(text: str) -> bool:
     if webbrowser.open(path.as_uri()):
         talk(f"note: the page is {path}")
         return True
-    complain("No browser could be opened.", f"Open {path} yourself, or say where the page shall be with --out.")
+    complain("No browser could be opened.", f"Open {path} yourself, or pass a file for the page with --out.")
     return False

@@ -213,7 +213,7 @@ def _config(read: _Source, config: str | os.PathLike[str] | None) -> documents.D
         return documents.read(path / CONFIG if path.is_dir() else path)
     if read.opened.config is None:
         raise CannotConvert(
-            f"No {CONFIG} lies beside the tensors of {read.opened.target}, so their heads are not known.",
+            f"No {CONFIG} is in the folder of the tensors of {read.opened.target}, so their heads are not known.",
             f"Name the {CONFIG} of the model, or of an adapter's base model, with --config.",
         )
     return documents.Document(read.opened.config_name or CONFIG, read.opened.config)

@@ -229,7 +229,7 @@ def moves(tensors: Mapping[str, TensorInfo], model: RotaryModel) -> dict[str, Mo
         code = model.code(found.layer)
         if code is None:
             raise CannotConvert(
-                f"{_name(info)} is of layer {found.layer}, of which {model.file} says nothing.",
+                f"{_name(info)} is of layer {found.layer}, which {model.file} does not describe.",
                 "Correct the number of layers in the config.",
             )
         if code.kind != "rotary":
@@ -273,8 +273,7 @@ def _check_leaf(info: TensorInfo, found: NamedTensor, model: RotaryModel, tensor
     whole = re.match(r"u?int|bool|[IU]\d", info.dtype) is not None
     if found.leaf == "weight" and whole and f"{found.module}.weight_scale" not in tensors:
         raise CannotConvert(
-            f"{_name(info)} is stored as {info.dtype} without a scale beside it, so it is packed in a way that is not"
-            " known.",
+            f"{_name(info)} is stored as {info.dtype} without a scale, so its packing is not known.",
             _HINT_AGAIN,
         )
 

@@ -229,7 +229,7 @@ def _scaled(spec: Code, table: Any, ratio: float, trained: int, length: int) -> 
         return dataclasses.replace(spec, codes=codes)
     if not isinstance(spec, rotary.Rotary):
         what = "no position encoding" if spec is None else type(spec).__name__
-        raise InvalidValue(f"A scaling is for rotary codes, got {what}.", "Leave `scaling` out.")
+        raise InvalidValue(f"A scaling is for RoPE, got {what}.", "Leave `scaling` out.")
     if not isinstance(table, Mapping):
         raise InvalidType(f"`scaling` must be a table, got {shown(table)}.", 'Write scaling = {type = "Yarn"}.')
     kind = _known("scaling", table.get("type"), SCALINGS)
@@ -341,7 +341,7 @@ def _check(study: Study, key: Key, arm: Arm, training: Training) -> None:
     if arm.slopes == "drawn" and not any(isinstance(each, biases.Alibi) for each in kinds):
         raise InvalidValue('`slopes = "drawn"` is for Alibi.', "Leave it out.")
     if arm.times != 1 and not (added or any(isinstance(each, biases.BiasCode) for each in kinds)):
-        raise InvalidValue("`times` is for additive codes and for biases.", "Leave it out.")
+        raise InvalidValue("`times` is for additive encodings and for biases.", "Leave it out.")
     for variant, length, dropped in wanted(study, key):
         task.check(length)
         spec = setting(arm, model, trained, length, variant, dropped=dropped, causal=task.causal).spec
@@ -388,4 +388,6 @@ def _check_positions(arm: Arm, spec: Code, positions: DrawnPositions, trained: i
     last = positions.largest - 1 + (0 if randomised else trained)
     end = last_position(spec)
     if end is not None and end < last:
-        raise InvalidValue(f"the code ends at position {end}, and positions to {last} are drawn.", "Give it more rows.")
+        raise InvalidValue(
+            f"the encoding ends at position {end}, but random positions go to {last}.", "Give it more rows."
+        )

@@ -367,8 +367,8 @@ class Drop:
 class DrawnPositions:
     """Positions that are drawn anew for each training sequence (`clockhands.sampling`)."""
 
-    draw: str = _word("How they are drawn.", ("randomised", "shifted"))
-    largest: int = _whole("Positions below this are drawn (randomised), or the largest start (shifted).")
+    draw: str = _word("How random positions are chosen.", ("randomised", "shifted"))
+    largest: int = _whole("Random positions are below this (randomised), or the largest start (shifted).")
 
 
 @dataclass(frozen=True)
@@ -389,8 +389,10 @@ class Arm:
         None,
     )
     channels: int = _whole("How many embedding dimensions get an additive encoding; 0 means all.", 0, 0)
-    times: float = _above_zero("What a bias, or an additive code, is multiplied by.", 1e6, 1.0)
-    slopes: str = _word("Slopes of ALiBi: its own, or drawn log-uniformly from their range.", ("own", "drawn"), "own")
+    times: float = _above_zero("Factor on a bias, or on an additive encoding.", 1e6, 1.0)
+    slopes: str = _word(
+        "Slopes of ALiBi: the standard ones, or random (log-uniform in their range).", ("own", "drawn"), "own"
+    )
     window: int = _whole(
         "How many tokens a query may look at, itself included; 0 means all. It stays when the code is dropped.", 0, 0
     )

@@ -198,7 +198,7 @@ def _other_kinds(ours: Code, theirs: Code) -> Iterator[str]:
 
 def kind_in_words(code: Code) -> str:
     """The kind of a code for people."""
-    return {"none": "no position code", None: "a code that is not recognised"}.get(code.kind, str(code.kind))
+    return {"none": "no position encoding", None: "a code that is not recognised"}.get(code.kind, str(code.kind))
 
 
 def _turned(code: Code) -> str:

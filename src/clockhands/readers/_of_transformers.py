@@ -63,7 +63,7 @@ def transformers_4(view: View) -> None:
     types = facts()["transformers-4"]["types"]
     entry = types.get(name) or types.get(f"{name}_text")
     if entry is None:
-        raise Undescribed(f"The class of {name} in Transformers 4.57.1 has no rotary code, or it was not read.")
+        raise Undescribed(f"The class of {name} in Transformers 4.57.1 has no RoPE, or its code was not read.")
     view.drop(NEW)
     for key in ("base", "local", "share"):
         if key in entry:

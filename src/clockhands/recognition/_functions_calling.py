@@ -75,9 +75,9 @@ class Caller(ForeignFunction):
         answer = self.ask(arguments, len(x))
         answer = self.array_or_refuse(answer, type(answer).__name__)
         if library_name(answer) != self.library.name:
-            raise Refused(f"it gave back an array of {library_name(answer)}")
+            raise Refused(f"it returned an array of {library_name(answer)}")
         if tuple(answer.shape) != x.shape:
-            raise Refused(f"it gave back shape {list(answer.shape)} for x of shape {list(x.shape)}")
+            raise Refused(f"it returned shape {list(answer.shape)} for x of shape {list(x.shape)}")
         return self.numbers(answer)
 
 

@@ -423,10 +423,10 @@ def _applied(x: Any, spec: Rotary, cosine: Any, sine: Any, axis: int) -> Any:
 def _check_spec(spec: object, call: str) -> None:
     if not isinstance(spec, Rotary):
         raise InvalidType(
-            f"`{call}` takes a rotary code, got {type(spec).__name__}.",
+            f"`{call}` takes a Rotary spec, got {type(spec).__name__}.",
             "Take the code of a layer, spec.layer(0)."
             if hasattr(spec, "layer")
-            else "Make one with clockhands.Rotary(head_width=…); an additive code is added with clockhands.add.",
+            else "Make one with clockhands.Rotary(head_width=…); additive encodings are added with clockhands.add.",
         )
 
 

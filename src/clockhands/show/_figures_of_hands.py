@@ -75,7 +75,7 @@ def heatmap(
     ]  # fmt: skip
     answer = f"{describe(spec)}. " if isinstance(spec, AdditiveCode) else "The sines and cosines of its pairs. "
     answer += f"{rows:,} positions, {numbers.shape[1]:,} dimensions."
-    answer += f" {every(at.step).capitalize()} position is drawn." if at.step > 1 else ""
+    answer += f" {every(at.step).capitalize()} position is shown." if at.step > 1 else ""
     if clock is not None:
         answer += f" {len(slow)} of {clock.ladder.pairs} pairs incomplete rotation within {length:,} tokens."
     figure = frame(theme, 3.6, "What does the model get?", answer)
@@ -188,9 +188,9 @@ def pair(spec: Any, pair: int = 0, *, position: float = 3, theme: Theme = "light
     # The next position with the same sine, which is a real number: its phase is pi less this one's.
     other = position + ((math.pi - 2 * phase) % _TURN) / rate
     answer = (
-        f"Pair {pair} {wavelength_in_words(rate)}. Its sine is {said(math.sin(phase))} at {position:,} and again"
-        f" at {said(other)}; the cosine is {said(math.cos(phase))} and {said(-math.cos(phase))}, which tells the two"
-        " apart."
+        f"Pair {pair} {wavelength_in_words(rate)}. Its sine is {said(math.sin(phase))} at {position:,} and again at "
+        f"{said(other)}; the cosine is {said(math.cos(phase))} and {said(-math.cos(phase))}, which distinguishes "
+        "the two."
     )
     figure = frame(theme, 2.5, "Why sine and cosine?", answer)
     chosen = colours(theme)

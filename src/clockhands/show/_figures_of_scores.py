@@ -34,7 +34,7 @@ _TURN = 2 * math.pi
 _EXACT = 2.0**-53 * 2 * 0.78  # 0.78 ulp of 1, the bound that `clockhands.phases` derives
 _LINES = ("-", (0, (5, 2)), (0, (1, 1.5)), (0, (5, 1.5, 1, 1.5)))
 _SENTENCES = ("dog bites man", "man bites dog")
-_CODES = {"sinusoidal": "the sinusoidal code", "rotary": "the rotary code", "alibi": "ALiBi"}
+_CODES = {"sinusoidal": "the sinusoidal code", "rotary": "RoPE", "alibi": "ALiBi"}
 _DTYPES = ("float64", "float32", "float16", "bfloat16")
 _SAME_WEIGHT = 1e-12  # two weights that differ by less differ by rounding
 
@@ -268,7 +268,7 @@ def attention(
             for, or the seed is no whole number from 0 on.
         NotInstalled: matplotlib is not installed.
     """
-    one_of("code", code, _CODES, "Say which one.")
+    one_of("code", code, _CODES, "Pass one of them.")
     words, others = two_sentences("sentences", sentences)
     seed = count("seed", seed, 0)
     order = np.array([others.index(word) for word in words])

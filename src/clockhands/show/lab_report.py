@@ -282,7 +282,7 @@ def _arm(arm: Arm) -> str:
     if arm.times != 1:
         parts.append(f"The encoding is multiplied by {arm.times:g}.")
     if arm.slopes != "own":
-        parts.append("The slopes are drawn at random.")
+        parts.append("The slopes are random.")
     if arm.window:
         parts.append(f"Attention window: {arm.window:,} tokens.")
     if arm.fault:

@@ -48,8 +48,8 @@ def read_overrides(texts: Iterable[str]) -> dict[str, Any]:
         except (ValueError, RecursionError):
             if value.lstrip().startswith(("{", "[", '"')):
                 raise InvalidValue(
-                    f"{key} is set to {shown(value)}, which begins like JSON and is none.",
-                    "Put quotes around names and close what is open; in a shell, put the whole between ' and '.",
+                    f"{key} is set to {shown(value)}, which looks like JSON but is not valid.",
+                    "Put quotes around names and close what is open; in a shell, put the whole value between ' and '.",
                 ) from None
             values[key] = value
     return values

@@ -75,7 +75,7 @@ def read_header(path: Path) -> WeightsHeader:
     document = documents.parse(text, where, strict=True, many=True)
     if document.duplicates:
         raise Unreadable(
-            f"{where} gives {shown(document.duplicates[0])} twice.", "Write the file again with one tensor a name."
+            f"{where} gives {shown(document.duplicates[0])} twice.", "Write the file again with unique tensor names."
         )
     fields = document.fields
     metadata = fields.pop("__metadata__", None) or {}

@@ -297,7 +297,7 @@ def _of_rows(subject: MeasuredCode) -> Property:
     neighbours = "" if near is None else f" Neighbours have a cosine of {near:.3f} on average."
     if explained is None:
         return measured(
-            "too few or all alike",
+            "too few or all equal",
             f"The dot products{where} are all the same{over}.{neighbours}",
             **found,
         )

@@ -180,14 +180,14 @@ def _property_of(subject: MeasuredCode, hands: PairLadders | None, numbers: dict
     if collision is not None:
         earlier, later = collision
         distinct = numbers["distinct"]
-        rest = "all tokens are alike" if distinct == 1 else f"{length:,} tokens have {distinct:,} different ones"
+        rest = "all tokens are equal" if distinct == 1 else f"{length:,} tokens have {distinct:,} different ones"
         sentences.append(f"Positions {earlier:,} and {later:,} have the same {what} in {dtype}{along}: {rest}.")
         brief = f"no: {earlier:,} and {later:,} are equal"
     elif beyond is not None:
         brief = f"no: no values from {beyond:,} on"
     else:
         same = f"No two of {length:,} tokens have the same {what} in {dtype}{along}."
-        sentences.append(same if length > 1 else "A single token has no other to compare with.")
+        sentences.append(same if length > 1 else "A single token cannot be compared with another.")
         brief = "yes"
         if numbers["nearest_distance"] is not None and numbers["nearest_distance"] <= numbers.get(_MOVED, -1.0):
             brief = "yes, but by rounding alone"

@@ -228,7 +228,7 @@ def _property_of(numbers: dict[str, Any], length: int) -> Property:
         says += f", and the cosine of neighbours is {cosine:.4f}" + ("" if same else " on average")
     if random is None:
         return measured(f"step {step:.3g}", f"{says}. There are too few tokens to compare with others.", **numbers)
-    says += f". Two of {length:,} random tokens are {random:.4g} apart in the root mean square."
+    says += f". Two of {length:,} random tokens are {random:.4g} apart (root mean square)."
     share = numbers["of_random_pair"]
     if not same:
         brief = f"no: steps {numbers['smallest_step']:.3g} to {numbers['largest_step']:.3g}"

@@ -151,7 +151,7 @@ def identify_rotation(behaviour: Behaviour) -> tuple[Match | None, str]:
     if checked.alike < min(_ENOUGH, checked.largest):
         return None, (
             f"It rotates pairs, but already at position {checked.alike} not as a RoPE with the angles of positions "
-            f"1, 2, 4, … does: {describe(spec).rstrip('.')} is off by more than rounding explains."
+            f"1, 2, 4, … does: {describe(spec).rstrip('.')} exceeds the rounding bound."
         )
     rates, within = all_pairs(turning)
     if turning.phases.modulo is not None:  # whole turns that were not seen, as the ladder has them
@@ -344,7 +344,7 @@ def _reason(turning: MeasuredRotation, spec: Rotary, arithmetic: Arithmetic, che
         if checked.stands:
             said.append(f"It stops there: positions beyond {checked.first_wrong - 1:,} are treated as that one.")
     if checked.alike <= checked.largest and checked.alike != checked.first_wrong:
-        said.append(f"From position {checked.alike:,} on it differs by more than its rounding explains.")
+        said.append(f"From position {checked.alike:,} on it differs by more than rounding.")
     return " ".join(said)
 
 

@@ -60,8 +60,8 @@ def identify_trained(given: GivenTable, reason: str) -> Matches:
     if abs(near) < SIGMAS * noise:
         return Matches(
             [],
-            f"{reason} Neighbouring rows are no more alike than those of noise: their correlation is {near:.2g}, and "
-            f"rows in an order of no meaning have up to {SIGMAS * noise:.1g}.",
+            f"{reason} Neighbouring rows are no more similar than noise: their correlation is {near:.2g}; rows in "
+            f"random order have up to {SIGMAS * noise:.1g}.",
         )
     match = Match(
         Learned(width=given.width, rows=given.rows),

@@ -262,7 +262,7 @@ def identify_single(given: GivenTable, prefix: int) -> Matches:
         if match is not None:
             words = f"Every row is that of {describe(match.spec)}, within {match.error:.2g}."
             what = "sines" if trial.order == "sin-cos" else "cosines"
-            return Matches([match], f"{words} The {what} that a rotary code keeps for its positions look so too.")
+            return Matches([match], f"{words} The {what} that RoPE stores for its positions look the same.")
     return Matches([], "Every column occurs twice, but they do not follow one series of frequencies.")
 
 
