@@ -277,9 +277,9 @@ REFUSED = [
     ),
     (
         lambda: ch.add(X, ch.Rotary(6)),
-        "`add` takes an additive code, got Rotary.",
-        "Additive codes are Sinusoidal, Learned, NoPosition and those of clockhands.additive; "
-        "a rotary code turns queries and keys instead of being added.",
+        "`add` takes an additive encoding, got Rotary.",
+        "Additive encodings are Sinusoidal, Learned, NoPosition and those of clockhands.additive; RoPE rotates "
+        "queries and keys instead of being added.",
     ),
     (
         lambda: ch.add(X, LEARNED),

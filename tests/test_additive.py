@@ -364,7 +364,7 @@ def test_no_position_is_zeros():
 
 # --- errors ----------------------------------------------------------------------------------------------------
 
-EVEN = 'Use an even width, or say what an odd one means: odd="zero", "extra" or "cut".'
+EVEN = 'Use an even width, or set odd="zero", "extra" or "cut".'
 COUNT = "Give `{}` as an int of at least {}."
 PAPER = ch.Sinusoidal(4)
 RANDOM = ch.Learned(4, rows=5, offset=2)
@@ -388,11 +388,11 @@ REFUSED = [
     ),
     (lambda: ch.Sinusoidal(5), "`width` must be even in this convention, got 5.", EVEN),
     (lambda: ch.Sinusoidal(1), "`width` must be even in this convention, got 1.", EVEN),
-    (lambda: ch.Sinusoidal(1, odd="zero"), "`width` must be at least 2, got 1.", "One channel holds no pair."),
+    (lambda: ch.Sinusoidal(1, odd="zero"), "`width` must be at least 2, got 1.", "One dimension is not a pair."),
     (
         lambda: ch.preset("whisper", width=2),
         "A closed span divides by d/2 - 1, which is 0 or less at width 2.",
-        'Use at least 4 channels, or span="open" (the paper\'s, which divides by d/2).',
+        'Use at least 4 dimensions, or span="open" (the paper\'s, which divides by d/2).',
     ),
     (
         lambda: ch.Sinusoidal(5, odd="pad"),
@@ -407,7 +407,7 @@ REFUSED = [
     (
         lambda: ch.Sinusoidal(4, order="sin"),
         "`order` must be one of sin-cos, cos-sin, sin-sin, cos-cos, -sin-cos, cos--sin, got 'sin'.",
-        'It says which wave stands first; "sin-cos" is the paper\'s.',
+        'It selects which of sine and cosine comes first; "sin-cos" is the paper\'s.',
     ),
     (lambda: ch.Sinusoidal(4, first=-1), "`first` must be at least 0, got -1.", COUNT.format("first", 0)),
     (
@@ -426,17 +426,17 @@ REFUSED = [
     (
         lambda: ch.Sinusoidal(4, base=0),
         "`base` must be a finite positive number other than 1, got 0.",
-        "Usual bases are 10000 (the paper) and 500000 (Llama 3); with base 1 all pairs turn alike.",
+        "Usual bases are 10000 (the paper) and 500000 (Llama 3); with base 1 all pairs have the same frequency.",
     ),
     (
         lambda: ch.Sinusoidal(4, base=2.0, spacing=EvenSteps(1.0, 2.0)),
-        "`base` spans a geometric ladder, and the spacing is EvenSteps.",
+        "`base` needs geometric spacing, but the spacing is EvenSteps.",
         "Leave `base` out, or give spacing=Geometric(base=…).",
     ),
     (
         lambda: ch.Sinusoidal(4, spacing=Explicit((1.0,))),
         "1 rates were given for the 2 pairs of 4 channels.",
-        "Give one rate for each pair.",
+        "Pass one frequency for each pair.",
     ),
     (lambda: ch.Learned(0, 5), "`width` must be at least 1, got 0.", COUNT.format("width", 1)),
     (lambda: ch.Learned(4, 0), "`rows` must be at least 1, got 0.", COUNT.format("rows", 1)),
@@ -451,9 +451,9 @@ REFUSED = [
     *[
         (
             lambda spec=spec: ch.table(spec, 5),
-            f"`table` takes an additive code, got {name}.",
-            "Additive codes are Sinusoidal, Learned, NoPosition and those of clockhands.additive; "
-            "a rotary code turns queries and keys instead of being added.",
+            f"`table` takes an additive encoding, got {name}.",
+            "Additive encodings are Sinusoidal, Learned, NoPosition and those of clockhands.additive; RoPE rotates "
+            "queries and keys instead of being added.",
         )
         for spec, name in ((ch.Rotary(8), "Rotary"), (None, "NoneType"), (ch.Sinusoidal, "ABCMeta"))
     ],
@@ -514,13 +514,13 @@ REFUSED = [
         (
             lambda call=call, spec=spec: call(spec, 1),
             f"{type(spec).__name__} has no shift matrix and no kernel: {why}.",
-            "Sinusoidal has both: each hand keeps its sine and its cosine.",
+            "Sinusoidal has both: each pair keeps its sine and its cosine.",
         )
         for call in (ch.shift, ch.kernel)
         for spec, why in (
             (RANDOM, "its rows are trained one by one, and nothing ties them together"),
             (ch.NoPosition(4), "all its rows are zero, so every matrix shifts it and none says anything"),
-            (ch.Sinusoidal(5, odd="cut"), "its last hand has lost its second channel to the odd width"),
+            (ch.Sinusoidal(5, odd="cut"), "the odd width removes the second dimension of its last pair"),
         )
     ],
     *[
@@ -581,5 +581,5 @@ def test_codes_of_others_need_only_write():
 
     assert ch.table(Ones(), 2).tolist() == [[1, 1, 1]] * 2
     assert ch.add(np.zeros((2, 3)), Ones()).tolist() == [[1, 1, 1]] * 2
-    with pytest.raises(InvalidValue, match="its rows are not those of a clock"):
+    with pytest.raises(InvalidValue, match="its rows are not sines and cosines"):
         ch.shift(Ones(), 1)

@@ -155,9 +155,9 @@ def test_the_callers_decimal_context_changes_nothing():
 
 
 def test_origins_say_how_a_ladder_was_made():
-    assert geometric(2).origin == "a geometric ladder (base 10000, span open)"
-    assert geometric(2, 50.0, 3).origin == "a geometric ladder (base 50, span 3)"
-    assert evenly_spaced(2, 1.0, 0.25).origin == "an evenly spaced ladder (1 to 0.25)"
+    assert geometric(2).origin == "geometric frequencies (base 10000, span open)"
+    assert geometric(2, 50.0, 3).origin == "geometric frequencies (base 50, span 3)"
+    assert evenly_spaced(2, 1.0, 0.25).origin == "evenly spaced frequencies (1 to 0.25)"
     assert explicit([1.0, 2.0]).origin == "an explicit ladder of 2 rates"
     assert Ladder((Decimal(1),)).origin == "given by hand"
 
@@ -185,7 +185,7 @@ def test_mapped_ladders():
     assert ladder.rates == (0.0, geometric(3).rates[1], 2 * geometric(3).rates[2])
     assert ladder.attention_factor == 1.5
     assert ladder.ratio is None
-    assert ladder.origin == "rates times their place of a geometric ladder (base 10000, span open)"
+    assert ladder.origin == "rates times their place of geometric frequencies (base 10000, span open)"
     assert ladder.mapped(lambda _, rate: rate, "again", 2.0).attention_factor == 3.0
     assert ladder.mapped(lambda _, rate: rate, "again").attention_factor == 1.5
     third = Ladder((Decimal(1),)).mapped(lambda _, rate: rate / 3, "a third")
@@ -222,7 +222,7 @@ def test_one_rate_many_times():
 
 
 NAN, INFINITY = float("nan"), float("inf")
-BASE_HINT = "Usual bases are 10000 (the paper) and 500000 (Llama 3); with base 1 all pairs turn alike."
+BASE_HINT = "Usual bases are 10000 (the paper) and 500000 (Llama 3); with base 1 all pairs have the same frequency."
 BASE = "`base` must be a finite positive number other than 1, got {}."
 
 REFUSED = [
@@ -270,7 +270,7 @@ REFUSED = [
     (
         lambda: geometric(1, span="closed"),
         "A closed span divides by d/2 - 1, which is 0 or less at width 2.",
-        'Use at least 4 channels, or span="open" (the paper\'s, which divides by d/2).',
+        'Use at least 4 dimensions, or span="open" (the paper\'s, which divides by d/2).',
     ),
     (
         lambda: geometric(0),
@@ -324,31 +324,31 @@ REFUSED = [
     ),
     (
         lambda: explicit([]),
-        "`rates` must hold at least one rate, got none.",
-        "Give one rate for each pair.",
+        "`rates` must contain at least one frequency, got none.",
+        "Pass one frequency for each pair.",
     ),
     (
         lambda: explicit(3),
         "`rates` must be a sequence of numbers, got int.",
-        "Give one rate in rad/token for each pair.",
+        "Pass one frequency in rad/token for each pair.",
     ),
     (lambda: Explicit("12"), "`rates` must be a number, got '1'.", "Give `rates` as an int or a float."),
     (lambda: Explicit((None,)), "`rates` must be a number, got None.", "Give `rates` as an int or a float."),
     (
         lambda: Explicit((1.0, 2.0)).ladder(3, 6),
         "2 rates were given for the 3 pairs of 6 channels.",
-        "Give one rate for each pair.",
+        "Pass one frequency for each pair.",
     ),
     (
         lambda: Ladder(()),
-        "A ladder needs at least one rate, got none.",
-        "Give one rate for each channel pair.",
+        "At least one frequency is needed, got none.",
+        "Pass one frequency for each dimension pair.",
     ),
     *[
         (
             lambda rates=rates: Ladder(rates),
-            f"Rates must be finite, not negative and below 2**63 rad/token, got {shown} for pair {pair}.",
-            "Check the base, the multiplier and the scaling that the ladder was made from.",
+            f"Frequencies must be finite, not negative and below 2**63 rad/token, got {shown} for pair {pair}.",
+            "Check the base, the multiplier and the scaling that the frequencies were computed from.",
         )
         for rates, shown, pair in (
             ((Decimal(-1),), "-1", 0),
@@ -359,7 +359,7 @@ REFUSED = [
     ],
     (
         lambda: Ladder((1.0,)),
-        "The rates of a ladder must be decimals, got 1 for pair 0.",
+        "Frequencies must be decimals, got 1 for pair 0.",
         "Use geometric, evenly_spaced or explicit, which make them.",
     ),
     *[
@@ -372,17 +372,17 @@ REFUSED = [
     ],
     (
         lambda: geometric(2, 0.5, 1e-300),
-        "Rates must be finite, not negative and below 2**63 rad/token, got Infinity for pair 1.",
-        "Check the base, the multiplier and the scaling that the ladder was made from.",
+        "Frequencies must be finite, not negative and below 2**63 rad/token, got Infinity for pair 1.",
+        "Check the base, the multiplier and the scaling that the frequencies were computed from.",
     ),
     (
         lambda: spacing_of(None, "geometric"),
-        "`spacing` must say how rates are spaced, got 'geometric'.",
+        "`spacing` must define how frequencies are spaced, got 'geometric'.",
         "Use Geometric, EvenSteps, Explicit or Joined of clockhands.ladders.",
     ),
     (
         lambda: spacing_of(2.0, Explicit((1.0,))),
-        "`base` spans a geometric ladder, and the spacing is Explicit.",
+        "`base` needs geometric spacing, but the spacing is Explicit.",
         "Leave `base` out, or give spacing=Geometric(base=…).",
     ),
 ]

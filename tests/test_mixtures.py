@@ -35,7 +35,7 @@ def test_a_mixture_is_a_value():
 
 def test_a_mixture_in_words():
     assert ch.describe(MIXTURE) == (
-        "0, 1, 2 of every 4 layers: rotary, halves, 8 of 8 channels, geometric (base 10000, open); "
+        "0, 1, 2 of every 4 layers: RoPE, half-split, 8 of 8 dimensions, geometric (base 10000, open); "
         "3 of every 4 layers: no position"
     )
 

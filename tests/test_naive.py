@@ -193,9 +193,9 @@ def test_warped_positions_of_every_kind():
 WHY = {
     Counter(4): "a step adds to it, and no matrix makes something of the zeros at position 0",
     NormalizedCounter(4, 9): "a step adds to it, by an amount that depends on the length",
-    Binary(4): "which digits flip depends on where one stands",
+    Binary(4): "which digits flip depends on the position",
     SineOnly(4): "sin(a + b) needs cos(a), which is not there",
-    WarpedPosition(4): "a step turns its hands by an angle that depends on where one stands",
+    WarpedPosition(4): "a step rotates its pairs by an angle that depends on the position",
 }
 
 
@@ -223,10 +223,10 @@ LAYOUT = (
     '`layout` must be "interleaved" or "halves", got \'x\'.',
     'Use "interleaved" for pairs (2i, 2i + 1), "halves" for (i, i + d/2).',
 )
-ORDER = ('`order` must be "sin-cos" or "cos-sin", got \'x\'.', "It says which of the two stands first.")
+ORDER = ('`order` must be "sin-cos" or "cos-sin", got \'x\'.', "It selects which of the two comes first.")
 BASE = (
     "`base` must be a finite positive number other than 1, got 1.",
-    "Usual bases are 10000 (the paper) and 500000 (Llama 3); with base 1 all pairs turn alike.",
+    "Usual bases are 10000 (the paper) and 500000 (Llama 3); with base 1 all pairs have the same frequency.",
 )
 HANDS = (SingleFrequency, EvenlySpaced, WarpedPosition)
 REFUSED = [

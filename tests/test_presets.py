@@ -87,12 +87,12 @@ REFUSED = [
     (
         lambda: preset("vaswani2017", width=5),
         "`width` must be even in this convention, got 5.",
-        'Use an even width, or say what an odd one means: odd="zero", "extra" or "cut".',
+        'Use an even width, or set odd="zero", "extra" or "cut".',
     ),
     (
         lambda: preset("whisper", width=2),
         "A closed span divides by d/2 - 1, which is 0 or less at width 2.",
-        'Use at least 4 channels, or span="open" (the paper\'s, which divides by d/2).',
+        'Use at least 4 dimensions, or span="open" (the paper\'s, which divides by d/2).',
     ),
     (
         lambda: preset("vaswani2017", base="10000"),

@@ -85,7 +85,7 @@ def test_rotary_codes_are_values():
 
 
 COUNT = "Give `{}` as an int of at least 1."
-EVEN = "Give an even number of rotated channels with rotated=."
+EVEN = "Pass an even number of RoPE dimensions as rotated=."
 REFUSED = [
     (lambda: ch.Rotary(0), "`head_width` must be at least 1, got 0.", COUNT.format("head_width")),
     (lambda: ch.Rotary(-8), "`head_width` must be at least 1, got -8.", COUNT.format("head_width")),
@@ -97,7 +97,7 @@ REFUSED = [
     (
         lambda: ch.Rotary(8, rotated=10),
         "`rotated` must be at most the head's width 8, got 10.",
-        "It is the number of channels of a head that turn.",
+        "It is the number of RoPE dimensions per head.",
     ),
     (
         lambda: ch.Rotary(8, scaling="yarn"),
@@ -113,26 +113,26 @@ REFUSED = [
     (
         lambda: ch.Rotary(8, base=1.0),
         "`base` must be a finite positive number other than 1, got 1.",
-        "Usual bases are 10000 (the paper) and 500000 (Llama 3); with base 1 all pairs turn alike.",
+        "Usual bases are 10000 (the paper) and 500000 (Llama 3); with base 1 all pairs have the same frequency.",
     ),
     (
         lambda: ch.Rotary(2, spacing=Geometric(span="closed")),
         "A closed span divides by d/2 - 1, which is 0 or less at width 2.",
-        'Use at least 4 channels, or span="open" (the paper\'s, which divides by d/2).',
+        'Use at least 4 dimensions, or span="open" (the paper\'s, which divides by d/2).',
     ),
     (
         lambda: ch.Rotary(2, scaling=Ntk(2.0)),
         "NTK-aware scaling spreads its factor over the pairs, and there is only one.",
-        "Rotate at least 4 channels, or use linear scaling.",
+        "Rotate at least 4 dimensions, or use linear scaling.",
     ),
     (
         lambda: ch.Rotary(8, scaling=LongRope((1.0,), (1.0,), 64, 2.0)),
         "`short` has 1 numbers for 4 pairs.",
-        "Give one for each pair, half as many as there are rotated channels.",
+        "Pass one for each pair: half the number of RoPE dimensions.",
     ),
     (
         lambda: ch.Rotary(8, spacing=7),
-        "`spacing` must say how rates are spaced, got 7.",
+        "`spacing` must define how frequencies are spaced, got 7.",
         "Use Geometric, EvenSteps, Explicit or Joined of clockhands.ladders.",
     ),
 ]

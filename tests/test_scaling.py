@@ -335,7 +335,7 @@ ORIGINS = {
 
 @each
 def test_origins_say_what_was_done(scaling):
-    assert scaling(geometric(8)).origin == ORIGINS[scaling] + "a geometric ladder (base 10000, span open)"
+    assert scaling(geometric(8)).origin == ORIGINS[scaling] + "geometric frequencies (base 10000, span open)"
 
 
 def test_origins_say_the_regime():
@@ -356,7 +356,7 @@ def test_ntk_of_a_single_pair_is_refused(scaling):
 @pytest.mark.parametrize(
     ("ladder", "origin"),
     [
-        (evenly_spaced(4, 1.0, 0.1), "an evenly spaced ladder (1 to 0.1)"),
+        (evenly_spaced(4, 1.0, 0.1), "evenly spaced frequencies (1 to 0.1)"),
         (explicit([1.0]), "an explicit ladder of 1 rates"),
         (explicit([1.0, 0.5, 0.26]), "an explicit ladder of 3 rates"),
         (explicit([0.0, 0.0]), "an explicit ladder of 2 rates"),
@@ -368,7 +368,7 @@ def test_yarns_index_ramp_needs_a_geometric_ladder(ladder, origin):
     with pytest.raises(InvalidValue) as caught:
         Yarn(2.0, 64)(ladder)
     assert caught.value.message.startswith(f"YaRN's ramp counts the pairs of a geometric ladder; this is {origin}")
-    assert caught.value.hint == 'Use ramp="turns", which asks each pair for its own turns.'
+    assert caught.value.hint == 'Use ramp="turns", which uses the rotations of each pair.'
     assert Yarn(2.0, 64, ramp="turns")(ladder).pairs == ladder.pairs
 
 
@@ -390,7 +390,7 @@ def test_the_callers_decimal_context_changes_nothing(scaling):
 
 NAN, INFINITY = float("nan"), float("inf")
 EACH_PAIR = "Give one number for each pair."
-STRETCHES = "A scaling stretches a ladder; 1 leaves it as it is."
+STRETCHES = "A scaling divides frequencies; 1 leaves them unchanged."
 
 
 def below_1(value):
@@ -512,7 +512,7 @@ REFUSED = [
         (
             lambda length=length: LongRope(SHORT, (*LONG, 1.0), 64, 2.0)(geometric(8 if length else 9), length),
             message,
-            "Give one for each pair, half as many as there are rotated channels.",
+            "Pass one for each pair: half the number of RoPE dimensions.",
         )
         for length, message in ((65, "`long` has 9 numbers for 8 pairs."), (None, "`short` has 8 numbers for 9 pairs."))
     ],
@@ -532,7 +532,7 @@ REFUSED = [
         "Llama 3.1's values are 4 and 1.",
     ),
     (lambda: Proportional(0.0), positive_name("fraction", 0), "Give `fraction` as a number above 0."),
-    (lambda: Proportional(1.5), "`fraction` must be at most 1, got 1.5.", "It is the share of the pairs that turn."),
+    (lambda: Proportional(1.5), "`fraction` must be at most 1, got 1.5.", "It is the share of the pairs that rotate."),
     *[
         (
             lambda scaling=scaling: scaling(geometric(8), 0),

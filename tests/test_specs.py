@@ -292,7 +292,7 @@ REFUSED = [
     ],
     (
         '{"type": "NoPosition", "width": 8, "width": 4}',
-        "The key 'width' stands twice in one object.",
+        "The key 'width' appears twice in one object.",
         "Keep one of them.",
     ),
     *[
@@ -306,7 +306,7 @@ REFUSED = [
     (
         '{"type": "SineOnly", "width": 8, "base": 1e999}',
         "`base` must be a finite positive number other than 1, got inf.",
-        "Usual bases are 10000 (the paper) and 500000 (Llama 3); with base 1 all pairs turn alike.",
+        "Usual bases are 10000 (the paper) and 500000 (Llama 3); with base 1 all pairs have the same frequency.",
     ),
     ('{"type": "Sinusoid", "width": 8}', "There is no spec of type 'Sinusoid'.", "Did you mean 'Sinusoidal'?"),
     ('{"type": "RoPE9"}', "There is no spec of type 'RoPE9'.", ALL_TYPES),
@@ -332,7 +332,7 @@ REFUSED = [
     ),
     (
         '{"type": "Sinusoidal", "width": 4, "spacing": 3}',
-        "`spacing` must say how rates are spaced, got 3.",
+        "`spacing` must define how frequencies are spaced, got 3.",
         "Use Geometric, EvenSteps, Explicit or Joined of clockhands.ladders.",
     ),
     (
@@ -342,7 +342,7 @@ REFUSED = [
     ),
     (
         '{"type": "Sinusoidal", "width": 4, "spacing": {"type": "Linear", "factor": 2}}',
-        "`spacing` must say how rates are spaced, got Linear(factor=2.0).",
+        "`spacing` must define how frequencies are spaced, got Linear(factor=2.0).",
         "Use Geometric, EvenSteps, Explicit or Joined of clockhands.ladders.",
     ),
     *[
@@ -573,14 +573,14 @@ WORDS = {
     ch.Sinusoidal(
         8, spacing=Geometric(1e6, 9)
     ): "sinusoidal, width 8, interleaved, sin-cos, geometric (base 1e6, span 9)",
-    ch.Sinusoidal(2, spacing=Explicit((0.5,))): "sinusoidal, width 2, interleaved, sin-cos, 1 rates given",
+    ch.Sinusoidal(2, spacing=Explicit((0.5,))): "sinusoidal, width 2, interleaved, sin-cos, 1 frequencies given",
     ch.Sinusoidal(2, spacing=EvenSteps(1.0, 0.5)): "sinusoidal, width 2, interleaved, sin-cos, "
     "EvenSteps (first 1, last 0.5, multiplier 1)",
-    ch.Rotary(8, base=500_000.0): "rotary, halves, 8 of 8 channels, geometric (base 500000, open)",
+    ch.Rotary(8, base=500_000.0): "RoPE, half-split, 8 of 8 dimensions, geometric (base 500000, open)",
     ch.Rotary(
         8, scaling=Linear(2.0)
-    ): "rotary, halves, 8 of 8 channels, geometric (base 10000, open), Linear (factor 2)",
-    ch.Rotary(8, scaling=Yarn(2.0, 64)): "rotary, halves, 8 of 8 channels, geometric (base 10000, open), "
+    ): "RoPE, half-split, 8 of 8 dimensions, geometric (base 10000, open), Linear (factor 2)",
+    ch.Rotary(8, scaling=Yarn(2.0, 64)): "RoPE, half-split, 8 of 8 dimensions, geometric (base 10000, open), "
     "Yarn (factor 2, original 64, beta_fast 32, beta_slow 1)",
     ch.Learned(4, 9, 2): "Learned, width 4, rows 9, offset 2",
     ch.NoPosition(4): "NoPosition, width 4",
@@ -591,7 +591,7 @@ WORDS = {
     ): "sinusoidal, width 8, interleaved, sin-cos, geometric (base 10000, open, times 1000), standardised over 32 rows",
     ch.Sinusoidal(
         8, spacing=Repeated(Geometric())
-    ): "sinusoidal, width 8, interleaved, sin-cos, geometric (base 10000, open), each rate 2 times",
+    ): "sinusoidal, width 8, interleaved, sin-cos, geometric (base 10000, open), each frequency 2 times",
     AxialSinusoidal(8): "sinusoidal, width 8, 2 axes, axis-wave-rate, sin-cos, geometric (base 10000, open)",
     AxialSinusoidal(
         35, (2, 3, 3), spacing=(Geometric(), Geometric(20.0), Geometric(20.0)), raw="after-each", scale=0.5

@@ -13,8 +13,8 @@ BEGIN = "<!-- made by tools/checking_document.py: faults -->\n"
 END = "<!-- end of what is made -->\n"
 
 TITLES = {
-    "rotary": "Rotary codes",
-    "additive": "Additive codes",
+    "rotary": "RoPE",
+    "additive": "Additive encodings",
     "bias": "Biases",
     "module": "Modules",
     "generation": "Generation with a cache",
@@ -34,7 +34,7 @@ def tables() -> str:
     for kind, title in TITLES.items():
         own = [fault for fault in FAULTS.values() if fault.about[0] == kind]
         others = [fault.code for fault in FAULTS.values() if kind in fault.about[1:]]
-        parts += [f"\n### {title}\n\n| code | it | to mend | met in |\n|---|---|---|---|\n", *map(row, own)]
+        parts += [f"\n### {title}\n\n| code | it | fix | seen in |\n|---|---|---|---|\n", *map(row, own)]
         if others:
             names = ", ".join(f"`{code}`" for code in others)
             parts.append(f"\nAlso, as above: {names}.\n")

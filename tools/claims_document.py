@@ -1,4 +1,4 @@
-"""Write docs/claims.md: what is said about position codes, from the claims themselves.
+"""Write docs/claims.md: statements about positional encodings, from the claims themselves.
 
 Run it after a claim has changed; a test holds the document to it. The numbers are those that are stated; that they are
 still computed so is the test of each claim.
@@ -12,16 +12,15 @@ from clockhands.show.claims import measured_in_words, name_in_words, stated_in_w
 
 DOCUMENT = Path(__file__).resolve().parents[1] / "docs" / "claims.md"
 
-BEGIN = """# What is said about position codes, and what of it is true
+BEGIN = """# Claims about positional encodings, checked
 
-Articles, courses and papers say a good deal about positional encodings: that every position has a code of its own, that
-dot products decay with the distance, that it all works for any length. Some of it is true, some is true under a
-condition that got lost, and some is false. Here are {number} such sentences, each with a verdict, the reason, and the
-numbers that show it.
+Articles, courses and papers make many statements about positional encodings: every position has a unique encoding, dot
+products decay with the distance, it works for any length. Some are true, some are true only under a condition, and some
+are false. This page checks {number} of them; each has a verdict, the reason and the numbers that show it.
 
-`clockhands claims` computes all numbers again, in a few seconds, and ends with exit code 1 if one is no longer what is
-written here. Formulas are computed by the functions of the library. What only training can decide is computed from the
-stored results of the lab's studies, which come with the package; [studies.md](studies.md) has all of them.
+`clockhands claims` computes all numbers again, in a few seconds, and ends with exit code 1 if one differs from this
+page. Formulas are computed by the library. Claims that only training can decide use the stored results of the lab's
+studies, which come with the package; [studies.md](studies.md) has all of them.
 
 ```sh
 clockhands claims                          # all of them
@@ -29,18 +28,18 @@ clockhands claims monotone-decay           # one, by its ID
 clockhands claims --json                   # for programs
 ```
 
-**How to read it.** A verdict is *true*, *false*, or *only if*, and then the condition is told. Numbers are meant to
-the digits that are written: 3.714 is anything from 3.7135 to 3.7145. "At most" is zero but for rounding, and the bound
-follows from the accuracy that the library promises. A measured number is a mean over seeds; *least* and *most* are the
-ends of its 95 % interval, which for 3 seeds is their range. The trained models are small, about 0.1 million parameters,
-and a verdict from them reaches no further. Where a small model cannot settle a claim, or nothing was measured, the
-claim names the measurement that would.
+**How to read it.** A verdict is *true*, *false*, or *only if*, followed by the condition. Numbers are meant to the
+digits written: 3.714 is anything from 3.7135 to 3.7145. "At most" is zero except for rounding; the bound follows from
+the accuracy of the library. A measured number is a mean over seeds; *least* and *most* are the ends of its 95 %
+interval, which for 3 seeds is their range. The trained models are small, about 0.1 million parameters, and their
+verdicts hold for that size. If a small model cannot settle a claim, or nothing was measured, the claim names the
+measurement that would.
 
-**The words.** A code is made of *pairs* of channels. Each pair is a hand of a clock: it turns by its *rate*, in
-radians, for each token, and comes round after its *wavelength*, 2π / rate, in tokens. The *base*, usually 10,000, says
-how far apart the fastest and the slowest rate are; the *width* d is the number of channels, twice the number of pairs.
-A *row* is the code of one position, and the *offset* of two positions is how many tokens they are apart. Unless
-something else is said, the code is that of Vaswani et al. 2017: pair i turns by 10000^(−2i/d) per token.
+**Terms.** An encoding consists of dimension *pairs*. Each pair rotates by its *frequency*, in radians per token, and
+completes a rotation after its *wavelength*, 2π / frequency, in tokens. The *base*, usually 10,000, is about the ratio
+of the highest to the lowest frequency; the *width* d is twice the number of pairs. A *row* is the encoding of one
+position, and the *offset* of two positions is their distance in tokens. Unless stated otherwise, the encoding is that
+of Vaswani et al. 2017: pair i rotates by 10000^(−2i/d) per token.
 
 """
 

@@ -12,13 +12,13 @@ from clockhands.show.findings import BLAMED
 
 DOCUMENT = Path(__file__).resolve().parents[1] / "docs" / "findings.md"
 
-HEAD = """# What a finding means
+HEAD = """# Findings of the audit
 
-Every finding of `clockhands audit`, as `clockhands explain CODE` tells it. An *error* makes the model wrong for any
-reader; a *warning* makes it wrong for some reader or some length; a *note* is worth knowing about a sound model. Where
-the severity depends on the case, the text says on what. This file is made by `tools/findings_document.py`.
+Every finding of `clockhands audit`, as printed by `clockhands explain CODE`. With an *error* the model is wrong in
+every runtime; with a *warning* it is wrong in some runtimes or at some lengths; a *note* is useful to know and needs no
+action. If the severity depends on the case, the text says on what. This file is made by `tools/findings_document.py`.
 
-| code | severity | what it is |
+| code | severity | finding |
 |---|---|---|
 """
 
@@ -37,7 +37,7 @@ def section(code: str, rule: type[Kind]) -> str:
     if isinstance(rule.blames, str):
         parts.append(BLAMED[rule.blames])
     if isinstance(rule.hint, str):
-        parts.append(f"To mend: {prose(rule.hint)}")
+        parts.append(f"Fix:  {prose(rule.hint)}")
     if rule.cases:
         parts.append("Seen in: " + "; ".join(rule.cases) + ".")
     return "\n\n".join(filter(None, (part.strip() for part in parts))).join(("\n", "\n"))

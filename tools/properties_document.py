@@ -38,132 +38,129 @@ DOCUMENT = Path(__file__).resolve().parents[1] / "docs" / "properties.md"
 LENGTH, DTYPE, SEED = 2_048, "float32", 15
 WIDTH, HEAD_WIDTH, HEADS = 512, 128, 8
 
-HEAD = """# What a position code can and cannot do
+HEAD = """# Properties of position encodings
 
-`clockhands properties TARGET` asks every question below of the codes of a model, with the learned numbers that its
-files hold, and `ch.properties(spec, length, dtype)` of a spec:
+`clockhands properties TARGET` measures every property below for the encodings of a model, with the learned values in
+its files; `ch.properties(spec, length, dtype)` measures a spec:
 
 ```sh (not run: the first file is yours)
-clockhands properties model.gguf                      # every group of layers, over the context
-clockhands properties vaswani2017 --length 512        # a published convention
-clockhands properties table.npy --dtype bfloat16      # a bare table, rounded to what serves it
+clockhands properties model.gguf                      # every group of layers, over the context length
+clockhands properties vaswani2017 --length 512        # a preset
+clockhands properties table.npy --dtype bfloat16      # a table without a model, rounded to bfloat16
 ```
 
 ```python
 import clockhands as ch
 
-report = ch.properties(ch.Rotary(head_width=64, base=100_000.0), 8192)  # the ladder of SmolLM2
+report = ch.properties(ch.Rotary(head_width=64, base=100_000.0), 8192)  # the frequencies of SmolLM2
 print(report.turning.brief)  # 12 of 32 pairs
 print(report.base_bound.holds, report.base_bound.numbers["first_failing_distance"])  # False 3616
 print(ch.properties(ch.Alibi(heads=8), 8192).unique.state)  # not applicable
 ```
 
-A property is *measured*; or *not computed*, where numbers are missing or it would take too long; or it *makes no sense*
-for a code, which is then said with the reason. The figures are in `numbers` and in `--json`
-([what programs read](json.md)). This file is made by `tools/properties_document.py`.
+A property is *measured*, *not computed* (values are missing, or it would take too long) or *not applicable* to the
+encoding, with the reason. The numbers are in `numbers` and in `--json` ([JSON output](json.md)). This file is made by
+`tools/properties_document.py`.
 
 """
 
 MEANS = {
     "bounded": (
-        "A code that grows with the position drowns the token that it is added to, and overflows in float16 above"
-        " 65,504. A rotation keeps the length of what it turns, and a bias that grows with the distance hides "
-        "what is far."
+        "If an added encoding grows with the position, it dominates the token and overflows in float16 above "
+        "65,504. A rotation keeps the length of queries and keys. A bias that grows with the distance suppresses "
+        "distant tokens."
     ),
     "unique": (
-        "Two tokens whose numbers are equal to the last bit of the dtype cannot be told apart by their position. "
-        "The first two that are equal are named, or the two that come nearest, with their distance. Whether the "
-        "positions were rounded is another matter, and worse: of the whole numbers below 4,096, bfloat16 has 769."
+        "Two positions whose values are equal to the last bit of the dtype cannot be distinguished. The first two "
+        "equal positions are named, or else the two nearest ones and their distance. Rounded positions are a "
+        "separate and worse problem: bfloat16 has 769 of the integers below 4,096."
     ),
     "smooth": (
-        "The step is the distance between the numbers of neighbours. It should be small beside the distance of "
-        "two positions picked at random (else near and far look alike), and the same everywhere (else being "
-        "neighbours means something else here than there)."
+        "The step is the distance between the rows of neighbouring positions. It should be small compared with the "
+        "distance of two random positions (otherwise near and far look the same), and the same everywhere "
+        "(otherwise neighbours differ more in one place than in another)."
     ),
     "shift": (
-        "If k tokens on is one fixed turn of the channels, the same from wherever one starts, attention can learn"
-        ' "k tokens back" once and use it everywhere. Where there is no such turn, the best linear map is fitted '
-        "to some rows and tried on others; what it *leaves* is the share of their variance that it does not "
-        "explain: 0 % of a perfect map, 100 % of a useless one."
+        'If a shift by k tokens is one fixed rotation, the same at every position, attention can learn "k tokens '
+        'back" once and use it everywhere. If there is no such rotation, the best linear map is fitted to some '
+        "rows and tested on others. What it *leaves* is the share of variance that it does not explain: 0 % for a "
+        "perfect map, 100 % for a useless one."
     ),
     "kernel": (
-        "The likeness of two positions is the sum of cos(rate x distance) over all pairs of channels, divided by "
-        "what it is at distance 0. It falls at first and then wavers: told are the distance up to which it falls,"
-        " how often it rises, and where it is first negative. Where likeness depends on more than the distance, "
-        "told is how much of it the distance explains."
+        "The similarity of two positions is the sum of cos(frequency x distance) over all dimension pairs, divided "
+        "by its value at distance 0. It falls at first and then oscillates. Reported are the distance up to which "
+        "it falls, how often it rises, and where it is first negative. If the similarity depends on more than the "
+        "distance, the report says how much of it the distance explains."
     ),
     "turning": (
-        "A pair of channels is the hand of a clock that turns at its own rate. A hand that does not come round "
-        "within the length will point, in longer texts, where it has never pointed in training."
+        "Each dimension pair rotates at its own frequency. A pair that does not complete a rotation within the "
+        "length reaches angles in longer texts that never occurred in training."
     ),
     "cover": (
-        "A hand tells distances apart that are neither far shorter than its turn (it hardly moves) nor longer (it"
-        " has come round, and points as it did before). Told is which distances within the length have no hand "
-        "that suits them, and what other bases would leave without one."
+        "A pair resolves distances that are neither far below its wavelength (it hardly rotates) nor above it (the "
+        "angles repeat). Reported are the distances within the length that no pair resolves, and how many would be "
+        "unresolved with other bases."
     ),
     "base_bound": (
-        "A head that looks for a token like its query scores it in proportion to the likeness above. Where that "
-        "is negative, an unrelated token is preferred. A base has to be large enough for the length, and large is"
-        " not enough: above the smallest sound base some stretches of bases fail again."
+        "A head that searches for a token matching its query scores it in proportion to the similarity above. If "
+        "that is negative, a random token scores higher. The base must be large enough for the length, but a "
+        "larger one is not always enough: some ranges above the smallest valid base fail again."
     ),
     "critical_dimension": (
-        "The channels whose hand comes round at least once within the training length. The others have been seen "
-        "in part only, and are what fails first beyond that length."
+        "The dimensions whose pair completes at least one rotation within the training length. The angles of the "
+        "others were only partly covered in training; these dimensions fail first beyond that length."
     ),
     "spectrum": (
-        "The rows of a table need not use all channels: few directions that hold 99 % of their variance leave the"
-        " others to the tokens."
+        "The rows of a table need not use all dimensions: if a few directions hold 99 % of their variance, the "
+        "others are left to the tokens."
     ),
     "precision": (
-        "An angle is position x rate. Computed in float32, and more so in 16 bits, it is off by an error that "
-        "grows with the position. Of a bias it is the number itself that is rounded."
+        "An angle is position x frequency. If it is computed in float32, or in 16 bits, its error grows with the "
+        "position. For a bias, the value itself is rounded."
     ),
     "adding": (
-        "A code that is added moves the token. A token is *found again* if, after that, it is still nearer to "
-        "itself than to any other of a vocabulary of 50,000 random ones. It depends on how large the tokens are: "
-        "with a deviation of 1 in every channel they are found, with 1/sqrt(width), before the paper's factor "
-        "sqrt(width), often not."
+        "Adding an encoding changes the token. A token is *still found* if afterwards it is nearer to itself than "
+        "to any other of 50,000 random tokens. This depends on the size of the tokens: with a standard deviation "
+        "of 1 per dimension they are found; with 1/sqrt(width), without the paper's factor sqrt(width), often not."
     ),
     "reach": (
-        "How far back a key still weighs a hundredth of what the query's own position does, with nothing but the "
-        "bias between them: from the head that looks least far to the one that looks farthest."
+        "The distance at which a key's weight falls to a hundredth of that of the query's own position, with only "
+        "the bias between them: from the head with the shortest reach to the head with the longest."
     ),
     "edges": (
-        "Some biases put distances together in buckets and learn one number for each. Within a bucket distances "
-        "are alike; told is where each begins, and from where on all are one."
+        "Some biases group distances in buckets and learn one value for each. Within a bucket all distances are "
+        "the same. Reported are where each bucket begins, and from which distance all share one."
     ),
     "told_apart": (
-        "Two distances with the same number are the same to a head, be it that they share a bucket or that "
-        "rounding made them equal. The first two are named."
+        "Two distances with the same value are the same to a head, whether they share a bucket or are equal after "
+        "rounding. The first two are named."
     ),
 }
-"""What each property means, for somebody who has not seen the code."""
+"""What each property means, for a reader who has not seen the code."""
 
 HOW = (
-    f"Over {LENGTH:,} tokens in {DTYPE}; {WIDTH} channels where the name says nothing else, {HEAD_WIDTH} in a rotary"
-    f" head, {HEADS} heads in a bias. Trained numbers were drawn instead, normal and always the same: rows with a"
-    " standard deviation of 0.02, as before training, rates with 0.1, biases with 1, and the weights of Fire and"
-    " LogWindow with 0.1. A cell answers the question of its column; `ch.properties` says the same in sentences, with"
-    " the reason where a question *makes no sense* or was *not computed*."
+    " heads in a bias. Random values replace trained ones, normal and always the same: rows with a standard "
+    "deviation of 0.02, as before training, frequencies with 0.1, biases with 1, and the weights of Fire and "
+    "LogWindow with 0.1. `ch.properties` gives the same answers as sentences, with the reason if a property is *not "
+    "applicable* or was *not computed*."
 )
 
 POSITIONS = (100, 1_000, 4_096, 32_768, 131_072, 1_000_000)
 SPREAD = 97  # positions that are looked at in the last tenth before each
 BASES = (10_000, 500_000, 1_000_000)
 ANGLES = (
-    f"The largest error of an angle over the {HEAD_WIDTH // 2} pairs of a head of {HEAD_WIDTH} channels, in radians, at"
-    f" {SPREAD} positions of the last tenth up to each of those named; 3.14 is half a turn, and from there on nothing"
-    " is left of the angle. The first three rows of a dtype round one thing and do the rest exactly; the fourth is code"
-    " that keeps all in that dtype, and the last two compute the rates there too, in the two usual ways. One position"
-    " alone may flatter a dtype, a power of two above all. Float16 has no number for 500,000, so that rates computed"
-    " from it are 0. (The float32 cosines and"
-    " sines of this library are within 2^-25 at every position up to 2^63: none of these steps is rounded.)"
+    " positions in the last tenth before each position named. An error of 3.14 is half a rotation: the angle is "
+    "then lost. The first three rows of a dtype round one step and compute the rest exactly; the fourth computes "
+    "all in that dtype, and the last two also compute the frequencies there, in the two usual ways. A single "
+    "position can be misleading, above all a power of two. Float16 cannot represent 500,000, so frequencies "
+    "computed from it are 0. (The float32 cosines and sines of this library are within 2^-25 at every position up "
+    "to 2^63: none of these steps is rounded.)"
 )
 
 FIGURES = (
-    "What stands in `numbers` and in `--json`. Their accuracy is told, and where it is derived, in the modules of"
-    " `clockhands.measures`. Distances and wavelengths are in tokens, angles in radians; `n` is the length, `w` a rate,"
-    " `g` the sum of the cosines of all pairs. None is `null` in JSON."
+    "The contents of `numbers` and of `--json`. Their accuracy is documented, and where possible derived, in the "
+    "modules of `clockhands.measures`. Distances and wavelengths are in tokens, angles in radians; `n` is the "
+    "length, `w` a frequency, `g` the sum of the cosines of all pairs. None is `null` in JSON."
 )
 ALSO = {
     "clockhands.measures.biases.bounded": ["bounded, of biases"],
@@ -173,9 +170,9 @@ BULLET = re.compile(r"^\* .*(?:\n  .*)*", re.MULTILINE)
 UNBROKEN: dict[str, Any] = {"break_long_words": False, "break_on_hyphens": False}
 
 TABLES = (
-    ("The numbers of a position", ("bounded", "unique", "smooth", "shift")),
-    ("Likeness and hands", ("kernel", "turning", "cover", "base_bound", "critical_dimension")),
-    ("Room, precision, and the token", ("spectrum", "precision", "adding")),
+    ("The values of a position", ("bounded", "unique", "smooth", "shift")),
+    ("Similarity and frequencies", ("kernel", "turning", "cover", "base_bound", "critical_dimension")),
+    ("Directions, precision, and the token", ("spectrum", "precision", "adding")),
 )
 BIASES = ("bounded", "shift", "precision", "reach", "edges", "told_apart")
 
@@ -191,15 +188,15 @@ def added() -> Iterable[tuple[str, Any, Any]]:
     yield "Sinusoidal, tensor2tensor's (closed span)", ch.preset("tensor2tensor", width=WIDTH), None
     yield "Sinusoidal, width 64", ch.Sinusoidal(64), None
     yield "AxialSinusoidal, rows and columns (MAE)", ch.preset("mae", width=WIDTH), None
-    yield "FourierFeatures, rates drawn", FourierFeatures(WIDTH, 1, 1.0), drawn(WIDTH // 2, spread=0.1)
-    yield "Learned, rows drawn", ch.Learned(WIDTH, LENGTH), drawn(LENGTH, WIDTH, spread=0.02)
+    yield "FourierFeatures, random frequencies", FourierFeatures(WIDTH, 1, 1.0), drawn(WIDTH // 2, spread=0.1)
+    yield "Learned, random rows", ch.Learned(WIDTH, LENGTH), drawn(LENGTH, WIDTH, spread=0.02)
     yield "NoPosition", ch.NoPosition(WIDTH), None
     yield "Counter (the number itself)", Counter(WIDTH), None
     yield "NormalizedCounter (number / length)", NormalizedCounter(WIDTH, LENGTH), None
     yield "Binary (the bits of the number)", Binary(WIDTH), None
     yield "SineOnly (no cosines)", SineOnly(WIDTH), None
-    yield "SingleFrequency (one rate for all)", SingleFrequency(WIDTH), None
-    yield "EvenlySpaced (rates 1 to 0.0001)", EvenlySpaced(WIDTH), None
+    yield "SingleFrequency (one frequency for all)", SingleFrequency(WIDTH), None
+    yield "EvenlySpaced (frequencies 1 to 0.0001)", EvenlySpaced(WIDTH), None
     for warp, of in (("square", "p^2"), ("log", "log p"), ("reciprocal", "1/p")):
         yield f"WarpedPosition ({of} in place of p)", WarpedPosition(WIDTH, warp), None
 
@@ -211,7 +208,7 @@ def turned() -> Iterable[tuple[str, Any, Any]]:
     def rotary(**more: Any) -> Rotary:
         return Rotary(HEAD_WIDTH, **more)
 
-    yield "Rotary, halves, base 10,000", rotary(), None
+    yield "Rotary, half-split, base 10,000", rotary(), None
     yield "Rotary, interleaved, base 10,000", rotary(layout="interleaved"), None
     yield "Rotary, base 500,000 (Llama 3)", rotary(base=500_000.0), None
     yield "Rotary, a quarter of the head (GPT-NeoX)", rotary(rotated=HEAD_WIDTH // 4), None

@@ -85,24 +85,24 @@ def rendered(audited: list[Published], reasons: Reasons) -> str:
     silent = sum(not each.firing for each in audited)
     return "\n".join(
         [
-            "# What fires on published configs",
+            "# Findings on published configs",
             "",
-            f"`clockhands audit` over {len(audited)} configs as they stand in public repositories, copies and test"
-            f" files of their owners included. On {silent} nothing fires: there is no warning and no error, and notes,"
-            f" which are counted below, do not count as firing. On {len(audited) - silent} there is a warning or an"
-            " error, and each is listed here with the reason why it is deserved. Many of these files were cut"
-            " down or edited for a purpose of their repository, where they may serve: the table says what a reader"
-            " takes from the file as it stands, and nothing of the original release unless it says so.",
+            f"`clockhands audit` over {len(audited)} configs from public repositories, including copies and test"
+            f" files. {silent} have no warning and no error; notes"
+            f" are counted below. {len(audited) - silent} have a warning or an"
+            " error, each listed with the reason why it is correct. Many of these files were cut"
+            " down or edited for a purpose of their repository and may be correct there: the table says what a runtime"
+            " reads from the file, not what the original release contains, unless it says so.",
             "",
             "Made by `python tools/published_findings.py`; only the last column is written by hand.",
             "",
-            "| config | found in | code | severity | numbers | why it is deserved |",
+            "| config | found in | code | severity | numbers | why it is correct |",
             "|---|---|---|---|---|---|",
             *rows,
             "",
             "## Notes, by code",
             "",
-            "Worth knowing of a sound model; how many of the configs have each.",
+            "Useful to know and no error; how many of the configs have each.",
             "",
             "| code | findings | configs |",
             "|---|---|---|",

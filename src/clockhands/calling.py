@@ -161,14 +161,14 @@ class ForeignFunction:
     def array_or_refuse(self, answer: Any, what: str) -> Any:
         """The answer, if it is an array; ``what`` names it otherwise."""
         if not hasattr(answer, "shape") or not hasattr(answer, "dtype"):
-            raise Refused(f"it gave back {what}, {self._no_array}")
+            raise Refused(f"it returned {what}, {self._no_array}")
         return answer
 
     def numbers(self, answer: Any) -> np.ndarray:
         """An array that came back, as float64; its dtype is noted."""
         self.output = dtype_of(answer)
         if self.output not in FLOATS and not (self._takes_any_float and as_numpy(answer).dtype.kind == "f"):
-            raise Refused(f"it gave back {self.output}, {self._no_numbers}")
+            raise Refused(f"it returned {self.output}, {self._no_numbers}")
         return as_numpy(answer).astype(np.float64)
 
 

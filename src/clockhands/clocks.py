@@ -34,7 +34,7 @@ def order_of(name: object) -> Order:
     """
     if name not in ("sin-cos", "cos-sin"):
         raise InvalidValue(
-            f'`order` must be "sin-cos" or "cos-sin", got {shown(name)}.', "It says which of the two stands first."
+            f'`order` must be "sin-cos" or "cos-sin", got {shown(name)}.', "It selects which of the two comes first."
         )
     return name  # type: ignore[return-value]
 
@@ -167,7 +167,7 @@ def kernel(spec: Any, distances: Any) -> np.ndarray:
 def _clock_of(spec: object, call: str) -> Clock:
     if isinstance(spec, type) or not isinstance(spec, HasClock):
         raise InvalidType(
-            f"`{call}` takes a position code, got {type(spec).__name__} {shown(spec)}.",
+            f"`{call}` takes a position encoding, got {type(spec).__name__} {shown(spec)}.",
             "Make one with clockhands.preset(name), or build a spec such as Sinusoidal(width=512).",
         )
     return spec.clock()
@@ -178,7 +178,7 @@ def _check_distance(k: Any, axes: int) -> None:
         if not isinstance(k, Sequence | np.ndarray) or isinstance(k, str | bytes) or np.shape(k) != (axes,):
             raise InvalidValue(
                 f"`k` must be one distance for each of {axes} axes, got {shown(k)}.",
-                "They stand in the order of the code's axes.",
+                "They are in the order of the encoding's axes.",
             )
         return
     if isinstance(k, Sequence | np.ndarray) or k is None:

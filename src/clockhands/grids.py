@@ -172,7 +172,7 @@ class Grid:
         """
         if self.prefix:
             raise InvalidValue(
-                f"`{name}` has {self.prefix} rows that stand nowhere, and positions are needed here.",
+                f"`{name}` has {self.prefix} rows without a position, but positions are needed here.",
                 "Leave out the grid's prefix.",
             )
         if self.axes == 1:
@@ -228,7 +228,7 @@ def _each(name: str, given: Any, axes: int) -> tuple[Fraction, ...]:
     if len(numbers) != axes:
         raise InvalidValue(
             f"`{name}` must be one number, or one for each of {axes} axes, got {len(numbers)}.",
-            "They stand in the order of the axes.",
+            "They are in the order of the axes.",
         )
     return tuple(_fraction(name, number) for number in numbers)
 
@@ -259,7 +259,7 @@ def _order(order: Iterable[int] | None, axes: int) -> tuple[int, ...]:
     if sorted(map(str, given)) != sorted(map(str, range(axes))):
         raise InvalidValue(
             f"`order` must name each of the axes {', '.join(map(str, range(axes)))} once, got {shown(given)}.",
-            "The axis that changes slowest from row to row stands first.",
+            "The axis that changes slowest from row to row comes first.",
         )
     return tuple(int(axis) for axis in given)
 

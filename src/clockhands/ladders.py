@@ -51,7 +51,7 @@ def working() -> Context:
 
 def _pairs(pairs: int) -> int:
     if count("pairs", pairs) > MOST_PAIRS:
-        raise InvalidValue(f"A ladder has at most {MOST_PAIRS:,} pairs, got {pairs:,}.", "Use a smaller width.")
+        raise InvalidValue(f"At most {MOST_PAIRS:,} pairs are allowed, got {pairs:,}.", "Use a smaller width.")
     return pairs
 
 
@@ -91,22 +91,25 @@ class Ladder:
     exact: tuple[Decimal, ...]
     attention_factor: float = 1.0
     ratio: Decimal | None = field(default=None, compare=False)
-    origin: str = field(default="given by hand", compare=False)
+    origin: str = field(default="custom", compare=False)
 
     def __post_init__(self) -> None:
         """Check the rates and round them to ``DIGITS`` digits."""
         if not self.exact:
-            raise InvalidValue("A ladder needs at least one rate, got none.", "Give one rate for each channel pair.")
+            raise InvalidValue(
+                "At least one frequency is needed, got none.", "Pass one frequency for each dimension pair."
+            )
         for pair, rate in enumerate(self.exact):
             if not isinstance(rate, Decimal):
                 raise InvalidType(
-                    f"The rates of a ladder must be decimals, got {shown(rate)} for pair {pair}.",
+                    f"Frequencies must be decimals, got {shown(rate)} for pair {pair}.",
                     "Use geometric, evenly_spaced or explicit, which make them.",
                 )
             if not (rate.is_finite() and 0 <= rate < FASTEST):
                 raise InvalidValue(
-                    f"Rates must be finite, not negative and below 2**63 rad/token, got {rate:.6g} for pair {pair}.",
-                    "Check the base, the multiplier and the scaling that the ladder was made from.",
+                    f"Frequencies must be finite, not negative and below 2**63 rad/token, got {rate:.6g} for pair "
+                    f"{pair}.",
+                    "Check the base, the multiplier and the scaling that the frequencies were computed from.",
                 )
         if not 0 < self.attention_factor < math.inf:
             raise InvalidValue(
@@ -195,7 +198,8 @@ class Geometric:
         if not 0 < self.base < math.inf or self.base == 1:
             raise InvalidValue(
                 f"`base` must be a finite positive number other than 1, got {shown(self.base)}.",
-                "Usual bases are 10000 (the paper) and 500000 (Llama 3); with base 1 all pairs turn alike.",
+                "Usual bases are 10000 (the paper) and 500000 (Llama 3); with base 1 all pairs have the same "
+                "frequency.",
             )
         if self.span not in ("open", "closed"):
             if isinstance(self.span, str):
@@ -214,7 +218,7 @@ class Geometric:
             if channels // 2 < 2:
                 raise InvalidValue(
                     f"A closed span divides by d/2 - 1, which is 0 or less at width {channels}.",
-                    'Use at least 4 channels, or span="open" (the paper\'s, which divides by d/2).',
+                    'Use at least 4 dimensions, or span="open" (the paper\'s, which divides by d/2).',
                 )
             return Decimal(channels // 2 - 1)
         return Decimal(self.span)
@@ -229,7 +233,7 @@ class Geometric:
                 rates.append(rate)
                 rate *= ratio
         span = self.span if isinstance(self.span, str) else f"{self.span:g}"
-        return Ladder(tuple(rates), ratio=ratio, origin=f"a geometric ladder (base {self.base:g}, span {span})")
+        return Ladder(tuple(rates), ratio=ratio, origin=f"geometric frequencies (base {self.base:g}, span {span})")
 
 
 @dataclass(frozen=True)
@@ -266,7 +270,7 @@ class EvenSteps:
             rates = tuple(
                 Decimal(self.multiplier) * (first * (steps - pair) + last * pair) / steps for pair in range(pairs)
             )
-        return Ladder(rates, origin=f"an evenly spaced ladder ({self.first:g} to {self.last:g})")
+        return Ladder(rates, origin=f"evenly spaced frequencies ({self.first:g} to {self.last:g})")
 
 
 @dataclass(frozen=True)
@@ -291,21 +295,23 @@ class Explicit:
             except TypeError:
                 raise InvalidType(
                     f"`rates` must be a sequence of numbers, got {type(self.rates).__name__}.",
-                    "Give one rate in rad/token for each pair.",
+                    "Pass one frequency in rad/token for each pair.",
                 ) from None
             settle(self, rates=given)
         settle(self, rates=tuple(not_negative("rates", rate) for rate in self.rates))
         if not self.rates:
-            raise InvalidValue("`rates` must hold at least one rate, got none.", "Give one rate for each pair.")
+            raise InvalidValue(
+                "`rates` must contain at least one frequency, got none.", "Pass one frequency for each pair."
+            )
 
     def ladder(self, pairs: int, channels: int) -> Ladder:
         """The ladder, if it has as many rates as there are pairs."""
         if pairs != len(self.rates):
             raise InvalidValue(
-                f"{len(self.rates)} rates were given for the {pairs} pairs of {channels} channels.",
-                "Give one rate for each pair.",
+                f"{len(self.rates)} frequencies were given for the {pairs} pairs of {channels} dimensions.",
+                "Pass one frequency for each pair.",
             )
-        return Ladder(tuple(map(Decimal.from_float, self.rates)), origin=f"an explicit ladder of {pairs} rates")
+        return Ladder(tuple(map(Decimal.from_float, self.rates)), origin=f"{pairs} explicit frequencies")
 
 
 @dataclass(frozen=True)
@@ -343,16 +349,14 @@ class Joined:
             )
         lengths = [pairs for pairs, _ in self.parts]
         if self.in_turns and len(set(lengths)) > 1:
-            raise InvalidValue(
-                f"Parts that take turns must be equally long, got {lengths} pairs.", "Leave out in_turns."
-            )
+            raise InvalidValue(f"Alternating parts must be equally long, got {lengths} pairs.", "Leave out in_turns.")
 
     def ladder(self, pairs: int, channels: int) -> Ladder:
         """The ladder, if the parts have as many pairs as there are."""
         lengths = [own for own, _ in self.parts]
         if sum(lengths) != pairs:
             raise InvalidValue(
-                f"The parts of this ladder have {lengths} pairs, and there are {pairs} pairs of {channels} channels.",
+                f"The parts have {lengths} pairs, but there are {pairs} pairs of {channels} dimensions.",
                 "They must add up.",
             )
         ladders = [spacing.ladder(own, 2 * own) for own, spacing in self.parts]
@@ -385,7 +389,7 @@ class Repeated:
         """Check the values."""
         if not isinstance(self.spacing, Geometric | EvenSteps | Explicit):
             raise InvalidType(
-                f"`spacing` must say how the different rates are spaced, got {shown(self.spacing)}.",
+                f"`spacing` must define how the different frequencies are spaced, got {shown(self.spacing)}.",
                 "Use Geometric, EvenSteps or Explicit of clockhands.ladders.",
             )
         settle(self, times=count("times", self.times))
@@ -394,12 +398,12 @@ class Repeated:
         """The ladder, if the pairs can be so many groups."""
         if pairs % self.times:
             raise InvalidValue(
-                f"{pairs} pairs are not groups of {self.times} with one rate each.",
-                f"Use a width of a multiple of {2 * self.times} channels.",
+                f"{pairs} pairs cannot be divided into groups of {self.times} with one frequency each.",
+                f"Use a width that is a multiple of {2 * self.times}.",
             )
         single = self.spacing.ladder(pairs // self.times, channels // self.times)
         rates = tuple(rate for rate in single.exact for _ in range(self.times))
-        return Ladder(rates, origin=f"{single.origin}, each rate {self.times} times")
+        return Ladder(rates, origin=f"{single.origin}, each frequency {self.times} times")
 
 
 def _sequence(name: str, value: object) -> tuple[Any, ...]:
@@ -482,14 +486,14 @@ def spacing_of(base: float | None, spacing: Spacing | None) -> Spacing:
         return Geometric() if base is None else Geometric(base)
     if not isinstance(spacing, Spacing):
         raise InvalidType(
-            f"`spacing` must say how rates are spaced, got {shown(spacing)}.",
+            f"`spacing` must define how frequencies are spaced, got {shown(spacing)}.",
             "Use Geometric, EvenSteps, Explicit or Joined of clockhands.ladders.",
         )
     if base is None:
         return spacing
     if not isinstance(spacing, Geometric):
         raise InvalidValue(
-            f"`base` spans a geometric ladder, and the spacing is {type(spacing).__name__}.",
+            f"`base` needs geometric spacing, but the spacing is {type(spacing).__name__}.",
             "Leave `base` out, or give spacing=Geometric(base=…).",
         )
     return replace(spacing, base=base)

@@ -37,10 +37,12 @@ def randomised(seq: int, length: int, rng: Any, batch: int | None = None) -> np.
     """
     seq, length, generator = count("seq", seq, least=0), count("length", length), _generator(rng)
     if length == 2**63:
-        raise InvalidValue(f"`length` must be below 2**63, got {length}.", "NumPy draws from no more.")
+        raise InvalidValue(
+            f"`length` must be below 2**63, got {length}.", "This is the limit of NumPy's random generator."
+        )
     if seq > length:
         raise InvalidValue(
-            f"`length` must be at least the {seq} tokens, got {length}.", "No two tokens stand at one position."
+            f"`length` must be at least the {seq} tokens, got {length}.", "No two tokens can have the same position."
         )
     rows = 1 if batch is None else count("batch", batch, least=0)
     refuse_larger((rows, seq), 8, "Positions")

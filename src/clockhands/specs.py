@@ -205,16 +205,21 @@ def _held(part: Any, name: str) -> Any:
 
 
 def describe(spec: Spec) -> str:
-    """One line of words about a spec.
+    """One line of text about a spec.
 
     >>> describe(additive.Sinusoidal(width=512))
     'sinusoidal, width 512, interleaved, sin-cos, geometric (base 10000, open)'
     >>> describe(rotary.Rotary(head_width=64, base=500000.0))
-    'rotary, halves, 64 of 64 channels, geometric (base 500000, open)'
+    'RoPE, half-split, 64 of 64 dimensions, geometric (base 500000, open)'
     """
     _check_spec(spec)
     if isinstance(spec, additive.Sinusoidal):
-        words = [f"sinusoidal, width {spec.width}", spec.layout, spec.order, _spacing_words(spec.spacing)]
+        words = [
+            f"sinusoidal, width {spec.width}",
+            _layout_words(spec.layout),
+            spec.order,
+            _spacing_words(spec.spacing),
+        ]
         words += [f"first token at {spec.first}"] if spec.first else []
         words += [f"standardised over {spec.standardised} rows"] if spec.standardised is not None else []
         words += [f"times {spec.scale:g}"] if spec.scale != 1 else []
@@ -229,13 +234,18 @@ def describe(spec: Spec) -> str:
         words += [f"times {spec.scale:g}"] if spec.scale != 1 else []
         return ", ".join(words)
     if isinstance(spec, rotary.Rotary):
-        words = ["rotary", spec.layout, f"{spec.rotated} of {spec.head_width} channels", _spacing_words(spec.spacing)]
+        words = [
+            "RoPE",
+            _layout_words(spec.layout),
+            f"{spec.rotated} of {spec.head_width} dimensions",
+            _spacing_words(spec.spacing),
+        ]
         words += [_part_words(spec.scaling)] if spec.scaling is not None else []
-        words += ["the last channels"] if spec.start else []
+        words += ["the last dimensions"] if spec.start else []
         words += [f"{spec.number_of_axes} axes"] if spec.axes is not None else []
-        words += [f"a layout of its own in {len(spec.blocks)} blocks"] if spec.blocks else []
-        words += ["turning backward"] if spec.direction == "backward" else []
-        words += ["reordered to halves"] if spec.reordered else []
+        words += [f"a separate layout in each of {len(spec.blocks)} blocks"] if spec.blocks else []
+        words += ["rotating backward"] if spec.direction == "backward" else []
+        words += ["reordered to half-split"] if spec.reordered else []
         words += [_part_words(spec.xpos)] if spec.xpos is not None else []
         return ", ".join(words)
     if isinstance(spec, mixtures.LayerMixture):
@@ -250,25 +260,29 @@ def describe(spec: Spec) -> str:
     return ", ".join([type(spec).__name__, *(f"{name} {value}" for name, value in fields if value is not None)])
 
 
+def _layout_words(layout: str) -> str:
+    return "half-split" if layout == "halves" else layout
+
+
 def _spacing_words(spacing: ladders.Spacing) -> str:
     if isinstance(spacing, ladders.Geometric):
         span = spacing.span if isinstance(spacing.span, str) else f"span {spacing.span:g}"
         times = f", times {spacing.multiplier:g}" if spacing.multiplier != 1 else ""
         if spacing.base < 1:
-            rising = f"geometric (base {1 / spacing.base:g}, {span}, from slow to fast, from {spacing.multiplier:g} on)"
+            rising = f"geometric (base {1 / spacing.base:g}, {span}, from low to high, from {spacing.multiplier:g} on)"
             return rising.replace("e+0", "e")
         return f"geometric (base {spacing.base:g}, {span}{times})".replace("e+0", "e")
     if isinstance(spacing, ladders.Explicit):
-        return f"{len(spacing.rates)} rates given"
+        return f"{len(spacing.rates)} frequencies given"
     if isinstance(spacing, ladders.Joined):
         each = [_spacing_words(part) for _, part in spacing.parts]
         if len(set(each)) == 1:
             words = f"{' + '.join(str(pairs) for pairs, _ in spacing.parts)} pairs, each {each[0]}"
         else:
             words = " + ".join(f"{pairs} pairs {part}" for (pairs, _), part in zip(spacing.parts, each, strict=True))
-        return f"{words}, in turns" if spacing.in_turns else words
+        return f"{words}, alternating" if spacing.in_turns else words
     if isinstance(spacing, ladders.Repeated):
-        return f"{_spacing_words(spacing.spacing)}, each rate {spacing.times} times"
+        return f"{_spacing_words(spacing.spacing)}, each frequency {spacing.times} times"
     return _part_words(spacing)
 
 
@@ -342,7 +356,7 @@ def _no_key_twice(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(data) != len(pairs):
         names = [name for name, _ in pairs]
         twice = next(name for name in names if names.count(name) > 1)
-        raise InvalidValue(f"The key {shown(twice)} stands twice in one object.", "Keep one of them.")
+        raise InvalidValue(f"The key {shown(twice)} appears twice in one object.", "Keep one of them.")
     return data
 
 

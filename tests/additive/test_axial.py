@@ -264,17 +264,17 @@ def test_a_shift_leaves_columns_of_zeros_and_pairs_that_are_cut():
 
 SPEC = AxialSinusoidal(16)
 X = np.zeros((2, 5, 16))
-NO_SHIFT = "Sinusoidal has both: each hand keeps its sine and its cosine."
+NO_SHIFT = "Sinusoidal has both: each pair keeps its sine and its cosine."
 REFUSED = [
     (
         lambda: AxialSinusoidal(18),
         "`width` must be a multiple of 4 in this convention, got 18.",
-        'Use such a width, or say what another one means: uneven="zero" or "cut".',
+        'Use such a width, or set uneven="zero" or "cut".',
     ),
     (
         lambda: AxialSinusoidal(16, raw="before"),
         "`width` must be a multiple of 4 in this convention, plus 2 for the coordinates themselves, got 16.",
-        'Use such a width, or say what another one means: uneven="zero" or "cut".',
+        'Use such a width, or set uneven="zero" or "cut".',
     ),
     (
         lambda: AxialSinusoidal(3, uneven="zero"),
@@ -284,12 +284,12 @@ REFUSED = [
     (
         lambda: AxialSinusoidal(16, ()),
         "`shares` must hold at least one axis, got none.",
-        "Write (1, 1) for two axes alike.",
+        "Write (1, 1) for two equal axes.",
     ),
     (
         lambda: AxialSinusoidal(16, 2),
         "`shares` must be a share for each axis, got 2.",
-        "Write (1, 1) for two axes alike.",
+        "Write (1, 1) for two equal axes.",
     ),
     (
         lambda: AxialSinusoidal(16, (1, 0)),
@@ -309,7 +309,7 @@ REFUSED = [
     (
         lambda: AxialSinusoidal(18, raw=True),
         "`raw` must be one of before, after, before-each, after-each, got True.",
-        "Leave it out for waves alone.",
+        "Leave it out for sines and cosines only.",
     ),
     (
         lambda: AxialSinusoidal(18, raw="after", uneven="cut"),
@@ -324,7 +324,7 @@ REFUSED = [
     (
         lambda: AxialSinusoidal(16, spacing=(Geometric(),)),
         "`spacing` must be one, or one for each of 2 axes, got 1.",
-        "They stand in the order of the axes.",
+        "They are in the order of the axes.",
     ),
     (
         lambda: AxialSinusoidal(16, spacing=Joined(((2, Geometric()), (1, Geometric())))),
@@ -334,7 +334,7 @@ REFUSED = [
     (
         lambda: AxialSinusoidal(4, spacing=Geometric(span="closed")),
         "A closed span divides by d/2 - 1, which is 0 or less at width 2.",
-        'Use at least 4 channels, or span="open" (the paper\'s, which divides by d/2).',
+        'Use at least 4 dimensions, or span="open" (the paper\'s, which divides by d/2).',
     ),
     (
         lambda: ch.table(SPEC, 5),
@@ -364,7 +364,7 @@ REFUSED = [
     (
         lambda: ch.shift(SPEC, 3),
         "`k` must be one distance for each of 2 axes, got 3.",
-        "They stand in the order of the code's axes.",
+        "They are in the order of the encoding's axes.",
     ),
     (
         lambda: ch.kernel(SPEC, [1, 2, 3]),
@@ -378,14 +378,14 @@ REFUSED = [
     ),
     (
         lambda: ch.shift(AxialSinusoidal(16, order="sin-sin"), [1, 2]),
-        "AxialSinusoidal has no shift matrix and no kernel: both channels of a pair hold the same wave, and a shift "
-        "needs the sine and the cosine.",
+        "AxialSinusoidal has no shift matrix and no kernel: both dimensions of a pair hold the same function, but a "
+        "shift needs the sine and the cosine.",
         NO_SHIFT,
     ),
     (
         lambda: ch.kernel(AxialSinusoidal(11, uneven="cut"), [[1, 2]]),
-        "AxialSinusoidal has no shift matrix and no kernel: a hand has lost a channel, or an axis all of its hands, to "
-        "the width that is cut.",
+        "AxialSinusoidal has no shift matrix and no kernel: the cut width removes one dimension of a pair, or all "
+        "pairs of an axis.",
         NO_SHIFT,
     ),
     (
@@ -396,7 +396,8 @@ REFUSED = [
     (
         lambda: ch.additive.token_positions(np.ones((1, 3), int), SPEC),
         "`spec` must number tokens along one axis, got a code of 2.",
-        "Tokens of several axes stand where the image or the boxes say; clockhands.grids.Grid makes a grid's.",
+        "The positions of tokens with several axes come from the image or the boxes; clockhands.grids.Grid makes "
+        "those of a grid.",
     ),
 ]
 

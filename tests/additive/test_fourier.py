@@ -203,17 +203,17 @@ REFUSED = [
     (
         lambda: FourierFeatures(7),
         "`width` must be even, a sine and a cosine for each rate, got 7.",
-        "Use as many channels more or less.",
+        "Increase or decrease the width by that number.",
     ),
     (
         lambda: FourierFeatures(8, 1, raw="before"),
         "`width` must be even beside 1 for the coordinates themselves, a sine and a cosine for each rate, got 8.",
-        "Use as many channels more or less.",
+        "Increase or decrease the width by that number.",
     ),
     (
         lambda: FourierFeatures(2, raw="before", order="cos"),
         "`width` must be at least 1 beside 2 for the coordinates themselves, one wave for each rate, got 2.",
-        "Use as many channels more or less.",
+        "Increase or decrease the width by that number.",
     ),
     (
         lambda: FourierFeatures(8, offsets=1),
@@ -228,7 +228,7 @@ REFUSED = [
     (
         lambda: FourierFeatures(8, raw="after-each"),
         "`raw` must be one of before, after, got 'after-each'.",
-        "Leave it out for waves alone.",
+        "Leave it out for sines and cosines only.",
     ),
     (
         lambda: FourierFeatures(8, multiplier=0),
@@ -237,7 +237,7 @@ REFUSED = [
     ),
     (
         lambda: ch.table(FourierFeatures(8), [[1, 2]]),
-        "FourierFeatures has random or trained rates and needs them.",
+        "FourierFeatures has random or trained frequencies, which must be passed.",
         "Pass them as values=, of shape [2, 4].",
     ),
     (
@@ -252,7 +252,7 @@ REFUSED = [
     ),
     (
         lambda: ch.table(FourierFeatures(8, 1), [1, 2], values=np.full(4, np.inf)),
-        "`values` must be finite: they are rates.",
+        "`values` must be finite: they are frequencies.",
         "Remove NaN and infinite numbers.",
     ),
     (
@@ -262,8 +262,8 @@ REFUSED = [
     ),
     (
         lambda: ch.shift(FourierFeatures(8), [1, 2]),
-        "FourierFeatures has no shift matrix and no kernel: its rates are values, which the spec does not hold.",
-        "Sinusoidal has both: each hand keeps its sine and its cosine.",
+        "FourierFeatures has no shift matrix and no kernel: its frequencies are values that the spec does not contain.",
+        "Sinusoidal has both: each pair keeps its sine and its cosine.",
     ),
 ]
 

@@ -162,7 +162,7 @@ REFUSED = [
     (
         lambda: Grid((2, 2), start=(1, 2, 3)),
         "`start` must be one number, or one for each of 2 axes, got 3.",
-        "They stand in the order of the axes.",
+        "They are in the order of the axes.",
     ),
     (
         lambda: Grid((2, 2), step="a"),
@@ -182,12 +182,12 @@ REFUSED = [
     (
         lambda: Grid((2, 2), order=(0, 0)),
         "`order` must name each of the axes 0, 1 once, got (0, 0).",
-        "The axis that changes slowest from row to row stands first.",
+        "The axis that changes slowest from row to row comes first.",
     ),
     (
         lambda: Grid((2, 2), order=3),
         "`order` must name each of the axes 0, 1 once, got (3,).",
-        "The axis that changes slowest from row to row stands first.",
+        "The axis that changes slowest from row to row comes first.",
     ),
     (
         lambda: Grid((2, 2), start=2.0**63, step=2048),
@@ -196,7 +196,7 @@ REFUSED = [
     ),
     (
         lambda: ch.kernel(ch.Sinusoidal(8), Grid(3, prefix=1)),
-        "`distances` has 1 rows that stand nowhere, and positions are needed here.",
+        "`distances` has 1 rows without a position, and positions are needed here.",
         "Leave out the grid's prefix.",
     ),
     (
@@ -216,7 +216,7 @@ REFUSED = [
     ),
     (
         lambda: ch.add(np.zeros((3, 16)), AXIAL, Grid((2, 2), prefix=1)),
-        "`positions` must be of shape [2, 2] for x of shape [3, 16] and 1 rows that stand nowhere, got [4, 2].",
+        "`positions` must be of shape [2, 2] for x of shape [3, 16] and 1 rows without a position, got [4, 2].",
         "They are [seq, axes], or [batch, seq, axes] where batch is axis 0 of x.",
     ),
 ]

@@ -232,7 +232,7 @@ REFUSED = [
     (
         lambda: token_positions(IDS, ROBERTA),
         "`tokens` is taken for a mask, and it holds numbers other than 0 and 1.",
-        "Say which id is padding, padding=…, if these are ids.",
+        "Pass the padding id as padding=… if these are ids.",
     ),
     (
         lambda: token_positions(MASK, ROBERTA, padding=1),
@@ -249,7 +249,7 @@ REFUSED = [
     (lambda: token_positions(IDS, ROBERTA, padding=-1), "`padding` must be at least 0, got -1.", "Give `padding`"),
     (
         lambda: token_positions(MASK, "roberta"),
-        "`spec` must be an additive code, got str 'roberta'.",
+        "`spec` must be an additive encoding, got str 'roberta'.",
         "Learned and Sinusoidal say how tokens are numbered.",
     ),
 ]

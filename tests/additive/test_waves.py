@@ -116,12 +116,12 @@ def test_a_standardised_table_inside_a_trace():
 
 
 WAVES = ", ".join(Waves.__args__)
-NO_SHIFT = "Sinusoidal has both: each hand keeps its sine and its cosine."
+NO_SHIFT = "Sinusoidal has both: each pair keeps its sine and its cosine."
 REFUSED = [
     (
         lambda: ch.Sinusoidal(8, order="sin--cos"),
         f"`order` must be one of {WAVES}, got 'sin--cos'.",
-        'It says which wave stands first; "sin-cos" is the paper\'s.',
+        'It selects which of sine and cosine comes first; "sin-cos" is the paper\'s.',
     ),
     (
         lambda: ch.Sinusoidal(8, scale=0),
@@ -155,8 +155,8 @@ REFUSED = [
     ),
     (
         lambda: ch.shift(ch.Sinusoidal(8, order="cos-cos"), 1),
-        "Sinusoidal has no shift matrix and no kernel: both channels of a pair hold the same wave, and a shift needs "
-        "the sine and the cosine.",
+        "Sinusoidal has no shift matrix and no kernel: both dimensions of a pair hold the same function, but a "
+        "shift needs the sine and the cosine.",
         NO_SHIFT,
     ),
     (
@@ -172,7 +172,7 @@ REFUSED = [
     ),
     (
         lambda: Repeated(3),
-        "`spacing` must say how the different rates are spaced, got 3.",
+        "`spacing` must define how the different frequencies are spaced, got 3.",
         "Use Geometric, EvenSteps or Explicit of clockhands.ladders.",
     ),
     (lambda: Repeated(Geometric(), 0), "`times` must be at least 1, got 0.", "Give `times` as an int of at least 1."),

@@ -222,7 +222,7 @@ RIGHT: dict[str, Model] = {
     "D6-15 SmolLM3: 1 in the list means that a layer turns": alone(SMOLLM3),
     "D6-16 Granite: a base of 0 means no rotation": alone(GRANITE_SWA),
     "D6-17 Nemotron-H: a base that no code reads": alone(NEMOTRON_H),
-    "D6-17 Jamba: no position code": alone(JAMBA),
+    "D6-17 Jamba: no position encoding": alone(JAMBA),
     "D6-18 Mllama: cross-attention does not turn": alone(MLLAMA),
     "D6-19 Qwen2: a window that is switched off": alone(QWEN2),
     "D6-20 RoBERTa: 514 rows for 512 tokens": with_weights(

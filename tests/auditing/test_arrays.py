@@ -61,7 +61,7 @@ def test_a_table_says_what_it_is(tmp_path):
     assert code["source"]["rows"] == "t.npy:shape"
     ((name, finding),) = found(audit).items()
     assert (name, finding.severity) == ("recognised", "note")
-    assert "sinusoidal, width 64, halves, sin-cos, geometric (base 10000, closed)" in finding.message
+    assert "sinusoidal, width 64, half-split, sin-cos, geometric (base 10000, closed)" in finding.message
     assert "for positions 0 to 299" in finding.message
     assert finding.evidence["t.npy:shape"] == [300, 64]
     assert json.loads(json.dumps(audit.to_dict(), allow_nan=False)) == audit.to_dict()

@@ -43,7 +43,7 @@ READ = {
         (",".join(f"{first}-{first + 2}" for first in range(0, 36, 4)), 128, "halves")
     ],
     "D6-17 Nemotron-H: a base that no code reads": [],
-    "D6-17 Jamba: no position code": [],
+    "D6-17 Jamba: no position encoding": [],
     "D6-18 Mllama: cross-attention does not turn": [("0-2,4-7,9-12,14-17,19-22,24-27,29-32,34-37,39", 128, "halves")],
     "D6-33 StableLM: a quarter turns by the class's default": [("0-31", 20, "halves")],
 }

@@ -124,4 +124,4 @@ def test_the_section_fits_its_columns(width):
     text = printed(audited(GEMMA3), width)
     section = text.partition("properties (all")[2].partition("\n\n")[0]
     assert all(len(line) <= width for line in section.splitlines())
-    assert "pairs never coming round" in section
+    assert "incomplete rotations" in section

@@ -12,7 +12,6 @@ from auditing.reader_sentences import READERS
 from auditing.sentences import SENTENCES
 from auditing.value_sentences import VALUES
 from clockhands.auditing.findings import CODES, SEVERITIES, judge
-from clockhands.faults import FAULTS
 
 CASES = [*VALUES, *CONFIGS, *READERS, *SENTENCES, *MODULES]
 
@@ -85,39 +84,3 @@ def test_every_row_has_advice_without_a_case(code):
 def test_public_cases_name_a_thread_or_a_place(code):
     for case in CODES[code].cases:
         assert re.search(r"#\d+|Hub", case), case
-
-
-# Words that only this project uses for a thing that has a common name.
-RETIRED = re.compile(
-    r"\b(turn(s|ed|ing)?|hands|stands?|told|who(ever)?|nobody|sound|mend(s|ed|ing)?|readers?|go(es)? by|gone by"
-    r"|of its own|like token|left open|first training|rates?|ladders?|without a word|grave|asked|anew|in words)\b",
-    re.IGNORECASE,
-)
-# The hints of faults in modules are texts of `clockhands check`.
-OF_FAULTS = {fault.hint for fault in FAULTS.values()}
-
-
-def in_the_terms_of_the_field(text, given=()):
-    """Hold a text to common terms, apart from what it was given."""
-    for each in sorted(given, key=len, reverse=True):
-        text = re.sub(re.escape(each), "", text, flags=re.IGNORECASE)
-    assert not RETIRED.search(text), text
-
-
-@pytest.mark.parametrize("code", CODES)
-def test_no_row_has_a_retired_word(code):
-    rule = CODES[code]
-    in_the_terms_of_the_field(f"{rule.title}. {rule.means} {rule.unmended}")
-    if rule.advice() not in OF_FAULTS:
-        in_the_terms_of_the_field(rule.advice())
-
-
-@pytest.mark.parametrize(("code", "evidence"), [case[:2] for case in CASES])
-def test_no_sentence_has_a_retired_word(code, evidence):
-    found = judge(code, evidence)
-    given = [str(text) for entry in evidence.items() for text in entry if isinstance(text, str) and len(text) > 3]
-    in_the_terms_of_the_field(found.message, given)
-    if found.hint not in OF_FAULTS:
-        in_the_terms_of_the_field(found.hint)
-    if found.edit is not None:
-        in_the_terms_of_the_field(found.edit.says, given)

@@ -276,7 +276,7 @@ def test_of_two_models_side_by_side_the_larger_is_held_to_its_config():
     audited = ch.audit(both)
     assert told(audited) == []
     assert [code.base for code in audited.layers] == [BASE]
-    assert audited.notes == ("draft has a config of its own, and is held to no other: audit it by itself.",)
+    assert audited.notes == ("draft has its own config and cannot be compared with another: audit it separately.",)
     both["draft"].layers[0].rotary_emb.inv_freq.zero_()
     assert told(ch.audit(both)) == [("buffer-zero", "0")]
 
@@ -327,7 +327,7 @@ def test_weights_that_lie_elsewhere_are_no_fault():
     rows.wpe.to("meta")
     audited = ch.audit(rows)
     assert told(audited) == []
-    assert audited.notes == ("wpe.weight has no numbers here, being on the meta device, and was not looked at.",)
+    assert audited.notes == ("wpe.weight is on the meta device, has no values and was not examined.",)
     assert audited.notes[0] in str(audited)
 
 

@@ -298,10 +298,14 @@ VALUES = [
     ),
     (
         "not-recognised",
-        {"shape": [512, 384], "dtype": "float32", "reason": "No pair of channels turns evenly from row to row."},
+        {
+            "shape": [512, 384],
+            "dtype": "float32",
+            "reason": "No dimension pair has a constant frequency from row to row.",
+        },
         "note",
-        "The array of shape [512, 384] and dtype float32 is no known position encoding. No pair of channels turns"
-        " evenly from row to row.",
+        "The array of shape [512, 384] and dtype float32 is no known position encoding. No dimension pair has a "
+        "constant frequency from row to row.",
     ),
     (
         "recognised",
@@ -413,10 +417,10 @@ VALUES = [
             "largest difference": 1.987,
             "furthest row": 1,
             "table": None,
-            "reason": "No pair of channels turns evenly from row to row.",
+            "reason": "No dimension pair has a constant frequency from row to row.",
         },
         "warning",
-        "The declared table is sinusoidal, width 8; the table in the weights follows no known formula: No pair of"
-        " channels turns evenly from row to row. They differ by up to 2, in row 1.",
+        "The declared table is sinusoidal, width 8; the table in the weights follows no known formula: No dimension "
+        "pair has a constant frequency from row to row. They differ by up to 2, in row 1.",
     ),
 ]

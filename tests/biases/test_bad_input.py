@@ -39,21 +39,21 @@ REFUSED = [
     (lambda: Buckets(8, 33), "`buckets` must be even, half for each direction, got 33.\nhint: Use an even number."),
     (
         lambda: Buckets(8, 32, 8),
-        "`max_distance` must be above the 8 distances with a bucket of their own, got 8.\n"
-        "hint: Use fewer buckets or a larger distance.",
+        "`max_distance` must be above the 8 distances with a separate bucket, got 8.\nhint: Use fewer buckets or a "
+        "larger distance.",
     ),
     (
         lambda: Buckets(8, bidirectional=1),
-        "`bidirectional` must be True or False, got 1.\n"
-        "hint: It says whether keys after the query have buckets of their own.",
+        "`bidirectional` must be True or False, got 1.\nhint: It selects whether keys after the query have separate "
+        "buckets.",
     ),
     (lambda: Buckets(8, epsilon=-1.0), "`epsilon` must be finite and not negative, got -1."),
     (lambda: Buckets(8, scale=float("nan")), "`scale` must be finite and positive, got nan."),
-    (lambda: CeilingBuckets(8, 5), "`span` must be even, half of it for distances of their own, got 5."),
+    (lambda: CeilingBuckets(8, 5), "`span` must be even, half of it for distances with a separate bucket, got 5."),
     (
         lambda: CeilingBuckets(8, 8, 5),
-        "`max_distance` must be above 5, got 5.\n"
-        "hint: Half of the span is for distances of their own; use a smaller span or a larger distance.",
+        "`max_distance` must be above 5, got 5.\nhint: Half of the span is for distances with a separate bucket; "
+        "use a smaller span or a larger distance.",
     ),
     (lambda: Clipped(8, 0), "`span` must be at least 1, got 0."),
     (lambda: Kerple(8, "exponential"), '`kernel` must be one of "log", "power", got \'exponential\'.'),
@@ -106,7 +106,7 @@ REFUSED = [
     ),
     (
         lambda: ch.bias(Window(3, 7, 7), 49, 49, values=np.zeros((169, 3)), causal=True),
-        "Window stands in a plane, where no token is before another.\nhint: Leave `causal` out.",
+        "Window is for a plane, in which no token comes before another.\nhint: Leave `causal` out.",
     ),
     (
         lambda: ch.bias(Alibi(8, "key"), 1, 10**6, dtype="float16"),
@@ -139,8 +139,8 @@ REFUSED = [
     ),
     (
         lambda: ch.bias(Kerple(2), 1, 2, values={"p": P, "a": [0.0, 1.0]}),
-        "`a` of a log kernel must be finite and above 0, got 0.\n"
-        "hint: The codes that train such numbers clamp them before each use: do so first.",
+        "`a` of a log kernel must be finite and above 0, got 0.\nhint: Implementations clamp these learned values "
+        "before each use: do so first.",
     ),
     (
         lambda: ch.bias(Kerple(2, "power"), 1, 2, values={"p": P + 0.5, "a": P}),

@@ -200,8 +200,8 @@ REFUSED = [
     ),
     (
         lambda: score_mod(Kerple(2), 2, 2, values={"p": np.zeros(2), "a": np.ones(2)}),
-        "`p` of a log kernel must be finite and above 0, got 0.\n"
-        "hint: The codes that train such numbers clamp them before each use: do so first.",
+        "`p` of a log kernel must be finite and above 0, got 0.\nhint: Implementations clamp these learned values "
+        "before each use: do so first.",
     ),
     (
         lambda: score_mod(Kerple(2), 2, 2),

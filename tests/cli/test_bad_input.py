@@ -15,13 +15,13 @@ from clockhands.scaling import Dynamic, Linear, Llama3, Ntk, Yarn
 from written_files import onnx_bytes, onnx_outside, onnx_tensor
 
 WIDTH = "Give `width` as an int of at least 1."
-ODD = 'Use an even width, or say what an odd one means: odd="zero", "extra" or "cut".'
+ODD = 'Use an even width, or set odd="zero", "extra" or "cut".'
 CLOSED = (
     "A closed span divides by d/2 - 1, which is 0 or less at width 2.",
-    'Use at least 4 channels, or span="open" (the paper\'s, which divides by d/2).',
+    'Use at least 4 dimensions, or span="open" (the paper\'s, which divides by d/2).',
 )
 BASE = "`base` must be a finite positive number other than 1, got "
-BASES = "Usual bases are 10000 (the paper) and 500000 (Llama 3); with base 1 all pairs turn alike."
+BASES = "Usual bases are 10000 (the paper) and 500000 (Llama 3); with base 1 all pairs have the same frequency."
 FINITE = "Remove NaN and infinite positions."
 FAR = "Use positions of at most 2**63 in size; nothing is wrapped or clamped."
 

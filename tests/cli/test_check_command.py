@@ -97,9 +97,9 @@ def test_a_right_function_is_exit_code_0_and_its_talk_goes_to_stderr(checked):
     done = checked("apply_rotary", *LLAMA)
     assert done.code == 0
     lines = done.out.splitlines()
-    assert lines[0] == "somebodys:apply_rotary is what it should be: rotary, halves, 16 of 16 channels,"
+    assert lines[0] == "somebodys:apply_rotary is correct: RoPE, half-split, 16 of 16 dimensions,"
     assert lines[2].startswith("10 experiments in ")
-    assert sum(line.startswith("Not asked: ") for line in lines) == 2, "what does not apply is one line"
+    assert sum(line.startswith("Skipped: ") for line in lines) == 2, "what does not apply is one line"
     assert set(done.err.splitlines()) == {"the function talks"}
 
 
@@ -108,13 +108,13 @@ def test_a_wrong_function_is_exit_code_1_and_is_explained_before_the_evidence(ch
     assert (done.code, done.err) == (1, "")
     assert done.out.startswith(
         textwrap.dedent("""\
-            somebodys:wrong_base is not what it should be: rotary, halves, 16 of 16
-            channels, geometric (base 10000, open).
+            somebodys:wrong_base is wrong; expected RoPE, half-split, 16 of 16
+            dimensions, geometric (base 10000, open).
 
-            It turns with base 500,000, not 10,000.
-              hint: Pass the base on to where the rates are made, and look for a default
-                that stands in for it.
-              met before: SpecForge#265, DeepSpeed#8341, MarinFold#184
+            It computes its frequencies from base 500,000, not 10,000.
+              hint: Pass the base to the code that computes the frequencies, and look for a
+                default used in its place.
+              seen in: SpecForge#265, DeepSpeed#8341, MarinFold#184
               code: another-base (clockhands explain another-base)
 
             Failed, """)
@@ -175,7 +175,7 @@ def test_a_spec_that_identify_wrote_is_taken(run, checked):
 @pytest.mark.parametrize(
     ("name", "words", "error", "hint"),
     [
-        ("apply_rotary", (), "What the function should be is not said.", "Say it: --like PRESET"),
+        ("apply_rotary", (), "What the function should be is not said.", "Pass it: --like PRESET"),
         ("apply_rotary", ("--like", "lama2"), "There is no preset 'lama2'.", "Did you mean llama2?"),
         ("apply_rotary", ("--like", "nowhere.json"), "nowhere.json does not exist.", "Check the spelling"),
         ("apply_rotari", LLAMA, "somebodys has no 'apply_rotari'.", "Did you mean apply_rotary?"),
@@ -210,8 +210,8 @@ def test_a_function_named_by_its_file_is_told_how_it_is_named(run):
     done = run("check", "somebodys.py:apply_rotary", *LLAMA)
     assert done.code == 2
     assert done.err == (
-        "error: somebodys.py is a file of Python, and a function is named by its module.\n"
-        "hint: Write somebodys:apply_rotary.\n"
+        "error: somebodys.py is a Python file; a function is named by its module.\nhint: Write "
+        "somebodys:apply_rotary.\n"
     )
 
 
@@ -233,7 +233,7 @@ def test_a_function_that_hangs_once_still_has_its_report(tmp_path):
     done = in_a_process(tmp_path, *words)
     told = json.loads(done.stdout)
     assert done.returncode == int(not told["sound"])
-    assert "did not come back" in json.dumps(told)
+    assert "did not return" in json.dumps(told)
 
 
 def test_no_colour_where_none_is_wanted(tmp_path):

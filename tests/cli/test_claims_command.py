@@ -62,7 +62,7 @@ def test_one_claim_is_told_in_words(run):
         "          last divisor by the paper      9,646.62\n"
         "          ID: ratio-1.036\n"
         "          Source: Vaswani et al. 2017, arXiv:1706.03762, section 3.5; the number\n"
-        "          is met in articles.\n"
+        "          is in articles.\n"
         "\n"
         "1 claim: 0 true, 1 false, 0 only if. 4 numbers were recomputed, and none moved.\n"
     )

@@ -53,8 +53,8 @@ def test_what_cannot_be_done_ends_in_2(run, model, tmp_path):
     done = run("convert", model, tmp_path / "out", "--layout", "halves")
     assert (done.code, done.out) == (2, "")
     assert done.err == (
-        f"error: {model} is in the layout halves already (architecture of gpt_neox (transformers 5.23.0)).\n"
-        "hint: If its rows stand otherwise, say so: --from interleaved (from_= in Python).\n"
+        f"error: {model} is in the layout halves already (architecture of gpt_neox (transformers 5.23.0)).\nhint: "
+        "If its rows have another order, pass --from interleaved (from_= in Python).\n"
     )
     assert run("convert", model, tmp_path / "out", "--layout", "halves", "--from", "interleaved").code == 0
     done = run("convert", model, tmp_path / "out", "--layout", "halves", "--from", "interleaved")

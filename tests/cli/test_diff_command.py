@@ -192,10 +192,10 @@ def test_what_a_reader_refuses_cannot_be_compared(run, file):
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("one.json",), "Name two targets, or one with --readers A,B."),
+        (("one.json",), "Pass two targets, or one with --readers A,B."),
         (("one.json", "two.json", "--readers", "vllm,mlx-lm"), "name one"),
         (("one.json", "two.json", "--reader", "vlm"), "'vlm' is no reader. Did you mean vllm?"),
-        (("one.json", "--readers", "vllm"), "Name two readers with a comma between them."),
+        (("one.json", "--readers", "vllm"), "Name two runtimes with a comma between them."),
         (("one.json", "two.json", "--reader", "vllm", "--readers", "vllm,mlx-lm"), "give one of them"),
         (("alibi", "--readers", "clockhands,vllm"), "holds nothing that readers take apart"),
     ],

@@ -266,6 +266,6 @@ def test_where_no_browser_is_the_page_can_still_be_found(run, browser, tmp_path)
     (path,) = tmp_path.glob("clockhands-*.html")
     assert (done.code, done.out) == (2, "")
     assert done.err == (
-        f"error: No browser could be opened.\nhint: Open {path} yourself, or say where the page shall be with --out.\n"
+        f"error: No browser could be opened.\nhint: Open {path} yourself, or pass a file for the page with --out.\n"
     )
     assert path.read_text(encoding="utf-8").startswith("<!doctype html>")

@@ -87,7 +87,7 @@ def test_what_is_not_told_is_said():
         replace(code, swapped=replace(code.swapped, apart=None)) if code.member.name == "counter" else code
         for code in found.codes
     ]
-    sentence = "For counter it is not told: rounding could explain the whole difference."
+    sentence = "For counter the result is unclear: rounding could explain the whole difference."
     unsure = replace(found, codes=tuple(codes))
     assert sentence in verdict(unsure)
     assert f"with {len(codes) - 4} of {len(codes) - 1} codes" in verdict(unsure)

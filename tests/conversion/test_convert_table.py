@@ -215,9 +215,9 @@ SEVENTEEN = {odd: ch.Sinusoidal(WIDTH + 1, odd=odd, layout="halves") for odd in 
             "vaswani2017",
             "tensor2tensor",
             None,
-            "vaswani2017 (sinusoidal, width 16, interleaved, sin-cos, geometric (base 10000, open)) and tensor2tensor "
-            "(sinusoidal, width 16, halves, sin-cos, geometric (base 10000, closed)) have different ladders: hand 1 "
-            "turns at 0.3162278 rad/token in the first, at 0.2682696 in the second.",
+            "vaswani2017 (sinusoidal, width 16, interleaved, sin-cos, geometric (base 10000, open)) and "
+            "tensor2tensor (sinusoidal, width 16, half-split, sin-cos, geometric (base 10000, closed)) have "
+            "different ladders: hand 1 turns at 0.3162278 rad/token in the first, at 0.2682696 in the second.",
         ),
         (
             PURE["paper"],
@@ -231,7 +231,7 @@ SEVENTEEN = {odd: ch.Sinusoidal(WIDTH + 1, odd=odd, layout="halves") for odd in 
             SEVENTEEN["cut"],
             sinusoid(width=18),
             None,
-            "A table of sinusoidal, width 17, halves, sin-cos, geometric (base 10000, open) cannot become one of "
+            "A table of sinusoidal, width 17, half-split, sin-cos, geometric (base 10000, open) cannot become one of "
             "sinusoidal, width 18, interleaved, sin-cos, geometric (base 10000, open): the cosine of the hand at "
             "0.0002782559 rad/token is not in it.",
         ),
@@ -239,9 +239,9 @@ SEVENTEEN = {odd: ch.Sinusoidal(WIDTH + 1, odd=odd, layout="halves") for odd in 
             sinusoid(width=18),
             SEVENTEEN["cut"],
             None,
-            "A table of sinusoidal, width 18, interleaved, sin-cos, geometric (base 10000, open) cannot become one of "
-            "sinusoidal, width 17, halves, sin-cos, geometric (base 10000, open): it has no place for the cosine of "
-            "the hand at 0.0002782559 rad/token, which would be lost.",
+            "A table of sinusoidal, width 18, interleaved, sin-cos, geometric (base 10000, open) cannot become one "
+            "of sinusoidal, width 17, half-split, sin-cos, geometric (base 10000, open): it has no place for the "
+            "cosine of the hand at 0.0002782559 rad/token, which would be lost.",
         ),
         (
             PURE["paper"],

@@ -95,7 +95,7 @@ def test_a_config_that_says_no_layout_is_not_guessed_at(checkpoint, tmp_path, va
     model = checkpoint(config=LLAMA | {"clockhands_layout": value})
     message, hint = refusal(convert, model, tmp_path / "out", "interleaved", error=CannotConvert)
     assert message == f"config.json:clockhands_layout is {value!r}, which is no layout."
-    assert hint == 'Correct it to "halves" or "interleaved", or say how the rows stand with --from.'
+    assert hint == 'Correct it to "halves" or "interleaved", or pass the order of the rows with --from.'
     convert(model, tmp_path / "out", "interleaved", from_="halves")
     assert json.loads((tmp_path / "out" / "config.json").read_text())["clockhands_layout"] == "interleaved"
 
@@ -404,7 +404,7 @@ def test_what_is_in_the_layout_already_is_refused(checkpoint, tmp_path):
     model = checkpoint()
     message, hint = refusal(convert, model, tmp_path / "out", "halves", error=CannotConvert)
     assert message == f"{model} is in the layout halves already (architecture of llama (transformers 5.23.0))."
-    assert hint == "If its rows stand otherwise, say so: --from interleaved (from_= in Python)."
+    assert hint == "If its rows have another order, pass --from interleaved (from_= in Python)."
     convert(model, tmp_path / "out", "interleaved")
     message, _ = refusal(convert, tmp_path / "out", tmp_path / "again", "interleaved", error=CannotConvert)
     assert message.endswith("is in the layout interleaved already (clockhands.layout in the metadata).")

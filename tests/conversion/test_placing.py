@@ -43,7 +43,7 @@ def test_other_weights_are_not_left_beside_the_new_ones(checkpoint, tmp_path, be
     message, hint = refusal(
         convert, checkpoint("new", shards=after), out, "interleaved", force=True, error=InvalidValue
     )
-    assert message == f"{out} holds {named}, which would stay beside the new weights, and a loader may take either."
+    assert message == f"{out} holds {named}, which would stay next to the new weights, and a loader may use either."
     assert hint == "Remove what is not wanted any more, or name another folder."
     assert held(out) == kept
 

@@ -106,7 +106,8 @@ def test_how_slots_follow_one_another(arrangement, slots, heads, expected):
             {"tensor": np.zeros((7, 2))},
             InvalidValue,
             "`tensor` has 7 rows, but 2 heads of 4 channels have 8.",
-            "Rows are output channels; of a key projection count the key heads, and transpose a Conv1D weight first.",
+            "Rows are output dimensions; for a key projection count the key heads, and transpose a Conv1D weight "
+            "first.",
         ),
         (
             {"tensor": [1, 2]},
@@ -124,19 +125,19 @@ def test_how_slots_follow_one_another(arrangement, slots, heads, expected):
             {"rotated": 3},
             InvalidValue,
             "`rotated` must be even and at most the head's width 4, got 3.",
-            "It is the number of channels of a head that turn, in pairs.",
+            "It is the number of RoPE dimensions per head, in pairs.",
         ),
         (
             {"rotated": 6},
             InvalidValue,
             "`rotated` must be even and at most the head's width 4, got 6.",
-            "It is the number of channels of a head that turn, in pairs.",
+            "It is the number of RoPE dimensions per head, in pairs.",
         ),
         (
             {"part": "middle"},
             InvalidValue,
             '`part` must be "first" or "last", got \'middle\'.',
-            "It says which channels of a head turn.",
+            "It selects which dimensions of a head are rotated.",
         ),
         (
             {"from_": "neox"},

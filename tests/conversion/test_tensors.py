@@ -105,7 +105,7 @@ def test_adapters_of_other_kinds_are_refused_by_name(checkpoint, tmp_path, leaf)
 def test_an_adapter_without_its_base_is_refused(checkpoint, tmp_path):
     folder = checkpoint("adapter", None, adapter(), file="adapter_model.safetensors")
     message, hint = refusal(convert, folder, tmp_path / "out", "interleaved", error=CannotConvert)
-    assert message == f"No config.json lies beside the tensors of {folder}, so their heads are not known."
+    assert message == f"No config.json is in the folder of the tensors of {folder}, so their heads are not known."
     assert hint == "Name the config.json of the model, or of an adapter's base model, with --config."
 
 
@@ -224,7 +224,7 @@ REFUSED = [
      f"'{Q}.weight.quant_state.bitsandbytes__nf4' is quantised by bitsandbytes, whose numbers do not lie row by row.",
      EXACT_HINT),
     ({f"{Q}.weight": numbered(16, 16, dtype="uint8")},
-     f"'{Q}.weight' is stored as uint8 without a scale beside it, so it is packed in a way that is not known.",
+     f"'{Q}.weight' is stored as uint8 without a scale, so its packing is not known.",
      EXACT_HINT),
     ({ATTENTION.format(0, "q_norm.weight"): numbered(4)},
      "'model.layers.0.self_attn.q_norm.weight' looks like a tensor of queries or keys, and a llama is not known to have"
@@ -242,7 +242,7 @@ REFUSED = [
      f"'{K}.weight' has 16 rows, which are not those of 2 key heads of 4 channels.",
      "config.json and the tensors are not of one model, or the tensor is packed or transposed."),
     ({f"{Q}.weight": numbered(16, 2, 8)},
-     f"'{Q}.weight' has the shape [16, 2, 8], where rows of output channels are expected.", SOURCE_HINT),
+     f"'{Q}.weight' has the shape [16, 2, 8], expected rows of output dimensions.", SOURCE_HINT),
 ]  # fmt: skip
 
 
@@ -345,11 +345,11 @@ CONFIGS = [
     ({"model_type": "glm4v", "text_config": LLAMA},
      "config.json is of the model type 'glm4v', whose tensors are not known."),
     (LLAMA | {"model_type": "qwen2_vl", "vision_config": {"model_type": "siglip_vision_model"}},
-     "config.json has a vision part of the type 'siglip_vision_model', which may be rotary in a way of its own."),
+     "config.json has a vision part of the type 'siglip_vision_model', which may use a different RoPE."),
     ({"model_type": "llava", "text_config": LLAMA, "vision_config": {"model_type": "pixtral"}},
-     "config.json has a vision part of the type 'pixtral', which may be rotary in a way of its own."),
+     "config.json has a vision part of the type 'pixtral', which may use a different RoPE."),
     (LLAMA | {"vision_config": {"model_type": "clip_vision_model"}},
-     "config.json has a vision part of the type 'clip_vision_model', which may be rotary in a way of its own."),
+     "config.json has a vision part of the type 'clip_vision_model', which may use a different RoPE."),
     (LLAMA | {"model_type": "falcon", "alibi": True}, "config.json declares alibi positions."),
     (LLAMA | {"model_type": "stablelm", "partial_rotary_factor": 0.25},
      "config.json lets 1 of a head's 4 channels turn, which cannot be pairs."),

@@ -164,9 +164,9 @@ test("a model's code brings the length that it was trained on and the one that i
 test("what the views leave out of a model's code is said", () => {
   const noted = (layer, context, axes) => codeOfLayer(auditOf({ target: "x", layers: [{ ...LAYER, ...layer }] }).layers[0], { target: "x", model_type: null, context, length: context }, axes).note;
   assert.equal(noted({}, 4096), "");
-  assert.match(noted({}, 4096, 3), /3 axes: here every pair is turned by one and the same position/);
+  assert.match(noted({}, 4096, 3), /3 axes: here every pair uses the same position/);
   assert.match(noted({ window: 1024 }, 4096), /last 1024 positions only/);
-  assert.match(noted({ scaling: { type: "longrope", original: 4096 } }, 131072), /Beyond 4096 tokens .* long factors; .* audit --length 131072/);
+  assert.match(noted({ scaling: { type: "longrope", original: 4096 } }, 131072), /Beyond 4096 tokens .* long factors\); .* audit --length 131072/);
   assert.equal(noted({ scaling: { type: "longrope", original: 4096 } }, 4096), "");
 });
 
@@ -204,7 +204,7 @@ test("why a code has no shift is asked of the code itself, not of the ladder tha
   const why = (name) => codes.whyNoShift(codes.opened({ ...DEFAULTS, code: name }));
   assert.deepEqual(["vaswani2017", "neox", "custom"].map(why), [null, null, null]);
   const reasons = ["decays", "moved", "sines", "centred"].map(why);
-  [/grows or shrinks/, /other channels/, /same wave/, /the mean/].forEach((words, at) => assert.match(reasons[at], words));
+  [/grow or shrink/, /other dimensions/, /same function/, /the mean/].forEach((words, at) => assert.match(reasons[at], words));
   assert.deepEqual(["decays", "moved", "sines", "centred"].map((name) => codes.whyNoShiftNamed(name)), reasons);
   assert.equal(codes.whyNoShiftNamed("nobody"), null);
 });

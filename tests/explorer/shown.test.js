@@ -16,20 +16,20 @@ test("a published code is its own sentence, and without a base it says what movi
 
 test("a model's code is named, with what is left out of it", () => {
   const models = [{ audit: audit("a/llama.json", "rotary"), codes: ["model-0-0"] }];
-  assert.equal(saidOfCode({ model: true, says: "llama.json, layer 0", note: "" }, {}, "", models), "The views show the ladder of llama.json, layer 0.");
+  assert.equal(saidOfCode({ model: true, says: "llama.json, layer 0", note: "" }, {}, "", models), "The views show the frequencies of llama.json, layer 0.");
   assert.match(saidOfCode({ model: true, says: "llama.json", note: "It has 3 axes." }, {}, "", models), / It has 3 axes\.$/);
 });
 
 test("models without hands are named, so that nobody takes the paper's code for theirs", () => {
   const models = ["bloom.json", "t5", "gpt2", "bert", "mpt"].map((name, at) => ({ audit: audit(name, ["alibi", "buckets", "learned", "learned", "alibi"][at]), codes: [null] }));
   const said = saidOfCode(KNOWN, { code: "vaswani2017" }, "", models.slice(0, 1));
-  assert.match(said, /^No layer of bloom\.json \(ALiBi, added to the scores\) has hands .* it is told\. The views show vaswani2017: The paper's table\.$/);
-  assert.match(saidOfCode(KNOWN, { code: "vaswani2017" }, "", models), /bloom\.json .*, of t5 .*, of gpt2 .* and of 2 more has hands .* they are told/);
+  assert.match(said, /^No layer of bloom\.json \(ALiBi, added to the scores\) has rotating pairs .* it declares\. The views show vaswani2017: The paper's table\.$/);
+  assert.match(saidOfCode(KNOWN, { code: "vaswani2017" }, "", models), /bloom\.json .*, of t5 .*, of gpt2 .* and of 2 more has rotating pairs .* they declare/);
   assert.doesNotMatch(saidOfCode(KNOWN, { code: "vaswani2017" }, "", [...models, { audit: audit("llama", "rotary"), codes: ["model-5-0"] }]), /No layer/);
 });
 
 test("an address that names an unknown code is told so", () => {
-  assert.match(saidOfCode({ own: true }, {}, "model-0-0", []), /not on this page, model-0-0: the views show one of your own/);
+  assert.match(saidOfCode({ own: true }, {}, "model-0-0", []), /not on this page, model-0-0: the views show a custom one/);
   assert.equal(saidOfCode({ own: true }, {}, "", []), "");
 });
 

@@ -63,16 +63,16 @@ const numbersOf = (text, pattern) => words(text).match(pattern).slice(1).map(Num
 
 for (const width of [8, 512]) {
   for (const base of [100, 500, 1e4]) {
-    test(`evenly spaced rates fall into step, width ${width}, base ${base}: what is told is what the rows are`, () => {
+    test(`evenly spaced frequencies fall into step, width ${width}, base ${base}: what is told is what the rows are`, () => {
       const code = additiveCode(naiveSpec("even", width, { base })), { loses, round } = simpleCodes({ width, base, length: 2048 }).found.even;
       const back = rowsApart(code, 0, round), step = rowsApart(code, 0, 1);
       const [told, angle, apart, beside, strangers] = numbersOf(loses, /after (\d+) tokens all .* one angle again, ([\d.]+) rad .* rows are ([\d.]+) apart, where neighbours are ([\d.]+) and strangers (\d+\.\d+)/);
       assert.equal(told, round);
       for (const [one, other] of [[apart, back], [beside, step], [strangers, Math.sqrt(width)]]) assert.ok(Math.abs(one - other) < 0.006 * other, loses);
       // Comes round only what comes near to where it began: nearer than a step.
-      assert.equal(loses.startsWith("Comes round"), back < step, loses);
+      assert.equal(loses.startsWith("Repeats"), back < step, loses);
       // All hands within what is told of one angle, and that angle is where the slowest stands.
-      const off = words(loses).match(/stand within ([\d.]+) rad of one angle/), most = off ? Number(off[1]) * 1.05 : 0.005;
+      const off = words(loses).match(/are within ([\d.]+) rad of one angle/), most = off ? Number(off[1]) * 1.05 : 0.005;
       for (let pair = 0; pair < width / 2; pair++) {
         const phase = Math.atan2(code.cell(round, 2 * pair), code.cell(round, 2 * pair + 1)), apartBy = Math.min(...[angle, -angle].map((at) => Math.abs(Math.sin((phase - at) / 2)) * 2));
         assert.ok(apartBy <= most + 0.006, `pair ${pair}: ${phase} and not ${angle}`);
@@ -84,9 +84,9 @@ for (const width of [8, 512]) {
 test("a single hand has no neighbour to gain a turn on", () => {
   for (const base of [100, 500, 1e4]) {
     const { even, single } = simpleCodes({ width: 2, base, length: 2048 }).found;
-    assert.equal(even.loses, single.loses.replace("Loses its place", "Comes round"));
+    assert.equal(even.loses, single.loses.replace("Loses its place", "Repeats"));
     assert.equal(even.apart(0, 710), single.apart(0, 710));
-    assert.doesNotMatch(even.loses, /neighbour's|every hand|all hands/);
+    assert.doesNotMatch(even.loses, /neighbour's|every pair|all pairs/);
   }
 });
 
@@ -94,7 +94,7 @@ test("digits are counted over the whole length, not over the rows that are looke
   for (const [width, length, idle] of [[512, 131072, 495], [512, 131073, 494], [512, 2048, 501], [512, 2, 511], [512, 1, 512]]) {
     const code = additiveCode(naiveSpec("binary", width)), changing = code.row(length - 1).lastIndexOf(1) + 1;
     assert.equal(width - changing, idle);
-    assert.deepEqual(numbersOf(simpleCodes({ width, base: 1e4, length }).found.binary.loses, /; (\d+) of 512 channels never change/), [idle]);
+    assert.deepEqual(numbersOf(simpleCodes({ width, base: 1e4, length }).found.binary.loses, /; (\d+) of 512 dimensions never change/), [idle]);
   }
   assert.match(simpleCodes({ width: 4, base: 1e4, length: 10000 }).found.binary.loses, /after 16 tokens it starts again/);
 });
@@ -118,7 +118,7 @@ test("what is told of one, two and three tokens is so", () => {
 test("row 0 of sines alone is all zeros and row 1 is not: that no matrix undoes", () => {
   const code = additiveCode(naiveSpec("sine", 8));
   assert.ok(code.row(0).every((value) => value === 0) && code.row(1).some((value) => value !== 0));
-  assert.match(simpleCodes({ width: 8, base: 1e4, length: 2048 }).found.sine.loses, /row 0 is all zeros, and no matrix makes row 1 of it; a step is/);
+  assert.match(simpleCodes({ width: 8, base: 1e4, length: 2048 }).found.sine.loses, /row 0 is all zeros, and no matrix gives row 1 from it; a step is/);
 });
 
 test("where some rows are looked at only, the nearest are those of these", () => {

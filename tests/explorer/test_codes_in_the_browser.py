@@ -73,7 +73,7 @@ def test_every_code_is_told_as_the_library_tells_it(quiet_page, explorer):
             says(
                 tab,
                 "clock",
-                r"fast hand \(pair \d+, # tokens a turn\).*slow one \(pair \d+, # tokens a turn",
+                r"fast hand \(pair \d+, # tokens per rotation\).*slow one \(pair \d+, # tokens per rotation",
                 fast,
                 slow,
             )
@@ -212,14 +212,20 @@ def test_hands_that_stand_still_or_rise_are_told_as_they_are(quiet_page, still, 
                 says(tab, "#ladder .note", f"^Pair {pair} never turns")
             else:
                 after = "" if rate else ".* after scaling it never turns"
-                says(tab, "#ladder .note", f"^Pair {pair}: # tokens a turn{after}", 2 * math.pi / old)
+                says(tab, "#ladder .note", f"^Pair {pair}: # tokens per rotation{after}", 2 * math.pi / old)
             has_none_of_these(tab)
         if not moving:
             says(tab, "clock", "nothing tells the position")
             says(tab, "table", "the same at every position")
             return
         fast, slow = 2 * math.pi / max(moving), 2 * math.pi / min(moving)
-        says(tab, "clock", r"fast hand \(pair \d+, # tokens a turn\).*slow one \(pair \d+, # tokens a turn", fast, slow)
+        says(
+            tab,
+            "clock",
+            r"fast hand \(pair \d+, # tokens per rotation\).*slow one \(pair \d+, # tokens per rotation",
+            fast,
+            slow,
+        )
         says(tab, "clock", "give the position back: #", 100)
         if name == "no-order":
             says(tab, "table", "waves of # to # tokens, in no order", fast, slow)
@@ -270,7 +276,7 @@ def test_where_evenly_spaced_rates_come_round(quiet_page, explorer, base, width)
         gained = round(2 * math.pi / (spec.rates[0] - spec.rates[1]))
         rows = ch.table(spec, [0, 1, gained], "float64")
         back, step = np.linalg.norm(rows[2] - rows[0]), np.linalg.norm(rows[1] - rows[0])
-        told = "Comes round" if back < step else "Falls into step"
+        told = "Repeats" if back < step else "Synchronises"
         says(
             tab,
             panel,
@@ -287,7 +293,7 @@ def test_digits_and_rows_far_beyond_what_is_drawn(quiet_page, explorer):
     with quiet_page(explorer) as tab:
         put(tab, "common", length=131_072)
         panel = '#naive [data-naive="{}"] figcaption'
-        says(tab, panel.format("binary"), "# of # channels never change in # tokens", 512 - 17, 512, 131_072)
+        says(tab, panel.format("binary"), "# of # dimensions never change in # tokens", 512 - 17, 512, 131_072)
         says(tab, panel.format("paper"), "nearest rows of the first #", 4096)
         for length in (2, 3):
             put(tab, "common", length=length)

@@ -22,7 +22,7 @@ pytestmark = pytest.mark.slow
 PAPER = ch.Sinusoidal(512)
 DTYPES = {"float32": np.float32, "bfloat16": ml_dtypes.bfloat16, "float16": np.float16}
 BESIDE = {
-    "even": ("evenly spaced rates", EvenlySpaced(512)),
+    "even": ("evenly spaced frequencies", EvenlySpaced(512)),
     "single": ("one frequency", SingleFrequency(512)),
     "base100": ("base 100", ch.Sinusoidal(512, 100)),
     "base1000000": ("base 1000000", ch.Sinusoidal(512, 1e6)),
@@ -106,7 +106,7 @@ def test_what_the_simple_codes_lose(quiet_page, explorer, width, length, positio
         put(tab, "common", width=width, length=length)
         put(tab, "clock", position=position)
         says(tab, "naive", "width # the counter grows to # times", width, length - 1)
-        says(tab, "naive", "back after # tokens, evenly spaced rates are in step again after #;", twin, gained)
+        says(tab, "naive", "back after # tokens, evenly spaced frequencies are in step again after #;", twin, gained)
         says(tab, "naive", "nearest of # rows # apart", length, from_first[1:].min(), rel=6e-3)
         panel = '#naive [data-naive="{}"] figcaption'
         says(tab, panel.format("normalised"), "further is # in # tokens", 1 / (length - 1), length, rel=6e-3)
@@ -170,7 +170,7 @@ def test_whether_a_ladder_is_fit_for_a_length(quiet_page, explorer):
                     says(
                         tab,
                         "#ladder .note",
-                        "Pair #: # tokens a turn, # turns in training.* # (?:turns )?at the served",
+                        "Pair #: # tokens per rotation, # turns in training.* # (?:turns )?at the served",
                         pair,
                         2 * math.pi / before.rates[pair],
                         before.rates[pair] * 2048 / (2 * math.pi),

@@ -129,7 +129,7 @@ def test_alibi_cannot_tell_a_sentence_from_its_mirror_and_rotary_can(opened):
     choice.select_option("alibi")
     says(tab, "attention", "With ALiBi it cannot either")
     choice.select_option("rotary")
-    says(tab, "attention", "With the rotary code it can")
+    says(tab, "attention", "With RoPE it can")
 
 
 def test_other_weights_are_other_numbers_and_the_conclusion_stays(opened):
@@ -138,7 +138,7 @@ def test_other_weights_are_other_numbers_and_the_conclusion_stays(opened):
     tab.locator('#attention input[type="number"][data-name="seed"]').fill("7")
     tab.keyboard.press("Enter")
     expect(answer(tab, "attention")).not_to_have_text(before)
-    says(tab, "attention", "With the sinusoidal code it can")
+    says(tab, "attention", "With the sinusoidal encoding it can")
 
 
 def test_of_the_distance_all_is_left_as_it_is_or_where_blocks_commute_and_little_through_drawn_projections(opened):
@@ -215,7 +215,7 @@ def test_the_ladder_of_a_layer_becomes_the_page_s_code_with_its_own_numbers(open
 def test_from_a_model_s_code_a_button_leads_to_all_that_the_model_is_told(opened):
     tab = opened("two")
     expect(tab.locator("#model .answer")).not_to_be_in_viewport()
-    tab.get_by_role("button", name="See all that it is told").click()
+    tab.get_by_role("button", name="See all its settings").click()
     expect(tab.locator("#model .answer")).to_be_in_viewport()
 
 

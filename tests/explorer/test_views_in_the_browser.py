@@ -46,7 +46,7 @@ def test_the_hands_of_the_clock_stand_at_their_angles(quiet_page, explorer, posi
     with quiet_page(explorer) as tab:
         put(tab, "clock", position=position)
         says(tab, "clock", "At position # the fast hand", position)
-        says(tab, "clock", r"tokens a turn\) has turned # times, the slow", position / (2 * math.pi))
+        says(tab, "clock", r"tokens per rotation\) has turned # times, the slow", position / (2 * math.pi))
         says(tab, "clock", "give the position back: #", position)
         hands = tab.locator("#clock .hand")
         assert hands.count() >= 6
@@ -122,7 +122,7 @@ def test_the_code_above_all_views_is_the_code_of_the_table(quiet_page, explorer)
             if never:
                 says(tab, "table", "# of # pairs .* never turns? once in # tokens", never, spec.width // 2, length)
             else:
-                says(tab, "table", "Every pair turns at least once in # tokens", length)
+                says(tab, "table", "Every pair rotates at least once in # tokens", length)
         put(tab, "common", layout="halves")
         says(tab, "table", "left of each half")
         put(tab, "table", position=7, channel=40)
@@ -235,7 +235,7 @@ def test_a_cell_that_is_pressed_moves_position_and_pair_everywhere(quiet_page, e
         says(tab, "shift", "turns pair # by", pair)
         says(tab, "shift", "and by # rad from position #", 3 * PAPER.rates[pair], row)
         says(tab, "#naive .naive-note", "distance from position #", row)
-        says(tab, "#ladder .note", "Pair #: # tokens a turn", pair, 2 * math.pi / PAPER.rates[pair])
+        says(tab, "#ladder .note", "Pair #: # tokens per rotation", pair, 2 * math.pi / PAPER.rates[pair])
         holds(tab, "precision", "position", row)
         chosen = tab.locator("#clock .hand.chosen")
         assert [each.get_attribute("data-pair") for each in chosen.all()] == [str(pair)]

@@ -269,7 +269,7 @@ def test_a_length_that_cannot_fit_is_refused_before_anything_is_asked():
     def never(_x, _positions):
         raise AssertionError
 
-    with pytest.raises(TooLarge, match="What every position is asked with"):
+    with pytest.raises(TooLarge, match="The array for all positions"):
         check_rotary(never, ch.Rotary(64), length=10**12)
-    with pytest.raises(TooLarge, match="What every position is asked with"):
+    with pytest.raises(TooLarge, match="The array for all positions"):
         check_additive(never, ch.Sinusoidal(64), length=10**12)

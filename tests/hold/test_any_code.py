@@ -193,7 +193,7 @@ def test_a_mixture_gives_each_layer_its_code():
 
 def test_an_additive_code_that_would_never_be_added_is_refused():
     code = held.module(LayerMixture((None, ch.Sinusoidal(WIDTH)), pattern=(0, 1)))
-    with pytest.raises(ch.errors.InvalidValue, match="Layer 1 has an additive code that layer 0 has not"):
+    with pytest.raises(ch.errors.InvalidValue, match="Layer 1 has an additive encoding that layer 0 has not"):
         code.embed(tokens())
     assert torch.equal(code.layer(1).embed(tokens()), ch.add(tokens(), ch.Sinusoidal(WIDTH)))
 

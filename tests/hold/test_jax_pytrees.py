@@ -283,8 +283,8 @@ def test_queries_and_keys_are_turned_in_their_roles():
         ),
         (
             lambda: held.Additive("sinusoid"),
-            "`spec` must be an additive code, got str 'sinusoid'.\n"
-            "hint: Write Additive(clockhands.Sinusoidal(width=512)).",
+            "`spec` must be an additive encoding, got str 'sinusoid'.\nhint: Write "
+            "Additive(clockhands.Sinusoidal(width=512)).",
         ),
         (
             lambda: held.Bias(ch.Alibi),

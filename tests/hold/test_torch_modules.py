@@ -439,9 +439,8 @@ def test_the_score_mod_of_a_module_adds_its_matrix():
         ),
         (
             lambda: held.Additive("sinusoid"),
-            "`spec` must be an additive code, got str 'sinusoid'.\n"
-            "hint: Write Additive(clockhands.Sinusoidal(width=512)); clockhands.torch.module(spec) makes the module "
-            "of any spec.",
+            "`spec` must be an additive encoding, got str 'sinusoid'.\nhint: Write "
+            "Additive(clockhands.Sinusoidal(width=512)); clockhands.torch.module(spec) makes the module of any spec.",
         ),
         (
             lambda: held.Bias(ch.Alibi),

@@ -95,7 +95,7 @@ DIFFERENT = {
     "nothing there": (
         {"rotary__inv_freq": torch.zeros(PAIRS)},
         "`rotary.inv_freq` holds rates that this code does not make (buffer-zero): from pair 0 on, off by up to 1 "
-        "(pair 0: 0 there, 1 here). They are all zero, as memory that nobody filled.",
+        "(pair 0: 0 there, 1 here). They are all zero, like uninitialised memory.",
     ),
     "one of them": (
         {"rotary__inv_freq": SPOILT},

@@ -218,7 +218,7 @@ def pipe(tmp_path):
 
 def test_a_pipe_without_a_writer_is_refused(pipe):
     assert refusal(open_target, pipe, error=Unreadable) == (
-        f"{pipe} is a pipe to which nobody writes.",
+        f"{pipe} is a pipe without a writer.",
         "Start what writes to it, or name a file.",
     )
 

@@ -114,7 +114,7 @@ def test_the_sum_is_rounded_to_the_spacing_of_the_row(dtype, length, spacing):
 
 def test_what_is_rounded_off_is_said():
     found = of(Counter(width=64), 2000, "bfloat16").says
-    assert "In bfloat16 rounding the sum costs up to 1.00 of the token's deviation: next to nothing" in found
+    assert "In bfloat16 rounding the sum costs up to 1.00 of the token's deviation: almost nothing" in found
     assert "rounding the sum costs up to 0.29 of the token's deviation." in of(Counter(64), 2000, "float16").says
     assert "rounding the sum" not in of(Counter(width=64), 2000, "float32").says
 
@@ -154,9 +154,9 @@ def test_one_of_several_axes_is_worst():
 @pytest.mark.parametrize(
     ("spec", "words"),
     [
-        (Rotary(head_width=64), "turns queries and keys"),
+        (Rotary(head_width=64), "rotates queries and keys"),
         (Alibi(heads=8), "a bias is added to the scores"),
-        (NoPosition(8), "there is no code"),
+        (NoPosition(8), "there is no position encoding"),
     ],
 )
 def test_nothing_is_added_where_nothing_is(spec, words):
@@ -186,7 +186,7 @@ def test_a_table_of_zeros_adds_nothing():
 def test_the_farthest_counter_leaves_one_token():
     found = of(Counter(width=4), 2**60, "float64")
     assert found.numbers["found_at_deviation_1"] == pytest.approx(1 / 50_000, rel=1e-3)
-    assert "(2.31e+18 long" in found.says
+    assert "(norm 2.31e+18" in found.says
 
 
 def test_rows_at_the_last_positions_that_there_are():

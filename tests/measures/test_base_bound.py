@@ -151,7 +151,7 @@ def test_the_lowest_sum_of_several_bases_at_once(pairs, length, still, denominat
 
 
 def test_a_search_that_would_be_too_coarse_is_refused():
-    with pytest.raises(InvalidValue, match="would be searched in steps of more than 2%"):
+    with pytest.raises(InvalidValue, match="the search would take steps of more than 2%"):
         smallest_sound_base(64, 2**20)
     with pytest.raises(InvalidValue, match="call sound_bases with a `step`"):
         sound_bases(64, 2**20, 1e6, 2e6)
@@ -188,7 +188,7 @@ def test_the_smallest_base_and_the_gaps_are_said():
     assert all(one[1] < two[0] for one, two in itertools.pairwise(gaps))
     middle = math.sqrt(math.prod(gaps[-1]))
     assert first_failing_distance(geometric(32, middle).rates, 2048) is not None
-    assert f"{len(gaps)} stretches of larger bases fail again" in found.says
+    assert f"{len(gaps)} ranges of larger bases fail again" in found.says
 
 
 def test_gaps_are_looked_for_until_the_upper_half_has_none():
@@ -259,7 +259,7 @@ def test_how_far_was_looked_is_said(monkeypatch):
     monkeypatch.setattr("clockhands.measures.ladders.base_bound._MOST_COSINES", 2**16)
     first_failing_distance.cache_clear()
     found = bound(Rotary(head_width=64, base=1e9), 10**6)
-    assert (found.holds, found.brief) == (None, "yes as far as 2,048 tokens")
+    assert (found.holds, found.brief) == (None, "yes, for 2,048 tokens")
     assert found.numbers["looked_to"] == 2048
     assert not found.numbers["searched"]
 
@@ -293,7 +293,7 @@ def test_the_critical_dimension_of_models(width, base, length, expected, dtype):
     assert 2 * math.ceil(width / 2 * math.log(length / (2 * math.pi), base)) == expected
     found = critical(Rotary(head_width=width, base=base), length, dtype)
     assert found.numbers["critical_dimension"] == found.numbers["by_formula"] == expected
-    assert found.brief == f"{expected} of {width} channels"
+    assert found.brief == f"{expected} of {width} dimensions"
 
 
 def test_counting_and_the_formula_agree():

@@ -39,7 +39,7 @@ def test_slopes_that_are_powers_of_two_keep_distances_to_256_apart_in_bfloat16(l
     numbers = told(Alibi(8), length, "bfloat16").numbers
     assert numbers["distinct_by_head"] == [{257: 257, 258: 257, 2048: 641, 4096: 769}[length]] * 8
     assert numbers["first_merged"] == (None if length == 257 else [256, 257])
-    assert numbers["distinct_together"] == numbers["fewest_distinct"], "all heads merge alike"
+    assert numbers["distinct_together"] == numbers["fewest_distinct"], "all heads merge are equal"
 
 
 @pytest.mark.parametrize("length", [2048, 4096])

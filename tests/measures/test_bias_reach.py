@@ -171,7 +171,7 @@ def test_what_follows_from_the_spec_is_said_without_values():
 def test_other_codes_give_no_number_to_a_distance(spec):
     found = told(spec)
     assert (found.state, dict(found.numbers)) == ("not applicable", {})
-    assert "no number" in found.says
+    assert "no value" in found.says
 
 
 def test_lengths_without_end_and_slopes_of_nothing_are_told():

@@ -52,7 +52,7 @@ def test_no_bound_is_claimed_of_a_code_that_says_none(monkeypatch):
     monkeypatch.setattr(subject, "SPECS", (*subject.SPECS, Squares))
     found = of(Squares(4), 64)
     assert found.holds is None
-    assert found.says == "Squares does not say how large its numbers get."
+    assert found.says == "Squares does not define how large its values get."
 
 
 def largest(spec, length, **values):

@@ -84,13 +84,13 @@ def test_llama_2_has_hands_for_27205_tokens(dtype):
     """Its slowest pair needs 2 pi 10,000**(63/64) = 54,410.1 tokens for a turn."""
     spec = Rotary(head_width=128)
     short, long = found(spec, 4096, dtype), found(spec, 131_072, dtype)
-    assert (short.holds, short.brief) == (True, "every distance has one")
+    assert (short.holds, short.brief) == (True, "every distance is resolved")
     assert (long.holds, long.brief) == (False, "none from 27,206 on")
     assert long.numbers["longest_covered_distance"] == math.floor(math.pi * 10_000 ** (63 / 64)) == 27_205
     assert long.numbers["uncovered_distances"] == 131_071 - 27_205
     assert long.numbers["covered_share"] == 27_205 / 131_071
     assert long.numbers["longest_wavelength"] == pytest.approx(54_410.1, abs=0.05)
-    assert "27,206 is the first, 27,205 the longest" in long.says
+    assert "27,206 is the first; the longest resolved distance is 27,205" in long.says
 
 
 def test_the_scaling_of_llama_3_leaves_holes():
@@ -124,7 +124,7 @@ def test_even_spacing_leaves_the_middle_out():
     numbers = found_here.numbers
     assert (numbers["first_uncovered_distance"], numbers["longest_covered_distance"]) == (197, 19_999)
     assert numbers["uncovered_distances"] == math.ceil(2 * math.pi * 1e4 / 8) - 197
-    assert found_here.brief == "38.3% have none, first 197"
+    assert found_here.brief == "38.3% are not, first 197"
 
 
 def test_the_axis_that_covers_least_is_said():
@@ -144,14 +144,14 @@ def test_where_the_question_makes_no_sense(spec, length):
 
 def test_two_tokens_have_one_distance():
     assert found(Sinusoidal(width=8), 2).holds
-    assert found(Rotary(head_width=2, spacing=Explicit((4.0,))), 2).brief == "no distance has one"
+    assert found(Rotary(head_width=2, spacing=Explicit((4.0,))), 2).brief == "no distance is resolved"
 
 
 def test_slow_hands_alone_leave_the_shortest_distances_out():
     """Four times slower, the fastest needs 25.1 tokens for a turn: 1, 2 and 3 are less than an eighth of it."""
     said = found(Rotary(head_width=128, scaling=Linear(factor=4.0)), 2048)
     assert (said.brief, said.numbers["uncovered_distances"]) == ("none below 4", 3)
-    assert found(Rotary(head_width=4, spacing=Explicit((0.25, 0.01))), 80).brief.endswith("have none, first 1")
+    assert found(Rotary(head_width=4, spacing=Explicit((0.25, 0.01))), 80).brief.endswith("are not, first 1")
 
 
 def test_one_distance_between_two_hands_is_a_gap():

@@ -96,7 +96,7 @@ def test_factors_are_compared_up_to_the_digits_that_files_hold():
 def test_ladders_of_other_lengths_are_refused(others):
     with pytest.raises(InvalidValue, match="compared pair by pair") as refused:
         difference((1.0, 0.1), others)
-    assert "as many rotated channels" in refused.value.hint
+    assert "the same number of RoPE dimensions" in refused.value.hint
 
 
 def test_distances_hold_the_context_and_what_is_beyond():

@@ -29,5 +29,5 @@ def test_every_property_has_an_answer(rates, length):
 def test_a_wavelength_that_no_number_holds_is_said_so():
     found = ch.properties(ch.Rotary(head_width=8, spacing=Explicit(LADDERS["slow beside usual ones"])), 512)
     assert found.turning.numbers["slowest_wavelength"] is None
-    assert "would need more than 1e308 tokens" in found.turning.says
+    assert "needs more than 1e308 tokens" in found.turning.says
     assert found.cover.numbers["longest_wavelength"] == 2 * math.pi  # of the pair that turns by 1 rad a token

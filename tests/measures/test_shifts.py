@@ -101,7 +101,7 @@ def test_rotary_codes_are_the_rotation_itself(direction, dtype):
     assert found.numbers["hands"] == 8
     turned = Rotary(16, layout="interleaved", reordered=True)
     assert told(turned, 300, dtype).holds is True
-    assert "come out" in told(turned, 300, dtype).says
+    assert "output dimensions" in told(turned, 300, dtype).says
 
 
 def test_xpos_is_a_rotation_times_a_decay():
@@ -131,7 +131,7 @@ def test_a_row_of_zeros_is_left_out_and_said():
     found = told(Sinusoidal(width=16, first=2, zero_rows=(1, 5)), 30)
     assert found.holds is True
     assert "position 5" in found.says
-    assert "position" not in told(Sinusoidal(width=16, first=2, zero_rows=(1,)), 30).says
+    assert "Left out" not in told(Sinusoidal(width=16, first=2, zero_rows=(1,)), 30).says
 
 
 def test_a_trained_scale_moves_with_the_rows():
@@ -171,7 +171,7 @@ def test_as_many_channels_as_tokens_fit_anything_and_say_nothing():
     assert judged(drawn, [1])[0].share > 0.9
     found = told(Learned(120, 101), 101, values=drawn)
     assert found.state == "not computed"
-    assert "Not told at this length" in found.says
+    assert "Not known at this length" in found.says
 
 
 def test_rows_left_out_tell_a_clock_from_what_is_none():
@@ -257,7 +257,7 @@ def test_biases_depend_on_the_distance_up_to_a_constant_in_each_row(form, length
     assert found.numbers["largest_difference_within_rows"] <= 1e-12
     if form in ("key", "last-key"):
         assert found.numbers["largest_difference"] == 0.5, "the steepest slope, for each token"
-        assert "constant in each row" in found.brief
+        assert "constant per row" in found.brief
     else:
         assert found.numbers["largest_difference"] == 0
 

@@ -210,7 +210,7 @@ def test_what_makes_no_sense_or_is_not_known_says_so():
     assert of(preset("bert"), 16).state == "not computed"
     assert "values=" in of(preset("bert"), 16).says
     assert of(Counter(4), 2**40).state == "not computed"
-    assert "ask for at most 67,108,864 tokens" in of(Counter(4), 2**40).says
+    assert "use at most 67,108,864 tokens" in of(Counter(4), 2**40).says
     for length in (1, 2):
         assert of(Sinusoidal(64), length).holds is None
     assert of(Sinusoidal(64), 2**40).holds

@@ -165,6 +165,6 @@ def test_each_axis_is_measured_by_its_own_hands():
 def test_where_it_makes_no_sense_it_says_so():
     for spec in (Alibi(heads=8), Rotary(64), NoPosition(8)):
         assert told(spec, 100).state == "not applicable"
-    assert "turns what is there" in told(Rotary(64), 100).says
+    assert "rotates queries and keys" in told(Rotary(64), 100).says
     assert told(Sinusoidal(width=8), 1).state == "not computed"
     assert "shorter" in told(Sinusoidal(width=4096), 1 << 20).says

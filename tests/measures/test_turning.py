@@ -1,4 +1,4 @@
-"""Pairs that complete a turn within a length, and those that never do."""
+"""Pairs that complete a rotation within a length, and those that never do."""
 
 import io
 import json
@@ -61,8 +61,8 @@ def test_the_sentence_names_the_numbers():
     said = found(SMOLLM2, 8192)
     assert said.brief == "12 of 32 pairs"
     assert said.says == (
-        "12 of 32 pairs, from pair 20 on, never complete a turn within 8,192 tokens; the slowest would need 438,460 "
-        "tokens and sees 1.9% of its circle."
+        "12 of 32 pairs, from pair 20 on, never complete a rotation within 8,192 tokens; the slowest needs 438,460 "
+        "tokens and completes 1.9% of one."
     )
 
 
@@ -73,7 +73,7 @@ def test_the_audit_counts_the_same():
     }  # fmt: skip
     audit = ch.audit("-", stdin=io.BytesIO(json.dumps(config).encode()))
     (finding,) = (one for one in audit.findings if one.code == "never-turning")
-    assert finding.evidence["pairs that never complete a turn"] == found(SMOLLM2, 8192).numbers["never_completing"]
+    assert finding.evidence["pairs that never complete a rotation"] == found(SMOLLM2, 8192).numbers["never_completing"]
 
 
 def test_pairs_that_stand_still_and_pairs_that_turn_too_fast():
@@ -84,7 +84,7 @@ def test_pairs_that_stand_still_and_pairs_that_turn_too_fast():
     assert numbers["more_than_half_a_turn_a_token"] == 1
     assert numbers["first_never_completing"] == 2
     assert found(spec, 100).brief == "2 of 4 pairs"
-    assert "1 of 4 pairs stand still" in found(spec, 100).says
+    assert "1 of 4 pairs never rotate" in found(spec, 100).says
     assert found(spec, 6284).numbers["first_never_completing"] == 3
     assert found(spec, 6284).brief == "1 of 4 pairs"
 
@@ -99,7 +99,7 @@ def test_the_slowest_axis_is_said():
     numbers = found(spec, 100).numbers
     assert (numbers["axis"], numbers["never_completing_by_axis"]) == (1, [0, 1])
     assert numbers["first_never_completing"] == 1
-    assert "the slowest, along axis 1, would need 628 tokens" in found(spec, 100).says
+    assert "the slowest, along axis 1, needs 628 tokens" in found(spec, 100).says
 
 
 def test_a_warped_position_is_counted_by_how_far_it_runs():
@@ -134,7 +134,7 @@ def test_codes_without_hands_say_so(spec):
 @pytest.mark.parametrize("length", [1, 2])
 def test_short_texts(length):
     assert found(Sinusoidal(width=4), length).numbers["completing"] == 0
-    assert found(SineOnly(width=3), length).brief == "3 of 3 waves"
+    assert found(SineOnly(width=3), length).brief == "3 of 3 sines"
 
 
 def test_a_wrong_rate_would_be_noticed():

@@ -110,7 +110,7 @@ def test_binary_digits_start_again(length, dtype):
     found = of(Binary(4), length, dtype)
     assert found.numbers["first_collision"] == [0, 16]
     assert found.numbers["distinct"] == 16
-    assert found.brief == "no: 0 and 16 alike"
+    assert found.brief == "no: 0 and 16 are equal"
     assert of(Binary(12), length, dtype).holds
     assert of(Binary(12), length, dtype).numbers["nearest_distance"] == 1
 
@@ -132,7 +132,7 @@ def test_numbers_that_outgrow_the_dtype_are_named():
     raw = AxialSinusoidal(6, (1,), raw="before", scale=50_000.0, uneven="zero")
     found = of(raw, 17, "float16")
     assert found.numbers["does_not_fit_from"] == 2
-    assert found.brief == "no: no numbers from 2 on"
+    assert found.brief == "no: no values from 2 on"
 
 
 def test_hands_in_whole_ratios_come_round_and_evenly_spaced_ones_nearly():
@@ -232,7 +232,7 @@ def test_beyond_16384_rows_without_a_rule_the_nearest_pair_is_not_looked_for():
     found = of(Counter(2), 16_385)
     assert found.holds
     assert found.numbers["nearest_distance"] is None
-    assert "was not looked for: that is done for up to 16,384 rows" in found.says
+    assert "was not searched: the limit is 16,384 rows" in found.says
 
 
 def test_a_sine_alone_is_unique_at_whole_positions_and_near_its_crest_barely():
@@ -263,7 +263,7 @@ def test_fourier_features_are_measured_with_their_rates():
     assert found.numbers["nearest_distance"] < 1e-6
     assert "share" not in found.says
     rates = np.random.default_rng(0).standard_normal((2, 4))
-    assert "Its axes share their channels" in of(FourierFeatures(8), 17, "float32", rates).says
+    assert "Its axes share their dimensions" in of(FourierFeatures(8), 17, "float32", rates).says
 
 
 def test_a_length_of_one_has_nothing_to_collide_with():
@@ -282,7 +282,7 @@ def test_what_makes_no_sense_or_is_not_known_says_so():
     assert "values=" in of(preset("bert"), 16).says
     far = of(Counter(4), 2**40)
     assert far.state == "not computed"
-    assert "ask for at most 536,870,912 tokens" in far.says
+    assert "use at most 536,870,912 tokens" in far.says
     scaled = of(preset("speecht5"), 16, "float32", np.array(0.5))
     assert scaled.numbers["nearest_distance"] == pytest.approx(of(Sinusoidal(768), 16).numbers["nearest_distance"] / 2)
 

@@ -288,7 +288,7 @@ BOXES = {
         "llama2",
         ("rope_hf_llama_module_bf16",),
         "bfloat16",
-        ("Rates are held in bfloat16.", "off by more than 0.01"),
+        ("Frequencies are stored in bfloat16.", "off by more than 0.01"),
         evidence={"rates_in": "bfloat16", "positions_in": "exact"},
     ),
     "gpt-j": Box(hf_gptj, INTERLEAVED, "roformer", applied("hf_gptj"), said=("positions up to 2,047 only",)),

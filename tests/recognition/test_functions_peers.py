@@ -344,7 +344,7 @@ def test_rates_of_few_bits_are_seen(name, dtype):
     evidence = dict(match.evidence)
     assert match.spec == spec
     assert evidence["rates_in"] == match.computed_in == dtype
-    assert f"Rates are held in {dtype}." in reason
+    assert f"Frequencies are stored in {dtype}." in reason
     assert 1 <= evidence["first_wrong_position"] <= 300
     assert match.error > 0.5
     # The measured rates are what the dtype makes of the ladder's.

@@ -540,7 +540,7 @@ def test_an_unknown_type_guesses_nothing():
     config = {"hidden_size": 512, "num_attention_heads": 8, "num_hidden_layers": 4, "rope_theta": 1e4}
     found = resolved(config)
     assert found.codes[0].rates is not None
-    assert found.codes[0].source["rotated"].endswith("no key says that less than the whole head turns")
+    assert found.codes[0].source["rotated"].endswith("no key declares a partial rotation")
     for missing in ("num_attention_heads", "hidden_size"):
         less = {key: value for key, value in config.items() if key != missing}
         assert resolved(less).codes[0].rates is None

@@ -86,7 +86,7 @@ def test_joined_ladders_are_values():
     spec = ch.Rotary(6, spacing=spacing, axes=chunked([2, 1]))
     assert ch.from_json(ch.to_json(spec)) == spec
     assert ch.describe(spec) == (
-        "rotary, halves, 6 of 6 channels, 2 pairs geometric (base 10000, open) + 1 pairs "
+        "RoPE, half-split, 6 of 6 dimensions, 2 pairs geometric (base 10000, open) + 1 pairs "
         "geometric (base 5, open), 2 axes"
     )
     assert with_fields(spec, layout="interleaved").spacing == spacing
@@ -107,7 +107,7 @@ def test_joined_ladders_are_values():
         (
             lambda: Joined(((1, Geometric()), (2, Geometric())), in_turns=True),
             InvalidValue,
-            "Parts that take turns must be equally long, got [1, 2] pairs.",
+            "Alternating parts must be equally long, got [1, 2] pairs.",
         ),
         (
             lambda: Joined(((1, Geometric()),)).ladder(2, 4),
@@ -132,12 +132,12 @@ def test_two_pi_is_short_by_as_much_as_is_said():
 def test_specs_of_several_axes_are_told_in_words():
     spec = ch.Rotary(16, "interleaved", rotated=8, part="last", axes=alternating(4, 2), direction="backward")
     assert ch.describe(spec) == (
-        "rotary, interleaved, 8 of 16 channels, geometric (base 10000, open), the last channels, 2 axes, "
-        "turning backward"
+        "RoPE, interleaved, 8 of 16 dimensions, geometric (base 10000, open), the last dimensions, 2 axes, "
+        "rotating backward"
     )
     assert ch.describe(ch.Rotary(8, xpos=ch.rotary.XPos())).endswith("XPos (scale 512, smoothing 0.4, centre 0)")
-    assert ch.describe(ch.Rotary(8, blocks=(2, 2))).endswith("a layout of its own in 2 blocks")
-    assert ch.describe(ch.Rotary(8, "interleaved", reordered=True)).endswith("reordered to halves")
+    assert ch.describe(ch.Rotary(8, blocks=(2, 2))).endswith("a separate layout in each of 2 blocks")
+    assert ch.describe(ch.Rotary(8, "interleaved", reordered=True)).endswith("reordered to half-split")
 
 
 def test_fields_of_joined_ladders_can_be_changed_where_they_agree():

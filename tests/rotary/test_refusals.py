@@ -100,7 +100,7 @@ REFUSED = [
     # rerotate
     (
         lambda: rerotate(X, ch.Rotary(8, "interleaved", reordered=True), range(5), range(5)),
-        "These keys came out in another order than they went in, so they cannot be turned again.",
+        "The dimensions of these keys were reordered, so they cannot be rotated again.",
         "Cache them with reordered=False",
     ),
     (
@@ -277,7 +277,7 @@ def test_a_scaling_of_ones_own_scales():
 
 
 def test_queries_and_keys_of_two_lengths_do_not_stand_at_the_same_positions():
-    words = "Queries and keys must be of one length to stand at the same positions, got 1 and 5."
+    words = "Queries and keys must have the same length to have the same positions, got 1 and 5."
     calls = [lambda: rotary.rotate_both(FLAT[:1], FLAT, SPEC), lambda: rotary.rotate_both(FLAT[:1], FLAT, SPEC, [4])]
     torch = pytest.importorskip("torch")
     held, x = pytest.importorskip("clockhands.torch"), torch.zeros(5, 8)

@@ -179,7 +179,7 @@ def test_structures_are_refused(tmp_path):
     assert message == (
         f"{path} holds structures (dtype \"[('x', '<f4'), ('y', '<i4')]\"), where plain numbers are expected."
     )
-    assert hint == "Save the field that you need as an array of its own."
+    assert hint == "Save the field that you need as a separate array."
 
 
 def npz(path, members, compression=zipfile.ZIP_DEFLATED):
@@ -364,4 +364,4 @@ def test_a_zip_bomb_is_not_unpacked(tmp_path, monkeypatch):
     monkeypatch.setattr(arrays, "_exactly", None)  # from here on nothing may be read
     message, hint = refusal(arrays.read, info, error=TooLarge)
     assert message == f"'a' in {path} would take 8 MiB; at most 1 MiB can be read into memory."
-    assert hint == "Save the part that you need as an array of its own."
+    assert hint == "Save the part that you need as a separate array."

@@ -135,14 +135,14 @@ LIES = {
     ),
     "a pointer": (
         b"version https://git-lfs.github.com/spec/v1\n",
-        "{path} is not a GGUF file: it starts like a Git LFS pointer, not the file it stands for.",
+        "{path} is not a GGUF file: it starts like a Git LFS pointer, not the file itself.",
         "Run `git lfs pull` in the model folder.",
     ),
     "only magic": (b"GGUF", "{path} ends after 4 bytes; a GGUF file begins with 24 of them.", TRUNCATED),
     "version 1": (
         gguf_bytes([], version=1),
         "{path} is a GGUF file of version 1; versions 2 and 3 are read.",
-        "A file of version 1 has to be converted anew.",
+        "A file of version 1 must be converted again.",
     ),
     "version 4": (
         gguf_bytes([], version=4),
@@ -257,7 +257,7 @@ LIES = {
     "a tensor twice": (
         tensor_file(gguf_tensor("a", (2,), 0, 0), gguf_tensor("a", (2,), 0, 32), data=bytes(64)),
         "{path} gives the tensor 'a' twice.",
-        "Write the file again with one tensor a name.",
+        "Write the file again with unique tensor names.",
     ),
     "five axes": (
         tensor_file(gguf_tensor("a", (1, 1, 1, 1, 1), 0, 0), data=bytes(4)),

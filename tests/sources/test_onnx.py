@@ -225,7 +225,7 @@ VERSION, OPSET = onnx_field(1, 8), onnx_field(8, onnx_field(2, 20))
         (VERSION + OPSET, "it has no graph", AGAIN),
         (onnx_field(7, b"") + OPSET, "it has no version", AGAIN),
         (VERSION + onnx_field(7, b""), "it has no set of operators", AGAIN),
-        (onnx_field(7, 3), "a number stands where a part of the model is expected", AGAIN),
+        (onnx_field(7, 3), "a number is found where a part of the model is expected", AGAIN),
         (b"\x0b", "byte 0 begins a field of kind 3, which no such file has", AGAIN),
         (b"\x02\x00", "byte 1 begins a field without a number", AGAIN),
         (b"\x08" + b"\xff" * 10, "the number at byte 1 does not end", AGAIN),

@@ -82,7 +82,7 @@ def test_a_tensor_larger_than_memory_is_refused(tmp_path, monkeypatch):
     monkeypatch.setattr(arrays.memory, "available", lambda: 4096)
     message, hint = refusal(arrays.read, safetensors.read_header(path).tensors["a"], error=TooLarge)
     assert message == f"'a' in {path} would take 8 KiB; at most 4 KiB can be read into memory."
-    assert hint == "Save the part that you need as an array of its own."
+    assert hint == "Save the part that you need as a separate array."
 
 
 LIES = {
@@ -233,7 +233,7 @@ def test_a_git_lfs_pointer_says_how_to_mend_it(tmp_path):
     pointer = b"version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 8\n"
     path = written(tmp_path / "model.safetensors", pointer)
     message, hint = refusal(safetensors.read_header, path, error=Unreadable)
-    assert message == f"{path} is a Git LFS pointer, not the tensors it stands for."
+    assert message == f"{path} is a Git LFS pointer, not the tensors themselves."
     assert hint == "Run `git lfs pull` in the model folder."
 
 
@@ -411,7 +411,9 @@ def test_links_inside_the_folder_and_into_a_download_cache_are_followed(tmp_path
 def test_an_index_of_another_checkpoint_is_refused(tmp_path):
     index = sharded(tmp_path, {"z": "model-00001-of-00002.safetensors"})
     message, hint = refusal(safetensors.read_index, index, error=Unreadable)
-    assert message == f"{index} looks for 'z' in the shard 'model-00001-of-00002.safetensors', which does not hold it."
+    assert message == (
+        f"{index} looks for 'z' in the shard 'model-00001-of-00002.safetensors', which does not contain it."
+    )
     assert hint == "The shards and the index are of different checkpoints: download them again."
 
 

@@ -358,7 +358,7 @@ def test_an_archive_with_a_config_beside_it_is_a_model(here):
         (
             "blob",
             b"version https://git-lfs.github.com/spec/v1\n",
-            "blob is a Git LFS pointer, not the file it stands for.",
+            "blob is a Git LFS pointer, not the file itself.",
             "Run `git lfs pull` in its folder.",
         ),
         ("text", b"hello", "text is no kind of file that is read here: its first bytes are b'hello'.", f"Name {READ}."),
@@ -471,7 +471,7 @@ def test_a_folder_cloned_without_its_large_files(here):
     assert opened.notes == ("model.safetensors is a Git LFS pointer; its tensors are not here.",)
     (folder / "config.json").unlink()
     message, _ = refused("m")
-    assert message == "m/model.safetensors is a Git LFS pointer, not the tensors it stands for."
+    assert message == "m/model.safetensors is a Git LFS pointer, not the tensors themselves."
 
 
 def test_a_folder_with_a_broken_file_is_refused(here):

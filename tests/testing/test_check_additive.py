@@ -135,17 +135,17 @@ def test_axes_may_stand_in_any_order(options):
 
     report = check_additive(forward, Sinusoidal(16), **options)
     assert report.sound
-    assert "sequences beside each other" in report.experiments
-    assert ("positions of their own" in report.experiments) == ("positions" in options)
+    assert "several sequences" in report.experiments
+    assert ("separate positions per sequence" in report.experiments) == ("positions" in options)
 
 
 def test_a_function_of_one_sequence_is_asked_all_that_needs_no_second_one():
     """No question takes more sequences or heads than it needs: those would leave it out here."""
     report = check_additive(lambda x, p: x + wave_table(p, 16), Sinusoidal(16), axes="seq width")
     assert report.sound
-    lacking = {name for name, why in report.left_out.items() if "no axis" in why}
-    assert lacking == {"sequences beside each other", "positions of their own", "one token of many sequences"}
-    assert "asked again" in report.experiments
+    lacking = {name for name, why in report.left_out.items() if "without an axis" in why}
+    assert lacking == {"several sequences", "separate positions per sequence", "one token for each sequence"}
+    assert "repeated call" in report.experiments
 
 
 def test_a_function_that_counts_its_rows():
@@ -174,7 +174,7 @@ def test_a_function_that_is_told_where_it_starts():
 def test_a_table_alone():
     report = check_additive(lambda positions: wave_table(positions, 16), Sinusoidal(16), call="positions")
     assert report.sound
-    assert "no tokens" in report.left_out["tokens come through"]
+    assert "no tokens" in report.left_out["tokens are kept"]
     batched = check_additive(
         lambda positions: wave_table(positions, 16),
         Sinusoidal(16),
@@ -182,7 +182,7 @@ def test_a_table_alone():
         axes="batch seq width",
         positions="batch seq",
     )
-    assert "positions of their own" in batched.experiments
+    assert "separate positions per sequence" in batched.experiments
 
 
 def test_tokens_may_be_scaled_first():
@@ -192,7 +192,7 @@ def test_tokens_may_be_scaled_first():
     assert check_additive(forward, Sinusoidal(16), token_scale=4.0).sound
     report = check_additive(forward, Sinusoidal(16), raises=False)
     assert report.codes == {"tokens-scaled"}
-    assert "4, where 1 is right" in report.explanations[0].message
+    assert "4; expected 1" in report.explanations[0].message
 
 
 def test_rows_below_zero_are_asked_where_they_are_taken():
@@ -220,7 +220,7 @@ def test_one_channel_at_one_position_is_caught(name):
 
     report = check_additive(forward, Sinusoidal(32), backend=name, raises=False)
     assert report.codes == {"one-number-wrong"}
-    assert "position 7,654, in channel 11" in report.explanations[0].message
+    assert "position 7,654, in dimension 11" in report.explanations[0].message
 
 
 @pytest.mark.parametrize(
@@ -271,11 +271,11 @@ def test_numbers_that_are_nan_are_a_failure():
 
 CANNOT = [
     (lambda x: x, {}, "it raised TypeError"),
-    (lambda x, _: x[:1], {}, "it gave back shape [1, 32] for x of shape [4, 32]"),
-    (lambda *_: None, {}, "it gave back nothing, not an array"),
+    (lambda x, _: x[:1], {}, "it returned shape [1, 32] for x of shape [4, 32]"),
+    (lambda *_: None, {}, "it returned nothing, not an array"),
     (lambda x, _: x.astype(int), {}, "not real numbers"),
     (lambda *_: 1 / 0, {}, "it raised ZeroDivisionError: division by zero"),
-    (lambda positions: wave_table(positions, 16), {"call": "positions"}, "it gave back shape [4, 16]"),
+    (lambda positions: wave_table(positions, 16), {"call": "positions"}, "it returned shape [4, 16]"),
 ]
 
 
@@ -300,9 +300,9 @@ def test_a_function_that_ends_says_so():
 
 def test_arguments_that_cannot_be_used():
     right = adding()
-    with pytest.raises(InvalidType, match="additive code"):
+    with pytest.raises(InvalidType, match="additive encoding"):
         check_additive(right, ch.Rotary(32))
-    with pytest.raises(InvalidType, match="neither a function nor a make="):
+    with pytest.raises(InvalidType, match="Neither a function nor make="):
         check_additive(None, SPEC)
     with pytest.raises(InvalidValue, match="needs its rows"):
         check_additive(right, Learned(32, rows=64))
@@ -314,7 +314,7 @@ def test_arguments_that_cannot_be_used():
         check_additive(right, SPEC, call="q, k, positions")
     with pytest.raises(InvalidValue, match="functions that count their rows"):
         check_additive(right, SPEC, grid=Grid(5))
-    with pytest.raises(InvalidValue, match="as many axes as the code, 1"):
+    with pytest.raises(InvalidValue, match="as many axes as the encoding, 1"):
         check_additive(right, SPEC, grid=Grid((5, 3)), call="x")
     with pytest.raises(InvalidType, match="must be a grid"):
         check_additive(right, SPEC, grid=(2, 3), call="x")

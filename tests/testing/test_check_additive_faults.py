@@ -231,7 +231,7 @@ def test_a_fault_of_two_models_is_named(build, codes):
 
 def test_two_models_that_share_nothing_pass():
     report = check_additive(make=remembering(lambda spec: spec), like=SPEC, length=600)
-    assert {"two models of another base", "two models of another width"} <= set(report.experiments)
+    assert {"two models of different bases", "two models of different widths"} <= set(report.experiments)
 
 
 def test_every_fault_has_a_function_that_shows_it():
@@ -260,7 +260,7 @@ GRID = Grid((5, 3), order=(1, 0))
             "axis 1 runs fastest",
         ),
         (grid_sum(ACROSS, 2 - DOWN), "rows-in-another-order", "axis 1 from its end"),
-        (grid_sum(DOWN, ACROSS), "axes-exchanged", "coordinate 1 stands where 0 belongs"),
+        (grid_sum(DOWN, ACROSS), "axes-exchanged", "coordinate 1 is used as coordinate 0"),
         (grid_sum(ACROSS, ACROSS), "axis-dropped", "coordinate"),
     ],
 )
@@ -317,8 +317,8 @@ def resized(given, **how):
 @pytest.mark.parametrize(
     ("how", "code", "said"),
     [
-        ({"align_corners": False}, "rows-moved", "align_corners=False, where align_corners=True is right"),
-        ({"kind": "cubic"}, "rows-rescaled", "kind='cubic', where kind='linear'"),
+        ({"align_corners": False}, "rows-moved", "align_corners=False; expected align_corners=True"),
+        ({"kind": "cubic"}, "rows-rescaled", "kind='cubic'; expected kind='linear'"),
         ({"rows": 96, "kind": "cubic", "align_corners": False}, "rows-moved", "align_corners=False"),
     ],
 )

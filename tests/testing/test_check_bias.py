@@ -331,11 +331,11 @@ def raises(*_):
 @pytest.mark.parametrize(
     ("fn", "said"),
     [
-        (lambda queries, keys: linear(8)(queries, keys)[0], r"gave back shape \[7, 12\], where \[8, 7, 12\] is right"),
-        (lambda queries, keys: np.swapaxes(linear(8)(queries, keys), -1, -2), r"gave back shape \[8, 12, 7\]"),
-        (lambda *_: np.zeros((8, 7, 12), np.int64), "gave back int64, not real numbers"),
-        (lambda *_: np.full((8, 7, 12), np.nan), "no number that it gave back is finite"),
-        (nothing, "gave back nothing"),
+        (lambda queries, keys: linear(8)(queries, keys)[0], r"returned shape \[7, 12\], expected \[8, 7, 12\]"),
+        (lambda queries, keys: np.swapaxes(linear(8)(queries, keys), -1, -2), r"returned shape \[8, 12, 7\]"),
+        (lambda *_: np.zeros((8, 7, 12), np.int64), "returned int64, not real numbers"),
+        (lambda *_: np.full((8, 7, 12), np.nan), "it returned no finite number"),
+        (nothing, "returned nothing"),
         (hangs, "did not come back within 0.2 seconds"),
         (raises, "it raised RuntimeError: no kernel for this"),
     ],
@@ -354,7 +354,7 @@ def test_a_table_that_ends_is_asked_for_its_length():
 
     with pytest.raises(CannotCheck, match="IndexError") as caught:
         check_bias(forward, Alibi(8, "symmetric"))
-    assert "Say length= for a function of fewer than 10,000 positions" in str(caught.value)
+    assert "Pass length= for a function of fewer than 10,000 positions" in str(caught.value)
     assert asked(forward, Alibi(8, "symmetric"), length=512).sound
 
 
@@ -378,7 +378,7 @@ def test_words_that_are_not_known_are_refused(options, said):
 
 
 def test_codes_of_another_kind_are_refused():
-    with pytest.raises(InvalidType, match="must be a bias code, got Rotary"):
+    with pytest.raises(InvalidType, match="must be a bias encoding, got Rotary"):
         check_bias(linear(8), ch.Rotary(64))
-    with pytest.raises(InvalidType, match="neither a function"):
+    with pytest.raises(InvalidType, match="Neither a function"):
         check_bias(None, Alibi(8))

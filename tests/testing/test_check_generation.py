@@ -27,11 +27,11 @@ SLIPS = {
     "one back": ("decode-positions", "one token at a time", (*ROTARY, *ADDED)),
     "stuck": ("decode-positions", "one token at a time", (*ROTARY, *ADDED)),
     "every second": ("decode-positions", "one token at a time", (*ROTARY, *ADDED)),
-    "restarts": ("chunk-restarts", "pieces", (*ROTARY, *ADDED)),
-    "one count for all": ("model-keeps-state", "two texts by turns", (*ROTARY, *ADDED)),
-    "mask of the first rows": ("first-keys-seen", "pieces", (*ROTARY, *ADDED, "alibi")),
+    "restarts": ("chunk-restarts", "chunks", (*ROTARY, *ADDED)),
+    "one count for all": ("model-keeps-state", "two alternating texts", (*ROTARY, *ADDED)),
+    "mask of the first rows": ("first-keys-seen", "chunks", (*ROTARY, *ADDED, "alibi")),
     "sees what comes": ("later-tokens-seen", "a longer text", EVERY),
-    "cache is not read": ("cache-not-read", "pieces", EVERY),
+    "cache is not read": ("cache-not-read", "chunks", EVERY),
     "pads are seen": ("padding-seen", "left padding", EVERY),
     "no bias in decoding": ("bias-lost-in-decode", "one token at a time", ("alibi",)),
 }
@@ -120,7 +120,7 @@ def test_where_a_slip_shifts_all_alike_a_relative_code_says_the_same():
 def test_positions_that_nobody_thought_of_are_found_by_trying_all():
     report = checked(SmallModel("numpy", "halves", "every second"))
     (message,) = [one.message for one in report.explanations if "decode-positions" in one.codes]
-    assert "16, 18, 20 where 8, 9, 10 belong" in message
+    assert "16, 18, 20 where 8, 9, 10 are expected" in message
 
 
 @pytest.mark.parametrize(("scaling", "code"), [("dynamic", "cache-older-base"), ("lists", "chunk-mixes-lists")])
@@ -182,7 +182,7 @@ def test_a_cache_of_ones_own_is_cut_by_ones_own_function():
 def test_eviction_stops_positions_is_named_with_its_rows():
     report = checked(SmallModel("numpy", "learned", "slots are counted in decoding"))
     (explanation,) = [one for one in report.explanations if "eviction-stops-positions" in one.codes]
-    assert "after 8 of 12 were kept, the next token stands at 8" in explanation.message
+    assert "after 8 of 12 were kept, the next token gets position 8" in explanation.message
 
 
 def test_a_failure_is_raised_and_reads_well():
@@ -202,12 +202,12 @@ def test_a_model_too_small_to_show_anything_says_so():
         layer["in"] = layer["in"] * np.float32(3e-3)
     report = checked(model)
     assert report.sound
-    assert "give it larger weights" in report.left_out["faults of one position"]
+    assert "use larger weights" in report.left_out["faults of one position"]
 
 
 def test_positions_that_change_nothing_are_told():
     report = checked(SmallModel("numpy", "none"))
-    assert report.left_out["faults of one position"].startswith("positions that are given change nothing")
+    assert report.left_out["faults of one position"].startswith("the positions passed in have no effect")
 
 
 def test_arguments_that_it_has_no_use_for_may_be_absent():
@@ -226,7 +226,7 @@ def test_a_model_without_a_cache_is_asked_the_rest():
     model = SmallModel("numpy", "halves")
     report = checked(lambda tokens, positions, mask, _: (model(tokens, positions, mask, None)[0], None))
     assert report.sound
-    assert report.left_out["one token at a time"] == "it gives back no cache"
+    assert report.left_out["one token at a time"] == "it returns no cache"
     assert "left padding" in report.experiments
 
 
@@ -255,17 +255,17 @@ def raising(*_):
         (None, {}, InvalidType, "Expected a causal model, got None"),
         (SmallModel("numpy"), {"vocabulary": None}, InvalidValue, "`vocabulary` is missing"),
         (raising, {}, CannotCheck, "with 3 tokens: with numpy arrays it raised RuntimeError: no such kernel"),
-        (lambda *_: np.zeros((1, 3, VOCABULARY)), {}, CannotCheck, "where logits and a cache belong"),
-        (lambda *_: (np.zeros((1, 3, 4)), None), {}, CannotCheck, "it gave back logits of shape [1, 3, 4], where"),
-        (lambda *_: (None, None), {}, CannotCheck, "it gave back a value of type NoneType, where logits belong"),
-        (lambda tokens, *_: (tokens, None), {"vocabulary": 3}, CannotCheck, "it gave back logits of shape [1, 3]"),
+        (lambda *_: np.zeros((1, 3, VOCABULARY)), {}, CannotCheck, "expected logits and a cache"),
+        (lambda *_: (np.zeros((1, 3, 4)), None), {}, CannotCheck, "it returned logits of shape [1, 3, 4], where"),
+        (lambda *_: (None, None), {}, CannotCheck, "it returned a value of type NoneType, expected logits"),
+        (lambda tokens, *_: (tokens, None), {"vocabulary": 3}, CannotCheck, "it returned logits of shape [1, 3]"),
         (lambda *_: time.sleep(30), {"timeout": 0.2}, CannotCheck, "it did not come back within 0.2 seconds"),
         (SmallModel("numpy"), {"length": 3}, InvalidValue, "`length` must be at least 8, got 3"),
         (SmallModel("numpy", "learned"), {"length": 200}, CannotCheck, "A text of 200 tokens was given in one pass"),
         (SmallModel("numpy"), {"tokens": [[1, 2]]}, InvalidType, "`tokens` must be three texts"),
         (SmallModel("numpy"), {"tokens": [[1] * 4, [1] * 9, [1] * 3]}, InvalidValue, "the longest first"),
         (SmallModel("numpy"), {"tokens": [[99] * 9, [1] * 4, [1] * 3]}, InvalidValue, "must be from 0 to 52"),
-        (SmallModel("numpy"), {"like": "vaswani2017"}, InvalidType, "`like` must be a rotary code"),
+        (SmallModel("numpy"), {"like": "vaswani2017"}, InvalidType, "`like` must be a rotary encoding"),
     ],
 )
 def test_what_cannot_be_called_says_what_came_back(model, options, error, words):

@@ -91,14 +91,14 @@ def checked(model, **options):
 def test_a_right_model_passes(family):
     report = checked(built(family))
     assert report.sound, str(report)
-    assert {"left padding", "right padding", "pieces", "one token at a time", "a pickled cache"} <= set(
+    assert {"left padding", "right padding", "chunks", "one token at a time", "a pickled cache"} <= set(
         report.experiments
     )
 
 
 @pytest.mark.parametrize("family", ["Llama", "GPT-NeoX", "GPT-J", "Phi-3", "Qwen 2"])
 def test_keys_that_are_turned_on_by_the_configs_own_code_stand_where_they_were_moved_to(family):
-    assert {"a shifted text", "a shifted cache", "rows taken out of the cache"} <= set(
+    assert {"a shifted text", "a shifted cache", "rows removed from the cache"} <= set(
         checked(built(family)).experiments
     )
 
@@ -218,7 +218,7 @@ def test_the_first_layer_that_answers_otherwise_is_told():
     model.model.layers[1].register_forward_pre_hook(stuck, with_kwargs=True)
     report = checked(model)
     (failure,) = [one for one in report.failures if one.experiment == "one token at a time"]
-    assert failure.message.endswith("The first layer that answers otherwise is model.layers.1, at position 8.")
+    assert failure.message.endswith("The first layer with a different output is model.layers.1, at position 8.")
     assert failure.evidence["layer"] == "model.layers.1"
 
 
@@ -228,7 +228,7 @@ def test_a_real_model_passes(monkeypatch):
     model = transformers.AutoModelForCausalLM.from_pretrained(str(file.parent), gguf_file=file.name)
     report = checked(model.eval(), length=8)
     assert report.sound, str(report)
-    assert {"a shifted text", "a shifted cache", "rows taken out of the cache", "packing"} <= set(report.experiments)
+    assert {"a shifted text", "a shifted cache", "rows removed from the cache", "packing"} <= set(report.experiments)
     # The tokens of a trained model depend on their order: a slip of one position is far above rounding.
     assert report.called["a slip of one position"] > 1000 * report.called["rounding explains"]
     with pytest.raises(CannotCheck, match="in training mode"):

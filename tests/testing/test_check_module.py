@@ -33,11 +33,11 @@ PAIRS = {
         twins.DefaultDtype,
         twins.Guarded,
         "buffer-rounded",
-        "built where bfloat16 is the default",
+        "built with bfloat16 as default",
         "inv_freq",
     ),
-    "called per layer": (twins.HalvedCalls, twins.Formula, "shared-object-mutated", "asked again", None),
-    "counted": (twins.Counted, twins.Formula, "changes-with-each-call", "asked again", None),
+    "called per layer": (twins.HalvedCalls, twins.Formula, "shared-object-mutated", "repeated call", None),
+    "counted": (twins.Counted, twins.Formula, "changes-with-each-call", "repeated call", None),
     "deepcopy": (twins.DefaultWhenCopied, twins.Formula, "lost-by-deepcopy", "deepcopy", None),
     "pickle": (twins.BaseWrittenOff, twins.Formula, "lost-by-pickle", "pickle", None),
     "state dict": (twins.GrowingTable, twins.HiddenTable, "lost-by-state-dict", "state dict", None),
@@ -103,7 +103,7 @@ class TestWhatAModuleHolds:
         garbage[0] = 6.93e-18
         first, _ = self.broken(layout, lambda held: held.copy_(garbage))
         assert first.codes == ("buffer-uninitialised",)
-        assert "16 of 16 are wrong, pair 15 turns by 0.009904617 rad/token, right is 4.54167e-06" in first.message
+        assert "16 of 16 are wrong, pair 15 has 0.009904617 rad/token, expected 4.54167e-06" in first.message
 
     def test_no_numbers(self, layout):
         first, _ = self.broken(layout, lambda held: held.fill_(float("nan")))
@@ -209,7 +209,7 @@ class TestSeveralModules:
             make=sharing(twins.HalvedConfig, layout), raises=False, without=("after another was freed",)
         )
         assert report.explanations[0].codes == ("shared-object-mutated",)
-        assert "16 of its channels turn, where 32 turned before" in report.explanations[0].message
+        assert "16 of its dimensions rotate, 32 rotated before" in report.explanations[0].message
         assert check_module(make=sharing(twins.ReadConfig, layout)).sound
 
 
@@ -240,7 +240,7 @@ def test_cosines_and_sines(layout):
 @pytest.mark.parametrize("like", [None, spec_of("halves")], ids=["by itself", "beside a spec"])
 def test_a_module_of_cosines_and_sines_is_told_how_it_is_called(like):
     """Once, by one hint."""
-    with pytest.raises(CannotCheck, match="gave back tuple of 2, not an array") as caught:
+    with pytest.raises(CannotCheck, match="returned tuple of 2, not an array") as caught:
         check_module(built(twins.Waves, "halves"), like)
     assert str(caught.value).count("hint:") == 1
     assert '"x, positions -> cos, sin"' in caught.value.hint
@@ -252,7 +252,7 @@ def test_numbers_of_positions_are_whole_numbers(layout):
     report = check_module(built(twins.FloatIds, layout), call="x", raises=False)
     (one,) = report.explanations
     assert (one.codes, one.where) == (("ids-of-floats",), "position_ids")
-    assert "position 257 is the first that is wrong" in one.message
+    assert "the first wrong position of those checked is 257" in one.message
     check_module(built(twins.WholeIds, layout), call="x")
 
 
@@ -284,7 +284,7 @@ def test_a_table_that_is_added():
     report = check_module(twins.CastSinusoids(), spec, raises=False)
     assert [(one.codes, one.where) for one in report.explanations] == [(("cast-changes-numbers",), "frequencies")]
     assert report.called["notes"][0] == (
-        "It writes `frequencies` with its weights, although it is computed: a file of another base brings its own."
+        "It saves `frequencies` with its weights although it is computed: a file with another base overwrites it."
     )
 
 
@@ -326,7 +326,7 @@ def test_the_caller_s_module_is_never_changed():
 
 def test_treatments_can_be_left_out():
     report = check_module(built(twins.NeverReset, "halves"), without=("to_empty",))
-    assert report.left_out["to_empty"] == "it was not wanted"
+    assert report.left_out["to_empty"] == "left out by without="
     with pytest.raises(InvalidValue, match="without"):
         check_module(built(twins.Formula, "halves"), without=("melting",))
 
@@ -334,7 +334,7 @@ def test_treatments_can_be_left_out():
 def test_what_cannot_be_checked():
     with pytest.raises(InvalidType, match=r"Expected a torch.nn.Module, or make=.*got 3"):
         check_module(3)
-    with pytest.raises(InvalidType, match="got one that gives 3"):
+    with pytest.raises(InvalidType, match="got one that returns 3"):
         check_module(make=lambda: 3)
     with pytest.raises(CannotCheck, match=r"Linear|shape|raised"):
         check_module(torch.nn.Linear(4, 3))
@@ -348,7 +348,7 @@ def test_a_failure_is_raised_as_a_report():
     with pytest.raises(CheckFailed) as caught:
         check_module(built(twins.CastAlong, "halves"))
     text = str(caught.value)
-    assert "inv_freq: it has other numbers when it is cast to bfloat16" in " ".join(text.split())
+    assert "inv_freq: it returns different values when it is cast to bfloat16" in " ".join(text.split())
     assert caught.value.report.kind == "module"
 
 
@@ -415,7 +415,7 @@ def test_what_is_no_number_is_told_without_a_code_too():
     report = check_module(module, without=("to_empty",), raises=False)
     (one,) = report.explanations
     assert (one.codes, one.where) == (("buffer-uninitialised",), "inv_freq")
-    assert "1 of 16 numbers of its buffer `inv_freq` are no numbers" in one.message
+    assert "1 of 16 numbers of its buffer `inv_freq` are NaN" in one.message
 
 
 def test_a_table_that_stays_rounded_is_a_note():
@@ -429,7 +429,7 @@ def test_a_table_that_stays_rounded_is_a_note():
 
     report = check_module(Table(), ch.Sinusoidal(width=32))
     assert (
-        "When it is cast to bfloat16 and back to float32, its numbers stay rounded, as learned ones do."
+        "When it is cast to bfloat16 and back to float32, its values stay rounded, as learned ones do."
         in (report.called["notes"])
     )
 

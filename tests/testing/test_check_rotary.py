@@ -231,15 +231,15 @@ def test_xpos_is_asked_for_queries_and_keys():
     def keys(x, positions):
         return ch.rotate(x, spec, positions, role="key")
 
-    assert "keys as well" in check_rotary(queries, spec, keys=keys, length=1500).experiments
+    assert "keys" in check_rotary(queries, spec, keys=keys, length=1500).experiments
     report = check_rotary(queries, spec, keys=queries, length=1500, raises=False)
-    assert [failure.experiment for failure in report.failures] == ["keys as well"]
+    assert [failure.experiment for failure in report.failures] == ["keys"]
 
 
 def test_xpos_for_queries_alone_is_not_asked_for_keys():
     spec = ch.Rotary(16, "interleaved", xpos=XPos())
     report = check_rotary(lambda x, positions: ch.rotate(x, spec, positions, role="query"), spec, length=600)
-    assert "say keys=" in report.left_out["keys as well"]
+    assert "pass keys=" in report.left_out["keys"]
 
 
 @pytest.mark.parametrize("call", ["x", "x, offset", "x,offset"])
@@ -252,7 +252,7 @@ def test_a_failure_is_raised_with_its_report():
     def forgetful(x, positions):
         return ch.rotate(x, ch.Rotary(8, base=500.0), positions)
 
-    with pytest.raises(CheckFailed, match="turns with base 500, not 10,000") as caught:
+    with pytest.raises(CheckFailed, match="computes its frequencies from base 500, not 10,000") as caught:
         check_rotary(forgetful, ch.Rotary(8), length=300)
     assert caught.value.report.codes == {"another-base"}
     assert not check_rotary(forgetful, ch.Rotary(8), length=300, raises=False).sound
@@ -341,8 +341,8 @@ def test_keys_of_one_head_given_to_all_are_wrong():
 
     report = check_rotary(both, ch.Rotary(16), call="q, k, positions", length=600, raises=False, **BATCHES)
     assert {failure.experiment for failure in report.failures} == {
-        "keys beside each other",
-        "keys at positions of their own",
+        "several heads of keys",
+        "keys at separate positions",
     }
 
 
@@ -359,10 +359,10 @@ def test_what_both_have_wrong_is_not_said_of_one():
 @pytest.mark.parametrize(
     ("rows", "said"),
     [
-        (lambda at: at >= 0, "gives back NaN."),
-        (lambda at: at >= 450, "gives back NaN from position 450 on."),
-        (lambda at: at == 5, "gives back NaN at position 5."),
-        (lambda at: at % 7 == 3, "gives back NaN at positions 3 and others."),
+        (lambda at: at >= 0, "returns NaN."),
+        (lambda at: at >= 450, "returns NaN from position 450 on."),
+        (lambda at: at == 5, "returns NaN at position 5."),
+        (lambda at: at % 7 == 3, "returns NaN at positions 3 and others."),
     ],
 )
 def test_numbers_that_are_not_finite_are_placed_and_raise_no_warning_of_numpy(rows, said):

@@ -8,7 +8,7 @@ import pytest
 
 from clockhands.auditing import CODES
 from clockhands.faults import FAULTS
-from clockhands.show.explanation import fault_in_words, fault_of
+from clockhands.show.explanation import fault_in_words, fault_of, shown_name
 from clockhands.testing.kinds import CHECKS, experiments
 
 THREAD = re.compile(r"[\w.-]+(/[\w.-]+)?#\d+")
@@ -68,7 +68,7 @@ def test_its_sentence_is_a_template_over_names(code):
     assert all(name.isidentifier() for name in fields)
     words = fault_in_words(fault)
     assert "{" not in words
-    assert all(f"<{name.replace('_', ' ')}>" in words for name in fields)
+    assert all(f"<{shown_name(name)}>" in words for name in fields)
     assert fault_of(fault)
 
 

@@ -130,14 +130,14 @@ def test_a_failing_check_shows_the_line_of_the_test_and_the_report(failing):
     assert shown[shown.index("    def test_marked(clockhands):") :][:9] == [
         "    def test_marked(clockhands):",
         ">       clockhands.check(rope.wrong_base)",
-        "E       clockhands.testing.CheckFailed: wrong_base is not what it should be: rotary, halves, 16 of 16 "
-        "channels, geometric (base",
+        "E       clockhands.testing.CheckFailed: wrong_base is wrong; expected RoPE, half-split, 16 of 16 "
+        "dimensions, geometric (base",
         "E       10000, open).",
         "E",
-        "E       It turns with base 500,000, not 10,000.",
-        "E         hint: Pass the base on to where the rates are made, and look for a default that stands",
-        "E           in for it.",
-        "E         met before: SpecForge#265, DeepSpeed#8341, MarinFold#184",
+        "E       It computes its frequencies from base 500,000, not 10,000.",
+        "E         hint: Pass the base to the code that computes the frequencies, and look for a default",
+        "E           used in its place.",
+        "E         seen in: SpecForge#265, DeepSpeed#8341, MarinFold#184",
     ]
     evidence = lines_after(shown, "Failed, ")
     assert evidence[1].startswith("E         a few positions: "), "what separates the fault comes first"
@@ -153,8 +153,8 @@ def test_a_check_without_the_fixture_reads_in_the_same_way(failing):
 
 
 def test_a_summary_names_each_failed_check(failing):
-    told = lines_after(failing["lines"], "position codes that are wrong (clockhands)")
-    said = "wrong_base turns with base 500,000, not 10,000. [another-base]"
+    told = lines_after(failing["lines"], "wrong position encodings (clockhands)")
+    said = "wrong_base computes its frequencies from base 500,000, not 10,000. [another-base]"
     assert told[1:3] == [f"test_rope.py::test_marked: {said}", f"test_rope.py::test_by_hand: {said}"]
     assert not told[3].startswith("test_rope.py")
     assert failing["properties"] == [{"name": "clockhands failed", "value": said}] * 2, "for JUnit files"
@@ -165,7 +165,7 @@ def test_a_summary_names_each_failed_check(failing):
     [
         ("test_with_a_wrong_option", "check_rotary has no option 'lenght'."),
         ("test_with_a_wrong_name", "There is no preset 'lama2'."),
-        ("test_like_nothing", "`like` is missing: the code that the function should be."),
+        ("test_like_nothing", "`like` is missing: the encoding that the function should compute."),
         ("test_of_a_number", "Expected a function, got 3."),
         ("test_of_another_signature", "The function was called as function(x [4, 16], positions [seq]): "),
     ],
@@ -233,7 +233,7 @@ def test_what_is_right_passes_under_strict_markers_and_warnings_as_errors(projec
     result.assert_outcomes(passed=4)
     properties = [each.attrib for each in ET.parse(project.path / "out.xml").iter("property")]
     assert [each["name"] for each in properties] == ["clockhands"] * 3
-    assert all(each["value"].startswith("apply_rotary is what it should be") for each in properties)
+    assert all(each["value"].startswith("apply_rotary is correct") for each in properties)
 
 
 # pytester takes what a test imports out of `sys.modules` again, which PyTorch does not survive: none imports it here.
@@ -255,7 +255,7 @@ def test_it_works_in_several_processes(project):
     """)
     result = project.runpytest_subprocess("-n", "2")
     result.assert_outcomes(passed=1, failed=2)
-    told = lines_after(result.outlines, "position codes that are wrong (clockhands)")
+    told = lines_after(result.outlines, "wrong position encodings (clockhands)")
     assert sum(line.endswith("[another-base]") for line in told) == 2
 
 

@@ -13,18 +13,18 @@ CODE = "table-ends"
 SOUND = Report(
     "turned",
     "rotary",
-    "rotary, halves",
+    "RoPE, half-split",
     experiments=("a few positions", "every position"),
-    left_out={"two models": "say make=, a function of a spec", "coordinates": "the code has one axis"},
+    left_out={"two models": "pass make=, a function of a spec", "coordinates": "the encoding has one axis"},
     called={"library": "numpy", "dtype": "float32", "calls": 12, "rows": 3456},
     worst=0.456,
 )
 FAILED = Report(
     "turned",
     "rotary",
-    "rotary, halves",
+    "RoPE, half-split",
     experiments=("first", "second", "third", "every position", "last", "kept"),
-    left_out={"two models": "say make=, a function of a spec", "coordinates": "the code has one axis"},
+    left_out={"two models": "pass make=, a function of a spec", "coordinates": "the encoding has one axis"},
     failures=tuple(
         Failure(name, f"{name}: 3 of 4 numbers are wrong.", {"wrong": 3, "position": float("inf")})
         for name in ("first", "second", "third", "every position", "last")
@@ -43,21 +43,21 @@ def lines(report, **options):
 
 def test_a_sound_report_is_short():
     assert str(SOUND).splitlines() == [
-        "turned is what it should be: rotary, halves.",
-        "2 experiments in 12 calls with 3,456 tokens (numpy, float32); the largest error is 0.46",
-        "of what rounding explains.",
-        "Not asked: two models: say make=, a function of a spec.",
-        "Not asked: 1 more; --verbose and report.left_out say why.",
+        "turned is correct: RoPE, half-split.",
+        "2 experiments in 12 calls with 3,456 tokens (numpy, float32); the largest error is 46 %",
+        "of the rounding bound.",
+        "Skipped: two models (pass make=, a function of a spec).",
+        "Skipped: 1 more; --verbose and report.left_out give the reasons.",
     ]
 
 
 def test_a_failed_report_tells_what_it_is_like_before_the_evidence():
     assert lines(FAILED) == [
-        "turned is not what it should be: rotary, halves.",
+        "turned is wrong; expected RoPE, half-split.",
         "",
         "It repeats its last row.",
         "hint: Make it longer.",
-        "met before: somebody#1, nobody#2",
+        "seen in: somebody#1, nobody#2",
         f"code: {CODE} (clockhands explain {CODE})",
         "",
         "layers.3: it is rounded.",
@@ -70,8 +70,8 @@ def test_a_failed_report_tells_what_it_is_like_before_the_evidence():
         "second: 3 of 4 numbers are wrong.",
         "and third, last.",
         "Passed: kept.",
-        "Not asked: two models: say make=, a function of a spec.",
-        "Not asked: 1 more; --verbose and report.left_out say why.",
+        "Skipped: two models (pass make=, a function of a spec).",
+        "Skipped: 1 more; --verbose and report.left_out give the reasons.",
     ]
 
 
@@ -91,7 +91,7 @@ def test_the_experiment_that_separates_the_fault_is_told_first():
 def test_verbose_tells_all_evidence_and_every_reason():
     told = lines(FAILED, verbose=True)
     assert sum(line.endswith("3 of 4 numbers are wrong.") for line in told) == 5
-    assert "Not asked: coordinates: the code has one axis." in told
+    assert "Skipped: coordinates (the encoding has one axis)." in told
     assert not any("--verbose" in line for line in told)
 
 
@@ -103,7 +103,7 @@ def test_what_is_noticed_beside_the_experiments_is_counted():
 
 def test_what_nothing_explains_says_so():
     told = lines(Report("f", "generation", "g", ("a",), failures=(Failure("a", "wrong."),)))
-    assert told[2] == "No known fault gives these answers."
+    assert told[2] == "No known fault has these symptoms."
     assert "identify" not in told[3], "which takes functions"
     assert "Nothing passed." in told
 

@@ -80,7 +80,7 @@ class FourierFeatures(AdditiveCode):
             scale=positive("scale", self.scale),
         )
         if self.raw is not None:
-            one_of("raw", self.raw, get_args(Raw), "Leave it out for waves alone.")
+            one_of("raw", self.raw, get_args(Raw), "Leave it out for sines and cosines only.")
         if not isinstance(self.offsets, bool):
             raise InvalidType(
                 f"`offsets` must be True or False, got {shown(self.offsets)}.",
@@ -91,9 +91,10 @@ class FourierFeatures(AdditiveCode):
             beside = f" beside {self.axes} for the coordinates themselves" if self._coordinates else ""
             least = "even" if self._each == 2 else "at least 1"
             raise InvalidValue(
-                f"`width` must be {least}{beside}, {'a sine and a cosine' if self._each == 2 else 'one wave'} for each "
-                f"rate, got {self.width}.",
-                "Use as many channels more or less.",
+                f"`width` must be {least}{beside}, "
+                f"{'a sine and a cosine' if self._each == 2 else 'one sine or cosine'} for each frequency, got "
+                f"{self.width}.",
+                "Increase or decrease the width by that number.",
             )
 
     @property
@@ -129,14 +130,14 @@ class FourierFeatures(AdditiveCode):
         """Refuse anything but the rates."""
         if shape is None:
             raise InvalidValue(
-                "FourierFeatures has random or trained rates and needs them.",
+                "FourierFeatures has random or trained frequencies, which must be passed.",
                 f"Pass them as values=, of shape {list(self.values_shape)}.",
             )
         if shape != self.values_shape:
             raise InvalidValue(
                 f"`values` must be of shape {list(self.values_shape)}, got {list(shape)}.",
-                f"They are the rates: one row for each axis{' and one of phases' if self.offsets else ''}, one number "
-                f"for each {'pair of channels' if self._each == 2 else 'channel'}.",
+                f"They are the frequencies: one row for each axis{' and one of phases' if self.offsets else ''}, "
+                f"one number for each {'dimension pair' if self._each == 2 else 'dimension'}.",
             )
 
     def from_values(self, values: Any, positions: Positions, xp: Any, work: Any) -> Any:
@@ -176,7 +177,7 @@ class FourierFeatures(AdditiveCode):
     def _units(self, values: np.ndarray, positions: Positions) -> NDArray[np.complex128]:
         rates = values.astype(np.float64).reshape(self._rows, self.pairs)
         if not np.isfinite(rates).all():
-            raise InvalidValue("`values` must be finite: they are rates.", "Remove NaN and infinite numbers.")
+            raise InvalidValue("`values` must be finite: they are frequencies.", "Remove NaN and infinite numbers.")
         with localcontext(working()):
             multiplier = Decimal(self.multiplier)
             ladders = [Ladder(tuple(abs(Decimal(rate)) * multiplier for rate in row.tolist())) for row in rates]
@@ -209,11 +210,11 @@ class FourierFeatures(AdditiveCode):
 
     def write(self, out: np.ndarray, positions: Positions, threads: int | None = None) -> None:
         """Nothing to write: the rates are the caller's values."""
-        raise AssertionError("a code of given rates is written from its values")
+        raise AssertionError("an encoding with given frequencies is written from its values")
 
     def why_no_shift(self) -> str:
         """Why no matrix follows from the spec alone."""
-        return "its rates are values, which the spec does not hold"
+        return "its frequencies are values that the spec does not contain"
 
 
 def _known(values: Any) -> np.ndarray | None:

@@ -110,7 +110,7 @@ class Binary(AdditiveCode):
 
     def why_no_shift(self) -> str:
         """Why no fixed matrix moves this code from one position to another."""
-        return "which digits flip depends on where one stands"
+        return "which digits flip depends on the position"
 
 
 @dataclass(frozen=True)
@@ -293,7 +293,7 @@ class WarpedPosition(AdditiveCode):
 
     def why_no_shift(self) -> str:
         """Why no fixed matrix moves this code from one position to another."""
-        return "a step turns its hands by an angle that depends on where one stands"
+        return "a step rotates its pairs by an angle that depends on the position"
 
 
 def _even_width(width: int) -> int:

@@ -147,9 +147,7 @@ def resize_matrix(
             "Use one of them.",
         )
     if align_corners and scale_factor is not None:
-        raise InvalidValue(
-            "`scale_factor` says nothing where `align_corners` is True: the corners do.", "Leave one of them out."
-        )
+        raise InvalidValue("`scale_factor` has no effect if `align_corners` is True.", "Leave one of them out.")
     if kind == "linear" and cubic is not None:
         raise InvalidValue(f"`cubic` is for cubic weights only, got {shown(cubic)}.", 'Write kind="cubic".')
     refuse_larger((new, old), 8, "A matrix", "Ask for fewer rows: each takes a number for every row that there is.")

@@ -134,7 +134,7 @@ def add(x: Any, spec: AdditiveCode, positions: Any = None, *, values: Any = None
     if positions is None:
         if spec.number_of_axes > 1:
             raise InvalidValue(
-                f"A code of {spec.number_of_axes} axes has no positions of its own.",
+                f"An encoding of {spec.number_of_axes} axes has no default positions.",
                 "Give them, [seq, axes], or a clockhands.grids.Grid.",
             )
         positions = counted(spec.first, shape[-2], x)
@@ -214,9 +214,9 @@ def _check_spec(spec: object, call: str) -> None:
             f"`{call}` takes a spec, got the string {shown(spec)}.", f"Write clockhands.preset({shown(spec)})."
         )
     raise InvalidType(
-        f"`{call}` takes an additive code, got {type(spec).__name__}.",
-        "Additive codes are Sinusoidal, Learned, NoPosition and those of clockhands.additive; "
-        "a rotary code turns queries and keys instead of being added.",
+        f"`{call}` takes an additive encoding, got {type(spec).__name__}.",
+        "Additive encodings are Sinusoidal, Learned, NoPosition and those of clockhands.additive; RoPE rotates "
+        "queries and keys instead of being added.",
     )
 
 
@@ -287,7 +287,7 @@ def _check_shape(
         hint = "They are [seq, axes], or [batch, seq, axes] where batch is axis 0 of x."
         if given[:1] == (axes,):
             hint = "Move the axis of the coordinates to the end, [seq, axes] or [batch, seq, axes]."
-    beside = f" and {prefix} rows that stand nowhere" if prefix else ""
+    beside = f" and {prefix} rows without a position" if prefix else ""
     raise InvalidValue(
         f"`positions` must be of shape {allowed} for x of shape {list(shape)}{beside}, got {list(given)}.", hint
     )

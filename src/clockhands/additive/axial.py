@@ -111,7 +111,7 @@ class AxialSinusoidal(AdditiveCode):
             channels=one_of("channels", channels, get_args(Channels), "They run from the slowest to the fastest."),
             order=waves_of(order),
             uneven=one_of("uneven", uneven, get_args(Uneven), "It is the rule for widths that the axes do not divide."),
-            raw=raw if raw is None else one_of("raw", raw, get_args(Raw), "Leave it out for waves alone."),
+            raw=raw if raw is None else one_of("raw", raw, get_args(Raw), "Leave it out for sines and cosines only."),
             scale=positive("scale", scale),
         )
         if self.raw is not None and self.uneven == "cut":
@@ -121,7 +121,8 @@ class AxialSinusoidal(AdditiveCode):
             )
         if self.raw in ("before-each", "after-each") and not self.channels.startswith("axis"):
             raise InvalidValue(
-                f"`raw` is {shown(self.raw)} axis' channels, and in {shown(self.channels)} an axis has no block.",
+                f"`raw` is {shown(self.raw)} of an axis' dimensions, but in {shown(self.channels)} an axis has no "
+                "block.",
                 'Use raw="before" or "after", or channels that begin with axis.',
             )
         _ = self.ladders
@@ -144,7 +145,7 @@ class AxialSinusoidal(AdditiveCode):
         if rest and self.uneven == "refuse":
             raise InvalidValue(
                 f"`width` must be a multiple of {each} in this convention{beside}, got {self.width}.",
-                'Use such a width, or say what another one means: uneven="zero" or "cut".',
+                'Use such a width, or set uneven="zero" or "cut".',
             )
         unit += bool(rest) and self.uneven == "cut"
         if unit < 1:
@@ -272,7 +273,7 @@ class AxialSinusoidal(AdditiveCode):
             Ladder(tuple(rate for rate, there in zip(ladder.exact, here, strict=True) if there), origin=ladder.origin)
             for ladder, here in zip(self.ladders, whole, strict=True)
         )
-        joined = Ladder(tuple(rate for ladder in ladders for rate in ladder.exact), origin="the axes' ladders")
+        joined = Ladder(tuple(rate for ladder in ladders for rate in ladder.exact), origin="the axes' frequencies")
         axes = ladders if self.number_of_axes > 1 else ()
         return Clock(joined, "halves", order, self.width, hands[kept[:, 0]], axes)
 
@@ -281,8 +282,8 @@ class AxialSinusoidal(AdditiveCode):
         if self.raw is not None:
             return "a step adds to its raw coordinates, which no matrix does"
         if clock_order(self.order) is None:
-            return "both channels of a pair hold the same wave, and a shift needs the sine and the cosine"
-        return "a hand has lost a channel, or an axis all of its hands, to the width that is cut"
+            return "both dimensions of a pair hold the same function, but a shift needs the sine and the cosine"
+        return "the cut width removes one dimension of a pair, or all pairs of an axis"
 
     def __getstate__(self) -> dict[str, object]:
         """What is pickled and copied: the fields, not the numbers remembered from them."""
@@ -330,11 +331,11 @@ def _run(channels: np.ndarray) -> Any:
 def _shares(shares: object) -> tuple[int, ...]:
     if isinstance(shares, str | bytes) or not isinstance(shares, Iterable):
         raise InvalidType(
-            f"`shares` must be a share for each axis, got {shown(shares)}.", "Write (1, 1) for two axes alike."
+            f"`shares` must be a share for each axis, got {shown(shares)}.", "Write (1, 1) for two equal axes."
         )
     numbers = tuple(count("shares", share) for share in shares)
     if not numbers:
-        raise InvalidValue("`shares` must hold at least one axis, got none.", "Write (1, 1) for two axes alike.")
+        raise InvalidValue("`shares` must hold at least one axis, got none.", "Write (1, 1) for two equal axes.")
     common = math.gcd(*numbers)
     return tuple(number // common for number in numbers)
 
@@ -345,7 +346,7 @@ def _spacings(base: float | None, spacing: object, axes: int) -> Spacing | tuple
     if len(spacing) != axes:
         raise InvalidValue(
             f"`spacing` must be one, or one for each of {axes} axes, got {len(spacing)}.",
-            "They stand in the order of the axes.",
+            "They are in the order of the axes.",
         )
     each = tuple(spacing_of(base, one) for one in spacing)
     return each[0] if len(set(each)) == 1 else each

@@ -76,9 +76,9 @@ class AdditiveCode(ABC):
         """
         raise InvalidValue(
             f"{type(self).__name__} has no shift matrix and no kernel: {self.why_no_shift()}.",
-            "Sinusoidal has both: each hand keeps its sine and its cosine.",
+            "Sinusoidal has both: each pair keeps its sine and its cosine.",
         )
 
     def why_no_shift(self) -> str:
         """Why no fixed matrix moves this code from one position to another."""
-        return "its rows are not those of a clock"
+        return "its rows are not sines and cosines"

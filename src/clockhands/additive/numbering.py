@@ -90,13 +90,14 @@ def _real(tokens: Any, spec: object, padding: object) -> Any:
     """1 for real tokens and 0 for padding."""
     if not isinstance(spec, AdditiveCode):
         raise InvalidType(
-            f"`spec` must be an additive code, got {type(spec).__name__} {shown(spec)}.",
+            f"`spec` must be an additive encoding, got {type(spec).__name__} {shown(spec)}.",
             "Learned and Sinusoidal say how tokens are numbered.",
         )
     if spec.number_of_axes > 1:
         raise InvalidValue(
             f"`spec` must number tokens along one axis, got a code of {spec.number_of_axes}.",
-            "Tokens of several axes stand where the image or the boxes say; clockhands.grids.Grid makes a grid's.",
+            "The positions of tokens with several axes come from the image or the boxes; clockhands.grids.Grid "
+            "makes those of a grid.",
         )
     if not hasattr(tokens, "shape") or not hasattr(tokens, "dtype"):
         raise InvalidType(
@@ -118,7 +119,7 @@ def _real(tokens: Any, spec: object, padding: object) -> Any:
     if not kind.startswith("bool") and not is_traced(tokens) and bool(xp.any((tokens != 0) & (tokens != 1))):
         raise InvalidValue(
             "`tokens` is taken for a mask, and it holds numbers other than 0 and 1.",
-            "Say which id is padding, padding=…, if these are ids.",
+            "Pass the padding id as padding=… if these are ids.",
         )
     return xp.astype(tokens != 0, xp.int32)  # of a trace no number is known, and none counts twice
 

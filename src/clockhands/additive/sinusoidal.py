@@ -92,7 +92,7 @@ class Sinusoidal(AdditiveCode):
         if width % 2 and odd == "refuse":
             raise InvalidValue(
                 f"`width` must be even in this convention, got {width}.",
-                'Use an even width, or say what an odd one means: odd="zero", "extra" or "cut".',
+                'Use an even width, or set odd="zero", "extra" or "cut".',
             )
         if isinstance(zero_rows, str | bytes) or not isinstance(zero_rows, Iterable):
             raise InvalidType(
@@ -110,7 +110,7 @@ class Sinusoidal(AdditiveCode):
                     "Leave out `standardised`, or `zero_rows` and the zeros of an odd width.",
                 )
         if width == 1 and odd == "zero":
-            raise InvalidValue("`width` must be at least 2, got 1.", "One channel holds no pair.")
+            raise InvalidValue("`width` must be at least 2, got 1.", "One dimension is not a pair.")
         settle(
             self,
             width=width,
@@ -228,8 +228,8 @@ class Sinusoidal(AdditiveCode):
         if self.standardised is not None:
             return "the mean of a table is taken from every number, which no matrix does"
         if clock_order(self.order) is None:
-            return "both channels of a pair hold the same wave, and a shift needs the sine and the cosine"
-        return "its last hand has lost its second channel to the odd width"
+            return "both dimensions of a pair hold the same function, but a shift needs the sine and the cosine"
+        return "the odd width removes the second dimension of its last pair"
 
     def __getstate__(self) -> dict[str, object]:
         """What is pickled and copied: the fields, not the numbers remembered from them."""

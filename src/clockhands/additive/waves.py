@@ -30,7 +30,9 @@ def waves_of(name: object) -> Waves:
     Raises:
         InvalidValue: There are none.
     """
-    return one_of("order", name, get_args(Waves), 'It says which wave stands first; "sin-cos" is the paper\'s.')
+    return one_of(
+        "order", name, get_args(Waves), 'It selects which of sine and cosine comes first; "sin-cos" is the paper\'s.'
+    )
 
 
 def clock_order(waves: Waves) -> Order | None:

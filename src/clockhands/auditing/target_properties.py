@@ -53,7 +53,7 @@ class CodeProperties:
         """The code in words."""
         if self.spec is not None:
             return describe(self.spec)
-        return "no position code" if self.code.kind == "none" else self.code.kind or "a code that is not recognised"
+        return "no position encoding" if self.code.kind == "none" else self.code.kind or "a code that is not recognised"
 
     def to_dict(self) -> dict[str, Any]:
         """One element of ``codes`` in the JSON of `clockhands properties`."""

@@ -68,7 +68,7 @@ class Buckets(TableCode):
 
     def __post_init__(self) -> None:
         """Check the values."""
-        truth("bidirectional", self.bidirectional, "It says whether keys after the query have buckets of their own.")
+        truth("bidirectional", self.bidirectional, "It selects whether keys after the query have separate buckets.")
         least = 4 if self.bidirectional else 2
         settle(
             self,
@@ -84,8 +84,8 @@ class Buckets(TableCode):
             )
         if self.max_distance <= self.one_way // 2:
             raise InvalidValue(
-                f"`max_distance` must be above the {self.one_way // 2} distances with a bucket of their own, "
-                f"got {self.max_distance}.",
+                f"`max_distance` must be above the {self.one_way // 2} distances with a separate bucket, got "
+                f"{self.max_distance}.",
                 "Use fewer buckets or a larger distance.",
             )
 
@@ -164,12 +164,13 @@ class CeilingBuckets(TableCode):
         )
         if self.span % 2:
             raise InvalidValue(
-                f"`span` must be even, half of it for distances of their own, got {self.span}.", "Use an even number."
+                f"`span` must be even, half of it for distances with a separate bucket, got {self.span}.",
+                "Use an even number.",
             )
         if self.max_distance - 1 <= self.span // 2:
             raise InvalidValue(
                 f"`max_distance` must be above {self.span // 2 + 1}, got {self.max_distance}.",
-                "Half of the span is for distances of their own; use a smaller span or a larger distance.",
+                "Half of the span is for distances with a separate bucket; use a smaller span or a larger distance.",
             )
 
     @property

@@ -122,7 +122,7 @@ def traced_bias(  # noqa: PLR0917 - the arguments of `bias`
     made = xp.astype(made, kind)
     if name not in str(made.dtype):
         raise InvalidValue(
-            f"This library gives {made.dtype} where {name} is asked for.",
+            f"This library gives {made.dtype} but {name} was requested.",
             'Ask for another dtype; JAX needs jax.config.update("jax_enable_x64", True) for float64.',
         )
     return made
@@ -160,7 +160,7 @@ def _positions(queries: Any, keys: Any, traced: Any, xp: Any) -> tuple[Any, Any]
         number = queries  # as it is: PyTorch's compiler may not know it yet, and `int` would make it known
         if not 0 <= number <= at_keys.shape[-1]:
             raise InvalidValue(
-                f"`queries` as a count stand at the last of the {at_keys.shape[-1]} keys, got {number} queries.",
+                f"`queries` as a count means the last of the {at_keys.shape[-1]} keys, got {number} queries.",
                 "Give the positions of the queries as an array.",
             )
         return at_keys[..., at_keys.shape[-1] - number :], at_keys

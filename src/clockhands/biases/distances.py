@@ -232,7 +232,7 @@ def batches_of(queries: Any, keys: Any) -> Batches:
         number = count("queries", queries, least=0)
         if number > at_keys.shape[-1]:
             raise InvalidValue(
-                f"`queries` as a count stand at the last of the {at_keys.shape[-1]} keys, got {number} queries.",
+                f"`queries` as a count means the last of the {at_keys.shape[-1]} keys, got {number} queries.",
                 "Give the positions of the queries as a range or an array.",
             )
         return Batches(_last_of(at_keys, number), at_keys)

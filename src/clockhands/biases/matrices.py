@@ -65,7 +65,7 @@ def bias(
     truth("causal", causal, "It says whether keys after the query get minus infinity.")
     if causal and not spec.ordered:
         raise InvalidValue(
-            f"{type(spec).__name__} stands in a plane, where no token is before another.", "Leave `causal` out."
+            f"{type(spec).__name__} is for a plane, in which no token comes before another.", "Leave `causal` out."
         )
     refuse_recording(queries, keys, *(values.values() if isinstance(values, dict) else (values,)))
     if is_inside(queries, keys):
@@ -157,7 +157,7 @@ def _elsewhere(spec: BiasCode, at: Batches, values: Values, kind: np.dtype, caus
     result = whole if given is None or given == whole.dtype else xp.astype(whole, given)  # which always copies
     if kind.name not in str(result.dtype):
         raise InvalidValue(
-            f"The library of `values` gives {result.dtype} where {kind.name} is asked for.",
+            f"The library of `values` gives {result.dtype} but {kind.name} was requested.",
             'Ask for another dtype; JAX needs jax.config.update("jax_enable_x64", True) for float64.',
         )
     return result

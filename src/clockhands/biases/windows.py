@@ -118,7 +118,7 @@ class Window(_Plane):
 
     def __post_init__(self) -> None:
         """Check the values."""
-        truth("class_token", self.class_token, "It says whether a class token stands before the window.")
+        truth("class_token", self.class_token, "It selects whether there is a class token before the window.")
         settle(
             self,
             heads=count("heads", self.heads),

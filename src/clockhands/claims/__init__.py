@@ -36,12 +36,12 @@ SUBJECTS = MappingProxyType(
         title: tuple(each for each in vars(module).values() if isinstance(each, Claim))
         for title, module in (
             ("Frequencies and wavelengths", frequencies),
-            ("The numbers of a table", table_rows),
+            ("Rows of a table", table_rows),
             ("Other functions of the position", functions),
             ("Dot products and shifts", dot_products),
-            ("What adding and projecting do", projections),
-            ("Rotary codes", rotations),
-            ("Biases of the scores", score_biases),
+            ("Adding and projecting", projections),
+            ("RoPE", rotations),
+            ("Score biases", score_biases),
             ("Attention and order", attention),
             ("Longer texts", longer_texts),
             ("Trained models", trained),

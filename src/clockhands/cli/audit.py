@@ -50,20 +50,20 @@ def _codes(ctx: click.Context, _param: click.Parameter, values: tuple[str, ...])
 @click.command("audit", epilog=EXAMPLES)
 @click.argument("targets", metavar="TARGET...", nargs=-1, required=True)
 @click.option(
-    "--length", type=click.IntRange(min=1), metavar="N", help="Length in tokens at which the rates shall hold."
+    "--length", type=click.IntRange(min=1), metavar="N", help="Length in tokens for which the frequencies are computed."
 )
 @click.option(
     "--set",
     "settings",
     multiple=True,
     metavar="KEY=VALUE",
-    help="Audit as if the config held this, as servers take it (repeatable); dots lead into objects.",
+    help="Audit as if the config contained this, as with options of servers (repeatable); dots for nested objects.",
 )
-@click.option("--weights", is_flag=True, help="Tell from the weights themselves how channels pair; reads all q and k.")
+@click.option("--weights", is_flag=True, help="Measure the layout from the weights themselves; reads all q and k.")
 @click.option("--verbose", "-v", is_flag=True, help="Show every value with its source, the properties and the notes.")
-@click.option("--quiet", "-q", is_flag=True, help="Show problems alone.")
+@click.option("--quiet", "-q", is_flag=True, help="Show only problems.")
 @click.option("--diff", is_flag=True, help="Print the fixes as a unified diff in place of the report.")
-@click.option("--fix", is_flag=True, help="Write each config with its fixes beside it, as NAME.fixed.json.")
+@click.option("--fix", is_flag=True, help="Write each fixed config to NAME.fixed.json in the same folder.")
 @click.option("--in-place", is_flag=True, help="With --fix: replace the config itself.")
 @click.option("--recursive", "-r", is_flag=True, help="Audit every model in these folders and the folders inside.")
 @click.option("--jobs", type=click.IntRange(min=1), metavar="N", help="Processes (default: one for each core).")
@@ -80,10 +80,10 @@ def _codes(ctx: click.Context, _param: click.Parameter, values: tuple[str, ...])
     "--baseline",
     type=click.Path(path_type=Path, dir_okay=False),
     metavar="FILE",
-    help="Leave out the findings that this file holds.",
+    help="Leave out the findings listed in this file.",
 )
 @click.option(
-    "--write-baseline", type=OutPath(), metavar="FILE", help="Write what is found now to this file, for --baseline."
+    "--write-baseline", type=OutPath(), metavar="FILE", help="Write the current findings to this file, for --baseline."
 )
 @click.option(
     "--format", "form", type=click.Choice(FORMATS), help="How to print: text (the default), json, sarif, github."
@@ -113,7 +113,7 @@ def command(  # noqa: PLR0917 - click passes them by name
     html: Path | None,
     force: bool,
 ) -> int:
-    """Say what a model is told about position, and what is wrong with it.
+    """Audit the position settings of a model or config.
 
     A TARGET is a model folder, a config.json or params.json, a .safetensors or .bin file (or its index), a .gguf, .pt
     or .onnx file, a .npy or .npz file (FILE:NAME picks one array), org/name in the local Hugging Face cache, a preset

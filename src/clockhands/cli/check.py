@@ -31,23 +31,23 @@ Examples:
 @click.command("check", epilog=EXAMPLES)
 @click.argument("target", metavar="PACKAGE.MODULE:CALLABLE")
 @click.option(
-    "--like", metavar="SPEC", help="What it should be: PRESET[:field=value,...], or a file of clockhands.to_json."
+    "--like", metavar="SPEC", help="Expected encoding: PRESET[:field=value,...], or a file of clockhands.to_json."
 )
-@click.option("--kind", type=click.Choice(KINDS), help="What is checked, if --like does not say it.")
-@click.option("--make", is_flag=True, help="The callable builds the function from a spec; two models are asked too.")
+@click.option("--kind", type=click.Choice(KINDS), help="Kind of check, if --like does not determine it.")
+@click.option("--make", is_flag=True, help="The callable builds the function from a spec; also compares two models.")
 @click.option("--axes", metavar="WORDS", help="The axes of x, if not 'seq width': 'batch heads seq width', ...")
 @click.option(
     "--call", metavar="WORDS", help="What it is called with, if not 'x, positions': 'x', 'q, k, positions', ..."
 )
 @click.option("--positions", metavar="WORDS", help="The axes of the positions, if not 'seq': 'batch seq', ...")
-@click.option("--backend", type=click.Choice(BACKENDS), help="The arrays that it takes, if not found out.")
-@click.option("--dtype", type=click.Choice(DTYPES), metavar="D", help="What it is given, if not float32.")
-@click.option("--length", type=click.IntRange(min=1), metavar="N", help="Positions 0 to N-1 are asked, if not 10,000.")
-@click.option("--width", type=click.IntRange(min=1), metavar="N", help="Channels (of a head), if not those of SPEC.")
+@click.option("--backend", type=click.Choice(BACKENDS), help="Type of its arrays (default: detected).")
+@click.option("--dtype", type=click.Choice(DTYPES), metavar="D", help="Dtype of its input (default: float32).")
+@click.option("--length", type=click.IntRange(min=1), metavar="N", help="Check positions 0 to N-1 (default: 10,000).")
+@click.option("--width", type=click.IntRange(min=1), metavar="N", help="Width (of a head), if not that of SPEC.")
 @click.option(
     "--timeout", type=click.FloatRange(min=0, min_open=True), metavar="S", help="Seconds for a call, if not 60."
 )
-@click.option("-v", "--verbose", is_flag=True, help="Tell all evidence, and why an experiment was left out.")
+@click.option("-v", "--verbose", is_flag=True, help="Show all evidence, and why an experiment was skipped.")
 @json_option
 def command(  # noqa: PLR0917 - click passes them by name
     target: str,
@@ -59,11 +59,11 @@ def command(  # noqa: PLR0917 - click passes them by name
     as_json: bool,
     **given: Any,
 ) -> int:
-    """Say whether a function is the position code that it should be, and if not, what it looks like.
+    """Check whether a function computes the right positional encoding; if not, name the fault.
 
-    The callable is imported from the current folder or from what is installed, and called many times: a rotation or
-    an added code with (x [seq, width], positions [seq]), a bias with (queries, keys), a PyTorch module as it is.
-    Exit code 0 means sound, 1 that something failed, 2 that it cannot be called.
+    The callable is imported from the current folder or from what is installed, and called many times: RoPE or an
+    additive encoding with (x [seq, width], positions [seq]), a bias with (queries, keys), a PyTorch module as it is.
+    Exit code 0 means correct, 1 that something failed, 2 that it cannot be called.
     """
     options = {name: value for name, value in given.items() if value is not None}
     hanging = _hanging()
@@ -92,7 +92,7 @@ def _checked(target: str, kind: str | None, make: bool, options: dict[str, Any])
         if "like" not in options and (make or not is_module(function)):
             raise InvalidValue(
                 "What the function should be is not said.",
-                "Say it: --like PRESET[:field=value,...], or --like FILE.json with what clockhands.to_json wrote.",
+                "Pass it: --like PRESET[:field=value,...], or --like FILE.json as written by clockhands.to_json.",
             )
         kind = kind_for(None if make else function, options.get("like"))
     check = check_of(kind)

@@ -35,7 +35,7 @@ def _known(ctx: click.Context, _param: click.Parameter, value: tuple[str, ...]) 
         if word not in claims and not with_it:
             near = did_you_mean(word, claims)
             raise click.BadParameter(
-                f"no claim has {word!r} in its ID or statement.{near} `clockhands claims` without a word lists all.",
+                f"no claim has {word!r} in its ID or statement.{near} `clockhands claims` lists all.",
                 ctx,
             )
         chosen += [word] if word in claims else with_it

@@ -22,15 +22,15 @@ Examples:
 @click.command("convert", epilog=EXAMPLES)
 @click.argument("source", metavar="IN")
 @click.argument("out", metavar="OUT", type=OutPath(folder=True))
-@click.option("--layout", type=click.Choice(LAYOUTS), required=True, help="How the rows shall stand.")
+@click.option("--layout", type=click.Choice(LAYOUTS), required=True, help="Layout to convert to.")
 @click.option(
-    "--from", "from_", type=click.Choice(LAYOUTS), help="How they stand, if not as the files and their type say."
+    "--from", "from_", type=click.Choice(LAYOUTS), help="Current layout, if not that of the files and their type."
 )
 @click.option(
     "--config",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="The model's config.json, if none lies beside: for an adapter, its base model's.",
+    help="The model's config.json, if it is not in the folder: for an adapter, its base model's.",
 )
 @click.option("--others", is_flag=True, help="Copy tokenizers, texts and code of the folder too, but no other weights.")
 @click.option("--force", is_flag=True, help="Replace files that are already there; none is removed.")
@@ -45,11 +45,12 @@ def command(  # noqa: PLR0917 - click passes them by name
     force: bool,
     as_json: bool,
 ) -> None:
-    """Move a checkpoint's query and key weights to the other pairing of channels.
+    """Convert a checkpoint's query and key weights to the other layout.
 
     IN is a model folder, a .safetensors file or an index of shards; OUT is a folder, or a file for a file. Weights,
-    biases and norms of queries and keys move, with their adapters and scales; all else is copied bit for bit. What
-    cannot be moved exactly is refused by name, before anything is written.
+    biases and norms of queries and keys are converted,
+    with their adapters and scales; all else is copied bit for bit. What cannot be converted exactly is refused by name,
+    before anything is written.
     """
     done = convert(source, out, layout, from_=from_, config=config, force=force, others=others, progress=talk)
     if as_json:

@@ -45,16 +45,18 @@ def _readers(ctx: click.Context, param: click.Parameter, value: str | None) -> t
     for name in names:
         if name not in known:
             near = did_you_mean(name, known)
-            raise click.BadParameter(f"{name!r} is no reader.{near} The readers are {', '.join(known)}.", ctx)
+            raise click.BadParameter(
+                f"{name!r} is not a known runtime.{near} The runtimes are {', '.join(known)}.", ctx
+            )
     if param.name == "readers" and len(names) != 2:
-        raise click.BadParameter("Name two readers with a comma between them.", ctx)
+        raise click.BadParameter("Name two runtimes with a comma between them.", ctx)
     return names
 
 
 @click.command("diff", epilog=EXAMPLES)
 @click.argument("targets", metavar="TARGET [TARGET]", nargs=-1, required=True)
-@click.option("--reader", metavar="NAME", callback=_readers, help="Compare both as this reader takes them.")
-@click.option("--readers", metavar="A,B", callback=_readers, help="Compare one target as two readers take it.")
+@click.option("--reader", metavar="NAME", callback=_readers, help="Compare what this runtime computes from both.")
+@click.option("--readers", metavar="A,B", callback=_readers, help="Compare what two runtimes compute from one target.")
 @click.option(
     "--length", type=click.IntRange(min=1), metavar="N", help="Length in tokens at which the frequencies are compared."
 )
@@ -70,10 +72,10 @@ def command(  # noqa: PLR0917 - click passes them by name
 ) -> int:
     """Say where two position encodings differ: at which pair, from which distance on, by how much.
 
-    Each TARGET is what `clockhands audit` takes. With one, --readers names two runtimes whose readings of it are
-    compared: transformers-4, transformers-5, vllm-0.11, vllm, llama.cpp, mlx-lm, no-scaling, or clockhands for the
-    audit's own. Pairs are counted from 0. Exit code 0 means that both compute the same, within float32 rounding and
-    but for a layout that converters to GGUF change; 1 that they differ.
+    Each TARGET is what `clockhands audit` takes. With one, --readers names two runtimes to compare: transformers-4,
+    transformers-5, vllm-0.11, vllm, llama.cpp, mlx-lm, no-scaling, or clockhands for the audit itself. Pairs are
+    counted from 0. Exit code 0 means that both compute the same, within float32 rounding and except for a layout that
+    converters to GGUF change; 1 that they differ.
     """
     first, second = _sides(targets, reader, readers, length)
     groups = compared(first.codes, second.codes)
@@ -106,14 +108,14 @@ def _sides(
     targets: tuple[str, ...], reader: tuple[str, ...], readers: tuple[str, ...], length: int | None
 ) -> tuple[ComparedSide, ComparedSide]:
     if reader and readers:
-        raise click.UsageError("--reader is for two targets and --readers for one: give one of them.")
+        raise click.UsageError("--reader is for two targets and --readers for one: use only one of them.")
     if readers:
         if len(targets) != 1:
-            raise click.UsageError("--readers compares two readings of one target: name one.")
+            raise click.UsageError("--readers compares two runtimes on one target: pass one target.")
         found = audit(targets[0], length)
         return _side(found, readers[0]), _side(found, readers[1])
     if len(targets) != 2:
-        raise click.UsageError("Name two targets, or one with --readers A,B.")
+        raise click.UsageError("Pass two targets, or one with --readers A,B.")
     first, second = (_side(audit(target, length), *(reader or (OWN,))) for target in targets)
     return first, second
 
@@ -132,15 +134,15 @@ def _side(found: Audit, reader: str) -> ComparedSide:
     reading = next((each for each in found.readings if each.reader == reader), None)
     if reading is None:
         raise InvalidValue(
-            f"{found.target} holds nothing that readers take apart: only configs with a rotary code for text do.",
+            f"{found.target} has nothing to compare between runtimes: only configs with RoPE for text have.",
             "Compare it with another target instead.",
         )
     if reading.verdict == "refuses":
-        raise Unreadable(f"{release(reading)} does not load {found.target}: {reading.because}", "Name another reader.")
+        raise Unreadable(f"{release(reading)} does not load {found.target}: {reading.because}", "Name another runtime.")
     if reading.verdict == "unknown":
         raise InvalidValue(
             f"What {release(reading)} does with {found.target} is not known here: {reading.because}",
-            "Name another reader; `clockhands audit --json` says which are known for this file.",
+            "Name another runtime; `clockhands audit --json` lists those known for this file.",
         )
     context = reading.longest or found.context
     return ComparedSide(f"{found.target}, as {release(reading)} reads it", reading.codes, context, reach)
@@ -150,13 +152,13 @@ def _check_known(found: Audit) -> None:
     """Two targets of which nothing is known are not the same for that."""
     if all(code.kind is None for code in found.layers):
         raise Unreadable(
-            f"{found.target} has no position code that is recognised, so it cannot be compared.",
+            f"{found.target} has no known position encoding, so it cannot be compared.",
             f"`clockhands audit {found.target}` says what was read.",
         )
     for code in found.layers:
         if code.kind == "rotary" and code.rates is None and code.part in ("text", "encoder", "decoder"):
             raise Unreadable(
-                f"{found.target} leaves its rates open, so they cannot be compared.",
+                f"{found.target} does not define its frequencies, so they cannot be compared.",
                 f"`clockhands audit {found.target}` says what is missing or impossible.",
             )
 

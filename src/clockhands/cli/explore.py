@@ -27,11 +27,11 @@ Examples:
 )
 @click.option("--force", is_flag=True, help="Replace PAGE.html if it is already there.")
 def command(targets: tuple[str, ...], out: Path | None, force: bool) -> int:
-    """Turn position codes by hand: one page of the published codes, or of your models.
+    """Interactive explorer: one HTML page with the presets, or with your models.
 
     A TARGET is what `clockhands audit` takes: a model folder, a config.json, a .gguf file, a preset, ... The page opens
-    on the first ladder among them and tells what was found in each. It is a single file that works without a network
-    and sends nothing.
+    with the first of them that has frequencies, and shows the findings of each. It is a single file that works without
+    a network and sends nothing.
     """
     if force and out is None:
         raise click.UsageError("--force is for --out, which says what to replace.")
@@ -73,5 +73,5 @@ def _opened(text: str) -> bool:
     if webbrowser.open(path.as_uri()):
         talk(f"note: the page is {path}")
         return True
-    complain("No browser could be opened.", f"Open {path} yourself, or say where the page shall be with --out.")
+    complain("No browser could be opened.", f"Open {path} yourself, or pass a file for the page with --out.")
     return False

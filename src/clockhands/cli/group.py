@@ -18,19 +18,19 @@ import click
 from clockhands.errors import ClockhandsError
 
 COMMANDS = {
-    "audit": "What a model is told about position, and what is wrong with it.",
-    "explore": "Position codes to be turned by hand, on a page; your models too.",
-    "properties": "What a position code can and cannot do, in its own numbers.",
-    "order": "Whether attention can tell one order of the words from another.",
-    "claims": "What is said about position codes, and what of it is true.",
-    "check": "Whether a function or a module is the code that it should be.",
-    "explain": "What a finding or a fault means, and how to mend it.",
-    "diff": "Where two position codes part, or two readings of one.",
-    "identify": "What made the numbers of a table, or what a function does.",
-    "table": "The numbers of a position code, exact at every position.",
-    "convert": "A model's query and key weights, moved to the other pairing.",
+    "audit": "Audit the position settings of a model or config.",
+    "explore": "Interactive explorer (one HTML page); your models too.",
+    "properties": "Properties of a position encoding, measured.",
+    "order": "Whether attention distinguishes two orders of the same words.",
+    "claims": "Claims about positional encodings, checked.",
+    "check": "Check a function or module against the expected encoding.",
+    "explain": "What a finding or a fault means, and how to fix it.",
+    "diff": "Compare two encodings or models, or two runtimes on one.",
+    "identify": "Identify the encoding of a table or of a function.",
+    "table": "Print the values of an encoding, exact at every position.",
+    "convert": "Convert a model's query and key weights to the other layout.",
     "lab": "Train small models with each position encoding, and compare them.",
-    "presets": "The published position codes that are known by name.",
+    "presets": "List the presets: published encodings by name.",
 }
 """Every command with its line in the help; `clockhands.cli.NAME` holds it as `command`."""
 
@@ -182,14 +182,14 @@ def _version(ctx: click.Context, _param: click.Parameter, wanted: bool) -> None:
     name="clockhands",
     context_settings={"help_option_names": ["-h", "--help"]},
     invoke_without_command=True,
-    epilog="Exit codes: 0 done and sound, 1 done and errors found, 2 could not.",
+    epilog="Exit codes: 0 no errors found, 1 errors found, 2 could not run.",
 )
 @click.option(
     "--version", is_flag=True, is_eager=True, expose_value=False, callback=_version, help="Show the version and exit."
 )
 @click.pass_context
 def main(ctx: click.Context) -> None:
-    """Positional encodings, exactly: how a model is told where its tokens stand.
+    """Compute, audit and compare positional encodings of transformer models.
 
     Begin with `clockhands audit` and your model's folder, config.json or .gguf file.
     """

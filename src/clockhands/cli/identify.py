@@ -42,25 +42,24 @@ A table that is not recognised is an answer too: the reason is printed, and the 
 @click.option(
     "--positions",
     metavar="P",
-    help="Where the rows of a table stand, if not evenly: a count, start:stop[:step] or a list (0,7,0.5).",
+    help="Positions of the rows of a table: a count, start:stop[:step] or a list (0,7,0.5).",
 )
-@click.option("--width", type=click.IntRange(min=1), metavar="N", help="Channels that a function is given.")
-@click.option("--backend", type=click.Choice(BACKENDS), help="The arrays that a function takes, if not found out.")
+@click.option("--width", type=click.IntRange(min=1), metavar="N", help="Width of x for a function.")
+@click.option("--backend", type=click.Choice(BACKENDS), help="Type of a function's arrays (default: detected).")
 @click.option(
     "--dtype",
     type=click.Choice(DTYPES),
     metavar="D",
-    help="What a function is given, if not float32: float64, float16 or bfloat16.",
+    help="Dtype of a function's input (default: float32): float64, float16 or bfloat16.",
 )
-@click.option(
-    "--longest", type=click.IntRange(min=1), metavar="P", help="The largest position that a function is asked for."
-)
+@click.option("--longest", type=click.IntRange(min=1), metavar="P", help="Largest position to call a function with.")
 @json_option
 def command(target: str, positions: str | None, width: int | None, as_json: bool, **chosen: Any) -> int:
-    """Say what made the numbers of a table, or what a function does to positions.
+    """Identify the encoding of a table or of a function.
 
     FILE is a .npy, .npz, .safetensors (or its index), .pt, .onnx or .gguf file, or a model folder. Without a TENSOR,
-    the tables that are named like positions are looked at, or all of a few. A function(x [seq, width], positions
+    all tables with names of position
+    embeddings are identified, or all tables if there are only a few. A function(x [seq, width], positions
     [seq]) is imported from the current folder or from what is installed, and called.
     """
     options = {name: chosen[name] for name in ("backend", "dtype", "longest") if chosen[name] is not None}
@@ -95,7 +94,7 @@ def _function(target: str, width: int | None, options: dict[str, Any]) -> Matche
         if width is None:
             raise InvalidValue(
                 "A function is given arrays, and their width is not known.",
-                "Say it: --width 64, the channels of a head.",
+                "Pass it: --width 64, the width of a head.",
             )
         return identify(function, width=width, **options)
 

@@ -14,16 +14,16 @@ Examples:
 
 
 @click.command("order", epilog=EXAMPLES)
-@click.option("--text", metavar="WORDS", default="dog bites man", help="A sentence, if not 'dog bites man'.")
-@click.option("--other", metavar="WORDS", help="The same words in another order, if not from the end.")
-@click.option("--seed", type=click.IntRange(min=0), default=0, metavar="N", help="Where drawn numbers come from.")
+@click.option("--text", metavar="WORDS", default="dog bites man", help="A sentence (default: 'dog bites man').")
+@click.option("--other", metavar="WORDS", help="The same words in another order (default: reversed).")
+@click.option("--seed", type=click.IntRange(min=0), default=0, metavar="N", help="Random seed.")
 @json_option
 def command(text: str, other: str | None, seed: int, as_json: bool) -> int:
-    """Show whether attention can tell one order of the same words from another.
+    """Show whether attention distinguishes two orders of the same words.
 
-    Networks are drawn, not trained, and asked in float64: without a position code and with every kind, without a mask
-    and with a causal one. What no drawn network tells is the same for all weights, so it cannot be learned either.
-    Then what becomes of a token that a position is added to.
+    Networks are random, not trained, and run in float64: without a position encoding and with every kind, without a
+    mask and with a causal one. What no random network distinguishes is the same for all weights, so it cannot be
+    learned either. Then the effect of adding a position to a token.
     """
     one_thread()
     from clockhands.measures.adding.drawn_tokens import adding_measured

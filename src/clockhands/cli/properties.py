@@ -20,14 +20,18 @@ Examples:
     "--length",
     type=click.IntRange(min=1),
     metavar="N",
-    help="Tokens to measure over; without it, all that the code serves, at most 8,192 (4,096 learned rows).",
+    help="Tokens to measure over (default: all that the encoding supports, at most 8,192, or 4,096 learned rows).",
 )
 @click.option(
-    "--dtype", type=click.Choice(DTYPES), default="float32", show_default=True, help="What the numbers are rounded to."
+    "--dtype",
+    type=click.Choice(DTYPES),
+    default="float32",
+    show_default=True,
+    help="Dtype to which the values are rounded.",
 )
 @json_option
 def command(target: str, length: int | None, dtype: str, as_json: bool) -> None:
-    """Say what the position codes of a model can and cannot do: unique, smooth, a rotation under shifts, and so on.
+    """Measure the properties of a model's position encodings: unique, smooth, a rotation under shifts, and so on.
 
     A TARGET is one of `clockhands audit`: a model folder, a config, a file of weights (whose learned tables are read),
     a .npy or .npz file (FILE:NAME picks one array), org/name in the local Hugging Face cache, a preset

@@ -92,7 +92,7 @@ def _number(text: str) -> int | float:
     metavar="P",
     help="A count (5 is 0 to 4), start:stop[:step], a list (0,7,0.5; one position: 7,), or a grid (14x14).",
 )
-@click.option("--dtype", type=click.Choice(DTYPES), default="float32", show_default=True, help="Type of the numbers.")
+@click.option("--dtype", type=click.Choice(DTYPES), default="float32", show_default=True, help="Dtype of the values.")
 @click.option(
     "--out", type=OutPath(), metavar="FILE", help="Write to FILE (.npy, .npz, .safetensors or .csv), exactly."
 )
@@ -101,11 +101,11 @@ def _number(text: str) -> int | float:
 def command(  # noqa: PLR0917 - click passes them by name
     context: click.Context, preset: str, asked: str, dtype: str, out: Path | None, force: bool
 ) -> None:
-    """Print or write the numbers of a position code, exact at every position.
+    """Print or write the values of a position encoding, exact at every position.
 
-    PRESET is one of `clockhands presets`, with any field replaced after a colon. FILE.json is what
-    `clockhands identify --json` wrote, with its positions unless others are asked for, or a spec of clockhands.to_json.
-    Printed numbers have six digits; a terminal shows as many of them as it has room for.
+    PRESET is one of `clockhands presets`, with any field replaced after a colon. FILE.json is the output of `clockhands
+    identify --json`, with its positions unless --positions is given, or a spec of clockhands.to_json. Printed numbers
+    have six digits; a terminal shows as many of them as fit.
     """
     writer = None if out is None else _writer(out, dtype)
     reads = [Path(preset)] if preset.lower().endswith(".json") else []
@@ -120,7 +120,7 @@ def command(  # noqa: PLR0917 - click passes them by name
         _print(numbers, positions)
         return
     write_whole(out, lambda path: writer(path, numbers, positions, to_json(spec)), force=force, reads=reads)
-    talk(f"{out}: {numbers.shape[0]:,} positions x {numbers.shape[1]:,} channels, {dtype}.")
+    talk(f"{out}: {numbers.shape[0]:,} positions x {numbers.shape[1]:,} dimensions, {dtype}.")
 
 
 def _spec(preset: str) -> tuple[Any, Any, Any]:
@@ -238,8 +238,8 @@ def _print(numbers: np.ndarray, positions: Positions | _Cells) -> None:
     if None in rows or None in columns:
         count, width = (sum(place is not None for place in places) for places in (rows, columns))
         talk(
-            f"{count:,} of {numbers.shape[0]:,} positions and {width:,} of {numbers.shape[1]:,} channels are shown;"
-            " --out FILE or a pipe gives all."
+            f"{count:,} of {numbers.shape[0]:,} positions and {width:,} of {numbers.shape[1]:,} dimensions are "
+            "shown; use --out FILE or a pipe for all."
         )
 
 

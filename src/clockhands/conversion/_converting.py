@@ -134,7 +134,7 @@ def convert(
     if before == layout:
         raise CannotConvert(
             f"{read.opened.target} is in the layout {layout} already ({because}).",
-            f"If its rows stand otherwise, say so: --from {'halves' if layout == 'interleaved' else 'interleaved'} "
+            f"If its rows have another order, pass --from {'halves' if layout == 'interleaved' else 'interleaved'} "
             "(from_= in Python).",
         )
     target = Path(out)
@@ -200,7 +200,7 @@ def _tensors(read: _Source) -> dict[str, TensorInfo]:
         for name, info in header.tensors.items():
             if name in tensors:
                 raise CannotConvert(
-                    f"{shown(name)} stands in {tensors[name].file.name} and in {info.file.name}.",
+                    f"{shown(name)} is in both {tensors[name].file.name} and {info.file.name}.",
                     "Save the model again with each tensor in one file.",
                 )
             tensors[name] = info
@@ -213,7 +213,7 @@ def _config(read: _Source, config: str | os.PathLike[str] | None) -> documents.D
         return documents.read(path / CONFIG if path.is_dir() else path)
     if read.opened.config is None:
         raise CannotConvert(
-            f"No {CONFIG} lies beside the tensors of {read.opened.target}, so their heads are not known.",
+            f"No {CONFIG} is in the folder of the tensors of {read.opened.target}, so their heads are not known.",
             f"Name the {CONFIG} of the model, or of an adapter's base model, with --config.",
         )
     return documents.Document(read.opened.config_name or CONFIG, read.opened.config)
@@ -238,11 +238,11 @@ def _layout_now(read: _Source, model: RotaryModel, told: Layout | None) -> tuple
     if said is not None:
         raise CannotConvert(
             f"{model.file}:{model.section.path}{LAYOUT_KEY} is {shown(said)}, which is no layout.",
-            'Correct it to "halves" or "interleaved", or say how the rows stand with --from.',
+            'Correct it to "halves" or "interleaved", or pass the order of the rows with --from.',
         )
     if model.layout is None:
         raise CannotConvert(
-            f"How a {model.tensors.name} pairs channels is not known.", "Say how its rows stand with --from."
+            f"The layout of {model.tensors.name} is not known.", "Pass the order of its rows with --from."
         )
     return model.layout, model.because
 

@@ -71,7 +71,7 @@ def check_out(out: Path, sources: Collection[Path], is_folder: bool, makes: Coll
     beside = sorted(name for name in found if name.lower().endswith((WEIGHTS, INDEX)) and name not in makes)
     if beside:
         raise InvalidValue(
-            f"{out} holds {listed(beside)}, which would stay beside the new weights, and a loader may take either.",
+            f"{out} holds {listed(beside)}, which would stay next to the new weights, and a loader may use either.",
             "Remove what is not wanted any more, or name another folder.",
         )
 

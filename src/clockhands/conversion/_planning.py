@@ -173,7 +173,7 @@ def _check_parts(config: Mapping[str, Any], file: str, around: Mapping[str, Any]
         name = section.values.get("model_type")
         if around is None or name not in around["parts"].get(section.part, ()):
             raise CannotConvert(
-                f"{file} has a {section.part} part of the type {shown(name)}, which may be rotary in a way of its own.",
+                f"{file} has a {section.part} part of the type {shown(name)}, which may use a different RoPE.",
                 "Convert the text model as a checkpoint by itself.",
             )
 
@@ -187,15 +187,15 @@ def _codes(config: Mapping[str, Any], file: str, known: Tensors) -> tuple[Code, 
     others = [code.kind for code in codes if code.kind not in ("rotary", "none")]
     if others or not turning:
         says = f"declares {others[0]} positions" if others and others[0] else "declares no rotary positions"
-        raise CannotConvert(f"{file} {says}.", "Only rotary positions pair channels.")
+        raise CannotConvert(f"{file} {says}.", "Only RoPE pairs dimensions.")
     for code in turning:
         if code.width is None or code.rotated is None:
-            missing = "how wide a head is" if code.width is None else "how many channels of a head turn"
+            missing = "how wide a head is" if code.width is None else "the number of RoPE dimensions per head"
             raise CannotConvert(f"{file} does not say {missing}.", "`clockhands audit` says which keys are missing.")
         if code.rotated % 2 or not 0 < code.rotated <= code.width:
             raise CannotConvert(
-                f"{file} lets {code.rotated} of a head's {code.width} channels turn, which cannot be pairs.",
-                "Correct the config: an even number of channels turns.",
+                f"{file} rotates {code.rotated} of {code.width} dimensions per head, which cannot form pairs.",
+                "Correct the config: the number of RoPE dimensions is even.",
             )
     return tuple(sorted(codes, key=lambda code: code.kind != "rotary"))
 
@@ -229,7 +229,7 @@ def moves(tensors: Mapping[str, TensorInfo], model: RotaryModel) -> dict[str, Mo
         code = model.code(found.layer)
         if code is None:
             raise CannotConvert(
-                f"{_name(info)} is of layer {found.layer}, of which {model.file} says nothing.",
+                f"{_name(info)} is of layer {found.layer}, which {model.file} does not describe.",
                 "Correct the number of layers in the config.",
             )
         if code.kind != "rotary":
@@ -273,8 +273,7 @@ def _check_leaf(info: TensorInfo, found: NamedTensor, model: RotaryModel, tensor
     whole = re.match(r"u?int|bool|[IU]\d", info.dtype) is not None
     if found.leaf == "weight" and whole and f"{found.module}.weight_scale" not in tensors:
         raise CannotConvert(
-            f"{_name(info)} is stored as {info.dtype} without a scale beside it, so it is packed in a way that is not"
-            " known.",
+            f"{_name(info)} is stored as {info.dtype} without a scale, so its packing is not known.",
             _HINT_AGAIN,
         )
 
@@ -308,7 +307,7 @@ def _move(
         rows = info.elements  # [heads, head width]
     elif len(info.shape) > 2 or (len(info.shape) == 2 and found.arrangement == "head" and not model.tensors.latent):
         raise CannotConvert(
-            f"{_name(info)} has the shape {list(info.shape)}, where rows of output channels are expected.",
+            f"{_name(info)} has the shape {list(info.shape)}, expected rows of output dimensions.",
             _HINT_ROW,
         )
     return _arranged(info, found, code, model, rows)
@@ -333,7 +332,7 @@ def _arranged(info: TensorInfo, found: NamedTensor, code: Code, model: RotaryMod
         heads = {"q": f"{model.heads} heads", "k": f"{model.keys or model.heads} key heads"}.get(
             found.of or "", f"{model.heads} heads with their keys and values"
         )
-        says = f"a head of {width} channels" if found.arrangement == "head" else f"{heads} of {width} channels"
+        says = f"a head of width {width}" if found.arrangement == "head" else f"{heads} of width {width}"
         raise CannotConvert(
             f"{_name(info)} has {rows} rows, which are not those of {says}.",
             f"{model.file} and the tensors are not of one model, or the tensor is packed or transposed.",

@@ -52,8 +52,9 @@ def convert_rows(  # noqa: PLR0917 - a head's numbers, then the way
     order = row_order([True] * heads, head_width, rotated, part, from_=from_, to=to)
     if shape[0] != len(order):
         raise InvalidValue(
-            f"`tensor` has {shape[0]} rows, but {heads} heads of {head_width} channels have {len(order)}.",
-            "Rows are output channels; of a key projection count the key heads, and transpose a Conv1D weight first.",
+            f"`tensor` has {shape[0]} rows, but {heads} heads of width {head_width} have {len(order)}.",
+            "Rows are output dimensions; for a key projection count the key heads, and transpose a Conv1D weight "
+            "first.",
         )
     return tensor[order]
 
@@ -82,11 +83,12 @@ def row_order(
     if turning > width or turning % 2:
         raise InvalidValue(
             f"`rotated` must be even and at most the head's width {width}, got {turning}.",
-            "It is the number of channels of a head that turn, in pairs.",
+            "It is the number of RoPE dimensions per head, in pairs.",
         )
     if part not in get_args(Part):
         raise InvalidValue(
-            f'`part` must be "first" or "last", got {shown(part)}.', "It says which channels of a head turn."
+            f'`part` must be "first" or "last", got {shown(part)}.',
+            "It selects which dimensions of a head are rotated.",
         )
     start = 0 if part == "first" else width - turning
     channels = np.arange(width)

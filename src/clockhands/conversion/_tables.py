@@ -170,7 +170,7 @@ def _written(spec: Any, given: Any, name: str) -> _Written:
     if isinstance(spec, SineOnly):
         return _Written(said, spec, tuple(_Channel("sin", rate=rate) for rate in spec.ladder.exact))
     raise InvalidType(
-        f"`{name}` is {said}, whose numbers are not hands of a ladder.",
+        f"`{name}` is {said}, whose values are not sines and cosines of fixed frequencies.",
         "Tables of Sinusoidal and AxialSinusoidal are converted; learned rows are resized by additive.resize.",
     )
 
@@ -305,24 +305,24 @@ def _same_ladder(source: _Written, target: _Written, axis: int, to_axis: int) ->
         return
     where = f" along axis {to_axis}" if source.axes > 1 else ""
     if len(mine) != len(theirs):
-        fault = f"the first has {len(mine)} rates{where}, the second {len(theirs)}"
+        fault = f"the first has {len(mine)} frequencies{where}, the second {len(theirs)}"
     else:
         at = next(pair for pair, (one, other) in enumerate(zip(mine, theirs, strict=True)) if not _alike(one, other))
-        fault = f"hand {at}{where} turns at {mine[at]:.7g} rad/token in the first, at {theirs[at]:.7g} in the second"
+        fault = f"pair {at}{where} has {mine[at]:.7g} rad/token in the first, {theirs[at]:.7g} in the second"
     raise InvalidValue(
-        f"{source.said} and {target.said} have different ladders: {fault}.",
-        "No order of channels makes one of the other; make the table anew: clockhands.table(to, positions).",
+        f"{source.said} and {target.said} have different frequencies: {fault}.",
+        "No order of dimensions converts one to the other; compute the table again: clockhands.table(to, positions).",
     )
 
 
 def _missing(channel: _Channel, source: _Written, target: _Written, *, lost: bool) -> InvalidValue:
     what = f"coordinate {channel.axis}"
     if channel.kind != "raw":
-        what = f"{_WAVES[channel.kind]} of the hand at {channel.rate:.7g} rad/token"
+        what = f"{_WAVES[channel.kind]} of the pair at {channel.rate:.7g} rad/token"
     fault = f"it has no place for the {what}, which would be lost" if lost else f"the {what} is not in it"
     return InvalidValue(
         f"A table of {source.said} cannot become one of {target.said}: {fault}.",
-        "Make the table anew: clockhands.table(to, positions).",
+        "Compute the table again: clockhands.table(to, positions).",
     )
 
 
@@ -382,8 +382,8 @@ def _rows(x: Any, made: Any, source: _Written, target: _Written, xp: Any) -> Any
     if zero.any() and before - after:
         if len(before) > 1:
             raise InvalidValue(
-                f"`x` has rows of zeros, and which of the positions {sorted(before)} they stand at is not known.",
-                "Make the table anew: clockhands.table(to, positions).",
+                f"`x` has rows of zeros, and it is not known at which of the positions {sorted(before)}.",
+                "Compute the table again: clockhands.table(to, positions).",
             )
         row = table_of(target.spec, sorted(before), dtype=kind)[0]
         # By way of a dtype that every library takes from NumPy.

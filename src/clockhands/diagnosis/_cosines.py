@@ -192,7 +192,7 @@ def _ways(
     plain = reference.plain
     if plain is not None and len(plain) == len(rates):
         told = {"effective factor": 1.0, "declared factor": reference.factor, "base": reference.base}
-        words = "the ladder without the declared scaling"
+        words = "frequencies without the declared scaling"
         known = {name: value for name, value in told.items() if value is not None} | {"behaves as": words}
         yield "buffer-unscaled", at * plain, 1.0, known, False
         yield "buffer-unscaled", at * plain, factor, known, False
@@ -202,9 +202,9 @@ def _ways(
             "positions": rounded(at) * rates,
             "rates": at * rounded(rates),
             "phases": rounded(at * rates),
-            "positions and rates": rounded(at) * rounded(rates),
-            "positions, rates and phases": rounded(rounded(at) * rounded(rates)),
-            "rates and phases": rounded(at * rounded(rates)),
+            "positions and frequencies": rounded(at) * rounded(rates),
+            "positions, frequencies and angles": rounded(rounded(at) * rounded(rates)),
+            "frequencies and angles": rounded(at * rounded(rates)),
         }
         for of, phases in each.items():
             wrong = np.flatnonzero((np.abs(phases - at * rates) > 0.01).any(axis=1))
@@ -213,8 +213,8 @@ def _ways(
     for step in (1, -1):
         words = f"one that takes each position for the one {'after' if step > 0 else 'before'} it"
         yield "buffer-differs", (at + step) * rates, factor, {"behaves as": words}, False
-    yield "buffer-differs", -at * rates, factor, {"behaves as": "one that turns backward"}, False
-    yield "buffer-differs", 0 * at * rates, factor, {"behaves as": "one that turns nothing"}, False
+    yield "buffer-differs", -at * rates, factor, {"behaves as": "one that rotates backward"}, False
+    yield "buffer-differs", 0 * at * rates, factor, {"behaves as": "one that rotates nothing"}, False
     cos = table.cos
     if cos is not None and table.positions[0] == 0 and cos[0, 0] > 0:
         kept = float(cos[0, 0])
@@ -265,10 +265,10 @@ def _by_rates(table: Cosines, reference: Reference, factor: float, evidence: dic
 
 
 _NAMED = {
-    "buffer-unscaled": "the ladder without the declared scaling",
-    "buffer-of-another-base": "the ladder of base {base in effect:,.6g}",
-    "buffer-scaled-twice": "the ladder scaled twice",
-    "buffer-of-another-factor": "the ladder scaled by {effective factor:.6g}",
+    "buffer-unscaled": "frequencies without the declared scaling",
+    "buffer-of-another-base": "frequencies of base {base in effect:,.6g}",
+    "buffer-scaled-twice": "frequencies scaled twice",
+    "buffer-of-another-factor": "frequencies scaled by {effective factor:.6g}",
 }
 
 

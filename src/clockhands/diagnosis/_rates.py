@@ -93,7 +93,9 @@ class Verdict:
 
 def hint_of(code: str) -> str:
     """What to do about a code of this engine; what is no fault by itself is one way for numbers to differ."""
-    return FAULTS[code].hint if code in FAULTS else FAULTS["buffer-differs"].hint.replace("rates", _NOT_RATES[code])
+    return (
+        FAULTS[code].hint if code in FAULTS else FAULTS["buffer-differs"].hint.replace("frequencies", _NOT_RATES[code])
+    )
 
 
 def of_rates(
@@ -416,11 +418,11 @@ def _in_another_order(numbers: np.ndarray, reference: Reference) -> Iterator[Way
     for ladder, code in ((reference.rates, "buffer-differs"), (reference.plain, "buffer-unscaled")):
         if ladder is None or len(ladder) != len(numbers):
             continue
-        words = "the declared rates" if code == "buffer-differs" else "the plain rates"
+        words = "the declared frequencies" if code == "buffer-differs" else "the unscaled frequencies"
         more = {} if code == "buffer-differs" else {"effective factor": 1.0, "base": reference.base}
         yield code, np.sort(ladder)[::-1][place], {**more, "it is": f"{words} in another order of pairs"}
     for times in _written(float(np.median(numbers / reference.rates)), 1.0):
-        yield "buffer-differs", times * reference.rates, {"it is": f"the declared rates times {times:g}"}
+        yield "buffer-differs", times * reference.rates, {"it is": f"the declared frequencies times {times:g}"}
 
 
 def _recognised(numbers: np.ndarray, dtype: str, spec: Rotary, slack: float) -> Iterator[Way]:

@@ -337,12 +337,12 @@ class SeenAdditive(SuspectMaker):
 
 def wrong_sums(spec: AdditiveCode, seen: SeenAdditive) -> Iterator[Suspect]:
     """Tokens and code meet otherwise."""
-    what = "its table is zeros" if seen.call == "positions" else "tokens come back as they were"
+    what = "its table is zeros" if seen.call == "positions" else "tokens are returned unchanged"
     yield seen.suspect("not-added", {"what": what}, add=lambda x, _, scale: scale * x)
     if seen.token_scale != 1:
         yield seen.suspect(
             ("not-added", "tokens-scaled"),
-            {"what": "tokens come back as they were", "factor": 1.0, "declared": seen.token_scale},
+            {"what": "tokens are returned unchanged", "factor": 1.0, "declared": seen.token_scale},
             add=lambda x, *_: x,
         )
     yield seen.suspect("added-twice", {}, table=lambda rows, _: 2 * rows)

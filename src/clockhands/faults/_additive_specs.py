@@ -31,8 +31,8 @@ from clockhands.specs import describe
 _LAYOUTS = {"halves": "interleaved", "interleaved": "halves"}
 _ORDERS = {"sin-cos": "cos-sin", "cos-sin": "sin-cos", "sin": "cos", "cos": "sin"}
 _WORDS = {
-    "halves": "one wave of all pairs before the other (halves)",
-    "interleaved": "sine and cosine in turns (interleaved)",
+    "halves": "all sines, then all cosines, or the reverse (half-split)",
+    "interleaved": "alternating sine and cosine (interleaved)",
 }
 _SPANS = {"open": "closed", "closed": "open"}
 
@@ -117,12 +117,12 @@ def other_exponents(spec: AdditiveCode, seen: SeenAdditive) -> Iterator[Suspect]
 # Exponents of base as multiples of 1/d: of the number of the pair, of the wave in its pair, of the channel, of 1, and
 # of the number of the pair halved and rounded down.
 _POWERS = {
-    "each channel c has its own, c/d, where both channels of pair i have 2i/d": (0, 0, 1, 0, 0),
-    "channel c has 2c/d, where both channels of pair i have 2i/d": (0, 0, 2, 0, 0),
-    "the second wave of pair i has 2(i + 1)/d, where both have 2i/d": (2, 2, 0, 0, 0),
-    "the second wave of pair i has (2i + 1)/d, where both have 2i/d": (2, 1, 0, 0, 0),
-    "pair i has 2(i + 1)/d, where 2i/d is right: pairs are counted from 1": (2, 0, 0, 2, 0),
-    "pairs i and i + 1 both have 2i/d, i even, where each has its own: every rate is there twice": (0, 0, 0, 0, 4),
+    "dimension c has c/d; expected 2i/d for both dimensions of pair i": (0, 0, 1, 0, 0),
+    "dimension c has 2c/d; expected 2i/d for both dimensions of pair i": (0, 0, 2, 0, 0),
+    "the second dimension of pair i has 2(i + 1)/d; expected 2i/d for both": (2, 2, 0, 0, 0),
+    "the second dimension of pair i has (2i + 1)/d; expected 2i/d for both": (2, 1, 0, 0, 0),
+    "pair i has 2(i + 1)/d; expected 2i/d: pairs are counted from 1": (2, 0, 0, 2, 0),
+    "pairs i and i + 1 both have 2i/d, i even: every frequency occurs twice": (0, 0, 0, 0, 4),
 }
 
 
@@ -150,12 +150,12 @@ def _axial(spec: AxialSinusoidal, seen: SeenAdditive) -> Iterator[Suspect]:
     for order in itertools.permutations(range(spec.number_of_axes)):
         if order == tuple(range(spec.number_of_axes)):
             continue
-        words = ", ".join(f"coordinate {axis} stands where {place} belongs" for place, axis in enumerate(order))
+        words = ", ".join(f"coordinate {axis} is used as coordinate {place}" for place, axis in enumerate(order))
         yield seen.suspect("axes-exchanged", {"which": words}, places=lambda at, _, order=order: at[..., list(order)])
     if len(set(spec.shares)) > 1:
         yield seen.another(
             "axes-exchanged",
-            {"which": "the first axis has the last one's share of the channels"},
+            {"which": "the first axis has the last one's share of the dimensions"},
             lambda it: replace(it, shares=it.shares[::-1]),
         )
     for axis in range(1, spec.number_of_axes):
@@ -322,8 +322,8 @@ def _other_units(seen: SeenAdditive, grid: Grid) -> Iterator[Suspect]:
         yield seen.suspect(
             "rows-in-another-order",
             {
-                "used": f"the {grid.prefix} that stand nowhere come last",
-                "declared": f"the {grid.prefix} that stand nowhere come first",
+                "used": f"the {grid.prefix} rows without a position come last",
+                "declared": f"the {grid.prefix} rows without a position come first",
             },
             cells=np.concatenate([cells[grid.prefix :], cells[: grid.prefix]]),
         )

@@ -190,9 +190,9 @@ def bias_stateful(spec: BiasCode, seen: SeenBias) -> Iterator[Suspect]:
 
     if spec.ordered:
         for words, square in (("a longer pass", False), ("a pass as long", True)):
-            when = {"when": f", once {words} was made"}
+            when = {"when": f", after {words}"}
             yield seen.built("bias-of-first-rows", when, lambda it, square=square: _KeptMatrix(seen.right(it), square))
-        when = {"when": " once a longer pass was made"}
+        when = {"when": " after a longer pass"}
         yield seen.built("bias-dropped", when, lambda it: _dropped_once_longer(seen.right(it)))
         yield seen.built("cache-keeps-first-length", {}, lambda it: _first_of_each_length(seen.right(it)))
     for code, field in (("cache-without-slopes", "octaves"), ("cache-without-max-distance", "max_distance")):

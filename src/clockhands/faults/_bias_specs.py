@@ -66,7 +66,7 @@ def _slopes(spec: Any, seen: SeenBias) -> Iterator[Suspect]:
     if any(_alike(slopes, other, 0.01) for other in known) or np.ptp(factors) <= 1e-3 * np.abs(factors).max():
         return
     same = _alike(np.sort(slopes), np.sort(own))
-    rule = "the right slopes in another order of heads" if same else "slopes of no rule that is known"
+    rule = "the right slopes in another order of heads" if same else "slopes of no known rule"
     yield seen.built(
         "slopes-rule",
         {"rule": rule, "used": _some(slopes, own), "declared": _some(own, slopes)},
@@ -99,7 +99,7 @@ def _rules(spec: Any) -> Iterator[tuple[str, str, Callable[[Any], np.ndarray | N
     yield "first-slope-one", "", lambda it: of_powers(it, 0, slice(0, None, 2))
     for rule, made in (
         ("one geometric series through all heads", lambda it: series(it.heads, it.octaves)),
-        (f"{words} every other one of the power above", lambda it: of_powers(it, 1, slice(0, None, 2))),
+        (f"{words} every second one of the power above", lambda it: of_powers(it, 1, slice(0, None, 2))),
         (f"{words} the first ones of the power above", lambda it: of_powers(it, 1, slice(None))),
         (f"{words} the second of each two of the power above", lambda it: of_powers(it, 1, slice(1, None, 2))),
         (
@@ -113,7 +113,7 @@ def _rules(spec: Any) -> Iterator[tuple[str, str, Callable[[Any], np.ndarray | N
     for octaves in (1, 2, 4, 8, 16):
         yield (
             "slopes-rule",
-            f"a last slope of 2 ** -{octaves}, where 2 ** -{spec.octaves:g} is right",
+            f"a last slope of 2 ** -{octaves}, not 2 ** -{spec.octaves:g}",
             lambda it, octaves=octaves: np.array(replace(it, octaves=float(octaves)).slopes),
         )
 
@@ -214,7 +214,7 @@ def _sizes(spec: BiasCode, seen: SeenBias) -> Iterator[Suspect]:
         if not ruled and min(abs(factor - known) for known in (0, 1, -1)) > 3e-3:
             yield seen.suspect(
                 "bias-scaled",
-                {"factor": factor, "why": " (its scale is left out)" if abs(factor * named - 1) < 1e-3 else ""},
+                {"factor": factor, "why": " (its scale is missing)" if abs(factor * named - 1) < 1e-3 else ""},
                 numbers=lambda found, *_: factor * found,
             )
         if abs(factor + 1) < 0.01 and spec.slopes is None:
@@ -241,8 +241,8 @@ def _dropped(spec: BiasCode, seen: SeenBias) -> Iterator[Suspect]:
 
     for numbers, when in (
         (none, ""),
-        (of_one, " where there is one query: none in decoding"),
-        (of_fewer, " where queries are fewer than keys: none once a cache exists"),
+        (of_one, " if there is one query: none in decoding"),
+        (of_fewer, " if there are fewer queries than keys: none once a cache exists"),
     ):
         yield seen.suspect("bias-dropped", {"when": when}, numbers=numbers)
 
@@ -283,7 +283,7 @@ def _moved(spec: BiasCode, seen: SeenBias) -> Iterator[Suspect]:
             ) -> tuple[np.ndarray, np.ndarray]:
                 return (queries + by if not alone or len(queries) < len(keys) else queries), keys
 
-            when = " where queries are fewer than keys" if alone else ""
+            when = " if there are fewer queries than keys" if alone else ""
             yield seen.suspect("distance-offset", {"by": f"{by:+d}", "when": when}, places=off)
     most = {2**power - 1 for power in range(4, 14)} | {2**power for power in range(4, 14)}
     most |= {seen.first_wrong - 1, seen.first_wrong} if seen.first_wrong else set()

@@ -295,10 +295,10 @@ def wrong_pairs(spec: Rotary, seen: SeenRotary) -> Iterator[Suspect]:
     yield seen.built("no-rotation", {"when": ""}, lambda _: _unturned)
     yield seen.suspect("sine-and-cosine-swapped", {}, waves=lambda cosine, sine, _: (sine, cosine))
     signs: tuple[tuple[str, Callable[..., tuple[np.ndarray, np.ndarray]]], ...] = (
-        ("a plus in both channels of a pair", lambda a, b, c, s: (a * c + b * s, b * c + a * s)),
-        ("a minus in both channels of a pair", lambda a, b, c, s: (a * c - b * s, b * c - a * s)),
-        ("no effect on the second channel of a pair", lambda a, b, c, s: (a * c - b * s, b)),
-        ("no effect on the first channel of a pair", lambda a, b, c, s: (a, b * c + a * s)),
+        ("a plus in both dimensions of a pair", lambda a, b, c, s: (a * c + b * s, b * c + a * s)),
+        ("a minus in both dimensions of a pair", lambda a, b, c, s: (a * c - b * s, b * c - a * s)),
+        ("no effect on the second dimension of a pair", lambda a, b, c, s: (a * c - b * s, b)),
+        ("no effect on the first dimension of a pair", lambda a, b, c, s: (a, b * c + a * s)),
     )
     for words, rule in signs:
 
@@ -325,8 +325,9 @@ def wrong_pairs(spec: Rotary, seen: SeenRotary) -> Iterator[Suspect]:
             y[..., other] = b * cosine[..., at_other] + a * sine[..., at_other]
             return y
 
-        names = {"halves": "interleaved pairs", "interleaved": "halves"}
-        parameters = {"table": names[spec.layout], "pairs": spec.layout}
+        names = {"halves": "half-split", "interleaved": "interleaved"}
+        tables = {"halves": "interleaved", "interleaved": "half-split"}
+        parameters = {"table": tables[spec.layout], "pairs": names[spec.layout]}
         yield seen.suspect("table-and-pairs-disagree", parameters, turn=mixed)
 
 

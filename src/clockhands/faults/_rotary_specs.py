@@ -25,6 +25,8 @@ from clockhands.specs import describe
 BASES = (1e2, 1e3, 1e4, 2.5e4, 5e4, 1e5, 1.5e5, 1.6e5, 2.5e5, 5e5, 1e6, 1.5e6, 2e6, 5e6, 8e6, 1e7)
 
 
+LAYOUTS = {"halves": "half-split", "interleaved": "interleaved"}
+
 FACTORS = (2.0, 4.0, 8.0, 16.0, 32.0, 40.0, 64.0)
 
 
@@ -33,25 +35,25 @@ def other_specs(spec: Rotary, seen: SeenRotary) -> Iterator[Suspect]:
     other = {"halves": "interleaved", "interleaved": "halves"}
     yield seen.another(
         "other-layout",
-        {"declared": laid_out(spec), "used": other[spec.layout]},
+        {"declared": laid_out(spec), "used": LAYOUTS[other[spec.layout]]},
         lambda it: replace(it, layout=other[it.layout], reordered=False, blocks=()),
     )
     if spec.blocks:
         yield seen.another(
             "other-layout",
-            {"declared": laid_out(spec), "used": f"{spec.layout} over all of them"},
+            {"declared": laid_out(spec), "used": f"{LAYOUTS[spec.layout]} over all dimensions"},
             lambda it: replace(it, blocks=()),
         )
     if spec.reordered:
         yield seen.another(
             "other-layout",
-            {"declared": "interleaved that go out as halves", "used": "interleaved that stay where they are"},
+            {"declared": "interleaved with half-split output", "used": "interleaved with output in place"},
             lambda it: replace(it, reordered=False),
         )
     elif spec.layout == "interleaved" and not spec.blocks:
         yield seen.another(
             "other-layout",
-            {"declared": "interleaved", "used": "interleaved that go out as halves"},
+            {"declared": "interleaved", "used": "interleaved with half-split output"},
             lambda it: replace(it, reordered=True),
         )
     turned = {"forward": "backward", "backward": "forward"}
@@ -76,7 +78,7 @@ def other_specs(spec: Rotary, seen: SeenRotary) -> Iterator[Suspect]:
         for both in (False, True):
             yield seen.built(
                 "xpos-centre",
-                {"centre": "half of the length in use", "declared": spec.xpos.centre},
+                {"centre": "half of the current length", "declared": spec.xpos.centre},
                 lambda it, both=both: _moving_centre(it, both),
             )
         for centre in sorted({0.0, float(seen.length // 2), *(float(n // 2) for n in (8, 16, 24, 32))}):
@@ -113,7 +115,7 @@ def _moving_centre(spec: Rotary, both: bool) -> Apply:
 
 def laid_out(spec: Rotary) -> str:
     """Which channels form a pair, in words."""
-    return f"{spec.layout}{' in blocks' if spec.blocks else ''}"
+    return f"{LAYOUTS[spec.layout]}{' in blocks' if spec.blocks else ''}"
 
 
 def _widths(spec: Rotary, seen: SeenRotary) -> Iterator[Suspect]:
@@ -267,13 +269,13 @@ def scaling_name(scaling: Any) -> str:
 def _axes(spec: Rotary, seen: SeenRotary) -> Iterator[Suspect]:
     assert spec.axes is not None
     sections = tuple(spec.axes.count(axis) for axis in range(spec.number_of_axes))
-    for words, made in (("sections one after another", chunked), ("sections that take turns", interleaved)):
+    for words, made in (("consecutive sections", chunked), ("interleaved sections", interleaved)):
         try:
             axes = made(sections)
         except ClockhandsError:
             continue
         if axes != spec.axes:
-            declared = "sections that take turns" if "after" in words else "sections one after another"
+            declared = "interleaved sections" if "consecutive" in words else "consecutive sections"
             yield seen.another(
                 "other-axes-order", {"declared": declared, "used": words}, lambda it, axes=axes: replace(it, axes=axes)
             )

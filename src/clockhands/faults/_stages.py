@@ -215,7 +215,7 @@ def first_sequence_only(right: Apply, always: bool, rest: Callable[[np.ndarray],
     return apply
 
 
-FIRST_ONLY = (("", True), (" where each has one token", False))
+FIRST_ONLY = (("", True), (" if each has one token", False))
 """When `first_sequence_only` leaves sequences out, in words, and its ``always``."""
 
 

@@ -52,7 +52,7 @@ class Rotary:
 
     def __post_init__(self) -> None:
         """Check the spec."""
-        _check(self.spec, rotary.Rotary, "a rotary code", "Rotary(clockhands.Rotary(head_width=64))")
+        _check(self.spec, rotary.Rotary, "RoPE", "Rotary(clockhands.Rotary(head_width=64))")
 
     def __call__(self, x: Any, positions: Any = None, seq_axis: int = -2, *, role: str | None = None) -> jax.Array:
         """``x`` [..., seq, head_width] turned by its positions; see `clockhands.rotary.rotate`."""
@@ -89,7 +89,7 @@ class Additive:
 
     def __post_init__(self) -> None:
         """Check the spec; values are checked where they are used, since JAX puts more than arrays into its trees."""
-        _check(self.spec, additive.AdditiveCode, "an additive code", "Additive(clockhands.Sinusoidal(width=512))")
+        _check(self.spec, additive.AdditiveCode, "an additive encoding", "Additive(clockhands.Sinusoidal(width=512))")
 
     @classmethod
     def drawn(cls, spec: additive.AdditiveCode, key: jax.Array, dtype: Any = jnp.float32) -> "Additive":

@@ -300,7 +300,7 @@ def _found(
     layers, width, heads, kv_heads = (sizes[key] for key in ("layers", "width", "heads", "kv_heads"))
     if width % heads or heads % kv_heads or width // heads % 2:
         raise Unreadable(
-            f"{path} declares {heads} heads, {kv_heads} key heads and {width} channels, which do not fit together.",
+            f"{path} declares {heads} heads, {kv_heads} key heads and width {width}, which do not fit together.",
             "Write or download the file again.",
         )
     if layers > len(tensors):

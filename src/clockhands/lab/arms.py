@@ -155,11 +155,13 @@ def _made(code: Any, model: Model, trained: int, channels: int, causal: bool) ->
         made = specs.with_fields(made, base=base)
     if share is not None:
         if not 0 < real("share", share) <= 1:
-            raise InvalidValue(f"`share` must be above 0 and at most 1, got {shown(share)}.", "1 rotates all channels.")
+            raise InvalidValue(
+                f"`share` must be above 0 and at most 1, got {shown(share)}.", "1 rotates all dimensions."
+            )
         rotated = round(share * model.head_width / 2) * 2
         if not rotated:
             raise InvalidValue(
-                f"`share` = {share:g} of {model.head_width} channels of a head is no pair.",
+                f"`share` = {share:g} of the {model.head_width} dimensions of a head is not a pair.",
                 f"Give at least {2 / model.head_width:g}.",
             )
         made = specs.with_fields(made, rotated=rotated)
@@ -227,7 +229,7 @@ def _scaled(spec: Code, table: Any, ratio: float, trained: int, length: int) -> 
         return dataclasses.replace(spec, codes=codes)
     if not isinstance(spec, rotary.Rotary):
         what = "no position encoding" if spec is None else type(spec).__name__
-        raise InvalidValue(f"A scaling is for rotary codes, got {what}.", "Leave `scaling` out.")
+        raise InvalidValue(f"A scaling is for RoPE, got {what}.", "Leave `scaling` out.")
     if not isinstance(table, Mapping):
         raise InvalidType(f"`scaling` must be a table, got {shown(table)}.", 'Write scaling = {type = "Yarn"}.')
     kind = _known("scaling", table.get("type"), SCALINGS)
@@ -332,13 +334,14 @@ def _check(study: Study, key: Key, arm: Arm, training: Training) -> None:
     added = any(isinstance(each, additive.AdditiveCode) for each in kinds)
     if arm.channels and (not added or arm.channels > model.width):
         raise InvalidValue(
-            f"`channels` is for additive codes, in some of the model's {model.width} channels; got {arm.channels}.",
+            f"`channels` is for additive encodings in some of the model's {model.width} dimensions; got "
+            f"{arm.channels}.",
             "Leave it out.",
         )
     if arm.slopes == "drawn" and not any(isinstance(each, biases.Alibi) for each in kinds):
         raise InvalidValue('`slopes = "drawn"` is for Alibi.', "Leave it out.")
     if arm.times != 1 and not (added or any(isinstance(each, biases.BiasCode) for each in kinds)):
-        raise InvalidValue("`times` is for additive codes and for biases.", "Leave it out.")
+        raise InvalidValue("`times` is for additive encodings and for biases.", "Leave it out.")
     for variant, length, dropped in wanted(study, key):
         task.check(length)
         spec = setting(arm, model, trained, length, variant, dropped=dropped, causal=task.causal).spec
@@ -385,4 +388,6 @@ def _check_positions(arm: Arm, spec: Code, positions: DrawnPositions, trained: i
     last = positions.largest - 1 + (0 if randomised else trained)
     end = last_position(spec)
     if end is not None and end < last:
-        raise InvalidValue(f"the code ends at position {end}, and positions to {last} are drawn.", "Give it more rows.")
+        raise InvalidValue(
+            f"the encoding ends at position {end}, but random positions go to {last}.", "Give it more rows."
+        )

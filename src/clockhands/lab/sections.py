@@ -216,7 +216,7 @@ def steps_of(name: str, value: Any) -> tuple[float, str]:
 class Head:
     """What stands at the top of the file."""
 
-    question: str = _text("What is asked, one sentence.")
+    question: str = _text("The question, one sentence.")
     schema: int = _field("Version of the format.", count, {"const": SCHEMA}, SCHEMA)
     name: str = _text("What the study is called by; the name of the file if left out.", "")
     scope: str = _text("What a model of this size can and cannot settle.", "")
@@ -240,10 +240,10 @@ class Model:
     """
 
     layers: int = _whole("Number of layers.", 2)
-    width: int = _whole("Channels of a token.", 64)
+    width: int = _whole("Embedding width.", 64)
     heads: int = _whole("Attention heads of a layer.", 4)
     kv_heads: int = _whole("Heads of keys and values; 0 means as many as `heads`.", 0, 0)
-    feed_forward: int = _whole("Hidden channels of the feed-forward part; 0 means four times the width.", 0, 0)
+    feed_forward: int = _whole("Hidden width of the feed-forward part; 0 means four times the width.", 0, 0)
     norm: str = _word("Normalisation before each part.", ("layer", "rms"), "layer")
     gated: bool = _truth("Whether the feed-forward part is gated (SwiGLU) instead of GELU.", False)
     qk_norm: bool = _truth("Whether queries and keys are normalised (RMSNorm) before they are rotated.", False)
@@ -367,8 +367,8 @@ class Drop:
 class DrawnPositions:
     """Positions that are drawn anew for each training sequence (`clockhands.sampling`)."""
 
-    draw: str = _word("How they are drawn.", ("randomised", "shifted"))
-    largest: int = _whole("Positions below this are drawn (randomised), or the largest start (shifted).")
+    draw: str = _word("How random positions are chosen.", ("randomised", "shifted"))
+    largest: int = _whole("Random positions are below this (randomised), or the largest start (shifted).")
 
 
 @dataclass(frozen=True)
@@ -388,9 +388,11 @@ class Arm:
         _list_of("", _whole("", least=2)),
         None,
     )
-    channels: int = _whole("How many channels of a token get an additive code; 0 means all.", 0, 0)
-    times: float = _above_zero("What a bias, or an additive code, is multiplied by.", 1e6, 1.0)
-    slopes: str = _word("Slopes of ALiBi: its own, or drawn log-uniformly from their range.", ("own", "drawn"), "own")
+    channels: int = _whole("How many embedding dimensions get an additive encoding; 0 means all.", 0, 0)
+    times: float = _above_zero("Factor on a bias, or on an additive encoding.", 1e6, 1.0)
+    slopes: str = _word(
+        "Slopes of ALiBi: the standard ones, or random (log-uniform in their range).", ("own", "drawn"), "own"
+    )
     window: int = _whole(
         "How many tokens a query may look at, itself included; 0 means all. It stays when the code is dropped.", 0, 0
     )

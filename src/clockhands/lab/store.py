@@ -343,7 +343,7 @@ class Store:
         if os.getpid() != self._process:
             raise StoreError(
                 f"The store {self.path} was opened by another process.",
-                "Hand the measurements to the process that opened it: only one process of a lab writes.",
+                "Pass the measurements to the process that opened it: only one process of a lab writes.",
             )
 
     def _known(self, study: str) -> None:
@@ -489,7 +489,7 @@ def _encoded(study: str, key: Key, rows: Iterable[Measurement | StoredRow]) -> l
             raise InvalidValue(
                 f"Trial {key} gives two values for {row.measure} at step {row.step}, length {row.length}, place "
                 f"{row.place}.",
-                "Tell them apart by `variant`, `protocol` or `place`.",
+                "Distinguish them by `variant`, `protocol` or `place`.",
             )
         value = real("value", row.value)
         encoded[name] = (*name, value, "") if math.isfinite(value) else (*name, None, str(value))

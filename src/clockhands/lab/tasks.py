@@ -297,7 +297,7 @@ class Recall(Task):
         if self.queries > most:
             raise InvalidValue(
                 f"`queries` must be at most {most}, got {self.queries}.",
-                f"A sequence is asked for different pairs at different depths: `pairs` is {self.pairs}, and there are "
+                f"A sequence needs different pairs at different depths: `pairs` is {self.pairs}, and there are "
                 f"{DEPTHS} depths.",
             )
 
@@ -375,7 +375,7 @@ class Induction(Task):
     def __post_init__(self) -> None:
         """Check the values."""
         settle(self, vocabulary=count("vocabulary", self.vocabulary, 2))
-        one_of("period", self.period, ("half", "drawn"), "half: always half the length; drawn: a quarter to a half.")
+        one_of("period", self.period, ("half", "drawn"), "half: always half the length; random: a quarter to a half.")
 
     @property
     def least_length(self) -> int:

@@ -104,8 +104,8 @@ def difference(
     """
     if len(rates) != len(others) or not len(rates):
         raise InvalidValue(
-            f"Two ladders are compared pair by pair, and have {len(rates)} and {len(others)} pairs.",
-            "Compare ladders of as many rotated channels.",
+            f"Frequencies are compared pair by pair, but there are {len(rates)} and {len(others)} pairs.",
+            "Compare encodings with the same number of RoPE dimensions.",
         )
     ours, theirs = np.asarray(rates, np.float64), np.asarray(others, np.float64)
     errors = ours - theirs

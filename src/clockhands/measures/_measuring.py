@@ -25,40 +25,40 @@ from clockhands.mixtures import LayerMixture
 from clockhands.specs import Spec, describe, to_dict
 
 QUESTIONS = {
-    "bounded": "Do the numbers stay within a bound, however long the text?",
-    "unique": "Has every position numbers of its own, in this dtype?",
+    "bounded": "Do the values stay bounded, however long the text?",
+    "unique": "Is every position unique in this dtype?",
     "smooth": "Is a step of one token small, and the same everywhere?",
-    "shift": "Is a shift one rotation, the same wherever one stands?",
-    "kernel": "How alike are two positions, by their distance?",
-    "turning": "Which pairs of channels never complete a turn within the length?",
-    "cover": "Has every distance within the length a hand of its own?",
-    "base_bound": "Does a like token score above an unlike one at every distance (Men et al. 2024)?",
-    "critical_dimension": "How many channels complete a turn in training (Liu et al. 2023)?",
-    "spectrum": "How many directions of the channels does the code fill?",
-    "precision": "How wrong are the angles if they are computed in a dtype?",
-    "adding": "Is the token still there after the code was added?",
-    "reach": "How far does each head look?",
-    "edges": "At which distances does a bucket begin?",
-    "told_apart": "Does every head tell all distances apart?",
+    "shift": "Is a shift one rotation, the same at every position?",
+    "kernel": "How similar are two positions, by their distance?",
+    "turning": "Which dimension pairs never complete a rotation within the length?",
+    "cover": "Is every distance within the length resolved by some pair?",
+    "base_bound": "Does a matching token score above a random one at every distance (Men et al. 2024)?",
+    "critical_dimension": "How many dimensions complete a rotation in training (Liu et al. 2023)?",
+    "spectrum": "How many directions of the embedding space does the encoding use?",
+    "precision": "How large are the angle errors if angles are computed in a dtype?",
+    "adding": "Can the token still be identified after the encoding is added?",
+    "reach": "How far back does each head look?",
+    "edges": "At which distances does each bucket begin?",
+    "told_apart": "Does every head distinguish all distances?",
 }
 """Each property as the question that it answers, in the order of reports."""
 
 SHORT = {
-    "bounded": "stays within a bound",
-    "unique": "every position its own",
+    "bounded": "values bounded",
+    "unique": "positions unique",
     "smooth": "small, even steps",
     "shift": "a shift is one rotation",
-    "kernel": "likeness by distance",
-    "turning": "pairs never coming round",
-    "cover": "a hand for every distance",
-    "base_bound": "a like token scores higher",
-    "critical_dimension": "channels coming round",
-    "spectrum": "directions filled",
-    "precision": "rounding, at its worst",
-    "adding": "the token is found again",
-    "reach": "how far heads look",
+    "kernel": "similarity by distance",
+    "turning": "incomplete rotations",
+    "cover": "distances resolved",
+    "base_bound": "matching token wins",
+    "critical_dimension": "dims fully rotated",
+    "spectrum": "directions used",
+    "precision": "largest rounding error",
+    "adding": "token still found",
+    "reach": "reach of the heads",
     "edges": "buckets begin at",
-    "told_apart": "distances told apart",
+    "told_apart": "distances distinct",
 }
 """Each property in the few words that fit the head of a column."""
 
@@ -164,7 +164,9 @@ def properties(spec: Spec, length: int, dtype: object = "float32", *, values: An
 def _of_mixture(spec: LayerMixture, length: int, dtype: object, values: Any) -> Properties:
     """A report of layers that differ: of each code by itself, and of all together."""
     if values is not None:
-        raise InvalidValue("Layers that differ take no `values`.", "Ask each code of spec.codes with its own.")
+        raise InvalidValue(
+            "`values` cannot be passed for layers that differ.", "Measure each encoding of spec.codes with its own."
+        )
     each: list[tuple[str, Properties | None]] = []
     for number, code in enumerate(spec.codes):
         layers = f"{', '.join(map(str, spec.layers(number)))} of every {len(spec.pattern)} layers"

@@ -41,7 +41,7 @@ def measured(brief: str, says: str, *, holds: bool | None = None, **numbers: Any
 
 def not_applicable(why: str) -> Property:
     """A property that makes no sense for a code, and why."""
-    return Property("not applicable", None, "makes no sense", why)
+    return Property("not applicable", None, "not applicable", why)
 
 
 def not_computed(why: str, **numbers: Any) -> Property:

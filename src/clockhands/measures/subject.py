@@ -111,9 +111,9 @@ class MeasuredCode:
     def missing(self) -> str | None:
         """Why the numbers of a token cannot be made; None where they can."""
         if isinstance(self.spec, BiasCode):
-            return "A bias gives numbers to pairs of tokens, not to a token."
+            return "A bias has values for pairs of tokens, not for a token."
         if self.spec_is_learned and self.values is None:
-            return f"The numbers of {type(self.spec).__name__} are learned: pass them as values=."
+            return f"The values of {type(self.spec).__name__} are learned: pass them as values=."
         return None
 
     @property
@@ -135,7 +135,7 @@ class MeasuredCode:
             InvalidValue: `missing` says why there are none.
         """
         if self.missing is not None:
-            raise InvalidValue(self.missing, "Give the learned numbers, or ask for what follows from the spec alone.")
+            raise InvalidValue(self.missing, "Pass the learned values, or measure only what follows from the spec.")
         places: Any = (
             range(self.first + tokens.start, self.first + tokens.stop, tokens.step)
             if isinstance(tokens, range)
@@ -166,12 +166,12 @@ def subject_of(spec: object, length: object, dtype: object, values: Any) -> Meas
         hint = (
             f"Write clockhands.preset({shown(spec)})." if isinstance(spec, str) else "Make one with clockhands.preset."
         )
-        raise InvalidType(f"`properties` takes a position code, got {type(spec).__name__} {shown(spec)}.", hint)
+        raise InvalidType(f"`properties` takes a position encoding, got {type(spec).__name__} {shown(spec)}.", hint)
     number = count("length", length)
     if isinstance(spec, Learned) and number > spec.usable:
         raise InvalidValue(
             f"`length` must be at most the {spec.usable} positions that have a row, got {number}.",
-            "Past its last row a learned table has nothing to measure.",
+            "A learned table has no values after its last row.",
         )
     if isinstance(spec, AdditiveCode) and values is not None:
         spec.check_values(np.shape(values))
@@ -190,13 +190,13 @@ def _refuse_what_is_not_finite(name: str, numbers: np.ndarray) -> None:
         first = wrong[0].tolist()
         raise InvalidValue(
             f"`{name}` must be finite, got {numbers[tuple(first)]} at {first}, the first of {len(wrong):,}.",
-            "Repair or leave out these numbers: nothing can be measured of them.",
+            "Correct or remove these values: they cannot be measured.",
         )
     largest = float(np.abs(numbers.astype(np.float64)).max(initial=0))
     if largest > _LARGEST:
         raise InvalidValue(
             f"`{name}` must be at most {_LARGEST:g} in size, got {largest:g}: sums of squares exceed float64.",
-            "Divide the numbers by a constant: no property depends on it but the lengths of rows.",
+            "Divide the values by a constant: only the lengths of rows depend on it.",
         )
 
 
@@ -211,7 +211,7 @@ def _numbers_of_bias(spec: BiasCode, values: Any) -> dict[str, np.ndarray]:
         _refuse_what_is_not_finite(name, array)
     wrong = spec.refuse(arrays)
     if wrong:
-        raise InvalidValue(wrong, "The codes that train such numbers clamp them before each use: do so first.")
+        raise InvalidValue(wrong, "Implementations clamp these learned values before each use: do so first.")
     return arrays
 
 

@@ -166,7 +166,7 @@ def _apart(ours: Code, theirs: Code, everything: bool) -> Iterator[str]:
             yield f"{len(ours.rates)} pairs against {len(theirs.rates)}"
         if bool(ours.rates) != bool(theirs.rates):
             which = "first" if theirs.rates else "second"
-            yield f"the rates of the {which} cannot be computed"
+            yield f"the frequencies of the {which} cannot be computed"
         axes = [getattr(code.spec, "axes", None) for code in (ours, theirs)]
         if axes[0] != axes[1] and ours.spec is not None and theirs.spec is not None:
             yield "the pairs belong to other axes"
@@ -188,7 +188,7 @@ def _other_kinds(ours: Code, theirs: Code) -> Iterator[str]:
         if mine != other:
             yield f"{_number(mine)} against {_number(other)} {word}"
     if ours.kind == "sinusoidal" and ours.layout != theirs.layout:
-        yield f"waves {ours.layout} against {theirs.layout}"
+        yield f"layout {ours.layout}, not {theirs.layout}"
     if len(ours.rates or ()) != len(theirs.rates or ()):
         yield f"{len(ours.rates or ()):,} against {len(theirs.rates or ()):,} pairs"
     if ours.spec is not None and theirs.spec is not None and ours.spec != theirs.spec:
@@ -200,11 +200,11 @@ def _other_kinds(ours: Code, theirs: Code) -> Iterator[str]:
 
 def kind_in_words(code: Code) -> str:
     """The kind of a code for people."""
-    return {"none": "no position code", None: "a code that is not recognised"}.get(code.kind, str(code.kind))
+    return {"none": "no position encoding", None: "a code that is not recognised"}.get(code.kind, str(code.kind))
 
 
 def _turned(code: Code) -> str:
-    return f"{_number(code.rotated)} of {_number(code.width)} channels turn"
+    return f"{_number(code.rotated)} of {_number(code.width)} dimensions rotate"
 
 
 def _window(code: Code) -> str:

@@ -81,7 +81,7 @@ def _shared(view: View, block: dict[str, Any]) -> dict[str, Any]:
     if kind not in _KNOWN:
         raise Refusal(f"Its scaling is of type {kind}, which mlx-lm does not support: a ValueError.")
     if kind == "proportional":
-        raise Undescribed("What mlx-lm 0.32.2 makes of a proportional ladder in this type was not read.")
+        raise Undescribed("How mlx-lm 0.32.2 computes proportional scaling for this type is not known.")
     factor = view.number("factor", block)
     if kind in ("linear", "dynamic", "llama3", *_YARN) and factor is None:
         raise Refusal(f"Its scaling of type {kind} lacks a factor: a KeyError.")

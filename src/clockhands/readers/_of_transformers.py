@@ -63,7 +63,7 @@ def transformers_4(view: View) -> None:
     types = facts()["transformers-4"]["types"]
     entry = types.get(name) or types.get(f"{name}_text")
     if entry is None:
-        raise Undescribed(f"The class of {name} in Transformers 4.57.1 has no rotary code, or it was not read.")
+        raise Undescribed(f"The class of {name} in Transformers 4.57.1 has no RoPE, or its code was not read.")
     view.drop(NEW)
     for key in ("base", "local", "share"):
         if key in entry:
@@ -142,7 +142,7 @@ def _old_longrope(view: View, block: dict[str, Any]) -> dict[str, Any]:
         # The ratio of the lengths replaces a factor that is written down.
         return {**block, "factor": max(context / original, 1.0)}
     if block.get("factor") is None and block.get("attention_factor") is None:
-        raise Refusal(f"Neither {ORIGINAL} nor a factor stands where it looks: a TypeError.")
+        raise Refusal(f"Neither {ORIGINAL} nor a factor is where it looks for them: it raises a TypeError.")
     return block
 
 

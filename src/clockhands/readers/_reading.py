@@ -118,7 +118,7 @@ def readings(
     chosen = tuple(READERS if only is None else only)
     for name in chosen:
         if name not in READERS:
-            raise InvalidValue(f"There is no reader {name!r}.", f"The readers are {', '.join(READERS)}.")
+            raise InvalidValue(f"There is no runtime {name!r}.", f"The runtimes are {', '.join(READERS)}.")
     rotary = any(code.kind == "rotary" and code.part in TEXT for code in resolved.codes)
     if opened.form != "config" or opened.config is None or not rotary:
         return ()
@@ -165,7 +165,7 @@ class _Session:
         open_rates = any(code.kind == "rotary" and code.part in TEXT and not code.rates for code in codes)
         if open_rates and not parted and not failing:
             # Two readings that both lack their numbers are not two that agree on them.
-            return Reading(name, title, version, "unknown", "No rates follow from what the file says.")
+            return Reading(name, title, version, "unknown", "The file does not contain enough to compute frequencies.")
         declared = self.resolved.context
         return Reading(
             name,

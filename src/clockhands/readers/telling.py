@@ -141,7 +141,7 @@ def code_in_words(code: Code | None) -> str:
     words = ["base not known" if code.base is None else f"base {_number_as_text(code.base)}"]
     words.append(scaling_in_words(code))
     if code.rotated is not None and code.width is not None and code.rotated != code.width:
-        words.append(f"{code.rotated} of {code.width} channels turn")
+        words.append(f"{code.rotated} of {code.width} dimensions rotate")
     if code.attention_factor not in (None, 1.0):
         words.append(f"attention factor {_factor(code)}")
     return ", ".join(words)

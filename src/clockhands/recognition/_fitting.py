@@ -312,7 +312,9 @@ def fit_ladder(
     given = np.asarray(rates, np.float64).reshape(-1)
     bounds = np.broadcast_to(np.asarray(uncertainty, np.float64), given.shape)
     if not given.size or not np.isfinite(given).all() or (modulo is None and (given < 0).any()):
-        raise InvalidValue("Rates must be finite and not negative, and at least one.", "Give rad/token for each pair.")
+        raise InvalidValue(
+            "Frequencies must be finite and not negative, and at least one.", "Give rad/token for each pair."
+        )
     if not (np.isfinite(bounds).all() and (bounds > 0).all()):
         raise InvalidValue("Uncertainties must be finite and positive.", "Give a bound in rad/token for each pair.")
     channels = 2 * len(given) if channels is None else channels

@@ -49,7 +49,7 @@ class Caller(ForeignFunction):
                 f"The function cannot be called as function(x [seq, {width}], positions [seq]) -> [seq, {width}]: "
                 f"{refusals(tried, ': ')}.",
                 self._taken([library for library, _ in tried])
-                or "Wrap it: def turned(x, positions): return … ; queries alone, one head, no batch.",
+                or "Wrap it: def rotated(x, positions): return … ; queries alone, one head, no batch.",
             ) from (tried[-1][1].__cause__ or tried[-1][1])
 
     def _few_rows(self) -> np.ndarray:
@@ -75,9 +75,9 @@ class Caller(ForeignFunction):
         answer = self.ask(arguments, len(x))
         answer = self.array_or_refuse(answer, type(answer).__name__)
         if library_name(answer) != self.library.name:
-            raise Refused(f"it gave back an array of {library_name(answer)}")
+            raise Refused(f"it returned an array of {library_name(answer)}")
         if tuple(answer.shape) != x.shape:
-            raise Refused(f"it gave back shape {list(answer.shape)} for x of shape {list(x.shape)}")
+            raise Refused(f"it returned shape {list(answer.shape)} for x of shape {list(x.shape)}")
         return self.numbers(answer)
 
 

@@ -67,7 +67,7 @@ def given_of(array: Any) -> tuple[np.ndarray, str]:
     if hidden:
         raise InvalidValue(
             f"`given` must have all its numbers, got a masked array that hides {hidden} of {array.size}.",
-            "Give the rows that are not hidden, with positions= to say where they stand.",
+            "Pass the visible rows, with positions= for their positions.",
         )
     name = str(getattr(array, "dtype", "")).rpartition(".")[2]
     try:

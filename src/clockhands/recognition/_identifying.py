@@ -90,7 +90,7 @@ def identify(
             raise InvalidValue(
                 f"`positions` must be one for each row of an array of shape {list(rows.shape)}, got "
                 f"{list(exact.shape)}.",
-                "They say where the rows stand.",
+                "They are the positions of the rows.",
             )
         at = exact.as_float64()
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):  # numbers that are no table's

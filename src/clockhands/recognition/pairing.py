@@ -166,8 +166,8 @@ def _grams(heads: Iterable[np.ndarray]) -> np.ndarray:
     for head in heads:
         if head.ndim != 2 or len(head) % 2:
             raise InvalidValue(
-                f"A head has the shape {list(head.shape)}, where [channels that turn, inputs] is expected, with an even"
-                " number of channels.",
+                f"A head has the shape {list(head.shape)}, expected [RoPE dimensions, inputs], with an even number "
+                "of dimensions.",
                 "Give each head's rows of the projection as one block; transpose a weight that stores `x @ W`.",
             )
         if len(head) // 2 < FEWEST_PAIRS or head.shape[1] < 2:

@@ -9,7 +9,7 @@ from clockhands.rotary.formula import in_cache, members, regions
 
 def turned(x: np.ndarray, cosine: np.ndarray, sine: np.ndarray, spec: Rotary) -> np.ndarray:
     """See `clockhands.rotary.formula.plain`, to which this is equal."""
-    refuse_larger(x.shape, 2 * cosine.dtype.itemsize, "Turning heads", "Turn fewer of them at once.")
+    refuse_larger(x.shape, 2 * cosine.dtype.itemsize, "Rotating heads", "Rotate fewer at once.")
     work = np.asarray(x, cosine.dtype)
     out = np.empty(x.shape, cosine.dtype)
     if spec.rotated < spec.head_width:

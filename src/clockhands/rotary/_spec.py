@@ -250,7 +250,7 @@ class Rotary:
                 "several axes" if self.axes is not None else "a decay" if self.xpos is not None else "reordered output"
             )
             raise InvalidValue(
-                f"This rotary code has {why}, so no single rotation of its channels is a shift.",
+                f"This encoding has {why}, so a shift is not a single rotation.",
                 "Ask the code without it: clockhands.specs.with_fields(spec, axes=None, xpos=None, reordered=False).",
             )
         order = "cos-sin" if self.direction == "forward" else "sin-cos"
@@ -276,12 +276,12 @@ def _scaled(scaling: Scaling, ladder: Ladder, length: int | None) -> Ladder:
     except TypeError as error:
         raise InvalidType(
             f"`scaling` is called with a ladder and a length, and {shown(scaling)} fails there: {error}.",
-            "Write it as scaling(ladder, length), giving back a ladder of as many rates.",
+            "Write it as scaling(ladder, length) that returns a ladder with the same number of frequencies.",
         ) from error
     if not isinstance(scaled, Ladder) or scaled.pairs != ladder.pairs:
         pairs = f" of {scaled.pairs} pairs" if isinstance(scaled, Ladder) else f" {shown(scaled)}"
         raise InvalidType(
-            f"`scaling` must give back a ladder of {ladder.pairs} pairs, got {type(scaled).__name__}{pairs}.",
+            f"`scaling` must return a ladder of {ladder.pairs} pairs, got {type(scaled).__name__}{pairs}.",
             "Use one of clockhands.scaling, or a function ladder, length -> ladder.",
         )
     return scaled
@@ -292,13 +292,13 @@ def _rotated(head_width: int, rotated: int | None) -> int:
     if turning > head_width:
         raise InvalidValue(
             f"`rotated` must be at most the head's width {head_width}, got {turning}.",
-            "It is the number of channels of a head that turn.",
+            "It is the number of RoPE dimensions per head.",
         )
     if turning % 2:
         name = "head_width" if rotated is None else "rotated"
         raise InvalidValue(
-            f"`{name}` must be even where its channels turn in pairs, got {turning}.",
-            "Give an even number of rotated channels with rotated=.",
+            f"`{name}` must be even, because dimensions rotate in pairs, got {turning}.",
+            "Pass an even number of RoPE dimensions as rotated=.",
         )
     return turning
 
@@ -312,8 +312,8 @@ def _axes(axes: tuple[int, ...], pairs: int) -> tuple[int, ...]:
     given = tuple(count("axes", axis, least=0) for axis in axes)
     if len(given) != pairs:
         raise InvalidValue(
-            f"`axes` names the axis of {len(given)} pairs, and {pairs} turn.",
-            "The sections must add up to half of the rotated channels.",
+            f"`axes` names the axis of {len(given)} pairs, but {pairs} are rotated.",
+            "The sections must add up to half of the RoPE dimensions.",
         )
     missing = sorted(set(range(max(given))) - set(given))
     if missing:
@@ -329,6 +329,7 @@ def _blocks(blocks: tuple[int, ...], pairs: int) -> tuple[int, ...]:
     given = tuple(count("blocks", size, least=0) for size in blocks)
     if given and sum(given) != pairs:
         raise InvalidValue(
-            f"`blocks` holds {sum(given)} pairs, and {pairs} turn.", "They add up to half of the rotated channels."
+            f"`blocks` holds {sum(given)} pairs, but {pairs} are rotated.",
+            "They add up to half of the RoPE dimensions.",
         )
     return given

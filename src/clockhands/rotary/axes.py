@@ -100,7 +100,7 @@ def grid(*sizes: int | Sequence[float]) -> np.ndarray:
             wrong := [one for one, other in zip(line, step.tolist(), strict=True) if one != other]
         ):
             raise InvalidValue(
-                f"{shown(wrong[0])} would be rounded to {dtype.name} beside the grid's other positions.",
+                f"{shown(wrong[0])} would be rounded to {dtype.name} with the grid's other positions.",
                 "Use clockhands.grids.Grid, which holds each of them as it is.",
             )
     return np.stack(np.meshgrid(*steps, indexing="ij"), axis=-1).reshape(-1, len(steps))

@@ -128,9 +128,10 @@ def rotate_both(
         return _applied(queries, spec, *theirs, axis), _applied(keys, spec, *others, axis_of_keys)
     if shape[axis] != shape_of_keys[axis_of_keys]:
         raise InvalidValue(
-            f"Queries and keys must be of one length to stand at the same positions, got {shape[axis]} and "
+            f"Queries and keys must have the same length to have the same positions, got {shape[axis]} and "
             f"{shape_of_keys[axis_of_keys]}.",
-            "Turn them one by one, each at its positions: a query of a decoding step stands at the last of the keys.",
+            "Rotate them separately, each at its positions: the query of a decoding step is at the position of the "
+            "last key.",
         )
     positions = _given(positions, spec, queries, axis)
     if is_traced(positions):
@@ -230,7 +231,7 @@ def rerotate(keys: Any, spec: Rotary, from_: Any, to: Any, seq_axis: int = -2) -
     shape, kind, axis = _heads(keys, spec, seq_axis, "rerotate")
     if spec.reordered:
         raise InvalidValue(
-            "These keys came out in another order than they went in, so they cannot be turned again.",
+            "The dimensions of these keys were reordered, so they cannot be rotated again.",
             "Cache them with reordered=False; scores do not change if queries do the same.",
         )
     start, end = (_given(place, spec, keys, axis, name) for place, name in ((from_, "from_"), (to, "to")))
@@ -369,7 +370,7 @@ def _check_growth(spec: Rotary, away: np.ndarray, kind: str) -> None:
             f"xPos has no numbers {far:g} tokens away from its centre: they leave the range of "
             f"{'float16' if kind == 'float16' else 'float32'}.",
             "Move its centre near the positions in use, XPos(centre=…), the same for all queries and keys"
-            + (", or turn them in float32." if kind == "float16" else "."),
+            + (", or rotate them in float32." if kind == "float16" else "."),
         )
 
 
@@ -422,10 +423,10 @@ def _applied(x: Any, spec: Rotary, cosine: Any, sine: Any, axis: int) -> Any:
 def _check_spec(spec: object, call: str) -> None:
     if not isinstance(spec, Rotary):
         raise InvalidType(
-            f"`{call}` takes a rotary code, got {type(spec).__name__}.",
+            f"`{call}` takes a Rotary spec, got {type(spec).__name__}.",
             "Take the code of a layer, spec.layer(0)."
             if hasattr(spec, "layer")
-            else "Make one with clockhands.Rotary(head_width=…); an additive code is added with clockhands.add.",
+            else "Make one with clockhands.Rotary(head_width=…); additive encodings are added with clockhands.add.",
         )
 
 
@@ -436,7 +437,7 @@ def _heads(x: Any, spec: Rotary, seq_axis: int, call: str, name: str = "x") -> t
     traces.refuse_recording(x)
     refuse_masked(x, name)
     if getattr(x, "is_nested", False):
-        raise InvalidType(f"`{name}` must not be a nested tensor.", "Pad it, or turn its sequences one by one.")
+        raise InvalidType(f"`{name}` must not be a nested tensor.", "Pad it, or rotate its sequences separately.")
     shape, kind = tuple(x.shape), name_of(x)
     if len(shape) < 2 or shape[-1] != spec.head_width:
         raise InvalidValue(
@@ -460,7 +461,7 @@ def _check_role(spec: Rotary, role: str | None) -> None:
         if role is not None:
             raise InvalidValue(
                 f"`role` is for codes that treat queries and keys differently, got {shown(role)}.",
-                "Leave it out: this one turns both alike.",
+                "Leave it out: this encoding rotates both in the same way.",
             )
     elif not isinstance(role, str) or role not in ("query", "key"):
         raise InvalidValue(
@@ -474,10 +475,10 @@ def _given(positions: Any, spec: Rotary, x: Any, axis: int, name: str = "positio
     shape = tuple(x.shape)
     if positions is None:
         if name != "positions":
-            raise InvalidType(f"`{name}` must be given, got None.", "Write the positions that the keys stand at.")
+            raise InvalidType(f"`{name}` must be given, got None.", "Pass the positions of the keys.")
         if spec.axes is not None:
             raise InvalidValue(
-                f"A code of {spec.number_of_axes} axes has no positions of its own.",
+                f"An encoding of {spec.number_of_axes} axes has no default positions.",
                 "Give them, [seq, axes]; see clockhands.rotary.grid and clockhands.grids.Grid.",
             )
         positions = traces.counted(0, shape[axis], x)

@@ -93,7 +93,7 @@ class LongRope(KnownScaling):
         if len(divisors) != ladder.pairs:
             raise InvalidValue(
                 f"`{name}` has {len(divisors)} numbers for {ladder.pairs} pairs.",
-                "Give one for each pair, half as many as there are rotated channels.",
+                "Pass one for each pair: half the number of RoPE dimensions.",
             )
         return ladder.mapped(
             lambda pair, rate: rate / Decimal(divisors[pair]),

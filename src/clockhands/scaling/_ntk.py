@@ -127,7 +127,7 @@ def _ntk(ladder: Ladder, factor: Decimal, origin: str) -> Ladder:
     if ladder.pairs < 2:
         raise InvalidValue(
             "NTK-aware scaling spreads its factor over the pairs, and there is only one.",
-            "Rotate at least 4 channels, or use linear scaling.",
+            "Rotate at least 4 dimensions, or use linear scaling.",
         )
     with localcontext(working()):
         step = (-factor.ln() / (ladder.pairs - 1)).exp()

@@ -42,7 +42,7 @@ class Proportional(KnownScaling):
         settle(self, fraction=positive("fraction", self.fraction), factor=factor_of(self.factor))
         if self.fraction > 1:
             raise InvalidValue(
-                f"`fraction` must be at most 1, got {self.fraction:g}.", "It is the share of the pairs that turn."
+                f"`fraction` must be at most 1, got {self.fraction:g}.", "It is the share of the pairs that rotate."
             )
 
     def __call__(self, ladder: Ladder, length: int | None = None) -> Ladder:

@@ -55,7 +55,7 @@ def factor_of(value: object) -> float:
     if not 1 <= number < math.inf:
         raise InvalidValue(
             f"`factor` must be finite and at least 1, got {shown(value)}.",
-            "A scaling stretches a ladder; 1 leaves it as it is.",
+            "A scaling divides frequencies; 1 leaves them unchanged.",
         )
     return number
 

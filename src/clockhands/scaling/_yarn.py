@@ -204,8 +204,8 @@ def _log_ratio(ladder: Ladder) -> Decimal:
         if all(abs(after / before / ratio - 1) < _SAME for before, after in itertools.pairwise(rates)):
             return ratio.ln()
     raise InvalidValue(
-        f"YaRN's ramp counts the pairs of a geometric ladder; this is {ladder.origin}.",
-        'Use ramp="turns", which asks each pair for its own turns.',
+        f"YaRN's ramp needs geometric frequencies, got {ladder.origin}.",
+        'Use ramp="turns", which uses the rotations of each pair.',
     )
 
 

@@ -73,11 +73,11 @@ def heatmap(
     slow: list[int] = [] if clock is None else [
         pair for pair, rate in enumerate(clock.ladder.rates) if not completes(rate, length)
     ]  # fmt: skip
-    answer = f"{describe(spec)}. " if isinstance(spec, AdditiveCode) else "The sines and cosines of its hands. "
-    answer += f"{rows:,} positions, {numbers.shape[1]:,} channels."
-    answer += f" {every(at.step).capitalize()} position is drawn." if at.step > 1 else ""
+    answer = f"{describe(spec)}. " if isinstance(spec, AdditiveCode) else "The sines and cosines of its pairs. "
+    answer += f"{rows:,} positions, {numbers.shape[1]:,} dimensions."
+    answer += f" {every(at.step).capitalize()} position is shown." if at.step > 1 else ""
     if clock is not None:
-        answer += f" {len(slow)} of {clock.ladder.pairs} pairs never come round within {length:,} tokens."
+        answer += f" {len(slow)} of {clock.ladder.pairs} pairs incomplete rotation within {length:,} tokens."
     figure = frame(theme, 3.6, "What does the model get?", answer)
     axes = dressed(figure.add_subplot(), theme, "channel", "position (token)")
     most = float(np.abs(numbers).max()) or 1.0
@@ -99,7 +99,7 @@ def heatmap(
         spans = _spans(clock, slow)
         for first, last in spans:
             axes.plot([first - 0.5, first - 0.5, last + 0.5, last + 0.5], [1.01, 1.03, 1.03, 1.01], lw=1, **above)
-        axes.text(spans[-1][1] + 0.5, 1.04, "never come round", size=8.5, ha="right", va="bottom", **above)
+        axes.text(spans[-1][1] + 0.5, 1.04, "incomplete rotation", size=8.5, ha="right", va="bottom", **above)
     return figure
 
 
@@ -108,7 +108,8 @@ def _numbers(spec: Any, clock: Clock | None, at: range, values: Any) -> NDArray[
         return np.asarray(table(spec, at, dtype="float64", values=values), np.float64)
     if clock is None:
         raise InvalidType(
-            f"A heatmap shows a table of positions, got {shown(spec)}.", "Give a code that is added, or one with hands."
+            f"A heatmap shows a table of positions, got {shown(spec)}.",
+            "Pass an additive encoding, or one with rotating pairs.",
         )
     turned = clock.units(positions_of(at))
     made = np.zeros((len(at), clock.width))
@@ -148,7 +149,7 @@ def clock(spec: Any, position: float = 100, *, theme: Theme = "light") -> "Figur
     rates = held.ladder.rates
     slowest = wavelength_in_words(rates[-1])
     answer = f"Position {position:,}. Pair 0 {wavelength_in_words(rates[0])}, pair {pairs - 1} {slowest}."
-    answer += f" {len(some)} of {pairs} hands are shown." if len(some) < pairs else ""
+    answer += f" {len(some)} of {pairs} pairs are shown." if len(some) < pairs else ""
     columns = min(8, len(some))
     lines = -(-len(some) // columns)
     figure = frame(theme, 1.08 * lines * min(1.0, 8 / columns), "Where are we?", answer)
@@ -182,16 +183,16 @@ def pair(spec: Any, pair: int = 0, *, position: float = 3, theme: Theme = "light
     position = one_position("position", position)
     rate = ladder.rates[pair]
     if not rate:
-        raise InvalidValue(f"Pair {pair} never turns.", "Take a pair with a rate above 0.")
+        raise InvalidValue(f"Pair {pair} never rotates.", "Choose a pair with a frequency above 0.")
     phase = float(np.angle(units(ladder, positions_of([position]))[0, pair]))
     # The next position with the same sine, which is a real number: its phase is pi less this one's.
     other = position + ((math.pi - 2 * phase) % _TURN) / rate
     answer = (
-        f"Pair {pair} {wavelength_in_words(rate)}. Its sine is {said(math.sin(phase))} at {position:,} and again"
-        f" at {said(other)}; the cosine is {said(math.cos(phase))} and {said(-math.cos(phase))}, which tells the two"
-        " apart."
+        f"Pair {pair} {wavelength_in_words(rate)}. Its sine is {said(math.sin(phase))} at {position:,} and again at "
+        f"{said(other)}; the cosine is {said(math.cos(phase))} and {said(-math.cos(phase))}, which distinguishes "
+        "the two."
     )
-    figure = frame(theme, 2.5, "Why two waves?", answer)
+    figure = frame(theme, 2.5, "Why sine and cosine?", answer)
     chosen = colours(theme)
     waves, circle = figure.subplots(1, 2, width_ratios=[3, 1])
     dressed(waves, theme, "position (token)", "value")
@@ -251,7 +252,7 @@ def shift(spec: Any, k: float = 3, *, starts: Sequence[float] = (0, 40, 1000), t
     told = ", ".join(
         f"pair {pair} by {said(float(turned[pair]), 3)} rad" for pair in (chosen_pairs[0], chosen_pairs[-1])
     )
-    answer = f"{k} further turns every hand by its own angle, {told}, the same from any start."
+    answer = f"A shift by {k} rotates every pair by its own angle, {told}, the same from any start."
     figure = frame(theme, 0.95 * len(begins) + 0.3, f"What does “{k} further” do?", answer)
     chosen = colours(theme)
     axes = bare(figure.add_subplot(), theme)

@@ -34,7 +34,7 @@ _TURN = 2 * math.pi
 _EXACT = 2.0**-53 * 2 * 0.78  # 0.78 ulp of 1, the bound that `clockhands.phases` derives
 _LINES = ("-", (0, (5, 2)), (0, (1, 1.5)), (0, (5, 1.5, 1, 1.5)))
 _SENTENCES = ("dog bites man", "man bites dog")
-_CODES = {"sinusoidal": "the sinusoidal code", "rotary": "the rotary code", "alibi": "ALiBi"}
+_CODES = {"sinusoidal": "the sinusoidal code", "rotary": "RoPE", "alibi": "ALiBi"}
 _DTYPES = ("float64", "float32", "float16", "bfloat16")
 _SAME_WEIGHT = 1e-12  # two weights that differ by less differ by rounding
 
@@ -107,12 +107,14 @@ def ladder(spec: Any, length: int | None = None, *, served: int | None = None, t
     old = before or rates
     never = [not completes(rate, length) for rate in old]
     unscaled = "" if before is None else " before the scaling"
-    answer = f"{sum(never)} of {len(rates)} pairs never complete a turn within the trained {length:,} tokens{unscaled}."
+    answer = (
+        f"{sum(never)} of {len(rates)} pairs never complete a rotation within the trained {length:,} tokens{unscaled}."
+    )
     beyond = (False,) * len(rates)
     if served is not None:
         beyond = turned_beyond(old, rates, length, served)
-        answer += f" At {served:,} {sum(beyond) or 'none'} of them are turned further than training turned them."
-    figure = frame(theme, 1.3 if before is None else 1.9, "Is this ladder fit for this length?", answer)
+        answer += f" At {served:,} {sum(beyond) or 'none'} of them rotate further than in training."
+    figure = frame(theme, 1.3 if before is None else 1.9, "Do these frequencies fit this length?", answer)
     chosen = colours(theme)
     axes = dressed(figure.add_subplot(), theme, "wavelength (token), log", "")
     axes.set_xscale("log")
@@ -195,7 +197,7 @@ def precision(
     axes.axhline(_EXACT, color=chosen["ink"], lw=1.5)
     name_end(axes, at[-1], _EXACT, "exact", chosen["ink"])
     axes.axhline(_TURN, color=chosen["rule"], lw=1)
-    axes.text(at[0], _TURN, "a whole turn", va="bottom", size=8.5, color=chosen["quiet"])
+    axes.text(at[0], _TURN, "a whole rotation", va="bottom", size=8.5, color=chosen["quiet"])
     axes.set_xlim(at[0], at[-1])
     return figure
 
@@ -266,7 +268,7 @@ def attention(
             for, or the seed is no whole number from 0 on.
         NotInstalled: matplotlib is not installed.
     """
-    one_of("code", code, _CODES, "Say which one.")
+    one_of("code", code, _CODES, "Pass one of them.")
     words, others = two_sentences("sentences", sentences)
     seed = count("seed", seed, 0)
     order = np.array([others.index(word) for word in words])

@@ -127,14 +127,14 @@ def clock_of(spec: Any) -> Clock:
     """
     if isinstance(spec, type) or not isinstance(spec, HasClock):
         raise InvalidType(
-            f"This figure shows the hands of a clock, got {shown(spec)}.",
-            "Give a spec such as Sinusoidal(width=512), Rotary(head_width=64), or a preset with hands.",
+            f"This figure needs an encoding with rotating pairs, got {shown(spec)}.",
+            "Give a spec such as Sinusoidal(width=512), Rotary(head_width=64), or a preset with rotating pairs.",
         )
     clock = spec.clock()
     if clock.number_of_axes > 1:
         raise InvalidValue(
             f"This figure shows positions along one axis, and the code has {clock.number_of_axes}.",
-            "Show the ladder of one axis: Sinusoidal(width=…, spacing=…).",
+            "Show the frequencies of one axis: Sinusoidal(width=…, spacing=…).",
         )
     return clock
 
@@ -153,4 +153,4 @@ def said(number: float, digits: int = 4) -> str:
 
 def wavelength_in_words(rate: float) -> str:
     """How long a hand of this rate takes for a turn, as what is said of it."""
-    return f"makes one turn in {said(2 * math.pi / rate)} tokens" if rate else "never turns"
+    return f"completes one rotation in {said(2 * math.pi / rate)} tokens" if rate else "never rotates"

@@ -87,7 +87,7 @@ _TERMS = (
 def in_terms(described: str) -> str:
     """What `clockhands.describe` says about a spec, with the terms that papers and model configs use.
 
-    >>> in_terms("rotary, halves, 16 of 16 channels, geometric (base 10000, open)")
+    >>> in_terms("RoPE, half-split, 16 of 16 dimensions, geometric (base 10000, open)")
     'RoPE, half-split layout, RoPE dimensions 16 of 16 per head, base 10000'
     >>> in_terms("Buckets, heads 4, buckets 32, max distance 128, bidirectional False, epsilon 0.0, scale 1.0")
     'T5 buckets, heads 4, buckets 32, max distance 128, epsilon 0, scale 1'

@@ -79,7 +79,7 @@ class Band:
         served = self.trained if self.served is None else self.served
         count = _never(self.before or self.rates, self.trained)
         never = f"{self.title}: {count or 'none'} of {pairs} pairs never complete{'s' if count < 2 else ''} a"
-        never += f" turn within {'the window of ' if self.window else ''}{spoken(self.trained)} tokens"
+        never += f" rotation within {'the window of ' if self.window else ''}{spoken(self.trained)} tokens"
         if self.before is not None:
             within = "" if served == self.trained else f"within {spoken(served)} "
             never += f" before the scaling, {_never(self.rates, served) or 'none'} {within}after it"
@@ -87,7 +87,7 @@ class Band:
             return f"{never}."
         further = sum(self.beyond)
         what = "none of these is" if not further else "one of these is" if further == 1 else f"{further} of these are"
-        return f"{never}; at {spoken(self.served)} {what} turned further than training turned it."
+        return f"{never}; at {spoken(self.served)} {what} rotated further than in training."
 
 
 def _never(rates: Sequence[float], length: int) -> int:

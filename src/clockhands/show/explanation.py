@@ -13,8 +13,8 @@ from clockhands.testing import Report
 
 _BLAMED = {
     "file": "the file: it is wrong",
-    "reader": "readers: the file is right, and some misread it",
-    "ambiguous": "nobody for certain: the file can be read in two ways",
+    "reader": "runtimes: the file is right, but some misread it",
+    "ambiguous": "unclear: the file can be read in two ways",
     "module": "the loaded module: it is wrong, whatever its files say",
 }
 
@@ -68,7 +68,7 @@ def print_explanation(code: str, rule: type[Kind], file: IO[str] | None = None, 
     page.line()
     if isinstance(rule.blames, str):
         page.row("blames", _BLAMED[rule.blames])
-    page.row("to mend", rule.advice())
+    page.row("fix", rule.advice())
     if rule.edit is None and rule.unmended:
         page.row("no patch", rule.unmended)
     for number, case in enumerate(rule.cases):
@@ -105,12 +105,12 @@ def print_fault(
         page.line(Text(fault.code, style="bold") + Text(f"  a fault of {fault_of(fault)}"))
         page.paragraph(f"It {fault_in_words(fault)}.")
         page.line()
-        page.row("to mend", fault.hint)
+        page.row("fix", fault.hint)
     else:
         page.row("a check says", f"It {fault_in_words(fault)}.")
     if fault.shown_by:
         asked = asks.get(fault.shown_by)
-        page.row("told by", f"{fault.shown_by}: {asked}" if asked else fault.shown_by)
+        page.row("shown by", f"{fault.shown_by}: {asked}" if asked else fault.shown_by)
     told = " ".join(above.cases) if above else ""
     for number, case in enumerate(case for case in fault.cases if case not in told):
         page.row("" if number else "seen in", case)
@@ -121,17 +121,22 @@ def fault_in_words(fault: Fault) -> str:
 
     >>> from clockhands.faults import FAULTS
     >>> fault_in_words(FAULTS["another-base"])
-    'turns with base <base>, not <declared>'
+    'computes its frequencies from base <base>, not <declared>'
     """
     parts = Formatter().parse(fault.sentence)
-    return "".join(text + ("" if name is None else f"<{name.replace('_', ' ')}>") for text, name, _, _ in parts)
+    return "".join(text + ("" if name is None else f"<{shown_name(name)}>") for text, name, _, _ in parts)
+
+
+def shown_name(name: str) -> str:
+    """A parameter of a fault's sentence, as a reader sees it."""
+    return {"told": "details", "rate": "frequency"}.get(name, name.replace("_", " "))
 
 
 def fault_of(fault: Fault) -> str:
     """The kinds of code that can have it, in words."""
     names = {
-        "rotary": "rotary code",
-        "additive": "additive code",
+        "rotary": "RoPE",
+        "additive": "additive encodings",
         "bias": "biases",
         "module": "modules",
         "generation": "generation with a cache",
@@ -142,4 +147,4 @@ def fault_of(fault: Fault) -> str:
 
 def severity_in_words(rule: type[Kind]) -> str:
     """The severity, where it is always the same."""
-    return rule.severity if isinstance(rule.severity, str) else "by the case"
+    return rule.severity if isinstance(rule.severity, str) else "depends"

@@ -278,11 +278,11 @@ def _arm(arm: Arm) -> str:
     """What an arm is: the words of the study file, and everything that its encoding does not say."""
     parts = [arm.says]
     if arm.channels:
-        parts.append(f"The encoding is in {arm.channels} channel{'s' * (arm.channels != 1)} of a token.")
+        parts.append(f"The encoding uses {arm.channels} dimension{'s' * (arm.channels != 1)} of a token.")
     if arm.times != 1:
         parts.append(f"The encoding is multiplied by {arm.times:g}.")
     if arm.slopes != "own":
-        parts.append("The slopes are drawn at random.")
+        parts.append("The slopes are random.")
     if arm.window:
         parts.append(f"Attention window: {arm.window:,} tokens.")
     if arm.fault:

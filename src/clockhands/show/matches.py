@@ -102,7 +102,7 @@ def confidence_in_words(match: Match) -> str:
     ('every row is made by it', 'the share of the rows that it makes')
     """
     if match.values is not None and np.size(match.values) > 1:
-        return "how alike neighbouring rows are" if match.positions is not None else "every row is kept"
+        return "similarity of neighbouring rows" if match.positions is not None else "every row is kept"
     if match.residual is not None and abs(1 - match.residual.share - match.confidence) < 1e-9:
         return "1 less the share that has moved"
     return "every row is made by it" if match.confidence == 1 else "the share of the rows that it makes"

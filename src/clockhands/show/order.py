@@ -42,22 +42,22 @@ class _OrderPage(Page):
         self.paragraph(verdict(found), style="bold green")
         self.line()
         self.paragraph(
-            f"How it was measured: {found.networks} networks of {LAYERS} layers, {HEADS} heads and {WIDTH} channels, "
-            f"drawn with seed {found.seed} and not trained, in float64. A difference is given as a share: the length "
-            "of the difference of two outputs over the length of the first. It is the median of the networks, with the "
-            "smallest and the largest. Rounding is told from the rest by a bound that is derived for each number, and "
-            f"that is at most {_number(self.most_rounding())} where something is told."
+            f"How it was measured: {found.networks} networks of {LAYERS} layers, {HEADS} heads and width {WIDTH}, "
+            f"random with seed {found.seed} and not trained, in float64. A difference is given as a share: the "
+            "length of the difference of two outputs over the length of the first. It is the median of the "
+            "networks, with the smallest and the largest. A bound on rounding is derived for each number; where a "
+            f"result is stated it is at most {_number(self.most_rounding())}."
         )
-        self.heading("no position code, no mask: a set of words")
+        self.heading("no position encoding, no mask: a set of words")
         self.figure(f"{PERMUTED} words permuted, outputs put back", "permuted_one_layer", "1 layer")
         self.figure("", "permuted", f"{LAYERS} layers")
         self.figure("mean of the outputs", "pooled", f"{LAYERS} layers")
         self.figure("output of a full stop after the words", "last", f"{LAYERS} layers")
         self.paragraph(
-            "Every word asks every word, and nothing in that says where a word stands. So the outputs are those of a "
-            "set of words, at any depth and with any weights."
+            "Every word attends to every word, and no position enters. So the outputs are those of a set of words, "
+            "at any depth and with any weights."
         )
-        self.heading("no position code, a causal mask: one layer is blind, two are not")
+        self.heading("no position encoding, a causal mask: one layer is blind, two are not")
         self.figure(f"{PERMUTED} words permuted, outputs put back", "causal_permuted_one_layer", "1 layer")
         self.figure("mean of the outputs", "causal_pooled_one_layer", "1 layer")
         self.figure("output of a full stop after the words", "causal_last_one_layer", "1 layer")
@@ -68,11 +68,12 @@ class _OrderPage(Page):
         self.figure("the same after another word", "causal_constant_after_another_one_layer", "1 layer")
         self.figure("", "causal_constant_after_another", f"{LAYERS} layers")
         self.paragraph(
-            "A mask lets a word see only what stands before it. In one layer the last word sees a set. In two it sees "
-            "what the words before have seen, and that depends on their order. Where all words are the same, no depth "
-            "helps; after one other word it does, which is one of 2, 3, 4, ... words that are seen: that counts."
+            "A causal mask lets a word see only the words before it. In one layer the last word sees a set. In two "
+            "layers it sees what the earlier words have seen, which depends on their order. If all words are the "
+            "same, no depth helps. After one different word it does: that word is one of 2, 3, 4, ... words seen, "
+            "which counts positions."
         )
-        self.heading("with a position code")
+        self.heading("with a position encoding")
         self.codes()
         self.heading("what adding a position does to the token")
         for number, sentence in enumerate(self.added.sentences()):
@@ -94,11 +95,11 @@ class _OrderPage(Page):
     def codes(self) -> None:
         found = self.found
         deep = f"{LAYERS} layers, no mask"
-        self.row("sentences", f"the mean of the outputs of the second, beside that of the first; {deep}")
+        self.row("sentences", f"the mean of the outputs of the second, compared with the first; {deep}")
         if found.another:
             self.row("third order", f"the same for {' '.join(found.another)!r}")
         self.row("masked", "the output of a full stop after each of the two; 1 layer, causal mask")
-        self.row("one word", f"the same word {PERMUTED} times, each output beside the first; {deep}")
+        self.row("one word", f"the same word {PERMUTED} times, each output compared with the first; {deep}")
         self.line()
         titles = ("", "sentences", *(["third order"] if found.another else []), "masked", "one word")
         widths = [width for width, title in zip(_COLUMNS, _TITLES, strict=True) if title in titles]
@@ -109,15 +110,14 @@ class _OrderPage(Page):
             self.line(_row(cells, widths))
         self.line()
         self.paragraph(
-            "How large a difference is depends on the drawn weights and on the size of the code beside the words', so "
-            "this is no ranking. That there is one, or none, does not depend on them."
+            "The size of a difference depends on the random weights and on the size of the encoding relative to the "
+            "words: it is not a ranking. Whether there is a difference does not depend on them."
         )
         if all((code.alike.apart is True) == isinstance(code.member.spec, AdditiveCode) for code in found.codes[1:]):
             self.line()
             self.paragraph(
-                "One word over and over is told apart by the codes that are added to the tokens, and by no other: "
-                "turning queries and keys, or adding to scores, only weighs the words anew, and all weighings of one "
-                "word are that word."
+                "Only additive encodings distinguish the positions of one repeated word. RoPE and biases change "
+                "only the weights, and every weighted average of one word is that word."
             )
         for tells, names in _by_what_they_tell(found.codes):
             self.line()
@@ -131,18 +131,18 @@ def verdict(found: OrderMatters) -> str:
     telling = [code for code in real if code.swapped.apart]
     none = found.without["pooled"]
     says = (
-        f"The same words in two orders. Without a position code and without a mask attention "
-        f"{'cannot tell them apart' if none.apart is False else 'tells them apart'}; with {len(telling)} of "
-        f"{len(real)} codes it can."
+        "The same words in two orders. Without a position encoding and without a mask attention "
+        f"{'cannot distinguish them' if none.apart is False else 'distinguishes them'}; with {len(telling)} of "
+        f"{len(real)} encodings it can."
     )
     unsure = [code.member.name for code in real if code.swapped.apart is None]
     if unsure:
-        says += f" For {_listed(unsure)} it is not told: rounding could explain the whole difference."
+        says += f" For {_listed(unsure)} the result is unclear: rounding could explain the whole difference."
     blind = [code.member.name for code in real if code.mirror_blind]
     if blind and found.mirrored:
         says += (
-            f" {_listed(blind)} cannot: one sentence is the other from the end, and {_those(blind)} how far, "
-            "not on which side."
+            f" {_listed(blind)} cannot: one sentence is the other reversed, and {_those(blind)} the distance, not "
+            "the side."
         )
     return says
 
@@ -158,7 +158,7 @@ def in_words(figure: Difference) -> str:
     if figure.apart is False:
         return f"the same: {_number(figure.median)} is rounding"
     if figure.apart is None:
-        return f"not told: {_number(figure.median)}, rounding {_number(figure.rounding)}"
+        return f"unclear: {_number(figure.median)}, rounding {_number(figure.rounding)}"
     return f"{_number(figure.median)} apart ({_number(figure.smallest)} to {_number(figure.largest)})"
 
 
@@ -166,7 +166,7 @@ def _cell(figure: Difference, spread: bool = False) -> str:
     if figure.apart is False:
         return "same"
     if figure.apart is None:
-        return "not told"
+        return "unclear"
     range_of = f" ({_number(figure.smallest)}-{_number(figure.largest)})" if spread else ""
     return f"{_number(figure.median)}{range_of}"
 
@@ -196,4 +196,4 @@ def _listed(names: list[str]) -> str:
 
 
 def _those(names: list[str]) -> str:
-    return "they tell" if len(names) > 1 else "it tells"
+    return "they encode" if len(names) > 1 else "it encodes"

@@ -58,7 +58,7 @@ def _print_code(page: Page, one: CodeProperties) -> None:
     senseless = [(name, each) for name, each in one.properties if each.state == "not applicable"]
     if senseless:
         page.line()
-        page.paragraph("What makes no sense to ask of this code", indent=2)
+        page.paragraph("Not applicable to this encoding", indent=2)
     for why, names in _together(senseless).items():
         page.paragraph(f"{', '.join(names)}: {why}", style="dim", indent=_INDENT)
 

@@ -61,8 +61,8 @@ class RotaryBlocks:
         layered = not self.scaled or group.kind in self.scaled
         if self.nested and block is not None and layered and block.values.get("truncate") is False:
             because = (
-                "transformers 5.23.0 looks for it beside the objects for the kinds of layers and so rounds the ends of"
-                " YaRN's ramp; this audit does not"
+                "transformers 5.23.0 looks for it outside the objects of the layer types and so rounds the ends of "
+                "YaRN's ramp; this audit does not"
             )
             self.fields.ignored(block.source("truncate"), False, because, "true", group.layers)
         return block
@@ -85,7 +85,7 @@ class RotaryBlocks:
         held = self.flat.values.get("type")
         if held not in (None, "default") and self.flat.values.get("factor") != 1:
             because = (
-                "transformers 5.23.0 looks at rope_type only and applies no scaling; older releases and this audit do"
+                "transformers 5.23.0 reads only rope_type and applies no scaling; older releases and this audit do"
             )
             self.fields.ignored(self.flat.source("type"), held, because, 'rope_type "default"')
 

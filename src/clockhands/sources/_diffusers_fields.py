@@ -163,7 +163,7 @@ def _shares(fields: Fields, known: DiffusersClass, width: Sourced[int]) -> Sourc
     sizes = shares.value or []
     whole = all(type(size) is int and size > 0 and size % 2 == 0 for size in sizes)
     if not whole or sum(sizes) != width.value:
-        allowed = "even numbers of channels for the axes, together those of a head"
+        allowed = "even numbers of dimensions for the axes that add up to the head width"
         fields.impossible_together(allowed, *values)
         return Sourced(None, shares.source)
     return shares

@@ -77,8 +77,8 @@ class HeadReader:
         if ladder is None or ladder.value in (None, rotated.value):
             return True
         names = [self.fields.spellings[quantity][0] for quantity in ("ladder_width", "rotated")]
-        allowed = f"one number for {names[0]}, which the ladder is made over and is {ladder.value:,}"
-        allowed += f", and for {names[1]}, which says how many channels turn and is {rotated.value:,}"
+        allowed = f"one number for {names[0]}, the width of the frequency exponents, which is {ladder.value:,}"
+        allowed += f", and for {names[1]}, the number of RoPE dimensions, which is {rotated.value:,}"
         self.fields.impossible_together(allowed, ladder, rotated)
         return False
 
@@ -130,7 +130,7 @@ class HeadReader:
             return HeadShape(width, of_share, share.value)
         if width is None:
             return HeadShape(None, None)
-        says = self.architecture or "no key says that less than the whole head turns"
+        says = self.architecture or "no key declares a partial rotation"
         return HeadShape(width, Sourced(width.value, f"{width.source}, {says}"))
 
     def _says_share(self, block: Fields | None) -> bool:
@@ -178,7 +178,7 @@ def divided(fields: Fields, *, uneven: bool = False) -> Sourced[int] | None:
     if hidden.value % heads.value and not uneven:
         allowed = "a width that the heads divide evenly"
     elif width > WIDEST_HEAD:
-        allowed = f"heads of at most {WIDEST_HEAD:,} channels"
+        allowed = f"a head width of at most {WIDEST_HEAD:,}"
     if allowed is not None:
         fields.impossible_together(allowed, hidden, heads)
     return Sourced(None if allowed else width, source)

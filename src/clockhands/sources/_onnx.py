@@ -146,7 +146,7 @@ class _Walk:
 
     def _message(self, kind: int, value: int | Span) -> Span:
         if kind != LENGTH or isinstance(value, int):
-            raise self.file.wrong("a number stands where a part of the model is expected")
+            raise self.file.wrong("a number is found where a part of the model is expected")
         return value
 
     def _graph(self, span: Span, owner: str, depth: int) -> None:

@@ -147,7 +147,7 @@ def _read(block: Fields, kind: Sourced[str], around: Surroundings) -> DeclaredSc
     if kind.value == "yarn" and block.declares("mscale") and not block.declares("mscale_all"):
         said = block.raw("mscale")
         assert said is not None
-        because = f"readers of YaRN use it only together with {_key(block, 'mscale_all')}"
+        because = f"YaRN implementations use it only together with {_key(block, 'mscale_all')}"
         block.ignored(said.source, said.value, because, "0.1 ln(factor) + 1")
     arguments, sound = _arguments(block, kind.value, around)
     sound = sound and all(part.value is not None for part in found)

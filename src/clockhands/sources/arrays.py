@@ -115,7 +115,7 @@ def read(info: TensorInfo) -> np.ndarray:
         raise TooLarge(
             f"{shown(info.name)} in {info.file} would take {memory.readable(size)}; at most {memory.readable(limit)} "
             "can be read into memory.",
-            "Save the part that you need as an array of its own.",
+            "Save the part that you need as a separate array.",
         )
     made = np.empty(info.elements, dtype)
     at = 0
@@ -376,7 +376,7 @@ def _check_numbers(dtype: np.dtype, where: str) -> None:
     if dtype.names is not None or dtype.subdtype is not None:
         raise Unreadable(
             f"{where} holds structures (dtype {shown(str(dtype))}), where plain numbers are expected.",
-            "Save the field that you need as an array of its own.",
+            "Save the field that you need as a separate array.",
         )
     if dtype.kind == "V":
         raise Unreadable(

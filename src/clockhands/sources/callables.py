@@ -67,7 +67,7 @@ def refuse_source(target: str) -> None:
     module = Path(file)
     where = "" if str(module.parent) == "." else f" in the folder {module.parent}"
     raise InvalidValue(
-        f"{file}.py is a file of Python, and a function is named by its module.", f"Write {module.name}:{name}{where}."
+        f"{file}.py is a Python file; a function is named by its module.", f"Write {module.name}:{name}{where}."
     )
 
 
@@ -80,5 +80,5 @@ def _unimported(module: str, error: BaseException) -> Unreadable:
     said = str(error).strip().partition("\n")[0]
     return Unreadable(
         f"{module} cannot be imported: {type(error).__name__}{f': {said}' if said else ''}.".replace("..", "."),
-        "Mend the module, or run clockhands in the environment that it needs.",
+        "Fix the module, or run clockhands in the environment that it needs.",
     )

@@ -136,7 +136,7 @@ class Fields:
     def too_many(self) -> Unreadable:
         """The error for a config that is odd in more places than any model's."""
         return Unreadable(
-            f"{self.file} holds more than {MOST_FACTS} keys and values that no reader of models knows.",
+            f"{self.file} holds more than {MOST_FACTS} unknown keys and values.",
             "Check that this is the config of a model.",
         )
 

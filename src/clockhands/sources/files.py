@@ -38,7 +38,7 @@ SIGNATURES = (
     (b"GGUF", "gguf", "a GGUF file"),
     (b"\x93NUMPY", "npy", "a .npy array"),
     (b"PK\x03\x04", "npz", "a zip archive"),
-    (b"version https://git-lfs", "pointer", "a Git LFS pointer, not the file it stands for"),
+    (b"version https://git-lfs", "pointer", "a Git LFS pointer, not the file itself"),
     (b"<!DOCTYPE", "page", "a web page"),
     (b"<!doctype", "page", "a web page"),
     (b"<html", "page", "a web page"),
@@ -96,7 +96,7 @@ def _open_pipe(path: Path) -> BinaryIO:
         os.close(number)
         raise
     os.close(number)
-    raise Unreadable(f"{path} is a pipe to which nobody writes.", "Start what writes to it, or name a file.")
+    raise Unreadable(f"{path} is a pipe without a writer.", "Start what writes to it, or name a file.")
 
 
 class _Begun(io.RawIOBase):

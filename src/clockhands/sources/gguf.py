@@ -161,7 +161,9 @@ def _walk(path: Path, data: "mmap") -> Header:
     for number in range(key_count):
         key = cursor.text(f"key {number:,}", LONGEST_NAME)
         if key in fields:
-            raise Unreadable(f"{path} gives the key {shown(key)} twice.", "Write the file again with one value a key.")
+            raise Unreadable(
+                f"{path} contains the key {shown(key)} twice.", "Write the file again with one value a key."
+            )
         fields[key] = _value(cursor, cursor.scalar("I", f"the value of {shown(key)}"), key)
     return Header(path, version, order, fields, _tensors(cursor, tensor_count, fields))
 
@@ -172,7 +174,7 @@ def _version(path: Path, number: int) -> tuple[int, str]:
         if version in (2, 3):
             return version, order
     version = min(number, swapped)
-    hint = "A file of version 1 has to be converted anew." if version == 1 else "It may need a newer clockhands."
+    hint = "A file of version 1 must be converted again." if version == 1 else "It may need a newer clockhands."
     raise Unreadable(f"{path} is a GGUF file of version {version}; versions 2 and 3 are read.", hint)
 
 
@@ -346,7 +348,8 @@ def _tensors(cursor: _Cursor, count: int, fields: dict[str, object]) -> dict[str
         name, *entry = _tensor(cursor, number)
         if name in entries:
             raise Unreadable(
-                f"{cursor.path} gives the tensor {shown(name)} twice.", "Write the file again with one tensor a name."
+                f"{cursor.path} contains the tensor {shown(name)} twice.",
+                "Write the file again with unique tensor names.",
             )
         entries[name] = entry
     start = -(-cursor.at // alignment) * alignment

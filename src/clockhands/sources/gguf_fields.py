@@ -150,7 +150,7 @@ class _File:
             return more, order is None
         axes = None if order is None or code.rotated is None else axes_in_order(sizes, order, code.rotated // 2)
         if axes is None and order is not None:
-            allowed = "pairs of time, rows and columns, together all that turn"
+            allowed = "pairs of time, rows and columns that add up to all rotated pairs"
             self.fields.impossible_together(allowed, sections)
         if axes is not None:
             more["axes"] = axes

@@ -54,9 +54,7 @@ def open_file(path: Path, target: str, tensor: str | None) -> Opened:
 
 def _unsupported(path: Path, kind: str | None) -> Unreadable:
     if kind == "pointer":
-        return Unreadable(
-            f"{path} is a Git LFS pointer, not the file it stands for.", "Run `git lfs pull` in its folder."
-        )
+        return Unreadable(f"{path} is a Git LFS pointer, not the file itself.", "Run `git lfs pull` in its folder.")
     seems = files.seems(files.head(path))
     return Unreadable(f"{path} is no kind of file that is read here: {seems}.", f"Name {READ}.")
 
@@ -100,7 +98,7 @@ def open_gguf(path: Path, target: str) -> Opened:
                 f"{path} is part {number + 1} of {parts}; what the model declares is in part 1.",
                 "Name the part whose name has 00001.",
             )
-        notes.append(f"{path.name} is part {number + 1} of {parts}; tensors of the other parts are not looked at.")
+        notes.append(f"{path.name} is part {number + 1} of {parts}; tensors of the other parts are not examined.")
     if header.byte_order == "big":
         notes.append(f"{path.name} is in big-endian byte order.")
     return Opened(target, "gguf", path, header.fields, path.name, header.tensors, notes=tuple(notes))
@@ -138,7 +136,7 @@ def _with_config(opened: Opened, config: Path) -> Opened:
         config=document.fields,
         config_name=config.name,
         duplicates=document.duplicates,
-        notes=(*opened.notes, f"{config} beside it is read too."),
+        notes=(*opened.notes, f"{config} in the same folder is read too."),
     )
 
 
@@ -204,7 +202,7 @@ def _documents_beside(folder: Path, names: list[str]) -> tuple[dict[str, dict[st
         try:
             document = documents.read(folder / name, found=True)
         except Unreadable as error:
-            notes.append(f"{name} is not looked at: {error.message}")
+            notes.append(f"{name} is not examined: {error.message}")
             continue
         beside[name] = document.fields
         notes += [
@@ -243,7 +241,7 @@ def _folder_tensors(folder: Path, names: list[str], has_config: bool) -> tuple[d
             f"{folder} has {len(several)} .safetensors files and neither an index nor a config.json.",
             "Name one of them. " + arrays.listed("There are", tuple(several)),
         )
-    return {}, (f"{len(several)} .safetensors files without an index are not looked at; name one of them.",)
+    return {}, (f"{len(several)} .safetensors files without an index are not examined; name one of them.",)
 
 
 def _checkpoint_tensors(
@@ -264,7 +262,7 @@ def _checkpoint_tensors(
         header = checkpoints.read_index(folder / index, allow_absent=has_config)
     except Unreadable as error:
         if has_config:
-            return {}, (f"The tensors of {file} are not looked at: {error.message}",)
+            return {}, (f"The tensors of {file} are not examined: {error.message}",)
         raise
     return _present(header)
 

@@ -48,8 +48,8 @@ def read_overrides(texts: Iterable[str]) -> dict[str, Any]:
         except (ValueError, RecursionError):
             if value.lstrip().startswith(("{", "[", '"')):
                 raise InvalidValue(
-                    f"{key} is set to {shown(value)}, which begins like JSON and is none.",
-                    "Put quotes around names and close what is open; in a shell, put the whole between ' and '.",
+                    f"{key} is set to {shown(value)}, which looks like JSON but is not valid.",
+                    "Put quotes around names and close what is open; in a shell, put the whole value between ' and '.",
                 ) from None
             values[key] = value
     return values
@@ -77,7 +77,7 @@ def overridden(opened: Opened, overrides: Mapping[str, Any] | None) -> Opened:
     names = dict(opened.overridden)
     for key, value in overrides.items():
         if not isinstance(key, str):
-            raise InvalidType(f"A key to set must be a text, got {shown(key)}.", "Write it as it stands in the file.")
+            raise InvalidType(f"A key to set must be a text, got {shown(key)}.", "Write it as in the file.")
         _check_value(key, value)
         full = _gguf_key(opened, key) if opened.form == "gguf" else _set_inside(config, opened, key, value)
         if opened.form == "gguf":
@@ -197,7 +197,7 @@ def _keys() -> frozenset[str]:
 
 def _unknown(opened: Opened, key: str, known: Iterable[str]) -> InvalidValue:
     near = difflib.get_close_matches(key, sorted(set(known)), n=1)
-    hint = f"Did you mean {near[0]}?" if near else "Name a key as it stands in the file, with dots into objects."
+    hint = f"Did you mean {near[0]}?" if near else "Write the key as in the file, with dots for nested objects."
     message = f"{key} cannot be set: {opened.config_name} does not hold it, and no position code is read from it."
     return InvalidValue(message, hint)
 

@@ -297,17 +297,17 @@ def _placed(info: TensorInfo, one: NamedTensor, code: Code, shape: _Shape) -> li
     if code.scaling is not None and code.scaling.get("type") == "proportional":
         rotated = width  # all channels pair; those beyond the share stand still
     if rotated % 2 or not 0 < rotated <= width or len(info.shape) != 2:
-        return f"of the shape {list(info.shape)}, which is not that of heads of {width} channels"
+        return f"of the shape {list(info.shape)}, which does not fit heads of width {width}"
     rows = info.shape[1] if shape.transposed else info.shape[0]
     latent = shape.tensors.latent if shape.tensors is not None else one.arrangement == "head"
     if one.arrangement == "head" and latent:
         width = max(rows, rotated)
     if width > _WIDEST or rows > _MOST_HEADS * width:
-        return f"of {rows} rows in heads of {width} channels, more than are looked at ({_MOST_HEADS} and {_WIDEST})"
+        return f"of {rows} rows with head width {width}, above the limits ({_MOST_HEADS} and {_WIDEST})"
     kinds = _kinds(one, rows, width, shape)
     if kinds is None:
         heads = f" {shape.heads if one.of != 'k' else shape.keys}" if shape.heads else ""
-        return f"of {rows} rows, which are not those of{heads} heads of {width} channels"
+        return f"of {rows} rows, which does not fit{heads} heads of width {width}"
     last = getattr(code.spec, "part", None) == "last" or (shape.tensors is not None and shape.tensors.part == "last")
     first = width - rotated if last else 0
     return [

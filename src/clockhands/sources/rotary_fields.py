@@ -189,7 +189,7 @@ class RotaryReader:
             self._lost(group, quantity, outer)
         if outer is None:
             missing = (self.fields.spellings.get(quantity) or ("base",))[0]
-            self.fields.missing(missing, "the rates")
+            self.fields.missing(missing, "the frequencies")
         elif not self.fields.declares(quantity) and self.known is not None and not inner_base(self.fields, self.known):
             evidence: dict[str, Any] = {self.fields.source(key): None for key in self.fields.written(quantity)}
             evidence |= {"used": outer.value, "default of": self.known.title}
@@ -233,7 +233,7 @@ class RotaryReader:
         further = [key for key in further if isinstance(self.fields.values[key], int | float)]
         for key in further:
             value = {self.fields.source(key): self.fields.values[key]}
-            self.fields.missing("which layers take this base", "the rates", **value)
+            self.fields.missing("which layers take this base", "the frequencies", **value)
         return bool(further)
 
     def _switches_are_complete(self) -> bool:
@@ -320,7 +320,7 @@ def grown(fields: Fields, row: CodeOfType | None, declared: DeclaredScaling, len
         factor = 2.0 ** math.ceil(math.log2(length / trained.value) + 1) - 1
         return DeclaredScaling(Ntk(factor), summary, original=trained.value, source=source)
     missing = "the formula by which the model's code stretches longer texts"
-    fields.missing(missing, "the rates", **{trained.source: trained.value})
+    fields.missing(missing, "the frequencies", **{trained.source: trained.value})
     return DeclaredScaling(None, summary, known=False, original=trained.value, source=source)
 
 
@@ -357,7 +357,7 @@ def axes_of(block: Fields | None, row: CodeOfType, pairs: int, type_source: str)
             block.note("mrope-sections", {**evidence, "order": row.sections})
         else:
             key = block.key_of(declared)
-            order = "side by side" if row.sections == "chunked" else "taking turns"
+            order = "side by side" if row.sections == "chunked" else "interleaved"
             block.impossible(key, f"pairs of time, rows and columns, {order}, {pairs} together")
     return Sourced(axes, f"{declared.source}, {type_source}")
 

@@ -75,7 +75,7 @@ def read_header(path: Path) -> WeightsHeader:
     document = documents.parse(text, where, strict=True, many=True)
     if document.duplicates:
         raise Unreadable(
-            f"{where} gives {shown(document.duplicates[0])} twice.", "Write the file again with one tensor a name."
+            f"{where} gives {shown(document.duplicates[0])} twice.", "Write the file again with unique tensor names."
         )
     fields = document.fields
     metadata = fields.pop("__metadata__", None) or {}
@@ -91,7 +91,7 @@ def read_header(path: Path) -> WeightsHeader:
 def _length_error(path: Path, length: int, size: int, start: bytes) -> Unreadable:
     if start.startswith(b"version https://git-lfs"):
         return Unreadable(
-            f"{path} is a Git LFS pointer, not the tensors it stands for.", "Run `git lfs pull` in the model folder."
+            f"{path} is a Git LFS pointer, not the tensors themselves.", "Run `git lfs pull` in the model folder."
         )
     if length > size - 8 and start[8:9] == b"{":
         return Unreadable(

@@ -72,7 +72,7 @@ def read_index(read_header: Callable[[Path], WeightsHeader], path: Path, allow_a
             continue
         if name not in shards[shard].tensors:
             raise Unreadable(
-                f"{path} looks for {shown(name)} in the shard {shown(shard)}, which does not hold it.",
+                f"{path} looks for {shown(name)} in the shard {shown(shard)}, which does not contain it.",
                 "The shards and the index are of different checkpoints: download them again.",
             )
         tensors[name] = shards[shard].tensors[name]

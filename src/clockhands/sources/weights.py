@@ -66,7 +66,7 @@ def _rates(opened: "Opened", name: str, where: str, facts: list[Fact]) -> Code:
     try:
         rates = tuple(float(rate) for rate in opened.array(name))
     except ClockhandsError as error:
-        facts.append(Fact("unreadable-field", {where: error.message, "expected": "a list of rates"}))
+        facts.append(Fact("unreadable-field", {where: error.message, "expected": "a list of frequencies"}))
     pairs = opened.tensors[name].shape[0]
     return Code(part_in(name), None, "rotary", rotated=2 * pairs, rates=rates, source=source)
 

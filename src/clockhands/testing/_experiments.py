@@ -121,7 +121,8 @@ def resolved(like: Any, kind: type, words: str) -> Any:
     """The spec that is meant: itself, or a preset by its name with fields."""
     if like is None:
         raise InvalidType(
-            "`like` is missing: the code that the function should be.", f"Give a {words} spec, or a preset's name."
+            "`like` is missing: the encoding that the function should compute.",
+            f"Give a {words} spec, or a preset's name.",
         )
     spec: Any = spec_of(like)
     if not isinstance(spec, kind):
@@ -129,7 +130,7 @@ def resolved(like: Any, kind: type, words: str) -> Any:
         if hasattr(spec, "__dataclass_fields__"):
             what = f"{type(spec).__name__} ({describe(spec)})"
         raise InvalidType(
-            f"`like` must be {'an' if words[0] in 'aeiou' else 'a'} {words} code, got {what}.",
+            f"`like` must be {'an' if words[0] in 'aeiou' else 'a'} {words} encoding, got {what}.",
             "check_rotary, check_additive and check_bias each check one kind.",
         )
     return spec
@@ -147,8 +148,8 @@ def asked_all(it: Any, experiments: Iterable[Experiment]) -> tuple[list[Asked], 
         except Refused as error:
             if experiment.needed:
                 raise CannotCheck(
-                    f"{_first_upper(experiment.asks)} But the function refused: {error}.",
-                    f"Say length= for a function of fewer than {it.length:,} positions.",
+                    f"{_first_upper(experiment.asks)} But the function failed: {error}.",
+                    f"Pass length= for a function of fewer than {it.length:,} positions.",
                 ) from error.__cause__
             left_out[experiment.name] = str(error)
     return asked, left_out
@@ -191,7 +192,7 @@ def _failure(experiment: Experiment, answer: Answer) -> Failure | None:
         if np.isfinite(answer.got).any()
         else None,
     }
-    where = f"channel {place[-1]}"
+    where = f"dimension {place[-1]}"
     if answer.positions is not None:
         rows = np.broadcast_to(answer.positions, over.shape[:-1])
         first = rows[wrong.any(axis=-1)].min()
@@ -199,14 +200,14 @@ def _failure(experiment: Experiment, answer: Answer) -> Failure | None:
         evidence["position"] = int(rows[place[:-1]])
         where = f"position {rows[place[:-1]]:,}, {where}"
     message = (
-        f"{answer.asked}: {evidence['wrong']:,} of {evidence['of']:,} numbers are wrong; at {where} it is "
-        f"{evidence['got']:.6g}, right is {_within(evidence['right'], evidence['allowed'])}."
+        f"{answer.asked}: {evidence['wrong']:,} of {evidence['of']:,} numbers are wrong; at {where}, expected "
+        f"{_within(evidence['right'], evidence['allowed'])}, got {evidence['got']:.6g}."
     )
     return Failure(experiment.name, message, evidence)
 
 
 def _within(right: float, allowed: float) -> str:
-    return f"{right:.6g} within {allowed:.2g}" if allowed else f"exactly {right:.6g}"
+    return f"{right:.6g} ± {allowed:.2g}" if allowed else f"exactly {right:.6g}"
 
 
 def named(fn: Callable[..., Any] | None, make: Callable[..., Any] | None) -> str:
@@ -232,7 +233,7 @@ def function_of(
     if fn is not None:
         return fn
     if make is None:
-        raise InvalidType("There is neither a function nor a make=.", "Give the function that is to be checked.")
+        raise InvalidType("Neither a function nor make= was passed.", "Pass the function to check.")
     return made(make, spec)
 
 
@@ -290,7 +291,7 @@ def made(make: Callable[[Any], Any], spec: Any) -> Callable[..., Any]:
         ) from error
     if not callable(built):
         raise CannotCheck(
-            f"make= was called with {describe(spec)}: it gave back {shown(built)}, which cannot be called.",
+            f"make= was called with {describe(spec)}: it returned {shown(built)}, which cannot be called.",
             "Give a function(spec) that returns the function to be checked.",
         )
     return built

@@ -66,7 +66,7 @@ def kind_for(fn: Any, like: Any) -> str:
         return "module"
     if like is None:
         raise InvalidType(
-            "`like` is missing: the code that the function should be.",
+            "`like` is missing: the encoding that the function should compute.",
             'Give a spec, or a preset\'s name: like="llama3.1".',
         )
     from clockhands.additive.codes import AdditiveCode
@@ -78,7 +78,7 @@ def kind_for(fn: Any, like: Any) -> str:
         if isinstance(spec, codes):
             return kind
     raise InvalidType(
-        f"`like` must be a rotary code, an additive code or a bias, got {shown(spec)}.",
+        f"`like` must be RoPE, an additive encoding or a bias, got {shown(spec)}.",
         'Give a spec, or a preset\'s name: like="llama3.1".',
     )
 

@@ -39,7 +39,7 @@ class Checks:
         self._item = item
 
     def __repr__(self) -> str:
-        return "<checks of position codes>"
+        return "<checks of position encodings>"
 
     def check(self, fn: Any = None, **options: Any) -> Any:
         """Check a function, or a PyTorch module, as the marker says; what is said here goes before it.
@@ -113,7 +113,7 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
         if name == _FAILED
     ]
     if failed:
-        terminalreporter.section("position codes that are wrong (clockhands)")
+        terminalreporter.section("wrong position encodings (clockhands)")
         for place, text in failed:
             terminalreporter.write_line(f"{place}: {text}")
 
@@ -132,7 +132,7 @@ def _marked(item: pytest.Item) -> dict[str, Any]:
 def _in_one_line(report: Any) -> str:
     """What a failed check says, shortly: for a summary and for JUnit files."""
     if not report.explanations:
-        return f"{report.subject} is not {report.like}; no known fault gives these answers"
+        return f"{report.subject} is wrong: it does not match {report.like}; no known fault has these symptoms"
     first = report.explanations[0]
     return f"{report.subject} {first.message} [{', '.join(first.codes)}]"
 

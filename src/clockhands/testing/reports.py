@@ -15,10 +15,10 @@ WIDTH = 88
 """Columns of a report as text, which stands behind pytest's margin."""
 
 _SPECIAL = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
-_NUMBERED = re.compile(r"(\b(?:positions?|channels?|pairs?|layers?)) (?=\d)")
+_NUMBERED = re.compile(r"(\b(?:positions?|dimensions?|pairs?|layers?)) (?=\d)")
 _SHOWN = 3  # failures whose evidence is told; the rest says the same with other numbers
-_UNKNOWN = "Look at the first number that is wrong, and at what passed."
-_OTHER_CODE = "`clockhands identify` says what a function is, if it is another code that is known."
+_UNKNOWN = "Look at the first wrong number, and at what passed."
+_OTHER_CODE = "If it is another known encoding, `clockhands identify` names it."
 _NAMED = 12  # experiments that passed and are named
 
 
@@ -144,16 +144,16 @@ class Report:
             verbose: All evidence, and why each experiment was left out.
         """
         if self.sound:
-            yield ReportLine("sound", f"{self.subject} is what it should be: {self.like}.")
+            yield ReportLine("sound", f"{self.subject} is correct: {self.like}.")
             yield ReportLine("rest", self._made())
         else:
-            yield ReportLine("failed", f"{self.subject} is not what it should be: {self.like}.")
+            yield ReportLine("failed", f"{self.subject} is wrong; expected {self.like}.")
             for number, explanation in enumerate(self.explanations):
                 yield ReportLine()
                 yield from _explained(explanation, "Also, it" if number else "It")
             if not self.explanations:
                 yield ReportLine()
-                yield ReportLine("explanation", "No known fault gives these answers.")
+                yield ReportLine("explanation", "No known fault has these symptoms.")
                 other = f" {_OTHER_CODE}" if self.kind in {"rotary", "additive"} else ""
                 yield ReportLine("hint", f"hint: {_UNKNOWN}{other}", 2)
             yield ReportLine()
@@ -163,10 +163,7 @@ class Report:
     def _made(self) -> str:
         """What was done, where nothing failed."""
         # An error of NaN is never sound, so this is a number.
-        return (
-            f"{_counted(len(self.experiments), 'experiment')}{self._way()}; the largest error is {self.worst:.2g} of "
-            "what rounding explains."
-        )
+        return " % of the rounding bound."
 
     def _way(self) -> str:
         """How it was called, in words."""
@@ -204,15 +201,15 @@ class Report:
         ways: dict[str, list[str]] = {}
         others = 0
         for name, why in self.left_out.items():
-            if verbose or why.startswith("say "):
+            if verbose or why.startswith("pass "):
                 ways.setdefault(why, []).append(name)
             else:
                 others += 1
         for why, names in ways.items():
-            yield ReportLine("rest", f"Not asked: {_listed(names)}: {why.removesuffix('.')}.")
+            yield ReportLine("rest", f"Skipped: {_listed(names)} ({why.removesuffix('.')}).")
         if others:
             more = f"{others} more" if ways else _counted(others, "experiment")
-            yield ReportLine("rest", f"Not asked: {more}; --verbose and report.left_out say why.")
+            yield ReportLine("rest", f"Skipped: {more}; --verbose and report.left_out give the reasons.")
 
     def __str__(self) -> str:
         return "\n".join(line.wrapped() for line in self.lines())
@@ -223,7 +220,7 @@ def _explained(explanation: Explanation, lead: str) -> Iterator[ReportLine]:
     yield ReportLine("explanation", f"{place} {explanation.message}")
     yield ReportLine("hint", f"hint: {explanation.hint}", 2)
     if explanation.cases:
-        yield ReportLine("rest", f"met before: {', '.join(explanation.cases)}", 2)
+        yield ReportLine("rest", f"seen in:  {', '.join(explanation.cases)}", 2)
     if explanation.codes:
         codes = ", ".join(explanation.codes)
         yield ReportLine("rest", f"code: {codes} (clockhands explain {explanation.codes[0]})", 2)

@@ -208,7 +208,7 @@ def _sizes(queries: Any, keys: Any, axes: int) -> tuple[int, int]:
     most = many if keys is None else _size(keys, axes, "keys")
     if isinstance(queries, int) and many > most:
         raise InvalidValue(
-            f"`queries` as a count stand at the last of the {most} keys, got {many} queries.",
+            f"`queries` as a count means the last of the {most} keys, got {many} queries.",
             "Give the positions of the queries as a range or an array.",
         )
     return many, most

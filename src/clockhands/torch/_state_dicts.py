@@ -156,8 +156,8 @@ def _told(key: str, found: Computed) -> str:
 def _in_words(verdict: Verdict) -> str:
     found = verdict.evidence
     words = {
-        "buffer-zero": "They are all zero, as memory that nobody filled.",
-        "buffer-uninitialised": "No rule makes them, as memory that nobody filled.",
+        "buffer-zero": "They are all zero, like uninitialised memory.",
+        "buffer-uninitialised": "They follow no known rule, like uninitialised memory.",
         "buffer-unscaled": "They are those without the scaling.",
         "buffer-scaled-twice": "They are scaled twice.",
         "buffer-of-another-base": "They are those of base {base in effect:,.7g}.",

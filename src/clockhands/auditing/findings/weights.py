@@ -182,16 +182,16 @@ def not_asked(opened: Opened, resolved: Resolved) -> Pairing | None:
 def pairing(opened: Opened, resolved: Resolved) -> Pairing:
     """How channels pair, from the query and key projections of a model; what cannot be read is said and left out."""
     if all(code.kind != "rotary" for code in resolved.codes):
-        return unexamined("not looked at, because no layer is known to rotate")
+        return unexamined("not examined, because no layer is known to rotate")
     if not opened.tensors:
-        return unexamined("not looked at, because the target holds no weights")
+        return unexamined("not examined, because the target holds no weights")
     found = projections(opened, resolved)
     seen = {of: _scored(found, of) for of in NAMES}
     left_out = tuple(dict.fromkeys((*found.left_out, *(words for _, words in seen.values() if words))))
     queries, keys = seen["q"][0], seen["k"][0]
     if not queries:
         because = "; ".join(left_out) or "no query projection has a name that is known"
-        return unexamined(f"not looked at, because {because}", left_out)
+        return unexamined(f"not examined, because {because}", left_out)
     whole = together(list(queries.values()))
     layout = whole.verdict()
     made = Pairing(
@@ -317,7 +317,7 @@ def _says(made: Pairing) -> str:
         against = f"z {z[made.layout]} against {z[other]} ({layers})"
         words = f"pairs {made.layout}, confidence {made.confidence:.2f}, {against}"
     if made.left_out:
-        words += f"; not looked at: {'; '.join(made.left_out)}"
+        words += f"; not examined: {'; '.join(made.left_out)}"
     return words
 
 

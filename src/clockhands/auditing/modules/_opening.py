@@ -26,16 +26,18 @@ def open_module(module: Any, walked: Walked) -> Opened:
     name = name_of(module)
     if walked.only_meta and walked.held:
         raise Unreadable(
-            f"{name} is on the meta device: its tensors have shapes and no numbers to be looked at.",
+            f"{name} is on the meta device: its tensors have shapes but no values.",
             "Load its weights first, or audit the folder or config.json that it is made from.",
         )
     root, others = config_root(module)
     config = None if root is None else _values(_config(module.get_submodule(root)))
-    notes = tuple(f"{other} has a config of its own, and is held to no other: audit it by itself." for other in others)
+    notes = tuple(
+        f"{other} has its own config and cannot be compared with another: audit it separately." for other in others
+    )
     away = [one.full_name for one in walked.held if one.on_meta]
     if away:
         more = f" (and {len(away) - 1} more)" if len(away) > 1 else ""
-        notes += (f"{away[0]}{more} has no numbers here, being on the meta device, and was not looked at.",)
+        notes += (f"{away[0]}{more} is on the meta device, has no values and was not examined.",)
     tensors = {one.full_name: info for one in walked.of("rows") if (info := _info(one)) is not None}
     return Opened(f"{name} (loaded)", "module", None, config, CONFIG, tensors, notes=notes)
 

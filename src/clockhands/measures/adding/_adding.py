@@ -6,7 +6,7 @@ Numbers of the property, for a vocabulary of 50,000 drawn tokens (`_recoverable`
 * ``positions_measured``: rows that were looked at: the first 128 and 64 that are evenly spaced over the length; of a
   learned table all. ``first_positions``: the first ones, at most 128, which the two shares of a score are about.
 * ``row_norm_least``, ``row_norm_mean``, ``row_norm_largest``: Euclidean length of a row, in the dtype.
-* ``token_norm_at_deviation_1``: ``sqrt(width)``, the length of a token of independent N(0, 1) channels: what the factor
+* ``token_norm_at_deviation_1``: ``sqrt(width)``, the length of a token of independent N(0, 1) values: what the factor
   sqrt(width) of Vaswani et al. makes of embeddings N(0, 1 / width). Without it they have the length 1, and embeddings
   N(0, 1) with it the length ``width``. ``row_over_token`` is the mean row over the first of the three.
 * ``found_at_deviation_1``, ``found_at_deviation_one_over_root_width``, ``found_at_deviation_root_width``: share of
@@ -52,8 +52,8 @@ _FIRST, _SPREAD = 128, 64
 
 
 @measure(
-    none="Nothing is added to the token: there is no code.",
-    rotary="Nothing is added to the token: a rotary code turns queries and keys, which keeps their lengths.",
+    none="Nothing is added to the token: there is no position encoding.",
+    rotary="Nothing is added to the token: RoPE rotates queries and keys, which keeps their lengths.",
     bias="Nothing is added to the token: a bias is added to the scores.",
 )
 def adding(subject: MeasuredCode) -> Property:
@@ -104,10 +104,10 @@ def _measured(subject: MeasuredCode, lengths: np.ndarray, farthest: np.ndarray, 
     }
     rows = "the row" if math.isclose(longest, lengths.min(), rel_tol=1e-2) else "the longest row"
     says = (
-        f"Of {VOCABULARY:,} random tokens with channels of standard deviation 1, {_percent(found)} are still nearest "
-        f"to themselves after {rows} was added ({_short(longest)} long beside {_short(root)}); with "
-        f"{_short(1 / root)}, which is leaving out a factor of sqrt({width}), {_percent(small)}. It takes "
-        f"{_short(needed)} for {_percent(FOUND)}, unless the position is known: then the row is taken away again."
+        f"Of {VOCABULARY:,} random tokens with a standard deviation of 1 per dimension, {_percent(found)} are still "
+        f"nearest to themselves after {rows} was added (norm {_short(longest)}, tokens {_short(root)}); with a "
+        f"deviation of {_short(1 / root)}, as without the factor sqrt({width}), {_percent(small)}. "
+        f"{_percent(FOUND)} need {_short(needed)}, unless the position is known: then the row can be subtracted."
     )
     if offset is not None:
         says += (
@@ -115,10 +115,10 @@ def _measured(subject: MeasuredCode, lengths: np.ndarray, farthest: np.ndarray, 
             f"function of their distance (first {number} tokens; chance: {_percent(2 / (number + 1))})."
         )
     if (off := numbers["sum_rounding"]) > 0.05:
-        left = ": next to nothing of it is left" if off > 0.9 else ""
+        left = ": almost nothing of it is left" if off > 0.9 else ""
         says += f" In {subject.dtype.name} rounding the sum costs up to {off:.2f} of the token's deviation{left}."
     holds = found >= FOUND
-    brief = f"{'yes' if holds else 'no'}: {_percent(found)} of tokens found again"
+    brief = f"{'yes' if holds else 'no'}: {_percent(found)} of tokens still found"
     return measured(brief, says, holds=holds, **numbers)
 
 

@@ -86,7 +86,7 @@ def four_terms(tokens: Any, rows: Any, query: Any, key: Any) -> Terms:
         raise InvalidValue(
             f"`query` and `key` must be of shape [{x.shape[1]}, head_width], got {list(left.shape)} and "
             f"{list(right.shape)}.",
-            "Transpose the weight of a linear layer, and take the channels of one head.",
+            "Transpose the weight of a linear layer, and take the dimensions of one head.",
         )
     queries, keys = [x @ left, p @ left], [x @ right, p @ right]
     variances = [_variance(one, other) for one in queries for other in keys]
@@ -133,9 +133,9 @@ def offset_share(matrix: Any, rows: Any) -> float:
     right = np.eye(width) if right is None else np.asarray(right, np.float64)
     if left.ndim != 2 or len(left) != width or len(right) != width or left.shape[1] != right.shape[1]:
         raise InvalidValue(
-            f"`matrix` must be [{width}, {width}] for rows of {width} channels, got {list(left.shape)}"
-            f"{' and ' + str(list(right.shape)) if isinstance(matrix, tuple) else ''}.",
-            "Transpose the weight of a linear layer, and take the channels of one head.",
+            f"`matrix` must be [{width}, {width}] for rows of width {width}, got "
+            f"{list(left.shape)}{' and ' + str(list(right.shape)) if isinstance(matrix, tuple) else ''}.",
+            "Transpose the weight of a linear layer, and take the dimensions of one head.",
         )
     queries, keys = p @ left, p @ right
     mean = queries.mean(0) @ keys.mean(0)
@@ -227,7 +227,7 @@ def _rows(rows: Any, most: float = math.inf) -> np.ndarray:
         raise InvalidValue(f"`rows` must be of shape [n, width], got {list(p.shape)}.", "Give the rows of a table.")
     if len(p) > most:
         raise InvalidValue(
-            f"`rows` must be at most {most:,}, got {len(p):,}.", "Give a stretch of them: all products are formed."
+            f"`rows` must be at most {most:,}, got {len(p):,}.", "Pass fewer rows: all products are computed."
         )
     return p
 

@@ -176,17 +176,18 @@ class AddingFigures:
         return (
             f"Of {size:,} random tokens of width {width} and deviation 1, {unit.expected:.1%} are still nearest to "
             f"themselves after a position was added (found: {unit.share:.1%}, 95% interval {unit.low:.1%} to "
-            f"{unit.high:.1%}); of tokens of deviation 1/sqrt({width}) {small.expected:.1%} (found: {small.share:.1%}, "
-            f"{small.low:.1%} to {small.high:.1%}). Whoever knows the position takes it away again and finds "
+            f"{unit.high:.1%}); of tokens of deviation 1/sqrt({width}) {small.expected:.1%} (found: "
+            f"{small.share:.1%}, {small.low:.1%} to {small.high:.1%}). With a known position, subtracting it finds "
             f"{min(unit.known, small.known):.1%}, even in bfloat16.",
-            f"Token and position stand nearly at right angles: their cosine deviates from 0 by "
-            f"{angle.expected_deviation:.4f} (drawn: {angle.deviation:.4f}), and 999 of 1,000 are below "
+            "Token and position are nearly orthogonal: their cosine deviates from 0 by "
+            f"{angle.expected_deviation:.4f} (sampled: {angle.deviation:.4f}), and 999 of 1,000 are below "
             f"{angle.cosine_999:.3f}.",
-            f"Behind random projections, at deviation 1, content-content makes {terms.content_content:.1%} of the sum "
-            f"of the variances of a score's terms, the two crossed terms "
-            f"{terms.content_position + terms.position_content:.1%}, position-position {terms.position_position:.1%}.",
+            f"With random projections and deviation 1, content-content makes {terms.content_content:.1%} of the sum "
+            "of the variances of a score's terms, the two crossed terms "
+            f"{terms.content_position + terms.position_content:.1%}, position-position "
+            f"{terms.position_position:.1%}.",
             f"A function of the distance explains {head.expected:.1%} of the position-position part over "
-            f"{head.positions} positions (drawn heads: {head.mean:.1%} ± {head.deviation:.1%}; chance: "
+            f"{head.positions} positions (random heads: {head.mean:.1%} ± {head.deviation:.1%}; chance: "
             f"{head.chance:.1%}), and {commuting:.1%} where the projections commute with the rotations.",
         )
 

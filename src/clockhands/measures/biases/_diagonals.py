@@ -50,7 +50,7 @@ def diagonals(subject: MeasuredCode) -> Property:
     spec = subject.spec
     assert isinstance(spec, BiasCode)
     if subject.length == 1:
-        return not_computed("One token has no other to be shifted to: ask for a length of at least 2.")
+        return not_computed("One token cannot be shifted: use a length of at least 2.")
     number = min(subject.length, getattr(spec, "tokens", subject.length))
     side = min(number, _SIDE)
     places = range(number - side, number)
@@ -60,7 +60,7 @@ def diagonals(subject: MeasuredCode) -> Property:
             return _property_of(spec, figures, spec.reads == "distance", None, "by its formula")
         square = row_numbers(spec, places, places).astype(np.float64)[None]
         figures |= {"largest_difference": along_diagonals(square)}
-        return _property_of(spec, figures, not figures["largest_difference"], None, "whatever its learned numbers are")
+        return _property_of(spec, figures, not figures["largest_difference"], None, "whatever its learned values are")
     square = np.asarray(bias(spec, places, places, values=subject.values, dtype="float64"))
     within = _without_own(square)
     size = max(float(np.abs(square).max(initial=0)), 1e-300)
@@ -95,22 +95,20 @@ def _property_of(
     told = f", {how}" if how else ""
     if spec.reads == "key" and holds:
         beside = f" Rounded, rows differ by up to {rounded:.2g}." if rounded else ""
-        brief = "yes, but for a constant in each row"
+        brief = "yes, except for a constant per row"
         says = (
-            f"The numbers of {name} depend on the key alone; less its number at distance 0, every row is the same "
-            f"function of the distance, and softmax does not see the rest.{beside}"
+            f"The values of {name} depend on the key alone. After its value at distance 0 is subtracted, every row "
+            f"is the same function of the distance; softmax ignores that constant.{beside}"
         )
     elif holds:
-        beside = (
-            "" if spec.reads == "distance" else ", over these tokens, though by its formula they could depend on more"
-        )
+        beside = "" if spec.reads == "distance" else ", over these tokens; by its formula they could depend on more"
         brief = "yes: by distance alone"
         says = (
-            f"The numbers of {name} depend on the distance of query and key alone{told}{beside}: moving both changes "
+            f"The values of {name} depend only on the distance of query and key{told}{beside}: moving both changes "
             "nothing."
         )
     else:
-        why = "the row and the column of both tokens: a step in token numbers may be a step along or a new line"
-        why = "where the query stands, beside the distance" if spec.ordered else why
-        brief, says = "no: by where the tokens stand", f"The numbers of {name} depend on {why}{told}."
+        why = "the row and the column of both tokens: the next token number may be in the same row or in the next one"
+        why = "the position of the query and the distance" if spec.ordered else why
+        brief, says = "no: depends on the positions", f"The values of {name} depend on {why}{told}."
     return measured(brief, says, holds=holds, **figures)

@@ -33,10 +33,11 @@ MOST_NUMBERS = 2**24
 MOST_DISTANCE = 2.0**63
 
 AFTER_SAYS = {
-    "as before": "A key after the query has the number of the key as far before it, so left and right look alike.",
-    "as itself": "All keys after the query have the number of the query itself.",
+    "as before": "A key after the query has the value of the key at the same distance before it, so left and right "
+    "are the same.",
+    "as itself": "All keys after the query have the value of the query itself.",
     "more": "A key after the query would get more than the query itself, so this form needs a causal mask.",
-    "own": "Keys after the query have numbers of their own, so left and right can be told apart.",
+    "own": "Keys after the query have separate values, so left and right are different.",
 }
 
 
@@ -80,7 +81,7 @@ def unknown(subject: MeasuredCode) -> Property | None:
         return None
     if subject.values is None:
         words = ", ".join(f"{each} {list(shape)}" for each, shape in spec.shapes.items())
-        return not_computed(f"The numbers of {name(spec)} are learned: pass values= with {words}.")
+        return not_computed(f"The values of {name(spec)} are learned: pass values= with {words}.")
     return None
 
 
@@ -93,8 +94,8 @@ def refuse_more(subject: MeasuredCode, numbers: int) -> None:
     if numbers > MOST_NUMBERS:
         raise Unanswered(
             not_computed(
-                f"This would take {numbers:,} numbers of {name(_bias(subject))}, and at most {MOST_NUMBERS:,} are "
-                "made: ask for a shorter length."
+                f"This needs {numbers:,} values of {name(_bias(subject))}; the limit is {MOST_NUMBERS:,}: use a "
+                "shorter length."
             )
         )
 
@@ -113,10 +114,10 @@ def refuse_others(subject: MeasuredCode, asked: str, instead: str) -> None:
     """
     if subject.kind == "bias":
         return
-    why = f"Without a position code there is no number for a distance, so {asked}."
+    why = f"Without a position encoding there is no value for a distance, so {asked}."
     if subject.kind != "none":
-        way = "is added to tokens" if subject.kind == "additive" else "turns queries and keys"
-        why = f"{type(subject.spec).__name__} {way} and gives no number to a distance, so {asked}; see {instead}."
+        way = "is added to tokens" if subject.kind == "additive" else "rotates queries and keys"
+        why = f"{type(subject.spec).__name__} {way} and has no value for a distance, so {asked}; see {instead}."
     raise Unanswered(not_applicable(why))
 
 

@@ -15,10 +15,10 @@ Numbers, all whole and exact; distances in tokens, lists by head:
   None where all differ. ``first_merged``: the first of all heads. Of windows: rows of the table.
 * ``distinct_together``, ``first_merged_together``: the same of all heads together, two distances being one if they
   are in every head.
-* ``keys_after``: what keys after the query get: ``"as before"`` (left and right are not told apart), ``"as itself"``,
+* ``keys_after``: what keys after the query get: ``"as before"`` (left and right are the same), ``"as itself"``,
   ``"more"`` (a causal mask is needed) or ``"own"``.
 * ``values_known``: False where the numbers are learned and not given. Then buckets are compared in place of numbers:
-  what shares one is never told apart, what does not can be.
+  distances that share one are never distinguished.
 
 ``holds``: every head tells every distance within the length from every other.
 """
@@ -54,7 +54,7 @@ def told_apart(subject: MeasuredCode) -> Property:
     given, where a number does not fit the dtype, or where there would be too many.
     """
     spec = subject.spec
-    refuse_others(subject, "no head merges distances by itself", "unique")
+    refuse_others(subject, "no single head merges distances", "unique")
     missing = unknown(subject)
     if isinstance(spec, Window | LogWindow):
         return _of_window(subject, spec, missing)
@@ -169,7 +169,7 @@ def _property_of(subject: MeasuredCode, numbers: np.ndarray, known: bool) -> Pro
     said = _says(subject, apart) if known else _says_of_buckets(subject, apart)
     worst = apart.merged[apart.fewest]
     return measured(
-        f"yes: all {apart.places:,}" if worst is None else f"no: {worst[0]:,} and {worst[1]:,} alike",
+        f"yes: all {apart.places:,}" if worst is None else f"no: {worst[0]:,} and {worst[1]:,} are equal",
         f"{said} {AFTER_SAYS[spec.keys_after]}",
         holds=worst is None,
         **apart.numbers(),
@@ -181,11 +181,11 @@ def _property_of(subject: MeasuredCode, numbers: np.ndarray, known: bool) -> Pro
 def _says_of_buckets(subject: MeasuredCode, apart: _Apart) -> str:
     spec: Any = subject.spec
     if apart.first is None:
-        return f"Each of the {apart.places:,} distances within the length has a bucket of {name(spec)} of its own."
+        return f"Each of the {apart.places:,} distances within the length has a separate bucket of {name(spec)}."
     near, far = apart.first
     return (
         f"The {subject.length:,} distances within the length fall into {apart.counts[0]:,} buckets, so no head can "
-        f"tell more of them apart, whatever is learned: {near:,} and {far:,} are the first two in one bucket."
+        f"distinguish more of them, whatever is learned: {near:,} and {far:,} are the first two in one bucket."
     )
 
 
@@ -194,18 +194,18 @@ def _says(subject: MeasuredCode, apart: _Apart) -> str:
     kind, pair = subject.dtype.name, apart.merged[apart.fewest]
     of_keys = isinstance(spec, Alibi) and spec.form == "key"
     if pair is None:
-        said = f"Every head of {name(spec)} gives each of the {apart.places:,} distances a number of its own in {kind}."
-        same = " It numbers keys; below a causal mask a softmax sees no difference to distances."
+        said = f"Every head of {name(spec)} gives each of the {apart.places:,} distances a different value in {kind}."
+        same = " Its values follow the key position; below a causal mask this gives the same softmax as distances."
         return said + same * of_keys
     which = f"Head {apart.fewest}" if len(apart.counts) > 1 else "The head"
     said = (
-        f"{which} of {name(spec)} has {apart.counts[apart.fewest]:,} different numbers in {kind} for "
-        f"{subject.length:,} distances: {pair[0]:,} and {pair[1]:,} are the first two that it cannot tell apart."
+        f"{which} of {name(spec)} has {apart.counts[apart.fewest]:,} different values in {kind} for "
+        f"{subject.length:,} distances: {pair[0]:,} and {pair[1]:,} are the first two with the same value."
     )
     merges = (
-        " It numbers keys, which below a causal mask is as good as distances to a softmax; but these numbers grow "
-        f"along the text, so rounding to {kind} merges the keys nearest to a late query, where the distance form would "
-        "merge the farthest."
+        " Its values follow the key position, which below a causal mask gives the same softmax as distances. But "
+        f"they grow along the text: rounding to {kind} merges the keys nearest to a late query; the distance form "
+        "would merge the farthest."
     )
     return said + merges * of_keys
 
@@ -216,30 +216,30 @@ def _of_window(subject: MeasuredCode, spec: Plane, missing: Property | None) -> 
         return missing
     used = np.flatnonzero(rows_of_window(spec, subject.length)[: spec.differences])
     if not used.size:
-        return not_computed(f"The first token of {name(spec)} is its class token: ask for a length of at least 2.")
+        return not_computed(f"The first token of {name(spec)} is its class token: use a length of at least 2.")
     tokens = min(subject.length, spec.tokens)
     plane = f"Between the first {tokens:,} tokens of the window lie {used.size:,} different steps down and across"
-    alike = "Pairs of tokens with the same step look alike wherever they stand."
+    alike = "Pairs of tokens with the same step have the same value at every position."
     if missing:
         known = {"distances": int(used.size), "keys_after": "own", "values_known": False}
         brief = f"yes: all {used.size:,} steps"
-        return measured(brief, f"{plane}, each with a row of its own. {alike}", holds=True, **known)
+        return measured(brief, f"{plane}, each with a separate row. {alike}", holds=True, **known)
     table = np.asarray(spec.table(values_of(type(spec).__name__, subject.values, spec.shapes)))[used].T
     with np.errstate(over="ignore"):
         rounded = before_rounding(table, subject.dtype).astype(subject.dtype).astype(np.float64)
     if not np.isfinite(rounded).all():
         return not_computed(
-            f"A learned number of {np.abs(table).max():.3g} in size does not fit {subject.dtype.name}. Use float32."
+            f"A learned value of magnitude {np.abs(table).max():.3g} does not fit {subject.dtype.name}. Use float32."
         )
     apart = _apart(rounded, used.tolist())
     worst, kind = apart.merged[apart.fewest], subject.dtype.name
     told = (
-        f"every head has a number of its own for each in {kind}"
+        f"every head has a different value for each in {kind}"
         if worst is None
-        else f"head {apart.fewest} has {apart.counts[apart.fewest]:,} different numbers for them in {kind}"
+        else f"head {apart.fewest} has {apart.counts[apart.fewest]:,} different values for them in {kind}"
     )
     return measured(
-        f"yes: all {used.size:,} steps" if worst is None else f"no: rows {worst[0]:,} and {worst[1]:,} alike",
+        f"yes: all {used.size:,} steps" if worst is None else f"no: rows {worst[0]:,} and {worst[1]:,} are equal",
         f"{plane}; {told}. {alike}",
         holds=worst is None,
         **apart.numbers(),

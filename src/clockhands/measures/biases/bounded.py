@@ -33,7 +33,7 @@ def bounded_bias(subject: MeasuredCode) -> Property:
     if isinstance(spec, Alibi | Decay):
         return _line(spec, last)
     if isinstance(spec, LogWindow):
-        says = "It adds 16 times a sigmoid to a score, a number between 0 and 16 whatever was learned."
+        says = "It adds 16 times a sigmoid to a score, a value between 0 and 16, whatever was learned."
         return _within(_WINDOW, says)
     if isinstance(spec, TableCode):
         return _looked_up(spec, subject.values)
@@ -48,12 +48,12 @@ def bounded_bias(subject: MeasuredCode) -> Property:
 def _line(spec: Alibi | Decay, last: int) -> Property:
     slope = max(spec.slopes)
     if spec.form == "key":
-        what = "adds {} to a score for every token that the key stands further on"
+        what = "adds {} to a score for every token by which the key is further on"
     elif spec.form == "last-key":
-        what = "takes {} from a score for every token that the key stands before the last"
+        what = "subtracts {} from a score for every token between the key and the last key"
     else:
-        what = "takes {} from a score for every token of distance"
-    says = f"The steepest head {what.format(f'{slope:.4g}')}, without end: {slope * last:,.6g} at {last:,}."
+        what = "subtracts {} from a score for every token of distance"
+    says = f"The steepest head {what.format(f'{slope:.4g}')}, without limit: {slope * last:,.6g} at {last:,}."
     slopes = {"largest_slope": slope, "smallest_slope": min(spec.slopes), "growth_per_token": slope}
     return _without_end(slope * last, last, says, **slopes)
 
@@ -74,11 +74,11 @@ def _looked_up(spec: TableCode, values: Any) -> Property:
     if values is None:
         return _within(
             None,
-            "What it adds is looked up, so it is bounded by the largest of the learned numbers: pass them as values= "
-            "to know it.",
+            "Its values are looked up in a learned table and bounded by the largest: pass the table as values= to "
+            "know the bound.",
         )
     limit = float(np.abs(values[spec.name]).max()) * getattr(spec, "scale", 1.0)
-    return _within(limit, f"What it adds is looked up, and no number of the table is larger than {limit:.4g} in size.")
+    return _within(limit, f"Its values are looked up in a table with a largest magnitude of {limit:.4g}.")
 
 
 def _kerple(spec: Kerple, values: Any, last: int) -> Property:
@@ -86,8 +86,8 @@ def _kerple(spec: Kerple, values: Any, last: int) -> Property:
     if values is None:
         return measured(
             f"no: grows as a {what}",
-            f"It takes from a score a {what} of the distance, without end: pass the learned numbers as values= to know "
-            "how much.",
+            f"It subtracts a {what} of the distance from a score, without limit: pass the learned values as values= "
+            "to know how much.",
             holds=False,
             largest=None,
             limit=None,
@@ -98,13 +98,13 @@ def _kerple(spec: Kerple, values: Any, last: int) -> Property:
     return _without_end(
         largest,
         last,
-        f"The steepest head takes a {what} of the distance from a score, without end: {largest:.6g} at a distance of "
-        f"{last:,}.",
+        f"The steepest head subtracts a {what} of the distance from a score, without limit: {largest:.6g} at a "
+        f"distance of {last:,}.",
     )
 
 
 def _fire(values: Any) -> Property:
-    says = "It asks a small network for a share between 0 and 1, so it is bounded"
+    says = "A small network computes it from a share between 0 and 1, so it is bounded"
     if values is None:
         return _within(None, f"{says} by what was learned: pass it as values= to know the bound.")
     weights, begins = values["w1"][:, 0], values["b1"]

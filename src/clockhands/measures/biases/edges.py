@@ -5,7 +5,7 @@ Numbers of buckets (`Buckets`, `CeilingBuckets`, `Clipped`), all whole and exact
 * ``rows``: rows of the learned table.
 * ``first_distances_before``, ``first_distances_after``: the smallest distance (tokens) of each bucket, for keys at or
   before the query and for keys after it, whatever the length; 0 is the query itself in both.
-* ``exact_through_before``, ``exact_through_after``: every distance up to this one has a bucket of its own; -1 where not
+* ``exact_through_before``, ``exact_through_after``: every distance up to this one has a separate bucket; -1 where not
   even 0 has one.
 * ``last_from_before``, ``last_from_after``: from this distance on all share one bucket.
 * ``rows_used``: rows that some pair of tokens within the length takes.
@@ -100,7 +100,7 @@ def edges(subject: MeasuredCode) -> Property:
         return _of_window(spec, subject.length)
     if not isinstance(spec, Bucketed):
         of = "place of a key" if isinstance(spec, Alibi) and spec.form == "key" else "distance"
-        return not_applicable(f"{name(spec)} has no buckets: a formula gives every {of} its own number.")  # type: ignore[arg-type]
+        return not_applicable(f"{name(spec)} has no buckets: a formula gives every {of} its own value.")  # type: ignore[arg-type]
     before, after = sides(spec)
     used = {*before.within(subject.length).rows, *after.within(subject.length).rows}
     ever = {*before.rows, *after.rows}
@@ -135,7 +135,7 @@ def _says(side: BucketSide, way: str) -> str:
     own, last = side.exact_through, side.firsts[-1]
     if last == 0:
         return f"{way}, all distances share one bucket."
-    each = f"the distances 0 to {own:,} have a bucket each" if own else "only the distance 0 has a bucket of its own"
+    each = f"the distances 0 to {own:,} each have a separate bucket" if own else "only distance 0 has a separate bucket"
     if last == own + 1:
         return f"{way}, {each}, and all from {last:,} on share one."
     return f"{way}, {each}, from {own + 1:,} on buckets widen, and all distances from {last:,} on share the last one."
@@ -153,7 +153,7 @@ def _setting(spec: Bucketed, last: int) -> str:
     """What the setting of the name does, where the last bucket begins before the distance that it names."""
     if isinstance(spec, Clipped) or last >= spec.max_distance:
         return ""
-    return f" The setting max_distance={spec.max_distance:,} only says how fast they widen."
+    return f" The setting max_distance={spec.max_distance:,} only sets how fast they widen."
 
 
 def _used(rows: int, unused: list[int], never: list[int], length: int) -> str:
@@ -169,7 +169,7 @@ def _of_window(spec: Plane, length: int) -> Property:
     used = rows_of_window(spec, length)
     unused = np.flatnonzero(~used).tolist()
     never = np.flatnonzero(~rows_of_window(spec, spec.tokens)).tolist()
-    asked = "learned by a row of the table" if isinstance(spec, Window) else "answered by the network by itself"
+    asked = "learned in a row of the table" if isinstance(spec, Window) else "computed by the network separately"
     extra = " Three more rows are for the class token." if spec.rows > spec.differences else ""
     within = min(length, spec.tokens)
     return measured(

@@ -62,7 +62,7 @@ def reach(subject: MeasuredCode) -> Property:
     Not applicable to codes that give no number to a distance, not computed where learned numbers are not given.
     """
     spec = subject.spec
-    refuse_others(subject, "no head has a reach by itself", "kernel")
+    refuse_others(subject, "no single head has a reach", "kernel")
     missing = unknown(subject)
     if missing is not None:
         return _without_values(subject, missing)
@@ -168,7 +168,7 @@ def _of_window(subject: MeasuredCode, spec: Plane) -> Property:
     down, across = np.indices((2 * spec.height - 1, 2 * spec.width - 1)).reshape(2, -1)
     steps = np.maximum(abs(down - spec.height + 1), abs(across - spec.width + 1))[used]
     if not steps.size:
-        return not_computed(f"The first token of {name(spec)} is its class token: ask for a length of at least 2.")
+        return not_computed(f"The first token of {name(spec)} is its class token: use a length of at least 2.")
     values = values_of(type(spec).__name__, subject.values, spec.shapes)
     table = np.asarray(spec.table(values))[: spec.differences][used]
     rings = np.array([np.bincount(steps, head) for head in table.T]) / np.bincount(steps)
@@ -214,9 +214,12 @@ def _looks(spec: Any, reached: _Reached) -> str:
     shortest, longest = reached.ends
     near, far = reached.hundredths[shortest], reached.hundredths[longest]
     if near is None:
-        return f"No head of {name(spec)} ever takes a key to a hundredth of the weight of the query itself."
+        return f"No head of {name(spec)} reduces a key to a hundredth of the weight of the query's own position."
     where = f"{tokens(near)} back" if not reached.plane else f"{near} steps down or across"
-    said = f"At equal content, a key weighs a hundredth of the query itself {where} in head {shortest}"
+    said = (
+        f"With equal content, a key has a hundredth of the weight of the query's own position {where} in "
+        f"head {shortest}"
+    )
     if len(reached.hundredths) == 1:
         return f"{said}."
     if far is None:
@@ -242,14 +245,14 @@ def _without_values(subject: MeasuredCode, missing: Property) -> Property:
     if isinstance(spec, Buckets | CeilingBuckets | Clipped):
         last = sides(spec)[0].firsts[-1]
         return not_computed(
-            f"{missing.says} Whatever they are, keys {last:,} tokens back and further all have one number, so the "
-            "farthest of them weighs as much as the nearest.",
+            f"{missing.says} Whatever they are, all keys from {last:,} tokens back have the same value, so the "
+            "farthest has the weight of the nearest.",
             one_number_from=last,
         )
     if isinstance(spec, LogWindow):
         return not_computed(
-            f"{missing.says} Whatever they are, numbers lie between 0 and 16, so no key weighs less than exp(-16) = "
-            f"{math.exp(-16):.2g} beside another of equal content.",
+            f"{missing.says} Whatever they are, values lie between 0 and 16, so no key has a weight below exp(-16) "
+            f"= {math.exp(-16):.2g} of another key with equal content.",
             least_weight=math.exp(-16),
         )
     return missing

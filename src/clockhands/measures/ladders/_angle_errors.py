@@ -39,11 +39,11 @@ from clockhands.ladders import Ladder, working
 WAYS: Mapping[str, str] = MappingProxyType(
     {
         "positions": "positions rounded to the dtype, everything else exact",
-        "rates": "rates rounded to the dtype, everything else exact",
+        "rates": "frequencies rounded to the dtype, everything else exact",
         "phases": "the exact angle, rounded to the dtype",
-        "throughout": "exact rates rounded to the dtype, positions too, and their product",
-        "power": "rates computed in the dtype as 1 / base**(2i/d), then as throughout",
-        "exponential": "rates computed in the dtype as exp(2i (-log(base)/d)), then as throughout",
+        "throughout": "exact frequencies rounded to the dtype, positions too, and their product",
+        "power": "frequencies computed in the dtype as 1 / base**(2i/d), then all steps in the dtype",
+        "exponential": "frequencies computed in the dtype as exp(2i (-log(base)/d)), then all steps in the dtype",
     }
 )
 """Ways of computing angles, by name."""
@@ -152,7 +152,7 @@ def _exact(ladder: Ladder) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
 
 def _way(ladder: Ladder, dtype: object, way: str, base: float | None) -> _Way:
     """The way of this name, checked."""
-    one_of("way", way, WAYS, "It says which steps are rounded.")
+    one_of("way", way, WAYS, "It selects the steps that are rounded.")
     kind = output_dtype(dtype)
     return _ways(ladder, ladder.ratio, kind, way, None if base is None else positive("base", base))
 
@@ -181,8 +181,9 @@ def _from_a_base(
     """
     if ratio is None:
         raise InvalidValue(
-            f"Rates are computed from a base where they are a geometric progression; these are {ladder.origin}.",
-            'Use the way "throughout", which takes the rates as they are.',
+            "Frequencies can be computed from a base only if they are a geometric progression; these are "
+            f"{ladder.origin}.",
+            'Use "throughout", which takes the frequencies as given.',
         )
     with localcontext(working()):
         spans = ratio**-ladder.pairs if base is None else Decimal(base)
@@ -230,7 +231,7 @@ def phase_errors(
     found = _way(ladder, dtype, way, base)
     at = [count("positions", position, 0) for position in positions]
     if at and max(at) > LARGEST:
-        raise InvalidValue(f"`positions` must be at most 2**53, got {shown(max(at))}.", "Look at smaller positions.")
+        raise InvalidValue(f"`positions` must be at most 2**53, got {shown(max(at))}.", "Use smaller positions.")
     return found.errors(np.array(at, np.float64))
 
 
@@ -283,7 +284,7 @@ def first_position_off(
         begin, looked = end, looked + errors.size
         if looked > _MOST_ANGLES:
             raise InvalidValue(
-                f"No pair is off by more than {radians:g} rad below position {begin:,}, where the search was given up.",
+                f"No pair is off by more than {radians:g} rad below position {begin:,}; the search stopped there.",
                 f"Use a limit of at most {begin:,}, or more radians.",
             )
     return None

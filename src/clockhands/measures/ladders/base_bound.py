@@ -8,21 +8,22 @@ the length. The numbers of `base_bound`:
 * ``first_failing_distance``: tokens; None where no sum is negative. Of several axes: the smallest ``m`` such that some
   offset of at most ``m`` along each axis has a negative sum (a sum over axes of each axis' lowest sum).
 * ``first_failing_distance_in_step``: of several axes, where all coordinates grow together, as those of text do.
-* ``looked_to``: distances below this were looked at. ``pairs``; ``pairs_standing_still``: of rate 0, or channels of the
-  head that are not rotated: they add 1 each, and where they are half of all no distance fails.
-* ``smallest_sound_base``: of plain ladders of as many pairs at this length; 1.0 where every base holds; None where none
+* ``looked_to``: distances below this were searched. ``pairs``; ``pairs_standing_still``: of frequency 0, or dimensions
+  of the head that are not rotated: they add 1 each, and where they are half of all no distance fails.
+* ``smallest_sound_base``: the smallest valid base for unscaled frequencies of this many pairs at this
+  length; 1.0 where every base holds; None where none
   was found or the search would be too coarse (``searched`` says whether there was one), ``search_step`` the share of
   the base in which it was looked for.
-* ``failing_above``: the gaps, [first, last] of each stretch of failing bases above the smallest sound one, up to
+* ``failing_above``: the gaps, [first, last] of each stretch of failing bases above the smallest valid one, up to
   ``searched_to``. `clockhands.measures.ladders.sound_bases` has their accuracy.
 
 **The critical dimension** is the number of channels whose pair completes a turn within the length a model was trained
 at; the others meet angles in longer texts that training never showed. For a plain ladder over ``d`` channels it is
 ``2 ceil(d / 2 log_base(length / (2 pi)))``, from 0 to ``d``. The numbers of `critical_dimension`:
 
-* ``channels``: all that turn; ``critical_dimension``: those whose pair completes a turn, counted; ``by_axis``: the same
-  for each axis.
-* ``by_formula``: what the formula gives; None where the ladder is not plain.
+* ``channels``: the RoPE dimensions; ``critical_dimension``: the number of those whose pair completes a rotation;
+  ``by_axis``: the same for each axis.
+* ``by_formula``: the value of the formula; None where frequencies are scaled.
 
 Accuracy: sums are within ``pairs x length x 2**-50``; a distance at which the real sum is nearer to 0 may be told
 either way. Counts as in `clockhands.measures.ladders.turning`.
@@ -107,10 +108,10 @@ def farthest_looked_at(pairs: int, limit: int) -> int:
 
 
 @measure(
-    additive="The bound is about queries and keys that are rotated; a table that is added reaches the scores "
-    "through trained matrices. The same sum of cosines, as the dot product of two rows, is under kernel.",
-    bias="The bound is about queries and keys that are rotated; a bias adds its number whatever the tokens are.",
-    none="Without a code a token like the query scores the same at every distance.",
+    additive="The bound applies to rotated queries and keys; an added table affects the scores through trained "
+    "matrices. `kernel` has the same sum of cosines, as the dot product of two rows.",
+    bias="The bound applies to rotated queries and keys; a bias adds its value whatever the tokens are.",
+    none="Without a position encoding a matching token scores the same at every distance.",
 )
 def base_bound(subject: MeasuredCode, search: bool = True) -> Property:
     """Whether likeness counts for a token at every distance within the length, by the numbers that the module names.
@@ -134,7 +135,7 @@ def base_bound(subject: MeasuredCode, search: bool = True) -> Property:
     if first is not None:
         return measured(f"no: fails at distance {first:,}", _fails(spec, found), holds=False, **found)
     if looked < subject.length:
-        brief, far = f"yes as far as {looked:,} tokens", f"as far as was looked, {looked:,} tokens"
+        brief, far = f"yes, for {looked:,} tokens", f"within the {looked:,} tokens"
         return measured(brief, _holds(spec, found, far), **found)
     return measured("yes", _holds(spec, found, f"below {subject.length:,} tokens"), holds=True, **found)
 
@@ -186,16 +187,16 @@ def _fails(spec: Rotary, found: dict[str, Any]) -> str:
     first = found["first_failing_distance"]
     told = (
         f"The cosines of all {found['pairs']} pairs add up to less than 0 first at a distance of {first:,} tokens: "
-        "there a query that looks for a token like itself scores it below an unrelated one."
+        "there a query scores a matching token below a random one."
     )
     if spec.number_of_axes > 1:
         told = (
             f"Offsets of up to {first:,} along each of {spec.number_of_axes} axes are enough for the cosines of all "
-            f"{found['pairs']} pairs to add up to less than 0: there a query that looks for a token like itself scores "
-            "it below an unrelated one."
+            f"{found['pairs']} pairs to add up to less than 0: there a query scores a matching token below a random "
+            "one."
         )
         step = found["first_failing_distance_in_step"]
-        told += " Where all coordinates grow together " + (
+        told += " If all coordinates grow together " + (
             "this happens nowhere." if step is None else f"this happens at {step:,} first."
         )
     return told + _says_bases(spec, found)
@@ -205,13 +206,13 @@ def _holds(spec: Rotary, found: dict, where: str) -> str:
     still = found["pairs_standing_still"]
     if 2 * still >= found["pairs"]:
         return (
-            f"{still} of the {found['pairs']} pairs of a head never turn, and the others cannot "
-            "outweigh them: no base makes likeness count against a token."
+            f"{still} of the {found['pairs']} pairs of a head never rotate, and the others cannot outweigh them: no "
+            "base makes a matching token score below a random one."
         )
     along = f" along {spec.number_of_axes} axes" if spec.number_of_axes > 1 else ""
     return (
-        f"At every distance{along} {where} the cosines of all {found['pairs']} pairs add up to 0 or more: a query that "
-        "looks for a token like itself never scores it below an unrelated one." + _says_bases(spec, found)
+        f"At every distance{along} {where} the cosines of all {found['pairs']} pairs add up to 0 or more: a query "
+        "never scores a matching token below a random one." + _says_bases(spec, found)
     )
 
 
@@ -219,12 +220,16 @@ def _says_bases(spec: Rotary, found: dict[str, Any]) -> str:
     smallest, gaps = found["smallest_sound_base"], found["failing_above"]
     if smallest is None or smallest == 1:
         return ""
-    of = "ladders of as many pairs" if isinstance(spec.spacing, Geometric) and spec.scaling is None else "plain ladders"
-    told = f" Of {of} the smallest base that was found to hold is {said(smallest)}"
+    of = (
+        "encodings with this number of pairs"
+        if isinstance(spec.spacing, Geometric) and spec.scaling is None
+        else ("unscaled encodings")
+    )
+    told = f" Of {of} the smallest base found to satisfy the bound is {said(smallest)}"
     if not gaps:
         return f"{told}, and none fails from there to {said(found['searched_to'])}."
     return (
-        f"{told}; {len(gaps)} {'stretch' if len(gaps) == 1 else 'stretches'} of larger bases fail again, the last from "
+        f"{told}; {len(gaps)} {'range' if len(gaps) == 1 else 'ranges'} of larger bases fail again, the last from "
         f"{said(gaps[-1][0])} to {said(gaps[-1][1])} (steps of {100 * found['search_step']:.2g}%, up to "
         f"{said(found['searched_to'])})."
     )
@@ -236,18 +241,18 @@ def critical_dimension(subject: MeasuredCode) -> Property:
     ladders = turning_ladders(subject)
     if isinstance(subject.spec, WarpedPosition | SineOnly):
         return not_applicable(
-            f"The critical dimension counts pairs of channels that turn at one rate; {type(subject.spec).__name__} has "
-            "none."
+            "The critical dimension counts dimension pairs that rotate at one frequency; "
+            f"{type(subject.spec).__name__} has none."
         )
     by_axis = [2 * turned_through(ladder.rates, subject.length) for ladder in ladders]
     channels, seen = 2 * sum(ladder.pairs for ladder in ladders), sum(by_axis)
     formula = _by_formula(subject, channels)
     new = channels - seen
     who = f"{seen} of {channels}" if new else f"all {channels}"
-    rest = f"; the other {new} meet new angles in longer texts" if new else ""
+    rest = f"; the other {new} reach new angles in longer texts" if new else ""
     return measured(
-        f"{seen} of {channels} channels",
-        f"Trained on {subject.length:,} tokens, {who} channels see their pair complete a turn{rest}.",
+        f"{seen} of {channels} dimensions",
+        f"Trained on {subject.length:,} tokens, {who} dimensions are in pairs that complete a rotation{rest}.",
         critical_dimension=seen,
         channels=channels,
         by_formula=formula,

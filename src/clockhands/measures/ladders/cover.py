@@ -14,11 +14,12 @@ The distances are 1 to ``length - 1``. The numbers of `cover`, for the axis that
 * ``shortest_wavelength``, ``longest_wavelength``: tokens, of the pairs that move; None where none does.
 * ``largest_ratio``: of two wavelengths that follow each other, among those from 2 tokens to ``2 (length - 1)``, which
   the longest distance needs, and the next beyond either end; None where there are fewer than two.
-* ``wasted_pairs``: pairs that cover none of the distances: too slow (or still) for the longest, or turning by more than
-  half a turn a token. ``pairs_beyond_the_length``: those that never complete a turn within it.
+* ``wasted_pairs``: pairs that cover none of the distances: too slow (or still) for the longest, or rotating by more
+  than half a rotation per token. ``pairs_beyond_the_length``: those that never complete a rotation within it.
 * For comparison ``covered_share``, ``first_uncovered_distance``, ``longest_covered_distance``, ``largest_ratio``,
-  ``wasted_pairs`` and ``pairs_beyond_the_length`` of as many pairs with the bases 100, 8,192, 10,000 and 1,000,000,
-  each after ``base_100_`` and so on, and of rates evenly spaced from 1 to 1/10,000 after ``evenly_spaced_``.
+  ``wasted_pairs`` and ``pairs_beyond_the_length`` of the same number of pairs with the bases 100, 8,192, 10,000 and
+  1,000,000, each after ``base_100_`` and so on, and of frequencies evenly spaced from 1 to 1/10,000 after
+  ``evenly_spaced_``.
 
 Accuracy: a wavelength is within a relative 2**-51; an end of what a hand covers that is within a relative 1e-12 of a
 whole number is taken as this number.
@@ -121,7 +122,8 @@ def cover(subject: MeasuredCode) -> Property:
     ladders = turning_ladders(subject)
     if isinstance(subject.spec, WarpedPosition):
         return not_applicable(
-            "A step turns the hands of a warped position by another angle at each place, so none belongs to a distance."
+            "A step rotates the pairs of a warped position by a different angle at each position, so no pair "
+            "resolves a fixed distance."
         )
     if subject.length == 1:
         return not_applicable("One token has no distance to another.")
@@ -145,12 +147,12 @@ def cover(subject: MeasuredCode) -> Property:
 def _brief(numbers: dict[str, Any]) -> str:
     first, longest = numbers["first_uncovered_distance"], numbers["longest_covered_distance"]
     if first is None:
-        return "every distance has one"
+        return "every distance is resolved"
     if longest is None or first > longest:
-        return "no distance has one" if first == 1 else f"none from {first:,} on"
+        return "no distance is resolved" if first == 1 else f"none from {first:,} on"
     if numbers["uncovered_distances"] == numbers["shortest_covered_distance"] - 1:
         return f"none below {numbers['shortest_covered_distance']:,}"
-    return f"{percent(1 - numbers['covered_share'])} have none, first {first:,}"
+    return f"{percent(1 - numbers['covered_share'])} are not, first {first:,}"
 
 
 def _sentence(subject: MeasuredCode, numbers: dict[str, Any], *, several: bool) -> str:
@@ -158,13 +160,14 @@ def _sentence(subject: MeasuredCode, numbers: dict[str, Any], *, several: bool) 
     along = f" along axis {numbers['axis']}" if several else ""
     what = f"the {subject.length - 1:,} distances{along}" if subject.length > 2 else f"all distances{along} (only 1)"
     if first is None:
-        told = f"Each of {what} has a hand that turns by an eighth to half of its circle over it."
+        told = f"Each of {what} is resolved by some pair: that pair rotates by 1/8 to 1/2 of a full rotation over it."
     elif longest is None:
-        told = f"None of {what} has a hand that turns by an eighth to half of its circle over it."
+        told = f"None of {what} is resolved by a pair (one that rotates by 1/8 to 1/2 of a full rotation over it)."
     else:
         told = (
-            f"{percent(1 - numbers['covered_share'])} of {what} have no hand that turns by an eighth to half of its "
-            f"circle over them: {first:,} is the first, {longest:,} the longest that has one."
+            f"{percent(1 - numbers['covered_share'])} of {what} are not resolved by any pair (one that rotates by "
+            f"1/8 to 1/2 of a full rotation over them): {first:,} is the first; the longest resolved distance is "
+            f"{longest:,}."
         )
     wasted = numbers["wasted_pairs"]
     if wasted:
@@ -178,6 +181,6 @@ def _compared(numbers: dict[str, Any]) -> str:
     left = [percent(1 - numbers[f"base_{base}_covered_share"]) for base in _BASES]
     others = ", ".join(f"{share} at {base:,}" for share, base in zip(left[1:], _BASES[1:], strict=True))
     return (
-        f"As many pairs would leave {left[0]} without one at base {_BASES[0]}, {others}, and "
-        f"{percent(1 - numbers['evenly_spaced_covered_share'])} at rates evenly spaced from 1 to 1/10,000."
+        f"With the same number of pairs, {left[0]} would be unresolved at base {_BASES[0]}, {others}, and "
+        f"{percent(1 - numbers['evenly_spaced_covered_share'])} with frequencies evenly spaced from 1 to 1/10,000."
     )

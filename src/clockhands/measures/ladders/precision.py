@@ -3,24 +3,24 @@
 `clockhands.measures.ladders._angle_errors` has the ways of computing them, and their errors. The numbers of
 `precision`, for all pairs of all axes, where the code has pairs:
 
-* ``positions``: where angles are looked at: the last one of the length; 1, 100, 1,000, … 1,000,000; and 4,096, 131,072
+* ``positions``: where angles are measured: the last one of the length; 1, 100, 1,000, … 1,000,000; and 4,096, 131,072
   and 1,000,000,000. Powers of two flatter a dtype, and so does the number before one: both are near a number it holds.
 * ``float32_throughout`` and so on, one for each dtype and way: the largest error of a pair in radians at each of these
-  positions; None where a number exceeds the dtype. The ways ``power`` and ``exponential`` only where the ladder is
-  geometric and not scaled.
+  positions; None where a number exceeds the dtype. The ways ``power`` and ``exponential`` only where frequencies
+  are geometric and not scaled.
 * ``float32_throughout_first_off_by_a_tenth``, ``…_first_off_by_one``: the first position within the length at which
   some pair is off by more than 0.1 or 1 rad; None where none is. Of a longer text than ``2**20`` positions only these
   are searched. For the ways ``throughout``, ``power`` and ``exponential``.
-* ``base_10000_float32_throughout`` and so on: the same largest errors of a plain ladder of as many pairs with the bases
-  10,000, 500,000 and 1,000,000.
+* ``base_10000_float32_throughout`` and so on: the same largest errors of unscaled frequencies of this many pairs with
+  the bases 10,000, 500,000 and 1,000,000.
 
 And of a bias that is computed from the distance, one number for each head, for the distances 0 to ``length - 1``:
 
 * ``float32_largest_error`` and so on: by how much rounding the bias moves a score at most; None where it overflows.
 * ``float32_first_merged_distance``: the first distance whose number is that of the next; None where all differ.
-* ``float32_most_merged``: the most distances in a row that share a number: differences of distance below this are not
-  told there; 1 where all differ. ``float32_merged_at_the_length``: how many share the number of the longest.
-  A bias that is computed from the key's position has its largest numbers, and so its coarsest, for the nearest keys.
+* ``float32_most_merged``: the most consecutive distances that share a value; 1 where all differ.
+  ``float32_merged_at_the_length``: how many share the number of the longest. A bias that is computed from the key's
+  position has its largest numbers, and so its coarsest, for the nearest keys.
 
 Accuracy: that of `clockhands.measures.ladders._angle_errors`; numbers of a bias are within 4 ulp of float64.
 """
@@ -69,7 +69,8 @@ def precision(subject: MeasuredCode) -> Property:
     ladders = turning_ladders(subject)
     if isinstance(subject.spec, WarpedPosition):
         return not_computed(
-            "Errors are told by position, and this code turns by a function of it: ask for the ladder itself."
+            "Errors are measured by position, and this encoding rotates by a function of the position: measure its "
+            "frequencies directly."
         )
     plain = len(ladders) == 1 and ladders[0].ratio is not None
     whole = ladders[0] if len(ladders) == 1 else Ladder(sum((ladder.exact for ladder in ladders), ()))
@@ -128,7 +129,7 @@ def _sentence(name: str, last: int, numbers: dict[str, Any], usual: str) -> str:
         return numbers[f"{dtype}_{usual}"][numbers["positions"].index(position)]
 
     here, later = error(name, last), error(name, _FAR)
-    told = f"Where rates, positions and their products are computed in {name}, the angle of some pair is "
+    told = f"If frequencies, positions and their products are computed in {name}, the angle of some pair is "
     told += f"off by {_radians(here)}" if here != 0 else "exact"
     told += f" at position {last:,}"
     if last < _FAR:
@@ -152,13 +153,13 @@ def _sentence(name: str, last: int, numbers: dict[str, Any], usual: str) -> str:
 def _of_bias(subject: MeasuredCode) -> Property:
     spec = subject.spec
     if not isinstance(spec, Alibi | Decay | Kerple | Fire):
-        return not_applicable("Its numbers are looked up by the distance, not computed from it: no step rounds.")
+        return not_applicable("Its values are looked up by distance, not computed: nothing is rounded.")
     if spec.shapes and subject.values is None:
-        return not_computed(f"The numbers of {type(spec).__name__} are learned: pass them as values=.")
+        return not_computed(f"The values of {type(spec).__name__} are learned: pass them as values=.")
     if spec.heads * subject.length > _MOST_NUMBERS:
         return not_computed(
-            f"{spec.heads} heads over {subject.length:,} distances are more numbers than are looked at one by one "
-            f"({_MOST_NUMBERS:,}): ask for a shorter length."
+            f"{spec.heads} heads over {subject.length:,} distances are more than the limit of {_MOST_NUMBERS:,} "
+            "values: use a shorter length."
         )
     exact = bias(spec, 1, subject.length, values=subject.values, dtype="float64")[:, 0, ::-1]
     numbers: dict[str, Any] = {}
@@ -166,7 +167,7 @@ def _of_bias(subject: MeasuredCode) -> Property:
         numbers |= {f"{name}_{key}": value for key, value in _merged(exact, output_dtype(name)).items()}
     firsts = [first for first in numbers[f"{subject.dtype.name}_first_merged_distance"] if first is not None]
     return measured(
-        f"merges from distance {min(firsts):,} on" if firsts else "every distance its own number",
+        f"merges from distance {min(firsts):,} on" if firsts else "every distance distinct",
         _bias_sentence(subject, numbers, firsts),
         **numbers,
     )
@@ -200,16 +201,16 @@ def _longest_run(same: NDArray[np.bool_]) -> int:
 def _bias_sentence(subject: MeasuredCode, numbers: dict[str, Any], firsts: list[int]) -> str:
     name, last = subject.dtype.name, subject.length - 1
     if not firsts:
-        told = f"In {name} each distance up to {last:,} keeps a number of its own in every head."
+        told = f"In {name} each distance up to {last:,} keeps a different value in every head."
     else:
         first, most = min(firsts), max(numbers[f"{name}_most_merged"])
         told = (
-            f"In {name} the distances {first:,} and {first + 1:,} are the first that some head gives the same number; "
-            f"up to {last:,} the worst head gives one to as many as {most:,} in a row."
+            f"In {name} the distances {first:,} and {first + 1:,} are the first that some head gives the same "
+            f"value; up to {last:,} the worst head gives the same value to up to {most:,} consecutive distances."
         )
     worst = max(numbers["bfloat16_most_merged"])
     if name != "bfloat16" and worst > 1:
-        told += f" In bfloat16 some head gives one number to {worst:,} in a row."
+        told += f" In bfloat16 some head gives the same value to {worst:,} consecutive distances."
     if worst > 1 and isinstance(subject.spec, BiasCode) and subject.spec.reads == "key":
-        told += " Its numbers are largest for the nearest keys, and merge there first."
+        told += " Its values are largest for the nearest keys, and merge there first."
     return told

@@ -234,7 +234,7 @@ def product(left: np.ndarray, right: np.ndarray) -> np.ndarray:
 def _refuse_longer(pairs: int, length: int) -> None:
     if not searchable(pairs, length):
         raise InvalidValue(
-            f"A ladder of {pairs:,} pairs over {length:,} tokens would be searched in steps of more than "
-            f"{WIDEST_STEP:.0%} of the base, which would tell little.",
-            "Ask for a shorter length, or call sound_bases with a `step` of your own.",
+            f"With {pairs:,} pairs over {length:,} tokens the search would take steps of more than "
+            f"{WIDEST_STEP:.0%} of the base, which is too coarse.",
+            "Use a shorter length, or call sound_bases with a `step`.",
         )

@@ -8,11 +8,11 @@ turn from one token to the next: it reads the same as a slower one that turns th
 The numbers of `turning`, counted over all axes; a pair whose wavelength equals the length completes its turn:
 
 * ``pairs``: all of them; ``completing``: those with ``n w >= 2 pi``.
-* ``never_completing``: those that move and do not complete a turn; ``standing_still``: those of rate 0.
+* ``never_completing``: those that rotate and do not complete a rotation; ``standing_still``: those of frequency 0.
 * ``first_never_completing``: the first pair of these two, counted from 0 along the axis ``axis``; None where there is
   none.
 * ``slowest_wavelength``: tokens; None where no pair moves, or no float64 holds it. ``slowest_share_of_circle``: ``n w /
-  (2 pi)`` of that pair, above 1 where it turns more than once.
+  (2 pi)`` of that pair, above 1 where it rotates more than once.
 * ``more_than_half_a_turn_a_token``: pairs with ``w > pi``; None for a warped position, whose steps differ.
 * ``axis``: the axis of the slowest pair, counted from 0; ``never_completing_by_axis``: one number for each axis.
 
@@ -90,7 +90,9 @@ def turning_ladders(subject: MeasuredCode) -> tuple[Ladder, ...]:
     spec = subject.spec
     if isinstance(spec, FourierFeatures):
         if subject.values is None:
-            raise Unanswered(not_computed("The rates of Fourier features are drawn or trained: pass them as values=."))
+            raise Unanswered(
+                not_computed("The frequencies of Fourier features are random or trained: pass them as values=.")
+            )
         rates = abs(numpy_of(subject.values, "values").astype("float64")).reshape(-1, spec.pairs)[: spec.axes]
         with localcontext(working()):
             factor = Decimal(spec.multiplier)
@@ -98,12 +100,12 @@ def turning_ladders(subject: MeasuredCode) -> tuple[Ladder, ...]:
     if subject.ladders:
         return subject.ladders
     if subject.kind == "bias":
-        why = "A bias adds a number to each score: it has no pairs of channels that turn."
+        why = "A bias adds a value to each score: it has no rotating dimension pairs."
     elif isinstance(spec, NoPosition):
-        why = "Without a code nothing turns with the position."
+        why = "Without a position encoding nothing rotates."
     else:
-        why = "its numbers are learned rows" if subject.spec_is_learned else "its channels are no waves"
-        why = f"{type(spec).__name__} has no pairs that turn: {why}."
+        why = "its values are learned rows" if subject.spec_is_learned else ("its dimensions are not sines and cosines")
+        why = f"{type(spec).__name__} has no rotating pairs: {why}."
     raise Unanswered(not_applicable(why))
 
 
@@ -150,7 +152,7 @@ def turning(subject: MeasuredCode) -> Property:
 
 def _pairs(subject: MeasuredCode, number: int) -> str:
     """What turns: a hand of two channels, or of a sine without its cosine one channel."""
-    one = "wave" if isinstance(subject.spec, SineOnly) else "pair"
+    one = "sine" if isinstance(subject.spec, SineOnly) else "pair"
     return one if number == 1 else f"{one}s"
 
 
@@ -169,20 +171,20 @@ def _sentence(subject: MeasuredCode, numbers: dict[str, Any], reach: float) -> s
         since = f", from pair {first} on," if axes == 1 and first == pairs - never and not still else ""
         share, never_does = 100 * numbers["slowest_share_of_circle"], "completes" if never == 1 else "complete"
         told.append(
-            f"{never} of {pairs} {what}{since} never {never_does} a turn within {within}; "
-            f"{slowest} would need {needed} {unit} and sees {share:.2g}% of its circle."
+            f"{never} of {pairs} {what}{since} never {never_does} a rotation within {within}; {slowest} needs "
+            f"{needed} {unit} and completes {share:.2g}% of one."
         )
     elif still < pairs:
         told.append(
-            f"{'The other' if still else 'All'} {pairs - still} {what} complete a turn within {within}; "
+            f"{'The other' if still else 'All'} {pairs - still} {what} complete a rotation within {within}; "
             f"{slowest} needs {needed} {unit}."
         )
     if still:
-        told.insert(len(told) if never else 0, f"{still} of {pairs} {what} stand still at every position (rate 0).")
+        told.insert(len(told) if never else 0, f"{still} of {pairs} {what} never rotate (frequency 0).")
     fast = numbers["more_than_half_a_turn_a_token"]
     if fast:
         told.append(
-            f"{fast} {'turns' if fast == 1 else 'turn'} by more than half a turn from one token to the next, and "
-            "cannot be told from slower ones that turn backwards."
+            f"{fast} {'rotates' if fast == 1 else 'rotate'} by more than half a rotation per token, the same as a "
+            "slower backward rotation (aliasing)."
         )
     return " ".join(told)

@@ -62,19 +62,16 @@ def members(width: int, heads: int, tokens: int) -> tuple[Member, ...]:
     """One member of every kind, for tokens of this width, this many heads and sentences of at most so many tokens."""
     head_width = width // heads
     halves = (head_width // 2 - head_width // 4, head_width // 4)
-    own = "Every position has numbers of its own, which are added to the token there."
+    own = "Every position has a separate row, which is added to the token there."
     turned = (
-        "Queries and keys are turned by their positions, so a score depends on how far the key stands, and on which "
-        "side: the kernel is the same on both sides, a score of two different words is not."
+        "Queries and keys are rotated by their positions, so a score depends on the distance of the key and on its "
+        "side: the kernel is the same on both sides, the score of two different words is not."
     )
-    column = "As the other rotary codes; the words stand along the second axis here, which has the slow pairs."
-    later = (
-        "Later keys are preferred, by all queries alike: what follows the query is the same in a whole row, and a "
-        "softmax does not see that."
-    )
-    one_side = "How far back a key stands is counted; those to come count as if they were near, so the sides differ."
-    both = "How far a key stands is counted, and not on which side."
-    signed = "A distance has a learned number, and another one on the other side."
+    column = "As for other RoPE encodings; here the words are along the second axis, which has the low frequencies."
+    later = "All queries prefer later keys equally: the difference between rows is constant, and softmax ignores it."
+    one_side = "The distance of earlier keys counts; later keys count as near, so the two sides differ."
+    both = "The distance of a key counts, but not its side."
+    signed = "Each distance has a learned value, and a different one on the other side."
     return (
         Member("none", NoPosition(width), "Nothing."),
         Member("sinusoidal", Sinusoidal(width), own),
@@ -110,7 +107,7 @@ def members(width: int, heads: int, tokens: int) -> tuple[Member, ...]:
         Member("FIRE", Fire(heads), one_side),
         Member("window", Window(heads, 1, tokens), signed),
         Member("window logarithmic", LogWindow(heads, 1, tokens), signed),
-        Member("rotary and none in turns", LayerMixture((Rotary(head_width), None), (0, 1)), turned),
+        Member("rotary and none alternating", LayerMixture((Rotary(head_width), None), (0, 1)), turned),
     )
 
 

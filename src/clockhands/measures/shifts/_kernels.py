@@ -12,7 +12,7 @@ where both stand, and what is told is its mean over the pairs of each distance.
 * ``share_out_of_order``: of the pairs of distances ``k < k'``, how many have ``g(k) < g(k')``, counted one by one;
 * ``first_negative``: the first ``k`` with ``g(k) < 0``, else None;
 * ``attention_factor_squared``: of a rotary code with such a factor, what every score is multiplied by as well;
-* ``even``: whether a token as far behind is as much alike as one ahead; None where no kernel says it;
+* ``even``: whether positions before and after at the same distance are equally similar; None where no kernel says it;
 * ``octaves``: for each the first distance (1, 2, 4, …); ``mean_by_octave``: the mean of ``g(k) / g(0)`` from there up
   to the next;
 * ``explained_by_distance``: of codes without a kernel, the share of the variance of all dot products of two different
@@ -72,7 +72,7 @@ def kernel_by_distance(ladder: Ladder, length: int, decay: NDArray[np.float64] |
     [256.0, 173.7897]
     """
     length = count("length", length)
-    refuse_larger((length,), 16, "A kernel", "Ask for fewer distances.")
+    refuse_larger((length,), 16, "A kernel", "Use fewer distances.")
     fine_number = 1 << max(0, (length.bit_length() + 1) // 2)
     coarse_number = -(-length // fine_number)
     coarse_at = np.arange(coarse_number, dtype=np.int64) * fine_number
@@ -186,9 +186,8 @@ def dot_products_by_distance(rows: NDArray[np.float64]) -> tuple[NDArray[np.floa
 
 
 @measure(
-    none="Without a code all positions are the same, so none are more alike than others.",
-    bias="A bias has no code for a position that could be like another: it adds to scores, by the numbers of "
-    "reach and told_apart.",
+    none="Without a position encoding all positions are the same, so none are more similar than others.",
+    bias="A bias has no values for a single position: it adds to scores; see reach and told_apart.",
 )
 def kernel(subject: MeasuredCode) -> Property:
     """How alike two positions are by their distance, by the figures that the module names.
@@ -197,11 +196,11 @@ def kernel(subject: MeasuredCode) -> Property:
     the axis with the largest share of pairs out of order.
     """
     if subject.length == 1:
-        return not_computed("One token has no distance to another: ask for a length of at least 2.")
+        return not_computed("One token has no distance to another: use a length of at least 2.")
     if subject.length > _FARTHEST:
         return not_computed(
-            f"Distances beyond {_FARTHEST:,} tokens are not looked at one by one: ask for a shorter length, or call "
-            "clockhands.kernel at the distances in question."
+            f"Distances beyond {_FARTHEST:,} tokens are not all computed: use a shorter length, or call "
+            "clockhands.kernel at the distances that you need."
         )
     # Of these the dot product of two codes is the kernel of the rates.
     rotary = isinstance(subject.spec, Rotary)
@@ -245,25 +244,27 @@ def _property_of_ladder(subject: MeasuredCode, found: dict[str, Any], axis: int)
         found["attention_factor_squared"] = rotary.attention_factor**2
     where = f" along axis {axis}" if subject.axes > 1 else ""
     what = (
-        "The score of a key like the query" if rotary else "The likeness of two tokens, the dot product of their codes,"
+        "The score of a key that matches the query"
+        if rotary
+        else "The similarity of two positions, the dot product of their rows,"
     )
     rise, negative, last = found["first_rise"], found["first_negative"], subject.length - 1
     if rise is None:
         course = f"falls at every step up to distance {last:,}"
     else:
         course = (
-            f"falls at every step up to distance {rise:,} and wavers from there: {found['share_of_steps_rising']:.0%} "
-            f"of the steps rise, and of all pairs of distances {found['share_out_of_order']:.1%} have the farther one "
-            "more alike"
+            f"falls at every step up to distance {rise:,} and oscillates from there: "
+            f"{found['share_of_steps_rising']:.0%} of the steps rise, and in {found['share_out_of_order']:.1%} of "
+            "all pairs of distances the farther one is more similar"
         )
     below = "It is nowhere below 0" if negative is None else f"It is below 0 first at distance {negative:,}"
-    self_ = "that of the query itself" if rotary else "a token's likeness to itself"
-    sides = "does not tell before from after" if found["even"] else "grows for keys to come"
+    self_ = "that of the query itself" if rotary else "the value at distance 0"
+    sides = "is the same before and after" if found["even"] else "grows for keys to come"
     far = f"at distance {last:,} it is {found['at_the_length']:.2f} of {self_}"
     says = f"{what}{where} {course}. {below}; {far}. It {sides}."
     if rotary is not None and rotary.attention_factor != 1:
-        says += f" Scores are multiplied by {rotary.attention_factor**2:.4g} besides, the attention factor squared."
-    brief = f"falls to {rise:,}, then wavers" if rise is not None else "falls at every step"
+        says += f" Scores are also multiplied by {rotary.attention_factor**2:.4g}, the attention factor squared."
+    brief = f"falls to {rise:,}, then oscillates" if rise is not None else "falls at every step"
     return measured(brief, says, **found)
 
 
@@ -296,15 +297,15 @@ def _of_rows(subject: MeasuredCode) -> Property:
     neighbours = "" if near is None else f" Neighbours have a cosine of {near:.3f} on average."
     if explained is None:
         return measured(
-            "too few or all alike",
-            f"The dot products{where} do not differ from one another{over}.{neighbours}",
+            "too few or all equal",
+            f"The dot products{where} are all the same{over}.{neighbours}",
             **found,
         )
     if explained > 1 - 1e-9:
         says = f"The dot product of two tokens{where} depends on their distance alone{over}.{neighbours}"
         return measured("by distance alone", says, **(found | {"even": True}))
     says = (
-        f"The dot product of two tokens{where} depends on where both stand: distance explains {percent(explained)} "
-        f"of its variance{over}.{neighbours}"
+        f"The dot product of two tokens{where} depends on both positions: distance explains {percent(explained)} of "
+        f"its variance{over}.{neighbours}"
     )
     return measured(f"distance explains {percent(explained)}", says, **found)

@@ -10,7 +10,7 @@ has one matrix for each distance, ``table(t + k) = table(t) @ R_k.T`` (`clockhan
 * ``error_bound``: what rounding alone can make of it (below);
 * ``orthogonality_error``: the largest number of ``R_k @ R_k.T - I``, in float64;
 * ``composition_error``: the largest number of ``R_j @ R_k - R_(j + k)``, over neighbouring distances;
-* ``hands``: the pairs that turn; ``axis``: the axis with the largest error, of codes of several;
+* ``hands``: the pairs that rotate; ``axis``: the axis with the largest error, of encodings with several;
 * ``decay_per_token_most``, ``decay_per_token_least``: of xPos, what a pair is multiplied by for each token as well.
 
 Of a code without hands (shares of variance by ``distances``; see `clockhands.measures.shifts._linear_maps`):
@@ -20,7 +20,7 @@ Of a code without hands (shares of variance by ``distances``; see `clockhands.me
 * ``residual_share_with_constant``, ``largest_error_with_constant``: of the best map that may add a constant row, where
   a step adds something (counters, raw coordinates) or may (what is trained), and no map without one is exact;
 * ``tokens``: the rows that were looked at;
-* ``first_step_turns``, ``last_step_turns``: of a warped position, by how many radians a step of one token turns the
+* ``first_step_turns``, ``last_step_turns``: of a warped position, by how many radians a step of one token rotates the
   first hand at the first and at the last token, not reduced.
 
 Of biases see `clockhands.measures.biases._diagonals`.
@@ -59,7 +59,7 @@ _ROWS, _WORK = 8192, 3e9  # rows, and multiplications, of a fit; of more tokens 
 _EXACT, _EXACT_TRAINED = 1e-8, 1e-6
 
 
-@measure(none="Without a code all positions are the same: every matrix shifts them.")
+@measure(none="Without a position encoding all positions are the same: every matrix shifts them.")
 def shift(subject: MeasuredCode) -> Property:
     """Whether a shift is one rotation, the same everywhere, by the figures that the module names.
 
@@ -69,9 +69,9 @@ def shift(subject: MeasuredCode) -> Property:
     if subject.kind == "bias":
         return diagonals(subject)
     if subject.length == 1:
-        return not_computed("One token has no other to be shifted to: ask for a length of at least 2.")
+        return not_computed("One token cannot be shifted: use a length of at least 2.")
     if subject.length > _LONGEST:
-        return not_computed(f"Shifts are tried up to {_LONGEST:,} tokens: ask for a shorter length.")
+        return not_computed(f"Shifts are tested up to {_LONGEST:,} tokens: use a shorter length.")
     if isinstance(subject.spec, Sinusoidal) and subject.missing is not None:
         # A trained scale multiplies rows and shifted rows alike.
         subject = dataclasses.replace(subject, spec=dataclasses.replace(subject.spec, scaled=False))
@@ -112,31 +112,31 @@ def _of_hands(subject: MeasuredCode) -> Property:
     axis = max(range(len(each)), key=lambda number: each[number]["largest_error"] / each[number]["error_bound"])
     found = each[axis] | ({"axis": axis} if subject.axes > 1 else {})
     if not math.isfinite(found["largest_error"]):
-        return not_computed(f"The numbers of these tokens do not fit {subject.dtype.name}: ask for float32.")
+        return not_computed(f"The values of these tokens do not fit {subject.dtype.name}: use float32.")
     pairs = found["hands"]
     rounding = (
-        f"rows of {subject.dtype.name} differ from turned ones by at most {found['largest_error']:.1e}, where rounding "
-        f"explains {found['error_bound']:.1e}"
+        f"rows of {subject.dtype.name} differ from rotated ones by at most {found['largest_error']:.1e}; the "
+        f"rounding bound is {found['error_bound']:.1e}"
     )
     if "decay_per_token_most" in found:
         says = (
-            f"A shift turns {pairs} pairs by fixed angles and multiplies each by a number of its own, in a query "
+            f"A shift rotates {pairs} pairs by fixed angles and multiplies each by a separate factor, in a query "
             f"{found['decay_per_token_most']:.5f} to {found['decay_per_token_least']:.5f} per token; {rounding}."
         )
         return measured("no: a rotation times a decay", says, holds=False, **found)
     along = f", along each of {subject.axes} axes" if subject.axes > 1 else ""
     who = "A query or key" if isinstance(subject.spec, Rotary) else "A row"
-    order = ", in the order in which its channels come out" if getattr(subject.spec, "reordered", False) else ""
+    order = ", in the order of its output dimensions" if getattr(subject.spec, "reordered", False) else ""
     if found["largest_error"] > found["error_bound"]:
         says = f"{who} moved by the matrix of a shift{along} is off by more than rounding: {rounding}."
-        return measured("no: more than rounding is left", says, holds=False, **found)
+        return measured("no: the error exceeds rounding", says, holds=False, **found)
     zeros = ", ".join(map(str, zero_tokens(subject)))
     except_zero = f" Left out: position {zeros}, whose row is zero." if zeros else ""
     says = (
-        f"{who} some tokens later is the same one with its {pairs} pairs turned by fixed angles{along}{order}, "
-        f"wherever it stood; {rounding}.{except_zero}"
+        f"{who} some tokens later is the same one with its {pairs} pairs rotated by fixed angles{along}{order}, at "
+        f"every position; {rounding}.{except_zero}"
     )
-    return measured(f"yes: {pairs} pairs turn", says, holds=True, **found)
+    return measured(f"yes: {pairs} pairs rotate", says, holds=True, **found)
 
 
 def _of_axis(subject: MeasuredCode, axis: int, distances: list[int]) -> dict[str, Any]:
@@ -243,24 +243,24 @@ def _of_rows(subject: MeasuredCode) -> Property:
         for k, share, error in zip(distances, found["residual_share"], found["largest_error"], strict=True)
         if share is not None
     ]
-    fit = f"The best linear map leaves, of rows left out of its fit, {' and '.join(steps)}{over}." if steps else ""
+    fit = f"On rows outside its fit, the best linear map leaves {' and '.join(steps)}{over}." if steps else ""
     if isinstance(spec, WarpedPosition):
         first, last = (_step_of(spec, subject.first + at) for at in (0, subject.length - 2))
         found |= {"first_step_turns": first, "last_step_turns": last}
         says = (
-            f"A step turns the first hand by {first:.3g} rad at the first token and by {last:.3g} rad at the last, so "
-            f"no rotation is the same everywhere. {fit}"
+            f"A step rotates the first pair by {first:.3g} rad at the first token and by {last:.3g} rad at the "
+            f"last, so no rotation is the same everywhere. {fit}"
         )
-        return measured("no: steps turn by different angles", says.rstrip(), holds=False, **found)
+        return measured("no: steps rotate by different angles", says.rstrip(), holds=False, **found)
     if subject.spec_is_learned:
         return _of_learned(spec.width, found, fit, exact=each[axis].linear, addition=each[axis].addition)
     if each[axis].addition:
         says = (
-            f"A step{along} is an addition, not a rotation: a linear map that may add a constant row meets every row "
-            f"left out to {max(found['largest_error_with_constant']):.1e}. {fit}"
+            f"A step{along} is an addition, not a rotation: a linear map with a constant row fits every other row "
+            f"to {max(found['largest_error_with_constant']):.1e}. {fit}"
         )
         return measured("no: a step is an addition", says, holds=False, **found)
-    near = " Over these tokens the other channels stand in for what is missing." if each[axis].linear else ""
+    near = " Over these tokens the other dimensions compensate for what is missing." if each[axis].linear else ""
     share = found["residual_share"][0]
     brief = "no, but nearly" if near else "no" if share is None else f"no: the best map leaves {_left(share)}"
     says = f"{name} has no shift matrix{along}: {spec.why_no_shift()}. {fit}{near}".rstrip()
@@ -272,16 +272,16 @@ def _of_learned(width: int, found: dict[str, Any], fit: str, *, exact: bool, add
     share = found["residual_share"][0]
     if share is None or (share > 0.5 and found["tokens"] * 2 // 3 <= width):
         return not_computed(
-            f"Not told at this length: with {found['tokens']:,} rows of {width} channels a map would not be found even "
-            f"where there is one. {fit}".rstrip(),
+            f"Not known at this length: {found['tokens']:,} rows of width {width} are too few to find a map even if "
+            f"one exists. {fit}".rstrip(),
             **found,
         )
     if exact or addition:
-        beside = " if it may add a constant row" if addition else ""
+        beside = " if it includes a constant row" if addition else ""
         brief = "yes: one linear map fits" if exact else "no: a step is an addition"
-        says = f"One linear map moves all rows that it was not fitted to as well{beside}, up to rounding. {fit}"
+        says = f"One linear map also shifts all rows outside its fit{beside}, up to rounding. {fit}"
         return measured(brief, says, holds=exact, **found)
-    says = f"Rows are trained one by one, and no map moves all of them. {fit}"
+    says = f"Rows are trained separately, and no map shifts all of them. {fit}"
     return measured(f"no: the best map leaves {_left(share)}", says, holds=False, **found)
 
 

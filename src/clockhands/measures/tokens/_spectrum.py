@@ -2,10 +2,10 @@
 
 **The numbers**, over the tokens of the length:
 
-* ``channels``: those that the code has for a position (of several axes: for one coordinate);
+* ``channels``: dimensions of the encoding for a position (of several axes: for one coordinate);
 * ``rank``: singular values of the table above ``threshold`` times the largest, where ``threshold`` is the dtype's step
-  at 1, 2**-23 for float32 (and for float64, of which no more is told): directions that stand out of the rounding;
-* ``rank_of_real_numbers``: of a clock, what the rank would be without any rounding: a rate and its like between 0 and
+  at 1, 2**-23 for float32 (and for float64): directions above the rounding;
+* ``rank_of_real_numbers``: of sines and cosines, the rank without rounding: a frequency and its equal between 0 and
   pi bring two directions, once, and 0 and pi one; at most the number of tokens;
 * ``mean_share``: the length of the mean row over the root of the mean squared length of a row, between 0 and 1: what
   every token gets alike;
@@ -119,10 +119,9 @@ def _singular(rows: NDArray[np.float64], weights: NDArray[np.float64]) -> NDArra
 
 
 @measure(
-    none="Without a code nothing is added, and no direction of the channels is filled.",
-    rotary="A rotary code adds no numbers of its own to the channels, so it fills no directions: it turns what is "
-    "there.",
-    bias="A bias adds to scores and not to channels, so it fills no directions of them.",
+    none="Without a position encoding nothing is added, and no direction is used.",
+    rotary="RoPE adds nothing to the embeddings, so it uses no directions: it rotates queries and keys.",
+    bias="A bias adds to scores and not to embeddings, so it uses no directions.",
 )
 def spectrum(subject: MeasuredCode) -> Property:
     """How many directions of the channels a code fills, by the figures that the module names.
@@ -131,15 +130,15 @@ def spectrum(subject: MeasuredCode) -> Property:
     the axis that fills the smallest share of its channels.
     """
     if subject.length == 1:
-        return not_computed("The row of one token does not vary: ask for a length of at least 2.")
+        return not_computed("The row of one token does not vary: use a length of at least 2.")
     try:
         each = _each_axis(subject)
     except InvalidValue as error:
         return not_computed(str(error).splitlines()[0])
     if None in each:
         return not_computed(
-            f"A table of {subject.length:,} rows and {subject.spec.width:,} channels takes too long to decompose: "  # type: ignore[union-attr]
-            "ask for a shorter length."
+            f"A table of {subject.length:,} rows of width {subject.spec.width:,} takes too long to decompose: use a "
+            "shorter length."
         )
     found = [one for one in each if one is not None]
     axis = min(range(len(found)), key=lambda number: found[number]["directions_of_99_percent"] or 0)
@@ -208,8 +207,7 @@ def _property_of(subject: MeasuredCode, found: dict[str, Any], axis: int) -> Pro
     most_of_it, ratio = found["directions_of_90_percent"], found["participation_ratio"]
     says = (
         f"Over {subject.length:,} tokens 99% of the variance lies in {most:,} of {channels:,} directions{where} and "
-        f"90% in {most_of_it:,}, as much spread as {ratio:.1f} equal ones; {found['rank']:,} stand above the rounding "
-        f"of {subject.dtype.name}. The mean row, which every token gets alike, has {found['mean_share']:.0%} of the "
-        "length of a row."
+        f"90% in {most_of_it:,}, a spread equal to {ratio:.1f} equal directions; {found['rank']:,} are above the "
+        f"rounding of {subject.dtype.name}. The mean row has {found['mean_share']:.0%} of the length of a row."
     )
     return measured(f"99% in {most:,} of {channels:,} directions", says, **found)

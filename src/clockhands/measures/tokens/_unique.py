@@ -50,8 +50,7 @@ _MOST_KERNELS = 1 << 32  # pairs x distances
 
 
 @measure(
-    bias="A bias has numbers for pairs of tokens and none for a token: `told_apart` says which distances it tells "
-    "apart."
+    bias="A bias has values for pairs of tokens, not for a token: `told_apart` shows which distances it distinguishes."
 )
 def unique(subject: MeasuredCode) -> Property:
     """Whether no two tokens of the length have the same numbers in the dtype.
@@ -66,8 +65,8 @@ def unique(subject: MeasuredCode) -> Property:
     if subject.kind == "none":
         alone = subject.length == 1
         return measured(
-            "yes: one token" if alone else "no: all alike",
-            "Without a code every token has the same numbers: none.",
+            "yes: one token" if alone else "no: all equal",
+            "Without a position encoding no position has any values.",
             holds=alone,
             distinct=1,
             first_collision=None if alone else [0, 1],
@@ -109,9 +108,9 @@ def _along(subject: MeasuredCode, hands: PairLadders | None, axis: int) -> dict[
     width = make(0, 1).shape[1]
     if fits * width > _MOST_NUMBERS:
         raise InvalidValue(
-            f"{fits:,} rows of {width:,} numbers are too many to be compared: ask for at most "
-            f"{_MOST_NUMBERS // width:,} tokens.",
-            "Ask for fewer tokens.",
+            f"{fits:,} rows of {width:,} values are too many to compare: use at most {_MOST_NUMBERS // width:,} "
+            "tokens.",
+            "Use fewer tokens.",
         )
     found = collisions(make, fits)
     numbers: dict[str, Any] = {
@@ -160,7 +159,7 @@ def _fitting(make: MakeRows, length: int, dtype: np.dtype) -> tuple[int, Clockha
             return error
         if np.isfinite(rows.astype(np.float64)).all():
             return None
-        return InvalidValue(f"Its numbers do not fit {dtype.name}.", "Use a dtype of a wider range.")
+        return InvalidValue(f"Its values do not fit {dtype.name}.", "Use a dtype of a wider range.")
 
     if refused(length - 1) is None:
         return length, None
@@ -181,14 +180,14 @@ def _property_of(subject: MeasuredCode, hands: PairLadders | None, numbers: dict
     if collision is not None:
         earlier, later = collision
         distinct = numbers["distinct"]
-        rest = "all tokens are alike" if distinct == 1 else f"{length:,} tokens have {distinct:,} different ones"
+        rest = "all tokens are equal" if distinct == 1 else f"{length:,} tokens have {distinct:,} different ones"
         sentences.append(f"Positions {earlier:,} and {later:,} have the same {what} in {dtype}{along}: {rest}.")
-        brief = f"no: {earlier:,} and {later:,} alike"
+        brief = f"no: {earlier:,} and {later:,} are equal"
     elif beyond is not None:
-        brief = f"no: no numbers from {beyond:,} on"
+        brief = f"no: no values from {beyond:,} on"
     else:
         same = f"No two of {length:,} tokens have the same {what} in {dtype}{along}."
-        sentences.append(same if length > 1 else "A single token has no other to be like.")
+        sentences.append(same if length > 1 else "A single token cannot be compared with another.")
         brief = "yes"
         if numbers["nearest_distance"] is not None and numbers["nearest_distance"] <= numbers.get(_MOVED, -1.0):
             brief = "yes, but by rounding alone"
@@ -197,16 +196,16 @@ def _property_of(subject: MeasuredCode, hands: PairLadders | None, numbers: dict
     if numbers["nearest_distance"] is not None and (collision is None or hands is not None):
         sentences.append(_nearest(hands, numbers, dtype))
     elif collision is None and length > LARGEST_TABLE:
-        sentences.append(f"The nearest pair was not looked for: that is done for up to {LARGEST_TABLE:,} rows.")
+        sentences.append(f"The nearest pair was not searched: the limit is {LARGEST_TABLE:,} rows.")
     if isinstance(subject.spec, FourierFeatures) and subject.axes > 1:
-        sentences.append("Its axes share their channels, and tokens that differ on several axes were not compared.")
+        sentences.append("Its axes share their dimensions, and tokens that differ on several axes were not compared.")
     zeros = zero_tokens(subject)
     if zeros:
         sentences.append(f"Among them {_listed(zeros)} {'has' if len(zeros) == 1 else 'have'} zeros, as for padding.")
     if numbers.get("comes_round_after") is not None:
         sentences.append(_round(numbers["comes_round_after"]))
     if numbers.get("nearly_comes_round_after") is not None:
-        sentences.append(f"They nearly come round after {numbers['nearly_comes_round_after']:,.1f} tokens.")
+        sentences.append(f"They nearly repeat after {numbers['nearly_comes_round_after']:,.1f} tokens.")
     merged = numbers["first_positions_merged"]
     if merged is not None:
         sentences.append(
@@ -230,8 +229,8 @@ def _nearest(hands: PairLadders | None, numbers: dict[str, Any], dtype: str) -> 
 
 def _round(tokens: float) -> str:
     nearly_whole = abs(tokens - round(tokens)) < 1e-9 * tokens
-    return f"Its hands come round together after {tokens:,.7g} tokens" + (
-        ", to all the digits of its rates, so at whole positions it repeats."
+    return f"All its pairs complete whole rotations after {tokens:,.7g} tokens" + (
+        ", to all digits of its frequencies, so it repeats at integer positions."
         if nearly_whole
         else ", which is no whole number, so at whole positions it never quite repeats."
     )

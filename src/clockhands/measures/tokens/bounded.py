@@ -47,7 +47,9 @@ def bounded(subject: MeasuredCode) -> Property:
     if subject.kind == "bias":
         return bounded_bias(subject)
     if subject.kind == "none":
-        return measured("yes: all 0", "Without a code nothing is added.", holds=True, largest=0.0, limit=0.0)
+        return measured(
+            "yes: all 0", "Without a position encoding nothing is added.", holds=True, largest=0.0, limit=0.0
+        )
     if isinstance(spec, Rotary):
         return _xpos(subject, spec) if spec.xpos is not None else _rotary(subject, spec)
     if subject.missing is not None:
@@ -56,7 +58,7 @@ def bounded(subject: MeasuredCode) -> Property:
         hands = hands_of(subject)
         return _by_kind(subject) if hands is None else _clock(subject, hands)
     except ClockhandsError as error:  # a table to standardise by that is too large, or has no spread
-        return not_computed(f"Its numbers cannot be made: {error.message}")
+        return not_computed(f"Its values cannot be computed: {error.message}")
 
 
 def _dtype(subject: MeasuredCode, largest: float | None) -> dict[str, Any]:
@@ -69,8 +71,8 @@ def _clock(subject: MeasuredCode, hands: PairLadders) -> Property:
     largest = hands.factor if subject.first == 0 else _looked_for(subject).get("largest")
     return measured(
         f"yes: at most {hands.factor:.4g}",
-        f"No number is larger than {hands.factor:.6g} in size at any position, and the numbers of every token have a "
-        f"length of {hands.norm:.6g}.",
+        f"No value has a magnitude above {hands.factor:.6g} at any position, and every row has a length of "
+        f"{hands.norm:.6g}.",
         holds=True,
         largest=largest,
         limit=hands.factor,
@@ -84,7 +86,7 @@ def _rotary(subject: MeasuredCode, spec: Rotary) -> Property:
     what = "stays as it is" if factor == 1 else f"is multiplied by {factor:.6g}, the attention factor,"
     return measured(
         "yes: lengths are kept" if factor == 1 else f"yes: lengths x {factor:.4g}",
-        f"It turns queries and keys, so the length of what turns {what} at every position.",
+        f"It rotates queries and keys, so the length of the rotated part {what} at every position.",
         holds=True,
         largest=factor,
         limit=factor,
@@ -102,8 +104,8 @@ def _xpos(subject: MeasuredCode, spec: Rotary) -> Property:
     shown = f"{largest:.4g}" if largest is not None else f"10**{exponent / math.log(10):.0f}"
     return measured(
         f"no: keys grow x {shown}",
-        f"For every token past position {spec.xpos.centre:,.6g} keys grow by up to {math.expm1(rate):.3%} and queries "
-        f"shrink by as much: {shown} times within {subject.length:,} tokens. What is left of it in a score is a decay "
+        f"For every token past position {spec.xpos.centre:,.6g} keys grow by up to {math.expm1(rate):.3%} and "
+        f"queries shrink by as much: {shown} times within {subject.length:,} tokens. In a score this is a decay "
         "with the distance.",
         holds=False,
         largest=largest,
@@ -116,9 +118,9 @@ def _xpos(subject: MeasuredCode, spec: Rotary) -> Property:
 def _without_values(subject: MeasuredCode) -> Property:
     spec = subject.spec
     if isinstance(spec, FourierFeatures):
-        return _beside_coordinates(subject) or _limited(subject, spec.scale, "whatever its rates are")
+        return _beside_coordinates(subject) or _limited(subject, spec.scale, "whatever its frequencies are")
     if isinstance(spec, Sinusoidal):
-        says = "Cosines and sines times one trained number stay within it: pass it as values= to know the bound."
+        says = "Cosines and sines are multiplied by one trained value: pass it as values= to know the bound."
         return measured("yes: by its scale", says, holds=True, largest=None, limit=None)
     assert subject.missing is not None
     return not_computed(subject.missing)
@@ -128,20 +130,18 @@ def _by_kind(subject: MeasuredCode) -> Property:
     """Codes that are no clocks, or whose clock has lost something."""
     spec = subject.spec
     if isinstance(spec, Counter):
-        return _growing(subject, "every channel is the position itself", 1.0)
+        return _growing(subject, "every dimension is the position itself", 1.0)
     if isinstance(spec, NormalizedCounter):
         if subject.length <= spec.length:
-            return _limited(subject, 1.0, f"in a text of the {spec.length:,} tokens that it is made for")
-        return _growing(
-            subject, f"it counts on past the {spec.length:,} tokens that it is made for", 1 / (spec.length - 1)
-        )
+            return _limited(subject, 1.0, f"in a text of its {spec.length:,} tokens")
+        return _growing(subject, f"it continues to count past its {spec.length:,} tokens", 1 / (spec.length - 1))
     if isinstance(spec, Learned):
         found = _looked_for(subject)
         return measured(
             f"yes: at most {found['largest']:.3g}",
-            f"The largest of its numbers is {found['largest']:.4g} in size, its rows have lengths from "
-            f"{found['smallest_row_norm']:.4g} to {found['largest_row_norm']:.4g}, and past row {spec.rows - 1:,} "
-            "there are none.",
+            f"Its largest magnitude is {found['largest']:.4g}, its rows have lengths from "
+            f"{found['smallest_row_norm']:.4g} to {found['largest_row_norm']:.4g}, and its last row is "
+            f"{spec.rows - 1:,}.",
             holds=True,
             limit=found["largest"],
             **found,
@@ -155,7 +155,7 @@ def _by_kind(subject: MeasuredCode) -> Property:
         return beside
     limit = getattr(spec, "limit", None)
     if limit is None:
-        return not_computed(f"{type(spec).__name__} does not say how large its numbers get.")
+        return not_computed(f"{type(spec).__name__} does not define how large its values get.")
     return _limited(subject, limit, "at any position")
 
 
@@ -163,13 +163,13 @@ def _beside_coordinates(subject: MeasuredCode) -> Property | None:
     """The property of a code whose waves have the coordinates themselves beside them."""
     if getattr(subject.spec, "raw", None) is None:
         return None
-    return _growing(subject, "the coordinates themselves stand beside the waves", subject.scale)
+    return _growing(subject, "it contains the coordinates themselves", subject.scale)
 
 
 def _limited(subject: MeasuredCode, limit: float, where: str) -> Property:
     found = _looked_for(subject)
     largest = found.get("largest")
-    says = f"No number is larger than {limit:.6g} in size {where}."
+    says = f"No value has a magnitude above {limit:.6g} {where}."
     if largest is not None:
         says += (
             f" The largest of {subject.length:,} tokens is {largest:.4g}, and their lengths are from "
@@ -187,7 +187,7 @@ def _growing(subject: MeasuredCode, why: str, each: float) -> Property:
         largest = each * max(last, 1 if not isinstance(subject.spec, Counter) else 0)
     return measured(
         f"no: {said(largest)} at position {last:,}",
-        f"It grows with the position by {each:.4g} a token, without end, because {why}: {largest:,.6g} at "
+        f"It grows with the position by {each:.4g} per token, without limit, because {why}: {largest:,.6g} at "
         f"position {last:,}.",
         holds=False,
         limit=None,

@@ -55,7 +55,7 @@ def nearest_offset(ladder: Ladder, length: int) -> tuple[int, float]:
     (710, 6.03e-05)
     """
     if length < 2:
-        raise InvalidValue(f"`length` must be at least 2, got {length}.", "One token has no other to be near to.")
+        raise InvalidValue(f"`length` must be at least 2, got {length}.", "One token has no other to compare with.")
     pairs = ladder.pairs
     together = min(_FINE, 1 << ((length - 1).bit_length() + 1) // 2)
     fine = _sides(ladder, range(together))
@@ -108,7 +108,7 @@ def nearest_rows(table: np.ndarray) -> tuple[int, int, float]:
     if not 2 <= number <= LARGEST_TABLE:
         raise InvalidValue(
             f"All pairs of rows are compared of tables with 2 to {LARGEST_TABLE:,} rows, got {number:,}.",
-            "Ask for fewer rows.",
+            "Use fewer rows.",
         )
     rows = table.astype(np.float64)
     centred = rows - rows.mean(axis=0)

@@ -100,8 +100,8 @@ def random_pair_distance(ladder: Ladder, length: int) -> float:
 
 
 @measure(
-    bias="A bias has numbers for distances, not for positions: `reach` and `edges` say how they change with it.",
-    none="Without a code there are no numbers that a step could change.",
+    bias="A bias has values for distances, not for positions: see `reach` and `edges`.",
+    none="Without a position encoding a step changes nothing.",
 )
 def smooth(subject: MeasuredCode) -> Property:
     """Whether a step of one token is small, and the same everywhere.
@@ -153,16 +153,16 @@ def _of_rows(subject: MeasuredCode) -> Property:
         makers = {axis: rows_of(subject, axis, kind) for axis in different_axes(subject)}
         width = makers[0](0, 1).shape[1]
     except ClockhandsError as error:
-        return not_computed(f"Its numbers cannot be made: {error.message}")
+        return not_computed(f"Its values cannot be computed: {error.message}")
     if subject.length * width > _MOST_NUMBERS:
         return not_computed(
-            f"Its steps are measured row by row, and {subject.length:,} rows of {width:,} numbers are too many: ask "
-            f"for at most {_MOST_NUMBERS // width:,} tokens."
+            f"Its steps are measured row by row, and {subject.length:,} rows of width {width:,} are too many: use "
+            f"at most {_MOST_NUMBERS // width:,} tokens."
         )
     try:
         each = [{**_steps(make, subject), "axis": axis} for axis, make in makers.items()]
     except ClockhandsError as error:
-        return not_computed(f"Its numbers cannot be made for {subject.length:,} tokens: {error.message}")
+        return not_computed(f"Its values cannot be computed for {subject.length:,} tokens: {error.message}")
     worst = max(each, key=lambda found: found["of_random_pair"] or 0.0)
     return _property_of(worst if subject.axes > 1 else {**worst, "axis": None}, subject.length)
 
@@ -214,23 +214,21 @@ def _property_of(numbers: dict[str, Any], length: int) -> Property:
     step, random, same = (numbers[name] for name in ("adjacent_distance", "random_pair_distance", "same_everywhere"))
     along = "" if numbers["axis"] is None else f" along axis {numbers['axis']}"
     if same:
-        says = f"Every step of one token{along} moves the code by {step:.4g}"
+        says = f"Every step of one token{along} changes the row by {step:.4g}"
     else:
         says = (
-            f"A step of one token{along} moves the code by {numbers['smallest_step']:.4g} to "
+            f"A step of one token{along} changes the row by {numbers['smallest_step']:.4g} to "
             f"{numbers['largest_step']:.4g}, {step:.4g} on average; the largest is from position "
             f"{numbers['largest_step_from']:,} to the next"
         )
     if numbers["relative_to_norm"] is not None:
-        says += f"; a token's numbers have a length of {numbers['row_norm']:.4g}{'' if same else ' on average'}"
+        says += f"; a row has a length of {numbers['row_norm']:.4g}{'' if same else ' on average'}"
     cosine = numbers["cosine_of_neighbours"]
     if cosine is not None:
         says += f", and the cosine of neighbours is {cosine:.4f}" + ("" if same else " on average")
     if random is None:
-        return measured(
-            f"step {step:.3g}", f"{says}. Among so few tokens there are no others to compare with.", **numbers
-        )
-    says += f". Two of {length:,} tokens drawn at random are {random:.4g} apart in the root mean square."
+        return measured(f"step {step:.3g}", f"{says}. There are too few tokens to compare with others.", **numbers)
+    says += f". Two of {length:,} random tokens are {random:.4g} apart (root mean square)."
     share = numbers["of_random_pair"]
     if not same:
         brief = f"no: steps {numbers['smallest_step']:.3g} to {numbers['largest_step']:.3g}"

@@ -187,7 +187,7 @@ def _factor_on_x(reader: Reader) -> float:
     factor = float((moved * x).sum() / (x * x).sum())
     unit = unit_of(reader.caller.output)
     if np.abs(moved - factor * x).max() > 8 * unit * max(1.0, abs(factor)) * np.abs(x).max():
-        raise Unfit("It adds numbers to x and turns or mixes the channels of x as well: that is two codes in one.")
+        raise Unfit("It adds to x and also rotates or mixes the dimensions of x: that is two encodings in one.")
     return shortest(Interval.around(factor, 4 * unit * max(1.0, abs(factor))))
 
 
@@ -203,4 +203,4 @@ def _learned(behaviour: Behaviour, read: np.ndarray, factor: float, said: str, w
         ("standard_deviation", float(values.std())),
     )
     match = Match(Learned(read.shape[1], rows), None, values.astype(np.float32), confidence=1.0, evidence=evidence)
-    return match, f"{said} It holds {rows:,} rows that are on no ladder, learned or random. {why}"
+    return match, f"{said} It holds {rows:,} rows without known frequencies: learned or random. {why}"

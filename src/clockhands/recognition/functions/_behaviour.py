@@ -25,7 +25,7 @@ _COUNTED = 4096
 # Where a code grows or shrinks with the position, positions are taken up to this change of length.
 _GROWTH = 64.0
 _PAD = 64
-ALWAYS_ANOTHER = "Asked the same again it gives another answer"
+ALWAYS_ANOTHER = "A repeated call returns a different result"
 
 
 def equal(caller: Caller, one: np.ndarray, other: np.ndarray) -> bool:
@@ -70,22 +70,22 @@ def company_in_words(names: tuple[str, ...], caller: Caller) -> str:
     which = "the others" if "others" in names else " and ".join(f"the {name}" for name in names)
     linear = " With the same positions in a call it is linear in x." if linear_in_company(caller) else ""
     return (
-        f"A row depends on the other positions of its call ({which}), and a code of positions turns each row by its "
-        f"own position.{linear}"
+        f"A row depends on the other positions of its call ({which}), but RoPE rotates each row by its own "
+        f"position.{linear}"
     )
 
 
 def not_linear(caller: Caller, position: int, rows: int) -> str:
     """Why two rows at one position are not the sums of rows of a longer call at other positions."""
     if not linear_in_company(caller):
-        return "It is not a rotation: it is not linear in x (a sum of rows is not turned as the rows are)."
+        return "It is not a rotation: it is not linear in x (a sum of rows is not rotated like the rows)."
     x = np.random.default_rng(2).integers(-96, 97, (2, caller.width)) / 64
     alone = caller(x, np.full(2, position))
     beside = caller(np.concatenate([x, np.zeros((rows - 2, caller.width))]), np.full(rows, position))[:2]
     what = "the other positions of its call" if equal(caller, alone, beside) else "how many rows its call has"
     return (
-        f"It is linear in x where the other rows stay where they are, but a row depends on {what}, and a code of "
-        "positions turns each row by its own position."
+        f"It is linear in x if the other rows keep their positions, but a row depends on {what}, but RoPE rotates "
+        "each row by its own position."
     )
 
 
@@ -152,7 +152,7 @@ def look(caller: Caller, longest: int) -> Behaviour:
     x, at = _rows(caller.width), np.array([5, 3, 13, 8])
     first = caller(x, at)
     if not np.isfinite(first).all():
-        raise Unfit("It gives back numbers that are not finite, already for positions below 14.")
+        raise Unfit("It returns values that are not finite, already for positions below 14.")
     if not equal(caller, first, caller(x, at)):
         raise Unfit(f"{ALWAYS_ANOTHER}: randomness, or state that every call changes.")
     notes = []
@@ -162,7 +162,7 @@ def look(caller: Caller, longest: int) -> Behaviour:
     if equal(caller, first, caller(x, np.array([9, 4, 2, 30]))):
         alike = caller(np.repeat(x[:1], 4, axis=0), at)
         if equal(caller, alike, np.repeat(alike[:1], 4, axis=0)):
-            raise Unfit("It does not look at positions: x comes out alike wherever it stands.")
+            raise Unfit("It ignores positions: the output for x is the same at every position.")
         reader.counts = True
         notes.append("It ignores the positions that it is given and counts its rows from 0.")
         if not equal(caller, first, caller(np.concatenate([x, np.zeros((9, caller.width))]), np.zeros(13, int))[:4]):
@@ -195,13 +195,13 @@ def _look_at_rows(reader: Reader, x: np.ndarray, at: np.ndarray, first: np.ndarr
         others = -2 * x[::-1].copy()
         others[kept] = x[kept]
         if not equal(caller, first[[kept]], caller(others, at)[[kept]]):
-            raise Unfit("A row depends on the numbers of other rows: a code of positions turns each row by itself.")
+            raise Unfit("A row depends on the values of other rows: RoPE rotates each row separately.")
     if equal(caller, first, caller(x, at + 7)):
         beside = company(caller)
         if beside not in (("first",), ("smallest",)):
             raise Unfit(company_in_words(beside, caller))
         reader.lead = True
-        return [f"It counts positions from the {beside[0]} of each call: [7, 8] is turned as [0, 1]."]
+        return [f"It counts positions from the {beside[0]} of each call: [7, 8] is rotated as [0, 1]."]
     if not equal(caller, np.roll(first, 1, axis=0), caller(np.roll(x, 1, axis=0), np.roll(at, 1))):
         raise Unfit("A row depends on the order of the rows: the same rows in another order have other answers.")
     if beside := company(caller):

@@ -107,8 +107,8 @@ def offset_of(reader: Reader, pairs: RotatedPairs, phases: Phases, unit: float) 
             offset = float(round(offset))
     if offset is None or np.abs(wrapped(start - offset * phases.rates)).max() > 64 * unit * max(1.0, abs(offset)):
         raise NoRotation(
-            "It is not a rotation by positions: at position 0 its pairs are turned already, by angles that no shift of "
-            "the positions gives."
+            "It is not a rotation by positions: at position 0 its pairs are already rotated, by angles that no "
+            "shift of the positions explains."
         )
     return float(f"{offset:.6g}")
 
@@ -177,7 +177,7 @@ class Arithmetic:
         """Sentences on what is rounded to less than float32."""
         named = {
             "Positions are rounded to": self.positions,
-            "Rates are held in": self.rates,
+            "Frequencies are stored in": self.rates,
             "Phases are rounded to": self.phases,
             "Cosine and sine are rounded to": self.table,
         }

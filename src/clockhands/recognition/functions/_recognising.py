@@ -73,9 +73,7 @@ def identify_function(
     """
     callable_or_refuse(function)
     if width is None:
-        raise InvalidValue(
-            "`width` must be given for a function, got None.", "It is the number of channels of x, a head's width."
-        )
+        raise InvalidValue("`width` must be given for a function, got None.", "It is the width of x: the head width.")
     caller = Caller(function, count("width", width), backend, dtype)
     longest = count("longest", longest, least=4)
     x, at = np.random.default_rng(1).integers(-96, 97, (3, caller.width)) / 64, np.array([0, 2, 7])
@@ -85,7 +83,7 @@ def identify_function(
         state = _kept_state(caller, x, at, before)
     except Refused as error:
         raise InvalidValue(
-            f"The function raised while it was asked for other rows: {error}.",
+            f"The function raised an error for other rows: {error}.",
             f"It must take any number of rows and any positions up to {longest:,}; say longest= for less.",
         ) from error.__cause__
     if match is None and state and not reason.startswith(ALWAYS_ANOTHER):
@@ -115,7 +113,7 @@ def _kept_state(caller: Caller, x: np.ndarray, at: np.ndarray, before: np.ndarra
         finite = np.isfinite(before)
         if (finite == np.isfinite(after)).all() and equal(caller, before[finite], after[finite]):
             return ""
-    return f"It keeps state: asked again what it was asked first, it gives another answer {caller.calls} calls later."
+    return f"It is stateful: the first call, repeated {caller.calls} calls later, returned a different result."
 
 
 def _in_long_calls(match: Match, behaviour: Behaviour) -> Match:

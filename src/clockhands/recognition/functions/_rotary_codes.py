@@ -123,9 +123,9 @@ def _smoothing(ratio: float, number: int, middle: int) -> float | None:
 
 def _unknown(slopes: np.ndarray) -> str:
     return (
-        "It turns pairs and changes their lengths with the position, from "
-        f"{math.exp(slopes.min() * 1000):.4g} to {math.exp(slopes.max() * 1000):.4g} times over 1,000 tokens: not as "
-        "xPos does, and no other code here does."
+        f"It rotates pairs and changes their lengths with the position, from {math.exp(slopes.min() * 1000):.4g} to "
+        f"{math.exp(slopes.max() * 1000):.4g} times over 1,000 tokens: not as xPos does, nor any other known "
+        "encoding."
     )
 
 
@@ -142,16 +142,16 @@ def identify_rotation(behaviour: Behaviour) -> tuple[Match | None, str]:
     if not specs:
         turned = turning.pairs.channels
         raise NoRotation(
-            f"It turns {len(turned)} pairs of the channels {int(turned.min())} to {int(turned.max())}, and no rotary "
-            "code has them where they lie in the head: those that turn are its first or its last."
+            f"It rotates {len(turned)} pairs of the dimensions {int(turned.min())} to {int(turned.max())}, which no "
+            "RoPE variant does: the RoPE dimensions are the first or the last of a head."
         )
     spec = specs[0]
     arithmetic = arithmetic_of(turning, spec.rates, rates_in)
     checked = check(turning, spec, role, arithmetic, behaviour.last)
     if checked.alike < min(_ENOUGH, checked.largest):
         return None, (
-            f"It turns pairs, but at position {checked.alike} already not as any rotary code with the angles of "
-            f"positions 1, 2, 4, … would: {describe(spec).rstrip('.')} is off by more than rounding explains."
+            f"It rotates pairs, but already at position {checked.alike} not as a RoPE with the angles of positions "
+            f"1, 2, 4, … does: {describe(spec).rstrip('.')} exceeds the rounding bound."
         )
     rates, within = all_pairs(turning)
     if turning.phases.modulo is not None:  # whole turns that were not seen, as the ladder has them
@@ -190,7 +190,7 @@ def measured_turning(behaviour: Behaviour) -> MeasuredRotation:
     positions = np.array([0, 1, 3, *far])
     matrices = _matrices(reader, positions)
     if not np.isfinite(matrices).all():
-        raise NoRotation("It gives back numbers that are not finite.")
+        raise NoRotation("It returns values that are not finite.")
     table = table_dtype(matrices, reader.caller.output)
     # What is computed in float32 may be handed over in float64: the sums show what is left.
     unit = max(unit_of(table), _linear_to(reader, matrices[2], int(positions[2])))
@@ -204,8 +204,8 @@ def measured_turning(behaviour: Behaviour) -> MeasuredRotation:
     if phases.modulo is None and (sign * phases.rates < -phases.bounds).any():
         wrong = int(np.flatnonzero(sign * phases.rates < -phases.bounds)[0])
         raise NoRotation(
-            f"It turns pairs, some forward and some backward: pair {tuple(map(int, pairs.channels[wrong]))} is turned "
-            "against the others, as in no convention."
+            f"It rotates some pairs forward and some backward: pair {tuple(map(int, pairs.channels[wrong]))} "
+            "rotates against the others, as in no known convention."
         )
     return MeasuredRotation(reader, longest, pairs, phases, unit, table, sign, offset)
 
@@ -332,19 +332,19 @@ def check(turning: MeasuredRotation, spec: Rotary, role: str | None, arithmetic:
 def _reason(turning: MeasuredRotation, spec: Rotary, arithmetic: Arithmetic, checked: Check) -> str:
     said = [f"It is a rotation: {describe(spec).rstrip('.')}."]
     if isinstance(spec.spacing, Explicit):
-        said.append("Its rates are on no ladder that is known here; they are given one by one.")
+        said.append("Its frequencies follow no known rule; they are listed one by one.")
     if turning.phases.modulo is not None:
-        said.append("It was asked at whole positions only, where whole turns per token are not seen.")
+        said.append("It was called with integer positions only, which cannot show whole rotations per token.")
     said += arithmetic.words()
     if turning.offset:
         sign = "-" if turning.offset < 0 else "+"
-        said.append(f"Position p is turned as p {sign} {abs(turning.offset):g} would be.")
+        said.append(f"Position p is rotated as p {sign} {abs(turning.offset):g}.")
     if checked.first_wrong is not None:
         said.append(f"From position {checked.first_wrong:,} on it is off by more than {_WRONG:g}.")
         if checked.stands:
-            said.append(f"It stands still there: positions beyond {checked.first_wrong - 1:,} are taken for that one.")
+            said.append(f"It stops there: positions beyond {checked.first_wrong - 1:,} are treated as that one.")
     if checked.alike <= checked.largest and checked.alike != checked.first_wrong:
-        said.append(f"From position {checked.alike:,} on it differs by more than its rounding explains.")
+        said.append(f"From position {checked.alike:,} on it differs by more than rounding.")
     return " ".join(said)
 
 
@@ -434,7 +434,7 @@ def _stateful(behaviour: Behaviour, last: int) -> str:
     reader.caller(x, at)
     if equal(reader.caller, answers[0], answers[2]):
         return ""
-    return " It keeps the ladder of the longest call so far until a short one comes."
+    return " It keeps the frequencies of the longest call so far until a short one comes."
 
 
 def _scalings(

@@ -60,8 +60,8 @@ def find_pairs(matrices: np.ndarray, positions: np.ndarray, unit: float) -> Rota
         channel = int(crowded[0])
         others = ", ".join(map(str, np.flatnonzero(partners[channel])[:4]))
         raise NoRotation(
-            f"It is not a rotation of pairs: channel {channel} is mixed with {int(partners[channel].sum())} others "
-            f"({others}{', …' if partners[channel].sum() > 4 else ''})."
+            f"It is not a rotation of pairs: dimension {channel} is mixed with {int(partners[channel].sum())} "
+            f"others ({others}{', …' if partners[channel].sum() > 4 else ''})."
         )
     firsts = np.flatnonzero(partners.any(axis=1))
     if not firsts.size:
@@ -80,8 +80,8 @@ def find_pairs(matrices: np.ndarray, positions: np.ndarray, unit: float) -> Rota
         side_by_side = (channels[:, 1] - channels[:, 0] == 1) & ((channels[:, 0] - start) % 2 == 0)
         if not side_by_side.all() or (order != halved).any():
             raise NoRotation(
-                "It turns pairs, but sends the channels out in an order that no convention has: channel "
-                f"{int(moved[0])} of its output is channel {int(order[moved[0]])} of its input."
+                f"It rotates pairs, but the output dimensions are in an unknown order: dimension {int(moved[0])} of "
+                f"its output is dimension {int(order[moved[0]])} of its input."
             )
         return RotatedPairs(channels, "interleaved", (), start, rotated, order, reordered=True)
     return RotatedPairs(channels, layout, blocks, start, rotated, order, reordered=False)
@@ -95,7 +95,7 @@ def turned_at_zero(at_zero: np.ndarray) -> bool:
     """
     largest = np.abs(at_zero).max()
     if largest == 0:
-        raise NoRotation("It is not a rotation: at position 0 it gives back zeros.")
+        raise NoRotation("It is not a rotation: at position 0 it returns zeros.")
     goes = np.abs(at_zero) > NOTHING * largest
     return bool((goes.sum(axis=0) != 1).any() or (goes.sum(axis=1) != 1).any())
 
@@ -104,19 +104,19 @@ def _order(at_zero: np.ndarray) -> np.ndarray:
     """Which output channel each input channel comes out as, at the position where nothing is turned."""
     goes = np.abs(at_zero) > NOTHING * np.abs(at_zero).max()
     if (at_zero[goes] < 0).any():
-        raise NoRotation("It is not a rotation: at position 0, where nothing is turned yet, it changes signs.")
+        raise NoRotation("It is not a rotation: at position 0, without any rotation, it changes signs.")
     return goes.argmax(axis=1)
 
 
 def _still(matrices: np.ndarray, positions: np.ndarray, unit: float) -> str:
     diagonals = np.diagonal(matrices, axis1=1, axis2=2)
     if np.abs(diagonals - diagonals[0]).max() <= 4 * unit * np.abs(diagonals[0]).max():
-        return "It does not look at positions: x comes out alike wherever it stands."
+        return "It ignores positions: the output for x is the same at every position."
     away = np.abs(diagonals / diagonals[0])
     place = int(positions[np.abs(away - 1).max(axis=1).argmax()])
     return (
-        "It is not a rotation: no channel meets another, each is multiplied by a number of its own "
-        f"({away.min():.4g} to {away.max():.4g} of position 0's, at position {place})."
+        f"It is not a rotation: dimensions are not mixed; each is multiplied by a separate factor ({away.min():.4g} "
+        f"to {away.max():.4g} of position 0's, at position {place})."
     )
 
 
@@ -137,8 +137,8 @@ def _check_turning(matrices: np.ndarray, positions: np.ndarray, channels: np.nda
     worst = np.unravel_index(away.argmax(), away.shape)
     pair = tuple(map(int, channels[worst[1]]))
     raise NoRotation(
-        f"It is not a rotation: it changes lengths by factors from {lengths.min():.4g} to {lengths.max():.4g}. "
-        f"The channels of pair {pair} are turned by two angles, off by {away.max():.2g} at position "
+        f"It is not a rotation: it changes lengths by factors from {lengths.min():.4g} to {lengths.max():.4g}. The "
+        f"dimensions of pair {pair} are rotated by two angles, different by {away.max():.2g} at position "
         f"{int(positions[worst[0]])}.{_tiled(matrices, positions, channels)}"
     )
 

@@ -44,7 +44,7 @@ class GridRotation(NamedTuple):
 def identify_mixed(given: GivenTable, prefix: int) -> Matches:
     """The Fourier features that a table is; ``prefix`` rows of zeros stood before these."""
     if given.rows * given.width > _LARGEST:
-        return Matches([], "It is too large for a look at rates without a ladder.")
+        return Matches([], "It is too large for a search of frequencies without a rule.")
     rows = given.at(slice(None))
     for hands in readings(rows):
         if hands.noise > 0.02 or hands.offset or (hands.second < 0).any():
@@ -60,7 +60,7 @@ def identify_mixed(given: GivenTable, prefix: int) -> Matches:
                 if match is not None:
                     words = f"Every row is that of {describe(match.spec)}"
                     return Matches([match], f"{words}, within {match.error:.2g}.")
-    return Matches([], "Its pairs do not turn evenly along the axes of a grid.")
+    return Matches([], "Its pairs have no constant frequency along the axes of a grid.")
 
 
 def _turning(values: np.ndarray) -> GridRotation | None:
@@ -179,7 +179,7 @@ def _checked(
         "grid": list(found.sizes),
         "start": [float(one) for one in grid.start],
         "step": [float(one) for one in grid.step],
-        "rates": "modulo a whole turn from cell to cell",
+        "rates": "modulo a whole rotation from cell to cell",
     }
     expected = ExpectedTable.of_cells(spec, grid, rates, values=values, drawn=True)
     return exact_match(given, expected, full, ranked(names, _KNOWN), seen, prefix=prefix)

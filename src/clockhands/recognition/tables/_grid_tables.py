@@ -366,7 +366,9 @@ def identify_cells(given: GivenTable, prefix: int) -> Matches:
     if cells is not None:
         return _of_cells(given, cells, [given.at(cells.rows(axis)) for axis in range(len(cells.sizes))], prefix)
     found = _moved_cells(given, prefix)
-    return found or Matches([], "No pair of channels turns evenly from row to row, or along the axes of a grid.")
+    return found or Matches(
+        [], "No dimension pair has a constant frequency from row to row, or along the axes of a grid."
+    )
 
 
 def _moved_cells(given: GivenTable, prefix: int) -> Matches | None:
@@ -419,12 +421,14 @@ def _with_others(found: Matches, given: GivenTable, before: int, behind: int) ->
 
 def _of_cells(given: GivenTable, cells: Cells, lines: list[np.ndarray], prefix: int, *, loose: bool = False) -> Matches:
     grid = " x ".join(map(str, cells.sizes))
-    reason = f"Its rows run through a grid of {grid}, but no order of channels makes pairs of one size."
+    reason = f"Its rows run through a grid of {grid}, but no order of dimensions makes pairs of one size."
     for arrangement in arrangements(cells, lines, given.width):
         for order in ("sin-cos", "cos-sin"):
             axes = axes_of(given, arrangement, lines, order)
             if axes is None:
-                reason = f"Its rows run through a grid of {grid}, but its pairs do not turn as one ladder."
+                reason = (
+                    f"Its rows run through a grid of {grid}, but its pairs do not follow one series of frequencies."
+                )
                 continue
             found = sorted(_candidates(arrangement, axes, order), key=lambda one: one.digits)
             for candidate in found[:4]:

@@ -42,8 +42,8 @@ def lone_waves(given: GivenTable) -> tuple[str, dict[str, Any]]:
         return "", {}
     rates = angle[waves]
     words = (
-        f"{number} of {rows.shape[1]} columns turn evenly, each at one rate of {rates.min():.3g} to {rates.max():.3g} "
-        "rad per row, but not as pairs of any convention that is known."
+        f"{number} of {rows.shape[1]} columns have a constant frequency, from {rates.min():.3g} to "
+        f"{rates.max():.3g} rad per row, but not as pairs of a known convention."
     )
     return words, {"columns_that_turn": number, "rates_per_row": [float(f"{one:.6g}") for one in rates[:64]]}
 
@@ -60,8 +60,8 @@ def identify_trained(given: GivenTable, reason: str) -> Matches:
     if abs(near) < SIGMAS * noise:
         return Matches(
             [],
-            f"{reason} Neighbouring rows are no more alike than those of noise: their correlation is {near:.2g}, and "
-            f"rows in an order of no meaning have up to {SIGMAS * noise:.1g}.",
+            f"{reason} Neighbouring rows are no more similar than noise: their correlation is {near:.2g}; rows in "
+            f"random order have up to {SIGMAS * noise:.1g}.",
         )
     match = Match(
         Learned(width=given.width, rows=given.rows),

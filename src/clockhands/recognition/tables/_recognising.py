@@ -67,7 +67,7 @@ def _elsewhere(given: GivenTable, positions: np.ndarray) -> Matches | None:
         return None
     true = positions_of(found[0].positions).as_float64()
     off = positions - true if true.shape == positions.shape else np.zeros(0)
-    words = "Its rows do not stand at the positions given."
+    words = "Its rows are not at the positions given."
     if off.size and (np.abs(off - off[0]) <= 1e-6 * (1 + abs(off[0]))).all():
         words = f"The positions given are {abs(off[0]):.9g} too {'high' if off[0] > 0 else 'low'}."
     return Matches(found, f"{words} {found.reason}")
@@ -87,7 +87,7 @@ def _why_not(rows: np.ndarray, dtype: str) -> str | None:
     if not rows.size:
         return f"There is nothing in an array of shape {list(rows.shape)}."
     if len(rows) < LEAST_ROWS:
-        return f"{len(rows)} rows are too few to tell how anything turns: give at least {LEAST_ROWS}."
+        return f"{len(rows)} rows are too few to measure frequencies: pass at least {LEAST_ROWS}."
     head = rows[:HEAD].astype(np.float64)
     bad = np.flatnonzero(~np.isfinite(head).all(axis=1))
     if bad.size:
@@ -123,7 +123,7 @@ def _identified(given: GivenTable) -> Matches:
                 return match
             if other is identify_cells:
                 reasons.append(match.reason)
-    return Matches([], reasons[0] if reasons else "No pair of channels turns evenly from row to row.")
+    return Matches([], reasons[0] if reasons else "No dimension pair has a constant frequency from row to row.")
 
 
 def _leading_zeros(given: GivenTable) -> int:

@@ -240,7 +240,7 @@ def _expected(
 
 def identify_single(given: GivenTable, prefix: int) -> Matches:
     """The table of one wave in both channels of each pair that this is."""
-    none = Matches([], "No two columns hold the same wave.")
+    none = Matches([], "No two columns are sine and cosine of one frequency.")
     if given.width % 2 or prefix > 1 or given.rows < 16:
         return none
     head, half = given.at(slice(0, min(HEAD, given.rows))), given.width // 2
@@ -262,8 +262,8 @@ def identify_single(given: GivenTable, prefix: int) -> Matches:
         if match is not None:
             words = f"Every row is that of {describe(match.spec)}, within {match.error:.2g}."
             what = "sines" if trial.order == "sin-cos" else "cosines"
-            return Matches([match], f"{words} The {what} that a rotary code keeps for its positions look so too.")
-    return Matches([], "Every column stands there twice, but they do not turn as one ladder.")
+            return Matches([match], f"{words} The {what} that RoPE stores for its positions look the same.")
+    return Matches([], "Every column occurs twice, but they do not follow one series of frequencies.")
 
 
 def _angles(columns: np.ndarray) -> tuple[PairAngles, float]:
@@ -338,7 +338,7 @@ def checked(given: GivenTable, found: SinusoidFit, prefix: int) -> tuple[Match |
         spec, scale = _standardised(given, best)
         name, values = next((name for name, _ in alike(spec)), None) if spec else None, None
         if spec is None:
-            return None, "Pairs keep a circle that does not stand in the middle, as no code that is known does."
+            return None, "Pairs lie on a circle that is not centred at 0, as in no known encoding."
     check = _beside(given, best, spec, values, scale)
     if check.bad:
         return None, f"Row {check.bad[0]} holds NaN or infinite numbers."
@@ -357,7 +357,7 @@ def checked(given: GivenTable, found: SinusoidFit, prefix: int) -> tuple[Match |
     wrong, rows = check.wrong, given.rows
     moved = len(wrong) > max(1, _FEW * rows)
     if moved and not _moved(check, found, rows):
-        return None, f"Pairs turn like those of {describe(spec)}, but {len(wrong)} of {rows} rows are others."
+        return None, f"The frequencies are those of {describe(spec)}, but {len(wrong)} of {rows} rows are different."
     spec, positions, kept = _with_zeros(given, best, spec, check.zeros, prefix)
     if (padded := _padded(spec)) is not None:
         name, spec = padded

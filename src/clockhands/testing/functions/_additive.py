@@ -377,7 +377,7 @@ def coordinates_of_their_own(it: Any) -> list[Answer]:
     """Tokens whose coordinates differ, as those of an image, get the hands of each coordinate."""
     axes = it.right.axes
     if axes == 1:
-        raise Unasked("the code has one axis, or its positions are the rows of a grid")
+        raise Unasked("the encoding has one axis, or its positions are the rows of a grid")
     at = np.random.default_rng(8).integers(0, min(it.length, 40), (ROWS, axes))
     return [it.answer("coordinates that differ", it.tokens(1, 1, ROWS, seed=7), at, given=True)]
 
@@ -385,9 +385,9 @@ def coordinates_of_their_own(it: Any) -> list[Answer]:
 def positions_below_zero(it: Any) -> list[Answer]:
     """Positions below 0 have rows of their own: one token before is not one token after."""
     if it.call == "x" or not it.right.goes_below_zero:
-        raise Unasked(COUNTS if it.call == "x" else "the code has no rows below position 0")
+        raise Unasked(COUNTS if it.call == "x" else "the encoding has no rows below position 0")
     if it.negative is False:
-        raise Unasked("negative=False was said")
+        raise Unasked("negative=False was passed")
     after = np.array([*range(1, 13), 16, 31, 40, 100, 255, 257, 300, 1001])
     x = np.tile(it.tokens(1, 1, len(after), seed=22), (1, 1, 2, 1))
     asked = it.answer("positions below 0, and the same above", x, np.concatenate([-after, after]))
@@ -396,8 +396,8 @@ def positions_below_zero(it: Any) -> list[Answer]:
         same = np.abs(before - above) <= 2 * np.split(asked.allowed, 2, axis=-2)[1]
         if not same.all():
             raise Unasked(
-                "below position 0 it gives something else altogether, such as rows counted from the end of a table; "
-                "say negative=True if it should take these positions"
+                "below position 0 it returns unrelated values, such as rows counted from the end of a table; "
+                "pass negative=True if it should take these positions"
             )
     return [asked]
 
@@ -421,9 +421,9 @@ def bounded(it: Any) -> list[Answer]:
     """The code is bounded: no wave is larger than its scale."""
     hands = hands_of(it.spec, it.right.values)
     if hands is None or (hands.raw >= 0).any() or getattr(it.spec, "standardised", None) is not None:
-        raise Unasked("the code has no bound of waves")
+        raise Unasked("the encoding has no bound of sines and cosines")
     at = far(it)
-    asked = it.answer("the size of the code", np.zeros((1, 1, len(at), it.spec.width)), at)
+    asked = it.answer("the size of the encoding", np.zeros((1, 1, len(at), it.spec.width)), at)
     largest = np.abs(asked.wanted).max()
     return [replace(asked, got=np.maximum(np.abs(asked.got), largest), wanted=np.full(asked.got.shape, largest))]
 
@@ -435,7 +435,7 @@ def scores_depend_on_distance(it: Any) -> list[Answer]:
     except ClockhandsError as error:
         raise Unasked("the dot products of its rows depend on more than the distance") from error
     if getattr(it.spec, "zero_rows", ()) or it.length < 520:
-        raise Unasked("it has rows of zeros, or few rows")
+        raise Unasked("it has rows of zeros, or too few rows")
     at = telling(520)
     at = at[at >= it.lowest]
     first, second = np.arange(len(at)), np.roll(np.arange(len(at)), -1)
@@ -472,15 +472,15 @@ def _two_models(what: str) -> Experiment:
     def run(it: Any) -> list[Answer]:
         changes = siblings(it.spec)
         if what not in changes:
-            raise Unasked(f"the code has no {what} to be another")
+            raise Unasked(f"the encoding has no {what} to change")
         try:
             other = changes[what]()
         except ClockhandsError as error:
             raise Unasked(str(error)) from error
-        return two_models(it, f"another {what}", other, it.near_to(np.arange(ROWS)))
+        return two_models(it, f"different {what}", other, it.near_to(np.arange(ROWS)))
 
-    asks = f"Two models in one process, of another {what} each, each get their own numbers."
-    return Experiment(f"two models of another {what}", asks, run)
+    asks = f"Two models of different {what} in one process each get the right values."
+    return Experiment(f"two models of different {what}s", asks, run)
 
 
 def every_position(it: Any) -> list[Answer]:
@@ -500,28 +500,28 @@ def every_position(it: Any) -> list[Answer]:
 SMALL = (
     experiment("a few positions", a_few_positions, needed=True),
     experiment("tokens of zeros", tokens_of_zeros, needed=True),
-    experiment("tokens come through", tokens_come_through, needed=True),
+    experiment("tokens are kept", tokens_come_through, needed=True),
     experiment("bounded", bounded),
     experiment("scores depend on distance only", scores_depend_on_distance),
     experiment("positions that start later", positions_that_start_later),
     experiment("packed equals separate", any_order),
     experiment("decoding equals the full pass", _one_at_a_time),
-    experiment("sequences beside each other", sequences_beside_each_other),
-    experiment("positions of their own", _positions_of_their_own),
+    experiment("several sequences", sequences_beside_each_other),
+    experiment("separate positions per sequence", _positions_of_their_own),
     experiment(
-        "one token of many sequences",
+        "one token for each sequence",
         one_token_of_many_sequences,
-        "One token of each of several sequences, as in decoding a batch, gets its row in each.",
+        "One token of each of several sequences, as in batched decoding, gets its row.",
     ),
-    experiment("coordinates of their own", coordinates_of_their_own),
+    experiment("separate coordinates", coordinates_of_their_own),
     experiment("positions below zero", positions_below_zero),
-    experiment("asked again", asked_again),
-    experiment("coarser tokens", _coarser_tokens),
-    experiment("coarser tokens before", _coarser_tokens_before),
+    experiment("repeated call", asked_again),
+    experiment("low-precision tokens", _coarser_tokens),
+    experiment("after low-precision tokens", _coarser_tokens_before),
     _two_models("base"),
     _two_models("width"),
     _two_models("order"),
-    experiment("a model of coarser tokens first", _coarser_model_first),
+    experiment("a model of low-precision tokens first", _coarser_model_first),
 )
 """Quick to ask: a suspect is asked all of them."""
 
@@ -600,7 +600,7 @@ def check_additive(
     right = Right(spec, values, positive("token_scale", token_scale), _grid(grid, spec, call))
     if call == PAIRS:
         raise InvalidValue(
-            f"`call` must be of tokens for an additive code, got {shown(call)}.", 'Say call="x, positions".'
+            f"`call` must take tokens for an additive encoding, got {shown(call)}.", 'Pass call="x, positions".'
         )
     ends = LENGTH if right.ends is None else min(LENGTH, right.ends)
     length = ends if length is None else _length(length, right)
@@ -653,11 +653,11 @@ def _grid(grid: Any, spec: AdditiveCode, call: str) -> Grid | None:
     if not isinstance(grid, Grid):
         raise InvalidType(f"`grid` must be a grid, got {shown(grid)}.", "Give clockhands.grids.Grid((rows, columns)).")
     if call not in ("x", "x, offset"):
-        raise InvalidValue(f"`grid` is for functions that count their rows, got call={shown(call)}.", 'Say call="x".')
+        raise InvalidValue(f"`grid` is for functions that count their rows, got call={shown(call)}.", 'Pass call="x".')
     if grid.axes != spec.number_of_axes:
         raise InvalidValue(
-            f"`grid` must have as many axes as the code, {spec.number_of_axes}, got {grid.axes}.",
-            "Give a size for each axis of the code, in their order.",
+            f"`grid` must have as many axes as the encoding, {spec.number_of_axes}, got {grid.axes}.",
+            "Give a size for each axis of the encoding, in their order.",
         )
     return grid
 
@@ -666,10 +666,10 @@ def _length(length: int, right: Right) -> int:
     wanted = count("length", length)
     if right.ends is not None and wanted > right.ends:
         raise InvalidValue(
-            f"`length` must be at most the {right.ends:,} positions of the code, got {wanted:,}.",
-            "Leave it out to ask all of them.",
+            f"`length` must be at most the {right.ends:,} positions of the encoding, got {wanted:,}.",
+            "Leave it out to check all of them.",
         )
-    refuse_larger((wanted, right.spec.width), COPIES * 8, "What every position is asked with", "Say a smaller length=.")
+    refuse_larger((wanted, right.spec.width), COPIES * 8, "The array for all positions", "Pass a smaller length=.")
     return wanted
 
 

@@ -183,7 +183,7 @@ def masks_later_keys(spec: BiasCode, causal: bool | None) -> bool:
     if causal is not None:
         if causal and not spec.ordered:
             raise InvalidValue(
-                f"{type(spec).__name__} stands in a plane, where no token is before another.", "Leave `causal` out."
+                f"{type(spec).__name__} is for a plane, in which no token comes before another.", "Leave `causal` out."
             )
         return bool(causal)
     return spec.keys_after in ("as itself", "more")
@@ -203,12 +203,12 @@ def counted(it: Any, queries: int, keys: int, before: str = "") -> BiasAnswer:
 
 def _along(it: Any) -> None:
     if not it.spec.ordered:
-        raise Unasked("its tokens stand in a plane, and come all at once")
+        raise Unasked("its tokens form a plane and are passed all at once")
 
 
 def _any_positions(it: Any) -> None:
     if not it.takes_positions:
-        raise Unasked("it counts its queries and keys, and cannot be asked for other positions")
+        raise Unasked("it counts its queries and keys, so other positions cannot be checked")
 
 
 def full_pass(it: Any) -> list[BiasAnswer]:
@@ -226,7 +226,7 @@ def decoding(it: Any) -> list[BiasAnswer]:
     """One query after all keys has the last row of the full pass."""
     _along(it)
     if it.aligned == "start":
-        raise Unasked("its queries stand at the first keys")
+        raise Unasked("its queries start at the first key")
     return [counted(it, 1, keys) for keys in (12, 40, 300) if keys <= it.length]
 
 
@@ -279,7 +279,7 @@ def far_distances(it: Any) -> list[BiasAnswer]:
     _along(it)
     if not it.takes_positions:
         if it.aligned == "start":
-            raise Unasked("its queries stand at the first keys")
+            raise Unasked("its queries start at the first key")
         return [counted(it, 1, it.length)]
     at = telling_distances(it.length)
     return [answer(it, "queries and keys at a few positions", at, at)]
@@ -305,7 +305,7 @@ def two_models(it: Any) -> list[BiasAnswer]:
             )
         answers.append(counted(first, number, number, f", the first model after that of {what}"))
     if not answers:
-        raise Unasked("there is no other code that takes the same learned numbers")
+        raise Unasked("there is no other encoding with the same learned values")
     return answers
 
 
@@ -350,8 +350,8 @@ SMALL = (
     experiment("full pass", full_pass, needed=True),
     experiment("decoding equals the full pass", decoding, needed=True),
     experiment("chunks equal the full pass", chunks),
-    experiment("longer than before", longer_than_before),
-    experiment("asked again", asked_again),
+    experiment("a longer pass after a shorter one", longer_than_before),
+    experiment("repeated call", asked_again),
     experiment("positions that start later", starting_later),
     experiment("any order", any_order),
     experiment("far distances", far_distances),
@@ -417,9 +417,9 @@ class BiasFunction:
     def of(self, spec: BiasCode) -> "BiasFunction":
         """Another model of this process."""
         if self.make is None:
-            raise Unasked("say make=, a function that builds one for a spec, and two models are asked side by side")
+            raise Unasked("pass make=, a function that builds one for a spec, to compare two models")
         if self.measured:
-            raise Unasked("another model has learned numbers of its own: say values=")
+            raise Unasked("another model has other learned values: pass values=")
         try:
             function = made(self.make, spec)
         except CannotCheck as error:
@@ -565,7 +565,7 @@ def check_bias(
     else:
         bias(spec, [0], [0], values=values)  # what is wrong with the values is said before anything is asked
     experiments = (*SMALL, *MEASURED, EVERY) if it.measured else (*SMALL, EVERY)
-    unknown = "the learned numbers are not known: say values="
+    unknown = "the learned values are not known: pass values="
     return checked(
         "bias",
         named(fn, make),
@@ -600,15 +600,15 @@ def _with_own_values(it: BiasFunction) -> BiasFunction:
         blocks = measured(it)
     except Refused as error:
         raise CannotCheck(
-            f"The function was asked for its own learned numbers: {error}.",
-            f"Say length= for a function of fewer than {it.length:,} positions, or values=.",
+            f"The function was called for its learned values: {error}.",
+            f"Pass length= for a function of fewer than {it.length:,} positions, or values=.",
         ) from error.__cause__
     numbers = np.concatenate([block.reshape(it.spec.heads, -1) for _, _, block in blocks], axis=1)
     finite = numbers[np.isfinite(numbers)]
     if not finite.size or np.ptp(finite) == 0:
         raise CannotCheck(
-            "All numbers of the function are the same: its table is not trained, or it adds no bias.",
-            "Fill the table with different numbers, such as random ones, and say values=.",
+            "All values of the function are the same: its table is not trained, or it adds no bias.",
+            "Fill the table with different values, such as random ones, and pass values=.",
         )
     table = np.nan_to_num(table_seen(it.spec, blocks)) / getattr(it.spec, "scale", 1.0)
     return replace(it, given=Behind(blocks, {it.spec: table}), measured=True)
@@ -676,7 +676,7 @@ def failure_of(experiment: Experiment, answer: Answer) -> Failure | None:
         assert answer.positions is not None
         rows = answer.positions[wrong].tolist()
         some = ", ".join(map(str, rows[:6])) + (", ..." if len(rows) > 6 else "")
-        message = f"{len(rows)} of {wrong.size} rows of its table are like another one: {some}."
+        message = f"{len(rows)} of {wrong.size} rows of its table equal another row: {some}."
         return Failure(experiment.name, message, {"rows": rows})
     apart = answer.queries[:, None] - answer.keys[None, :]
     # The first wrong one is the nearest: that is where to look.
@@ -698,8 +698,8 @@ def failure_of(experiment: Experiment, answer: Answer) -> Failure | None:
     }
     message = (
         f"{answer.asked}: {evidence['wrong']:,} of {evidence['of']:,} numbers are wrong; in head {head}, of the query "
-        f"at {at:,} and the key at {to:,}, it is {evidence['got']:.6g}, right is {evidence['right']:.6g} within "
-        f"{evidence['allowed']:.2g}."
+        f"at {at:,} and the key at {to:,}, expected {evidence['right']:.6g} ± {evidence['allowed']:.2g}, got "
+        f"{evidence['got']:.6g}."
     )
     return Failure(experiment.name, message, evidence)
 
@@ -754,8 +754,8 @@ def unexplained(it: BiasFunction, asked: Sequence[Asked]) -> tuple[Explanation, 
     failed = failed_of(asked)
     if it.called.changed:
         return (told_of(FAULTS_OF_BIASES["changes-its-arguments"], {"names": " and ".join(sorted(it.called.changed))}),)
-    if set(failed) == {"buckets of their own"}:
-        each = failed["buckets of their own"].answers[0]
+    if set(failed) == {"separate buckets"}:
+        each = failed["separate buckets"].answers[0]
         assert each.positions is not None
         rows = each.positions[each.shares > 1].tolist()
         return (told_of(FAULTS_OF_BIASES["buckets-not-apart"], {"which": "rows " + ", ".join(map(str, rows[:6]))}),)
@@ -841,5 +841,5 @@ def rows_apart(it: Any) -> list[Answer]:
     ]
 
 
-MEASURED = (experiment("buckets of their own", rows_apart),)
+MEASURED = (experiment("separate buckets", rows_apart),)
 """Asked where a function's own learned numbers are measured."""

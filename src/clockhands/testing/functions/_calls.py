@@ -38,7 +38,7 @@ class Called(ForeignFunction):
     Attributes:
         library: What it is called with.
         dtype: The dtype of its tokens, as the library holds it.
-        output: The dtype of what it gave back last.
+        output: The dtype of what it returned last.
         calls, rows: How often it was called, and with how many tokens in all.
         changed: The names of the arguments that it changed.
         most: Rows that a function which counts them may be given, where that is known.
@@ -63,13 +63,13 @@ class Called(ForeignFunction):
         """Find out which library it takes; its first tokens are of the dtype ``first``, if that is said."""
         if not callable(function):
             raise InvalidType(
-                f"Expected a function, got {shown(function)}.", "Give a function(x, positions), or say make=."
+                f"Expected a function, got {shown(function)}.", "Give a function(x, positions), or pass make=."
             )
         dtype = float_name(dtype)
         super().__init__(function, dtype, timeout)
         self.width, self.start = width, start
         self.axes = _axes(axes)
-        self.call: str = one_of("call", spaced(call), CALLS, "It names what the function is called with.")
+        self.call: str = one_of("call", spaced(call), CALLS, "It names the arguments of the function.")
         places: str = one_of(
             "positions", positions, PLACES, "It names the axes of the positions that the function takes."
         )
@@ -99,13 +99,13 @@ class Called(ForeignFunction):
                     try:
                         trial(np.ones(first_shape(trial.axes, self.width)), self.start + first_places())
                     except Refused as error:
-                        if "did not come back" in str(error):
+                        if "did not return" in str(error):
                             return "Wrap it in a function(x, positions) that returns."
                         continue
                     said = [f'axes="{axes}"'] * (_axes(axes) != self.axes) + [f'call="{call}"'] * (call != self.call)
-                    return f"It can be called with {' and '.join(said)}: say so."
+                    return f"It can be called with {' and '.join(said)}: pass these."
         return (
-            "Wrap it: def turned(x, positions): return ... ; x [seq, width], positions [seq], or say axes= and call=."
+            "Wrap it: def rotated(x, positions): return ... ; x [seq, width], positions [seq], or pass axes= and call=."
         )
 
     @property
@@ -161,7 +161,7 @@ class Called(ForeignFunction):
         answer = self.ask(arguments, x.size // self.width)
         if self.call == PAIRS:
             if not isinstance(answer, tuple | list) or len(answer) != 2:
-                raise Refused(f"it gave back {kind_of(answer)}, not queries and keys")
+                raise Refused(f"it returned {kind_of(answer)}, not queries and keys")
             answer = answer[0] if beside is None else answer[1]
         return self._inside(self._checked(answer, x.shape), x.shape)
 
@@ -169,12 +169,12 @@ class Called(ForeignFunction):
         answer = self.array_or_refuse(answer, kind_of(answer))
         home = library_name(answer)
         if self.library.module is None and home != self.library.name:
-            raise Refused(f"it gave back an array of {home}")
+            raise Refused(f"it returned an array of {home}")
         wanted = self._outside(np.empty(shape)).shape
         if self.call == "positions" and tuple(answer.shape) == (1, *wanted):
             answer = answer[0]
         if tuple(answer.shape) != wanted:
-            raise Refused(f"it gave back shape {list(answer.shape)} for x of shape {list(wanted)}")
+            raise Refused(f"it returned shape {list(answer.shape)} for x of shape {list(wanted)}")
         return self.numbers(answer)
 
     def _outside(self, x: np.ndarray) -> np.ndarray:
@@ -182,7 +182,7 @@ class Called(ForeignFunction):
         missing = tuple(place for place, word in enumerate(AXES) if word not in self.axes)
         for place in missing:
             if x.shape[place] > 1:
-                raise Refused(f"it is called with no axis of {AXES[place]} (say axes= if it takes one)")
+                raise Refused(f"it is called without an axis of {AXES[place]} (pass axes= if it takes one)")
         order = [word for word in AXES if word in self.axes]
         return np.transpose(x.squeeze(missing), [order.index(word) for word in self.axes])
 
@@ -196,7 +196,9 @@ class Called(ForeignFunction):
         if "batch" in self.places and not wide:
             positions = np.broadcast_to(positions, (batch, *positions.shape))
         elif wide and "batch" not in self.places:
-            raise Refused('it takes one row of positions for all (say positions="batch seq" if it takes more)')
+            raise Refused(
+                'it takes one row of positions for all sequences (pass positions="batch seq" if it takes more)'
+            )
         return np.moveaxis(positions, -1, 0) if axes and self.places[0] == "axes" else positions
 
 
@@ -283,7 +285,7 @@ def _axes(text: Any) -> tuple[str, ...]:
 BIAS_CALLS = ("queries, keys", "counts", "keys")
 """What a bias is called with: positions of both, numbers of both, or the number of keys alone."""
 
-_WRAP = "Wrap it: def bias(queries, keys): return ..., of shape [heads, queries, keys]; or say call=."
+_WRAP = "Wrap it: def bias(queries, keys): return ..., of shape [heads, queries, keys]; or pass call=."
 
 
 class CalledBias(ForeignFunction):
@@ -291,9 +293,9 @@ class CalledBias(ForeignFunction):
 
     Attributes:
         library: What it is called with.
-        home: The library of what it gave back last.
+        home: The library of what it returned last.
         dtype: What its numbers should be good for.
-        output: The dtype of what it gave back last.
+        output: The dtype of what it returned last.
         calls, rows: How often it was called, and for how many queries in all.
         changed: The names of the arguments that it changed.
         first: The queries and keys that it was asked for to find out how it is called.
@@ -314,13 +316,13 @@ class CalledBias(ForeignFunction):
         """Check how it shall be called, and find out which library it takes."""
         if not callable(function):
             raise InvalidType(
-                f"Expected a function, got {shown(function)}.", "Give a function(queries, keys), or say make=."
+                f"Expected a function, got {shown(function)}.", "Give a function(queries, keys), or pass make=."
             )
         super().__init__(function, dtype, timeout)
         self.heads = heads
-        self.call = one_of("call", spaced(call), BIAS_CALLS, "It names what the function is called with.")
-        self.aligned = one_of("aligned", aligned, ("end", "start"), "It says which keys the queries stand at.")
-        self.dtype = one_of("dtype", float_name(dtype), FLOATS, "It is what the numbers should be good for.")
+        self.call = one_of("call", spaced(call), BIAS_CALLS, "It names the arguments of the function.")
+        self.aligned = one_of("aligned", aligned, ("end", "start"), "It is the alignment of the queries with the keys.")
+        self.dtype = one_of("dtype", float_name(dtype), FLOATS, "It is the precision that the numbers must have.")
         self.home = ""
         self.first: list[tuple[np.ndarray, np.ndarray]] = []
         # More keys than queries, so that neither is taken for the other.
@@ -342,7 +344,7 @@ class CalledBias(ForeignFunction):
         def attempt() -> None:
             if not np.isfinite(self(queries, keys)).any():
                 raise CannotCheck(
-                    f"{as_called} no number that it gave back is finite.",
+                    f"{as_called} it returned no finite number.",
                     "Look for a division by zero, or a mask over all keys.",
                 )
 
@@ -362,12 +364,12 @@ class CalledBias(ForeignFunction):
             try:
                 trial(keys, keys)
             except Refused as error:
-                if "did not come back" in str(error):
+                if "did not return" in str(error):
                     return "Wrap it in a function(queries, keys) that returns."
                 continue
             except Unasked:
                 continue
-            return f'It can be called with call="{call}": say so.'
+            return f'It can be called with call="{call}": pass this.'
         return _WRAP
 
     @property
@@ -397,7 +399,7 @@ class CalledBias(ForeignFunction):
         else:
             start = len(keys) - number if self.aligned == "end" else 0
             if not np.array_equal(keys, np.arange(len(keys))) or not np.array_equal(queries, start + np.arange(number)):
-                raise Unasked("it counts its queries and keys, and cannot be asked for other positions")
+                raise Unasked("it counts its queries and keys, so other positions cannot be checked")
             arguments = {"queries": number, "keys": len(keys)}
             if self.call == "keys":
                 if number not in (1, len(keys)):
@@ -414,11 +416,11 @@ class CalledBias(ForeignFunction):
             axes = axes[1:]
         # What is added to scores [heads, queries, keys]: one row may stand for all queries.
         if len(axes) != 3 or axes[0] != self.heads or axes[1] not in (1, queries, keys) or axes[2] != keys:
-            raise Refused(f"it gave back shape {list(shape)}, where [{self.heads}, {queries}, {keys}] is right")
+            raise Refused(f"it returned shape {list(shape)}, expected [{self.heads}, {queries}, {keys}]")
         self.home = library_name(answer)
         numbers = self.numbers(answer).reshape(axes)
         if axes[1] not in (1, queries):
             if self.call != "keys":
-                raise Refused(f"it gave back shape {list(shape)}, where [{self.heads}, {queries}, {keys}] is right")
+                raise Refused(f"it returned shape {list(shape)}, expected [{self.heads}, {queries}, {keys}]")
             numbers = numbers[:, -queries:]  # of a square, the last query
         return np.broadcast_to(numbers, (self.heads, queries, keys))

@@ -226,7 +226,7 @@ def a_few_positions(it: Any) -> list[Answer]:
 def a_short_sequence(it: Any) -> list[Answer]:
     """The first tokens that it sees, a few hundred, are turned by position times rate."""
     at = telling(min(it.length, 512))
-    return [it.answer("the first tokens that it saw", it.tokens(1, 1, len(at), seed=21), at)]
+    return [it.answer("the first tokens of the check", it.tokens(1, 1, len(at), seed=21), at)]
 
 
 def positions_that_start_later(it: Any) -> list[Answer]:
@@ -261,7 +261,7 @@ def beside(it: Any, *needed: str) -> tuple[int, int, str]:
     batch, heads = 3 if "batch" in it.axes else 1, 2 if "heads" in it.axes else 1
     if batch * heads == 1 or not {*needed} <= {*it.axes}:
         missing = " or ".join(word for word in needed or ("batch", "heads") if word not in it.axes)
-        raise Unasked(f"it is called with no axis of {missing} (say axes= if it takes one)")
+        raise Unasked(f"it is called without an axis of {missing} (pass axes= if it takes one)")
     words = [f"{batch} sequences"] * (batch > 1) + [f"{heads} heads"] * (heads > 1)
     return batch, heads, " of ".join(words)
 
@@ -286,7 +286,7 @@ def _one_token_of_many_sequences(it: Any) -> list[Answer]:
 def coordinates_of_their_own(it: Any) -> list[Answer]:
     """Tokens whose coordinates differ, as those of an image, turn each pair by its own coordinate."""
     if it.spec.axes is None:
-        raise Unasked("the code has one axis")
+        raise Unasked("the encoding has one axis")
     at = np.random.default_rng(8).integers(0, min(it.length, 40), (24, it.spec.number_of_axes))
     return [it.answer("coordinates that differ", it.tokens(1, 1, 24, seed=7), at, given=True)]
 
@@ -314,9 +314,9 @@ def keys_at_positions_of_their_own(it: Any) -> list[Answer]:
 
 def _keys_apart(it: Any) -> None:
     if it.call != PAIRS and it.spec.xpos is None:
-        raise Unasked("it takes queries and keys alike")
+        raise Unasked("it treats queries and keys alike")
     if it.call != PAIRS and isinstance(it, TokenFunction) and it.keys is None:
-        raise Unasked("xPos treats keys otherwise: say keys=, the function for them")
+        raise Unasked("xPos treats keys differently: pass keys=, the function for them")
 
 
 def _coarser_tokens(it: Any) -> list[Answer]:
@@ -338,7 +338,7 @@ def after_a_longer_sequence(it: Any) -> list[Answer]:
     """A sequence longer than those before leaves nothing behind."""
     original = getattr(it.spec.scaling, "original", None)
     if original is None:
-        raise Unasked("its rates do not depend on the length")
+        raise Unasked("its frequencies do not depend on the length")
     short = telling(min(it.length, original, 512))
     # Between the original length and a longer one, where only the function itself can say what is right.
     between = np.array([0, 1, 5, original + original // 2])
@@ -363,7 +363,7 @@ def two_bases(it: Any) -> list[Answer]:
     """Two models of one process, of different bases, each get their own."""
     spec: Rotary = it.spec
     if not isinstance(spec.spacing, Geometric):
-        raise Unasked("its rates have no base")
+        raise Unasked("its frequencies have no base")
     base = 1e6 if spec.spacing.base < 1e5 else 1e4
     return _two(it, f"base {base:,.0f}", {"spacing": replace(spec.spacing, base=base)})
 
@@ -384,14 +384,14 @@ def _two(it: Any, what: str, fields: dict[str, Any]) -> list[Answer]:
     try:
         other = replace(it.spec, **fields)
     except ClockhandsError as error:  # lists of factors or of axes fit one width
-        raise Unasked(f"there is no such code of {what}: {error.message}") from None
+        raise Unasked(f"there is no such encoding of {what}: {error.message}") from None
     return two_models(it, what, other, telling(min(it.length, 100)))
 
 
 def norms_are_kept(it: Any) -> list[Answer]:
-    """A pair is as long as it was before it was turned, wherever it stands."""
+    """Rotation keeps the length of each pair, at every position."""
     if it.spec.xpos is not None:
-        raise Unasked("the code has a decay")
+        raise Unasked("the encoding has a decay")
     at = telling(it.length)
     asked = it.answer("lengths of pairs", it.tokens(1, 1, len(at), seed=16), at)
     spec = it.spec.in_order
@@ -420,7 +420,7 @@ def norms_are_kept(it: Any) -> list[Answer]:
 
 
 def every_position(it: Any) -> list[Answer]:
-    """Every position below the length is turned by position times rate."""
+    """Every position below the length is rotated by position * frequency."""
     at = np.arange(it.length)
     return [it.answer(f"positions 0 to {it.length - 1:,}", it.tokens(1, 1, it.length, seed=17), at)]
 
@@ -434,30 +434,30 @@ SMALL = (
     experiment(
         "decoding equals the full pass",
         one_at_a_time,
-        "A token that comes alone, with its position, is turned as in the whole.",
+        "A single token, with its position, is rotated as in the full sequence.",
     ),
-    experiment("heads beside each other", heads_beside_each_other),
-    experiment("positions of their own", _positions_of_their_own),
-    experiment("one token of many sequences", _one_token_of_many_sequences),
-    experiment("coordinates of their own", coordinates_of_their_own),
-    experiment("keys as well", keys_as_well),
-    experiment("keys beside each other", keys_beside_each_other),
-    experiment("keys at positions of their own", keys_at_positions_of_their_own),
-    experiment("asked again", asked_again),
-    experiment("coarser tokens", _coarser_tokens),
-    experiment("coarser tokens before", _coarser_tokens_before),
+    experiment("several heads", heads_beside_each_other),
+    experiment("separate positions per sequence", _positions_of_their_own),
+    experiment("one token for each sequence", _one_token_of_many_sequences),
+    experiment("separate coordinates", coordinates_of_their_own),
+    experiment("keys", keys_as_well),
+    experiment("several heads of keys", keys_beside_each_other),
+    experiment("keys at separate positions", keys_at_positions_of_their_own),
+    experiment("repeated call", asked_again),
+    experiment("low-precision tokens", _coarser_tokens),
+    experiment("after low-precision tokens", _coarser_tokens_before),
     experiment("after a longer sequence", after_a_longer_sequence),
     experiment("two models of different bases", two_bases),
     experiment("two models of different scalings", two_scalings),
     experiment("two models of different widths", two_widths),
-    experiment("a model of coarser tokens first", _coarser_model_first),
+    experiment("a model of low-precision tokens first", _coarser_model_first),
 )
 """Quick to ask: a suspect is asked all of them."""
 
 LIKE_KEYS = {
-    "a short sequence": "keys as well",
-    "heads beside each other": "keys beside each other",
-    "positions of their own": "keys at positions of their own",
+    "a short sequence": "keys",
+    "several heads": "several heads of keys",
+    "separate positions per sequence": "keys at separate positions",
 }
 """Which look at keys as others do at queries."""
 
@@ -517,7 +517,7 @@ def check_rotary(
         InvalidValue, InvalidType: An argument cannot be used.
 
     >>> import clockhands as ch
-    >>> def turned(x, positions): return ch.rotate(x, ch.Rotary(8, base=500.0), positions)
+    >>> def rotated(x, positions): return ch.rotate(x, ch.Rotary(8, base=500.0), positions)
     >>> report = check_rotary(turned, ch.Rotary(8), length=300, raises=False)
     >>> sorted(report.codes)
     ['another-base']
@@ -527,8 +527,8 @@ def check_rotary(
     length = asked_length(spec, length)
     if spec.number_of_axes > 1 and spaced(call) in {"x", "x, offset"}:
         raise InvalidValue(
-            f"`call` is {shown(call)}, and tokens of {spec.number_of_axes} coordinates cannot be counted.",
-            'Say call="x, positions" or "q, k, positions": wrap the function so that it takes them.',
+            f"`call` is {shown(call)}, but positions of {spec.number_of_axes} coordinates cannot be counted.",
+            'Pass call="x, positions" or "q, k, positions": wrap the function so that it takes them.',
         )
 
     def outside(
@@ -559,9 +559,7 @@ def asked_length(spec: Rotary, length: int | None) -> int:
     """Positions that are asked: those that are said, or as many as the rates of the spec hold for."""
     if length is not None:
         length = count("length", length)
-        refuse_larger(
-            (length, spec.head_width), COPIES * 8, "What every position is asked with", "Say a smaller length=."
-        )
+        refuse_larger((length, spec.head_width), COPIES * 8, "The array for all positions", "Pass a smaller length=.")
         return length
     original = getattr(spec.scaling, "original", None)
     # Rates that follow the length in use are those of the spec only up to there.
@@ -670,7 +668,7 @@ def _seen(it: RotaryFunction, first_wrong: int | None, side: str | None = None) 
     try:
         for seed in (19, 20):
             x = it.tokens(1, 1, len(at), seed=seed)
-            y = it.answer("the turning of pairs", x, at, role="key" if side == "key" else None).got
+            y = it.answer("the rotation of pairs", x, at, role="key" if side == "key" else None).got
             with np.errstate(invalid="ignore", divide="ignore"):
                 measured.append(((y[..., first] + 1j * y[..., second]) / (x[..., first] + 1j * x[..., second]))[0, 0])
     except Refused:
@@ -762,7 +760,7 @@ def remembers(asked: Sequence[Asked]) -> tuple[Explanation, ...]:
     """What was right at first, and is not once something longer was asked."""
     failed = failed_of(asked)
     sound = {one.experiment.name for one in asked} - failed.keys()
-    if "a short sequence" in sound and {"asked again", "after a longer sequence"} & failed.keys():
+    if "a short sequence" in sound and {"repeated call", "after a longer sequence"} & failed.keys():
         return (told_of(ROTARY["remembers-longest"], {}),)
     return ()
 
@@ -772,5 +770,5 @@ def one_sided(told: tuple[Explanation, ...], side: str | None) -> tuple[Explanat
     if side is None or not told:
         return told
     one, others = ("keys", "queries") if side == "key" else ("queries", "keys")
-    message = f"{told[0].message.removesuffix('.')}, for {one} only: {others} are right."
+    message = f"{told[0].message.removesuffix('.')}, for {one} only: {others} are correct."
     return (replace(told[0], message=message), *told[1:])

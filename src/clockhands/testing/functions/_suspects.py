@@ -46,7 +46,7 @@ def fitting(
     best, others = partial[0], [one for one in partial if one[1].codes != partial[0][1].codes]
     if best[0] > 1 or (others and others[0][0] < _APART * best[0]):
         return [], None
-    return [best[1]], "most of what is wrong, not all of it"
+    return [best[1]], "this explains most of the errors, not all"
 
 
 def _compared(asked: Sequence[Asked], build: Callable[[], object], only_whole: bool) -> tuple[float | None, bool]:
@@ -129,7 +129,7 @@ def _sentence_of(suspect: Suspect, faults: Mapping[str, Fault]) -> str:
 
 
 # What asks of coarser tokens leave behind.
-AFTER_COARSER = {"coarser tokens before", "a model of coarser tokens first"}
+AFTER_COARSER = {"after low-precision tokens", "a model of low-precision tokens first"}
 
 
 def of_any_code(it: Any, asked: Sequence[Asked], faults: Mapping[str, Fault]) -> tuple[Explanation, ...]:
@@ -140,10 +140,10 @@ def of_any_code(it: Any, asked: Sequence[Asked], faults: Mapping[str, Fault]) ->
     if it.called.changed:
         return (told_of(faults["changes-its-arguments"], {"names": " and ".join(sorted(it.called.changed))}),)
     after, coarse = AFTER_COARSER & failed.keys(), {"dtype": it.coarse}
-    if not failed or not failed.keys() <= {*after, "coarser tokens"}:
+    if not failed or not failed.keys() <= {*after, "low-precision tokens"}:
         return ()
     # Right before coarser tokens came, wrong after them.
-    codes = ["cache-keeps-first-dtype"] * bool(after) + ["coarse-path-differs"] * ("coarser tokens" in failed)
+    codes = ["cache-keeps-first-dtype"] * bool(after) + ["coarse-path-differs"] * ("low-precision tokens" in failed)
     return tuple(told_of(faults[code], coarse) for code in codes)
 
 
@@ -172,10 +172,10 @@ def _from_where(rows: Any, positions: np.ndarray | None) -> str:
 def only_coarse(told: tuple[Explanation, ...], asked: Sequence[Asked], dtype: str | None) -> tuple[Explanation, ...]:
     """What was told, with the word that it is so for coarser tokens only, where it is."""
     failed = failed_of(asked)
-    if not told or failed.keys() - {"coarser tokens"} or "coarse-path-differs" in told[0].codes:
+    if not told or failed.keys() - {"low-precision tokens"} or "coarse-path-differs" in told[0].codes:
         return told
     first = told[0]
-    message = f"{first.message[:-1]}, for {dtype} tokens only: float32 ones are right."
+    message = f"{first.message[:-1]}, for {dtype} tokens only: float32 tokens are correct."
     return (replace(first, codes=(*first.codes, "coarse-path-differs"), message=message), *told[1:])
 
 
@@ -188,7 +188,7 @@ def few_numbers(answer: Answer) -> str:
     places = rows if answer.positions is None else np.broadcast_to(answer.positions, (1, 1, len(wrong)))[0, 0, rows]
     where = f"position {places[0]:,}" if len(rows) == 1 else f"{len(rows)} positions (the first is {places[0]:,})"
     channels = np.flatnonzero(wrong.any(axis=0))
-    return f"{where}, in channel{'s' if len(channels) > 1 else ''} {', '.join(map(str, channels[:6]))}"
+    return f"{where}, in dimension{'s' if len(channels) > 1 else ''} {', '.join(map(str, channels[:6]))}"
 
 
 # Positions that become the first one of their row, and one before that stays what it is. Those in the middle of two
@@ -216,7 +216,7 @@ def collided(it: Any, faults: Mapping[str, Fault]) -> tuple[Explanation, ...]:
         # A table that ends gives all of these the same numbers.
         apart = not any(np.array_equal(one, next_one) for one, next_one in itertools.pairwise(kept))
         if apart and all(np.array_equal(rows[row[0]], rows[place]) for row in merged for place in row[1:]):
-            same = f": a token gets the same numbers at {_pairs(merged)}. Other roundings may hide behind it"
+            same = f": a token gets the same values at {_pairs(merged)}. This may hide other rounding errors"
             return (told_of(faults["positions-rounded"], {"dtype": dtype, "first": merged[0][1]}, same),)
     return ()
 

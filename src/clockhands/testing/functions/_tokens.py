@@ -12,7 +12,7 @@ from clockhands.testing.functions._calls import PAIRS, Called
 from clockhands.testing.reports import CannotCheck
 
 COUNTS = "it counts its rows itself"
-ALONE = "it gives a table and takes no tokens"
+ALONE = "it returns a table and takes no tokens"
 
 
 class DrawnTokens:
@@ -82,7 +82,7 @@ class TokenFunction(DrawnTokens):
     def of(self, spec: Any, first: str | None = None) -> "TokenFunction":
         """Another model of this process, its first tokens of a dtype; raises `Unasked` where none can be built."""
         if self.build is None:
-            raise Unasked("say make=, a function that builds one for a spec, and two models are asked side by side")
+            raise Unasked("pass make=, a function that builds one for a spec, to compare two models")
         try:
             return self.build(spec, first)
         except CannotCheck as error:
@@ -111,7 +111,7 @@ def positions_of_their_own(it: Any, heads: int = 1, role: str | None = None) -> 
     asked, seed = ("keys of ", 19) if role == "key" else ("", 5)
     roles = {} if role is None else {"role": role}
     return [
-        it.answer(f"{asked}3 sequences, each with positions of its own", it.tokens(3, heads, 6, seed=seed), at, **roles)
+        it.answer(f"{asked}3 sequences, each with its own positions", it.tokens(3, heads, 6, seed=seed), at, **roles)
     ]
 
 
@@ -139,7 +139,7 @@ def _needs_coarser(it: Any) -> None:
     if it.call == "positions":
         raise Unasked(ALONE)
     if it.coarse is None or it.coarse == it.dtype:
-        raise Unasked("its library or its dtype has no coarser one")
+        raise Unasked("no lower-precision dtype is available")
 
 
 def two_models(it: Any, what: str, other: Any, at: np.ndarray) -> list[Answer]:

@@ -120,9 +120,11 @@ def _evicted(it: GenerationSubject) -> list[Answer]:
     kept = np.array([0, 1, *range(begun - begun // 2, begun)])
     cache, axes = _prefilled(it, begun)
     if it.evict is None and not axes:
-        raise Unasked("the rows of its cache cannot be seen: say evict=, a function(cache, rows) of the rows to keep")
+        raise Unasked(
+            "the rows of its cache are not accessible: pass evict=, a function(cache, rows) that keeps these rows"
+        )
     if it.evict is None and not holds_positions(it):
-        raise Unasked("its cache does not hold positions: what stands in it counts from the row, as a bias does")
+        raise Unasked("its cache does not hold positions: its encoding counts the rows, as a bias does")
     fewer = with_rows(cache, kept, axes) if it.evict is None else it.evict(copied(cache), kept)
 
     def hidden(cache: Any, start: int) -> np.ndarray:
@@ -167,7 +169,7 @@ def _shifted_text(it: GenerationSubject) -> list[Answer]:
     """All positions further by as many, which a rotary code does not see."""
     _needs_positions(it)
     if it.spec is None:
-        raise Unasked("whether its code is relative is not known: say like=, its rotary code")
+        raise Unasked("whether its encoding is relative is not known: pass like=, its RoPE spec")
     return [
         _near(it, it.reply(f"all positions further by {by}", it.alone(text, by + np.arange(len(text))), wanted), by)
         for text, wanted, by in zip(it.texts[:2], it.wanted, (_by(it), 1), strict=False)
@@ -187,7 +189,7 @@ def _shifted_cache(it: GenerationSubject) -> list[Answer]:
     asked = f"the cache of {half} tokens shifted by {by}, then the rest"
     if it.shift is None:
         # The keys were turned on here, by the rates of the spec: the model has no code that could have left them.
-        asked = f"the cache of {half} tokens turned on by {by} at the rates of its spec, then the rest"
+        asked = f"the cache of {half} tokens rotated by {by} positions with the frequencies of its spec, then the rest"
         return [_near(it, it.reply(asked, logits[0], wanted, half), by)]
     faults = (
         Instead("cached-keys-keep-positions", told, lambda: it.alone(text, np.where(at < half, at, by + at))[half:]),
@@ -202,7 +204,7 @@ def _joined(it: GenerationSubject) -> list[Answer]:
     """Two caches, each made from position 0, joined to one, and a text goes on after both."""
     _needs_positions(it)
     if it.join is None:
-        raise Unasked("say join=, a function(cache, cache) that puts two caches of texts from position 0 into one")
+        raise Unasked("pass join=, a function(cache, cache) that joins two caches of texts from position 0")
     first, second, rest = it.texts[0][: len(it.texts[0]) // 2], it.texts[1][: len(it.texts[1]) // 2], it.texts[2]
     row, sizes = np.concatenate([first, second, rest]), [len(first), len(second), len(rest)]
     at, begun = np.arange(len(row)), len(first) + len(second)
@@ -230,7 +232,7 @@ def _prefilled(it: GenerationSubject, size: int) -> tuple[Any, dict]:
     text, at = it.texts[0], np.arange(size)[None]
     _, cache = it.model(text[None, : size - 1], at[:, :-1])
     if cache is None:
-        raise Unasked("it gives back no cache")
+        raise Unasked("it returns no cache")
     before = copied(cache)
     _, cache = it.model(text[None, size - 1 : size], at[:, -1:], None, cache)
     return cache, key_axes(before, cache, 1)
@@ -255,7 +257,7 @@ def _turned(it: GenerationSubject, cache: Any, size: int, by: int) -> Any:
     """A cache of Transformers with its keys turned on by so many positions."""
     layers = getattr(cache, "layers", None)
     if it.spec is None or not layers or not all(hasattr(layer, "keys") for layer in layers):
-        raise Unasked("say shift=, a function(cache, positions) that moves a cache")
+        raise Unasked("pass shift=, a function(cache, positions) that moves a cache")
     if it.model.window is not None:
         raise Unasked(f"its layers keep no more than their window of {it.model.window:,} tokens")
     for layer in layers:
@@ -279,9 +281,9 @@ def _near(it: GenerationSubject, reply: Reply, by: int) -> Answer:
 
 
 CHANGED: tuple[tuple[str, str, Callable[[Any], list[Answer]]], ...] = (
-    ("rows taken out of the cache", "Whether a text goes on where it was when old keys are gone.", _evicted),
-    ("a shifted text", "Whether only distances matter to a code that is relative.", _shifted_text),
-    ("a shifted cache", "Whether keys that are turned on stand where they were moved to.", _shifted_cache),
-    ("joined caches", "Whether keys of two caches stand one after the other.", _joined),
+    ("rows removed from the cache", "Positions continue after old keys are removed.", _evicted),
+    ("a shifted text", "A relative encoding depends on distances only.", _shifted_text),
+    ("a shifted cache", "Rotated keys have the positions to which they were moved.", _shifted_cache),
+    ("joined caches", "Keys of two joined caches have consecutive positions.", _joined),
 )
 """Name, question and experiment."""

@@ -85,8 +85,8 @@ def check_generation(
         subject = measured(subject)
     except (Refused, Unasked) as error:
         raise CannotCheck(
-            f"A text of {len(texts[0])} tokens was given in one pass, but the model refused: {error}.",
-            "Say length=, the most tokens that it takes.",
+            f"A text of {len(texts[0])} tokens was given in one pass, but the model failed: {error}.",
+            "Pass length=, the largest number of tokens that it takes.",
         ) from error.__cause__
     asked, left_out = _asked(subject)
     failed, noted = [], {}
@@ -104,19 +104,19 @@ def check_generation(
         reasons = explained(subject, failed) if failed else ()
     if "positions" in called.takes and not subject.slip:
         notes["faults of one position"] = (
-            "positions that are given change nothing: it has no position code, counts by itself, or its weights are "
-            "too small to show it"
+            "the positions passed in have no effect: it has no position encoding, counts by itself, or its weights "
+            "are too small to show it"
         )
     elif subject.slip and subject.slip <= 4 * subject.allowed:
         notes["faults of one position"] = (
-            f"a slip of one position moves its logits by {subject.slip:.2g} at most, and rounding explains "
-            f"{subject.allowed:.2g}; give it larger weights, or a finer dtype"
+            f"an error of one position changes its logits by {subject.slip:.2g} at most, and rounding alone by "
+            f"{subject.allowed:.2g}; use larger weights, or a dtype of higher precision"
         )
     parting = parted(subject) if any(one.experiment.name == "one token at a time" for one in failed) else None
     report = Report(
         subject=_named(model, forward),
         kind="generation",
-        like="the same however a text is given",
+        like="the same logits however a text is passed",
         experiments=tuple(one.experiment.name for one in asked if one.experiment.name not in noted),
         left_out={**left_out, **noted, **notes},
         failures=tuple(_failure(one, parting) for one in failed),
@@ -163,9 +163,9 @@ def _only(reasons: Sequence[Any], experiment: GenerationExperiment) -> bool:
 
 def _failure(one: Asked, parting: tuple[str, int] | None) -> Failure:
     name = one.experiment.name
-    parts, where = "", parting if name.startswith(("one token", "pieces")) else None
+    parts, where = "", parting if name.startswith(("one token", "chunks")) else None
     if where is not None:
-        parts = f". The first layer that answers otherwise is {where[0]}, at position {where[1]}"
+        parts = f". The first layer with a different output is {where[0]}, at position {where[1]}"
     for answer in one.answers:
         wrong = np.asarray((answer.shares > 1).any(axis=-1))
         if not wrong.any():
@@ -176,12 +176,12 @@ def _failure(one: Asked, parting: tuple[str, int] | None) -> Failure:
         allowed = float(np.max(answer.allowed))
         assert answer.positions is not None
         position = int(answer.positions[first])
-        size = "not a number" if np.isnan(largest) else f"off by {largest:.2g} (rounding explains {allowed:.2g})"
+        size = "not a number" if np.isnan(largest) else f"off by {largest:.2g} (rounding allows {allowed:.2g})"
         other = int((answer.got.argmax(-1) != answer.wanted.argmax(-1)).sum())
-        changed = f"another one after {other} of them" if other else "the same after each"
+        changed = f"different after {other} of them" if other else "the same after each"
         message = (
             f"{answer.asked}: the logits of {int(wrong.sum())} of {len(wrong)} tokens are wrong, the first at position "
-            f"{position}, where they are {size}; the likeliest next token is {changed}{parts}."
+            f"{position}, where they are {size}; the most likely next token is {changed}{parts}."
         )
         evidence = {
             "asked": answer.asked,
@@ -196,11 +196,11 @@ def _failure(one: Asked, parting: tuple[str, int] | None) -> Failure:
         if where is not None:
             evidence |= {"layer": where[0], "position in it": where[1]}
         return Failure(name, message, evidence)
-    raise AssertionError("asked of an experiment that failed")
+    raise AssertionError("no failed experiment")
 
 
 def _length(model: CausalModel, length: int | None, notes: dict[str, str]) -> int:
-    """Tokens of the longest text: enough to leave its windows and the length of its original training, if it can be."""
+    """Tokens of the longest text: enough to leave its windows and its original training length, if it can be."""
     if length is not None:
         return count("length", length, 8)
     size = LENGTH
@@ -208,7 +208,7 @@ def _length(model: CausalModel, length: int | None, notes: dict[str, str]) -> in
         if edge + 8 <= LONGEST:
             size = max(size, edge + 8)
         else:
-            notes[f"beyond {what}"] = f"say length={edge + 8:,} to have texts of more than {edge:,} tokens"
+            notes[f"beyond {what}"] = f"pass length={edge + 8:,} for texts of more than {edge:,} tokens"
     most = _most(model)
     return size if most is None else max(min(size, most), 8)
 
@@ -221,7 +221,7 @@ def _edges(model: CausalModel) -> dict[str, int]:
         original = block.get("original_max_position_embeddings", config.get("original_max_position_embeddings"))
         original = original or config.get("max_position_embeddings")
         if isinstance(original, int):
-            edges["the length of its original training"] = original
+            edges["its original training length"] = original
     return edges
 
 
@@ -251,7 +251,7 @@ def _spec_of(model: CausalModel) -> Rotary | None:
         return None
     text = [code for code in codes if code.part in {"text", "decoder"}]
     spec = text[0].spec if len(text) == 1 else None
-    if not isinstance(spec, Rotary) or _edges(model).get("the length of its original training"):
+    if not isinstance(spec, Rotary) or _edges(model).get("its original training length"):
         return None
     return spec
 
@@ -269,7 +269,7 @@ def _given_texts(tokens: Sequence[Any], vocabulary: int) -> list[np.ndarray]:
             "Order them by their length.",
         )
     if any(text.min() < 0 or text.max() >= vocabulary for text in texts):
-        raise InvalidValue(f"`tokens` must be from 0 to {vocabulary - 1:,}.", "Say vocabulary= if there are more.")
+        raise InvalidValue(f"`tokens` must be from 0 to {vocabulary - 1:,}.", "Pass vocabulary= if there are more.")
     return [text.astype(np.int64) for text in texts]
 
 

@@ -112,7 +112,7 @@ def _packed(it: GenerationSubject, by_mask: bool) -> list[Answer]:
     document = np.repeat([0, 1], [len(part) for part in parts])
     mask = (document[:, None] == document) & np.tri(size, dtype=bool)
     if by_mask and it.model.window is not None and it.model.window < size:
-        raise Unasked(f"a mask of queries and keys takes the place of its window of {it.model.window:,} tokens")
+        raise Unasked(f"a mask of queries and keys would replace its window of {it.model.window:,} tokens")
     logits, _ = it.model(row[None], at[None], mask[None] if by_mask else None, keep=by_mask)
     told = {"document": 2}
     instead = (
@@ -144,8 +144,8 @@ def _in_pieces(
 def _chunked(it: GenerationSubject, itself: bool) -> list[Answer]:
     size = len(it.texts[0])
     ways = {
-        "pieces of 5 tokens": list(range(5, size, 5)),
-        "pieces of 3, then 8 tokens": [3, *range(11, size, 8)],
+        "chunks of 5 tokens": list(range(5, size, 5)),
+        "chunks of 3, then 8 tokens": [3, *range(11, size, 8)],
         "one token, then the rest": [1],
         "all but 2 tokens, then 2": [size - 2],
     }
@@ -176,7 +176,7 @@ def _decoded(it: GenerationSubject, itself: bool) -> list[Answer]:
 def _resumed(it: GenerationSubject, turn: Callable) -> list[Answer]:
     size = len(it.texts[0])
     cuts = [size // 2, size // 2 + 1, size - 2]
-    return [_pieces_reply(it, "the cache is taken up again three times", 0, cuts, turn=turn)]
+    return [_pieces_reply(it, "the cache is reused three times", 0, cuts, turn=turn)]
 
 
 def _forked(it: GenerationSubject) -> list[Answer]:
@@ -190,7 +190,7 @@ def _forked(it: GenerationSubject) -> list[Answer]:
     logits, _ = it.model(text[None, half:], where, None, cache)
     return [
         it.reply(
-            "a text that goes on after a copy of its cache went on otherwise",
+            "a text continued after a copy of its cache was continued differently",
             logits[0],
             it.wanted[0][half:],
             half,
@@ -219,7 +219,7 @@ def _in_turn(it: GenerationSubject) -> list[Answer]:
             count += stop - start
     return [
         it.reply(
-            f"text {row + 1} of two that are given by turns",
+            f"text {row + 1} of two texts given alternately",
             np.concatenate(parts[1:]),
             it.wanted[row][cuts[row][1] :],
             cuts[row][1],
@@ -269,7 +269,7 @@ def _whole(it: GenerationSubject, tokens: np.ndarray) -> np.ndarray | None:
 
 def _kept(cache: object) -> None:
     if cache is None:
-        raise Unasked("it gives back no cache")
+        raise Unasked("it returns no cache")
 
 
 @dataclass(frozen=True)
@@ -287,56 +287,52 @@ class GenerationExperiment(Experiment):
 
 def experiments(it: GenerationSubject) -> Iterator[GenerationExperiment]:
     """Those that a model can be asked, in order."""
-    yield GenerationExperiment("a longer text", "Whether a token's logits change as the text grows longer.", _longer)
-    yield GenerationExperiment("beside other texts", "Whether the texts of a batch are kept apart.", _beside)
+    yield GenerationExperiment("a longer text", "A token's logits do not change as the text grows.", _longer)
+    yield GenerationExperiment("with other texts", "The texts of a batch do not affect each other.", _beside)
     named = "positions" in it.model.takes
     yield GenerationExperiment(
-        "left padding", "Whether a text after pads is the text.", lambda it: _left_padded(it, not named)
+        "left padding", "Left padding does not change a text.", lambda it: _left_padded(it, not named)
     )
     if it.model.counting and named:
         yield GenerationExperiment(
             "left padding without positions",
-            "Whether a text after pads is the text where only a mask says what is padding.",
+            "Left padding does not change a text if only the mask marks the padding.",
             lambda it: _left_padded(it, True),
-            note="it counts pads as positions unless position_ids are given, as generate gives them",
+            note="it counts padding as positions unless position_ids are passed, as generate does",
             codes=frozenset({"padding-shifts"}),
         )
-    yield GenerationExperiment("right padding", "Whether a text before pads is the text.", _right_padded)
-    yield GenerationExperiment(
-        "left padding and decoding", "Whether padded texts go on as they would alone.", _padded_decoding
-    )
-    yield GenerationExperiment(
-        "packing", "Whether documents that share a row are kept apart.", lambda it: _packed(it, True)
-    )
+    yield GenerationExperiment("right padding", "Right padding does not change a text.", _right_padded)
+    yield GenerationExperiment("left padding and decoding", "Padded texts continue as they do alone.", _padded_decoding)
+    yield GenerationExperiment("packing", "Packed documents do not affect each other.", lambda it: _packed(it, True))
     if it.model.counting and named:
         yield GenerationExperiment(
             "packing by positions alone",
-            "Whether documents that share a row are told apart by positions that start again.",
+            "Restarting positions alone separate packed documents.",
             lambda it: _packed(it, False),
-            note="positions that start again do not tell its documents apart; give it a mask of queries and keys",
+            note="restarting positions do not separate its documents; pass a mask of queries and keys",
             codes=frozenset({"packing-ignored"}),
         )
     for itself in (False, True) if it.model.counting and named else (not named and it.model.counting,):
         also = " without positions" if itself and named else ""
         yield GenerationExperiment(
-            f"pieces{also}",
-            "Whether a prompt in pieces is the prompt.",
+            f"chunks{also}",
+            "A prompt in chunks gives the same result as the whole prompt.",
             functools.partial(_chunked, itself=itself),
         )
         yield GenerationExperiment(
             f"one token at a time{also}",
-            "Whether decoding is the pass.",
+            "Decoding gives the same result as one pass.",
             functools.partial(_decoded, itself=itself),
         )
     yield GenerationExperiment(
-        "a copied cache", "Whether a copy of the cache goes on as it.", lambda it: _resumed(it, copied)
+        "a copied cache", "A copied cache continues like the original.", lambda it: _resumed(it, copied)
     )
     yield GenerationExperiment(
-        "a pickled cache", "Whether a cache that was stored goes on.", lambda it: _resumed(it, pickled)
+        "a pickled cache", "A stored cache continues like the original.", lambda it: _resumed(it, pickled)
     )
     yield GenerationExperiment(
-        "two ends of one text", "Whether a cache is moved by what its copy goes on with.", _forked
+        "two continuations of one text", "Continuing a copy does not change the original cache.", _forked
     )
-    yield GenerationExperiment("two texts by turns", "Whether what a text has said stays in its own cache.", _in_turn)
+    yield GenerationExperiment("two alternating texts", "A text stays in its own cache.", _in_turn)
     yield from (GenerationExperiment(*one) for one in CHANGED)
-    yield GenerationExperiment("asked again", "Whether a model is the same after longer and shorter texts.", _again)
+    yield GenerationExperiment("repeated call", "Longer and shorter texts leave no state behind.", _again)

@@ -100,19 +100,19 @@ def _by_length(it: GenerationSubject, failed: Mapping[str, Asked]) -> list[_Rule
 
 def _left_behind(it: GenerationSubject, failed: Mapping[str, Asked]) -> list[_Rule]:
     """Something stays in the model between two texts."""
-    if "asked again" not in failed:
+    if "repeated call" not in failed:
         return []
-    answers = {answer.asked: answer for answer in failed["asked again"].answers}
-    twice = [[answer.got for answer in failed["asked again"].answers if answer.asked == name] for name in answers]
+    answers = {answer.asked: answer for answer in failed["repeated call"].answers}
+    twice = [[answer.got for answer in failed["repeated call"].answers if answer.asked == name] for name in answers]
     still = all((shares(one, each[0], _ROOM * it.allowed) <= 1).all() for each in twice[:-1] for one in each)
     longest = list(answers.values())[-1]
     if (longest.shares > 1).any() or not (still or it.model.copied):
-        return [("model-keeps-state", {}, ["asked again"])]
-    explained_by = ["asked again"]
+        return [("model-keeps-state", {}, ["repeated call"])]
+    explained_by = ["repeated call"]
     if not it.model.copied:
         # What every text is, once the longest was seen, accounts for the rest.
         after = replace(it, wanted=[it.alone(text) for text in it.texts])
-        explained_by += [name for name, one in failed.items() if name != "asked again" and _sound(one, after)]
+        explained_by += [name for name, one in failed.items() if name != "repeated call" and _sound(one, after)]
     return [("remembers-longest", {}, explained_by)]
 
 
@@ -125,14 +125,14 @@ def _sound(one: Asked, it: GenerationSubject) -> bool:
 def _by_rule(it: GenerationSubject, failed: Mapping[str, Asked], every: Collection[str]) -> list[_Rule]:
     """What is known without another pass to compare with."""
     found = []
-    steps = [name for name in failed if name.startswith(("one token", "pieces"))]
+    steps = [name for name in failed if name.startswith(("one token", "chunks"))]
     if steps and _blind_to_order(it):
         also = [name for name in failed if "cache" in name or name.startswith(("two ", "left padding and"))]
         found.append(("bias-lost-in-decode", {}, [*steps, *also]))
-    state = [name for name in ("two ends of one text", "two texts by turns") if name in failed]
-    if state and not any(name.startswith(("one token", "pieces", "a copied")) for name in every):
+    state = [name for name in ("two continuations of one text", "two alternating texts") if name in failed]
+    if state and not any(name.startswith(("one token", "chunks", "a copied")) for name in every):
         # One text alone goes on rightly: what it goes on from is not in its cache.
-        evicted = ["rows taken out of the cache"] if "rows taken out of the cache" in failed and not it.slip else []
+        evicted = ["rows removed from the cache"] if "rows removed from the cache" in failed and not it.slip else []
         found.append(("model-keeps-state", {}, [*state, *evicted]))
         failed = {name: one for name, one in failed.items() if name not in evicted}
     padded = [name for name in failed if name.startswith("left padding")]
@@ -140,14 +140,14 @@ def _by_rule(it: GenerationSubject, failed: Mapping[str, Asked], every: Collecti
         code, pads = _of_pads(it)
         if code:
             found.append((code, pads, padded))
-    evicted = failed.get("rows taken out of the cache")
+    evicted = failed.get("rows removed from the cache")
     if evicted and not it.slip:
         # Positions that are given change nothing, so all that it can count are the rows.
         answer = evicted.answers[0]
         assert isinstance(answer, Reply)
         found.append(("eviction-stops-positions", dict(answer.instead[0].parameters), [evicted.experiment.name]))
-    if "asked again" in failed and not any("asked again" in names for _, _, names in found):
-        found.append(("model-keeps-state", {}, ["asked again"]))
+    if "repeated call" in failed and not any("repeated call" in names for _, _, names in found):
+        found.append(("model-keeps-state", {}, ["repeated call"]))
     return found
 
 

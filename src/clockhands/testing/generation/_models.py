@@ -104,13 +104,13 @@ class CausalModel:
         call = functools.partial(self._called, tokens, positions, mask, cache, keep)
         logits, cache = answered(functools.partial(_alone, call) if self.small else call, self.timeout)
         if not hasattr(logits, "shape") or not hasattr(logits, "dtype"):
-            raise Refused(f"it gave back a value of type {type(logits).__name__}, where logits belong")
+            raise Refused(f"it returned a value of type {type(logits).__name__}, expected logits")
         shape = (*tokens.shape, self.vocabulary)
         if tuple(logits.shape) != shape:
-            raise Refused(f"it gave back logits of shape {list(logits.shape)}, where {list(shape)} was expected")
+            raise Refused(f"it returned logits of shape {list(logits.shape)}; expected {list(shape)}")
         self.counts.dtype, self.counts.library = dtype_of(logits), library_name(logits)
         if self.counts.dtype not in FLOATS:
-            raise Refused(f"it gave back {self.counts.dtype}, which are no logits")
+            raise Refused(f"it returned {self.counts.dtype}, which is not a floating-point type")
         if self.vocabulary > _COLUMNS:
             logits = logits[..., :: -(-self.vocabulary // _COLUMNS)]
         return as_numpy(logits).astype(np.float64), cache
@@ -129,7 +129,7 @@ class CausalModel:
         }
         answer = self.library.calling(self.forward)(*(given[name] for name in ARGUMENTS if name in self.takes))
         if not isinstance(answer, tuple | list) or len(answer) != 2:
-            raise Refused(f"it gave back {kind_of(answer)}, where logits and a cache belong")
+            raise Refused(f"it returned {kind_of(answer)}, expected logits and a cache")
         return answer[0], answer[1]
 
     @property
@@ -218,7 +218,7 @@ def opened(
         )
     if vocabulary is None:
         raise InvalidValue(
-            "`vocabulary` is missing: the number of tokens that the model knows.",
+            "`vocabulary` is missing: the number of tokens of the model.",
             "Give vocabulary=, the length of the last axis of its logits.",
         )
     takes = _taken(fn)
@@ -261,7 +261,7 @@ def _from_transformers(model: Any, vocabulary: int | None, timeout: float) -> Tr
         takes.add("mask")
     if next(model.parameters()).is_meta:
         raise CannotCheck(
-            "The model is on the device meta: it has no numbers, so it cannot be called.", "Load its weights first."
+            "The model is on the device meta: it has no values, so it cannot be called.", "Load its weights first."
         )
     small = sum(parameter.numel() for parameter in model.parameters()) <= _COPIED
     training = model.training
@@ -281,7 +281,7 @@ def _from_transformers(model: Any, vocabulary: int | None, timeout: float) -> Tr
     )
     if not small and training:
         raise CannotCheck(
-            "The model is in training mode: dropout would change its answers.", "Call model.eval() before the check."
+            "The model is in training mode: dropout would change its output.", "Call model.eval() before the check."
         )
     try:
         made(np.array([[1, 0, 1]]))

@@ -192,7 +192,7 @@ def padded_decoding_faults(it: GenerationSubject, text: int, start: int, pad: in
     ]
     if first != start:
         found.append(
-            Instead("decode-positions", {"how": "those of the batch's first text in every text"}, at(0, first))
+            Instead("decode-positions", {"how": "those of the batch's first text for every text"}, at(0, first))
         )
     return (*found, *decoding_faults(it, text, [start, *range(start + 1, len(it.texts[text]))]))
 
@@ -220,16 +220,16 @@ def decoding_faults(it: GenerationSubject, text: int, cuts: list[int]) -> tuple[
     found = [
         placed(
             "decode-positions",
-            f"{first} for every later token" if single else f"{first} at the start of every later piece",
+            f"{first} for every later token" if single else f"{first} at the start of every later chunk",
             np.where(later, first + inside, at),
         ),
         placed("decode-positions", f"one position further for every later {chunk}", at + later),
         placed("decode-positions", f"one more position further with every {chunk}", at + piece),
-        placed("decode-positions", "one position further for every token that comes alone", at + (later & alone)),
+        placed("decode-positions", "one position further for every single token", at + (later & alone)),
         placed("decode-positions", f"one position back for every later {chunk}", at - later),
         placed(
             "decode-positions",
-            f"{first - 1} for every later token" if single else f"{first - 1} at the start of every later piece",
+            f"{first - 1} for every later token" if single else f"{first - 1} at the start of every later chunk",
             np.where(later, first - 1 + inside, at),
         ),
         placed("chunk-restarts", "", np.where(later, at - first, at)),
@@ -260,10 +260,12 @@ def placed_faults(it: GenerationSubject, text: int, cuts: list[int], got: np.nda
             logits, _ = it.model.fresh()(np.tile(tokens[: first + step + 1], (len(tried), 1)), where)
             off = np.abs(logits[:, -1] - got[step]).max(axis=-1)
             if not np.nanmin(off) <= 2 * it.allowed:
-                raise Unasked("it stands nowhere")
+                raise Unasked("it has no position")
             places.append(int(np.nanargmin(off)))
         where = np.where(at >= first, places[0] + (places[1] - places[0]) * (at - first), at)
-        told["how"] = f"{', '.join(map(str, where[first : first + 3]))} where {first}, {first + 1}, {first + 2} belong"
+        told["how"] = (
+            f"{', '.join(map(str, where[first : first + 3]))} where {first}, {first + 1}, {first + 2} are expected"
+        )
         return where
 
     told = {"how": ""}
@@ -272,7 +274,7 @@ def placed_faults(it: GenerationSubject, text: int, cuts: list[int], got: np.nda
 
 def counted_together(it: GenerationSubject, text: int, where: np.ndarray, first: int) -> Instead:
     """A text that stands where a count of both texts is."""
-    how = "where both texts together have come to, as one count serves two caches"
+    how = "the total of both texts, because two caches share one count"
     return Instead("decode-positions", {"how": how}, lambda: it.alone(it.texts[text], where)[first:])
 
 

@@ -48,7 +48,7 @@ def told_apart_in_either_order(subject: BiasSubject) -> None:
     for other in subject.others:
         at = subject.ends(200)[: len(other.ends(200))]
         first, second, again = subject.matrix(at, at), other.matrix(at, at), subject.matrix(at, at)
-        demand(np.array_equal(first, again), "the same spec gave other numbers after another spec was asked")
+        demand(np.array_equal(first, again), "the same spec gave different values after another spec was used")
         same = first.shape == second.shape and np.array_equal(first, second)
         demand(not same, f"{subject.spec} and {other.spec} give the same numbers")
 
@@ -119,7 +119,7 @@ def masked_only_when_asked(subject: BiasSubject) -> None:
     """A causal mask is minus infinity at later keys and changes nothing else; without it nothing is masked."""
     queries, keys = subject.ends(20)[5:], subject.ends(20)
     plain = subject.matrix(queries, keys)
-    demand(np.isfinite(plain).all(), "there are numbers that are not finite, and no mask was asked for")
+    demand(np.isfinite(plain).all(), "there are values that are not finite, without a mask")
     demand(_ordered(subject), "its positions are in no order that a mask could follow")
     masked, after = subject.matrix(queries, keys, causal=True), keys > queries[:, None]
     demand((masked[:, after] == -np.inf).all(), "a key after the query is not masked")

@@ -15,7 +15,7 @@ def told_apart_in_either_order(subject: Subject) -> None:
     for other in subject.others:
         there = other.among(at)
         first, second, again = subject.rows(there), other.rows(there), subject.rows(there)
-        demand(np.array_equal(first, again), "the same spec gave other numbers after another spec was asked")
+        demand(np.array_equal(first, again), "the same spec gave different values after another spec was used")
         same = first.shape == second.shape and np.array_equal(first, second)
         demand(not same, f"{subject.spec} and {other.spec} give the same numbers")
 

@@ -52,7 +52,7 @@ def the_inverse_is_the_negative_position(subject: Subject) -> None:
     x = _heads(subject)
     turned = _turned(subject, x, at)
     back = _turned(subject, turned.astype(np.float32), -at)
-    close(back, x, 8 * subject.allowed(turned), "the negative position does not turn back")
+    close(back, x, 8 * subject.allowed(turned), "the negative position does not rotate back")
 
 
 def unrotated_channels_stay(subject: Subject) -> None:
@@ -65,7 +65,7 @@ def unrotated_channels_stay(subject: Subject) -> None:
         x[:4, subject.spec.channels.reshape(-1)] = 1
         bits = f"u{x.itemsize}"
         same = subject.apply(x, at)[:, still].view(bits) == x[:, still].view(bits)
-        demand(same.all(), f"a channel that does not turn was changed ({x.dtype})")
+        demand(same.all(), f"a dimension that is not rotated was changed ({x.dtype})")
 
 
 def layouts_agree_under_the_permutation(subject: Subject) -> None:
@@ -102,7 +102,7 @@ def decoding_equals_the_full_pass(subject: Subject) -> None:
     at, x = subject.at(np.arange(start, start + 16)), _heads(subject)[:16]
     whole = subject.apply(x, at)
     single = [subject.apply(x[token : token + 1], at[token : token + 1]) for token in range(16)]
-    close(np.concatenate(single), whole, 2 * subject.allowed(whole), "a token that comes alone is turned otherwise")
+    close(np.concatenate(single), whole, 2 * subject.allowed(whole), "a single token is rotated differently")
 
 
 def _heads(subject: Subject, seed: int = 0) -> np.ndarray:
@@ -113,7 +113,7 @@ def _places(subject: Subject, number: int, seed: int = 0) -> np.ndarray:
     """Positions within 131,072 tokens, independent on each axis."""
     start = max(subject.positions.start, 0)
     room = min(_FAR, subject.positions.stop - 1 - start)
-    demand(room > 0, "the code has too few positions to be asked")
+    demand(room > 0, "the encoding has too few positions")
     return start + 1 + np.random.default_rng(seed).integers(0, room, subject.at(np.zeros(number)).shape)
 
 

@@ -25,8 +25,8 @@ from clockhands.testing.reports import CannotCheck
 
 WAVES = ("x, positions -> cos, sin", "positions -> cos, sin")
 _HINT = (
-    "Say call=, axes=, positions=, width= or length= for what it takes; call= may be a function(module, x, positions),"
-    ' or "x, positions -> cos, sin" where it gives back cosines and sines.'
+    "Pass call=, axes=, positions=, width= or length= for what it takes; call= may be a function(module, x, positions),"
+    ' or "x, positions -> cos, sin" if it returns cosines and sines.'
 )
 LENGTHS = (10_000, 4096, 2048, 1024, 512, 128, 32, 8)
 
@@ -197,7 +197,7 @@ class ModuleCaller:
             answer = answered(ask, self.timeout)
             if not isinstance(answer, torch.Tensor) or answer.ndim < 3:
                 what = list(answer.shape) if isinstance(answer, torch.Tensor) else type(answer).__name__
-                raise Refused(f"it gave back {what}, not a bias of [heads, queries, keys]")
+                raise Refused(f"it returned {what}, not a bias of [heads, queries, keys]")
             dtype = dtype_of(answer)
             heads, queries, keys_asked = answer.shape[-3:]
             bias = as_numpy(answer).astype(np.float64).reshape(heads, queries, keys_asked)
@@ -215,7 +215,9 @@ class ModuleCaller:
                 said = said or error.message
             else:
                 return width
-        raise CannotCheck(said or "No width of tokens is known.", _HINT if said else "Say width=, of its tokens.")
+        raise CannotCheck(
+            said or "The width of its tokens is not known.", _HINT if said else "Pass width=, the width of its tokens."
+        )
 
     def _find_length(self, module: torch.nn.Module, length: int | None) -> None:
         refused = ""
@@ -228,7 +230,7 @@ class ModuleCaller:
                 return
         last = LENGTHS[0] - 1 if length is None else length - 1
         raise CannotCheck(
-            f"The module was asked for positions up to {last:,}: {refused.removesuffix('.')}.",
+            f"The module was called for positions up to {last:,}: {refused.removesuffix('.')}.",
             _HINT,
         )
 
@@ -239,9 +241,7 @@ def turned_by(x: torch.Tensor, waves: Any, layout: str) -> torch.Tensor:
     Cosine and sine are given once a pair, or once a channel (each half alike, or neighbours alike).
     """
     if not isinstance(waves, tuple | list) or len(waves) != 2:
-        raise InvalidType(
-            f"Expected cosines and sines, got {shown(waves)}.", "Say call= for what the module gives back."
-        )
+        raise InvalidType(f"Expected cosines and sines, got {shown(waves)}.", "Pass call= for what the module returns.")
     width = x.shape[-1]
     cosine, sine = (_of_channels(wave, width, layout) for wave in waves)
     rotated = cosine.shape[-1]
@@ -356,16 +356,16 @@ class ModuleSubject:
         """A module like it, evaluating, that may be changed; raises `Unasked` where none can be had."""
         if not self.copies:
             if self.make is None:
-                raise Unasked("its copies by copy.deepcopy are not what it is, and no make= builds others")
+                raise Unasked("its copies by copy.deepcopy differ from it, and there is no make= to build others")
             return self.made()
         return copy.deepcopy(self.original).eval()
 
     def made(self) -> torch.nn.Module:
         """A new one, with the learned numbers of the original; raises `Unasked` where none can be built."""
         if self.make is None:
-            raise Unasked("say make=, a function that builds the module, and it is asked of new ones")
+            raise Unasked("pass make=, a function that builds the module, to check new ones")
         if not self.alike:
-            raise Unasked("what make= builds is not the same each time")
+            raise Unasked("make= does not build the same module each time")
         module = self.make().eval()
         put_parameters(module, self.original)
         return module

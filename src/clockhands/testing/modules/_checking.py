@@ -36,7 +36,7 @@ def check_module(
     timeout: float = 60.0,
     raises: bool = True,
 ) -> Report:
-    """Check that a module that applies a position code goes on doing so, whatever is done to it.
+    """Check that a module that applies a position code goes on doing so, after every treatment.
 
     It is asked, treated, and asked again: cast to other dtypes and back, copied, pickled, written to a state dict and
     read, emptied on the meta device and loaded, built there, built where bfloat16 is the default, asked many times, in
@@ -96,7 +96,7 @@ def check_module(
         module = _first(make_one)
         if not _is_built(module):
             raise InvalidType(
-                f"Expected a function that builds a torch.nn.Module, got one that gives {shown(module)}.",
+                f"Expected a function that builds a torch.nn.Module, got one that returns {shown(module)}.",
                 "Give the module itself, or make=lambda: Module(...).",
             )
     from clockhands.testing.modules._asking import ModuleCaller, ModuleSubject
@@ -104,7 +104,9 @@ def check_module(
     from clockhands.testing.modules._treatments import report_of_module
 
     known = {"layout": layout or getattr(spec, "layout", "halves"), "width": width or _width(spec)}
-    one_of("layout", known["layout"], ("halves", "interleaved"), "It says which channels cosines and sines turn.")
+    one_of(
+        "layout", known["layout"], ("halves", "interleaved"), "It says which dimensions the cosines and sines rotate."
+    )
     if call == "x, positions" and isinstance(spec, BiasCode):
         call = "queries, keys"
     with as_it_was(module):
@@ -124,7 +126,7 @@ def check_module(
     try:
         subject = ModuleSubject(module, asking, make_one, build, restore, spec)
     except Refused as error:
-        raise CannotCheck(f"The module was called: {error}.", "Say call=, axes= or length= for what it takes.") from (
+        raise CannotCheck(f"The module was called: {error}.", "Pass call=, axes= or length= for what it takes.") from (
             error
         )
     backend = None if compile is False else "aot_eager" if compile is True else compile
@@ -156,7 +158,7 @@ def _first(make: Callable[[], Any]) -> Any:
     except Exception as error:
         raise CannotCheck(
             f"`make` was called to build the module: it raised {type(error).__name__}: {error}.",
-            "Give a function of nothing, lambda: Module(...), or a function of a spec and like=.",
+            "Give a function without arguments, lambda: Module(...), or a function of a spec and like=.",
         ) from error
 
 
@@ -181,7 +183,7 @@ def _builders(
         there = "no `like` to give it" if spec is None else "one spec to give it"
         raise InvalidValue(
             f"`make` takes ({names}), and there is {there}.",
-            "Give a function of nothing, lambda: Module(...), or a function of a spec and like=.",
+            "Give a function without arguments, lambda: Module(...), or a function of a spec and like=.",
         )
     return (lambda: make(spec)), make
 

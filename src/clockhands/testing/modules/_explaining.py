@@ -51,9 +51,9 @@ class Outcome:
         if "first wrong position" not in evidence:
             return self.failure.message.removesuffix(".")
         most = evidence.get("largest error")
-        off = "by what is no number" if most is None else f"by up to {most:.2g}"
+        off = "by NaN" if most is None else f"by up to {most:.2g}"
         first = evidence["first wrong position"]
-        return f"position {first:,} is the first that is wrong of those asked, and numbers are off {off}"
+        return f"the first wrong position of those checked is {first:,}, and numbers are off {off}"
 
 
 def explained(subject: ModuleSubject, outcomes: Sequence[Outcome], explained_before: bool) -> list[Explanation]:
@@ -234,7 +234,7 @@ def _emptied(subject: ModuleSubject, failed: Sequence[Outcome]) -> list[Explanat
         unfilled |= empty
         for path, one in other.items():
             if one.kind != "parameter":
-                why = f"{one.told.removesuffix(')')}: what fills it anew is not what made it)"
+                why = f"{one.told.removesuffix(')')}: it is refilled with other values than it was made with)"
                 refilled[path] = (why, _refilled(subject, module, path) or "lost-by-to-empty")
         if not empty and not other:
             rest.append(outcome)
@@ -246,7 +246,7 @@ def _emptied(subject: ModuleSubject, failed: Sequence[Outcome]) -> list[Explanat
         several = (
             f"its {kind}s {', '.join(named[:-1])} and {named[-1]} are" if named[1:] else f"its {kind} {named[0]} is"
         )
-        parameters = {"what": what, "told": f"{several} not filled by anybody, and what is there is chance"}
+        parameters = {"what": what, "told": f"{several} not filled: the memory is uninitialised"}
         found.append(told("lost-by-to-empty", parameters, next(iter(unfilled)), evidence | {"tensors": list(unfilled)}))
     for path, (why, code) in refilled.items():
         codes = ("lost-by-to-empty",) if code == "lost-by-to-empty" else (code, "lost-by-to-empty")
@@ -266,7 +266,7 @@ def _no_numbers(subject: ModuleSubject) -> list[Explanation]:
         values = np.empty(0) if one.tensor.is_meta else numbers(one.tensor)
         missing = int(np.isnan(values).sum())
         if missing:
-            size = f"{missing:,} of {values.size:,} numbers of its {one.kind} `{path}` are no numbers"
+            size = f"{missing:,} of {values.size:,} numbers of its {one.kind} `{path}` are NaN"
             found.append(told("buffer-uninitialised", {"told": size}, path))
     return found
 
@@ -294,18 +294,18 @@ def _repeated(subject: ModuleSubject, failed: Sequence[Outcome]) -> Explanation:
     if outcome.heard is not None and subject.asking.kind == "tokens":
         now = _turning(outcome.heard)
         if not now and outcome.treatment.group == "several":
-            size = f"when it {outcome.what}, it leaves its tokens as they are"
+            size = f"when it {outcome.what}, it returns its tokens unchanged"
             return told("shared-table", {"told": size}, None, _evidence(failed))
         if now < count:
-            size = f"{now} of its channels turn, where {count} turned before; {outcome.size}"
+            size = f"{now} of its dimensions rotate, {count} rotated before; {outcome.size}"
             return told(
                 "shared-object-mutated",
-                {"what": f"turns fewer channels when it {outcome.what}", "told": size},
+                {"what": f"rotates fewer dimensions when it {outcome.what}", "told": size},
                 None,
                 _evidence(failed) | {"channels before": count, "channels after": now},
             )
     if outcome.treatment.group == "several":
-        parameters = {"what": f"is another code when it {outcome.what}", "told": outcome.size}
+        parameters = {"what": f"computes a different encoding when it {outcome.what}", "told": outcome.size}
         return told("shared-object-mutated", parameters, None, _evidence(failed))
     return told("changes-with-each-call", {"what": outcome.what, "told": outcome.size}, None, _evidence(failed))
 
@@ -361,7 +361,7 @@ def _told_of(one: Wrong, subject: ModuleSubject) -> Explanation:
     explanation = told(codes, parameters, one.held.path, {"held in": dtype})
     if one.what == "rates":
         return explanation
-    message = explanation.message.replace("rates", one.what).replace(": nothing turns", "")
+    message = explanation.message.replace("frequencies", one.what).replace(": nothing is rotated", "")
     return replace(explanation, message=message, hint=explanation.hint if code == one.code else hint_of(one.code))
 
 

@@ -289,7 +289,7 @@ def _by_itself(one: ModuleTensor, values: np.ndarray) -> Wrong | None:
         size = np.abs(values)
     if values.size and not np.isfinite(size).all():
         where = int(np.argmax(~np.isfinite(size)))
-        told = f"{int((~np.isfinite(size)).sum()):,} of {size.size:,} numbers are no numbers, the first is {where:,}"
+        told = f"{int((~np.isfinite(size)).sum()):,} of {size.size:,} numbers are not finite, the first is {where:,}"
         return Wrong("table-uninitialised", one, {"told": told}, None)
     if values.size and not size.any():
         return Wrong("table-zero", one, {}, None)
@@ -304,13 +304,13 @@ def _parameters(verdict: Verdict, spec: Any, pairs: int) -> dict[str, Any]:
     found = verdict.evidence
     scaling, told = getattr(spec, "scaling", None), ""
     if "stored" in found and "declared" in found:
-        where = f"pair {found.get('pair')} turns by"
+        where = f"pair {found.get('pair')} has"
         if "position" in found:
             where = f"the {found['wave']} of pair {found['pair']} at position {found['position']} is"
         elif "head" in found:
             where = f"the slope of head {found['head']} is"
-        unit = " rad/token" if where.endswith("by") else ""
-        told = f"{where} {found['stored']:.7g}{unit}, right is {found['declared']:.7g}"
+        unit = " rad/token" if where.endswith("has") else ""
+        told = f"{where} {found['stored']:.7g}{unit}, expected {found['declared']:.7g}"
     if verdict.code == "buffer-uninitialised":
         told = f"{found['wrong']} of {found['pairs']} are wrong" + (f", {told}" if told else "")
     if "rounded to" in found and verdict.code != "buffer-rounded":

@@ -133,7 +133,7 @@ def _to_empty(subject: ModuleSubject) -> Treated:
 
 def _made_on_meta(subject: ModuleSubject) -> Treated:
     if subject.make is None or not subject.alike:
-        raise Unasked("say make=, a function that builds the module, and one is built on the meta device")
+        raise Unasked("pass make=, a function that builds the module, to build one on the meta device")
     try:
         with torch.device("meta"):
             module = subject.make()
@@ -149,24 +149,24 @@ def _made_on_meta(subject: ModuleSubject) -> Treated:
 
 def _made_coarse(subject: ModuleSubject) -> Treated:
     if subject.make is None or not subject.alike:
-        raise Unasked("say make=, a function that builds the module, and one is built where bfloat16 is the default")
+        raise Unasked("pass make=, a function that builds the module, to build one with bfloat16 as the default dtype")
     usual = torch.get_default_dtype()
     torch.set_default_dtype(torch.bfloat16)
     try:
         module = subject.make().eval()
     except Exception as error:
-        raise Unasked(f"it cannot be built where bfloat16 is the default dtype: {error_text(error, 200)}") from error
+        raise Unasked(f"it cannot be built with bfloat16 as the default dtype: {error_text(error, 200)}") from error
     finally:
         torch.set_default_dtype(usual)
     for parameter in module.parameters():
         parameter.data = parameter.data.to(torch.float32) if parameter.is_floating_point() else parameter.data
     put_parameters(module, subject.original)
-    return Treated(module, "is built where bfloat16 is the default dtype")
+    return Treated(module, "is built with bfloat16 as the default dtype")
 
 
 def _again(subject: ModuleSubject) -> Treated:
     at = telling(subject.asking.length)
-    return _used(subject, "is asked a fourth time", at, *[lambda used: used(positions=at)] * 3)
+    return _used(subject, "is called a fourth time", at, *[lambda used: used(positions=at)] * 3)
 
 
 def _after_longer(subject: ModuleSubject) -> Treated:
@@ -179,7 +179,7 @@ def _after_longer(subject: ModuleSubject) -> Treated:
 def _training(subject: ModuleSubject) -> Treated:
     module = subject.copied().train()
     if any(getattr(one, "p", 0) for one in module.modules() if "Dropout" in type(one).__name__):
-        raise Unasked("it drops numbers out while it is trained")
+        raise Unasked("it has dropout in training mode")
     return Treated(module, "is in training mode")
 
 
@@ -190,7 +190,7 @@ def _inference(subject: ModuleSubject) -> Treated:
 def _trained_after_inference(subject: ModuleSubject) -> Treated:
     """A table that is made while nothing is recorded cannot be part of a recording."""
     if subject.asking.kind == "bias" or "offset" in subject.asking.called_as or subject.asking.called_as[0] == "q":
-        raise Unasked("it is asked for gradients where it takes tokens and positions")
+        raise Unasked("gradients are checked only if it takes tokens and positions")
 
     def trained(module: torch.nn.Module) -> None:
         with torch.enable_grad():
@@ -257,7 +257,7 @@ def _compiled(backend: str) -> Callable[[ModuleSubject], Treated]:
 def _several(subject: ModuleSubject) -> Treated:
     """One for each layer: the last of four is what the first is."""
     if subject.make is None:
-        raise Unasked("say make=, a function that builds the module, and one is built for each of four layers")
+        raise Unasked("pass make=, a function that builds the module, to build one for each of four layers")
     modules = [subject.made() for _ in range(4)]
     for number, module in enumerate(modules):
         with as_it_was(module):
@@ -303,8 +303,8 @@ def _beside_cast(subject: ModuleSubject) -> Treated:
 def _numbers(subject: ModuleSubject) -> Treated:
     missing = np.isnan(subject.before.rows)
     if missing.any():
-        raise Broke(f"gives {int(missing.sum()):,} of {missing.size:,} numbers that are no numbers")
-    return Treated(subject.original, "is asked", heard=subject.before)
+        raise Broke(f"returns NaN in {int(missing.sum()):,} of {missing.size:,} numbers")
+    return Treated(subject.original, "is called", heard=subject.before)
 
 
 def _nth(number: int) -> str:
@@ -314,7 +314,7 @@ def _nth(number: int) -> str:
 def treatments(compiled: str | None, dtype: str) -> Iterable[Treatment]:
     """All of them, those that others are explained by first."""
     yield Treatment("numbers", "numbers", _numbers)
-    yield Treatment("asked again", "again", _again)
+    yield Treatment("repeated call", "again", _again)
     yield Treatment("one for each of four layers", "several", _several)
     yield Treatment("after a longer sequence", "longer", _after_longer)
     yield Treatment("deepcopy", "deepcopy", _deepcopy)
@@ -334,7 +334,7 @@ def treatments(compiled: str | None, dtype: str) -> Iterable[Treatment]:
     yield Treatment("to_empty", "empty", _to_empty)
     yield Treatment("built on the meta device", "empty", _made_on_meta)
     if dtype == "float32":
-        yield Treatment("built where bfloat16 is the default", "default dtype", _made_coarse)
+        yield Treatment("built with bfloat16 as default", "default dtype", _made_coarse)
     yield Treatment("after another was freed", "shared", _after_freed)
     yield Treatment("after another was cast", "shared", _beside_cast)
     yield Treatment("moved to another device", "moved", _moved)
@@ -342,7 +342,7 @@ def treatments(compiled: str | None, dtype: str) -> Iterable[Treatment]:
         yield Treatment("compiled", "compile", _compiled(compiled))
 
 
-_THROUGHOUT = "whatever is done to it"
+_THROUGHOUT = "after every treatment"
 
 
 def report_of_module(subject: ModuleSubject, values: Any, backend: str | None, without: Collection[str]) -> Report:
@@ -449,7 +449,7 @@ def _treated(
         one_of("without", name, tuple(sorted(names)), "It names treatments.")
     for treatment in known:
         if treatment.name in without:
-            left_out[treatment.name] = "it was not wanted"
+            left_out[treatment.name] = "left out by without="
             continue
         treated = None
         try:
@@ -486,7 +486,7 @@ def _asked(subject: ModuleSubject, treatment: Treatment, treated: Any) -> tuple[
     failures, worst = _failures(treatment.name, f"when it {treated.what}", subject, heard, wanted, treated=treated)
     if not failures:
         if treated.rounded is not None and subject.differs(heard, wanted):
-            subject.notes.append(f"When it {treated.what}, its numbers stay rounded, as learned ones do.")
+            subject.notes.append(f"When it {treated.what}, its values stay rounded, as learned ones do.")
         return None, worst
     failure = replace(failures[0], evidence={**failures[0].evidence, "dtype": heard.dtype})
     return Outcome(treatment, failure, treated, heard), worst
@@ -515,8 +515,8 @@ def _positions_matter(subject: ModuleSubject) -> Any:
         rows = asking.hear(module).rows
         same = bool((np.abs(np.abs(rows) - 1) < 1e-6).all())
     if same:
-        raise Broke(f"gives tokens at positions 0 and {asking.length - 3:,} the same numbers")
-    return Treated(module, "is asked at other positions", heard=subject.before)
+        raise Broke(f"gives tokens at positions 0 and {asking.length - 3:,} the same values")
+    return Treated(module, "is called with other positions", heard=subject.before)
 
 
 def _of_others(function: Report) -> bool:
@@ -543,5 +543,5 @@ def _notes(module: Any, spec: Any) -> tuple[str, ...]:
         if one.kind == "buffer" and one.persistent and one.tensor.is_floating_point():
             notes.append(f"It {FAULTS['buffer-persistent'].sentence.format(path=path)}.")
         if one.kind == "parameter" and one.tensor.requires_grad and not getattr(spec, "learned", True):
-            notes.append(f"It trains `{path}`, although the code is computed.")
+            notes.append(f"It trains `{path}`, although the encoding is computed.")
     return tuple(notes)

@@ -38,7 +38,7 @@ export function titleOfModel({ target, model_type }) {
 }
 
 const KIND_WORDS = new Map([
-  ["rotary", "rotary: turns queries and keys"], ["sinusoidal", "sinusoid, added to the tokens"], ["learned", "learned table, added to the tokens"],
+  ["rotary", "RoPE: rotates queries and keys"], ["sinusoidal", "sinusoid, added to the tokens"], ["learned", "learned table, added to the tokens"],
   ["alibi", "ALiBi, added to the scores"], ["buckets", "buckets of distances, added to the scores"], ["relative", "relative positions, inside the scores"], ["none", "no position at all"],
 ]);
 

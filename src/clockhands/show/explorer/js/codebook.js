@@ -29,7 +29,7 @@ export class Codebook {
 
   // What is known of the state's code; of one's own nothing but what the state says.
   code(state) {
-    return this.has(state.code) ? this.codes[state.code] : { kind: state.kind, says: "a code of your own", own: true };
+    return this.has(state.code) ? this.codes[state.code] : { kind: state.kind, says: "custom", own: true };
   }
 
   // The spec of the hands as a table: of a rotary code, which adds nothing to tokens, the sines and cosines of its ladder.
@@ -188,10 +188,10 @@ function lengthsOfLayer({ scaling, usable_length, window }, { context, length })
 
 function noteOfLayer({ scaling, window }, { context }, axes) {
   const said = [];
-  if (axes > 1) said.push(`It has ${axes} axes: here every pair is turned by one and the same position on all of them.`);
+  if (axes > 1) said.push(`It has ${axes} axes: here every pair uses the same position on all of them.`);
   if (window !== null) said.push(`Its queries see the last ${window} positions only, so that is the length here.`);
   if (scaling?.type === "longrope" && context !== null && context > scaling.original) {
-    said.push(`Beyond ${scaling.original} tokens it turns by other rates, its long factors; the views show the short ones, and clockhands audit --length ${context} says the others.`);
+    said.push(`Beyond ${scaling.original} tokens it uses other frequencies (its long factors); the views show the short ones, and clockhands audit --length ${context} prints the others.`);
   }
   return said.join(" ");
 }

@@ -42,7 +42,7 @@ export function naiveSpec(name, width, { length = 2048, base = 10000 } = {}) {
   if (name === "sine") return { type: "SineOnly", width, base };
   if (name === "single") return { type: "SingleFrequency", ...hands, rate: 1 };
   if (name === "even") return { type: "EvenlySpaced", ...hands, first_rate: 1, last_rate: 1 / base };
-  throw new RangeError(`no naive code ${name}`);
+  throw new RangeError(`no naive encoding ${name}`);
 }
 
 // What stands for the position; NaN where there is no such number.

@@ -31,7 +31,7 @@ function denominatorOf(span, channels) {
   if (span === "open") return channels / 2;
   if (span === "closed") {
     const steps = Math.floor(channels / 2) - 1;
-    if (steps < 1) throw new RangeError("a closed span divides by d/2 - 1 and needs at least 4 channels");
+    if (steps < 1) throw new RangeError("a closed span divides by d/2 - 1 and needs at least 4 dimensions");
     return steps;
   }
   return span;

@@ -175,7 +175,7 @@ function commonControls(app) {
   const { store } = app, { state } = store;
   const length = slider(app, "length", "Length", { min: 2, max: Math.max(LONGEST, state.length), scale: "log", unit: "tokens" });
   const says = html("p", { class: "says" });
-  const more = button("See all that it is told", () => app.scrollTo("model"));
+  const more = button("See all its settings", () => app.scrollTo("model"));
   const tell = () => {
     const code = app.code(store.state), text = saidOfCode(code, store.state, app.missing(), app.models);
     says.replaceChildren(text, ...(app.models.length ? [" ", more] : []));
@@ -186,7 +186,7 @@ function commonControls(app) {
   });
   app.onModels(tell);
   tell();
-  return html("div", { class: "common", role: "group", "aria-label": "The code" },
+  return html("div", { class: "common", role: "group", "aria-label": "The encoding" },
     codeChoice(app),
     slider(app, "width", "Width", { min: 2, max: 2048, step: 2, unit: "channels" }).element,
     slider(app, "base", "Base", { min: 2, max: 1e8, scale: "log" }).element,
@@ -201,7 +201,7 @@ function codeChoice(app) {
   const list = html("select", { id: "control-code", "data-name": "code", onchange: () => store.set({ code: list.value }) });
   const fill = () => {
     const groups = [["of the models", (code) => code.model], ["added to tokens", (code) => !code.model && code.kind === "sinusoidal"],
-      ["turning queries and keys", (code) => !code.model && code.kind === "rotary"]];
+      ["rotating queries and keys", (code) => !code.model && code.kind === "rotary"]];
     list.replaceChildren(html("option", { value: CUSTOM }, "of my own"));
     for (const [words, belongs] of groups) {
       const options = Object.entries(data.codes).filter(([, code]) => belongs(code));

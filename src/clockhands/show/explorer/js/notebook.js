@@ -39,7 +39,7 @@ export function inNotebook(held, root, explore) {
     if (known !== undefined) return known;
     let name = OF_THE_NOTEBOOK;
     for (let number = 2; Object.hasOwn(data.codes, name); number++) name = `${OF_THE_NOTEBOOK}, ${number}`;
-    add(name, codeOfSpec(spec, "The code that the notebook gave."));
+    add(name, codeOfSpec(spec, "The encoding from the notebook."));
     return name;
   };
   const code = nameOf(held.get("spec"), (name, entry) => { data.codes[name] = entry; });

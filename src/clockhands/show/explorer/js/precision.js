@@ -8,11 +8,11 @@ import { expTwice, productRest } from "./doubles.js";
 
 export const WAYS = {
   positions: "positions rounded to the dtype, everything else exact",
-  rates: "rates rounded to the dtype, everything else exact",
+  rates: "frequencies rounded to the dtype, everything else exact",
   phases: "the exact angle, rounded to the dtype",
-  throughout: "exact rates rounded to the dtype, positions too, and their product",
-  power: "rates computed in the dtype as 1 / base^(2i/d), then as throughout",
-  exponential: "rates computed in the dtype as exp(2i (-log(base)/d)), then as throughout",
+  throughout: "exact frequencies rounded to the dtype, positions too, and their product",
+  power: "frequencies computed in the dtype as 1 / base^(2i/d), then all steps in the dtype",
+  exponential: "frequencies computed in the dtype as exp(2i (-log(base)/d)), then all steps in the dtype",
 };
 
 // Bits after the leading one, the smallest exponent of a number with all of them, and the largest number.
@@ -119,7 +119,7 @@ class ComputedAngles {
 // The rates as code computes them in a dtype, each step rounded. The factor of the exponent is worked out in double
 // precision and kept in float32 at least.
 function ratesFromBase(ladder, dtype, way, base) {
-  if (ladder.log === null) throw new RangeError("rates are computed from a base where they are a geometric progression");
+  if (ladder.log === null) throw new RangeError("frequencies can be computed from a base only if they are a geometric progression");
   const round = (value) => roundTo(dtype, value), log = ladder.log[0];
   const spans = base ?? expTwice([-ladder.log[0] * ladder.pairs, -ladder.log[1] * ladder.pairs])[0];
   const channels = (-2 * Math.log(spans)) / log, first = round(ladder.rates[0]);

@@ -16,7 +16,7 @@ export function rotarySpec(headWidth, { base = 10000, layout = "halves", rotated
 
 // A rotary code of a spec as Python writes it down; its ladder is that of the spec unless another is given.
 export function rotaryCode(spec, ladder = null) {
-  if (spec.axes !== null) throw new RangeError("a rotary code of several axes turns by several positions");
+  if (spec.axes !== null) throw new RangeError("RoPE with several axes rotates by several positions");
   return new RotaryCode(spec, ladder);
 }
 

@@ -91,7 +91,7 @@ function yarnByTurns({ original, beta_fast, beta_slow }) {
 }
 
 function yarnByIndex({ original, beta_fast, beta_slow, truncate }, ladder) {
-  if (ladder.log === null) throw new RangeError("YaRN's ramp counts the pairs of a geometric ladder");
+  if (ladder.log === null) throw new RangeError("YaRN's ramp needs geometric frequencies");
   const fall = minusTwice(ladder.log), first = turnsTwice(exactRate(ladder, 0), original);
   const pairThatMakes = (turns) => overTwice(logTwice(overTwice(first, [turns, 0])), fall);
   let begin = pairThatMakes(beta_fast), end = pairThatMakes(beta_slow);

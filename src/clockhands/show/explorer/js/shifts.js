@@ -13,13 +13,13 @@ const TURNS_OF_WAVES = { "sin cos": 1, "cos -sin": 1, "cos sin": -1, "-sin cos":
 export function whyNoShift(code) {
   if (code.channels === null) return "its numbers are of the position itself, which a step adds to or jumps over";
   if (code.spec.type === "Rotary") {
-    if (code.spec.xpos !== null) return "what it turns also grows or shrinks with the position";
-    return code.spec.reordered ? "what it has turned is written to other channels than it was read from" : null;
+    if (code.spec.xpos !== null) return "the rotated values also grow or shrink with the position";
+    return code.spec.reordered ? "the rotated values are written to other dimensions than they were read from" : null;
   }
-  if (code.warp !== "none") return "a step turns its hands by an angle that depends on where one stands";
+  if (code.warp !== "none") return "a step rotates its pairs by an angle that depends on the position";
   if (code.mean !== 0) return "the mean of a table is taken from every number, which no matrix does";
-  if (code.channels.includes(-1)) return "a hand has no second channel, and a shift needs the sine and the cosine";
-  return turnOfWaves(code) === undefined ? "both channels of a pair hold the same wave, and a shift needs the sine and the cosine" : null;
+  if (code.channels.includes(-1)) return "a pair has no second dimension, but a shift needs the sine and the cosine";
+  return turnOfWaves(code) === undefined ? "both dimensions of a pair hold the same function, but a shift needs the sine and the cosine" : null;
 }
 
 function turnOfWaves(code) {

@@ -7,16 +7,16 @@ const NAMED_MODELS = 3; // models that are named one by one
 // The code of the state, whose it is, and what of a model it leaves out.
 export function saidOfCode(code, state, missing, models) {
   const bare = models.length > 0 && models.every(({ codes }) => codes.every((name) => name === null)) ? `${saidOfModelsWithoutHands(models)} ` : "";
-  if (code.own && missing) return `${bare}The address names a code that is not on this page, ${missing}: the views show one of your own, of the width and base that are set here.`;
+  if (code.own && missing) return `${bare}The address names an encoding that is not on this page, ${missing}: the views show a custom one with the width and base set here.`;
   if (code.own) return bare;
-  if (code.model) return `The views show the ladder of ${code.says}.${code.note ? ` ${code.note}` : ""}`;
+  if (code.model) return `The views show the frequencies of ${code.says}.${code.note ? ` ${code.note}` : ""}`;
   return `${bare}${bare ? `The views show ${state.code}: ` : ""}${code.says}${code.base === null ? " No base alone makes its ladder: moving the base makes another code." : ""}`;
 }
 
 function saidOfModelsWithoutHands(models) {
   const names = models.slice(0, NAMED_MODELS).map(({ audit }) => `${titleOfModel(audit)} (${[...new Set(audit.layers.map(kindWords))].join("; ") || "nothing about position"})`);
   const more = models.length - names.length;
-  return `No layer of ${names.join(", of ")}${more > 0 ? ` and of ${more} more` : ""} has hands that could be shown here; the last view says what ${models.length === 1 ? "it is" : "they are"} told.`;
+  return `No layer of ${names.join(", of ")}${more > 0 ? ` and of ${more} more` : ""} has rotating pairs to show here; the last view shows what ${models.length === 1 ? "it" : "they"} declare${models.length === 1 ? "s" : ""}.`;
 }
 
 // What became of files that were dropped or chosen: shown at the top too, where a person looks.

@@ -10,8 +10,8 @@ import { seededDraw } from "../seeds.js";
 
 const DOG = ["dog", "bites", "man"], MAN = ["man", "bites", "dog"];
 const LONGER = ["the", "dog", "saw", "the", "man", "and", "the", "man", "saw", "the", "dog", "run"];
-const CODES = [["sinusoidal", "sinusoidal, added to the tokens"], ["rotary", "rotary, turning queries and keys"], ["alibi", "ALiBi, added to the scores"]];
-const CODE_WORDS = { sinusoidal: "the sinusoidal code", rotary: "the rotary code", alibi: "ALiBi" };
+const CODES = [["sinusoidal", "sinusoidal, added to the tokens"], ["rotary", "RoPE, rotating queries and keys"], ["alibi", "ALiBi, added to the scores"]];
+const CODE_WORDS = { sinusoidal: "the sinusoidal encoding", rotary: "RoPE", alibi: "ALiBi" };
 const MOST_WIDTH = 32; // channels of the drawn model
 const FORM_ROWS = 24; // positions whose form is drawn
 const SAME_SUM = 1e-12; // two sums of a few dozen numbers of size 1 that differ by less are the same sum
@@ -29,7 +29,7 @@ export const attention = {
     const terms = html("div", { class: "pictures" }), forms = html("div", { class: "pictures" });
     const [ofTerms, ofForms] = [html("p", { class: "says" }), html("p", { class: "says" })];
     section.figure.append(
-      html("p", { class: "says" }, "A row is the word that looks, a column the word that it looks at, a number the weight. Words stand in the same order in all four."),
+      html("p", { class: "says" }, "Rows are queries, columns are keys, numbers are attention weights. Words have the same order in all four."),
       plain, told,
       html("h3", { class: "chapter" }, "What is a score made of?"), ofTerms, terms,
       html("h3", { class: "chapter" }, "What is left of the distance after projections?"), ofForms, forms);
@@ -42,14 +42,14 @@ export const attention = {
       const found = scoreTerms(wordVectors(LONGER, { width, seed: state.seed }), LONGER.map((_, position) => code.row(position)), weights.query[0], weights.key[0]);
       refill(terms, termPictures(found, room < 400 ? 10 : 11));
       const percent = (share) => `${number(100 * share, 2)}\u2009%`;
-      say(ofTerms, "Where a code is added, a score is a sum of four: what two words say to each other, a word to a place, a place to a word, and a place to a place. " +
+      say(ofTerms, "With an added encoding a score is a sum of four terms: word-word, word-position, position-word and position-position. " +
         `In this drawn head, over the ${LONGER.length} words “${LONGER.join(" ")}”, they make ${percent(found.shares.contentContent)}, ${percent(found.shares.contentPosition)}, ` +
         `${percent(found.shares.positionContent)} and ${percent(found.shares.positionPosition)} of the variance.`);
       yield;
 
       const shares = formPictures(forms, code, weights, state.seed);
       say(ofForms, "The product of two rows of the table depends on their distance alone: every diagonal has one colour. A head sees them through its projections, " +
-        `and drawn ones leave ${percent(shares[1])} of the variance to the distance; the rest hangs on where the two stand. ` +
+        `and with random ones the distance explains ${percent(shares[1])} of the variance; the rest depends on both positions. ` +
         `Blocks that commute with every shift keep ${percent(shares[2])}: a head can learn them, and nothing makes it.`);
     };
     // The sentences follow at once, the two chapters below them when there is time.
@@ -62,10 +62,10 @@ export const attention = {
       const key = [state.seed, width, room, theme()].join();
       if (blind.key !== key) {
         blind = { key, found: bothOrders("none", state, width) };
-        refill(plain, orderPictures(blind.found, "without a code", room));
+        refill(plain, orderPictures(blind.found, "no encoding", room));
       }
       const coded = bothOrders(state.code_in_attention, state, width), words = CODE_WORDS[state.code_in_attention];
-      refill(told, orderPictures(coded, room < 400 ? "with a code" : `with ${words}`, room));
+      refill(told, orderPictures(coded, room < 400 ? "with encoding" : `with ${words}`, room));
       section.answer(inOrder(blind.found, coded, words, state));
       if (whole) follow.now();
       else follow();
@@ -89,11 +89,11 @@ function bothOrders(code, state, width) {
 
 function inOrder(without, coded, words, state) {
   const same = without.apart === 0 ? "are the same to the last bit" : `differ by ${number(without.apart, 2)}, which is rounding`;
-  const blind = `Without a code it cannot: both orders weigh the words alike, and the means of what comes out ${same}. `;
+  const blind = `Without an encoding it cannot: both orders give the words the same weights, and the mean outputs ${same}. `;
   if (coded.apart > SAME_SUM) {
     return `${blind}With ${words} it can: a weight moves by up to ${number(coded.moved, 2)}, and the means are ${number(coded.apart, 2)} apart.`;
   }
-  const mirrored = state.code_in_attention === "alibi" ? " One sentence is the other from its end, and without a mask ALiBi tells how far a word is, not on which side." : "";
+  const mirrored = state.code_in_attention === "alibi" ? " One sentence is the other reversed, and without a mask ALiBi shows the distance of a word, not its side." : "";
   return `${blind}With ${words} it cannot either: the means differ by ${number(coded.apart, 2)}.${mirrored}`;
 }
 
@@ -141,7 +141,7 @@ function meansPicture({ means, difference, apart }, title, width) {
   const told = apart > SAME_SUM ? `the difference: ${number(apart, 2)} at most` : `the difference: ${number(apart, 2)}, rounding`;
   const strips = [["dog bites man", means[0]], ["man bites dog", means[1]], [told, difference]];
   return svg("svg", { class: "picture", width, height: top + strips.length * row, role: "img", "aria-label": `Means of the outputs ${title}; ${told}` },
-    pictureTitle(`mean of the outputs, ${channels} channels`, title),
+    pictureTitle(`mean of the outputs, ${channels} dimensions`, title),
     strips.flatMap(([says, values], place) => [
       svg("text", { x: 0, y: top + place * row + 12 }, says),
       ...shadedCells(values, channels, { x: 0, y: top + place * row + 17, across: cell, down: 18, most }),
@@ -197,7 +197,7 @@ function formPictures(place, code, weights, seed) {
     const values = formScores(form, rows), share = offsetShare(values, FORM_ROWS);
     shares.push(share);
     return squarePicture(values, FORM_ROWS, {
-      title, says: `${number(100 * share, 2)}\u2009% is the distance's`, most: values.reduce((most, value) => Math.max(most, Math.abs(value)), 0), size: 8, label: "Each has a scale of its own.",
+      title, says: `${number(100 * share, 2)}\u2009% is the distance's`, most: values.reduce((most, value) => Math.max(most, Math.abs(value)), 0), size: 8, label: "Each has a separate scale.",
     });
   }));
   return shares;

@@ -101,7 +101,7 @@ export const bias = {
       const edge = t5.boundaries.at(-1), told = bucketSteps(t5, 0, state.length - 1).length;
       const [linesOf, stepsOf] = [ofLines ? `In ${ofLines.says}, which has` : "With", ofSteps ? `the buckets of ${ofSteps.says}` : "T5's buckets"];
       const start = stepsOf[0].toUpperCase() + stepsOf.slice(1);
-      const distances = state.length > 1 + edge ? `To ${stepsOf} all distances from ${edge} on are one: of ${number(state.length)} distances they tell ${told} apart.` : `${start} tell ${told} of ${number(state.length)} distances apart.`;
+      const distances = state.length > 1 + edge ? `To ${stepsOf} all distances from ${edge} on share one value: of ${number(state.length)} distances they distinguish ${told}.` : `${start} distinguish ${told} of ${number(state.length)} distances.`;
       const reach = `${linesOf} ALiBi on ${count} ${count === 1 ? "head" : "heads"}, a key's weight is halved after ${whole(reachOf(nearest, HALF_WEIGHT))} tokens in the head that looks nearest` +
         (count === 1 ? "." : ` and after ${whole(reachOf(furthest, HALF_WEIGHT))} in the one that looks furthest.`);
       section.answer(ofSteps ? `${distances} ${reach}` : `${reach} ${distances}`);

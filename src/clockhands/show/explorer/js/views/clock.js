@@ -24,7 +24,7 @@ export const clock = {
     section.controls.append(position.element,
       html("div", { class: "control" }, button("Back", () => step(-1)), play, button("Forward", () => step(1))),
       choice(app, "speed", "Speed", [2, 8, 64, 512].map((speed) => [speed, perSecond(speed)]), perSecond).element);
-    const plot = new Plot(section.figure, { height: 250, label: "The hands of the clock; each turns by keys and by dragging" });
+    const plot = new Plot(section.figure, { height: 250, label: "The hands of the clock; drag a hand or use the keys to rotate it" });
     plot.element.setAttribute("role", "group");
     const strip = html("canvas", { class: "strip", role: "img", height: 1 });
     const choose = (event) => {
@@ -133,10 +133,10 @@ export const clock = {
 // The answer: where the fastest and the slowest hand stand, and what position all of them tell.
 function saidOfClock(code, { position }, { fast, slow, still: idle }, read, without) {
   const { rates } = code.ladder, all = code.pairs === 1 ? "the one hand" : `all ${number(code.pairs)} hands`, said = [];
-  if (fast === null) return `At position ${number(position)} stands what stands everywhere: ${all} of this code never turn${code.pairs === 1 ? "s" : ""}, and nothing tells the position.`;
-  said.push(`At position ${number(position)} the fast hand (pair ${fast}, ${perTurn(rates[fast])}) has turned ${number((position * rates[fast]) / TURN)} times` +
+  if (fast === null) return `Position ${number(position)} is the same as every other: ${all} of this encoding never rotate${code.pairs === 1 ? "s" : ""}.`;
+  said.push(`At position ${number(position)} the fast hand (pair ${fast}, ${perTurn(rates[fast])}) has completed ${number((position * rates[fast]) / TURN)} rotations` +
     `${slow === fast ? "" : `, the slow one (pair ${slow}, ${perTurn(rates[slow])}) ${number((position * rates[slow]) / TURN, 3)} times`}.`);
-  if (idle) said.push(`${number(idle)} of ${number(code.pairs)} hands stand${idle === 1 ? "s" : ""} still.`);
+  if (idle) said.push(`${number(idle)} of ${number(code.pairs)} hands never rotate${idle === 1 ? "s" : ""}.`);
   const both = heldWaves(code, fast).size === 2;
   if (read === "often") said.push("That is more often than this page searches to read the position back.");
   else if (read === position) said.push(`The float32 sines and cosines of ${all} ${both ? "" : "would "}give the position back: ${number(read)}.`);
@@ -150,7 +150,7 @@ function still() {
 }
 
 function perTurn(rate) {
-  return rate === 0 ? "which never turns" : `${number(wavelength(rate))} tokens a turn`;
+  return rate === 0 ? "which never rotates" : `${number(wavelength(rate))} tokens per rotation`;
 }
 
 function perSecond(speed) {
@@ -297,7 +297,7 @@ function drawCounter(plot, ladder, state) {
       parts.push(svg("circle", { cx: x, cy: top + 16, r: radius, class: pair === state.pair ? "face lit" : "face" }),
         svg("line", { x1: x, y1: top + 16, x2: x + radius * Math.cos(phase), y2: top + 16 - radius * Math.sin(phase), class: "arm" }));
     }
-    plot.ink.append(svg("g", {}, svg("title", {}, pair === null ? `no hand turns about once in ${number(period)} tokens` : `pair ${pair} turns once in ${number(wavelength(ladder.rates[pair]))} tokens, bit ${bit} once in ${number(period)}`), parts));
+    plot.ink.append(svg("g", {}, svg("title", {}, pair === null ? `no hand rotates about once in ${number(period)} tokens` : `pair ${pair} rotates once in ${number(wavelength(ladder.rates[pair]))} tokens, bit ${bit} once in ${number(period)}`), parts));
   });
 }
 

@@ -15,7 +15,7 @@ const NAMED = [0.5, 0.36, 0.64, 0.22, 0.78]; // of the way across, where the lin
 const FARTHER = [0, 16, 32]; // px that a name gives way, into its line, where its place is taken
 const POLES = [24, 40, 56, 72, 88]; // px from a mark to the words about it
 // Ladders to compare with that no preset has, of the same width.
-const LADDERS_BESIDE = [["even", "evenly spaced rates"], ["single", "one frequency"], ["base100", "base 100"], ["base1000000", `base ${number(1e6)}`]];
+const LADDERS_BESIDE = [["even", "evenly spaced frequencies"], ["single", "one frequency"], ["base100", "base 100"], ["base1000000", `base ${number(1e6)}`]];
 
 // The ladder of the second code, with the words for it; null for none.
 function ladderBeside(app, state) {
@@ -49,7 +49,7 @@ export const distance = {
   question: "What does a dot product know?",
   mount(section, app) {
     const options = () => [["", "nothing"], ...LADDERS_BESIDE, ...Object.keys(app.data.codes).map((name) => [name, nameOfCode(app, name)])];
-    const other = choice(app, "other", "Beside it", options()).element, list = other.querySelector("select");
+    const other = choice(app, "other", "Compare with", options()).element, list = other.querySelector("select");
     app.onModels(() => {
       list.replaceChildren(...options().map(([value, words]) => html("option", { value }, words)));
       list.value = app.store.state.other;
@@ -59,7 +59,7 @@ export const distance = {
       other,
       slider(app, "seed", "Draw number", { min: 0, max: 999 }).element,
       slider(app, "served", "Up to", { min: 2, max: FARTHEST, scale: "log", unit: "tokens" }).element);
-    const plot = new Plot(section.figure, { height: 336, margin: { top: 46, right: 24, bottom: 42, left: 50 }, label: "The dot product of two rows against their distance, for two codes" });
+    const plot = new Plot(section.figure, { height: 336, margin: { top: 46, right: 24, bottom: 42, left: 50 }, label: "The dot product of two rows against their distance, for two encodings" });
     section.figure.append(html("p", { class: "key" },
       html("span", {}, keyed(svg("circle", { class: "mark-rise", cx: 7, cy: 7, r: 5 })), "first distance from which it rises"),
       html("span", {}, keyed(svg("path", { class: "mark-below", d: "M2,2H12L7,12Z" })), "first distance below zero"),
@@ -81,7 +81,7 @@ export const distance = {
       const length = Math.min(Math.max(state.served, 2), FARTHEST) + 1, next = { ...made };
       next.key = [state.code, state.width, state.base, state.span, length].join(" ");
       next.besideKey = [state.other, state.width, length].join(" ");
-      if (next.key !== made.key) next.own = yield* likenessOf(state.code === "custom" ? "this code" : nameOfCode(app, state.code), app.ladder(state), length);
+      if (next.key !== made.key) next.own = yield* likenessOf(state.code === "custom" ? "this encoding" : nameOfCode(app, state.code), app.ladder(state), length);
       next.headKey = `${next.key} ${state.seed}`;
       if (next.headKey !== made.headKey) next.head = yield* scoresOf(app.head(state), state.seed, length);
       next.without = app.whyNoShift(state);
@@ -124,7 +124,7 @@ function drawKernels(plot, { own, beside, head, without }, state, length) {
   const x = d3.scaleLog([1, Math.max(length - 1, 2)], [left, right]), y = d3.scaleLinear([least - 0.1, 1], [bottom, top]);
   plot.axes(x, y, "distance (token), log", "", { xTicks: wide ? 8 : 4, yTicks: 5, xFormat: (value) => number(value) });
   plot.ink.append(
-    svg("text", { class: "name", x: 0, y: 14 }, `likeness${without === null ? "" : " of its hands alone"}, as a share of a row with itself`),
+    svg("text", { class: "name", x: 0, y: 14 }, `similarity${without === null ? "" : " of its pairs alone"}, relative to distance 0`),
     svg("line", { class: "zero", x1: left, x2: right, y1: y(0), y2: y(0) }));
   plot.ink.append(svg("path", { class: "likeness likeness-drawn", d: pathOfColumns(head.shares, x, y, 1) }));
   if (beside) plot.ink.append(svg("path", { class: "likeness likeness-beside", d: pathOfColumns(beside.shares, x, y, 1) }));
@@ -221,16 +221,16 @@ function saidOfKernel({ own, beside, without }, state, farthest) {
   const sink = (of) => (of.below === null ? `is nowhere below 0 up to ${number(farthest)}` : `is first below 0 at ${number(of.below)}`);
   const second = beside ? ` With ${beside.without === null ? beside.name : `the hands of ${beside.name}, which has no kernel,`} it ${fall(beside)}, and ${sink(beside)}.` : "";
   if (without !== null) {
-    return `More than the distance: this code has no kernel, since ${without}. The line is that of its hands' sines and cosines alone` +
+    return `More than the distance: this encoding has no kernel, since ${without}. The line shows only the sines and cosines of its pairs` +
       `${k === 0 || k > farthest ? "" : `, ${number(own.at(k), 3)} of a row with itself at ${tokens}`}: it ${fall(own)}, and it ${sink(own)}.${second}`;
   }
-  return `How far, roughly; never which way. ${known} dot product cannot tell before from after. It ${fall(own)}` +
+  return `How far, roughly; never which way. ${known} dot product is the same before and after. It ${fall(own)}` +
     `${own.rise === null ? "" : ", so nearer is not always more alike"}, and it ${sink(own)}.${second}`;
 }
 
 function saidOfHead(head, state) {
   const k = Math.abs(state.shift), tokens = `${number(k)} ${k === 1 ? "token" : "tokens"}`;
   const told = k === 0 ? `${number(head.at(0), 3)} at one position` : `${number(head.at(k), 3)} with the key ${tokens} behind the query, and ${number(head.at(-k), 3)} with it as far ahead`;
-  return `Thin: a query and a key of ${number(head.channels)} drawn numbers, turned by a rotary head with these hands. As a share of their lengths their product is ${told}. ` +
-    "Two vectors that differ tell the side, and nothing makes their score fall with the distance.";
+  return `Thin: a query and a key of ${number(head.channels)} random values, rotated by a RoPE head with these frequencies. As a share of their lengths their product is ${told}. ` +
+    "Two different vectors distinguish the side, and nothing makes their score fall with the distance.";
 }

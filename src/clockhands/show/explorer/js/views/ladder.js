@@ -1,4 +1,4 @@
-// Is this ladder fit for this length? Wavelengths before and after a scaling, and what a dot product makes of them.
+// Do these frequencies fit this length? Wavelengths before and after a scaling, and what a dot product makes of them.
 
 import { choice, slider } from "../controls.js";
 import { Plot, html, number, raised, svg, unlessKept } from "../draw.js";
@@ -152,7 +152,7 @@ export function namedUpright(plot, at, words, { top, attributes, level = 0, gaps
 
 export const ladder = {
   id: "ladder",
-  question: "Is this ladder fit for this length?",
+  question: "Do these frequencies fit this length?",
   mount(section, app) {
     const pairs = slider(app, "pair", "Pair", { min: 0, max: Math.max(app.store.state.width / 2 - 1, 1) });
     section.controls.append(
@@ -207,7 +207,7 @@ function marksKey() {
   const sample = (kind, words) => html("span", {},
     svg("svg", { width: 14, height: 18, "aria-hidden": "true" }, rungMark(kind, [7], 9)), words);
   return html("p", { class: "key" },
-    sample("turning", "completes a turn: before a scaling within the trained length, after it within the served"),
+    sample("turning", "completes a rotation: before scaling within the trained length, after it within the served length"),
     sample("never", "never does"),
     sample("beyond", "at the served length points where training never pointed"));
 }
@@ -288,7 +288,7 @@ function drawnPairs(ladder, x, also) {
 }
 
 function bandWords(band, pairs, short) {
-  if (!band.ladder) return `${band.words}: not for this ladder`;
+  if (!band.ladder) return `${band.words}: not for these frequencies`;
   const { beyond, kept } = band.counts, words = `${band.words}: ${beyond.length ? number(beyond.length) : "none"}`;
   if (band.plain) return `${words} of ${number(pairs)} beyond${short ? "" : " training"}`;
   return `${words} beyond${short ? "" : " training"}, ${number(kept)} of ${number(pairs)} kept`;
@@ -300,7 +300,7 @@ export function tokenWords(count) {
 
 // Which pairs never complete a turn in training.
 function neverWords({ before, first }, never, length) {
-  const pairs = before.pairs, within = `a turn within the trained ${tokenWords(length)}.`;
+  const pairs = before.pairs, within = `a rotation within the trained ${tokenWords(length)}.`;
   if (never.length === 0) return pairs === 1 ? `Its one pair completes ${within}` : `All ${number(pairs)} pairs complete ${within}`;
   if (never.length === pairs) return pairs === 1 ? `Its one pair never completes ${within}` : `None of the ${number(pairs)} pairs completes ${within}`;
   if (never.length === 1) return `Of ${number(pairs)} pairs one, pair ${first}, never completes ${within}`;
@@ -316,7 +316,7 @@ function fitWords(found, state) {
   const how = chosen.plain ? "as it is" : chosen.name === "none" ? "with its own scaling" : `with ${SCALING_WORDS[chosen.name]} by ${number(state.factor, 3)}`;
   sentences.push(beyond.length ? `Not ${how}.` : `Yes, ${how}, as far as phases go.`, neverWords(found, never, state.length));
   const still = before.rates.filter((rate) => rate === 0).length;
-  if (still) sentences.push(`${number(still)} of them stand${still === 1 ? "s" : ""} still.`);
+  if (still) sentences.push(`${number(still)} of them never rotate${still === 1 ? "s" : ""}.`);
   if (never.length && (state.served !== state.length || !chosen.plain)) {
     sentences.push(`Within the served ${tokenWords(state.served)} ${idle.length ? `${number(idle.length)} never ${idle.length === 1 ? "does" : "do"}` : "all do"}.`);
   }
@@ -327,7 +327,7 @@ function fitWords(found, state) {
   }
   if (chosen.plain) return sentences.join(" ");
   const [was, is] = [before.rates[0], chosen.ladder.rates[0]];
-  sentences.push(`${number(kept)} of ${number(before.pairs)} pairs keep${kept === 1 ? "s" : ""} ${kept === 1 ? "its" : "their"} rate; between neighbours pair 0 turns ` +
+  sentences.push(`${number(kept)} of ${number(before.pairs)} pairs keep${kept === 1 ? "s" : ""} ${kept === 1 ? "its" : "their"} frequency; between neighbours pair 0 rotates ` +
     (sameRate(is, was) ? `${number(is, 4)} rad, as before.` : `${number(is, 4)} rad in place of ${number(was, 4)}.`));
   if (chosen.ladder.attentionFactor !== 1) sentences.push(`Cosine and sine are multiplied by ${number(chosen.ladder.attentionFactor, 5)}.`);
   return sentences.join(" ");
@@ -336,11 +336,11 @@ function fitWords(found, state) {
 function pairWords(found, state) {
   const { before, chosen } = found, pair = Math.min(state.pair, before.pairs - 1);
   const turns = turnsWithin(before, state.length)[pair];
-  if (before.rates[pair] === 0) return `Pair ${pair} never turns.`;
-  const words = `Pair ${pair}: ${number(wavelength(before.rates[pair]), 4)} tokens a turn, ${number(turns, 3)} turns in training`;
+  if (before.rates[pair] === 0) return `Pair ${pair} never rotates.`;
+  const words = `Pair ${pair}: ${number(wavelength(before.rates[pair]), 4)} tokens per rotation, ${number(turns, 3)} rotations in training`;
   if (!chosen.ladder || chosen.plain) return `${words}, ${number(turnsWithin(before, state.served)[pair], 3)} at the served length.`;
-  if (chosen.ladder.rates[pair] === 0) return `${words}; after scaling it never turns.`;
-  return `${words}; after scaling ${number(wavelength(chosen.ladder.rates[pair]), 4)} tokens a turn, ${number(turnsWithin(chosen.ladder, state.served)[pair], 3)} turns at the served length.`;
+  if (chosen.ladder.rates[pair] === 0) return `${words}; after scaling it never rotates.`;
+  return `${words}; after scaling ${number(wavelength(chosen.ladder.rates[pair]), 4)} tokens per rotation, ${number(turnsWithin(chosen.ladder, state.served)[pair], 3)} rotations at the served length.`;
 }
 
 function drawKernel(plot, found, state, said, whole) {
@@ -370,5 +370,5 @@ function drawKernel(plot, found, state, said, whole) {
       svg("text", { class: `end-${name}`, x: right + 6, y: at + 4 }, scaled ? name : "as it is"));
   }
   const near = curves.map(({ name, columns: [[, , value]] }) => `${number(value, 4)}${scaled ? ` ${name}` : ""}`).join(", ");
-  said.textContent = `q·k of two equal tokens one apart: ${near}; on the same place 1${scaled && found.chosen.ladder.attentionFactor !== 1 ? ` before, ${number(found.chosen.ladder.attentionFactor ** 2, 4)} after` : ""}.`;
+  said.textContent = `q·k of two equal tokens one apart: ${near}; at the same position 1${scaled && found.chosen.ladder.attentionFactor !== 1 ? ` before, ${number(found.chosen.ladder.attentionFactor ** 2, 4)} after` : ""}.`;
 }

@@ -15,7 +15,7 @@ const LAYOUT_WORDS = { halves: "pairs (i, i + d/2)", interleaved: "pairs (2i, 2i
 
 export const model = {
   id: "model",
-  question: "What is this model told?",
+  question: "What does this model declare?",
   mount(section, app) {
     let failed = "";
     const { store } = app;
@@ -28,7 +28,7 @@ export const model = {
     };
     const file = html("input", { type: "file", id: "control-audit", accept: ".json,.html,application/json", multiple: true, onchange: () => { opened([...file.files]); file.value = ""; } });
     const layer = slider(app, "layer", "Layer", { min: 0, max: 1 });
-    const [shown, beside] = [modelChoice(app, "model", "Model"), modelChoice(app, "beside", "Beside it")];
+    const [shown, beside] = [modelChoice(app, "model", "Model"), modelChoice(app, "beside", "Compare with")];
     section.controls.append(html("div", { class: "control" }, html("label", { for: "control-audit" }, "Open an audit"), file), shown.element, beside.element, layer.element);
     dropped(app.root, opened);
     const columns = html("div", { class: "models" });
@@ -211,7 +211,7 @@ function groupSays(group, code, app, state, colours) {
   const { layer } = group, colour = colours(layer), chosen = group.numbers?.includes(state.layer);
   const swatch = svg("svg", { class: "swatch", width: 16, height: 16, "aria-hidden": "true" },
     svg("rect", { class: colour === "none" ? "untold" : "cell", x: 1, y: 1, width: layer.window === null ? 14 : 8.4, height: 14, fill: colour }));
-  const use = code === null ? null : button(state.code === code ? "The page shows this ladder" : "Show this ladder on the page", () => app.store.set({ code }), { "aria-pressed": String(state.code === code), "data-code": code });
+  const use = code === null ? null : button(state.code === code ? "The page shows these frequencies" : "Show these frequencies on the page", () => app.store.set({ code }), { "aria-pressed": String(state.code === code), "data-code": code });
   return html("div", { class: chosen ? "layer-group chosen" : "layer-group" },
     html("h4", {}, swatch, `${whereWords(layer)}: ${kindWords(layer)}`),
     html("p", { class: "layer-facts" }, layerFacts(layer).join(" · ")), use, group.findings.map(findingSays));
@@ -220,17 +220,17 @@ function groupSays(group, code, app, state, colours) {
 function layerFacts(layer) {
   const facts = [];
   if (layer.base !== null) facts.push(`base ${number(layer.base)}`);
-  if (layer.kind === "rotary" && layer.rotated !== null) facts.push(`${layer.rotated} of ${layer.width ?? layer.rotated} channels turn`);
-  else if (layer.width !== null) facts.push(`${number(layer.width)} channels`);
+  if (layer.kind === "rotary" && layer.rotated !== null) facts.push(`${layer.rotated} of ${layer.width ?? layer.rotated} RoPE dimensions`);
+  else if (layer.width !== null) facts.push(`width ${number(layer.width)}`);
   if (Object.hasOwn(LAYOUT_WORDS, layer.layout ?? "")) facts.push(LAYOUT_WORDS[layer.layout]);
-  else if (layer.kind === "rotary") facts.push("how channels pair is not known");
+  else if (layer.kind === "rotary") facts.push("layout not known");
   if (layer.rows !== null) facts.push(`${number(layer.rows)} rows`);
   if (layer.window !== null) facts.push(`sees ${number(layer.window)} tokens`);
   if (layer.scaling !== null) {
     const { type, factor, original } = layer.scaling;
     facts.push([`${shownText(type, 30)} scaling`, Number.isFinite(factor) ? `by ${number(factor)}` : "", Number.isFinite(original) ? `from ${number(original)} tokens` : ""].filter(Boolean).join(" "));
   }
-  if (layer.kind === "rotary" && layer.rates === null) facts.push("no rates follow from it");
+  if (layer.kind === "rotary" && layer.rates === null) facts.push("frequencies cannot be computed");
   return facts;
 }
 
@@ -244,12 +244,12 @@ function findingSays(finding) {
   return html("div", { class: `finding ${finding.severity}` },
     svg("svg", { class: "swatch", width: 16, height: 16, "aria-hidden": "true" }, severityShape(finding.severity, 8, finding.severity === "warning" ? 9 : 8)),
     html("p", {}, html("strong", {}, `${finding.severity} ${finding.code}`), ` ${spaced(finding.message)}`),
-    more.length ? html("details", {}, html("summary", { "aria-label": `What shows ${finding.code}, and what mends it` }, "evidence and what to do"), html("ul", {}, more)) : null);
+    more.length ? html("details", {}, html("summary", { "aria-label": `Evidence and fix of ${finding.code}` }, "evidence and what to do"), html("ul", {}, more)) : null);
 }
 
 function readersSay({ readers }) {
   const by = (verdict) => readers.filter((reader) => reader.verdict === verdict).map(({ title }) => title).join(", ");
-  const said = [["same", "Read alike by"], ["differs", "Read otherwise by"], ["refuses", "Refused by"]].filter(([verdict]) => by(verdict)).map(([verdict, words]) => `${words} ${by(verdict)}.`);
+  const said = [["same", "Same result in"], ["differs", "Read otherwise by"], ["refuses", "Refused by"]].filter(([verdict]) => by(verdict)).map(([verdict, words]) => `${words} ${by(verdict)}.`);
   return said.length ? html("p", { class: "says" }, said.join(" ")) : null;
 }
 
@@ -280,11 +280,11 @@ function saidOfModel({ audit, parts }) {
 function differenceOf(one, two) {
   const pick = ({ layers }) => layers.find(({ rates }) => rates !== null) ?? layers[0];
   const [ours, theirs] = [pick(one), pick(two)];
-  if (!ours || !theirs) return "One of them is told nothing.";
+  if (!ours || !theirs) return "One of them declares nothing.";
   const scaled = ({ scaling }) => (scaling === null ? "none" : shownText(scaling.type, 30));
-  const rows = [["kind", ours.kind, theirs.kind], ["base", ours.base, theirs.base], ["channels", ours.width, theirs.width], ["channels that turn", ours.rotated, theirs.rotated],
+  const rows = [["kind", ours.kind, theirs.kind], ["base", ours.base, theirs.base], ["channels", ours.width, theirs.width], ["RoPE dimensions", ours.rotated, theirs.rotated],
     ["layout", ours.layout, theirs.layout], ["scaling", scaled(ours), scaled(theirs)], ["context", one.context, two.context], ["codes", one.layers.length, two.layers.length]];
   const told = (value) => (value === null ? "not known" : typeof value === "number" ? number(value) : shownText(value, 40));
   const parted = rows.filter(([, left, right]) => left !== right).map(([name, left, right]) => `${name} ${told(left)} against ${told(right)}`);
-  return parted.length ? `Beside ${titleOfModel(two)}: ${parted.join(", ")}.` : `${titleOfModel(two)} beside it is told the same.`;
+  return parted.length ? `Compared with ${titleOfModel(two)}: ${parted.join(", ")}.` : `${titleOfModel(two)} declares the same.`;
 }

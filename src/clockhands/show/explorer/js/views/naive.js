@@ -14,13 +14,13 @@ const SAMPLE = { rows: 64, channels: 16 }; // of the small picture of each code
 const BASES_BESIDE = [100, 1e4, 1e6];
 
 const NAIVE_TITLES = {
-  counter: ["Counter", "p in every channel"],
+  counter: ["Counter", "p in every dimension"],
   normalised: ["Normalised counter", "p / (length − 1)"],
   sine: ["Sine only", "sin p ω, no cosine"],
   single: ["One frequency", "sin p, cos p in every pair"],
-  even: ["Evenly spaced rates", "from 1 down in equal steps"],
+  even: ["Evenly spaced frequencies", "from 1 down in equal steps"],
   binary: ["Binary", "the digits of p, lowest first"],
-  paper: ["Sine and cosine, rates in ratio"],
+  paper: ["Sine and cosine, geometric frequencies"],
 };
 
 // The distance of two rows of a ladder k tokens apart, sqrt(sum_i 4 sin^2(rate_i k / 2)); small ones keep their digits.
@@ -74,7 +74,7 @@ export function* simpleInParts({ width, base, length }) {
     most = Math.max(most, step);
   }
   found.sine = { apart: (p, q) => sineDistance(sineKernel, p, q), least, most,
-    loses: "Loses the way the wave is going: row 0 is all zeros, and no matrix makes row 1 of it" +
+    loses: "Loses the direction: row 0 is all zeros, and no matrix gives row 1 from it" +
       (rows < 3 ? "." : `; a step is ${number(least, 3)} in one place and ${number(most, 3)} in another.`) };
   const beside = rowDistance([1], 1) * Math.sqrt(pairs), twin = { k: 1, apart: beside };
   for (let k = 2; k < rows; k++) {
@@ -82,16 +82,16 @@ export function* simpleInParts({ width, base, length }) {
     if (apart < twin.apart) Object.assign(twin, { k, apart });
   }
   found.single = { apart: (p, q) => rowDistance([1], p - q) * Math.sqrt(pairs), twin: twin.k === 1 ? null : twin,
-    loses: twin.k === 1 ? `Loses its place: its one hand comes round every 6.28 tokens, beyond ${rows === 1 ? "this one" : `these ${number(rows)}`}.`
+    loses: twin.k === 1 ? `Loses the position: its one pair repeats every 6.28 tokens, beyond ${rows === 1 ? "this one" : `these ${number(rows)}`}.`
       : `Loses its place: positions 0 and ${number(twin.k)}, or any two ${number(twin.k)} apart, differ by ${number(twin.apart, 3)} only, where neighbours differ by ${number(beside, 3)}.` };
-  found.even = pairs === 1 ? { ...found.single, loses: found.single.loses.replace("Loses its place", "Comes round") } : yield* evenlySpaced(width, base, rows);
+  found.even = pairs === 1 ? { ...found.single, loses: found.single.loses.replace("Loses its place", "Repeats") } : yield* evenlySpaced(width, base, rows);
   // The jump is one of the rows that are looked at; which digits change is asked of the whole length.
   const last = Math.floor(Math.log2(Math.max(rows - 1, 1))), jump = 2 ** last, flipped = Math.min(last + 1, width);
   const idle = Math.max(width - (length > 1 ? Math.floor(Math.log2(length - 1)) + 1 : 0), 0);
   const mask = digits < 31 ? 2 ** digits - 1 : -1;
   found.binary = { apart: (p, q) => Math.sqrt(digitsSet((p ^ q) & mask)), jump, flipped, mark: jump,
     loses: `Loses nearness: ${binaryJump(jump, flipped)}` +
-      (idle ? `; ${number(idle)} of ${number(width)} channels never change in ${tokenWords(length)}.` : width < 31 && 2 ** width < length ? `; after ${number(2 ** width)} tokens it starts again.` : ".") };
+      (idle ? `; ${number(idle)} of ${number(width)} dimensions never change in ${tokenWords(length)}.` : width < 31 && 2 ** width < length ? `; after ${number(2 ** width)} tokens it starts again.` : ".") };
   found.paper = yield* clocked(base, width, rows, length);
   return { rows, norm, found };
 }
@@ -114,7 +114,7 @@ function* evenlySpaced(width, base, rows) {
   const angle = Math.atan2(phases.reduce((sum, phase) => sum + Math.sin(phase), 0), phases.reduce((sum, phase) => sum + Math.cos(phase), 0));
   const spread = phases.reduce((most, phase) => Math.max(most, 2 * Math.abs(Math.asin(Math.sin((phase - angle) / 2)))), 0);
   return { apart, round, back, angle, spread,
-    loses: `${back < step ? "Comes round" : "Falls into step"}: after ${number(round)} tokens all hands stand ${spread < 0.005 ? "at" : `within ${number(spread, 2)} rad of`} one angle again, ${number(Math.abs(angle), 3)} rad from where they began: ` +
+    loses: `${back < step ? "Repeats" : "Synchronises"}: after ${number(round)} tokens all pairs are ${spread < 0.005 ? "at" : `within ${number(spread, 2)} rad of`} one angle again, ${number(Math.abs(angle), 3)} rad from where they began: ` +
       `rows are ${number(back, 3)} apart, where neighbours are ${number(step, 3)} and strangers ${number(usual, 3)}` +
       (round < rows ? "." : `; that is beyond these ${number(rows)} tokens.`) };
 }
@@ -125,12 +125,12 @@ function* clocked(base, width, rows, length) {
   const still = never === null ? 0 : ladder.pairs - never;
   const nearest = near.k === 1 ? `neighbours are the nearest rows of ${rows < length ? `the first ${number(rows)}` : "all"}` : `but rows ${number(near.k)} apart are nearer, ${number(near.apart, 3)}`;
   return { apart: (p, q) => Math.sqrt(Math.max(0, 2 * (ladder.pairs - values[Math.abs(p - q)]))), near, step, still,
-    loses: `Keeps one length, ${number(Math.sqrt(ladder.pairs), 3)}, and one step, ${number(step, 3)}; ${nearest}. Its price: ${number(still)} of ${number(ladder.pairs)} pairs never complete a turn in ${tokenWords(length)}.` };
+    loses: `Keeps one length, ${number(Math.sqrt(ladder.pairs), 3)}, and one step, ${number(step, 3)}; ${nearest}. Its price: ${number(still)} of ${number(ladder.pairs)} pairs never complete a rotation in ${tokenWords(length)}.` };
 }
 
 export const naive = {
   id: "naive",
-  question: "What do the simple codes lose?",
+  question: "What do the simple encodings lose?",
   mount(section, app) {
     const grid = html("div", { class: "naive-grid" });
     const shown = html("p", { class: "naive-note" });
@@ -139,7 +139,7 @@ export const naive = {
     const panels = order.map((name) => panelOf(grid, name));
     const bases = html("h3", { class: "naive-bases-title" }, "Three bases: do the hands span the length?");
     section.figure.append(bases);
-    const ladders = new Plot(section.figure, { height: 250, margin: { top: 14, right: 18, bottom: 42, left: 14 }, label: "The wavelengths of three bases beside the length" });
+    const ladders = new Plot(section.figure, { height: 250, margin: { top: 14, right: 18, bottom: 42, left: 14 }, label: "The wavelengths of three bases and the length" });
     const says = html("ul", { class: "naive-bases" });
     section.figure.append(says);
     let made = null, widest = { of: null, found: null };
@@ -156,7 +156,7 @@ export const naive = {
         section.answer(saidOfSimple(made, state));
       }
       const from = Math.min(state.position, made.rows - 1);
-      shown.textContent = `Above each curve the code itself, ${SAMPLE.rows} positions across and up to ${SAMPLE.channels} of its channels down, from −1 to 1; each curve is the distance from position ${number(from)}` +
+      shown.textContent = `Above each curve the encoding itself, ${SAMPLE.rows} positions across and up to ${SAMPLE.channels} of its dimensions down, from −1 to 1; each curve is the distance from position ${number(from)}` +
         (from < state.position ? ", the last one of those shown." : ".") + (made.rows < state.length ? ` Of ${number(state.length)} positions the first ${number(made.rows)} are shown.` : "");
       for (const panel of panels) {
         drawPanel(panel, made, from);
@@ -187,7 +187,7 @@ function panelOf(grid, name) {
 
 // The first positions of the code, from left to right, some of its channels from top to bottom.
 function drawSample({ name, strip, formula }, { width, base, length }) {
-  formula.textContent = name === "paper" ? `the paper's code, base ${number(base)}` : NAIVE_TITLES[name][1];
+  formula.textContent = name === "paper" ? `the paper's encoding, base ${number(base)}` : NAIVE_TITLES[name][1];
   const code = additiveCode(name === "paper" ? sinusoidalSpec(width, { base }) : naiveSpec(name, width, { base, length }));
   const channels = Math.min(SAMPLE.channels, width);
   const table = colourTable("diverging"), context = strip.getContext("2d");
@@ -253,8 +253,8 @@ function drawBases(plot, says, ladders, length) {
       svg("path", { class: "rung turning", d: ticks(0, never, 12) }), svg("path", { class: "rung never", d: ticks(never, ladder.pairs, 5) }),
       svg("text", { class: "halo strong", x: left + 2, y: y - 20, "data-base": base, "data-still": still }, `base ${number(base)}: 6.28 to ${number(slowest, 3)} tokens`));
     const step = number(rowDistance(ladder.rates, 1), 3), { far, idle } = coverOf(ladder, length);
-    const loses = far < length - 1 ? `beyond ${number(far)} tokens no hand is still on its first half turn, which is ${number((100 * (length - 1 - far)) / (length - 1), 2)}\u2009% of the distances`
-      : still ? `${number(still)} of ${number(ladder.pairs)} pairs never complete a turn, and ${number(idle)} turn by less than an eighth` : "every pair turns, and every distance has a hand on its first half turn";
+    const loses = far < length - 1 ? `beyond ${number(far)} tokens no pair is still in its first half rotation, which is ${number((100 * (length - 1 - far)) / (length - 1), 2)}\u2009% of the distances`
+      : still ? `${number(still)} of ${number(ladder.pairs)} pairs never complete a rotation, and ${number(idle)} rotate by less than an eighth` : "every pair rotates, and every distance has a pair in its first half rotation";
     told.push(`Base ${number(base)}: ${loses}; a step is ${step}.`);
   });
   const across = svg("g", { class: "axis", transform: `translate(0,${bottom})` });
@@ -268,5 +268,5 @@ function drawBases(plot, says, ladders, length) {
 function saidOfSimple({ found, rows }, { width }) {
   const { counter, single, even, paper } = found;
   return `Each loses something that a model needs. At width ${number(width)} the counter grows to ${number(counter.ratio)} times a token, one frequency is back after ${number(single.twin ? single.twin.k : TURN, 3)} tokens${even.round === undefined ? "; " : ", "}` +
-    (even.round === undefined ? "" : `evenly spaced rates are in step again after ${number(even.round)}; `) + `the paper's rates keep the nearest of ${number(rows)} rows ${number(paper.near.apart, 3)} apart.`;
+    (even.round === undefined ? "" : `evenly spaced frequencies repeat after ${number(even.round)}; `) + `the paper's frequencies keep the nearest of ${number(rows)} rows ${number(paper.near.apart, 3)} apart.`;
 }

@@ -13,7 +13,7 @@ const MOST_DOTS = 64; // tokens that are dots of their own
 
 export const pair = {
   id: "pair",
-  question: "Why two waves?",
+  question: "Why sine and cosine?",
   mount(section, app) {
     const { store } = app;
     const which = slider(app, "pair", "Pair", { min: 0, max: Math.max(store.state.width / 2 - 1, 1) });
@@ -21,7 +21,7 @@ export const pair = {
     section.controls.append(which.element, position.element);
 
     const wavesPlace = html("div", { class: "waves" }), circlePlace = html("div", { class: "circle" });
-    const waves = new Plot(wavesPlace, { height: 300, margin: { top: 54, right: 64, bottom: 44, left: 52 }, label: "Position, on the two waves of this pair" });
+    const waves = new Plot(wavesPlace, { height: 300, margin: { top: 54, right: 64, bottom: 44, left: 52 }, label: "Position, on the sine and cosine of this pair" });
     const circle = new Plot(circlePlace, { height: 300, label: "Position, as the point on the circle of this pair" });
     for (const plot of [waves, circle]) {
       for (const [name, value] of [["role", "slider"], ["tabindex", 0], ["aria-valuemin", 0]]) plot.element.setAttribute(name, value);
@@ -111,18 +111,18 @@ function labelOf(place, position) {
 }
 
 function answerOf(code, chosen, state, { phase, rate, twin }, without) {
-  if (rate === 0) return `Pair ${chosen} never turns: its two channels hold the same two numbers at every position.`;
+  if (rate === 0) return `Pair ${chosen} never rotates: its two dimensions have the same two values at every position.`;
   const sine = decimal(Math.sin(phase), 3), cosine = Math.cos(phase), here = number(state.position);
   const held = heldWaves(code, chosen);
   if (!held.has("sin")) {
     const back = -2 * phase, again = state.position + (back - TURN * Math.floor(back / TURN)) / rate;
     return `The cosine of pair ${chosen} is ${decimal(cosine, 3)} at position ${here}, and ${decimal(cosine, 3)} again at ${twinPlace(again, state.position)}: ` +
-      `one wave cannot tell them apart. The sine could, but this code does not hold it: ${without}.`;
+      `the cosine alone cannot distinguish them. The sine could, but this encoding does not have it: ${without}.`;
   }
-  const also = without === null || !held.has("cos") ? "" : ` No one rotation is a shift of this code: ${without}.`;
-  if (twin === null) return `At position ${here} the sine of pair ${chosen} is at its ${phase > 0 ? "top" : "bottom"}, ${sine}, which it meets once a turn; anywhere else it would take two waves to tell where it stands.${also}`;
-  return `The sine of pair ${chosen} is ${sine} at position ${here}, and ${sine} again at ${twinPlace(twin, state.position)}: one wave cannot tell them apart. ` +
-    (held.has("cos") ? `The cosine can: ${decimal(cosine, 3)} at the first, ${decimal(-cosine, 3)} at the second.${also}` : `The cosine could, but this code does not hold it: ${without}.`);
+  const also = without === null || !held.has("cos") ? "" : ` No single rotation is a shift of this encoding: ${without}.`;
+  if (twin === null) return `At position ${here} the sine of pair ${chosen} is at its ${phase > 0 ? "top" : "bottom"}, ${sine}, which occurs once per rotation; any other position needs sine and cosine.${also}`;
+  return `The sine of pair ${chosen} is ${sine} at position ${here}, and ${sine} again at ${twinPlace(twin, state.position)}: the sine alone cannot distinguish them. ` +
+    (held.has("cos") ? `The cosine can: ${decimal(cosine, 3)} at the first, ${decimal(-cosine, 3)} at the second.${also}` : `The cosine could, but this encoding does not have it: ${without}.`);
 }
 
 function factsOf(code, chosen, state) {
@@ -134,7 +134,7 @@ function factsOf(code, chosen, state) {
     ["rate", told("rad/token", number(rate, 6))],
     ["divisor", rate === 0 ? "none" : number(1 / rate, 6)],
     ["wavelength", rate === 0 ? "none" : told("tokens", number(wavelength(rate), 6))],
-    ["speed", told("turns in 1\u202f000 tokens", number((1000 * rate) / TURN, 4))],
+    ["speed", told("rotations in 1\u202f000 tokens", number((1000 * rate) / TURN, 4))],
     [`in ${number(state.length)} tokens`, told("turns", number((state.length * rate) / TURN, 4))],
   ];
 }

@@ -80,7 +80,7 @@ export const precision = {
       html("div", { class: "control places", role: "group", "aria-label": "Positions to go to" },
         FAR_PLACES.map(([position, words]) => button(words, () => app.store.set({ position }), { "data-position": position }))));
     const place = html("div", { class: "errors" });
-    const ways = "float64 and float32: rates, positions and their product are rounded to it. bfloat16 and float16: only positions are, everything else is exact. Exact: the angle is reduced to one turn before it is rounded.";
+    const ways = "float64 and float32: frequencies, positions and their product are rounded to it. bfloat16 and float16: only positions are rounded, everything else is exact. Exact: the angle is reduced to one rotation before it is rounded.";
     section.figure.append(place, html("p", { class: "note" }, ways));
     const plot = new Plot(place, { height: 340, margin: { top: 40, right: 72, bottom: 42, left: 46 }, label: "Largest error of any hand's angle against position, one line for each way of computing it" });
     const boxesPlace = html("div", {});
@@ -148,7 +148,7 @@ function drawErrors(plot, found, state, whole) {
   plot.ink.append(
     svg("rect", { class: "anywhere", x: left, y: top, width: right - left, height: y(Math.PI) - top }),
     up, svg("text", { class: "name", x: 0, y: 13 }, "largest error so far (rad), log"),
-    svg("text", { x: left + 28, y: top + 14 }, plot.width < 500 ? "beyond half a turn" : "beyond half a turn: a hand may point anywhere"));
+    svg("text", { x: left + 28, y: top + 14 }, plot.width < 500 ? "beyond half a rotation" : "beyond half a rotation: the angle is lost"));
   logAxis(plot, x, "position (token), log", plot.width < 500 ? 4 : 9);
   const ends = [{ name: "exact", words: "exact", points: [[FIRST_DRAWN, EXACT_ERROR], [LAST_DRAWN, EXACT_ERROR]] }, ...found].filter((each) => each.points.length);
   for (const { name, words, points } of ends) {
@@ -223,7 +223,7 @@ function farFrom(app, state) {
   const pairs = known ? known.pairs : d3.range(6).map((step) => Math.round((step * (ladder.pairs - 1)) / 5)).filter((pair, place, all) => all.indexOf(pair) === place);
   const source = known
     ? `These angles were put in by Python, which multiplies in integers${position === state.position ? "" : `, for position ${placeWords(position)}`}.`
-    : `For this code Python put none in; these angles are the page's own, ${ladder.lows.some(Boolean) ? "from rates of twice the digits" : "from the rates as the file holds them, each a double, and no further digit is known here"}.`;
+    : `For this encoding Python stored none; the page computed these angles ${ladder.lows.some(Boolean) ? "from frequencies with twice the digits" : "from the frequencies in the file, each a double"}.`;
   const angle = (value) => value.toFixed(4).replace("-", "−");
   const body = pairs.map((pair, place) => {
     const real = known ? known.angles[row][place] : phaseAt(ladder, pair, position), plain = position * ladder.rates[pair];
@@ -234,7 +234,7 @@ function farFrom(app, state) {
   return [
     html("p", { class: "far-words", role: "status" }, html("span", { "aria-hidden": "true" }, "▲ "), sentence + source),
     html("table", { class: "numbers" },
-      html("thead", {}, html("tr", {}, ["hand", known ? "angle by Python (rad)" : "angle (rad)", "position × rate in one double (rad)", "apart (rad)"].map((words) => html("th", { scope: "col" }, words)))),
+      html("thead", {}, html("tr", {}, ["hand", known ? "angle by Python (rad)" : "angle (rad)", "position × frequency in one double (rad)", "apart (rad)"].map((words) => html("th", { scope: "col" }, words)))),
       html("tbody", {}, body)),
   ];
 }

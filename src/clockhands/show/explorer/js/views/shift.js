@@ -62,13 +62,13 @@ function shiftedFrom(ladder, state, code) {
 // Why a start cannot be shown, or null.
 function noNumberThere(state) {
   const words = CLOCKED.find(([warp]) => warp === state.warp)[1];
-  if (Math.max(state.start, state.position) + state.shift > Number.MAX_SAFE_INTEGER) return "Beyond 2⁵³ this page cannot tell one token from the next: choose a smaller start.";
+  if (Math.max(state.start, state.position) + state.shift > Number.MAX_SAFE_INTEGER) return "Beyond 2⁵³ this page cannot distinguish neighbouring tokens: choose a smaller start.";
   if (state.warp === "none") return null;
   for (const from of [state.start, state.position]) {
     for (const position of [from, from + state.shift]) {
       if (state.warp !== "square" && position <= 0) return `${words} has no number at position ${number(position)}: choose starts above ${number(Math.max(0, -state.shift))}.`;
     }
-    if (from > LARGEST_WARPED) return `Beyond position ${number(LARGEST_WARPED)} this page cannot count the turns of ${words}: choose a smaller start.`;
+    if (from > LARGEST_WARPED) return `Beyond position ${number(LARGEST_WARPED)} this page cannot count the rotations of ${words}: choose a smaller start.`;
   }
   return null;
 }
@@ -89,7 +89,7 @@ export const shift = {
     faces.element.classList.add("shift-faces");
     const formula = html("p", { class: "formula" });
     section.figure.append(formula);
-    const angles = new Plot(section.figure, { height: 230, margin: { top: 26, right: 16, bottom: 40, left: 64 }, label: "The angle by which the shift turns each hand, from both starts" });
+    const angles = new Plot(section.figure, { height: 230, margin: { top: 26, right: 16, bottom: 40, left: 64 }, label: "The angle by which the shift rotates each hand, from both starts" });
     const words = html("p", { class: "shift-fan-title" });
     const fans = html("div", { class: "shift-fans" });
     section.figure.append(words, fans);
@@ -184,7 +184,7 @@ function drawShifted(plot, found, state, chosen, app) {
       placed.push(face);
       plot.ink.append(svg("g", {
         class: pair === chosen ? "hand chosen" : "hand", tabindex: 0, role: "button", "data-hand": `${pair} ${at}`, "aria-pressed": String(pair === chosen),
-        "aria-label": `Pair ${pair} from position ${start.from}, turned by ${number(start.turned[pair], 3)} rad`,
+        "aria-label": `Pair ${pair} from position ${start.from}, rotated by ${number(start.turned[pair], 3)} rad`,
       },
       svg("circle", { class: "face", cx: x, cy: y, r: radius }),
       armTo(x, y, radius, start.before[pair], "shift-before"),
@@ -217,14 +217,14 @@ function drawTurned(plot, found, state, chosen) {
   const sizes = found.starts.map(({ turned }) => turned.map(Math.abs));
   const all = sizes.flatMap((each) => Array.from(each)).filter((size) => size > 0);
   if (!all.length) {
-    plot.ink.append(svg("text", { x: left, y: top + 20 }, state.shift === 0 ? "k = 0: nothing turns; R₀ leaves every row as it is." : "No hand of this code turns."));
+    plot.ink.append(svg("text", { x: left, y: top + 20 }, state.shift === 0 ? "k = 0: no rotation; R₀ leaves every row unchanged." : "No hand of this encoding rotates."));
     return;
   }
   const late = chosen > found.pairs / 2, x = d3.scaleLinear([0, Math.max(found.pairs - 1, 1)], [left, right]);
   const y = d3.scaleLog([Math.min(...all) / 1.6, Math.max(...all, TURN) * 1.6], [bottom, top]);
   plot.ink.append(
     svg("line", { class: "rule", x1: left, x2: right, y1: y(TURN), y2: y(TURN) }),
-    svg("text", { class: "halo", x: right, y: y(TURN) - 5, "text-anchor": "end" }, "one turn"),
+    svg("text", { class: "halo", x: right, y: y(TURN) - 5, "text-anchor": "end" }, "one rotation"),
     svg("line", { class: "rule", x1: x(chosen), x2: x(chosen), y1: top, y2: bottom }),
     svg("text", { class: "halo", x: x(chosen) + (late ? -5 : 5), y: late ? y(TURN) + 18 : bottom - 6, "text-anchor": late ? "end" : "start" }, `pair ${chosen}`));
   sizes.forEach((each, at) => {
@@ -236,11 +236,11 @@ function drawTurned(plot, found, state, chosen) {
   // A hand that stands still has no place on this axis.
   const over = (text, size) => size > 0 && plot.ink.append(svg("text", { class: "halo", x: x(at(0.22)) + 8, y: y(size) - 6 }, text));
   const under = (text, size) => size > 0 && plot.ink.append(svg("text", { class: "halo", x: x(at(0.5)) - 8, y: y(size) + 16, "text-anchor": "end" }, text));
-  over(same ? "from both starts alike" : `from ${number(found.starts[upper].from)}`, sizes[upper][at(0.22)]);
+  over(same ? "the same from both starts" : `from ${number(found.starts[upper].from)}`, sizes[upper][at(0.22)]);
   if (!same) under(`from ${number(found.starts[1 - upper].from)}`, sizes[1 - upper][at(0.5)]);
   const powers = decades(y.domain(), 5);
   plot.axes(x, y, "pair", "", { xTicks: Math.min(8, found.pairs), yValues: powers.length > 1 ? powers : null, yFormat: (value) => number(value, 1), xFormat: "d" });
-  plot.ink.append(svg("text", { class: "name", x: 0, y: 14 }, "angle turned (rad), log"));
+  plot.ink.append(svg("text", { class: "name", x: 0, y: 14 }, "angle (rad), log"));
 }
 
 // What R_k says of the chosen pair, as equations with its own numbers; each stays on one line where there is room.
@@ -262,18 +262,18 @@ function subscripted(k) {
 function saidOfShift(found, ladder, state, pair, without) {
   const k = state.shift, far = `${number(Math.abs(k))} ${Math.abs(k) === 1 ? "token" : "tokens"} ${k < 0 ? "back" : "further"}`;
   const [one, two] = found.starts, turns = [one, two].map(({ turned }) => number(turned[pair], 4));
-  if (k === 0) return "Nothing further is nothing turned: R₀ leaves every row as it is. Drag k, or turn a hand.";
+  if (k === 0) return "With k = 0 nothing rotates: R₀ leaves every row unchanged. Drag k, or rotate a hand.";
   if (state.warp === "none") {
-    return `${far} turns pair ${pair} by ${turns[0]} rad from position ${number(one.from)} and by ${turns[1]} rad from position ${number(two.from)}: ` +
-      `${found.pairs === 1 ? "its angle is" : `each of the ${number(found.pairs)} hands has its own angle,`} k times its rate, wherever it stood. ` +
-      (without !== null ? `But no one rotation is a shift of this code: ${without}.`
+    return `${far} rotates pair ${pair} by ${turns[0]} rad from position ${number(one.from)} and by ${turns[1]} rad from position ${number(two.from)}: ` +
+      `${found.pairs === 1 ? "its angle is" : `each of the ${number(found.pairs)} hands has its own angle,`} k times its frequency, from any position. ` +
+      (without !== null ? `But no single rotation is a shift of this encoding: ${without}.`
         : found.zeros.length ? `One matrix R${subscripted(k)} moves every row but row ${found.zeros.map((row) => number(row)).join(" and row ")}, which is all zeros: there it is off by ${number(found.largest, 2)}.`
-          : `One matrix R${subscripted(k)} moves both rows, on all ${2 * found.pairs} channels within ${number(found.largest, 2)}.`);
+          : `One matrix R${subscripted(k)} shifts both rows, on all ${2 * found.pairs} dimensions within ${number(found.largest, 2)}.`);
   }
   const words = CLOCKED.find(([warp]) => warp === state.warp)[1];
   const apart = Math.abs(onCircle(one.turned[pair] - two.turned[pair]));
   const best = bestForAll(ladder, pair, state.warp, state);
-  return `With ${words} in place of p, ${far} turns pair ${pair} by ${turns[0]} rad from position ${number(one.from)} but by ${turns[1]} rad from ` +
+  return `With ${words} in place of p, ${far} rotates pair ${pair} by ${turns[0]} rad from position ${number(one.from)} but by ${turns[1]} rad from ` +
     `position ${number(two.from)}: on the circle the arrows are ${number(apart, 3)} rad apart. The one angle that is nearest on average for starts ` +
     `from ${number(best.from)} to ${number(best.to)} still misses by up to ${number(best.degrees, 3)}°, so there is no R${subscripted(k)}.`;
 }

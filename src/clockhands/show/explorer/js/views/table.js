@@ -18,17 +18,17 @@ export const table = {
     const position = slider(app, "position", "Position", { min: 0, max: store.state.length - 1, unit: "token" });
     const channel = slider(app, "channel", "Channel", { min: 0, max: store.state.width - 1 });
     const firstRow = slider(app, "firstRow", "From position", { min: 0, max: store.state.length - 1 });
-    const firstColumn = slider(app, "firstColumn", "From channel", { min: 0, max: store.state.width - 1 });
+    const firstColumn = slider(app, "firstColumn", "From dimension", { min: 0, max: store.state.width - 1 });
     section.controls.append(position.element, channel.element,
       choice(app, "rowsShown", "Positions in view", ROWS.map((rows) => [rows, number(rows)]), number).element,
-      choice(app, "columnsShown", "Channels in view", [[0, "all"], ...COLUMNS.map((columns) => [columns, String(columns)])], String).element,
+      choice(app, "columnsShown", "Dimensions in view", [[0, "all"], ...COLUMNS.map((columns) => [columns, String(columns)])], String).element,
       firstRow.element, firstColumn.element);
     const readout = html("p", { class: "readout" });
     let before = null; // what was pointed at before the pointer came
     let told = {}, painted = {}; // what is counted of a code at a length, and the legend's colours and largest number
     const point = (row, column) => store.set({ position: row, channel: column });
     const heatmap = new Heatmap(section.figure, {
-      label: "The table, positions down and channels across: arrow keys move the cell, with shift by ten",
+      label: "The table, positions down and dimensions across: arrow keys move the cell, with shift by ten",
       on: {
         point(row, column) {
           before ??= { position: store.state.position, channel: store.state.channel, pair: store.state.pair };
@@ -51,7 +51,7 @@ export const table = {
       },
     });
     const note = html("p", { class: "note" });
-    const legend = svg("svg", { class: "legend", width: 190, height: 34, role: "img", "aria-label": "The numbers that the colours stand for" });
+    const legend = svg("svg", { class: "legend", width: 190, height: 34, role: "img", "aria-label": "The values of the colours" });
     heatmap.element.append(legend);
     section.figure.append(readout, note);
     position.element.classList.add("twice");
@@ -85,11 +85,11 @@ export const table = {
         key: code, first: [row, column], shown, colours, range: [-code.largest, code.largest], names: ["position (token)", "channel"],
         window: (...cells) => code.window(...cells),
         means: (...cells) => code.means?.(...cells) ?? null,
-        marked: [state.position, state.channel], bands, band: never ? `never turning in ${number(state.length)} tokens` : "",
+        marked: [state.position, state.channel], bands, band: never ? `incomplete rotation in ${number(state.length)} tokens` : "",
       });
       if (painted.colours !== colours || painted.largest !== code.largest) drawLegend(legend, painted = { colours, largest: code.largest });
       const pair = code.pairOf(state.channel), value = code.cell(state.position, state.channel);
-      refill(readout, [html("span", {}, `position ${number(state.position)}, channel ${state.channel}`), html("strong", {}, decimal(value, 10)),
+      refill(readout, [html("span", {}, `position ${number(state.position)}, dimension ${state.channel}`), html("strong", {}, decimal(value, 10)),
         html("span", {}, `${WAVES[code.waveOf(state.channel)]}${pair < 0 ? "" : ` of pair ${pair}`}, in float32 ${decimal(Math.fround(value), 10)}`)]);
       say(note, `${grainOf(heatmap.grain)}Point at a cell to read it, press to keep it, drag to move the table; arrow keys move the cell.`);
       section.answer(answerFor(code, state, never, app.code(state).kind === "rotary"));
@@ -131,20 +131,20 @@ export function bandsOf(code, length) {
 
 function grainOf([rows, columns]) {
   if (rows === 1 && columns === 1) return "";
-  const parts = [rows > 1 ? `${rows} positions` : "", columns > 1 ? `${columns} channels` : ""].filter(Boolean);
+  const parts = [rows > 1 ? `${rows} positions` : "", columns > 1 ? `${columns} dimensions` : ""].filter(Boolean);
   return `Here one dot of the screen is the mean of ${parts.join(" by ")}; the cell that is read is exact. `;
 }
 
 function answerFor(code, state, never, turns) {
   const { rates } = code.ladder, { fast, slow, order, still } = paceOf(rates), half = state.layout === "halves" ? " of each half" : "";
   // A rotary code adds nothing to tokens.
-  const given = turns ? `No number is added to a token: queries and keys are turned, by hands with ${number(code.width)} sines and cosines a position` : `${number(code.width)} numbers a position`;
-  if (fast === null) return `${given}, the same at every position: no pair turns.`;
+  const given = turns ? `Nothing is added to a token: queries and keys are rotated by ${number(code.width)} sines and cosines per position` : `${number(code.width)} numbers a position`;
+  if (fast === null) return `${given}, the same at every position: no pair rotates.`;
   const [short, long] = [fast, slow].map((pair) => number(wavelength(rates[pair])));
-  const waves = order === "falling" ? `fast waves left${half} (${short} tokens), slow ones right (${long})`
-    : order === "rising" ? `slow waves left${half} (${long} tokens), fast ones right (${short})` : `waves of ${short} to ${long} tokens, in no order`;
-  return `${given}: ${waves}. ` + (still ? `${number(still)} of ${number(code.pairs)} pairs stand${still === 1 ? "s" : ""} still. ` : "") +
-    (never === 0 ? `Every pair turns at least once in ${number(state.length)} tokens.`
+  const waves = order === "falling" ? `high frequencies left${half} (${short} tokens), low ones right (${long})`
+    : order === "rising" ? `low frequencies left${half} (${long} tokens), high ones right (${short})` : `wavelengths of ${short} to ${long} tokens, unordered`;
+  return `${given}: ${waves}. ` + (still ? `${number(still)} of ${number(code.pairs)} pairs never rotate${still === 1 ? "s" : ""}. ` : "") +
+    (never === 0 ? `Every pair rotates at least once in ${number(state.length)} tokens.`
       : `${number(never)} of ${number(code.pairs)} pairs (${Math.round((100 * never) / code.pairs)}\u2009%) never ${never === 1 ? "turns" : "turn"} once in ${number(state.length)} tokens.`);
 }
 

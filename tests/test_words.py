@@ -1,0 +1,146 @@
+"""What people read is said in the terms of the field: messages, hints, helps, labels and documents."""
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+import clockhands
+from auditing.test_rules import CASES
+from clockhands.auditing.findings import CODES, judge
+from clockhands.claims import CLAIMS, SUBJECTS
+from clockhands.faults import ADDITIVE, BIAS, GENERATION, MODULE, ROTARY
+from clockhands.measures import QUESTIONS
+from clockhands.show.terminal import SHORT
+
+ROOT = Path(__file__).resolve().parents[1]
+SOURCES = Path(clockhands.__file__).parent
+HELPS = Path(__file__).parent / "cli" / "help"
+
+# Words that only this project uses for a thing that has a common name.
+RETIRED = re.compile(
+    r"\b(turn(s|ed|ing)?|hands|stands?|told|who(ever)?|nobody|sound|mend(s|ed|ing)?|readers?|go(es)? by|gone by"
+    r"|of its own|like token|left open|first training|rates?|ladders?|without a word|grave|asked|anew|in words)\b",
+    re.IGNORECASE,
+)
+# Where such a word is the right one: names that people type or search for, and learning rates.
+ALLOWED = re.compile(
+    r"\blearning[ _]rates?\b|\brates? (\(|with the lowest|is at the end|of an arm failed)|× rates ×"
+    r"|\bevery rate (of|failed)|\bThe rates that are tried\b|\bThe best rate is\b|--readers?\b|\breaders="
+    r"|\bladder -> ladder\b|\bfunction ladder, length -> ladder|clockhands\.ladders|scaling\(ladder, length\)"
+    r"|a ladder and a length|a ladder of|\"turns\"|`rates`|share of the nyquist rate",
+    re.IGNORECASE,
+)
+# The course and the explorer define the hands of a clock.
+DEFINES_HANDS = {"docs/seeing.md", "docs/lab.md"}
+# Texts that are data: identifiers of evidence, an example sentence, a script.
+NOT_READ = re.compile(
+    r"mended (at|with)|readers of the|layout of readers|z as they stand|stands on|who let the cat"
+    r"|never complete a turn|stand still on purpose|^in turns"
+)
+# In documents: code, links to files, addresses, headings that are names, and rows of a claim's named numbers.
+NOT_PROSE = re.compile(
+    r"`[^`\n]*`|\[[\w-]+\.md\]\([^)]*\)|\]\([^)]*\)|<[^>]*>|\*\*\w+\*\*|^#+ [a-z0-9., -]+$"
+    r"|^\| [^|\n]* \| [^|\n]* \|$",
+    re.MULTILINE,
+)
+# Documents made from the lab's stored results, and those for people who change the code.
+OF_RECORDS = {"docs/studies.md", "docs/architecture.md", "CONTRIBUTING.md"}
+DOCUMENTS = [
+    path
+    for path in (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
+    if str(path.relative_to(ROOT)) not in OF_RECORDS
+]
+
+
+def in_the_terms_of_the_field(text, given=()):
+    """Hold a text to common terms, apart from what it was given."""
+    for each in sorted(given, key=len, reverse=True):
+        text = re.sub(re.escape(each), "", text, flags=re.IGNORECASE)
+    found = RETIRED.search(ALLOWED.sub(" ", text))
+    assert not found, (found[0], text)
+
+
+def test_a_retired_word_is_found():
+    for text in ("Every pair turns.", "The ladder of 64 pairs.", "Asked again, it differs.", "A rate of 1 rad/token."):
+        with pytest.raises(AssertionError):
+            in_the_terms_of_the_field(text)
+    in_the_terms_of_the_field("A learning rate of 0.003, see --readers A,B.")
+
+
+@pytest.mark.parametrize("code", CODES)
+def test_findings_explained(code):
+    rule = CODES[code]
+    in_the_terms_of_the_field(f"{rule.title}. {rule.means} {rule.unmended} {rule.advice()}")
+
+
+@pytest.mark.parametrize(("code", "evidence"), [case[:2] for case in CASES])
+def test_findings(code, evidence):
+    found = judge(code, evidence)
+    given = [str(text) for entry in evidence.items() for text in entry if isinstance(text, str) and len(text) > 3]
+    in_the_terms_of_the_field(found.message, given)
+    in_the_terms_of_the_field(found.hint)
+    if found.edit is not None:
+        in_the_terms_of_the_field(found.edit.says, given)
+
+
+@pytest.mark.parametrize(
+    "fault", [fault for kind in (ROTARY, ADDITIVE, BIAS, MODULE, GENERATION) for fault in kind.values()], ids=repr
+)
+def test_faults(fault):
+    sentence = re.sub(r"\{[^}]*\}", "", fault.sentence)
+    in_the_terms_of_the_field(f"{sentence}. {fault.hint} {fault.shown_by}")
+
+
+@pytest.mark.parametrize("told", CLAIMS.values(), ids=CLAIMS)
+def test_claims(told):
+    in_the_terms_of_the_field(f"{told.statement} {told.condition} {told.argument} {told.source} {told.waits_for}")
+
+
+def test_labels():
+    for label in (*QUESTIONS.values(), *SHORT.values(), *SUBJECTS):
+        in_the_terms_of_the_field(label)
+
+
+@pytest.mark.parametrize("path", sorted(HELPS.glob("*.txt")), ids=lambda path: path.stem)
+def test_helps(path):
+    in_the_terms_of_the_field(re.sub(r'"who let .*"', "", path.read_text(encoding="utf-8")))
+
+
+def texts_of(source):
+    """The texts of a module with more than one word: no docstrings, and nothing that is filled in."""
+    tree = ast.parse(source)
+    skipped = set()
+    for node in ast.walk(tree):
+        body = getattr(node, "body", None)
+        for statement in body if isinstance(body, list) else ():
+            if isinstance(statement, ast.Expr):
+                skipped.add(statement.value)
+    for node in ast.walk(tree):
+        if node in skipped:
+            continue
+        if isinstance(node, ast.JoinedStr):
+            skipped |= set(ast.walk(node))
+            yield " ".join(part.value if isinstance(part, ast.Constant) else "" for part in node.values)
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            yield node.value
+
+
+@pytest.mark.parametrize(
+    "path", sorted(SOURCES.rglob("*.py")), ids=lambda path: str(path.relative_to(SOURCES).with_suffix(""))
+)
+def test_messages_and_hints(path):
+    for text in texts_of(path.read_text(encoding="utf-8")):
+        if re.search(r"[a-z,] [a-z]", text) and not NOT_READ.search(text) and "document.getElementById" not in text:
+            in_the_terms_of_the_field(text)
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.name)
+def test_documents(path):
+    text = re.sub(r"^```.*?^```", "", path.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+    text = NOT_PROSE.sub(" ", text)
+    if str(path.relative_to(ROOT)) in DEFINES_HANDS:
+        text = text.replace("hands", "")
+    for paragraph in text.split("\n\n"):
+        in_the_terms_of_the_field(paragraph)
