@@ -37,7 +37,8 @@ def _print_code(page: Page, one: CodeProperties) -> None:
         page.paragraph(one.says, indent=2)
     if one.length is not None:
         tokens = f"{one.length:,} token{'' if one.length == 1 else 's'}"
-        each = ", along each axis" if getattr(one.spec, "number_of_axes", 1) > 1 else ""
+        measured = None if one.properties is None else one.properties.spec
+        each = ", along each axis" if getattr(measured, "number_of_axes", 1) > 1 else ""
         page.paragraph(f"over {tokens} in {one.dtype}{each}", indent=2)
     for note in one.notes:
         page.paragraph(note, style="dim", indent=2)

@@ -77,7 +77,7 @@ def resolve(opened: Opened, length: int | None = None, overrides: Mapping[str, A
     """
     opened = overridden(opened, overrides)
     resolved = _resolved(opened, length)
-    explained = replace(resolved, codes=tuple(code.explained() for code in resolved.codes))
+    explained = replace(resolved, codes=tuple(code.explained() for code in resolved.codes), asked=length)
     return by_caller(explained, opened)
 
 
