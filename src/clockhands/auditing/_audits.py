@@ -124,7 +124,7 @@ class Audit:
     def verdict(self) -> str:
         """The audit in one sentence."""
         if not self.problems:
-            known = any(code.kind is not None for code in self.layers)
+            known = any(code.kind is not None or code.spec is not None for code in self.layers)
             return "The position settings look correct." if known else "No position encoding was recognised."
         titles = "; ".join(dict.fromkeys(_lower(CODES[found.code].title) for found in self.problems))
         if all(found.blames == "reader" for found in self.problems):
@@ -157,6 +157,7 @@ class Audit:
         return {
             "target": self.target,
             "model_type": self.model_type,
+            "verdict": self.verdict,
             "context": self.context,
             "length": self.length,
             "layers": [{name: json_value(getattr(code, name)) for name in LAYER_FIELDS} for code in self.layers],

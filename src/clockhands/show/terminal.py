@@ -409,7 +409,8 @@ def title_of(code: Code, most: int | None = None) -> str:
     """The layers and their encoding: `layers 0-29: RoPE`; with ``most``, as `layers_in_words` shortens a long list."""
     part = "" if code.part in ("text", "other") else code.part
     where = "added to the input" if code.layers == "input" else code.layers and layers_in_words(code.layers, most)
-    kind = _KINDS.get(code.kind or "", code.kind or "")
+    kind = code.kind or ("" if code.spec is None else type(code.spec).__name__)
+    kind = _KINDS.get(kind, kind)
     place = ", ".join(filter(None, (part, where)))
     return f"{place}: {kind}" if place else kind
 

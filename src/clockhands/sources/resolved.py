@@ -90,8 +90,8 @@ class Code:
     @property
     def counts_apart(self) -> bool:
         """Whether the axes of a text do not advance together: ChatGLM counts the tokens before and in a block."""
-        preset = any(place.startswith("preset ") for place in self.source.values())
-        return isinstance(self.spec, Rotary) and bool(self.spec.blocks) and self.part in _TEXT and not preset
+        bare = any(place.startswith(("preset ", "the spec in ")) for place in self.source.values())
+        return isinstance(self.spec, Rotary) and bool(self.spec.blocks) and self.part in _TEXT and not bare
 
     def rates_at(self, length: int) -> tuple[float, ...]:
         """The rates that are in use at a length: those of dynamic scalings and of LongRoPE depend on it."""
