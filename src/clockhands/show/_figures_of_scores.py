@@ -110,7 +110,9 @@ def ladder(spec: Any, length: int | None = None, *, served: int | None = None, t
     old = before or rates
     never = [not completes(rate, length) for rate in old]
     unscaled, trained = "" if before is None else " before the scaling", "the trained " if known else ""
-    answer = f"{sum(never)} of {len(rates)} pairs never complete a rotation within {trained}{length:,} tokens{unscaled}."
+    answer = (
+        f"{sum(never)} of {len(rates)} pairs never complete a rotation within {trained}{length:,} tokens{unscaled}."
+    )
     beyond = (False,) * len(rates)
     if served is not None:
         beyond = turned_beyond(old, rates, length, served)

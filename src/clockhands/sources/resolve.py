@@ -321,7 +321,9 @@ def _of_spec(opened: Opened, length: int | None) -> Resolved:
         ]
     else:
         each = [(spec, None)]
-    name = f"preset {opened.target.removeprefix('preset:')}" if opened.path is None else f"the spec in {opened.path.name}"
+    name = (
+        f"preset {opened.target.removeprefix('preset:')}" if opened.path is None else f"the spec in {opened.path.name}"
+    )
     codes = []
     for part, layers in each:
         code = code_of(part, layers, length).within(None, None)

@@ -67,8 +67,8 @@ def data(audits: Iterable[Audit] = ()) -> dict[str, Any]:
 
     Returns:
         ``codes``, the state that the page starts with under ``start``, the audits under ``models`` in the form of
-        ``clockhands audit --json`` with the changed lines of each fix, how many ``axes`` their codes have where it is more than one, their ``biases``,
-        and angles beyond a double's reach under ``precise``.
+        ``clockhands audit --json`` with the changed lines of each fix, how many ``axes`` their codes have where it is
+        more than one, their ``biases``, and angles beyond a double's reach under ``precise``.
     """
     given = list(audits)
     models = [_model(each) for each in given]
