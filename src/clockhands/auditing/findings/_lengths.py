@@ -70,7 +70,7 @@ class LengthsDiffer(Kind, code="lengths-differ"):
 
 
 class NeverTurning(Kind, code="never-turning"):
-    title = "Pairs never complete a rotation within the length"
+    title = "Pairs never complete a rotation within the context length"
     severity = "note"
     hint = f"{EXPECTED} It matters if the model is served at a longer length than it was trained on."
     pairs_that_never_complete_a_turn: int
