@@ -8,7 +8,16 @@ import numpy as np
 import pytest
 
 import clockhands as ch
-from clockhands.additive import AdditiveCode
+from clockhands.additive import (
+    AdditiveCode,
+    Binary,
+    Counter,
+    EvenlySpaced,
+    NormalizedCounter,
+    SineOnly,
+    SingleFrequency,
+    WarpedPosition,
+)
 from clockhands.errors import InvalidType, InvalidValue
 from clockhands.grids import Grid
 from clockhands.ladders import Geometric
@@ -106,3 +115,19 @@ REFUSED = [
 def test_what_is_no_preset_is_refused_in_words(call, message, hint):
     with pytest.raises((InvalidValue, InvalidType), match=f"^{re.escape(message)}\nhint: {re.escape(hint)}$"):
         call()
+
+
+def test_codes_that_fail_have_names_too():
+    assert preset("counter", width=8) == Counter(8)
+    assert preset("normalised-counter", length=10) == NormalizedCounter(512, 10)
+    assert preset("binary") == Binary(16)
+    assert preset("sine-only", width=8) == SineOnly(8)
+    assert preset("single-frequency", width=8, rate=0.5) == SingleFrequency(8, rate=0.5)
+    assert preset("evenly-spaced", width=8) == EvenlySpaced(8)
+    assert preset("squared-position", width=8) == WarpedPosition(8, "square")
+
+
+@each
+def test_no_preset_says_that_a_scaling_begins_at_a_position(known):
+    # The frequencies of a scaling are in use at every position.
+    assert not re.search(r"from [\d,]+ tokens on", known.says)

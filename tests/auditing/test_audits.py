@@ -21,7 +21,7 @@ PLACES = {"context": "config.json:max_position_embeddings", "length": "asked for
 
 
 def audited(*codes, context=8192, length=None, facts=()):
-    resolved = Resolved("llama", context, length or context, codes, facts, PLACES)
+    resolved = Resolved("llama", context, length or context, codes, facts, PLACES, asked=length)
     return judged(Opened("config.json", "config"), resolved)
 
 
@@ -65,23 +65,25 @@ def test_pairs_stopped_on_purpose_are_told_apart():
     assert not found(audited(replaced(ROTARY, rates=(1.0, 0.0))), "never-turning")
 
 
-def test_turns_are_counted_at_the_length_of_the_training_and_not_at_a_longer_one():
+def test_turns_of_an_extended_model_are_counted_at_the_context_it_is_served_at():
+    place = "config.json:rope_scaling.original_max_position_embeddings"
     scaled = replaced(
         ROTARY,
         scaling={"type": "yarn", "factor": 4.0, "original": 2048},
-        source={"scaling": "config.json:rope_scaling.type, config.json:rope_scaling.original_max_position_embeddings"},
+        source={"scaling": f"config.json:rope_scaling.type, {place}"},
     )
     (finding,) = found(audited(scaled), "never-turning")
-    assert finding.evidence["length"] == 2048
-    assert finding.evidence["config.json:rope_scaling.original_max_position_embeddings"] == 2048
-    (finding,) = found(audited(ROTARY, length=100_000), "never-turning")
-    assert finding.evidence["length"] == 8192
+    assert finding.evidence["length"] == finding.evidence["config.json:max_position_embeddings"] == 8192
+    # Without a context the original length is the only one that is known.
+    (finding,) = found(audited(scaled, context=None), "never-turning")
+    assert finding.evidence["length"] == finding.evidence[place] == 2048
 
 
-def test_turns_are_counted_at_a_shorter_length_that_was_asked_for():
-    (finding,) = found(audited(ROTARY, length=100), "never-turning")
-    assert finding.evidence["length"] == 100
-    assert finding.evidence["pairs that never complete a turn"] == sum(rate * 100 < 2 * math.pi for rate in RATES)
+@pytest.mark.parametrize("length", [100, 2048, 100_000])
+def test_turns_are_counted_at_the_length_that_was_asked_for(length):
+    (finding,) = found(audited(ROTARY, length=length), "never-turning")
+    assert finding.evidence["length"] == length
+    assert finding.evidence["pairs that never complete a turn"] == sum(rate * length < 2 * math.pi for rate in RATES)
 
 
 def test_a_table_is_judged_by_its_own_rows_and_other_parts_not_by_the_text_s_context():
@@ -168,7 +170,7 @@ def test_an_audit_is_one_target_of_the_schema():
 
 
 def test_the_schema_of_a_position_code_is_the_code_without_its_spec():
-    assert set(LAYER_FIELDS) == (set(vars(ROTARY)) | {"order"}) - {"spec"}
+    assert set(LAYER_FIELDS) == (set(vars(ROTARY)) | {"order", "sections"}) - {"spec"}
 
 
 @pytest.mark.parametrize(("preset", "order"), [("dit", "cos-sin"), ("marian", "sin-cos")])

@@ -84,7 +84,8 @@ def test_layers_that_see_a_window_are_told_over_it():
 
 def test_layers_that_are_alike_are_told_once():
     code = Code("encoder", "0-5", "rotary", ch.Rotary(head_width=64), usable_length=512)
-    twice = main_properties(Resolved(None, 512, 512, (code, Code("decoder", "0-5", "rotary", code.spec)), ()))
+    both = Resolved(None, 512, 512, (code, Code("decoder", "0-5", "rotary", code.spec)), ())
+    twice = main_properties(both.with_lengths())
     assert [one.part for one in twice] == ["encoder", "decoder"]
     stream = io.StringIO()
     print_audit(ch.audit("vaswani2017"), stream, 80)

@@ -11,6 +11,7 @@ import pytest
 from safetensors.numpy import save_file
 
 import clockhands as ch
+from clockhands.additive import Counter
 from clockhands.grids import Grid
 from clockhands.measures import QUESTIONS
 from clockhands.presets import presets
@@ -336,3 +337,47 @@ def test_a_model_without_a_code_is_refused(run, tmp_path):
     assert "declares no position encoding" in run("properties", tmp_path / "little").err
     assert "row 0 holds NaN or infinite numbers" in run("properties", tmp_path / "infinite.npy").err
     assert config["n_embd"] == 8
+
+
+# Files of one spec, and codes that fail
+
+
+@pytest.mark.parametrize("spec", [Counter(8), ch.Sinusoidal(8), ch.Rotary(64), ch.preset("alibi")])
+def test_a_file_of_a_spec_is_the_spec(run, tmp_path, spec):
+    file = tmp_path / "spec.json"
+    file.write_text(ch.to_json(spec), encoding="utf-8")
+    (code,) = asked(run, file, "--length", "64")["codes"]
+    assert ch.from_json(json.dumps(code["spec"])) == spec
+    done = run("audit", file)
+    assert "No position encoding was recognised" not in done.out
+    assert "The position settings look correct." in done.out
+
+
+def test_a_file_of_a_spec_that_is_impossible_says_so(run, tmp_path):
+    file = tmp_path / "spec.json"
+    file.write_text('{"type": "Counter", "width": -1}', encoding="utf-8")
+    done = run("properties", file)
+    assert done.code == 2
+    assert "`width` must be" in done.err
+
+
+def test_codes_that_fail_have_names_on_the_command_line(run):
+    assert run("table", "counter:width=2", "--positions", "3").out.split()[-3:] == ["2", "2", "2"]
+    assert run("properties", "binary:width=8", "--length", "300").out.startswith(
+        "binary:width=8\n\nadded to the input: Binary"
+    )
+    assert "The position settings look correct." in run("audit", "counter:width=8").out
+    done = run("diff", "counter:width=8", "binary:width=8")
+    assert (done.code, "Counter against Binary" in done.out) == (1, True)
+
+
+def test_sections_are_measured_as_text_meets_them(run, tmp_path):
+    heads = {"hidden_size": 512, "num_attention_heads": 4, "num_hidden_layers": 6, "max_position_embeddings": 4096}
+    sections = {"rope_scaling": {"type": "mrope", "mrope_section": [16, 24, 24]}, "rope_theta": 1e6}
+    (code,) = asked(run, folder(tmp_path / "sections", heads | sections | {"model_type": "qwen2_vl"}))["codes"]
+    (plain,) = asked(run, folder(tmp_path / "plain", heads | {"model_type": "qwen2", "rope_theta": 1e6}))["codes"]
+    assert code["properties"] == plain["properties"]
+    assert code["properties"]["base_bound"]["state"] == "measured"
+    assert code["spec"]["axes"] == [0] * 16 + [1] * 24 + [2] * 24
+    assert any("advance together" in note for note in code["notes"])
+    assert "along each axis" not in run("properties", tmp_path / "sections").out

@@ -3,9 +3,9 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { auditOf, auditsIn, layerNumbers, partsOfModel, shownText, titleOfModel, verdictOf } from "../../src/clockhands/show/explorer/js/audits.js";
+import { auditOf, auditsIn, layerNumbers, partsOfModel, problemsOf, shownText, titleOfModel, verdictOf } from "../../src/clockhands/show/explorer/js/audits.js";
 
-const LAYER = { part: "text", layers: "0-2", kind: "rotary", layout: "halves", order: null, width: 8, rotated: 8, base: 10000, rates: [1, 0.1, 0.01, 0.001], attention_factor: 1, scaling: null, rows: null, window: null, usable_length: 64, offset: null, source: {} };
+const LAYER = { part: "text", layers: "0-2", kind: "rotary", layout: "halves", order: null, width: 8, rotated: 8, base: 10000, rates: [1, 0.1, 0.01, 0.001], attention_factor: 1, scaling: null, sections: null, rows: null, window: null, usable_length: 64, offset: null, source: {} };
 const FINDING = { code: "never-turning", severity: "note", message: "Two of four.", evidence: { pairs: 2 }, hint: "", layers: "0-2", blames: null, edit: null };
 const AUDIT = { target: "a.json", model_type: "llama", context: 64, length: 64, layers: [LAYER], findings: [FINDING], readers: [] };
 const told = (audit) => JSON.stringify({ schema: 1, targets: [audit] });
@@ -134,4 +134,26 @@ test("a model is called by its file and its type, and a config by its folder too
   assert.equal(title("llama", "llama"), "llama");
   assert.equal(title("models/tiny.gguf", "llama"), "tiny.gguf (llama)");
   assert.equal(title("/"), "/");
+});
+
+test("the verdict is the command's where the file has it", () => {
+  const found = auditOf({ ...AUDIT, verdict: "1 problem: RoPE scaling is missing.", findings: [{ ...FINDING, severity: "error" }] });
+  assert.equal(verdictOf(found), "1 problem: RoPE scaling is missing.");
+  const blamed = auditOf({ ...AUDIT, findings: [{ ...FINDING, severity: "warning", blames: "reader" }] });
+  assert.equal(verdictOf(blamed), "The config is correct, but some runtimes misread it: never-turning.");
+});
+
+test("problems come as in the command: errors first, those with a change of the file before the others", () => {
+  const patch = [{ op: "add", path: "/rope_theta", value: 1 }];
+  const of = (code, severity, edit = null) => ({ ...FINDING, code, severity, edit });
+  const found = auditOf({ ...AUDIT, findings: [of("a", "warning"), of("b", "warning", { says: "Set it.", file: "config.json", patch, lines: ["-  1", "+  2\u0007"] }), of("c", "error"), of("d", "note")] });
+  assert.deepEqual(problemsOf(found).map(({ code }) => code), ["c", "b", "a"]);
+  const { lines, file, edit } = problemsOf(found)[1];
+  assert.deepEqual([lines, file, edit], [["-  1", "+  2\\u0007"], "config.json", "Set it."]);
+});
+
+test("sections are read where they are some, and nothing else is", () => {
+  const of = (sections) => auditOf({ ...AUDIT, layers: [{ ...LAYER, sections }] }).layers[0].sections;
+  assert.deepEqual(of({ axes: ["temporal", "height"], pairs: [2, 2], order: "consecutive" }), [["temporal", 2], ["height", 2]]);
+  for (const wrong of [null, 3, {}, { axes: ["a"], pairs: [1, 2] }, { axes: ["a"], pairs: ["1"] }, { axes: Array(99).fill("a"), pairs: Array(99).fill(1) }]) assert.equal(of(wrong), null);
 });

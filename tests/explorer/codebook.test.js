@@ -212,3 +212,21 @@ test("why a code has no shift is asked of the code itself, not of the ladder tha
 test("rates that cannot be drawn make no code", () => {
   for (const rates of [[1, -0.1], [-1e-9], null, [], "1", [1, "Infinity"], [1, null], Array(1025).fill(1)]) assert.equal(codeOfLayer({ ...LAYER, rates }, { target: "x", model_type: null }), null);
 });
+
+test("a shorter length takes the positions with it, and a longer one leaves them", () => {
+  const { store, set } = page();
+  assert.deepEqual([store.state.position, store.state.start], [100, 40]);
+  const short = set({ length: 10 });
+  assert.deepEqual([short.position, short.start], [9, 9]);
+  assert.equal(set({ length: 2048 }).position, 9);
+  assert.equal(set({ position: 2 ** 45 }).position, 2 ** 45, "a position beyond the length may be asked for");
+  assert.equal(set({ length: 4096 }).position, 2 ** 45);
+});
+
+test("a page and an address of a short text begin within it, unless a position is said", () => {
+  const codes = book();
+  assert.equal(codes.opened({ ...DEFAULTS, length: 10 }).position, 9);
+  const told = (address) => codes.opened(fromFragment(address), new Set(new URLSearchParams(address).keys()));
+  assert.deepEqual([told("length=10").position, told("length=10&position=1000").position], [9, 1000]);
+  assert.equal(told("length=10").start, 9);
+});

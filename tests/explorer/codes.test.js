@@ -102,7 +102,9 @@ test("specs by hand are those of Python", () => {
   assert.deepEqual(sinusoidalSpec(512, { odd: "refuse" }), specOf("vaswani2017"));
   assert.deepEqual(sinusoidalSpec(7, { base: 100, span: "closed", layout: "halves" }), specOf("odd extra halves, 7 closed"));
   for (const [name, width] of [["counter", 4], ["normalised", 4], ["binary", 24], ["sine", 8], ["single", 8], ["even", 16]]) {
-    assert.deepEqual(naiveSpec(name, width), specOf(name), name);
+    // The presets of these two names have other widths.
+    const kept = { counter: "counter, narrow", binary: "binary, 24 digits" }[name] ?? name;
+    assert.deepEqual(naiveSpec(name, width), specOf(kept), name);
   }
   assert.equal(naiveSpec("even", 7).width, 8);
   assert.equal(naiveSpec("normalised", 4, { length: 1 }).length, 2);

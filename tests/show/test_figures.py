@@ -204,6 +204,16 @@ def test_the_ladder_marks_every_pair_by_what_it_does_within_the_length():
     assert f"{beyond.sum()} of them are turned further" in said
 
 
+def test_the_ladder_says_trained_only_of_a_length_that_is_known():
+    of_scaling = " ".join(texts(figures.ladder(ch.preset("llama3.1")))).replace("\n", " ")
+    assert "trained 8,192" in of_scaling
+    assert "within the trained 8,192 tokens before the scaling" in of_scaling
+    plain = " ".join(texts(figures.ladder(ch.preset("llama3")))).replace("\n", " ")
+    assert "never complete a rotation within 2,048 tokens." in plain
+    assert "trained" not in plain
+    assert "trained 4,096" in " ".join(texts(figures.ladder(ch.preset("llama3"), 4096)))
+
+
 def test_the_error_of_each_dtype_is_the_measured_one():
     figure = figures.precision(ch.Sinusoidal(width=8), ("float32", "bfloat16"))
     lines = [line for line in figure.axes[0].lines if len(line.get_xdata()) > 2]

@@ -51,6 +51,8 @@ LAYER_FIELDS = (
     "offset",
     "window",
     "usable_length",
+    "length",
+    "sections",
     "source",
 )
 """The fields of one position code in JSON, in the order of the schema."""
@@ -74,6 +76,7 @@ class Audit:
         ignored: Keys about position that nothing read: their places, and what stands there.
         properties: What the codes can and cannot do, as far as it follows from their specs.
         notes: What was decided while opening the target that another reader might have decided otherwise.
+        asked: The length that the caller asked for; None for that of the files.
     """
 
     target: str
@@ -90,6 +93,7 @@ class Audit:
     readings: tuple[Reading, ...] = ()
     extension: Extension | None = None
     properties: tuple[MainProperties, ...] = ()
+    asked: int | None = None
 
     def __repr__(self) -> str:
         """The target and the verdict: all the rest would fill pages of a prompt."""
@@ -120,7 +124,7 @@ class Audit:
     @property
     def recognised(self) -> bool:
         """Whether the encoding of any layer is known."""
-        return any(code.kind is not None for code in self.layers)
+        return any(code.kind is not None or code.spec is not None for code in self.layers)
 
     @property
     def verdict(self) -> str:
@@ -159,6 +163,11 @@ class Audit:
                 return other
         return None
 
+    @property
+    def reach(self) -> int | None:
+        """How far readings are compared, in tokens: the length that was asked for, else as `reach_of`."""
+        return self.asked or reach_of(self.layers, self.context, self.length)
+
     def without(self, codes: Iterable[str]) -> "Audit":
         """The same audit, with the findings of some codes left out."""
         ignored = frozenset(codes)
@@ -166,10 +175,10 @@ class Audit:
 
     def to_dict(self) -> dict[str, Any]:
         """One element of `targets` in the JSON of `clockhands audit`."""
-        reach = reach_of(self.layers, self.context, self.length)
         return {
             "target": self.target,
             "model_type": self.model_type,
+            "verdict": self.verdict,
             "context": self.context,
             "length": self.length,
             "layers": [{name: json_value(getattr(code, name)) for name in LAYER_FIELDS} for code in self.layers],
@@ -179,7 +188,7 @@ class Audit:
             "weights": None if self.weights is None else self.weights.to_dict(),
             "extension": None if self.extension is None else json_value(self.extension.to_dict()),
             "properties": [one.to_dict() for one in self.properties],
-            "readers": [json_value(reading_to_dict(reading, reach)) for reading in self.readings],
+            "readers": [json_value(reading_to_dict(reading, self.reach)) for reading in self.readings],
         }
 
     def _of(self, severity: str) -> tuple[Finding, ...]:
@@ -254,6 +263,7 @@ def _of_module(module: Any, length: int | None, overrides: Mapping[str, Any] | N
 
 def judged(opened: Opened, resolved: Resolved, cases: Iterable[Kind] = ()) -> Audit:
     """The audit of what was resolved: facts and checks become findings, the grave ones first."""
+    resolved = resolved.with_lengths()
     others = readings(opened, resolved, resolved.length)
     subject = Audited(opened, resolved, others)
     facts = (CODES[fact.code](fact.evidence, fact.layers) for fact in resolved.facts)
@@ -268,6 +278,7 @@ def judged(opened: Opened, resolved: Resolved, cases: Iterable[Kind] = ()) -> Au
         model_type=resolved.model_type,
         context=resolved.context,
         length=resolved.length,
+        asked=resolved.asked,
         layers=resolved.codes,
         findings=tuple(findings),
         source=resolved.source,

@@ -61,6 +61,14 @@ def spec_of(code: Code) -> Any:
     return spec
 
 
+def in_step(code: Code, spec: Any) -> Any:
+    """The spec of a code as text meets it: all coordinates of a text token are equal, so all sections advance together.
+
+    The pairs of all axes then make one ladder, in the order of the channels. Of one axis it is the spec itself.
+    """
+    return spec if code.sections is None or code.counts_apart else replace(spec, axes=None)
+
+
 def held_by(opened: Opened, code: Code) -> HeldCode:
     """What a target tells of one of its codes."""
     spec = spec_of(code)

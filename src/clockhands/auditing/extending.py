@@ -158,13 +158,11 @@ def _sound_rotary(code: Code, trained: int, length: int, where: str) -> Iterator
     through = turned_through(moving, trained)
     left = len(moving) - through
     yield (
-        f"{where}: {through} of {len(moving)} pairs complete a rotation within the {spoken(trained)} declared"
-        " positions and meet no new angle"
-        + (
-            f"; the other {left} reach angles at {spoken(length)} that the model has never seen."
-            if left
-            else ", but the combinations of their angles are new."
-        )
+        f"{where}: at {spoken(length)} positions {left} of {len(moving)} pairs reach angles that the model has never"
+        f" seen within the {spoken(trained)} declared; the other {through} meet no new angle."
+        if left
+        else f"{where}: at {spoken(length)} positions no pair reaches an angle that the model has not seen within the"
+        f" {spoken(trained)} declared, but the combinations of their angles are new."
     )
     yield _by_the_bound("as they are", code, length)
 

@@ -5,11 +5,11 @@ An audit opens many files, so nothing is looked at here that needs the rows of a
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from clockhands.additive import WarpedPosition
-from clockhands.auditing._held_numbers import spec_of
+from clockhands.auditing._held_numbers import in_step, spec_of
 from clockhands.auditing.findings import json_value
 from clockhands.auditing.target_properties import WITHOUT_CONTEXT
 from clockhands.errors import ClockhandsError
@@ -24,6 +24,7 @@ from clockhands.measures.property import Property, measured, not_computed
 from clockhands.measures.subject import MeasuredCode, subject_of
 from clockhands.measures.tokens.bounded import bounded
 from clockhands.measures.tokens.smooth import smooth
+from clockhands.rotary import Rotary
 from clockhands.sources.resolved import Code, Resolved
 from clockhands.specs import SPECS
 
@@ -74,14 +75,21 @@ class MainProperties:
 
     Attributes:
         part: The part of the model, and ``layers`` its layers, as in the code.
-        length: Tokens that they are about: those that the code serves, or that a query of it sees.
+        length: Tokens that they are about: the length of the code, or 2,048 where nothing is declared.
         properties: What was measured, by name; what makes no sense for the code is left out.
+        notes: What else is to be said with the length.
     """
 
     part: str
     layers: str | None
     length: int
     properties: Mapping[str, Property] = field(hash=False)
+    notes: tuple[str, ...] = ()
+
+    @property
+    def over(self) -> str:
+        """The length in words, with what else is to be said of it."""
+        return ", ".join((f"over {self.length:,} tokens", *self.notes))
 
     def to_dict(self) -> dict[str, Any]:
         """One element of ``properties`` in the JSON of an audit."""
@@ -89,31 +97,33 @@ class MainProperties:
             "part": self.part,
             "layers": self.layers,
             "length": self.length,
+            "notes": list(self.notes),
             "properties": {name: json_value(each.to_dict()) for name, each in self.properties.items()},
         }
 
 
 def main_properties(resolved: Resolved) -> tuple[MainProperties, ...]:
-    """The main properties of all codes whose spec, or whose rates, are known."""
-    found = (_of_code(code, resolved) for code in resolved.codes)
+    """The main properties of all codes whose spec, or whose rates, are known, each over the length of the code."""
+    found = (_of_code(code) for code in resolved.codes)
     return tuple(one for one in found if one is not None and one.properties)
 
 
-def _of_code(code: Code, resolved: Resolved) -> MainProperties | None:
+def _of_code(code: Code) -> MainProperties | None:
     spec = spec_of(code)
     if not isinstance(spec, SPECS):
         return None
-    length = resolved.length or code.usable_length or WITHOUT_CONTEXT
-    if code.window is not None:
-        length = min(length, code.window)
+    length, notes = code.length or WITHOUT_CONTEXT, []
+    if isinstance(spec, Rotary) and code.by_length and spec.scaling is not None:
+        spec = replace(spec, length=length)
+        notes.append("with the frequencies of that length")
+    if code.length is None and code.part not in ("text", "other"):
+        notes.append("as no length is declared")
+    if code.sections is not None and not code.counts_apart:
+        notes.append("all sections advancing together")
     try:
-        subject = subject_of(spec, length, "float32", None)
+        subject = subject_of(in_step(code, spec), length, "float32", None)
     except ClockhandsError:
         return None  # a table that is shorter than the length that was asked for: a finding says so
     found = {name: measure(subject) for name, measure in _MEASURES.items()}
-    return MainProperties(
-        code.part,
-        code.layers,
-        length,
-        {name: one for name, one in found.items() if one.state == "measured"},
-    )
+    measured_ones = {name: one for name, one in found.items() if one.state == "measured"}
+    return MainProperties(code.part, code.layers, length, measured_ones, tuple(notes))

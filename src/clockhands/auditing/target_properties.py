@@ -7,7 +7,7 @@ from typing import IO, Any
 
 from clockhands.additive import Learned
 from clockhands.arguments import count
-from clockhands.auditing._held_numbers import HeldCode, held_array, held_by
+from clockhands.auditing._held_numbers import HeldCode, held_array, held_by, in_step
 from clockhands.auditing.findings import json_value
 from clockhands.auditing.findings._table_rows import audit_tables
 from clockhands.dtypes import output_dtype
@@ -33,7 +33,8 @@ class CodeProperties:
 
     Attributes:
         code: The code as it was read.
-        spec: The spec that was measured; None where too little is known.
+        spec: The spec; None where too little is known. One of several axes is measured as text meets it, where all
+            coordinates of a token are equal.
         length: Tokens that it was measured over, and ``dtype`` what its numbers were rounded to.
         properties: What was measured; None without a spec.
         notes: What was assumed, which numbers are not there, and where the length comes from.
@@ -150,7 +151,7 @@ def usual_length(code: Code, spec: Any) -> tuple[int, str | None]:
     most = MOST_LEARNED if isinstance(spec, Learned) else MOST
     if served is None:
         # A preset is a convention, of which no context is expected.
-        preset = any(where.startswith("preset ") for where in code.source.values())
+        preset = any(where.startswith(("preset ", "the spec in ")) for where in code.source.values())
         return (
             WITHOUT_CONTEXT,
             None if preset or not code.source else f"No context is declared: measured over {WITHOUT_CONTEXT:,} tokens.",
@@ -182,13 +183,15 @@ def held_codes(opened: Opened, length: int | None = None) -> Iterator[tuple[Code
 def _measured(one: CodeProperties, values: Any, asked: int | None, known: dict[Any, Properties]) -> CodeProperties:
     """The code with its properties; layers that share a spec without learned numbers share them."""
     length, note = (asked, None) if asked is not None else usual_length(one.code, one.spec)
-    key = (one.spec, length) if values is None else None
+    spec = in_step(one.code, one.spec)
+    key = (spec, length) if values is None else None
     found = known.get(key) if key is not None else None
     if found is None:
-        found = properties(one.spec, length, one.dtype, values=values)
+        found = properties(spec, length, one.dtype, values=values)
         if key is not None:
             known[key] = found
-    return replace(one, length=length, properties=found, notes=(*one.notes, *([note] if note else ())))
+    step = None if spec is one.spec else "Measured as text meets it: the positions of all axes advance together."
+    return replace(one, length=length, properties=found, notes=(*one.notes, *filter(None, (note, step))))
 
 
 def _nothing_to_measure(opened: Opened, found: list[CodeProperties]) -> Unreadable:

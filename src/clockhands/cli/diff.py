@@ -150,7 +150,7 @@ def _side(found: Audit, reader: str) -> ComparedSide:
 
 def _check_known(found: Audit) -> None:
     """Two targets of which nothing is known are not the same for that."""
-    if all(code.kind is None for code in found.layers):
+    if all(code.kind is None and code.spec is None for code in found.layers):
         raise Unreadable(
             f"{found.target} has no known position encoding, so it cannot be compared.",
             f"`clockhands audit {found.target}` says what was read.",

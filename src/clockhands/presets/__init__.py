@@ -29,7 +29,7 @@ class Preset:
     source: str
 
 
-_FILES = ("additive", "biases", "rotary")
+_FILES = ("additive", "biases", "naive", "rotary")
 
 
 @cache

@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from clockhands.readers._comparing import Parted, compared
 from clockhands.readers._reading import READERS, Reading, readings
 from clockhands.readers.telling import (
-    BY_LENGTH,
     FAR_OFF,
     code_in_words,
     cosine_in_words,
@@ -27,7 +26,7 @@ from clockhands.readers.telling import (
 from clockhands.readers.views import NEW, OLD, TEXT, View, facts, names, positive_number, scaling_name, views
 
 __all__: Sequence[str] = [
-    "BY_LENGTH", "FAR_OFF", "NEW", "OLD", "READERS", "TEXT", "Parted", "Reading", "View", "code_in_words", "compared",
+    "FAR_OFF", "NEW", "OLD", "READERS", "TEXT", "Parted", "Reading", "View", "code_in_words", "compared",
     "cosine_in_words", "facts", "lengths_differ", "listed", "names", "pairs_in_words", "parted_in_words",
     "parted_to_dict", "positive_number", "ratio_in_words", "reach_of", "reading_to_dict", "readings", "release",
     "scaling_in_words", "scaling_name", "views",

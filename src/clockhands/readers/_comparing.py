@@ -200,7 +200,9 @@ def _other_kinds(ours: Code, theirs: Code) -> Iterator[str]:
 
 def kind_in_words(code: Code) -> str:
     """The kind of a code for people."""
-    return {"none": "no position encoding", None: "a code that is not recognised"}.get(code.kind, str(code.kind))
+    if code.kind is None:
+        return "a code that is not recognised" if code.spec is None else type(code.spec).__name__
+    return "no position encoding" if code.kind == "none" else code.kind
 
 
 def _turned(code: Code) -> str:

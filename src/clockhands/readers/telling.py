@@ -12,13 +12,10 @@ from clockhands.sources.resolved import Code
 FAR_OFF = (0.1, 1.0)
 """Radians from which a pair counts as off, and as lost."""
 
-BY_LENGTH = ("longrope", "dynamic")
-"""Scalings whose rates are others at another length."""
-
 
 def reach_of(codes: Iterable[Code], context: int | None, length: int | None) -> int | None:
     """How far two readings are compared: the context, or the length of the rates where they hold for that one alone."""
-    regimes = any((code.scaling or {}).get("type") in BY_LENGTH for code in codes)
+    regimes = any(code.by_length for code in codes)
     return length if regimes and length is not None else context
 
 

@@ -91,7 +91,8 @@ def ladder(spec: Any, length: int | None = None, *, served: int | None = None, t
 
     Args:
         spec: A code with hands; the scaling of a rotary one is shown against the ladder without it.
-        length: Tokens that the model was trained on; 2,048 unless said.
+        length: Tokens that the model was trained on; the original length of its scaling unless said, and 2,048 tokens
+            of a ladder without one, of which no length is known.
         served: Tokens that it is used with.
         theme: The set of colours.
 
@@ -99,16 +100,18 @@ def ladder(spec: Any, length: int | None = None, *, served: int | None = None, t
         InvalidType, InvalidValue: The spec has no hands along one axis, or a length cannot be used.
         NotInstalled: matplotlib is not installed.
     """
-    length = count("length", 2048 if length is None else length)
+    original = getattr(getattr(spec, "scaling", None), "original", None)
+    known = length is not None or original is not None
+    length = count("length", (original or 2048) if length is None else length)
     served = None if served is None else count("served", served)
     rates = clock_of(spec).ladder.rates
     plain = replace(spec, scaling=None, length=None) if isinstance(spec, Rotary) and spec.scaling is not None else None
     before = None if plain is None else clock_of(plain).ladder.rates
     old = before or rates
     never = [not completes(rate, length) for rate in old]
-    unscaled = "" if before is None else " before the scaling"
+    unscaled, trained = "" if before is None else " before the scaling", "the trained " if known else ""
     answer = (
-        f"{sum(never)} of {len(rates)} pairs never complete a rotation within the trained {length:,} tokens{unscaled}."
+        f"{sum(never)} of {len(rates)} pairs never complete a rotation within {trained}{length:,} tokens{unscaled}."
     )
     beyond = (False,) * len(rates)
     if served is not None:
@@ -134,7 +137,7 @@ def ladder(spec: Any, length: int | None = None, *, served: int | None = None, t
             axes.vlines(waves, row + low, row + 0.25, color=chosen[colour], lw=1.1)
             if kind == "beyond":
                 axes.plot(waves, [row + low] * len(waves), "v", color=chosen[colour], ms=3)
-    named = [(length, f"trained {length:,}", (0, (2, 2)))]
+    named = [(length, f"trained {length:,}" if known or served is not None else f"{length:,} tokens", (0, (2, 2)))]
     named += [] if served is None else [(served, f"served {served:,}", "-")]
     for place, (at, words, dash) in enumerate(named):
         axes.axvline(at, color=chosen["ink"], lw=1.25, ls=dash)

@@ -33,7 +33,7 @@ class Band:
         before: Its rates before the scaling; None where there is none, or where it is not known.
         rates: Its rates in use.
         trained: The length that the slow pairs saw, in tokens; None if nothing declares one.
-        served: The length that it is used with; None if nothing declares one.
+        served: The length that all figures of the report are about; None if nothing declares one.
         window: Whether the lengths are those of a window, past which no query of these layers looks.
     """
 
@@ -74,20 +74,20 @@ class Band:
     def says(self) -> str:
         """What is to be seen, in a sentence."""
         pairs = len(self.rates)
-        if self.trained is None:
+        if self.served is None or self.trained is None:
             return f"{self.title}: {pairs} pairs; no length is declared that they could be held against."
-        served = self.trained if self.served is None else self.served
-        count = _never(self.before or self.rates, self.trained)
-        never = f"{self.title}: {count or 'none'} of {pairs} pairs never complete{'s' if count < 2 else ''} a"
-        never += f" rotation within {'the window of ' if self.window else ''}{spoken(self.trained)} tokens"
+        count = _never(self.rates, self.served)
+        within = f"{'the window of ' if self.window else ''}{spoken(self.served)} tokens"
+        scaled = "" if self.before is None else " with the scaling"
+        says = f"{self.title}: {count or 'none'} of {pairs} pairs never complete{'s' if count < 2 else ''} a rotation"
+        says += f" within {within}{scaled}"
         if self.before is not None:
-            within = "" if served == self.trained else f"within {spoken(served)} "
-            never += f" before the scaling, {_never(self.rates, served) or 'none'} {within}after it"
-        if self.served == self.trained or not count:
-            return f"{never}."
-        further = sum(self.beyond)
-        what = "none of these is" if not further else "one of these is" if further == 1 else f"{further} of these are"
-        return f"{never}; at {spoken(self.served)} {what} rotated further than in training."
+            says += f"; without it {_never(self.before, self.trained) or 'none'} within {spoken(self.trained)}"
+        if self.served > self.trained:
+            further = sum(self.beyond)
+            rotate = f"{further or 'none'} rotate{'s' if further < 2 else ''}"
+            says += f"; {rotate} further than within {spoken(self.trained)}"
+        return f"{says}."
 
 
 def _never(rates: Sequence[float], length: int) -> int:
@@ -100,16 +100,16 @@ def bands_of(audit: Audit) -> tuple[Band, ...]:
     for code in audit.layers:
         if not code.rates or not all(math.isfinite(rate) and rate >= 0 for rate in code.rates):
             continue
-        served = audit.context or code.usable_length or audit.length
-        original = (code.scaling or {}).get("original")
-        trained = original if isinstance(original, int) and original > 0 else served
-        window = code.window is not None and (served is None or code.window < served)
+        served, original = code.length, (code.scaling or {}).get("original")
+        trained = original if isinstance(original, int) and original > 0 else code.usable_length or served
+        window = code.window is not None and served == code.window
         if window:
             # No query of these layers looks further back.
-            served, trained = code.window, min(trained or math.inf, code.window or math.inf)
+            trained = min(trained or math.inf, code.window or math.inf)
         title = title_of(code, LISTED)
         where = title.rpartition(": ")[0] or title
-        band = Band(where, _before(code), code.rates, None if trained is None else int(trained), served, window)
+        rates = code.rates if served is None else code.rates_at(served)
+        band = Band(where, _before(code, rates), rates, None if trained is None else int(trained), served, window)
         key = (band.before, band.rates, band.trained, band.served)
         if key in found:
             band = replace(found[key], title=f"{found[key].title}; {band.title}")
@@ -117,8 +117,8 @@ def bands_of(audit: Audit) -> tuple[Band, ...]:
     return tuple(found.values())
 
 
-def _before(code: Code) -> tuple[float, ...] | None:
-    """The rates before the scaling that a code declares."""
+def _before(code: Code, in_use: Sequence[float]) -> tuple[float, ...] | None:
+    """The rates before the scaling that a code declares; None where they are those in use."""
     if not code.scaling or code.kind != "rotary":
         return None
     spec = code.spec
@@ -132,7 +132,7 @@ def _before(code: Code) -> tuple[float, ...] | None:
     except ClockhandsError:
         return None
     before = tuple(rates)
-    return before if len(before) == len(code.rates or ()) and before != code.rates else None
+    return before if len(before) == len(in_use) and before != tuple(in_use) else None
 
 
 def ladder_picture(bands: Sequence[Band], width: int) -> Markup:

@@ -9,7 +9,6 @@ from clockhands.auditing.target_properties import CodeProperties, TargetProperti
 from clockhands.measures import QUESTIONS, Property
 from clockhands.show._page import PROSE, Page, broken, console_on, safe
 from clockhands.show.terminal import title_of
-from clockhands.sources.resolved import Code
 
 _MARKS = {True: "yes", False: "no", None: "-"}
 _STYLES = {"yes": "bold green", "no": "bold yellow", "-": "bold cyan", "?": "dim"}
@@ -32,12 +31,13 @@ def print_properties(report: TargetProperties, file: IO[str] | None = None, widt
 
 
 def _print_code(page: Page, one: CodeProperties) -> None:
-    page.line(Text(title_of(_named(one)), style="bold"))
+    page.line(Text(title_of(replace(one.code, spec=one.spec)), style="bold"))
     if one.spec is not None:
         page.paragraph(one.says, indent=2)
     if one.length is not None:
         tokens = f"{one.length:,} token{'' if one.length == 1 else 's'}"
-        each = ", along each axis" if getattr(one.spec, "number_of_axes", 1) > 1 else ""
+        measured = None if one.properties is None else one.properties.spec
+        each = ", along each axis" if getattr(measured, "number_of_axes", 1) > 1 else ""
         page.paragraph(f"over {tokens} in {one.dtype}{each}", indent=2)
     for note in one.notes:
         page.paragraph(note, style="dim", indent=2)
@@ -61,13 +61,6 @@ def _print_code(page: Page, one: CodeProperties) -> None:
         page.paragraph("Not applicable to this encoding", indent=2)
     for why, names in _together(senseless).items():
         page.paragraph(f"{', '.join(names)}: {why}", style="dim", indent=_INDENT)
-
-
-def _named(one: CodeProperties) -> Code:
-    """The code; one of no kind that models are known to have, by the name of its spec."""
-    if one.code.kind is not None or one.spec is None:
-        return one.code
-    return replace(one.code, kind=type(one.spec).__name__)
 
 
 def _print_property(page: Page, name: str, found: Property) -> None:

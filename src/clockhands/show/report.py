@@ -18,7 +18,6 @@ from clockhands.auditing.extending import Extension
 from clockhands.auditing.findings import spoken
 from clockhands.auditing.main_properties import MainProperties
 from clockhands.measures import SHORT
-from clockhands.readers.telling import BY_LENGTH, reach_of
 from clockhands.show._ladder_picture import bands_of, ladder_picture
 from clockhands.show._markup import Markup, document, element, joined
 from clockhands.show.explorer.data import data
@@ -170,7 +169,7 @@ def _target(audit: Audit, *, several: bool) -> Iterator[Markup]:
 def _in_short(audit: Audit) -> str:
     parts = [f"Model type {cut(audit.model_type, IN_TITLES)}" if audit.model_type else "No model type is named"]
     parts.append(f"context length {spoken(audit.context)}" if audit.context else "no context length is declared")
-    if audit.length is not None and any((code.scaling or {}).get("type") in BY_LENGTH for code in audit.layers):
+    if audit.length is not None and any(code.by_length for code in audit.layers):
         parts.append(f"frequencies computed for a length of {spoken(audit.length)}")
     return f"{'; '.join(parts)}."
 
@@ -258,10 +257,10 @@ def _key() -> Markup:
 
 
 def _properties(found: Sequence[MainProperties]) -> Iterator[Markup]:
-    for (length, _), group in groupby(found, key=lambda one: (one.length, tuple(one.properties.items()))):
+    for (over, _), group in groupby(found, key=lambda one: (one.over, tuple(one.properties.items()))):
         same = list(group)
         where = "; ".join(filter(None, (where_of(one, LISTED) for one in same)))
-        yield element("p", f"{where or 'The encoding'}, over {length:,} tokens", class_="report-code")
+        yield element("p", f"{where or 'The encoding'}, {over}", class_="report-code")
         rows = ((SHORT[name], each.brief, each.says) for name, each in same[0].properties.items())
         yield _table("of-properties", ("property", "answer", "with its numbers"), rows)
 
@@ -300,8 +299,7 @@ def _provenance(audit: Audit) -> Iterator[Markup]:
             yield _places(title_of(code, LISTED), rows)
     if audit.weights is not None:
         yield element("p", f"Weights: {audit.weights.says}", class_="note")
-    reach = reach_of(audit.layers, audit.context, audit.length)
-    others = list(rows_of_readers(audit.readings, reach))
+    others = list(rows_of_readers(audit.readings, audit.reach))
     if others:
         yield element("p", "Runtimes", class_="report-code")
         yield _pairs(others, "report-facts")

@@ -29,7 +29,7 @@ from clockhands.errors import ClockhandsError
 from clockhands.layouts import LAYOUTS
 from clockhands.measures import SHORT
 from clockhands.readers import TEXT, Reading
-from clockhands.readers.telling import BY_LENGTH, code_in_words, listed, parted_in_words, reach_of, release
+from clockhands.readers.telling import code_in_words, listed, parted_in_words, release
 from clockhands.show._page import LABEL, SEVERITY_STYLES, Page, broken, console_on, safe
 from clockhands.show.findings import what_is_wrong, what_mends_it
 from clockhands.sources.resolved import COMPUTED, Code
@@ -257,8 +257,7 @@ class _AuditPage(Page):
         if self.audit.properties:
             self.line()
             print_main_properties(self, self.audit.properties)
-        reach = reach_of(self.audit.layers, self.audit.context, self.audit.length)
-        rows = list(rows_of_readers(self.audit.readings, reach))
+        rows = list(rows_of_readers(self.audit.readings, self.audit.reach))
         if rows:
             self.line()
             self.line(Text("runtimes", style="bold"))
@@ -301,7 +300,7 @@ class _AuditPage(Page):
         if length is None or length == self.audit.context:
             return
         scalings = [code.scaling or {} for code in self.audit.layers]
-        bent = any((code.scaling or {}).get("type") in BY_LENGTH and code.rates for code in self.audit.layers)
+        bent = any(code.by_length and code.rates for code in self.audit.layers)
         if not bent and length in [scaling.get("original") for scaling in scalings]:
             return  # it stands beside the scaling, and says nothing of how far these rates hold
         hold = ", for which the frequencies are computed" if bent else ""
@@ -348,6 +347,7 @@ def in_short(code: Code) -> str:
     if code.kind == "rotary":
         words = ["RoPE", LAYOUTS.get(code.layout or "", "layout not known")]
         words += [f"{spoken(code.rotated)} of {spoken(code.width)} dimensions"] if code.rotated and code.width else []
+        words += [] if code.sections is None else [f"sections {sections_in_words(code)}"]
         words += [] if code.base is None else [f"base {spoken(code.base)}"]
         words += [] if code.rates else ["frequencies cannot be computed"]
         words += [scaling_in_words(code.scaling)] if code.scaling else []
@@ -371,6 +371,8 @@ def _runtimes_in_short(readings: Iterable[Reading]) -> str:
         words.append(known if len(same) > 3 else f"{listed(same)}: these values")
     for verdict, word in (("differs", "differs"), ("refuses", "refuses it")):
         words += [f"{release(each)} {word}" for each in held if each.verdict == verdict]
+    if unknown := [release(each) for each in held if each.verdict == "unknown"]:
+        words.append(f"not compared (--verbose says why): {listed(unknown)}")
     return "; ".join(words)
 
 
@@ -422,7 +424,8 @@ def title_of(code: Code, most: int | None = None) -> str:
     """The layers and their encoding: `layers 0-29: RoPE`; with ``most``, as `layers_in_words` shortens a long list."""
     part = "" if code.part in ("text", "other") else code.part
     where = "added to the input" if code.layers == "input" else code.layers and layers_in_words(code.layers, most)
-    kind = _KINDS.get(code.kind or "", code.kind or "")
+    kind = code.kind or ("" if code.spec is None else type(code.spec).__name__)
+    kind = _KINDS.get(kind, kind)
     place = ", ".join(filter(None, (part, where)))
     return f"{place}: {kind}" if place else kind
 
@@ -439,6 +442,8 @@ def rows_of(code: Code) -> Iterator[tuple[str, str, tuple[str, ...]]]:
     if code.kind == "rotary":
         turned = f"{code.rotated} of {code.width} per head" if code.rotated and code.width else "not known"
         yield "RoPE dims", turned, ("rotated", "width")
+        if code.sections is not None:
+            yield "sections", sections_in_words(code), ("axes",)
     elif code.width is not None:
         yield "width", spoken(code.width), ("width",)
     if code.base is not None:
@@ -500,6 +505,23 @@ def _waves(order: str) -> tuple[str, str]:
     sign = "-" if order.startswith("-") else ""
     first, _, second = order.removeprefix("-").partition("-")
     return sign + first, second
+
+
+_ORDERS = {"consecutive": "in a row", "interleaved": "interleaved", "mixed": "mixed"}
+
+
+def sections_in_words(code: Code) -> str:
+    """How many pairs each axis has; nothing for one axis.
+
+    >>> from clockhands.rotary import Rotary, chunked
+    >>> sections_in_words(Code("text", "0-3", "rotary", Rotary(128, axes=chunked([16, 24, 24]))))
+    'temporal 16, height 24, width 24 pairs, in a row'
+    """
+    found = code.sections
+    if found is None:
+        return ""
+    each = ", ".join(f"{axis} {pairs}" for axis, pairs in zip(found["axes"], found["pairs"], strict=True))
+    return f"{each} pairs, {_ORDERS[found['order']]}"
 
 
 def rates_in_words(rates: tuple[float, ...]) -> str:
@@ -581,9 +603,9 @@ def _short_names(audit: Audit) -> dict[str, str]:
 
 
 def rows_of_readers(readings: Iterable[Reading], context: int | None) -> Iterator[tuple[str, str]]:
-    """Label and text of each line: who computes the same, then who does not and how far apart, then who refuses.
+    """Label and text of each line: who computes the same, who does not and how far apart, who refuses.
 
-    Readers whose code for such a file was not read are left out: nothing is known of them.
+    Last those that cannot be compared, with the reason.
     """
     held = list(readings)
     same = [release(each) for each in held if each.verdict == "same" and each.reader != _PATTERN]
@@ -597,12 +619,13 @@ def rows_of_readers(readings: Iterable[Reading], context: int | None) -> Iterato
     # Last what no program does by its name, unless one of the others does it too.
     for text, names in sorted(differing.items(), key=lambda entry: entry[1] == [_PORT]):
         yield "differs", f"{listed(name for name in names if names == [_PORT] or name != _PORT)}: {text}"
-    refusing: dict[str | None, list[str]] = {}
-    for each in held:
-        if each.verdict == "refuses":
-            refusing.setdefault(each.because, []).append(release(each))
-    for because, names in refusing.items():
-        yield "refuses", f"{listed(names)}: {because}"
+    for verdict, label in (("refuses", "refuses"), ("unknown", "not compared")):
+        reasons: dict[str | None, list[str]] = {}
+        for each in held:
+            if each.verdict == verdict and each.reader != _PATTERN:
+                reasons.setdefault(each.because, []).append(release(each))
+        for because, names in reasons.items():
+            yield label, f"{listed(names)} ({because})" if verdict == "unknown" else f"{listed(names)}: {because}"
     for each in held:
         if each.longest is not None and each.verdict != "refuses" and each.reader != _PATTERN:
             yield "longest", f"{release(each)} serves up to {each.longest:,} positions"
@@ -637,9 +660,9 @@ def print_main_properties(page: Page, found: tuple[MainProperties, ...]) -> None
     """
     page.paragraph("properties (all: clockhands properties)", style="bold")
     beside = page.width >= 2 * _NAMES
-    for (length, lines), group in groupby(found, key=lambda one: (one.length, _briefs(one))):
+    for (over, lines), group in groupby(found, key=lambda one: (one.over, _briefs(one))):
         where = "; ".join(filter(None, (where_of(one) for one in group)))
-        page.paragraph(f"{where}, over {length:,} tokens" if where else f"over {length:,} tokens", indent=2)
+        page.paragraph(f"{where}, {over}" if where else over, indent=2)
         for label, value in lines:
             if not beside:
                 page.paragraph(f"{label}: {value}", indent=4)

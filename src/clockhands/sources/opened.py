@@ -23,13 +23,13 @@ class Opened:
 
     Attributes:
         target: As the caller wrote it.
-        form: "preset", "config", "gguf", "safetensors", "pytorch", "onnx", "npz" (weights with a config
-            beside them) or "array" (a .npy, or one tensor of a file).
+        form: "preset" (or the file of a spec), "config", "gguf", "safetensors", "pytorch", "onnx", "npz" (weights
+            with a config beside them) or "array" (a .npy, or one tensor of a file).
         path: The file or folder on disk; None for a preset and for standard input.
         config: The parsed config.json, or the keys of a GGUF file as they stand there; None if there is none.
         config_name: The file that ``source`` names: that of ``config``, "<stdin>" for standard input, or the array's.
         tensors: Every tensor by name, headers only.
-        spec: The spec of a preset.
+        spec: The spec of a preset, or of a file that `clockhands.to_json` wrote.
         notes: What a person should know about how the target was understood.
         duplicates: Keys that the config gives more than once; the last value counts.
         added: Tensors that the graph of an ONNX model adds, or takes rows of.

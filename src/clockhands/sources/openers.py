@@ -15,6 +15,10 @@ from clockhands.sources import arrays, documents, files, gguf, safetensors
 from clockhands.sources.arrays import TensorInfo
 from clockhands.sources.opened import READ, Opened
 from clockhands.sources.shards import WeightsHeader
+from clockhands.specs import SPECS, from_dict
+
+# What `clockhands.to_json` names a spec by.
+_SPECS = frozenset(kind.__name__ for kind in SPECS)
 
 # The config of a model, where there are several the first: Hugging Face's, or Meta's and Mistral's own.
 CONFIGS = ("config.json", "params.json")
@@ -31,6 +35,7 @@ def open_file(path: Path, target: str, tensor: str | None) -> Opened:
 
     Raises:
         Unreadable: It cannot be read as what it is, or is of no kind that is read here.
+        InvalidValue, InvalidType: It is the JSON of a spec, with values that are impossible.
     """
     kind = files.kind(path)
     if tensor is not None and kind not in files.CONTAINERS:
@@ -44,6 +49,8 @@ def open_file(path: Path, target: str, tensor: str | None) -> Opened:
         return _open_array(path, target, kind, tensor)
     if kind == "json":
         document = documents.read(path)
+        if "model_type" not in document.fields and document.fields.get("type") in _SPECS:
+            return Opened(target, "preset", path, spec=from_dict(document.fields))
         return Opened(target, "config", path, document.fields, path.name, duplicates=document.duplicates)
     opener = _OPENERS.get(kind or "")
     if opener is not None:

@@ -70,8 +70,9 @@ def overridden(opened: Opened, overrides: Mapping[str, Any] | None) -> Opened:
     if not overrides:
         return opened
     if opened.config is None:
-        said = "fields are written behind its name" if opened.form == "preset" else "it has no config"
-        hint = "Write PRESET:field=value." if opened.form == "preset" else "Name a target that has one."
+        named = opened.form == "preset" and opened.path is None
+        said = "fields are written behind its name" if named else "it has no config"
+        hint = "Write PRESET:field=value." if named else "Name a target that has one."
         raise InvalidValue(f"Nothing can be set in {opened.target}: {said}.", hint)
     config: dict[str, Any] = dict(opened.config)
     names = dict(opened.overridden)

@@ -77,7 +77,7 @@ def resolve(opened: Opened, length: int | None = None, overrides: Mapping[str, A
     """
     opened = overridden(opened, overrides)
     resolved = _resolved(opened, length)
-    explained = replace(resolved, codes=tuple(code.explained() for code in resolved.codes))
+    explained = replace(resolved, codes=tuple(code.explained() for code in resolved.codes), asked=length)
     return by_caller(explained, opened)
 
 
@@ -311,7 +311,7 @@ def _of_gguf(opened: Opened, length: int | None) -> Resolved:
 
 
 def _of_spec(opened: Opened, length: int | None) -> Resolved:
-    """A preset is its own source."""
+    """A preset is its own source, and so is the file of a spec."""
     spec = opened.spec
     if isinstance(spec, LayerMixture):
         # How many layers there are is not said: those of one period are named.
@@ -321,7 +321,9 @@ def _of_spec(opened: Opened, length: int | None) -> Resolved:
         ]
     else:
         each = [(spec, None)]
-    name = f"preset {opened.target.removeprefix('preset:')}"
+    name = (
+        f"preset {opened.target.removeprefix('preset:')}" if opened.path is None else f"the spec in {opened.path.name}"
+    )
     codes = []
     for part, layers in each:
         code = code_of(part, layers, length).within(None, None)

@@ -5,8 +5,17 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from clockhands.rotary import Rotary, chunked
+
 # How the source of a value begins that no key holds, because it follows from others.
 COMPUTED = "computed from "
+
+BY_LENGTH = ("longrope", "dynamic")
+"""Scalings whose rates are others at another length."""
+
+_TOWERS = ("vision", "audio")
+_TEXT = ("text", "encoder", "decoder")
+_AXES = {2: ("height", "width"), 3: ("temporal", "height", "width")}  # of an image, and of M-RoPE and videos
 
 
 @dataclass(frozen=True)
@@ -33,6 +42,7 @@ class Code:
         window: Tokens that a query of these layers can see.
         usable_length: Positions that the code can be asked for: rows of a table from the first position on, else the
             context that is declared.
+        length: Tokens that all figures of a report on this code are about; `Resolved.with_lengths` says which.
         source: Field to where its value stands, such as ``config.json:rope_theta``.
     """
 
@@ -51,7 +61,49 @@ class Code:
     offset: int | None = None
     window: int | None = None
     usable_length: int | None = None
+    length: int | None = None
     source: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def sections(self) -> dict[str, Any] | None:
+        """Which pairs each axis of positions has, where a rotary code has several; None else.
+
+        ``axes`` are their names, ``pairs`` how many each has, and ``order`` how they lie among the pairs of a head:
+        ``consecutive``, ``interleaved`` (in turns), or ``mixed``.
+
+        >>> from clockhands.rotary import Rotary, chunked
+        >>> Code("text", "0-3", "rotary", Rotary(128, axes=chunked([16, 24, 24]))).sections["pairs"]
+        (16, 24, 24)
+        """
+        if not isinstance(self.spec, Rotary) or self.spec.axes is None:
+            return None
+        axes, number = self.spec.axes, self.spec.number_of_axes
+        if self.counts_apart:
+            names: tuple[str, ...] = ("position", "place in the block")
+        else:
+            names = _AXES.get(number) or tuple(f"axis {axis}" for axis in range(number))
+        pairs = tuple(map(axes.count, range(number)))
+        turns = tuple(range(number)) * min(pairs)
+        order = "consecutive" if axes == chunked(pairs) else "interleaved" if axes[: len(turns)] == turns else "mixed"
+        return {"axes": names, "pairs": pairs, "order": order}
+
+    @property
+    def counts_apart(self) -> bool:
+        """Whether the axes of a text do not advance together: ChatGLM counts the tokens before and in a block."""
+        bare = any(place.startswith(("preset ", "the spec in ")) for place in self.source.values())
+        return isinstance(self.spec, Rotary) and bool(self.spec.blocks) and self.part in _TEXT and not bare
+
+    def rates_at(self, length: int) -> tuple[float, ...]:
+        """The rates that are in use at a length: those of dynamic scalings and of LongRoPE depend on it."""
+        spec = self.spec
+        if self.by_length and isinstance(spec, Rotary) and spec.length != length:
+            return replace(spec, length=length).rates
+        return self.rates or ()
+
+    @property
+    def by_length(self) -> bool:
+        """Whether the rates are others at another length."""
+        return (self.scaling or {}).get("type") in BY_LENGTH
 
     @property
     def order(self) -> str | None:
@@ -106,6 +158,7 @@ class Resolved:
         model_type: The type that the files name.
         context: Usable positions that the files declare.
         length: Tokens at which the rates hold.
+        asked: The length that the caller asks for, if any.
         codes: One for each group of layers that shares a code.
         facts: What was noticed.
         source: Where ``model_type``, ``context`` and ``length`` come from.
@@ -119,6 +172,33 @@ class Resolved:
     facts: tuple[Fact, ...]
     source: Mapping[str, str] = field(default_factory=dict)
     ignored: Mapping[str, Any] = field(default_factory=dict)
+    asked: int | None = None
+
+    def with_lengths(self) -> "Resolved":
+        """The same with one length for each code, so that a report answers each question at one length.
+
+        It is the length that the caller asks for, else the positions that the code serves. A model that is extended by
+        a scaling is measured at its declared context, with the frequencies in use there, since people serve it at that
+        length; the original length is named with the scaling. Where no context is declared, as in a preset, the
+        original length is the only one known. Layers with a window are measured over the window if it is shorter: no
+        query attends further. Towers for images or sound have lengths of their own, whatever is asked of the text.
+        None where nothing is declared.
+
+        >>> code = Code("text", "0-3", "rotary", window=512, usable_length=8192)
+        >>> Resolved(None, 8192, 8192, (code, replace(code, window=None)), ()).with_lengths().codes[0].length
+        512
+        """
+        return replace(self, codes=tuple(replace(code, length=self._length_of(code)) for code in self.codes))
+
+    def _length_of(self, code: Code) -> int | None:
+        tower = code.part in _TOWERS
+        asked = None if tower and any(other.part not in _TOWERS for other in self.codes) else self.asked
+        rows = None if code.rows is None else code.rows - (code.offset or 0)
+        length = asked or code.usable_length or rows or (None if tower else self.context)
+        original = (code.scaling or {}).get("original")
+        if length is None and isinstance(original, int) and original > 0:
+            length = original
+        return length if code.window is None or length is None else min(length, code.window)
 
 
 def layer_ranges(layers: Iterable[int]) -> str:

@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from typing import Any
 
 from clockhands.auditing.findings._kind import EXPECTED, Kind, spoken
@@ -71,7 +70,7 @@ class LengthsDiffer(Kind, code="lengths-differ"):
 
 
 class NeverTurning(Kind, code="never-turning"):
-    title = "Pairs never complete a rotation within the trained length"
+    title = "Pairs never complete a rotation within the context length"
     severity = "note"
     hint = f"{EXPECTED} It matters if the model is served at a longer length than it was trained on."
     pairs_that_never_complete_a_turn: int
@@ -149,15 +148,16 @@ class CollidingPositions(Kind, code="colliding-positions"):
 def never_turning(subject: Audited) -> Iterator[Kind]:
     """Pairs so slow that no training sequence showed the model their whole circle.
 
-    Counted at the trained length, or at the length asked for where that is shorter. Pairs of rate 0 were stopped on
-    purpose (a proportional ladder): they are told apart in the evidence and not counted.
+    Counted at the length of the code, as its properties are; layers with a window meet no angle past it. Pairs of rate
+    0 were stopped on purpose (a proportional ladder): they are told apart in the evidence and not counted.
     """
-    resolved = subject.resolved
-    for code in resolved.codes:
-        length, place = _trained(code, resolved)
-        if not code.rates or length is None or (code.kind == "sinusoidal" and _axes(code) > 1):
+    for code in subject.resolved.codes:
+        length = code.length
+        if not code.rates or length is None or length == code.window:
+            continue  # no query of a window ever meets an angle beyond it
+        if code.kind == "sinusoidal" and _axes(code) > 1:
             continue  # how far a table goes along each of several axes, its rows alone do not say
-        moving = [rate for rate in code.rates if rate > 0]
+        moving = [rate for rate in code.rates_at(length) if rate > 0]
         slow = [rate for rate in moving if not completes(rate, length)]
         if not slow:
             continue
@@ -171,7 +171,7 @@ def never_turning(subject: Audited) -> Iterator[Kind]:
             evidence["part"] = code.part  # the layers of two parts have the same numbers
         if len(moving) < len(code.rates):
             evidence["pairs that stand still on purpose"] = len(code.rates) - len(moving)
-        yield NeverTurning(evidence | declared(code, "base") | place, code.layers)
+        yield NeverTurning(evidence | declared(code, "base") | _length_place(code, subject.resolved), code.layers)
 
 
 @check
@@ -192,24 +192,19 @@ def _axes(code: Code) -> int:
     return getattr(code.spec, "number_of_axes", 1)
 
 
-def _trained(code: Code, resolved: Resolved) -> tuple[int | None, dict[str, Any]]:
-    """The length that a code was trained at, or the one asked for if that is shorter; and where it stands."""
-    original = (code.scaling or {}).get("original")
-    trained: int | None
-    if original:
+def _length_place(code: Code, resolved: Resolved) -> dict[str, Any]:
+    """Where the length of a code stands; nothing where it was asked for."""
+    if code.length == code.window:
+        key = code.source.get("window", "").split(", ")[0]
+        return {key: code.window} if in_a_file(key) else {}
+    if resolved.asked is not None and code.length == resolved.asked:
+        return {}
+    if code.rows is not None:
+        return declared(code, "rows")
+    if code.length == (code.scaling or {}).get("original") != resolved.context:
         places = [place for place in code.source.get("scaling", "").split(", ") if "original" in place]
-        trained, place = original, {place: original for place in places[:1] if in_a_file(place)}
-    elif code.rows is not None:
-        trained, place = code.rows - (code.offset or 0), declared(code, "rows")
-    elif code.part in TEXT:
-        trained, place = resolved.context, declared(resolved, "context")
-    else:
-        return None, {}
-    # The length that was resolved is one that was asked for where the file itself does not lead to it.
-    asked = None if resolved.length in (resolved.context, original) else resolved.length
-    if asked is not None and code.part in TEXT and (trained is None or asked < trained):
-        return asked, declared(resolved, "length")
-    return trained, place
+        return {place: code.length for place in places[:1] if in_a_file(place)}
+    return declared(resolved, "context")
 
 
 # Keys beside the context that say how long a text may be. What a model was trained at and what it serves may differ.
@@ -241,27 +236,22 @@ _FIRST_LOST = {"bfloat16": 257, "float16": 2049}
 
 @check
 def base_below_bound(subject: Audited) -> Iterator[Kind]:
-    """Ladders whose pairs, at a distance within the context, score a like token below a random one."""
-    context = subject.resolved.context
+    """Ladders whose pairs, at a distance within the length of the code, score a like token below a random one."""
     seen = set()
     for code in subject.resolved.codes:
-        if context is None or code.kind != "rotary" or code.part not in TEXT or not code.rates:
+        reach = code.length
+        if reach is None or code.kind != "rotary" or code.part not in TEXT or not code.rates:
             continue
         if isinstance(code.spec, Rotary) and code.spec.blocks:
             continue  # a token stands at two counters, which no single distance describes
-        rates = with_still_pairs(code, context)
-        reach = context if code.window is None else min(context, code.window)
+        rates = with_still_pairs(code, reach)
         first = first_failing_distance(rates, reach)
         if first is None or (code.part, rates) in seen:
             continue
         seen.add((code.part, rates))
         evidence: dict[str, Any] = {"first failing distance": first, "reach": reach, "scaled": bool(code.scaling)}
         evidence |= declared(code, "base") or {"base": code.base}
-        place = declared(subject.resolved, "context")
-        if reach != context:
-            key = code.source.get("window", "").split(", ")[0]
-            place = {key: code.window} if in_a_file(key) else {}
-        yield BaseBelowBound(evidence | place, code.layers)
+        yield BaseBelowBound(evidence | _length_place(code, subject.resolved), code.layers)
 
 
 def with_still_pairs(code: Code, length: int) -> tuple[float, ...]:
@@ -269,16 +259,9 @@ def with_still_pairs(code: Code, length: int) -> tuple[float, ...]:
 
     They score a like token alike at every distance: where half of a head stands still no distance fails.
     """
-    rates = rates_at(code, length)
+    rates = code.rates_at(length)
     still = 0 if code.width is None else max(code.width // 2 - len(rates), 0)
     return rates + (0.0,) * still
-
-
-def rates_at(code: Code, length: int) -> tuple[float, ...]:
-    """The rates that are in use at a length: those of dynamic scalings and of LongRoPE depend on it."""
-    if (code.scaling or {}).get("type") in ("dynamic", "longrope") and isinstance(code.spec, Rotary):
-        return replace(code.spec, length=length).rates
-    return code.rates or ()
 
 
 @check

@@ -136,10 +136,7 @@ def spectrum(subject: MeasuredCode) -> Property:
     except InvalidValue as error:
         return not_computed(str(error).splitlines()[0])
     if None in each:
-        return not_computed(
-            f"A table of {subject.length:,} rows of width {subject.spec.width:,} takes too long to decompose: use a "
-            "shorter length."
-        )
+        return not_computed(f"A table of {subject.length:,} rows takes too long to decompose: use a shorter length.")
     found = [one for one in each if one is not None]
     axis = min(range(len(found)), key=lambda number: found[number]["directions_of_99_percent"] or 0)
     return _property_of(subject, found[axis], axis)

@@ -16,6 +16,7 @@ from clockhands.phases import units
 from clockhands.positions import positions_of
 from clockhands.presets import preset, presets
 from clockhands.rotary import Rotary
+from clockhands.show.terminal import changed_lines
 from clockhands.sources import open_target
 from clockhands.sources.resolved import Code
 from clockhands.specs import to_dict
@@ -66,11 +67,11 @@ def data(audits: Iterable[Audit] = ()) -> dict[str, Any]:
 
     Returns:
         ``codes``, the state that the page starts with under ``start``, the audits under ``models`` in the form of
-        ``clockhands audit --json``, how many ``axes`` their codes have where it is more than one, their ``biases``,
-        and angles beyond a double's reach under ``precise``.
+        ``clockhands audit --json`` with the changed lines of each fix, how many ``axes`` their codes have where it is
+        more than one, their ``biases``, and angles beyond a double's reach under ``precise``.
     """
     given = list(audits)
-    models = [each.to_dict() for each in given]
+    models = [_model(each) for each in given]
     ladders = {PLAIN: cast(Sinusoidal, preset(PLAIN)).ladder} | _ladders(given)
     return {
         "codes": codes(),
@@ -80,6 +81,15 @@ def data(audits: Iterable[Audit] = ()) -> dict[str, Any]:
         "biases": model_biases(given),
         "precise": precise(ladders),
     }
+
+
+def _model(audit: Audit) -> dict[str, Any]:
+    """An audit as JSON, where the edit of each problem also has the ``lines`` of the file that it removes and adds."""
+    model = audit.to_dict()
+    for told, finding in zip(model["findings"], audit.findings, strict=True):
+        if finding.severity != "note" and told["edit"] is not None:
+            told["edit"]["lines"] = list(changed_lines(audit, finding))
+    return model
 
 
 def _axes(audits: list[Audit]) -> dict[str, int]:

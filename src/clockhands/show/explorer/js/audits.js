@@ -4,6 +4,8 @@ const MOST_LAYERS = 4096; // more than any model has; a file that names more is 
 const MOST_TARGETS = 64;
 const MOST_ENTRIES = 1024; // of one list of one target: groups of layers, findings, readers, and what a finding rests on
 const MOST_TEXT = 400; // characters of one text of a file that are shown
+const MOST_LINES = 40; // of the change of a file
+const MOST_AXES = 8;
 export const SEVERITIES = ["error", "warning", "note"];
 
 // What would turn the text around it, or not be seen: written out, as the reports do.
@@ -113,21 +115,35 @@ export function auditOf(value) {
   const text = (each) => (typeof each === "string" ? each : null);
   return {
     target: shownText(value.target) || "a target without a name",
-    model_type: text(value.model_type), context: whole(value.context), length: whole(value.length),
+    model_type: text(value.model_type), verdict: shownText(value.verdict, 2000), context: whole(value.context), length: whole(value.length),
     layers: objects(value.layers).map((layer) => ({
       part: text(layer.part) ?? "text", layers: text(layer.layers), kind: text(layer.kind), layout: text(layer.layout), order: text(layer.order),
       width: whole(layer.width), rotated: whole(layer.rotated), base: Number.isFinite(layer.base) ? layer.base : null,
       rates: Array.isArray(layer.rates) ? layer.rates : null, attention_factor: Number.isFinite(layer.attention_factor) ? layer.attention_factor : null,
       scaling: layer.scaling !== null && typeof layer.scaling === "object" ? layer.scaling : null,
-      rows: whole(layer.rows), window: whole(layer.window), usable_length: whole(layer.usable_length),
+      sections: sectionsOf(layer.sections), rows: whole(layer.rows), window: whole(layer.window), usable_length: whole(layer.usable_length),
     })),
     findings: objects(value.findings).map((finding) => ({
       code: shownText(finding.code), severity: SEVERITIES.includes(finding.severity) ? finding.severity : "note", message: shownText(finding.message, 2000),
-      hint: shownText(finding.hint, 2000), layers: text(finding.layers), edit: shownText(finding.edit?.says, 2000),
+      hint: shownText(finding.hint, 2000), layers: text(finding.layers), edit: shownText(finding.edit?.says, 2000), blames: text(finding.blames),
+      patched: Array.isArray(finding.edit?.patch) && finding.edit.patch.length > 0, file: shownText(finding.edit?.file, 80),
+      lines: Array.isArray(finding.edit?.lines) ? finding.edit.lines.slice(0, MOST_LINES).map((line) => shownText(line, 300)) : [],
       evidence: Object.entries(finding.evidence !== null && typeof finding.evidence === "object" ? finding.evidence : {}).map(([name, held]) => [shownText(name), shownText(held)]),
     })),
     readers: objects(value.readers).map((reader) => ({ title: shownText(reader.title), verdict: shownText(reader.verdict) })),
   };
+}
+
+// The thousands of a sentence as those of the page; a list of layers is no number.
+export function spaced(text) {
+  return text.replace(/(?<![\d.,–-]|layers? )\d{1,3}(?:,\d{3})+(?![\d–-]|,\d)/g, (found) => found.replaceAll(",", "\u202f"));
+}
+
+// Which axis has how many pairs: [[name, pairs], …]; null for one axis, or for what is no such thing.
+function sectionsOf(value) {
+  const { axes, pairs } = value ?? {};
+  if (!Array.isArray(axes) || !Array.isArray(pairs) || axes.length !== pairs.length || axes.length > MOST_AXES) return null;
+  return pairs.every(Number.isInteger) ? pairs.map((number, axis) => [shownText(axes[axis], 20), number]) : null;
 }
 
 // The parts of a model from the bottom up: each its rows (the input, then its layers), which codes stand in a row, and
@@ -164,11 +180,19 @@ function touches(finding, { layer, numbers }) {
   return about !== null && numbers !== null && about.some((number) => numbers.includes(number));
 }
 
-// The audit in one sentence: as the command says it, with codes in place of titles.
+// Errors, then warnings; of each, those first whose fix is known as a change of the file.
+export function problemsOf({ findings }) {
+  const rank = ({ severity, patched }) => 2 * SEVERITIES.indexOf(severity) + (patched ? 0 : 1);
+  return findings.filter(({ severity }) => severity !== "note").sort((one, other) => rank(one) - rank(other));
+}
+
+// The audit in one sentence: the command's; of an audit that lacks it the same, with codes in place of titles.
 export function verdictOf(audit) {
-  const problems = ["error", "warning"].flatMap((grade) => audit.findings.filter(({ severity }) => severity === grade));
+  if (audit.verdict) return audit.verdict;
+  const problems = problemsOf(audit);
   const known = audit.layers.some(({ kind }) => kind !== null);
   if (!problems.length) return known ? "The position settings look correct." : "No position encoding was recognised.";
   const codes = [...new Set(problems.map(({ code }) => code))].join(", ");
+  if (problems.every(({ blames }) => blames === "reader")) return `The config is correct, but some runtimes misread it: ${codes}.`;
   return `${problems.length} problem${problems.length > 1 ? "s" : ""}: ${codes}.`;
 }

@@ -11,6 +11,7 @@ export const CUSTOM = "custom";
 const OF_A_CODE = ["width", "base", "layout", "order", "span"];
 const OF_A_CELL = ["code", "pair", "channel", ...OF_A_CODE];
 const LENGTHS = ["length", "served"];
+const IN_THE_LENGTH = ["position", "start"];
 const SAME_DOUBLES = 2 ** -51; // of a rate: how far two doubles of one real number may be apart, each within an ulp
 const REMEMBERED = 64;
 const MOST_PAIRS = 1024; // as many as the state's width allows
@@ -105,10 +106,10 @@ export class Codebook {
   followed(patch, state) {
     if (patch.code !== undefined && this.has(patch.code) && patch.code !== state.code) {
       const code = this.codes[patch.code];
-      return this.paired({ ...lengthsOf(code), ...patch, ...fieldsOf(code) }, state);
+      return this.paired(withinLength({ ...lengthsOf(code), ...patch, ...fieldsOf(code) }, state), state);
     }
     const moved = OF_A_CODE.some((name) => patch[name] !== undefined && settled(name, patch[name]) !== state[name]);
-    return this.paired(moved && this.has(patch.code ?? state.code) ? { ...patch, code: CUSTOM } : patch, state);
+    return this.paired(withinLength(moved && this.has(patch.code ?? state.code) ? { ...patch, code: CUSTOM } : patch, state), state);
   }
 
   // One cell, one pair: a channel that is set leads its pair, and else the pair its channel. At once, since a view that
@@ -146,7 +147,8 @@ export class Codebook {
     else if (told.has("code") && this.has(next.code)) {
       for (const [name, value] of Object.entries(lengthsOf(this.codes[next.code]))) if (!told.has(name)) next[name] = settled(name, value);
     }
-    return { ...next, ...this.cell(next, told.has("channel") && !told.has("pair")) };
+    const untold = IN_THE_LENGTH.filter((name) => !told.has(name));
+    return { ...next, ...heldTo(next.length, untold, next), ...this.cell(next, told.has("channel") && !told.has("pair")) };
   }
 
   // What an address has to say although it is what the page began with: a code would bring its own.
@@ -163,6 +165,18 @@ export class Codebook {
       return name;
     });
   }
+}
+
+// A shorter length takes the positions with it, unless they are set by the same patch.
+function withinLength(patch, state) {
+  if (patch.length === undefined) return patch;
+  const length = settled("length", patch.length), untold = IN_THE_LENGTH.filter((name) => patch[name] === undefined);
+  return length < state.length ? { ...patch, ...heldTo(length, untold, state) } : patch;
+}
+
+// Those of some positions that are beyond a length, at its last one.
+function heldTo(length, names, state) {
+  return Object.fromEntries(names.filter((name) => state[name] > length - 1).map((name) => [name, Math.max(length - 1, 0)]));
 }
 
 function fieldsOf(code) {

@@ -1,6 +1,7 @@
 // The page: all views on one state.
 
 import { auditOf } from "./audits.js";
+import { bannerOf } from "./banner.js";
 import { Codebook, CUSTOM } from "./codebook.js";
 import { button, choice, slider } from "./controls.js";
 import { html } from "./draw.js";
@@ -77,7 +78,7 @@ export function explore(root, data, { fragment = "", onfragment = null, hosted =
   app.notice = (text) => { notice.textContent = text; };
   const top = html("div", { class: "top" }, commonControls(app), notice, hosted ? null : themeButton(root, redraw));
   const stay = html("div", { class: "stay" }), story = html("div", { class: "story" });
-  root.replaceChildren(top, stay, story);
+  root.replaceChildren(bannerOf(app), top, stay, story);
   const sections = VIEWS.map((view) => [view, sectionOf(view)]);
   // One column in the order of the story, or two of which one stays: the same elements, so that nothing starts anew.
   let wide = null;

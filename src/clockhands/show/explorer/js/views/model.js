@@ -1,6 +1,6 @@
 // A model: what is it told?
 
-import { auditsIn, kindWords, partsOfModel, shownText, titleOfModel, verdictOf } from "../audits.js";
+import { auditsIn, kindWords, partsOfModel, shownText, spaced, titleOfModel, verdictOf } from "../audits.js";
 import { css, fromOklch, theme } from "../colours.js";
 import { button, slider } from "../controls.js";
 import { saidOfFiles } from "../shown.js";
@@ -224,19 +224,15 @@ function layerFacts(layer) {
   else if (layer.width !== null) facts.push(`width ${number(layer.width)}`);
   if (Object.hasOwn(LAYOUT_WORDS, layer.layout ?? "")) facts.push(LAYOUT_WORDS[layer.layout]);
   else if (layer.kind === "rotary") facts.push("layout not known");
+  if (layer.sections !== null) facts.push(`${layer.sections.map(([axis, pairs]) => `${axis} ${number(pairs)}`).join(", ")} pairs`);
   if (layer.rows !== null) facts.push(`${number(layer.rows)} rows`);
   if (layer.window !== null) facts.push(`sees ${number(layer.window)} tokens`);
   if (layer.scaling !== null) {
     const { type, factor, original } = layer.scaling;
-    facts.push([`${shownText(type, 30)} scaling`, Number.isFinite(factor) ? `by ${number(factor)}` : "", Number.isFinite(original) ? `from ${number(original)} tokens` : ""].filter(Boolean).join(" "));
+    facts.push([`${shownText(type, 30)} scaling`, Number.isFinite(factor) ? `by ${number(factor)}` : "", Number.isFinite(original) ? `from an original length of ${number(original)} tokens` : ""].filter(Boolean).join(" "));
   }
   if (layer.kind === "rotary" && layer.rates === null) facts.push("frequencies cannot be computed");
   return facts;
-}
-
-// The thousands of a sentence as those of the page; a list of layers is no number.
-function spaced(text) {
-  return text.replace(/(?<![\d.,–-]|layers? )\d{1,3}(?:,\d{3})+(?![\d–-]|,\d)/g, (found) => found.replaceAll(",", "\u202f"));
 }
 
 function findingSays(finding) {
