@@ -167,9 +167,9 @@ def _sentence(subject: MeasuredCode, numbers: dict[str, Any], reach: float) -> s
     if never:
         first = numbers["first_never_completing"]
         since = f", from pair {first} on," if axes == 1 and first == pairs - never and not still else ""
-        share, never_does = 100 * numbers["slowest_share_of_circle"], "completes" if never == 1 else "complete"
+        share, never_does = 100 * numbers["slowest_share_of_circle"], "completes" if never + still == 1 else "complete"
         told.append(
-            f"{never} of {pairs} {what}{since} never {never_does} a turn within {within}; "
+            f"{never + still} of {pairs} {what}{since} never {never_does} a turn within {within}; "
             f"{slowest} would need {needed} {unit} and sees {share:.2g}% of its circle."
         )
     elif still < pairs:
@@ -178,7 +178,11 @@ def _sentence(subject: MeasuredCode, numbers: dict[str, Any], reach: float) -> s
             f"{slowest} needs {needed} {unit}."
         )
     if still:
-        told.insert(len(told) if never else 0, f"{still} of {pairs} {what} stand still at every position (rate 0).")
+        which = "them" if never else f"{pairs} {what}"
+        told.insert(
+            len(told) if never else 0,
+            f"{still} of {which} stand{'s' if still == 1 else ''} still at every position (rate 0).",
+        )
     fast = numbers["more_than_half_a_turn_a_token"]
     if fast:
         told.append(
