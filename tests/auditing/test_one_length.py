@@ -8,9 +8,14 @@ import re
 import pytest
 
 from clockhands.auditing import audit
+from clockhands.auditing._audits import judged
 from clockhands.readers.telling import release
+from clockhands.rotary import Rotary
+from clockhands.scaling import Proportional
 from clockhands.show.report import report
 from clockhands.show.terminal import print_audit
+from clockhands.sources.resolved import Code, Resolved
+from clockhands.sources.targets import Opened
 
 SMALL = {"hidden_size": 512, "num_attention_heads": 4, "num_hidden_layers": 6}
 LLAMA3 = {
@@ -84,6 +89,18 @@ def test_a_report_answers_a_question_at_one_length(name, length):
         assert rotations or name == "vaswani2017"
         for each in (rotations, scores):
             assert len(each) <= 1, text
+
+
+def test_pairs_that_stand_still_are_counted_alike_by_the_finding_and_the_property():
+    code = Rotary(64, base=1e6, scaling=Proportional(0.5, 1.0))
+    held = Code("text", "0-3", "rotary", code, width=64, rotated=64, rates=code.rates, usable_length=2048)
+    found = judged(Opened("config.json", "config"), Resolved("gemma4", 2048, 2048, (held,), ()))
+    still = code.rates.count(0.0)
+    assert still
+    assert f"{still} of them because they do not rotate at all" in printed(found)
+    slow = sum(rate * 2048 < 6.283185307179586 for rate in code.rates)
+    for text in (printed(found), seen(report([found]))):
+        assert answers(text, ROTATIONS) == {(str(slow), "2,048")}, text
 
 
 def test_two_lengths_in_a_report_would_be_seen():

@@ -178,7 +178,6 @@ class Audit:
         return {
             "target": self.target,
             "model_type": self.model_type,
-            "verdict": self.verdict,
             "context": self.context,
             "length": self.length,
             "layers": [{name: json_value(getattr(code, name)) for name in LAYER_FIELDS} for code in self.layers],
@@ -189,6 +188,7 @@ class Audit:
             "extension": None if self.extension is None else json_value(self.extension.to_dict()),
             "properties": [one.to_dict() for one in self.properties],
             "readers": [json_value(reading_to_dict(reading, self.reach)) for reading in self.readings],
+            "verdict": self.verdict,
         }
 
     def _of(self, severity: str) -> tuple[Finding, ...]:

@@ -78,14 +78,18 @@ class NeverTurning(Kind, code="never-turning"):
     length: int
     longest_wavelength: float
     part: str | None = None
+    pairs_that_stand_still_on_purpose: int = 0
 
     def message(self) -> str:
-        count, pairs = self.pairs_that_never_complete_a_turn, self.pairs
+        still = self.pairs_that_stand_still_on_purpose
+        # The same number as that of the property `turning`.
+        count, pairs = self.pairs_that_never_complete_a_turn + still, self.pairs
         length, longest = spoken(self.length), spoken(self.longest_wavelength)
         complete = "completes" if count == 1 else "complete"
         owner = f" of the {self.part}" if self.part else ""
         return (
-            f"{count} of {pairs} pairs{owner} never {complete} a rotation within {length} positions (the longest"
+            f"{count} of {pairs} pairs{owner} never {complete} a rotation within {length} positions"
+            f"{f', {still} of them because they do not rotate at all' if still else ''} (the longest"
             f" wavelength is {longest} tokens). The model has seen only a part of their angles."
         )
 

@@ -169,9 +169,9 @@ def _sentence(subject: MeasuredCode, numbers: dict[str, Any], reach: float) -> s
     if never:
         first = numbers["first_never_completing"]
         since = f", from pair {first} on," if axes == 1 and first == pairs - never and not still else ""
-        share, never_does = 100 * numbers["slowest_share_of_circle"], "completes" if never == 1 else "complete"
+        share, never_does = 100 * numbers["slowest_share_of_circle"], "completes" if never + still == 1 else "complete"
         told.append(
-            f"{never} of {pairs} {what}{since} never {never_does} a rotation within {within}; {slowest} needs "
+            f"{never + still} of {pairs} {what}{since} never {never_does} a rotation within {within}; {slowest} needs "
             f"{needed} {unit} and completes {share:.2g}% of one."
         )
     elif still < pairs:
@@ -180,7 +180,10 @@ def _sentence(subject: MeasuredCode, numbers: dict[str, Any], reach: float) -> s
             f"{slowest} needs {needed} {unit}."
         )
     if still:
-        told.insert(len(told) if never else 0, f"{still} of {pairs} {what} never rotate (frequency 0).")
+        which = "them" if never else f"{pairs} {what}"
+        told.insert(
+            len(told) if never else 0, f"{still} of {which} never rotate{'s' if still == 1 else ''} (frequency 0)."
+        )
     fast = numbers["more_than_half_a_turn_a_token"]
     if fast:
         told.append(
