@@ -222,7 +222,7 @@ def test_a_function_that_hangs_does_not_keep_the_process(tmp_path):
     assert (done.returncode, done.stdout) == (2, "")
     error, hint = done.stderr.splitlines()
     assert error.startswith("error: The function was called as function(x [4, 16], positions [seq]): ")
-    assert error.endswith("it did not come back within 0.5 seconds.")
+    assert error.endswith("it did not return within 0.5 seconds.")
     assert hint.startswith("hint: ")
     assert time.monotonic() - start < 90, "the call that hangs would go on for ever"
 

@@ -222,7 +222,7 @@ def test_the_sentence_counts_the_pairs_that_never_come_round(config):
     assert band.before is not None
     before = sum(rate * 8192 < 2 * math.pi for rate in band.before)
     after = sum(rate * 131072 < 2 * math.pi for rate in band.rates)
-    assert f"{before} of 64 pairs never complete a turn within 8,192 tokens before the scaling, " in band.says
+    assert f"{before} of 64 pairs never complete a rotation within 8,192 tokens before the scaling, " in band.says
     assert f" before the scaling, {after or 'none'} within 131,072 after it;" in band.says
     # What is drawn is what is said: marks of the two rows, each at the length of its own line.
     assert band.marks_before.count("never") == before
@@ -234,7 +234,7 @@ def test_the_sentence_counts_the_pairs_that_never_come_round(config):
         for old, new in zip(band.before, band.rates, strict=True)
     ]
     assert list(band.beyond) == beyond
-    assert f"at 131,072 {sum(beyond)} of these are turned further" in band.says
+    assert f"at 131,072 {sum(beyond)} of these are rotated further" in band.says
 
 
 def test_layers_with_a_window_are_held_to_it(config):
