@@ -108,8 +108,8 @@ def test_a_wrong_function_is_exit_code_1_and_is_explained_before_the_evidence(ch
     assert (done.code, done.err) == (1, "")
     assert done.out.startswith(
         textwrap.dedent("""\
-            somebodys:wrong_base is wrong; expected RoPE, half-split, 16 of 16
-            dimensions, geometric (base 10000, open).
+            somebodys:wrong_base is wrong; expected RoPE, half-split, 16 of 16 dimensions,
+            geometric (base 10000, open).
 
             It computes its frequencies from base 500,000, not 10,000.
               hint: Pass the base to the code that computes the frequencies, and look for a

@@ -78,7 +78,7 @@ def test_other_words_and_another_seed(run):
     assert "\x1b[2J" not in done.out
     assert "random with seed 3" in " ".join(done.out.split())
     # No mirror image, so every code tells the two apart.
-    count = re.search(r"with (\d+) of (\d+) codes it can", " ".join(done.out.split()))
+    count = re.search(r"with (\d+) of (\d+) encodings it can", " ".join(done.out.split()))
     assert count is not None
     assert count[1] == count[2]
     assert "cannot: one sentence" not in " ".join(done.out.split())

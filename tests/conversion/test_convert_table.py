@@ -217,7 +217,7 @@ SEVENTEEN = {odd: ch.Sinusoidal(WIDTH + 1, odd=odd, layout="halves") for odd in 
             None,
             "vaswani2017 (sinusoidal, width 16, interleaved, sin-cos, geometric (base 10000, open)) and "
             "tensor2tensor (sinusoidal, width 16, half-split, sin-cos, geometric (base 10000, closed)) have "
-            "different ladders: hand 1 turns at 0.3162278 rad/token in the first, at 0.2682696 in the second.",
+            "different frequencies: pair 1 has 0.3162278 rad/token in the first, 0.2682696 in the second.",
         ),
         (
             PURE["paper"],
@@ -232,7 +232,7 @@ SEVENTEEN = {odd: ch.Sinusoidal(WIDTH + 1, odd=odd, layout="halves") for odd in 
             sinusoid(width=18),
             None,
             "A table of sinusoidal, width 17, half-split, sin-cos, geometric (base 10000, open) cannot become one of "
-            "sinusoidal, width 18, interleaved, sin-cos, geometric (base 10000, open): the cosine of the hand at "
+            "sinusoidal, width 18, interleaved, sin-cos, geometric (base 10000, open): the cosine of the pair at "
             "0.0002782559 rad/token is not in it.",
         ),
         (
@@ -241,7 +241,7 @@ SEVENTEEN = {odd: ch.Sinusoidal(WIDTH + 1, odd=odd, layout="halves") for odd in 
             None,
             "A table of sinusoidal, width 18, interleaved, sin-cos, geometric (base 10000, open) cannot become one "
             "of sinusoidal, width 17, half-split, sin-cos, geometric (base 10000, open): it has no place for the "
-            "cosine of the hand at 0.0002782559 rad/token, which would be lost.",
+            "cosine of the pair at 0.0002782559 rad/token, which would be lost.",
         ),
         (
             PURE["paper"],
