@@ -137,8 +137,8 @@ def spectrum(subject: MeasuredCode) -> Property:
         return not_computed(str(error).splitlines()[0])
     if None in each:
         return not_computed(
-            f"A table of {subject.length:,} rows of width {subject.spec.width:,} takes too long to decompose: use a "
-            "shorter length."
+            f"A table of {subject.length:,} rows of width {getattr(subject.spec, 'width', 0):,} takes too long to "
+            "decompose: use a shorter length."
         )
     found = [one for one in each if one is not None]
     axis = min(range(len(found)), key=lambda number: found[number]["directions_of_99_percent"] or 0)
