@@ -383,7 +383,7 @@ REFUSED = [
     (lambda: ch.Sinusoidal(10**30), f"`width` must be at most 2**63, got {10**30}.", COUNT.format("width", 1)),
     (
         lambda: ch.Sinusoidal(10**12),
-        "A ladder has at most 1,000,000 pairs, got 500,000,000,000.",
+        "At most 1,000,000 pairs are allowed, got 500,000,000,000.",
         "Use a smaller width.",
     ),
     (lambda: ch.Sinusoidal(5), "`width` must be even in this convention, got 5.", EVEN),
@@ -435,7 +435,7 @@ REFUSED = [
     ),
     (
         lambda: ch.Sinusoidal(4, spacing=Explicit((1.0,))),
-        "1 rates were given for the 2 pairs of 4 channels.",
+        "1 frequencies were given for the 2 pairs of 4 dimensions.",
         "Pass one frequency for each pair.",
     ),
     (lambda: ch.Learned(0, 5), "`width` must be at least 1, got 0.", COUNT.format("width", 1)),
@@ -526,7 +526,7 @@ REFUSED = [
     *[
         (
             lambda call=call, spec=spec: call(spec, 1),
-            f"`{call.__name__}` takes a position code, got {shown}.",
+            f"`{call.__name__}` takes a position encoding, got {shown}.",
             "Make one with clockhands.preset(name), or build a spec such as Sinusoidal(width=512).",
         )
         for call in (ch.shift, ch.kernel)

@@ -158,8 +158,8 @@ def test_origins_say_how_a_ladder_was_made():
     assert geometric(2).origin == "geometric frequencies (base 10000, span open)"
     assert geometric(2, 50.0, 3).origin == "geometric frequencies (base 50, span 3)"
     assert evenly_spaced(2, 1.0, 0.25).origin == "evenly spaced frequencies (1 to 0.25)"
-    assert explicit([1.0, 2.0]).origin == "an explicit ladder of 2 rates"
-    assert Ladder((Decimal(1),)).origin == "given by hand"
+    assert explicit([1.0, 2.0]).origin == "2 explicit frequencies"
+    assert Ladder((Decimal(1),)).origin == "custom"
 
 
 def test_a_ladder_is_a_value():
@@ -284,12 +284,12 @@ REFUSED = [
     ),
     (
         lambda: geometric(10**6 + 1),
-        "A ladder has at most 1,000,000 pairs, got 1,000,001.",
+        "At most 1,000,000 pairs are allowed, got 1,000,001.",
         "Use a smaller width.",
     ),
     (
         lambda: evenly_spaced(2**62, 1.0, 2.0),
-        "A ladder has at most 1,000,000 pairs, got 4,611,686,018,427,387,904.",
+        "At most 1,000,000 pairs are allowed, got 4,611,686,018,427,387,904.",
         "Use a smaller width.",
     ),
     (
@@ -336,7 +336,7 @@ REFUSED = [
     (lambda: Explicit((None,)), "`rates` must be a number, got None.", "Give `rates` as an int or a float."),
     (
         lambda: Explicit((1.0, 2.0)).ladder(3, 6),
-        "2 rates were given for the 3 pairs of 6 channels.",
+        "2 frequencies were given for the 3 pairs of 6 dimensions.",
         "Pass one frequency for each pair.",
     ),
     (
@@ -398,7 +398,7 @@ def test_the_most_pairs_are_allowed(monkeypatch):
     monkeypatch.setattr(ladders, "MOST_PAIRS", 3)
     assert geometric(3).pairs == evenly_spaced(3, 1.0, 2.0).pairs == 3
     for call in (lambda: geometric(4), lambda: evenly_spaced(4, 1.0, 2.0)):
-        with pytest.raises(InvalidValue, match=r"^A ladder has at most 3 pairs, got 4\."):
+        with pytest.raises(InvalidValue, match=r"^At most 3 pairs are allowed, got 4\."):
             call()
 
 

@@ -246,7 +246,7 @@ REFUSED = [
     ),
     (
         lambda: SingleFrequency(10**12),
-        "A ladder has at most 1,000,000 pairs, got 500,000,000,000.",
+        "At most 1,000,000 pairs are allowed, got 500,000,000,000.",
         "Use a smaller width.",
     ),
     (

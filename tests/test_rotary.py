@@ -91,8 +91,8 @@ REFUSED = [
     (lambda: ch.Rotary(-8), "`head_width` must be at least 1, got -8.", COUNT.format("head_width")),
     (lambda: ch.Rotary(8.0), "`head_width` must be a whole number, got 8.", COUNT.format("head_width")),
     (lambda: ch.Rotary(True), "`head_width` must be a whole number, got True.", COUNT.format("head_width")),
-    (lambda: ch.Rotary(7), "`head_width` must be even where its channels turn in pairs, got 7.", EVEN),
-    (lambda: ch.Rotary(8, rotated=3), "`rotated` must be even where its channels turn in pairs, got 3.", EVEN),
+    (lambda: ch.Rotary(7), "`head_width` must be even, because dimensions rotate in pairs, got 7.", EVEN),
+    (lambda: ch.Rotary(8, rotated=3), "`rotated` must be even, because dimensions rotate in pairs, got 3.", EVEN),
     (lambda: ch.Rotary(8, rotated=0), "`rotated` must be at least 1, got 0.", COUNT.format("rotated")),
     (
         lambda: ch.Rotary(8, rotated=10),

@@ -357,10 +357,10 @@ def test_ntk_of_a_single_pair_is_refused(scaling):
     ("ladder", "origin"),
     [
         (evenly_spaced(4, 1.0, 0.1), "evenly spaced frequencies (1 to 0.1)"),
-        (explicit([1.0]), "an explicit ladder of 1 rates"),
-        (explicit([1.0, 0.5, 0.26]), "an explicit ladder of 3 rates"),
-        (explicit([0.0, 0.0]), "an explicit ladder of 2 rates"),
-        (explicit([1.0, 0.5, 0.25 + 2.0**-54]), "an explicit ladder of 3 rates"),
+        (explicit([1.0]), "1 explicit frequencies"),
+        (explicit([1.0, 0.5, 0.26]), "3 explicit frequencies"),
+        (explicit([0.0, 0.0]), "2 explicit frequencies"),
+        (explicit([1.0, 0.5, 0.25 + 2.0**-54]), "3 explicit frequencies"),
         (Proportional(0.5)(geometric(4)), "proportional scaling (0.5 of the pairs) of a geometric ladder"),
     ],
 )

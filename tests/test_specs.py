@@ -375,7 +375,7 @@ REFUSED = [
     ),
     (
         '{"type": "Sinusoidal", "width": 1000000000000}',
-        "A ladder has at most 1,000,000 pairs, got 500,000,000,000.",
+        "At most 1,000,000 pairs are allowed, got 500,000,000,000.",
         "Use a smaller width.",
     ),
 ]

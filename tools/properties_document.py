@@ -139,8 +139,9 @@ MEANS = {
 """What each property means, for a reader who has not seen the code."""
 
 HOW = (
-    " heads in a bias. Random values replace trained ones, normal and always the same: rows with a standard "
-    "deviation of 0.02, as before training, frequencies with 0.1, biases with 1, and the weights of Fire and "
+    f"Over {LENGTH:,} tokens in {DTYPE}; {WIDTH} dimensions unless the name gives another number, {HEAD_WIDTH} in a "
+    f"RoPE head, {HEADS} heads in a bias. Random values replace trained ones, normal and always the same: rows with a "
+    "standard deviation of 0.02, as before training, frequencies with 0.1, biases with 1, and the weights of Fire and "
     "LogWindow with 0.1. `ch.properties` gives the same answers as sentences, with the reason if a property is *not "
     "applicable* or was *not computed*."
 )
@@ -149,12 +150,13 @@ POSITIONS = (100, 1_000, 4_096, 32_768, 131_072, 1_000_000)
 SPREAD = 97  # positions that are looked at in the last tenth before each
 BASES = (10_000, 500_000, 1_000_000)
 ANGLES = (
-    " positions in the last tenth before each position named. An error of 3.14 is half a rotation: the angle is "
-    "then lost. The first three rows of a dtype round one step and compute the rest exactly; the fourth computes "
-    "all in that dtype, and the last two also compute the frequencies there, in the two usual ways. A single "
-    "position can be misleading, above all a power of two. Float16 cannot represent 500,000, so frequencies "
-    "computed from it are 0. (The float32 cosines and sines of this library are within 2^-25 at every position up "
-    "to 2^63: none of these steps is rounded.)"
+    f"The largest error of an angle over the {HEAD_WIDTH // 2} pairs of a head of {HEAD_WIDTH} dimensions, in radians, "
+    f"at {SPREAD} positions in the last tenth before each position named. An error of 3.14 is half a rotation: the "
+    "angle is then lost. The first three rows of a dtype round one step and compute the rest exactly; the fourth "
+    "computes all in that dtype, and the last two also compute the frequencies there, in the two usual ways. A single "
+    "position can be misleading, above all a power of two. Float16 cannot represent 500,000, so frequencies computed "
+    "from it are 0. (The float32 cosines and sines of this library are within 2^-25 at every position up to 2^63: "
+    "none of these steps is rounded.)"
 )
 
 FIGURES = (

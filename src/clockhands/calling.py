@@ -262,7 +262,7 @@ def answered(call: Callable[[], Any], seconds: float | None, lead: str = "it rai
     except (KeyboardInterrupt, Refused):
         raise
     except TookTooLong:
-        raise Refused(f"it did not come back within {seconds:g} seconds") from None
+        raise Refused(f"it did not return within {seconds:g} seconds") from None
     except BaseException as error:
         raise Refused(f"{lead}{error_text(error)}") from error
 

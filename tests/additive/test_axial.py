@@ -318,7 +318,7 @@ REFUSED = [
     ),
     (
         lambda: AxialSinusoidal(18, raw="after-each", channels="rate-axis-wave"),
-        "`raw` is 'after-each' axis' channels, and in 'rate-axis-wave' an axis has no block.",
+        "`raw` is 'after-each' of an axis' dimensions, but in 'rate-axis-wave' an axis has no block.",
         'Use raw="before" or "after", or channels that begin with axis.',
     ),
     (
@@ -328,7 +328,7 @@ REFUSED = [
     ),
     (
         lambda: AxialSinusoidal(16, spacing=Joined(((2, Geometric()), (1, Geometric())))),
-        "The parts of this ladder have [2, 1] pairs, and there are 4 pairs of 8 channels.",
+        "The parts have [2, 1] pairs, but there are 4 pairs of 8 dimensions.",
         "They must add up.",
     ),
     (
@@ -348,7 +348,7 @@ REFUSED = [
     ),
     (
         lambda: ch.add(X, SPEC),
-        "A code of 2 axes has no positions of its own.",
+        "An encoding of 2 axes has no default positions.",
         "Give them, [seq, axes], or a clockhands.grids.Grid.",
     ),
     (

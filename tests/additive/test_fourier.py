@@ -202,17 +202,18 @@ def test_inside_a_trace_phases_are_made_in_the_numbers_own_dtype():
 REFUSED = [
     (
         lambda: FourierFeatures(7),
-        "`width` must be even, a sine and a cosine for each rate, got 7.",
+        "`width` must be even, a sine and a cosine for each frequency, got 7.",
         "Increase or decrease the width by that number.",
     ),
     (
         lambda: FourierFeatures(8, 1, raw="before"),
-        "`width` must be even beside 1 for the coordinates themselves, a sine and a cosine for each rate, got 8.",
+        "`width` must be even beside 1 for the coordinates themselves, a sine and a cosine for each frequency, got 8.",
         "Increase or decrease the width by that number.",
     ),
     (
         lambda: FourierFeatures(2, raw="before", order="cos"),
-        "`width` must be at least 1 beside 2 for the coordinates themselves, one wave for each rate, got 2.",
+        "`width` must be at least 1 beside 2 for the coordinates themselves, one sine or cosine for each frequency, "
+        "got 2.",
         "Increase or decrease the width by that number.",
     ),
     (
@@ -223,7 +224,7 @@ REFUSED = [
     (
         lambda: ch.table(FourierFeatures(8, 1, order="cos", offsets=True), [1], values=np.ones(8)),
         "`values` must be of shape [2, 8], got [8].",
-        "They are the rates: one row for each axis and one of phases, one number for each channel.",
+        "They are the frequencies: one row for each axis and one of phases, one number for each dimension.",
     ),
     (
         lambda: FourierFeatures(8, raw="after-each"),
@@ -243,12 +244,12 @@ REFUSED = [
     (
         lambda: ch.table(FourierFeatures(8), [[1, 2]], values=RATES),
         "`values` must be of shape [2, 4], got [3, 4].",
-        "They are the rates: one row for each axis, one number for each pair of channels.",
+        "They are the frequencies: one row for each axis, one number for each dimension pair.",
     ),
     (
         lambda: ch.table(FourierFeatures(8, 1), [1, 2], values=RATES[:1]),
         "`values` must be of shape [4], got [1, 4].",
-        "They are the rates: one row for each axis, one number for each pair of channels.",
+        "They are the frequencies: one row for each axis, one number for each dimension pair.",
     ),
     (
         lambda: ch.table(FourierFeatures(8, 1), [1, 2], values=np.full(4, np.inf)),

@@ -167,8 +167,8 @@ REFUSED = [
     ),
     (
         lambda: ch.Sinusoidal(6, spacing=Repeated(Geometric())),
-        "3 pairs are not groups of 2 with one rate each.",
-        "Use a width of a multiple of 4 channels.",
+        "3 pairs cannot be divided into groups of 2 with one frequency each.",
+        "Use a width that is a multiple of 4.",
     ),
     (
         lambda: Repeated(3),

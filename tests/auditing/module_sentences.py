@@ -102,8 +102,8 @@ MODULES = [
         "buffer-of-another-width",
         {**_HELD, "pairs": 4, "declared pairs": 8, "it is": "RoPE, half-split, 8 of 8 dimensions"},
         "error",
-        "The RoPE frequencies in rotary_emb.inv_freq are for 4 pairs, but the config declares 8. It holds rotary,"
-        " halves, 8 of 8 channels.",
+        "The RoPE frequencies in rotary_emb.inv_freq are for 4 pairs, but the config declares 8. It holds RoPE,"
+        " half-split, 8 of 8 dimensions.",
     ),
     (
         "shared-object-mutated",

@@ -36,7 +36,7 @@ def turning(found):
 
 
 READ = {
-    "D6-07 DeepSeek: 64 of 192 channels turn, head_dim is 64": [("0-60", 64, "interleaved")],
+    "D6-07 DeepSeek: 64 of 192 dimensions rotate, head_dim is 64": [("0-60", 64, "interleaved")],
     "D6-13 GLM: half turns by the class's default": [("0-39", 64, "interleaved")],
     "D6-14 Command-R: 8,192 beside 131,072": [("0-39", 128, "interleaved")],
     "D6-15 SmolLM3: 1 in the list means that a layer turns": [

@@ -255,17 +255,17 @@ def test_where_nothing_turns_nothing_is_told(model, tmp_path):
 @pytest.mark.parametrize(
     ("model", "says"),
     [
-        ({"config.json": CONFIG}, "not looked at, because the target holds no weights"),
+        ({"config.json": CONFIG}, "not examined, because the target holds no weights"),
         (
             {"config.json": CONFIG, "model.safetensors": {"model.norm.weight": np.ones(4, np.float32)}},
-            "not looked at, because no query projection has a name that is known",
+            "not examined, because no query projection has a name that is known",
         ),
         (
             {
                 "config.json": {"model_type": "gpt2"},
                 "model.safetensors": {"wpe.weight": np.ones((1024, 768), np.float32)},
             },
-            "not looked at, because no layer is known to rotate",
+            "not examined, because no layer is known to rotate",
         ),
     ],
 )

@@ -176,9 +176,9 @@ VALUES = [
     ),
     (
         "missing-value",
-        {"missing": "rope_theta", "needed for": "the rates"},
+        {"missing": "rope_theta", "needed for": "the frequencies"},
         "note",
-        "rope_theta is not in the file. The rates cannot be computed without it.",
+        "rope_theta is not in the file. The frequencies cannot be computed without it.",
     ),
     (
         "default-base",

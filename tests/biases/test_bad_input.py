@@ -83,8 +83,8 @@ REFUSED = [
     ),
     (
         lambda: ch.bias(Alibi(8), 5, 3),
-        "`queries` as a count stand at the last of the 3 keys, got 5 queries.\n"
-        "hint: Give the positions of the queries as a range or an array.",
+        "`queries` as a count means the last of the 3 keys, got 5 queries.\nhint: Give the positions of the queries "
+        "as a range or an array.",
     ),
     (lambda: ch.bias(Alibi(8), -1, 3), "`queries` must be at least 0, got -1."),
     (lambda: ch.bias(Alibi(8), 1, True), "`keys` must be numbers, got the boolean True."),

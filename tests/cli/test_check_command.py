@@ -108,8 +108,8 @@ def test_a_wrong_function_is_exit_code_1_and_is_explained_before_the_evidence(ch
     assert (done.code, done.err) == (1, "")
     assert done.out.startswith(
         textwrap.dedent("""\
-            somebodys:wrong_base is wrong; expected RoPE, half-split, 16 of 16
-            dimensions, geometric (base 10000, open).
+            somebodys:wrong_base is wrong; expected RoPE, half-split, 16 of 16 dimensions,
+            geometric (base 10000, open).
 
             It computes its frequencies from base 500,000, not 10,000.
               hint: Pass the base to the code that computes the frequencies, and look for a
@@ -222,7 +222,7 @@ def test_a_function_that_hangs_does_not_keep_the_process(tmp_path):
     assert (done.returncode, done.stdout) == (2, "")
     error, hint = done.stderr.splitlines()
     assert error.startswith("error: The function was called as function(x [4, 16], positions [seq]): ")
-    assert error.endswith("it did not come back within 0.5 seconds.")
+    assert error.endswith("it did not return within 0.5 seconds.")
     assert hint.startswith("hint: ")
     assert time.monotonic() - start < 90, "the call that hangs would go on for ever"
 

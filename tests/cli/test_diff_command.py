@@ -171,7 +171,7 @@ def test_the_length_decides_which_list_of_longrope_is_compared(run, file):
         ("alibi", "alibi:heads=16", "heads 8 against 16"),
         ("t5", "vaswani2017", "buckets against sinusoidal"),
         ("vaswani2017", "vaswani2017:width=64", "512 against 64 channels"),
-        ("vaswani2017", "tensor2tensor", "waves interleaved against halves"),
+        ("vaswani2017", "tensor2tensor", "layout interleaved, not halves"),
     ],
 )
 def test_other_kinds_say_what_differs(run, first, second, said):
@@ -193,11 +193,11 @@ def test_what_a_reader_refuses_cannot_be_compared(run, file):
     ("words", "said"),
     [
         (("one.json",), "Pass two targets, or one with --readers A,B."),
-        (("one.json", "two.json", "--readers", "vllm,mlx-lm"), "name one"),
-        (("one.json", "two.json", "--reader", "vlm"), "'vlm' is no reader. Did you mean vllm?"),
+        (("one.json", "two.json", "--readers", "vllm,mlx-lm"), "pass one target"),
+        (("one.json", "two.json", "--reader", "vlm"), "'vlm' is not a known runtime. Did you mean vllm?"),
         (("one.json", "--readers", "vllm"), "Name two runtimes with a comma between them."),
-        (("one.json", "two.json", "--reader", "vllm", "--readers", "vllm,mlx-lm"), "give one of them"),
-        (("alibi", "--readers", "clockhands,vllm"), "holds nothing that readers take apart"),
+        (("one.json", "two.json", "--reader", "vllm", "--readers", "vllm,mlx-lm"), "use only one of them"),
+        (("alibi", "--readers", "clockhands,vllm"), "has nothing to compare between runtimes"),
     ],
 )
 def test_misuse_is_told_in_a_sentence(run, words, said):

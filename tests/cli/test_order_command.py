@@ -52,7 +52,10 @@ def test_the_text_says_what_was_found(run, document, few):
     assert max(map(len, lines)) <= 80
     text = " ".join(done.out.split())
     codes = document["codes"]
-    assert f"with {len(codes) - 3} of {len(codes) - 1} codes it can. ALiBi symmetric and KERPLE power symmetric" in text
+    assert (
+        f"with {len(codes) - 3} of {len(codes) - 1} encodings it can. ALiBi symmetric and KERPLE power symmetric"
+        in text
+    )
     assert text.count("is rounding") == sum(figure["apart"] is False for figure in document["without"].values())
     for name, figure in document["without"].items():
         words = f"{figure['median']:.2g} " + ("is rounding" if figure["apart"] is False else "apart")
@@ -73,9 +76,9 @@ def test_other_words_and_another_seed(run):
     assert done.code == 0
     assert done.out.startswith("the \\x1b[2Jcat sat / \\x1b[2Jcat the sat\n")
     assert "\x1b[2J" not in done.out
-    assert "drawn with seed 3" in " ".join(done.out.split())
+    assert "random with seed 3" in " ".join(done.out.split())
     # No mirror image, so every code tells the two apart.
-    count = re.search(r"with (\d+) of (\d+) codes it can", " ".join(done.out.split()))
+    count = re.search(r"with (\d+) of (\d+) encodings it can", " ".join(done.out.split()))
     assert count is not None
     assert count[1] == count[2]
     assert "cannot: one sentence" not in " ".join(done.out.split())
@@ -90,7 +93,7 @@ def test_what_is_not_told_is_said():
     sentence = "For counter the result is unclear: rounding could explain the whole difference."
     unsure = replace(found, codes=tuple(codes))
     assert sentence in verdict(unsure)
-    assert f"with {len(codes) - 4} of {len(codes) - 1} codes" in verdict(unsure)
+    assert f"with {len(codes) - 4} of {len(codes) - 1} encodings" in verdict(unsure)
     assert sentence not in verdict(found)
 
 

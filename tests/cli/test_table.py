@@ -114,7 +114,7 @@ def test_files_hold_exactly_what_the_library_makes(run, tmp_path, dtype):
             "table", "vaswani2017:width=6", "--positions", "3:9", "--dtype", dtype, "--out", tmp_path / f"t.{kind}"
         )
         assert (done.code, done.out) == (0, "")
-        assert done.err == f"{tmp_path / f't.{kind}'}: 6 positions x 6 channels, {dtype}.\n"
+        assert done.err == f"{tmp_path / f't.{kind}'}: 6 positions x 6 dimensions, {dtype}.\n"
     with np.load(tmp_path / "t.npz") as members:
         archive = dict(members)
     with safe_open(tmp_path / "t.safetensors", "np") as tensors:
@@ -191,7 +191,7 @@ def test_a_terminal_gets_what_fits_and_is_told_so(monkeypatch, capsys):
     assert max(map(len, lines)) <= 80
     assert lines[0].split() == ["position", "0", "1", "2", "3", "...", "511"]
     assert lines[-1].split()[0] == "2047"
-    assert shown.err == "19 of 2,048 positions and 5 of 512 channels are shown; --out FILE or a pipe gives all.\n"
+    assert shown.err == "19 of 2,048 positions and 5 of 512 dimensions are shown; use --out FILE or a pipe for all.\n"
 
 
 def test_a_config_is_no_preset(run):

@@ -20,4 +20,4 @@ def test_without_the_flag_nothing_is_looked_at(run):
 
 def test_a_preset_has_no_weights_that_turn(run):
     made = json.loads(run("audit", "vaswani2017", "--weights", "--json").out)["targets"][0]["weights"]
-    assert (made["examined"], made["says"]) == (False, "not looked at, because no layer is known to rotate")
+    assert (made["examined"], made["says"]) == (False, "not examined, because no layer is known to rotate")

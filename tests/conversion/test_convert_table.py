@@ -120,7 +120,7 @@ def test_the_bases_of_both_spans_at_width_512():
     table = ch.table(open_, 2048)
     assert np.array_equal(ch.convert_table(table, open_, closed), table)
     assert np.abs(table - ch.table(closed, 2048)).max() < 2048 * 2e-8
-    with pytest.raises(InvalidValue, match="different ladders"):
+    with pytest.raises(InvalidValue, match="different frequencies"):
         ch.convert_table(table, open_, ch.Sinusoidal(512, spacing=Geometric(9647, span="closed")))
 
 
@@ -182,7 +182,9 @@ def test_axes_in_another_order():
     to = AxialSinusoidal(WIDTH, (3, 1), spacing=(Geometric(10_000.0), Geometric(100.0)), channels="axis-rate-wave")
     made = ch.convert_table(ch.table(from_, CELLS), from_, to, axes=(1, 0))
     assert np.array_equal(made, ch.table(to, [cell[::-1] for cell in CELLS]))
-    with pytest.raises(InvalidValue, match="different ladders: the first has 2 rates along axis 0, the second 6"):
+    with pytest.raises(
+        InvalidValue, match="different frequencies: the first has 2 frequencies along axis 0, the second 6"
+    ):
         ch.convert_table(ch.table(from_, CELLS), from_, to)
 
 
@@ -217,22 +219,22 @@ SEVENTEEN = {odd: ch.Sinusoidal(WIDTH + 1, odd=odd, layout="halves") for odd in 
             None,
             "vaswani2017 (sinusoidal, width 16, interleaved, sin-cos, geometric (base 10000, open)) and "
             "tensor2tensor (sinusoidal, width 16, half-split, sin-cos, geometric (base 10000, closed)) have "
-            "different ladders: hand 1 turns at 0.3162278 rad/token in the first, at 0.2682696 in the second.",
+            "different frequencies: pair 1 has 0.3162278 rad/token in the first, 0.2682696 in the second.",
         ),
         (
             PURE["paper"],
             sinusoid(width=18),
             None,
             "sinusoidal, width 16, interleaved, sin-cos, geometric (base 10000, open) and sinusoidal, width 18, "
-            "interleaved, sin-cos, geometric (base 10000, open) have different ladders: the first has 8 rates, the "
-            "second 9.",
+            "interleaved, sin-cos, geometric (base 10000, open) have different frequencies: the first has 8 frequencies, "
+            "the second 9.",
         ),
         (
             SEVENTEEN["cut"],
             sinusoid(width=18),
             None,
             "A table of sinusoidal, width 17, half-split, sin-cos, geometric (base 10000, open) cannot become one of "
-            "sinusoidal, width 18, interleaved, sin-cos, geometric (base 10000, open): the cosine of the hand at "
+            "sinusoidal, width 18, interleaved, sin-cos, geometric (base 10000, open): the cosine of the pair at "
             "0.0002782559 rad/token is not in it.",
         ),
         (
@@ -241,15 +243,15 @@ SEVENTEEN = {odd: ch.Sinusoidal(WIDTH + 1, odd=odd, layout="halves") for odd in 
             None,
             "A table of sinusoidal, width 18, interleaved, sin-cos, geometric (base 10000, open) cannot become one "
             "of sinusoidal, width 17, half-split, sin-cos, geometric (base 10000, open): it has no place for the "
-            "cosine of the hand at 0.0002782559 rad/token, which would be lost.",
+            "cosine of the pair at 0.0002782559 rad/token, which would be lost.",
         ),
         (
             PURE["paper"],
             sinusoid(order="sin-sin"),
             None,
-            "A table of sinusoidal, width 16, interleaved, sin-cos, geometric (base 10000, open) cannot become one of "
-            "sinusoidal, width 16, interleaved, sin-sin, geometric (base 10000, open): it has no place for the cosine "
-            "of the hand at 1 rad/token, which would be lost.",
+            "A table of sinusoidal, width 16, interleaved, sin-cos, geometric (base 10000, open) cannot become one "
+            "of sinusoidal, width 16, interleaved, sin-sin, geometric (base 10000, open): it has no place for the "
+            "cosine of the pair at 1 rad/token, which would be lost.",
         ),
         (
             PURE["paper"],
@@ -307,9 +309,9 @@ def test_specs_that_have_no_hands():
     x = np.zeros((2, WIDTH))
     message, _ = refusal(ch.convert_table, x, PURE["paper"], Learned(WIDTH, 4), error=InvalidType)
     assert message.startswith("`to` is Learned, width 16, rows 4")
-    assert message.endswith("whose numbers are not hands of a ladder.")
+    assert message.endswith("whose values are not sines and cosines of fixed frequencies.")
     message, _ = refusal(ch.convert_table, x, ch.Rotary(head_width=WIDTH), PURE["paper"], error=InvalidType)
-    assert message.startswith("`from_` is rotary")
+    assert message.startswith("`from_` is RoPE")
     message, _ = refusal(ch.convert_table, x, 3, PURE["paper"], error=InvalidType)
     assert message == "`from_` must be a spec or a preset's name, got 3."
     with pytest.raises(InvalidValue, match="There is no preset 'vaswani'"):
@@ -330,7 +332,7 @@ def test_rows_of_zeros_are_made_anew_only_where_their_position_is_known():
     several = sinusoid(zero_rows=(1, 5))
     given = ch.table(several, ROWS)
     message, _ = refusal(ch.convert_table, given, several, PURE["paper"], error=InvalidValue)
-    assert message == "`x` has rows of zeros, and which of the positions [1, 5] they stand at is not known."
+    assert message == "`x` has rows of zeros, and it is not known at which of the positions [1, 5]."
     made = ch.convert_table(ch.table(PURE["paper"], ROWS), PURE["paper"], several)
     assert np.array_equal(made, given)
     moved = ch.table(PURE["paper"], range(10, 20))  # position 1 is not among them

@@ -143,7 +143,7 @@ def test_a_file_becomes_a_file(checkpoint, tmp_path):
     done = convert(model / "model.safetensors", tmp_path / "new" / "x.safetensors", "interleaved")
     assert [file.name for file in done.files] == ["x.safetensors", "config.json"]
     assert json.loads((tmp_path / "new" / "config.json").read_text())["clockhands_layout"] == "interleaved"
-    assert done.notes[0] == f"{model / 'config.json'} beside it is read too."
+    assert done.notes[0] == f"{model / 'config.json'} in the same folder is read too."
 
 
 def test_beside_the_original_its_config_stays(checkpoint):
@@ -386,7 +386,7 @@ def test_a_tensor_in_two_shards_is_refused(checkpoint, tmp_path):
     name = next(iter(first))
     save_file(second | {name: first[name]}, model / "model-00002-of-00002.safetensors")
     message, hint = refusal(convert, model, tmp_path / "out", "interleaved", error=CannotConvert)
-    assert message == f"'{name}' stands in model-00001-of-00002.safetensors and in model-00002-of-00002.safetensors."
+    assert message == f"'{name}' is in both model-00001-of-00002.safetensors and model-00002-of-00002.safetensors."
     assert hint == "Save the model again with each tensor in one file."
 
 

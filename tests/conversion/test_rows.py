@@ -105,7 +105,7 @@ def test_how_slots_follow_one_another(arrangement, slots, heads, expected):
         (
             {"tensor": np.zeros((7, 2))},
             InvalidValue,
-            "`tensor` has 7 rows, but 2 heads of 4 channels have 8.",
+            "`tensor` has 7 rows, but 2 heads of width 4 have 8.",
             "Rows are output dimensions; for a key projection count the key heads, and transpose a Conv1D weight "
             "first.",
         ),

@@ -236,10 +236,10 @@ REFUSED = [
      "'vision_tower.layers.0.self_attn.q_proj.weight' looks like a tensor of queries or keys, and a llama is not known"
      " to have it.", SOURCE_HINT),
     ({f"{Q}.weight": numbered(12, 16)},
-     f"'{Q}.weight' has 12 rows, which are not those of 4 heads of 4 channels.",
+     f"'{Q}.weight' has 12 rows, which are not those of 4 heads of width 4.",
      "config.json and the tensors are not of one model, or the tensor is packed or transposed."),
     ({f"{K}.weight": numbered(16, 16)},
-     f"'{K}.weight' has 16 rows, which are not those of 2 key heads of 4 channels.",
+     f"'{K}.weight' has 16 rows, which are not those of 2 key heads of width 4.",
      "config.json and the tensors are not of one model, or the tensor is packed or transposed."),
     ({f"{Q}.weight": numbered(16, 2, 8)},
      f"'{Q}.weight' has the shape [16, 2, 8], expected rows of output dimensions.", SOURCE_HINT),
@@ -334,7 +334,7 @@ def test_a_layer_of_which_the_config_says_nothing(checkpoint, tmp_path):
     config = LLAMA | {"model_type": "smollm3", "no_rope_layers": [1, 0]}
     model = checkpoint(config=config, tensors=llama_tensors(3))
     message, _ = refusal(convert, model, tmp_path / "out", "interleaved", error=CannotConvert)
-    assert message.endswith("_proj.weight' is of layer 2, of which config.json says nothing.")
+    assert message.endswith("_proj.weight' is of layer 2, which config.json does not describe.")
 
 
 CONFIGS = [
@@ -352,7 +352,7 @@ CONFIGS = [
      "config.json has a vision part of the type 'clip_vision_model', which may use a different RoPE."),
     (LLAMA | {"model_type": "falcon", "alibi": True}, "config.json declares alibi positions."),
     (LLAMA | {"model_type": "stablelm", "partial_rotary_factor": 0.25},
-     "config.json lets 1 of a head's 4 channels turn, which cannot be pairs."),
+     "config.json rotates 1 of 4 dimensions per head, which cannot form pairs."),
     (LLAMA | {"hidden_size": "wide"}, "config.json does not say how wide a head is."),
 ]  # fmt: skip
 

@@ -209,9 +209,9 @@ def test_hands_that_stand_still_or_rise_are_told_as_they_are(quiet_page, still, 
         for pair, (rate, old) in enumerate(zip(rates, before, strict=True)):
             put(tab, "ladder", pair=pair)
             if old == 0:
-                says(tab, "#ladder .note", f"^Pair {pair} never turns")
+                says(tab, "#ladder .note", f"^Pair {pair} never rotates")
             else:
-                after = "" if rate else ".* after scaling it never turns"
+                after = "" if rate else ".* after scaling it never rotates"
                 says(tab, "#ladder .note", f"^Pair {pair}: # tokens per rotation{after}", 2 * math.pi / old)
             has_none_of_these(tab)
         if not moving:

@@ -331,7 +331,7 @@ def test_a_model_is_one_graph_of_pytorchs_compiler(name: str):
     [
         (
             lambda: held.Rotary(ch.NoPosition(8)),
-            "`spec` must be a rotary code, got NoPosition NoPosition(width=8).\nhint: Write "
+            "`spec` must be RoPE, got NoPosition NoPosition(width=8).\nhint: Write "
             "Rotary(clockhands.Rotary(head_width=64)); clockhands.torch.module(spec) makes the module of any spec.",
         ),
         (
@@ -367,7 +367,7 @@ def test_a_model_is_one_graph_of_pytorchs_compiler(name: str):
         (lambda: held.module(None).prepare(3, like=tokens(), causal=1), "`causal` must be True or False, got 1."),
         (
             lambda: held.module(ch.Rotary(8)).prepare(3, 2, like=tokens()),
-            "`queries` as a count stand at the last of the 2 keys, got 3 queries.",
+            "`queries` as a count means the last of the 2 keys, got 3 queries.",
         ),
         (
             lambda: held.module(None).prepare(np.zeros((1, 2, 3)), like=tokens()),

@@ -279,7 +279,7 @@ def test_queries_and_keys_are_turned_in_their_roles():
     [
         (
             lambda: held.Rotary(None),
-            "`spec` must be a rotary code, got NoneType None.\nhint: Write Rotary(clockhands.Rotary(head_width=64)).",
+            "`spec` must be RoPE, got NoneType None.\nhint: Write Rotary(clockhands.Rotary(head_width=64)).",
         ),
         (
             lambda: held.Additive("sinusoid"),

@@ -432,10 +432,9 @@ def test_the_score_mod_of_a_module_adds_its_matrix():
     [
         (
             lambda: held.Rotary(ch.Sinusoidal(8)),
-            "`spec` must be a rotary code, got Sinusoidal Sinusoidal(width=8, spacing=Geometric(base=10000.0, span="
-            "....\n"
-            "hint: Write Rotary(clockhands.Rotary(head_width=64)); clockhands.torch.module(spec) makes the module "
-            "of any spec.",
+            "`spec` must be RoPE, got Sinusoidal Sinusoidal(width=8, spacing=Geometric(base=10000.0, "
+            "span=....\nhint: Write Rotary(clockhands.Rotary(head_width=64)); clockhands.torch.module(spec) makes "
+            "the module of any spec.",
         ),
         (
             lambda: held.Additive("sinusoid"),

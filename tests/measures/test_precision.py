@@ -241,7 +241,7 @@ def test_bad_input():
         phase_error(geometric(4), 2**53 + 1, "float32", "rates")
     with pytest.raises(InvalidValue, match="`positions` must be at least 0"):
         phase_error(geometric(4), -1, "float32", "rates")
-    with pytest.raises(InvalidValue, match="only if they are a geometric progression; these are an explicit ladder"):
+    with pytest.raises(InvalidValue, match="only if they are a geometric progression; these are"):
         phase_error(explicit([1.0, 0.3]), 1, "float32", "power")
 
 

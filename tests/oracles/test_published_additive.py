@@ -307,7 +307,7 @@ def test_transformers_leaves_the_table_of_vitmae_at_zero():
 
 # Which test shows it, and the words of the preset that name it.
 DEFECTS = {
-    "sin_t2t_1d_min_timescale10": (test_tensor2tensor_multiplies_by_its_least_timescale, "multiplies the rates"),
+    "sin_t2t_1d_min_timescale10": (test_tensor2tensor_multiplies_by_its_least_timescale, "multiplies the frequencies"),
     "sin_hf_pegasus_x_bf16": (test_precision_that_is_lost_in_pegasus_x_leaves_few_rows, "in bfloat16 they are off"),
     "sin_hf_timesfm_odd": (test_timesfm_pads_the_rows_of_an_odd_width, "pads the rows instead of the columns"),
     "sin_speechbrain_relposxl": (test_speechbrain_forgets_the_sign_of_the_distance, "gives k and -k the same row"),

@@ -142,7 +142,7 @@ def test_pairs_of_other_channels_are_not_compared():
     half = Code("text", "0", "rotary", width=8, rotated=4, base=1e4, rates=(1.0, 0.01), attention_factor=1.0)
     (group,) = compared([rotary("0", 1e4)], [half])
     assert group.ladder is None
-    assert group.says == ("8 of 8 channels turn against 4 of 8 channels turn",)
+    assert group.says == ("8 of 8 dimensions rotate against 4 of 8 dimensions rotate",)
 
 
 def test_windows_count_where_everything_does():

@@ -345,9 +345,9 @@ def test_a_factor_on_the_result_is_an_attention_factor():
 
 MISUSED = {
     "another shape": (lambda x, p: turned(x, p)[None], r"shape \[1, 3, 32\] for x of shape \[3, 32\]"),
-    "a list": (lambda x, p: turned(x, p).tolist(), "it gave back list, not an array"),
-    "a pair": (lambda x, p: (turned(x, p), x), "it gave back tuple"),
-    "whole numbers": (lambda x, p: turned(x, p).astype(int), "it gave back int64, not floats"),
+    "a list": (lambda x, p: turned(x, p).tolist(), "it returned list, not an array"),
+    "a pair": (lambda x, p: (turned(x, p), x), "it returned tuple"),
+    "whole numbers": (lambda x, p: turned(x, p).astype(int), "it returned int64, not floats"),
     "three arguments": (lambda x, p, mask: x + p + mask, "missing 1 required positional argument: 'mask'"),
     "an error": (lambda *_: {}[0], "KeyError: 0"),
     "sixteen rows only": (lambda x, _: x if len(x) == 16 else x[:0], r"shape \[0, 32\]"),

@@ -112,7 +112,7 @@ def test_joined_ladders_are_values():
         (
             lambda: Joined(((1, Geometric()),)).ladder(2, 4),
             InvalidValue,
-            "The parts of this ladder have [1] pairs, and there are 2 pairs of 4 channels.",
+            "The parts have [1] pairs, but there are 2 pairs of 4 dimensions.",
         ),
     ],
 )

@@ -19,8 +19,8 @@ FLAT = np.zeros((5, 8), np.float32)
 
 REFUSED = [
     # What is turned.
-    (lambda: rotate(X, ch.Sinusoidal(8)), "`rotate` takes a rotary code, got Sinusoidal.", "clockhands.add"),
-    (lambda: rerotate(X, 3, 0, 0), "`rerotate` takes a rotary code, got int.", "head_width"),
+    (lambda: rotate(X, ch.Sinusoidal(8)), "`rotate` takes a Rotary spec, got Sinusoidal.", "clockhands.add"),
+    (lambda: rerotate(X, 3, 0, 0), "`rerotate` takes a Rotary spec, got int.", "head_width"),
     (lambda: rotate([[0.0] * 8], SPEC), "`x` must be an array, got list.", "Give a NumPy, PyTorch or JAX array."),
     (lambda: rotate(X[..., :6], SPEC), "`x` must be of shape [..., seq, 8], got [2, 5, 6].", "split the heads first"),
     (lambda: rotate(X[0, 0], SPEC), "`x` must be of shape [..., seq, 8], got [8].", "split the heads first"),
@@ -72,7 +72,7 @@ REFUSED = [
         "`positions` must be of shape [5, 2] for x of shape [5, 8], got [5].",
         "They are [seq]",
     ),
-    (lambda: rotate(X, AXES), "A code of 2 axes has no positions of its own.", "see clockhands.rotary.grid"),
+    (lambda: rotate(X, AXES), "An encoding of 2 axes has no default positions.", "see clockhands.rotary.grid"),
     (
         lambda: rotate(X, SPEC, [0, 1, 2, 3, 2**63 + 1]),
         "`positions` must be at most 2**63 in size",
@@ -84,7 +84,7 @@ REFUSED = [
     (
         lambda: rotate(X, SPEC, role="query"),
         "`role` is for codes that treat queries and keys differently, got 'query'.",
-        "this one turns both alike",
+        "this encoding rotates both in the same way",
     ),
     (
         lambda: rotate(X, ch.Rotary(8, xpos=XPos())),
@@ -110,13 +110,17 @@ REFUSED = [
     ),
     (lambda: rerotate(X, SPEC, range(4), range(5)), "`from_` must be of shape [5] or [2, 5]", "They are [seq]"),
     (lambda: rerotate(X, SPEC, range(5), range(4)), "`to` must be of shape [5] or [2, 5]", "They are [seq]"),
-    (lambda: rerotate(X, SPEC, None, range(5)), "`from_` must be given, got None.", "that the keys stand at"),
-    (lambda: rerotate(X, SPEC, range(5), None), "`to` must be given, got None.", "that the keys stand at"),
+    (lambda: rerotate(X, SPEC, None, range(5)), "`from_` must be given, got None.", "the positions of the keys"),
+    (lambda: rerotate(X, SPEC, range(5), None), "`to` must be given, got None.", "the positions of the keys"),
     (lambda: rerotate(X, SPEC, range(5), "abcde"), "`to` must be numbers, got str 'abcde'.", "Give a range, a list"),
     # the spec
-    (lambda: ch.Rotary(7), "`head_width` must be even where its channels turn in pairs, got 7.", "rotated="),
-    (lambda: ch.Rotary(8, rotated=5), "`rotated` must be even where its channels turn in pairs, got 5.", "rotated="),
-    (lambda: ch.Rotary(8, rotated=10), "`rotated` must be at most the head's width 8, got 10.", "that turn"),
+    (lambda: ch.Rotary(7), "`head_width` must be even, because dimensions rotate in pairs, got 7.", "rotated="),
+    (lambda: ch.Rotary(8, rotated=5), "`rotated` must be even, because dimensions rotate in pairs, got 5.", "rotated="),
+    (
+        lambda: ch.Rotary(8, rotated=10),
+        "`rotated` must be at most the head's width 8, got 10.",
+        "RoPE dimensions per head",
+    ),
     (lambda: ch.Rotary(0), "`head_width` must be at least 1, got 0.", "at least 1"),
     (lambda: ch.Rotary(8, rotated=0), "`rotated` must be at least 1, got 0.", "at least 1"),
     (lambda: ch.Rotary(8, "neox"), '`layout` must be "interleaved" or "halves", got \'neox\'.', "(i, i + d/2)"),
@@ -139,16 +143,20 @@ REFUSED = [
     (lambda: ch.Rotary(8, length=0), "`length` must be at least 1, got 0.", "at least 1"),
     (lambda: ch.Rotary(8, axes="0011"), "`axes` must be the axis of each pair, got '0011'.", "chunked([16, 24, 24])"),
     (lambda: ch.Rotary(8, axes=2), "`axes` must be the axis of each pair, got 2.", "chunked([16, 24, 24])"),
-    (lambda: ch.Rotary(8, axes=()), "`axes` names the axis of 0 pairs, and 4 turn.", "half of the rotated channels"),
+    (
+        lambda: ch.Rotary(8, axes=()),
+        "`axes` names the axis of 0 pairs, but 4 are rotated.",
+        "half of the RoPE dimensions",
+    ),
     (
         lambda: ch.Rotary(8, axes=(0, 1)),
-        "`axes` names the axis of 2 pairs, and 4 turn.",
-        "half of the rotated channels",
+        "`axes` names the axis of 2 pairs, but 4 are rotated.",
+        "half of the RoPE dimensions",
     ),
     (lambda: ch.Rotary(8, axes=(0, 0, 2, 2)), "`axes` goes up to axis 2 and gives no pair to axis 1.", "from 0 on"),
     (lambda: ch.Rotary(8, axes=(0, 0, -1, 1)), "`axes` must be at least 0, got -1.", "at least 0"),
     (lambda: ch.Rotary(8, blocks=4), "`blocks` must be the pairs of each block, got 4.", "Write blocks=(16, 16)."),
-    (lambda: ch.Rotary(8, blocks=(2, 1)), "`blocks` holds 3 pairs, and 4 turn.", "half of the rotated channels"),
+    (lambda: ch.Rotary(8, blocks=(2, 1)), "`blocks` holds 3 pairs, but 4 are rotated.", "half of the RoPE dimensions"),
     (lambda: ch.Rotary(8, blocks=(5, -1)), "`blocks` must be at least 0, got -1.", "at least 0"),
     (lambda: ch.Rotary(8, base=1.0), "`base` must be a finite positive number other than 1, got 1.", "500000"),
     (lambda: ch.Rotary(8, base=5.0, spacing=Joined(((4, Geometric()),))), "the spacing is Joined.", "Leave `base` out"),
@@ -157,11 +165,15 @@ REFUSED = [
     (lambda: XPos(centre=float("inf")), "`centre` must be finite, got inf.", "Leave it out for 0."),
     (lambda: XPos(centre="8"), "`centre` must be a number, got '8'.", "int or a float"),
     # what has no shift
-    (lambda: ch.shift(AXES, 1), "This rotary code has several axes, so no single rotation", "axes=None"),
-    (lambda: ch.kernel(ch.Rotary(8, xpos=XPos()), [1]), "This rotary code has a decay, so no single", "xpos=None"),
+    (lambda: ch.shift(AXES, 1), "This encoding has several axes, so a shift is not a single rotation", "axes=None"),
+    (
+        lambda: ch.kernel(ch.Rotary(8, xpos=XPos()), [1]),
+        "This encoding has a decay, so a shift is not a single",
+        "xpos=None",
+    ),
     (
         lambda: ch.shift(ch.Rotary(8, "interleaved", reordered=True), 1),
-        "This rotary code has reordered output, so no single rotation",
+        "This encoding has reordered output, so a shift is not a single rotation",
         "reordered=False",
     ),
     # axes and grids
@@ -242,7 +254,7 @@ def test_a_decay_has_one_axis():
 
 def test_a_ladder_of_two_axes_is_refused_for_other_widths():
     spec = ch.Rotary(8, spacing=Joined(((1, Geometric()), (3, Geometric()))))
-    with pytest.raises(InvalidValue, match=re.escape("have [1, 3] pairs, and there are 8 pairs of 16 channels")):
+    with pytest.raises(InvalidValue, match=re.escape("have [1, 3] pairs, but there are 8 pairs of 16 dimensions")):
         ch.rotary.Rotary(16, spacing=spec.spacing)
 
 
@@ -253,11 +265,11 @@ def test_the_public_names_of_rotary():
 @pytest.mark.parametrize(
     ("scaling", "message"),
     [
-        (lambda _, __: 3, "`scaling` must give back a ladder of 4 pairs, got int 3."),
-        (lambda _, __: None, "`scaling` must give back a ladder of 4 pairs, got NoneType None."),
+        (lambda _, __: 3, "`scaling` must return a ladder of 4 pairs, got int 3."),
+        (lambda _, __: None, "`scaling` must return a ladder of 4 pairs, got NoneType None."),
         (
             lambda _, __: Geometric().ladder(3, 6),
-            "`scaling` must give back a ladder of 4 pairs, got Ladder of 3 pairs.",
+            "`scaling` must return a ladder of 4 pairs, got Ladder of 3 pairs.",
         ),
         (lambda: 3, "`scaling` is called with a ladder and a length, and "),
         (lambda ladder: ladder, "`scaling` is called with a ladder and a length, and "),
@@ -287,7 +299,7 @@ def test_queries_and_keys_of_two_lengths_do_not_stand_at_the_same_positions():
     for call in calls:
         with pytest.raises(InvalidValue, match=re.escape(words)) as caught:
             call()
-        assert "Turn them one by one" in caught.value.hint
+        assert "Rotate them separately" in caught.value.hint
 
 
 def test_a_decay_is_refused_where_it_leaves_the_range_of_the_heads():
@@ -344,7 +356,7 @@ def test_a_grid_holds_its_positions_or_says_that_it_cannot():
 
 
 def test_heads_that_would_not_fit_are_refused_before_they_are_turned():
-    with pytest.raises(TooLarge, match="Turning heads of shape"):
+    with pytest.raises(TooLarge, match="Rotating heads of shape"):
         rotate(np.broadcast_to(np.float32(1), (10**6, 10**4, 64)), ch.Rotary(64))
 
 

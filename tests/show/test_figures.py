@@ -201,7 +201,7 @@ def test_the_ladder_marks_every_pair_by_what_it_does_within_the_length():
     never = plain * 8192 < 2 * np.pi
     beyond = never & (np.array(SCALED.rates) * 131072 > plain * 8192 * (1 + 1e-9))
     assert f"{never.sum()} of 64 pairs never" in said
-    assert f"{beyond.sum()} of them are turned further" in said
+    assert f"{beyond.sum()} of them rotate further" in said
 
 
 def test_the_ladder_says_trained_only_of_a_length_that_is_known():
@@ -282,7 +282,7 @@ def test_the_page_draws_the_same_weights_for_the_same_seed(seed):
 
 def test_a_hand_that_stands_still_is_said_to_never_turn():
     spec = ch.Rotary(head_width=8, scaling=ch.scaling.Proportional(0.5, 1.0))
-    assert "Pair 0 makes one turn in 6.283 tokens, pair 3 never turns." in said(figures.clock(spec, 5))
+    assert "Pair 0 completes one rotation in 6.283 tokens, pair 3 never rotates." in said(figures.clock(spec, 5))
 
 
 def test_a_name_with_a_dollar_sign_is_no_formula():

@@ -107,7 +107,7 @@ def test_of_many_rows_those_are_computed_that_are_drawn(spec, rows):
     if spec is PAPER:
         assert np.array_equal(drawn, ch.table(PAPER, range(0, rows, step), dtype="float64"))
     said = figure.texts[1].get_text().replace("\n", " ")
-    assert f"{rows:,} positions, 16 channels. {every(step).capitalize()} position is shown." in said
+    assert f"{rows:,} positions, 16 dimensions. {every(step).capitalize()} position is shown." in said
     # The rows stand at their own positions.
     low, high = figure.axes[0].images[0].get_extent()[2:]
     assert (low, high) == (len(drawn) * step - 0.5, -0.5)

@@ -250,7 +250,7 @@ def test_checkpoints_are_opened_as_targets(tmp_path):
     opened = open_target(path)
     assert (opened.config, opened.notes) == (
         {"model_type": "bert"},
-        (f"{tmp_path}/config.json beside it is read too.",),
+        (f"{tmp_path}/config.json in the same folder is read too.",),
     )
     assert (open_target(tmp_path).form, list(open_target(tmp_path).tensors)) == ("config", ["a", "inner.b"])
     nameless = written(tmp_path / "0123abcd", small_checkpoint())
@@ -285,6 +285,6 @@ def test_a_config_beside_a_pickle_that_is_refused_is_read_with_a_note(tmp_path):
     opened = open_target(tmp_path)
     assert (opened.form, dict(opened.tensors)) == ("config", {})
     assert opened.notes[0].startswith(
-        f"The tensors of pytorch_model.bin are not looked at: {path} is a pickle that asks"
+        f"The tensors of pytorch_model.bin are not examined: {path} is a pickle that asks"
     )
     assert not (tmp_path / "made").exists()

@@ -171,7 +171,7 @@ LIES = {
     ),
     "a key twice": (
         gguf_bytes([LLAMA, LLAMA]),
-        "{path} gives the key 'general.architecture' twice.",
+        "{path} contains the key 'general.architecture' twice.",
         "Write the file again with one value a key.",
     ),
     "a key beyond the file": (
@@ -256,7 +256,7 @@ LIES = {
     ),
     "a tensor twice": (
         tensor_file(gguf_tensor("a", (2,), 0, 0), gguf_tensor("a", (2,), 0, 32), data=bytes(64)),
-        "{path} gives the tensor 'a' twice.",
+        "{path} contains the tensor 'a' twice.",
         "Write the file again with unique tensor names.",
     ),
     "five axes": (

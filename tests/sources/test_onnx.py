@@ -406,7 +406,7 @@ def test_a_config_beside_or_above_is_read_too(tmp_path):
     written(inner / "config.json", b'{"model_type": "beside"}')
     opened = open_target(path)
     assert opened.config == {"model_type": "beside"}
-    assert opened.notes == (f"{inner / 'config.json'} beside it is read too.",)
+    assert opened.notes == (f"{inner / 'config.json'} in the same folder is read too.",)
 
 
 def test_one_tensor_of_a_model(tmp_path):

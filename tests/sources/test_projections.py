@@ -141,8 +141,8 @@ def test_a_projection_that_lies_across_is_told_by_its_keys(tmp_path):
 @pytest.mark.parametrize(
     ("tensors", "reason"),
     [
-        ({"model.layers.0.self_attn.q_proj.weight": numbered(36)}, "of 36 rows, which are not those of 4 heads"),
-        ({"model.layers.0.self_attn.k_proj.weight": numbered(32)}, "of 32 rows, which are not those of 2 heads"),
+        ({"model.layers.0.self_attn.q_proj.weight": numbered(36)}, "of 36 rows, which does not fit 4 heads"),
+        ({"model.layers.0.self_attn.k_proj.weight": numbered(32)}, "of 32 rows, which does not fit 2 heads"),
         ({"model.layers.0.self_attn.q_proj.qweight": numbered(4, dtype="int32")}, "quantised by GPTQ or AWQ"),
         ({"model.layers.0.self_attn.q_proj.weight_packed": numbered(32, dtype="int32")}, "packed several numbers"),
     ],

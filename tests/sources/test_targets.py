@@ -277,7 +277,7 @@ def test_parts_of_a_gguf(here):
     llama = gguf_key("general.architecture", "string", "llama")
     written(here / "m-00001-of-00003.gguf", part(0, llama))
     written(here / "m-00002-of-00003.gguf", part(1))
-    note = "m-00001-of-00003.gguf is part 1 of 3; tensors of the other parts are not looked at."
+    note = "m-00001-of-00003.gguf is part 1 of 3; tensors of the other parts are not examined."
     assert open_target("m-00001-of-00003.gguf").notes == (note,)
     assert open_target(".").notes == (note,)
     message, hint = refused("m-00002-of-00003.gguf")
@@ -293,7 +293,7 @@ def test_a_safetensors_file_is_opened_with_the_config_beside_it(here):
     written(here / "config.json", CONFIG)
     both = open_target("x.safetensors")
     assert (both.form, both.config, both.config_name) == ("safetensors", json.loads(CONFIG), "config.json")
-    assert both.notes == ("config.json beside it is read too.",)
+    assert both.notes == ("config.json in the same folder is read too.",)
 
 
 @pytest.mark.parametrize("separator", ["x.safetensors:deep/b:0", "file:x.safetensors:deep/b:0"])
@@ -429,7 +429,7 @@ def test_the_other_documents_of_a_folder_are_read(here):
         "tokenizer_config.json": {"model_max_length": 1e30, "a": 2},
     }
     assert opened.notes == (
-        "params.json is not looked at: m/params.json holds a list at the top, where a config has an object.",
+        "params.json is not examined: m/params.json holds a list at the top, where a config has an object.",
         "tokenizer_config.json gives 'a' more than once; the last value is used.",
     )
 
@@ -488,7 +488,7 @@ def test_a_folder_with_several_files_of_tensors(here):
         save_file({"a": np.ones(1)}, folder / f"{name}.safetensors")
     opened = open_target("m")
     assert dict(opened.tensors) == {}
-    assert opened.notes == ("2 .safetensors files without an index are not looked at; name one of them.",)
+    assert opened.notes == ("2 .safetensors files without an index are not examined; name one of them.",)
     (folder / "config.json").unlink()
     assert refused("m") == (
         "m has 2 .safetensors files and neither an index nor a config.json.",

@@ -336,7 +336,7 @@ def raises(*_):
         (lambda *_: np.zeros((8, 7, 12), np.int64), "returned int64, not real numbers"),
         (lambda *_: np.full((8, 7, 12), np.nan), "it returned no finite number"),
         (nothing, "returned nothing"),
-        (hangs, "did not come back within 0.2 seconds"),
+        (hangs, "did not return within 0.2 seconds"),
         (raises, "it raised RuntimeError: no kernel for this"),
     ],
 )

@@ -243,5 +243,5 @@ def test_rates_other_than_those_of_the_config_are_not_called_a_cache_that_stands
     report = check_generation(model, raises=False)
     (failure,) = report.failures
     assert failure.experiment == "a shifted cache"
-    assert "at the rates of its spec" in failure.message
+    assert "at the frequencies of its spec" in failure.message
     assert "cached-keys-keep-positions" not in report.codes

@@ -69,10 +69,10 @@ def with_note(text: str, *notes: str) -> Markup:
 
 _TERMS = (
     (r"^rotary\b", "RoPE"),
-    (r"\bhalves\b", "half-split layout"),
+    (r"\bhalves\b|\bhalf-split\b(?! layout)", "half-split layout"),
     (r"\binterleaved\b", "interleaved layout"),
     (r"\blayout (\S+ layout)", r"\1"),
-    (r"(\d+) of (\d+) channels", r"RoPE dimensions \1 of \2 per head"),
+    (r"(\d+) of (\d+) (?:channels|dimensions)", r"RoPE dimensions \1 of \2 per head"),
     (r"geometric \(base ([^,]+), open\)", r"base \1"),
     (r"^Alibi\b", "ALiBi"),
     (r"^Buckets\b", "T5 buckets"),

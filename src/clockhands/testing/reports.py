@@ -163,7 +163,8 @@ class Report:
     def _made(self) -> str:
         """What was done, where nothing failed."""
         # An error of NaN is never sound, so this is a number.
-        return " % of the rounding bound."
+        made = f"{_counted(len(self.experiments), 'experiment')}{self._way()}"
+        return f"{made}; the largest error is {100 * self.worst:.2g} % of the rounding bound."
 
     def _way(self) -> str:
         """How it was called, in words."""

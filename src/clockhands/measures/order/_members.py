@@ -107,7 +107,7 @@ def members(width: int, heads: int, tokens: int) -> tuple[Member, ...]:
         Member("FIRE", Fire(heads), one_side),
         Member("window", Window(heads, 1, tokens), signed),
         Member("window logarithmic", LogWindow(heads, 1, tokens), signed),
-        Member("rotary and none alternating", LayerMixture((Rotary(head_width), None), (0, 1)), turned),
+        Member("rotary every other layer", LayerMixture((Rotary(head_width), None), (0, 1)), turned),
     )
 
 

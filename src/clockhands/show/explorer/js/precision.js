@@ -11,8 +11,8 @@ export const WAYS = {
   rates: "frequencies rounded to the dtype, everything else exact",
   phases: "the exact angle, rounded to the dtype",
   throughout: "exact frequencies rounded to the dtype, positions too, and their product",
-  power: "frequencies computed in the dtype as 1 / base^(2i/d), then all steps in the dtype",
-  exponential: "frequencies computed in the dtype as exp(2i (-log(base)/d)), then all steps in the dtype",
+  power: "frequencies as 1 / base^(2i/d), all in the dtype",
+  exponential: "frequencies as exp(2i (-log(base)/d)), all in the dtype",
 };
 
 // Bits after the leading one, the smallest exponent of a number with all of them, and the largest number.
