@@ -104,33 +104,24 @@ def write_whole(path: Path, write: Callable[[Path], object], *, force: bool, rea
         force: Whether a file that is already there may be replaced.
         reads: What is never replaced, as in `not_there`.
     """
+    # Imported when a file is to be written: the help of all commands needs none of it.
+    from clockhands.sources import files
+
     not_there(path, force=force, reads=reads)
     unfinished = path.with_name(f".{path.name}.{os.getpid()}.unfinished")
     try:
         write(unfinished)
-        with unfinished.open("rb") as written:
-            os.fsync(written.fileno())  # a rename may reach the disk before the content does
         if path.exists():
             shutil.copymode(path, unfinished)
-        _rename(unfinished, path, force=force)
+        try:
+            files.rename(unfinished, path, replace=force)
+        except FileExistsError:
+            not_there(path, force=False)
+            raise  # a link whose target is missing
     except OSError as error:
         raise CannotWrite(f"{path} cannot be written: {error.strerror or error}.", "Choose another place.") from error
     finally:
         unfinished.unlink(missing_ok=True)
-
-
-def _rename(unfinished: Path, path: Path, *, force: bool) -> None:
-    """Give a finished file its name; a file that has appeared there meanwhile is only replaced with ``force``."""
-    if not force:
-        try:
-            os.link(unfinished, path)
-        except FileExistsError:
-            not_there(path, force=False)
-            raise  # a link whose target is missing
-        except OSError:  # a file system without links
-            unfinished.replace(path)
-        return
-    unfinished.replace(path)
 
 
 def write_text(path: Path, text: str, *, force: bool, reads: Sequence[str | Path] = ()) -> None:

@@ -1,15 +1,17 @@
 """Open a file for reading, and tell what it is by its name and its first bytes.
 
 Nothing here reads more than the head of a file. Every way in which a file cannot be opened ends in
-one ``Unreadable``, so that no reader above has to think about the operating system.
+one ``Unreadable``, so that no reader above has to think about the operating system. A file that was
+written under another name gets its own here.
 """
 
+import errno
 import io
 import os
 import stat
 import time
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import IO, Any, BinaryIO
 
 from clockhands.errors import Unreadable
 
@@ -133,6 +135,40 @@ def open_regular(path: Path) -> BinaryIO:
             "Save it as a file first; only JSON can come through a pipe.",
         )
     return open_binary(path)
+
+
+def state(file: IO[bytes]) -> tuple[int, int, int, int]:
+    """Which file is open and in which version: device, inode, bytes and time of the last change, in nanoseconds."""
+    now = os.fstat(file.fileno())
+    return now.st_dev, now.st_ino, now.st_size, now.st_mtime_ns
+
+
+def rename(unfinished: Path, path: Path, *, replace: bool) -> None:
+    """Give a finished file its name, when its content is on the disk.
+
+    Args:
+        unfinished: The file; no other name is left to it.
+        path: Its name.
+        replace: Whether a file that is there is replaced.
+
+    Raises:
+        FileExistsError: Something is there, and is not to be replaced.
+        OSError: The file cannot be synced or renamed.
+    """
+    with unfinished.open("rb") as written:
+        os.fsync(written.fileno())  # a rename may reach the disk before the content does
+    if not replace:
+        try:
+            os.link(unfinished, path)  # the one way to name a file that replaces nothing
+        except FileExistsError:
+            raise
+        except OSError:  # a file system without links
+            if os.path.lexists(path):
+                raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(path)) from None
+        else:
+            unfinished.unlink()
+            return
+    unfinished.replace(path)
 
 
 def place(path: Path) -> str | None:
