@@ -153,10 +153,7 @@ def whole(out: Path, only: str | None, fill: Callable[[Path], None], *, force: b
     try:
         fill(unfinished)
         made = sorted(unfinished.iterdir(), key=lambda file: file.name.endswith(".json"))
-        if new:
-            places = _renamed(unfinished, out, made)
-        else:
-            places = _named(made, out, only, force=force)
+        places = _renamed(unfinished, out, made) if new else _named(made, out, only, force=force)
         done = True
         return tuple(places)
     finally:
