@@ -35,7 +35,7 @@ from clockhands.sources.resolved import COMPUTED, Code
 
 _PLURAL = {"sin": "sines", "cos": "cosines", "-sin": "sines with a minus", "-cos": "cosines with a minus"}
 _LIBRARY = re.compile(r"(?<=\w) \((\w+ \d[\w.]*)\)")  # ` (transformers 5.23.0)` after a class or an architecture
-_FILE = re.compile(r"^(?P<file>[^:]*\.(?P<suffix>[A-Za-z]+)):")
+_FILE = re.compile(r"^(?P<file>.*?\.(?P<suffix>[A-Za-z]+)):")
 
 _PATTERN = "no-scaling"  # not a program, but what many ports do
 _PORT = "an implementation without RoPE scaling"

@@ -8,6 +8,7 @@ written under another name gets its own here.
 import errno
 import io
 import os
+import re
 import stat
 import time
 from pathlib import Path
@@ -55,6 +56,9 @@ DOWNLOAD_AGAIN = "Download or write the file again."
 TRUNCATED = "The file is truncated: download it again."
 
 _HEAD = 32
+
+# The file of a source, which may have a colon in its name.
+_PLACE = re.compile(rf"(.+?(?:{'|'.join(map(re.escape, KINDS))})):(.*)", re.DOTALL | re.IGNORECASE)
 
 _TRIES = 10  # to find a writer of a pipe, in a second
 
@@ -200,6 +204,19 @@ def missing(path: Path) -> Unreadable:
             f"{path} is a link to {target}, which does not exist.", "Download or copy the file it points to."
         )
     return Unreadable(f"{path} does not exist.", f"Check the spelling; the current folder is {Path.cwd()}.")
+
+
+def file_and_key(place: str) -> tuple[str, str]:
+    """The file of a source `file:key`, and the key in it; only a name that ends as one of `KINDS` may hold a colon.
+
+    >>> file_and_key("config.json:rope_theta"), file_and_key("a:b.json:rope_theta"), file_and_key("<stdin>:rope_theta")
+    (('config.json', 'rope_theta'), ('a:b.json', 'rope_theta'), ('<stdin>', 'rope_theta'))
+    """
+    found = _PLACE.fullmatch(place)
+    if found is not None:
+        return found[1], found[2]
+    file, _, key = place.partition(":")
+    return file, key
 
 
 def head(path: Path) -> bytes:

@@ -27,6 +27,7 @@ from clockhands.auditing.findings._releases import (
 )
 from clockhands.auditing.findings._scalings import LongropeSwapped
 from clockhands.errors import ClockhandsError
+from clockhands.sources.files import file_and_key
 from clockhands.sources.gguf_fields import ARCHITECTURE, FREQUENCIES, LISTS
 from clockhands.sources.model_types import table
 from clockhands.sources.resolved import Code
@@ -133,7 +134,7 @@ class DimensionCount(Kind, code="dimension-count"):
         if self.expected is None:
             return None
         key = f"{self.architecture}.rope.dimension_count"
-        file = next((name.partition(":")[0] for name, _ in self.stated), self.file)
+        file = next((file_and_key(name)[0] for name, _ in self.stated), self.file)
         return Edit(f"Set {key} to {spoken(self.expected)}.", file)
 
 
