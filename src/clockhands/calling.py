@@ -7,14 +7,16 @@ called with arrays of x and positions, through `answered`.
 import contextvars
 import functools
 import inspect
+import os
 import queue
 import sys
 import threading
 import types
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from importlib import import_module
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -29,6 +31,14 @@ FLOATS = ("float64", "float32", "float16", "bfloat16")
 
 class Refused(Exception):
     """The function raised, did not return in time, or returned something else than was expected; the message says."""
+
+
+class TimedOut(Refused):
+    """The function did not return in time."""
+
+
+class EndsProcess(BaseException):
+    """A user's code called `os._exit`; it derives from what such code does not catch."""
 
 
 class Library:
@@ -258,13 +268,44 @@ def answered(call: Callable[[], Any], seconds: float | None, lead: str = "it rai
         Refused: It raised, whatever that was (but for Ctrl-C), or did not return in time.
     """
     try:
-        return call() if seconds is None else within(seconds, call)
+        with outliving():
+            return call() if seconds is None else within(seconds, call)
     except (KeyboardInterrupt, Refused):
         raise
     except TookTooLong:
-        raise Refused(f"it did not come back within {seconds:g} seconds") from None
+        raise TimedOut(f"it did not come back within {seconds:g} seconds") from None
+    except EndsProcess as error:
+        raise Refused(f"it called {error}, which ends the process") from None
     except BaseException as error:
         raise Refused(f"{lead}{error_text(error)}") from error
+
+
+@contextmanager
+def outliving() -> Iterator[None]:
+    """Have `os._exit` raise `EndsProcess` in a user's code: a process that ends without a report counts as a success.
+
+    It does so in this thread, and in the one in which `within` calls. A process that the user's code forks is its own
+    affair and ends as it wants, as does all else outside of such a call. `os._exit` stays wrapped afterwards: a call
+    that did not come back in time may reach it later.
+    """
+    if os._exit is not _exit_or_raise:
+        _real_exit.append(os._exit)
+        os._exit = _exit_or_raise
+    token = _process_of_call.set(os.getpid())
+    try:
+        yield
+    finally:
+        _process_of_call.reset(token)
+
+
+_process_of_call: contextvars.ContextVar[int | None] = contextvars.ContextVar("process of a call", default=None)
+_real_exit: list[Callable[[int], NoReturn]] = []
+
+
+def _exit_or_raise(status: int) -> NoReturn:
+    if _process_of_call.get() == os.getpid():
+        raise EndsProcess(f"os._exit({status})")
+    _real_exit[-1](status)
 
 
 def error_text(error: BaseException, most: int = 160) -> str:

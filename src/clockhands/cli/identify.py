@@ -10,7 +10,7 @@ import click
 
 from clockhands.arguments import shown
 from clockhands.cli.group import complain, talk
-from clockhands.cli.output import BACKENDS, json_option, print_json
+from clockhands.cli.output import BACKENDS, hanging, json_option, keep_stdout, leave, print_json
 from clockhands.cli.table import parse_positions
 from clockhands.errors import ClockhandsError, InvalidValue, Unreadable
 from clockhands.recognition import Matches, identify
@@ -55,6 +55,12 @@ A table that is not recognised is an answer too: the reason is printed, and the 
 @click.option(
     "--longest", type=click.IntRange(min=1), metavar="P", help="The largest position that a function is asked for."
 )
+@click.option(
+    "--timeout",
+    type=click.FloatRange(min=0, min_open=True),
+    metavar="S",
+    help="Seconds for a call of a function, if not 60.",
+)
 @json_option
 def command(target: str, positions: str | None, width: int | None, as_json: bool, **chosen: Any) -> int:
     """Say what made the numbers of a table, or what a function does to positions.
@@ -63,7 +69,7 @@ def command(target: str, positions: str | None, width: int | None, as_json: bool
     the tables that are named like positions are looked at, or all of a few. A function(x [seq, width], positions
     [seq]) is imported from the current folder or from what is installed, and called.
     """
-    options = {name: chosen[name] for name in ("backend", "dtype", "longest") if chosen[name] is not None}
+    options = {name: chosen[name] for name in ("backend", "dtype", "longest", "timeout") if chosen[name] is not None}
     refuse_source(target)
     if is_function(target):
         if positions is not None:
@@ -89,15 +95,29 @@ def command(target: str, positions: str | None, width: int | None, as_json: bool
 
 
 def _function(target: str, width: int | None, options: dict[str, Any]) -> Matches:
-    # What the function prints is talk: only the answer may stand on stdout.
-    with contextlib.redirect_stdout(sys.stderr):
-        function = load(target)
-        if width is None:
-            raise InvalidValue(
-                "A function is given arrays, and their width is not known.",
-                "Say it: --width 64, the channels of a head.",
-            )
-        return identify(function, width=width, **options)
+    from clockhands.calling import outliving
+
+    running = hanging()
+    keep_stdout()
+    try:
+        # What the function prints is talk: only the answer may stand on stdout.
+        with contextlib.redirect_stdout(sys.stderr), outliving():
+            return _of_function(target, width, options)
+    except ClockhandsError as error:
+        if hanging() <= running:
+            raise
+        complain(error.message, error.hint)
+        leave(2)
+
+
+def _of_function(target: str, width: int | None, options: dict[str, Any]) -> Matches:
+    function = load(target)
+    if width is None:
+        raise InvalidValue(
+            "A function is given arrays, and their width is not known.",
+            "Say it: --width 64, the channels of a head.",
+        )
+    return identify(function, width=width, **options)
 
 
 def _tables(target: str, positions: str | None) -> tuple[list[tuple[str, TensorInfo | None, Matches]], bool]:

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import click
 
@@ -17,6 +17,38 @@ DTYPES = ("float64", "float32", "float16", "bfloat16")
 BACKENDS = ("numpy", "torch", "jax")
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+
+
+def keep_stdout() -> None:
+    """Print to a copy of file descriptor 1, which itself leads to stderr from here on.
+
+    For commands that run a user's code: what it writes to the descriptor is talk, and so is what a C library keeps back
+    until the process ends. Hence it is not undone.
+    """
+    try:
+        if sys.stdout.fileno() != 1:
+            return
+        sys.stdout.flush()
+        kept = os.dup(1)
+        os.dup2(2, 1)
+    except (OSError, ValueError):  # a stream without a descriptor, as tests have, or one that is closed
+        return
+    encoding, errors = sys.stdout.encoding, sys.stdout.errors
+    sys.stdout = os.fdopen(kept, "w", encoding=encoding, errors=errors)
+
+
+def hanging() -> int:
+    """How many calls of a user's code did not come back in time and still run."""
+    calling = sys.modules.get("clockhands.calling")
+    return 0 if calling is None else calling.hanging()
+
+
+def leave(code: int) -> NoReturn:
+    """End the process beside a call that still runs: ending it the usual way may wait for that call, or crash."""
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError, ValueError):
+            stream.flush()
+    os._exit(code)
 
 
 class CannotWrite(ClockhandsError, OSError):
