@@ -7,6 +7,8 @@ called with arrays of x and positions, through `answered`.
 import contextvars
 import functools
 import inspect
+import itertools
+import math
 import os
 import queue
 import sys
@@ -120,6 +122,7 @@ class ForeignFunction:
         output: The dtype of what it returned last.
         calls, rows: How often it was called, and with how many rows in all.
         changed: The names of the arguments that it changed.
+        overwrites: Whether a call changed what an earlier call had returned.
     """
 
     library: Library
@@ -133,6 +136,8 @@ class ForeignFunction:
         self.function, self.output, self.timeout = function, output, timeout
         self.calls = self.rows = 0
         self.changed: set[str] = set()
+        self.overwrites = False
+        self._returned: dict[tuple[int, ...], list[tuple[Any, np.ndarray]]] = {}
 
     def find_library(self, backend: Any, attempt: Callable[[], Any]) -> list[tuple[str, Refused]]:
         """Keep the first library with which an attempt is not refused; where all are, return their refusals."""
@@ -159,8 +164,15 @@ class ForeignFunction:
         called = self.library.calling(self.function)
         answer = answered(functools.partial(called, *arguments.values()), self.timeout, self._raised)
         for name, array in before.items():
-            if not np.array_equal(array, as_numpy(arguments[name]), equal_nan=array.dtype.kind == "f"):
+            if not _equal(array, as_numpy(arguments[name])):
                 self.changed.add(name)
+        for array, was in itertools.chain(*self._returned.values()):
+            self.overwrites |= not _equal(was, as_numpy(array))
+        # The last answer of each shape: a buffer may be kept for each.
+        for array in _small_arrays(answer):
+            self._returned[tuple(array.shape)] = []
+        for array in _small_arrays(answer):
+            self._returned[tuple(array.shape)].append((array, as_numpy(array).copy()))
         return answer
 
     @property
@@ -180,6 +192,19 @@ class ForeignFunction:
         if self.output not in FLOATS and not (self._takes_any_float and as_numpy(answer).dtype.kind == "f"):
             raise Refused(f"it gave back {self.output}, {self._no_numbers}")
         return as_numpy(answer).astype(np.float64)
+
+
+_KEPT = 2**18  # numbers of an answer that later calls are held to
+
+
+def _equal(one: np.ndarray, other: np.ndarray) -> bool:
+    return np.array_equal(one, other, equal_nan=one.dtype.kind == "f")
+
+
+def _small_arrays(answer: Any) -> list[Any]:
+    """The arrays of an answer that a later call can be held to; JAX's cannot change."""
+    parts = answer if isinstance(answer, tuple | list) else (answer,)
+    return [part for part in parts if library_name(part) in {"numpy", "torch"} and math.prod(part.shape) <= _KEPT]
 
 
 def refusals(tried: Sequence[tuple[str, Refused]], link: str = " ") -> str:

@@ -314,6 +314,21 @@ def test_it_changes_its_arguments():
     assert "queries" in str(report)
 
 
+def test_it_returns_one_buffer_again_and_again():
+    kept = {}
+
+    def forward(queries, keys):
+        out = linear(8)(queries, keys)
+        buffer = kept.setdefault(out.shape, np.empty_like(out))
+        buffer[...] = out
+        return buffer
+
+    report = asked(forward, Alibi(8))
+    assert codes(report) == ("overwrites-its-answers",)
+    assert [failure.experiment for failure in report.failures] == ["answers stay as they are"]
+    assert "changed the array that an earlier one returned" in str(report)
+
+
 # --- what cannot be called ---
 
 
