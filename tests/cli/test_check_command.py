@@ -77,6 +77,10 @@ def infinite(x, positions):
     out[positions == 3] = np.inf
     return out
 
+def wrong_in_place(x, positions):
+    x[:] = turned(x, positions, 777_777.0) * 1.5 + 1
+    return x
+
 def ends_the_process(x, positions):
     os._exit(0)
 
@@ -259,6 +263,32 @@ def test_a_function_that_hangs_once_still_has_its_report(tmp_path):
     told = json.loads(done.stdout)
     assert done.returncode == int(not told["sound"])
     assert "did not come back" in json.dumps(told)
+
+
+def test_a_fault_that_is_ignored_is_left_out_with_what_it_explains(checked):
+    done = checked("wrong_base", *LLAMA, "--ignore", "another-base", "--json")
+    told = json.loads(done.out)
+    assert (done.code, told["sound"], told["failures"], told["explanations"]) == (0, True, [], [])
+    assert re.search(r"^note: somebodys:wrong_base: \d+ failures left out by --ignore\.$", done.err, re.MULTILINE)
+    for other in ("other-layout", "changes-its-arguments,other-layout"):
+        kept = checked("wrong_base", *LLAMA, "--ignore", other)
+        assert (kept.code, kept.err) == (1, "")
+    # What is noticed beside the experiments explains nothing but itself.
+    name, both = "wrong_in_place", checked("wrong_in_place", *LLAMA, "--backend", "numpy", "--json")
+    assert {failure["experiment"] for failure in json.loads(both.out)["failures"]} > {"arguments stay as they are"}
+    done = checked(name, *LLAMA, "--backend", "numpy", "--json", "--ignore", "changes-its-arguments")
+    told = json.loads(done.out)
+    assert (done.code, told["sound"], told["explanations"]) == (1, False, [])
+    assert "arguments stay as they are" not in {failure["experiment"] for failure in told["failures"]}
+    assert "a few positions" in {failure["experiment"] for failure in told["failures"]}
+
+
+def test_a_code_that_no_fault_has_is_refused(checked):
+    done = checked("wrong_base", *LLAMA, "--ignore", "another-bas")
+    assert (done.code, done.out) == (2, "")
+    assert done.err.startswith(
+        "error: Invalid value: 'another-bas' is not the code of a fault. Did you mean another-base?"
+    )
 
 
 @pytest.mark.parametrize("command", ["check", "identify"])

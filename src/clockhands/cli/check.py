@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from clockhands.cli.group import complain
+from clockhands.cli.group import complain, known_codes, talk
 from clockhands.cli.output import BACKENDS, hanging, json_option, keep_stdout, leave, print_json
 from clockhands.errors import ClockhandsError, InvalidValue
 from clockhands.sources.callables import load, refuse_source
@@ -25,6 +25,15 @@ Examples:
   clockhands check mymodel.embeddings:add_positions --like vaswani2017 --width 64
   clockhands check mymodel.model:small_model --kind generation
 """
+
+
+def _codes(ctx: click.Context, _param: click.Parameter, values: tuple[str, ...]) -> frozenset[str]:
+    if not values:
+        return frozenset()
+    # Imported when it is needed: the help needs none of it.
+    from clockhands.faults import FAULTS
+
+    return known_codes(ctx, values, FAULTS, "fault")
 
 
 @click.command("check", epilog=EXAMPLES)
@@ -46,6 +55,13 @@ Examples:
 @click.option(
     "--timeout", type=click.FloatRange(min=0, min_open=True), metavar="S", help="Seconds for a call, if not 60."
 )
+@click.option(
+    "--ignore",
+    multiple=True,
+    metavar="CODE",
+    callback=_codes,
+    help="Leave out this fault and the failures that it explains (repeatable).",
+)
 @click.option("-v", "--verbose", is_flag=True, help="Tell all evidence, and why an experiment was left out.")
 @json_option
 def command(  # noqa: PLR0917 - click passes them by name
@@ -54,6 +70,7 @@ def command(  # noqa: PLR0917 - click passes them by name
     kind: str | None,
     make: bool,
     width: int | None,
+    ignore: frozenset[str],
     verbose: bool,
     as_json: bool,
     **given: Any,
@@ -74,6 +91,10 @@ def command(  # noqa: PLR0917 - click passes them by name
             raise
         complain(error.message, error.hint)
         leave(2)
+    failed, report = len(report.failures), report.without(ignore)
+    left_out = failed - len(report.failures)
+    if left_out:
+        talk(f"note: {target}: {left_out} failure{'s' if left_out > 1 else ''} left out by --ignore.")
     _print(target, report, verbose, as_json)
     code = int(not report.sound)
     if hanging() > running:
