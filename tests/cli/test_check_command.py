@@ -286,9 +286,7 @@ def test_a_fault_that_is_ignored_is_left_out_with_what_it_explains(checked):
 def test_a_code_that_no_fault_has_is_refused(checked):
     done = checked("wrong_base", *LLAMA, "--ignore", "another-bas")
     assert (done.code, done.out) == (2, "")
-    assert done.err.startswith(
-        "error: Invalid value: 'another-bas' is not the code of a fault. Did you mean another-base?"
-    )
+    assert "'another-bas' is not the code of a fault. Did you mean another-base" in done.err
 
 
 @pytest.mark.parametrize("command", ["check", "identify"])

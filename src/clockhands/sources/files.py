@@ -196,6 +196,57 @@ def link_target(path: Path) -> Path | None:
         return None
 
 
+class ReadAround:
+    """The bytes of an open file by place, read a little at a time around where they are asked for.
+
+    A memory map would do the same with less code, but the process ends (SIGBUS) where a file is truncated under it.
+
+    Attributes:
+        path: The file.
+    """
+
+    _AT_ONCE = 2**13  # bytes; a header is read front to back, but between tensors lie their numbers
+
+    def __init__(self, path: Path, file: BinaryIO) -> None:
+        self.path, self._file = path, file
+        self._size = file.seek(0, os.SEEK_END)
+        self._held, self._start = b"", 0
+
+    def __len__(self) -> int:
+        return self._size
+
+    def around(self, at: int, count: int) -> tuple[bytes, int]:
+        """Bytes that hold the ``count`` ones from ``at`` on, which lie in the file, and where in them these begin.
+
+        Raises:
+            Unreadable: The file has become shorter since it was opened, or cannot be read.
+        """
+        if at < self._start or at + count > self._start + len(self._held):
+            self._held = self._read(at, max(count, min(self._AT_ONCE, self._size - at)))
+            self._start = at
+        return self._held, at - self._start
+
+    def __getitem__(self, part: slice) -> bytes:
+        start, stop, _ = part.indices(self._size)
+        if stop - start > self._AT_ONCE:
+            return self._read(start, stop - start)
+        held, at = self.around(start, max(0, stop - start))
+        return held[at : at + stop - start]
+
+    def _read(self, at: int, count: int) -> bytes:
+        try:
+            self._file.seek(at)
+            data = self._file.read(count)
+        except OSError as error:
+            raise Unreadable(f"{self.path} cannot be read: {error.strerror}.", "Check the path and the disk.") from None
+        if len(data) < count:
+            raise Unreadable(
+                f"{self.path} ends after {at + len(data):,} bytes, and had {self._size:,} when it was opened.",
+                "Read it again when nothing writes to it.",
+            )
+        return data
+
+
 def missing(path: Path) -> Unreadable:
     """The error for a path with nothing at its end."""
     target = link_target(path)
