@@ -7,14 +7,18 @@ called with arrays of x and positions, through `answered`.
 import contextvars
 import functools
 import inspect
+import itertools
+import math
+import os
 import queue
 import sys
 import threading
 import types
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from importlib import import_module
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -29,6 +33,14 @@ FLOATS = ("float64", "float32", "float16", "bfloat16")
 
 class Refused(Exception):
     """The function raised, did not return in time, or returned something else than was expected; the message says."""
+
+
+class TimedOut(Refused):
+    """The function did not return in time."""
+
+
+class EndsProcess(BaseException):
+    """A user's code called `os._exit`; it derives from what such code does not catch."""
 
 
 class Library:
@@ -110,6 +122,7 @@ class ForeignFunction:
         output: The dtype of what it returned last.
         calls, rows: How often it was called, and with how many rows in all.
         changed: The names of the arguments that it changed.
+        overwrites: Whether a call changed what an earlier call had returned.
     """
 
     library: Library
@@ -123,6 +136,8 @@ class ForeignFunction:
         self.function, self.output, self.timeout = function, output, timeout
         self.calls = self.rows = 0
         self.changed: set[str] = set()
+        self.overwrites = False
+        self._returned: dict[tuple[int, ...], list[tuple[Any, np.ndarray]]] = {}
 
     def find_library(self, backend: Any, attempt: Callable[[], Any]) -> list[tuple[str, Refused]]:
         """Keep the first library with which an attempt is not refused; where all are, return their refusals."""
@@ -149,8 +164,15 @@ class ForeignFunction:
         called = self.library.calling(self.function)
         answer = answered(functools.partial(called, *arguments.values()), self.timeout, self._raised)
         for name, array in before.items():
-            if not np.array_equal(array, as_numpy(arguments[name]), equal_nan=array.dtype.kind == "f"):
+            if not _equal(array, as_numpy(arguments[name])):
                 self.changed.add(name)
+        for array, was in itertools.chain(*self._returned.values()):
+            self.overwrites |= not _equal(was, as_numpy(array))
+        # The last answer of each shape: a buffer may be kept for each.
+        for array in _small_arrays(answer):
+            self._returned[tuple(array.shape)] = []
+        for array in _small_arrays(answer):
+            self._returned[tuple(array.shape)].append((array, as_numpy(array).copy()))
         return answer
 
     @property
@@ -170,6 +192,19 @@ class ForeignFunction:
         if self.output not in FLOATS and not (self._takes_any_float and as_numpy(answer).dtype.kind == "f"):
             raise Refused(f"it returned {self.output}, {self._no_numbers}")
         return as_numpy(answer).astype(np.float64)
+
+
+_KEPT = 2**18  # numbers of an answer that later calls are held to
+
+
+def _equal(one: np.ndarray, other: np.ndarray) -> bool:
+    return np.array_equal(one, other, equal_nan=one.dtype.kind == "f")
+
+
+def _small_arrays(answer: Any) -> list[Any]:
+    """The arrays of an answer that a later call can be held to; JAX's cannot change."""
+    parts = answer if isinstance(answer, tuple | list) else (answer,)
+    return [part for part in parts if library_name(part) in {"numpy", "torch"} and math.prod(part.shape) <= _KEPT]
 
 
 def refusals(tried: Sequence[tuple[str, Refused]], link: str = " ") -> str:
@@ -258,13 +293,44 @@ def answered(call: Callable[[], Any], seconds: float | None, lead: str = "it rai
         Refused: It raised, whatever that was (but for Ctrl-C), or did not return in time.
     """
     try:
-        return call() if seconds is None else within(seconds, call)
+        with outliving():
+            return call() if seconds is None else within(seconds, call)
     except (KeyboardInterrupt, Refused):
         raise
     except TookTooLong:
-        raise Refused(f"it did not return within {seconds:g} seconds") from None
+        raise TimedOut(f"it did not return within {seconds:g} seconds") from None
+    except EndsProcess as error:
+        raise Refused(f"it called {error}, which ends the process") from None
     except BaseException as error:
         raise Refused(f"{lead}{error_text(error)}") from error
+
+
+@contextmanager
+def outliving() -> Iterator[None]:
+    """Have `os._exit` raise `EndsProcess` in a user's code: a process that ends without a report counts as a success.
+
+    It does so in this thread, and in the one in which `within` calls. A process that the user's code forks is its own
+    affair and ends as it wants, as does all else outside of such a call. `os._exit` stays wrapped afterwards: a call
+    that did not come back in time may reach it later.
+    """
+    if os._exit is not _exit_or_raise:
+        _real_exit.append(os._exit)
+        os._exit = _exit_or_raise
+    token = _process_of_call.set(os.getpid())
+    try:
+        yield
+    finally:
+        _process_of_call.reset(token)
+
+
+_process_of_call: contextvars.ContextVar[int | None] = contextvars.ContextVar("process of a call", default=None)
+_real_exit: list[Callable[[int], NoReturn]] = []
+
+
+def _exit_or_raise(status: int) -> NoReturn:
+    if _process_of_call.get() == os.getpid():
+        raise EndsProcess(f"os._exit({status})")
+    _real_exit[-1](status)
 
 
 def error_text(error: BaseException, most: int = 160) -> str:

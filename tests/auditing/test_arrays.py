@@ -298,9 +298,9 @@ def test_an_onnx_model_with_its_config(tmp_path):
 
 def test_only_tables_of_positions_are_read(tmp_path, monkeypatch):
     read = []
-    whole = arrays.mapped
-    monkeypatch.setattr(arrays, "mapped", lambda info: read.append(info.name) or whole(info))
-    monkeypatch.setattr(arrays, "read", None)
+    for name in ("mapped", "read"):
+        real = getattr(arrays, name)
+        monkeypatch.setattr(arrays, name, lambda info, real=real: read.append(info.name) or real(info))
     tensors = {f"model.encoder.layers.{number}.fc1.weight": learned() for number in range(30)}
     model(tmp_path, WHISPER, tensors | {ENCODER: ch.table(ch.preset("whisper", width=64), 300), DECODER: learned()})
     assert set(read) == {ENCODER, DECODER}

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 import textwrap
@@ -14,8 +15,11 @@ import pytest
 import clockhands as ch
 
 SCHEMA = Path(__file__).resolve().parents[2] / "docs" / "check.schema.json"
-PROGRAM = [sys.executable, "-c", "from clockhands.cli import main; main()", "check"]
+PROGRAM = [sys.executable, "-c", "from clockhands.cli import main; main()"]
 MODULE = """
+import ctypes
+import os
+import sys
 import time
 import numpy as np
 
@@ -73,6 +77,29 @@ def infinite(x, positions):
     out[positions == 3] = np.inf
     return out
 
+def wrong_in_place(x, positions):
+    x[:] = turned(x, positions, 777_777.0) * 1.5 + 1
+    return x
+
+def ends_the_process(x, positions):
+    os._exit(0)
+
+def ends_it_for_many(x, positions):
+    return turned(x, positions) if len(positions) < 10 else os._exit(0)
+
+def forks(x, positions):  # a process of its own, which ends as it wants
+    child = os.fork()
+    if not child:
+        os._exit(3)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 3
+    return turned(x, positions)
+
+def talks_below_python(x, positions):
+    os.write(1, b"below Python\\n")
+    if os.name != "nt":
+        ctypes.CDLL(None).printf(b"a library of C, %d\\n", len(positions))  # kept back until the process ends
+    return turned(x, positions)
+
 number = 3
 """
 LLAMA = ("--like", "llama2:head_width=16", "--length", "300")
@@ -88,9 +115,11 @@ def checked(run, tmp_path, monkeypatch):
     sys.modules.pop("somebodys", None)
 
 
-def in_a_process(folder, *words):
+def in_a_process(folder, *words, command="check"):
     """The same in a process of its own, as one that hangs needs it."""
-    return subprocess.run([*PROGRAM, *words], cwd=folder, capture_output=True, text=True, check=False, timeout=100)
+    return subprocess.run(
+        [*PROGRAM, command, *words], cwd=folder, capture_output=True, text=True, check=False, timeout=100
+    )
 
 
 def test_a_right_function_is_exit_code_0_and_its_talk_goes_to_stderr(checked):
@@ -236,10 +265,81 @@ def test_a_function_that_hangs_once_still_has_its_report(tmp_path):
     assert "did not return" in json.dumps(told)
 
 
+def test_a_fault_that_is_ignored_is_left_out_with_what_it_explains(checked):
+    done = checked("wrong_base", *LLAMA, "--ignore", "another-base", "--json")
+    told = json.loads(done.out)
+    assert (done.code, told["sound"], told["failures"], told["explanations"]) == (0, True, [], [])
+    assert re.search(r"^note: somebodys:wrong_base: \d+ failures left out by --ignore\.$", done.err, re.MULTILINE)
+    for other in ("other-layout", "changes-its-arguments,other-layout"):
+        kept = checked("wrong_base", *LLAMA, "--ignore", other)
+        assert (kept.code, kept.err) == (1, "")
+    # What is noticed beside the experiments explains nothing but itself.
+    name, both = "wrong_in_place", checked("wrong_in_place", *LLAMA, "--backend", "numpy", "--json")
+    assert {failure["experiment"] for failure in json.loads(both.out)["failures"]} > {"arguments stay as they are"}
+    done = checked(name, *LLAMA, "--backend", "numpy", "--json", "--ignore", "changes-its-arguments")
+    told = json.loads(done.out)
+    assert (done.code, told["sound"], told["explanations"]) == (1, False, [])
+    assert "arguments stay as they are" not in {failure["experiment"] for failure in told["failures"]}
+    assert "a few positions" in {failure["experiment"] for failure in told["failures"]}
+
+
+def test_a_code_that_no_fault_has_is_refused(checked):
+    done = checked("wrong_base", *LLAMA, "--ignore", "another-bas")
+    assert (done.code, done.out) == (2, "")
+    assert "'another-bas' is not the code of a fault. Did you mean another-base" in done.err
+
+
+@pytest.mark.parametrize("command", ["check", "identify"])
+def test_a_function_that_ends_the_process_is_no_success(tmp_path, command):
+    (tmp_path / "somebodys.py").write_text(MODULE, encoding="utf-8")
+    (tmp_path / "ends_when_imported.py").write_text("import os\nos._exit(0)\n", encoding="utf-8")
+    how = LLAMA if command == "check" else ("--width", "16")
+    for name, said in (
+        ("somebodys:ends_the_process", "it called os._exit(0), which ends the process."),
+        ("somebodys:ends_it_for_many", "it called os._exit(0), which ends the process."),
+        ("ends_when_imported:anything", "os._exit(0)"),
+    ):
+        done = in_a_process(tmp_path, name, *how, command=command)
+        assert (done.returncode, done.stdout) == (2, "")
+        assert said in done.stderr
+        assert done.stderr.startswith("error: ")
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
+def test_a_process_that_a_function_forks_ends_as_it_wants(tmp_path):
+    (tmp_path / "somebodys.py").write_text(MODULE, encoding="utf-8")
+    done = in_a_process(tmp_path, "somebodys:forks", *LLAMA, "--backend", "numpy")
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("command", ["check", "identify"])
+def test_json_stands_alone_on_stdout_whatever_writes_to_its_descriptor(tmp_path, command):
+    (tmp_path / "somebodys.py").write_text(MODULE, encoding="utf-8")
+    how = LLAMA if command == "check" else ("--width", "16", "--longest", "300")
+    done = in_a_process(tmp_path, "somebodys:talks_below_python", *how, "--json", command=command)
+    assert done.returncode == 0
+    assert json.loads(done.stdout)["target"] == "somebodys:talks_below_python"
+    assert "below Python\n" in done.stderr
+    assert os.name == "nt" or "a library of C, " in done.stderr
+
+
+@pytest.mark.parametrize("name", ["hangs", "hangs_for_many"])
+def test_identify_waits_for_a_function_no_longer_than_it_is_told(tmp_path, name):
+    (tmp_path / "somebodys.py").write_text(MODULE, encoding="utf-8")
+    words = (f"somebodys:{name}", "--width", "16", "--timeout", "0.5")
+    done = in_a_process(tmp_path, *words, command="identify")
+    assert (done.returncode, done.stdout) == (2, "")
+    error, hint = done.stderr.splitlines()
+    assert re.fullmatch(
+        r"error: The function was called with \d+ rows, and it did not come back within 0.5 seconds\.", error
+    )
+    assert hint == ("hint: Give it more time: timeout= (--timeout on a command line), or name a function that returns.")
+
+
 def test_no_colour_where_none_is_wanted(tmp_path):
     (tmp_path / "somebodys.py").write_text(MODULE, encoding="utf-8")
     environment = {**os.environ, "FORCE_COLOR": "1"}
-    command = [*PROGRAM, "somebodys:wrong_base", *LLAMA]
+    command = [*PROGRAM, "check", "somebodys:wrong_base", *LLAMA]
     shown = {}
     for name, more in (("with", {}), ("without", {"NO_COLOR": "1"})):
         environment.pop("NO_COLOR", None)

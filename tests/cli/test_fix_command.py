@@ -1,7 +1,9 @@
 """`clockhands audit --diff`, `--fix`, `--recursive` and `--fail-on`, as a user runs them."""
 
 import json
+import os
 import subprocess
+import sys
 
 import pytest
 
@@ -161,3 +163,71 @@ def test_the_lowest_severity_that_fails_can_be_chosen(run, model, config, level,
 def test_options_that_contradict_each_other_are_refused(run, model, words):
     model("m")
     assert run("audit", "m", *words).code == 2
+
+
+# Runs the command in a copy of the process again and again, and kills the copy before the first, the second, ... line
+# that it runs of its own code from the moment at which it begins to write; prints what is in the folder after each.
+KILLED = """
+import contextlib, json, os, pathlib, signal, sys
+from clockhands.cli import audit, main
+from clockhands.cli.output import write_whole
+
+def clockhands_write_bytes(path, data):
+    with path.open("wb", buffering=0) as file:
+        for start in range(0, len(data), 100):
+            file.write(data[start:start + 100])
+
+def fixed():
+    with contextlib.suppress(SystemExit):
+        main(["audit", "m", "--fix", "-q", *sys.argv[1:]])
+
+def killed_at(number):
+    left = [number]
+    def line(frame, event, argument):
+        if event == "line":
+            left[0] -= 1
+            if not left[0]:
+                os.kill(os.getpid(), signal.SIGKILL)
+        return line
+    def call(frame, event, argument):
+        return line if "clockhands" in frame.f_code.co_filename + frame.f_code.co_name else None
+    def traced(*arguments, **named):
+        sys.settrace(call)
+        write_whole(*arguments, **named)
+        os._exit(0)
+    audit.write_whole = traced
+    fixed()
+
+pathlib.Path.write_bytes = clockhands_write_bytes
+config = pathlib.Path("m/config.json")
+before = config.read_bytes()
+fixed()  # imports what is needed, so that no copy does
+for number in range(1, 200):
+    for path in config.parent.iterdir():
+        path.unlink()
+    config.write_bytes(before)
+    copy = os.fork()
+    if not copy:
+        killed_at(number)
+    killed = os.WIFSIGNALED(os.waitpid(copy, 0)[1])
+    print("state", json.dumps({path.name: path.read_text() for path in config.parent.iterdir()}))
+    if not killed:
+        break
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="a copy of the process is killed")
+@pytest.mark.parametrize(("words", "name"), [((), "config.fixed.json"), (("--in-place",), "config.json")])
+def test_whenever_it_is_killed_each_file_is_the_old_or_the_new_one(model, words, name):
+    before = model("m").read_text("utf-8")
+    after = before.replace("50000.0", "500000.0")
+    done = subprocess.run([sys.executable, "-c", KILLED, *words], capture_output=True, text=True, check=True)
+    states = [json.loads(line[6:]) for line in done.stdout.splitlines() if line.startswith("state ")]
+    assert len(states) > 30
+    assert {state["config.json"] for state in states} == ({before, after} if words else {before})
+    assert {state.get(name) for state in states} == {before if words else None, after}
+    kept = {"config.json", name}
+    assert any(len(text) not in (0, len(after)) for state in states for each, text in state.items() if each not in kept)
+    assert states[-1].keys() == kept
+    names = {each for state in states for each in state} - kept
+    assert all(each.endswith(".unfinished") for each in names), names

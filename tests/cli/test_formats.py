@@ -100,6 +100,48 @@ def test_a_folder_is_pointed_at_by_the_file_inside(run, written):
     assert {place["artifactLocation"]["uri"] for place in places} == {"sound/config.json"}
 
 
+@pytest.mark.skipif(os.name == "nt", reason="names are UTF-16 there")
+@pytest.mark.parametrize("name", [b"caf\xe9.json", b"d\xe9/config.json"])
+def test_a_name_that_is_not_utf_8_is_given_by_its_bytes_in_sarif(run, tmp_path, monkeypatch, name):
+    monkeypatch.chdir(tmp_path)
+    path = Path(os.fsdecode(name))
+    try:
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(json.dumps(CONFIGS["a scaling"]), encoding="utf-8")
+    except OSError:
+        pytest.skip("the file system takes only names in UTF-8")
+    for folder in ("", f"{tmp_path}/"):
+        document, done = sarif(run, folder + os.fsdecode(name), os.fsdecode(b"no\xe9.json"))
+        json.dumps(document, ensure_ascii=False).encode("utf-8")  # fails on half a surrogate pair
+        Sarif.model_validate(document)
+        assert "\\udc" not in done.out.replace("\\\\udc", "")
+        places = [result["locations"][0]["physicalLocation"] for result in document["runs"][0]["results"]]
+        assert {place["artifactLocation"]["uri"] for place in places} == {name.decode("latin-1").replace("é", "%E9")}
+        assert document["runs"][0]["results"][0]["properties"]["target"].endswith(name.decode("utf-8", "replace")[-5:])
+
+
+@pytest.mark.skipif(os.name == "nt", reason="no name has a colon there")
+@pytest.mark.parametrize(
+    "words", ["", "-v", "--json", "--format=sarif --verbose", "--format=github --verbose", "--diff", "--fix"]
+)
+def test_a_name_with_a_colon_is_told_as_another_is(run, tmp_path, monkeypatch, words):
+    monkeypatch.chdir(tmp_path)
+    # Of the shape of Llama-3.1-8B with a tenth of its base: a problem with a fix.
+    wrong = LLAMA | {"hidden_size": 4096, "num_attention_heads": 32, "num_key_value_heads": 8, "num_hidden_layers": 32}
+    wrong |= {"vocab_size": 128256, "max_position_embeddings": 131072, "rope_theta": 50000.0}
+    scaling = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0}
+    wrong["rope_scaling"] = scaling | {"original_max_position_embeddings": 8192}
+    told = []
+    for name in ("a:b.json", "a_b.json"):
+        Path(name).write_text(json.dumps(wrong, indent=2), encoding="utf-8")
+        done = run("audit", name, *words.split())
+        assert name.removesuffix(".json") in done.out.replace("%3A", ":")
+        out = re.sub(r"a(:|%3A)b", "a_b", done.out)
+        told.append(re.sub(r'"clockhands/1": "\w+"', "", out))  # a hash of the name
+    assert told[0] == told[1]
+    assert Path("a:b.fixed.json").exists() == (words == "--fix")
+
+
 def test_what_cannot_be_read_is_told_in_sarif_too(run, written):
     document, done = sarif(run, written["sound"], "missing.json")
     Sarif.model_validate(document)

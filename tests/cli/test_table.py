@@ -1,6 +1,8 @@
 import csv
 import json
 import os
+import subprocess
+import sys
 from types import SimpleNamespace
 
 import numpy as np
@@ -150,7 +152,7 @@ def test_a_file_is_replaced_only_by_force_and_is_whole_or_not_there(run, tmp_pat
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patched:
-        patched.setattr(command.np, "save", breaks)
+        patched.setattr(command.np.lib.format, "write_array_header_1_0", breaks)
         done = run("table", SMALL, "--out", out, "--force")
     assert done.code == 2
     assert done.err == f"error: {out} cannot be written: No space left on device.\nhint: Choose another place.\n"
@@ -177,6 +179,36 @@ def test_positions_that_no_array_holds_are_refused_by_the_files_that_keep_them(r
     assert done.code == 2
     assert "which no array type holds exactly" in done.err
     assert run("table", SMALL, "--positions", both, "--out", tmp_path / "t.csv").code == 0
+
+
+@pytest.mark.skipif(os.name == "nt", reason="sizes of files are limited in another way there")
+@pytest.mark.parametrize("ending", ["npy", "npz", "safetensors", "csv"])
+def test_a_place_that_takes_no_more_bytes_is_named_with_the_cause_and_nothing_is_left(tmp_path, ending):
+    code = (
+        "import resource, sys; resource.setrlimit(resource.RLIMIT_FSIZE, (4096, resource.RLIM_INFINITY)); "
+        "from clockhands.cli import main; main(sys.argv[1:])"
+    )
+    out = tmp_path / f"t.{ending}"
+    words = [sys.executable, "-c", code, "table", "vaswani2017", "--positions", "50", "--out", str(out)]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == f"error: {out} cannot be written: File too large.\nhint: Choose another place.\n"
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("ending", ["npy", "npz", "safetensors", "csv"])
+def test_a_place_that_is_no_file_is_refused_before_it_is_opened(run, tmp_path, ending):
+    (tmp_path / f"folder.{ending}").mkdir()
+    (tmp_path / f"device.{ending}").symlink_to(os.devnull)
+    for name, said in (
+        (f"missing/t.{ending}", "is no folder."),
+        (f"folder.{ending}", "is a directory."),
+        (f"device.{ending}", "is no file that could be replaced."),
+    ):
+        done = run("table", SMALL, "--positions", "3", "--out", tmp_path / name, "--force")
+        assert (done.code, done.out) == (2, "")
+        assert done.err.splitlines()[0].endswith(said)
+        assert len(done.err.splitlines()) == 2
 
 
 def test_a_terminal_gets_what_fits_and_is_told_so(monkeypatch, capsys):

@@ -1,5 +1,6 @@
 """Whatever a command writes, it writes over nothing that it reads, and under a name that is one."""
 
+import errno
 import json
 import os
 import shutil
@@ -8,6 +9,9 @@ import sys
 from pathlib import Path
 
 import pytest
+
+from clockhands.cli.output import write_whole
+from clockhands.errors import InvalidValue
 
 CONFIG = {
     "model_type": "llama",
@@ -164,3 +168,26 @@ def test_what_is_no_file_is_not_replaced(run, tmp_path, monkeypatch, words):
     assert (done.code, done.out) == (2, "")
     assert "pipe is no file that could be replaced" in done.err
     assert Path("pipe").is_fifo()
+
+
+@pytest.mark.parametrize("links", [True, False])
+def test_a_file_that_appears_while_the_content_is_made_is_not_replaced(tmp_path, monkeypatch, links):
+    def none(*_):
+        raise OSError(errno.EPERM, "Operation not permitted")
+
+    if not links:  # as FAT has none
+        monkeypatch.setattr(os, "link", none)
+    out = tmp_path / "page.html"
+
+    def write(unfinished):
+        unfinished.write_text("made", encoding="utf-8")
+        out.write_text("mine", encoding="utf-8")
+
+    with pytest.raises(InvalidValue, match=r"page\.html is already there\."):
+        write_whole(out, write, force=False)
+    assert (os.listdir(tmp_path), out.read_text("utf-8")) == ([out.name], "mine")
+    write_whole(out, write, force=True)
+    assert (os.listdir(tmp_path), out.read_text("utf-8")) == ([out.name], "made")
+    out.unlink()
+    write_whole(out, lambda unfinished: unfinished.write_text("made", encoding="utf-8"), force=False)
+    assert (os.listdir(tmp_path), out.read_text("utf-8")) == ([out.name], "made")

@@ -1,7 +1,9 @@
 """What a conversion reads and writes: whole files or none, in pieces, with everything else as it was."""
 
 import json
+import os
 import tracemalloc
+from itertools import combinations
 
 import numpy as np
 import pytest
@@ -300,6 +302,90 @@ def test_a_file_that_shrinks_meanwhile_is_refused(checkpoint, tmp_path, monkeypa
     message, hint = refusal(convert, model, tmp_path / "out", "interleaved", error=Unreadable)
     assert message.startswith(f"{model / 'model.safetensors'} ends inside 'model.")
     assert hint == "The file has changed meanwhile: convert it again."
+
+
+def replaced(path, data):
+    path.with_name("new").write_bytes(data)
+    path.with_name("new").replace(path)
+
+
+def rewritten(path, data):
+    path.write_bytes(data)
+
+
+def rewritten_within_a_tick(path, data):
+    """The time of the last change stays, as it does where the clock of the file system is coarse."""
+    before = path.stat()
+    path.write_bytes(data)
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+
+
+@pytest.mark.parametrize("change", [replaced, rewritten, rewritten_within_a_tick])
+def test_a_shard_that_is_changed_after_its_header_was_read_is_refused(checkpoint, tmp_path, change):
+    model = checkpoint(shards=2)
+    second = sorted(model.glob("*.safetensors"))[1]
+    # A header of the same length, in which two names have changed places: what was planned is wrong now.
+    one, other = next(pair for pair in combinations(load_file(second), 2) if len(pair[0]) == len(pair[1]))
+    data = second.read_bytes()
+    changed = data.replace(one.encode(), b"?" * len(one)).replace(other.encode(), one.encode())
+    changed = changed.replace(b"?" * len(one), other.encode())
+    assert (len(changed), changed != data) == (len(data), True)
+
+    def progress(told):
+        if told.startswith(second.name):
+            change(second, changed)
+
+    message, hint = refusal(convert, model, tmp_path / "out", "interleaved", progress=progress, error=Unreadable)
+    assert message == f"{second} has changed since its header was read, so its tensors may lie elsewhere."
+    assert hint == "Convert it again when nothing writes to it."
+    assert [path.name for path in tmp_path.iterdir()] == ["model"]
+
+
+def test_a_shard_that_is_changed_while_it_is_copied_is_refused(checkpoint, tmp_path, monkeypatch):
+    model, copy = checkpoint(), writing._copy
+    file = model / "model.safetensors"
+
+    def changing(*arguments):
+        copy(*arguments)
+        os.utime(file, ns=(0, 0))
+
+    monkeypatch.setattr(writing, "_copy", changing)
+    message, _ = refusal(convert, model, tmp_path / "out", "interleaved", error=Unreadable)
+    assert message.startswith(f"{file} has changed since its header was read")
+    assert [path.name for path in tmp_path.iterdir()] == ["model"]
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_a_file_that_appears_during_the_conversion_is_not_replaced(checkpoint, tmp_path, monkeypatch, there):
+    model, out, copy = checkpoint(), tmp_path / "out", writing._copy
+    if there:
+        out.mkdir()
+    mine = out / "model.safetensors"
+
+    def appearing(*arguments):
+        copy(*arguments)
+        mine.parent.mkdir(exist_ok=True)
+        mine.write_text("mine")
+
+    monkeypatch.setattr(writing, "_copy", appearing)
+    message, hint = refusal(convert, model, out, "interleaved", error=InvalidValue)
+    assert message == f"{mine if there else out} is already there: it has appeared during the conversion."
+    assert hint == "Give another name, or `--force` to replace its files."
+    assert ([path.name for path in out.iterdir()], mine.read_text()) == ([mine.name], "mine")
+    file = tmp_path / "x.safetensors"
+    mine = file
+    message, _ = refusal(convert, model / "model.safetensors", file, "interleaved", error=InvalidValue)
+    assert (message.startswith(f"{file} is already there"), file.read_text()) == (True, "mine")
+    assert not file.with_name("config.json").exists()
+
+
+def test_what_is_written_is_synced_before_it_gets_its_name(checkpoint, tmp_path, monkeypatch):
+    model, synced = checkpoint(), []
+    fsync = os.fsync
+    monkeypatch.setattr(os, "fsync", lambda number: (synced.append(os.fstat(number).st_ino), fsync(number)))
+    for out in ("new", "new"):
+        done = convert(model, tmp_path / out, "interleaved", force=True)
+        assert {path.stat().st_ino for path in done.files} <= set(synced)
 
 
 def test_what_is_there_is_not_replaced_unless_forced(checkpoint, tmp_path):

@@ -151,6 +151,7 @@ FURTHER = (
     _row("phases", "on_the_fly", "phases-rounded", slip={"phases": "bfloat16"}),
     _row("stretched", "on_the_fly", "positions-scaled", "scaling-dropped", "another-scaling", slip={"stretched": 0.25}),
     _row("in place", "in_place", "changes-its-arguments", frameworks=NO_JAX),
+    _row("one buffer", "one_buffer", "overwrites-its-answers", frameworks=NO_JAX),
     _row("rotary-embedding-torch", "first_dtype", "cache-keeps-first-dtype", fresh=True),
     _row("rotary-embedding-torch", "offset_cache", "cache-keeps-offset", options=OFFSET),
     _row("one number", "one_number", "one-number-wrong"),

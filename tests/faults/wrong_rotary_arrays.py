@@ -355,6 +355,21 @@ def in_place(spec, wrong=True, xp=np):
     return forward
 
 
+def one_buffer(spec, wrong=True, xp=np):
+    """What one call returns is written again by the next one of its shape."""
+    kept = {}
+
+    def forward(x, positions):
+        out = turned(x, as_float32(xp, positions)[..., None] * rates(spec, xp), spec.layout, xp)
+        if not wrong:
+            return out
+        buffer = kept.setdefault((tuple(out.shape), str(out.dtype)), out)
+        buffer[...] = out
+        return buffer
+
+    return forward
+
+
 def uninitialised(spec, wrong=True, xp=np, what="garbage"):
     ladder = rates_of(spec)
     if wrong and what == "zero":

@@ -2,7 +2,10 @@
 
 import io
 import pickle
+import re
 import struct
+import subprocess
+import sys
 import tracemalloc
 import zipfile
 
@@ -15,7 +18,7 @@ from hypothesis.extra import numpy as hnp
 
 from clockhands.errors import TooLarge, Unreadable
 from clockhands.sources import arrays
-from written_files import refusal, written
+from written_files import gguf_bytes, gguf_key, onnx_bytes, onnx_tensor, refusal, written
 
 AGAIN = "Write or download the file again."
 
@@ -338,7 +341,8 @@ def test_a_summary_holds_a_few_megabytes_of_a_large_file(tmp_path, packed):
 @pytest.mark.parametrize("order", ["C", "F"])
 @pytest.mark.parametrize("dtype", ["<f4", ">f4", "<f2", "|b1", "<i8"])
 @pytest.mark.parametrize("shape", [(), (0, 3), (7,), (3, 4), (2, 3, 4)])
-def test_a_mapped_tensor_is_the_one_that_is_read(tmp_path, dtype, order, shape):
+def test_a_mapped_tensor_is_the_one_that_is_read(tmp_path, monkeypatch, dtype, order, shape):
+    monkeypatch.setattr(arrays, "_MAPPED_FROM", 0)
     array = np.asarray(np.arange(np.prod(shape, dtype=int)).reshape(shape), dtype=dtype, order=order)
     info = arrays.npy_header(saved(tmp_path / "a.npy", array))
     np.savez(tmp_path / "b.npz", it=array)
@@ -348,6 +352,66 @@ def test_a_mapped_tensor_is_the_one_that_is_read(tmp_path, dtype, order, shape):
         np.testing.assert_array_equal(mapped, array)
     plain = dtype in {"<f4", "<f2", "<i8"} and array.size
     assert isinstance(arrays.mapped(info), np.memmap) == bool(plain)
+
+
+@pytest.mark.parametrize("order", ["C", "F"])
+@pytest.mark.parametrize("dtype", ["<f4", ">f4", "|b1"])
+@pytest.mark.parametrize("shape", [(7,), (40, 4), (40, 3, 4)])
+def test_some_rows_are_those_of_the_whole(tmp_path, monkeypatch, dtype, order, shape):
+    monkeypatch.setattr(arrays, "_PIECE", 100)  # fewer bytes than neighbouring rows have
+    array = np.asarray(np.arange(np.prod(shape)).reshape(shape) % 251, dtype=dtype, order=order)
+    info = arrays.npy_header(saved(tmp_path / "a.npy", array))
+    for rows in ([], [3], [0, 1, 2], [6, 5, 5, 0], list(range(len(array)))):
+        taken = arrays.read_rows(info, np.array(rows, np.int64))
+        assert taken.dtype == array.dtype.newbyteorder("=")
+        np.testing.assert_array_equal(taken, array[rows])
+
+
+# Truncates the file when its header begins to be walked, or when a table was opened, and goes on.
+TRUNCATED_MEANWHILE = """
+import os, sys
+from clockhands.errors import Unreadable
+from clockhands.sources import _onnx, arrays, gguf, open_target
+from clockhands.sources.position_tables import rows_of
+
+path = sys.argv[1]
+
+def after_truncation(function):
+    def called(*arguments):
+        os.truncate(path, 0)
+        return function(*arguments)
+    return called
+
+gguf._walk = after_truncation(gguf._walk)
+_onnx._Walk.model = after_truncation(_onnx._Walk.model)
+try:
+    opened = open_target(path)
+    rows = rows_of(next(iter(opened.tensors.values())))
+    os.truncate(path, 0)
+    print(rows.sum())
+except Unreadable as error:
+    print(error.message)
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="an open file cannot be truncated there")
+@pytest.mark.parametrize("kind", ["gguf", "onnx", "npy"])
+def test_a_file_that_is_truncated_meanwhile_does_not_end_the_process(tmp_path, kind):
+    table = np.ones((300, 100), np.float32)
+    path = tmp_path / f"t.{kind}"
+    if kind == "npy":
+        np.save(path, table)
+    elif kind == "onnx":
+        path.write_bytes(onnx_bytes([onnx_tensor(f"t{each}", table.shape, raw=table.tobytes()) for each in range(3)]))
+    else:
+        path.write_bytes(gguf_bytes([gguf_key("words", "array of string", ["word"] * 5000)]))
+    words = [sys.executable, "-c", TRUNCATED_MEANWHILE, str(path)]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    if kind == "npy":
+        assert done.stdout == "30000.0\n", "it was read whole"
+    else:
+        assert re.search(r"ends after [\d,]+ bytes, and had [\d,]+ when it was opened\.", done.stdout)
 
 
 def test_a_tensor_that_ends_early_is_not_mapped(tmp_path):

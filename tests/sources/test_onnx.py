@@ -363,7 +363,7 @@ FLOODS = {
 @pytest.mark.parametrize("kind", FLOODS)
 def test_fields_without_end_are_refused(tmp_path, monkeypatch, kind):
     """A small file of nothing but fields takes as long as it is allowed to."""
-    monkeypatch.setattr(protobuf.Mapped.__init__, "__defaults__", (4_000,))
+    monkeypatch.setattr(protobuf.MessageFile.__init__, "__defaults__", (4_000,))
     each, few, many = FLOODS[kind]
     reader.read_header(written(tmp_path / "m.onnx", VERSION + onnx_field(7, each * few) + OPSET))
     path = written(tmp_path / "m.onnx", VERSION + onnx_field(7, each * many) + OPSET)

@@ -170,7 +170,7 @@ def test_heads_that_no_model_has_are_not_looked_at(config, rows, tmp_path):
 
 def test_rows_that_do_not_fit_into_memory_are_refused_before_they_are_read(tmp_path, monkeypatch):
     made = found(tmp_path / "large", LLAMA, {"model.layers.0.self_attn.q_proj.weight": numbered(32)})
-    monkeypatch.setattr(module, "mapped", lambda info: pytest.fail(f"{info.name} was read"))
+    monkeypatch.setattr(module, "read_rows", lambda info, _: pytest.fail(f"{info.name} was read"))
     monkeypatch.setattr(module.memory, "available", lambda: 1000)
     with pytest.raises(TooLarge, match=r"would take 3 KiB; at most 0\.977 KiB can be read"):
         made.projections[0].read()
@@ -258,12 +258,7 @@ def test_only_the_rows_that_turn_are_read(tmp_path, monkeypatch):
     made = found(tmp_path / "x", config, {"gpt_neox.layers.0.attention.query_key_value.weight": numbered(96)})
     seen = []
 
-    class Watched(np.ndarray):
-        def __getitem__(self, key):
-            seen.append(np.asarray(key).tolist())
-            return super().__getitem__(key)
-
-    real = module.mapped
-    monkeypatch.setattr(module, "mapped", lambda info: real(info).view(Watched))
+    real = module.read_rows
+    monkeypatch.setattr(module, "read_rows", lambda info, rows: (seen.append(rows.tolist()), real(info, rows))[1])
     assert made.projections[0].read().shape == (4, 2, 24)
     assert seen[0] == [0, 1, 24, 25, 48, 49, 72, 73]

@@ -166,7 +166,9 @@ class SmallModel:
         x = self.embedding[tokens]
         if self.code in ("sinusoidal", "learned"):
             x = x + self.added(at)
-        hidden = self.array(np.where(self.seen(known, mask, past), 0, -1e9).astype(np.float32))[:, None]
+        seen = self.seen(known, mask, past)
+        lowest = -np.inf if self.slip == "minus infinity" else -1e9
+        hidden = self.array(np.where(seen, 0, lowest).astype(np.float32))[:, None]
         kept = {"keys": [], "values": [], "at": self.array(keys_at)}
         for number, layer in enumerate(self.layers):
             both = self.normed(x) @ layer["in"]
@@ -183,7 +185,10 @@ class SmallModel:
             scores = q @ self.swapped(k, 2, 3) / math.sqrt(HEAD) + hidden
             if self.code == "alibi":
                 scores = scores + self.array(self.bias(at, keys_at, past))
-            weights = xp.exp(scores - self.highest(scores))
+            if self.slip == "minus infinity, in the last layer" and number == len(self.layers) - 1:
+                scores = scores + self.array(np.where(seen, 0, -np.inf).astype(np.float32))[:, None]
+            with np.errstate(invalid="ignore"):
+                weights = xp.exp(scores - self.highest(scores))
             mixed = (weights / weights.sum(-1)[..., None]) @ v
             x = x + self.swapped(mixed).reshape(batch, seq, WIDTH) @ layer["out"]
             x = x + xp.tanh(self.normed(x) @ layer["up"]) @ layer["down"]

@@ -137,6 +137,18 @@ def one_number(x, positions):
     return y
 
 
+def one_buffer():
+    kept = {}
+
+    def forward(x, positions):
+        out = x + wave_table(positions, 32).astype(x.dtype)
+        buffer = kept.setdefault((out.shape, out.dtype), out)
+        buffer[...] = out
+        return buffer
+
+    return forward
+
+
 def in_place(x, positions):
     x += wave_table(positions, 32).astype(x.dtype)
     return x.copy()
@@ -188,6 +200,7 @@ FAULTS = [
     (SPEC, rebuilt(), {}, {"table-rebuilt-rounded"}),
     (SPEC, cached_by_length(), {"call": "x, offset"}, {"cache-keeps-offset"}),
     (SPEC, in_place, {}, {"changes-its-arguments"}),
+    (SPEC, one_buffer(), {}, {"overwrites-its-answers"}),
     (SPEC, coarse_path, {}, {"coarse-path-differs"}),
     (SPEC, one_number, {}, {"one-number-wrong"}),
 ]

@@ -2,6 +2,7 @@
 
 import functools
 import math
+import os
 import time
 
 import numpy as np
@@ -313,6 +314,21 @@ def test_it_changes_its_arguments():
     assert "queries" in str(report)
 
 
+def test_it_returns_one_buffer_again_and_again():
+    kept = {}
+
+    def forward(queries, keys):
+        out = linear(8)(queries, keys)
+        buffer = kept.setdefault(out.shape, np.empty_like(out))
+        buffer[...] = out
+        return buffer
+
+    report = asked(forward, Alibi(8))
+    assert codes(report) == ("overwrites-its-answers",)
+    assert [failure.experiment for failure in report.failures] == ["answers stay as they are"]
+    assert "changed the array that an earlier one returned" in str(report)
+
+
 # --- what cannot be called ---
 
 
@@ -337,6 +353,7 @@ def raises(*_):
         (lambda *_: np.full((8, 7, 12), np.nan), "it returned no finite number"),
         (nothing, "returned nothing"),
         (hangs, "did not return within 0.2 seconds"),
+        (lambda *_: os._exit(0), r"it called os\._exit\(0\), which ends the process"),
         (raises, "it raised RuntimeError: no kernel for this"),
     ],
 )

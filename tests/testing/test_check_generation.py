@@ -33,6 +33,8 @@ SLIPS = {
     "sees what comes": ("later-tokens-seen", "a longer text", EVERY),
     "cache is not read": ("cache-not-read", "chunks", EVERY),
     "pads are seen": ("padding-seen", "left padding", EVERY),
+    "minus infinity": ("masked-row-not-finite", "left padding", EVERY),
+    "minus infinity, in the last layer": ("masked-row-not-finite", "a query without keys", EVERY),
     "no bias in decoding": ("bias-lost-in-decode", "one token at a time", ("alibi",)),
 }
 

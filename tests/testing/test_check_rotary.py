@@ -214,6 +214,7 @@ def test_every_fault_is_some_suspects_or_some_rules():
         "not-finite",
         "one-number-wrong",
         "other-rates",
+        "overwrites-its-answers",
         "queries-and-keys-crossed",
         "rates-uninitialised",
         "unrotated-channels-turned",

@@ -19,7 +19,8 @@ LIBRARY = re.compile(r"[\w][\w. -]*( \d+(\.\d+)+| v\d .*)?(,? [\w'][\w' ]*)?")
 @pytest.fixture(scope="module")
 def asked():
     """The names of what is asked, by kind."""
-    named = {kind: {*experiments(kind), "arguments stay as they are"} for kind in ("rotary", "additive", "bias")}
+    beside = {"arguments stay as they are", "answers stay as they are"}
+    named = {kind: {*experiments(kind), *beside} for kind in ("rotary", "additive", "bias")}
     from clockhands.testing.generation import _experiments as generation_experiments
 
     named["generation"] = {

@@ -8,6 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from clockhands.sources.files import file_and_key
+
 STDIN = "<stdin>"
 
 # Keys and dots of the longest place that a patch is made for; the deepest in use has five. Through objects in objects
@@ -40,7 +42,7 @@ def pointer(place: str) -> tuple[str, str]:
     >>> pointer("config.json:text_config.rope_scaling.factor")
     ('config.json', '/text_config/rope_scaling/factor')
     """
-    file, _, keys = place.partition(":")
+    file, keys = file_and_key(place)
     return file, _pointed(keys.split("."))
 
 

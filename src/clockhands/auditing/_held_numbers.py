@@ -20,6 +20,7 @@ from clockhands.recognition import LOW_PRECISION, Match, identify
 from clockhands.rotary import Rotary
 from clockhands.scaling import LongRope
 from clockhands.sources.arrays import TensorInfo
+from clockhands.sources.files import file_and_key
 from clockhands.sources.opened import Opened
 from clockhands.sources.position_tables import is_table, rows_of
 from clockhands.sources.quantised import is_quantised, quantised_rows
@@ -158,7 +159,7 @@ def _why_unknown(code: Code) -> str:
 
 
 def _learned(opened: Opened, code: Code, spec: Learned) -> HeldCode:
-    name = code.source.get("rows", "").partition(":")[2]
+    name = file_and_key(code.source.get("rows", ""))[1]
     if name not in opened.tensors:
         return HeldCode(spec, None, (_ABSENT,))
     return _with(spec, opened.tensors[name], spec.values_shape)

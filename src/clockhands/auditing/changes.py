@@ -8,6 +8,7 @@ from typing import Any
 from clockhands.auditing.findings import spoken
 from clockhands.auditing.findings._parts import TEXT, Audited, Part, in_a_file, labels_of, rotary_parts
 from clockhands.scaling import yarn_magnitude
+from clockhands.sources.files import file_and_key
 from clockhands.sources.gguf_fields import ARCHITECTURE, FREQUENCIES
 from clockhands.sources.opened import Opened
 from clockhands.sources.params_fields import is_params
@@ -204,7 +205,7 @@ class _Writer:
     def _context_key(self) -> str:
         place = self.resolved.source.get("context", "")
         if in_a_file(place.split(" ")[0]):
-            return place.split(" ")[0].partition(":")[2]
+            return file_and_key(place.split(" ")[0])[1]
         assert self.part.known is not None
         return f"{self.part.section.path}{self.part.known.reads['context'][0]}"
 

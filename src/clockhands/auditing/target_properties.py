@@ -13,6 +13,7 @@ from clockhands.auditing.findings._table_rows import audit_tables
 from clockhands.dtypes import output_dtype
 from clockhands.errors import ClockhandsError, Unreadable
 from clockhands.measures import Properties, properties
+from clockhands.sources.files import file_and_key
 from clockhands.sources.opened import Opened
 from clockhands.sources.resolve import code_of, resolve
 from clockhands.sources.resolved import Code
@@ -172,7 +173,7 @@ def held_codes(opened: Opened, length: int | None = None) -> Iterator[tuple[Code
     if opened.config is None and opened.spec is None:
         resolved, _ = audit_tables(opened, resolved)  # weights alone do not say what their tables are
     for code in resolved.codes:
-        name = code.source.get("rows", "").partition(":")[2]
+        name = file_and_key(code.source.get("rows", ""))[1]
         if code.spec is None and code.kind is None and name in opened.tensors:
             held = held_array(opened.tensors[name])
             yield replace(code_of(held.spec, code.layers, None), part=code.part, usable_length=held.length), held

@@ -12,7 +12,7 @@ import click
 
 from clockhands.auditing import CODES, Audit, audit
 from clockhands.auditing.findings import SEVERITIES
-from clockhands.cli.group import complain, did_you_mean, talk
+from clockhands.cli.group import complain, known_codes, talk
 from clockhands.cli.output import OutPath, not_there, print_json, write_text, write_whole
 from clockhands.errors import ClockhandsError, Unreadable
 
@@ -37,14 +37,7 @@ Failure = dict[str, str]
 
 
 def _codes(ctx: click.Context, _param: click.Parameter, values: tuple[str, ...]) -> frozenset[str]:
-    codes = [code.strip() for value in values for code in value.split(",")]
-    for code in codes:
-        if code not in CODES:
-            raise click.BadParameter(
-                f"{code!r} is not the code of a finding.{did_you_mean(code, CODES)} `clockhands explain` lists all.",
-                ctx,
-            )
-    return frozenset(codes)
+    return known_codes(ctx, values, CODES, "finding")
 
 
 @click.command("audit", epilog=EXAMPLES)

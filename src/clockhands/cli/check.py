@@ -1,16 +1,15 @@
 """`clockhands check`: whether a function or a module is the position code that it should be."""
 
 import contextlib
-import os
 import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import click
 
-from clockhands.cli.group import complain
-from clockhands.cli.output import BACKENDS, json_option, print_json
+from clockhands.cli.group import complain, known_codes, talk
+from clockhands.cli.output import BACKENDS, hanging, json_option, keep_stdout, leave, print_json
 from clockhands.errors import ClockhandsError, InvalidValue
 from clockhands.sources.callables import load, refuse_source
 from clockhands.testing import CannotCheck, Report
@@ -26,6 +25,15 @@ Examples:
   clockhands check mymodel.embeddings:add_positions --like vaswani2017 --width 64
   clockhands check mymodel.model:small_model --kind generation
 """
+
+
+def _codes(ctx: click.Context, _param: click.Parameter, values: tuple[str, ...]) -> frozenset[str]:
+    if not values:
+        return frozenset()
+    # Imported when it is needed: the help needs none of it.
+    from clockhands.faults import FAULTS
+
+    return known_codes(ctx, values, FAULTS, "fault")
 
 
 @click.command("check", epilog=EXAMPLES)
@@ -47,6 +55,13 @@ Examples:
 @click.option(
     "--timeout", type=click.FloatRange(min=0, min_open=True), metavar="S", help="Seconds for a call, if not 60."
 )
+@click.option(
+    "--ignore",
+    multiple=True,
+    metavar="CODE",
+    callback=_codes,
+    help="Leave out this fault and the failures that it explains (repeatable).",
+)
 @click.option("-v", "--verbose", is_flag=True, help="Show all evidence, and why an experiment was skipped.")
 @json_option
 def command(  # noqa: PLR0917 - click passes them by name
@@ -55,6 +70,7 @@ def command(  # noqa: PLR0917 - click passes them by name
     kind: str | None,
     make: bool,
     width: int | None,
+    ignore: frozenset[str],
     verbose: bool,
     as_json: bool,
     **given: Any,
@@ -66,27 +82,38 @@ def command(  # noqa: PLR0917 - click passes them by name
     Exit code 0 means correct, 1 that something failed, 2 that it cannot be called.
     """
     options = {name: value for name, value in given.items() if value is not None}
-    hanging = _hanging()
+    running = hanging()
+    keep_stdout()
     try:
-        # What the function prints is talk: only the report may stand on stdout.
-        with contextlib.redirect_stdout(sys.stderr):
-            report = _checked(target, kind, make, options | _like(like, width))
+        report = _checked(target, kind, make, options | _like(like, width))
     except ClockhandsError as error:
-        if _hanging() <= hanging:
+        if hanging() <= running:
             raise
         complain(error.message, error.hint)
-        _leave(2)
+        leave(2)
+    failed, report = len(report.failures), report.without(ignore)
+    left_out = failed - len(report.failures)
+    if left_out:
+        talk(f"note: {target}: {left_out} failure{'s' if left_out > 1 else ''} left out by --ignore.")
     _print(target, report, verbose, as_json)
     code = int(not report.sound)
-    if _hanging() > hanging:
-        _leave(code)
+    if hanging() > running:
+        leave(code)
     return code
 
 
 def _checked(target: str, kind: str | None, make: bool, options: dict[str, Any]) -> Report:
-    from clockhands.testing.kinds import check_of, check_options, is_module, kind_for
+    from clockhands.calling import outliving
 
     refuse_source(target)
+    # What the function prints is talk: only the report may stand on stdout.
+    with contextlib.redirect_stdout(sys.stderr), outliving():
+        return _reported(target, kind, make, options)
+
+
+def _reported(target: str, kind: str | None, make: bool, options: dict[str, Any]) -> Report:
+    from clockhands.testing.kinds import check_of, check_options, is_module, kind_for
+
     function = load(target)
     if kind is None:
         if "like" not in options and (make or not is_module(function)):
@@ -105,13 +132,14 @@ def _checked(target: str, kind: str | None, make: bool, options: dict[str, Any])
 
 def _built(function: Any) -> Any:
     """A model: itself, or what a class or a function without arguments makes."""
+    from clockhands.calling import EndsProcess
     from clockhands.testing.kinds import is_module
 
     if is_module(function) and not isinstance(function, type):
         return function
     try:
         return function()
-    except Exception as error:
+    except (Exception, EndsProcess) as error:
         raise CannotCheck(
             f"The model was built by calling it without arguments, and that raised {type(error).__name__}: {error}.",
             "Name a model, or a function without arguments that builds one.",
@@ -148,16 +176,3 @@ def _print(target: str, report: Report, verbose: bool, as_json: bool) -> None:
     from clockhands.show.explanation import print_report
 
     print_report(report, verbose=verbose)
-
-
-def _hanging() -> int:
-    calling = sys.modules.get("clockhands.calling")
-    return 0 if calling is None else calling.hanging()
-
-
-def _leave(code: int) -> NoReturn:
-    """End the process beside a call that still runs: ending it the usual way may wait for that call, or crash."""
-    for stream in (sys.stdout, sys.stderr):
-        with contextlib.suppress(OSError, ValueError):
-            stream.flush()
-    os._exit(code)

@@ -132,6 +132,18 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
     return f" Did you mean {' or '.join(near)}?" if near else ""
 
 
+def known_codes(ctx: click.Context, values: Iterable[str], known: Iterable[str], what: str) -> frozenset[str]:
+    """The codes of an option that may be given again, each one or several with commas between them."""
+    known = list(known)
+    codes = [code.strip() for value in values for code in value.split(",")]
+    for code in codes:
+        if code not in known:
+            raise click.BadParameter(
+                f"{code!r} is not the code of a {what}.{did_you_mean(code, known)} `clockhands explain` lists all.", ctx
+            )
+    return frozenset(codes)
+
+
 def one_thread() -> None:
     """Have the linear algebra library use one thread, unless the user has said how many.
 

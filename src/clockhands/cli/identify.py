@@ -10,7 +10,7 @@ import click
 
 from clockhands.arguments import shown
 from clockhands.cli.group import complain, talk
-from clockhands.cli.output import BACKENDS, json_option, print_json
+from clockhands.cli.output import BACKENDS, hanging, json_option, keep_stdout, leave, print_json
 from clockhands.cli.table import parse_positions
 from clockhands.errors import ClockhandsError, InvalidValue, Unreadable
 from clockhands.recognition import Matches, identify
@@ -53,6 +53,12 @@ A table that is not recognised is an answer too: the reason is printed, and the 
     help="Dtype of a function's input (default: float32): float64, float16 or bfloat16.",
 )
 @click.option("--longest", type=click.IntRange(min=1), metavar="P", help="Largest position to call a function with.")
+@click.option(
+    "--timeout",
+    type=click.FloatRange(min=0, min_open=True),
+    metavar="S",
+    help="Seconds for a call of a function, if not 60.",
+)
 @json_option
 def command(target: str, positions: str | None, width: int | None, as_json: bool, **chosen: Any) -> int:
     """Identify the encoding of a table or of a function.
@@ -62,7 +68,7 @@ def command(target: str, positions: str | None, width: int | None, as_json: bool
     embeddings are identified, or all tables if there are only a few. A function(x [seq, width], positions
     [seq]) is imported from the current folder or from what is installed, and called.
     """
-    options = {name: chosen[name] for name in ("backend", "dtype", "longest") if chosen[name] is not None}
+    options = {name: chosen[name] for name in ("backend", "dtype", "longest", "timeout") if chosen[name] is not None}
     refuse_source(target)
     if is_function(target):
         if positions is not None:
@@ -88,15 +94,29 @@ def command(target: str, positions: str | None, width: int | None, as_json: bool
 
 
 def _function(target: str, width: int | None, options: dict[str, Any]) -> Matches:
-    # What the function prints is talk: only the answer may stand on stdout.
-    with contextlib.redirect_stdout(sys.stderr):
-        function = load(target)
-        if width is None:
-            raise InvalidValue(
-                "A function is given arrays, and their width is not known.",
-                "Pass it: --width 64, the width of a head.",
-            )
-        return identify(function, width=width, **options)
+    from clockhands.calling import outliving
+
+    running = hanging()
+    keep_stdout()
+    try:
+        # What the function prints is talk: only the answer may stand on stdout.
+        with contextlib.redirect_stdout(sys.stderr), outliving():
+            return _of_function(target, width, options)
+    except ClockhandsError as error:
+        if hanging() <= running:
+            raise
+        complain(error.message, error.hint)
+        leave(2)
+
+
+def _of_function(target: str, width: int | None, options: dict[str, Any]) -> Matches:
+    function = load(target)
+    if width is None:
+        raise InvalidValue(
+            "A function is given arrays, and their width is not known.",
+            "Pass it: --width 64, the width of a head.",
+        )
+    return identify(function, width=width, **options)
 
 
 def _tables(target: str, positions: str | None) -> tuple[list[tuple[str, TensorInfo | None, Matches]], bool]:

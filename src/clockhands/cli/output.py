@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import click
 
@@ -17,6 +17,38 @@ DTYPES = ("float64", "float32", "float16", "bfloat16")
 BACKENDS = ("numpy", "torch", "jax")
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+
+
+def keep_stdout() -> None:
+    """Print to a copy of file descriptor 1, which itself leads to stderr from here on.
+
+    For commands that run a user's code: what it writes to the descriptor is talk, and so is what a C library keeps back
+    until the process ends. Hence it is not undone.
+    """
+    try:
+        if sys.stdout.fileno() != 1:
+            return
+        sys.stdout.flush()
+        kept = os.dup(1)
+        os.dup2(2, 1)
+    except (OSError, ValueError):  # a stream without a descriptor, as tests have, or one that is closed
+        return
+    encoding, errors = sys.stdout.encoding, sys.stdout.errors
+    sys.stdout = os.fdopen(kept, "w", encoding=encoding, errors=errors)
+
+
+def hanging() -> int:
+    """How many calls of a user's code did not come back in time and still run."""
+    calling = sys.modules.get("clockhands.calling")
+    return 0 if calling is None else calling.hanging()
+
+
+def leave(code: int) -> NoReturn:
+    """End the process beside a call that still runs: ending it the usual way may wait for that call, or crash."""
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError, ValueError):
+            stream.flush()
+    os._exit(code)
 
 
 class CannotWrite(ClockhandsError, OSError):
@@ -104,33 +136,24 @@ def write_whole(path: Path, write: Callable[[Path], object], *, force: bool, rea
         force: Whether a file that is already there may be replaced.
         reads: What is never replaced, as in `not_there`.
     """
+    # Imported when a file is to be written: the help of all commands needs none of it.
+    from clockhands.sources import files
+
     not_there(path, force=force, reads=reads)
     unfinished = path.with_name(f".{path.name}.{os.getpid()}.unfinished")
     try:
         write(unfinished)
-        with unfinished.open("rb") as written:
-            os.fsync(written.fileno())  # a rename may reach the disk before the content does
         if path.exists():
             shutil.copymode(path, unfinished)
-        _rename(unfinished, path, force=force)
+        try:
+            files.rename(unfinished, path, replace=force)
+        except FileExistsError:
+            not_there(path, force=False)
+            raise  # a link whose target is missing
     except OSError as error:
         raise CannotWrite(f"{path} cannot be written: {error.strerror or error}.", "Choose another place.") from error
     finally:
         unfinished.unlink(missing_ok=True)
-
-
-def _rename(unfinished: Path, path: Path, *, force: bool) -> None:
-    """Give a finished file its name; a file that has appeared there meanwhile is only replaced with ``force``."""
-    if not force:
-        try:
-            os.link(unfinished, path)
-        except FileExistsError:
-            not_there(path, force=False)
-            raise  # a link whose target is missing
-        except OSError:  # a file system without links
-            unfinished.replace(path)
-        return
-    unfinished.replace(path)
 
 
 def write_text(path: Path, text: str, *, force: bool, reads: Sequence[str | Path] = ()) -> None:

@@ -1,5 +1,6 @@
 """`clockhands table`: the numbers of a position code, exact at every position."""
 
+import os
 import re
 import shutil
 import sys
@@ -180,8 +181,11 @@ def _writer(out: Path, dtype: str) -> Callable[[Path, np.ndarray, Positions | _C
 
 
 def _write_npy(path: Path, numbers: np.ndarray, _positions: Positions | _Cells, _spec: str) -> None:
+    # np.save hides the cause of a failed write: of a full disk it says how many numbers were written.
+    rows = np.ascontiguousarray(numbers)
     with path.open("wb") as file:
-        np.save(file, numbers)
+        np.lib.format.write_array_header_1_0(file, np.lib.format.header_data_from_array_1_0(rows))
+        file.write(rows.data)
 
 
 def _write_npz(path: Path, numbers: np.ndarray, positions: Positions | _Cells, spec: str) -> None:
@@ -190,10 +194,15 @@ def _write_npz(path: Path, numbers: np.ndarray, positions: Positions | _Cells, s
 
 
 def _write_safetensors(path: Path, numbers: np.ndarray, positions: Positions | _Cells, spec: str) -> None:
+    from safetensors import SafetensorError
     from safetensors.numpy import save_file
 
     tensors = {"table": np.ascontiguousarray(numbers), "positions": _exact_array(positions)}
-    save_file(tensors, str(path), metadata={"spec": spec})
+    try:
+        save_file(tensors, str(path), metadata={"spec": spec})
+    except SafetensorError as error:  # its own type, not an OSError, with the number of the cause in the text
+        number = re.search(r"os error (\d+)", str(error))
+        raise OSError(*((int(number[1]), os.strerror(int(number[1]))) if number else (str(error),))) from error
 
 
 def _write_csv(path: Path, numbers: np.ndarray, positions: Positions | _Cells, _spec: str) -> None:

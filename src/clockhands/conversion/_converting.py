@@ -147,6 +147,7 @@ def convert(
         target,
         None if read.is_folder else read.shards[0].path.name,
         lambda folder: _fill(folder, read, model, planned, before, layout, along, progress),
+        force=force,
     )
     notes = read.opened.notes + interrupted(target)
     if left:

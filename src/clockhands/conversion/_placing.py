@@ -122,19 +122,20 @@ def is_unfinished(name: str) -> bool:
     return _UNFINISHED.fullmatch(name) is not None
 
 
-def whole(out: Path, only: str | None, fill: Callable[[Path], None]) -> tuple[Path, ...]:
+def whole(out: Path, only: str | None, fill: Callable[[Path], None], *, force: bool) -> tuple[Path, ...]:
     """Fill a folder and give its files their names when all of them are whole.
 
     Args:
         out: Where the result goes; it has passed ``check_out``.
         only: The name under which the one file is made that becomes ``out``; None where ``out`` is a folder.
         fill: What writes all files into the folder that it is given.
+        force: Whether files that are there may be replaced; those that appeared after ``check_out`` among them.
 
     Returns:
         The files that were written, those that refer to others last.
 
     Raises:
-        InvalidValue: Nothing can be made at that place.
+        InvalidValue: Nothing can be made at that place, or a file has appeared there meanwhile.
     """
     # "." and ".." have no name to which something could be added; behind a link ".." is not what it seems.
     out = out.resolve() if out.name in ("", "..") or out.is_dir() else out.parent.resolve() / out.name
@@ -152,11 +153,7 @@ def whole(out: Path, only: str | None, fill: Callable[[Path], None]) -> tuple[Pa
     try:
         fill(unfinished)
         made = sorted(unfinished.iterdir(), key=lambda file: file.name.endswith(".json"))
-        if new:
-            unfinished.rename(out)  # all files at once
-            places = [out / file.name for file in made]
-        else:
-            places = _named(made, out, only)
+        places = _renamed(unfinished, out, made) if new else _named(made, out, only, force=force)
         done = True
         return tuple(places)
     finally:
@@ -165,16 +162,43 @@ def whole(out: Path, only: str | None, fill: Callable[[Path], None]) -> tuple[Pa
             _remove_empty(made_parents)
 
 
-def _named(made: list[Path], out: Path, only: str | None) -> list[Path]:
+def _renamed(unfinished: Path, out: Path, made: list[Path]) -> list[Path]:
+    for file in made:
+        with file.open("rb") as written:
+            os.fsync(written.fileno())  # a rename may reach the disk before the content does
+    try:
+        unfinished.rename(out)  # all files at once
+    except OSError:
+        if not os.path.lexists(out):
+            raise
+        raise _appeared(out) from None
+    return [out / file.name for file in made]
+
+
+def _appeared(place: Path) -> InvalidValue:
+    return InvalidValue(
+        f"{place} is already there: it has appeared during the conversion.",
+        "Give another name, or `--force` to replace its files.",
+    )
+
+
+def _named(made: list[Path], out: Path, only: str | None, *, force: bool) -> list[Path]:
     if only is None:
         places = {file: out / file.name for file in made}
     else:
         places = {file: out if file.name == only else out.with_name(file.name) for file in made}
         # A config that is there may describe another model, or the one that was read.
         places = {file: place for file, place in places.items() if place == out or not place.exists()}
+    done: list[Path] = []
     for file, place in places.items():
-        file.replace(place)
-    return list(places.values())
+        try:
+            files.rename(file, place, replace=force)
+        except FileExistsError:
+            for each in done:  # nothing was there before
+                each.unlink()
+            raise _appeared(place) from None
+        done.append(place)
+    return done
 
 
 def _remove_empty(folders: list[Path]) -> None:

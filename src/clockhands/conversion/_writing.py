@@ -17,8 +17,8 @@ import numpy as np
 from clockhands.arguments import shown
 from clockhands.errors import Unreadable
 from clockhands.sources.arrays import TensorInfo
-from clockhands.sources.files import open_regular
-from clockhands.sources.safetensors import TYPES
+from clockhands.sources.files import open_regular, state
+from clockhands.sources.safetensors import TYPES, read_header
 from clockhands.sources.shards import WeightsHeader
 
 # Bytes that are held at once: a slot of rows of a large model has 4 MB.
@@ -39,10 +39,14 @@ def write(
         orders: For each tensor that changes the order of all rows, and how many form a slot: no row leaves its slot.
 
     Raises:
-        Unreadable: The file has become shorter since its header was read.
+        Unreadable: The file was replaced or changed since its header was read.
         OSError: The new file cannot be written.
     """
     with open_regular(header.path) as source, out.open("xb") as target:
+        # A system's clock is coarse: a change within one tick of it is seen in the header alone.
+        _refuse_changed(source, header)
+        if read_header(header.path) != header:
+            raise _changed(header)
         target.write(header_bytes(header.tensors, metadata))
         for info in header.tensors.values():
             source.seek(info.offset)
@@ -50,6 +54,19 @@ def write(
                 _reorder(source, target, info, *orders[info.name])
             else:
                 _copy(source, target, info)
+        _refuse_changed(source, header)
+
+
+def _refuse_changed(source: BinaryIO, header: WeightsHeader) -> None:
+    if state(source) != header.state:
+        raise _changed(header)
+
+
+def _changed(header: WeightsHeader) -> Unreadable:
+    return Unreadable(
+        f"{header.path} has changed since its header was read, so its tensors may lie elsewhere.",
+        "Convert it again when nothing writes to it.",
+    )
 
 
 def header_bytes(tensors: Mapping[str, TensorInfo], metadata: Mapping[str, str]) -> bytes:

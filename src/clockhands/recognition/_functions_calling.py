@@ -14,6 +14,7 @@ from clockhands.calling import (
     ForeignFunction,
     Library,
     Refused,
+    TimedOut,
     library_name,
     refusals,
 )
@@ -28,11 +29,13 @@ class Caller(ForeignFunction):
     _raised, _no_numbers = "", "not floats"
     _takes_any_float = True
 
-    def __init__(self, function: Callable[..., Any], width: int, backend: str | None, dtype: str) -> None:
+    def __init__(
+        self, function: Callable[..., Any], width: int, backend: str | None, dtype: str, timeout: float | None = None
+    ) -> None:
         """Find out which library the function takes.
 
         Raises:
-            InvalidValue, InvalidType: It takes none of them; the message says what it raised.
+            InvalidValue, InvalidType: It takes none of them, or did not return; the message says what it raised.
         """
         if backend is not None:
             one_of("backend", backend, LIBRARIES, "Leave it out to have it found.")
@@ -42,7 +45,7 @@ class Caller(ForeignFunction):
                 "Install it, or leave `backend` out to have the function called with what is there.",
             )
         one_of("dtype", dtype, _DTYPES, "Leave it out for float32.")
-        super().__init__(function, dtype)
+        super().__init__(function, dtype, timeout)
         self.width, self.dtype = count("width", width), dtype
         if tried := self.find_library(backend, self._few_rows):
             raise InvalidValue(
@@ -70,9 +73,16 @@ class Caller(ForeignFunction):
 
         Raises:
             Refused: It raised, or gave back something else.
+            InvalidValue: It did not return in time; it is not asked again, as each call would take as long.
         """
         arguments = {"x": self.library.floats(x, self.dtype), "positions": self.library.positions(positions)}
-        answer = self.ask(arguments, len(x))
+        try:
+            answer = self.ask(arguments, len(x))
+        except TimedOut as error:
+            raise InvalidValue(
+                f"The function was called with {len(x):,} rows, and {error}.",
+                "Give it more time: timeout= (--timeout on a command line), or name a function that returns.",
+            ) from None
         answer = self.array_or_refuse(answer, type(answer).__name__)
         if library_name(answer) != self.library.name:
             raise Refused(f"it returned an array of {library_name(answer)}")

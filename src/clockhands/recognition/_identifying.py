@@ -20,6 +20,7 @@ def identify(
     backend: str | None = None,
     dtype: str | None = None,
     longest: int | None = None,
+    timeout: float | None = None,
 ) -> Matches:
     r"""What makes these numbers: the code of a bare table [rows, width], or of a function.
 
@@ -39,6 +40,7 @@ def identify(
         dtype: Of a function: what it computes with; for this and the others see
             `clockhands.recognition.functions.identify_function`.
         longest: Of a function: the largest position it takes.
+        timeout: Of a function: the seconds that a call may take, 60 unless said.
 
     Returns:
         Matches, best first: `Matches.reason` says in words why it is this, or why it is none. Of a table there is at
@@ -61,7 +63,7 @@ def identify(
     Raises:
         InvalidType: It is neither numbers nor a function, or an argument is for the other of the two.
         InvalidValue: ``positions`` are not one for each row, numbers of a masked array are hidden, or a function
-            cannot be called.
+            cannot be called, or does not return in time.
 
     >>> import clockhands as ch
     >>> match = ch.identify(ch.table(ch.preset("dit", width=64), [3, 5, 7, 9, 11]))[0]
@@ -74,9 +76,10 @@ def identify(
         _only("positions", positions, "arrays, and a function was given")
         from clockhands.recognition.functions import identify_function
 
-        chosen = {"backend": backend, "dtype": dtype, "longest": longest}
+        chosen = {"backend": backend, "dtype": dtype, "longest": longest, "timeout": timeout}
         return identify_function(given, width, **{name: one for name, one in chosen.items() if one is not None})  # type: ignore[arg-type]
-    for name, one in (("width", width), ("backend", backend), ("dtype", dtype), ("longest", longest)):
+    chosen = {"width": width, "backend": backend, "dtype": dtype, "longest": longest, "timeout": timeout}
+    for name, one in chosen.items():
         _only(name, one, "functions, and an array was given")
     rows, kind = given_of(given)
     while rows.ndim > 2 and rows.shape[0] == 1:

@@ -1,5 +1,6 @@
 """What a target is called, and what a finding says wherever it is shown: what is wrong, where, and what mends it."""
 
+import os
 from collections.abc import Mapping
 from pathlib import Path, PurePath
 from typing import NamedTuple
@@ -9,6 +10,7 @@ from clockhands.auditing import Audit, Finding
 from clockhands.auditing.findings import in_a_file
 from clockhands.auditing.fixes import file_of
 from clockhands.show._page import safe
+from clockhands.sources.files import file_and_key
 from clockhands.sources.key_lines import line_in
 from clockhands.sources.overriding import CALLER
 
@@ -50,7 +52,7 @@ def place_of(audit: Audit, finding: Finding) -> Place | None:
     if stated is None:
         return Place(_main_file(audit), None)
     # A quantity of several keys names the first before a blank: `file:hidden_size / file:num_attention_heads`.
-    name, _, key = stated.partition(":")
+    name, key = file_and_key(stated)
     path = file_of(audit.path, name)
     return Place(path, line_in(path, key.partition(" ")[0].rstrip(",")) if path.suffix == ".json" else None)
 
@@ -71,7 +73,8 @@ def relative(path: Path) -> PurePath | None:
 def uri(path: Path) -> str:
     """The path as a URI: relative to the current folder where it lies inside, so that it holds on other machines."""
     inside = relative(path)
-    return path.absolute().as_uri() if inside is None else quote(inside.as_posix())
+    # A name that is not UTF-8 is given by its bytes, as the system has it.
+    return path.absolute().as_uri() if inside is None else quote(os.fsencode(inside.as_posix()))
 
 
 def _main_file(audit: Audit) -> Path:
@@ -79,7 +82,7 @@ def _main_file(audit: Audit) -> Path:
     path = audit.path or Path()
     for source in audit.source.values():
         if in_a_file(source):
-            return file_of(path, source.partition(":")[0])
+            return file_of(path, file_and_key(source)[0])
     return path
 
 

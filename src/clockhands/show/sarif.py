@@ -33,7 +33,7 @@ def sarif_of(
     results = [(audit, finding) for audit in audits for finding in _reported(audit, verbose=verbose)]
     codes = list(dict.fromkeys(finding.code for _, finding in results))
     failed = list(failures)
-    return {
+    told = {
         "$schema": SCHEMA,
         "version": "2.1.0",
         "runs": [
@@ -57,6 +57,16 @@ def sarif_of(
             }
         ],
     }
+    return _as_utf8(told)
+
+
+def _as_utf8(value: Any) -> Any:
+    r"""The same with `\udce9` written out where a name is not UTF-8: half a surrogate pair is no text to a parser."""
+    if isinstance(value, dict):
+        return {_as_utf8(key): _as_utf8(held) for key, held in value.items()}
+    if isinstance(value, list):
+        return [_as_utf8(held) for held in value]
+    return value.encode("utf-8", "backslashreplace").decode() if isinstance(value, str) else value
 
 
 def _rule(code: str) -> dict[str, Any]:

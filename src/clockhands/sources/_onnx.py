@@ -2,7 +2,7 @@
 
 For people who deploy encoders (sentence embeddings, BERT, ViT exported for onnxruntime or a browser): the table of
 positions that runs is in this file, often without a config. Read are initialisers, the values of Constant nodes, those
-of subgraphs and functions, and data in files beside the model. The file is walked here, through a memory map. The
+of subgraphs and functions, and data in files beside the model. The file is walked here, a few kilobytes at a time. The
 ``onnx`` package does not serve them, also not behind an extra: it reads a model whole, and twice (1,000 MiB of weights
 took it 2 s and 2,000 MiB of memory), where an audit looks at one table; and it adds 31 MB and protobuf to the
 installation. The tests hold both to each other: what the package opens is opened, and gives the same numbers. Nothing
@@ -19,9 +19,18 @@ import numpy as np
 
 from clockhands.arguments import shown
 from clockhands.errors import Unreadable
-from clockhands.sources._protobuf import FIXED32, FIXED64, LENGTH, Field, Mapped, Span
+from clockhands.sources._protobuf import FIXED32, FIXED64, LENGTH, Field, MessageFile, Span
 from clockhands.sources.arrays import TensorInfo, possible
-from clockhands.sources.files import TRUNCATED, WRITE_AGAIN, head, is_pointer, open_regular, place, signature
+from clockhands.sources.files import (
+    TRUNCATED,
+    WRITE_AGAIN,
+    ReadAround,
+    head,
+    is_pointer,
+    open_regular,
+    place,
+    signature,
+)
 from clockhands.sources.shards import WeightsHeader
 
 # Types by their number: bits, and the name that NumPy or ml_dtypes has for it (else the format's, in capitals).
@@ -85,8 +94,6 @@ def read_header(path: Path) -> WeightsHeader:
         Unreadable: The file is no ONNX model or truncated, a tensor has another size than its shape takes, or declares
             its data at a path that leaves the model's folder (links in the folder are followed).
     """
-    import mmap
-
     with open_regular(path) as file:
         size = file.seek(0, 2)
         start = head(path)
@@ -95,9 +102,8 @@ def read_header(path: Path) -> WeightsHeader:
             raise Unreadable(f"{path} is not an ONNX model: it is empty.", WRITE_AGAIN)
         if found is not None and found[0] == "pointer":
             raise Unreadable(f"{path} is a Git LFS pointer, not the model.", "Run `git lfs pull` in the model folder.")
-        with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
-            walk = _Walk(Mapped(path, data, "an ONNX model"))
-            walk.model()
+        walk = _Walk(MessageFile(path, ReadAround(path, file), "an ONNX model"))
+        walk.model()
     added = frozenset(walk.used & walk.tensors.keys())
     return WeightsHeader(path, walk.tensors, absent=tuple(walk.absent), added=added)
 
@@ -122,7 +128,7 @@ class _Said:
 class _Walk:
     """What was found on the way through one model."""
 
-    file: Mapped
+    file: MessageFile
     tensors: dict[str, TensorInfo] = field(default_factory=dict)
     used: set[str] = field(default_factory=set)
     sizes: dict[str, int] = field(default_factory=dict)  # of the files beside the model

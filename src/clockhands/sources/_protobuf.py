@@ -1,4 +1,4 @@
-"""The wire format of protocol buffers: the fields of a message, where they lie in a mapped file.
+"""The wire format of protocol buffers: the fields of a message, where they lie in a file.
 
 A message is a row of fields, each a key (number and kind) and a value. A value that has a length is not read: where
 it lies is enough to walk into it, if it is a message, or to find the numbers later.
@@ -9,15 +9,11 @@ Source: https://protobuf.dev/programming-guides/encoding.
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from clockhands.errors import Unreadable
-from clockhands.sources.files import TRUNCATED, WRITE_AGAIN
-
-if TYPE_CHECKING:
-    from mmap import mmap
+from clockhands.sources.files import TRUNCATED, WRITE_AGAIN, ReadAround
 
 VARINT, FIXED64, LENGTH, FIXED32 = 0, 1, 2, 5
 
@@ -46,8 +42,8 @@ Field = tuple[int, int, int | Span]
 
 
 @dataclass
-class Mapped:
-    """A file of one message, mapped into memory.
+class MessageFile:
+    """A file of one message.
 
     Attributes:
         path: The file.
@@ -57,7 +53,7 @@ class Mapped:
     """
 
     path: Path
-    data: "mmap"
+    data: ReadAround
     what: str
     left: int = MOST_FIELDS
 
@@ -81,7 +77,8 @@ class Mapped:
                     f"{self.path} has more than {MOST_FIELDS:,} fields, and a model has thousands.",
                     "Check that this is the file you mean.",
                 )
-            key = data[at]
+            held, offset = data.around(at, 1)
+            key = held[offset]
             at += 1
             if key >= 128:
                 key, at = self._varint(at - 1, stop)
@@ -140,11 +137,13 @@ class Mapped:
     def _varint(self, at: int, stop: int) -> tuple[int, int]:
         """The integer that begins at ``at``, and where it ends."""
         number, shift = 0, 0
-        for place in range(at, min(at + _LONGEST_VARINT, stop)):
-            byte = self.data[place]
+        longest = max(0, min(_LONGEST_VARINT, stop - at))
+        held, offset = self.data.around(at, longest)
+        for place in range(longest):
+            byte = held[offset + place]
             number |= (byte & 127) << shift
             if byte < 128:
-                return number & (2**64 - 1), place + 1
+                return number & (2**64 - 1), at + place + 1
             shift += 7
         if stop - at >= _LONGEST_VARINT:
             raise self.wrong(f"the number at byte {at:,} does not end")

@@ -9,6 +9,7 @@ Source: the .npy format, NumPy Enhancement Proposal 1 and ``numpy.lib.format``.
 """
 
 import io
+import itertools
 import math
 import re
 import sys
@@ -126,21 +127,65 @@ def read(info: TensorInfo) -> np.ndarray:
 
 
 def mapped(info: TensorInfo) -> np.ndarray:
-    """One tensor, of which only what is looked at is read; whole where its bytes do not lie in a file as they are.
+    """One tensor; of more than 64 MiB only what is looked at is read, where its bytes lie in a file as they are.
+
+    A map is for those that may not fit into memory: a file that is truncated under it ends the process (SIGBUS).
 
     Raises:
         Unreadable: Its type has no NumPy counterpart (it is quantised), or the file ends inside it.
         TooLarge: It has to be read whole, and takes more than 4 GiB or than there is.
     """
     dtype = number_type(info)
-    plain = info.member is None and info.held is None and not info.big_endian and dtype.kind != "b"
-    if not plain or not info.elements or sys.byteorder == "big":
+    if not _is_plain(info, dtype) or info.elements * dtype.itemsize <= _MAPPED_FROM:
         return read(info)
     with _opened(info) as file:
         if file.seek(0, io.SEEK_END) < info.offset + info.elements * dtype.itemsize:
             raise Unreadable(f"{info.file} ends inside {shown(info.name)}.", WRITE_AGAIN)
         order = "F" if info.fortran else "C"
         return np.memmap(file, dtype, "r", info.offset, info.shape, order)
+
+
+_MAPPED_FROM = 2**26
+
+
+def _is_plain(info: TensorInfo, dtype: np.dtype) -> bool:
+    """Whether the bytes of its numbers lie in a file as they are in memory."""
+    plain = info.member is None and info.held is None and not info.big_endian and dtype.kind != "b"
+    return plain and info.elements > 0 and sys.byteorder == "little"
+
+
+def read_rows(info: TensorInfo, rows: np.ndarray) -> np.ndarray:
+    """Some rows of a tensor; where its bytes lie in a file as they are, no byte of another row is read.
+
+    Raises:
+        Unreadable: Its type has no NumPy counterpart (it is quantised), or the file ends inside it.
+        TooLarge: It has to be read whole, and takes more than 4 GiB or than there is.
+    """
+    dtype = number_type(info)
+    if not _is_plain(info, dtype) or info.fortran:
+        return read(info)[rows]
+    width = info.elements // info.shape[0] * dtype.itemsize
+    with _opened(info) as file:
+        return taken_rows(file, info, width, rows).view(dtype).reshape(len(rows), *info.shape[1:])
+
+
+def taken_rows(file: IO[bytes], info: TensorInfo, width: int, rows: np.ndarray) -> np.ndarray:
+    """The bytes of some rows of a tensor, [rows, width]; neighbours are read at once.
+
+    Raises:
+        Unreadable: The file ends inside the tensor.
+    """
+    taken = np.empty((len(rows), width), np.uint8)
+    breaks = np.flatnonzero(np.diff(rows) != 1) + 1
+    for start, stop in itertools.pairwise([0, *breaks.tolist(), len(rows)]):
+        for first in range(start, stop, step := max(1, _PIECE // max(1, width))):
+            some = taken[first : min(first + step, stop)]
+            file.seek(info.offset + int(rows[first]) * width)
+            some[...] = np.frombuffer(_exactly(file, some.size, info), np.uint8).reshape(some.shape)
+    return taken
+
+
+_PIECE = 2**22  # bytes of neighbouring rows that are read at once
 
 
 def summarise(info: TensorInfo) -> Summary:

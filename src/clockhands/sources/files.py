@@ -1,15 +1,18 @@
 """Open a file for reading, and tell what it is by its name and its first bytes.
 
 Nothing here reads more than the head of a file. Every way in which a file cannot be opened ends in
-one ``Unreadable``, so that no reader above has to think about the operating system.
+one ``Unreadable``, so that no reader above has to think about the operating system. A file that was
+written under another name gets its own here.
 """
 
+import errno
 import io
 import os
+import re
 import stat
 import time
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import IO, Any, BinaryIO
 
 from clockhands.errors import Unreadable
 
@@ -53,6 +56,9 @@ DOWNLOAD_AGAIN = "Download or write the file again."
 TRUNCATED = "The file is truncated: download it again."
 
 _HEAD = 32
+
+# The file of a source, which may have a colon in its name.
+_PLACE = re.compile(rf"(.+?(?:{'|'.join(map(re.escape, KINDS))})):(.*)", re.DOTALL | re.IGNORECASE)
 
 _TRIES = 10  # to find a writer of a pipe, in a second
 
@@ -135,6 +141,40 @@ def open_regular(path: Path) -> BinaryIO:
     return open_binary(path)
 
 
+def state(file: IO[bytes]) -> tuple[int, int, int, int]:
+    """Which file is open and in which version: device, inode, bytes and time of the last change, in nanoseconds."""
+    now = os.fstat(file.fileno())
+    return now.st_dev, now.st_ino, now.st_size, now.st_mtime_ns
+
+
+def rename(unfinished: Path, path: Path, *, replace: bool) -> None:
+    """Give a finished file its name, when its content is on the disk.
+
+    Args:
+        unfinished: The file; no other name is left to it.
+        path: Its name.
+        replace: Whether a file that is there is replaced.
+
+    Raises:
+        FileExistsError: Something is there, and is not to be replaced.
+        OSError: The file cannot be synced or renamed.
+    """
+    with unfinished.open("rb") as written:
+        os.fsync(written.fileno())  # a rename may reach the disk before the content does
+    if not replace:
+        try:
+            os.link(unfinished, path)  # the one way to name a file that replaces nothing
+        except FileExistsError:
+            raise
+        except OSError:  # a file system without links
+            if os.path.lexists(path):
+                raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(path)) from None
+        else:
+            unfinished.unlink()
+            return
+    unfinished.replace(path)
+
+
 def place(path: Path) -> str | None:
     """What is at the end of ``path``: "folder", "file" (anything that is no folder), or None for nothing.
 
@@ -156,6 +196,57 @@ def link_target(path: Path) -> Path | None:
         return None
 
 
+class ReadAround:
+    """The bytes of an open file by place, read a little at a time around where they are asked for.
+
+    A memory map would do the same with less code, but the process ends (SIGBUS) where a file is truncated under it.
+
+    Attributes:
+        path: The file.
+    """
+
+    _AT_ONCE = 2**13  # bytes; a header is read front to back, but between tensors lie their numbers
+
+    def __init__(self, path: Path, file: BinaryIO) -> None:
+        self.path, self._file = path, file
+        self._size = file.seek(0, os.SEEK_END)
+        self._held, self._start = b"", 0
+
+    def __len__(self) -> int:
+        return self._size
+
+    def around(self, at: int, count: int) -> tuple[bytes, int]:
+        """Bytes that hold the ``count`` ones from ``at`` on, which lie in the file, and where in them these begin.
+
+        Raises:
+            Unreadable: The file has become shorter since it was opened, or cannot be read.
+        """
+        if at < self._start or at + count > self._start + len(self._held):
+            self._held = self._read(at, max(count, min(self._AT_ONCE, self._size - at)))
+            self._start = at
+        return self._held, at - self._start
+
+    def __getitem__(self, part: slice) -> bytes:
+        start, stop, _ = part.indices(self._size)
+        if stop - start > self._AT_ONCE:
+            return self._read(start, stop - start)
+        held, at = self.around(start, max(0, stop - start))
+        return held[at : at + stop - start]
+
+    def _read(self, at: int, count: int) -> bytes:
+        try:
+            self._file.seek(at)
+            data = self._file.read(count)
+        except OSError as error:
+            raise Unreadable(f"{self.path} cannot be read: {error.strerror}.", "Check the path and the disk.") from None
+        if len(data) < count:
+            raise Unreadable(
+                f"{self.path} ends after {at + len(data):,} bytes, and had {self._size:,} when it was opened.",
+                "Read it again when nothing writes to it.",
+            )
+        return data
+
+
 def missing(path: Path) -> Unreadable:
     """The error for a path with nothing at its end."""
     target = link_target(path)
@@ -164,6 +255,19 @@ def missing(path: Path) -> Unreadable:
             f"{path} is a link to {target}, which does not exist.", "Download or copy the file it points to."
         )
     return Unreadable(f"{path} does not exist.", f"Check the spelling; the current folder is {Path.cwd()}.")
+
+
+def file_and_key(place: str) -> tuple[str, str]:
+    """The file of a source `file:key`, and the key in it; only a name that ends as one of `KINDS` may hold a colon.
+
+    >>> file_and_key("config.json:rope_theta"), file_and_key("a:b.json:rope_theta"), file_and_key("<stdin>:rope_theta")
+    (('config.json', 'rope_theta'), ('a:b.json', 'rope_theta'), ('<stdin>', 'rope_theta'))
+    """
+    found = _PLACE.fullmatch(place)
+    if found is not None:
+        return found[1], found[2]
+    file, _, key = place.partition(":")
+    return file, key
 
 
 def head(path: Path) -> bytes:

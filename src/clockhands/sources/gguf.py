@@ -1,6 +1,6 @@
 """The header of a GGUF file: every key and every tensor's place, without reading the tensors.
 
-The header is walked once, front to back, through a memory map: keys in any order, then the tensors.
+The header is walked once, front to back, a few kilobytes at a time: keys in any order, then the tensors.
 What an audit never needs as Python objects (a vocabulary of 49,000 strings) is stepped over and kept
 as an ``Unread``, which costs the time of its lengths and no memory. Every count and length is held
 against what is left of the file before anything is taken for it.
@@ -14,15 +14,12 @@ import struct
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from clockhands.arguments import shown
 from clockhands.errors import Unreadable
 from clockhands.sources.arrays import TensorInfo, possible
-from clockhands.sources.files import DOWNLOAD_AGAIN, TRUNCATED, is_not, open_regular
-
-if TYPE_CHECKING:
-    from mmap import mmap
+from clockhands.sources.files import DOWNLOAD_AGAIN, TRUNCATED, ReadAround, is_not, open_regular
 
 # Kinds of values, by their number in the file: a name, and the letter of the `struct` module.
 SCALARS = {
@@ -138,20 +135,16 @@ def read_header(path: Path) -> Header:
             lengths beyond the file, unknown kinds of values, a key or a tensor given twice, tensors
             that overlap or lie outside.
     """
-    # Imported here: only GGUF files are mapped.
-    import mmap
-
     with open_regular(path) as file:
         start = file.read(32)
         if start[:4] != b"GGUF":
             raise is_not(path, "a GGUF file", start)
         if len(start) < 24:
             raise Unreadable(f"{path} ends after {len(start)} bytes; a GGUF file begins with 24 of them.", TRUNCATED)
-        with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
-            return _walk(path, data)
+        return _walk(path, ReadAround(path, file))
 
 
-def _walk(path: Path, data: "mmap") -> Header:
+def _walk(path: Path, data: ReadAround) -> Header:
     version, order = _version(path, int.from_bytes(data[4:8], "little"))
     cursor = _Cursor(path, data, 8, len(data), "<" if order == "little" else ">")
     tensor_count, key_count = cursor.scalar("Q", "its counts"), cursor.scalar("Q", "its counts")
@@ -180,10 +173,10 @@ def _version(path: Path, number: int) -> tuple[int, str]:
 
 @dataclass
 class _Cursor:
-    """A place in a mapped file; every step is checked against the end before it is taken."""
+    """A place in a file; every step is checked against the end before it is taken."""
 
     path: Path
-    data: "mmap"
+    data: ReadAround
     at: int
     end: int
     order: str
@@ -196,7 +189,7 @@ class _Cursor:
         if form is None:
             form = self.formats[letter] = struct.Struct(self.order + letter)
         at = self.step(form.size, what)
-        return form.unpack_from(self.data, at)[0]
+        return form.unpack_from(*self.data.around(at, form.size))[0]
 
     def step(self, count: int, what: str) -> int:
         """Move ``count`` bytes on; the place before."""
@@ -227,12 +220,17 @@ class _Cursor:
     def strings_over(self, count: int, what: str) -> None:
         """Step over ``count`` strings."""
         self.spend(count)
-        unpack, data, at = struct.Struct(self.order + "Q").unpack_from, self.data, self.at
-        try:
-            for _ in range(count):
-                at += 8 + unpack(data, at)[0]
-        except (struct.error, IndexError, OverflowError):
-            at = self.end + 1
+        unpack, at, last = struct.Struct(self.order + "Q").unpack_from, self.at, self.end - 8
+        held, start, stop = b"", 0, 0
+        for _ in range(count):
+            if not start <= at <= stop:
+                if at > last:
+                    at = self.end + 1
+                    break
+                held, offset = self.data.around(at, 8)
+                start = at - offset
+                stop = start + len(held) - 8
+            at += 8 + unpack(held, at - start)[0]
         if at > self.end:
             raise Unreadable(f"{self.path} ends after {self.end:,} bytes, inside {what}.", TRUNCATED)
         self.at = at
@@ -315,10 +313,11 @@ def _over(cursor: _Cursor, item: int, count: int, what: str, depth: int) -> None
 def _elements(cursor: _Cursor, item: int, count: int, start: int) -> list[object]:
     """The elements of a short array that was stepped over already."""
     if item in SCALARS:
-        return list(struct.unpack_from(f"{cursor.order}{count}{SCALARS[item][1]}", cursor.data, start))
+        form = struct.Struct(f"{cursor.order}{count}{SCALARS[item][1]}")
+        return list(form.unpack(cursor.data[start : start + form.size]))
     made, at = [], start
     for _ in range(count):
-        (length,) = struct.unpack_from(cursor.order + "Q", cursor.data, at)
+        (length,) = struct.unpack(cursor.order + "Q", cursor.data[at : at + 8])
         at += 8 + length
         made.append(_decoded(cursor.data[at - length : at]))
     return made

@@ -1,5 +1,7 @@
 """Which tensors of a file may be tables of positions, and one of them as rows, as little of it in memory as can be."""
 
+from dataclasses import replace
+
 import numpy as np
 
 from clockhands.errors import ClockhandsError
@@ -41,10 +43,18 @@ def is_table(info: TensorInfo) -> bool:
 def _begins_like_a_code(info: TensorInfo) -> bool:
     """Whether the first rows are a code that is computed."""
     try:
-        matches = identify(np.array(rows_of(info)[:_HEAD]))
+        matches = identify(_first_rows(info))
     except ClockhandsError:
         return False
     return bool(matches) and (matches[0].values is None or np.size(matches[0].values) == 1)
+
+
+def _first_rows(info: TensorInfo) -> np.ndarray:
+    found = rows_and_width(info.shape)
+    assert found is not None, "it is a table"
+    rows, width = found
+    some = arrays.read_rows(replace(info, shape=(rows, width)), np.arange(min(_HEAD, rows)))
+    return np.array(some)
 
 
 def rows_of(info: TensorInfo) -> np.ndarray:

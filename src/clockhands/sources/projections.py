@@ -19,7 +19,7 @@ import numpy as np
 from clockhands import memory
 from clockhands.arguments import shown
 from clockhands.errors import TooLarge
-from clockhands.sources.arrays import LARGEST, TensorInfo, mapped
+from clockhands.sources.arrays import LARGEST, TensorInfo, read, read_rows
 from clockhands.sources.model_types import model_type
 from clockhands.sources.quantised import is_quantised, quantised_rows
 from clockhands.sources.resolved import Code, Resolved, layer_numbers
@@ -79,8 +79,7 @@ class WeightProjection:
         if is_quantised(self.info):
             numbers = quantised_rows(self.info, rows)
         else:
-            array = mapped(self.info)
-            numbers = np.asarray((array.T if self.transposed else array)[rows])
+            numbers = read(self.info).T[rows] if self.transposed else read_rows(self.info, rows)
         if self.scale is not None:
             numbers = numbers.astype(np.float32) * _scales(self.scale, self.info.shape)[rows]
         return numbers.reshape(len(self.starts), self.rotated, -1)
@@ -334,7 +333,7 @@ def _kinds(one: NamedTensor, rows: int, width: int, shape: _Shape) -> str | None
 
 def _scales(scale: TensorInfo, shape: tuple[int, ...]) -> np.ndarray:
     """One factor for each number, from one for each block."""
-    factors = np.asarray(mapped(scale), np.float32)
+    factors = np.asarray(read(scale), np.float32)
     for axis, size in enumerate(shape):
         factors = np.repeat(factors, -(-size // factors.shape[axis]), axis=axis).take(range(size), axis=axis)
     return factors

@@ -4,8 +4,8 @@ import numpy as np
 
 from clockhands.arguments import shown
 from clockhands.errors import Unreadable
-from clockhands.sources.arrays import TensorInfo
-from clockhands.sources.files import WRITE_AGAIN, open_regular
+from clockhands.sources.arrays import TensorInfo, taken_rows
+from clockhands.sources.files import open_regular
 from clockhands.sources.gguf import TENSOR_TYPES
 
 _BLOCKS = {name: (numbers, size) for name, numbers, size in TENSOR_TYPES.values() if numbers > 1}
@@ -35,11 +35,7 @@ def quantised_rows(info: TensorInfo, rows: np.ndarray) -> np.ndarray:
     numbers, size = _BLOCKS[info.dtype]
     width = info.shape[-1] // numbers * size
     with open_regular(info.file) as file:
-        try:
-            packed = np.memmap(file, np.uint8, "r", info.offset, (info.elements // info.shape[-1], width))
-        except ValueError:
-            raise Unreadable(f"{info.file} ends inside {shown(info.name)}.", WRITE_AGAIN) from None
-        taken = np.asarray(packed[rows])
+        taken = taken_rows(file, info, width, rows)
     if info.big_endian:
         raise Unreadable(f"{shown(info.name)} in {info.file} is quantised, in big-endian byte order.", _HINT)
     try:

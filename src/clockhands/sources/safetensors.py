@@ -16,7 +16,7 @@ from typing import Any, TypeGuard
 
 from clockhands.arguments import shown
 from clockhands.errors import Unreadable
-from clockhands.sources import documents, shards
+from clockhands.sources import documents, files, shards
 from clockhands.sources.arrays import TensorInfo, possible
 from clockhands.sources.files import DOWNLOAD_AGAIN, TRUNCATED, open_regular, seems
 from clockhands.sources.shards import WeightsHeader
@@ -60,6 +60,7 @@ def read_header(path: Path) -> WeightsHeader:
             shape or do not end where the file ends, or two tensors of one name.
     """
     with open_regular(path) as file:
+        state = files.state(file)
         size = file.seek(0, 2)
         file.seek(0)
         start = file.read(8)
@@ -85,7 +86,7 @@ def read_header(path: Path) -> WeightsHeader:
             "Write the file again with strings as metadata.",
         )
     tensors = _tensors(fields, path, 8 + length, size)
-    return WeightsHeader(path, tensors, metadata)
+    return WeightsHeader(path, tensors, metadata, state=state)
 
 
 def _length_error(path: Path, length: int, size: int, start: bytes) -> Unreadable:

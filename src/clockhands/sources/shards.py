@@ -27,6 +27,7 @@ class WeightsHeader:
         metadata: Free text by key, as the writer left it.
         absent: Files that hold tensors and are not there: shards, where that was allowed, or those beside a model.
         added: Tensors that the graph of an ONNX model adds to something, or takes rows of: a position table is one.
+        state: Of a safetensors file, what `files.state` said of it when the header was read.
     """
 
     path: Path
@@ -34,6 +35,7 @@ class WeightsHeader:
     metadata: dict[str, str] = field(default_factory=dict)
     absent: tuple[str, ...] = ()
     added: frozenset[str] = frozenset()
+    state: tuple[int, int, int, int] | None = None
 
 
 def read_index(read_header: Callable[[Path], WeightsHeader], path: Path, allow_absent: bool = False) -> WeightsHeader:

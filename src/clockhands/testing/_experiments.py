@@ -156,7 +156,7 @@ def asked_all(it: Any, experiments: Iterable[Experiment]) -> tuple[list[Asked], 
 
 
 def failures_of(
-    asked: Sequence[Asked], changed: Iterable[str], failure_of: FailureOf | None = None
+    asked: Sequence[Asked], called: ForeignFunction | None, failure_of: FailureOf | None = None
 ) -> tuple[tuple[Failure, ...], float]:
     """What failed, one for each experiment, and the largest error as a share of its bound."""
     failure_of = failure_of or _failure
@@ -166,11 +166,12 @@ def failures_of(
         found = [failure for failure in (failure_of(one.experiment, each) for each in one.answers) if failure]
         worst = max([worst, *(float(each.shares.max(initial=0)) for each in one.answers)])
         failures += found[:1]
-    names = sorted(changed)
-    if names:
+    if called is not None and (names := sorted(called.changed)):
         failures.append(
             Failure("arguments stay as they are", f"it changed {' and '.join(names)}.", {"changed": tuple(names)})
         )
+    if called is not None and called.overwrites:
+        failures.append(Failure("answers stay as they are", "a call changed the array that an earlier one returned."))
     return tuple(failures), worst
 
 
@@ -265,7 +266,7 @@ def checked(
     __tracebackhide__ = True
     asked, refused = asked_all(it, experiments)
     called: ForeignFunction = it.called
-    failures, worst = failures_of(asked, called.changed, failure_of)
+    failures, worst = failures_of(asked, called, failure_of)
     report = Report(
         subject=subject,
         kind=kind,

@@ -2,8 +2,8 @@
 
 import re
 import textwrap
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -13,6 +13,9 @@ from clockhands.faults import FAULTS
 
 WIDTH = 88
 """Columns of a report as text, which stands behind pytest's margin."""
+
+BESIDE = frozenset({"arguments stay as they are", "answers stay as they are"})
+"""What is noticed of a function beside every experiment."""
 
 _SPECIAL = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
 _NUMBERED = re.compile(r"(\b(?:positions?|dimensions?|pairs?|layers?)) (?=\d)")
@@ -121,6 +124,27 @@ class Report:
     def codes(self) -> frozenset[str]:
         """The faults that it looks like."""
         return frozenset(code for explanation in self.explanations for code in explanation.codes)
+
+    def without(self, codes: Iterable[str]) -> "Report":
+        """The same report without some faults, and without the failures that only they explain.
+
+        An explanation of several faults that no experiment told apart is left out if all of them are.
+        """
+        ignored = frozenset(codes)
+        kept = tuple(one for one in self.explanations if not one.codes or not ignored.issuperset(one.codes))
+        left = [one for one in self.explanations if one not in kept]
+        names = frozenset().union(*map(self._explained, left)) - frozenset().union(*map(self._explained, kept))
+        failures = tuple(failure for failure in self.failures if failure.experiment not in names)
+        return replace(self, explanations=kept, failures=failures)
+
+    def _explained(self, explanation: Explanation) -> frozenset[str]:
+        """The experiments whose failures an explanation accounts for."""
+        names = explanation.evidence.get("explains")
+        if names is None:
+            names = {FAULTS[code].shown_by for code in explanation.codes if code in FAULTS}
+            if not names <= BESIDE:  # what gives the same answers gives them in every experiment
+                names = {failure.experiment for failure in self.failures} - BESIDE
+        return frozenset(names)
 
     def to_dict(self) -> dict[str, Any]:
         """The report as JSON values."""

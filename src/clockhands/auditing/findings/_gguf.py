@@ -30,6 +30,7 @@ from clockhands.auditing.findings._scalings import LongropeSwapped
 from clockhands.errors import ClockhandsError
 from clockhands.rotary import Rotary
 from clockhands.scaling import Llama3
+from clockhands.sources.files import file_and_key
 from clockhands.sources.gguf_fields import ARCHITECTURE, FREQUENCIES, LISTS
 from clockhands.sources.model_types import table
 from clockhands.sources.resolved import Code
@@ -149,7 +150,7 @@ class DimensionCount(Kind, code="dimension-count"):
         if self.expected is None:
             return None
         key = f"{self.architecture}.rope.dimension_count"
-        file = next((name.partition(":")[0] for name, _ in self.stated), self.file)
+        file = next((file_and_key(name)[0] for name, _ in self.stated), self.file)
         return Edit(f"Set {key} to {spoken(self.expected)}.", file)
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 from clockhands.auditing._edits import Edit, added, copied, moved, removed, replaced, together
 from clockhands.auditing.findings._kind import Kind, listed, nearest, spoken
+from clockhands.sources.files import file_and_key
 
 # A share of the channels and their number are two ways to say one thing: the value of the one is none of the other.
 _SHARE = re.compile(r"(factor|pct|percentage)$")
@@ -29,8 +30,8 @@ class ConflictingKeys(Kind, code="conflicting-keys"):
     used: str | None = None
 
     def message(self) -> str:
-        several = len({name.partition(":")[0] for name, _ in self.stated}) > 1
-        used = self.used if several or self.used is None else self.used.partition(":")[2] or self.used
+        several = len({file_and_key(name)[0] for name, _ in self.stated}) > 1
+        used = self.used if several or self.used is None else file_and_key(self.used)[1] or self.used
         tail = f" This audit uses {used}." if used is not None else ""
         return f"{self.said('but')}. Runtimes that read only one of them build different models.{tail}"
 
@@ -40,7 +41,7 @@ class ConflictingKeys(Kind, code="conflicting-keys"):
         others = [name for name, _ in self.stated if name != used]
         if used is None or used not in self.evidence or not others:
             return None
-        says = f"Set the others to the value of {used.partition(':')[2]}, if the model was trained with it."
+        says = f"Set the others to the value of {file_and_key(used)[1]}, if the model was trained with it."
         alike = [bool(_SHARE.search(name)) == bool(_SHARE.search(used)) for name in others]
         return together(
             says,
@@ -131,7 +132,7 @@ class IgnoredKey(Kind, code="ignored-key"):
             return None
         if self.severity() == "note":
             return removed(place, "Delete the key: no runtime reads it.")
-        file, _, path = place.partition(":")
+        file, path = file_and_key(place)
         around, _, key = path.rpartition(".")
         instead = str(self.read_instead)
         if key == "type" and instead.startswith("rope_type"):
@@ -151,7 +152,7 @@ class ConflictingShapes(Kind, code="conflicting-shapes"):
 
     def message(self) -> str:
         used = str(self.used)
-        tail = f" Transformers 5 and this audit use {used.partition(':')[2]}." if used else ""
+        tail = f" Transformers 5 and this audit use {file_and_key(used)[1]}." if used else ""
         return (
             f"The old config format and the new one disagree: {self._paired()}. Runtimes that read the old format and"
             f" runtimes that read the new one build different models, without a warning.{tail}"
@@ -170,7 +171,7 @@ class ConflictingShapes(Kind, code="conflicting-shapes"):
                 edits.append(replaced(to, "default", "") if key in ("type", "rope_type") else removed(to, ""))
             else:
                 edits.append(copied(from_, to, ""))
-        place = used.partition(":")[2]
+        place = file_and_key(used)[1]
         return together(f"Set the other place to the values of {place}, if the model was trained with them.", *edits)
 
     def _paired(self) -> str:

@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 from clockhands.auditing._edits import Edit
 from clockhands.auditing.findings._finding import SEVERITIES, Finding, spoken
 from clockhands.readers.telling import listed
+from clockhands.sources.files import file_and_key
 
 EXPECTED = "Expected for this model; no action needed."
 
@@ -106,7 +107,7 @@ class Kind:
     @property
     def named(self) -> list[tuple[str, Any]]:
         """What stands in the file under its bare keys; with the file's name where there are several files."""
-        files = {name.partition(":")[0] for name, _ in self.stated}
+        files = {file_and_key(name)[0] for name, _ in self.stated}
         # A quantity of several keys names the file before each: `file:hidden_size / file:num_attention_heads`.
         bare = "" if len(files) != 1 else f"{min(files)}:"
         return [(name.replace(bare, "") if bare else name, value) for name, value in self.stated]

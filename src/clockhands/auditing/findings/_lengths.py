@@ -9,6 +9,7 @@ from clockhands.auditing.findings._parts import TEXT, Audited, check, declared, 
 from clockhands.measures.ladders.base_bound import first_failing_distance
 from clockhands.measures.ladders.turning import completes
 from clockhands.rotary import Rotary
+from clockhands.sources.files import file_and_key
 from clockhands.sources.resolved import Code, Resolved
 
 
@@ -291,7 +292,7 @@ def lengths_differ(subject: Audited) -> Iterator[Kind]:
 
 def _other_lengths(subject: Audited, place: str) -> Iterator[tuple[str, int]]:
     opened = subject.opened
-    file, _, path = place.partition(":")
+    file, path = file_and_key(place)
     if opened.form != "gguf" and file == opened.config_name:
         *outer, own = path.split(".")
         holder: Any = opened.config

@@ -7,6 +7,7 @@ from typing import Any
 from clockhands.auditing.findings._kind import Kind
 from clockhands.readers import Reading
 from clockhands.sources.fields import Fields, shown
+from clockhands.sources.files import file_and_key
 from clockhands.sources.model_types import CodeOfType, ModelType, table
 from clockhands.sources.resolve import type_of
 from clockhands.sources.resolved import Code, Resolved
@@ -62,9 +63,9 @@ def in_a_file(place: str) -> bool:
     >>> in_a_file("config.json:rope_theta"), in_a_file("architecture: llama")
     (True, False)
     """
-    name, colon, key = place.partition(":")
+    name, key = file_and_key(place)
     named = name in ("<stdin>", "config", "model") or "." in name
-    return bool(colon and key) and " " not in key and named
+    return bool(key) and " " not in key and named
 
 
 @dataclass(frozen=True)

@@ -22,6 +22,7 @@ from clockhands.errors import ClockhandsError
 from clockhands.grids import Grid
 from clockhands.recognition import LOW_PRECISION, Match, Matches, identify
 from clockhands.sources.arrays import TensorInfo
+from clockhands.sources.files import file_and_key
 from clockhands.sources.model_types import learned_tensors
 from clockhands.sources.position_tables import is_table, position_tables, rows_of
 from clockhands.sources.resolve import code_of
@@ -353,7 +354,7 @@ def audit_tables(opened: Opened, resolved: Resolved) -> tuple[Resolved, list[Kin
     codes, cases = list(resolved.codes), []
     seen = set()
     for place, code in enumerate(resolved.codes):
-        name = code.source.get("rows", "").partition(":")[2]
+        name = file_and_key(code.source.get("rows", ""))[1]
         if code.kind not in ("learned", "sinusoidal", None) or name not in opened.tensors:
             continue
         seen.add(name)

@@ -16,6 +16,7 @@ from clockhands.auditing.modules._kept import kept_cases, number_cases, row_case
 from clockhands.auditing.modules._opening import config_root, name_of, open_module
 from clockhands.auditing.modules._rates import ladder_codes, rates_cases
 from clockhands.auditing.modules._serving import declared_by
+from clockhands.sources.files import file_and_key
 from clockhands.sources.opened import Opened
 from clockhands.sources.resolve import resolve
 from clockhands.sources.resolved import Resolved
@@ -42,12 +43,12 @@ def resolve_module(module: Any, found: Walked, opened: Opened, length: int | Non
 def _of_texts(resolved: Resolved) -> frozenset[str]:
     """The names of the tables that are declared for the positions of a text."""
     codes = (code for code in resolved.codes if code.kind in ("learned", "sinusoidal") and code.part in TEXT)
-    return frozenset(code.source.get("rows", "").partition(":")[2] for code in codes)
+    return frozenset(file_and_key(code.source.get("rows", ""))[1] for code in codes)
 
 
 def _places(cases: list[Kind]) -> frozenset[str]:
     """The names of the tensors that cases are about."""
-    return frozenset(name.partition(":")[2] for case in cases for name in case.evidence if ":" in name)
+    return frozenset(file_and_key(name)[1] for case in cases for name in case.evidence if ":" in name)
 
 
 def _with_codes(resolved: Resolved, more: list[Any], module: Any) -> Resolved:

@@ -32,6 +32,7 @@ def identify_function(
     backend: str | None = None,
     dtype: str = "float32",
     longest: int = LONGEST,
+    timeout: float = 60.0,
 ) -> Matches:
     """The code that a function(x [seq, width], positions [seq]) -> [seq, width] applies: a rotation, or a table added.
 
@@ -47,6 +48,7 @@ def identify_function(
         backend: ``"numpy"``, ``"torch"`` or ``"jax"``; found by what the function speaks of and accepts, unless said.
         dtype: The dtype of ``x``, float32 unless said. JAX without its 64-bit mode makes float32 of float64.
         longest: The largest position that may be asked for.
+        timeout: Seconds for a call.
 
     Returns:
         One match, or none with `Matches.reason`. `Match.spec` is a `Rotary` (or an additive code); ``error`` the
@@ -62,7 +64,8 @@ def identify_function(
     Accuracy: rates are known to about 2**-22 / longest rad/token where the function computes in float32.
 
     Raises:
-        InvalidValue: It cannot be called like that, or ``width`` is missing; the message holds what it raised.
+        InvalidValue: It cannot be called like that, a call does not return in time, or ``width`` is missing; the
+            message holds what it raised.
         InvalidType: It is no function.
 
     >>> from clockhands.rotary import Rotary, rotate
@@ -74,7 +77,7 @@ def identify_function(
     callable_or_refuse(function)
     if width is None:
         raise InvalidValue("`width` must be given for a function, got None.", "It is the width of x: the head width.")
-    caller = Caller(function, count("width", width), backend, dtype)
+    caller = Caller(function, count("width", width), backend, dtype, timeout)
     longest = count("longest", longest, least=4)
     x, at = np.random.default_rng(1).integers(-96, 97, (3, caller.width)) / 64, np.array([0, 2, 7])
     try:

@@ -754,6 +754,8 @@ def unexplained(it: BiasFunction, asked: Sequence[Asked]) -> tuple[Explanation, 
     failed = failed_of(asked)
     if it.called.changed:
         return (told_of(FAULTS_OF_BIASES["changes-its-arguments"], {"names": " and ".join(sorted(it.called.changed))}),)
+    if it.called.overwrites:
+        return (told_of(FAULTS_OF_BIASES["overwrites-its-answers"], {}),)
     if set(failed) == {"separate buckets"}:
         each = failed["separate buckets"].answers[0]
         assert each.positions is not None

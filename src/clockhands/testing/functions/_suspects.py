@@ -139,6 +139,8 @@ def of_any_code(it: Any, asked: Sequence[Asked], faults: Mapping[str, Fault]) ->
         return told
     if it.called.changed:
         return (told_of(faults["changes-its-arguments"], {"names": " and ".join(sorted(it.called.changed))}),)
+    if it.called.overwrites:
+        return (told_of(faults["overwrites-its-answers"], {}),)
     after, coarse = AFTER_COARSER & failed.keys(), {"dtype": it.coarse}
     if not failed or not failed.keys() <= {*after, "low-precision tokens"}:
         return ()

@@ -59,6 +59,28 @@ def _left_padded(it: GenerationSubject, itself: bool) -> list[Answer]:
     ]
 
 
+NO_KEYS = "a query without keys"
+
+
+def _without_keys(it: GenerationSubject) -> list[Answer]:
+    """What a pad on the left is given is of no use, but it must be a number: other rows are made with it."""
+    tokens, mask, positions, pads = _padded(it)
+    if not any(pads):
+        raise Unasked("its texts have one length")
+    logits, _ = it.model(tokens, positions if "positions" in it.model.takes else None, mask)
+    return [
+        Answer(
+            f"the pads of text {row + 1} of a batch, which see no key",
+            np.where(np.isfinite(logits[row, :pad]), 0.0, np.nan),
+            np.zeros(logits[row, :pad].shape),
+            np.zeros(1),
+            np.arange(pad),
+        )
+        for row, pad in enumerate(pads)
+        if pad
+    ]
+
+
 def _right_padded(it: GenerationSubject) -> list[Answer]:
     most = len(it.texts[0])
     tokens, mask = _batch(it, it.texts, left=False)
@@ -301,6 +323,7 @@ def experiments(it: GenerationSubject) -> Iterator[GenerationExperiment]:
             note="it counts padding as positions unless position_ids are passed, as generate does",
             codes=frozenset({"padding-shifts"}),
         )
+    yield GenerationExperiment(NO_KEYS, "A query whose keys are all masked gets finite logits.", _without_keys)
     yield GenerationExperiment("right padding", "Right padding does not change a text.", _right_padded)
     yield GenerationExperiment("left padding and decoding", "Padded texts continue as they do alone.", _padded_decoding)
     yield GenerationExperiment("packing", "Packed documents do not affect each other.", lambda it: _packed(it, True))

@@ -12,6 +12,7 @@ from clockhands.calling import Refused
 from clockhands.faults import FAULTS, GENERATION
 from clockhands.testing._experiments import Asked, Unasked, shares
 from clockhands.testing.generation._caches import copied, holds_positions, key_axes, with_rows
+from clockhands.testing.generation._experiments import NO_KEYS
 from clockhands.testing.generation.texts import GenerationSubject, Reply, number_of
 from clockhands.testing.reports import Explanation
 
@@ -125,6 +126,14 @@ def _sound(one: Asked, it: GenerationSubject) -> bool:
 def _by_rule(it: GenerationSubject, failed: Mapping[str, Asked], every: Collection[str]) -> list[_Rule]:
     """What is known without another pass to compare with."""
     found = []
+    if NO_KEYS in failed:
+        spread = [
+            name
+            for name, one in failed.items()
+            if name == NO_KEYS or not all(np.isfinite(answer.got).all() for answer in one.answers)
+        ]
+        found.append(("masked-row-not-finite", {}, spread))
+        failed = {name: one for name, one in failed.items() if name not in spread}
     steps = [name for name in failed if name.startswith(("one token", "chunks"))]
     if steps and _blind_to_order(it):
         also = [name for name in failed if "cache" in name or name.startswith(("two ", "left padding and"))]

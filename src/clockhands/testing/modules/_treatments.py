@@ -406,7 +406,7 @@ def _failures(
     name: str, asked: str, subject: ModuleSubject, heard: Heard, wanted: Heard, *, treated: Treated
 ) -> tuple[tuple[Failure, ...], float]:
     answer = subject.compared(heard, wanted, treated, asked)
-    return failures_of([Asked(Experiment(name, "", lambda _: []), [answer])], ())
+    return failures_of([Asked(Experiment(name, "", lambda _: []), [answer])], None)
 
 
 def _as_function(subject: ModuleSubject, module: Any, values: Any) -> Report:
