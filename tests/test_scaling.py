@@ -348,7 +348,7 @@ def test_ntk_of_a_single_pair_is_refused(scaling):
     with pytest.raises(
         InvalidValue,
         match=r"^NTK-aware scaling spreads its factor over the pairs, and there is only one\.\n"
-        r"hint: Rotate at least 4 channels, or use linear scaling\.$",
+        r"hint: Rotate at least 4 dimensions, or use linear scaling\.$",
     ):
         scaling(geometric(1), 100)
 
@@ -361,13 +361,13 @@ def test_ntk_of_a_single_pair_is_refused(scaling):
         (explicit([1.0, 0.5, 0.26]), "3 explicit frequencies"),
         (explicit([0.0, 0.0]), "2 explicit frequencies"),
         (explicit([1.0, 0.5, 0.25 + 2.0**-54]), "3 explicit frequencies"),
-        (Proportional(0.5)(geometric(4)), "proportional scaling (0.5 of the pairs) of a geometric ladder"),
+        (Proportional(0.5)(geometric(4)), "proportional scaling (0.5 of the pairs) of geometric frequencies"),
     ],
 )
 def test_yarns_index_ramp_needs_a_geometric_ladder(ladder, origin):
     with pytest.raises(InvalidValue) as caught:
         Yarn(2.0, 64)(ladder)
-    assert caught.value.message.startswith(f"YaRN's ramp counts the pairs of a geometric ladder; this is {origin}")
+    assert caught.value.message.startswith(f"YaRN's ramp needs geometric frequencies, got {origin}")
     assert caught.value.hint == 'Use ramp="turns", which uses the rotations of each pair.'
     assert Yarn(2.0, 64, ramp="turns")(ladder).pairs == ladder.pairs
 

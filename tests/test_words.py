@@ -29,7 +29,7 @@ ALLOWED = re.compile(
     r"\blearning[ _]rates?\b|\brates? (\(|with the lowest|is at the end|of an arm failed)|× rates ×"
     r"|\bevery rate (of|failed)|\bThe rates that are tried\b|\bThe best rate is\b|--readers?\b|\breaders="
     r"|\bladder -> ladder\b|\bfunction ladder, length -> ladder|clockhands\.ladders|scaling\(ladder, length\)"
-    r"|a ladder and a length|a ladder of|\"turns\"|`rates`|share of the nyquist rate",
+    r"|a ladder and a length|a ladder of|shrinks the turns|\"turns\"|`rates`|share of the nyquist rate",
     re.IGNORECASE,
 )
 # The course and the explorer define the hands of a clock.

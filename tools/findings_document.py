@@ -37,7 +37,7 @@ def section(code: str, rule: type[Kind]) -> str:
     if isinstance(rule.blames, str):
         parts.append(BLAMED[rule.blames])
     if isinstance(rule.hint, str):
-        parts.append(f"Fix:  {prose(rule.hint)}")
+        parts.append(f"Fix: {prose(rule.hint)}")
     if rule.cases:
         parts.append("Seen in: " + "; ".join(rule.cases) + ".")
     return "\n\n".join(filter(None, (part.strip() for part in parts))).join(("\n", "\n"))

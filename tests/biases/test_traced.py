@@ -229,7 +229,7 @@ def test_float64_in_each_library():
     assert largest(made - wanted) <= 3 * 2.0**-53 * largest(wanted)
     with (
         pytest.warns(UserWarning, match="float64"),
-        pytest.raises(InvalidValue, match="This library gives float32 where float64 is asked for"),
+        pytest.raises(InvalidValue, match="This library gives float32 but float64 was requested"),
     ):
         in_jax(Alibi(2), np.array([5]), np.arange(6), dtype="float64")
 

@@ -226,8 +226,8 @@ SEVENTEEN = {odd: ch.Sinusoidal(WIDTH + 1, odd=odd, layout="halves") for odd in 
             sinusoid(width=18),
             None,
             "sinusoidal, width 16, interleaved, sin-cos, geometric (base 10000, open) and sinusoidal, width 18, "
-            "interleaved, sin-cos, geometric (base 10000, open) have different frequencies: the first has 8, "
-            "the second 9.",
+            "interleaved, sin-cos, geometric (base 10000, open) have different frequencies: the first has 8 "
+            "frequencies, the second 9.",
         ),
         (
             SEVENTEEN["cut"],

@@ -165,7 +165,7 @@ def test_what_cannot_be_read_is_left_out_with_its_reason(tensors, reason, tmp_pa
 def test_heads_that_no_model_has_are_not_looked_at(config, rows, tmp_path):
     made = found(tmp_path / "many", config, {"model.layers.0.self_attn.q_proj.weight": numbered(rows, 1)})
     assert made.projections == ()
-    assert "more than are looked at (1024 and 1024)" in made.left_out[0]
+    assert "above the limits (1024 and 1024)" in made.left_out[0]
 
 
 def test_rows_that_do_not_fit_into_memory_are_refused_before_they_are_read(tmp_path, monkeypatch):

@@ -236,7 +236,7 @@ def _learned(spec: BiasCode, values: Any, xp: Any, work: str, traced: Any) -> Va
     if given.in_numpy:
         wrong = spec.refuse(given.arrays)
         if wrong:
-            raise InvalidValue(wrong, "The codes that train such numbers clamp them before each use: do so first.")
+            raise InvalidValue(wrong, "Implementations clamp these learned values before each use: do so first.")
         made = Values(xp, {}, work, device)
         for name, array in given.arrays.items():
             made.arrays[name] = made.reals(array)

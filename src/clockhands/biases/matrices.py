@@ -77,7 +77,7 @@ def bias(
         return _elsewhere(spec, at, learned, kind, causal)
     wrong = spec.refuse(learned.arrays)
     if wrong:
-        raise InvalidValue(wrong, "The codes that train such numbers clamp them before each use: do so first.")
+        raise InvalidValue(wrong, "Implementations clamp these learned values before each use: do so first.")
     out = np.empty((*at.batch, spec.heads, *at.shape), kind)
     if out.size:
         for matrix, grid in zip(out.reshape(-1, spec.heads, *at.shape), at.grids(), strict=True):

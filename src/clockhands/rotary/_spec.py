@@ -276,7 +276,7 @@ def _scaled(scaling: Scaling, ladder: Ladder, length: int | None) -> Ladder:
     except TypeError as error:
         raise InvalidType(
             f"`scaling` is called with a ladder and a length, and {shown(scaling)} fails there: {error}.",
-            "Write it as scaling(ladder, length) that returns a ladder with the same number of frequencies.",
+            "Write it as scaling(ladder, length) that returns a ladder of the same length.",
         ) from error
     if not isinstance(scaled, Ladder) or scaled.pairs != ladder.pairs:
         pairs = f" of {scaled.pairs} pairs" if isinstance(scaled, Ladder) else f" {shown(scaled)}"

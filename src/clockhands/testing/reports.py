@@ -245,7 +245,7 @@ def _explained(explanation: Explanation, lead: str) -> Iterator[ReportLine]:
     yield ReportLine("explanation", f"{place} {explanation.message}")
     yield ReportLine("hint", f"hint: {explanation.hint}", 2)
     if explanation.cases:
-        yield ReportLine("rest", f"seen in:  {', '.join(explanation.cases)}", 2)
+        yield ReportLine("rest", f"seen in: {', '.join(explanation.cases)}", 2)
     if explanation.codes:
         codes = ", ".join(explanation.codes)
         yield ReportLine("rest", f"code: {codes} (clockhands explain {explanation.codes[0]})", 2)

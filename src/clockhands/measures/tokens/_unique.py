@@ -11,8 +11,8 @@ Numbers of `unique`; positions in tokens, distances Euclidean:
 * ``nearest_offset``: of a clock, the distance in tokens of any two that are nearest.
 * ``positions_distinct_in_dtype``, ``first_positions_merged``: how many of the positions would be left if the position
   itself were rounded to the dtype, before the code is made from it, and the first two that become one.
-* ``comes_round_after``: tokens after which all hands stand as they stood, a real number; None where they never do.
-  ``nearly_comes_round_after``: the same of evenly spaced hands, up to one common angle.
+* ``comes_round_after``: tokens after which all pairs return to their start, a real number; None where they never do.
+  ``nearly_comes_round_after``: the same of evenly spaced frequencies, up to one common angle.
 * ``does_not_fit_from``: the first position whose numbers do not fit the dtype, or None; ``why_it_does_not_fit``: the
   reason, a sentence.
 * ``axis``: of several axes the one that these are of, the worst: axes have channels of their own, so two tokens are the

@@ -7,7 +7,7 @@ Numbers of `bounded`, in the code's own unit:
 * ``limit``: what no number exceeds at any length; None where there is no limit, or it is not known.
 * ``row_norm``: the Euclidean length of a token's numbers where it is the same for all, ``factor sqrt(pairs)`` of a
   clock, sqrt(width / 2) for the paper's; else ``smallest_row_norm`` and ``largest_row_norm``.
-* ``norm_factor``: of a rotary code, what the length of a query is multiplied by where it turns: its attention factor.
+* ``norm_factor``: of RoPE, the factor on the length of the rotated part of a query: its attention factor.
 * ``largest_of_dtype``, ``fits_dtype``: the largest number that the dtype holds, and whether ``largest`` is no larger.
 * Of xPos ``largest`` is what a key or a query is multiplied by at most (None where no float64 holds it), and
   ``growth_per_token`` its natural logarithm for each token away from the centre; of codes that grow with the position
