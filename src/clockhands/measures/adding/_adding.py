@@ -10,8 +10,8 @@ Numbers of the property, for a vocabulary of 50,000 drawn tokens (`_recoverable`
   sqrt(width) of Vaswani et al. makes of embeddings N(0, 1 / width). Without it they have the length 1, and embeddings
   N(0, 1) with it the length ``width``. ``row_over_token`` is the mean row over the first of the three.
 * ``found_at_deviation_1``, ``found_at_deviation_one_over_root_width``, ``found_at_deviation_root_width``: share of
-  tokens that are nearest to themselves among 50,000 after the longest row was added, by somebody who does not know
-  the position (absolute accuracy 1e-6). ``deviation_needed`` is from where on 99 of 100 are (relative 1e-4).
+  tokens that are nearest to themselves among 50,000 after the longest row was added, without knowing the
+  position (absolute accuracy 1e-6). ``deviation_needed`` is from where on 99 of 100 are (relative 1e-4).
 * ``vocabulary``: how many tokens there are to be mistaken for.
 * ``cosine_deviation``: ``1 / sqrt(width)``, standard deviation of the cosine of token and row; ``cosine_999``: what 999
   of 1,000 are below in size (1e-12; None for one channel).

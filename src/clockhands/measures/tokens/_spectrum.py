@@ -13,7 +13,7 @@
 * ``directions_of_90_percent``, ``directions_of_99_percent``: how many of the best directions hold so much of it;
 * ``participation_ratio``: ``(sum v)**2 / sum v**2`` of the variances ``v`` along those directions: as many equal ones
   would be as spread out;
-* ``variance_by_pair`` (of a clock) or ``variance_by_channel``: in the order of the pairs or channels, as they stand.
+* ``variance_by_pair`` (of a clock) or ``variance_by_channel``: in the order of the pairs or dimensions.
 
 **How.** A shift turns the channels of a clock and nothing else, so the tokens may be counted from the middle of the
 text. Then every cosine is even and every sine odd: the table falls into two of half the width, over half of the tokens
