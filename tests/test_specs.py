@@ -543,8 +543,8 @@ UNCHANGEABLE = [
     *[
         (
             lambda spacing=spacing: with_fields(ch.Sinusoidal(4), spacing=spacing, base=2.0, span="open"),
-            f"base, span cannot be changed in the spacing {spacing!r}.",
-            "Give these fields to the spacing itself.",
+            f"base, span cannot be changed beside a new spacing, got {spacing!r}.",
+            "Pass these values to the new spacing when you make it.",
         )
         for spacing in (Explicit((1.0, 2.0)), None, 3)
     ],

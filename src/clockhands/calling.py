@@ -184,6 +184,9 @@ class ForeignFunction:
         """The answer, if it is an array; ``what`` names it otherwise."""
         if not hasattr(answer, "shape") or not hasattr(answer, "dtype"):
             raise Refused(f"it returned {what}, {self._no_array}")
+        if isinstance(answer, np.ma.MaskedArray) and np.ma.getmaskarray(answer).any():
+            masked = int(np.ma.getmaskarray(answer).sum())
+            raise Refused(f"it returned a masked array with {masked:,} of its {answer.size:,} numbers masked")
         return answer
 
     def numbers(self, answer: Any) -> np.ndarray:

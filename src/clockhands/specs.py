@@ -133,8 +133,8 @@ def with_fields(spec: Spec, **fields: Any) -> Spec:
         changed = fields.get("spacing", spacing)
         if not spaced.keys() <= _reached(changed):
             raise InvalidValue(
-                f"{', '.join(sorted(spaced))} cannot be changed in the spacing {shown(changed)}.",
-                "Give these fields to the spacing itself.",
+                f"{', '.join(sorted(spaced))} cannot be changed beside a new spacing, got {shown(changed)}.",
+                "Pass these values to the new spacing when you make it.",
             )
         fields["spacing"] = _spaced(changed, spaced)
     if "head_width" in fields and "rotated" not in fields and getattr(spec, "rotated", None) == spec.head_width:  # type: ignore[union-attr]

@@ -146,8 +146,8 @@ READERS = [
         "flat-vision-language",
         {f"{C}rope_theta": 10000.0, f"{C}partial_rotary_factor": 0.5, "type": "glm4v", "text type": "glm4v_text"},
         "warning",
-        "The text part is flat at the top (rope_theta is 10,000 and partial_rotary_factor is 0.5), but the class of"
-        " glm4v in Transformers 5.23.0 reads only text_config. It ignores these values and uses the defaults of"
-        " glm4v_text.",
+        "The text settings are at the top level of the config (rope_theta is 10,000 and partial_rotary_factor is 0.5),"
+        " but the config class of glm4v in Transformers 5.23.0 reads only text_config. It ignores these values and uses"
+        " the defaults of glm4v_text.",
     ),
 ]

@@ -47,11 +47,11 @@ LENGTHS = (None, 4096, 8192, 65536)
 ROTATIONS = (
     re.compile(r"(?P<count>\w+) of (?P<pairs>\d+) pairs never completes? a (?:rotation|turn) within"
                r"(?: the window of)? (?P<length>[\d,]+) (?:positions|tokens)"),
-    re.compile(r"over (?P<length>[\d,]+) tokens(?:(?! over ).)*? pairs never coming round"
+    re.compile(r"over (?P<length>[\d,]+) tokens(?:(?! over ).)*? incomplete rotations"
                r" (?P<count>\w+) of (?P<pairs>\d+) pairs"),
 )  # fmt: skip
 SCORES = (
-    re.compile(r"over (?P<length>[\d,]+) tokens(?:(?! over ).)*? a like token scores higher no: fails at distance"
+    re.compile(r"over (?P<length>[\d,]+) tokens(?:(?! over ).)*? matching token wins no: fails at distance"
                r" (?P<count>[\d,]+)"),
     re.compile(r"is below 0 at distance (?P<count>[\d,]+), within the (?P<length>[\d,]+) positions"),
 )  # fmt: skip
@@ -104,7 +104,7 @@ def test_pairs_that_stand_still_are_counted_alike_by_the_finding_and_the_propert
 
 
 def test_two_lengths_in_a_report_would_be_seen():
-    text = "over 4,096 tokens small steps yes pairs never coming round 18 of 64 pairs"
+    text = "over 4,096 tokens small steps yes incomplete rotations 18 of 64 pairs"
     assert answers(text, ROTATIONS) == {("18", "4,096")}
     other = "4 of 64 pairs never complete a rotation within 32,768 positions"
     assert answers(f"{text} {other}", ROTATIONS) == {("18", "4,096"), ("4", "32,768")}

@@ -71,7 +71,7 @@ SCALED = {**CONFIG, "rope_scaling": {"rope_type": "linear", "factor": 4.0}}
         (ladder().bfloat16().float(), "buffer-unscaled", {"rounded to": "bfloat16"}),
         (ladder(factor=4.0) * 1.01, "buffer-of-another-factor", {"effective factor": 3.9604}),
         (ladder(factor=4.0) * (1 + torch.arange(8) % 2 / 50), "buffer-differs", {}),
-        (ladder(factor=4.0).flip(0), "buffer-differs", {"it is": "the declared rates in another order of pairs"}),
+        (ladder(factor=4.0).flip(0), "buffer-differs", {"it is": "the declared frequencies in another order of pairs"}),
         (1e3 * ladder(factor=4.0)[[3, 1, 0, 2, 5, 4, 7, 6]] ** 2, "buffer-uninitialised", {"pairs": 8}),
     ],
 )
@@ -205,11 +205,14 @@ ROUNDED = int(((_HELD.double() - _EXACT).abs() > 0.01).any(dim=1).nonzero()[0])
 @pytest.mark.parametrize(
     ("way", "words"),
     [
-        (RoundedProduct, f"positions, rates and phases were rounded to bfloat16 (first wrong at position {ROUNDED})"),
+        (
+            RoundedProduct,
+            f"positions, frequencies and angles were rounded to bfloat16 (first wrong at position {ROUNDED})",
+        ),
         (RoundedPositions, "positions were rounded to bfloat16 (first wrong at position 257)"),
         (OneAhead, "takes each position for the one after it"),
-        (Ignoring, "turns nothing"),
-        (OtherBase, "the ladder of base 1e+06"),
+        (Ignoring, "rotates nothing"),
+        (OtherBase, "frequencies of base 1e+06"),
         (TimesFactor, "the declared one times 1.25"),
     ],
 )
@@ -307,7 +310,7 @@ def test_a_module_without_positions_has_none():
 def test_a_model_without_numbers_is_refused():
     with torch.device("meta"):
         model = Model()
-    with pytest.raises(Unreadable, match="Model is on the meta device: its tensors have shapes and no numbers"):
+    with pytest.raises(Unreadable, match="Model is on the meta device: its tensors have shapes but no values"):
         ch.audit(model)
 
 

@@ -155,7 +155,7 @@ FILES = [
     (
         "t.safetensors",
         safetensors({"a": tensor([20], 0, 80)}, bytes(8)),
-        "its tensors take 80 bytes, but 8 follow the header.",
+        "its header declares 80 bytes of tensors, but 8 follow it.",
         TRUNCATED,
     ),
     ("t.safetensors", safetensors(DEEP), "nests objects or lists deeper than 100 levels.", None),

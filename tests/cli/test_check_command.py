@@ -239,7 +239,7 @@ def test_a_function_named_by_its_file_is_told_how_it_is_named(run):
     done = run("check", "somebodys.py:apply_rotary", *LLAMA)
     assert done.code == 2
     assert done.err == (
-        "error: somebodys.py is a Python file; a function is named by its module.\nhint: Write "
+        "error: somebodys.py is a Python file. Give the function as MODULE:FUNCTION, not as a file.\nhint: Write "
         "somebodys:apply_rotary.\n"
     )
 
@@ -331,7 +331,7 @@ def test_identify_waits_for_a_function_no_longer_than_it_is_told(tmp_path, name)
     assert (done.returncode, done.stdout) == (2, "")
     error, hint = done.stderr.splitlines()
     assert re.fullmatch(
-        r"error: The function was called with \d+ rows, and it did not come back within 0.5 seconds\.", error
+        r"error: The function was called with \d+ rows?, and it did not return within 0.5 seconds\.", error
     )
     assert hint == ("hint: Give it more time: timeout= (--timeout on a command line), or name a function that returns.")
 

@@ -345,8 +345,11 @@ def test_a_function_is_called_and_what_it_prints_is_talk(run, name):
         (["their_rotary:turned"], "A function is given arrays, and their width is not known."),
         (["their_rotary:trned"], "their_rotary has no 'trned'."),
         (["broken_module:f"], "broken_module cannot be imported: ZeroDivisionError: division by zero."),
-        (["their_rotary.py:turned", "--width", "8"], "their_rotary.py is a file of Python, and a function is named by"),
-        (["their_rotary.py"], "their_rotary.py is a Python file; a function is named by its module."),
+        (
+            ["their_rotary.py:turned", "--width", "8"],
+            "their_rotary.py is a Python file. Give the function as MODULE:FUNCTION",
+        ),
+        (["their_rotary.py"], "their_rotary.py is a Python file. Give the function as MODULE:FUNCTION, not as a file."),
         (["nothing"], "nothing is neither a path nor a preset."),
         (["their_rotary:trned", "--width", "8"], "their_rotary has no 'trned'."),
         (["their_rotary:number", "--width", "8"], "their_rotary:number is of type int, which cannot be called."),

@@ -73,7 +73,7 @@ def test_one_pair_at_one_position_of_ten_thousand_is_caught(framework, layout):
         assert "one-number-wrong" in report.codes
         channels = (pair, pair + 32) if layout == "halves" else (2 * pair, 2 * pair + 1)
         told = " ".join(str(report).split())
-        assert f"position {position:,}, in channels {channels[0]}, {channels[1]}" in told
+        assert f"position {position:,}, in dimensions {channels[0]}, {channels[1]}" in told
 
 
 def test_the_right_twin_of_that_passes():

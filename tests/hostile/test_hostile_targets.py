@@ -100,11 +100,11 @@ CONFIGS = {
         + b', "rope_theta": 1e4, "rope_scaling": '
         + repeated(b'{"rope_type":"yarn","factor":2,', b'"k#":1', 130_000)
         + b"}",
-        "holds more than 300 keys and values that no reader of models knows",
+        "holds more than 300 unknown keys and values",
     ),
     "many bases": (
         repeated(b'{"model_type":"x","hidden_size":64,"num_attention_heads":4,', b'"rope_theta_#":1', 90_000),
-        "holds more than 300 keys and values that no reader of models knows",
+        "holds more than 300 unknown keys and values",
     ),
 }
 

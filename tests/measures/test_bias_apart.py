@@ -158,7 +158,7 @@ def test_other_codes_are_pointed_elsewhere(spec):
 
 def test_a_line_that_would_be_too_long_is_not_made():
     found = told(Alibi(8), 2**63)
-    assert (found.state, "ask for a shorter length" in found.says) == ("not computed", True)
+    assert (found.state, "use a shorter length" in found.says) == ("not computed", True)
     assert told(Buckets(8), 2**63).numbers["distinct_by_head"] == [16], "of buckets there are few"
 
 

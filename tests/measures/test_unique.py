@@ -271,7 +271,7 @@ def test_a_length_of_one_has_nothing_to_collide_with():
         found = of(spec, 1, "bfloat16")
         assert found.holds
         assert found.numbers["distinct"] == 1
-        assert "single token" in found.says
+        assert "only one token" in found.says
 
 
 def test_what_makes_no_sense_or_is_not_known_says_so():

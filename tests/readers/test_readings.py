@@ -80,7 +80,7 @@ def test_presets_have_one_reading(name):
 
 def test_a_reader_that_does_not_exist_is_refused(tmp_path):
     opened = target(tmp_path, LLAMA)
-    with pytest.raises(InvalidValue, match="no reader 'vlm'"):
+    with pytest.raises(InvalidValue, match="no runtime 'vlm'"):
         readings(opened, resolve(opened), None, ["vlm"])
 
 

@@ -216,7 +216,8 @@ PAIR = cos_sin(SPEC, SEQ, like=X)
                 role="key",
                 cos_sin=cos_sin(ch.Rotary(8, xpos=XPos()), SEQ, like=X, role="key"),
             ),
-            "`cos_sin` was made for float32, and the growth of xPos may leave the range of float16.",
+            "`cos_sin` was computed for float32, and x is float16: xPos factors grow with the position and can overflow"
+            " float16.",
         ),
         (lambda: cos_sin(ch.Sinusoidal(8), SEQ, like=X), "`cos_sin` takes RoPE, got Sinusoidal."),  # type: ignore[arg-type]
         (lambda: cos_sin(SPEC, SEQ, like=3), "`like` must be an array, got int."),

@@ -109,7 +109,7 @@ LIES = {
             b'"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}}',
             bytes(8),
         ),
-        "the header of {path} gives 'a' twice.",
+        "the header of {path} contains 'a' twice.",
     ),
     "metadata not text": (
         safetensors_bytes({"__metadata__": {"a": 1}}),
@@ -193,11 +193,11 @@ LIES = {
     ),
     "truncated data": (
         safetensors_bytes({"a": entry()}, bytes(7)),
-        "{path}: its tensors take 8 bytes, but 7 follow the header.",
+        "{path}: its header declares 8 bytes of tensors, but 7 follow it.",
     ),
     "more data": (
         safetensors_bytes({"a": entry()}, bytes(9)),
-        "{path}: its tensors take 8 bytes, but 9 follow the header.",
+        "{path}: its header declares 8 bytes of tensors, but 9 follow it.",
     ),
 }
 

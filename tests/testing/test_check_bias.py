@@ -353,6 +353,7 @@ def raises(*_):
         (lambda *_: np.full((8, 7, 12), np.nan), "it returned no finite number"),
         (nothing, "returned nothing"),
         (hangs, "did not return within 0.2 seconds"),
+        (lambda *_: np.ma.masked_all((8, 7, 12)), "a masked array with 672 of its 672 numbers masked"),
         (lambda *_: os._exit(0), r"it called os\._exit\(0\), which ends the process"),
         (raises, "it raised RuntimeError: no kernel for this"),
     ],

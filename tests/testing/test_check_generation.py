@@ -258,7 +258,7 @@ def raising(*_):
         (SmallModel("numpy"), {"vocabulary": None}, InvalidValue, "`vocabulary` is missing"),
         (raising, {}, CannotCheck, "with 3 tokens: with numpy arrays it raised RuntimeError: no such kernel"),
         (lambda *_: np.zeros((1, 3, VOCABULARY)), {}, CannotCheck, "expected logits and a cache"),
-        (lambda *_: (np.zeros((1, 3, 4)), None), {}, CannotCheck, "it returned logits of shape [1, 3, 4], where"),
+        (lambda *_: (np.zeros((1, 3, 4)), None), {}, CannotCheck, "it returned logits of shape [1, 3, 4]; expected"),
         (lambda *_: (None, None), {}, CannotCheck, "it returned a value of type NoneType, expected logits"),
         (lambda tokens, *_: (tokens, None), {"vocabulary": 3}, CannotCheck, "it returned logits of shape [1, 3]"),
         (lambda *_: time.sleep(30), {"timeout": 0.2}, CannotCheck, "it did not return within 0.2 seconds"),

@@ -50,7 +50,7 @@ def _codes(ctx: click.Context, _param: click.Parameter, values: tuple[str, ...])
     "settings",
     multiple=True,
     metavar="KEY=VALUE",
-    help="Audit as if the config contained this, as with options of servers (repeatable); dots for nested objects.",
+    help="Audit as if KEY had this VALUE in the config (a.b=1 for nested keys). Can be repeated.",
 )
 @click.option("--weights", is_flag=True, help="Measure the layout from the weights themselves; reads all q and k.")
 @click.option("--verbose", "-v", is_flag=True, help="Show every value with its source, the properties and the notes.")

@@ -84,7 +84,7 @@ def _running_options(function: Any) -> Any:
 @click.option("--html", type=OutPath(), metavar="FILE", help="Write the report as one HTML page, too.")
 @click.option("--force", is_flag=True, help="Replace the HTML file if it is there.")
 def run(study: str, store: Path, html: Path | None, force: bool, **how: Any) -> int:
-    """Run what is missing of a study, and print the results."""
+    """Run the missing parts of a study, and print the results."""
     from clockhands.lab.study import read
 
     if html is not None:

@@ -80,7 +80,7 @@ class Caller(ForeignFunction):
             answer = self.ask(arguments, len(x))
         except TimedOut as error:
             raise InvalidValue(
-                f"The function was called with {len(x):,} rows, and {error}.",
+                f"The function was called with {len(x):,} row{'s' if len(x) > 1 else ''}, and {error}.",
                 "Give it more time: timeout= (--timeout on a command line), or name a function that returns.",
             ) from None
         answer = self.array_or_refuse(answer, type(answer).__name__)

@@ -80,7 +80,9 @@ def parts_of(  # noqa: PLR0917 - what `rotate` was called with
         )
     if spec.xpos is not None and kind == "float16" != pair.dtype:
         raise InvalidValue(
-            f"`cos_sin` was made for {pair.dtype}, and the growth of xPos may leave the range of float16.", f"{_MAKE}."
+            f"`cos_sin` was computed for {pair.dtype}, and x is float16: xPos factors grow with the position and can"
+            " overflow float16.",
+            f"{_MAKE}.",
         )
     shape, given = tuple(x.shape), tuple(pair.cosine.shape)
     batched = len(given) == 3 and len(shape) >= 3 and axis != 0 and given[0] in (1, shape[0])

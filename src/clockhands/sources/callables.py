@@ -67,7 +67,8 @@ def refuse_source(target: str) -> None:
     module = Path(file)
     where = "" if str(module.parent) == "." else f" in the folder {module.parent}"
     raise InvalidValue(
-        f"{file}.py is a Python file; a function is named by its module.", f"Write {module.name}:{name}{where}."
+        f"{file}.py is a Python file. Give the function as MODULE:FUNCTION, not as a file.",
+        f"Write {module.name}:{name}{where}.",
     )
 
 

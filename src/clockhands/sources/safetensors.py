@@ -76,7 +76,7 @@ def read_header(path: Path) -> WeightsHeader:
     document = documents.parse(text, where, strict=True, many=True)
     if document.duplicates:
         raise Unreadable(
-            f"{where} gives {shown(document.duplicates[0])} twice.", "Write the file again with unique tensor names."
+            f"{where} contains {shown(document.duplicates[0])} twice.", "Write the file again with unique tensor names."
         )
     fields = document.fields
     metadata = fields.pop("__metadata__", None) or {}
@@ -129,7 +129,7 @@ def _tensors(fields: dict[str, Any], path: Path, data_start: int, size: int) -> 
     if data_start + expected != size:
         there = size - data_start
         raise Unreadable(
-            f"{path}: its tensors take {expected:,} bytes, but {there:,} follow the header.",
+            f"{path}: its header declares {expected:,} bytes of tensors, but {there:,} follow it.",
             TRUNCATED if there < expected else DOWNLOAD_AGAIN,
         )
     return tensors

@@ -116,7 +116,7 @@ class BaseBelowBound(Kind, code="base-below-bound"):
 class PaddingOffset(Kind, code="padding-offset"):
     title = "The table begins with rows for padding positions"
     severity = "note"
-    hint = "No action needed. Number positions from that row when you port the model."
+    hint = "No action needed. When you port the model, give the first token that row of the table, not row 0."
     rows: int
     offset: int
     usable: int

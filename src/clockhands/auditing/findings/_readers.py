@@ -135,8 +135,9 @@ class FlatVisionLanguage(Kind, code="flat-vision-language"):
 
     def message(self) -> str:
         return (
-            f"The text part is flat at the top ({self.said()}), but the class of {self.type} in Transformers"
-            f" 5.23.0 reads only text_config. It ignores these values and uses the defaults of {self.text_type}."
+            f"The text settings are at the top level of the config ({self.said()}), but the config class of"
+            f" {self.type} in Transformers 5.23.0 reads only text_config. It ignores these values and uses the defaults"
+            f" of {self.text_type}."
         )
 
 

@@ -130,7 +130,7 @@ def spectrum(subject: MeasuredCode) -> Property:
     the axis that fills the smallest share of its channels.
     """
     if subject.length == 1:
-        return not_computed("The row of one token does not vary: use a length of at least 2.")
+        return not_computed("The rows of at least two tokens are needed for a spectrum: use a length of at least 2.")
     try:
         each = _each_axis(subject)
     except InvalidValue as error:

@@ -187,7 +187,9 @@ def _property_of(subject: MeasuredCode, hands: PairLadders | None, numbers: dict
         brief = f"no: no values from {beyond:,} on"
     else:
         same = f"No two of {length:,} tokens have the same {what} in {dtype}{along}."
-        sentences.append(same if length > 1 else "A single token cannot be compared with another.")
+        sentences.append(
+            same if length > 1 else "There is only one token, so nothing can be compared: use a length of at least 2."
+        )
         brief = "yes"
         if numbers["nearest_distance"] is not None and numbers["nearest_distance"] <= numbers.get(_MOVED, -1.0):
             brief = "yes, but by rounding alone"

@@ -139,8 +139,8 @@ def _by_kind(subject: MeasuredCode) -> Property:
         found = _looked_for(subject)
         return measured(
             f"yes: at most {found['largest']:.3g}",
-            f"Its largest magnitude is {found['largest']:.4g}, its rows have lengths from "
-            f"{found['smallest_row_norm']:.4g} to {found['largest_row_norm']:.4g}, and its last row is "
+            f"The largest absolute value is {found['largest']:.4g}, the L2 norms of the rows go from "
+            f"{found['smallest_row_norm']:.4g} to {found['largest_row_norm']:.4g}, and the last row is number "
             f"{spec.rows - 1:,}.",
             holds=True,
             limit=found["largest"],
