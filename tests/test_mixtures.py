@@ -98,7 +98,7 @@ def test_the_length_keeps_every_other_field_of_a_rotary_code():
         (lambda: LayerMixture((ROTARY, None), (0,)), InvalidValue, "`pattern` names the codes [0], and there are 2."),
         (lambda: LayerMixture((ROTARY,), (-1,)), InvalidValue, "`pattern` must be at least 0, got -1."),
         (lambda: MIXTURE.layer(-1), InvalidValue, "`index` must be at least 0, got -1."),
-        (lambda: ch.rotate(np.zeros((2, 8)), MIXTURE), InvalidType, "`rotate` takes RoPE, got LayerMixture."),
+        (lambda: ch.rotate(np.zeros((2, 8)), MIXTURE), InvalidType, "`rotate` takes a Rotary spec, got LayerMixture."),
     ],
 )
 def test_what_cannot_be_mixed_is_refused_in_words(call, error, message):

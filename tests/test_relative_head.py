@@ -245,8 +245,14 @@ def test_what_the_tokens_hold_besides_may_drown_it():
 REFUSED = [
     (lambda: relative_head(ch.NoPosition(8), 3), "NoPosition has no shift matrix and no kernel: all its rows are zero"),
     (lambda: relative_head(ch.Learned(8, 9), 3), "Learned has no shift matrix and no kernel: its rows are trained"),
-    (lambda: relative_head(ch.Sinusoidal(5, odd="cut"), 3), "Sinusoidal has no shift matrix and no kernel: its last"),
-    (lambda: relative_head(ch.Rotary(8, xpos=XPos()), 3), "This rotary code has a decay, so no single rotation"),
+    (
+        lambda: relative_head(ch.Sinusoidal(5, odd="cut"), 3),
+        "Sinusoidal has no shift matrix and no kernel: the odd width removes",
+    ),
+    (
+        lambda: relative_head(ch.Rotary(8, xpos=XPos()), 3),
+        "This encoding has a decay, so a shift is not a single rotation",
+    ),
     (lambda: relative_head("vaswani2017", 3), "`shift` takes a position encoding, got str 'vaswani2017'."),
     (lambda: relative_head(ch.Sinusoidal(8), [3]), "`back` must be one number of tokens, got [3]."),
     (lambda: relative_head(ch.Sinusoidal(8), True), "`back` must be a number, got True."),

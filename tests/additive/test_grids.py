@@ -196,7 +196,7 @@ REFUSED = [
     ),
     (
         lambda: ch.kernel(ch.Sinusoidal(8), Grid(3, prefix=1)),
-        "`distances` has 1 rows without a position, and positions are needed here.",
+        "`distances` has 1 rows without a position, but positions are needed here.",
         "Leave out the grid's prefix.",
     ),
     (

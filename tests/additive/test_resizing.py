@@ -255,7 +255,10 @@ REFUSED = [
     (lambda: resize(GRID, 4, antialias=1), "`antialias` must be True or False, got 1."),
     (lambda: resize(GRID, 4, align_corners=None), "`align_corners` must be True or False, got None."),
     (lambda: resize(GRID, 4, antialias=True, align_corners=True), "`antialias` and `align_corners` cannot both be"),
-    (lambda: resize(GRID, 4, align_corners=True, scale_factor=2.0), "`scale_factor` says nothing where"),
+    (
+        lambda: resize(GRID, 4, align_corners=True, scale_factor=2.0),
+        "`scale_factor` has no effect if `align_corners` is True",
+    ),
     (lambda: resize(GRID, 4, scale_factor=0.0), "`scale_factor` must be finite and positive, got 0."),
     (lambda: resize(GRID, 4, scale_factor=(1.0, 1.0)), "`scale_factor` must be one number for each of 1 axes, got"),
     (lambda: resize(GRID, 4, cubic=-0.5), "`cubic` is for cubic weights only, got -0.5."),

@@ -162,7 +162,7 @@ def test_batches(spec: Any, queries: Any, keys: Any, inside: Any):
 def test_a_mask_is_asked_for(inside: Any):
     queries, keys = np.array([2, 5]), np.arange(6)
     assert np.array_equal(inside(Alibi(2), queries, keys, causal=True), ch.bias(Alibi(2), queries, keys, causal=True))
-    with pytest.raises(InvalidValue, match="stands in a plane"):
+    with pytest.raises(InvalidValue, match="Window is for a plane, in which no token comes before another"):
         inside(Window(2, 2, 3), queries, keys, causal=True)
 
 
@@ -270,7 +270,7 @@ def test_gradients_reach_learned_numbers():
             InvalidValue,
             "must be of shape [queries] or [batch, queries], got []",
         ),
-        (lambda at: ch.bias(Alibi(2), 4, at), InvalidValue, "stand at the last of the 3 keys, got 4 queries"),
+        (lambda at: ch.bias(Alibi(2), 4, at), InvalidValue, "as a count means the last of the 3 keys, got 4 queries"),
         (lambda at: ch.bias(Buckets(2), at, at), InvalidValue, "Buckets has learned numbers and needs them"),
         (
             lambda at: ch.bias(Kerple(2), at, at, values={"p": [1.0, 1.0], "a": [1.0, -1.0]}),

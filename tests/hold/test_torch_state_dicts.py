@@ -136,7 +136,7 @@ def test_what_differs_is_an_error_that_says_how(name: str):
     assert "hint: " in str(caught.value)
 
 
-OTHER_BASE = "It is the ladder of base 500,000."
+OTHER_BASE = "It is one with frequencies of base 500,000."
 OF_TABLES = {
     "sines": ({"rotary__cos_cached": twice(phases()).sin()}, "(buffer-differs): from pair 0"),
     "the other layout's": ({"rotary__cos_cached": phases().cos().repeat_interleave(2, dim=-1)}, ": from pair 0"),
@@ -152,7 +152,7 @@ OF_TABLES = {
     "backward": (
         {"meta__freqs_cis": torch.polar(torch.ones(LENGTH, PAIRS), -phases())},
         "(buffer-differs): from pair 0",
-        "It is one that turns backward.",
+        "It is one that rotates backward.",
     ),
     "another base": (
         {"meta__freqs_cis": torch.polar(torch.ones(LENGTH, PAIRS), phases(5e5))},

@@ -257,7 +257,7 @@ def test_results_are_json_whatever_was_measured():
     assert document["gates"][0]["holds"] is None
     assert document["gates"][0]["bounds"] == {"at_least": 1}
     assert document["tasks"]["copy"]["drops"]["two"]["won_back"]["mean"] == 0.75
-    assert document["arms"]["two"]["code"].startswith("rotary")
+    assert document["arms"]["two"]["code"].startswith("RoPE, half-split, 16 of 16 dimensions")
     assert document["arms"]["one"]["tasks"]["copy"] == {
         "parameters": 100, "code_parameters": 0, "tokens_per_second": 10.0,
     }  # fmt: skip

@@ -322,7 +322,7 @@ class Harmful:
         ({**CONFIG, "n_layers": 0}, "declares n_layers = 0, where a whole number from 1 on is expected."),
         ({**CONFIG, "n_layers": 10**12}, "declares 1,000,000,000,000 layers and holds 20 tensors."),
         ({**CONFIG, "d_model": "8"}, "declares d_model = '8', where a whole number from 1 on is expected."),
-        ({**CONFIG, "n_heads": 3}, "declares 3 heads, 1 key heads and 8 channels, which do not fit together."),
+        ({**CONFIG, "n_heads": 3}, "declares 3 heads, 1 key heads and width 8, which do not fit together."),
         ({**CONFIG, "n_layers": 1}, "holds 9 tensors that the lab's model has no place for. They are blocks.1."),
         ({**CONFIG, "eps": None}, "declares eps = None, where a number from 0 on is expected."),
         ({**CONFIG, "rope_base": float("inf")}, "declares rope_base = inf, where a number from 0 on is expected."),

@@ -73,7 +73,7 @@ def test_the_audit_counts_the_same():
     }  # fmt: skip
     audit = ch.audit("-", stdin=io.BytesIO(json.dumps(config).encode()))
     (finding,) = (one for one in audit.findings if one.code == "never-turning")
-    assert finding.evidence["pairs that never complete a rotation"] == found(SMOLLM2, 8192).numbers["never_completing"]
+    assert finding.evidence["pairs that never complete a turn"] == found(SMOLLM2, 8192).numbers["never_completing"]
 
 
 def test_pairs_that_stand_still_and_pairs_that_turn_too_fast():

@@ -87,11 +87,11 @@ def whole_only(x, positions):
 
 
 NOT = {
-    "nothing": (lambda x, _: x, "It does not look at positions"),
-    "one angle for all": (lambda x, p: turned(x, np.full(len(p), 5)), "It does not look at positions"),
-    "sum of rows": (lambda x, p: np.cumsum(turned(x, p), axis=0), "depends on the numbers of other rows"),
-    "a row into the next": (shifted, "depends on the numbers of other rows"),
-    "the mean taken away": (lambda x, p: turned(x, p) - x.mean(axis=0), "depends on the numbers of other rows"),
+    "nothing": (lambda x, _: x, "It ignores positions"),
+    "one angle for all": (lambda x, p: turned(x, np.full(len(p), 5)), "It ignores positions"),
+    "sum of rows": (lambda x, p: np.cumsum(turned(x, p), axis=0), "depends on the values of other rows"),
+    "a row into the next": (shifted, "depends on the values of other rows"),
+    "the mean taken away": (lambda x, p: turned(x, p) - x.mean(axis=0), "depends on the values of other rows"),
     "sorted positions": (lambda x, p: turned(x, np.sort(p)), "depends on the order of the rows"),
     "positions backward": (lambda x, p: turned(x, p[::-1]), "depends on the order of the rows"),
     "state that each call changes": (counting_calls(), "A repeated call returns a different result"),
@@ -100,18 +100,18 @@ NOT = {
         lambda x, p: turned(x / np.maximum(np.linalg.norm(x, axis=-1, keepdims=True), 1e-6), p),
         "not linear in x",
     ),
-    "decay": (lambda x, p: x * np.exp(-0.01 * p)[:, None].astype(x.dtype), "each is multiplied by a number of its own"),
+    "decay": (lambda x, p: x * np.exp(-0.01 * p)[:, None].astype(x.dtype), "each is multiplied by a separate factor"),
     "signs changed": (lambda x, p: -turned(x, p), "changes signs"),
-    "channels backward": (lambda x, p: turned(x, p)[:, ::-1], "channel 0 of its output is channel 31 of its input"),
-    "one pair backward": (one_pair_backward, r"some backward: pair (3, 19) is turned against the others"),
-    "the middle of a head": (middle, "8 pairs of the channels 8 to 23"),
-    "half of the positions": (lambda x, p: turned(x, p // 2), "at position 2 already not as any rotary code"),
-    "groups of positions": (lambda x, p: turned(x, p // 4 * 4), "at position 4 already not"),
-    "a table added as well": (lambda x, p: ch.add(turned(x, p), ch.Sinusoidal(WIDTH), p), "two codes in one"),
+    "channels backward": (lambda x, p: turned(x, p)[:, ::-1], "dimension 0 of its output is dimension 31 of its input"),
+    "one pair backward": (one_pair_backward, r"some backward: pair (3, 19) rotates against the others"),
+    "the middle of a head": (middle, "8 pairs of the dimensions 8 to 23"),
+    "half of the positions": (lambda x, p: turned(x, p // 2), "already at position 2 not as RoPE"),
+    "groups of positions": (lambda x, p: turned(x, p // 4 * 4), "already at position 4 not"),
+    "a table added as well": (lambda x, p: ch.add(turned(x, p), ch.Sinusoidal(WIDTH), p), "two encodings in one"),
     "random matrices": (
         lambda x, p: np.stack([row @ np.random.default_rng(at).standard_normal((WIDTH, WIDTH)) for row, at in
                                zip(x, p, strict=True)]),
-        "channel 0 is mixed with 31 others",
+        "dimension 0 is mixed with 31 others",
     ),
     "the largest of the call": (lambda x, p: turned(x, p / (p.max() + 1)), "other positions of its call (the largest)"),
     "from the last of the call": (lambda x, p: turned(x, p - p[-1]), "other positions of its call (the last)"),
@@ -137,13 +137,13 @@ STILL = {
     "from the first of the call": (lambda x, p: turned(x, p - p[0]), "counts positions from the first of each call"),
     "from the smallest of the call": (lambda x, p: turned(x, p - p.min()), "from the smallest of each call"),
     "its rows": (lambda x, _: turned(x, np.arange(len(x))), "counts its rows from 0"),
-    "its rows, from one": (lambda x, _: turned(x, np.arange(1, len(x) + 1)), "Position p is turned as p + 1"),
-    "from one": (lambda x, p: turned(x, p + 1), "Position p is turned as p + 1"),
-    "from minus 7.5": (lambda x, p: turned(x, p - 7.5), "Position p is turned as p - 7.5"),
+    "its rows, from one": (lambda x, _: turned(x, np.arange(1, len(x) + 1)), "Position p is rotated as p + 1"),
+    "from one": (lambda x, p: turned(x, p + 1), "Position p is rotated as p + 1"),
+    "from minus 7.5": (lambda x, p: turned(x, p - 7.5), "Position p is rotated as p - 7.5"),
     "a table that ends": (lambda x, p: turned(x, np.arange(100)[p]), "positions up to 99 only"),
     "a table whose last row stays": (
         lambda x, p: turned(x, np.minimum(p, 2_047)),
-        "positions beyond 2,047 are taken for that one",
+        "positions beyond 2,047 are treated as that one",
     ),
     "a table that starts again": (lambda x, p: turned(x, p % 3_000), "From position 3,000 on it is off"),
     "changing x": (changing_x, "It changes its own arguments: x."),
@@ -199,7 +199,7 @@ def changing_after(calls, then):
 )
 def test_state_that_changes_on_the_way_is_said_to_be_state(calls, then):
     reason = identify_function(changing_after(calls, then), WIDTH).reason
-    assert "It keeps state" in reason or "A repeated call returns a different result" in reason
+    assert "It is stateful" in reason or "A repeated call returns a different result" in reason
 
 
 def test_a_function_that_ends_python_is_one_that_raises():
@@ -211,7 +211,7 @@ def test_a_function_that_ends_python_is_one_that_raises():
                 raise error
             return turned(x, positions)
 
-        with pytest.raises(InvalidValue, match=rf"raised while it was asked for other rows: {type(error).__name__}: "):
+        with pytest.raises(InvalidValue, match=rf"raised an error for other rows: {type(error).__name__}: "):
             identify_function(function, WIDTH)
 
     def interrupted(*_):
@@ -238,12 +238,12 @@ def test_the_first_position_that_is_wrong_is_found_between_those_asked(last):
 def test_the_first_row_may_be_wrong_already():
     """What is said of positions beyond a table is not looked for before position 0."""
     function = changing_after(30, lambda x, p: turned(x, p + 1))
-    assert "It keeps state" in identify_function(function, WIDTH).reason
+    assert "It is stateful" in identify_function(function, WIDTH).reason
 
 
 def test_a_ladder_that_stays_at_the_longest_call_is_said_to_be_state():
     found = identify_function(growing(), WIDTH)
-    assert "It keeps state" in found.reason
+    assert "It is stateful" in found.reason
 
 
 def test_scaling_by_the_largest_position_is_told():
@@ -293,7 +293,7 @@ def test_two_lists_of_divisors_are_told():
 def test_whole_turns_per_token_follow_from_the_slow_hands(function):
     found = identify_function(function, WIDTH)
     assert found[0].spec == TURNS
-    assert "whole turns per token are not seen" in found.reason
+    assert "cannot show whole rotations per token" in found.reason
 
 
 def test_parts_of_a_token_show_whole_turns():

@@ -92,7 +92,7 @@ def test_ladders_of_no_rule_are_given_rate_by_rate(function):
     found = identify_function(function, 64)
     match = found[0]
     assert isinstance(match.spec.spacing, Explicit)
-    assert "on no ladder that is known" in found.reason
+    assert "Its frequencies follow no known rule" in found.reason
     assert match.confidence == 1
     # Within the noise of float32 cosines over the longest position.
     x = np.random.default_rng(3).standard_normal((300, 64)).astype(np.float32)

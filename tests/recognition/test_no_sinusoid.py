@@ -127,7 +127,7 @@ def test_no_table_of_a_thousand_is_called_a_sinusoid():
         (np.where(np.eye(9, 4) > 0, np.nan, 0.5), "Row 0 holds NaN or infinite numbers."),
         (np.where(np.arange(9)[:, None] == 7, np.inf, 0.5), "Row 7 holds NaN or infinite numbers."),
         (ch.table(ch.preset("vaswani2017", width=8), 3), "3 rows are too few"),
-        (np.random.default_rng(0).normal(size=(64, 16)), "no more alike than those of noise"),
+        (np.random.default_rng(0).normal(size=(64, 16)), "no more similar than noise"),
     ],
 )
 def test_what_is_no_table_is_refused_in_a_sentence(rows, sentence):

@@ -233,7 +233,8 @@ def test_nothing_is_said_where_there_is_too_little():
 def test_what_is_no_heads_is_refused(shape):
     with pytest.raises(InvalidValue) as caught:
         score(np.ones(shape))
-    assert f"A head has the shape {list(shape[1:])}, where [channels that turn, inputs] is" in caught.value.message
+    given, wanted = list(shape[1:]), "[RoPE dimensions, inputs], with an even number of dimensions."
+    assert f"A head has the shape {given}, expected {wanted}" in caught.value.message
     assert "transpose a weight" in caught.value.hint
 
 

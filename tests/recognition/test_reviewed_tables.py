@@ -126,7 +126,7 @@ def test_positions_that_are_not_the_rows_own_are_said_to_be(given, words):
     assert f"The positions given are {words}." in matches.reason
     matches = ch.identify(table(), positions=np.cumsum(np.arange(128)))
     assert matches[0].positions == range(128)
-    assert "do not stand at the positions given" in matches.reason
+    assert "are not at the positions given" in matches.reason
 
 
 def zeroed():
@@ -257,7 +257,7 @@ PHASES = np.multiply.outer(np.arange(128.0), 10_000.0 ** (-np.arange(32) / 32))
 def test_waves_that_no_convention_pairs_are_not_said_not_to_turn(given):
     (match,) = matches = ch.identify(given.astype(np.float32))
     assert isinstance(match.spec, ch.Learned)
-    assert "columns turn evenly" in matches.reason
+    assert "columns have a constant frequency" in matches.reason
     assert "No pair" not in matches.reason
     seen = dict(match.evidence)
     assert max(seen["rates_per_row"]) == pytest.approx(1, rel=1e-3)
@@ -285,6 +285,6 @@ def test_what_would_be_a_code_otherwise_is_said():
     assert "Its columns are the rows of sinusoidal, width 128" in ch.identify(wide.T).reason
     assert "With the other sign it is that of sinusoidal, width 64" in ch.identify(-WAVES).reason
     assert "reshaped to [196, 64]" in ch.identify(AXES.reshape(14, 14, 64)).reason
-    assert "rotary" in ch.identify(np.cos(np.concatenate([PHASES, PHASES], axis=1))).reason
+    assert "The cosines that RoPE stores" in ch.identify(np.cos(np.concatenate([PHASES, PHASES], axis=1))).reason
     rising = ch.identify(table(spacing=Geometric(1 / 10_000, multiplier=10_000 ** (-31 / 32))))
-    assert "geometric (base 10000, open, from slow to fast" in rising.reason
+    assert "geometric (base 10000, open, from low to high" in rising.reason

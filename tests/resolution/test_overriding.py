@@ -136,7 +136,7 @@ def test_texts_become_json_or_stay_texts():
     with pytest.raises(InvalidValue, match="rope_theta is set twice"):
         read_overrides(["rope_theta=1", "rope_theta=2"])
     for text in ('b={"c": 1', "b=[1, 2", 'b="c'):
-        with pytest.raises(InvalidValue, match="begins like JSON and is none"):
+        with pytest.raises(InvalidValue, match="which looks like JSON but is not valid"):
             read_overrides([text])
     for text in ("rope_theta", "=5"):
         with pytest.raises(InvalidValue, match="not of the form KEY=VALUE"):

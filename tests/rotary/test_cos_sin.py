@@ -219,7 +219,7 @@ PAIR = cos_sin(SPEC, SEQ, like=X)
             "`cos_sin` was computed for float32, and x is float16: xPos factors grow with the position and can overflow"
             " float16.",
         ),
-        (lambda: cos_sin(ch.Sinusoidal(8), SEQ, like=X), "`cos_sin` takes RoPE, got Sinusoidal."),  # type: ignore[arg-type]
+        (lambda: cos_sin(ch.Sinusoidal(8), SEQ, like=X), "`cos_sin` takes a Rotary spec, got Sinusoidal."),  # type: ignore[arg-type]
         (lambda: cos_sin(SPEC, SEQ, like=3), "`like` must be an array, got int."),
         (lambda: cos_sin(SPEC, SEQ, like=np.arange(3)), "`like` must be of a float dtype, got int64."),
         (lambda: cos_sin(SPEC, SEQ, like=X, role="key"), "`role` is for codes that treat queries and keys differently"),

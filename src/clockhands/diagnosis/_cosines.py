@@ -192,7 +192,7 @@ def _ways(
     plain = reference.plain
     if plain is not None and len(plain) == len(rates):
         told = {"effective factor": 1.0, "declared factor": reference.factor, "base": reference.base}
-        words = "frequencies without the declared scaling"
+        words = "one with frequencies without the declared scaling"
         known = {name: value for name, value in told.items() if value is not None} | {"behaves as": words}
         yield "buffer-unscaled", at * plain, 1.0, known, False
         yield "buffer-unscaled", at * plain, factor, known, False
@@ -200,8 +200,8 @@ def _ways(
         rounded = _rounder(dtype)
         each = {
             "positions": rounded(at) * rates,
-            "rates": at * rounded(rates),
-            "phases": rounded(at * rates),
+            "frequencies": at * rounded(rates),
+            "angles": rounded(at * rates),
             "positions and frequencies": rounded(at) * rounded(rates),
             "positions, frequencies and angles": rounded(rounded(at) * rounded(rates)),
             "frequencies and angles": rounded(at * rounded(rates)),
@@ -265,10 +265,10 @@ def _by_rates(table: Cosines, reference: Reference, factor: float, evidence: dic
 
 
 _NAMED = {
-    "buffer-unscaled": "frequencies without the declared scaling",
-    "buffer-of-another-base": "frequencies of base {base in effect:,.6g}",
-    "buffer-scaled-twice": "frequencies scaled twice",
-    "buffer-of-another-factor": "frequencies scaled by {effective factor:.6g}",
+    "buffer-unscaled": "one with frequencies without the declared scaling",
+    "buffer-of-another-base": "one with frequencies of base {base in effect:,.6g}",
+    "buffer-scaled-twice": "one with frequencies scaled twice",
+    "buffer-of-another-factor": "one with frequencies scaled by {effective factor:.6g}",
 }
 
 

@@ -174,7 +174,8 @@ class Mixture(PositionModule):
             learns = isinstance(code, additive.AdditiveCode) and not isinstance(code, additive.NoPosition)
             if learns and number != pattern[0]:
                 raise InvalidValue(
-                    f"Layer {index} has an additive code that layer 0 has not, and `embed` adds only that of layer 0.",
+                    f"Layer {index} has an additive encoding that layer 0 has not, and `embed` adds only that of layer"
+                    " 0.",
                     "In place of code.embed(x), call code.layer(i).embed(x) before each layer where one is added.",
                 )
         return self.layer(0).embed(x, positions)

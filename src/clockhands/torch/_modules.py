@@ -343,8 +343,8 @@ class Bias(_Code):
 
 
 _KINDS = {
-    rotary.Rotary: "a rotary code",
-    additive.AdditiveCode: "an additive code",
+    rotary.Rotary: "RoPE",
+    additive.AdditiveCode: "an additive encoding",
     biases.BiasCode: "a bias",
 }
 

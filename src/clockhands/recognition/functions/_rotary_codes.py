@@ -150,8 +150,8 @@ def identify_rotation(behaviour: Behaviour) -> tuple[Match | None, str]:
     checked = check(turning, spec, role, arithmetic, behaviour.last)
     if checked.alike < min(_ENOUGH, checked.largest):
         return None, (
-            f"It rotates pairs, but already at position {checked.alike} not as a RoPE with the angles of positions "
-            f"1, 2, 4, … does: {describe(spec).rstrip('.')} exceeds the rounding bound."
+            f"It rotates pairs, but already at position {checked.alike} not as RoPE with the angles of positions "
+            f"1, 2, 4, … does: the error of {describe(spec).rstrip('.')} exceeds the rounding bound."
         )
     rates, within = all_pairs(turning)
     if turning.phases.modulo is not None:  # whole turns that were not seen, as the ladder has them

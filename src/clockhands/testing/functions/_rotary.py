@@ -518,7 +518,7 @@ def check_rotary(
 
     >>> import clockhands as ch
     >>> def rotated(x, positions): return ch.rotate(x, ch.Rotary(8, base=500.0), positions)
-    >>> report = check_rotary(turned, ch.Rotary(8), length=300, raises=False)
+    >>> report = check_rotary(rotated, ch.Rotary(8), length=300, raises=False)
     >>> sorted(report.codes)
     ['another-base']
     """
