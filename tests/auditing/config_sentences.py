@@ -96,7 +96,7 @@ CONFIGS = [
         },
         "warning",
         "By the list, 3 of 4 layers do not rotate (no_rope_layers is [0, 0, 0, 1]), but in this family one in 4 does"
-        " not. The list is inverted: 1 means that a layer rotates, 0 that it does not.",
+        " not. In this list, 1 means that a layer rotates and 0 that it does not: they were probably exchanged.",
     ),
     (
         "nope-inverted",

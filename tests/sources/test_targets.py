@@ -479,7 +479,7 @@ def test_a_folder_with_a_broken_file_is_refused(here):
     whole = (folder / "model.safetensors").read_bytes()
     written(folder / "model.safetensors", whole[:-1])
     message, _ = refused("m")
-    assert message == "m/model.safetensors: its tensors take 64 bytes, but 63 follow the header."
+    assert message == "m/model.safetensors: its header declares 64 bytes of tensors, but 63 follow it."
 
 
 def test_a_folder_with_several_files_of_tensors(here):

@@ -100,7 +100,9 @@ def held_array(info: TensorInfo) -> HeldCode:
     rows = rows_of(info)
     unfit = _not_finite(rows)
     if unfit is not None:
-        raise Unreadable(f"{where} cannot be measured: {unfit}", "`clockhands audit` lists the rows that are wrong.")
+        raise Unreadable(
+            f"{where} cannot be measured: {unfit}", "`clockhands audit` says which rows of this tensor are wrong."
+        )
     match = next(iter(identify(rows)), None)
     count, width = rows.shape
     if match is not None and (found := _computed(match)) is not None:

@@ -71,7 +71,8 @@ class NopeInverted(Kind, code="nope-inverted"):
             )
         return (
             f"By the list, {still} of {layers} layers do not rotate ({self.said()}), but in this family one in {every}"
-            " does not. The list is inverted: 1 means that a layer rotates, 0 that it does not."
+            " does not. In this list, 1 means that a layer rotates and 0 that it does not: they were probably"
+            " exchanged."
         )
 
     def edit(self) -> Edit | None:

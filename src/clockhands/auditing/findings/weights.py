@@ -65,7 +65,7 @@ class PairingAgainstFormat(Kind, code="pairing-against-format"):
 
 
 class PermutedHeads(Kind, code="permuted-heads"):
-    title = "Rows are permuted for another number of heads"
+    title = "The q and k weights are permuted for another number of heads"
     severity = "warning"
     hint = "Convert the model again, with the number of key heads for k and of query heads for q."
     blames = "file"

@@ -114,7 +114,8 @@ def drawn_layers(
     width, heads = count("width", width), count("heads", heads)
     if width % heads:
         raise InvalidValue(
-            f"`width` must be a multiple of the {heads} heads, got {width}.", "Each head has an equal share of it."
+            f"`width` must be a multiple of the {heads} heads, got {width}.",
+            "The width is divided equally among the heads.",
         )
 
     def weights(*shape: int, inputs: int) -> np.ndarray:

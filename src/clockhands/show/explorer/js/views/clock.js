@@ -135,7 +135,7 @@ function saidOfClock(code, { position }, { fast, slow, still: idle }, read, with
   const { rates } = code.ladder, all = code.pairs === 1 ? "the one hand" : `all ${number(code.pairs)} hands`, said = [];
   if (fast === null) return `Position ${number(position)} is the same as every other: ${all} of this encoding never rotate${code.pairs === 1 ? "s" : ""}.`;
   said.push(`At position ${number(position)} the fast hand (pair ${fast}, ${perTurn(rates[fast])}) has completed ${number((position * rates[fast]) / TURN)} rotations` +
-    `${slow === fast ? "" : `, the slow one (pair ${slow}, ${perTurn(rates[slow])}) ${number((position * rates[slow]) / TURN, 3)} times`}.`);
+    `${slow === fast ? "" : `, the slow one (pair ${slow}, ${perTurn(rates[slow])}) ${number((position * rates[slow]) / TURN, 3)}`}.`);
   if (idle) said.push(`${number(idle)} of ${number(code.pairs)} hands never rotate${idle === 1 ? "s" : ""}.`);
   const both = heldWaves(code, fast).size === 2;
   if (read === "often") said.push("That is more often than this page searches to read the position back.");
