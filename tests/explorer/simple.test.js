@@ -84,7 +84,8 @@ for (const width of [8, 512]) {
 test("a single hand has no neighbour to gain a turn on", () => {
   for (const base of [100, 500, 1e4]) {
     const { even, single } = simpleCodes({ width: 2, base, length: 2048 }).found;
-    assert.equal(even.loses, single.loses.replace("Loses its place", "Repeats"));
+    assert.equal(even.loses, single.loses.replace("Loses the position", "Repeats"));
+    assert.match(even.loses, /^Repeats:/);
     assert.equal(even.apart(0, 710), single.apart(0, 710));
     assert.doesNotMatch(even.loses, /neighbour's|every pair|all pairs/);
   }

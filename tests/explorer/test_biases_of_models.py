@@ -88,8 +88,8 @@ def test_the_steps_of_a_model_stand_where_its_trained_numbers_are(quiet_page, sh
         for part, code in (("encoder", ch.Buckets(4)), ("decoder", ch.Buckets(4, bidirectional=False))):
             put(tab, "bias", biasOf={"encoder": "0", "decoder": "1"}[part], head=2)
             edges = code.boundaries
-            says(tab, "bias", rf"t5 \({part}, layers 0-1\) all distances from # on are one", edges[-1])
-            says(tab, "bias", "of # distances they encode # apart", 2048, 1 + len(edges))
+            says(tab, "bias", rf"t5 \({part}, layers 0-1\) all distances from # on share one value", edges[-1])
+            says(tab, "bias", "of # distances they distinguish #", 2048, 1 + len(edges))
             note = "#bias .half:last-child .note"
             says(tab, note, rf"^The trained numbers of t5 \({part}.*: # buckets", 32)
             lines = tab.locator("#bias .half:last-child .head-line")

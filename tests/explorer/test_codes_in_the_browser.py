@@ -19,16 +19,16 @@ from exploring import caption, follow, plain, put, says
 
 pytestmark = pytest.mark.slow
 
-NO_SHIFT = "No one rotation is a shift of this code|no one rotation is a shift of this code"
+NO_SHIFT = "[Nn]o (?:one|single) rotation is a shift of this"
 ORDERS = {
-    "falling": r"fast waves left(?: of each half)? \(# tokens\), slow ones right \(#\)",
-    "rising": r"slow waves left(?: of each half)? \(# tokens\), fast ones right \(#\)",
+    "falling": r"high frequencies left(?: of each half)? \(# tokens\), low ones right \(#\)",
+    "rising": r"low frequencies left(?: of each half)? \(# tokens\), high ones right \(#\)",
 }
 WHY = {
-    "xpos": "grows or shrinks with the position",
-    "deepseek-v3-transformers": "written to other channels",
-    "funnel-phi": "both channels of a pair hold the same wave",
-    "funnel-pi": "both channels of a pair hold the same wave",
+    "xpos": "grow or shrink with the position",
+    "deepseek-v3-transformers": "written to other dimensions",
+    "funnel-phi": "both dimensions of a pair hold the same function",
+    "funnel-pi": "both dimensions of a pair hold the same function",
     "patchtst": "the mean of a table is taken from every number",
 }
 
@@ -79,16 +79,16 @@ def test_every_code_is_told_as_the_library_tells_it(quiet_page, explorer):
             )
             says(tab, "table", *ordered(rates))
             given = (
-                "No number is added to a token" if code["kind"] == "rotary" else f"^{code['width']} numbers a position"
+                "^Nothing is added to a token" if code["kind"] == "rotary" else f"^{code['width']} numbers a position"
             )
             says(tab, "table", given)
-            says(tab, "table", "# (?:sines and cosines|numbers) a position", code["width"])
+            says(tab, "table", "# (?:sines and cosines per|numbers a) position", code["width"])
             turned = k * rates[4]
-            says(tab, "shift", "turns pair 4 by # rad from position # and by # rad", turned, start, turned)
+            says(tab, "shift", "rotates pair 4 by # rad from position # and by # rad", turned, start, turned)
             without = refusal(ch.shift, spec, k)
             assert (without is None) == (refusal(ch.kernel, spec, [k]) is None)
             if without is None:
-                says(tab, "shift", "One matrix R₃ moves both rows, on all # channels", code["width"])
+                says(tab, "shift", "One matrix R₃ shifts both rows, on all # dimensions", code["width"])
                 share = ch.kernel(spec, [k])[0] / len(rates)
                 says(
                     tab,
@@ -102,12 +102,12 @@ def test_every_code_is_told_as_the_library_tells_it(quiet_page, explorer):
                 refused.append(name)
                 for view in ("shift", "distance", "pair", "clock"):
                     says(tab, view, WHY[name])
-                says(tab, "shift", "no one rotation is a shift of this code")
+                says(tab, "shift", "no single rotation is a shift of this encoding")
                 hands = sum(math.cos(k * rate) for rate in rates) / len(rates)
                 says(
                     tab,
                     "distance",
-                    "this code has no kernel, .* of its hands' .* alone, # of a row with itself",
+                    "this encoding has no kernel, .* only the sines and cosines of its pairs, # of a row with itself",
                     hands,
                     rel=6e-3,
                 )
@@ -129,7 +129,7 @@ def test_what_one_matrix_misses_is_what_the_rows_say(quiet_page, explorer):
         put(tab, "shift", start=1, position=100)
         says(tab, "shift", "moves every row but row #, which is all zeros: there it is off by #", 1, max(off), rel=6e-2)
         put(tab, "shift", start=2)
-        says(tab, "shift", "One matrix R₃ moves both rows, on all # channels", 512)
+        says(tab, "shift", "One matrix R₃ shifts both rows, on all # dimensions", 512)
         within = float(re.search(r"within ([\d.e-]+)\.", caption(tab, "shift"))[1])
         assert 0 < within < 1e-14
 
@@ -146,7 +146,7 @@ def test_a_pair_that_holds_one_wave_is_not_told_apart_by_the_other(quiet_page, e
             assert np.isclose(row, height, atol=1e-12).sum() >= 2  # both channels of the pair
             put(tab, "common", code=name)
             says(tab, "pair", f"The {wave} of pair # is # at position #", pair, round(height, 3), position)
-            says(tab, "pair", f"The {other} could, but this code does not hold it")
+            says(tab, "pair", f"The {other} could, but this encoding does not have it")
             assert f"The {other} can" not in caption(tab, "pair")
             again = float(re.search(r"again at ([\d.]+):", caption(tab, "pair"))[1])
             turned = again * ch.preset(name).rates[pair]
@@ -215,7 +215,8 @@ def test_hands_that_stand_still_or_rise_are_told_as_they_are(quiet_page, still, 
                 says(tab, "#ladder .note", f"^Pair {pair}: # tokens per rotation{after}", 2 * math.pi / old)
             has_none_of_these(tab)
         if not moving:
-            says(tab, "clock", "nothing tells the position")
+            told = "^Position # is the same as every other: all # hands of this encoding never rotate"
+            says(tab, "clock", told, 100, len(rates))
             says(tab, "table", "the same at every position")
             return
         fast, slow = 2 * math.pi / max(moving), 2 * math.pi / min(moving)
@@ -228,13 +229,13 @@ def test_hands_that_stand_still_or_rise_are_told_as_they_are(quiet_page, still, 
         )
         says(tab, "clock", "give the position back: #", 100)
         if name == "no-order":
-            says(tab, "table", "waves of # to # tokens, in no order", fast, slow)
+            says(tab, "table", "wavelengths of # to # tokens, unordered", fast, slow)
         else:
             says(tab, "table", *ordered(moving))
         idle = len(rates) - len(moving)
         if idle:
-            says(tab, "table", "# of # pairs stands? still", idle, len(rates))
-            says(tab, "clock", "# of # hands stands? still", idle, len(rates))
+            says(tab, "table", r"# of # pairs never rotates?\.", idle, len(rates))
+            says(tab, "clock", r"# of # hands never rotates?\.", idle, len(rates))
         for place in tab.locator("#clock .hand").all():
             label = plain(place.text_content())
             rate = rates[int(place.get_attribute("data-pair"))]
@@ -267,7 +268,7 @@ def test_where_evenly_spaced_rates_come_round(quiet_page, explorer, base, width)
             says(
                 tab,
                 panel,
-                "Comes round: positions 0 and #, .* differ by # only",
+                "^Repeats: positions 0 and #, .* differ by # only",
                 1 + apart.argmin(),
                 apart.min(),
                 rel=6e-3,
@@ -286,7 +287,7 @@ def test_where_evenly_spaced_rates_come_round(quiet_page, explorer, base, width)
             step,
             rel=6e-3,
         )
-        says(tab, "naive", "are in step again after #;", gained)
+        says(tab, "naive", "evenly spaced frequencies repeat after #;", gained)
 
 
 def test_digits_and_rows_far_beyond_what_is_drawn(quiet_page, explorer):
@@ -297,5 +298,5 @@ def test_digits_and_rows_far_beyond_what_is_drawn(quiet_page, explorer):
         says(tab, panel.format("paper"), "nearest rows of the first #", 4096)
         for length in (2, 3):
             put(tab, "common", length=length)
-            says(tab, panel.format("binary"), "# of # channels never change", 512 - (length - 1).bit_length(), 512)
+            says(tab, panel.format("binary"), "# of # dimensions never change", 512 - (length - 1).bit_length(), 512)
             has_none_of_these(tab)

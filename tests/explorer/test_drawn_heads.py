@@ -41,7 +41,7 @@ def test_a_drawn_query_and_key_have_the_product_of_what_rotate_gives(quiet_page,
             put(tab, "distance", seed=seed, shift=k)
             behind, ahead = share(spec, seed, k), share(spec, seed, -k)
             assert abs(behind - ahead) > 1e-4
-            words = f"a key of # drawn numbers.* # with the key {k} tokens behind the query, and # with it as far ahead"
+            words = f"a key of # random values.* # with the key {k} tokens behind the query, and # with it as far ahead"
             says(tab, "#distance .figure .says", words, spec.head_width, behind, ahead, rel=6e-3)
             assert on_the_line(tab) == pytest.approx(behind, abs=1e-9)
 
@@ -57,6 +57,9 @@ def test_the_page_and_the_figure_say_the_same_of_two_sentences(quiet_page, explo
             if moved:
                 says(tab, "attention", "a weight moves by up to #", float(moved[1]), rel=1e-9)
             else:
-                for text in (told, caption(tab, "attention")):
+                for text, side in (
+                    (told, "ALiBi tells how far a word is, not on which side"),
+                    (caption(tab, "attention"), "ALiBi shows the distance of a word, not its side"),
+                ):
                     assert "With ALiBi it cannot either" in text
-                    assert "how far a word is, not on which side" in text
+                    assert side in text

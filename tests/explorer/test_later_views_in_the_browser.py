@@ -58,7 +58,7 @@ def test_the_kernel_is_told_for_both_codes_at_the_distance(quiet_page, explorer,
     with quiet_page(explorer) as tab:
         put(tab, "distance", served=served, other="")
         words, numbers = kernel_words(rise, below, served)
-        says(tab, "distance", rf"before from after\. It {words}\.$", *numbers)
+        says(tab, "distance", rf"dot product is the same before and after\. It {words}\.$", *numbers)
         for k in (3, -40, 64):
             put(tab, "distance", shift=k)
             says(tab, "distance", "# tokens ahead and # tokens behind", abs(k), abs(k))
@@ -82,7 +82,7 @@ def test_another_base_is_another_kernel(quiet_page, explorer):
         put(tab, "common", width=32, base=100)
         _, rise, below = told(ch.Sinusoidal(32, 100), 8192)
         words, numbers = kernel_words(rise, below, 8192)
-        says(tab, "distance", rf"before from after\. It {words}\. With", *numbers)
+        says(tab, "distance", rf"dot product is the same before and after\. It {words}\. With", *numbers)
 
 
 def distances_to(rows, place):
@@ -106,7 +106,7 @@ def test_what_the_simple_codes_lose(quiet_page, explorer, width, length, positio
         put(tab, "common", width=width, length=length)
         put(tab, "clock", position=position)
         says(tab, "naive", "width # the counter grows to # times", width, length - 1)
-        says(tab, "naive", "back after # tokens, evenly spaced frequencies are in step again after #;", twin, gained)
+        says(tab, "naive", "back after # tokens, evenly spaced frequencies repeat after #;", twin, gained)
         says(tab, "naive", "nearest of # rows # apart", length, from_first[1:].min(), rel=6e-3)
         panel = '#naive [data-naive="{}"] figcaption'
         says(tab, panel.format("normalised"), "further is # in # tokens", 1 / (length - 1), length, rel=6e-3)
@@ -170,7 +170,7 @@ def test_whether_a_ladder_is_fit_for_a_length(quiet_page, explorer):
                     says(
                         tab,
                         "#ladder .note",
-                        "Pair #: # tokens per rotation, # turns in training.* # (?:turns )?at the served",
+                        "Pair #: # tokens per rotation, # rotations in training.* # (?:rotations )?at the served",
                         pair,
                         2 * math.pi / before.rates[pair],
                         before.rates[pair] * 2048 / (2 * math.pi),
@@ -265,7 +265,7 @@ def test_how_far_each_head_looks(quiet_page, explorer, heads):
         says(tab, "bias", "With ALiBi on # heads?, .* halved after # tokens", heads, half / max(slopes), rel=6e-3)
         if heads > 1:
             says(tab, "bias", "and after # in the one that looks furthest", half / min(slopes), rel=6e-3)
-        says(tab, "bias", "all distances from # on are one", ch.Buckets(heads).boundaries[-1])
+        says(tab, "bias", "all distances from # on share one value", ch.Buckets(heads).boundaries[-1])
         words = "Head #: slope # a token, half the weight at distance #, a hundredth at #"
         note = "#bias .half:first-child .note"
         says(tab, note, words, head, slopes[head], half / slopes[head], math.log(100) / slopes[head], rel=6e-3)
@@ -294,7 +294,7 @@ def test_another_draw_of_a_table_is_other_steps_and_the_same_lines(quiet_page, e
         says(
             tab,
             "bias",
-            "buckets tell # of # distances apart",
+            r"buckets distinguish # of # distances\.",
             1 + sum(edge < 50 for edge in ch.Buckets(8).boundaries),
             50,
         )

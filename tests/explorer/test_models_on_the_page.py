@@ -238,7 +238,8 @@ def test_every_layer_has_a_cell_and_the_chosen_one_is_lit(opened):
     tab = opened("two", "#layer=77")
     strips = tab.locator("#model .layer-strip")
     assert [strips.nth(place).locator(".layer").count() for place in range(2)] == [3, 128]
-    assert strips.nth(1).locator(".layer.chosen title").text_content().startswith("layer 77: rotary")
+    chosen = strips.nth(1).locator(".layer.chosen title").text_content()
+    assert chosen.startswith("layer 77: RoPE: rotates queries and keys")
     strips.nth(1).locator(".layer").nth(5).dispatch_event("click")
     expect(tab.locator('#model input[type="number"][data-name="layer"]')).to_have_value("5")
 

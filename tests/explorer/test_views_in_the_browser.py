@@ -46,7 +46,7 @@ def test_the_hands_of_the_clock_stand_at_their_angles(quiet_page, explorer, posi
     with quiet_page(explorer) as tab:
         put(tab, "clock", position=position)
         says(tab, "clock", "At position # the fast hand", position)
-        says(tab, "clock", r"tokens per rotation\) has turned # times, the slow", position / (2 * math.pi))
+        says(tab, "clock", r"tokens per rotation\) has completed # rotations, the slow", position / (2 * math.pi))
         says(tab, "clock", "give the position back: #", position)
         hands = tab.locator("#clock .hand")
         assert hands.count() >= 6
@@ -117,10 +117,10 @@ def test_the_code_above_all_views_is_the_code_of_the_table(quiet_page, explorer)
             put(tab, "common", **{name: value})
             says(tab, "table", "# numbers a position", spec.width)
             ends = [2 * math.pi / spec.rates[place] for place in (0, -1)]
-            says(tab, "table", r"left \(# tokens\), slow ones right \(#\)", *ends)
+            says(tab, "table", r"high frequencies left \(# tokens\), low ones right \(#\)", *ends)
             never = never_turning(spec, length)
             if never:
-                says(tab, "table", "# of # pairs .* never rotates? once in # tokens", never, spec.width // 2, length)
+                says(tab, "table", "# of # pairs .* never turns? once in # tokens", never, spec.width // 2, length)
             else:
                 says(tab, "table", "Every pair rotates at least once in # tokens", length)
         put(tab, "common", layout="halves")
@@ -193,7 +193,7 @@ def test_every_control_of_the_table_moves_what_is_read(quiet_page, explorer):
         for position, channel in ((100, 9), (2047, 511), (0, 0)):
             put(tab, "table", position=position, channel=channel)
             want = ch.table(PAPER, [position], "float64")[0, channel]
-            says(tab, "#table .readout span", "^position #, channel #$", position, channel)
+            says(tab, "#table .readout span", "^position #, dimension #$", position, channel)
             says(tab, "#table .readout strong", "^#$", want, rel=1e-8)
             says(tab, "#table .readout", "of pair #, in float32", channel // 2)
         put(tab, "table", rowsShown=64, columnsShown=16)
@@ -232,7 +232,7 @@ def test_a_cell_that_is_pressed_moves_position_and_pair_everywhere(quiet_page, e
         says(tab, "#table .readout strong", "^#$", sine, rel=1e-8)
         says(tab, "clock", "At position # the fast hand", row)
         says(tab, "pair", "sine of pair # is # at position #", pair, round(float(sine), 3), row)
-        says(tab, "shift", "turns pair # by", pair)
+        says(tab, "shift", "rotates pair # by", pair)
         says(tab, "shift", "and by # rad from position #", 3 * PAPER.rates[pair], row)
         says(tab, "#naive .naive-note", "distance from position #", row)
         says(tab, "#ladder .note", "Pair #: # tokens per rotation", pair, 2 * math.pi / PAPER.rates[pair])
@@ -248,7 +248,7 @@ def test_a_shift_turns_each_hand_by_k_times_its_rate(quiet_page, explorer, asked
         put(tab, "shift", shift=k, start=start, position=position)
         put(tab, "pair", pair=pair)
         turned = k * PAPER.rates[pair]
-        where = f"tokens (?:further|back) turns pair {pair} by # rad from position # and by # rad from position #"
+        where = f"tokens (?:further|back) rotates pair {pair} by # rad from position # and by # rad from position #"
         says(tab, "shift", where, turned, start, turned, position)
         says(tab, "shift", "^# tokens", abs(k))
         sine, cosine = math.sin(turned), math.cos(turned)
@@ -275,7 +275,7 @@ def test_a_shift_turns_each_hand_by_k_times_its_rate(quiet_page, explorer, asked
                     name,
                 )
                 assert drawn == pytest.approx([up, across], abs=1e-5), (name, begin)
-        within = float(re.search(r"on all 512 channels within ([\d.e-]+)\.", caption(tab, "shift"))[1])
+        within = float(re.search(r"on all 512 dimensions within ([\d.e-]+)\.", caption(tab, "shift"))[1])
         rows = ch.table(PAPER, [[start, start + k], [position, position + k]], "float64")
         misses = max(float(np.abs(matrix @ row - there).max()) for row, there in rows)
         # Both are rounding: sums of two products of numbers that are within an ulp or two of 1.
@@ -301,4 +301,4 @@ def test_without_equal_steps_no_one_angle_serves_all_starts(quiet_page, explorer
         assert [each.get_attribute("data-warp") for each in pressed.all()] == [warp]
         tab.locator('#shift button[data-warp="none"]').click()
         holds(tab, "shift", "warp", "none")
-        says(tab, "shift", "turns pair 4 by # rad", 3 * PAPER.rates[pair])
+        says(tab, "shift", "rotates pair 4 by # rad", 3 * PAPER.rates[pair])

@@ -120,7 +120,7 @@ def test_dynamic_scaling_of_transformers():
     found, reason = identified(llama(rope), 64)
     assert found.spec == ch.Rotary(64, scaling=Dynamic(2.0, 4_096))
     assert "Up to position 4,095" in reason
-    assert "keeps the ladder of the longest call" in reason
+    assert "keeps the frequencies of the longest call" in reason
 
 
 def test_longrope_of_transformers():

@@ -114,7 +114,7 @@ def test_the_callers_model_stays_as_it_is():
 def test_pads_that_count_unless_positions_are_given_are_a_note():
     report = checked(built("GPT-2"))
     assert report.sound
-    assert report.left_out["left padding without positions"].startswith("it counts pads as positions unless")
+    assert report.left_out["left padding without positions"].startswith("it counts padding as positions unless")
 
 
 _DYNAMIC = {"rope_type": "dynamic", "factor": 4.0, "rope_theta": 1e4}
@@ -243,5 +243,5 @@ def test_rates_other_than_those_of_the_config_are_not_called_a_cache_that_stands
     report = check_generation(model, raises=False)
     (failure,) = report.failures
     assert failure.experiment == "a shifted cache"
-    assert "at the frequencies of its spec" in failure.message
+    assert "with the frequencies of its spec" in failure.message
     assert "cached-keys-keep-positions" not in report.codes

@@ -65,7 +65,7 @@ export const attention = {
         refill(plain, orderPictures(blind.found, "no encoding", room));
       }
       const coded = bothOrders(state.code_in_attention, state, width), words = CODE_WORDS[state.code_in_attention];
-      refill(told, orderPictures(coded, room < 400 ? "with encoding" : `with ${words}`, room));
+      refill(told, orderPictures(coded, room < 400 ? "with encoding" : `with ${words.replace("the ", "")}`, room));
       section.answer(inOrder(blind.found, coded, words, state));
       if (whole) follow.now();
       else follow();

@@ -83,8 +83,8 @@ export function* simpleInParts({ width, base, length }) {
   }
   found.single = { apart: (p, q) => rowDistance([1], p - q) * Math.sqrt(pairs), twin: twin.k === 1 ? null : twin,
     loses: twin.k === 1 ? `Loses the position: its one pair repeats every 6.28 tokens, beyond ${rows === 1 ? "this one" : `these ${number(rows)}`}.`
-      : `Loses its place: positions 0 and ${number(twin.k)}, or any two ${number(twin.k)} apart, differ by ${number(twin.apart, 3)} only, where neighbours differ by ${number(beside, 3)}.` };
-  found.even = pairs === 1 ? { ...found.single, loses: found.single.loses.replace("Loses its place", "Repeats") } : yield* evenlySpaced(width, base, rows);
+      : `Loses the position: positions 0 and ${number(twin.k)}, or any two ${number(twin.k)} apart, differ by ${number(twin.apart, 3)} only, where neighbours differ by ${number(beside, 3)}.` };
+  found.even = pairs === 1 ? { ...found.single, loses: found.single.loses.replace("Loses the position", "Repeats") } : yield* evenlySpaced(width, base, rows);
   // The jump is one of the rows that are looked at; which digits change is asked of the whole length.
   const last = Math.floor(Math.log2(Math.max(rows - 1, 1))), jump = 2 ** last, flipped = Math.min(last + 1, width);
   const idle = Math.max(width - (length > 1 ? Math.floor(Math.log2(length - 1)) + 1 : 0), 0);
