@@ -67,7 +67,7 @@ DEFECTS = (
         INTERLEAVED,
         peers.lucidrains_axis,
         {"cache-keeps-offset"},
-        "later calls that start elsewhere",
+        "get the angles of the first one, wherever they start",
         call="x, offset",
         backend="torch",
     ),
@@ -124,7 +124,7 @@ DEFECTS = (
         HALVES,
         functools.partial(peers.llama, cast=True),
         {"rates-rounded"},
-        "rates",
+        "frequencies",
         "bfloat16",
     ),
     turning(
@@ -174,8 +174,8 @@ DEFECTS = (
         INTERLEAVED,
         peers.v_jepa_2,
         {"table-and-pairs-disagree"},
-        "no rotation",
-        "halves",
+        "is not a rotation",
+        "half-split",
         "interleaved",
     ),
     rows(
