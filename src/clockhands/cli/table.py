@@ -189,8 +189,14 @@ def _write_npy(path: Path, numbers: np.ndarray, _positions: Positions | _Cells, 
 
 
 def _write_npz(path: Path, numbers: np.ndarray, positions: Positions | _Cells, spec: str) -> None:
-    with path.open("wb") as file:
-        np.savez(file, table=numbers, positions=_exact_array(positions), spec=np.array(spec))
+    # As np.savez does, which in NumPy 2.1 leaves its archive open after a failed write.
+    import zipfile
+
+    arrays = {"table": np.asarray(numbers), "positions": _exact_array(positions), "spec": np.array(spec)}
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, array in arrays.items():
+            with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
+                np.lib.format.write_array(member, array, allow_pickle=False)
 
 
 def _write_safetensors(path: Path, numbers: np.ndarray, positions: Positions | _Cells, spec: str) -> None:
