@@ -6,13 +6,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from clockhands.auditing.findings import spoken
-from clockhands.auditing.findings._parts import TEXT, Audited, Part, in_a_file, labels_of, rotary_parts
+from clockhands.auditing.findings._parts import Audited, Part, in_a_file, labels_of, rotary_parts
 from clockhands.scaling import yarn_magnitude
 from clockhands.sources.files import file_and_key
 from clockhands.sources.gguf_fields import ARCHITECTURE, FREQUENCIES
 from clockhands.sources.opened import Opened
 from clockhands.sources.params_fields import is_params
-from clockhands.sources.resolved import Code, Resolved
+from clockhands.sources.resolved import TEXT, Code, Resolved
 
 OLD, NEW, KEYS = "rope_scaling", "rope_parameters", "gguf"
 """The shapes of a change: the old and the new one of configs, and the keys of a GGUF file."""

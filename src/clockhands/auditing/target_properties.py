@@ -152,10 +152,11 @@ def usual_length(code: Code, spec: Any) -> tuple[int, str | None]:
     most = MOST_LEARNED if isinstance(spec, Learned) else MOST
     if served is None:
         # A preset is a convention, of which no context is expected.
-        preset = any(where.startswith(("preset ", "the spec in ")) for where in code.source.values())
         return (
             WITHOUT_CONTEXT,
-            None if preset or not code.source else f"No context is declared: measured over {WITHOUT_CONTEXT:,} tokens.",
+            None
+            if code.bare or not code.source
+            else f"No context is declared: measured over {WITHOUT_CONTEXT:,} tokens.",
         )
     if served <= most:
         return served, None

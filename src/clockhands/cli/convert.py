@@ -48,9 +48,8 @@ def command(  # noqa: PLR0917 - click passes them by name
     """Convert a checkpoint's query and key weights to the other layout.
 
     IN is a model folder, a .safetensors file or an index of shards; OUT is a folder, or a file for a file. Weights,
-    biases and norms of queries and keys are converted,
-    with their adapters and scales; all else is copied bit for bit. What cannot be converted exactly is refused by name,
-    before anything is written.
+    biases and norms of queries and keys are converted, with their adapters and scales; all else is copied bit for bit.
+    What cannot be converted exactly is refused by name, before anything is written.
     """
     done = convert(source, out, layout, from_=from_, config=config, force=force, others=others, progress=talk)
     if as_json:

@@ -64,9 +64,8 @@ def command(target: str, positions: str | None, width: int | None, as_json: bool
     """Identify the encoding of a table or of a function.
 
     FILE is a .npy, .npz, .safetensors (or its index), .pt, .onnx or .gguf file, or a model folder. Without a TENSOR,
-    all tables with names of position
-    embeddings are identified, or all tables if there are only a few. A function(x [seq, width], positions
-    [seq]) is imported from the current folder or from what is installed, and called.
+    all tables with names of position embeddings are identified, or all tables if there are only a few. A
+    function(x [seq, width], positions [seq]) is imported from the current folder or from what is installed, and called.
     """
     options = {name: chosen[name] for name in ("backend", "dtype", "longest", "timeout") if chosen[name] is not None}
     refuse_source(target)

@@ -23,7 +23,8 @@ from clockhands.readers.telling import (
     release,
     scaling_in_words,
 )
-from clockhands.readers.views import NEW, OLD, TEXT, View, facts, names, positive_number, scaling_name, views
+from clockhands.readers.views import NEW, OLD, View, facts, names, positive_number, scaling_name, views
+from clockhands.sources.resolved import TEXT
 
 __all__: Sequence[str] = [
     "FAR_OFF", "NEW", "OLD", "READERS", "TEXT", "Parted", "Reading", "View", "code_in_words", "compared",

@@ -13,7 +13,6 @@ from clockhands.readers._of_vllm import vllm, vllm_0_11
 from clockhands.readers.views import (
     NEW,
     OLD,
-    TEXT,
     ModelFailure,
     Refusal,
     Undescribed,
@@ -26,7 +25,7 @@ from clockhands.readers.views import (
 )
 from clockhands.sources.opened import Opened
 from clockhands.sources.resolve import resolve
-from clockhands.sources.resolved import Code, Resolved
+from clockhands.sources.resolved import TEXT, Code, Resolved
 
 _KEPT = ("rope_theta", "partial_rotary_factor", "mrope_section", "mrope_interleaved")
 

@@ -13,9 +13,8 @@ from typing import Any
 from clockhands.scaling import longrope_magnitude, yarn_magnitude
 from clockhands.sources.model_types import model_type, table
 from clockhands.sources.opened import Opened
+from clockhands.sources.resolved import TEXT
 from clockhands.sources.section_fields import Section, sections
-
-TEXT = ("text", "encoder", "decoder")
 
 OLD, NEW = "rope_scaling", "rope_parameters"
 """The block of Transformers 4 and that of Transformers 5."""

@@ -22,12 +22,11 @@ from clockhands.errors import TooLarge
 from clockhands.sources.arrays import LARGEST, TensorInfo, read, read_rows
 from clockhands.sources.model_types import model_type
 from clockhands.sources.quantised import is_quantised, quantised_rows
-from clockhands.sources.resolved import Code, Resolved, layer_numbers
+from clockhands.sources.resolved import TEXT, Code, Resolved, layer_numbers
 from clockhands.sources.section_fields import fields_of, sections
 from clockhands.sources.targets import Opened
 from clockhands.sources.tensor_names import Arrangement, NamedTensor, Tensors, held, quantisation, slots_of, tensors_of
 
-_TEXT = ("text", "encoder", "decoder")
 # Far beyond any model; a file that declares more would take hours to look at.
 _MOST_HEADS = _WIDEST = 1024
 _PLAIN = ("weight", "base_layer.weight")
@@ -111,7 +110,7 @@ def names() -> Mapping[str, Any]:
 def projections(opened: Opened, resolved: Resolved) -> Projections:
     """Every query and key projection of the rotary layers of the text model; headers only, no number is read."""
     shape = _Shape.of(opened)
-    codes = [code for code in resolved.codes if code.kind == "rotary" and code.part in _TEXT]
+    codes = [code for code in resolved.codes if code.kind == "rotary" and code.part in TEXT]
     named = list(_named(opened.tensors, shape, codes))
     # A key projection has another number of outputs than of inputs in most models, and so tells how all are stored.
     if any(_lies_across(info, one, code, shape) for info, one, code in named):
@@ -169,7 +168,7 @@ def other_widths(opened: Opened, resolved: Resolved) -> Iterator[HeadWidth]:
     known = shape.form == "gguf" or shape.tensors is not None
     if heads is None or not known:
         return
-    codes = [code for code in resolved.codes if code.kind == "rotary" and code.part in _TEXT and code.width]
+    codes = [code for code in resolved.codes if code.kind == "rotary" and code.part in TEXT and code.width]
     waiting = list(codes)
     for info, one, code in _named(opened.tensors, shape, codes):
         if not waiting:
@@ -205,7 +204,7 @@ class _Shape:
             keys = config.get(f"{name}.attention.head_count_kv")
             return cls(_one(heads), _one(keys) or _one(heads), None, name if isinstance(name, str) else None, "gguf")
         for section in sections(config):
-            if section.part not in _TEXT:
+            if section.part not in TEXT:
                 continue
             name = section.values.get("model_type", config.get("model_type"))
             name = name if isinstance(name, str) else None

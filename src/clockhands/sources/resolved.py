@@ -13,8 +13,10 @@ COMPUTED = "computed from "
 BY_LENGTH = ("longrope", "dynamic")
 """Scalings whose rates are others at another length."""
 
+TEXT = ("text", "encoder", "decoder")
+"""Parts whose positions are those of tokens."""
+
 _TOWERS = ("vision", "audio")
-_TEXT = ("text", "encoder", "decoder")
 _AXES = {2: ("height", "width"), 3: ("temporal", "height", "width")}  # of an image, and of M-RoPE and videos
 
 
@@ -90,8 +92,12 @@ class Code:
     @property
     def counts_apart(self) -> bool:
         """Whether the axes of a text do not advance together: ChatGLM counts the tokens before and in a block."""
-        bare = any(place.startswith(("preset ", "the spec in ")) for place in self.source.values())
-        return isinstance(self.spec, Rotary) and bool(self.spec.blocks) and self.part in _TEXT and not bare
+        return isinstance(self.spec, Rotary) and bool(self.spec.blocks) and self.part in TEXT and not self.bare
+
+    @property
+    def bare(self) -> bool:
+        """Whether it is of a preset or of a file of a spec, and of no model."""
+        return any(place.startswith(("preset ", "the spec in ")) for place in self.source.values())
 
     def rates_at(self, length: int) -> tuple[float, ...]:
         """The rates that are in use at a length: those of dynamic scalings and of LongRoPE depend on it."""

@@ -5,14 +5,14 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from clockhands.auditing.findings._kind import Kind, spoken
-from clockhands.auditing.findings._parts import TEXT, Audited, check, declared, in_a_file
+from clockhands.auditing.findings._parts import Audited, check, declared, in_a_file
 from clockhands.errors import ClockhandsError
 from clockhands.scaling import yarn_magnitude
 from clockhands.sources.gguf_fields import ARCHITECTURE
 from clockhands.sources.openers import open_gguf
 from clockhands.sources.params_fields import SCALED, meta_scaling
 from clockhands.sources.resolve import resolve
-from clockhands.sources.resolved import Code, Resolved
+from clockhands.sources.resolved import TEXT, Code, Resolved
 
 
 class FilesDisagree(Kind, code="files-disagree"):

@@ -5,12 +5,12 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from clockhands.auditing.findings._kind import EXPECTED, Kind, spoken
-from clockhands.auditing.findings._parts import TEXT, Audited, check, declared, in_a_file
+from clockhands.auditing.findings._parts import Audited, check, declared, in_a_file
 from clockhands.measures.ladders.base_bound import first_failing_distance
 from clockhands.measures.ladders.turning import completes
 from clockhands.rotary import Rotary
 from clockhands.sources.files import file_and_key
-from clockhands.sources.resolved import Code, Resolved
+from clockhands.sources.resolved import TEXT, Code, Resolved
 
 
 class BeyondContext(Kind, code="beyond-context"):

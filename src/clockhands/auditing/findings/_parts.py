@@ -30,9 +30,6 @@ class Audited:
     readings: tuple[Reading, ...] = ()
 
 
-TEXT = ("text", "encoder", "decoder")
-"""Parts whose positions are those of tokens."""
-
 Check = Callable[[Audited], Iterator[Kind]]
 
 CHECKS: list[Check] = []

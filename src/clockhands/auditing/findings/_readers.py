@@ -10,10 +10,10 @@ from clockhands.auditing.findings._parts import Audited, check, declared
 from clockhands.measures import difference
 from clockhands.readers import Parted, Reading
 from clockhands.readers.telling import code_in_words, release, scaling_in_words
-from clockhands.readers.views import NEW, OLD, TEXT, View, facts, names, positive_number, scaling_name, views
+from clockhands.readers.views import NEW, OLD, View, facts, names, positive_number, scaling_name, views
 from clockhands.rotary import Rotary
 from clockhands.scaling import Yarn, longrope_magnitude, yarn_magnitude
-from clockhands.sources.resolved import Code
+from clockhands.sources.resolved import TEXT, Code
 
 
 def _readers(names: Sequence[str] | None, otherwise: str) -> str:

@@ -11,12 +11,12 @@ import numpy as np
 from clockhands.auditing._held_numbers import expected_of
 from clockhands.auditing.findings import _loaded as loaded
 from clockhands.auditing.findings._kind import Kind, spoken
-from clockhands.auditing.findings._parts import TEXT, Audited, check
+from clockhands.auditing.findings._parts import Audited, check
 from clockhands.diagnosis import ROUNDED, Verdict, judged
 from clockhands.errors import ClockhandsError
 from clockhands.sources.arrays import TensorInfo
 from clockhands.sources.model_types import model_type
-from clockhands.sources.resolved import Code
+from clockhands.sources.resolved import TEXT, Code
 from clockhands.sources.weights import RATES
 
 

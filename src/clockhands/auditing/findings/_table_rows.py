@@ -16,7 +16,7 @@ from clockhands.additive import AdditiveCode, Sinusoidal, table
 from clockhands.auditing._edits import Edit, replaced
 from clockhands.auditing.findings._finding import json_value
 from clockhands.auditing.findings._kind import EXPECTED, Kind, listed, spoken
-from clockhands.auditing.findings._parts import TEXT, Audited, check, declared
+from clockhands.auditing.findings._parts import Audited, check, declared
 from clockhands.dtypes import UNIT_ROUNDOFF, output_dtype
 from clockhands.errors import ClockhandsError
 from clockhands.grids import Grid
@@ -26,7 +26,7 @@ from clockhands.sources.files import file_and_key
 from clockhands.sources.model_types import learned_tensors
 from clockhands.sources.position_tables import is_table, position_tables, rows_of
 from clockhands.sources.resolve import code_of
-from clockhands.sources.resolved import Code, Resolved
+from clockhands.sources.resolved import TEXT, Code, Resolved
 from clockhands.sources.targets import Opened
 from clockhands.specs import SPECS, describe
 
@@ -487,7 +487,7 @@ def _recognised_code(looked: Looked) -> Code:
         rows = looked.rows.count
     known = {field: looked.place for field, value in (("width", width), ("rows", rows)) if value is not None}
     if match is None:
-        name = looked.place.rpartition(":")[2]
+        name = file_and_key(looked.place)[1]
         learned = any(name == end or name.endswith(f".{end}") for end in learned_tensors())
         source = known | ({"kind": f"name of {looked.place}"} if learned else {})
         return Code(part, layers, "learned" if learned else None, width=width, rows=rows, source=source)

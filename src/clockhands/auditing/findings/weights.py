@@ -12,12 +12,12 @@ from typing import Any
 import numpy as np
 
 from clockhands.auditing.findings._kind import Kind, spoken
-from clockhands.auditing.findings._parts import TEXT, declared
+from clockhands.auditing.findings._parts import declared
 from clockhands.errors import ClockhandsError
 from clockhands.layouts import Layout
 from clockhands.recognition import LAYOUTS, MODEL_LEAD, MODEL_Z, Score, score, together
 from clockhands.sources.projections import Projections, WeightProjection, projections
-from clockhands.sources.resolved import Code, Resolved, layer_ranges
+from clockhands.sources.resolved import TEXT, Code, Resolved, layer_ranges
 from clockhands.sources.targets import Opened
 
 _PAIRED = {"interleaved": "neighbouring rows (interleaved)", "halves": "rows half a head apart (halves)"}

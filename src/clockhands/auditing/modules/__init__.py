@@ -8,7 +8,6 @@ from dataclasses import replace
 from typing import Any
 
 from clockhands.auditing.findings import Kind
-from clockhands.auditing.findings._parts import TEXT
 from clockhands.auditing.findings._table_rows import audit_tables
 from clockhands.auditing.modules._effect import effect_cases, function_codes
 from clockhands.auditing.modules._held import Walked, is_module, walked
@@ -19,7 +18,7 @@ from clockhands.auditing.modules._serving import declared_by
 from clockhands.sources.files import file_and_key
 from clockhands.sources.opened import Opened
 from clockhands.sources.resolve import resolve
-from clockhands.sources.resolved import Resolved
+from clockhands.sources.resolved import TEXT, Resolved
 
 __all__ = ["is_module", "open_module", "resolve_module", "walked"]
 
