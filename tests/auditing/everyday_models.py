@@ -98,9 +98,9 @@ def write_everyday_models(folder: Path) -> list[str]:
         (folder / name / "config.json").write_text(json.dumps(config, indent=2), encoding="utf-8")
     scaled = ch.Rotary(head_width=64, base=5e5, scaling=ch.scaling.Llama3(factor=32.0, original=8192))
     divisors = np.array(ch.Rotary(head_width=64, base=5e5).rates) / np.array(scaled.rates)
-    (folder / "llama-3.2.gguf").write_bytes(_llama_32(divisors))
-    (folder / "llama-3.2-no-scaling.gguf").write_bytes(_llama_32(None))
-    (folder / "llama-3.2-no-base.gguf").write_bytes(_llama_32(divisors, base=None))
+    (folder / "llama-3.2.gguf").write_bytes(llama_32_gguf(divisors))
+    (folder / "llama-3.2-no-scaling.gguf").write_bytes(llama_32_gguf(None))
+    (folder / "llama-3.2-no-base.gguf").write_bytes(llama_32_gguf(divisors, base=None))
     table = np.random.default_rng(0).normal(0, 0.02, (1024, 768)).astype("<f4")
     body = pickled_dictionary({"wpe.weight": pickled_tensor("0", table.shape, numel=table.size, strides=(768, 1))})
     (folder / "gpt2.bin").write_bytes(checkpoint_bytes(body, {"0": table.tobytes()}))
@@ -109,7 +109,8 @@ def write_everyday_models(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir())
 
 
-def _llama_32(divisors: np.ndarray | None, base: float | None = 5e5) -> bytes:
+def llama_32_gguf(divisors: np.ndarray | None, base: float | None = 5e5) -> bytes:
+    """Llama-3.2-1B as GGUF: the divisors of its frequencies, or no tensor of them, and its base, or none."""
     sizes = {
         "context_length": 131072, "embedding_length": 2048, "block_count": 16, "attention.head_count": 32,
         "attention.head_count_kv": 8, "vocab_size": 128256, "rope.dimension_count": 64,

@@ -22,12 +22,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import atheris
+import numpy as np
 
 with atheris.instrument_imports(include=["clockhands"]):
     from clockhands.auditing import audit
     from clockhands.errors import ClockhandsError
     from clockhands.sources import open_target
 
+from auditing.everyday_models import CONFIGS, llama_32_gguf
 from written_files import (
     checkpoint_bytes,
     entry,
@@ -99,9 +101,10 @@ class Reader:
 
 
 def configs() -> list[bytes]:
-    """The position fields of published models, whole and one kind of odd value in each."""
+    """The position fields of published models, everyday models with and without faults, and a spec."""
     cases = json.loads(CASES.read_text(encoding="utf-8"))["cases"]
-    return [json.dumps(case["config"]).encode() for case in cases]
+    spec = {"type": "Rotary", "head_width": 64, "base": 1e4}
+    return [json.dumps(config).encode() for config in (*(case["config"] for case in cases), *CONFIGS.values(), spec)]
 
 
 def folder(data: bytes) -> dict[str, bytes]:
@@ -119,7 +122,9 @@ def folders() -> list[bytes]:
         "yarn": {"factor": 16, "original_max_position_embeddings": 8192, "apply_scale": False},
     }
     lengths = [b'{"model_max_length": 1e30}', b'{"max_length": 20}']
-    return [b"\0".join([*lengths, json.dumps(params).encode()]) for params in (sound, yarn)]
+    packed = [b"\0".join([*lengths, json.dumps(params).encode()]) for params in (sound, yarn)]
+    # An everyday model in its folder: the config is the last of the four documents.
+    return packed + [b"\0".join([*lengths, b"{}", json.dumps(config).encode()]) for config in CONFIGS.values()]
 
 
 def safetensors(data: bytes) -> dict[str, bytes]:
@@ -143,8 +148,6 @@ def array(data: bytes) -> dict[str, bytes]:
 
 
 def arrays() -> list[bytes]:
-    import numpy as np
-
     made = []
     for dtype in ("<f4", ">f8", "<i2", "|b1"):
         stream = io.BytesIO()
@@ -180,6 +183,8 @@ READERS = {
         lambda: [
             small_gguf(),
             small_gguf(">"),
+            llama_32_gguf(np.ones(32)),
+            llama_32_gguf(None, base=None),
             gguf_bytes(
                 [
                     gguf_key("general.architecture", "string", "gemma3"),

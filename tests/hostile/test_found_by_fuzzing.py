@@ -35,6 +35,14 @@ def test_a_factor_of_more_digits_than_a_float_holds(tmp_path, name, digits):
         assert "impossible-value" in {fact.code for fact in found.facts}
 
 
+@pytest.mark.parametrize("kind", [{"": {}}, [[]], ["Rotary"]])
+def test_a_config_whose_type_is_no_string(tmp_path, kind):
+    """``TypeError: unhashable type``, where a file of a spec was looked for by its type."""
+    config = {"type": kind, "rope_theta": 1e4, "hidden_size": 64, "num_attention_heads": 4}
+    told = audit(written(tmp_path / "config.json", json.dumps(config).encode())).to_dict()
+    assert [layer["base"] for layer in told["layers"]] == [1e4]
+
+
 @pytest.mark.parametrize("bits", [0xFF800001, 0xFFFFFFB0, 0x7FC00000])
 def test_a_table_with_any_nan(tmp_path, bits):
     """``RuntimeWarning: invalid value encountered in cast``, as a warning is an error: zero rows were looked for."""

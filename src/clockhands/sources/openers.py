@@ -49,7 +49,9 @@ def open_file(path: Path, target: str, tensor: str | None) -> Opened:
         return _open_array(path, target, kind, tensor)
     if kind == "json":
         document = documents.read(path)
-        if "model_type" not in document.fields and document.fields.get("type") in _SPECS:
+        kind_of_spec = document.fields.get("type")
+        # The type of a config that is no spec may be any value, also one that cannot be looked up.
+        if "model_type" not in document.fields and isinstance(kind_of_spec, str) and kind_of_spec in _SPECS:
             return Opened(target, "preset", path, spec=from_dict(document.fields))
         return Opened(target, "config", path, document.fields, path.name, duplicates=document.duplicates)
     opener = _OPENERS.get(kind or "")
