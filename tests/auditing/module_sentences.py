@@ -109,9 +109,9 @@ MODULES = [
         "shared-object-mutated",
         {**_HELD, "tensors": 3, "pairs": 4, "declared pairs": 8, "pairs by layer": {"0": 8, "1": 4, "2": 2}},
         "error",
-        "The RoPE frequencies in rotary_emb.inv_freq and 2 more like it become fewer with depth (pairs: 8 in layer 0,"
-        " 4 in layer 1, 2 in layer 2), but the config declares 8 for every layer: each layer has changed an object"
-        " that they share.",
+        "The RoPE frequencies in rotary_emb.inv_freq and 2 more like it become fewer from layer to layer (pairs: 8 in"
+        " layer 0, 4 in layer 1, 2 in layer 2), but the config declares 8 for every layer: all layers share an object,"
+        " and each of them changed it.",
     ),
     (
         "buffer-differs",
@@ -199,7 +199,7 @@ MODULES = [
         {**_TABLE, "dtype": "bfloat16", "right": "float32", "error": 2.0**-8},
         "warning",
         "The cosines and sines in layers.0.attn.cos_cached and 2 more like it are in bfloat16, but the model computes"
-        " in float32. They were made for another dtype and kept, and are off by up to 0.0039.",
+        " in float32. They were made for a call in another dtype and kept, so they are off by up to 0.0039.",
     ),
     (
         "buffer-of-another-dtype",
@@ -212,14 +212,14 @@ MODULES = [
         "table-zero",
         {"model:embeddings.position_embeddings": [1, 17, 64], "rows": 17, "width": 64},
         "note",
-        "All 17 rows of embeddings.position_embeddings are zero and trainable. Image models often start training in"
-        " this state.",
+        "All 17 rows of embeddings.position_embeddings are zero and trainable. Image models often start training with"
+        " such a table.",
     ),
     (
         "buffer-persistent",
         {**_HELD},
         "note",
-        "The RoPE frequencies in rotary_emb.inv_freq are saved with the weights, although they are computed. A loader"
-        " may keep stale values.",
+        "The RoPE frequencies in rotary_emb.inv_freq are saved with the weights, although they are computed. Loading"
+        " a checkpoint may overwrite them with wrong values.",
     ),
 ]  # fmt: skip

@@ -41,15 +41,16 @@ LENGTHS = [
         {"first failing distance": 1707, "reach": 4096, "scaled": False, f"{C}rope_theta": 1e4},
         "note",
         "With this base, the sum of the cosines of all pairs is below 0 at distance 1,707, within the 4,096 positions"
-        " that a query can attend to. There, a query scores a matching token below a random one (Men et al. 2024).",
+        " that a query can attend to. At such a distance, a query scores a matching token below a random one (Men et"
+        " al. 2024).",
     ),
     (
         "base-below-bound",
         {"first failing distance": 85133, "reach": 131072, "scaled": True, f"{C}rope_theta": 5e5},
         "note",
-        "With this base and its scaling, the sum of the cosines of all pairs is below 0 at distance 85,133, within the"
-        " 131,072 positions that a query can attend to. There, a query scores a matching token below a random one (Men"
-        " et al. 2024).",
+        "With this base and its scaling, the sum of the cosines of all pairs is below 0 at distance 85,133, within"
+        " the 131,072 positions that a query can attend to. At such a distance, a query scores a matching token below"
+        " a random one (Men et al. 2024).",
     ),
     (
         "padding-offset",
@@ -69,7 +70,7 @@ LENGTHS = [
         {"dtype": "bfloat16", "first": 257, "context": 8192, f"{C}torch_dtype": "bfloat16"},
         "note",
         "The checkpoint is in bfloat16, which cannot represent position 257 and many after it, up to the context"
-        " length of 8,192. This is harmless unless a runtime casts positions or phases to it.",
+        " length of 8,192. This is harmless unless a runtime casts positions or phases to bfloat16.",
     ),
 ]  # fmt: skip
 
@@ -81,9 +82,10 @@ GGUF = [
         {"context": 131072, "reach": 8192, "release": "Llama 3.1", "scaling": "llama3 scaling by 8 from 8,192",
          "architecture": "llama", "base": 500000.0, f"{G}llama.rope.freq_base": 500000.0},
         "warning",
-        "The tensor rope_freqs.weight is missing, which holds the RoPE scaling of this model. A llama file with base"
-        " 500,000 and context length 131,072 matches Llama 3.1, which has llama3 scaling by 8 from 8,192. Without it,"
-        " the RoPE frequencies of the slow pairs are too high, and the output degrades past about 8,192 positions.",
+        "The file lacks the tensor rope_freqs.weight, which would hold the RoPE scaling of this model. A llama file"
+        " with base 500,000 and context length 131,072 matches Llama 3.1, which has llama3 scaling by 8 from 8,192."
+        " Without the scaling, the RoPE frequencies of the slow pairs are too high, and the output degrades past about"
+        " 8,192 positions.",
     ),
     (
         "rope-freqs-differ",
@@ -106,8 +108,8 @@ GGUF = [
         {"first": 1.0, "last": 1.0, "largest": 1.0, "pairs": 64, "because": "all are 1", "release": "Llama 3.1",
          "scaling": "llama3 scaling by 8 from 8,192", f"{G}rope_freqs.weight": "64 numbers"},
         "warning",
-        "The 64 numbers of rope_freqs.weight, which divide the RoPE frequencies, are all 1 and scale nothing, but"
-        " Llama 3.1, which has this base and context length, has llama3 scaling by 8 from 8,192.",
+        "The 64 numbers of rope_freqs.weight, which divide the RoPE frequencies, are all 1, so nothing is scaled. But"
+        " Llama 3.1, which has the same base and context length, has llama3 scaling by 8 from 8,192.",
     ),
     (
         "rope-freqs-differ",
@@ -183,7 +185,7 @@ STORED = [
         INV_FREQ | {"tensors": 1, "pair": 3, "stored": 0.0, "declared": 0.5},
         "warning",
         "The checkpoint stores RoPE frequencies (model.safetensors:layers.0.inv_freq) that differ from the config:"
-        " pair 3 has 0 rad per token there, and 0.5 by the config.",
+        " pair 3 has 0 rad per token in the checkpoint, but the config gives 0.5.",
     ),
     (
         "stored-frequencies-differ",
@@ -204,7 +206,7 @@ STORED = [
         {f"{W}position_ids": [1, 77], "dtype": "float32", "count": 77, "wrong": 1, "first wrong": 76, "stored": 75.9},
         "warning",
         "The 77 position ids (model.safetensors:position_ids) are stored in float32 and 1 of them is wrong: position"
-        " 76 is 75.9. A runtime that loads them reads another row of the table.",
+        " 76 is 75.9. A runtime that loads these ids reads wrong rows of the table.",
     ),
     (
         "float-position-ids",
@@ -254,8 +256,8 @@ WEIGHTS = [
             "layout once undone": "halves", "z once undone": 9.7, "z as they stand": 5.4,
         },
         "warning",
-        "The rows of the keys are ordered for 8 or 4 heads, but there are 2. With this undone, they pair rows half a"
-        " head apart (halves), z 9.7; as stored, no layout fits as well, z at most 5.4.",
+        "The rows of the keys are ordered for 8 or 4 heads, but there are 2. If this order is undone, pairs are rows"
+        " half a head apart (halves), z 9.7; as stored, no layout fits as well, z at most 5.4.",
     ),
     (
         "permuted-heads",
@@ -264,8 +266,8 @@ WEIGHTS = [
             "layout once undone": "interleaved", "z once undone": 3110.0, "z as they stand": 0.0,
         },
         "warning",
-        "The rows of the queries are ordered for 1 head, but there are 1,024. With this undone, they pair neighbouring"
-        " rows (interleaved), z 3,110; as stored, no layout fits as well, z at most 0.0.",
+        "The rows of the queries are ordered for 1 head, but there are 1,024. If this order is undone, pairs are"
+        " neighbouring rows (interleaved), z 3,110; as stored, no layout fits as well, z at most 0.0.",
     ),
 ]  # fmt: skip
 
@@ -302,8 +304,8 @@ HEADS = [
         {"tensor": "model.layers.0.self_attn.q_proj.weight", "rows": 4096, "heads": 32, "width": 256,
          "width in the weights": 128, f"{C}head_dim": 256},
         "warning",
-        "The query weights have 4,096 rows: 32 heads of width 128. But a head width of 256 is declared. With it, the"
-        " RoPE frequencies are wrong, and runtimes split the rows into the wrong heads.",
+        "The query weights have 4,096 rows: 32 heads of width 128. But a head width of 256 is declared. With this"
+        " width, the RoPE frequencies are wrong, and runtimes split the rows into the wrong heads.",
     ),
     (
         "head-width",
@@ -311,8 +313,8 @@ HEADS = [
          "width from": "model.gguf:gemma2.embedding_length / model.gguf:gemma2.attention.head_count"},
         "warning",
         "The query weights have 2,048 rows: 8 heads of width 256. But a head width of 288 follows from the declared"
-        " values (model.gguf:gemma2.embedding_length / model.gguf:gemma2.attention.head_count). With it, the RoPE"
-        " frequencies are wrong, and runtimes split the rows into the wrong heads.",
+        " values (model.gguf:gemma2.embedding_length / model.gguf:gemma2.attention.head_count). With this width, the"
+        " RoPE frequencies are wrong, and runtimes split the rows into the wrong heads.",
     ),
 ]  # fmt: skip
 

@@ -33,7 +33,7 @@ class ConflictingKeys(Kind, code="conflicting-keys"):
         several = len({file_and_key(name)[0] for name, _ in self.stated}) > 1
         used = self.used if several or self.used is None else file_and_key(self.used)[1] or self.used
         tail = f" This audit uses {used}." if used is not None else ""
-        return f"{self.said('but')}. Runtimes that read only one of them build different models.{tail}"
+        return f"{self.said('but')}. Runtimes that read only one of the two build different models.{tail}"
 
     def edit(self) -> Edit | None:
         """The other keys made to say what the used one says, or taken away where they count something else."""
@@ -201,8 +201,8 @@ class ConflictingSpellings(Kind, code="conflicting-spellings"):
     def message(self) -> str:
         used = str(self.used).rpartition(".")[2]
         return (
-            f"type and rope_type name different scalings: {self.said('but')}. Runtimes that know"
-            f" only one of the spellings apply that scaling; Transformers 5 and this audit use {used}."
+            f"type and rope_type name different scalings: {self.said('but')}. Runtimes that read"
+            f" only one of the two keys apply its scaling; Transformers 5 and this audit use {used}."
         )
 
     def edit(self) -> Edit | None:
@@ -231,8 +231,8 @@ class FlatLayerTypes(Kind, code="flat-layer-types"):
         ]
         instead = f" Transformers 5 uses the base {listed(taken)}, and no scaling." if taken else ""
         return (
-            f"The RoPE block is flat ({self.said()}), but this type has one block for each layer type"
-            f" ({listed(kinds)}). Flat values are ignored, or other runtimes apply them to all layers.{instead}"
+            f"The file has a single RoPE block ({self.said()}), but this type needs one for each layer type"
+            f" ({listed(kinds)}). Some runtimes ignore the single block; others apply it to all layers.{instead}"
         )
 
     def edit(self) -> Edit | None:

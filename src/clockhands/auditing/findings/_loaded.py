@@ -193,8 +193,8 @@ class SharedObjectMutated(Loaded, code="shared-object-mutated"):
         sizes = self.pairs_by_layer
         told = ", ".join(f"{spoken(size)} in layer {layer}" for layer, size in list(sizes.items())[:4])
         return (
-            f"{self._head()} become fewer with depth (pairs: {told}), but the config declares"
-            f" {spoken(self.declared_pairs)} for every layer: each layer has changed an object that they share."
+            f"{self._head()} become fewer from layer to layer (pairs: {told}), but the config declares"
+            f" {spoken(self.declared_pairs)} for every layer: all layers share an object, and each of them changed it."
         )
 
 
@@ -339,8 +339,8 @@ class BufferOfAnotherDtype(Loaded, code="buffer-of-another-dtype"):
         if self.exact:
             return f"{self._head()} are in {held}, but {right} is usual. None of these values is rounded."
         return (
-            f"{self._head()} are in {held}, but the model computes in {right}. They were made for another dtype"
-            f" and kept, and are off by up to {self.error:.2g}."
+            f"{self._head()} are in {held}, but the model computes in {right}. They were made for a call in another"
+            f" dtype and kept, so they are off by up to {self.error:.2g}."
         )
 
 
@@ -355,8 +355,8 @@ class TableZero(Loaded, code="table-zero"):
     def message(self) -> str:
         rows = spoken(self.rows)
         return (
-            f"All {rows} rows of {self._parts()} are zero and trainable. Image models often start training in this"
-            " state."
+            f"All {rows} rows of {self._parts()} are zero and trainable. Image models often start training with"
+            " such a table."
         )
 
 
@@ -367,4 +367,7 @@ class BufferPersistent(Loaded, code="buffer-persistent"):
     unmended = ""
 
     def message(self) -> str:
-        return f"{self._head()} are saved with the weights, although they are computed. A loader may keep stale values."
+        return (
+            f"{self._head()} are saved with the weights, although they are computed. Loading a checkpoint may"
+            " overwrite them with wrong values."
+        )

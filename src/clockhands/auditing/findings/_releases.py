@@ -53,7 +53,8 @@ class MissingScaling(OfRelease, code="missing-scaling"):
             f"The context length is {spoken(self.context)}, the base {spoken(self.base)}, and there is no RoPE scaling."
             f" Published models of type {spoken(self.type)} with this base and no scaling have a context length of"
             f" {spoken(self.reach)}; {self.release}, a published model of this shape, has {self.its_scaling}."
-            " Without it, angles beyond the original length are ones that the model has not seen in training."
+            " Without the scaling, positions beyond the original length give angles that the model has not seen in"
+            " training."
         )
 
 

@@ -157,7 +157,7 @@ class MissingValue(Kind, code="missing-value"):
 
 
 class ConvertedLayout(Kind, code="converted-layout"):
-    title = "The weights have another layout than the model type's own code"
+    title = "The weights have another layout than the code of the model type"
     severity = "warning"
     hint = "Run it with code that uses the layout of the key, or convert it back with `clockhands convert`."
     blames = "reader"
@@ -167,7 +167,7 @@ class ConvertedLayout(Kind, code="converted-layout"):
     def message(self) -> str:
         return (
             f"{self.said()}, but code of this type uses the layout {self.pairs} ({self.type}) and does not read the"
-            " key. It would rotate the wrong dimensions together."
+            " key, so it rotates the wrong dimensions together."
         )
 
 

@@ -82,8 +82,8 @@ class PermutedHeads(Kind, code="permuted-heads"):
         also = "".join(f" or {count}" for count in self.or_for_heads)
         for_heads = f"{undone}{also} head{'' if undone + also == '1' else 's'}"
         return (
-            f"The rows of the {self.projection} are ordered for {for_heads}, but there are {heads}. With this"
-            f" undone, they pair {_PAIRED[self.layout_once_undone]}, z {_z(self.z_once_undone)}; as stored,"
+            f"The rows of the {self.projection} are ordered for {for_heads}, but there are {heads}. If this"
+            f" order is undone, pairs are {_PAIRED[self.layout_once_undone]}, z {_z(self.z_once_undone)}; as stored,"
             f" no layout fits as well, z at most {_z(self.z_as_they_stand)}."
         )
 
