@@ -89,7 +89,7 @@ VALUES = [
         "conflicting-keys",
         {f"{C}rope_theta": 1e4, f"{C}rope_parameters.rope_theta": 5e5, "used": f"{C}rope_parameters.rope_theta"},
         "warning",
-        "rope_theta is 10,000 but rope_parameters.rope_theta is 500,000. Runtimes that read only one of the two build"
+        "rope_theta is 10,000 but rope_parameters.rope_theta is 500,000. Runtimes that read only one of them build"
         " different models. This audit uses rope_parameters.rope_theta.",
     ),
     (
@@ -101,7 +101,7 @@ VALUES = [
         },
         "warning",
         "config.json:max_position_embeddings is 512 but model.safetensors:wpe.weight is 1,024. Runtimes that read"
-        " only one of the two build different models. This audit uses config.json:max_position_embeddings.",
+        " only one of them build different models. This audit uses config.json:max_position_embeddings.",
     ),
     (
         "converted-layout",

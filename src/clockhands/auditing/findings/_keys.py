@@ -33,7 +33,7 @@ class ConflictingKeys(Kind, code="conflicting-keys"):
         several = len({file_and_key(name)[0] for name, _ in self.stated}) > 1
         used = self.used if several or self.used is None else file_and_key(self.used)[1] or self.used
         tail = f" This audit uses {used}." if used is not None else ""
-        return f"{self.said('but')}. Runtimes that read only one of the two build different models.{tail}"
+        return f"{self.said('but')}. Runtimes that read only one of them build different models.{tail}"
 
     def edit(self) -> Edit | None:
         """The other keys made to say what the used one says, or taken away where they count something else."""

@@ -186,8 +186,8 @@ class PartialMeaning(Kind, code="partial-meaning"):
             )
         return (
             f"{self.said()}, but code of this type ({self.type}) computes the frequencies over the RoPE dimensions"
-            f' (share {share}). With "proportional", they are computed over the whole head instead, so all but the first'
-            " are wrong, and the slow pairs do not rotate."
+            f' (share {share}). With "proportional", they are computed over the whole head instead, so all but the'
+            " first are wrong, and the slow pairs do not rotate."
         )
 
     def edit(self) -> Edit | None:

@@ -256,8 +256,8 @@ class MovedTable(Kind, code="moved-table"):
     def message(self) -> str:
         return (
             f"The table started as {self.evidence['code']} and was trained further. In root mean square, the change"
-            f" is {self.share:.2g} times the original table; the largest change is {self.largest_difference:.2g}, in row"
-            f" {spoken(self.furthest_row)}."
+            f" is {self.share:.2g} times the original table; the largest change is {self.largest_difference:.2g}, in"
+            f" row {spoken(self.furthest_row)}."
         )
 
 
