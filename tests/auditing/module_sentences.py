@@ -125,23 +125,23 @@ MODULES = [
         {**_HELD},
         "error",
         "The RoPE frequencies in rotary_emb.inv_freq have a shape but no data (meta device), although the rest of the"
-        " model is loaded. Any values that replace them are not those of the config.",
+        " model is loaded. Values that other code puts in their place are not those of the config.",
     ),
     (
         "slopes-differ",
         {"model:layers.0.slopes": "8 numbers in float32", "tensors": 2, "what": "slopes", "head": 0, "stored": 1.0,
          "declared": 0.5, "it is": "a series that begins at 1"},
         "error",
-        "The slopes in layers.0.slopes and 1 more like it do not match this number of heads: that of head 0 is 1,"
-        " expected 0.5. They are a series that begins at 1.",
+        "The slopes in layers.0.slopes and 1 more like it do not match this number of heads: the slope of head 0 is"
+        " 1, expected 0.5. They are a series that begins at 1.",
     ),
     (
         "buffer-rounded",
         {"model:layers.0.slopes": "12 numbers in bfloat16", "tensors": 1, "what": "slopes", "head": 1, "stored": 0.34,
          "declared": 0.35, "rounded to": "bfloat16"},
         "warning",
-        "The slopes in layers.0.slopes are the declared ones rounded to bfloat16: that of head 1 is 0.34, expected"
-        " 0.35.",
+        "The slopes in layers.0.slopes are the declared ones rounded to bfloat16: the slope of head 1 is 0.34,"
+        " expected 0.35.",
     ),
     (
         "attention-factor-differs",

@@ -10,31 +10,33 @@ LENGTHS = [
         {"context": 8192, "other": 131072, f"{C}max_position_embeddings": 8192, f"{C}model_max_length": 131072,
          "leaves": "context"},
         "warning",
-        "Two lengths disagree: max_position_embeddings is 8,192 but model_max_length is 131,072; runtimes that use the"
-        " longer one exceed the declared context length of 8,192.",
+        "Two declared lengths differ: max_position_embeddings is 8,192 but model_max_length is 131,072; runtimes that"
+        " use the longer one exceed the declared context length of 8,192.",
     ),
     (
         "lengths-differ",
         {"context": 512, "other": 1024, f"{C}max_position_embeddings": 512,
          "tokenizer_config.json:model_max_length": 1024, "leaves": "table"},
         "warning",
-        "Two lengths disagree: config.json:max_position_embeddings is 512 but tokenizer_config.json:model_max_length"
-        " is 1,024; runtimes that use the longer one read past the end of a table of 512 positions.",
+        "Two declared lengths differ: config.json:max_position_embeddings is 512 but"
+        " tokenizer_config.json:model_max_length is 1,024; runtimes that use the longer one read past the end of a"
+        " table of 512 positions.",
     ),
     (
         "lengths-differ",
         {"context": 8192, "other": 131072, f"{C}max_position_embeddings": 8192, f"{C}model_max_length": 131072,
          "leaves": "context", "because": "the family is published so"},
         "note",
-        "Two lengths disagree: max_position_embeddings is 8,192 but model_max_length is 131,072; runtimes that use the"
-        " longer one exceed the declared context length of 8,192. This is expected here: the family is published so.",
+        "Two declared lengths differ: max_position_embeddings is 8,192 but model_max_length is 131,072; runtimes that"
+        " use the longer one exceed the declared context length of 8,192. This is expected here: the family is"
+        " published so.",
     ),
     (
         "lengths-differ",
         {"context": 8192, "other": 2048, f"{C}max_position_embeddings": 8192, f"{C}seq_length": 2048},
         "note",
-        "Two lengths disagree: max_position_embeddings is 8,192 but seq_length is 2,048; runtimes that use the shorter"
-        " one cut inputs at 2,048 of 8,192 positions.",
+        "Two declared lengths differ: max_position_embeddings is 8,192 but seq_length is 2,048; runtimes that use the"
+        " shorter one cut inputs at 2,048 of 8,192 positions.",
     ),
     (
         "base-below-bound",
@@ -92,8 +94,8 @@ GGUF = [
         {"first": 1.0, "last": 8.0, "largest": 64.5, "pairs": 64, "because": "no formula",
          f"{G}rope_freqs.weight": "64 numbers"},
         "warning",
-        "The 64 numbers of rope_freqs.weight, which divide the RoPE frequencies, are neither those of a llama3 scaling"
-        " nor a LongRoPE list: they go from 1 to 8, at most 64.5.",
+        "The 64 numbers of rope_freqs.weight, which divide the RoPE frequencies, are neither those of a llama3"
+        " scaling nor a LongRoPE list: the first is 1, the last 8 and the largest 64.5.",
     ),
     (
         "rope-freqs-differ",
@@ -229,25 +231,25 @@ WEIGHTS = [
         "pairing-against-format",
         {**PAIRS, "confidence": 0.99},
         "warning",
-        "The weights of 30 layers pair neighbouring rows (interleaved), z 311 against 2.0, confidence 0.99, but"
-        " runtimes pair rows half a head apart (halves) in this file, by the architecture of llama (transformers"
-        " 5.23.0).",
+        "The weights of 30 layers pair neighbouring rows (interleaved) (z score 311 against 2.0 for the other layout,"
+        " confidence 0.99), but runtimes pair rows half a head apart (halves) in this file, by the architecture of"
+        " llama (transformers 5.23.0).",
     ),
     (
         "pairing-against-format",
         {**PAIRS, "projection": "keys", "queries": "halves", "z": 86.3, "z of the other": -1.7},
         "warning",
-        "The keys pair neighbouring rows (interleaved), z 86.3 against -1.7, and the queries rows half a head apart"
-        " (halves), but runtimes pair rows half a head apart (halves) in this file, by the architecture of llama"
-        " (transformers 5.23.0).",
+        "The keys pair neighbouring rows (interleaved) (z score 86.3 against -1.7 for the other layout), and the"
+        " queries rows half a head apart (halves), but runtimes pair rows half a head apart (halves) in this file, by"
+        " the architecture of llama (transformers 5.23.0).",
     ),
     (
         "pairing-against-format",
         {**PAIRS, "layers that pair so": 2, "other layers": "halves", "because": f"{C}rope_interleave"},
         "warning",
-        "2 of 30 layers pair neighbouring rows (interleaved), at most z 311 against 2.0, and the others rows half a"
-        " head apart (halves), but runtimes pair rows half a head apart (halves) in this file, by"
-        " config.json:rope_interleave.",
+        "2 of 30 layers pair neighbouring rows (interleaved) (highest z score 311 against 2.0 for the other layout),"
+        " and the others rows half a head apart (halves), but runtimes pair rows half a head apart (halves) in this"
+        " file, by config.json:rope_interleave.",
     ),
     (
         "permuted-heads",
@@ -257,7 +259,7 @@ WEIGHTS = [
         },
         "warning",
         "The rows of the keys are ordered for 8 or 4 heads, but there are 2. If this order is undone, pairs are rows"
-        " half a head apart (halves), z 9.7; as stored, no layout fits as well, z at most 5.4.",
+        " half a head apart (halves) (z score 9.7); as stored, no layout fits as well (z score at most 5.4).",
     ),
     (
         "permuted-heads",
@@ -267,7 +269,7 @@ WEIGHTS = [
         },
         "warning",
         "The rows of the queries are ordered for 1 head, but there are 1,024. If this order is undone, pairs are"
-        " neighbouring rows (interleaved), z 3,110; as stored, no layout fits as well, z at most 0.0.",
+        " neighbouring rows (interleaved) (z score 3,110); as stored, no layout fits as well (z score at most 0.0).",
     ),
 ]  # fmt: skip
 
@@ -294,7 +296,8 @@ FILES = [
          "params.json:yarn.apply_scale": True},
         "warning",
         "Two files disagree about the attention factor: config.json:rope_parameters.mscale is 1 but"
-        " params.json:yarn.apply_scale is true. Cosine and sine are then multiplied by 1.41589, not by 1.",
+        " params.json:yarn.apply_scale is true. By the config, cosine and sine are multiplied by 1; by params.json,"
+        " they are multiplied by 1.41589.",
     ),
 ]  # fmt: skip
 

@@ -99,8 +99,8 @@ class RopeFreqsDiffer(Kind, code="rope-freqs-differ"):
                 " is used as the base. Every RoPE frequency but the first is wrong."
             )
         return (
-            f"{head} are neither those of a llama3 scaling nor a LongRoPE list: they go from {spoken(self.first)} to"
-            f" {spoken(self.last)}, at most {spoken(self.largest)}."
+            f"{head} are neither those of a llama3 scaling nor a LongRoPE list: the first is {spoken(self.first)},"
+            f" the last {spoken(self.last)} and the largest {spoken(self.largest)}."
         )
 
     def _keys(self) -> list[tuple[str, object]]:

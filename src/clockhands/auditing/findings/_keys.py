@@ -215,7 +215,7 @@ class ConflictingSpellings(Kind, code="conflicting-spellings"):
 
 
 class FlatLayerTypes(Kind, code="flat-layer-types"):
-    title = "One RoPE block where each layer type needs its own"
+    title = "The file has one RoPE block, but each layer type needs a separate one"
     severity = "warning"
     hint = "Write one object for each layer type into the block, as in the model's original release."
     blames = "file"

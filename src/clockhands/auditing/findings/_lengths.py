@@ -36,7 +36,7 @@ class BeyondContext(Kind, code="beyond-context"):
 
 
 class LengthsDiffer(Kind, code="lengths-differ"):
-    title = "Two lengths disagree"
+    title = "Two declared lengths differ"
     news = True
     leaves: str
     other: int = 0
@@ -67,7 +67,7 @@ class LengthsDiffer(Kind, code="lengths-differ"):
         else:
             tail = f"runtimes that use the longer one exceed the declared context length of {context}."
         because = f" This is expected here: {self.because}." if self.because else ""
-        return f"Two lengths disagree: {keys}; {tail}{because}"
+        return f"Two declared lengths differ: {keys}; {tail}{because}"
 
 
 class NeverTurning(Kind, code="never-turning"):

@@ -51,7 +51,7 @@ class Loaded(Kind):
             return ""
         stored, declared = spoken(self.stored), spoken(self.declared)
         if self.head is not None:
-            return f"that of head {spoken(self.head)} is {stored}, expected {declared}"
+            return f"the slope of head {spoken(self.head)} is {stored}, expected {declared}"
         if self.position is not None:
             wave = self.wave
             pair, position = spoken(self.pair), spoken(self.position)
@@ -213,12 +213,12 @@ class BufferOnMeta(Loaded, code="buffer-on-meta"):
     def message(self) -> str:
         return (
             f"{self._head()} have a shape but no data (meta device), although the rest of the model is loaded."
-            " Any values that replace them are not those of the config."
+            " Values that other code puts in their place are not those of the config."
         )
 
 
 class SlopesDiffer(Loaded, code="slopes-differ"):
-    title = "The ALiBi slopes differ from those of the number of heads"
+    title = "The ALiBi slopes do not match the number of heads"
     severity = "error"
     hint = hint_of("slopes-differ")
 
@@ -228,7 +228,7 @@ class SlopesDiffer(Loaded, code="slopes-differ"):
 
 
 class AttentionFactorDiffers(Loaded, code="attention-factor-differs"):
-    title = "The attention factor of the loaded model differs"
+    title = "The attention factor of the loaded model differs from its config"
     severity = "error"
     hint = hint_of("attention-factor-differs")
 
@@ -325,7 +325,7 @@ class BufferRounded(Loaded, code="buffer-rounded"):
 
 
 class BufferOfAnotherDtype(Loaded, code="buffer-of-another-dtype"):
-    title = "Computed positions of the loaded model have another dtype"
+    title = "A computed position buffer has another dtype than the model"
     dtype: str
     right: str
     error: float
@@ -361,7 +361,7 @@ class TableZero(Loaded, code="table-zero"):
 
 
 class BufferPersistent(Loaded, code="buffer-persistent"):
-    title = "Computed positions are saved with the weights"
+    title = "A computed position buffer is saved with the weights"
     severity = "note"
     blames = None
     unmended = ""

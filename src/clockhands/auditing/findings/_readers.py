@@ -103,7 +103,7 @@ class UncommonScalingName(Kind, code="uncommon-scaling-name"):
 
 
 class MisplacedOriginal(Kind, code="misplaced-original"):
-    title = "LongRoPE's original length is where its class does not look"
+    title = "LongRoPE's original length is in a place that the model's class does not read"
     severity = "warning"
     hint = "Move the original length to where the class of this type reads it."
     blames = "reader"
@@ -126,7 +126,7 @@ class MisplacedOriginal(Kind, code="misplaced-original"):
 
 
 class FlatVisionLanguage(Kind, code="flat-vision-language"):
-    title = "A flat config of a vision-language model whose type now has a text_config"
+    title = "The text settings of a vision-language model are not in text_config"
     severity = "warning"
     hint = "Put the fields of the text part into an object text_config, as the class of this type saves them."
     blames = "reader"
@@ -174,7 +174,7 @@ class LengthTimesFactor(Kind, code="length-times-factor"):
 
 
 class LegacyLayerBases(Kind, code="legacy-layer-bases"):
-    title = "Two bases in keys of the old config format only"
+    title = "The two RoPE bases are only in keys of the old config format"
     severity = "note"
     hint = f"{EXPECTED} Check that your runtime uses the local base for sliding-window layers."
     blames = "reader"
@@ -193,7 +193,7 @@ class LegacyLayerBases(Kind, code="legacy-layer-bases"):
 
 
 class ExplicitAttentionFactor(Kind, code="explicit-attention-factor"):
-    title = "The attention factor differs from the formula"
+    title = "The declared attention factor differs from the formula"
     severity = "note"
     hint = f"{EXPECTED} Check that your runtime uses the written factor."
     blames = "reader"
@@ -216,7 +216,7 @@ class ExplicitAttentionFactor(Kind, code="explicit-attention-factor"):
 
 
 class DisputedAttentionFactor(Kind, code="disputed-attention-factor"):
-    title = "Runtimes disagree on the attention factor of mscale and mscale_all_dim"
+    title = "Runtimes compute different attention factors from mscale and mscale_all_dim"
     severity = "note"
     hint = f"{EXPECTED} Compare the outputs of your runtime with those of the model's original code."
     blames = "ambiguous"

@@ -142,7 +142,7 @@ class WrongOriginal(Kind, code="wrong-original"):
 
 
 class LongropeLists(Kind, code="longrope-lists"):
-    title = "A LongRoPE list has the wrong length"
+    title = "A LongRoPE list has the wrong number of entries"
     severity = "error"
     hint = "Copy the list from the model's original release. It needs one number for each RoPE pair."
     blames = "file"

@@ -262,7 +262,7 @@ class MovedTable(Kind, code="moved-table"):
 
 
 class NotRecognised(Kind, code="not-recognised"):
-    title = "The array is no known position encoding"
+    title = "The array matches no known position encoding"
     news = True
     severity = "note"
     hint = "Audit the config or the model that this array belongs to."
