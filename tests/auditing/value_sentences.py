@@ -83,7 +83,7 @@ VALUES = [
         "non-finite-rows",
         {"rows with NaN or infinity": 2, "rows": 512, "first such row": 3},
         "error",
-        "2 of 512 rows hold NaN or infinity, the first is row 3.",
+        "2 of 512 rows hold NaN or infinity; the first is row 3.",
     ),
     (
         "conflicting-keys",

@@ -18,7 +18,7 @@ from clockhands.sources.resolved import Code, Resolved
 class FilesDisagree(Kind, code="files-disagree"):
     title = "Two files of one folder have different position settings"
     severity = "warning"
-    hint = "Find out which file the model was trained with, usually the oldest, and convert the other again."
+    hint = "Find out which file has the settings of the training, usually the oldest, and convert the other file again."
     blames = "ambiguous"
     what: str
     there: float

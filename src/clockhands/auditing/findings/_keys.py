@@ -25,7 +25,7 @@ _OF_SOME = {
 class ConflictingKeys(Kind, code="conflicting-keys"):
     title = "Two keys of one file contradict each other"
     severity = "warning"
-    hint = "Find out which one the model was trained with and delete or correct the other."
+    hint = "Find out which value the model was trained with, and delete or correct the other value."
     blames = "ambiguous"
     used: str | None = None
 
@@ -52,7 +52,7 @@ class ConflictingKeys(Kind, code="conflicting-keys"):
 class DuplicateKey(Kind, code="duplicate-key"):
     title = "A key occurs more than once in the file"
     news = True
-    hint = "Find out which value the model was trained with and delete the other."
+    hint = "Find out which value the model was trained with, and delete the other value."
 
     def blames(self) -> str | None:
         return "ambiguous" if self.severity() == "warning" else None
@@ -107,7 +107,7 @@ class UnknownKey(Kind, code="unknown-key"):
 class IgnoredKey(Kind, code="ignored-key"):
     title = "A key is not read by this model type"
     news = True
-    hint = "Move it to where this model type reads it, or delete it."
+    hint = "Move the key to the place where this model type reads it, or delete the key."
     because: str | None = None
     read_instead: str = ""
 
@@ -146,7 +146,7 @@ class IgnoredKey(Kind, code="ignored-key"):
 class ConflictingShapes(Kind, code="conflicting-shapes"):
     title = "The old and the new config format contradict each other"
     severity = "warning"
-    hint = "Find out which one the model was trained with. Write it in both places, or delete the other."
+    hint = "Find out which values the model was trained with. Write them in both formats, or delete the other format."
     blames = "ambiguous"
     used: Any = ""
 

@@ -66,7 +66,7 @@ class ShortTable(Kind, code="short-table"):
 class NonFiniteRows(Kind, code="non-finite-rows"):
     title = "The position table contains NaN or infinity"
     severity = "error"
-    hint = "Load the file again from its source. If the values are there too, training or a conversion broke them."
+    hint = "Load the file again from its source. If the source has NaN too, training or a conversion broke it."
     blames = "file"
     rows_with_nan_or_infinity: int
     first_such_row: int
@@ -74,13 +74,13 @@ class NonFiniteRows(Kind, code="non-finite-rows"):
 
     def message(self) -> str:
         count, first = self.rows_with_nan_or_infinity, self.first_such_row
-        return f"{spoken(count)} of {spoken(self.rows)} rows hold NaN or infinity, the first is row {spoken(first)}."
+        return f"{spoken(count)} of {spoken(self.rows)} rows hold NaN or infinity; the first is row {spoken(first)}."
 
 
 class ZeroTable(Kind, code="zero-table"):
     title = "The position table is all zeros"
     severity = "error"
-    hint = "Load the trained weights of the table, or compute it. A loader may have left it as it was allocated."
+    hint = "Load the trained weights of the table, or compute it. A loader may have allocated it without filling it."
     blames = "file"
     rows: int
     width: int
