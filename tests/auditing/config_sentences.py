@@ -32,7 +32,7 @@ CONFIGS = [
         {f"{S}rope_type": "yarn", f"{S}type": "linear", "used": f"{S}rope_type"},
         "warning",
         'type and rope_type name different scalings: rope_scaling.rope_type is "yarn" but rope_scaling.type is'
-        ' "linear". Runtimes that know only one of the spellings apply that scaling; Transformers 5 and this audit use'
+        ' "linear". Runtimes that read only one of the two keys apply its scaling; Transformers 5 and this audit use'
         " rope_type.",
     ),
     (
@@ -46,10 +46,10 @@ CONFIGS = [
             "scaled": ["full_attention"],
         },
         "warning",
-        'The RoPE block is flat (rope_parameters.rope_type is "linear" and rope_parameters.factor is 8), but this type'
-        " has one block for each layer type (sliding_attention and full_attention). Flat values are ignored, or other"
-        " runtimes apply them to all layers. Transformers 5 uses the base 10,000 for sliding_attention and 1,000,000"
-        " for full_attention, and no scaling.",
+        'The file has a single RoPE block (rope_parameters.rope_type is "linear" and rope_parameters.factor is 8),'
+        " but this type needs one for each layer type (sliding_attention and full_attention). Some runtimes ignore the"
+        " single block; others apply it to all layers. Transformers 5 uses the base 10,000 for sliding_attention and"
+        " 1,000,000 for full_attention, and no scaling.",
     ),
     (
         "layer-type-scaling",
@@ -96,7 +96,8 @@ CONFIGS = [
         },
         "warning",
         "By the list, 3 of 4 layers do not rotate (no_rope_layers is [0, 0, 0, 1]), but in this family one in 4 does"
-        " not. In this list, 1 means that a layer rotates and 0 that it does not: they were probably exchanged.",
+        " not. In this list, 1 means that a layer rotates and 0 that it does not. The 1s and 0s were probably"
+        " exchanged.",
     ),
     (
         "nope-inverted",
@@ -108,9 +109,9 @@ CONFIGS = [
             "one layer without rotation in": 4,
         },
         "warning",
-        "By the list, all 4 layers rotate (no_rope_layers is [1, 1, 1, 1] and no_rope_layer_interval is 4), but by the"
-        " interval one in 4 does not. Runtimes that use the list rotate layers that were trained without rotation, if"
-        " the interval is right.",
+        "By the list, all 4 layers rotate (no_rope_layers is [1, 1, 1, 1] and no_rope_layer_interval is 4), but by"
+        " the interval one layer in 4 does not. If the interval is right, runtimes that use the list rotate layers"
+        " that were trained without rotation.",
     ),
     (
         "mrope-sections",
@@ -124,8 +125,8 @@ CONFIGS = [
         {f"{S}mrope_section": [18, 23, 23], "together": 64, "pairs": 64, "order": "interleaved"},
         "warning",
         "rope_scaling.mrope_section is [18, 23, 23]: the sum of 64 pairs is right, but this type interleaves the"
-        " sections: every third pair belongs to one of them, which leaves 21 pairs for rows and 21 for columns. The"
-        " rest goes to time, without a warning.",
+        " sections, so rows can have at most 21 pairs and columns at most 21. The other pairs are rotated by time,"
+        " without a warning.",
     ),
     (
         "mrope-sections",
@@ -140,7 +141,7 @@ CONFIGS = [
         "warning",
         "rope_scaling.mrope_interleaved is false, but in code of this type (qwen3_vl_text, transformers 5.23.0) the"
         " pairs of time, rows and columns are interleaved pair by pair. Runtimes that use the key rotate pairs by the"
-        " wrong coordinate. The key is about axes and does not set the layout (which two dimensions form a pair).",
+        " wrong coordinate. The key does not set the layout (which two dimensions form a pair).",
     ),
     (
         "mrope-order",
@@ -148,7 +149,7 @@ CONFIGS = [
         "warning",
         "rope_scaling.mrope_interleaved is true, but in code of this type (qwen2_vl_text, transformers 5.23.0) the"
         " pairs of time, rows and columns are contiguous blocks. Runtimes that use the key rotate pairs by the wrong"
-        " coordinate. The key is about axes and does not set the layout (which two dimensions form a pair).",
+        " coordinate. The key does not set the layout (which two dimensions form a pair).",
     ),
     (
         "partial-meaning",
@@ -161,10 +162,10 @@ CONFIGS = [
             "as the class has it": False,
         },
         "warning",
-        'rope_parameters.rope_type is "default" and rope_parameters.partial_rotary_factor is 0.25, but this type keeps'
-        ' the frequencies of the whole head and does not rotate the slow pairs (rope_type "proportional", share 0.25).'
-        ' Read as "default", the same share gives new frequencies over the RoPE dimensions, and all but the first'
-        " differ.",
+        'rope_parameters.rope_type is "default" and rope_parameters.partial_rotary_factor is 0.25, but this type'
+        ' keeps the frequencies of the whole head and does not rotate the slow pairs (rope_type "proportional", share'
+        ' 0.25). With "default", the frequencies are computed over the RoPE dimensions instead, so all but the first'
+        " are wrong.",
     ),
     (
         "partial-meaning",
@@ -177,8 +178,8 @@ CONFIGS = [
         },
         "warning",
         'rope_scaling.rope_type is "proportional", but code of this type (phi, transformers 5.23.0) computes the'
-        " frequencies over the RoPE dimensions (share 0.4). proportional instead keeps the frequencies of the whole"
-        " head and does not rotate its slow pairs; all frequencies but the first differ.",
+        ' frequencies over the RoPE dimensions (share 0.4). With "proportional", they are computed over the whole head'
+        " instead, so all but the first are wrong, and the slow pairs do not rotate.",
     ),
     (
         "partial-meaning",
@@ -191,18 +192,18 @@ CONFIGS = [
             "as the class has it": True,
         },
         "note",
-        'rope_parameters.rope_type is "proportional" and rope_parameters.partial_rotary_factor is 0.25: the'
-        " frequencies are those of the whole head, a share of 0.25 of the pairs rotates, and the slow pairs do not, as"
-        " in the class of this type. Runtimes that know only the share compute new frequencies over the RoPE"
-        " dimensions, and all but the first differ.",
+        'rope_parameters.rope_type is "proportional" and rope_parameters.partial_rotary_factor is 0.25: the RoPE'
+        " frequencies are those of the whole head, but only a share of 0.25 of the pairs rotates: the slow pairs do"
+        " not. The class of this type does the same. Runtimes that read only the share compute the frequencies over"
+        " the RoPE dimensions instead, so all but the first are wrong.",
     ),
     (
         "partial-meaning",
         {f"{P}partial_rotary_factor": 0.25, f"{P}mrope_section": [11, 11, 10], "share": 0.25, "axes": True},
         "note",
-        "rope_parameters.partial_rotary_factor is 0.25 and rope_parameters.mrope_section is [11, 11, 10]: the RoPE"
-        " dimensions are a share of 0.25 of a head, and their pairs are also split among time, rows and columns. Some"
-        " runtimes ignore the share if there are sections, and rotate the whole head.",
+        "rope_parameters.partial_rotary_factor is 0.25 and rope_parameters.mrope_section is [11, 11, 10]: only a"
+        " share of 0.25 of each head rotates, and its pairs are divided among time, rows and columns. Some runtimes"
+        " ignore partial_rotary_factor if there is an mrope_section, and rotate the whole head.",
     ),
     (
         "inert-window",
@@ -223,9 +224,9 @@ CONFIGS = [
             "pairs": 32,
         },
         "warning",
-        "The original length of the scaling is 163,840, equal to the context length, but a base of 10,000 with 32"
-        " pairs separates near from far only up to distance 725. The original length was far shorter, and the ramp of"
-        " the scaling is at the wrong pairs.",
+        "The original length of the scaling is 163,840, equal to the context length. But with a base of 10,000 and 32"
+        " pairs, a query scores a matching token below a random one from distance 725 on. The original length was far"
+        " shorter, so the ramp of the scaling is at the wrong pairs.",
     ),
     (
         "wrong-original",
@@ -268,9 +269,9 @@ CONFIGS = [
         },
         "warning",
         "The original length of the scaling is 4,096, equal to the context length"
-        " (rope_scaling.original_max_position_embeddings is 4,096 and max_position_embeddings is 4,096), but its lists"
-        " differ, and the long list goes up to 64.76. The long list is never used, and the attention factor becomes 1."
-        " One of the two lengths was overwritten.",
+        " (rope_scaling.original_max_position_embeddings is 4,096 and max_position_embeddings is 4,096), so the long"
+        " list, with numbers up to 64.76, is never used, and the attention factor becomes 1. One of the two lengths"
+        " was overwritten.",
     ),
     (
         "missing-scaling",
@@ -287,8 +288,8 @@ CONFIGS = [
         "warning",
         "The context length is 131,072, the base 500,000, and there is no RoPE scaling. Published models of type"
         ' "llama" with this base and no scaling have a context length of 8,192; Llama-3.1-8B, a published model of'
-        " this shape, has the scaling llama3 with a factor of 8. Without it, angles beyond the original length are ones"
-        " that the model has not seen in training.",
+        " this shape, has the scaling llama3 with a factor of 8. Without the scaling, positions beyond the original"
+        " length give angles that the model has not seen in training.",
     ),
     (
         "differs-from-release",
@@ -356,23 +357,23 @@ CONFIGS = [
         },
         "note",
         "Factor x original length is 131,072, which differs from the declared length (rope_scaling.factor is 4,"
-        " rope_scaling.original_max_position_embeddings is 32,768 and max_position_embeddings is 40,960). The length"
-        " is still that of Qwen3-8B, which has no scaling: the scaling was added by hand, and runtimes that use the"
+        " rope_scaling.original_max_position_embeddings is 32,768 and max_position_embeddings is 40,960). The declared"
+        " length is that of Qwen3-8B, which has no scaling, so the scaling was added by hand. Runtimes that use the"
         " declared length do not reach the extended one.",
     ),
     (
         "longrope-lists",
         {f"{S}long_factor": "a list of 64", "numbers": 64, "pairs": 48},
         "error",
-        "rope_scaling.long_factor has 64 numbers for 48 RoPE pairs. It needs one for each pair; no RoPE frequencies"
-        " can be computed.",
+        "rope_scaling.long_factor has 64 numbers for 48 RoPE pairs. It needs one number for each pair, so no RoPE"
+        " frequencies can be computed.",
     ),
     (
         "longrope-swapped",
         {f"{S}short_factor": [4.0] * 48, f"{S}long_factor": [1.0] * 48, "largest short": 4.0, "largest long": 1.0},
         "warning",
-        "The short list goes up to 4 and the long one to 1: rope_scaling.short_factor and rope_scaling.long_factor are"
-        " swapped. The short list must scale less.",
+        "The short list goes up to 4, but the long one only to 1. The short list must scale less, so"
+        " rope_scaling.short_factor and rope_scaling.long_factor are swapped.",
     ),
     (
         "default-base",

@@ -109,9 +109,9 @@ MODULES = [
         "shared-object-mutated",
         {**_HELD, "tensors": 3, "pairs": 4, "declared pairs": 8, "pairs by layer": {"0": 8, "1": 4, "2": 2}},
         "error",
-        "The RoPE frequencies in rotary_emb.inv_freq and 2 more like it become fewer with depth (pairs: 8 in layer 0,"
-        " 4 in layer 1, 2 in layer 2), but the config declares 8 for every layer: each layer has changed an object"
-        " that they share.",
+        "The RoPE frequencies in rotary_emb.inv_freq and 2 more like it become fewer from layer to layer (pairs: 8 in"
+        " layer 0, 4 in layer 1, 2 in layer 2), but the config declares 8 for every layer: all layers share an object,"
+        " and each of them changed it.",
     ),
     (
         "buffer-differs",
@@ -125,23 +125,23 @@ MODULES = [
         {**_HELD},
         "error",
         "The RoPE frequencies in rotary_emb.inv_freq have a shape but no data (meta device), although the rest of the"
-        " model is loaded. Any values that replace them are not those of the config.",
+        " model is loaded. Values that other code puts in their place are not those of the config.",
     ),
     (
         "slopes-differ",
         {"model:layers.0.slopes": "8 numbers in float32", "tensors": 2, "what": "slopes", "head": 0, "stored": 1.0,
          "declared": 0.5, "it is": "a series that begins at 1"},
         "error",
-        "The slopes in layers.0.slopes and 1 more like it do not match this number of heads: that of head 0 is 1,"
-        " expected 0.5. They are a series that begins at 1.",
+        "The slopes in layers.0.slopes and 1 more like it do not match this number of heads: the slope of head 0 is"
+        " 1, expected 0.5. They are a series that begins at 1.",
     ),
     (
         "buffer-rounded",
         {"model:layers.0.slopes": "12 numbers in bfloat16", "tensors": 1, "what": "slopes", "head": 1, "stored": 0.34,
          "declared": 0.35, "rounded to": "bfloat16"},
         "warning",
-        "The slopes in layers.0.slopes are the declared ones rounded to bfloat16: that of head 1 is 0.34, expected"
-        " 0.35.",
+        "The slopes in layers.0.slopes are the declared ones rounded to bfloat16: the slope of head 1 is 0.34,"
+        " expected 0.35.",
     ),
     (
         "attention-factor-differs",
@@ -199,7 +199,7 @@ MODULES = [
         {**_TABLE, "dtype": "bfloat16", "right": "float32", "error": 2.0**-8},
         "warning",
         "The cosines and sines in layers.0.attn.cos_cached and 2 more like it are in bfloat16, but the model computes"
-        " in float32. They were made for another dtype and kept, and are off by up to 0.0039.",
+        " in float32. They were made for a call in another dtype and kept, so they are off by up to 0.0039.",
     ),
     (
         "buffer-of-another-dtype",
@@ -212,14 +212,14 @@ MODULES = [
         "table-zero",
         {"model:embeddings.position_embeddings": [1, 17, 64], "rows": 17, "width": 64},
         "note",
-        "All 17 rows of embeddings.position_embeddings are zero and trainable. Image models often start training in"
-        " this state.",
+        "All 17 rows of embeddings.position_embeddings are zero and trainable. Image models often start training with"
+        " such a table.",
     ),
     (
         "buffer-persistent",
         {**_HELD},
         "note",
-        "The RoPE frequencies in rotary_emb.inv_freq are saved with the weights, although they are computed. A loader"
-        " may keep stale values.",
+        "The RoPE frequencies in rotary_emb.inv_freq are saved with the weights, although they are computed. Loading"
+        " a checkpoint may overwrite them with wrong values.",
     ),
 ]  # fmt: skip

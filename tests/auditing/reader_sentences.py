@@ -19,18 +19,18 @@ READERS = [
             "off by a radian from": 8,
         },
         "warning",
-        "The RoPE settings are only in rope_parameters. Transformers 4.57.1 and runtimes built on releases of that age"
-        " do not read it. They use base 10,000 and no scaling instead of base 500,000 and llama3 by 8, without a"
-        " warning. The RoPE frequency of pair 31 then differs by 354 times, and a pair is off by 1 radian from"
-        " distance 8 on.",
+        "The RoPE settings are only in rope_parameters. Transformers 4.57.1 and runtimes built on releases of that"
+        " age do not read this key. They use base 10,000 and no scaling instead of base 500,000 and llama3 by 8,"
+        " without a warning. The RoPE frequency of pair 31 then differs by a factor of 354, and some pair is off by 1"
+        " radian from distance 8 on.",
     ),
     (
         "legacy-layer-bases",
         {f"{C}global_rope_theta": 160000.0, f"{C}local_rope_theta": 10000.0, "largest ratio": 14.68, "pair": 31},
         "note",
         "global_rope_theta is 160,000 and local_rope_theta is 10,000: two bases for two layer types, in keys of the"
-        " old config format only. A runtime that knows only one of the keys gives all layers the same base, so the"
-        " others have wrong RoPE frequencies (pair 31 by 14.7 times).",
+        " old config format only. A runtime that knows only one of the keys gives all layers the same base, so one"
+        " layer type has wrong RoPE frequencies (pair 31 by 14.7 times).",
     ),
     (
         "uncommon-scaling-name",
@@ -44,8 +44,8 @@ READERS = [
         },
         "warning",
         'The scaling name "deepseek_yarn" is known to some runtimes only; the common name is "yarn". Transformers'
-        " 4.57.1 and Transformers 5.23.0 refuse it. Runtimes that know only for common names that the length includes"
-        " the factor, such as vLLM 0.11.0, use 163,840 x 40 = 6,553,600 positions.",
+        " 4.57.1 and Transformers 5.23.0 refuse it. The length already includes the factor, but some runtimes, such as"
+        " vLLM 0.11.0, know this for common names only: they use 163,840 x 40 = 6,553,600 positions.",
     ),
     (
         "explicit-attention-factor",
@@ -58,8 +58,8 @@ READERS = [
         "explicit-attention-factor",
         {f"{S}attention_factor": 1.0, "formula": 1.4158883, "readers": []},
         "note",
-        "attention_factor is 1, but the scaling's formula gives 1.4159. A runtime that ignores it uses the value of"
-        " the formula.",
+        "attention_factor is 1, but the scaling's formula gives 1.4159. A runtime that ignores the key uses the value"
+        " of the formula.",
     ),
     (
         "disputed-attention-factor",
@@ -75,7 +75,8 @@ READERS = [
         "note",
         "Runtimes disagree on the attention factor if mscale is 1 and mscale_all_dim is 1. The ratio of the two"
         " magnitudes gives 1.0000 (Transformers 5.23.0 and vLLM 0.33.0); the formula of YaRN's paper, 0.1 ln(factor) +"
-        " 1, gives 1.2773 (none of the runtimes described here). This audit shows the ratio and gives no verdict.",
+        " 1, gives 1.2773 (none of the runtimes described here). This audit shows the ratio, but does not say which"
+        " one is right.",
     ),
     (
         "softmax-scale",
@@ -96,8 +97,8 @@ READERS = [
         {f"{P}beta_fast": 4.0, "readers": [], "first pair": 14, "last pair": 30, "largest ratio": 2.2113},
         "note",
         "The YaRN ramp is not the usual one (rope_parameters.beta_fast is 4). Regardless of the file, runtimes with"
-        " constants use beta_fast 32, beta_slow 1 and a ramp between whole pairs. With those, the RoPE frequencies of"
-        " pairs 14 to 30 differ by up to 2.21 times.",
+        " constants use beta_fast 32, beta_slow 1 and a ramp between whole pairs. With these constants, the RoPE"
+        " frequencies of pairs 14 to 30 differ by up to 2.21 times.",
     ),
     (
         "uncommon-betas",
@@ -116,8 +117,8 @@ READERS = [
         },
         "warning",
         "rope_scaling.original_max_position_embeddings is 4,096 inside the block, but the class of phi3 reads it"
-        " outside the block. A runtime then finds no original length and uses another one; Transformers 4.57.1 refuses"
-        " the block.",
+        " outside the block. A runtime that looks only there finds no original length and uses another length;"
+        " Transformers 4.57.1 refuses the block.",
     ),
     (
         "length-times-factor",
@@ -132,15 +133,15 @@ READERS = [
         "warning",
         "config.json:max_position_embeddings is 4,096 and config.json:rope_scaling.factor is 2: vLLM 0.11.0 and vLLM"
         " 0.33.0 multiply them and use 8,192 positions as the longest length; Transformers uses 4,096."
-        " tokenizer_config.json:model_max_length is 4,096 as well, so the length already includes the factor, and such"
-        " a runtime serves positions that the model was not made for.",
+        " tokenizer_config.json:model_max_length is 4,096 as well, so the length already includes the factor. A"
+        " runtime that multiplies serves positions that the model was not made for.",
     ),
     (
         "length-times-factor",
         {f"{C}max_position_embeddings": 512, f"{S}factor": 2.0, "length x factor": 1024.0, "confirmed": False},
         "note",
-        "max_position_embeddings is 512 and rope_scaling.factor is 2: vLLM multiplies them and uses 1,024 positions as"
-        " the longest length; Transformers uses 512. The file does not say which of the two is meant.",
+        "max_position_embeddings is 512 and rope_scaling.factor is 2: vLLM multiplies them and uses 1,024 positions"
+        " as the longest length; Transformers uses 512. The file does not say which of the two lengths is meant.",
     ),
     (
         "flat-vision-language",

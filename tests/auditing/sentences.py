@@ -10,46 +10,49 @@ LENGTHS = [
         {"context": 8192, "other": 131072, f"{C}max_position_embeddings": 8192, f"{C}model_max_length": 131072,
          "leaves": "context"},
         "warning",
-        "Two lengths disagree: max_position_embeddings is 8,192 but model_max_length is 131,072; runtimes that use the"
-        " longer one exceed the declared context length of 8,192.",
+        "Two declared lengths differ: max_position_embeddings is 8,192 but model_max_length is 131,072; runtimes that"
+        " use the longer one exceed the declared context length of 8,192.",
     ),
     (
         "lengths-differ",
         {"context": 512, "other": 1024, f"{C}max_position_embeddings": 512,
          "tokenizer_config.json:model_max_length": 1024, "leaves": "table"},
         "warning",
-        "Two lengths disagree: config.json:max_position_embeddings is 512 but tokenizer_config.json:model_max_length"
-        " is 1,024; runtimes that use the longer one read past the end of a table of 512 positions.",
+        "Two declared lengths differ: config.json:max_position_embeddings is 512 but"
+        " tokenizer_config.json:model_max_length is 1,024; runtimes that use the longer one read past the end of a"
+        " table of 512 positions.",
     ),
     (
         "lengths-differ",
         {"context": 8192, "other": 131072, f"{C}max_position_embeddings": 8192, f"{C}model_max_length": 131072,
          "leaves": "context", "because": "the family is published so"},
         "note",
-        "Two lengths disagree: max_position_embeddings is 8,192 but model_max_length is 131,072; runtimes that use the"
-        " longer one exceed the declared context length of 8,192. This is expected here: the family is published so.",
+        "Two declared lengths differ: max_position_embeddings is 8,192 but model_max_length is 131,072; runtimes that"
+        " use the longer one exceed the declared context length of 8,192. This is expected here: the family is"
+        " published so.",
     ),
     (
         "lengths-differ",
         {"context": 8192, "other": 2048, f"{C}max_position_embeddings": 8192, f"{C}seq_length": 2048},
         "note",
-        "Two lengths disagree: max_position_embeddings is 8,192 but seq_length is 2,048; runtimes that use the shorter"
-        " one cut inputs at 2,048 of 8,192 positions.",
+        "Two declared lengths differ: max_position_embeddings is 8,192 but seq_length is 2,048; runtimes that use the"
+        " shorter one cut inputs at 2,048 of 8,192 positions.",
     ),
     (
         "base-below-bound",
         {"first failing distance": 1707, "reach": 4096, "scaled": False, f"{C}rope_theta": 1e4},
         "note",
         "With this base, the sum of the cosines of all pairs is below 0 at distance 1,707, within the 4,096 positions"
-        " that a query can attend to. There, a query scores a matching token below a random one (Men et al. 2024).",
+        " that a query can attend to. At such a distance, a query scores a matching token below a random one (Men et"
+        " al. 2024).",
     ),
     (
         "base-below-bound",
         {"first failing distance": 85133, "reach": 131072, "scaled": True, f"{C}rope_theta": 5e5},
         "note",
-        "With this base and its scaling, the sum of the cosines of all pairs is below 0 at distance 85,133, within the"
-        " 131,072 positions that a query can attend to. There, a query scores a matching token below a random one (Men"
-        " et al. 2024).",
+        "With this base and its scaling, the sum of the cosines of all pairs is below 0 at distance 85,133, within"
+        " the 131,072 positions that a query can attend to. At such a distance, a query scores a matching token below"
+        " a random one (Men et al. 2024).",
     ),
     (
         "padding-offset",
@@ -69,7 +72,7 @@ LENGTHS = [
         {"dtype": "bfloat16", "first": 257, "context": 8192, f"{C}torch_dtype": "bfloat16"},
         "note",
         "The checkpoint is in bfloat16, which cannot represent position 257 and many after it, up to the context"
-        " length of 8,192. This is harmless unless a runtime casts positions or phases to it.",
+        " length of 8,192. This is harmless unless a runtime casts positions or phases to bfloat16.",
     ),
 ]  # fmt: skip
 
@@ -81,17 +84,18 @@ GGUF = [
         {"context": 131072, "reach": 8192, "release": "Llama 3.1", "scaling": "llama3 scaling by 8 from 8,192",
          "architecture": "llama", "base": 500000.0, f"{G}llama.rope.freq_base": 500000.0},
         "warning",
-        "The tensor rope_freqs.weight is missing, which holds the RoPE scaling of this model. A llama file with base"
-        " 500,000 and context length 131,072 matches Llama 3.1, which has llama3 scaling by 8 from 8,192. Without it,"
-        " the RoPE frequencies of the slow pairs are too high, and the output degrades past about 8,192 positions.",
+        "The file lacks the tensor rope_freqs.weight, which would hold the RoPE scaling of this model. A llama file"
+        " with base 500,000 and context length 131,072 matches Llama 3.1, which has llama3 scaling by 8 from 8,192."
+        " Without the scaling, the RoPE frequencies of the slow pairs are too high, and the output degrades past about"
+        " 8,192 positions.",
     ),
     (
         "rope-freqs-differ",
         {"first": 1.0, "last": 8.0, "largest": 64.5, "pairs": 64, "because": "no formula",
          f"{G}rope_freqs.weight": "64 numbers"},
         "warning",
-        "The 64 numbers of rope_freqs.weight, which divide the RoPE frequencies, are neither those of a llama3 scaling"
-        " nor a LongRoPE list: they go from 1 to 8, at most 64.5.",
+        "The 64 numbers of rope_freqs.weight, which divide the RoPE frequencies, are neither those of a llama3"
+        " scaling nor a LongRoPE list: the first is 1, the last 8 and the largest 64.5.",
     ),
     (
         "rope-freqs-differ",
@@ -106,8 +110,8 @@ GGUF = [
         {"first": 1.0, "last": 1.0, "largest": 1.0, "pairs": 64, "because": "all are 1", "release": "Llama 3.1",
          "scaling": "llama3 scaling by 8 from 8,192", f"{G}rope_freqs.weight": "64 numbers"},
         "warning",
-        "The 64 numbers of rope_freqs.weight, which divide the RoPE frequencies, are all 1 and scale nothing, but"
-        " Llama 3.1, which has this base and context length, has llama3 scaling by 8 from 8,192.",
+        "The 64 numbers of rope_freqs.weight, which divide the RoPE frequencies, are all 1, so nothing is scaled. But"
+        " Llama 3.1, which has the same base and context length, has llama3 scaling by 8 from 8,192.",
     ),
     (
         "rope-freqs-differ",
@@ -183,7 +187,7 @@ STORED = [
         INV_FREQ | {"tensors": 1, "pair": 3, "stored": 0.0, "declared": 0.5},
         "warning",
         "The checkpoint stores RoPE frequencies (model.safetensors:layers.0.inv_freq) that differ from the config:"
-        " pair 3 has 0 rad per token there, and 0.5 by the config.",
+        " pair 3 has 0 rad per token in the checkpoint, but the config gives 0.5.",
     ),
     (
         "stored-frequencies-differ",
@@ -204,7 +208,7 @@ STORED = [
         {f"{W}position_ids": [1, 77], "dtype": "float32", "count": 77, "wrong": 1, "first wrong": 76, "stored": 75.9},
         "warning",
         "The 77 position ids (model.safetensors:position_ids) are stored in float32 and 1 of them is wrong: position"
-        " 76 is 75.9. A runtime that loads them reads another row of the table.",
+        " 76 is 75.9. A runtime that loads these ids reads wrong rows of the table.",
     ),
     (
         "float-position-ids",
@@ -227,25 +231,25 @@ WEIGHTS = [
         "pairing-against-format",
         {**PAIRS, "confidence": 0.99},
         "warning",
-        "The weights of 30 layers pair neighbouring rows (interleaved), z 311 against 2.0, confidence 0.99, but"
-        " runtimes pair rows half a head apart (halves) in this file, by the architecture of llama (transformers"
-        " 5.23.0).",
+        "The weights of 30 layers pair neighbouring rows (interleaved) (z score 311 against 2.0 for the other layout,"
+        " confidence 0.99), but runtimes pair rows half a head apart (halves) in this file, by the architecture of"
+        " llama (transformers 5.23.0).",
     ),
     (
         "pairing-against-format",
         {**PAIRS, "projection": "keys", "queries": "halves", "z": 86.3, "z of the other": -1.7},
         "warning",
-        "The keys pair neighbouring rows (interleaved), z 86.3 against -1.7, and the queries rows half a head apart"
-        " (halves), but runtimes pair rows half a head apart (halves) in this file, by the architecture of llama"
-        " (transformers 5.23.0).",
+        "The keys pair neighbouring rows (interleaved) (z score 86.3 against -1.7 for the other layout), and the"
+        " queries rows half a head apart (halves), but runtimes pair rows half a head apart (halves) in this file, by"
+        " the architecture of llama (transformers 5.23.0).",
     ),
     (
         "pairing-against-format",
         {**PAIRS, "layers that pair so": 2, "other layers": "halves", "because": f"{C}rope_interleave"},
         "warning",
-        "2 of 30 layers pair neighbouring rows (interleaved), at most z 311 against 2.0, and the others rows half a"
-        " head apart (halves), but runtimes pair rows half a head apart (halves) in this file, by"
-        " config.json:rope_interleave.",
+        "2 of 30 layers pair neighbouring rows (interleaved) (highest z score 311 against 2.0 for the other layout),"
+        " and the others rows half a head apart (halves), but runtimes pair rows half a head apart (halves) in this"
+        " file, by config.json:rope_interleave.",
     ),
     (
         "permuted-heads",
@@ -254,8 +258,8 @@ WEIGHTS = [
             "layout once undone": "halves", "z once undone": 9.7, "z as they stand": 5.4,
         },
         "warning",
-        "The rows of the keys are ordered for 8 or 4 heads, but there are 2. With this undone, they pair rows half a"
-        " head apart (halves), z 9.7; as stored, no layout fits as well, z at most 5.4.",
+        "The rows of the keys are ordered for 8 or 4 heads, but there are 2. If this order is undone, pairs are rows"
+        " half a head apart (halves) (z score 9.7); as stored, no layout fits as well (z score at most 5.4).",
     ),
     (
         "permuted-heads",
@@ -264,8 +268,8 @@ WEIGHTS = [
             "layout once undone": "interleaved", "z once undone": 3110.0, "z as they stand": 0.0,
         },
         "warning",
-        "The rows of the queries are ordered for 1 head, but there are 1,024. With this undone, they pair neighbouring"
-        " rows (interleaved), z 3,110; as stored, no layout fits as well, z at most 0.0.",
+        "The rows of the queries are ordered for 1 head, but there are 1,024. If this order is undone, pairs are"
+        " neighbouring rows (interleaved) (z score 3,110); as stored, no layout fits as well (z score at most 0.0).",
     ),
 ]  # fmt: skip
 
@@ -292,7 +296,8 @@ FILES = [
          "params.json:yarn.apply_scale": True},
         "warning",
         "Two files disagree about the attention factor: config.json:rope_parameters.mscale is 1 but"
-        " params.json:yarn.apply_scale is true. Cosine and sine are then multiplied by 1.41589, not by 1.",
+        " params.json:yarn.apply_scale is true. By the config, cosine and sine are multiplied by 1; by params.json,"
+        " they are multiplied by 1.41589.",
     ),
 ]  # fmt: skip
 
@@ -302,8 +307,8 @@ HEADS = [
         {"tensor": "model.layers.0.self_attn.q_proj.weight", "rows": 4096, "heads": 32, "width": 256,
          "width in the weights": 128, f"{C}head_dim": 256},
         "warning",
-        "The query weights have 4,096 rows: 32 heads of width 128. But a head width of 256 is declared. With it, the"
-        " RoPE frequencies are wrong, and runtimes split the rows into the wrong heads.",
+        "The query weights have 4,096 rows: 32 heads of width 128. But a head width of 256 is declared. With this"
+        " width, the RoPE frequencies are wrong, and runtimes split the rows into the wrong heads.",
     ),
     (
         "head-width",
@@ -311,8 +316,8 @@ HEADS = [
          "width from": "model.gguf:gemma2.embedding_length / model.gguf:gemma2.attention.head_count"},
         "warning",
         "The query weights have 2,048 rows: 8 heads of width 256. But a head width of 288 follows from the declared"
-        " values (model.gguf:gemma2.embedding_length / model.gguf:gemma2.attention.head_count). With it, the RoPE"
-        " frequencies are wrong, and runtimes split the rows into the wrong heads.",
+        " values (model.gguf:gemma2.embedding_length / model.gguf:gemma2.attention.head_count). With this width, the"
+        " RoPE frequencies are wrong, and runtimes split the rows into the wrong heads.",
     ),
 ]  # fmt: skip
 

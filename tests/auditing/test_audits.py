@@ -116,7 +116,7 @@ def test_a_length_past_the_context_is_a_warning():
     assert not found(audited(ROTARY, length=8192), "beyond-context")
     table = Code("text", "input", "learned", rows=512)
     (finding,) = found(audited(table, context=512, length=600), "beyond-context")
-    assert "There are no rows for the others" in finding.message
+    assert "There are no rows for later positions" in finding.message
 
 
 FACTS = (

@@ -98,11 +98,11 @@ def test_mistral_s_yarn_with_other_numbers(tmp_path, key, value):
 def test_the_switch_of_the_attention_factor(tmp_path):
     off = ITS_PARAMS | {"yarn": ITS_PARAMS["yarn"] | {"apply_scale": False}}
     (finding,) = found(tmp_path, MISTRAL, params__json=off)
-    assert "multiplied by 1, not by 1.27726" in finding.message
+    assert "multiplied by 1.27726; by params.json, they are multiplied by 1." in finding.message
     even = MISTRAL | {"rope_scaling": YARN | {"mscale": 1.0, "mscale_all_dim": 1.0}}
     assert not found(tmp_path, even, params__json=off)
     (finding,) = found(tmp_path, even, params__json=ITS_PARAMS)
-    assert "multiplied by 1.27726, not by 1" in finding.message
+    assert "multiplied by 1; by params.json, they are multiplied by 1.27726." in finding.message
 
 
 def test_a_gguf_file_beside_the_config(tmp_path):

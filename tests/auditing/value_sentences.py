@@ -83,7 +83,7 @@ VALUES = [
         "non-finite-rows",
         {"rows with NaN or infinity": 2, "rows": 512, "first such row": 3},
         "error",
-        "2 of 512 rows hold NaN or infinity, the first is row 3.",
+        "2 of 512 rows hold NaN or infinity; the first is row 3.",
     ),
     (
         "conflicting-keys",
@@ -100,15 +100,15 @@ VALUES = [
             "used": f"{C}max_position_embeddings",
         },
         "warning",
-        "config.json:max_position_embeddings is 512 but model.safetensors:wpe.weight is 1,024. Runtimes that read only"
-        " one of them build different models. This audit uses config.json:max_position_embeddings.",
+        "config.json:max_position_embeddings is 512 but model.safetensors:wpe.weight is 1,024. Runtimes that read"
+        " only one of them build different models. This audit uses config.json:max_position_embeddings.",
     ),
     (
         "converted-layout",
         {f"{C}clockhands_layout": "interleaved", "type": "architecture of llama (transformers 5)", "pairs": "halves"},
         "warning",
         'clockhands_layout is "interleaved", but code of this type uses the layout halves (architecture of llama'
-        " (transformers 5)) and does not read the key. It would rotate the wrong dimensions together.",
+        " (transformers 5)) and does not read the key, so it rotates the wrong dimensions together.",
     ),
     (
         "duplicate-key",
@@ -212,8 +212,8 @@ VALUES = [
         "missing-original",
         {"used": 131072, f"{C}max_position_embeddings": 131072},
         "warning",
-        "The scaling lacks the original length, so 131,072 was used (max_position_embeddings is 131,072). If the model"
-        " was trained on less, every scaled RoPE frequency is wrong.",
+        "The scaling lacks the original length, so 131,072 was used (max_position_embeddings is 131,072). If the"
+        " model was trained on shorter texts, every scaled RoPE frequency is wrong.",
     ),
     (
         "default-base",
@@ -252,7 +252,7 @@ VALUES = [
         "warning",
         "Factor x original length is 262,144, which differs from the declared length (rope_scaling.factor is 32,"
         " rope_scaling.original_max_position_embeddings is 8,192 and max_position_embeddings is 131,072). Runtimes"
-        " that compute one from the others disagree.",
+        " that compute one of these numbers from the other two disagree with those that read it.",
     ),
     (
         "beyond-context",
@@ -265,8 +265,8 @@ VALUES = [
         "beyond-context",
         {"length": 1024, "context": 512, "kind": "learned"},
         "warning",
-        "The requested length is 1,024, but the learned table ends after 512 positions. There are no rows for the"
-        " others.",
+        "The requested length is 1,024, but the learned table ends after 512 positions. There are no rows for later"
+        " positions.",
     ),
     (
         "never-turning",
@@ -330,20 +330,20 @@ VALUES = [
         "moved-table",
         {"code": "sinusoidal, width 8", "share": 0.01234, "largest difference": 0.1, "furthest row": 1000},
         "note",
-        "The table started as sinusoidal, width 8 and was trained further. It differs by 0.012 of the code in root"
-        " mean square, and by up to 0.1 in row 1,000.",
+        "The table started as sinusoidal, width 8 and was trained further. In root mean square, the change is 0.012"
+        " times the original table; the largest change is 0.1, in row 1,000.",
     ),
     (
         "wrong-rows",
         {"code": "sinusoidal, width 8", "rows that differ": [5], "largest difference": 0.5},
         "warning",
-        "The table is sinusoidal, width 8 but for row 5, which is off by up to 0.5.",
+        "The table is sinusoidal, width 8, except for row 5, which is off by up to 0.5.",
     ),
     (
         "wrong-rows",
         {"code": "sinusoidal, width 8", "rows that differ": [5, 7], "largest difference": 0.5},
         "warning",
-        "The table is sinusoidal, width 8 but for rows 5 and 7, which are off by up to 0.5.",
+        "The table is sinusoidal, width 8, except for rows 5 and 7, which are off by up to 0.5.",
     ),
     (
         "low-precision",
@@ -356,7 +356,7 @@ VALUES = [
         },
         "warning",
         "The table is sinusoidal, width 8 (whisper), computed in bfloat16. Its positions and phases are rounded, and"
-        " it is off by up to 1.9; the error grows with the position.",
+        " the table is off by up to 1.9; the error grows with the position.",
     ),
     (
         "repeated-rows",
@@ -408,7 +408,7 @@ VALUES = [
         },
         "warning",
         "The declared table is sinusoidal, width 8; the table in the weights is tensor2tensor for positions 2 to 513."
-        " They differ by up to 2, in row 1,000.",
+        " The two differ by up to 2, in row 1,000.",
     ),
     (
         "table-differs",
@@ -420,7 +420,7 @@ VALUES = [
             "reason": "No dimension pair has a constant frequency from row to row.",
         },
         "warning",
-        "The declared table is sinusoidal, width 8; the table in the weights follows no known formula: No dimension "
-        "pair has a constant frequency from row to row. They differ by up to 2, in row 1.",
+        "The declared table is sinusoidal, width 8; the table in the weights follows no known formula: No dimension"
+        " pair has a constant frequency from row to row. The two differ by up to 2, in row 1.",
     ),
 ]

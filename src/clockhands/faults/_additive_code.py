@@ -376,8 +376,8 @@ def _ends(spec: AdditiveCode, seen: SeenAdditive) -> Iterator[Suspect]:
         return
     rows = int(seen.first_wrong)
     ways: tuple[tuple[str, Callable[[np.ndarray], np.ndarray]], ...] = (
-        ("repeats the last one", lambda at: np.minimum(at, rows - 1)),
-        ("begins again", lambda at: at % rows),
+        ("repeats the last row", lambda at: np.minimum(at, rows - 1)),
+        ("starts again at row 0", lambda at: at % rows),
     )
     for how, places in ways:
         yield seen.suspect("table-ends", {"rows": rows, "how": how}, places=lambda at, _, places=places: places(at))

@@ -79,10 +79,10 @@ def _rules(spec: Any) -> Iterator[tuple[str, str, Callable[[Any], np.ndarray | N
         return 2.0 ** (-octaves * (start + np.arange(heads)) / heads)
 
     if isinstance(spec, Decay):
-        yield "slopes-rule", "the first head's from another power", lambda it: np.array(_shifted(it, 1))
-        yield "slopes-rule", "the first head's from another power", lambda it: np.array(_shifted(it, -1))
-        yield "slopes-rule", "the decay itself, not its logarithm", lambda it: np.exp(-np.array(it.slopes))
-        yield "slopes-rule", "the right slopes with the heads in reverse", lambda it: np.array(it.slopes)[::-1]
+        yield "slopes-rule", "the slope of the first head has another exponent", lambda it: np.array(_shifted(it, 1))
+        yield "slopes-rule", "the slope of the first head has another exponent", lambda it: np.array(_shifted(it, -1))
+        yield "slopes-rule", "each slope is the decay, not its logarithm", lambda it: np.exp(-np.array(it.slopes))
+        yield "slopes-rule", "the right slopes in reverse order of heads", lambda it: np.array(it.slopes)[::-1]
         return
 
     def below(it: Alibi) -> int:
@@ -94,20 +94,26 @@ def _rules(spec: Any) -> Iterator[tuple[str, str, Callable[[Any], np.ndarray | N
         above = series(2 * power, it.octaves, start)[of_above]
         return np.concatenate([series(power, it.octaves, start), above[: it.heads - power]])
 
-    words = "the power of two below, then"
+    words = "slopes of the next lower power of two, then"
     yield "first-slope-one", "", lambda it: series(it.heads, it.octaves, 0)
     yield "first-slope-one", "", lambda it: of_powers(it, 0, slice(0, None, 2))
     for rule, made in (
         ("one geometric series through all heads", lambda it: series(it.heads, it.octaves)),
-        (f"{words} every second one of the power above", lambda it: of_powers(it, 1, slice(0, None, 2))),
-        (f"{words} the first ones of the power above", lambda it: of_powers(it, 1, slice(None))),
-        (f"{words} the second of each two of the power above", lambda it: of_powers(it, 1, slice(1, None, 2))),
         (
-            "the first ones of the power of two above",
+            f"{words} every second slope of the next higher power, from its first slope on",
+            lambda it: of_powers(it, 1, slice(0, None, 2)),
+        ),
+        (f"{words} the first slopes of the next higher power", lambda it: of_powers(it, 1, slice(None))),
+        (
+            f"{words} every second slope of the next higher power, from its second slope on",
+            lambda it: of_powers(it, 1, slice(1, None, 2)),
+        ),
+        (
+            "the first slopes of the next higher power of two",
             lambda it: series(2 ** math.ceil(math.log2(it.heads)), it.octaves)[: it.heads],
         ),
-        ("the right slopes with the heads in reverse", lambda it: np.array(it.slopes)[::-1]),
-        ("half of the slope before, in every head", lambda it: 2.0 ** -(1.0 + np.arange(it.heads))),
+        ("the right slopes in reverse order of heads", lambda it: np.array(it.slopes)[::-1]),
+        ("the slope of each head is half of that of the head before", lambda it: 2.0 ** -(1.0 + np.arange(it.heads))),
     ):
         yield "slopes-rule", rule, made
     for octaves in (1, 2, 4, 8, 16):
@@ -273,7 +279,10 @@ def _moved(spec: BiasCode, seen: SeenBias) -> Iterator[Suspect]:
     for places in (first_rows, first_of_fewer):
         yield seen.suspect(first, {"when": ""}, places=places)
     counted = "positions-ignored"
-    for places, words in ((both_counted, "the first ones"), (at_the_end, "the last of the keys")) * seen.placed:
+    for places, words in (
+        (both_counted, "the first positions"),
+        (at_the_end, "the last positions of the keys"),
+    ) * seen.placed:
         yield seen.suspect(counted, {"where": words}, places=places)
     for by in (-2, -1, 1, 2):
         for alone in (False, True):

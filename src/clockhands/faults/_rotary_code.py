@@ -191,8 +191,8 @@ def wrong_places(spec: Rotary, seen: SeenRotary) -> Iterator[Suspect]:
     read = Places(several)
     yield seen.suspect("positions-ignored", {}, places=lambda at, _: read.counted(at))
     for how, places in (
-        ("only differences within a call matter", read.from_first),
-        ("the others are not read", read.on_from_first),
+        ("every call starts at position 0", read.from_first),
+        ("later positions that are passed in are ignored", read.on_from_first),
     ):
         yield seen.suspect("positions-from-first", {"how": how}, places=places)
     yield seen.suspect("positions-of-first-sequence", {}, places=read.of_first_sequence)
@@ -216,9 +216,9 @@ def wrong_places(spec: Rotary, seen: SeenRotary) -> Iterator[Suspect]:
         yield seen.suspect("eviction-stops-positions", {"last": last}, places=evicted)
     if seen.first_wrong and seen.first_wrong > 1:
         rows = int(seen.first_wrong)
-        repeats = {"rows": rows, "how": "repeats the last one"}
+        repeats = {"rows": rows, "how": "repeats the last row"}
         yield seen.suspect("table-ends", repeats, places=lambda at, _: np.minimum(at, rows - 1))
-        yield seen.suspect("table-ends", {"rows": rows, "how": "begins again"}, places=lambda at, _: at % rows)
+        yield seen.suspect("table-ends", {"rows": rows, "how": "starts again at row 0"}, places=lambda at, _: at % rows)
         for dtype in COARSE:
             for near in {rows, 1 << (rows.bit_length() - 1)}:
                 parameters = {"rows": near, "dtype": dtype}

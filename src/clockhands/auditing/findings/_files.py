@@ -16,9 +16,9 @@ from clockhands.sources.resolved import TEXT, Code, Resolved
 
 
 class FilesDisagree(Kind, code="files-disagree"):
-    title = "Two files of one folder disagree"
+    title = "Two files of one folder have different position settings"
     severity = "warning"
-    hint = "Find out which file the model was trained with, usually the oldest, and convert the other again."
+    hint = "Find out which file has the settings of the training, usually the oldest, and convert the other file again."
     blames = "ambiguous"
     what: str
     there: float
@@ -35,8 +35,8 @@ class FilesDisagree(Kind, code="files-disagree"):
         told = " but ".join(f"{name} is {spoken(value)}" for name, value in places)
         if self.here is not None:
             return (
-                f"Two files disagree about the {self.what}: {told}. Cosine and sine are then"
-                f" multiplied by {spoken(self.there)}, not by {spoken(self.here)}."
+                f"Two files disagree about the {self.what}: {told}. By the config, cosine and sine are"
+                f" multiplied by {spoken(self.here)}; by {PARAMS}, they are multiplied by {spoken(self.there)}."
             )
         tail = "runtimes that read different files build different models."
         if self.lost:

@@ -52,10 +52,10 @@ class RopeFreqsMissing(Kind, code="rope-freqs-missing"):
 
     def message(self) -> str:
         return (
-            "The tensor rope_freqs.weight is missing, which holds the RoPE scaling of this model."
+            "The file lacks the tensor rope_freqs.weight, which would hold the RoPE scaling of this model."
             f" A {self.architecture} file with base {spoken(self.base)} and context length {spoken(self.context)}"
-            f" matches {self.release}, which has {self.scaling}. Without it, the RoPE frequencies of the slow pairs are"
-            f" too high, and the output degrades past about {spoken(self.reach)} positions."
+            f" matches {self.release}, which has {self.scaling}. Without the scaling, the RoPE frequencies of the slow"
+            f" pairs are too high, and the output degrades past about {spoken(self.reach)} positions."
         )
 
 
@@ -84,8 +84,8 @@ class RopeFreqsDiffer(Kind, code="rope-freqs-differ"):
         head = f"The {self.pairs} numbers of rope_freqs.weight, which divide the RoPE frequencies,"
         if self.because == "all are 1":
             return (
-                f"{head} are all 1 and scale nothing, but {self.release}, which has this base and context length, has"
-                f" {self.scaling}."
+                f"{head} are all 1, so nothing is scaled. But {self.release}, which has the same base and context"
+                f" length, has {self.scaling}."
             )
         if self.because == "applied twice":
             keys = listed([f"{name.rpartition(':')[2]} is {spoken(value)}" for name, value in self._keys()])
@@ -99,8 +99,8 @@ class RopeFreqsDiffer(Kind, code="rope-freqs-differ"):
                 " is used as the base. Every RoPE frequency but the first is wrong."
             )
         return (
-            f"{head} are neither those of a llama3 scaling nor a LongRoPE list: they go from {spoken(self.first)} to"
-            f" {spoken(self.last)}, at most {spoken(self.largest)}."
+            f"{head} are neither those of a llama3 scaling nor a LongRoPE list: the first is {spoken(self.first)},"
+            f" the last {spoken(self.last)} and the largest {spoken(self.largest)}."
         )
 
     def _keys(self) -> list[tuple[str, object]]:

@@ -25,7 +25,7 @@ _OF_SOME = {
 class ConflictingKeys(Kind, code="conflicting-keys"):
     title = "Two keys of one file contradict each other"
     severity = "warning"
-    hint = "Find out which one the model was trained with and delete or correct the other."
+    hint = "Find out which value the model was trained with, and delete or correct the other value."
     blames = "ambiguous"
     used: str | None = None
 
@@ -52,7 +52,7 @@ class ConflictingKeys(Kind, code="conflicting-keys"):
 class DuplicateKey(Kind, code="duplicate-key"):
     title = "A key occurs more than once in the file"
     news = True
-    hint = "Find out which value the model was trained with and delete the other."
+    hint = "Find out which value the model was trained with, and delete the other value."
 
     def blames(self) -> str | None:
         return "ambiguous" if self.severity() == "warning" else None
@@ -107,7 +107,7 @@ class UnknownKey(Kind, code="unknown-key"):
 class IgnoredKey(Kind, code="ignored-key"):
     title = "A key is not read by this model type"
     news = True
-    hint = "Move it to where this model type reads it, or delete it."
+    hint = "Move the key to the place where this model type reads it, or delete the key."
     because: str | None = None
     read_instead: str = ""
 
@@ -146,7 +146,7 @@ class IgnoredKey(Kind, code="ignored-key"):
 class ConflictingShapes(Kind, code="conflicting-shapes"):
     title = "The old and the new config format contradict each other"
     severity = "warning"
-    hint = "Find out which one the model was trained with. Write it in both places, or delete the other."
+    hint = "Find out which values the model was trained with. Write them in both formats, or delete the other format."
     blames = "ambiguous"
     used: Any = ""
 
@@ -201,8 +201,8 @@ class ConflictingSpellings(Kind, code="conflicting-spellings"):
     def message(self) -> str:
         used = str(self.used).rpartition(".")[2]
         return (
-            f"type and rope_type name different scalings: {self.said('but')}. Runtimes that know"
-            f" only one of the spellings apply that scaling; Transformers 5 and this audit use {used}."
+            f"type and rope_type name different scalings: {self.said('but')}. Runtimes that read"
+            f" only one of the two keys apply its scaling; Transformers 5 and this audit use {used}."
         )
 
     def edit(self) -> Edit | None:
@@ -215,7 +215,7 @@ class ConflictingSpellings(Kind, code="conflicting-spellings"):
 
 
 class FlatLayerTypes(Kind, code="flat-layer-types"):
-    title = "One RoPE block where each layer type needs its own"
+    title = "The file has one RoPE block, but each layer type needs a separate one"
     severity = "warning"
     hint = "Write one object for each layer type into the block, as in the model's original release."
     blames = "file"
@@ -231,8 +231,8 @@ class FlatLayerTypes(Kind, code="flat-layer-types"):
         ]
         instead = f" Transformers 5 uses the base {listed(taken)}, and no scaling." if taken else ""
         return (
-            f"The RoPE block is flat ({self.said()}), but this type has one block for each layer type"
-            f" ({listed(kinds)}). Flat values are ignored, or other runtimes apply them to all layers.{instead}"
+            f"The file has a single RoPE block ({self.said()}), but this type needs one for each layer type"
+            f" ({listed(kinds)}). Some runtimes ignore the single block; others apply it to all layers.{instead}"
         )
 
     def edit(self) -> Edit | None:

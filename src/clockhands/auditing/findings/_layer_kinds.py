@@ -65,14 +65,14 @@ class NopeInverted(Kind, code="nope-inverted"):
         every = spoken(self.one_layer_without_rotation_in)
         if not self.layers_without_rotation:
             return (
-                f"By the list, all {layers} layers rotate ({self.said()}), but by the interval one in {every} does"
-                " not. Runtimes that use the list rotate layers that were trained without rotation, if the interval"
-                " is right."
+                f"By the list, all {layers} layers rotate ({self.said()}), but by the interval one layer in"
+                f" {every} does not. If the interval is right, runtimes that use the list rotate layers that were"
+                " trained without rotation."
             )
         return (
             f"By the list, {still} of {layers} layers do not rotate ({self.said()}), but in this family one in {every}"
-            " does not. In this list, 1 means that a layer rotates and 0 that it does not: they were probably"
-            " exchanged."
+            " does not. In this list, 1 means that a layer rotates and 0 that it does not. The 1s and 0s were"
+            " probably exchanged."
         )
 
     def edit(self) -> Edit | None:
@@ -115,9 +115,9 @@ class MropeSections(Kind, code="mrope-sections"):
                 " for rows and one for columns. At least one coordinate has no pairs."
             )
         return (
-            f"{self.said()}: the sum of {spoken(pairs)} pairs is right, but this type interleaves the sections: every"
-            f" third pair belongs to one of them, which leaves {spoken((pairs + 1) // 3)} pairs for rows and"
-            f" {spoken(pairs // 3)} for columns. The rest goes to time, without a warning."
+            f"{self.said()}: the sum of {spoken(pairs)} pairs is right, but this type interleaves the sections, so"
+            f" rows can have at most {spoken((pairs + 1) // 3)} pairs and columns at most {spoken(pairs // 3)}. The"
+            " other pairs are rotated by time, without a warning."
         )
 
 
@@ -135,7 +135,7 @@ class MropeOrder(Kind, code="mrope-order"):
         return (
             f"{place.rpartition(':')[2]} is {spoken(value)}, but in code of this type ({self.type}) the pairs of"
             f" time, rows and columns {does}. Runtimes that use the key rotate pairs by the wrong coordinate. The key"
-            " is about axes and does not set the layout (which two dimensions form a pair)."
+            " does not set the layout (which two dimensions form a pair)."
         )
 
     def edit(self) -> Edit | None:
@@ -144,7 +144,7 @@ class MropeOrder(Kind, code="mrope-order"):
 
 
 class PartialMeaning(Kind, code="partial-meaning"):
-    title = "partial_rotary_factor is read in its other meaning"
+    title = "partial_rotary_factor has two meanings, and a runtime may use the wrong one"
     share: float
     type: str
     class_meaning: str | None = None
@@ -168,28 +168,26 @@ class PartialMeaning(Kind, code="partial-meaning"):
         share, own = spoken(self.share), self.class_meaning
         if self.axes:
             return (
-                f"{self.said()}: the RoPE dimensions are a share of {share} of a head, and their pairs are also split"
-                " among time, rows and columns. Some runtimes ignore the share if there are sections, and rotate the"
-                " whole head."
+                f"{self.said()}: only a share of {share} of each head rotates, and its pairs are divided among time,"
+                " rows and columns. Some runtimes ignore partial_rotary_factor if there is an mrope_section, and rotate"
+                " the whole head."
             )
         if self.as_the_class_has_it:
             return (
-                f"{self.said()}: the frequencies are those of the whole head, a share of {share} of the pairs rotates,"
-                " and the slow pairs do not, as in the class of this type. Runtimes that know only the share compute"
-                " new frequencies over the RoPE dimensions, and all but the first differ."
+                f"{self.said()}: the RoPE frequencies are those of the whole head, but only a share of {share} of the"
+                " pairs rotates: the slow pairs do not. The class of this type does the same. Runtimes that read only"
+                " the share compute the frequencies over the RoPE dimensions instead, so all but the first are wrong."
             )
         if own == "proportional":
             return (
                 f"{self.said()}, but this type keeps the frequencies of the whole head and does not rotate the slow"
-                " pairs"
-                f' (rope_type "proportional", share {share}). Read as "default", the same share gives new frequencies'
-                " over"
-                " the RoPE dimensions, and all but the first differ."
+                f' pairs (rope_type "proportional", share {share}). With "default", the frequencies are computed'
+                " over the RoPE dimensions instead, so all but the first are wrong."
             )
         return (
             f"{self.said()}, but code of this type ({self.type}) computes the frequencies over the RoPE dimensions"
-            f" (share {share}). proportional instead keeps the frequencies of the whole head and does not rotate its"
-            " slow pairs; all frequencies but the first differ."
+            f' (share {share}). With "proportional", they are computed over the whole head instead, so all but the'
+            " first are wrong, and the slow pairs do not rotate."
         )
 
     def edit(self) -> Edit | None:
@@ -230,8 +228,8 @@ class OtherHeadWidth(Kind, code="head-width"):
             declared = f"a head width of {width} follows from the declared values ({self.width_from})"
         return (
             f"The query weights have {rows} rows: {heads} heads of width"
-            f" {spoken(self.width_in_the_weights)}. But {declared}. With it, the RoPE frequencies are wrong,"
-            " and runtimes split the rows into the wrong heads."
+            f" {spoken(self.width_in_the_weights)}. But {declared}. With this width, the RoPE frequencies are"
+            " wrong, and runtimes split the rows into the wrong heads."
         )
 
     def edit(self) -> Edit | None:

@@ -22,7 +22,7 @@ class BeyondContext(Kind, code="beyond-context"):
 
     def hint(self) -> str:
         return (
-            "Stay within the table. A longer one needs more training."
+            "Use texts that fit the table. A longer table needs more training."
             if self.kind == "learned"
             else "Stay within the context length, or declare the scaling that the model was extended with."
         )
@@ -31,12 +31,12 @@ class BeyondContext(Kind, code="beyond-context"):
         length, context = spoken(self.length), spoken(self.context)
         asked = f"The requested length is {length}, but"
         if self.kind == "learned":
-            return f"{asked} the learned table ends after {context} positions. There are no rows for the others."
+            return f"{asked} the learned table ends after {context} positions. There are no rows for later positions."
         return f"{asked} the declared context length is {context}. Quality beyond it is not guaranteed."
 
 
 class LengthsDiffer(Kind, code="lengths-differ"):
-    title = "Two lengths disagree"
+    title = "Two declared lengths differ"
     news = True
     leaves: str
     other: int = 0
@@ -67,7 +67,7 @@ class LengthsDiffer(Kind, code="lengths-differ"):
         else:
             tail = f"runtimes that use the longer one exceed the declared context length of {context}."
         because = f" This is expected here: {self.because}." if self.because else ""
-        return f"Two lengths disagree: {keys}; {tail}{because}"
+        return f"Two declared lengths differ: {keys}; {tail}{because}"
 
 
 class NeverTurning(Kind, code="never-turning"):
@@ -108,15 +108,15 @@ class BaseBelowBound(Kind, code="base-below-bound"):
         scaled = " and its scaling" if self.scaled else ""
         return (
             f"With this base{scaled}, the sum of the cosines of all pairs is below 0 at distance {first}, within"
-            f" the {reach} positions that a query can attend to. There, a query scores a matching token below a"
-            " random one (Men et al. 2024)."
+            f" the {reach} positions that a query can attend to. At such a distance, a query scores a matching token"
+            " below a random one (Men et al. 2024)."
         )
 
 
 class PaddingOffset(Kind, code="padding-offset"):
     title = "The table begins with rows for padding positions"
     severity = "note"
-    hint = "No action needed. When you port the model, give the first token that row of the table, not row 0."
+    hint = "No action needed. When you port the model, give the first token the row of position 0, which is not row 0."
     rows: int
     offset: int
     usable: int
@@ -145,7 +145,7 @@ class CollidingPositions(Kind, code="colliding-positions"):
         return (
             f"The checkpoint is in {dtype}, which cannot represent position {spoken(first)} and many after it, up to"
             f" the context length of {spoken(self.context)}. This is harmless unless a runtime casts positions or"
-            " phases to it."
+            f" phases to {dtype}."
         )
 
 

@@ -51,7 +51,7 @@ class Loaded(Kind):
             return ""
         stored, declared = spoken(self.stored), spoken(self.declared)
         if self.head is not None:
-            return f"that of head {spoken(self.head)} is {stored}, expected {declared}"
+            return f"the slope of head {spoken(self.head)} is {stored}, expected {declared}"
         if self.position is not None:
             wave = self.wave
             pair, position = spoken(self.pair), spoken(self.position)
@@ -193,8 +193,8 @@ class SharedObjectMutated(Loaded, code="shared-object-mutated"):
         sizes = self.pairs_by_layer
         told = ", ".join(f"{spoken(size)} in layer {layer}" for layer, size in list(sizes.items())[:4])
         return (
-            f"{self._head()} become fewer with depth (pairs: {told}), but the config declares"
-            f" {spoken(self.declared_pairs)} for every layer: each layer has changed an object that they share."
+            f"{self._head()} become fewer from layer to layer (pairs: {told}), but the config declares"
+            f" {spoken(self.declared_pairs)} for every layer: all layers share an object, and each of them changed it."
         )
 
 
@@ -213,12 +213,12 @@ class BufferOnMeta(Loaded, code="buffer-on-meta"):
     def message(self) -> str:
         return (
             f"{self._head()} have a shape but no data (meta device), although the rest of the model is loaded."
-            " Any values that replace them are not those of the config."
+            " Values that other code puts in their place are not those of the config."
         )
 
 
 class SlopesDiffer(Loaded, code="slopes-differ"):
-    title = "The ALiBi slopes differ from those of the number of heads"
+    title = "The ALiBi slopes do not match the number of heads"
     severity = "error"
     hint = hint_of("slopes-differ")
 
@@ -228,7 +228,7 @@ class SlopesDiffer(Loaded, code="slopes-differ"):
 
 
 class AttentionFactorDiffers(Loaded, code="attention-factor-differs"):
-    title = "The attention factor of the loaded model differs"
+    title = "The attention factor of the loaded model differs from its config"
     severity = "error"
     hint = hint_of("attention-factor-differs")
 
@@ -325,7 +325,7 @@ class BufferRounded(Loaded, code="buffer-rounded"):
 
 
 class BufferOfAnotherDtype(Loaded, code="buffer-of-another-dtype"):
-    title = "Computed positions of the loaded model have another dtype"
+    title = "A computed position buffer has another dtype than the model"
     dtype: str
     right: str
     error: float
@@ -339,8 +339,8 @@ class BufferOfAnotherDtype(Loaded, code="buffer-of-another-dtype"):
         if self.exact:
             return f"{self._head()} are in {held}, but {right} is usual. None of these values is rounded."
         return (
-            f"{self._head()} are in {held}, but the model computes in {right}. They were made for another dtype"
-            f" and kept, and are off by up to {self.error:.2g}."
+            f"{self._head()} are in {held}, but the model computes in {right}. They were made for a call in another"
+            f" dtype and kept, so they are off by up to {self.error:.2g}."
         )
 
 
@@ -355,16 +355,19 @@ class TableZero(Loaded, code="table-zero"):
     def message(self) -> str:
         rows = spoken(self.rows)
         return (
-            f"All {rows} rows of {self._parts()} are zero and trainable. Image models often start training in this"
-            " state."
+            f"All {rows} rows of {self._parts()} are zero and trainable. Image models often start training with"
+            " such a table."
         )
 
 
 class BufferPersistent(Loaded, code="buffer-persistent"):
-    title = "Computed positions are saved with the weights"
+    title = "A computed position buffer is saved with the weights"
     severity = "note"
     blames = None
     unmended = ""
 
     def message(self) -> str:
-        return f"{self._head()} are saved with the weights, although they are computed. A loader may keep stale values."
+        return (
+            f"{self._head()} are saved with the weights, although they are computed. Loading a checkpoint may"
+            " overwrite them with wrong values."
+        )

@@ -42,8 +42,8 @@ class NewShapeOnly(Kind, code="new-shape-only"):
         apart = ""
         if self.largest_ratio is not None:
             apart = (
-                f" The RoPE frequency of pair {self.pair} then differs by {_times(self.largest_ratio)} times, and a"
-                f" pair is off by 1 radian from distance {spoken(self.off_by_a_radian_from)} on."
+                f" The RoPE frequency of pair {self.pair} then differs by a factor of {_times(self.largest_ratio)},"
+                f" and some pair is off by 1 radian from distance {spoken(self.off_by_a_radian_from)} on."
             )
         if self.fails:
             # The class fails where it is called; what goes by its config alone does not.
@@ -54,7 +54,7 @@ class NewShapeOnly(Kind, code="new-shape-only"):
             )
         return (
             f"The RoPE settings are only in rope_parameters. {self.reader} and runtimes built on"
-            f" releases of that age do not read it. They use {self.read_instead} instead of"
+            f" releases of that age do not read this key. They use {self.read_instead} instead of"
             f" {self.right}, without a warning.{apart}"
         )
 
@@ -89,8 +89,8 @@ class UncommonScalingName(Kind, code="uncommon-scaling-name"):
             context = next(value for place, value in self.stated if place.endswith("max_position_embeddings"))
             factor = next(value for place, value in self.stated if place.endswith("factor"))
             twice = (
-                " Runtimes that know only for common names that the length includes the factor, such as vLLM 0.11.0,"
-                f" use {spoken(context)} x {spoken(factor)} = {spoken(product)} positions."
+                " The length already includes the factor, but some runtimes, such as vLLM 0.11.0, know this for common"
+                f" names only: they use {spoken(context)} x {spoken(factor)} = {spoken(product)} positions."
             )
         common = spoken(self.common_name)
         return f"The scaling name {name} is known to some runtimes only; the common name is {common}.{refuses}{twice}"
@@ -103,7 +103,7 @@ class UncommonScalingName(Kind, code="uncommon-scaling-name"):
 
 
 class MisplacedOriginal(Kind, code="misplaced-original"):
-    title = "LongRoPE's original length is where its class does not look"
+    title = "LongRoPE's original length is in a place that the model's class does not read"
     severity = "warning"
     hint = "Move the original length to where the class of this type reads it."
     blames = "reader"
@@ -116,7 +116,7 @@ class MisplacedOriginal(Kind, code="misplaced-original"):
         refuses = f"; {refused} {'refuse' if ' and ' in refused else 'refuses'} the block" if refused else ""
         return (
             f"{self.said()} inside the block, but the class of {self.type} reads it outside the block. A runtime"
-            f" then finds no original length and uses another one{refuses}."
+            f" that looks only there finds no original length and uses another length{refuses}."
         )
 
     def edit(self) -> Edit | None:
@@ -126,9 +126,9 @@ class MisplacedOriginal(Kind, code="misplaced-original"):
 
 
 class FlatVisionLanguage(Kind, code="flat-vision-language"):
-    title = "A flat config of a vision-language model whose type now has a text_config"
+    title = "The text settings of a vision-language model are not in text_config"
     severity = "warning"
-    hint = "Put the fields of the text part into a text_config, as the class of this type saves them."
+    hint = "Put the fields of the text part into an object text_config, as the class of this type saves them."
     blames = "reader"
     type: str
     text_type: str
@@ -157,11 +157,11 @@ class LengthTimesFactor(Kind, code="length-times-factor"):
         entries = self.named
         own = [(name, value) for name, value in entries if name.endswith(("max_position_embeddings", "factor"))]
         other = [f"{name} is {spoken(value)}" for name, value in entries if (name, value) not in own]
-        tail = " The file does not say which of the two is meant."
+        tail = " The file does not say which of the two lengths is meant."
         if self.confirmed:
             tail = (
-                f" {listed(other)} as well, so the length already includes the factor, and such a runtime serves"
-                " positions that the model was not made for."
+                f" {listed(other)} as well, so the length already includes the factor. A runtime that multiplies"
+                " serves positions that the model was not made for."
             )
         readers = _readers(self.multiplied_by, "vLLM")
         verbs = ("multiply", "use") if " and " in readers else ("multiplies", "uses")
@@ -174,7 +174,7 @@ class LengthTimesFactor(Kind, code="length-times-factor"):
 
 
 class LegacyLayerBases(Kind, code="legacy-layer-bases"):
-    title = "Two bases in keys of the old config format only"
+    title = "The two RoPE bases are only in keys of the old config format"
     severity = "note"
     hint = f"{EXPECTED} Check that your runtime uses the local base for sliding-window layers."
     blames = "reader"
@@ -187,12 +187,13 @@ class LegacyLayerBases(Kind, code="legacy-layer-bases"):
             apart = f" (pair {self.pair} by {_times(self.largest_ratio)} times)"
         return (
             f"{self.said()}: two bases for two layer types, in keys of the old config format only. A runtime that knows"
-            f" only one of the keys gives all layers the same base, so the others have wrong RoPE frequencies{apart}."
+            f" only one of the keys gives all layers the same base, so one layer type has wrong RoPE"
+            f" frequencies{apart}."
         )
 
 
 class ExplicitAttentionFactor(Kind, code="explicit-attention-factor"):
-    title = "The attention factor differs from the formula"
+    title = "The declared attention factor differs from the formula"
     severity = "note"
     hint = f"{EXPECTED} Check that your runtime uses the written factor."
     blames = "reader"
@@ -205,7 +206,7 @@ class ExplicitAttentionFactor(Kind, code="explicit-attention-factor"):
         who = (
             f"{readers} {'ignore' if ' and ' in readers else 'ignores'} the key and"
             if readers
-            else "A runtime that ignores it"
+            else "A runtime that ignores the key"
         )
         verb = "use" if " and " in readers else "uses"
         return (
@@ -215,7 +216,7 @@ class ExplicitAttentionFactor(Kind, code="explicit-attention-factor"):
 
 
 class DisputedAttentionFactor(Kind, code="disputed-attention-factor"):
-    title = "Runtimes disagree on the attention factor of mscale and mscale_all_dim"
+    title = "Runtimes compute different attention factors from mscale and mscale_all_dim"
     severity = "note"
     hint = f"{EXPECTED} Compare the outputs of your runtime with those of the model's original code."
     blames = "ambiguous"
@@ -227,8 +228,8 @@ class DisputedAttentionFactor(Kind, code="disputed-attention-factor"):
         return (
             f"Runtimes disagree on the attention factor if {scales}. The ratio of the two magnitudes gives"
             f" {self.ratio:.4f}{self._computed_by('ratio')}; the formula of YaRN's paper, 0.1 ln(factor) + 1,"
-            f" gives {self.formula:.4f}{self._computed_by('formula')}. This audit shows the ratio and gives no"
-            " verdict."
+            f" gives {self.formula:.4f}{self._computed_by('formula')}. This audit shows the ratio, but does"
+            " not say which one is right."
         )
 
     def _computed_by(self, name: str) -> str:
@@ -272,8 +273,8 @@ class UncommonBetas(Kind, code="uncommon-betas"):
         pairs = ""
         if self.first_pair is not None:
             pairs = (
-                f" With those, the RoPE frequencies of pairs {self.first_pair} to {self.last_pair} differ by up to"
-                f" {_times(self.largest_ratio)} times."
+                f" With these constants, the RoPE frequencies of pairs {self.first_pair} to {self.last_pair} differ by"
+                f" up to {_times(self.largest_ratio)} times."
             )
         return (
             f"The YaRN ramp is not the usual one ({self.said()}). Regardless of the file, {readers} {takes} beta_fast"

@@ -39,7 +39,7 @@ class OfRelease(Kind):
 class MissingScaling(OfRelease, code="missing-scaling"):
     title = "RoPE scaling is missing"
     severity = "warning"
-    hint = "Copy the scaling block from the model's original release, or declare the context length of the base alone."
+    hint = "Copy the scaling block from the model's original release, or declare the length without scaling."
     blames = "file"
     context: int
     base: float
@@ -53,7 +53,8 @@ class MissingScaling(OfRelease, code="missing-scaling"):
             f"The context length is {spoken(self.context)}, the base {spoken(self.base)}, and there is no RoPE scaling."
             f" Published models of type {spoken(self.type)} with this base and no scaling have a context length of"
             f" {spoken(self.reach)}; {self.release}, a published model of this shape, has {self.its_scaling}."
-            " Without it, angles beyond the original length are ones that the model has not seen in training."
+            " Without the scaling, positions beyond the original length give angles that the model has not seen in"
+            " training."
         )
 
 
@@ -71,7 +72,7 @@ class DiffersFromRelease(OfRelease, code="differs-from-release"):
 
     def hint(self) -> str:
         return (
-            "Compare it with the model's original release. Use the release's value if this model was made from it."
+            "Compare it with the model's original release. If this model was made from that release, use its value."
             if self.because or "because" not in self.evidence
             else f"{EXPECTED} If the model was not trained with other RoPE settings, use the release's value."
         )

@@ -63,7 +63,7 @@ class MissingOriginal(OfRelease, code="missing-original"):
     def message(self) -> str:
         return (
             f"The scaling lacks the original length, so {spoken(self.used)} was used"
-            f" ({self.said()}). If the model was trained on less, every scaled RoPE frequency is wrong."
+            f" ({self.said()}). If the model was trained on shorter texts, every scaled RoPE frequency is wrong."
         )
 
 
@@ -74,9 +74,7 @@ class FactorTimesOriginal(Kind, code="factor-times-original"):
     factor_x_original: Any = None
 
     def hint(self) -> str:
-        return (
-            EXPECTED if self.severity() == "note" else "Make the three numbers agree with the model's original release."
-        )
+        return EXPECTED if self.severity() == "note" else "Copy the three numbers from the model's original release."
 
     def blames(self) -> str | None:
         return None if self.severity() == "note" else "ambiguous"
@@ -95,11 +93,11 @@ class FactorTimesOriginal(Kind, code="factor-times-original"):
             tail = "Models of the Llama-3 family are published this way: the factor is tuned, not a ratio of lengths."
         elif self.switched_on_in:
             tail = (
-                f"The length is still that of {self.switched_on_in}, which has no scaling: the scaling was added by"
-                " hand, and runtimes that use the declared length do not reach the extended one."
+                f"The declared length is that of {self.switched_on_in}, which has no scaling, so the scaling was added"
+                " by hand. Runtimes that use the declared length do not reach the extended one."
             )
         else:
-            tail = "Runtimes that compute one from the others disagree."
+            tail = "Runtimes that compute one of these numbers from the other two disagree with those that read it."
         return f"{reach} from the declared length ({self.said()}). {tail}"
 
 
@@ -125,16 +123,16 @@ class WrongOriginal(Kind, code="wrong-original"):
             )
         if self.long_list:
             return (
-                f"The original length of the scaling is {original}, equal to the context length ({self.said()}), but"
-                f" its lists differ, and the long list goes up to {spoken(self.long_list)}. The long list is"
-                " never used, and the attention factor becomes 1. One of the two lengths was overwritten."
+                f"The original length of the scaling is {original}, equal to the context length ({self.said()}), so"
+                f" the long list, with numbers up to {spoken(self.long_list)}, is never used, and the attention factor"
+                " becomes 1. One of the two lengths was overwritten."
             )
         if self.first_bad_distance:
             return (
-                f"The original length of the scaling is {original}, equal to the context length, but a base of"
-                f" {spoken(self.base)} with {spoken(self.pairs)} pairs separates near from far only up to"
-                f" distance {spoken(self.first_bad_distance)}. The original length was far shorter, and the ramp"
-                " of the scaling is at the wrong pairs."
+                f"The original length of the scaling is {original}, equal to the context length. But with a base of"
+                f" {spoken(self.base)} and {spoken(self.pairs)} pairs, a query scores a matching token below a random"
+                f" one from distance {spoken(self.first_bad_distance)} on. The original length was far shorter, so"
+                " the ramp of the scaling is at the wrong pairs."
             )
         return (
             f"The original length of the scaling is {original}, equal to the context length ({self.said()}), but"
@@ -144,7 +142,7 @@ class WrongOriginal(Kind, code="wrong-original"):
 
 
 class LongropeLists(Kind, code="longrope-lists"):
-    title = "A LongRoPE list has the wrong length"
+    title = "A LongRoPE list has the wrong number of entries"
     severity = "error"
     hint = "Copy the list from the model's original release. It needs one number for each RoPE pair."
     blames = "file"
@@ -155,7 +153,7 @@ class LongropeLists(Kind, code="longrope-lists"):
         place, _ = self.stated[0]
         return (
             f"{place.rpartition(':')[2]} has {spoken(self.numbers)} numbers for {spoken(self.pairs)} RoPE pairs."
-            " It needs one for each pair; no RoPE frequencies can be computed."
+            " It needs one number for each pair, so no RoPE frequencies can be computed."
         )
 
 
@@ -170,8 +168,8 @@ class LongropeSwapped(Kind, code="longrope-swapped"):
     def message(self) -> str:
         places = listed([name for name, _ in self.named])
         return (
-            f"The short list goes up to {spoken(self.largest_short)} and the long one to"
-            f" {spoken(self.largest_long)}: {places} are swapped. The short list must scale less."
+            f"The short list goes up to {spoken(self.largest_short)}, but the long one only to"
+            f" {spoken(self.largest_long)}. The short list must scale less, so {places} are swapped."
         )
 
     def edit(self) -> Edit | None:

@@ -50,8 +50,8 @@ class StoredFrequenciesDiffer(Stored, code="stored-frequencies-differ"):
             return f"{head}: {spoken(self.pairs)} numbers for {spoken(self.declared_pairs)} pairs."
         it_is = f" They are {self.it_is}." if self.it_is else ""
         return (
-            f"{head}: pair {self.pair} has {spoken(self.stored)} rad per token there, and"
-            f" {spoken(self.declared)} by the config.{it_is}"
+            f"{head}: pair {self.pair} has {spoken(self.stored)} rad per token in the checkpoint, but the"
+            f" config gives {spoken(self.declared)}.{it_is}"
         )
 
 
@@ -109,7 +109,7 @@ class FloatPositionIds(Stored, code="float-position-ids"):
         return (
             f"The {spoken(self.count)} position ids ({place}) are stored{kind} and"
             f" {spoken(self.wrong)} of them {are} wrong: position {spoken(self.first_wrong)} is"
-            f" {spoken(self.stored)}. A runtime that loads them reads another row of the table."
+            f" {spoken(self.stored)}. A runtime that loads these ids reads wrong rows of the table."
         )
 
 

@@ -66,7 +66,7 @@ class ShortTable(Kind, code="short-table"):
 class NonFiniteRows(Kind, code="non-finite-rows"):
     title = "The position table contains NaN or infinity"
     severity = "error"
-    hint = "Load the file again from its source. If the values are there too, training or a conversion broke them."
+    hint = "Load the file again from its source. If the source has NaN too, training or a conversion broke it."
     blames = "file"
     rows_with_nan_or_infinity: int
     first_such_row: int
@@ -74,13 +74,13 @@ class NonFiniteRows(Kind, code="non-finite-rows"):
 
     def message(self) -> str:
         count, first = self.rows_with_nan_or_infinity, self.first_such_row
-        return f"{spoken(count)} of {spoken(self.rows)} rows hold NaN or infinity, the first is row {spoken(first)}."
+        return f"{spoken(count)} of {spoken(self.rows)} rows hold NaN or infinity; the first is row {spoken(first)}."
 
 
 class ZeroTable(Kind, code="zero-table"):
     title = "The position table is all zeros"
     severity = "error"
-    hint = "Load the trained weights of the table, or compute it. A loader may have left it as it was allocated."
+    hint = "Load the trained weights of the table, or compute it. A loader may have allocated it without filling it."
     blames = "file"
     rows: int
     width: int
@@ -120,7 +120,7 @@ class RepeatedRows(Kind, code="repeated-rows"):
 class TableDiffers(Kind, code="table-differs"):
     title = "The stored position table differs from the declared one"
     severity = "warning"
-    hint = "Find out which of the two the model was trained with. A runtime may load the one or compute the other."
+    hint = "Find out which table the model was trained with. Some runtimes load the stored one, others compute it."
     blames = "ambiguous"
     largest_difference: float
     furthest_row: int
@@ -136,7 +136,7 @@ class TableDiffers(Kind, code="table-differs"):
         else:
             what = f"the table in the weights is {self.table}"
             what += f" for {self.positions}." if self.positions else "."
-        return f"The declared table is {self.declared}; {what} They differ by up to {off}, in row {row}."
+        return f"The declared table is {self.declared}; {what} The two differ by up to {off}, in row {row}."
 
 
 class WrongRows(Kind, code="wrong-rows"):
@@ -151,7 +151,7 @@ class WrongRows(Kind, code="wrong-rows"):
         rows = self.rows_that_differ
         one = len(rows) == 1
         return (
-            f"The table is {self.evidence['code']} but for row{'' if one else 's'} {listed(list(map(str, rows)))},"
+            f"The table is {self.evidence['code']}, except for row{'' if one else 's'} {listed(list(map(str, rows)))},"
             f" which {'is' if one else 'are'} off by up to {self.largest_difference:.2g}."
         )
 
@@ -198,7 +198,7 @@ class LowPrecisionTable(Kind, code="low-precision"):
         parts = listed(list(self.rounded)) or "numbers"
         return (
             f"The table is {self.evidence['code']}{name}, computed in {self.computed_in}. Its {parts} are rounded, and"
-            f" it is off by up to {self.error:.2g}; the error grows with the position."
+            f" the table is off by up to {self.error:.2g}; the error grows with the position."
         )
 
 
@@ -255,14 +255,14 @@ class MovedTable(Kind, code="moved-table"):
 
     def message(self) -> str:
         return (
-            f"The table started as {self.evidence['code']} and was trained further. It differs by {self.share:.2g} of"
-            f" the code in root mean square, and by up to {self.largest_difference:.2g} in row"
-            f" {spoken(self.furthest_row)}."
+            f"The table started as {self.evidence['code']} and was trained further. In root mean square, the change"
+            f" is {self.share:.2g} times the original table; the largest change is {self.largest_difference:.2g}, in"
+            f" row {spoken(self.furthest_row)}."
         )
 
 
 class NotRecognised(Kind, code="not-recognised"):
-    title = "The array is no known position encoding"
+    title = "The array matches no known position encoding"
     news = True
     severity = "note"
     hint = "Audit the config or the model that this array belongs to."

@@ -96,7 +96,7 @@ class UnreadableField(Kind, code="unreadable-field"):
 class TextNumber(Kind, code="text-number"):
     title = "A number is written as text"
     severity = "warning"
-    hint = "Write it as a number, without the quotes."
+    hint = "Write the value as a number, without quotes."
     blames = "file"
     read_as: Any = None
 
@@ -157,9 +157,11 @@ class MissingValue(Kind, code="missing-value"):
 
 
 class ConvertedLayout(Kind, code="converted-layout"):
-    title = "The weights have another layout than the model type's own code"
+    title = "The weights have another layout than the code of the model type"
     severity = "warning"
-    hint = "Run it with code that uses the layout of the key, or convert it back with `clockhands convert`."
+    hint = (
+        "Run the model with code that uses the declared layout, or convert the weights back with `clockhands convert`."
+    )
     blames = "reader"
     pairs: str
     type: str
@@ -167,7 +169,7 @@ class ConvertedLayout(Kind, code="converted-layout"):
     def message(self) -> str:
         return (
             f"{self.said()}, but code of this type uses the layout {self.pairs} ({self.type}) and does not read the"
-            " key. It would rotate the wrong dimensions together."
+            " key, so it rotates the wrong dimensions together."
         )
 
 
@@ -196,7 +198,7 @@ class NothingDeclared(Kind, code="nothing-declared"):
     title = "The file declares nothing about positions"
     news = True
     severity = "note"
-    hint = "Audit the model's config.json, or the folder that holds both."
+    hint = "Audit the model's config.json, or the folder that holds the config and the weights."
 
     def message(self) -> str:
         return " ".join(f"{name} holds {what}." for name, what in self.evidence.items())

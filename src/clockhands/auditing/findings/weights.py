@@ -50,15 +50,15 @@ class PairingAgainstFormat(Kind, code="pairing-against-format"):
     def message(self) -> str:
         layout, readers = self.layout_in_the_weights, self.layout_of_readers
         sure = f", confidence {self.confidence:.2f}" if self.confidence else ""
-        z = f"z {_z(self.z)} against {_z(self.z_of_the_other)}{sure}"
+        z = f"z score {_z(self.z)} against {_z(self.z_of_the_other)} for the other layout{sure}"
         if self.projection:
-            who = f"The keys pair {_PAIRED[layout]}, {z}, and the queries {_PAIRED[self.queries]}"
+            who = f"The keys pair {_PAIRED[layout]} ({z}), and the queries {_PAIRED[self.queries]}"
         elif self.other_layers:
             count, all_of_them = self.layers_that_pair_so, self.layers_looked_at
-            who = f"{count} of {all_of_them} layers pair {_PAIRED[layout]}, at most {z}, and the others"
+            who = f"{count} of {all_of_them} layers pair {_PAIRED[layout]} (highest {z}), and the others"
             who += f" {_PAIRED[self.other_layers]}"
         else:
-            who = f"The weights of {self.layers_looked_at} layers pair {_PAIRED[layout]}, {z}"
+            who = f"The weights of {self.layers_looked_at} layers pair {_PAIRED[layout]} ({z})"
         because = str(self.because)
         by = f"the {because}" if because.startswith("architecture") else because
         return f"{who}, but runtimes pair {_PAIRED[readers]} in this file, by {by}."
@@ -82,9 +82,9 @@ class PermutedHeads(Kind, code="permuted-heads"):
         also = "".join(f" or {count}" for count in self.or_for_heads)
         for_heads = f"{undone}{also} head{'' if undone + also == '1' else 's'}"
         return (
-            f"The rows of the {self.projection} are ordered for {for_heads}, but there are {heads}. With this"
-            f" undone, they pair {_PAIRED[self.layout_once_undone]}, z {_z(self.z_once_undone)}; as stored,"
-            f" no layout fits as well, z at most {_z(self.z_as_they_stand)}."
+            f"The rows of the {self.projection} are ordered for {for_heads}, but there are {heads}. If this"
+            f" order is undone, pairs are {_PAIRED[self.layout_once_undone]} (z score {_z(self.z_once_undone)}); as"
+            f" stored, no layout fits as well (z score at most {_z(self.z_as_they_stand)})."
         )
 
 
