@@ -128,13 +128,13 @@ def _of_hands(subject: MeasuredCode) -> Property:
     who = "A query or key" if isinstance(subject.spec, Rotary) else "A row"
     order = ", in the order of its output dimensions" if getattr(subject.spec, "reordered", False) else ""
     if found["largest_error"] > found["error_bound"]:
-        says = f"{who} moved by the matrix of a shift{along} is off by more than rounding: {rounding}."
+        says = f"{who} that is shifted{along} by a rotation has an error of more than rounding: {rounding}."
         return measured("no: the error exceeds rounding", says, holds=False, **found)
     zeros = ", ".join(map(str, zero_tokens(subject)))
     except_zero = f" Left out: position {zeros}, whose row is zero." if zeros else ""
     says = (
-        f"{who} some tokens later is the same one with its {pairs} pairs rotated by fixed angles{along}{order}, at "
-        f"every position; {rounding}.{except_zero}"
+        f"Shifting {who[0].lower()}{who[1:]} by some tokens rotates its {pairs} pairs by the same angles at every "
+        f"position{along}{order}; {rounding}.{except_zero}"
     )
     return measured(f"yes: {pairs} pairs rotate", says, holds=True, **found)
 
@@ -243,7 +243,9 @@ def _of_rows(subject: MeasuredCode) -> Property:
         for k, share, error in zip(distances, found["residual_share"], found["largest_error"], strict=True)
         if share is not None
     ]
-    fit = f"On rows outside its fit, the best linear map leaves {' and '.join(steps)}{over}." if steps else ""
+    fit = (
+        f"On rows outside its fit, the best linear map of a shift leaves {' and '.join(steps)}{over}." if steps else ""
+    )
     if isinstance(spec, WarpedPosition):
         first, last = (_step_of(spec, subject.first + at) for at in (0, subject.length - 2))
         found |= {"first_step_turns": first, "last_step_turns": last}
