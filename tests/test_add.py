@@ -283,10 +283,14 @@ REFUSED = [
     ),
     (
         lambda: ch.add(X, LEARNED),
-        "Learned is a trained table and needs its rows.",
-        "Pass them as values=, [rows, width].",
+        "Learned is a trained table, but its rows were not given.",
+        "Pass the rows as values=, [rows, width].",
     ),
-    (lambda: ch.add(X, SPEC, values=VALUES), "Sinusoidal is computed and takes no values.", "Leave `values` out."),
+    (
+        lambda: ch.add(X, SPEC, values=VALUES),
+        "Sinusoidal is computed by a formula and takes no values.",
+        "Leave `values` out.",
+    ),
     (
         lambda: ch.add(X, LEARNED, values=VALUES[:5]),
         "`values` must be of shape [9, 6], got [5, 6].",

@@ -461,13 +461,13 @@ REFUSED = [
     (lambda: ch.table(PAPER, 5, threads="2"), "`threads` must be a whole number, got '2'.", COUNT.format("threads", 1)),
     (
         lambda: ch.table(PAPER, 5, values=VALUES),
-        "Sinusoidal is computed and takes no values.",
+        "Sinusoidal is computed by a formula and takes no values.",
         "Leave `values` out.",
     ),
     (
         lambda: ch.table(RANDOM, 3),
-        "Learned is a trained table and needs its rows.",
-        "Pass them as values=, [rows, width].",
+        "Learned is a trained table, but its rows were not given.",
+        "Pass the rows as values=, [rows, width].",
     ),
     (
         lambda: ch.table(RANDOM, 3, values=VALUES[:4]),

@@ -40,7 +40,7 @@ def refused(done, out):
     error, hint = done.err.splitlines()
     assert error.startswith(f"error: {out} would be written over ")
     assert error.endswith("which is read.")
-    assert hint == "hint: Give another name; `--force` replaces nothing that is read."
+    assert hint == "hint: Give another name; `--force` does not replace a file that is also read."
     return True
 
 

@@ -449,7 +449,7 @@ def test_the_score_mod_of_a_module_adds_its_matrix():
         ),
         (
             lambda: held.Additive(ch.Sinusoidal(8), ROWS),
-            "Sinusoidal is computed and takes no values.\nhint: Leave `values` out.",
+            "Sinusoidal is computed by a formula and takes no values.\nhint: Leave `values` out.",
         ),
         (
             lambda: held.Additive(TABLE, ROWS[:3]),
@@ -457,7 +457,7 @@ def test_the_score_mod_of_a_module_adds_its_matrix():
         ),
         (
             lambda: held.Bias(ch.Alibi(heads=2), np.zeros((32, 2))),
-            "Alibi is computed and takes no values.\nhint: Leave `values` out.",
+            "Alibi is computed by a formula and takes no values.\nhint: Leave `values` out.",
         ),
         (
             lambda: held.Bias(ch.Buckets(heads=2), np.zeros((3, 2))),

@@ -132,12 +132,12 @@ REFUSED = [
     (lambda: ch.Rotary(8, reordered=1), "`reordered` must be True or False, got 1.", "Leave it out for False."),
     (
         lambda: ch.Rotary(8, reordered=True),
-        "`reordered` says that interleaved pairs go out as halves, and the layout is halves.",
+        "`reordered` returns interleaved pairs in half-split order, but the layout is halves.",
         'Use layout="interleaved" without blocks.',
     ),
     (
         lambda: ch.Rotary(8, "interleaved", reordered=True, blocks=(2, 2)),
-        "`reordered` says that interleaved pairs go out as halves, and the layout is that of blocks.",
+        "`reordered` returns interleaved pairs in half-split order, but the layout is that of blocks.",
         'Use layout="interleaved" without blocks.',
     ),
     (lambda: ch.Rotary(8, length=0), "`length` must be at least 1, got 0.", "at least 1"),
@@ -248,7 +248,7 @@ def test_one_number_of_a_framework_is_refused_too_traced_or_not():
 
 
 def test_a_decay_has_one_axis():
-    with pytest.raises(InvalidValue, match="`xpos` is a decay along one axis, and `axes` names several"):
+    with pytest.raises(InvalidValue, match="`xpos` is a decay along one axis, but `axes` names several"):
         ch.Rotary(8, axes=chunked([2, 2]), xpos=XPos())
 
 

@@ -389,7 +389,7 @@ def test_no_tensor_is_picked_from_a_config(here):
 def test_a_pipe_is_refused_where_a_file_is_needed(here, name):
     os.mkfifo(here / name)
     assert refused(name) == (
-        f"{name} is not a regular file, and its kind is read here and there, not front to back.",
+        f"{name} is not a regular file, but files of this kind are not read from front to back.",
         "Save it as a file first; only JSON can come through a pipe.",
     )
 

@@ -133,7 +133,7 @@ def place_of(archive: "zipfile.ZipFile", path: Path, name: str) -> int:
         raise damaged(path, error) from None
     start = at + name_size + more_size
     if signature != b"PK\x03\x04" or start + info.file_size > file.seek(0, io.SEEK_END):
-        raise Unreadable(f"{path} ends inside {shown(name)}, or holds it elsewhere than it says.", WRITE_AGAIN)
+        raise Unreadable(f"{path} ends inside {shown(name)}, or its directory names a wrong place for it.", WRITE_AGAIN)
     return start
 
 

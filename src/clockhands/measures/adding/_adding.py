@@ -105,7 +105,8 @@ def _measured(subject: MeasuredCode, lengths: np.ndarray, farthest: np.ndarray, 
     rows = "the row" if math.isclose(longest, lengths.min(), rel_tol=1e-2) else "the longest row"
     says = (
         f"{VOCABULARY:,} random tokens with a standard deviation of 1 per dimension have a norm of {_short(root)}. "
-        f"After {rows} of norm {_short(longest)} is added, {_percent(found)} of the sums are still nearest to their own "
+        f"After {rows} of norm {_short(longest)} is added, {_percent(found)} of the sums are still nearest to their "
+        "own "
         f"token; with a deviation of {_short(1 / root)}, as without the factor sqrt({width}), {_percent(small)} "
         f"are. For {_percent(FOUND)} a deviation of {_short(needed)} is needed. If the position is "
         "known, the row can be subtracted."

@@ -175,7 +175,8 @@ class AddingFigures:
         commuting = min(min(each.commuting_interleaved, each.commuting_halves) for each in heads)
         return (
             f"Of {size:,} random tokens of width {width} and deviation 1, {unit.expected:.1%} are still the "
-            f"nearest token to the sum after a position was added (found: {unit.share:.1%}, 95% interval {unit.low:.1%} to "
+            f"nearest token to the sum after a position was added (found: {unit.share:.1%}, 95% interval "
+            f"{unit.low:.1%} to "
             f"{unit.high:.1%}); of tokens of deviation 1/sqrt({width}) {small.expected:.1%} (found: "
             f"{small.share:.1%}, {small.low:.1%} to {small.high:.1%}). With a known position, subtracting it finds "
             f"{min(unit.known, small.known):.1%}, even in bfloat16.",

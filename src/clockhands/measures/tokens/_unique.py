@@ -181,7 +181,7 @@ def _property_of(subject: MeasuredCode, hands: PairLadders | None, numbers: dict
         earlier, later = collision
         distinct = numbers["distinct"]
         kinds = "rotations" if subject.kind == "rotary" else "rows"
-        rest = "all tokens are equal" if distinct == 1 else f"{length:,} tokens have only {distinct:,} different {kinds}"
+        rest = "all tokens are equal" if distinct == 1 else f"{length:,} tokens have {distinct:,} different {kinds}"
         sentences.append(f"Positions {earlier:,} and {later:,} have the same {what} in {dtype}{along}: {rest}.")
         brief = f"no: {earlier:,} and {later:,} are equal"
     elif beyond is not None:
