@@ -288,13 +288,13 @@ REFUSED = [
     ),
     (
         lambda: ch.add(X, SPEC, values=VALUES),
-        "Sinusoidal is computed by a formula and takes no values.",
+        "Sinusoidal is computed by a formula, so it takes no values.",
         "Leave `values` out.",
     ),
     (
         lambda: ch.add(X, LEARNED, values=VALUES[:5]),
         "`values` must be of shape [9, 6], got [5, 6].",
-        "They are the table's rows.",
+        "Pass the rows of the table.",
     ),
     (
         lambda: ch.add(X, LEARNED, [0, 1, 2, 3, 9], values=VALUES),

@@ -347,7 +347,10 @@ def test_a_scaled_code_says_so():
         (lambda: ch.table(SCALED, 5), "This Sinusoidal has a trained scale, but no scale was given."),
         (lambda: ch.table(SCALED, 5, values=[1.0, 2.0]), "`values` must be one number, got an array of shape [2]."),
         (lambda: ch.table(SCALED, 5, values="one"), "`values` must be numbers, got an array of <U3."),
-        (lambda: ch.table(ch.Sinusoidal(8), 5, values=1.0), "Sinusoidal is computed by a formula and takes no values."),
+        (
+            lambda: ch.table(ch.Sinusoidal(8), 5, values=1.0),
+            "Sinusoidal is computed by a formula, so it takes no values.",
+        ),
         (lambda: ch.Sinusoidal(8, scaled=0.5), "`scaled` must be True or False, got 0.5."),
     ):
         with pytest.raises((InvalidValue, InvalidType), match=f"^{re.escape(message)}"):

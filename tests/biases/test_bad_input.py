@@ -115,7 +115,7 @@ REFUSED = [
     # --- learned numbers ---
     (
         lambda: ch.bias(Alibi(8), 1, 2, values=P),
-        "Alibi is computed by a formula and takes no values.\nhint: Leave `values` out.",
+        "Alibi is computed by a formula, so it takes no values.\nhint: Leave `values` out.",
     ),
     (
         lambda: ch.bias(Buckets(8), 1, 2),

@@ -26,8 +26,16 @@ REFUSED = [
     (lambda: rotate(X[0, 0], SPEC), "`x` must be of shape [..., seq, 8], got [8].", "split the heads first"),
     (lambda: rotate(X.astype(np.int32), SPEC), "`x` must be of a float dtype, got int32.", "not token ids"),
     (lambda: rotate(X.astype(np.complex64), SPEC), "`x` must be of a float dtype, got complex64.", "not token ids"),
-    (lambda: rotate(X, SPEC, seq_axis=3), "`seq_axis` must be an axis of x of shape [2, 5, 8], got 3.", "It is -2"),
-    (lambda: rotate(X, SPEC, seq_axis=-4), "`seq_axis` must be an axis of x of shape [2, 5, 8], got -4.", "It is -2"),
+    (
+        lambda: rotate(X, SPEC, seq_axis=3),
+        "`seq_axis` must be an axis of x of shape [2, 5, 8], got 3.",
+        "Its default is -2",
+    ),
+    (
+        lambda: rotate(X, SPEC, seq_axis=-4),
+        "`seq_axis` must be an axis of x of shape [2, 5, 8], got -4.",
+        "Its default is -2",
+    ),
     (lambda: rotate(X, SPEC, seq_axis=True), "`seq_axis` must be an axis of x of shape [2, 5, 8], got True.", "-2"),
     (lambda: rotate(X, SPEC, seq_axis=1.0), "`seq_axis` must be an axis of x of shape [2, 5, 8], got 1.", "-2"),
     (lambda: rotate(X, SPEC, seq_axis=-1), "`seq_axis` must not be the last axis, got -1.", "a head's width"),
@@ -88,10 +96,14 @@ REFUSED = [
     ),
     (
         lambda: rotate(X, ch.Rotary(8, xpos=XPos())),
-        'This code has xPos, and `role` must be "query" or "key", got None.',
-        "Queries grow where keys shrink.",
+        'This encoding has xPos, so `role` must be "query" or "key", got None.',
+        "xPos multiplies queries by a growing factor and keys by a shrinking one.",
     ),
-    (lambda: rotate(X, ch.Rotary(8, xpos=XPos()), role="q"), "got 'q'.", "Queries grow where keys shrink."),
+    (
+        lambda: rotate(X, ch.Rotary(8, xpos=XPos()), role="q"),
+        "got 'q'.",
+        "xPos multiplies queries by a growing factor and keys by a shrinking one.",
+    ),
     (
         lambda: rotate(X, ch.Rotary(8, xpos=XPos()), [0, 1, 2, 3, 10**6], role="key"),
         "xPos has no numbers 1e+06 tokens away from its centre: they leave the range of float32.",
@@ -101,12 +113,12 @@ REFUSED = [
     (
         lambda: rerotate(X, ch.Rotary(8, "interleaved", reordered=True), range(5), range(5)),
         "The dimensions of these keys were reordered, so they cannot be rotated again.",
-        "Cache them with reordered=False",
+        "Cache keys with reordered=False",
     ),
     (
         lambda: rerotate(X, SPEC, range(5), np.zeros((2, 5), int)),
         "`from_` and `to` must have one shape, got [5] and [2, 5].",
-        "Give each key a position in both.",
+        "Give each key a position in `from_` and in `to`.",
     ),
     (lambda: rerotate(X, SPEC, range(4), range(5)), "`from_` must be of shape [5] or [2, 5]", "They are [seq]"),
     (lambda: rerotate(X, SPEC, range(5), range(4)), "`to` must be of shape [5] or [2, 5]", "They are [seq]"),

@@ -58,7 +58,7 @@ class Learned(AdditiveCode):
         )
         if self.offset >= self.rows:
             raise InvalidValue(
-                f"`offset` must be below the {self.rows} rows, got {self.offset}.", "It is the row of position 0."
+                f"`offset` must be below the {self.rows} rows, got {self.offset}.", "`offset` is the row of position 0."
             )
         if self.padding_row is None:
             return
@@ -121,7 +121,7 @@ class Learned(AdditiveCode):
         if shape != self.values_shape:
             raise InvalidValue(
                 f"`values` must be of shape [{self.rows}, {self.width}], got {list(shape)}.",
-                "They are the table's rows.",
+                "Pass the rows of the table.",
             )
 
     def from_values(self, values: Any, positions: Positions, xp: Any, work: Any) -> Any:

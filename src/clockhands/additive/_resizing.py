@@ -241,7 +241,7 @@ def _table(values: Any) -> tuple[tuple[int, ...], str]:
     shape, dtype = tuple(values.shape), name_of(values)
     if len(shape) < 2:
         raise InvalidValue(
-            f"`values` must be of shape [..., rows, width], got {list(shape)}.", "They are the table's rows."
+            f"`values` must be of shape [..., rows, width], got {list(shape)}.", "Pass the rows of the table."
         )
     if not dtype.startswith(("float", "bfloat")):
         raise InvalidType(f"`values` must be of a float dtype, got {dtype}.", "Pass the table's float rows.")

@@ -59,7 +59,7 @@ class AdditiveCode(ABC):
         """
         if shape is not None:
             raise InvalidValue(
-                f"{type(self).__name__} is computed by a formula and takes no values.", "Leave `values` out."
+                f"{type(self).__name__} is computed by a formula, so it takes no values.", "Leave `values` out."
             )
 
     def from_values(self, values: Any, positions: Positions, xp: Any, work: Any) -> Any:

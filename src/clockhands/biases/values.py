@@ -68,7 +68,7 @@ def values_of(name: str, given: Any, shapes: dict[str, tuple[int, ...]]) -> Valu
     words = "; ".join(f"{each} {list(shape)}" for each, shape in shapes.items())
     if not shapes:
         if given is not None:
-            raise InvalidValue(f"{name} is computed by a formula and takes no values.", "Leave `values` out.")
+            raise InvalidValue(f"{name} is computed by a formula, so it takes no values.", "Leave `values` out.")
         return Values()
     if given is None:
         raise InvalidValue(f"{name} has learned numbers, but they were not given.", f"Pass them as values=: {words}.")

@@ -65,7 +65,7 @@ def module(
         )
     if values is not None:
         raise InvalidValue(
-            f"{type(spec).__name__} is computed by a formula and takes no values.", "Leave `values` out."
+            f"{type(spec).__name__} is computed by a formula, so it takes no values.", "Leave `values` out."
         )
     return Rotary(spec) if isinstance(spec, rotary.Rotary) else NoCode(spec)
 

@@ -100,7 +100,7 @@ def edges(subject: MeasuredCode) -> Property:
         return _of_window(spec, subject.length)
     if not isinstance(spec, Bucketed):
         of = "place of a key" if isinstance(spec, Alibi) and spec.form == "key" else "distance"
-        return not_applicable(f"{name(spec)} has no buckets: a formula gives every {of} its own value.")  # type: ignore[arg-type]
+        return not_applicable(f"{name(spec)} has no buckets: a formula gives every {of} a separate value.")  # type: ignore[arg-type]
     before, after = sides(spec)
     used = {*before.within(subject.length).rows, *after.within(subject.length).rows}
     ever = {*before.rows, *after.rows}

@@ -69,7 +69,7 @@ def precision(subject: MeasuredCode) -> Property:
     ladders = turning_ladders(subject)
     if isinstance(subject.spec, WarpedPosition):
         return not_computed(
-            "Errors are measured by position, and this encoding rotates by a function of the position: measure its "
+            "Errors are measured by position, but this encoding rotates by a function of the position: measure its "
             "frequencies directly."
         )
     plain = len(ladders) == 1 and ladders[0].ratio is not None

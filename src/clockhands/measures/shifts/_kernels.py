@@ -196,7 +196,7 @@ def kernel(subject: MeasuredCode) -> Property:
     the axis with the largest share of pairs out of order.
     """
     if subject.length == 1:
-        return not_computed("One token has no distance to another: use a length of at least 2.")
+        return not_computed("A single token has no distance to another token: use a length of at least 2.")
     if subject.length > _FARTHEST:
         return not_computed(
             f"Distances beyond {_FARTHEST:,} tokens are not all computed: use a shorter length, or call "

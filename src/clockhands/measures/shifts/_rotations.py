@@ -262,7 +262,7 @@ def _of_rows(subject: MeasuredCode) -> Property:
             f"to {max(found['largest_error_with_constant']):.1e}. {fit}"
         )
         return measured("no: a step is an addition", says, holds=False, **found)
-    near = " Over these tokens the other dimensions compensate for what is missing." if each[axis].linear else ""
+    near = " Over these tokens the other dimensions compensate for the missing ones." if each[axis].linear else ""
     share = found["residual_share"][0]
     brief = "no, but nearly" if near else "no" if share is None else f"no: the best map leaves {_left(share)}"
     says = f"{name} has no shift matrix{along}: {spec.why_no_shift()}. {fit}{near}".rstrip()
@@ -281,9 +281,9 @@ def _of_learned(width: int, found: dict[str, Any], fit: str, *, exact: bool, add
     if exact or addition:
         beside = " if it includes a constant row" if addition else ""
         brief = "yes: one linear map fits" if exact else "no: a step is an addition"
-        says = f"One linear map also shifts all rows outside its fit{beside}, up to rounding. {fit}"
+        says = f"One linear map, fitted on some rows, also shifts all other rows{beside}, up to rounding. {fit}"
         return measured(brief, says, holds=exact, **found)
-    says = f"Rows are trained separately, and no map shifts all of them. {fit}"
+    says = f"Each row is trained separately, so no single map shifts all rows. {fit}"
     return measured(f"no: the best map leaves {_left(share)}", says, holds=False, **found)
 
 
