@@ -311,7 +311,7 @@ def test_queries_and_keys_of_two_lengths_do_not_stand_at_the_same_positions():
     for call in calls:
         with pytest.raises(InvalidValue, match=re.escape(words)) as caught:
             call()
-        assert "Rotate them separately" in caught.value.hint
+        assert "Rotate queries and keys separately" in caught.value.hint
 
 
 def test_a_decay_is_refused_where_it_leaves_the_range_of_the_heads():
