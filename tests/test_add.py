@@ -283,14 +283,18 @@ REFUSED = [
     ),
     (
         lambda: ch.add(X, LEARNED),
-        "Learned is a trained table and needs its rows.",
-        "Pass them as values=, [rows, width].",
+        "Learned is a trained table, but its rows were not given.",
+        "Pass the rows as values=, [rows, width].",
     ),
-    (lambda: ch.add(X, SPEC, values=VALUES), "Sinusoidal is computed and takes no values.", "Leave `values` out."),
+    (
+        lambda: ch.add(X, SPEC, values=VALUES),
+        "Sinusoidal is computed by a formula, so it takes no values.",
+        "Leave `values` out.",
+    ),
     (
         lambda: ch.add(X, LEARNED, values=VALUES[:5]),
         "`values` must be of shape [9, 6], got [5, 6].",
-        "They are the table's rows.",
+        "Pass the rows of the table.",
     ),
     (
         lambda: ch.add(X, LEARNED, [0, 1, 2, 3, 9], values=VALUES),

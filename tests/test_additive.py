@@ -441,7 +441,7 @@ REFUSED = [
     (lambda: ch.Learned(0, 5), "`width` must be at least 1, got 0.", COUNT.format("width", 1)),
     (lambda: ch.Learned(4, 0), "`rows` must be at least 1, got 0.", COUNT.format("rows", 1)),
     (lambda: ch.Learned(4, 5, -1), "`offset` must be at least 0, got -1.", COUNT.format("offset", 0)),
-    (lambda: ch.Learned(4, 5, 5), "`offset` must be below the 5 rows, got 5.", "It is the row of position 0."),
+    (lambda: ch.Learned(4, 5, 5), "`offset` must be below the 5 rows, got 5.", "`offset` is the row of position 0."),
     (lambda: ch.NoPosition(0), "`width` must be at least 1, got 0.", COUNT.format("width", 1)),
     (
         lambda: ch.table("vaswani2017", 5),
@@ -461,18 +461,18 @@ REFUSED = [
     (lambda: ch.table(PAPER, 5, threads="2"), "`threads` must be a whole number, got '2'.", COUNT.format("threads", 1)),
     (
         lambda: ch.table(PAPER, 5, values=VALUES),
-        "Sinusoidal is computed and takes no values.",
+        "Sinusoidal is computed by a formula, so it takes no values.",
         "Leave `values` out.",
     ),
     (
         lambda: ch.table(RANDOM, 3),
-        "Learned is a trained table and needs its rows.",
-        "Pass them as values=, [rows, width].",
+        "Learned is a trained table, but its rows were not given.",
+        "Pass the rows as values=, [rows, width].",
     ),
     (
         lambda: ch.table(RANDOM, 3, values=VALUES[:4]),
         "`values` must be of shape [5, 4], got [4, 4].",
-        "They are the table's rows.",
+        "Pass the rows of the table.",
     ),
     (
         lambda: ch.table(RANDOM, 3, values=VALUES.astype(str)),

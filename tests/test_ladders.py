@@ -366,7 +366,7 @@ REFUSED = [
         (
             lambda factor=factor: Ladder((Decimal(1),), factor),
             f"`attention_factor` must be finite and positive, got {factor}.",
-            "Leave it out to have it follow from the scaling.",
+            "Leave it out to compute it from the scaling.",
         )
         for factor in (0.0, -1.0, INFINITY, NAN)
     ],

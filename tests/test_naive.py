@@ -223,7 +223,10 @@ LAYOUT = (
     '`layout` must be "interleaved" or "halves", got \'x\'.',
     'Use "interleaved" for pairs (2i, 2i + 1), "halves" for (i, i + d/2).',
 )
-ORDER = ('`order` must be "sin-cos" or "cos-sin", got \'x\'.', "It selects which of the two comes first.")
+ORDER = (
+    '`order` must be "sin-cos" or "cos-sin", got \'x\'.',
+    "It selects whether the sine or the cosine of a pair comes first.",
+)
 BASE = (
     "`base` must be a finite positive number other than 1, got 1.",
     "Usual bases are 10000 (the paper) and 500000 (Llama 3); with base 1 all pairs have the same frequency.",

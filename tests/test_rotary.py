@@ -122,7 +122,7 @@ REFUSED = [
     ),
     (
         lambda: ch.Rotary(2, scaling=Ntk(2.0)),
-        "NTK-aware scaling spreads its factor over the pairs, and there is only one.",
+        "NTK-aware scaling spreads its factor over several pairs, but there is only one pair.",
         "Rotate at least 4 dimensions, or use linear scaling.",
     ),
     (

@@ -347,7 +347,7 @@ def test_origins_say_the_regime():
 def test_ntk_of_a_single_pair_is_refused(scaling):
     with pytest.raises(
         InvalidValue,
-        match=r"^NTK-aware scaling spreads its factor over the pairs, and there is only one\.\n"
+        match=r"^NTK-aware scaling spreads its factor over several pairs, but there is only one pair\.\n"
         r"hint: Rotate at least 4 dimensions, or use linear scaling\.$",
     ):
         scaling(geometric(1), 100)

@@ -499,9 +499,7 @@ def test_scalings_of_the_callers_own_are_described_and_not_written():
 
     spec = ch.Rotary(8, scaling=own)
     assert "own" in describe(spec)
-    expected = (
-        r"^function is not a part of a spec that JSON can say\.\nhint: Use one of Geometric, EvenSteps, Explicit,"
-    )
+    expected = r"^function cannot be written as JSON in a spec\.\nhint: Use one of Geometric, EvenSteps, Explicit,"
     with pytest.raises(InvalidType, match=expected):
         to_json(spec)
 
@@ -543,7 +541,7 @@ UNCHANGEABLE = [
     *[
         (
             lambda spacing=spacing: with_fields(ch.Sinusoidal(4), spacing=spacing, base=2.0, span="open"),
-            f"base, span cannot be changed beside a new spacing, got {spacing!r}.",
+            f"base, span cannot be changed together with a new spacing, got {spacing!r}.",
             "Pass these values to the new spacing when you make it.",
         )
         for spacing in (Explicit((1.0, 2.0)), None, 3)

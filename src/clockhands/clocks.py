@@ -34,7 +34,8 @@ def order_of(name: object) -> Order:
     """
     if name not in ("sin-cos", "cos-sin"):
         raise InvalidValue(
-            f'`order` must be "sin-cos" or "cos-sin", got {shown(name)}.', "It selects which of the two comes first."
+            f'`order` must be "sin-cos" or "cos-sin", got {shown(name)}.',
+            "It selects whether the sine or the cosine of a pair comes first.",
         )
     return name  # type: ignore[return-value]
 
@@ -178,7 +179,7 @@ def _check_distance(k: Any, axes: int) -> None:
         if not isinstance(k, Sequence | np.ndarray) or isinstance(k, str | bytes) or np.shape(k) != (axes,):
             raise InvalidValue(
                 f"`k` must be one distance for each of {axes} axes, got {shown(k)}.",
-                "They are in the order of the encoding's axes.",
+                "Give the distances in the order of the encoding's axes.",
             )
         return
     if isinstance(k, Sequence | np.ndarray) or k is None:

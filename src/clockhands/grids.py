@@ -135,7 +135,7 @@ class Grid:
         """
         if copy is False:
             raise InvalidValue(
-                "A grid is made into an array only as a copy, and copy=False was given.", "Leave it out."
+                "A grid can be converted to an array only by a copy, but copy=False was given.", "Leave it out."
             )
         at = without_prefix(self)[1].as_positions().as_float64()
         at = at.reshape(self.cells, self.axes) if self.axes > 1 else at.reshape(self.cells)
@@ -228,7 +228,7 @@ def _each(name: str, given: Any, axes: int) -> tuple[Fraction, ...]:
     if len(numbers) != axes:
         raise InvalidValue(
             f"`{name}` must be one number, or one for each of {axes} axes, got {len(numbers)}.",
-            "They are in the order of the axes.",
+            "Give them in the order of the axes.",
         )
     return tuple(_fraction(name, number) for number in numbers)
 

@@ -114,7 +114,7 @@ class Ladder:
         if not 0 < self.attention_factor < math.inf:
             raise InvalidValue(
                 f"`attention_factor` must be finite and positive, got {self.attention_factor}.",
-                "Leave it out to have it follow from the scaling.",
+                "Leave it out to compute it from the scaling.",
             )
         stored = Context(prec=DIGITS, rounding=ROUND_HALF_EVEN, Emin=-(10**9), Emax=10**9)
         settle(self, exact=tuple(map(stored.plus, self.exact)))
@@ -357,7 +357,7 @@ class Joined:
         if sum(lengths) != pairs:
             raise InvalidValue(
                 f"The parts have {lengths} pairs, but there are {pairs} pairs of {channels} dimensions.",
-                "They must add up.",
+                "The pairs of all parts must add up to half of the dimensions.",
             )
         ladders = [spacing.ladder(own, 2 * own) for own, spacing in self.parts]
         rates = [ladder.exact for ladder in ladders]

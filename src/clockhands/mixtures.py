@@ -50,7 +50,7 @@ class LayerMixture:
         if wrong or not codes:
             raise InvalidValue(
                 f"`pattern` names the codes {sorted(set(pattern))}, and there are {len(codes)}.",
-                "Name each code of the list, numbered from 0 on.",
+                "Use the numbers of the codes in the list, from 0 on.",
             )
         settle(self, codes=codes, pattern=pattern)
 

@@ -177,7 +177,7 @@ def thread_count(threads: int | None = None) -> int:
         if not said.isdecimal():
             raise InvalidValue(
                 f"`CLOCKHANDS_THREADS` must be a whole number of at least 1, got {shown(said)}.",
-                "Unset it to use all cores, or set it to 1 for none but the calling thread.",
+                "Unset it to use all cores, or set it to 1 to use only the calling thread.",
             )
         threads = int(said)
     return count("threads", threads)

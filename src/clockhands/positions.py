@@ -181,7 +181,7 @@ def refuse_single(given: Any, name: str = "positions") -> None:
     number = f"the number {shown(given)}" if isinstance(given, _NUMBERS) else "an array of no axes"
     raise InvalidType(
         f"`{name}` must be a position for each token, got {number}.",
-        "Write [p] for one token at position p, p[None] if it is an array; a count is not taken here.",
+        "Write [p] for one token at position p, p[None] if it is an array; a count is not accepted here.",
     )
 
 

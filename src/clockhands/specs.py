@@ -133,7 +133,7 @@ def with_fields(spec: Spec, **fields: Any) -> Spec:
         changed = fields.get("spacing", spacing)
         if not spaced.keys() <= _reached(changed):
             raise InvalidValue(
-                f"{', '.join(sorted(spaced))} cannot be changed beside a new spacing, got {shown(changed)}.",
+                f"{', '.join(sorted(spaced))} cannot be changed together with a new spacing, got {shown(changed)}.",
                 "Pass these values to the new spacing when you make it.",
             )
         fields["spacing"] = _spaced(changed, spaced)
@@ -310,7 +310,7 @@ def _as_json_values(value: Any) -> Any:
     if value is None or isinstance(value, str | bool | int | float):
         return value
     raise InvalidType(
-        f"{type(value).__name__} is not a part of a spec that JSON can say.",
+        f"{type(value).__name__} cannot be written as JSON in a spec.",
         f"Use one of {', '.join(kind.__name__ for kind in PARTS)}.",
     )
 

@@ -63,7 +63,7 @@ def refuse_recording(*arrays: Any) -> None:
     if any(isinstance(array, torch.Tensor) for array in arrays):
         raise InvalidValue(
             "torch.jit.trace would keep these positions and this length for all later calls.",
-            "Use torch.compile or torch.export, which follow them.",
+            "Use torch.compile or torch.export, which accept new ones.",
         )
 
 
@@ -157,7 +157,7 @@ def refuse_meta(positions: Any, x: Any, name: str) -> None:
     if library_of(positions) == "torch" and positions.device.type == "meta" != x.device.type:
         raise InvalidValue(
             f"`{name}` are on the meta device and have no numbers.",
-            f"Make them where they are known, or on {x.device}.",
+            f"Create them on {x.device}, or as NumPy values.",
         )
 
 
@@ -212,7 +212,7 @@ def cosine_sine(ladder: Ladder, positions: Any, xp: Any) -> tuple[Any, Any]:
     if not dtype.startswith(("int", "uint")):
         raise InvalidType(
             f"Positions inside a trace must be integers, got {dtype}.",
-            "Real positions need more bits than a trace has: give them as NumPy values, outside of it.",
+            "Real positions need more bits than a trace has: give them as NumPy values, outside of the trace.",
         )
     words = _Words(xp, positions)
     third, second, first = words.limbs(ladder)

@@ -313,7 +313,7 @@ REFUSED = [
     ),
     (
         lambda: AxialSinusoidal(18, raw="after", uneven="cut"),
-        "Raw coordinates and a width that is cut do not go together: they could be cut away.",
+        "Raw coordinates cannot be used with a width that is cut: the cut could remove the coordinates.",
         'Use uneven="zero" or "refuse", or leave out `raw`.',
     ),
     (
@@ -323,13 +323,13 @@ REFUSED = [
     ),
     (
         lambda: AxialSinusoidal(16, spacing=(Geometric(),)),
-        "`spacing` must be one, or one for each of 2 axes, got 1.",
-        "They are in the order of the axes.",
+        "`spacing` must be one spacing, or one for each of 2 axes, got 1.",
+        "Give them in the order of the axes.",
     ),
     (
         lambda: AxialSinusoidal(16, spacing=Joined(((2, Geometric()), (1, Geometric())))),
         "The parts have [2, 1] pairs, but there are 4 pairs of 8 dimensions.",
-        "They must add up.",
+        "The pairs of all parts must add up to half of the dimensions.",
     ),
     (
         lambda: AxialSinusoidal(4, spacing=Geometric(span="closed")),
@@ -364,7 +364,7 @@ REFUSED = [
     (
         lambda: ch.shift(SPEC, 3),
         "`k` must be one distance for each of 2 axes, got 3.",
-        "They are in the order of the encoding's axes.",
+        "Give the distances in the order of the encoding's axes.",
     ),
     (
         lambda: ch.kernel(SPEC, [1, 2, 3]),

@@ -219,7 +219,7 @@ REFUSED = [
     (
         lambda: FourierFeatures(8, offsets=1),
         "`offsets` must be True or False, got 1.",
-        "The phases themselves are the last row of values=.",
+        "Pass the phases as the last row of values=.",
     ),
     (
         lambda: ch.table(FourierFeatures(8, 1, order="cos", offsets=True), [1], values=np.ones(8)),
@@ -238,7 +238,7 @@ REFUSED = [
     ),
     (
         lambda: ch.table(FourierFeatures(8), [[1, 2]]),
-        "FourierFeatures has random or trained frequencies, which must be passed.",
+        "FourierFeatures has random or trained frequencies, but they were not given.",
         "Pass them as values=, of shape [2, 4].",
     ),
     (

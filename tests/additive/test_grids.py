@@ -162,7 +162,7 @@ REFUSED = [
     (
         lambda: Grid((2, 2), start=(1, 2, 3)),
         "`start` must be one number, or one for each of 2 axes, got 3.",
-        "They are in the order of the axes.",
+        "Give them in the order of the axes.",
     ),
     (
         lambda: Grid((2, 2), step="a"),

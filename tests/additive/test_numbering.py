@@ -216,7 +216,7 @@ REFUSED = [
     (
         lambda: ch.Learned(8, 16, padding_row=16),
         "`padding_row` must be below the 16 rows, got 16.",
-        "Leave it out where padding is counted like any other token.",
+        "Leave it out if padding tokens have positions like all other tokens.",
     ),
     (lambda: ch.Learned(8, 16, padding_row=-1), "`padding_row` must be at least 0, got -1.", "Give `padding_row`"),
     (
@@ -231,7 +231,7 @@ REFUSED = [
     ),
     (
         lambda: token_positions(IDS, ROBERTA),
-        "`tokens` is taken for a mask, and it holds numbers other than 0 and 1.",
+        "`tokens` is taken for a mask, but it holds numbers other than 0 and 1.",
         "Pass the padding id as padding=… if these are ids.",
     ),
     (

@@ -244,7 +244,7 @@ REFUSED = [
     (lambda: resize(GRID, 0), "`rows` must be at least 1, got 0."),
     (lambda: resize(GRID, 4.5), "`rows` must be a whole number, got 4.5."),
     (lambda: resize(GRID, (2, 3, 4)), "`rows` must be one number, or (height, width) of a grid, got (2, 3, 4)."),
-    (lambda: resize(GRID, (4, 4)), "The table has 30 rows to resize, and they are no square grid."),
+    (lambda: resize(GRID, (4, 4)), "The table has 30 rows to resize, but they are not a square grid."),
     (lambda: resize(GRID, (4, 4), grid=(5, 5)), "`grid` must be (height, width) of the 30 rows to resize, got (5, 5)."),
     (lambda: resize(GRID, (4, 4), grid=30), "`grid` must be (height, width) of the 30 rows to resize, got 30."),
     (lambda: resize(GRID, 4, grid=(5, 6)), "`grid` is for tables of grids, got (5, 6) and one number of rows."),
@@ -344,10 +344,13 @@ def test_a_scaled_code_says_so():
     assert json.loads(ch.to_json(SCALED))["scaled"] is True
     assert ch.from_json(ch.to_json(SCALED)) == SCALED != ch.Sinusoidal(8)
     for call, message in (
-        (lambda: ch.table(SCALED, 5), "This Sinusoidal has a trained scale and needs it."),
+        (lambda: ch.table(SCALED, 5), "This Sinusoidal has a trained scale, but no scale was given."),
         (lambda: ch.table(SCALED, 5, values=[1.0, 2.0]), "`values` must be one number, got an array of shape [2]."),
         (lambda: ch.table(SCALED, 5, values="one"), "`values` must be numbers, got an array of <U3."),
-        (lambda: ch.table(ch.Sinusoidal(8), 5, values=1.0), "Sinusoidal is computed and takes no values."),
+        (
+            lambda: ch.table(ch.Sinusoidal(8), 5, values=1.0),
+            "Sinusoidal is computed by a formula, so it takes no values.",
+        ),
         (lambda: ch.Sinusoidal(8, scaled=0.5), "`scaled` must be True or False, got 0.5."),
     ):
         with pytest.raises((InvalidValue, InvalidType), match=f"^{re.escape(message)}"):

@@ -135,18 +135,18 @@ REFUSED = [
     ),
     (
         lambda: ch.Sinusoidal(8, standardised=9, zero_rows=(1,)),
-        "A standardised code has no zeros: its mean is taken from every number.",
+        "A standardised encoding cannot have zeros: its mean is subtracted from every number.",
         "Leave out `standardised`, or `zero_rows` and the zeros of an odd width.",
     ),
     (
         lambda: ch.Sinusoidal(9, odd="zero", standardised=9),
-        "A standardised code has no zeros: its mean is taken from every number.",
+        "A standardised encoding cannot have zeros: its mean is subtracted from every number.",
         "Leave out `standardised`, or `zero_rows` and the zeros of an odd width.",
     ),
     (
         lambda: ch.table(ch.Sinusoidal(2, order="sin-sin", standardised=1), 3),
-        "The rows of 1 positions do not differ, so they have no spread to divide by.",
-        "Standardise by more rows.",
+        "The rows of 1 positions do not differ, so their standard deviation is 0 and cannot divide them.",
+        "Standardise over more positions.",
     ),
     (
         lambda: ch.table(ch.Sinusoidal(8, scale=1e39), 3),

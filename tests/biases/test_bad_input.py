@@ -115,11 +115,11 @@ REFUSED = [
     # --- learned numbers ---
     (
         lambda: ch.bias(Alibi(8), 1, 2, values=P),
-        "Alibi is computed and takes no values.\nhint: Leave `values` out.",
+        "Alibi is computed by a formula, so it takes no values.\nhint: Leave `values` out.",
     ),
     (
         lambda: ch.bias(Buckets(8), 1, 2),
-        "Buckets has learned numbers and needs them.\nhint: Pass them as values=: table [32, 8].",
+        "Buckets has learned numbers, but they were not given.\nhint: Pass them as values=: table [32, 8].",
     ),
     (
         lambda: ch.bias(Buckets(8), 1, 2, values=np.zeros((8, 32))),

@@ -205,7 +205,7 @@ REFUSED = [
     ),
     (
         lambda: score_mod(Kerple(2), 2, 2),
-        "Kerple has learned numbers and needs them.\nhint: Pass them as values=: p [2]; a [2].",
+        "Kerple has learned numbers, but they were not given.\nhint: Pass them as values=: p [2]; a [2].",
     ),
 ]
 

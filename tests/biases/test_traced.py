@@ -271,7 +271,7 @@ def test_gradients_reach_learned_numbers():
             "must be of shape [queries] or [batch, queries], got []",
         ),
         (lambda at: ch.bias(Alibi(2), 4, at), InvalidValue, "as a count means the last of the 3 keys, got 4 queries"),
-        (lambda at: ch.bias(Buckets(2), at, at), InvalidValue, "Buckets has learned numbers and needs them"),
+        (lambda at: ch.bias(Buckets(2), at, at), InvalidValue, "Buckets has learned numbers, but they were not given"),
         (
             lambda at: ch.bias(Kerple(2), at, at, values={"p": [1.0, 1.0], "a": [1.0, -1.0]}),
             InvalidValue,

@@ -204,7 +204,7 @@ def test_a_spec_that_identify_wrote_is_taken(run, checked):
 @pytest.mark.parametrize(
     ("name", "words", "error", "hint"),
     [
-        ("apply_rotary", (), "What the function should be is not said.", "Pass it: --like PRESET"),
+        ("apply_rotary", (), "The expected encoding is missing.", "Pass it: --like PRESET"),
         ("apply_rotary", ("--like", "lama2"), "There is no preset 'lama2'.", "Did you mean llama2?"),
         ("apply_rotary", ("--like", "nowhere.json"), "nowhere.json does not exist.", "Check the spelling"),
         ("apply_rotari", LLAMA, "somebodys has no 'apply_rotari'.", "Did you mean apply_rotary?"),

@@ -105,7 +105,9 @@ def test_a_grid_with_rows_that_stand_nowhere_and_in_another_order(run, tmp_path)
 def test_a_step_of_zero_never_arrives(run):
     done = run("table", SMALL, "--positions", "0:5:0")
     assert done.code == 2
-    assert done.err == "error: The step of `0:5:0` is 0, so it never arrives.\nhint: Give a step above or below 0.\n"
+    assert (
+        done.err == "error: The step of `0:5:0` is 0, so the range never ends.\nhint: Give a step above or below 0.\n"
+    )
 
 
 @pytest.mark.parametrize("dtype", ["float64", "float32", "float16"])
@@ -203,7 +205,7 @@ def test_a_place_that_is_no_file_is_refused_before_it_is_opened(run, tmp_path, e
     for name, said in (
         (f"missing/t.{ending}", "is no folder."),
         (f"folder.{ending}", "is a directory."),
-        (f"device.{ending}", "is no file that could be replaced."),
+        (f"device.{ending}", "is not a regular file, so it is not replaced."),
     ):
         done = run("table", SMALL, "--positions", "3", "--out", tmp_path / name, "--force")
         assert (done.code, done.out) == (2, "")

@@ -40,7 +40,7 @@ def refused(done, out):
     error, hint = done.err.splitlines()
     assert error.startswith(f"error: {out} would be written over ")
     assert error.endswith("which is read.")
-    assert hint == "hint: Give another name; `--force` replaces nothing that is read."
+    assert hint == "hint: Give another name; `--force` does not replace a file that is also read."
     return True
 
 
@@ -166,7 +166,7 @@ def test_what_is_no_file_is_not_replaced(run, tmp_path, monkeypatch, words):
     os.mkfifo("pipe")
     done = run(*words)
     assert (done.code, done.out) == (2, "")
-    assert "pipe is no file that could be replaced" in done.err
+    assert "pipe is not a regular file, so it is not replaced" in done.err
     assert Path("pipe").is_fifo()
 
 

@@ -458,7 +458,7 @@ def test_a_missing_shard_and_a_lying_header_are_refused_by_the_reader(checkpoint
     whole = shard.read_bytes()
     shard.unlink()
     message, _ = refusal(convert, model, tmp_path / "out", "interleaved", error=Unreadable)
-    assert message.endswith("names the shard 'model-00002-of-00002.safetensors', which is not beside it.")
+    assert message.endswith("names the shard 'model-00002-of-00002.safetensors', which is not in the same folder.")
     shard.write_bytes(whole[:-4])
     message, _ = refusal(convert, model, tmp_path / "out", "interleaved", error=Unreadable)
     assert "bytes of tensors, but" in message

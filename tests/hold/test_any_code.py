@@ -345,7 +345,7 @@ def test_a_model_is_one_graph_of_pytorchs_compiler(name: str):
         ),
         (
             lambda: held.module(ch.Rotary(8), [1]),
-            "Rotary is computed and takes no values.\nhint: Leave `values` out.",
+            "Rotary is computed by a formula, so it takes no values.\nhint: Leave `values` out.",
         ),
         (
             lambda: held.module(CODES["LayerMixture"], [None]),

@@ -298,12 +298,12 @@ def test_queries_and_keys_are_turned_in_their_roles():
         ),
         (
             lambda: jax.jit(held.Additive(ch.Learned(width=8, rows=9)))(jnp.zeros((3, 8)), jnp.arange(3)),
-            "Learned is a trained table and needs its rows.\nhint: Pass them as values=, [rows, width].",
+            "Learned is a trained table, but its rows were not given.\nhint: Pass the rows as values=, [rows, width].",
         ),
         (
             lambda: jax.jit(held.Additive(ch.Sinusoidal(8)))(jnp.zeros((3, 8)), jnp.arange(3.0)),
             "Positions inside a trace must be integers, got float32.\n"
-            "hint: Real positions need more bits than a trace has: give them as NumPy values, outside of it.",
+            "hint: Real positions need more bits than a trace has: give them as NumPy values, outside of the trace.",
         ),
         (
             lambda: jax.jit(held.Additive(ch.Sinusoidal(8)))(jnp.zeros((3, 8)), jnp.arange(4)),

@@ -449,15 +449,15 @@ def test_the_score_mod_of_a_module_adds_its_matrix():
         ),
         (
             lambda: held.Additive(ch.Sinusoidal(8), ROWS),
-            "Sinusoidal is computed and takes no values.\nhint: Leave `values` out.",
+            "Sinusoidal is computed by a formula, so it takes no values.\nhint: Leave `values` out.",
         ),
         (
             lambda: held.Additive(TABLE, ROWS[:3]),
-            "`values` must be of shape [24, 8], got [3, 8].\nhint: They are the table's rows.",
+            "`values` must be of shape [24, 8], got [3, 8].\nhint: Pass the rows of the table.",
         ),
         (
             lambda: held.Bias(ch.Alibi(heads=2), np.zeros((32, 2))),
-            "Alibi is computed and takes no values.\nhint: Leave `values` out.",
+            "Alibi is computed by a formula, so it takes no values.\nhint: Leave `values` out.",
         ),
         (
             lambda: held.Bias(ch.Buckets(heads=2), np.zeros((3, 2))),

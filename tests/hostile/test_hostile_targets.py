@@ -185,7 +185,8 @@ def test_a_small_table_of_zeros_is_still_read(tmp_path):
 def test_other_ways_to_compress_are_refused(tmp_path, method):
     message, _ = refusal(open_target, npz_of(tmp_path / "x.npz", 1, method), error=Unreadable)
     assert (
-        f"keeps 'a.npy' compressed by method {method}, where stored (0) and deflated (8) members are read." in message
+        f"keeps 'a.npy' compressed by method {method}, but only the methods 0 (stored) and 8 (deflated) are read."
+        in message
     )
 
 

@@ -46,7 +46,7 @@ def test_what_cannot_be_built_is_refused(text: str, message: str, hint: str):
 
 def test_a_learned_code_cannot_come_back_after_a_drop():
     text = changed("lengths = [16]\n", 'drop = { at = "50 %" }\nat_test.back = { code = { type = "Learned" } }\n')
-    with pytest.raises(InvalidValue, match="Learned has learned numbers that the trained code has not"):
+    with pytest.raises(InvalidValue, match="Learned has learned numbers, but the trained encoding does not have them"):
         codes.check(studies.parse(text.replace("[16, 32]", "[16]")))
     codes.check(studies.parse(text.replace("drop = ", "#").replace("[16, 32]", "[16]")))
 

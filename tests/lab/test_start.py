@@ -322,7 +322,7 @@ class Harmful:
         ({**CONFIG, "n_layers": 0}, "declares n_layers = 0, where a whole number from 1 on is expected."),
         ({**CONFIG, "n_layers": 10**12}, "declares 1,000,000,000,000 layers and holds 20 tensors."),
         ({**CONFIG, "d_model": "8"}, "declares d_model = '8', where a whole number from 1 on is expected."),
-        ({**CONFIG, "n_heads": 3}, "declares 3 heads, 1 key heads and width 8, which do not fit together."),
+        ({**CONFIG, "n_heads": 3}, "declares 3 heads, 1 key heads and width 8, which contradict each other."),
         ({**CONFIG, "n_layers": 1}, "holds 9 tensors that the lab's model has no place for. They are blocks.1."),
         ({**CONFIG, "eps": None}, "declares eps = None, where a number from 0 on is expected."),
         ({**CONFIG, "rope_base": float("inf")}, "declares rope_base = inf, where a number from 0 on is expected."),
@@ -399,7 +399,7 @@ def test_a_quantised_file_without_its_library(monkeypatch):
     monkeypatch.setitem(sys.modules, "gguf", None)
     info = start.read_start("smollm2").tensors["embedding.weight"][0]
     message = refused(lambda: start._numbers(info, transposed=False))
-    assert "is stored as Q8_0, and the library that reads it is missing." in message
+    assert "is stored as Q8_0, but the library that reads this type is missing." in message
     assert "Install it with `pip install 'clockhands[gguf]'`." in message
 
 

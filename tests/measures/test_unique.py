@@ -76,7 +76,7 @@ def test_positions_that_are_rounded_first_are_fewer(dtype, left, pair):
     assert found.holds, "the table itself has a row for each"
     assert found.numbers["positions_distinct_in_dtype"] == left
     assert found.numbers["first_positions_merged"] == pair
-    assert f"{left:,} of 4,096" in found.says
+    assert f"4,096 positions become {left:,}:" in found.says
     # What the sentence is about, done: a table of rounded positions.
     rows = table(Sinusoidal(512), table(Counter(1), 4096, dtype).astype(np.float64)[:, 0].tolist(), dtype)
     assert len({row.tobytes() for row in rows}) == left
@@ -126,7 +126,7 @@ def test_numbers_that_outgrow_the_dtype_are_named():
     found = of(Counter(3), 70_000, "float16")
     assert found.holds is False
     assert found.numbers["does_not_fit_from"] == 65_520
-    assert "From position 65,520 on there are none: A position of size 65520 does not fit float16." in found.says
+    assert "From position 65,520 on there are no values: A position of size 65520 does not fit float16." in found.says
     assert found.numbers["first_collision"] == [2048, 2049]
     # A code that collides nowhere before it ends.
     raw = AxialSinusoidal(6, (1,), raw="before", scale=50_000.0, uneven="zero")
@@ -195,14 +195,14 @@ def test_fairseq_starts_at_two_and_its_row_of_zeros_is_not_a_token():
     found = of(preset("fairseq"), 512)
     assert found.holds
     assert found.numbers["nearest_pair"] == [2, 3]
-    assert "zeros" not in found.says
+    assert "zero" not in found.says
 
 
 def test_rows_of_zeros_among_the_tokens_are_alike():
     found = of(Sinusoidal(64, zero_rows=(3, 5)), 100)
     assert found.numbers["first_collision"] == [3, 5]
     assert found.numbers["distinct"] == 99
-    assert "positions 3 and 5 have zeros" in found.says
+    assert "The rows of positions 3 and 5 are zero" in found.says
     one = of(Sinusoidal(64, zero_rows=(5,)), 100)
     assert one.holds
     earlier, later = one.numbers["nearest_pair"]
@@ -299,7 +299,7 @@ def test_minilm_gives_each_position_its_own():
     np.fill_diagonal(apart, math.inf)
     assert found.numbers["nearest_distance"] == pytest.approx(apart.min(), rel=1e-13)
     assert apart[earlier, later] == pytest.approx(apart.min(), rel=1e-13)
-    assert found.says.endswith("The nearest are positions 18 and 19, 0.1975 apart.")
+    assert found.says.endswith("The nearest two rows are those of positions 18 and 19, 0.1975 apart.")
 
 
 @pytest.mark.slow

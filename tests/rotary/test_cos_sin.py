@@ -170,7 +170,7 @@ PAIR = cos_sin(SPEC, SEQ, like=X)
     [
         (
             lambda: rotate(X, SPEC, range(SEQ), cos_sin=PAIR),
-            "`positions` and `cos_sin` are both given, and `cos_sin` holds the positions already.\n"
+            "`positions` and `cos_sin` are both given, but `cos_sin` already holds the positions.\n"
             "hint: Leave one out.",
         ),
         (

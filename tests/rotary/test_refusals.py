@@ -26,8 +26,16 @@ REFUSED = [
     (lambda: rotate(X[0, 0], SPEC), "`x` must be of shape [..., seq, 8], got [8].", "split the heads first"),
     (lambda: rotate(X.astype(np.int32), SPEC), "`x` must be of a float dtype, got int32.", "not token ids"),
     (lambda: rotate(X.astype(np.complex64), SPEC), "`x` must be of a float dtype, got complex64.", "not token ids"),
-    (lambda: rotate(X, SPEC, seq_axis=3), "`seq_axis` must be an axis of x of shape [2, 5, 8], got 3.", "It is -2"),
-    (lambda: rotate(X, SPEC, seq_axis=-4), "`seq_axis` must be an axis of x of shape [2, 5, 8], got -4.", "It is -2"),
+    (
+        lambda: rotate(X, SPEC, seq_axis=3),
+        "`seq_axis` must be an axis of x of shape [2, 5, 8], got 3.",
+        "Its default is -2",
+    ),
+    (
+        lambda: rotate(X, SPEC, seq_axis=-4),
+        "`seq_axis` must be an axis of x of shape [2, 5, 8], got -4.",
+        "Its default is -2",
+    ),
     (lambda: rotate(X, SPEC, seq_axis=True), "`seq_axis` must be an axis of x of shape [2, 5, 8], got True.", "-2"),
     (lambda: rotate(X, SPEC, seq_axis=1.0), "`seq_axis` must be an axis of x of shape [2, 5, 8], got 1.", "-2"),
     (lambda: rotate(X, SPEC, seq_axis=-1), "`seq_axis` must not be the last axis, got -1.", "a head's width"),
@@ -88,10 +96,14 @@ REFUSED = [
     ),
     (
         lambda: rotate(X, ch.Rotary(8, xpos=XPos())),
-        'This code has xPos, and `role` must be "query" or "key", got None.',
-        "Queries grow where keys shrink.",
+        'This encoding has xPos, so `role` must be "query" or "key", got None.',
+        "xPos multiplies queries by a growing factor and keys by a shrinking one.",
     ),
-    (lambda: rotate(X, ch.Rotary(8, xpos=XPos()), role="q"), "got 'q'.", "Queries grow where keys shrink."),
+    (
+        lambda: rotate(X, ch.Rotary(8, xpos=XPos()), role="q"),
+        "got 'q'.",
+        "xPos multiplies queries by a growing factor and keys by a shrinking one.",
+    ),
     (
         lambda: rotate(X, ch.Rotary(8, xpos=XPos()), [0, 1, 2, 3, 10**6], role="key"),
         "xPos has no numbers 1e+06 tokens away from its centre: they leave the range of float32.",
@@ -101,12 +113,12 @@ REFUSED = [
     (
         lambda: rerotate(X, ch.Rotary(8, "interleaved", reordered=True), range(5), range(5)),
         "The dimensions of these keys were reordered, so they cannot be rotated again.",
-        "Cache them with reordered=False",
+        "Cache keys with reordered=False",
     ),
     (
         lambda: rerotate(X, SPEC, range(5), np.zeros((2, 5), int)),
         "`from_` and `to` must have one shape, got [5] and [2, 5].",
-        "Give each key a position in both.",
+        "Give each key a position in `from_` and in `to`.",
     ),
     (lambda: rerotate(X, SPEC, range(4), range(5)), "`from_` must be of shape [5] or [2, 5]", "They are [seq]"),
     (lambda: rerotate(X, SPEC, range(5), range(4)), "`to` must be of shape [5] or [2, 5]", "They are [seq]"),
@@ -132,12 +144,12 @@ REFUSED = [
     (lambda: ch.Rotary(8, reordered=1), "`reordered` must be True or False, got 1.", "Leave it out for False."),
     (
         lambda: ch.Rotary(8, reordered=True),
-        "`reordered` says that interleaved pairs go out as halves, and the layout is halves.",
+        "`reordered` returns interleaved pairs in half-split order, but the layout is halves.",
         'Use layout="interleaved" without blocks.',
     ),
     (
         lambda: ch.Rotary(8, "interleaved", reordered=True, blocks=(2, 2)),
-        "`reordered` says that interleaved pairs go out as halves, and the layout is that of blocks.",
+        "`reordered` returns interleaved pairs in half-split order, but the layout is that of blocks.",
         'Use layout="interleaved" without blocks.',
     ),
     (lambda: ch.Rotary(8, length=0), "`length` must be at least 1, got 0.", "at least 1"),
@@ -248,7 +260,7 @@ def test_one_number_of_a_framework_is_refused_too_traced_or_not():
 
 
 def test_a_decay_has_one_axis():
-    with pytest.raises(InvalidValue, match="`xpos` is a decay along one axis, and `axes` names several"):
+    with pytest.raises(InvalidValue, match="`xpos` is a decay along one axis, but `axes` names several"):
         ch.Rotary(8, axes=chunked([2, 2]), xpos=XPos())
 
 
@@ -299,7 +311,7 @@ def test_queries_and_keys_of_two_lengths_do_not_stand_at_the_same_positions():
     for call in calls:
         with pytest.raises(InvalidValue, match=re.escape(words)) as caught:
             call()
-        assert "Rotate them separately" in caught.value.hint
+        assert "Rotate queries and keys separately" in caught.value.hint
 
 
 def test_a_decay_is_refused_where_it_leaves_the_range_of_the_heads():

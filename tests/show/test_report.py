@@ -321,7 +321,10 @@ def test_the_name_of_a_target_is_cut_in_headings_and_in_the_title(tmp_path):
     folder.mkdir(parents=True)
     (folder / "config.json").write_text(json.dumps(LLAMA), encoding="utf-8")
     target = str(folder / "config.json")
-    page = report([audit(target)], [{"target": LONG, "message": "It names nothing.", "hint": "Name another."}])
+    page = report(
+        [audit(target)],
+        [{"target": LONG, "message": "It does not name a model, a file or a preset.", "hint": "Name another."}],
+    )
     assert target not in first_screen(page)
     assert f"{target[:399]}…" in first_screen(page)
     assert Parts(page).text.partition("Sources of all values")[2].count(target) == 1

@@ -240,7 +240,7 @@ def test_a_quantisation_needs_the_library_that_reads_it(tmp_path, monkeypatch):
     opened = open_target(str(quantised_gguf(tmp_path / "q.gguf", 8, bytes(34 * 16))))
     (one,) = projections(opened, resolve(opened)).projections
     monkeypatch.setitem(sys.modules, "gguf", None)
-    with pytest.raises(Unreadable, match="stored as Q8_0, and the library that reads it is missing") as caught:
+    with pytest.raises(Unreadable, match="stored as Q8_0, but the library that reads this type is missing") as caught:
         one.read()
     assert "pip install 'clockhands[gguf]'" in caught.value.hint
 

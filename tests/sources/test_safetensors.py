@@ -348,8 +348,8 @@ def test_a_missing_shard_is_refused_or_listed(tmp_path):
     gone = tmp_path / "model-00002-of-00002.safetensors"
     gone.unlink()
     message, hint = refusal(safetensors.read_index, index, error=Unreadable)
-    assert message == f"{index} names the shard '{gone.name}', which is not beside it."
-    assert hint == "Download all shards, or name the model's config.json to audit that alone."
+    assert message == f"{index} names the shard '{gone.name}', which is not in the same folder."
+    assert hint == "Download all shards, or name the model's config.json to audit only the config."
     header = safetensors.read_index(index, allow_absent=True)
     assert list(header.tensors) == ["a", "b"]
     assert header.absent == (gone.name,)

@@ -148,14 +148,14 @@ def test_the_program_s_own_standard_input_is_read(monkeypatch):
 @pytest.mark.parametrize(
     ("text", "message", "hint"),
     [
-        ("", "'' names nothing.", f"Name a preset, {READ}."),
-        (" ", "' ' names nothing.", f"Name a preset, {READ}."),
-        ("a\0b", "'a\\x00b' names nothing.", f"Name a preset, {READ}."),
-        ("x" * 5000, f"'{'x' * 56}... names nothing.", f"Name a preset, {READ}."),
-        ("x" * 300, f"'{'x' * 56}... names nothing.", f"Name a preset, {READ}."),
+        ("", "'' does not name a model, a file or a preset.", f"Name a preset, {READ}."),
+        (" ", "' ' does not name a model, a file or a preset.", f"Name a preset, {READ}."),
+        ("a\0b", "'a\\x00b' does not name a model, a file or a preset.", f"Name a preset, {READ}."),
+        ("x" * 5000, f"'{'x' * 56}... does not name a model, a file or a preset.", f"Name a preset, {READ}."),
+        ("x" * 300, f"'{'x' * 56}... does not name a model, a file or a preset.", f"Name a preset, {READ}."),
         (
             "package.module:function",
-            "package.module:function is neither a path nor a preset with fields, and a function is not audited.",
+            "package.module:function is neither a path nor a preset with fields, and functions cannot be audited.",
             f"`clockhands identify package.module:function --width N` looks at functions; else name a preset, {READ}.",
         ),
         (
@@ -389,7 +389,7 @@ def test_no_tensor_is_picked_from_a_config(here):
 def test_a_pipe_is_refused_where_a_file_is_needed(here, name):
     os.mkfifo(here / name)
     assert refused(name) == (
-        f"{name} is not a regular file, and its kind is read here and there, not front to back.",
+        f"{name} is not a regular file, but files of this kind are not read from front to back.",
         "Save it as a file first; only JSON can come through a pipe.",
     )
 
@@ -458,9 +458,13 @@ def test_a_folder_with_an_index(here):
     assert (opened.form, opened.config, list(opened.tensors)) == ("safetensors", None, ["a", "b"])
     (folder / "s2.safetensors").unlink()
     message, _ = refused("m")
-    assert message == "m/model.safetensors.index.json names the shard 's2.safetensors', which is not beside it."
+    assert (
+        message == "m/model.safetensors.index.json names the shard 's2.safetensors', which is not in the same folder."
+    )
     message, _ = refused("m/model.safetensors.index.json")
-    assert message == "m/model.safetensors.index.json names the shard 's2.safetensors', which is not beside it."
+    assert (
+        message == "m/model.safetensors.index.json names the shard 's2.safetensors', which is not in the same folder."
+    )
 
 
 def test_a_folder_cloned_without_its_large_files(here):

@@ -84,7 +84,7 @@ class FourierFeatures(AdditiveCode):
         if not isinstance(self.offsets, bool):
             raise InvalidType(
                 f"`offsets` must be True or False, got {shown(self.offsets)}.",
-                "The phases themselves are the last row of values=.",
+                "Pass the phases as the last row of values=.",
             )
         waves = self.width - self._coordinates
         if waves < self._each or waves % self._each:
@@ -130,7 +130,7 @@ class FourierFeatures(AdditiveCode):
         """Refuse anything but the rates."""
         if shape is None:
             raise InvalidValue(
-                "FourierFeatures has random or trained frequencies, which must be passed.",
+                "FourierFeatures has random or trained frequencies, but they were not given.",
                 f"Pass them as values=, of shape {list(self.values_shape)}.",
             )
         if shape != self.values_shape:

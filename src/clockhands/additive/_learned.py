@@ -58,7 +58,7 @@ class Learned(AdditiveCode):
         )
         if self.offset >= self.rows:
             raise InvalidValue(
-                f"`offset` must be below the {self.rows} rows, got {self.offset}.", "It is the row of position 0."
+                f"`offset` must be below the {self.rows} rows, got {self.offset}.", "`offset` is the row of position 0."
             )
         if self.padding_row is None:
             return
@@ -66,7 +66,7 @@ class Learned(AdditiveCode):
         if self.padding_row >= self.rows:
             raise InvalidValue(
                 f"`padding_row` must be below the {self.rows} rows, got {self.padding_row}.",
-                "Leave it out where padding is counted like any other token.",
+                "Leave it out if padding tokens have positions like all other tokens.",
             )
 
     @property
@@ -115,11 +115,13 @@ class Learned(AdditiveCode):
     def check_values(self, shape: tuple[int, ...] | None) -> None:
         """Refuse anything but the table's rows."""
         if shape is None:
-            raise InvalidValue("Learned is a trained table and needs its rows.", "Pass them as values=, [rows, width].")
+            raise InvalidValue(
+                "Learned is a trained table, but its rows were not given.", "Pass the rows as values=, [rows, width]."
+            )
         if shape != self.values_shape:
             raise InvalidValue(
                 f"`values` must be of shape [{self.rows}, {self.width}], got {list(shape)}.",
-                "They are the table's rows.",
+                "Pass the rows of the table.",
             )
 
     def from_values(self, values: Any, positions: Positions, xp: Any, work: Any) -> Any:

@@ -143,7 +143,8 @@ def resize_matrix(
             raise InvalidType(f"`{name}` must be True or False, got {shown(flag)}.", "Leave it out for False.")
     if antialias and align_corners:
         raise InvalidValue(
-            "`antialias` and `align_corners` cannot both be True: weights that are widened do not meet the corners.",
+            "`antialias` and `align_corners` cannot both be True: antialiasing widens the weights, so the corners "
+            "would not stay aligned.",
             "Use one of them.",
         )
     if align_corners and scale_factor is not None:
@@ -240,7 +241,7 @@ def _table(values: Any) -> tuple[tuple[int, ...], str]:
     shape, dtype = tuple(values.shape), name_of(values)
     if len(shape) < 2:
         raise InvalidValue(
-            f"`values` must be of shape [..., rows, width], got {list(shape)}.", "They are the table's rows."
+            f"`values` must be of shape [..., rows, width], got {list(shape)}.", "Pass the rows of the table."
         )
     if not dtype.startswith(("float", "bfloat")):
         raise InvalidType(f"`values` must be of a float dtype, got {dtype}.", "Pass the table's float rows.")
@@ -269,15 +270,15 @@ def _old(moving: int, grid: Any, axes: int) -> tuple[int, ...]:
         side = math.isqrt(moving)
         if side * side != moving:
             raise InvalidValue(
-                f"The table has {moving} rows to resize, and they are no square grid.",
-                "Give grid=(height, width), and kept= for rows that belong to no place.",
+                f"The table has {moving} rows to resize, but they are not a square grid.",
+                "Give grid=(height, width), and kept= for rows without a place in the grid.",
             )
         return side, side
     sizes = _sizes("grid", grid)
     if len(sizes) != 2 or math.prod(sizes) != moving:
         raise InvalidValue(
             f"`grid` must be (height, width) of the {moving} rows to resize, got {shown(grid)}.",
-            "Give kept= for rows that belong to no place.",
+            "Give kept= for rows without a place in the grid.",
         )
     return sizes
 

@@ -116,7 +116,7 @@ class AxialSinusoidal(AdditiveCode):
         )
         if self.raw is not None and self.uneven == "cut":
             raise InvalidValue(
-                "Raw coordinates and a width that is cut do not go together: they could be cut away.",
+                "Raw coordinates cannot be used with a width that is cut: the cut could remove the coordinates.",
                 'Use uneven="zero" or "refuse", or leave out `raw`.',
             )
         if self.raw in ("before-each", "after-each") and not self.channels.startswith("axis"):
@@ -345,8 +345,8 @@ def _spacings(base: float | None, spacing: object, axes: int) -> Spacing | tuple
         return spacing_of(base, spacing)  # type: ignore[arg-type]
     if len(spacing) != axes:
         raise InvalidValue(
-            f"`spacing` must be one, or one for each of {axes} axes, got {len(spacing)}.",
-            "They are in the order of the axes.",
+            f"`spacing` must be one spacing, or one for each of {axes} axes, got {len(spacing)}.",
+            "Give them in the order of the axes.",
         )
     each = tuple(spacing_of(base, one) for one in spacing)
     return each[0] if len(set(each)) == 1 else each

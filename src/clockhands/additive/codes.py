@@ -58,7 +58,9 @@ class AdditiveCode(ABC):
             InvalidValue: The code has none, needs them, or has others.
         """
         if shape is not None:
-            raise InvalidValue(f"{type(self).__name__} is computed and takes no values.", "Leave `values` out.")
+            raise InvalidValue(
+                f"{type(self).__name__} is computed by a formula, so it takes no values.", "Leave `values` out."
+            )
 
     def from_values(self, values: Any, positions: Positions, xp: Any, work: Any) -> Any:
         """The numbers made from learned ones, [*positions, width] of the dtype ``work``, in the values' own library."""

@@ -118,7 +118,7 @@ def _real(tokens: Any, spec: object, padding: object) -> Any:
         )
     if not kind.startswith("bool") and not is_traced(tokens) and bool(xp.any((tokens != 0) & (tokens != 1))):
         raise InvalidValue(
-            "`tokens` is taken for a mask, and it holds numbers other than 0 and 1.",
+            "`tokens` is taken for a mask, but it holds numbers other than 0 and 1.",
             "Pass the padding id as padding=… if these are ids.",
         )
     return xp.astype(tokens != 0, xp.int32)  # of a trace no number is known, and none counts twice

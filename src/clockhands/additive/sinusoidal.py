@@ -106,7 +106,7 @@ class Sinusoidal(AdditiveCode):
             standardised = count("standardised", standardised)
             if zero_rows or (odd == "zero" and width % 2):
                 raise InvalidValue(
-                    "A standardised code has no zeros: its mean is taken from every number.",
+                    "A standardised encoding cannot have zeros: its mean is subtracted from every number.",
                     "Leave out `standardised`, or `zero_rows` and the zeros of an odd width.",
                 )
         if width == 1 and odd == "zero":
@@ -161,8 +161,9 @@ class Sinusoidal(AdditiveCode):
         spread = rows.std(ddof=1) if rows.size > 1 else 0.0
         if not spread:
             raise InvalidValue(
-                f"The rows of {self.standardised} positions do not differ, so they have no spread to divide by.",
-                "Standardise by more rows.",
+                f"The rows of {self.standardised} positions do not differ, so their standard deviation is 0 and "
+                "cannot divide them.",
+                "Standardise over more positions.",
             )
         return float(rows.mean()), self.scale / float(spread)
 
@@ -177,10 +178,13 @@ class Sinusoidal(AdditiveCode):
             super().check_values(shape)
         elif shape is None:
             raise InvalidValue(
-                "This Sinusoidal has a trained scale and needs it.", "Pass it as values=, one number such as 1.0."
+                "This Sinusoidal has a trained scale, but no scale was given.",
+                "Pass the scale as values=, one number such as 1.0.",
             )
         elif shape not in ((), (1,)):
-            raise InvalidValue(f"`values` must be one number, got an array of shape {list(shape)}.", "It is the scale.")
+            raise InvalidValue(
+                f"`values` must be one number, got an array of shape {list(shape)}.", "The number is the trained scale."
+            )
 
     def from_values(self, values: Any, positions: Positions, xp: Any, work: Any) -> Any:
         """The table times the scale, [*positions, width]."""

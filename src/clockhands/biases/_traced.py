@@ -190,7 +190,7 @@ def _integers(given: Any, name: str, traced: Any, xp: Any, wide: bool) -> Any:
         if not dtype.startswith(("int", "uint")):
             raise InvalidType(
                 f"Positions inside a trace must be integers, got {dtype}.",
-                "Real positions need more bits than a trace has: give them as NumPy values, outside of it.",
+                "Real positions need more bits than a trace has: give them as NumPy values, outside of the trace.",
             )
         return xp.astype(given, kind)
     if isinstance(given, range) and wide:
@@ -204,7 +204,8 @@ def _integers(given: Any, name: str, traced: Any, xp: Any, wide: bool) -> Any:
     if not wide and known.size and not -_NARROW <= int(known.min()) <= int(known.max()) < _NARROW:
         raise InvalidValue(
             f"`{name}` beside 32-bit positions of a trace must fit in 32 bits, got up to {int(np.abs(known).max())}.",
-            "Give all positions outside of the trace, or count them from nearer by: a bias knows distances only.",
+            "Give all positions outside of the trace, or subtract one number from all: a bias depends on distances "
+            "only.",
         )
     known = known.astype(np.int64 if wide else np.int32)
     return xp.asarray(known, device=_device(traced))

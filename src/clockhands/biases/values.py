@@ -68,10 +68,10 @@ def values_of(name: str, given: Any, shapes: dict[str, tuple[int, ...]]) -> Valu
     words = "; ".join(f"{each} {list(shape)}" for each, shape in shapes.items())
     if not shapes:
         if given is not None:
-            raise InvalidValue(f"{name} is computed and takes no values.", "Leave `values` out.")
+            raise InvalidValue(f"{name} is computed by a formula, so it takes no values.", "Leave `values` out.")
         return Values()
     if given is None:
-        raise InvalidValue(f"{name} has learned numbers and needs them.", f"Pass them as values=: {words}.")
+        raise InvalidValue(f"{name} has learned numbers, but they were not given.", f"Pass them as values=: {words}.")
     if len(shapes) == 1 and not isinstance(given, Mapping):
         given = {next(iter(shapes)): given}
     if not isinstance(given, Mapping):

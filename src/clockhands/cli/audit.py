@@ -52,14 +52,16 @@ def _codes(ctx: click.Context, _param: click.Parameter, values: tuple[str, ...])
     metavar="KEY=VALUE",
     help="Audit as if KEY had this VALUE in the config (a.b=1 for nested keys). Can be repeated.",
 )
-@click.option("--weights", is_flag=True, help="Measure the layout from the weights themselves; reads all q and k.")
+@click.option("--weights", is_flag=True, help="Measure the layout from the query and key weights (reads all of them).")
 @click.option("--verbose", "-v", is_flag=True, help="Show every value with its source, the properties and the notes.")
 @click.option("--quiet", "-q", is_flag=True, help="Show only problems.")
 @click.option("--diff", is_flag=True, help="Print the fixes as a unified diff in place of the report.")
 @click.option("--fix", is_flag=True, help="Write each fixed config to NAME.fixed.json in the same folder.")
 @click.option("--in-place", is_flag=True, help="With --fix: replace the config itself.")
 @click.option("--recursive", "-r", is_flag=True, help="Audit every model in these folders and the folders inside.")
-@click.option("--jobs", type=click.IntRange(min=1), metavar="N", help="Processes (default: one for each core).")
+@click.option(
+    "--jobs", type=click.IntRange(min=1), metavar="N", help="Number of processes (default: one for each core)."
+)
 @click.option(
     "--fail-on",
     type=click.Choice(("error", "warning", "note", "never")),
@@ -83,7 +85,7 @@ def _codes(ctx: click.Context, _param: click.Parameter, values: tuple[str, ...])
 )
 @click.option("--json", "as_json", is_flag=True, help="The same as --format json.")
 @click.option("--html", type=OutPath(), metavar="FILE", help="Write the report as one HTML page to this file too.")
-@click.option("--force", is_flag=True, help="Replace what --html and --fix write, if it is there.")
+@click.option("--force", is_flag=True, help="Let --html and --fix replace existing files.")
 def command(  # noqa: PLR0917 - click passes them by name
     targets: tuple[str, ...],
     length: int | None,

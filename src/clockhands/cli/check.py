@@ -42,18 +42,34 @@ def _codes(ctx: click.Context, _param: click.Parameter, values: tuple[str, ...])
     "--like", metavar="SPEC", help="Expected encoding: PRESET[:field=value,...], or a file of clockhands.to_json."
 )
 @click.option("--kind", type=click.Choice(KINDS), help="Kind of check, if --like does not determine it.")
-@click.option("--make", is_flag=True, help="The callable builds the function from a spec; also compares two models.")
-@click.option("--axes", metavar="WORDS", help="The axes of x, if not 'seq width': 'batch heads seq width', ...")
 @click.option(
-    "--call", metavar="WORDS", help="What it is called with, if not 'x, positions': 'x', 'q, k, positions', ..."
+    "--make",
+    is_flag=True,
+    help="The callable builds the function from a spec; two models that it builds are compared too.",
 )
-@click.option("--positions", metavar="WORDS", help="The axes of the positions, if not 'seq': 'batch seq', ...")
-@click.option("--backend", type=click.Choice(BACKENDS), help="Type of its arrays (default: detected).")
-@click.option("--dtype", type=click.Choice(DTYPES), metavar="D", help="Dtype of its input (default: float32).")
-@click.option("--length", type=click.IntRange(min=1), metavar="N", help="Check positions 0 to N-1 (default: 10,000).")
-@click.option("--width", type=click.IntRange(min=1), metavar="N", help="Width (of a head), if not that of SPEC.")
+@click.option("--axes", metavar="WORDS", help="Axes of x (default: 'seq width'), such as 'batch heads seq width'.")
 @click.option(
-    "--timeout", type=click.FloatRange(min=0, min_open=True), metavar="S", help="Seconds for a call, if not 60."
+    "--call",
+    metavar="WORDS",
+    help="Arguments of the function (default: 'x, positions'), such as 'x' or 'q, k, positions'.",
+)
+@click.option("--positions", metavar="WORDS", help="Axes of the positions (default: 'seq'), such as 'batch seq'.")
+@click.option("--backend", type=click.Choice(BACKENDS), help="Type of the function's arrays (default: detected).")
+@click.option(
+    "--dtype", type=click.Choice(DTYPES), metavar="D", help="Dtype of the function's input (default: float32)."
+)
+@click.option("--length", type=click.IntRange(min=1), metavar="N", help="Check positions 0 to N-1 (default: 10,000).")
+@click.option(
+    "--width",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Width of x, for RoPE that of a head (default: as in SPEC).",
+)
+@click.option(
+    "--timeout",
+    type=click.FloatRange(min=0, min_open=True),
+    metavar="S",
+    help="Time limit of a call in seconds (default: 60).",
 )
 @click.option(
     "--ignore",
@@ -118,7 +134,7 @@ def _reported(target: str, kind: str | None, make: bool, options: dict[str, Any]
     if kind is None:
         if "like" not in options and (make or not is_module(function)):
             raise InvalidValue(
-                "What the function should be is not said.",
+                "The expected encoding is missing.",
                 "Pass it: --like PRESET[:field=value,...], or --like FILE.json as written by clockhands.to_json.",
             )
         kind = kind_for(None if make else function, options.get("like"))

@@ -48,8 +48,8 @@ def _known(ctx: click.Context, _param: click.Parameter, value: tuple[str, ...]) 
 def command(ids: tuple[str, ...], as_json: bool) -> int:
     """Say which statements about positional encodings are true, with numbers that are computed again each time.
 
-    WORD is the ID of a claim, such as ten-thousand-is-a-length-limit, or a word of its ID or statement; without one,
-    all claims are printed. If a number is not the stated one, to the stated digits, the exit code is 1.
+    WORD is the ID of a claim, such as ten-thousand-is-a-length-limit, or a word of its ID or statement; without
+    WORD, all claims are printed. The exit code is 1 if a computed number differs from a stated one in its digits.
     """
     chosen = [each for name, each in _claims().items() if not ids or name in ids]
     from clockhands.claims import recompute

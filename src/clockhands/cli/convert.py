@@ -24,7 +24,7 @@ Examples:
 @click.argument("out", metavar="OUT", type=OutPath(folder=True))
 @click.option("--layout", type=click.Choice(LAYOUTS), required=True, help="Layout to convert to.")
 @click.option(
-    "--from", "from_", type=click.Choice(LAYOUTS), help="Current layout, if not that of the files and their type."
+    "--from", "from_", type=click.Choice(LAYOUTS), help="Current layout (default: read from the files and their type)."
 )
 @click.option(
     "--config",
@@ -33,7 +33,7 @@ Examples:
     help="The model's config.json, if it is not in the folder: for an adapter, its base model's.",
 )
 @click.option("--others", is_flag=True, help="Copy tokenizers, texts and code of the folder too, but no other weights.")
-@click.option("--force", is_flag=True, help="Replace files that are already there; none is removed.")
+@click.option("--force", is_flag=True, help="Replace existing files; no other file is removed.")
 @click.option("--json", "as_json", is_flag=True, help="Print what was done as JSON.")
 def command(  # noqa: PLR0917 - click passes them by name
     source: str,

@@ -55,7 +55,9 @@ def _readers(ctx: click.Context, param: click.Parameter, value: str | None) -> t
 
 @click.command("diff", epilog=EXAMPLES)
 @click.argument("targets", metavar="TARGET [TARGET]", nargs=-1, required=True)
-@click.option("--reader", metavar="NAME", callback=_readers, help="Compare what this runtime computes from both.")
+@click.option(
+    "--reader", metavar="NAME", callback=_readers, help="Compare what this runtime computes from the two targets."
+)
 @click.option("--readers", metavar="A,B", callback=_readers, help="Compare what two runtimes compute from one target.")
 @click.option(
     "--length", type=click.IntRange(min=1), metavar="N", help="Length in tokens at which the frequencies are compared."
@@ -72,10 +74,10 @@ def command(  # noqa: PLR0917 - click passes them by name
 ) -> int:
     """Say where two position encodings differ: at which pair, from which distance on, by how much.
 
-    Each TARGET is what `clockhands audit` takes. With one, --readers names two runtimes to compare: transformers-4,
-    transformers-5, vllm-0.11, vllm, llama.cpp, mlx-lm, no-scaling, or clockhands for the audit itself. Pairs are
-    counted from 0. Exit code 0 means that both compute the same, within float32 rounding and except for a layout that
-    converters to GGUF change; 1 that they differ.
+    Each TARGET is what `clockhands audit` takes. With one TARGET, --readers names two runtimes to compare:
+    transformers-4, transformers-5, vllm-0.11, vllm, llama.cpp, mlx-lm, no-scaling, or clockhands for the audit itself.
+    Pairs are counted from 0. Exit code 0 means that no difference was found, apart from float32 rounding and a layout
+    that converters to GGUF change; 1 means that there is a difference.
     """
     first, second = _sides(targets, reader, readers, length)
     groups = compared(first.codes, second.codes)
@@ -134,7 +136,8 @@ def _side(found: Audit, reader: str) -> ComparedSide:
     reading = next((each for each in found.readings if each.reader == reader), None)
     if reading is None:
         raise InvalidValue(
-            f"{found.target} has nothing to compare between runtimes: only configs with RoPE for text have.",
+            f"{found.target} has nothing to compare between runtimes: only configs with RoPE for text can be compared "
+            "like this.",
             "Compare it with another target instead.",
         )
     if reading.verdict == "refuses":

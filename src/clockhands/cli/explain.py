@@ -33,7 +33,7 @@ def _code(ctx: click.Context, _param: click.Parameter, value: str | None) -> str
 def command(code: str | None, as_json: bool) -> int:
     """Say what a finding of `clockhands audit` or a fault of `clockhands check` means, and how to fix it.
 
-    CODE is the code of a finding, such as default-base, or of a fault, such as positions-rounded. Without one, all
+    CODE is the code of a finding, such as default-base, or of a fault, such as positions-rounded. Without CODE, all
     codes are listed: findings with their severity, and faults with their symptoms.
     """
     # A code that is both is told once: what a check says of it stands below the finding.

@@ -30,8 +30,8 @@ def command(targets: tuple[str, ...], out: Path | None, force: bool) -> int:
     """Interactive explorer: one HTML page with the presets, or with your models.
 
     A TARGET is what `clockhands audit` takes: a model folder, a config.json, a .gguf file, a preset, ... The page opens
-    with the first of them that has frequencies, and shows the findings of each. It is a single file that works without
-    a network and sends nothing.
+    with the first TARGET that has frequencies, and shows the findings of every TARGET. It is a single file that works
+    without a network and sends nothing.
     """
     if force and out is None:
         raise click.UsageError("--force is for --out, which says what to replace.")

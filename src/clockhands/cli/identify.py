@@ -57,7 +57,7 @@ A table that is not recognised is an answer too: the reason is printed, and the 
     "--timeout",
     type=click.FloatRange(min=0, min_open=True),
     metavar="S",
-    help="Seconds for a call of a function, if not 60.",
+    help="Time limit of a function's call in seconds (default: 60).",
 )
 @json_option
 def command(target: str, positions: str | None, width: int | None, as_json: bool, **chosen: Any) -> int:

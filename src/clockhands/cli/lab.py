@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 STORE = "lab.sqlite"
 
-_AS_BEGUN = "without it {}, or what the study was begun with, which cannot be changed."
+_AS_BEGUN = "(default: {}). A study that has begun keeps its first value."
 
 EXAMPLES = """\b
 Examples:
@@ -60,15 +60,15 @@ def _running_options(function: Any) -> Any:
                          help="Where trials run: processes of this machine, or a Ray cluster."),
             click.option("--address", metavar="A", help="The Ray cluster to connect to; without it, Ray starts here."),
             click.option("--jobs", type=click.IntRange(1, 256), metavar="N",
-                         help="Trials at the same time; without it, as many as there are cores for."),
+                         help="Trials that run at the same time (default: as many as the cores allow)."),
             click.option("--threads", type=click.IntRange(1, 256), metavar="N",
-                         help=f"Threads of a trial; {_AS_BEGUN.format(1)}"),
+                         help=f"Threads of a trial {_AS_BEGUN.format(1)}"),
             click.option("--device", metavar="D",
-                         help=f"Where models are, cpu, cuda or cuda:1; {_AS_BEGUN.format('cpu')}"),
+                         help=f"Device of the models: cpu, cuda or cuda:1 {_AS_BEGUN.format('cpu')}"),
             click.option("--gpus", type=click.FloatRange(min=0), default=0.0, show_default=True, metavar="X",
                          help="GPUs that Ray reserves for a trial."),
             click.option("--workers", type=click.IntRange(min=1), metavar="N",
-                         help=f"Processes of one trial, through Ray Train; {_AS_BEGUN.format(1)}"),
+                         help=f"Processes of one trial, through Ray Train {_AS_BEGUN.format(1)}"),
             click.option("--tensorboard", type=OutPath(folder=True), metavar="DIR",
                          help="Write TensorBoard event files of every finished trial to this folder."),
         )
@@ -97,9 +97,9 @@ def run(study: str, store: Path, html: Path | None, force: bool, **how: Any) -> 
 @_store_option
 @_running_options
 def resume(study: str | None, store: Path, **how: Any) -> int:
-    """Go on with what was interrupted, and try failed trials again.
+    """Continue interrupted studies, and run failed trials again.
 
-    Without STUDY, all studies of the store go on, each as it was written when it was first run.
+    Without STUDY, all studies of the store continue, each as its study file was at the first run.
     """
     from clockhands.lab.store import Store
     from clockhands.lab.study import parse
@@ -191,9 +191,10 @@ def report(*, study: str | None, store: Path, html: Path | None, force: bool, as
 def tune(study: str, store: Path, **how: Any) -> int:
     """Find the best learning rate for every arm and task.
 
-    The rates that are tried, and the seeds, are in the section `tuning` of the study; its own seeds are not used. The
-    best rate is the one with the lowest held-out loss at the training length, averaged over the tuning seeds. They are
-    printed as TOML for the study file. The exit code is 1 if every rate of an arm failed or is not finished.
+    The learning rates to try, and the seeds for it, are in the section `tuning` of the study; the seeds of the study
+    itself are not used. The best rate is the one with the lowest held-out loss at the training length, averaged over
+    the tuning seeds. The best learning rates are printed as TOML for the study file. The exit code is 1 if every
+    rate of an arm failed or is not finished.
     """
     from clockhands.lab.study import read
     from clockhands.lab.tuning import best, tuning_study

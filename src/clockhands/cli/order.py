@@ -22,8 +22,8 @@ def command(text: str, other: str | None, seed: int, as_json: bool) -> int:
     """Show whether attention distinguishes two orders of the same words.
 
     Networks are random, not trained, and run in float64: without a position encoding and with every kind, without a
-    mask and with a causal one. What no random network distinguishes is the same for all weights, so it cannot be
-    learned either. Then the effect of adding a position to a token.
+    mask and with a causal one. Orders that no random network distinguishes have the same output for all weights, so
+    training cannot distinguish them either. Then the effect of adding a position to a token is shown.
     """
     one_thread()
     from clockhands.measures.adding.drawn_tokens import adding_measured

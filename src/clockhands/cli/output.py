@@ -90,12 +90,13 @@ def not_there(path: Path, *, force: bool, reads: Sequence[str | Path] = ()) -> N
             name = "standard input" if each == "-" else each
             what = f"{name}, which is read" if _same(path, each) else f"a file of {name}, which is read"
             raise InvalidValue(
-                f"{path} would be written over {what}.", "Give another name; `--force` replaces nothing that is read."
+                f"{path} would be written over {what}.",
+                "Give another name; `--force` does not replace a file that is also read.",
             )
     if not path.parent.is_dir():
         raise InvalidValue(f"{path} cannot be written: {path.parent} is no folder.", "Make the folder first.")
     if path.exists() and not path.is_file():
-        raise InvalidValue(f"{path} is no file that could be replaced.", "Give another name.")
+        raise InvalidValue(f"{path} is not a regular file, so it is not replaced.", "Give another name.")
     if path.exists() and not force:
         raise InvalidValue(f"{path} is already there.", "Give another name, or `--force` to replace it.")
 

@@ -67,7 +67,9 @@ def parse_positions(text: str) -> int | range | list[int | float] | Grid:
         if found:
             start, stop, step = (int(part) if part else 1 for part in found.groups())
             if step == 0:
-                raise InvalidValue(f"The step of `{text}` is 0, so it never arrives.", "Give a step above or below 0.")
+                raise InvalidValue(
+                    f"The step of `{text}` is 0, so the range never ends.", "Give a step above or below 0."
+                )
             return range(start, stop, step)
         if re.match(rf"^{_WHOLE}$", text):
             return int(text)

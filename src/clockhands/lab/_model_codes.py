@@ -46,8 +46,8 @@ def check(study: Study) -> None:
                 learned = numbers if learned is None else learned
                 if not numbers.items() <= ({} if dropped else learned).items():
                     raise InvalidValue(
-                        f"{type(code.spec).__name__} has learned numbers that the trained code has not.",
-                        "Another code at test time must be a computed one.",
+                        f"{type(code.spec).__name__} has learned numbers, but the trained encoding does not have them.",
+                        "An encoding that is exchanged at test time must be computed by a formula.",
                     )
                 few = length if code.faulty else min(length, _FEW)
                 code.prepare(model.layers, few, None, code.embed(torch.zeros(1, few, model.width)))

@@ -101,7 +101,7 @@ def sizes_of_start(sizes: Model, vocabulary: int | None = None) -> Model:
     if sizes.qk_norm:
         raise InvalidValue(
             f"`qk_norm` cannot be true with start = {sizes.start!r}: the checkpoint has no weights for these norms.",
-            "Leave qk_norm out here; an arm's `drop.qk_norm` adds the norms when its code is dropped.",
+            "Leave qk_norm out here; an arm's `drop.qk_norm` adds the norms when its encoding is dropped.",
         )
     if vocabulary not in {None, start.vocabulary}:
         raise InvalidValue(
@@ -300,7 +300,7 @@ def _found(
     layers, width, heads, kv_heads = (sizes[key] for key in ("layers", "width", "heads", "kv_heads"))
     if width % heads or heads % kv_heads or width // heads % 2:
         raise Unreadable(
-            f"{path} declares {heads} heads, {kv_heads} key heads and width {width}, which do not fit together.",
+            f"{path} declares {heads} heads, {kv_heads} key heads and width {width}, which contradict each other.",
             "Write or download the file again.",
         )
     if layers > len(tensors):

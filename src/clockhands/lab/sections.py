@@ -458,7 +458,7 @@ class Gate:
     def check(self) -> None:
         """Refuse a gate without a bound."""
         if not self.bounds:
-            raise InvalidValue("a gate needs a bound.", f"Give {' or '.join(BOUNDS)}.")
+            raise InvalidValue("a gate needs at least one bound.", f"Give {' or '.join(BOUNDS)}.")
 
 
 @dataclass(frozen=True)

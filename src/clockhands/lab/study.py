@@ -309,7 +309,9 @@ def _check_gate(study: Study, gate: Gate) -> None:
     if (gate.interval_above is not None or gate.interval_below is not None) and len(plan.seeds) < 2:
         raise InvalidValue("an interval needs at least two seeds, and the task has one.", "Use at_least or at_most.")
     if gate.at_least is not None and gate.at_most is not None and gate.at_least > gate.at_most:
-        raise InvalidValue(f"no number is at least {gate.at_least:g} and at most {gate.at_most:g}.", "Swap them.")
+        raise InvalidValue(
+            f"no number is at least {gate.at_least:g} and at most {gate.at_most:g}.", "Swap the two bounds."
+        )
     if gate.minus == gate.arm and gate.minus_variant == gate.variant:
         raise InvalidValue("`minus` is the arm itself.", "Name another arm, or a change at test time.")
     if gate.minus_variant and not gate.minus:

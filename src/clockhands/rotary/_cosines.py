@@ -58,7 +58,7 @@ def parts_of(  # noqa: PLR0917 - what `rotate` was called with
     """
     if positions is not None:
         raise InvalidValue(
-            "`positions` and `cos_sin` are both given, and `cos_sin` holds the positions already.", "Leave one out."
+            "`positions` and `cos_sin` are both given, but `cos_sin` already holds the positions.", "Leave one out."
         )
     if not isinstance(pair, CosSin):
         raise InvalidType(f"`cos_sin` must be a CosSin, got {type(pair).__name__}.", f"{_MAKE}.")

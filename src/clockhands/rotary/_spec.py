@@ -142,13 +142,13 @@ class Rotary:
             raise InvalidType(f"`reordered` must be True or False, got {shown(reordered)}.", "Leave it out for False.")
         if xpos is not None and axes is not None:
             raise InvalidValue(
-                "`xpos` is a decay along one axis, and `axes` names several coordinates of a position.",
+                "`xpos` is a decay along one axis, but `axes` names several coordinates of a position.",
                 "Leave one of them out.",
             )
         layout = layout_of(layout)
         if reordered and (layout != "interleaved" or blocks):
             raise InvalidValue(
-                "`reordered` says that interleaved pairs go out as halves, and the layout is "
+                "`reordered` returns interleaved pairs in half-split order, but the layout is "
                 f"{'that of blocks' if blocks else 'halves'}.",
                 'Use layout="interleaved" without blocks.',
             )
@@ -251,7 +251,8 @@ class Rotary:
             )
             raise InvalidValue(
                 f"This encoding has {why}, so a shift is not a single rotation.",
-                "Ask the code without it: clockhands.specs.with_fields(spec, axes=None, xpos=None, reordered=False).",
+                "Use the encoding without it: clockhands.specs.with_fields(spec, axes=None, xpos=None, "
+                "reordered=False).",
             )
         order = "cos-sin" if self.direction == "forward" else "sin-cos"
         return Clock(self.ladder, self.layout, order, self.rotated, self.channels)
@@ -330,6 +331,6 @@ def _blocks(blocks: tuple[int, ...], pairs: int) -> tuple[int, ...]:
     if given and sum(given) != pairs:
         raise InvalidValue(
             f"`blocks` holds {sum(given)} pairs, but {pairs} are rotated.",
-            "They add up to half of the RoPE dimensions.",
+            "The pairs of all blocks must add up to half of the RoPE dimensions.",
         )
     return given

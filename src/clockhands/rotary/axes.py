@@ -101,7 +101,7 @@ def grid(*sizes: int | Sequence[float]) -> np.ndarray:
         ):
             raise InvalidValue(
                 f"{shown(wrong[0])} would be rounded to {dtype.name} with the grid's other positions.",
-                "Use clockhands.grids.Grid, which holds each of them as it is.",
+                "Use clockhands.grids.Grid, which keeps each position exactly.",
             )
     return np.stack(np.meshgrid(*steps, indexing="ij"), axis=-1).reshape(-1, len(steps))
 

@@ -130,8 +130,8 @@ def rotate_both(
         raise InvalidValue(
             f"Queries and keys must have the same length to have the same positions, got {shape[axis]} and "
             f"{shape_of_keys[axis_of_keys]}.",
-            "Rotate them separately, each at its positions: the query of a decoding step is at the position of the "
-            "last key.",
+            "Rotate queries and keys separately, with positions= for each. In a decoding step the query is at the "
+            "position of the last key.",
         )
     positions = _given(positions, spec, queries, axis)
     if is_traced(positions):
@@ -232,7 +232,7 @@ def rerotate(keys: Any, spec: Rotary, from_: Any, to: Any, seq_axis: int = -2) -
     if spec.reordered:
         raise InvalidValue(
             "The dimensions of these keys were reordered, so they cannot be rotated again.",
-            "Cache them with reordered=False; scores do not change if queries do the same.",
+            "Cache keys with reordered=False. If queries also have reordered=False, scores do not change.",
         )
     start, end = (_given(place, spec, keys, axis, name) for place, name in ((from_, "from_"), (to, "to")))
     inside = is_traced(start), is_traced(end)
@@ -245,7 +245,7 @@ def rerotate(keys: Any, spec: Rotary, from_: Any, to: Any, seq_axis: int = -2) -
     if start.shape != end.shape:
         raise InvalidValue(
             f"`from_` and `to` must have one shape, got {list(start.shape)} and {list(end.shape)}.",
-            "Give each key a position in both.",
+            "Give each key a position in `from_` and in `to`.",
         )
     dtype = np.dtype(np.float64 if kind == "float64" else np.float32)
     turn = _units(spec, end) * _units(spec, start).conj()
@@ -379,7 +379,7 @@ def _traced_difference(spec: Rotary, start: Any, end: Any) -> tuple[Any, Any]:
     if tuple(start.shape) != tuple(end.shape):
         raise InvalidValue(
             f"`from_` and `to` must have one shape, got {list(start.shape)} and {list(end.shape)}.",
-            "Give each key a position in both.",
+            "Give each key a position in `from_` and in `to`.",
         )
     beside = end if isinstance(start, Positions) else start
     # Two turns and not one by the difference, which the integers of a trace may not hold; queries grow as keys shrink.
@@ -442,13 +442,13 @@ def _heads(x: Any, spec: Rotary, seq_axis: int, call: str, name: str = "x") -> t
     if len(shape) < 2 or shape[-1] != spec.head_width:
         raise InvalidValue(
             f"`{name}` must be of shape [..., seq, {spec.head_width}], got {list(shape)}.",
-            "The last axis is a head's width: split the heads first.",
+            "The last axis must be the width of one head: split the heads first.",
         )
     if kind not in FLOATS:
         raise InvalidType(f"`{name}` must be of a float dtype, got {kind}.", "Rotate queries and keys, not token ids.")
     if isinstance(seq_axis, bool) or not hasattr(seq_axis, "__index__") or not -len(shape) <= seq_axis < len(shape):
         raise InvalidValue(
-            f"`seq_axis` must be an axis of x of shape {list(shape)}, got {shown(seq_axis)}.", "It is -2 unless said."
+            f"`seq_axis` must be an axis of x of shape {list(shape)}, got {shown(seq_axis)}.", "Its default is -2."
         )
     axis = seq_axis % len(shape)
     if axis == len(shape) - 1:
@@ -465,8 +465,8 @@ def _check_role(spec: Rotary, role: str | None) -> None:
             )
     elif not isinstance(role, str) or role not in ("query", "key"):
         raise InvalidValue(
-            f'This code has xPos, and `role` must be "query" or "key", got {shown(role)}.',
-            "Queries grow where keys shrink.",
+            f'This encoding has xPos, so `role` must be "query" or "key", got {shown(role)}.',
+            "xPos multiplies queries by a growing factor and keys by a shrinking one.",
         )
 
 
@@ -479,7 +479,7 @@ def _given(positions: Any, spec: Rotary, x: Any, axis: int, name: str = "positio
         if spec.axes is not None:
             raise InvalidValue(
                 f"An encoding of {spec.number_of_axes} axes has no default positions.",
-                "Give them, [seq, axes]; see clockhands.rotary.grid and clockhands.grids.Grid.",
+                "Give positions of shape [seq, axes]; see clockhands.rotary.grid and clockhands.grids.Grid.",
             )
         positions = traces.counted(0, shape[axis], x)
     refuse_single(positions, name)

@@ -126,7 +126,7 @@ class Dynamic(KnownScaling):
 def _ntk(ladder: Ladder, factor: Decimal, origin: str) -> Ladder:
     if ladder.pairs < 2:
         raise InvalidValue(
-            "NTK-aware scaling spreads its factor over the pairs, and there is only one.",
+            "NTK-aware scaling spreads its factor over several pairs, but there is only one pair.",
             "Rotate at least 4 dimensions, or use linear scaling.",
         )
     with localcontext(working()):

@@ -64,7 +64,9 @@ def read_header(path: Path) -> WeightsHeader:
     tensors = {}
     for name, tensor in _named(found, path):
         if name in tensors:
-            raise Unreadable(f"{path} holds two tensors named {shown(name)}.", "Save it again with a name for each.")
+            raise Unreadable(
+                f"{path} holds two tensors named {shown(name)}.", "Save it again with a unique name for each tensor."
+            )
         tensors[name] = _placed(path, name, tensor, places, big)
         if len(tensors) > MOST_TENSORS:
             raise Unreadable(
@@ -86,7 +88,7 @@ def _from_archive(path: Path) -> tuple[Any, dict[str, tuple[int, int]], bool]:
         if len(pickled) != 1:
             raise Unreadable(
                 f"{path} is a zip archive without the one data.pkl that a PyTorch checkpoint has.",
-                "Name the file by what it is: an archive of arrays ends in .npz.",
+                "If it is an archive of arrays, its name must end in .npz.",
             )
         with archives.open_member(archive, path, pickled[0]) as stream:
             found = pickles.read_pickle(stream, str(path))

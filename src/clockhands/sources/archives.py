@@ -86,8 +86,8 @@ def open_member(archive: "zipfile.ZipFile", path: Path, name: str) -> Iterator[I
     info = archive.getinfo(name)
     if info.compress_type not in (0, 8):
         raise Unreadable(
-            f"{path} keeps {shown(name)} compressed by method {info.compress_type}, where stored (0) and deflated (8) "
-            "members are read.",
+            f"{path} keeps {shown(name)} compressed by method {info.compress_type}, but only the methods "
+            "0 (stored) and 8 (deflated) are read.",
             "Write the file again with np.savez, np.savez_compressed or torch.save.",
         )
     if info.file_size > max(_SMALL, _MOST_RATIO * info.compress_size):
@@ -133,7 +133,7 @@ def place_of(archive: "zipfile.ZipFile", path: Path, name: str) -> int:
         raise damaged(path, error) from None
     start = at + name_size + more_size
     if signature != b"PK\x03\x04" or start + info.file_size > file.seek(0, io.SEEK_END):
-        raise Unreadable(f"{path} ends inside {shown(name)}, or holds it elsewhere than it says.", WRITE_AGAIN)
+        raise Unreadable(f"{path} ends inside {shown(name)}, or its directory names a wrong place for it.", WRITE_AGAIN)
     return start
 
 

@@ -135,7 +135,7 @@ def open_regular(path: Path) -> BinaryIO:
     # Looked at before it is opened: opening a pipe waits for somebody to write.
     if place(path) == "file" and path.exists() and not path.is_file():
         raise Unreadable(
-            f"{path} is not a regular file, and its kind is read here and there, not front to back.",
+            f"{path} is not a regular file, but files of this kind are not read from front to back.",
             "Save it as a file first; only JSON can come through a pipe.",
         )
     return open_binary(path)

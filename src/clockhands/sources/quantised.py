@@ -29,7 +29,8 @@ def quantised_rows(info: TensorInfo, rows: np.ndarray) -> np.ndarray:
         from gguf.quants import dequantize
     except ImportError:
         raise Unreadable(
-            f"{shown(info.name)} in {info.file} is stored as {info.dtype}, and the library that reads it is missing.",
+            f"{shown(info.name)} in {info.file} is stored as {info.dtype}, but the library that reads this type is "
+            "missing.",
             "Install it with `pip install 'clockhands[gguf]'`.",
         ) from None
     numbers, size = _BLOCKS[info.dtype]

@@ -64,8 +64,8 @@ def read_index(read_header: Callable[[Path], WeightsHeader], path: Path, allow_a
             continue
         if place(file) is None:
             raise Unreadable(
-                f"{path} names the shard {shown(shard)}, which is not beside it.",
-                "Download all shards, or name the model's config.json to audit that alone.",
+                f"{path} names the shard {shown(shard)}, which is not in the same folder.",
+                "Download all shards, or name the model's config.json to audit only the config.",
             )
         shards[shard] = read_header(file)
     tensors = {}

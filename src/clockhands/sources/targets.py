@@ -38,7 +38,7 @@ def open_target(text: str | os.PathLike[str], stdin: IO[bytes] | IO[str] | None 
     if not isinstance(text, str):
         raise InvalidType(f"A target must be a string or a path, got {shown(text)}.", f"Name a preset, {READ}.")
     if not text.strip() or "\0" in text or len(text) > 4096:
-        raise Unreadable(f"{shown(text)} names nothing.", f"Name a preset, {READ}.")
+        raise Unreadable(f"{shown(text)} does not name a model, a file or a preset.", f"Name a preset, {READ}.")
     if text == "-":
         document = documents.read_stream(stdin or documents.standard_input(), "<stdin>")
         return Opened(text, "config", None, document.fields, "<stdin>", duplicates=document.duplicates)
@@ -102,11 +102,11 @@ def _cached(text: str, beside: bool) -> Path | None:
 def _nothing(text: str) -> Unreadable:
     """The error for a text that names nothing, by what it looks like."""
     if len(text) > 200:
-        return Unreadable(f"{shown(text)} names nothing.", f"Name a preset, {READ}.")
+        return Unreadable(f"{shown(text)} does not name a model, a file or a preset.", f"Name a preset, {READ}.")
     before = text.partition(":")[0]
     if NAMED.fullmatch(text) and not _known_ending(before):
         return Unreadable(
-            f"{text} is neither a path nor a preset with fields, and a function is not audited.",
+            f"{text} is neither a path nor a preset with fields, and functions cannot be audited.",
             f"`clockhands identify {text} --width N` looks at functions; else name a preset, {READ}.",
         )
     if re.fullmatch(r"[\w-][\w.-]*/[\w-][\w.-]*", text) and not _known_ending(text):

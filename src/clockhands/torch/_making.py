@@ -64,7 +64,9 @@ def module(
             f"Write clockhands.preset({shown(spec)})." if isinstance(spec, str) else "Give one of clockhands.specs.",
         )
     if values is not None:
-        raise InvalidValue(f"{type(spec).__name__} is computed and takes no values.", "Leave `values` out.")
+        raise InvalidValue(
+            f"{type(spec).__name__} is computed by a formula, so it takes no values.", "Leave `values` out."
+        )
     return Rotary(spec) if isinstance(spec, rotary.Rotary) else NoCode(spec)
 
 

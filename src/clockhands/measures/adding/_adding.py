@@ -104,19 +104,21 @@ def _measured(subject: MeasuredCode, lengths: np.ndarray, farthest: np.ndarray, 
     }
     rows = "the row" if math.isclose(longest, lengths.min(), rel_tol=1e-2) else "the longest row"
     says = (
-        f"Of {VOCABULARY:,} random tokens with a standard deviation of 1 per dimension, {_percent(found)} are still "
-        f"nearest to themselves after {rows} was added (norm {_short(longest)}, tokens {_short(root)}); with a "
-        f"deviation of {_short(1 / root)}, as without the factor sqrt({width}), {_percent(small)}. "
-        f"{_percent(FOUND)} need {_short(needed)}, unless the position is known: then the row can be subtracted."
+        f"{VOCABULARY:,} random tokens with a standard deviation of 1 per dimension have a norm of {_short(root)}. "
+        f"After {rows} of norm {_short(longest)} is added, {_percent(found)} of the sums are still nearest to their "
+        "own "
+        f"token; with a deviation of {_short(1 / root)}, as without the factor sqrt({width}), {_percent(small)} "
+        f"are. For {_percent(FOUND)} a deviation of {_short(needed)} is needed. If the position is "
+        "known, the row can be subtracted."
     )
     if offset is not None:
         says += (
-            f" Through random query and key weights, {_percent(offset)} of what two positions add to a score is a "
-            f"function of their distance (first {number} tokens; chance: {_percent(2 / (number + 1))})."
+            f" With random query and key weights, the distance of two positions explains {_percent(offset)} of their "
+            f"position-position scores (first {number} tokens; chance: {_percent(2 / (number + 1))})."
         )
     if (off := numbers["sum_rounding"]) > 0.05:
-        left = ": almost nothing of it is left" if off > 0.9 else ""
-        says += f" In {subject.dtype.name} rounding the sum costs up to {off:.2f} of the token's deviation{left}."
+        left = ": almost nothing of the token is left" if off > 0.9 else ""
+        says += f" In {subject.dtype.name} the sum is rounded by up to {off:.2f} of the token's deviation{left}."
     holds = found >= FOUND
     brief = f"{'yes' if holds else 'no'}: {_percent(found)} of tokens still found"
     return measured(brief, says, holds=holds, **numbers)

@@ -174,13 +174,15 @@ class AddingFigures:
         head = heads[-1]
         commuting = min(min(each.commuting_interleaved, each.commuting_halves) for each in heads)
         return (
-            f"Of {size:,} random tokens of width {width} and deviation 1, {unit.expected:.1%} are still nearest to "
-            f"themselves after a position was added (found: {unit.share:.1%}, 95% interval {unit.low:.1%} to "
+            f"Of {size:,} random tokens of width {width} and deviation 1, {unit.expected:.1%} are still the "
+            f"nearest token to the sum after a position was added (found: {unit.share:.1%}, 95% interval "
+            f"{unit.low:.1%} to "
             f"{unit.high:.1%}); of tokens of deviation 1/sqrt({width}) {small.expected:.1%} (found: "
-            f"{small.share:.1%}, {small.low:.1%} to {small.high:.1%}). With a known position, subtracting it finds "
+            f"{small.share:.1%}, {small.low:.1%} to {small.high:.1%}). If the position is known, subtracting its row "
+            "finds "
             f"{min(unit.known, small.known):.1%}, even in bfloat16.",
-            "Token and position are nearly orthogonal: their cosine deviates from 0 by "
-            f"{angle.expected_deviation:.4f} (sampled: {angle.deviation:.4f}), and 999 of 1,000 are below "
+            "Token and position are nearly orthogonal: the standard deviation of their cosine is "
+            f"{angle.expected_deviation:.4f} (sampled: {angle.deviation:.4f}), and 999 of 1,000 cosines are below "
             f"{angle.cosine_999:.3f}.",
             f"With random projections and deviation 1, content-content makes {terms.content_content:.1%} of the sum "
             "of the variances of a score's terms, the two crossed terms "

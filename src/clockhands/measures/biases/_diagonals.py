@@ -98,14 +98,14 @@ def _property_of(
         brief = "yes, except for a constant per row"
         says = (
             f"The values of {name} depend on the key alone. After its value at distance 0 is subtracted, every row "
-            f"is the same function of the distance; softmax ignores that constant.{beside}"
+            f"is the same function of the distance; softmax ignores the subtracted constant.{beside}"
         )
     elif holds:
         beside = "" if spec.reads == "distance" else ", over these tokens; by its formula they could depend on more"
         brief = "yes: by distance alone"
         says = (
-            f"The values of {name} depend only on the distance of query and key{told}{beside}: moving both changes "
-            "nothing."
+            f"The values of {name} depend only on the distance of query and key{told}{beside}: moving both "
+            "by the same number of tokens changes nothing."
         )
     else:
         why = "the row and the column of both tokens: the next token number may be in the same row or in the next one"

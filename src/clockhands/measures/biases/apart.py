@@ -185,7 +185,7 @@ def _says_of_buckets(subject: MeasuredCode, apart: _Apart) -> str:
     near, far = apart.first
     return (
         f"The {subject.length:,} distances within the length fall into {apart.counts[0]:,} buckets, so no head can "
-        f"distinguish more of them, whatever is learned: {near:,} and {far:,} are the first two in one bucket."
+        f"distinguish more distances than that: {near:,} and {far:,} are the first two distances in one bucket."
     )
 
 
@@ -200,7 +200,7 @@ def _says(subject: MeasuredCode, apart: _Apart) -> str:
     which = f"Head {apart.fewest}" if len(apart.counts) > 1 else "The head"
     said = (
         f"{which} of {name(spec)} has {apart.counts[apart.fewest]:,} different values in {kind} for "
-        f"{subject.length:,} distances: {pair[0]:,} and {pair[1]:,} are the first two with the same value."
+        f"{subject.length:,} distances: {pair[0]:,} and {pair[1]:,} are the first two distances with the same value."
     )
     merges = (
         " Its values follow the key position, which below a causal mask gives the same softmax as distances. But "

@@ -33,7 +33,7 @@ def bounded_bias(subject: MeasuredCode) -> Property:
     if isinstance(spec, Alibi | Decay):
         return _line(spec, last)
     if isinstance(spec, LogWindow):
-        says = "It adds 16 times a sigmoid to a score, a value between 0 and 16, whatever was learned."
+        says = "It adds 16 times a sigmoid to a score, so the added value is between 0 and 16 for any learned values."
         return _within(_WINDOW, says)
     if isinstance(spec, TableCode):
         return _looked_up(spec, subject.values)
@@ -48,12 +48,12 @@ def bounded_bias(subject: MeasuredCode) -> Property:
 def _line(spec: Alibi | Decay, last: int) -> Property:
     slope = max(spec.slopes)
     if spec.form == "key":
-        what = "adds {} to a score for every token by which the key is further on"
+        what = "adds {} to a score for every position of the key"
     elif spec.form == "last-key":
         what = "subtracts {} from a score for every token between the key and the last key"
     else:
         what = "subtracts {} from a score for every token of distance"
-    says = f"The steepest head {what.format(f'{slope:.4g}')}, without limit: {slope * last:,.6g} at {last:,}."
+    says = f"The steepest head {what.format(f'{slope:.4g}')}, without limit: {slope * last:,.6g} at distance {last:,}."
     slopes = {"largest_slope": slope, "smallest_slope": min(spec.slopes), "growth_per_token": slope}
     return _without_end(slope * last, last, says, **slopes)
 
@@ -104,7 +104,7 @@ def _kerple(spec: Kerple, values: Any, last: int) -> Property:
 
 
 def _fire(values: Any) -> Property:
-    says = "A small network computes it from a share between 0 and 1, so it is bounded"
+    says = "A small network computes the bias from a number between 0 and 1, so it is bounded"
     if values is None:
         return _within(None, f"{says} by what was learned: pass it as values= to know the bound.")
     weights, begins = values["w1"][:, 0], values["b1"]

@@ -100,7 +100,7 @@ def edges(subject: MeasuredCode) -> Property:
         return _of_window(spec, subject.length)
     if not isinstance(spec, Bucketed):
         of = "place of a key" if isinstance(spec, Alibi) and spec.form == "key" else "distance"
-        return not_applicable(f"{name(spec)} has no buckets: a formula gives every {of} its own value.")  # type: ignore[arg-type]
+        return not_applicable(f"{name(spec)} has no buckets: a formula gives every {of} a separate value.")  # type: ignore[arg-type]
     before, after = sides(spec)
     used = {*before.within(subject.length).rows, *after.within(subject.length).rows}
     ever = {*before.rows, *after.rows}
@@ -137,8 +137,10 @@ def _says(side: BucketSide, way: str) -> str:
         return f"{way}, all distances share one bucket."
     each = f"the distances 0 to {own:,} each have a separate bucket" if own else "only distance 0 has a separate bucket"
     if last == own + 1:
-        return f"{way}, {each}, and all from {last:,} on share one."
-    return f"{way}, {each}, from {own + 1:,} on buckets widen, and all distances from {last:,} on share the last one."
+        return f"{way}, {each}, and all distances from {last:,} on share one bucket."
+    return (
+        f"{way}, {each}, from {own + 1:,} on buckets widen, and all distances from {last:,} on share the last bucket."
+    )
 
 
 def _after_says(before: BucketSide, after: BucketSide) -> str:
@@ -153,7 +155,7 @@ def _setting(spec: Bucketed, last: int) -> str:
     """What the setting of the name does, where the last bucket begins before the distance that it names."""
     if isinstance(spec, Clipped) or last >= spec.max_distance:
         return ""
-    return f" The setting max_distance={spec.max_distance:,} only sets how fast they widen."
+    return f" The setting max_distance={spec.max_distance:,} only sets how fast buckets widen."
 
 
 def _used(rows: int, unused: list[int], never: list[int], length: int) -> str:

@@ -245,13 +245,14 @@ def _without_values(subject: MeasuredCode, missing: Property) -> Property:
     if isinstance(spec, Buckets | CeilingBuckets | Clipped):
         last = sides(spec)[0].firsts[-1]
         return not_computed(
-            f"{missing.says} Whatever they are, all keys from {last:,} tokens back have the same value, so the "
-            "farthest has the weight of the nearest.",
+            f"{missing.says} For any learned values, all keys from {last:,} tokens back on have the same "
+            "value, so at equal content they have the same weight.",
             one_number_from=last,
         )
     if isinstance(spec, LogWindow):
         return not_computed(
-            f"{missing.says} Whatever they are, values lie between 0 and 16, so no key has a weight below exp(-16) "
+            f"{missing.says} For any learned values the bias is between 0 and 16, so no key has a weight below "
+            "exp(-16) "
             f"= {math.exp(-16):.2g} of another key with equal content.",
             least_weight=math.exp(-16),
         )

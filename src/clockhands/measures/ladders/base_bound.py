@@ -186,13 +186,13 @@ def _between(sound: list[tuple[float, float]], end: float) -> list[list[float]]:
 def _fails(spec: Rotary, found: dict[str, Any]) -> str:
     first = found["first_failing_distance"]
     told = (
-        f"The cosines of all {found['pairs']} pairs add up to less than 0 first at a distance of {first:,} tokens: "
-        "there a query scores a matching token below a random one."
+        f"At a distance of {first:,} tokens the cosines of all {found['pairs']} pairs add up to less than 0 for the "
+        "first time: at that distance a query scores a matching token below a random one."
     )
     if spec.number_of_axes > 1:
         told = (
             f"Offsets of up to {first:,} along each of {spec.number_of_axes} axes are enough for the cosines of all "
-            f"{found['pairs']} pairs to add up to less than 0: there a query scores a matching token below a random "
+            f"{found['pairs']} pairs to add up to less than 0, so that a query scores a matching token below a random "
             "one."
         )
         step = found["first_failing_distance_in_step"]

@@ -160,13 +160,13 @@ def _sentence(subject: MeasuredCode, numbers: dict[str, Any], *, several: bool) 
     along = f" along axis {numbers['axis']}" if several else ""
     what = f"the {subject.length - 1:,} distances{along}" if subject.length > 2 else f"all distances{along} (only 1)"
     if first is None:
-        told = f"Each of {what} is resolved by some pair: that pair rotates by 1/8 to 1/2 of a full rotation over it."
+        told = f"Each of {what} is resolved: some pair rotates by 1/8 to 1/2 of a full rotation over this distance."
     elif longest is None:
-        told = f"None of {what} is resolved by a pair (one that rotates by 1/8 to 1/2 of a full rotation over it)."
+        told = f"None of {what} is resolved: no pair rotates by 1/8 to 1/2 of a full rotation over any of them."
     else:
         told = (
-            f"{percent(1 - numbers['covered_share'])} of {what} are not resolved by any pair (one that rotates by "
-            f"1/8 to 1/2 of a full rotation over them): {first:,} is the first; the longest resolved distance is "
+            f"{percent(1 - numbers['covered_share'])} of {what} are not resolved: no pair rotates by 1/8 to 1/2 of a "
+            f"full rotation over them. The first unresolved distance is {first:,}; the longest resolved distance is "
             f"{longest:,}."
         )
     wasted = numbers["wasted_pairs"]
@@ -181,6 +181,6 @@ def _compared(numbers: dict[str, Any]) -> str:
     left = [percent(1 - numbers[f"base_{base}_covered_share"]) for base in _BASES]
     others = ", ".join(f"{share} at {base:,}" for share, base in zip(left[1:], _BASES[1:], strict=True))
     return (
-        f"With the same number of pairs, {left[0]} would be unresolved at base {_BASES[0]}, {others}, and "
+        f"With the same number of pairs, {left[0]} of distances would be unresolved at base {_BASES[0]}, {others}, and "
         f"{percent(1 - numbers['evenly_spaced_covered_share'])} with frequencies evenly spaced from 1 to 1/10,000."
     )

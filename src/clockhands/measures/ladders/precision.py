@@ -69,7 +69,7 @@ def precision(subject: MeasuredCode) -> Property:
     ladders = turning_ladders(subject)
     if isinstance(subject.spec, WarpedPosition):
         return not_computed(
-            "Errors are measured by position, and this encoding rotates by a function of the position: measure its "
+            "Errors are measured by position, but this encoding rotates by a function of the position: measure its "
             "frequencies directly."
         )
     plain = len(ladders) == 1 and ladders[0].ratio is not None
@@ -136,14 +136,16 @@ def _sentence(name: str, last: int, numbers: dict[str, Any], usual: str) -> str:
         told += f", off by {_radians(later)} at {_FAR:,}" if later != 0 else f" and at {_FAR:,}"
     first = numbers[f"{name}_{usual}_first_off_by_a_tenth"]
     if first is not None:
-        told += f"; off by more than 0.1 rad at {first:,} first"
+        told += f"; the first position that is off by more than 0.1 rad is {first:,}"
     for dtype in ("float32", "bfloat16"):
         if dtype != name:
             first = numbers[f"{dtype}_{usual}_first_off_by_one"]
             there = error(dtype, last)
-            told += f". In {dtype} " + ("all are exact" if there == 0 else f"one is off by {_radians(there)}")
+            told += f". In {dtype} " + (
+                "all angles are exact" if there == 0 else f"some angle is off by {_radians(there)}"
+            )
             told += f" at position {last:,}"
-            told += "" if first is None else f", and by more than 1 rad at {first:,} first"
+            told += "" if first is None else f"; the first position that is off by more than 1 rad is {first:,}"
     return told + "."
 
 
@@ -205,12 +207,12 @@ def _bias_sentence(subject: MeasuredCode, numbers: dict[str, Any], firsts: list[
     else:
         first, most = min(firsts), max(numbers[f"{name}_most_merged"])
         told = (
-            f"In {name} the distances {first:,} and {first + 1:,} are the first that some head gives the same "
+            f"In {name} the distances {first:,} and {first + 1:,} are the first two to which some head gives the same "
             f"value; up to {last:,} the worst head gives the same value to up to {most:,} consecutive distances."
         )
     worst = max(numbers["bfloat16_most_merged"])
     if name != "bfloat16" and worst > 1:
         told += f" In bfloat16 some head gives the same value to {worst:,} consecutive distances."
     if worst > 1 and isinstance(subject.spec, BiasCode) and subject.spec.reads == "key":
-        told += " Its values are largest for the nearest keys, and merge there first."
+        told += " The values are largest for the nearest keys, so these are the first that become equal."
     return told

@@ -172,7 +172,7 @@ def _sentence(subject: MeasuredCode, numbers: dict[str, Any], reach: float) -> s
         share, never_does = 100 * numbers["slowest_share_of_circle"], "completes" if never + still == 1 else "complete"
         told.append(
             f"{never + still} of {pairs} {what}{since} never {never_does} a rotation within {within}; {slowest} needs "
-            f"{needed} {unit} and completes {share:.2g}% of one."
+            f"{needed} {unit} and completes {share:.2g}% of a rotation."
         )
     elif still < pairs:
         told.append(

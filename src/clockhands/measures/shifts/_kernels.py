@@ -196,7 +196,7 @@ def kernel(subject: MeasuredCode) -> Property:
     the axis with the largest share of pairs out of order.
     """
     if subject.length == 1:
-        return not_computed("One token has no distance to another: use a length of at least 2.")
+        return not_computed("A single token has no distance to another token: use a length of at least 2.")
     if subject.length > _FARTHEST:
         return not_computed(
             f"Distances beyond {_FARTHEST:,} tokens are not all computed: use a shorter length, or call "
@@ -259,9 +259,9 @@ def _property_of_ladder(subject: MeasuredCode, found: dict[str, Any], axis: int)
         )
     below = "It is nowhere below 0" if negative is None else f"It is below 0 first at distance {negative:,}"
     self_ = "that of the query itself" if rotary else "the value at distance 0"
-    sides = "is the same before and after" if found["even"] else "grows for keys to come"
+    sides = "is the same for keys before and after the query" if found["even"] else "grows for keys after the query"
     far = f"at distance {last:,} it is {found['at_the_length']:.2f} of {self_}"
-    says = f"{what}{where} {course}. {below}; {far}. It {sides}."
+    says = f"{what}{where} {course}. {below}; {far}. The {'score' if rotary else 'similarity'} {sides}."
     if rotary is not None and rotary.attention_factor != 1:
         says += f" Scores are also multiplied by {rotary.attention_factor**2:.4g}, the attention factor squared."
     brief = f"falls to {rise:,}, then oscillates" if rise is not None else "falls at every step"

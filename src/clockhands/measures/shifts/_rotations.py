@@ -128,13 +128,13 @@ def _of_hands(subject: MeasuredCode) -> Property:
     who = "A query or key" if isinstance(subject.spec, Rotary) else "A row"
     order = ", in the order of its output dimensions" if getattr(subject.spec, "reordered", False) else ""
     if found["largest_error"] > found["error_bound"]:
-        says = f"{who} moved by the matrix of a shift{along} is off by more than rounding: {rounding}."
+        says = f"{who} that is shifted{along} by a rotation has an error of more than rounding: {rounding}."
         return measured("no: the error exceeds rounding", says, holds=False, **found)
     zeros = ", ".join(map(str, zero_tokens(subject)))
     except_zero = f" Left out: position {zeros}, whose row is zero." if zeros else ""
     says = (
-        f"{who} some tokens later is the same one with its {pairs} pairs rotated by fixed angles{along}{order}, at "
-        f"every position; {rounding}.{except_zero}"
+        f"Shifting {who[0].lower()}{who[1:]} by some tokens rotates its {pairs} pairs by the same angles at every "
+        f"position{along}{order}; {rounding}.{except_zero}"
     )
     return measured(f"yes: {pairs} pairs rotate", says, holds=True, **found)
 
@@ -243,7 +243,9 @@ def _of_rows(subject: MeasuredCode) -> Property:
         for k, share, error in zip(distances, found["residual_share"], found["largest_error"], strict=True)
         if share is not None
     ]
-    fit = f"On rows outside its fit, the best linear map leaves {' and '.join(steps)}{over}." if steps else ""
+    fit = (
+        f"On rows outside its fit, the best linear map of a shift leaves {' and '.join(steps)}{over}." if steps else ""
+    )
     if isinstance(spec, WarpedPosition):
         first, last = (_step_of(spec, subject.first + at) for at in (0, subject.length - 2))
         found |= {"first_step_turns": first, "last_step_turns": last}
@@ -260,7 +262,7 @@ def _of_rows(subject: MeasuredCode) -> Property:
             f"to {max(found['largest_error_with_constant']):.1e}. {fit}"
         )
         return measured("no: a step is an addition", says, holds=False, **found)
-    near = " Over these tokens the other dimensions compensate for what is missing." if each[axis].linear else ""
+    near = " Over these tokens the other dimensions compensate for the missing ones." if each[axis].linear else ""
     share = found["residual_share"][0]
     brief = "no, but nearly" if near else "no" if share is None else f"no: the best map leaves {_left(share)}"
     says = f"{name} has no shift matrix{along}: {spec.why_no_shift()}. {fit}{near}".rstrip()
@@ -279,9 +281,9 @@ def _of_learned(width: int, found: dict[str, Any], fit: str, *, exact: bool, add
     if exact or addition:
         beside = " if it includes a constant row" if addition else ""
         brief = "yes: one linear map fits" if exact else "no: a step is an addition"
-        says = f"One linear map also shifts all rows outside its fit{beside}, up to rounding. {fit}"
+        says = f"One linear map, fitted on some rows, also shifts all other rows{beside}, up to rounding. {fit}"
         return measured(brief, says, holds=exact, **found)
-    says = f"Rows are trained separately, and no map shifts all of them. {fit}"
+    says = f"Each row is trained separately, so no single map shifts all rows. {fit}"
     return measured(f"no: the best map leaves {_left(share)}", says, holds=False, **found)
 
 

@@ -204,7 +204,8 @@ def _property_of(subject: MeasuredCode, found: dict[str, Any], axis: int) -> Pro
     most_of_it, ratio = found["directions_of_90_percent"], found["participation_ratio"]
     says = (
         f"Over {subject.length:,} tokens 99% of the variance lies in {most:,} of {channels:,} directions{where} and "
-        f"90% in {most_of_it:,}, a spread equal to {ratio:.1f} equal directions; {found['rank']:,} are above the "
-        f"rounding of {subject.dtype.name}. The mean row has {found['mean_share']:.0%} of the length of a row."
+        f"90% in {most_of_it:,}; the participation ratio is {ratio:.1f}. The rank is {found['rank']:,}, with a "
+        f"threshold at the rounding of {subject.dtype.name}. The norm of the mean row is {found['mean_share']:.0%} of "
+        "a row's norm."
     )
     return measured(f"99% in {most:,} of {channels:,} directions", says, **found)

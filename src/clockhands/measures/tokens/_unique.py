@@ -180,7 +180,8 @@ def _property_of(subject: MeasuredCode, hands: PairLadders | None, numbers: dict
     if collision is not None:
         earlier, later = collision
         distinct = numbers["distinct"]
-        rest = "all tokens are equal" if distinct == 1 else f"{length:,} tokens have {distinct:,} different ones"
+        kinds = "rotations" if subject.kind == "rotary" else "rows"
+        rest = "all tokens are equal" if distinct == 1 else f"{length:,} tokens have {distinct:,} different {kinds}"
         sentences.append(f"Positions {earlier:,} and {later:,} have the same {what} in {dtype}{along}: {rest}.")
         brief = f"no: {earlier:,} and {later:,} are equal"
     elif beyond is not None:
@@ -194,7 +195,7 @@ def _property_of(subject: MeasuredCode, hands: PairLadders | None, numbers: dict
         if numbers["nearest_distance"] is not None and numbers["nearest_distance"] <= numbers.get(_MOVED, -1.0):
             brief = "yes, but by rounding alone"
     if beyond is not None:
-        sentences.append(f"From position {beyond:,} on there are none: {numbers['why_it_does_not_fit']}")
+        sentences.append(f"From position {beyond:,} on there are no values: {numbers['why_it_does_not_fit']}")
     if numbers["nearest_distance"] is not None and (collision is None or hands is not None):
         sentences.append(_nearest(hands, numbers, dtype))
     elif collision is None and length > LARGEST_TABLE:
@@ -203,16 +204,19 @@ def _property_of(subject: MeasuredCode, hands: PairLadders | None, numbers: dict
         sentences.append("Its axes share their dimensions, and tokens that differ on several axes were not compared.")
     zeros = zero_tokens(subject)
     if zeros:
-        sentences.append(f"Among them {_listed(zeros)} {'has' if len(zeros) == 1 else 'have'} zeros, as for padding.")
+        sentences.append(
+            f"The {'row' if len(zeros) == 1 else 'rows'} of {_listed(zeros)} {'is' if len(zeros) == 1 else 'are'} "
+            "zero, as for padding."
+        )
     if numbers.get("comes_round_after") is not None:
         sentences.append(_round(numbers["comes_round_after"]))
     if numbers.get("nearly_comes_round_after") is not None:
-        sentences.append(f"They nearly repeat after {numbers['nearly_comes_round_after']:,.1f} tokens.")
+        sentences.append(f"The values nearly repeat after {numbers['nearly_comes_round_after']:,.1f} tokens.")
     merged = numbers["first_positions_merged"]
     if merged is not None:
         sentences.append(
-            f"Positions that are themselves rounded to {dtype} are {numbers['positions_distinct_in_dtype']:,} of "
-            f"{length:,}: {merged[0]:,} and {merged[1]:,} become one."
+            f"If position numbers are rounded to {dtype} too, {length:,} positions become "
+            f"{numbers['positions_distinct_in_dtype']:,}: {merged[0]:,} and {merged[1]:,} become the same number."
         )
     return measured(brief, " ".join(sentences), holds=collision is None and beyond is None, **numbers)
 
@@ -220,12 +224,12 @@ def _property_of(subject: MeasuredCode, hands: PairLadders | None, numbers: dict
 def _nearest(hands: PairLadders | None, numbers: dict[str, Any], dtype: str) -> str:
     distance = f"{numbers['nearest_distance']:.4g}"
     if hands is None:
-        return f"The nearest are {_listed(numbers['nearest_pair'])}, {distance} apart."
+        return f"The nearest two rows are those of {_listed(numbers['nearest_pair'])}, {distance} apart."
     k, moved = numbers["nearest_offset"], numbers[_MOVED]
     which = "Neighbours are the nearest" if k == 1 else f"Tokens {k:,} apart are the nearest"
-    says = f"{which}, {distance} apart in real numbers, and rounding to {dtype} moves that by at most {moved:.1g}"
+    says = f"{which}, {distance} apart in real numbers; rounding to {dtype} changes this by at most {moved:.1g}"
     if moved >= numbers["nearest_distance"]:
-        says += ", so it may make them the same"
+        says += ", so rounding may make the two tokens equal"
     return says + "."
 
 
@@ -234,7 +238,7 @@ def _round(tokens: float) -> str:
     return f"All its pairs complete whole rotations after {tokens:,.7g} tokens" + (
         ", to all digits of its frequencies, so it repeats at integer positions."
         if nearly_whole
-        else ", which is no whole number, so at whole positions it never quite repeats."
+        else ", which is not an integer, so at integer positions it never repeats exactly."
     )
 
 

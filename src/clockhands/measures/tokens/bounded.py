@@ -71,7 +71,7 @@ def _clock(subject: MeasuredCode, hands: PairLadders) -> Property:
     largest = hands.factor if subject.first == 0 else _looked_for(subject).get("largest")
     return measured(
         f"yes: at most {hands.factor:.4g}",
-        f"No value has a magnitude above {hands.factor:.6g} at any position, and every row has a length of "
+        f"No value has a magnitude above {hands.factor:.6g} at any position, and every row has the norm "
         f"{hands.norm:.6g}.",
         holds=True,
         largest=largest,
@@ -83,10 +83,10 @@ def _clock(subject: MeasuredCode, hands: PairLadders) -> Property:
 
 def _rotary(subject: MeasuredCode, spec: Rotary) -> Property:
     factor = spec.attention_factor
-    what = "stays as it is" if factor == 1 else f"is multiplied by {factor:.6g}, the attention factor,"
+    what = "does not change" if factor == 1 else f"is multiplied by {factor:.6g}, the attention factor,"
     return measured(
-        "yes: lengths are kept" if factor == 1 else f"yes: lengths x {factor:.4g}",
-        f"It rotates queries and keys, so the length of the rotated part {what} at every position.",
+        "yes: norms are kept" if factor == 1 else f"yes: norms x {factor:.4g}",
+        f"It rotates queries and keys, so the norm of the rotated part {what} at every position.",
         holds=True,
         largest=factor,
         limit=factor,
@@ -105,8 +105,8 @@ def _xpos(subject: MeasuredCode, spec: Rotary) -> Property:
     return measured(
         f"no: keys grow x {shown}",
         f"For every token past position {spec.xpos.centre:,.6g} keys grow by up to {math.expm1(rate):.3%} and "
-        f"queries shrink by as much: {shown} times within {subject.length:,} tokens. In a score this is a decay "
-        "with the distance.",
+        f"queries shrink by as much: {shown} times within {subject.length:,} tokens. So a score decays "
+        "with the distance of query and key.",
         holds=False,
         largest=largest,
         limit=None,
@@ -130,17 +130,17 @@ def _by_kind(subject: MeasuredCode) -> Property:
     """Codes that are no clocks, or whose clock has lost something."""
     spec = subject.spec
     if isinstance(spec, Counter):
-        return _growing(subject, "every dimension is the position itself", 1.0)
+        return _growing(subject, "every dimension holds the position itself", 1.0)
     if isinstance(spec, NormalizedCounter):
         if subject.length <= spec.length:
             return _limited(subject, 1.0, f"in a text of its {spec.length:,} tokens")
-        return _growing(subject, f"it continues to count past its {spec.length:,} tokens", 1 / (spec.length - 1))
+        return _growing(subject, f"the counter goes on past its {spec.length:,} tokens", 1 / (spec.length - 1))
     if isinstance(spec, Learned):
         found = _looked_for(subject)
         return measured(
             f"yes: at most {found['largest']:.3g}",
-            f"The largest absolute value is {found['largest']:.4g}, the L2 norms of the rows go from "
-            f"{found['smallest_row_norm']:.4g} to {found['largest_row_norm']:.4g}, and the last row is number "
+            f"The largest absolute value of the table is {found['largest']:.4g}, and the norms of its rows are "
+            f"{found['smallest_row_norm']:.4g} to {found['largest_row_norm']:.4g}. The last row is row "
             f"{spec.rows - 1:,}.",
             holds=True,
             limit=found["largest"],
@@ -163,7 +163,7 @@ def _beside_coordinates(subject: MeasuredCode) -> Property | None:
     """The property of a code whose waves have the coordinates themselves beside them."""
     if getattr(subject.spec, "raw", None) is None:
         return None
-    return _growing(subject, "it contains the coordinates themselves", subject.scale)
+    return _growing(subject, "the rows contain the coordinates themselves", subject.scale)
 
 
 def _limited(subject: MeasuredCode, limit: float, where: str) -> Property:
@@ -172,8 +172,8 @@ def _limited(subject: MeasuredCode, limit: float, where: str) -> Property:
     says = f"No value has a magnitude above {limit:.6g} {where}."
     if largest is not None:
         says += (
-            f" The largest of {subject.length:,} tokens is {largest:.4g}, and their lengths are from "
-            f"{found['smallest_row_norm']:.4g} to {found['largest_row_norm']:.4g}."
+            f" In the rows of {subject.length:,} tokens the largest magnitude is {largest:.4g}, and the norms of the "
+            f"rows are {found['smallest_row_norm']:.4g} to {found['largest_row_norm']:.4g}."
         )
     return measured(f"yes: at most {limit:.4g}", says, holds=True, limit=limit, **found, **_dtype(subject, largest))
 
@@ -187,7 +187,7 @@ def _growing(subject: MeasuredCode, why: str, each: float) -> Property:
         largest = each * max(last, 1 if not isinstance(subject.spec, Counter) else 0)
     return measured(
         f"no: {said(largest)} at position {last:,}",
-        f"It grows with the position by {each:.4g} per token, without limit, because {why}: {largest:,.6g} at "
+        f"The largest value grows by {each:.4g} per token, without limit, because {why}: it is {largest:,.6g} at "
         f"position {last:,}.",
         holds=False,
         limit=None,

@@ -222,13 +222,13 @@ def _property_of(numbers: dict[str, Any], length: int) -> Property:
             f"{numbers['largest_step_from']:,} to the next"
         )
     if numbers["relative_to_norm"] is not None:
-        says += f"; a row has a length of {numbers['row_norm']:.4g}{'' if same else ' on average'}"
+        says += f"; the norm of a row is {numbers['row_norm']:.4g}{'' if same else ' on average'}"
     cosine = numbers["cosine_of_neighbours"]
     if cosine is not None:
-        says += f", and the cosine of neighbours is {cosine:.4f}" + ("" if same else " on average")
+        says += f", and the cosine of neighbouring rows is {cosine:.4f}" + ("" if same else " on average")
     if random is None:
         return measured(f"step {step:.3g}", f"{says}. There are too few tokens to compare with others.", **numbers)
-    says += f". Two of {length:,} random tokens are {random:.4g} apart (root mean square)."
+    says += f". The rows of two random tokens of {length:,} are {random:.4g} apart (root mean square)."
     share = numbers["of_random_pair"]
     if not same:
         brief = f"no: steps {numbers['smallest_step']:.3g} to {numbers['largest_step']:.3g}"
