@@ -184,7 +184,7 @@ def test_a_dropped_audit_becomes_the_page_s_code_and_a_second_stands_beside_it(o
     says(tab, "model", "in 3 layers")
     drop(tab, folder / "deep.audit.json", "#model")
     expect(tab.locator("#model .one-model")).to_have_count(2)
-    says(tab, "model", "channels 32 against 256")
+    says(tab, "model", "width 32 against 256")
     says(tab, "model", "each of its 128 layers is a line of the picture")
 
 
@@ -208,7 +208,7 @@ def test_the_ladder_of_a_layer_becomes_the_page_s_code_with_its_own_numbers(open
         pair.press("Enter")
         says(tab, "pair", "pair 100")
         settled(tab)
-        rate = tab.locator("#pair dt", has_text="rate").locator("xpath=following-sibling::dd[1]").inner_text()
+        rate = tab.locator("#pair dt", has_text="frequency").locator("xpath=following-sibling::dd[1]").inner_text()
         assert float(plain(rate).split("rad")[0]) == pytest.approx(layer.rates[100], rel=1e-5)
 
 

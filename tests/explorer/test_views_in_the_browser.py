@@ -120,7 +120,7 @@ def test_the_code_above_all_views_is_the_code_of_the_table(quiet_page, explorer)
             says(tab, "table", r"high frequencies left \(# tokens\), low ones right \(#\)", *ends)
             never = never_turning(spec, length)
             if never:
-                says(tab, "table", "# of # pairs .* never turns? once in # tokens", never, spec.width // 2, length)
+                says(tab, "table", "# of # pairs .* never completes? a rotation in # tokens", never, spec.width // 2, length)
             else:
                 says(tab, "table", "Every pair rotates at least once in # tokens", length)
         put(tab, "common", layout="halves")
@@ -149,8 +149,8 @@ def test_the_two_waves_of_a_pair(quiet_page, explorer, pair, position):
                 strict=True,
             )
         )
-        assert facts["channels"] == f"{2 * pair} (sine), {2 * pair + 1} (cosine)"
-        for name, want in (("rate", rate), ("divisor", 1 / rate), ("wavelength", 2 * math.pi / rate)):
+        assert facts["dimensions"] == f"{2 * pair} (sine), {2 * pair + 1} (cosine)"
+        for name, want in (("frequency", rate), ("divisor", 1 / rate), ("wavelength", 2 * math.pi / rate)):
             assert float(re.match(r"[\d.]+(?:e[+-]\d+)?", facts[name])[0]) == pytest.approx(want, rel=6e-6)
         assert float(re.match(r"[\d.]+", facts["speed"])[0]) == pytest.approx(1000 * rate / (2 * math.pi), rel=6e-4)
         rows = [plain(row).split("\t") for row in tab.locator("#pair tbody tr:not(.twin)").all_inner_texts()]

@@ -287,9 +287,9 @@ def attention(
         same = f"differ by {said(moved, 2)}, which is rounding" if moved else "are the same to the last bit"
         with_code = f"With {_CODES[code]} it cannot either: the weights {same}."
         if code == "alibi" and others == words[::-1]:
-            with_code += " Without a mask ALiBi tells how far a word is, not on which side."
+            with_code += " Without a causal mask, ALiBi depends on the distance of a word, not on its side."
     answer = (
-        "Without a code it cannot: each word takes as much of each in both sentences"
+        "Without a position encoding it cannot: in both sentences each word gives the same weight to every word"
         f"{', but for rounding' if made['none'][2] else ''}. {with_code}"
     )
     figure = frame(theme, 4.6, "Can it see order?", answer)

@@ -189,7 +189,7 @@ function commonControls(app) {
   tell();
   return html("div", { class: "common", role: "group", "aria-label": "The encoding" },
     codeChoice(app),
-    slider(app, "width", "Width", { min: 2, max: 2048, step: 2, unit: "channels" }).element,
+    slider(app, "width", "Width", { min: 2, max: 2048, step: 2, unit: "dimensions" }).element,
     slider(app, "base", "Base", { min: 2, max: 1e8, scale: "log" }).element,
     length.element,
     choice(app, "layout", "Layout", [["interleaved", "interleaved (2i, 2i + 1)"], ["halves", "halves (i, i + d/2)"]]).element,

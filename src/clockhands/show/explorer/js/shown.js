@@ -10,7 +10,7 @@ export function saidOfCode(code, state, missing, models) {
   if (code.own && missing) return `${bare}The address names an encoding that is not on this page, ${missing}: the views show a custom one with the width and base set here.`;
   if (code.own) return bare;
   if (code.model) return `The views show the frequencies of ${code.says}.${code.note ? ` ${code.note}` : ""}`;
-  return `${bare}${bare ? `The views show ${state.code}: ` : ""}${code.says}${code.base === null ? " No base alone makes its ladder: moving the base makes another code." : ""}`;
+  return `${bare}${bare ? `The views show ${state.code}: ` : ""}${code.says}${code.base === null ? " No base alone gives its frequencies: moving the base makes another encoding." : ""}`;
 }
 
 function saidOfModelsWithoutHands(models) {

@@ -123,7 +123,7 @@ export const clock = {
       const never = pairs.some((pair) => !completes(ladder.rates[pair], state.length));
       const run = { falling: "from fast to slow", rising: "from slow to fast", mixed: "in the order of their pairs" }[pace.order];
       put(strip, { "aria-label": `All ${code.pairs} hands ${run}, each coloured by its angle` });
-      say(note, `The strip: all ${number(code.pairs)} hands ${run}, coloured by their angle.${never ? ` Dashed: never turns once in ${number(state.length)} tokens.` : ""} ` +
+      say(note, `The strip: all ${number(code.pairs)} hands ${run}, coloured by their angle.${never ? ` Dashed: never completes a rotation in ${number(state.length)} tokens.` : ""} ` +
         "Below: each bit of the position under the hand of about its period.");
       section.answer(saidOfClock(code, state, pace, often > mostRounds(code.pairs) ? "often" : read, app.whyNoShift(state)));
     };
@@ -141,7 +141,7 @@ function saidOfClock(code, { position }, { fast, slow, still: idle }, read, with
   if (read === "often") said.push("That is more often than this page searches to read the position back.");
   else if (read === position) said.push(`The float32 sines and cosines of ${all} ${both ? "" : "would "}give the position back: ${number(read)}.`);
   else said.push(`Read back from the float32 sines and cosines, the position is ${read === null ? "lost" : `taken for ${number(read)}`}.`);
-  if (without !== null) said.push(`${both ? "No one rotation is a shift of this code" : "This code does not hold both"}: ${without}.`);
+  if (without !== null) said.push(`${both ? "In this encoding no rotation equals a shift" : "This encoding does not have both"}: ${without}.`);
   return said.join(" ");
 }
 
@@ -281,7 +281,7 @@ function drawCounter(plot, ladder, state) {
   plot.element.setAttribute("viewBox", `0 0 ${plot.width} ${plot.height}`);
   for (let row = 0; row < rows; row++) {
     const top = row * tall;
-    plot.ink.append(svg("text", { x: 0, y: top + 20 }, "hand"), svg("text", { x: 0, y: top + 50 }, "bit"), svg("text", { x: 0, y: top + 74 }, "turn in"));
+    plot.ink.append(svg("text", { x: 0, y: top + 20 }, "hand"), svg("text", { x: 0, y: top + 50 }, "bit"), svg("text", { x: 0, y: top + 74 }, "period"));
   }
   [...digits].forEach((digit, place) => {
     // The first row holds what is left over, at its right end, so that columns stay one below the other.

@@ -276,10 +276,10 @@ function saidOfModel({ audit, parts }) {
 function differenceOf(one, two) {
   const pick = ({ layers }) => layers.find(({ rates }) => rates !== null) ?? layers[0];
   const [ours, theirs] = [pick(one), pick(two)];
-  if (!ours || !theirs) return "One of them declares nothing.";
+  if (!ours || !theirs) return "One of them declares no position encoding.";
   const scaled = ({ scaling }) => (scaling === null ? "none" : shownText(scaling.type, 30));
-  const rows = [["kind", ours.kind, theirs.kind], ["base", ours.base, theirs.base], ["channels", ours.width, theirs.width], ["RoPE dimensions", ours.rotated, theirs.rotated],
-    ["layout", ours.layout, theirs.layout], ["scaling", scaled(ours), scaled(theirs)], ["context", one.context, two.context], ["codes", one.layers.length, two.layers.length]];
+  const rows = [["kind", ours.kind, theirs.kind], ["base", ours.base, theirs.base], ["width", ours.width, theirs.width], ["RoPE dimensions", ours.rotated, theirs.rotated],
+    ["layout", ours.layout, theirs.layout], ["scaling", scaled(ours), scaled(theirs)], ["context", one.context, two.context], ["encodings", one.layers.length, two.layers.length]];
   const told = (value) => (value === null ? "not known" : typeof value === "number" ? number(value) : shownText(value, 40));
   const parted = rows.filter(([, left, right]) => left !== right).map(([name, left, right]) => `${name} ${told(left)} against ${told(right)}`);
   return parted.length ? `Compared with ${titleOfModel(two)}: ${parted.join(", ")}.` : `${titleOfModel(two)} declares the same.`;

@@ -130,12 +130,12 @@ function factsOf(code, chosen, state) {
   const channels = [code.channels[2 * chosen], code.channels[2 * chosen + 1]].filter((channel) => channel >= 0);
   const told = (unit, value) => `${value}\u202f${unit}`;
   return [
-    ["channels", channels.map((channel) => `${channel} (${waveOf[code.waveOf(channel)] ?? code.waveOf(channel)})`).join(", ")],
-    ["rate", told("rad/token", number(rate, 6))],
+    ["dimensions", channels.map((channel) => `${channel} (${waveOf[code.waveOf(channel)] ?? code.waveOf(channel)})`).join(", ")],
+    ["frequency", told("rad/token", number(rate, 6))],
     ["divisor", rate === 0 ? "none" : number(1 / rate, 6)],
     ["wavelength", rate === 0 ? "none" : told("tokens", number(wavelength(rate), 6))],
     ["speed", told("rotations in 1\u202f000 tokens", number((1000 * rate) / TURN, 4))],
-    [`in ${number(state.length)} tokens`, told("turns", number((state.length * rate) / TURN, 4))],
+    [`in ${number(state.length)} tokens`, told("rotations", number((state.length * rate) / TURN, 4))],
   ];
 }
 

@@ -199,7 +199,7 @@ function drawShifted(plot, found, state, chosen, app) {
       ...[one, two].flatMap((start, at) => [
         armTo(x, y, radius, start.turned[pair], at ? "shift-after shift-second" : "shift-after"),
         arcArrow(x, y, radius * (at ? 0.8 : 0.56), 0, start.turned[pair], { class: at ? "shift-second" : "" }) ?? ""]),
-      svg("text", { x, y: y + size / 2 + 11, "text-anchor": "middle", "data-apart": apart }, same ? "alike" : `${number(apart, 3)} rad`));
+      svg("text", { x, y: y + size / 2 + 11, "text-anchor": "middle", "data-apart": apart }, same ? "equal" : `${number(apart, 3)} rad`));
   });
   if (focused) plot.settle().element.querySelector(`[data-hand="${focused}"]`)?.focus({ preventScroll: true });
   return placed;

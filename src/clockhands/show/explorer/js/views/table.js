@@ -16,7 +16,7 @@ export const table = {
   mount(section, app) {
     const { store } = app;
     const position = slider(app, "position", "Position", { min: 0, max: store.state.length - 1, unit: "token" });
-    const channel = slider(app, "channel", "Channel", { min: 0, max: store.state.width - 1 });
+    const channel = slider(app, "channel", "Dimension", { min: 0, max: store.state.width - 1 });
     const firstRow = slider(app, "firstRow", "From position", { min: 0, max: store.state.length - 1 });
     const firstColumn = slider(app, "firstColumn", "From dimension", { min: 0, max: store.state.width - 1 });
     section.controls.append(position.element, channel.element,
@@ -82,7 +82,7 @@ export const table = {
         heatmap.measure();
       }
       heatmap.draw({
-        key: code, first: [row, column], shown, colours, range: [-code.largest, code.largest], names: ["position (token)", "channel"],
+        key: code, first: [row, column], shown, colours, range: [-code.largest, code.largest], names: ["position (token)", "dimension"],
         window: (...cells) => code.window(...cells),
         means: (...cells) => code.means?.(...cells) ?? null,
         marked: [state.position, state.channel], bands, band: never ? `incomplete rotation in ${number(state.length)} tokens` : "",
@@ -145,7 +145,7 @@ function answerFor(code, state, never, turns) {
     : order === "rising" ? `low frequencies left${half} (${long} tokens), high ones right (${short})` : `wavelengths of ${short} to ${long} tokens, unordered`;
   return `${given}: ${waves}. ` + (still ? `${number(still)} of ${number(code.pairs)} pairs never rotate${still === 1 ? "s" : ""}. ` : "") +
     (never === 0 ? `Every pair rotates at least once in ${number(state.length)} tokens.`
-      : `${number(never)} of ${number(code.pairs)} pairs (${Math.round((100 * never) / code.pairs)}\u2009%) never ${never === 1 ? "turns" : "turn"} once in ${number(state.length)} tokens.`);
+      : `${number(never)} of ${number(code.pairs)} pairs (${Math.round((100 * never) / code.pairs)}\u2009%) never ${never === 1 ? "completes" : "complete"} a rotation in ${number(state.length)} tokens.`);
 }
 
 function drawLegend(legend, { colours, largest }) {
