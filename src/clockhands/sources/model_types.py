@@ -1,9 +1,10 @@
 """What is known about model types: a table of data, and how to ask it.
 
 A config does not say how its class pairs channels, nor what the class takes where a key is absent; both follow from the
-model type. ``model_types.json`` holds them, read off one named version of the library, so that a new type is a new
-row; the keys themselves are in ``config_keys.json``, and GGUF architectures in ``gguf_architectures.json``. A type may
-be ``like`` another: its own entries win, the other's fill in.
+model type. ``model_types.json`` holds them, read off one named version of the library by people, so that a new type is a
+new row; ``types_of_classes.json`` holds what tools/model_types.py read from the classes of that version by itself, and a
+row by a person is used before it. The keys themselves are in ``config_keys.json``, and GGUF architectures in
+``gguf_architectures.json``. A type may be ``like`` another: its own entries win, the other's fill in.
 """
 
 import json
@@ -17,7 +18,7 @@ from typing import Any
 # What follows the name of a model in the names of its classes.
 _CLASS_ENDING = re.compile(r"(For[A-Z]\w*|LMHead\w*|PreTrainedModel|Model(With\w+)?|DoubleHeadsModel)$")
 
-FILES = ("config_keys", "model_types", "gguf_architectures")
+FILES = ("config_keys", "model_types", "types_of_classes", "gguf_architectures")
 
 
 @dataclass(frozen=True)
@@ -51,7 +52,9 @@ class CodeOfType:
         share: Share of a head that turns by the code of the type, whatever stands outside of a block.
         growth: How the code of the type stretches the ladder by itself for texts longer than those of its training.
         turning: Which end of a head turns, ``first`` or ``last``, where only a part does.
-        rows: Quantity that counts the rows of a table.
+        formula: Whether the frequencies follow from the config by the formulas here; some codes have others.
+        rows: Quantity that counts the rows of a table; None where it has none, as its numbers are computed when they
+            are added.
         extra_rows: Rows that the table has beyond it.
         offset: Number of the first position, or the quantity (a padding row) that it follows.
         zero_rows: Quantity that names a row of zeros.
@@ -88,6 +91,7 @@ class CodeOfType:
     share: float | None = None
     growth: str | None = None
     turning: str = "first"
+    formula: bool = True
     rows: str | None = None
     extra_rows: int = 0
     offset: int | str | None = None
@@ -113,7 +117,7 @@ class ModelType:
         reads: Quantity to the keys that the class reads for it.
         defaults: Quantity to what the class takes where no key is there.
         fixed: Quantity to what the code of the model says, whatever a file holds.
-        rows: Its position codes.
+        rows: Its position codes; none for a type that is only the frame around models of other types.
         sections: Part to the type of the object inside, where that object does not say.
         uneven: Whether the class takes heads that do not divide the model evenly, and cuts a head at an odd channel.
     """
@@ -147,7 +151,8 @@ class ModelType:
 def table() -> Mapping[str, Any]:
     """The whole table, as data: the keys of configs, the model types, the architectures of GGUF files."""
     files = [resources.files("clockhands.sources").joinpath(f"{name}.json") for name in FILES]
-    return {key: held for file in files for key, held in json.loads(file.read_text(encoding="utf-8")).items()}
+    held = {key: held for file in files for key, held in json.loads(file.read_text(encoding="utf-8")).items()}
+    return held | {"types": held["types_of_classes"] | held["types"]}
 
 
 @cache
@@ -210,5 +215,6 @@ def _filled(name: str) -> dict[str, Any]:
     # A null takes a default away.
     defaults = {quantity: value for quantity, value in defaults.items() if value is not None}
     # Where an entry was read off is its own, whatever it is like.
-    other.pop("library", None)
+    for own in ("library", "class"):
+        other.pop(own, None)
     return {**other, **entry, "reads": reads, "defaults": defaults}

@@ -202,12 +202,14 @@ class _ConfigReader:
             if because is None:
                 continue
             own = row if row.part != "text" or section.part == "text" else replace(row, part=section.part)
-            if own.kind == "rotary":
+            if own.kind == "rotary" and not own.formula:
+                made.append((_without_rates(fields, own.part, because or known.architecture_source), None))
+            elif own.kind == "rotary":
                 made += [
                     (_because(code, because), original)
                     for code, original in RotaryReader(fields, known, own, own.part, self.length).codes()
                 ]
-            elif own.kind in ("learned", "sinusoidal"):
+            elif own.kind in ("learned", "sinusoidal") and own.rows:
                 code, positions = table_code(fields, known, own, self.opened.tensors)
                 made.append((_because(code, because), None))
                 if own.rows == "patches" and context is None and positions is not None:
@@ -218,7 +220,7 @@ class _ConfigReader:
             else:
                 says = because or known.architecture_source
                 made += [(_in_part(code, own.part), None) for code in bias_codes(fields, own.kind or "none", says, own)]
-        if not made:
+        if not made and known.rows:
             made = [(_in_part(code, section.part), None) for code in bias_codes(fields, None, None)]
         ignored_keys(fields, known)
         if context is not None and context.source == known.default_source:

@@ -1,0 +1,613 @@
+"""Write sources/types_of_classes.json: what the classes of the installed Transformers do with position.
+
+Every model type of the library that has no row in sources/model_types.json is made with its default config, without
+memory for its weights, and its modules are looked at: rotary modules, tables of positions, relative terms, attention
+without any of them. A row is written only if the audit, given the default config and a changed one, computes the
+frequencies, the layout, the rows and the layers of the class. A type for which no row does is printed with the reason;
+it then needs a row by a person, in sources/model_types.json, which this program reads and leaves as it is.
+
+Run it after the pinned version of Transformers changed, and read the difference.
+"""
+
+import argparse
+import importlib
+import inspect
+import json
+import re
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path[:0] = [str(ROOT / "tests")]
+
+import torch  # noqa: E402
+import transformers  # noqa: E402
+from resolution.library import pairing  # noqa: E402
+from torch import nn  # noqa: E402
+
+from clockhands.sources import model_types as known  # noqa: E402
+from clockhands.sources.resolve import resolve  # noqa: E402
+from clockhands.sources.targets import Opened  # noqa: E402
+
+SOURCES = ROOT / "src" / "clockhands" / "sources"
+BY_HAND, READ = SOURCES / "model_types.json", SOURCES / "types_of_classes.json"
+CLOSE = 4e-6  # the modules hold their frequencies in float32
+
+# What a name says of the part of a model.
+PARTS = (
+    ("text", re.compile(r"_text(_model|_config|_encoder|_decoder)?$")),
+    ("vision", re.compile(r"vision|image|(^|_)vit|visual|dinov|swin|sam\d*_|pixel|patch|vq", re.IGNORECASE)),
+    ("audio", re.compile(r"audio|speech|wav|codec|voice|asr|acoustic|mimi|tts", re.IGNORECASE)),
+)
+INPUTS = {"pixel_values": "vision", "pixel_values_videos": "vision", "input_features": "audio", "input_values": "audio"}
+
+# Relative terms by what their modules are called, and what they are.
+RELATIVE = (
+    ("relative_position_bias_table", "a learned bias for each offset inside a window"),
+    ("rel_pos_h", "learned terms for the distances in rows and in columns"),
+    ("relative_attention_bias", "a learned bias for each bucket of distances"),
+    ("distance_embedding", "learned vectors for clipped distances"),
+    ("rel_pos_emb", "learned vectors for clipped distances"),
+    ("pos_conv_embed", "a convolution over the input"),
+    ("pos_bias_u", "sinusoids of the distance with learned biases (Transformer-XL)"),
+    ("r_r_bias", "sinusoids of the distance with learned biases (Transformer-XL)"),
+    ("rel_logits_proj", "learned logits of the distance"),
+    ("attention_biases", "a learned bias for each offset"),
+)
+
+
+@dataclass
+class Seen:
+    """What the modules of one type hold, apart from those of other types inside."""
+
+    name: str
+    config: Any
+    model: nn.Module
+    rotary: list[nn.Module] = field(default_factory=list)
+    tables: list[tuple[str, nn.Module, tuple[int, int]]] = field(default_factory=list)
+    relative: list[str] = field(default_factory=list)
+    sines: list[str] = field(default_factory=list)
+    inner: list[str] = field(default_factory=list)
+    attends: bool = False
+
+
+def modeling(config: type) -> Any:
+    """The module with the code of a config class."""
+    package, _, name = config.__module__.rpartition(".")
+    return importlib.import_module(f"{package}.{name.replace('configuration_', 'modeling_')}")
+
+
+def classes_of(config: type) -> list[type[nn.Module]]:
+    """The classes that a config class makes, the bare model first."""
+    found = []
+    for _, each in inspect.getmembers(modeling(config), inspect.isclass):
+        if not issubclass(each, nn.Module) or "PreTrained" in each.__name__:
+            continue
+        whole = issubclass(each, transformers.PreTrainedModel)
+        if not (whole and getattr(each, "config_class", None) is config):
+            parameter = inspect.signature(each.__init__).parameters.get("config")
+            if parameter is None or parameter.annotation not in (config, config.__name__):
+                continue
+        found.append(
+            ((not whole, "For" in each.__name__, not each.__name__.endswith("Model"), len(each.__name__)), each)
+        )
+    return [each for _, each in sorted(found, key=lambda pair: (pair[0], pair[1].__name__))]
+
+
+def made(config: Any, classes: list[type[nn.Module]]) -> nn.Module:
+    """The first of the classes that can be made, without memory for its weights.
+
+    Raises:
+        ValueError: None of them can be made.
+    """
+    why: Exception | None = None
+    for each in classes[:4]:
+        try:
+            with torch.device("meta"):
+                return each(config)
+        except Exception as error:  # whatever a class does not like about its own default config
+            why = why or error
+    reason = "no class takes this config" if why is None else f"{type(why).__name__}: {why}"
+    raise ValueError(" ".join(reason.split())[:160])
+
+
+def own_modules(model: nn.Module, inner: list[str]) -> Iterator[tuple[str, nn.Module]]:
+    """The modules of a model without those of models of another type inside, whose types are added to ``inner``."""
+    inside: list[str] = []
+    for path, module in model.named_modules():
+        if any(path.startswith(f"{other}.") for other in inside):
+            continue
+        config = getattr(module, "config", None)
+        if isinstance(module, transformers.PreTrainedModel) and type(config) is not type(model.config) and path:
+            inside.append(path)
+            inner.append(config.model_type)
+            continue
+        yield path, module
+
+
+def seen(name: str, config: Any, model: nn.Module) -> Seen:
+    """What the modules of a model do with position."""
+    found = Seen(name, config, model)
+    paths = set()
+    # A class that is no whole model, such as one layer, may have no config of its own.
+    model.config = config
+    for path, module in own_modules(model, found.inner):
+        generic = re.sub(r"\.\d+(?=\.|$)", ".N", path)
+        kind = type(module).__name__
+        found.attends = found.attends or bool(re.search("Attention|Attn", kind))
+        if generic in paths and not re.search(r"rot|rope|inv_freq", generic):
+            continue
+        paths.add(generic)
+        held = dict(module.named_parameters(recurse=False)) | dict(module.named_buffers(recurse=False))
+        names = f"{generic}.{'.'.join(held)}"
+        for mark, _ in RELATIVE:
+            if mark in names.split(".") and mark not in found.relative:
+                found.relative.append(mark)
+        if any("inv_freq" in each for each in held) and re.search(r"Rot|RoPE|Rope", kind):
+            if not any(type(other) is type(module) for other in found.rotary):
+                found.rotary.append(module)
+            continue
+        if re.search(r"Sine?Position|PositionEmbeddingSine|Sinusoid", kind) and "weight" not in held:
+            found.sines.append(kind)
+        leaf = path.rpartition(".")[2]
+        if isinstance(module, nn.Embedding) and re.search(r"pos|wpe", leaf) and not re.search(r"rel|dist|type", leaf):
+            found.tables.append((f"{generic}.weight", module, tuple(module.weight.shape)))
+        for key, value in module.named_parameters(recurse=False):
+            table = re.fullmatch(r"(absolute_)?pos(ition|itional)?_emb(ed|edding|eddings|eds)?", key)
+            if table and value.dim() == 3 and value.shape[0] == 1:
+                found.tables.append((f"{generic}.{key}".lstrip("."), module, tuple(value.shape[1:])))
+            elif table and value.dim() == 2:
+                found.tables.append((f"{generic}.{key}".lstrip("."), module, tuple(value.shape)))
+    return found
+
+
+def part_of(found: Seen) -> str:
+    """The part of a model that a type is."""
+    for part, words in PARTS:
+        if words.search(found.name) or words.search(type(found.model).__name__):
+            return part
+    return INPUTS.get(getattr(found.model, "main_input_name", "input_ids"), "text")
+
+
+def keys_of(config: Any, quantity: str) -> list[str]:
+    """The keys under which a config class keeps a quantity: its own field first, then the name that stands for it."""
+    aliases = type(config).attribute_map
+    fields = set(config.to_dict()) | set(vars(config))
+    spelt = known.table()["spellings"]["config"].get(quantity, [])
+    more = {"hidden": ["embed_dim", "hidden_dim", "dim"], "layers": ["depth"], "heads": ["num_heads"]}.get(quantity, [])
+    for key in (*spelt, *more):
+        if key in aliases and aliases[key] in fields:
+            return [aliases[key], key]
+        if key in fields:
+            return [key]
+    return []
+
+
+def default_of(config: Any, keys: list[str]) -> Any:
+    """What a config class takes for the first of some keys."""
+    return getattr(config, keys[0], None) if keys else None
+
+
+def is_number(value: Any) -> bool:
+    """Whether a value is a number above 0."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and value > 0
+
+
+def shape(config: Any, quantities: tuple[str, ...]) -> dict[str, Any]:
+    """``reads`` and ``defaults`` of a row for some quantities."""
+    reads, defaults = {}, {}
+    for quantity in quantities:
+        keys = keys_of(config, quantity)
+        value = default_of(config, keys)
+        if not keys:
+            continue
+        reads[quantity] = keys
+        if is_number(value):
+            defaults[quantity] = value
+    return {"reads": reads, "defaults": defaults}
+
+
+# Learned tables
+
+
+def rebuilt(found: Seen, **values: Any) -> nn.Module | None:
+    """The same class with other values in its config, or None if it cannot be made."""
+    try:
+        with torch.device("meta"):
+            return type(found.model)(type(found.config)(**values))
+    except Exception:  # a value that does not go with the others
+        return None
+
+
+def rows_at(model: nn.Module | None, path: str) -> int | None:
+    """How many rows the table at a path has."""
+    if model is None:
+        return None
+    held = {re.sub(r"\.\d+(?=\.|$)", ".N", key): value for key, value in model.named_parameters()}
+    value = held.get(path)
+    return None if value is None else value.shape[-2]
+
+
+def table_row(found: Seen, path: str, module: nn.Module, size: tuple[int, int]) -> dict[str, Any] | None:
+    """The row of a type with a learned table, or None if what counts its rows cannot be told."""
+    config, (rows, width) = found.config, size
+    numbers = {key: value for key, value in config.to_dict().items() if is_number(value) and isinstance(value, int)}
+    part = part_of(found)
+    part = next((side for side in ("encoder", "decoder") if path.startswith(f"{side}.")), part)
+    code: dict[str, Any] = {"part": part, "kind": "learned"}
+    tensor = ".".join(path.split(".")[-3:])
+    row = shape(config, ("layers", "decoder_layers") if part in ("encoder", "decoder") else ("layers",))
+    # The width is that of the table: some models have an embedding narrower than their layers.
+    own = [*(keys_of(config, "hidden")[:1]), "embedding_size", "embed_dim"]
+    wide = next((key for key in (*own, *numbers) if numbers.get(key) == width), None)
+    if wide is None:
+        return None
+    row["reads"]["hidden"], row["defaults"]["hidden"] = [wide, *keys_of(config, "hidden")[1:]], width
+    image, patch = numbers.get("image_size"), numbers.get("patch_size")
+    if image and patch and 0 <= rows - (image // patch) ** 2 <= 8:
+        extra = rows - (image // patch) ** 2
+        further = rebuilt(found, image_size=image + 2 * patch)
+        if rows_at(further, path) == (image // patch + 2) ** 2 + extra:
+            code |= {"part": "vision", "rows": "patches", "extra_rows": extra, "offset": 0, "tensors": [tensor]}
+            row["reads"] |= {"image": ["image_size"], "patch": ["patch_size"]}
+            row["defaults"] |= {"image": image, "patch": patch}
+            return row | {"codes": [code]}
+    for key, value in sorted(numbers.items(), key=lambda pair: ("position" not in pair[0], pair[0])):
+        if not 0 <= rows - value <= 4 or key == wide:
+            continue
+        if rows_at(rebuilt(found, **{key: value + 16}), path) != rows + 16:
+            continue
+        extra, pad = rows - value, getattr(module, "padding_idx", None)
+        aliases = [alias for alias, real in type(config).attribute_map.items() if real == key]
+        row["reads"]["context"], row["defaults"]["context"] = [key, *aliases], value
+        code |= {"rows": "context", "tensors": [tensor]}
+        offset = getattr(module, "offset", 0)
+        if pad is not None and pad == getattr(config, "pad_token_id", None) and not offset:
+            # Its positions follow the row of padding, if the code makes them so.
+            if extra or "create_position_ids_from" not in inspect.getsource(modeling(type(config))):
+                return None
+            row["reads"]["pad"], row["defaults"]["pad"] = ["pad_token_id"], pad
+            code |= {"offset": "pad", "padding": "pad"}
+        elif extra != offset and part not in ("vision", "audio"):
+            return None  # rows more than positions, and nothing says where the first position is
+        else:
+            code |= {"offset": offset} | ({"extra_rows": extra} if extra else {})
+        return row | {"codes": [code]}
+    return None
+
+
+def merged(rows: list[dict[str, Any]]) -> dict[str, Any]:
+    """One row of several: an encoder and a decoder, each with its table. Of several in one part the first counts."""
+    whole = rows[0]
+    for row in rows[1:]:
+        new = row["codes"][0]["part"] not in {code["part"] for code in whole["codes"]}
+        if new and all(whole["reads"].get(name, keys) == keys for name, keys in row["reads"].items()):
+            whole = {name: whole[name] | row[name] for name in ("reads", "defaults")} | {
+                "codes": whole["codes"] + row["codes"]
+            }
+    return whole
+
+
+# Rotary modules
+
+
+@cache
+def plain(source: str) -> str:
+    """The source of a function without comments and names of classes, by which copies are recognised."""
+    source = re.sub(r'"""[\s\S]*?"""|#.*', "", source)
+    return re.sub(r"\s+", " ", re.sub(r"\b[A-Z]\w*(?=Config|Rot|RoPE|Rope|Attention|Position)", "X", source))
+
+
+def signature(module: nn.Module) -> str:
+    """What a rotary module does when it is called, in a form that is the same for copies of it."""
+    kind = type(module)
+    left_out = ("__init__", "compute_default_rope_parameters")
+    methods = [each for name, each in sorted(vars(kind).items()) if inspect.isfunction(each) and name not in left_out]
+    sections = re.findall(r"mrope_section[^\n]*", inspect.getsource(kind.__init__))
+    return plain("".join(map(inspect.getsource, methods)) + "".join(sections))
+
+
+def applied(found: Seen) -> frozenset[str]:
+    """The functions by which the modules of a model rotate queries and keys, likewise; with those that they call."""
+    code = modeling(type(found.config))
+    named = {
+        name: plain(re.sub(r"\b\w*rot\w*(?=\()", "f", inspect.getsource(each)))
+        for name, each in inspect.getmembers(code, inspect.isfunction)
+        if re.search(r"rot|rope", name)
+    }
+    own = {type(module) for _, module in own_modules(found.model, []) if type(module).__module__ == code.__name__}
+    text = "".join(inspect.getsource(each) for each in own)
+    called = {name for name in named if re.search(rf"\b{name}\b", text)}
+    called |= {
+        other
+        for name in called
+        for other in named
+        if re.search(rf"\b{other}\b", inspect.getsource(getattr(code, name)))
+    }
+    return frozenset(named[name] for name in called)
+
+
+@cache
+def by_hand() -> dict[str, dict[str, Any]]:
+    """The rows that a person wrote."""
+    return json.loads(BY_HAND.read_text(encoding="utf-8"))["types"]
+
+
+@cache
+def signatures() -> dict[str, dict[str, frozenset[str]]]:
+    """Signature of a rotary module to the types with a row by hand that have it, and how these rotate."""
+    held: dict[str, dict[str, frozenset[str]]] = {}
+    for name in by_hand():
+        if name not in transformers.CONFIG_MAPPING:
+            continue
+        try:
+            config = transformers.CONFIG_MAPPING[name]()
+            found = seen(name, config, made(config, classes_of(type(config))))
+        except (ValueError, ImportError, AttributeError):
+            continue
+        for module in found.rotary:
+            held.setdefault(signature(module), {})[name] = applied(found)
+    return held
+
+
+def frequencies(config: Any, module: nn.Module) -> dict[str, list[float]]:
+    """The numbers that a rotary module computes for its config, by kind of layer."""
+    again = type(module)(config=config)
+    found = {}
+    for key, value in again.named_buffers():
+        if "inv_freq" in key and "original" not in key:
+            found[key.removesuffix("inv_freq").rstrip("_")] = [float(each) for each in value.double().ravel()]
+    return found
+
+
+def with_row(name: str, row: Mapping[str, Any], values: Mapping[str, Any]) -> Any:
+    """What the audit resolves for a config, if its type had this row."""
+    types = known.table()["types"]
+    before = types.get(name)
+    types[name] = dict(row)
+    known.model_type.cache_clear()
+    try:
+        config = {"model_type": name, **values}
+        return resolve(Opened(target="config.json", form="config", config=config, config_name="config.json"))
+    finally:
+        if before is None:
+            del types[name]
+        else:
+            types[name] = before
+        known.model_type.cache_clear()
+
+
+def as_file(config: Any) -> dict[str, Any]:
+    """A config as its file has it."""
+    return json.loads(json.dumps(config.to_dict(), default=str))
+
+
+def same(ours: Any, theirs: list[float]) -> bool:
+    """Whether frequencies agree, of an image those of its rows and those of its columns with what both have."""
+    if ours is None:
+        return False
+    halves = [ours] if len(ours) == len(theirs) else [ours[: len(ours) // 2], ours[len(ours) // 2 :]]
+    return all(
+        len(half) == len(theirs)
+        and all(abs(mine - other) <= CLOSE * abs(other) for mine, other in zip(half, theirs, strict=True))
+        for half in halves
+    )
+
+
+def gaps(found: Seen, row: Mapping[str, Any], values: Mapping[str, Any], config: Any) -> Iterator[str]:
+    """What the audit would say otherwise than the modules of the class, if the type had this row."""
+    resolved = with_row(found.name, row, values)
+    codes = [code for code in resolved.codes if code.kind == "rotary"]
+    listed = getattr(config, "layer_types", None)
+    for module in found.rotary:
+        for label, theirs in frequencies(config, module).items():
+            if label and listed is not None and label not in listed:
+                continue
+            if not any(same(code.rates, theirs) for code in codes):
+                ours = [(code.layers, code.rates and (len(code.rates), code.rates[-1])) for code in codes]
+                yield f"frequencies of {label or 'all layers'} ({len(theirs)}, {theirs[-1]:.4g}), not {ours}"
+    layers = sum(len(_numbers(code.layers)) for code in resolved.codes)
+    count = default_of(config, keys_of(config, "layers"))
+    if codes and isinstance(count, int) and layers != count:
+        yield f"{layers} layers, not {count}"
+    bad = {fact.code for fact in resolved.facts} & {"impossible-value", "missing-value", "unknown-model-type"}
+    yield from sorted(bad)
+
+
+def _numbers(layers: str | None) -> set[int]:
+    found: set[int] = set()
+    for piece in (layers or "").split(","):
+        first, _, last = piece.partition("-")
+        if first.isdigit():
+            found |= set(range(int(first), int(last or first) + 1))
+    return found
+
+
+def defaults_like(config: Any, other: str) -> dict[str, Any]:
+    """The defaults of a config class for what the row of another type reads."""
+    row = known._filled(other)
+    values: dict[str, Any] = {}
+    for quantity, keys in row["reads"].items():
+        present = [key for key in keys if hasattr(config, key)]
+        value = default_of(config, present)
+        if value is None or isinstance(value, dict | str) or value == []:
+            continue
+        values[quantity] = list(value) if isinstance(value, tuple) else value
+    block = getattr(config, "rope_parameters", None) or {}
+    nested = {key: each for key, each in block.items() if isinstance(each, dict)}
+    base = block.get("rope_theta", (nested.get("full_attention") or {}).get("rope_theta"))
+    if is_number(base):
+        values["base"] = base
+    local = (nested.get("sliding_attention") or {}).get("rope_theta")
+    if is_number(local) and "local_base" in row["reads"]:
+        values["local_base"] = local
+    if is_number(block.get("partial_rotary_factor")) and "share" in row["reads"]:
+        values["share"] = block["partial_rotary_factor"]
+    inherited = {key: None for key in row.get("defaults", {}) if key not in values}
+    return {key: value for key, value in (inherited | values).items() if row.get("defaults", {}).get(key) != value}
+
+
+def varied(config: Any) -> Iterator[tuple[dict[str, Any], Any]]:
+    """The default config and, where the class takes them, others: another base, fewer layers, another length."""
+    yield as_file(config), config
+    values: dict[str, Any] = {}
+    if block := getattr(config, "rope_parameters", None):
+        if any(isinstance(each, dict) for each in block.values()):
+            values["rope_parameters"] = {
+                key: {**each, "rope_theta": 3 * each.get("rope_theta", 1e4)} if isinstance(each, dict) else each
+                for key, each in block.items()
+            }
+        else:
+            values["rope_parameters"] = {**block, "rope_theta": 3 * block.get("rope_theta", 1e4)}
+    heads = keys_of(config, "heads")
+    hidden = keys_of(config, "hidden")
+    if heads and hidden and getattr(config, "head_dim", None) is None and isinstance(default_of(config, hidden), int):
+        values[hidden[0]] = 2 * default_of(config, hidden)
+    try:
+        other = type(config)(**values)
+        yield as_file(other), other
+    except Exception:  # a class that holds some of these to its other values
+        return
+
+
+def rotary_row(found: Seen, reasons: list[str]) -> dict[str, Any] | None:
+    """The row of a type with rotary modules, like the first type by hand that computes the same."""
+    part = part_of(found)
+    names = [name for module in found.rotary for name in sorted(signatures().get(signature(module), ()))]
+    stems = found.name.replace("-", "_").split("_")
+    # The nearest relative first, then the plainest.
+    names.sort(key=lambda name: (-len(_shared(stems, name)), name != "llama", "like" in by_hand()[name], name))
+    for name in dict.fromkeys(names):
+        codes = known._filled(name)["codes"]
+        if (
+            (part == "vision") != (codes[0]["part"] == "vision")
+            or len(codes) > len(found.rotary)
+            or codes[0].get("when")
+        ):
+            continue
+        row: dict[str, Any] = {"like": name}
+        if values := defaults_like(found.config, name):
+            row["defaults"] = values
+        try:
+            parted = [gap for values, config in varied(found.config) for gap in gaps(found, row, values, config)]
+            parted += list(gaps(found, row, {}, found.config))
+            if not parted and applied(found) not in _ways(found, name):
+                layout, ours = pairing(found.config) if part == "text" else "by other code", codes[0].get("layout")
+                if layout != ours:
+                    parted.append(f"layout {layout}, not {ours}")
+        except Exception as error:  # the library's own code on an unusual config
+            parted = [f"{type(error).__name__}: {error}"]
+        if not parted:
+            return row
+        reasons.append(f"like {name}: {'; '.join(dict.fromkeys(parted))[:150]}")
+    return None
+
+
+def _ways(found: Seen, name: str) -> list[frozenset[str]]:
+    held = (signatures().get(signature(module), {}) for module in found.rotary)
+    return [types[name] for types in held if name in types]
+
+
+def _shared(stems: list[str], other: str) -> list[str]:
+    theirs = other.replace("-", "_").split("_")
+    return [stem for stem, same in zip(stems, theirs, strict=False) if stem == same]
+
+
+# All of it
+
+
+def row_of(name: str, reasons: list[str]) -> dict[str, Any] | None:
+    """The row of a type, or None with the reasons."""
+    config = transformers.CONFIG_MAPPING[name]()
+    inner = {
+        known.table()["sections"].get(key): getattr(getattr(config, key, None), "model_type", None)
+        for key in type(config).sub_configs
+    }
+    inner = {part: kind for part, kind in inner.items() if part is not None and kind}
+    types = known.table()["types"]
+    if lacking := [
+        kind for part, kind in inner.items() if part in ("text", "encoder", "decoder") and kind not in types
+    ]:
+        reasons.append(f"its part {', '.join(lacking)} has no row")
+        return None
+    inner = {part: kind for part, kind in inner.items() if kind in types}
+    main = next((inner[part] for part in ("text", "decoder", "encoder") if part in inner), None)
+    if main is not None:
+        return {"like": main, "sections": inner, "class": type(config).__name__}
+    model = made(config, classes_of(type(config)))
+    found = seen(name, config, model)
+    row = row_of_modules(found, bool(inner), reasons)
+    if row is None:
+        return None
+    return {**row, **({"sections": inner} if inner else {}), "class": type(model).__name__}
+
+
+def row_of_modules(found: Seen, framed: bool, reasons: list[str]) -> dict[str, Any] | None:
+    """The row that the modules of a model give; ``framed`` where its config holds those of models inside."""
+    part = part_of(found)
+    if found.rotary:
+        return rotary_row(found, reasons)
+    rows = [table_row(found, *table) for table in found.tables]
+    whole = [row for row in rows if row is not None]
+    if whole:
+        return merged(whole)
+    if found.tables:
+        reasons.append(f"what counts the rows of {', '.join(path for path, _, _ in found.tables)} was not found")
+        return None
+    around = shape(found.config, ("hidden", "layers"))
+    if found.relative:
+        said = "; ".join(dict(RELATIVE)[mark] for mark in found.relative)
+        return around | {"codes": [{"part": part, "kind": "relative"}], "notes": said}
+    if found.sines:
+        reasons.append(f"sinusoids of {', '.join(dict.fromkeys(found.sines))} are computed where they are added")
+        return None
+    if found.inner and framed and not found.attends:
+        return {"codes": []}
+    if found.inner:
+        reasons.append(f"made of {', '.join(dict.fromkeys(found.inner))}, which the config does not hold apart")
+        return None
+    if not found.attends:
+        return around | {"codes": [{"part": part, "kind": "none"}], "notes": "no attention"}
+    reasons.append("attention, and no module about position")
+    return None
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("names", nargs="*", help="model types whose rows are printed; all are written if none is named")
+    chosen = parser.parse_args()
+    transformers.logging.set_verbosity_error()
+    types = known.table()["types"]
+    for name in [name for name in types if name not in by_hand()]:
+        del types[name]
+    names = chosen.names or [name for name in sorted(transformers.CONFIG_MAPPING) if name not in by_hand()]
+    # A model made of parts is like its parts, so these come first.
+    names.sort(key=lambda name: bool(getattr(transformers.CONFIG_MAPPING[name], "sub_configs", None)))
+    rows, failed = {}, {}
+    for name in names:
+        reasons: list[str] = []
+        try:
+            row = row_of(name, reasons)
+        except Exception as error:  # a class that cannot be made here
+            row, reasons = None, [" ".join(f"{type(error).__name__}: {error}".split())[:160]]
+        if row is None:
+            failed[name] = reasons
+        else:
+            rows[name] = types[name] = row
+        if row is None or chosen.names:
+            print(name, json.dumps(row) if row else reasons, flush=True)
+    print(f"{len(by_hand())} rows by hand, {len(rows)} read from classes, {len(failed)} without a row")
+    if not chosen.names:
+        says = "Written by tools/model_types.py: one row for each model type, read from the class that it names."
+        lines = ",\n".join(f'    "{name}": {json.dumps(row)}' for name, row in sorted(rows.items()))
+        library = f"transformers {transformers.__version__}"
+        head = f'{{\n  "about": {json.dumps(says)},\n  "library_of_classes": "{library}",\n'
+        READ.write_text(f'{head}  "types_of_classes": {{\n{lines}\n  }}\n}}\n', encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
