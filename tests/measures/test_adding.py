@@ -277,7 +277,7 @@ def test_the_sentences_name_their_own_numbers(figures):
     assert f"content-content makes {shares.content_content:.1%}" in terms
     assert f"position-position {shares.position_position:.1%}" in terms
     assert f"{figures.offsets[-1].expected:.1%}" in offset
-    assert "100.0% where the projections commute" in offset
+    assert "commute with the rotations, it explains 100.0%." in offset
 
 
 @pytest.mark.parametrize(

@@ -76,7 +76,7 @@ def test_positions_that_are_rounded_first_are_fewer(dtype, left, pair):
     assert found.holds, "the table itself has a row for each"
     assert found.numbers["positions_distinct_in_dtype"] == left
     assert found.numbers["first_positions_merged"] == pair
-    assert f"4,096 positions become {left:,}:" in found.says
+    assert f"4,096 positions become {left:,} different numbers:" in found.says
     # What the sentence is about, done: a table of rounded positions.
     rows = table(Sinusoidal(512), table(Counter(1), 4096, dtype).astype(np.float64)[:, 0].tolist(), dtype)
     assert len({row.tobytes() for row in rows}) == left
@@ -232,7 +232,7 @@ def test_beyond_16384_rows_without_a_rule_the_nearest_pair_is_not_looked_for():
     found = of(Counter(2), 16_385)
     assert found.holds
     assert found.numbers["nearest_distance"] is None
-    assert "was not searched: the limit is 16,384 rows" in found.says
+    assert "were not searched for: the limit is 16,384 rows" in found.says
 
 
 def test_a_sine_alone_is_unique_at_whole_positions_and_near_its_crest_barely():
@@ -263,7 +263,7 @@ def test_fourier_features_are_measured_with_their_rates():
     assert found.numbers["nearest_distance"] < 1e-6
     assert "share" not in found.says
     rates = np.random.default_rng(0).standard_normal((2, 4))
-    assert "Its axes share their dimensions" in of(FourierFeatures(8), 17, "float32", rates).says
+    assert "The axes of this encoding share their dimensions" in of(FourierFeatures(8), 17, "float32", rates).says
 
 
 def test_a_length_of_one_has_nothing_to_collide_with():

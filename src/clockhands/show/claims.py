@@ -91,7 +91,7 @@ def condition_in_words(told: Claim) -> str:
 
     >>> from clockhands.claims import CLAIMS
     >>> condition_in_words(CLAIMS["positions-1-and-100-alike"])
-    'Only if the wavelength divides 99 tokens, such as 99, 33, 11 or 9.'
+    'Only if 99 tokens are a whole number of wavelengths, as for wavelengths of 99, 33, 11 or 9 tokens.'
     """
     return f"Only if {told.condition}" if told.condition else ""
 

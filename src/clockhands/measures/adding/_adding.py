@@ -69,7 +69,9 @@ def adding(subject: MeasuredCode) -> Property:
         return not_computed(f"Some rows cannot be made in {subject.dtype.name}. {refused.message}")
     lengths = np.concatenate([row_norms(each.astype(np.float64)) for each in rows])
     if not np.isfinite(lengths).all():
-        return not_computed(f"Some rows are not finite in {subject.dtype.name}.")
+        return not_computed(
+            f"Some rows have infinite values or NaN in {subject.dtype.name}: use a dtype with a wider range."
+        )
     farthest = max(rows, key=lambda each: float(np.abs(each).max(initial=0)))
     return _measured(subject, lengths, farthest, [each.astype(np.float64) for each in first])
 

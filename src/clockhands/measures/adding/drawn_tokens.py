@@ -174,23 +174,22 @@ class AddingFigures:
         head = heads[-1]
         commuting = min(min(each.commuting_interleaved, each.commuting_halves) for each in heads)
         return (
-            f"Of {size:,} random tokens of width {width} and deviation 1, {unit.expected:.1%} are still the "
-            f"nearest token to the sum after a position was added (found: {unit.share:.1%}, 95% interval "
-            f"{unit.low:.1%} to "
-            f"{unit.high:.1%}); of tokens of deviation 1/sqrt({width}) {small.expected:.1%} (found: "
-            f"{small.share:.1%}, {small.low:.1%} to {small.high:.1%}). If the position is known, subtracting its row "
-            "finds "
-            f"{min(unit.known, small.known):.1%}, even in bfloat16.",
+            f"Of {size:,} random tokens of width {width} and standard deviation 1, {unit.expected:.1%} are still the "
+            f"nearest token to the sum after a position is added (sampled: {unit.share:.1%}, 95% interval "
+            f"{unit.low:.1%} to {unit.high:.1%}). With standard deviation 1/sqrt({width}), {small.expected:.1%} are "
+            f"(sampled: {small.share:.1%}, {small.low:.1%} to {small.high:.1%}). If the position is known, subtracting "
+            f"its row recovers {min(unit.known, small.known):.1%}, even in bfloat16.",
             "Token and position are nearly orthogonal: the standard deviation of their cosine is "
             f"{angle.expected_deviation:.4f} (sampled: {angle.deviation:.4f}), and 999 of 1,000 cosines are below "
             f"{angle.cosine_999:.3f}.",
-            f"With random projections and deviation 1, content-content makes {terms.content_content:.1%} of the sum "
-            "of the variances of a score's terms, the two crossed terms "
-            f"{terms.content_position + terms.position_content:.1%}, position-position "
+            "With random projections and tokens of standard deviation 1, the variances of a score's terms have these "
+            f"shares: content-content makes {terms.content_content:.1%}, the two content-position cross terms "
+            f"{terms.content_position + terms.position_content:.1%} and position-position "
             f"{terms.position_position:.1%}.",
-            f"A function of the distance explains {head.expected:.1%} of the position-position part over "
-            f"{head.positions} positions (random heads: {head.mean:.1%} ± {head.deviation:.1%}; chance: "
-            f"{head.chance:.1%}), and {commuting:.1%} where the projections commute with the rotations.",
+            f"With random projections, the distance of two positions explains {head.expected:.1%} of the variance of "
+            f"their position-position scores over {head.positions} positions (sampled: {head.mean:.1%} ± "
+            f"{head.deviation:.1%}; chance: {head.chance:.1%}). If the projections commute with the rotations, it "
+            f"explains {commuting:.1%}.",
         )
 
 

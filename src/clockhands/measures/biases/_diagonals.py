@@ -108,7 +108,7 @@ def _property_of(
             "by the same number of tokens changes nothing."
         )
     else:
-        why = "the row and the column of both tokens: the next token number may be in the same row or in the next one"
+        why = "the row and the column of both tokens in the window, not only on their distance"
         why = "the position of the query and the distance" if spec.ordered else why
         brief, says = "no: depends on the positions", f"The values of {name} depend on {why}{told}."
     return measured(brief, says, holds=holds, **figures)

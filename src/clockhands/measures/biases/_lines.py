@@ -33,11 +33,12 @@ MOST_NUMBERS = 2**24
 MOST_DISTANCE = 2.0**63
 
 AFTER_SAYS = {
-    "as before": "A key after the query has the value of the key at the same distance before it, so left and right "
-    "are the same.",
-    "as itself": "All keys after the query have the value of the query itself.",
-    "more": "A key after the query would get more than the query itself, so this form needs a causal mask.",
-    "own": "Keys after the query have separate values, so left and right are different.",
+    "as before": "A key after the query gets the same bias as the key at the same distance before the query, so both "
+    "sides are the same.",
+    "as itself": "All keys after the query get the bias of distance 0, like the query's own position.",
+    "more": "A key after the query would get a larger bias than the query's own position, so this form needs a causal "
+    "mask.",
+    "own": "Keys after the query have separate values, so the bias distinguishes before from after.",
 }
 
 

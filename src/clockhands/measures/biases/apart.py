@@ -181,7 +181,7 @@ def _property_of(subject: MeasuredCode, numbers: np.ndarray, known: bool) -> Pro
 def _says_of_buckets(subject: MeasuredCode, apart: _Apart) -> str:
     spec: Any = subject.spec
     if apart.first is None:
-        return f"Each of the {apart.places:,} distances within the length has a separate bucket of {name(spec)}."
+        return f"In {name(spec)}, each of the {apart.places:,} distances within the length has a separate bucket."
     near, far = apart.first
     return (
         f"The {subject.length:,} distances within the length fall into {apart.counts[0]:,} buckets, so no head can "
@@ -216,10 +216,12 @@ def _of_window(subject: MeasuredCode, spec: Plane, missing: Property | None) -> 
         return missing
     used = np.flatnonzero(rows_of_window(spec, subject.length)[: spec.differences])
     if not used.size:
-        return not_computed(f"The first token of {name(spec)} is its class token: use a length of at least 2.")
+        return not_computed(
+            f"The first token of {name(spec)} is its class token, which has no distances: use a length of at least 2."
+        )
     tokens = min(subject.length, spec.tokens)
     plane = f"Between the first {tokens:,} tokens of the window lie {used.size:,} different steps down and across"
-    alike = "Pairs of tokens with the same step have the same value at every position."
+    alike = "A value depends only on the step between two tokens, not on where in the window they are."
     if missing:
         known = {"distances": int(used.size), "keys_after": "own", "values_known": False}
         brief = f"yes: all {used.size:,} steps"

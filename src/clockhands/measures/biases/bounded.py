@@ -33,7 +33,9 @@ def bounded_bias(subject: MeasuredCode) -> Property:
     if isinstance(spec, Alibi | Decay):
         return _line(spec, last)
     if isinstance(spec, LogWindow):
-        says = "It adds 16 times a sigmoid to a score, so the added value is between 0 and 16 for any learned values."
+        says = (
+            "The bias is 16 times a sigmoid, so it adds between 0 and 16 to a score, whatever its learned values are."
+        )
         return _within(_WINDOW, says)
     if isinstance(spec, TableCode):
         return _looked_up(spec, subject.values)
@@ -74,11 +76,11 @@ def _looked_up(spec: TableCode, values: Any) -> Property:
     if values is None:
         return _within(
             None,
-            "Its values are looked up in a learned table and bounded by the largest: pass the table as values= to "
-            "know the bound.",
+            "The values are looked up in a learned table, so the largest value in it is the bound: pass the table as "
+            "values= to know it.",
         )
     limit = float(np.abs(values[spec.name]).max()) * getattr(spec, "scale", 1.0)
-    return _within(limit, f"Its values are looked up in a table with a largest magnitude of {limit:.4g}.")
+    return _within(limit, f"The values are looked up in a table, whose largest magnitude is {limit:.4g}.")
 
 
 def _kerple(spec: Kerple, values: Any, last: int) -> Property:
@@ -86,8 +88,8 @@ def _kerple(spec: Kerple, values: Any, last: int) -> Property:
     if values is None:
         return measured(
             f"no: grows as a {what}",
-            f"It subtracts a {what} of the distance from a score, without limit: pass the learned values as values= "
-            "to know how much.",
+            f"The bias subtracts a {what} of the distance from a score, without limit: pass the learned values as "
+            "values= to know how much.",
             holds=False,
             largest=None,
             limit=None,

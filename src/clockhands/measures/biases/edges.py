@@ -145,9 +145,9 @@ def _says(side: BucketSide, way: str) -> str:
 
 def _after_says(before: BucketSide, after: BucketSide) -> str:
     if len(after.firsts) == 1:
-        return "All keys after the query are in the bucket of the query itself."
+        return "All keys after the query are in the bucket of distance 0."
     if after.firsts == before.firsts:
-        return "Keys after the query have as many buckets, beginning at the same distances."
+        return "The buckets of keys after the query begin at the same distances as those of keys before it."
     return _says(after, "For keys after it")
 
 

@@ -168,7 +168,9 @@ def _of_window(subject: MeasuredCode, spec: Plane) -> Property:
     down, across = np.indices((2 * spec.height - 1, 2 * spec.width - 1)).reshape(2, -1)
     steps = np.maximum(abs(down - spec.height + 1), abs(across - spec.width + 1))[used]
     if not steps.size:
-        return not_computed(f"The first token of {name(spec)} is its class token: use a length of at least 2.")
+        return not_computed(
+            f"The first token of {name(spec)} is its class token, which has no distances: use a length of at least 2."
+        )
     values = values_of(type(spec).__name__, subject.values, spec.shapes)
     table = np.asarray(spec.table(values))[: spec.differences][used]
     rings = np.array([np.bincount(steps, head) for head in table.T]) / np.bincount(steps)
@@ -232,9 +234,9 @@ def _farthest(reached: _Reached) -> str:
     heads, smallest = len(reached.hundredths), float(reached.weights.min())
     away = f"{reached.farthest} steps away, by their mean" if reached.plane else f"{tokens(reached.farthest)} back"
     least = "less than 1e-300" if smallest < 1e-300 else f"{smallest:.2g}"
-    keys, weigh = ("keys", "weigh") if reached.plane else ("key", "weighs")
+    keys, have = ("keys", "have") if reached.plane else ("key", "has")
     if heads == 1:
-        return f"The farthest {keys}, {away}, {weigh} {least}."
+        return f"The farthest {keys}, {away}, {have} {least} of that weight."
     seeing = f"{reached.seeing} of {heads} heads give the farthest {keys}, {away}, a hundredth or more"
     return f"{seeing}; the least weight is {least}."
 

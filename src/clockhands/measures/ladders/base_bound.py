@@ -109,8 +109,8 @@ def farthest_looked_at(pairs: int, limit: int) -> int:
 
 @measure(
     additive="The bound applies to rotated queries and keys; an added table affects the scores through trained "
-    "matrices. `kernel` has the same sum of cosines, as the dot product of two rows.",
-    bias="The bound applies to rotated queries and keys; a bias adds its value whatever the tokens are.",
+    "matrices. See `kernel` for the same sum of cosines, which is the dot product of two rows.",
+    bias="The bound applies to rotated queries and keys; a bias adds the same value for all tokens.",
     none="Without a position encoding a matching token scores the same at every distance.",
 )
 def base_bound(subject: MeasuredCode, search: bool = True) -> Property:
@@ -121,7 +121,7 @@ def base_bound(subject: MeasuredCode, search: bool = True) -> Property:
     spec = subject.spec
     assert isinstance(spec, Rotary)
     if subject.length == 1:
-        return not_applicable("One token has no distance to another.")
+        return not_applicable("A single token has no distance to another token.")
     still = spec.head_width // 2 - spec.ladder.pairs
     first, looked, numbers = _own(subject, spec, still)
     found = {
@@ -191,9 +191,8 @@ def _fails(spec: Rotary, found: dict[str, Any]) -> str:
     )
     if spec.number_of_axes > 1:
         told = (
-            f"Offsets of up to {first:,} along each of {spec.number_of_axes} axes are enough for the cosines of all "
-            f"{found['pairs']} pairs to add up to less than 0, so that a query scores a matching token below a random "
-            "one."
+            f"If offsets along each of {spec.number_of_axes} axes reach {first:,}, the cosines of all {found['pairs']} "
+            "pairs can add up to less than 0: then a query scores a matching token below a random one."
         )
         step = found["first_failing_distance_in_step"]
         told += " If all coordinates grow together " + (
@@ -241,8 +240,8 @@ def critical_dimension(subject: MeasuredCode) -> Property:
     ladders = turning_ladders(subject)
     if isinstance(subject.spec, WarpedPosition | SineOnly):
         return not_applicable(
-            "The critical dimension counts dimension pairs that rotate at one frequency; "
-            f"{type(subject.spec).__name__} has none."
+            "The critical dimension counts dimension pairs that each rotate at a fixed frequency; "
+            f"{type(subject.spec).__name__} has no such pairs."
         )
     by_axis = [2 * turned_through(ladder.rates, subject.length) for ladder in ladders]
     channels, seen = 2 * sum(ladder.pairs for ladder in ladders), sum(by_axis)

@@ -122,11 +122,11 @@ def cover(subject: MeasuredCode) -> Property:
     ladders = turning_ladders(subject)
     if isinstance(subject.spec, WarpedPosition):
         return not_applicable(
-            "A step rotates the pairs of a warped position by a different angle at each position, so no pair "
-            "resolves a fixed distance."
+            "With a warped position, a step of one token rotates a pair by a different angle at each position, so "
+            "no pair resolves a fixed distance."
         )
     if subject.length == 1:
-        return not_applicable("One token has no distance to another.")
+        return not_applicable("A single token has no distance to another token.")
     each = [cover_of(ladder.rates, subject.length) for ladder in ladders]
     axis = min(range(len(each)), key=lambda one: each[one]["covered_share"])
     own, ladder = each[axis], ladders[axis]

@@ -69,8 +69,8 @@ def precision(subject: MeasuredCode) -> Property:
     ladders = turning_ladders(subject)
     if isinstance(subject.spec, WarpedPosition):
         return not_computed(
-            "Errors are measured by position, but this encoding rotates by a function of the position: measure its "
-            "frequencies directly."
+            "This encoding rotates by a function of the position, and angle errors are measured only for rotations by "
+            "the position itself: measure its frequencies directly."
         )
     plain = len(ladders) == 1 and ladders[0].ratio is not None
     whole = ladders[0] if len(ladders) == 1 else Ladder(sum((ladder.exact for ladder in ladders), ()))
@@ -155,7 +155,7 @@ def _sentence(name: str, last: int, numbers: dict[str, Any], usual: str) -> str:
 def _of_bias(subject: MeasuredCode) -> Property:
     spec = subject.spec
     if not isinstance(spec, Alibi | Decay | Kerple | Fire):
-        return not_applicable("Its values are looked up by distance, not computed: nothing is rounded.")
+        return not_applicable("The values are looked up by distance, not computed, so no computation rounds them.")
     if spec.shapes and subject.values is None:
         return not_computed(f"The values of {type(spec).__name__} are learned: pass them as values=.")
     if spec.heads * subject.length > _MOST_NUMBERS:
@@ -207,8 +207,8 @@ def _bias_sentence(subject: MeasuredCode, numbers: dict[str, Any], firsts: list[
     else:
         first, most = min(firsts), max(numbers[f"{name}_most_merged"])
         told = (
-            f"In {name} the distances {first:,} and {first + 1:,} are the first two to which some head gives the same "
-            f"value; up to {last:,} the worst head gives the same value to up to {most:,} consecutive distances."
+            f"In {name} the first two distances with the same value in some head are {first:,} and {first + 1:,}; up "
+            f"to distance {last:,} the worst head gives one value to as many as {most:,} consecutive distances."
         )
     worst = max(numbers["bfloat16_most_merged"])
     if name != "bfloat16" and worst > 1:

@@ -160,7 +160,7 @@ def _sentence(subject: MeasuredCode, numbers: dict[str, Any], reach: float) -> s
     pairs, never, still = numbers["pairs"], numbers["never_completing"], numbers["standing_still"]
     what, within, unit = _pairs(subject, pairs), f"{subject.length:,} tokens", "tokens"
     if isinstance(subject.spec, WarpedPosition):
-        within, unit = f"{within} ({said(reach)} of the warped position)", "of it"
+        within, unit = f"{within} ({said(reach)} units of the warped position)", "of these units"
     axes = len(numbers["never_completing_by_axis"])
     slowest = "the slowest" if axes == 1 else f"the slowest, along axis {numbers['axis']},"
     slow = numbers["slowest_wavelength"]

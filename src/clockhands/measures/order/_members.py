@@ -62,16 +62,19 @@ def members(width: int, heads: int, tokens: int) -> tuple[Member, ...]:
     """One member of every kind, for tokens of this width, this many heads and sentences of at most so many tokens."""
     head_width = width // heads
     halves = (head_width // 2 - head_width // 4, head_width // 4)
-    own = "Every position has a separate row, which is added to the token there."
+    own = "Every position has a separate row, which is added to the token at that position."
     turned = (
-        "Queries and keys are rotated by their positions, so a score depends on the distance of the key and on its "
-        "side: the kernel is the same on both sides, the score of two different words is not."
+        "Queries and keys are rotated by their positions, so a score depends on the key's distance and on its side, "
+        "before or after the query: equal vectors score the same on both sides (not with xPos), different ones do not."
     )
-    column = "As for other RoPE encodings; here the words are along the second axis, which has the low frequencies."
-    later = "All queries prefer later keys equally: the difference between rows is constant, and softmax ignores it."
-    one_side = "The distance of earlier keys counts; later keys count as near, so the two sides differ."
-    both = "The distance of a key counts, but not its side."
-    signed = "Each distance has a learned value, and a different one on the other side."
+    column = "Like the other RoPE encodings, with the words along the second axis, which has the low frequencies."
+    later = (
+        "The later a key, the larger its bias, in the same steps for all queries: the biases of two queries differ "
+        "only by a constant, which softmax ignores."
+    )
+    one_side = "The bias depends on the distance of earlier keys; all later keys get the bias of distance 0."
+    both = "The bias depends on the key's distance, but not on whether the key is before or after the query."
+    signed = "Each distance has one learned value for keys before the query and another for keys after it."
     return (
         Member("none", NoPosition(width), "Nothing."),
         Member("sinusoidal", Sinusoidal(width), own),

@@ -187,7 +187,7 @@ def dot_products_by_distance(rows: NDArray[np.float64]) -> tuple[NDArray[np.floa
 
 @measure(
     none="Without a position encoding all positions are the same, so none are more similar than others.",
-    bias="A bias has no values for a single position: it adds to scores; see reach and told_apart.",
+    bias="A bias has no values for a single position, because it is added to scores; see `reach` and `told_apart`.",
 )
 def kernel(subject: MeasuredCode) -> Property:
     """How alike two positions are by their distance, by the figures that the module names.
@@ -199,7 +199,7 @@ def kernel(subject: MeasuredCode) -> Property:
         return not_computed("A single token has no distance to another token: use a length of at least 2.")
     if subject.length > _FARTHEST:
         return not_computed(
-            f"Distances beyond {_FARTHEST:,} tokens are not all computed: use a shorter length, or call "
+            f"Only lengths of up to {_FARTHEST:,} tokens are computed at every distance: use a shorter length, or call "
             "clockhands.kernel at the distances that you need."
         )
     # Of these the dot product of two codes is the kernel of the rates.

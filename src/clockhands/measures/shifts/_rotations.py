@@ -59,7 +59,7 @@ _ROWS, _WORK = 8192, 3e9  # rows, and multiplications, of a fit; of more tokens 
 _EXACT, _EXACT_TRAINED = 1e-8, 1e-6
 
 
-@measure(none="Without a position encoding all positions are the same: every matrix shifts them.")
+@measure(none="Without a position encoding all positions are the same, so a shift changes nothing.")
 def shift(subject: MeasuredCode) -> Property:
     """Whether a shift is one rotation, the same everywhere, by the figures that the module names.
 
@@ -120,7 +120,7 @@ def _of_hands(subject: MeasuredCode) -> Property:
     )
     if "decay_per_token_most" in found:
         says = (
-            f"A shift rotates {pairs} pairs by fixed angles and multiplies each by a separate factor, in a query "
+            f"A shift rotates {pairs} pairs by fixed angles and multiplies each pair by a separate factor, for a query "
             f"{found['decay_per_token_most']:.5f} to {found['decay_per_token_least']:.5f} per token; {rounding}."
         )
         return measured("no: a rotation times a decay", says, holds=False, **found)
@@ -238,13 +238,15 @@ def _of_rows(subject: MeasuredCode) -> Property:
     along = f" along axis {axis}" if subject.axes > 1 else ""
     over = "" if tokens == subject.length else f" (of the first {tokens:,} tokens)"
     steps = [
-        f"{_left(share)} {'of the variance ' if k == 1 else ''}{k} token{'s' if k > 1 else ''} on "
-        f"(off by up to {error:.2g})"
+        f"{_left(share)} for a shift by {k} token{'s' if k > 1 else ''} (largest error {error:.2g})"
         for k, share, error in zip(distances, found["residual_share"], found["largest_error"], strict=True)
         if share is not None
     ]
     fit = (
-        f"On rows outside its fit, the best linear map of a shift leaves {' and '.join(steps)}{over}." if steps else ""
+        f"On rows that it was not fitted to, the best linear map leaves this share of the variance unexplained: "
+        f"{' and '.join(steps)}{over}."
+        if steps
+        else ""
     )
     if isinstance(spec, WarpedPosition):
         first, last = (_step_of(spec, subject.first + at) for at in (0, subject.length - 2))

@@ -200,12 +200,14 @@ def _property_of(subject: MeasuredCode, found: dict[str, Any], axis: int) -> Pro
         found |= {"axis": axis}
     where = f" of axis {axis}" if subject.axes > 1 else ""
     if most is None:
-        return measured("every row is the same", f"Over {subject.length:,} tokens no row{where} differs.", **found)
+        return measured(
+            "every row is the same", f"All rows{where} are the same over {subject.length:,} tokens.", **found
+        )
     most_of_it, ratio = found["directions_of_90_percent"], found["participation_ratio"]
     says = (
-        f"Over {subject.length:,} tokens 99% of the variance lies in {most:,} of {channels:,} directions{where} and "
-        f"90% in {most_of_it:,}; the participation ratio is {ratio:.1f}. The rank is {found['rank']:,}, with a "
-        f"threshold at the rounding of {subject.dtype.name}. The norm of the mean row is {found['mean_share']:.0%} of "
-        "a row's norm."
+        f"Over {subject.length:,} tokens, 99% of the variance of the rows lies in {most:,} of {channels:,} "
+        f"directions{where} and 90% in {most_of_it:,}; the participation ratio is {ratio:.1f}. The rank is "
+        f"{found['rank']:,}, not counting directions below the rounding of {subject.dtype.name}. The norm of the mean "
+        f"row is {found['mean_share']:.0%} of a row's norm."
     )
     return measured(f"99% in {most:,} of {channels:,} directions", says, **found)

@@ -199,9 +199,12 @@ def _property_of(subject: MeasuredCode, hands: PairLadders | None, numbers: dict
     if numbers["nearest_distance"] is not None and (collision is None or hands is not None):
         sentences.append(_nearest(hands, numbers, dtype))
     elif collision is None and length > LARGEST_TABLE:
-        sentences.append(f"The nearest pair was not searched: the limit is {LARGEST_TABLE:,} rows.")
+        sentences.append(f"The two nearest rows were not searched for: the limit is {LARGEST_TABLE:,} rows.")
     if isinstance(subject.spec, FourierFeatures) and subject.axes > 1:
-        sentences.append("Its axes share their dimensions, and tokens that differ on several axes were not compared.")
+        sentences.append(
+            "The axes of this encoding share their dimensions, but only tokens that differ along a single axis were "
+            "compared."
+        )
     zeros = zero_tokens(subject)
     if zeros:
         sentences.append(
@@ -216,7 +219,8 @@ def _property_of(subject: MeasuredCode, hands: PairLadders | None, numbers: dict
     if merged is not None:
         sentences.append(
             f"If position numbers are rounded to {dtype} too, {length:,} positions become "
-            f"{numbers['positions_distinct_in_dtype']:,}: {merged[0]:,} and {merged[1]:,} become the same number."
+            f"{numbers['positions_distinct_in_dtype']:,} different numbers: {merged[0]:,} and {merged[1]:,} become the "
+            "same number."
         )
     return measured(brief, " ".join(sentences), holds=collision is None and beyond is None, **numbers)
 

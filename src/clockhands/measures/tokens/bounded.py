@@ -86,7 +86,7 @@ def _rotary(subject: MeasuredCode, spec: Rotary) -> Property:
     what = "does not change" if factor == 1 else f"is multiplied by {factor:.6g}, the attention factor,"
     return measured(
         "yes: norms are kept" if factor == 1 else f"yes: norms x {factor:.4g}",
-        f"It rotates queries and keys, so the norm of the rotated part {what} at every position.",
+        f"RoPE rotates queries and keys, so the norm of the rotated part {what} at every position.",
         holds=True,
         largest=factor,
         limit=factor,
@@ -104,9 +104,9 @@ def _xpos(subject: MeasuredCode, spec: Rotary) -> Property:
     shown = f"{largest:.4g}" if largest is not None else f"10**{exponent / math.log(10):.0f}"
     return measured(
         f"no: keys grow x {shown}",
-        f"For every token past position {spec.xpos.centre:,.6g} keys grow by up to {math.expm1(rate):.3%} and "
-        f"queries shrink by as much: {shown} times within {subject.length:,} tokens. So a score decays "
-        "with the distance of query and key.",
+        f"From position {spec.xpos.centre:,.6g} on, keys grow by up to {math.expm1(rate):.3%} per token and queries "
+        f"shrink by as much, up to a factor of {shown} within {subject.length:,} tokens. So a score decays with "
+        "the distance of query and key.",
         holds=False,
         largest=largest,
         limit=None,

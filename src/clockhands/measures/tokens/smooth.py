@@ -118,7 +118,7 @@ def smooth(subject: MeasuredCode) -> Property:
     if hands is not None:
         return _of_hands(subject, hands)
     if subject.length < 2:
-        return measured("one token", "A single token has no neighbour to be a step away from.")
+        return measured("one token", "A single token has no neighbour to compare with: use a length of at least 2.")
     return _of_rows(subject)
 
 
@@ -156,7 +156,7 @@ def _of_rows(subject: MeasuredCode) -> Property:
         return not_computed(f"Its values cannot be computed: {error.message}")
     if subject.length * width > _MOST_NUMBERS:
         return not_computed(
-            f"Its steps are measured row by row, and {subject.length:,} rows of width {width:,} are too many: use "
+            f"Steps are measured row by row, and {subject.length:,} rows of width {width:,} are too many: use "
             f"at most {_MOST_NUMBERS // width:,} tokens."
         )
     try:
