@@ -70,9 +70,9 @@ class NopeInverted(Kind, code="nope-inverted"):
                 " trained without rotation."
             )
         return (
-            f"By the list, {still} of {layers} layers do not rotate ({self.said()}), but in this family one in {every}"
-            " does not. In this list, 1 means that a layer rotates and 0 that it does not. The 1s and 0s were"
-            " probably exchanged."
+            f"By the list, {still} of {layers} layers do not rotate ({self.said()}), but in this model family one"
+            f" layer in {every} does not. In this list, 1 means that a layer rotates and 0 that it does not. The 1s"
+            " and 0s were probably exchanged."
         )
 
     def edit(self) -> Edit | None:
@@ -124,7 +124,7 @@ class MropeSections(Kind, code="mrope-sections"):
 class MropeOrder(Kind, code="mrope-order"):
     title = "mrope_interleaved contradicts the model type"
     severity = "warning"
-    hint = "Write the value that the model code uses. The key does not set the layout of the pairs."
+    hint = "Set mrope_interleaved to the value that the model code uses. It does not set the layout of the pairs."
     blames = "file"
     class_order: str
     type: str
@@ -204,7 +204,7 @@ class PartialMeaning(Kind, code="partial-meaning"):
 class InertWindow(Kind, code="inert-window"):
     title = "The sliding window is switched off"
     severity = "note"
-    hint = f"{EXPECTED} A runtime that checks only the window would limit every layer to it."
+    hint = f"{EXPECTED} A runtime that ignores use_sliding_window would limit every layer to the window."
 
     def message(self) -> str:
         return f"{self.said()}: the sliding window is switched off for all layers."
