@@ -46,10 +46,10 @@ CONFIGS = [
             "scaled": ["full_attention"],
         },
         "warning",
-        'The file has a single RoPE block (rope_parameters.rope_type is "linear" and rope_parameters.factor is 8),'
-        " but this type needs one for each layer type (sliding_attention and full_attention). Some runtimes ignore the"
-        " single block; others apply it to all layers. Transformers 5 uses the base 10,000 for sliding_attention and"
-        " 1,000,000 for full_attention, and no scaling.",
+        'The file has a single RoPE block (rope_parameters.rope_type is "linear" and rope_parameters.factor is 8), but'
+        " this model type needs one block for each layer type (sliding_attention and full_attention). Some runtimes"
+        " ignore the single block; others apply it to all layers. Transformers 5 uses the base 10,000 for"
+        " sliding_attention and 1,000,000 for full_attention, and no scaling.",
     ),
     (
         "layer-type-scaling",
@@ -65,9 +65,9 @@ CONFIGS = [
         },
         "warning",
         'The RoPE scaling is on sliding layers (rope_parameters.sliding_attention.rope_type is "linear" and'
-        " rope_parameters.sliding_attention.factor is 8) and full layers have none, but this type scales full layers"
-        " only. Sliding layers attend only within their window; with the scaling, their RoPE frequencies are too low"
-        " by a factor of 8.",
+        " rope_parameters.sliding_attention.factor is 8) and full layers have none, but this model type scales full"
+        " layers only. Sliding layers attend only within their window; with the scaling, their RoPE frequencies are"
+        " too low by a factor of 8.",
     ),
     (
         "layer-type-scaling",
@@ -83,8 +83,8 @@ CONFIGS = [
         },
         "warning",
         'The RoPE scaling is on sliding layers (rope_parameters.sliding_attention.rope_type is "linear" and'
-        " rope_parameters.sliding_attention.factor is 8), but this type scales full layers only. Sliding layers attend"
-        " only within their window; with the scaling, their RoPE frequencies are too low by a factor of 8.",
+        " rope_parameters.sliding_attention.factor is 8), but this model type scales full layers only. Sliding layers"
+        " attend only within their window; with the scaling, their RoPE frequencies are too low by a factor of 8.",
     ),
     (
         "nope-inverted",
@@ -118,13 +118,13 @@ CONFIGS = [
         {f"{S}mrope_section": [16, 24, 16], "together": 56, "pairs": 64, "order": "chunked"},
         "error",
         "rope_scaling.mrope_section is [16, 24, 16]: the sum is 56 pairs, but there are 64 RoPE pairs. Code of this"
-        " type fails when it splits them.",
+        " model type fails when it splits the pairs into sections.",
     ),
     (
         "mrope-sections",
         {f"{S}mrope_section": [18, 23, 23], "together": 64, "pairs": 64, "order": "interleaved"},
         "warning",
-        "rope_scaling.mrope_section is [18, 23, 23]: the sum of 64 pairs is right, but this type interleaves the"
+        "rope_scaling.mrope_section is [18, 23, 23]: the sum of 64 pairs is right, but this model type interleaves the"
         " sections, so rows can have at most 21 pairs and columns at most 21. The other pairs are rotated by time,"
         " without a warning.",
     ),
@@ -365,8 +365,8 @@ CONFIGS = [
         "longrope-lists",
         {f"{S}long_factor": "a list of 64", "numbers": 64, "pairs": 48},
         "error",
-        "rope_scaling.long_factor has 64 numbers for 48 RoPE pairs. It needs one number for each pair, so no RoPE"
-        " frequencies can be computed.",
+        "rope_scaling.long_factor has 64 numbers for 48 RoPE pairs. The list needs one number for each pair, so no"
+        " RoPE frequencies can be computed.",
     ),
     (
         "longrope-swapped",

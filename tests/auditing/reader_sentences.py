@@ -11,7 +11,7 @@ READERS = [
             f"{P}rope_theta": 500000.0,
             f"{P}rope_type": "llama3",
             "read instead": "base 10,000 and no scaling",
-            "right": "base 500,000 and the scaling llama3 by 8",
+            "right": "base 500,000 and the scaling llama3 with factor 8",
             "reader": "Transformers 4.57.1",
             "largest ratio": 353.97,
             "pair": 31,
@@ -19,10 +19,10 @@ READERS = [
             "off by a radian from": 8,
         },
         "warning",
-        "The RoPE settings are only in rope_parameters. Transformers 4.57.1 and runtimes built on releases of that age"
-        " do not read this key. They use base 10,000 and no scaling instead of base 500,000 and the scaling llama3 by"
-        " 8, without a warning. The RoPE frequency of pair 31 then differs by a factor of 354, and at least one pair"
-        " is off by 1 radian from distance 8 on.",
+        "The RoPE settings are only in rope_parameters. Transformers 4.57.1 and runtimes built on releases of that"
+        " time do not read this key. They use base 10,000 and no scaling instead of base 500,000 and the scaling"
+        " llama3 with factor 8, without a warning. The RoPE frequency of pair 31 then differs by a factor of 354, and"
+        " at least one pair is off by 1 radian from distance 8 on.",
     ),
     (
         "legacy-layer-bases",

@@ -115,13 +115,13 @@ VALUES = [
         "duplicate-key",
         {f"{C}rope_theta": "given more than once", "used": "the last value"},
         "warning",
-        "rope_theta is given more than once. The last value was used; other runtimes may use the first.",
+        "rope_theta is given more than once. The last value was used; other runtimes may use the first value.",
     ),
     (
         "duplicate-key",
         {f"{C}vocab": "given more than once", "used": "the last value"},
         "note",
-        "vocab is given more than once. The last value was used; other runtimes may use the first.",
+        "vocab is given more than once. The last value was used; other runtimes may use the first value.",
     ),
     (
         "ignored-key",
@@ -132,9 +132,9 @@ VALUES = [
     ),
     (
         "ignored-key",
-        {f"{C}n_positions": 2048, "because": "no table is used"},
+        {f"{C}n_positions": 2048, "because": "llama (transformers 5.23.0) does not read it"},
         "note",
-        "n_positions is 2,048, but it is ignored without a warning (no table is used).",
+        "n_positions is 2,048, but it is ignored without a warning (llama (transformers 5.23.0) does not read it).",
     ),
     (
         "table-size",
@@ -171,10 +171,10 @@ VALUES = [
     ),
     (
         "ignored-key",
-        {f"{C}rope_parameters.factor": 8.0, "because": "this type reads one object for each kind of layer"},
+        {f"{C}rope_parameters.factor": 8.0, "because": "this model type reads one RoPE block for all layers"},
         "warning",
-        "rope_parameters.factor is 8, but it is ignored without a warning (this type reads one object for each kind of"
-        " layer).",
+        "rope_parameters.factor is 8, but it is ignored without a warning (this model type reads one RoPE block for"
+        " all layers).",
     ),
     (
         "missing-value",

@@ -65,7 +65,7 @@ class DuplicateKey(Kind, code="duplicate-key"):
 
     def message(self) -> str:
         keys = listed([name for name, _ in self.named])
-        return f"{keys} is given more than once. The last value was used; other runtimes may use the first."
+        return f"{keys} is given more than once. The last value was used; other runtimes may use the first value."
 
 
 class UnknownKey(Kind, code="unknown-key"):
@@ -152,7 +152,7 @@ class IgnoredKey(Kind, code="ignored-key"):
 class ConflictingShapes(Kind, code="conflicting-shapes"):
     title = "The old and the new config format contradict each other"
     severity = "warning"
-    hint = "Find out which values the model was trained with. Write them in both formats, or delete the other format."
+    hint = "Find out which values the model was trained with. Write them in both formats, or delete the wrong format."
     blames = "ambiguous"
     used: Any = ""
 
@@ -237,7 +237,7 @@ class FlatLayerTypes(Kind, code="flat-layer-types"):
         ]
         instead = f" Transformers 5 uses the base {listed(taken)}, and no scaling." if taken else ""
         return (
-            f"The file has a single RoPE block ({self.said()}), but this type needs one for each layer type"
+            f"The file has a single RoPE block ({self.said()}), but this model type needs one block for each layer type"
             f" ({listed(kinds)}). Some runtimes ignore the single block; others apply it to all layers.{instead}"
         )
 

@@ -49,12 +49,12 @@ class NewShapeOnly(Kind, code="new-shape-only"):
             # The class fails where it is called; what goes by its config alone does not.
             return (
                 f"The RoPE settings are only in rope_parameters, which {self.reader} does not read."
-                f" {self.fails} Runtimes built on releases of that age that read only the config use"
+                f" {self.fails} Runtimes built on releases of that time that read only the config use"
                 f" {self.read_instead} instead of {self.right}, without a warning.{apart}"
             )
         return (
             f"The RoPE settings are only in rope_parameters. {self.reader} and runtimes built on"
-            f" releases of that age do not read this key. They use {self.read_instead} instead of"
+            f" releases of that time do not read this key. They use {self.read_instead} instead of"
             f" {self.right}, without a warning.{apart}"
         )
 
@@ -241,7 +241,7 @@ class SoftmaxScale(Kind, code="softmax-scale"):
     title = "mscale_all_dim also scales the attention scores"
     news = True
     severity = "note"
-    hint = f"{EXPECTED} Check that your runtime scales the scores too."
+    hint = f"{EXPECTED} Check that your runtime multiplies the attention scores by this factor too."
     blames = "reader"
     scale_of_the_scores: float
 
@@ -559,7 +559,8 @@ def _changed(code: Code | None, other: Code | None) -> str:
     if code.base != other.base:
         words.append("no base" if code.base is None else f"base {code.base:,.10g}")
     if scaling_in_words(code) != scaling_in_words(other):
-        words.append(f"{'the scaling ' if code.scaling else ''}{scaling_in_words(code)}")
+        scaled = scaling_in_words(code).replace(" by ", " with factor ")
+        words.append(f"the scaling {scaled}" if code.scaling else scaled)
     if code.rotated != other.rotated and code.rotated is not None and code.width:
         words.append(f"a partial rotary factor of {code.rotated / code.width:.4g}")
     return " and ".join(words) or code_in_words(code)

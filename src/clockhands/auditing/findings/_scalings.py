@@ -159,7 +159,7 @@ class LongropeLists(Kind, code="longrope-lists"):
         place, _ = self.stated[0]
         return (
             f"{place.rpartition(':')[2]} has {spoken(self.numbers)} numbers for {spoken(self.pairs)} RoPE pairs."
-            " It needs one number for each pair, so no RoPE frequencies can be computed."
+            " The list needs one number for each pair, so no RoPE frequencies can be computed."
         )
 
 

@@ -31,8 +31,8 @@ class PairingAgainstFormat(Kind, code="pairing-against-format"):
     title = "The layout of the weights is not that of the file format"
     severity = "warning"
     hint = (
-        "Convert the file again from its source, or reorder the rows of q and k with `clockhands convert`. If your"
-        " runtime has a setting for the layout, you can set it instead."
+        "Convert the file again from its source, or reorder the rows of the q and k weights with `clockhands convert`."
+        " If your runtime has a setting for the layout, you can set it instead."
     )
     blames = "file"
     layout_in_the_weights: str
