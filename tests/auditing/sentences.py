@@ -236,7 +236,7 @@ WEIGHTS = [
         "warning",
         "The weights of 30 layers have the layout interleaved (neighbouring rows form a pair; z score 311 against 2.0"
         " for the other layout, confidence 0.99). But runtimes use the layout halves (rows half a head apart form a"
-        " pair) for this file, by the architecture of llama (transformers 5.23.0).",
+        " pair) for this file, according to the architecture of llama (transformers 5.23.0).",
     ),
     (
         "pairing-against-format",
@@ -244,7 +244,7 @@ WEIGHTS = [
         "warning",
         "The keys have the layout interleaved (neighbouring rows form a pair; z score 86.3 against -1.7 for the other"
         " layout), and the queries the layout halves. But runtimes use the layout halves (rows half a head apart form"
-        " a pair) for this file, by the architecture of llama (transformers 5.23.0).",
+        " a pair) for this file, according to the architecture of llama (transformers 5.23.0).",
     ),
     (
         "pairing-against-format",
@@ -252,7 +252,7 @@ WEIGHTS = [
         "warning",
         "2 of 30 layers have the layout interleaved (neighbouring rows form a pair; highest z score 311 against 2.0"
         " for the other layout), and the others the layout halves. But runtimes use the layout halves (rows half a"
-        " head apart form a pair) for this file, by config.json:rope_interleave.",
+        " head apart form a pair) for this file, according to config.json:rope_interleave.",
     ),
     (
         "permuted-heads",
@@ -262,8 +262,8 @@ WEIGHTS = [
         },
         "warning",
         "The rows of the keys are ordered for 8 or 4 heads, but there are 2 key heads. If this order is undone, the"
-        " layout is halves (rows half a head apart form a pair; z score 9.7); as stored, no layout fits as well (z"
-        " score at most 5.4).",
+        " layout is halves (rows half a head apart form a pair; z score 9.7); in the stored order, no layout fits as"
+        " well (z score at most 5.4).",
     ),
     (
         "permuted-heads",
@@ -273,8 +273,8 @@ WEIGHTS = [
         },
         "warning",
         "The rows of the queries are ordered for 1 head, but there are 1,024 query heads. If this order is undone, the"
-        " layout is interleaved (neighbouring rows form a pair; z score 3,110); as stored, no layout fits as well (z"
-        " score at most 0.0).",
+        " layout is interleaved (neighbouring rows form a pair; z score 3,110); in the stored order, no layout fits as"
+        " well (z score at most 0.0).",
     ),
 ]  # fmt: skip
 

@@ -63,7 +63,7 @@ class PairingAgainstFormat(Kind, code="pairing-against-format"):
             who = f"The weights of {self.layers_looked_at} layers have the layout {layout} ({_PAIRED[layout]}; {z})"
         because = str(self.because)
         by = f"the {because}" if because.startswith("architecture") else because
-        return f"{who}. But runtimes use the layout {readers} ({_PAIRED[readers]}) for this file, by {by}."
+        return f"{who}. But runtimes use the layout {readers} ({_PAIRED[readers]}) for this file, according to {by}."
 
 
 class PermutedHeads(Kind, code="permuted-heads"):
@@ -89,8 +89,8 @@ class PermutedHeads(Kind, code="permuted-heads"):
         layout, kind = self.layout_once_undone, {"keys": "key", "queries": "query"}[self.projection]
         return (
             f"The rows of the {self.projection} are ordered for {for_heads}, but there are {heads} {kind} heads. If"
-            f" this order is undone, the layout is {layout} ({_PAIRED[layout]}; z score {_z(self.z_once_undone)}); as"
-            f" stored, no layout fits as well (z score at most {_z(self.z_as_they_stand)})."
+            f" this order is undone, the layout is {layout} ({_PAIRED[layout]}; z score {_z(self.z_once_undone)}); in"
+            f" the stored order, no layout fits as well (z score at most {_z(self.z_as_they_stand)})."
         )
 
 
