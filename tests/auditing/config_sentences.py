@@ -46,10 +46,10 @@ CONFIGS = [
             "scaled": ["full_attention"],
         },
         "warning",
-        'The file has a single RoPE block (rope_parameters.rope_type is "linear" and rope_parameters.factor is 8),'
-        " but this type needs one for each layer type (sliding_attention and full_attention). Some runtimes ignore the"
-        " single block; others apply it to all layers. Transformers 5 uses the base 10,000 for sliding_attention and"
-        " 1,000,000 for full_attention, and no scaling.",
+        'The file has a single RoPE block (rope_parameters.rope_type is "linear" and rope_parameters.factor is 8), but'
+        " this model type needs one block for each layer type (sliding_attention and full_attention). Some runtimes"
+        " ignore the single block; others apply it to all layers. Transformers 5 uses the base 10,000 for"
+        " sliding_attention and 1,000,000 for full_attention, and no scaling.",
     ),
     (
         "layer-type-scaling",
@@ -65,9 +65,9 @@ CONFIGS = [
         },
         "warning",
         'The RoPE scaling is on sliding layers (rope_parameters.sliding_attention.rope_type is "linear" and'
-        " rope_parameters.sliding_attention.factor is 8) and full layers have none, but this type scales full layers"
-        " only. Sliding layers attend only within their window; with the scaling, their RoPE frequencies are too low"
-        " by a factor of 8.",
+        " rope_parameters.sliding_attention.factor is 8) and full layers have none, but this model type scales full"
+        " layers only. Sliding layers attend only within their window; with the scaling, their RoPE frequencies are"
+        " too low by a factor of 8.",
     ),
     (
         "layer-type-scaling",
@@ -83,8 +83,8 @@ CONFIGS = [
         },
         "warning",
         'The RoPE scaling is on sliding layers (rope_parameters.sliding_attention.rope_type is "linear" and'
-        " rope_parameters.sliding_attention.factor is 8), but this type scales full layers only. Sliding layers attend"
-        " only within their window; with the scaling, their RoPE frequencies are too low by a factor of 8.",
+        " rope_parameters.sliding_attention.factor is 8), but this model type scales full layers only. Sliding layers"
+        " attend only within their window; with the scaling, their RoPE frequencies are too low by a factor of 8.",
     ),
     (
         "nope-inverted",
@@ -95,9 +95,9 @@ CONFIGS = [
             "one layer without rotation in": 4,
         },
         "warning",
-        "By the list, 3 of 4 layers do not rotate (no_rope_layers is [0, 0, 0, 1]), but in this family one in 4 does"
-        " not. In this list, 1 means that a layer rotates and 0 that it does not. The 1s and 0s were probably"
-        " exchanged.",
+        "By the list, 3 of 4 layers do not rotate (no_rope_layers is [0, 0, 0, 1]), but in this model family one layer"
+        " in 4 does not. In this list, 1 means that a layer rotates and 0 that it does not. The 1s and 0s were"
+        " probably exchanged.",
     ),
     (
         "nope-inverted",
@@ -118,13 +118,13 @@ CONFIGS = [
         {f"{S}mrope_section": [16, 24, 16], "together": 56, "pairs": 64, "order": "chunked"},
         "error",
         "rope_scaling.mrope_section is [16, 24, 16]: the sum is 56 pairs, but there are 64 RoPE pairs. Code of this"
-        " type fails when it splits them.",
+        " model type fails when it splits the pairs into sections.",
     ),
     (
         "mrope-sections",
         {f"{S}mrope_section": [18, 23, 23], "together": 64, "pairs": 64, "order": "interleaved"},
         "warning",
-        "rope_scaling.mrope_section is [18, 23, 23]: the sum of 64 pairs is right, but this type interleaves the"
+        "rope_scaling.mrope_section is [18, 23, 23]: the sum of 64 pairs is right, but this model type interleaves the"
         " sections, so rows can have at most 21 pairs and columns at most 21. The other pairs are rotated by time,"
         " without a warning.",
     ),
@@ -225,8 +225,8 @@ CONFIGS = [
         },
         "warning",
         "The original length of the scaling is 163,840, equal to the context length. But with a base of 10,000 and 32"
-        " pairs, a query scores a matching token below a random one from distance 725 on. The original length was far"
-        " shorter, so the ramp of the scaling is at the wrong pairs.",
+        " pairs, a query scores a matching token below a random one from distance 725 on, so the true original length"
+        " must be far shorter. The ramp of the scaling is therefore at the wrong pairs.",
     ),
     (
         "wrong-original",
@@ -253,9 +253,9 @@ CONFIGS = [
         },
         "warning",
         "The original length of the scaling is 4,096, equal to the context length"
-        " (rope_scaling.original_max_position_embeddings is 4,096 and max_position_embeddings is 4,096), but its"
-        " factor is 8. Either there was nothing to extend, or the original length was overwritten with the extended"
-        " one.",
+        " (rope_scaling.original_max_position_embeddings is 4,096 and max_position_embeddings is 4,096), but the"
+        " factor of the scaling is 8. Either there was nothing to extend, or the original length was overwritten with"
+        " the extended one.",
     ),
     (
         "wrong-original",
@@ -287,8 +287,8 @@ CONFIGS = [
         },
         "warning",
         "The context length is 131,072, the base 500,000, and there is no RoPE scaling. Published models of type"
-        ' "llama" with this base and no scaling have a context length of 8,192; Llama-3.1-8B, a published model of'
-        " this shape, has the scaling llama3 with a factor of 8. Without the scaling, positions beyond the original"
+        ' "llama" with this base and no scaling have a context length of 8,192; Llama-3.1-8B, a published model of the'
+        " same size, has the scaling llama3 with a factor of 8. Without the scaling, positions beyond the original"
         " length give angles that the model has not seen in training.",
     ),
     (
@@ -301,7 +301,7 @@ CONFIGS = [
             "because": "8 is the factor of Llama 3.1 and a default of converters",
         },
         "warning",
-        "rope_scaling.factor is 8, but a published model of this shape, Llama-3.2-1B, has the scaling llama3 with a"
+        "rope_scaling.factor is 8, but a published model of the same size, Llama-3.2-1B, has the scaling llama3 with a"
         " factor of 32. 8 is the factor of Llama 3.1 and a default of converters: the value was probably lost or"
         " mistyped.",
     ),
@@ -315,8 +315,8 @@ CONFIGS = [
             "because": None,
         },
         "note",
-        "rope_theta is 12,000,000, but a published model of this shape, Llama-3.1-8B, has a base of 500,000. This is"
-        " another model, or the model was extended or trained further with other RoPE settings.",
+        "rope_theta is 12,000,000, but a published model of the same size, Llama-3.1-8B, has a base of 500,000. Either"
+        " this is another model, or the model was extended or trained further with other RoPE settings.",
     ),
     (
         "differs-from-release",
@@ -325,25 +325,25 @@ CONFIGS = [
             "release": "Gemma-3-4B",
             "shape": "gemma3_text, width 2,560, 34 layers, 8 heads",
             "published": "the scaling linear with a factor of 8",
-            "because": "nothing replaces it",
+            "because": "the file has nothing else in its place",
         },
         "warning",
-        "There is no scaling, but a published model of this shape, Gemma-3-4B, has the scaling linear with a factor"
-        " of 8. Nothing replaces it: the value was probably lost or mistyped.",
+        "There is no scaling, but a published model of the same size, Gemma-3-4B, has the scaling linear with a factor"
+        " of 8. The file has nothing else in its place: the value was probably lost or mistyped.",
     ),
     (
         "differs-from-release",
         {
-            "here": "The sections of time, rows and columns are not in the file",
+            "here": "The M-RoPE sections (of time, rows and columns) are not in the file",
             "release": "Qwen3-VL-32B",
             "shape": None,
             "published": "mrope_section [24, 20, 20]",
-            "because": "nothing replaces them",
+            "because": "the file has nothing else in their place",
         },
         "warning",
-        "The sections of time, rows and columns are not in the file, but a published model of this type,"
-        " Qwen3-VL-32B, has mrope_section [24, 20, 20]. Nothing replaces them: the value was probably lost or"
-        " mistyped.",
+        "The M-RoPE sections (of time, rows and columns) are not in the file, but a published model of this type,"
+        " Qwen3-VL-32B, has mrope_section [24, 20, 20]. The file has nothing else in their place: the value was"
+        " probably lost or mistyped.",
     ),
     (
         "factor-times-original",
@@ -359,21 +359,21 @@ CONFIGS = [
         "Factor x original length is 131,072, which differs from the declared length (rope_scaling.factor is 4,"
         " rope_scaling.original_max_position_embeddings is 32,768 and max_position_embeddings is 40,960). The declared"
         " length is that of Qwen3-8B, which has no scaling, so the scaling was added by hand. Runtimes that use the"
-        " declared length do not reach the extended one.",
+        " declared length do not reach the extended length.",
     ),
     (
         "longrope-lists",
         {f"{S}long_factor": "a list of 64", "numbers": 64, "pairs": 48},
         "error",
-        "rope_scaling.long_factor has 64 numbers for 48 RoPE pairs. It needs one number for each pair, so no RoPE"
-        " frequencies can be computed.",
+        "rope_scaling.long_factor has 64 numbers for 48 RoPE pairs. The list needs one number for each pair, so no"
+        " RoPE frequencies can be computed.",
     ),
     (
         "longrope-swapped",
         {f"{S}short_factor": [4.0] * 48, f"{S}long_factor": [1.0] * 48, "largest short": 4.0, "largest long": 1.0},
         "warning",
-        "The short list goes up to 4, but the long one only to 1. The short list must scale less, so"
-        " rope_scaling.short_factor and rope_scaling.long_factor are swapped.",
+        "The largest number of the short list is 4, but that of the long list only 1. The short list must have the"
+        " smaller numbers, so rope_scaling.short_factor and rope_scaling.long_factor are swapped.",
     ),
     (
         "default-base",
@@ -385,9 +385,8 @@ CONFIGS = [
             "scaling": "llama3",
         },
         "warning",
-        "The base is not in the file, so the default of llama (transformers 5.23.0) is used: 10,000, its documented"
-        " default."
-        ' The scaling "llama3" is usually published with a larger base.',
+        "The base is not in the file, so the documented default of llama (transformers 5.23.0) is used: 10,000. The"
+        ' scaling "llama3" is usually published with a larger base.',
     ),
     (
         "default-base",
@@ -400,10 +399,9 @@ CONFIGS = [
             "window": None,
         },
         "warning",
-        "The base is not in the file, so the default of qwen2 (transformers 5.23.0) is used: 10,000, its documented"
-        " default. A"
-        " base this small seldom covers 32,768 positions without a scaling. It is probably a fallback, and not the"
-        " base that the model was trained with.",
+        "The base is not in the file, so the documented default of qwen2 (transformers 5.23.0) is used: 10,000. A base"
+        " this small seldom covers 32,768 positions without a scaling. It is probably a fallback, and not the base"
+        " that the model was trained with.",
     ),
     (
         "default-base",
@@ -416,8 +414,7 @@ CONFIGS = [
             "window": 4096,
         },
         "note",
-        "The base is not in the file, so the default of mistral (transformers 5.23.0) is used: 10,000, its"
-        " documented default.",
+        "The base is not in the file, so the documented default of mistral (transformers 5.23.0) is used: 10,000.",
     ),
     (
         "default-base",
@@ -426,12 +423,11 @@ CONFIGS = [
             "default of": "GGUF readers",
             "documented": True,
             "context": 4096,
-            "never": "they have 1,000,000",
+            "never": "their base is 1,000,000",
         },
         "warning",
-        "The base is not in the file, so the default of GGUF readers is used: 10,000, its documented default. No"
-        " release of"
-        " this architecture has that base: they have 1,000,000.",
+        "The base is not in the file, so the documented default of GGUF readers is used: 10,000. No release of this"
+        " architecture has that base: their base is 1,000,000.",
     ),
     (
         "unknown-key",

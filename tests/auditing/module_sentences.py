@@ -11,7 +11,7 @@ MODULES = [
         "buffer-uninitialised",
         {**_HELD, "tensors": 2, "pair": 0, "stored": float("nan"), "declared": 1.0, "wrong": 8, "pairs": 8},
         "error",
-        "The RoPE frequencies in rotary_emb.inv_freq and 1 more like it are uninitialised: 8 of 8 pairs hold values"
+        "The RoPE frequencies in rotary_emb.inv_freq and 1 similar tensor are uninitialised: 8 of 8 pairs hold values"
         " that no formula gives, such as earlier memory contents (pair 0 has NaN rad per token, but the config gives"
         " 1).",
     ),
@@ -19,7 +19,7 @@ MODULES = [
         "buffer-uninitialised",
         {**_HELD, "pair": 0, "stored": 6.93e-18, "declared": 1.0, "wrong": 1, "pairs": 8},
         "error",
-        "The RoPE frequencies in rotary_emb.inv_freq are uninitialised, all or some of them: 1 of 8 pairs hold values"
+        "The RoPE frequencies in rotary_emb.inv_freq are uninitialised, at least in part: 1 of 8 pairs hold values"
         " that no formula gives, such as earlier memory contents (pair 0 has 6.93e-18 rad per token, but the config"
         " gives 1).",
     ),
@@ -27,7 +27,7 @@ MODULES = [
         "buffer-uninitialised",
         {**_TABLE, **_AT, "stored": 3e20, "wrong": 60, "pairs": 64, "of": "rows"},
         "error",
-        "The cosines and sines in layers.0.attn.cos_cached and 2 more like it are uninitialised, all or some of them:"
+        "The cosines and sines in layers.0.attn.cos_cached and 2 similar tensors are uninitialised, at least in part:"
         " 60 of 64 rows hold values that no formula gives, such as earlier memory contents (the cosine of pair 1 at"
         " position 63 is 3e+20, but the config gives 0.25).",
     ),
@@ -36,8 +36,8 @@ MODULES = [
         {"model:embeddings.position_ids": [1, 64], "what": "numbers of positions", "of": "numbers", "wrong": 64,
          "pairs": 64},
         "error",
-        "The numbers of positions in embeddings.position_ids are uninitialised: 64 of 64 numbers hold values that no"
-        " formula gives, such as earlier memory contents.",
+        "The position ids in embeddings.position_ids are uninitialised: 64 of 64 numbers hold values that no formula"
+        " gives, such as earlier memory contents.",
     ),
     (
         "buffer-zero",
@@ -51,44 +51,45 @@ MODULES = [
         {**_HELD, **_OFF, "effective factor": 1.0, "declared factor": 8.0, "base": 500000.0},
         "error",
         "The RoPE frequencies in rotary_emb.inv_freq are those of base 500,000 without the declared scaling (pair 5"
-        " has 0.000274248 rad per token, but the config gives 3.4281e-05). The effective factor is 1, the declared one"
-        " 8.",
+        " has 0.000274248 rad per token, but the config gives 3.4281e-05). The effective factor is 1, but the declared"
+        " factor is 8.",
     ),
     (
         "buffer-scaled-twice",
         {**_HELD, **_OFF, "effective factor": 64.0, "declared factor": 8.0, "rounded to": "bfloat16"},
         "error",
         "The RoPE frequencies in rotary_emb.inv_freq are scaled twice (pair 5 has 0.000274248 rad per token, but the"
-        " config gives 3.4281e-05). The effective factor of the slowest pair is 64, the declared one 8. They are also"
-        " rounded to bfloat16.",
+        " config gives 3.4281e-05). The effective factor of the slowest pair is 64, but the declared factor is 8. They"
+        " are also rounded to bfloat16.",
     ),
     (
         "buffer-of-another-factor",
         {**_HELD, **_OFF, "effective factor": 4.0, "declared factor": 8.0},
         "error",
-        "The RoPE frequencies in rotary_emb.inv_freq are scaled by 4, but the config declares 8 (pair 5 has"
-        " 0.000274248 rad per token, but the config gives 3.4281e-05).",
+        "The RoPE frequencies in rotary_emb.inv_freq are scaled by a factor of 4, but the config declares a factor of"
+        " 8 (pair 5 has 0.000274248 rad per token, but the config gives 3.4281e-05).",
     ),
     (
         "buffer-of-another-base",
         {**_HELD, **_OFF, "base in effect": 10000.0, "declared base": 1000000.0},
         "error",
-        "The RoPE frequencies in rotary_emb.inv_freq are those of base 10,000, but the config declares 1,000,000 (pair"
-        " 5 has 0.000274248 rad per token, but the config gives 3.4281e-05).",
+        "The RoPE frequencies in rotary_emb.inv_freq are those of base 10,000, but the config declares base 1,000,000"
+        " (pair 5 has 0.000274248 rad per token, but the config gives 3.4281e-05).",
     ),
     (
         "buffer-of-another-base",
         {**_HELD, **_OFF, "base in effect": 10000.0, "declared base": 500000.0, "scaling dropped": True},
         "error",
-        "The RoPE frequencies in rotary_emb.inv_freq are those of base 10,000, without the declared scaling, but the"
-        " config declares 500,000 (pair 5 has 0.000274248 rad per token, but the config gives 3.4281e-05).",
+        "The RoPE frequencies in rotary_emb.inv_freq are those of base 10,000, but the config declares base 500,000"
+        " (pair 5 has 0.000274248 rad per token, but the config gives 3.4281e-05). Also, the declared scaling is"
+        " missing.",
     ),
     (
         "buffer-of-another-base",
         {**_HELD, **_OFF, "base in effect": 10000.0, "declared base": 500000.0, "scaled twice": True},
         "error",
-        "The RoPE frequencies in rotary_emb.inv_freq are those of base 10,000, scaled twice, but the config declares"
-        " 500,000 (pair 5 has 0.000274248 rad per token, but the config gives 3.4281e-05).",
+        "The RoPE frequencies in rotary_emb.inv_freq are those of base 10,000, but the config declares base 500,000"
+        " (pair 5 has 0.000274248 rad per token, but the config gives 3.4281e-05). Also, they are scaled twice.",
     ),
     (
         "buffer-of-another-scaling",
@@ -96,22 +97,22 @@ MODULES = [
          "declared scaling": "Llama3"},
         "error",
         "The RoPE frequencies in rotary_emb.inv_freq have Linear scaling with factor 8, but the config declares Llama3"
-        " (pair 5 has 0.000274248 rad per token, but the config gives 3.4281e-05).",
+        " scaling (pair 5 has 0.000274248 rad per token, but the config gives 3.4281e-05).",
     ),
     (
         "buffer-of-another-width",
         {**_HELD, "pairs": 4, "declared pairs": 8, "it is": "RoPE, half-split, 8 of 8 dimensions"},
         "error",
-        "The RoPE frequencies in rotary_emb.inv_freq are for 4 pairs, but the config declares 8. It holds RoPE,"
-        " half-split, 8 of 8 dimensions.",
+        "The RoPE frequencies in rotary_emb.inv_freq are for 4 pairs, but the config declares 8 pairs. The buffer"
+        " holds RoPE, half-split, 8 of 8 dimensions.",
     ),
     (
         "shared-object-mutated",
         {**_HELD, "tensors": 3, "pairs": 4, "declared pairs": 8, "pairs by layer": {"0": 8, "1": 4, "2": 2}},
         "error",
-        "The RoPE frequencies in rotary_emb.inv_freq and 2 more like it become fewer from layer to layer (pairs: 8 in"
-        " layer 0, 4 in layer 1, 2 in layer 2), but the config declares 8 for every layer: all layers share an object,"
-        " and each of them changed it.",
+        "The number of RoPE frequencies in rotary_emb.inv_freq and 2 similar tensors falls from layer to layer: 8 in"
+        " layer 0, 4 in layer 1, 2 in layer 2. The config declares 8 for every layer. All layers share one object with"
+        " the settings, and each layer changed it.",
     ),
     (
         "buffer-differs",
@@ -125,14 +126,14 @@ MODULES = [
         {**_HELD},
         "error",
         "The RoPE frequencies in rotary_emb.inv_freq have a shape but no data (meta device), although the rest of the"
-        " model is loaded. Values that other code puts in their place are not those of the config.",
+        " model is loaded. If other code fills in this data, the values are not those of the config.",
     ),
     (
         "slopes-differ",
         {"model:layers.0.slopes": "8 numbers in float32", "tensors": 2, "what": "slopes", "head": 0, "stored": 1.0,
          "declared": 0.5, "it is": "a series that begins at 1"},
         "error",
-        "The slopes in layers.0.slopes and 1 more like it do not match this number of heads: the slope of head 0 is"
+        "The slopes in layers.0.slopes and 1 similar tensor do not match this number of heads: the slope of head 0 is"
         " 1, expected 0.5. They are a series that begins at 1.",
     ),
     (
@@ -140,21 +141,22 @@ MODULES = [
         {"model:layers.0.slopes": "12 numbers in bfloat16", "tensors": 1, "what": "slopes", "head": 1, "stored": 0.34,
          "declared": 0.35, "rounded to": "bfloat16"},
         "warning",
-        "The slopes in layers.0.slopes are the declared ones rounded to bfloat16: the slope of head 1 is 0.34,"
+        "The slopes in layers.0.slopes are the declared values, rounded to bfloat16: the slope of head 1 is 0.34,"
         " expected 0.35.",
     ),
     (
         "attention-factor-differs",
         {"model:rotary_emb.attention_scaling": 1.0, "declared": 1.3465735902799727},
         "error",
-        "Cosine and sine are multiplied by 1 (rotary_emb.attention_scaling), but the config gives 1.34657.",
+        "The module multiplies cosine and sine by 1 (rotary_emb.attention_scaling), but the attention factor of the"
+        " config is 1.34657.",
     ),
     (
         "ids-of-floats",
         {"model:embeddings.position_ids": [1, 77], "dtype": "float16", "count": 77},
         "error",
-        "The position ids in embeddings.position_ids are stored as float16, but rows are indexed by integers: the next"
-        " cast rounds them.",
+        "The position ids in embeddings.position_ids are stored as float16 instead of integers. They are still whole"
+        " numbers, but the next cast of the model rounds them.",
     ),
     (
         "ids-of-floats",
@@ -176,7 +178,7 @@ MODULES = [
         {"module": "rotary_emb", **_AT, "behaves as": "one whose phases were rounded to bfloat16"},
         "error",
         "The rotation in rotary_emb differs from the config: the cosine of pair 1 at position 63 is 0.5, but the"
-        " config gives 0.25. It behaves as one whose phases were rounded to bfloat16.",
+        " config gives 0.25. The module behaves as one whose phases were rounded to bfloat16.",
     ),
     (
         "scaling-inert",
@@ -190,23 +192,24 @@ MODULES = [
         {**_HELD, "pair": 1, "stored": 0.07958984375, "declared": 0.079403, "rounded to": "bfloat16",
          "phase error": 0.0957, "context": 512},
         "warning",
-        "The RoPE frequencies in rotary_emb.inv_freq are the declared ones rounded to bfloat16: pair 1 has 0.0795898"
-        " rad per token, but the config gives 0.079403; phases are off by up to 0.096 rad at the end of the context"
-        " (512 positions).",
+        "The RoPE frequencies in rotary_emb.inv_freq are the declared values, rounded to bfloat16: pair 1 has"
+        " 0.0795898 rad per token, but the config gives 0.079403; phases are off by up to 0.096 rad at the end of the"
+        " context (512 positions).",
     ),
     (
         "buffer-of-another-dtype",
         {**_TABLE, "dtype": "bfloat16", "right": "float32", "error": 2.0**-8},
         "warning",
-        "The cosines and sines in layers.0.attn.cos_cached and 2 more like it are in bfloat16, but the model computes"
-        " in float32. They were made for a call in another dtype and kept, so they are off by up to 0.0039.",
+        "The cosines and sines in layers.0.attn.cos_cached and 2 similar tensors are in bfloat16, but the model"
+        " computes in float32. They were computed for a call in another dtype and kept for later calls, so they are"
+        " off by up to 0.0039.",
     ),
     (
         "buffer-of-another-dtype",
         {**_HELD, "dtype": "bfloat16", "right": "float32", "exact": True},
         "note",
-        "The RoPE frequencies in rotary_emb.inv_freq are in bfloat16, but float32 is usual. None of these values is"
-        " rounded.",
+        "The RoPE frequencies in rotary_emb.inv_freq are in bfloat16, but float32 is usual. This has no effect,"
+        " because bfloat16 represents these values exactly.",
     ),
     (
         "table-zero",

@@ -11,7 +11,7 @@ READERS = [
             f"{P}rope_theta": 500000.0,
             f"{P}rope_type": "llama3",
             "read instead": "base 10,000 and no scaling",
-            "right": "base 500,000 and llama3 by 8",
+            "right": "base 500,000 and the scaling llama3 with factor 8",
             "reader": "Transformers 4.57.1",
             "largest ratio": 353.97,
             "pair": 31,
@@ -20,9 +20,9 @@ READERS = [
         },
         "warning",
         "The RoPE settings are only in rope_parameters. Transformers 4.57.1 and runtimes built on releases of that"
-        " age do not read this key. They use base 10,000 and no scaling instead of base 500,000 and llama3 by 8,"
-        " without a warning. The RoPE frequency of pair 31 then differs by a factor of 354, and some pair is off by 1"
-        " radian from distance 8 on.",
+        " time do not read this key. They use base 10,000 and no scaling instead of base 500,000 and the scaling"
+        " llama3 with factor 8, without a warning. The RoPE frequency of pair 31 then differs by a factor of 354, and"
+        " at least one pair is off by 1 radian from distance 8 on.",
     ),
     (
         "legacy-layer-bases",
@@ -30,7 +30,7 @@ READERS = [
         "note",
         "global_rope_theta is 160,000 and local_rope_theta is 10,000: two bases for two layer types, in keys of the"
         " old config format only. A runtime that knows only one of the keys gives all layers the same base, so one"
-        " layer type has wrong RoPE frequencies (pair 31 by 14.7 times).",
+        " layer type has wrong RoPE frequencies (that of pair 31 is wrong by a factor of 14.7).",
     ),
     (
         "uncommon-scaling-name",
@@ -44,8 +44,9 @@ READERS = [
         },
         "warning",
         'The scaling name "deepseek_yarn" is known to some runtimes only; the common name is "yarn". Transformers'
-        " 4.57.1 and Transformers 5.23.0 refuse it. The length already includes the factor, but some runtimes, such as"
-        " vLLM 0.11.0, know this for common names only: they use 163,840 x 40 = 6,553,600 positions.",
+        " 4.57.1 and Transformers 5.23.0 refuse it. The declared length already includes the factor, but some"
+        " runtimes, such as vLLM 0.11.0, know this for common names only and multiply again: they use 163,840 x 40 ="
+        " 6,553,600 positions.",
     ),
     (
         "explicit-attention-factor",
@@ -73,10 +74,10 @@ READERS = [
             "readers of the formula": [],
         },
         "note",
-        "Runtimes disagree on the attention factor if mscale is 1 and mscale_all_dim is 1. The ratio of the two"
-        " magnitudes gives 1.0000 (Transformers 5.23.0 and vLLM 0.33.0); the formula of YaRN's paper, 0.1 ln(factor) +"
-        " 1, gives 1.2773 (none of the runtimes described here). This audit shows the ratio, but does not say which"
-        " one is right.",
+        "Runtimes compute different attention factors if mscale is 1 and mscale_all_dim is 1. The magnitude of mscale"
+        " divided by that of mscale_all_dim is 1.0000 (used by Transformers 5.23.0 and vLLM 0.33.0); the formula of"
+        " YaRN's paper, 0.1 ln(factor) + 1, gives 1.2773 (used by none of the runtimes described here). This audit"
+        " shows the first result, but does not say which one is right.",
     ),
     (
         "softmax-scale",
@@ -89,22 +90,23 @@ READERS = [
             "Transformers 4.57.1": False,
         },
         "note",
-        "mscale_all_dim also multiplies the attention scores, by (0.1 mscale_all_dim ln(factor) + 1)^2 = 1.874, which"
-        " the RoPE frequencies do not show. Transformers 5.23.0 does this for this type, Transformers 4.57.1 does not.",
+        "mscale_all_dim also scales the attention scores: they are multiplied by (0.1 mscale_all_dim ln(factor) + 1)^2"
+        " = 1.874. The RoPE frequencies do not show this scale. Transformers 5.23.0 applies it for this model type,"
+        " Transformers 4.57.1 does not.",
     ),
     (
         "uncommon-betas",
         {f"{P}beta_fast": 4.0, "readers": [], "first pair": 14, "last pair": 30, "largest ratio": 2.2113},
         "note",
-        "The YaRN ramp is not the usual one (rope_parameters.beta_fast is 4). Regardless of the file, runtimes with"
-        " constants use beta_fast 32, beta_slow 1 and a ramp between whole pairs. With these constants, the RoPE"
-        " frequencies of pairs 14 to 30 differ by up to 2.21 times.",
+        "The YaRN ramp is not the usual one (rope_parameters.beta_fast is 4). Whatever the file says, some runtimes"
+        " use beta_fast 32, beta_slow 1 and a ramp between whole pairs. With these constants, the RoPE frequencies of"
+        " pairs 14 to 30 differ by a factor of up to 2.21.",
     ),
     (
         "uncommon-betas",
         {f"{S}truncate": False, "readers": ["llama.cpp"]},
         "note",
-        "The YaRN ramp is not the usual one (rope_scaling.truncate is false). Regardless of the file, llama.cpp uses"
+        "The YaRN ramp is not the usual one (rope_scaling.truncate is false). Whatever the file says, llama.cpp uses"
         " beta_fast 32, beta_slow 1 and a ramp between whole pairs.",
     ),
     (
@@ -116,9 +118,9 @@ READERS = [
             "refused by": ["Transformers 4.57.1"],
         },
         "warning",
-        "rope_scaling.original_max_position_embeddings is 4,096 inside the block, but the class of phi3 reads it"
-        " outside the block. A runtime that looks only there finds no original length and uses another length;"
-        " Transformers 4.57.1 refuses the block.",
+        "rope_scaling.original_max_position_embeddings is 4,096 inside the scaling block, but the class of phi3 reads"
+        " this key outside the block. A runtime that looks only outside the block finds no original length and uses"
+        " another length; Transformers 4.57.1 refuses the block.",
     ),
     (
         "length-times-factor",
@@ -132,7 +134,7 @@ READERS = [
         },
         "warning",
         "config.json:max_position_embeddings is 4,096 and config.json:rope_scaling.factor is 2: vLLM 0.11.0 and vLLM"
-        " 0.33.0 multiply them and use 8,192 positions as the longest length; Transformers uses 4,096."
+        " 0.33.0 multiply them and use 8,192 positions as the maximum length; Transformers uses 4,096."
         " tokenizer_config.json:model_max_length is 4,096 as well, so the length already includes the factor. A"
         " runtime that multiplies serves positions that the model was not made for.",
     ),
@@ -140,8 +142,8 @@ READERS = [
         "length-times-factor",
         {f"{C}max_position_embeddings": 512, f"{S}factor": 2.0, "length x factor": 1024.0, "confirmed": False},
         "note",
-        "max_position_embeddings is 512 and rope_scaling.factor is 2: vLLM multiplies them and uses 1,024 positions"
-        " as the longest length; Transformers uses 512. The file does not say which of the two lengths is meant.",
+        "max_position_embeddings is 512 and rope_scaling.factor is 2: vLLM multiplies them and uses 1,024 positions as"
+        " the maximum length; Transformers uses 512. The file does not say which of the two lengths is meant.",
     ),
     (
         "flat-vision-language",

@@ -42,17 +42,17 @@ LENGTHS = [
         "base-below-bound",
         {"first failing distance": 1707, "reach": 4096, "scaled": False, f"{C}rope_theta": 1e4},
         "note",
-        "With this base, the sum of the cosines of all pairs is below 0 at distance 1,707, within the 4,096 positions"
-        " that a query can attend to. At such a distance, a query scores a matching token below a random one (Men et"
-        " al. 2024).",
+        "The base is low for the context length: at distance 1,707, within the 4,096 positions that a query can attend"
+        " to, the sum of cos(distance x RoPE frequency) over all pairs is below 0. At such a distance, a query scores"
+        " a matching token below a random one (Men et al. 2024).",
     ),
     (
         "base-below-bound",
         {"first failing distance": 85133, "reach": 131072, "scaled": True, f"{C}rope_theta": 5e5},
         "note",
-        "With this base and its scaling, the sum of the cosines of all pairs is below 0 at distance 85,133, within"
-        " the 131,072 positions that a query can attend to. At such a distance, a query scores a matching token below"
-        " a random one (Men et al. 2024).",
+        "The base, with its scaling, is low for the context length: at distance 85,133, within the 131,072 positions"
+        " that a query can attend to, the sum of cos(distance x RoPE frequency) over all pairs is below 0. At such a"
+        " distance, a query scores a matching token below a random one (Men et al. 2024).",
     ),
     (
         "padding-offset",
@@ -81,13 +81,14 @@ G = "model.gguf:"
 GGUF = [
     (
         "rope-freqs-missing",
-        {"context": 131072, "reach": 8192, "release": "Llama 3.1", "scaling": "llama3 scaling by 8 from 8,192",
+        {"context": 131072, "reach": 8192, "release": "Llama 3.1",
+         "scaling": "llama3 scaling with factor 8 and original length 8,192",
          "architecture": "llama", "base": 500000.0, f"{G}llama.rope.freq_base": 500000.0},
         "warning",
         "The file lacks the tensor rope_freqs.weight, which would hold the RoPE scaling of this model. A llama file"
-        " with base 500,000 and context length 131,072 matches Llama 3.1, which has llama3 scaling by 8 from 8,192."
-        " Without the scaling, the RoPE frequencies of the slow pairs are too high, and the output degrades past about"
-        " 8,192 positions.",
+        " with base 500,000 and context length 131,072 matches Llama 3.1, which has llama3 scaling with factor 8 and"
+        " original length 8,192. Without the scaling, the RoPE frequencies of the slow pairs are too high, and the"
+        " output degrades past about 8,192 positions.",
     ),
     (
         "rope-freqs-differ",
@@ -108,10 +109,11 @@ GGUF = [
     (
         "rope-freqs-differ",
         {"first": 1.0, "last": 1.0, "largest": 1.0, "pairs": 64, "because": "all are 1", "release": "Llama 3.1",
-         "scaling": "llama3 scaling by 8 from 8,192", f"{G}rope_freqs.weight": "64 numbers"},
+         "scaling": "llama3 scaling with factor 8 and original length 8,192", f"{G}rope_freqs.weight": "64 numbers"},
         "warning",
         "The 64 numbers of rope_freqs.weight, which divide the RoPE frequencies, are all 1, so nothing is scaled. But"
-        " Llama 3.1, which has the same base and context length, has llama3 scaling by 8 from 8,192.",
+        " Llama 3.1, which has the same base and context length, has llama3 scaling with factor 8 and original length"
+        " 8,192.",
     ),
     (
         "rope-freqs-differ",
@@ -134,14 +136,15 @@ GGUF = [
         {"declared": 64, "width": 64, "architecture": "persimmon", "expected": 32,
          f"{G}persimmon.rope.dimension_count": 64},
         "warning",
-        "persimmon.rope.dimension_count is 64, but a head has 64 dimensions; releases of this architecture rotate 32.",
+        "persimmon.rope.dimension_count is 64, but releases of this architecture rotate 32 of the 64 dimensions of a"
+        " head.",
     ),
     (
         "dimension-count",
         {"declared": None, "width": 80, "architecture": "stablelm", "expected": 20, "file": "model.gguf"},
         "warning",
-        "stablelm.rope.dimension_count is missing, so runtimes rotate all 80 dimensions of a head; releases of this"
-        " architecture rotate 20.",
+        "stablelm.rope.dimension_count is missing, so runtimes rotate all 80 dimensions of a head, but releases of"
+        " this architecture rotate 20 of them.",
     ),
 ]  # fmt: skip
 
@@ -172,15 +175,15 @@ STORED = [
         INV_FREQ
         | {"tensors": 1, "pair": 3, "stored": 0.5005, "declared": 0.5, "rounded to": "float16", "loaded": "no"},
         "note",
-        "The RoPE frequencies in model.safetensors:layers.0.inv_freq are the declared ones rounded to float16: pair 3"
-        " has 0.5005 rad per token, but the config gives 0.5.",
+        "The RoPE frequencies in model.safetensors:layers.0.inv_freq are the declared values, rounded to float16: pair"
+        " 3 has 0.5005 rad per token, but the config gives 0.5.",
     ),
     (
         "stored-frequencies",
         INV_FREQ | {"tensors": 32},
         "note",
         "The checkpoint stores the RoPE frequencies (model.safetensors:layers.0.inv_freq and 31 more tensors). Recent"
-        " runtimes ignore them and compute them from the config.",
+        " runtimes ignore the tensors and compute the frequencies from the config.",
     ),
     (
         "stored-frequencies-differ",
@@ -193,8 +196,8 @@ STORED = [
         "stored-frequencies-differ",
         INV_FREQ | {"tensors": 1, "pairs": 32, "declared pairs": 64},
         "warning",
-        "The checkpoint stores RoPE frequencies (model.safetensors:layers.0.inv_freq) that differ from the config: 32"
-        " numbers for 64 pairs.",
+        "The checkpoint stores RoPE frequencies (model.safetensors:layers.0.inv_freq) that differ from the config: the"
+        " tensor has 32 numbers, but there are 64 RoPE pairs.",
     ),
     (
         "low-precision",
@@ -231,25 +234,25 @@ WEIGHTS = [
         "pairing-against-format",
         {**PAIRS, "confidence": 0.99},
         "warning",
-        "The weights of 30 layers pair neighbouring rows (interleaved) (z score 311 against 2.0 for the other layout,"
-        " confidence 0.99), but runtimes pair rows half a head apart (halves) in this file, by the architecture of"
-        " llama (transformers 5.23.0).",
+        "The weights of 30 layers have the layout interleaved (neighbouring rows form a pair; z score 311 against 2.0"
+        " for the other layout, confidence 0.99). But runtimes use the layout halves (rows half a head apart form a"
+        " pair) for this file, according to the architecture of llama (transformers 5.23.0).",
     ),
     (
         "pairing-against-format",
         {**PAIRS, "projection": "keys", "queries": "halves", "z": 86.3, "z of the other": -1.7},
         "warning",
-        "The keys pair neighbouring rows (interleaved) (z score 86.3 against -1.7 for the other layout), and the"
-        " queries rows half a head apart (halves), but runtimes pair rows half a head apart (halves) in this file, by"
-        " the architecture of llama (transformers 5.23.0).",
+        "The keys have the layout interleaved (neighbouring rows form a pair; z score 86.3 against -1.7 for the other"
+        " layout), and the queries the layout halves. But runtimes use the layout halves (rows half a head apart form"
+        " a pair) for this file, according to the architecture of llama (transformers 5.23.0).",
     ),
     (
         "pairing-against-format",
         {**PAIRS, "layers that pair so": 2, "other layers": "halves", "because": f"{C}rope_interleave"},
         "warning",
-        "2 of 30 layers pair neighbouring rows (interleaved) (highest z score 311 against 2.0 for the other layout),"
-        " and the others rows half a head apart (halves), but runtimes pair rows half a head apart (halves) in this"
-        " file, by config.json:rope_interleave.",
+        "2 of 30 layers have the layout interleaved (neighbouring rows form a pair; highest z score 311 against 2.0"
+        " for the other layout), and the others the layout halves. But runtimes use the layout halves (rows half a"
+        " head apart form a pair) for this file, according to config.json:rope_interleave.",
     ),
     (
         "permuted-heads",
@@ -258,8 +261,9 @@ WEIGHTS = [
             "layout once undone": "halves", "z once undone": 9.7, "z as they stand": 5.4,
         },
         "warning",
-        "The rows of the keys are ordered for 8 or 4 heads, but there are 2. If this order is undone, pairs are rows"
-        " half a head apart (halves) (z score 9.7); as stored, no layout fits as well (z score at most 5.4).",
+        "The rows of the keys are ordered for 8 or 4 heads, but there are 2 key heads. If this order is undone, the"
+        " layout is halves (rows half a head apart form a pair; z score 9.7); in the stored order, no layout fits as"
+        " well (z score at most 5.4).",
     ),
     (
         "permuted-heads",
@@ -268,8 +272,9 @@ WEIGHTS = [
             "layout once undone": "interleaved", "z once undone": 3110.0, "z as they stand": 0.0,
         },
         "warning",
-        "The rows of the queries are ordered for 1 head, but there are 1,024. If this order is undone, pairs are"
-        " neighbouring rows (interleaved) (z score 3,110); as stored, no layout fits as well (z score at most 0.0).",
+        "The rows of the queries are ordered for 1 head, but there are 1,024 query heads. If this order is undone, the"
+        " layout is interleaved (neighbouring rows form a pair; z score 3,110); in the stored order, no layout fits as"
+        " well (z score at most 0.0).",
     ),
 ]  # fmt: skip
 
@@ -287,8 +292,8 @@ FILES = [
          "model.gguf:scaling": None},
         "warning",
         'Two files disagree about the scaling: config.json:rope_scaling.rope_type is "llama3" but model.gguf:scaling'
-        ' is null. The RoPE frequencies differ by up to 8 times; one file lost the scaling, so its RoPE frequencies'
-        ' are wrong for the slow pairs.',
+        " is null. The RoPE frequencies differ by a factor of up to 8; one file lost the scaling, so its RoPE"
+        " frequencies are wrong for the slow pairs.",
     ),
     (
         "files-disagree",

@@ -195,8 +195,8 @@ COMMAND = keys(
 @pytest.mark.parametrize(
     ("values", "base", "words"),
     [
-        (GEMMA3, 1_000_000.0, "they have 1,000,000"),
-        (NOMIC, 1_000.0, "they have 1,000"),
+        (GEMMA3, 1_000_000.0, "their base is 1,000,000"),
+        (NOMIC, 1_000.0, "their base is 1,000"),
         (COMMAND, 8_000_000.0, "seldom covers 131,072 positions"),
     ],
 )
@@ -255,23 +255,23 @@ def unscaled(values):
         (
             DEEPSEEK,
             "missing-scaling",
-            "DeepSeek-V3, a published model of this shape, has the scaling yarn",
+            "DeepSeek-V3, a published model of the same size, has the scaling yarn",
         ),
         (LATENT, "missing-scaling", 'of type "deepseek2" with this base and no scaling have a context length of 4,096'),
         (
             KIMI,
             "missing-scaling",
-            "Kimi-K2, a published model of this shape, has the scaling yarn",
+            "Kimi-K2, a published model of the same size, has the scaling yarn",
         ),
         (
             GPT_OSS,
             "missing-scaling",
-            "gpt-oss-20b, a published model of this shape, has the scaling yarn",
+            "gpt-oss-20b, a published model of the same size, has the scaling yarn",
         ),
         (
             GEMMA3_BASED,
             "differs-from-release",
-            "but a published model of this shape, Gemma-3-4B",
+            "but a published model of the same size, Gemma-3-4B",
         ),
         (GEMMA3_27B, "differs-from-release", "has the scaling linear with a factor of 8"),
     ],

@@ -53,7 +53,7 @@ ROTATIONS = (
 SCORES = (
     re.compile(r"over (?P<length>[\d,]+) tokens(?:(?! over ).)*? matching token wins no: fails at distance"
                r" (?P<count>[\d,]+)"),
-    re.compile(r"is below 0 at distance (?P<count>[\d,]+), within the (?P<length>[\d,]+) positions"),
+    re.compile(r"low for the context length: at distance (?P<count>[\d,]+), within the (?P<length>[\d,]+) positions"),
 )  # fmt: skip
 
 

@@ -166,8 +166,8 @@ KIMI = {
 @pytest.mark.parametrize(
     ("context", "words"),
     [
-        (131072, "Kimi-K2, a published model of this shape, has the scaling yarn with a factor of 32"),
-        (262144, "Kimi-K2.5, a published model of this shape, has the scaling yarn with a factor of 64"),
+        (131072, "Kimi-K2, a published model of the same size, has the scaling yarn with a factor of 32"),
+        (262144, "Kimi-K2.5, a published model of the same size, has the scaling yarn with a factor of 64"),
     ],
 )
 def test_a_lost_scaling_is_that_of_the_release_with_this_context(context, words):

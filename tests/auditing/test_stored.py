@@ -56,7 +56,7 @@ def test_one_wrong_tensor_among_right_ones_is_found(tmp_path):
 
 def test_rates_for_another_number_of_pairs(tmp_path):
     (finding,) = found(tmp_path, {ROTARY.format(0): PLAIN[:32].astype(np.float32)})
-    assert "32 numbers for 64 pairs" in finding.message
+    assert "has 32 numbers, but there are 64 RoPE pairs" in finding.message
 
 
 def test_the_ladder_without_its_scaling_is_said_to_be_it(tmp_path):

@@ -89,8 +89,8 @@ VALUES = [
         "conflicting-keys",
         {f"{C}rope_theta": 1e4, f"{C}rope_parameters.rope_theta": 5e5, "used": f"{C}rope_parameters.rope_theta"},
         "warning",
-        "rope_theta is 10,000 but rope_parameters.rope_theta is 500,000. Runtimes that read only one of them build"
-        " different models. This audit uses rope_parameters.rope_theta.",
+        "The same quantity has two values: rope_theta is 10,000 but rope_parameters.rope_theta is 500,000. Runtimes"
+        " that read only one of them build different models. This audit uses rope_parameters.rope_theta.",
     ),
     (
         "conflicting-keys",
@@ -100,27 +100,28 @@ VALUES = [
             "used": f"{C}max_position_embeddings",
         },
         "warning",
-        "config.json:max_position_embeddings is 512 but model.safetensors:wpe.weight is 1,024. Runtimes that read"
-        " only one of them build different models. This audit uses config.json:max_position_embeddings.",
+        "The same quantity has two values: config.json:max_position_embeddings is 512 but model.safetensors:wpe.weight"
+        " is 1,024. Runtimes that read only one of them build different models. This audit uses"
+        " config.json:max_position_embeddings.",
     ),
     (
         "converted-layout",
         {f"{C}clockhands_layout": "interleaved", "type": "architecture of llama (transformers 5)", "pairs": "halves"},
         "warning",
-        'clockhands_layout is "interleaved", but code of this type uses the layout halves (architecture of llama'
-        " (transformers 5)) and does not read the key, so it rotates the wrong dimensions together.",
+        'clockhands_layout is "interleaved", but the code of this model type (architecture of llama (transformers 5))'
+        ' does not read this key and uses the layout "halves". It therefore rotates the wrong dimensions together.',
     ),
     (
         "duplicate-key",
         {f"{C}rope_theta": "given more than once", "used": "the last value"},
         "warning",
-        "rope_theta is given more than once. The last value was used; other runtimes may use the first.",
+        "rope_theta is given more than once. The last value was used; other runtimes may use the first value.",
     ),
     (
         "duplicate-key",
         {f"{C}vocab": "given more than once", "used": "the last value"},
         "note",
-        "vocab is given more than once. The last value was used; other runtimes may use the first.",
+        "vocab is given more than once. The last value was used; other runtimes may use the first value.",
     ),
     (
         "ignored-key",
@@ -131,9 +132,9 @@ VALUES = [
     ),
     (
         "ignored-key",
-        {f"{C}n_positions": 2048, "because": "no table is used"},
+        {f"{C}n_positions": 2048, "because": "llama (transformers 5.23.0) does not read it"},
         "note",
-        "n_positions is 2,048, but it is ignored without a warning (no table is used).",
+        "n_positions is 2,048, but it is ignored without a warning (llama (transformers 5.23.0) does not read it).",
     ),
     (
         "table-size",
@@ -157,22 +158,23 @@ VALUES = [
     ),
     (
         "table-size",
-        {"model.safetensors:wpe.weight": [1, 256, 768], "expected": "a table of two axes"},
+        {"model.safetensors:wpe.weight": [1, 256, 768], "expected": "a table of rows and columns"},
         "warning",
-        "wpe.weight is [1, 256, 768]; a table of two axes was expected. The weights do not match the declared values.",
+        "wpe.weight is [1, 256, 768]; a table of rows and columns was expected. The weights do not match the declared"
+        " values.",
     ),
     (
         "nothing-declared",
-        {"model.safetensors": "12 tensors, none with a name known for position"},
+        {"model.safetensors": "12 tensors, but none has the name of a known position tensor"},
         "note",
-        "model.safetensors holds 12 tensors, none with a name known for position.",
+        "model.safetensors holds 12 tensors, but none has the name of a known position tensor.",
     ),
     (
         "ignored-key",
-        {f"{C}rope_parameters.factor": 8.0, "because": "this type reads one object for each kind of layer"},
+        {f"{C}rope_parameters.factor": 8.0, "because": "this model type reads one RoPE block for all layers"},
         "warning",
-        "rope_parameters.factor is 8, but it is ignored without a warning (this type reads one object for each kind of"
-        " layer).",
+        "rope_parameters.factor is 8, but it is ignored without a warning (this model type reads one RoPE block for"
+        " all layers).",
     ),
     (
         "missing-value",
@@ -184,9 +186,8 @@ VALUES = [
         "default-base",
         {f"{C}rope_theta": None, "used": 1e6, "default of": "mixtral (transformers 5.23.0)", "documented": True},
         "note",
-        "The base is not in the file (rope_theta is null), so the default of mixtral (transformers 5.23.0) is used:"
-        " 1,000,000,"
-        " its documented default.",
+        "The base is not in the file (rope_theta is null), so the documented default of mixtral (transformers 5.23.0)"
+        " is used: 1,000,000.",
     ),
     (
         "unknown-key",
@@ -219,24 +220,21 @@ VALUES = [
         "default-base",
         {"used": 10000.0, "default of": "llama (transformers 5.23.0)", "documented": True},
         "note",
-        "The base is not in the file, so the default of llama (transformers 5.23.0) is used: 10,000, its documented"
-        " default.",
+        "The base is not in the file, so the documented default of llama (transformers 5.23.0) is used: 10,000.",
     ),
     (
         "default-base",
         {"used": 10000.0, "default of": "GGUF readers", "documented": False},
         "warning",
-        "The base is not in the file, so the default of GGUF readers is used: 10,000, a default that other runtimes"
-        " may not"
-        " share.",
+        "The base is not in the file, so the default of GGUF readers is used: 10,000. Other runtimes may have another"
+        " default.",
     ),
     (
         "default-value",
         {"field": "partial_rotary_factor", "used": 0.5, "default of": "glm (transformers 5.23.0)", "documented": True},
         "note",
-        "partial_rotary_factor is not in the file, so the default of glm (transformers 5.23.0) is used: 0.5, its"
-        " documented"
-        " default.",
+        "partial_rotary_factor is not in the file, so the documented default of glm (transformers 5.23.0) is used:"
+        " 0.5.",
     ),
     (
         "factor-times-original",
@@ -273,28 +271,28 @@ VALUES = [
         {"pairs that never complete a turn": 12, "pairs": 32, "length": 8192, "longest wavelength": 438459.86},
         "note",
         "12 of 32 pairs never complete a rotation within 8,192 positions (the longest wavelength is 438,460 tokens)."
-        " The model has seen only a part of their angles.",
+        " In training, the model has seen only a part of the angles of such pairs.",
     ),
     (
         "never-turning",
         {"pairs that never complete a turn": 1, "pairs": 4, "length": 3000, "longest wavelength": 62831.853},
         "note",
         "1 of 4 pairs never completes a rotation within 3,000 positions (the longest wavelength is 62,831.9 tokens)."
-        " The model has seen only a part of their angles.",
+        " In training, the model has seen only a part of the angles of such pairs.",
     ),
     (
         "unknown-model-type",
         {f"{C}model_type": "foo"},
         "note",
-        'Model type "foo" is not in the table of known types. Only its fields were read; what the model code decides,'
-        " such as the layout, is unknown.",
+        'Model type "foo" is not in the table of known types. Only the fields of the file were read; what the model'
+        " code decides, such as the layout, is unknown.",
     ),
     (
         "unknown-model-type",
         {f"{C}model_type": None},
         "note",
-        "No model type is named. Only its fields were read; what the model code decides, such as the layout, is"
-        " unknown.",
+        "No model type is named. Only the fields of the file were read; what the model code decides, such as the"
+        " layout, is unknown.",
     ),
     (
         "not-recognised",
@@ -330,8 +328,8 @@ VALUES = [
         "moved-table",
         {"code": "sinusoidal, width 8", "share": 0.01234, "largest difference": 0.1, "furthest row": 1000},
         "note",
-        "The table started as sinusoidal, width 8 and was trained further. In root mean square, the change is 0.012"
-        " times the original table; the largest change is 0.1, in row 1,000.",
+        "The table started as sinusoidal, width 8 and was trained further. The root mean square of the change is 0.012"
+        " times that of the original table; the largest change is 0.1, in row 1,000.",
     ),
     (
         "wrong-rows",
@@ -408,7 +406,7 @@ VALUES = [
         },
         "warning",
         "The declared table is sinusoidal, width 8; the table in the weights is tensor2tensor for positions 2 to 513."
-        " The two differ by up to 2, in row 1,000.",
+        " The two tables differ by up to 2, in row 1,000.",
     ),
     (
         "table-differs",
@@ -421,6 +419,6 @@ VALUES = [
         },
         "warning",
         "The declared table is sinusoidal, width 8; the table in the weights follows no known formula: No dimension"
-        " pair has a constant frequency from row to row. The two differ by up to 2, in row 1.",
+        " pair has a constant frequency from row to row. The two tables differ by up to 2, in row 1.",
     ),
 ]

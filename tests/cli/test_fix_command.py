@@ -32,7 +32,7 @@ def model(tmp_path, monkeypatch):
 def test_the_problem_and_its_fix_are_in_the_first_ten_lines(run, model):
     model("m")
     lines = run("audit", "m").out.splitlines()[:10]
-    assert lines[1] == "1 problem: base or scaling differ from a published model of this shape."
+    assert lines[1] == "1 problem: base or scaling differ from a published model of the same size."
     assert '    -  "rope_theta": 50000.0,' in lines
     assert '    +  "rope_theta": 500000.0,' in lines
 

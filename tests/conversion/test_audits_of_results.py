@@ -33,9 +33,7 @@ def test_a_layout_that_is_not_the_one_of_the_class_is_a_warning(tmp_path):
     layout, (finding,) = audit(tmp_path, LLAMA | {"clockhands_layout": "interleaved"})
     assert layout == "interleaved"
     assert (finding.code, finding.severity) == ("converted-layout", "warning")
-    assert finding.message.startswith(
-        'clockhands_layout is "interleaved", but code of this type uses the layout halves ('
-    )
+    assert finding.message.startswith('clockhands_layout is "interleaved", but the code of this model type (')
     inside = {"model_type": "llava", "text_config": LLAMA | {"clockhands_layout": "interleaved"}}
     _, found = audit(tmp_path, inside)
     assert "text_config.clockhands_layout" in next(each for each in found if each.code == "converted-layout").message

@@ -126,4 +126,6 @@ def test_what_goes_by_the_config_class_alone_is_told_where_the_model_class_fails
     assert {code.base for code in found.codes if code.kind == "rotary"} == {500_000}
     assert not any(code.scaling for code in found.codes)
     (finding,) = (each for each in audit(tmp_path).findings if each.code == "new-shape-only")
-    assert "needs a rope_scaling and finds none: a TypeError. Runtimes built on releases of that age" in finding.message
+    assert (
+        "needs a rope_scaling and finds none: a TypeError. Runtimes built on releases of that time" in finding.message
+    )

@@ -184,7 +184,7 @@ def test_a_cache_of_ones_own_is_cut_by_ones_own_function():
 def test_eviction_stops_positions_is_named_with_its_rows():
     report = checked(SmallModel("numpy", "learned", "slots are counted in decoding"))
     (explanation,) = [one for one in report.explanations if "eviction-stops-positions" in one.codes]
-    assert "after 8 of 12 were kept, the next token gets position 8" in explanation.message
+    assert "after 8 of 12 rows were kept, the next token gets position 8" in explanation.message
 
 
 def test_a_failure_is_raised_and_reads_well():

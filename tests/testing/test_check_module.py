@@ -284,8 +284,8 @@ def test_a_table_that_is_added():
     report = check_module(twins.CastSinusoids(), spec, raises=False)
     assert [(one.codes, one.where) for one in report.explanations] == [(("cast-changes-numbers",), "frequencies")]
     assert report.called["notes"][0] == (
-        "It saves `frequencies` with its weights although it is computed: loading a file with another base"
-        " overwrites it."
+        "It saves its computed buffer `frequencies` with its weights: loading a file with another base"
+        " overwrites the buffer."
     )
 
 

@@ -32,7 +32,7 @@ _SLOWEST = 1e-12
 _ROUNDS = 12
 _LARGEST = 50.0  # the logarithm of a base that nobody has
 _FEWEST = 4  # rates by which a ladder can be recognised
-_NOT_RATES = {"slopes-differ": "slopes", "attention-factor-differs": "cosines and sines"}
+_NOT_RATES = {"slopes-differ": "slopes", "attention-factor-differs": "attention factor"}
 _EVER = 1e5  # coordinates between 0 and 1 are turned by thousands of radians
 
 

@@ -41,7 +41,7 @@ class RotaryBlocks:
             for block in self.blocks:
                 for key, value in block.values.items():
                     if isinstance(value, Mapping):
-                        fields.ignored(block.source(key), value, "this type reads the block flat")
+                        fields.ignored(block.source(key), value, "this model type reads one RoPE block for all layers")
             self.flat = self.blocks[0] if self.blocks else None
         self._compare()
 

@@ -158,7 +158,7 @@ def _real(
     """What the weights hold counts; that the config says otherwise is a fact."""
     where = f"{found.declared_in.name}:{found.name}"
     if len(found.shape) != 2:
-        fields.note("table-size", {where: list(found.shape), "expected": "a table of two axes"}, "input")
+        fields.note("table-size", {where: list(found.shape), "expected": "a table of rows and columns"}, "input")
         return rows, width
     pairs = [(said, real) for said, real in zip((rows, width), found.shape, strict=True) if said is not None]
     if any(said.value not in (None, real) for said, real in pairs):

@@ -225,7 +225,7 @@ class _File:
         released = self.table["released_bases"].get(self.name)
         found = {"context": self.fields.whole("context"), "scaling": kind, "window": window}
         beside: dict[str, Any] = {name: None if value is None else value.value or None for name, value in found.items()}
-        return beside if released is None else {**beside, "never": f"they have {released:,}"}
+        return beside if released is None else {**beside, "never": f"their base is {released:,}"}
 
     def _shape(self, sliding: bool) -> tuple[Sourced[int] | None, Sourced[int] | None]:
         width = self.fields.whole("local_head_width", most=WIDEST_HEAD) if sliding else None

@@ -162,7 +162,7 @@ def ignored_keys(fields: Fields, known: ModelType) -> None:
     base, default = inner_base(fields, known), known.defaults.get("base")
     if base is not None:
         instead = "The class's own default" if default is None else f"{default:,.0f}, the default of the class,"
-        fields.ignored(base.source, base.value, f"{known.title} does not look there", instead)
+        fields.ignored(base.source, base.value, f"{known.title} does not read it there", instead)
 
 
 def inner_base(fields: Fields, known: ModelType) -> Sourced[Any] | None:

@@ -41,7 +41,10 @@ def tensor_codes(opened: "Opened", facts: list[Fact]) -> tuple[Code, ...]:
     if not kept:
         file = next((tensor.declared_in.name for tensor in opened.tensors.values()), opened.target)
         facts.append(
-            Fact("nothing-declared", {file: f"{len(opened.tensors)} tensors, none with a name known for position"})
+            Fact(
+                "nothing-declared",
+                {file: f"{len(opened.tensors)} tensors, but none has the name of a known position tensor"},
+            )
         )
         kept = [Code("other", None, None)]
     return tuple(kept)

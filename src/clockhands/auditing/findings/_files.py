@@ -18,7 +18,10 @@ from clockhands.sources.resolved import TEXT, Code, Resolved
 class FilesDisagree(Kind, code="files-disagree"):
     title = "Two files of one folder have different position settings"
     severity = "warning"
-    hint = "Find out which file has the settings of the training, usually the oldest, and convert the other file again."
+    hint = (
+        "Find out which file has the settings that the model was trained with (usually the oldest file), and convert"
+        " the other file again."
+    )
     blames = "ambiguous"
     what: str
     there: float
@@ -43,7 +46,7 @@ class FilesDisagree(Kind, code="files-disagree"):
             tail = "one file lost the scaling, so its RoPE frequencies are wrong for the slow pairs."
         if self.taken is not None:
             told += f", for which {self.taken_by}, uses {spoken(self.taken)}"
-        ratio = f" The RoPE frequencies differ by up to {spoken(self.ratio)} times;" if self.ratio else ""
+        ratio = f" The RoPE frequencies differ by a factor of up to {spoken(self.ratio)};" if self.ratio else ""
         return f"Two files disagree about the {self.what}: {told};{ratio} {tail}".replace("; The", ". The")
 
 

@@ -138,13 +138,13 @@ class DimensionCount(Kind, code="dimension-count"):
         width, architecture = spoken(self.width), self.architecture
         if self.declared is None:
             return (
-                f"{architecture}.rope.dimension_count is missing, so runtimes rotate all {width} dimensions of a head;"
-                f" releases of this architecture rotate {spoken(self.expected)}."
+                f"{architecture}.rope.dimension_count is missing, so runtimes rotate all {width} dimensions of a head,"
+                f" but releases of this architecture rotate {spoken(self.expected)} of them."
             )
-        right = f"; releases of this architecture rotate {spoken(self.expected)}" if self.expected is not None else ""
-        return (
-            f"{architecture}.rope.dimension_count is {spoken(self.declared)}, but a head has {width} dimensions{right}."
-        )
+        head = f"a head has {width} dimensions"
+        if self.expected is not None:
+            head = f"releases of this architecture rotate {spoken(self.expected)} of the {width} dimensions of a head"
+        return f"{architecture}.rope.dimension_count is {spoken(self.declared)}, but {head}."
 
     def edit(self) -> Edit | None:
         if self.expected is None:
@@ -467,7 +467,7 @@ def releases_of_the_architecture(subject: Audited) -> Iterator[Kind]:
         yield MissingScaling(evidence, model.code.layers)
         return
     evidence |= block or {"here": "There is no scaling"}
-    evidence |= {"because": "a factor of 1 changes nothing" if block else "nothing replaces it"}
+    evidence |= {"because": "a factor of 1 changes nothing" if block else "the file has nothing else in its place"}
     evidence |= {"shape": str(release.shape), "published": scaling_in_words(there)}
     yield DiffersFromRelease(evidence, model.code.layers)
 

@@ -33,7 +33,10 @@ class ConflictingKeys(Kind, code="conflicting-keys"):
         several = len({file_and_key(name)[0] for name, _ in self.stated}) > 1
         used = self.used if several or self.used is None else file_and_key(self.used)[1] or self.used
         tail = f" This audit uses {used}." if used is not None else ""
-        return f"{self.said('but')}. Runtimes that read only one of them build different models.{tail}"
+        return (
+            f"The same quantity has two values: {self.said('but')}. Runtimes that read only one of them build different"
+            f" models.{tail}"
+        )
 
     def edit(self) -> Edit | None:
         """The other keys made to say what the used one says, or taken away where they count something else."""
@@ -62,13 +65,16 @@ class DuplicateKey(Kind, code="duplicate-key"):
 
     def message(self) -> str:
         keys = listed([name for name, _ in self.named])
-        return f"{keys} is given more than once. The last value was used; other runtimes may use the first."
+        return f"{keys} is given more than once. The last value was used; other runtimes may use the first value."
 
 
 class UnknownKey(Kind, code="unknown-key"):
     title = "A RoPE key is not read by every runtime"
     severity = "warning"
-    hint = "Correct the spelling or delete the key. If your runtime needs it, pass `--ignore unknown-key`."
+    hint = (
+        "Correct the spelling or delete the key. If your runtime needs the key, keep it and pass `--ignore"
+        " unknown-key`."
+    )
     blames = "file"
     known: str = ""
     held: bool = False
@@ -146,7 +152,7 @@ class IgnoredKey(Kind, code="ignored-key"):
 class ConflictingShapes(Kind, code="conflicting-shapes"):
     title = "The old and the new config format contradict each other"
     severity = "warning"
-    hint = "Find out which values the model was trained with. Write them in both formats, or delete the other format."
+    hint = "Find out which values the model was trained with. Write them in both formats, or delete the wrong format."
     blames = "ambiguous"
     used: Any = ""
 
@@ -194,7 +200,7 @@ class ConflictingShapes(Kind, code="conflicting-shapes"):
 class ConflictingSpellings(Kind, code="conflicting-spellings"):
     title = "type and rope_type contradict each other"
     severity = "warning"
-    hint = "Find out which scaling the model was trained with. Write it under both spellings, or under rope_type only."
+    hint = "Find out which scaling the model was trained with. Write it under both keys, or under rope_type only."
     blames = "ambiguous"
     used: Any = None
 
@@ -217,7 +223,7 @@ class ConflictingSpellings(Kind, code="conflicting-spellings"):
 class FlatLayerTypes(Kind, code="flat-layer-types"):
     title = "The file has one RoPE block, but each layer type needs a separate one"
     severity = "warning"
-    hint = "Write one object for each layer type into the block, as in the model's original release."
+    hint = "Write one object for each layer type into the RoPE block, as in the model's original release."
     blames = "file"
     kinds_of_layers: Sequence[str] = ()
     scaled: Sequence[str] = ()
@@ -231,7 +237,7 @@ class FlatLayerTypes(Kind, code="flat-layer-types"):
         ]
         instead = f" Transformers 5 uses the base {listed(taken)}, and no scaling." if taken else ""
         return (
-            f"The file has a single RoPE block ({self.said()}), but this type needs one for each layer type"
+            f"The file has a single RoPE block ({self.said()}), but this model type needs one block for each layer type"
             f" ({listed(kinds)}). Some runtimes ignore the single block; others apply it to all layers.{instead}"
         )
 

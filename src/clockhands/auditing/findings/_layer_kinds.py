@@ -26,7 +26,7 @@ class LayerTypeScaling(Kind, code="layer-type-scaling"):
         wrong, right = self.stands_on, self.belongs_on
         missing = f" and {right} layers have none" if self.missing_there else ""
         return (
-            f"The RoPE scaling is on {wrong} layers ({self.said()}){missing}, but this type scales {right} layers"
+            f"The RoPE scaling is on {wrong} layers ({self.said()}){missing}, but this model type scales {right} layers"
             f" only. {wrong.capitalize()} layers attend only within their window; with the scaling, their RoPE"
             f" frequencies are too low by a factor of {spoken(self.factor)}."
         )
@@ -70,9 +70,9 @@ class NopeInverted(Kind, code="nope-inverted"):
                 " trained without rotation."
             )
         return (
-            f"By the list, {still} of {layers} layers do not rotate ({self.said()}), but in this family one in {every}"
-            " does not. In this list, 1 means that a layer rotates and 0 that it does not. The 1s and 0s were"
-            " probably exchanged."
+            f"By the list, {still} of {layers} layers do not rotate ({self.said()}), but in this model family one"
+            f" layer in {every} does not. In this list, 1 means that a layer rotates and 0 that it does not. The 1s"
+            " and 0s were probably exchanged."
         )
 
     def edit(self) -> Edit | None:
@@ -101,13 +101,13 @@ class MropeSections(Kind, code="mrope-sections"):
         pairs, together_ = self.pairs, self.together
         if together_ != pairs:
             does = (
-                "fails when it splits them"
+                "fails when it splits the pairs into sections"
                 if self.order == "chunked"
                 else "assigns the remaining pairs to time, without a warning"
             )
             return (
                 f"{self.said()}: the sum is {spoken(together_)} pairs, but there are {spoken(pairs)} RoPE pairs. Code"
-                f" of this type {does}."
+                f" of this model type {does}."
             )
         if self.order == "chunked":
             return (
@@ -115,8 +115,8 @@ class MropeSections(Kind, code="mrope-sections"):
                 " for rows and one for columns. At least one coordinate has no pairs."
             )
         return (
-            f"{self.said()}: the sum of {spoken(pairs)} pairs is right, but this type interleaves the sections, so"
-            f" rows can have at most {spoken((pairs + 1) // 3)} pairs and columns at most {spoken(pairs // 3)}. The"
+            f"{self.said()}: the sum of {spoken(pairs)} pairs is right, but this model type interleaves the sections,"
+            f" so rows can have at most {spoken((pairs + 1) // 3)} pairs and columns at most {spoken(pairs // 3)}. The"
             " other pairs are rotated by time, without a warning."
         )
 
@@ -124,7 +124,10 @@ class MropeSections(Kind, code="mrope-sections"):
 class MropeOrder(Kind, code="mrope-order"):
     title = "mrope_interleaved contradicts the model type"
     severity = "warning"
-    hint = "Write the value that the model code uses. The key does not set the layout of the pairs."
+    hint = (
+        "Set mrope_interleaved to the value that the model code uses. The key does not set the layout (which two"
+        " dimensions form a pair)."
+    )
     blames = "file"
     class_order: str
     type: str
@@ -153,7 +156,7 @@ class PartialMeaning(Kind, code="partial-meaning"):
 
     def hint(self) -> str:
         return (
-            f"{EXPECTED} When you port it, check which pairs rotate, and at which frequencies."
+            f"{EXPECTED} When you port the model, check which pairs rotate, and at which frequencies."
             if self._as_it_should_be()
             else "Write the scaling type that the class of this model uses."
         )
@@ -204,7 +207,7 @@ class PartialMeaning(Kind, code="partial-meaning"):
 class InertWindow(Kind, code="inert-window"):
     title = "The sliding window is switched off"
     severity = "note"
-    hint = f"{EXPECTED} A runtime that checks only the window would limit every layer to it."
+    hint = f"{EXPECTED} A runtime that ignores use_sliding_window would limit every layer to the window."
 
     def message(self) -> str:
         return f"{self.said()}: the sliding window is switched off for all layers."

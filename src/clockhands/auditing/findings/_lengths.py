@@ -47,7 +47,7 @@ class LengthsDiffer(Kind, code="lengths-differ"):
         return (
             EXPECTED
             if self.severity() == "note"
-            else "Find out which length the model was trained for, and write it in both places."
+            else "Find out which length the model was trained for, and set both keys to this length."
         )
 
     def blames(self) -> str | None:
@@ -73,7 +73,7 @@ class LengthsDiffer(Kind, code="lengths-differ"):
 class NeverTurning(Kind, code="never-turning"):
     title = "Pairs never complete a rotation within the context length"
     severity = "note"
-    hint = f"{EXPECTED} It matters if the model is served at a longer length than it was trained on."
+    hint = f"{EXPECTED} These pairs matter if the model is served at a longer length than it was trained on."
     pairs_that_never_complete_a_turn: int
     pairs: int
     length: int
@@ -91,7 +91,8 @@ class NeverTurning(Kind, code="never-turning"):
         return (
             f"{count} of {pairs} pairs{owner} never {complete} a rotation within {length} positions"
             f"{f', {still} of them because they do not rotate at all' if still else ''} (the longest"
-            f" wavelength is {longest} tokens). The model has seen only a part of their angles."
+            f" wavelength is {longest} tokens). In training, the model has seen only a part of the angles of"
+            " such pairs."
         )
 
 
@@ -105,11 +106,11 @@ class BaseBelowBound(Kind, code="base-below-bound"):
 
     def message(self) -> str:
         first, reach = spoken(self.first_failing_distance), spoken(self.reach)
-        scaled = " and its scaling" if self.scaled else ""
+        scaled = ", with its scaling," if self.scaled else ""
         return (
-            f"With this base{scaled}, the sum of the cosines of all pairs is below 0 at distance {first}, within"
-            f" the {reach} positions that a query can attend to. At such a distance, a query scores a matching token"
-            " below a random one (Men et al. 2024)."
+            f"The base{scaled} is low for the context length: at distance {first}, within the {reach} positions that a"
+            " query can attend to, the sum of cos(distance x RoPE frequency) over all pairs is below 0. At such a"
+            " distance, a query scores a matching token below a random one (Men et al. 2024)."
         )
 
 

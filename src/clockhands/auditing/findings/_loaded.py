@@ -14,8 +14,8 @@ class Loaded(Kind):
     """
 
     hint = (
-        "Load the model again, and check what changed it after it was built. These values are computed, not loaded:"
-        " code that moves or empties a module must compute them again."
+        "Load the model again, and check what changed it after it was built. The values of the buffer are computed, not"
+        " loaded: code that moves or empties a module must compute them again."
     )
     blames = "module"
     unmended = "the config is correct; the values in the loaded module are wrong."
@@ -40,10 +40,11 @@ class Loaded(Kind):
 
     def _parts(self) -> str:
         more = self.tensors - 1
-        return self._part() + (f" and {spoken(more)} more like it" if more > 0 else "")
+        return self._part() + (f" and {spoken(more)} similar tensor{'s' if more > 1 else ''}" if more > 0 else "")
 
     def _head(self) -> str:
-        return f"The {'RoPE frequencies' if self.what == 'rates' else self.what} in {self._parts()}"
+        what = {"rates": "RoPE frequencies", "numbers of positions": "position ids"}.get(self.what, self.what)
+        return f"The {what} in {self._parts()}"
 
     def _at(self) -> str:
         """Where the numbers part most."""
@@ -62,7 +63,7 @@ class Loaded(Kind):
         return f" They are also rounded to {self.rounded_to}." if self.rounded_to else ""
 
     def _it_is(self) -> str:
-        return f" It holds {self.it_is}." if self.it_is else ""
+        return f" The buffer holds {self.it_is}." if self.it_is else ""
 
 
 class BufferUninitialised(Loaded, code="buffer-uninitialised"):
@@ -75,7 +76,7 @@ class BufferUninitialised(Loaded, code="buffer-uninitialised"):
     def message(self) -> str:
         wrong, pairs = spoken(self.wrong), spoken(self.pairs)
         unit = self.of
-        partly = ", all or some of them" if self.wrong < self.pairs else ""
+        partly = ", at least in part" if self.wrong < self.pairs else ""
         where = f" ({self._at()})" if self._at() else ""
         return (
             f"{self._head()} are uninitialised{partly}: {wrong} of {pairs} {unit} hold values that no formula gives,"
@@ -101,7 +102,7 @@ class BufferUnscaled(Loaded, code="buffer-unscaled"):
     def message(self) -> str:
         base = f" of base {spoken(self.base)}" if self.base else ""
         declared = self.declared_factor
-        factors = f" The effective factor is 1, the declared one {spoken(declared)}." if declared else ""
+        factors = f" The effective factor is 1, but the declared factor is {spoken(declared)}." if declared else ""
         return (
             f"{self._head()} are those{base} without the declared scaling ({self._at()})."
             f"{factors}{self._it_is()}{self._rounded_too()}"
@@ -118,12 +119,12 @@ class BufferScaledTwice(Loaded, code="buffer-scaled-twice"):
         factors = ""
         if self.declared_factor:
             effect, declared = spoken(self.effective_factor), spoken(self.declared_factor)
-            factors = f" The effective factor of the slowest pair is {effect}, the declared one {declared}."
+            factors = f" The effective factor of the slowest pair is {effect}, but the declared factor is {declared}."
         return f"{self._head()} are scaled twice ({self._at()}).{factors}{self._rounded_too()}"
 
 
 class BufferOfAnotherFactor(Loaded, code="buffer-of-another-factor"):
-    title = "The RoPE frequency buffer is scaled by another factor"
+    title = "The RoPE frequency buffer has another scaling factor than the config"
     severity = "error"
     effective_factor: float
     declared_factor: float
@@ -131,13 +132,14 @@ class BufferOfAnotherFactor(Loaded, code="buffer-of-another-factor"):
     def message(self) -> str:
         effect, declared = spoken(self.effective_factor), spoken(self.declared_factor)
         return (
-            f"{self._head()} are scaled by {effect}, but the config declares {declared} ({self._at()})."
+            f"{self._head()} are scaled by a factor of {effect}, but the config declares a factor of {declared}"
+            f" ({self._at()})."
             f"{self._rounded_too()}"
         )
 
 
 class BufferOfAnotherBase(Loaded, code="buffer-of-another-base"):
-    title = "The RoPE frequency buffer was made with another base"
+    title = "The RoPE frequency buffer has another base than the config"
     severity = "error"
     base_in_effect: float
     declared_base: float
@@ -146,19 +148,19 @@ class BufferOfAnotherBase(Loaded, code="buffer-of-another-base"):
     effective_factor: float | None = None
 
     def message(self) -> str:
-        dropped = ", without the declared scaling" if self.scaling_dropped else ""
+        too = " Also, the declared scaling is missing." if self.scaling_dropped else ""
         if self.scaled_twice:
-            dropped = ", scaled twice"
+            too = " Also, they are scaled twice."
         elif self.effective_factor:
-            dropped = f", scaled by {spoken(self.effective_factor)}"
+            too = f" They are scaled by a factor of {spoken(self.effective_factor)}."
         return (
-            f"{self._head()} are those of base {spoken(self.base_in_effect)}{dropped}, but the config declares"
-            f" {spoken(self.declared_base)} ({self._at()}).{self._rounded_too()}"
+            f"{self._head()} are those of base {spoken(self.base_in_effect)}, but the config declares base"
+            f" {spoken(self.declared_base)} ({self._at()}).{too}{self._rounded_too()}"
         )
 
 
 class BufferOfAnotherScaling(Loaded, code="buffer-of-another-scaling"):
-    title = "The RoPE frequency buffer has another scaling type"
+    title = "The RoPE frequency buffer has another scaling type than the config"
     severity = "error"
     scaling_in_effect: str
     declared_scaling: str
@@ -166,21 +168,22 @@ class BufferOfAnotherScaling(Loaded, code="buffer-of-another-scaling"):
 
     def message(self) -> str:
         factor = f" with factor {spoken(self.effective_factor)}" if self.effective_factor else ""
+        declared = "no scaling" if self.declared_scaling == "none" else f"{self.declared_scaling} scaling"
         return (
-            f"{self._head()} have {self.scaling_in_effect} scaling{factor}, but the config declares"
-            f" {self.declared_scaling} ({self._at()}).{self._rounded_too()}"
+            f"{self._head()} have {self.scaling_in_effect} scaling{factor}, but the config declares {declared}"
+            f" ({self._at()}).{self._rounded_too()}"
         )
 
 
 class BufferOfAnotherWidth(Loaded, code="buffer-of-another-width"):
-    title = "The RoPE frequency buffer has another number of pairs"
+    title = "The RoPE frequency buffer has another number of pairs than the config"
     severity = "error"
     pairs: int
     declared_pairs: int
 
     def message(self) -> str:
         held, declared = spoken(self.pairs), spoken(self.declared_pairs)
-        return f"{self._head()} are for {held} pairs, but the config declares {declared}.{self._it_is()}"
+        return f"{self._head()} are for {held} pairs, but the config declares {declared} pairs.{self._it_is()}"
 
 
 class SharedObjectMutated(Loaded, code="shared-object-mutated"):
@@ -193,8 +196,9 @@ class SharedObjectMutated(Loaded, code="shared-object-mutated"):
         sizes = self.pairs_by_layer
         told = ", ".join(f"{spoken(size)} in layer {layer}" for layer, size in list(sizes.items())[:4])
         return (
-            f"{self._head()} become fewer from layer to layer (pairs: {told}), but the config declares"
-            f" {spoken(self.declared_pairs)} for every layer: all layers share an object, and each of them changed it."
+            f"The number of RoPE frequencies in {self._parts()} falls from layer to layer: {told}."
+            f" The config declares {spoken(self.declared_pairs)} for every layer. All layers share one object with the"
+            " settings, and each layer changed it."
         )
 
 
@@ -213,7 +217,7 @@ class BufferOnMeta(Loaded, code="buffer-on-meta"):
     def message(self) -> str:
         return (
             f"{self._head()} have a shape but no data (meta device), although the rest of the model is loaded."
-            " Values that other code puts in their place are not those of the config."
+            " If other code fills in this data, the values are not those of the config."
         )
 
 
@@ -235,7 +239,8 @@ class AttentionFactorDiffers(Loaded, code="attention-factor-differs"):
     def message(self) -> str:
         name, kept = next((name.removeprefix("model:"), value) for name, value in self.stated)
         return (
-            f"Cosine and sine are multiplied by {spoken(kept)} ({name}), but the config gives {spoken(self.declared)}."
+            f"The module multiplies cosine and sine by {spoken(kept)} ({name}), but the attention factor of the config"
+            f" is {spoken(self.declared)}."
         )
 
 
@@ -251,8 +256,8 @@ class IdsOfFloats(Loaded, code="ids-of-floats"):
         kind = f" as {self.dtype}" if "float" in self.dtype else ""
         if self.wrong is None:
             return (
-                f"The position ids in {self._parts()} are stored{kind}, but rows are indexed by integers:"
-                " the next cast rounds them."
+                f"The position ids in {self._parts()} are stored{kind} instead of integers. They are still whole"
+                " numbers, but the next cast of the model rounds them."
             )
         are = "is" if self.wrong == 1 else "are"
         return (
@@ -285,8 +290,10 @@ class RotationDiffers(Loaded, code="rotation-differs"):
 
     def message(self) -> str:
         more = self.parts - 1
-        name = str(self.module or "the module") + (f" (and {spoken(more)} more like it)" if more > 0 else "")
-        behaves = f" It behaves as {self.behaves_as}." if self.behaves_as else ""
+        name = str(self.module or "the module") + (
+            f" (and {spoken(more)} similar module{'s' if more > 1 else ''})" if more > 0 else ""
+        )
+        behaves = f" The module behaves as {self.behaves_as}." if self.behaves_as else ""
         return f"The rotation in {name} differs from the config: {self._at()}.{behaves}"
 
 
@@ -321,7 +328,7 @@ class BufferRounded(Loaded, code="buffer-rounded"):
             end = spoken(self.context)
             off = f"; phases are off by up to {self.phase_error:.2g} rad at the end of the context ({end} positions)"
         of = f" of their {self.of}" if self.of else ""
-        return f"{self._head()} are the declared ones rounded to {self.rounded_to}{of}: {self._at()}{off}."
+        return f"{self._head()} are the declared values, rounded to {self.rounded_to}{of}: {self._at()}{off}."
 
 
 class BufferOfAnotherDtype(Loaded, code="buffer-of-another-dtype"):
@@ -337,10 +344,13 @@ class BufferOfAnotherDtype(Loaded, code="buffer-of-another-dtype"):
     def message(self) -> str:
         held, right = self.dtype, self.right
         if self.exact:
-            return f"{self._head()} are in {held}, but {right} is usual. None of these values is rounded."
+            return (
+                f"{self._head()} are in {held}, but {right} is usual. This has no effect, because {held} represents"
+                " these values exactly."
+            )
         return (
-            f"{self._head()} are in {held}, but the model computes in {right}. They were made for a call in another"
-            f" dtype and kept, so they are off by up to {self.error:.2g}."
+            f"{self._head()} are in {held}, but the model computes in {right}. They were computed for a call in"
+            f" another dtype and kept for later calls, so they are off by up to {self.error:.2g}."
         )
 
 

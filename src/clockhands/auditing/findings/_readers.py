@@ -43,18 +43,18 @@ class NewShapeOnly(Kind, code="new-shape-only"):
         if self.largest_ratio is not None:
             apart = (
                 f" The RoPE frequency of pair {self.pair} then differs by a factor of {_times(self.largest_ratio)},"
-                f" and some pair is off by 1 radian from distance {spoken(self.off_by_a_radian_from)} on."
+                f" and at least one pair is off by 1 radian from distance {spoken(self.off_by_a_radian_from)} on."
             )
         if self.fails:
             # The class fails where it is called; what goes by its config alone does not.
             return (
                 f"The RoPE settings are only in rope_parameters, which {self.reader} does not read."
-                f" {self.fails} Runtimes built on releases of that age that read only the config use"
+                f" {self.fails} Runtimes built on releases of that time that read only the config use"
                 f" {self.read_instead} instead of {self.right}, without a warning.{apart}"
             )
         return (
             f"The RoPE settings are only in rope_parameters. {self.reader} and runtimes built on"
-            f" releases of that age do not read this key. They use {self.read_instead} instead of"
+            f" releases of that time do not read this key. They use {self.read_instead} instead of"
             f" {self.right}, without a warning.{apart}"
         )
 
@@ -89,8 +89,9 @@ class UncommonScalingName(Kind, code="uncommon-scaling-name"):
             context = next(value for place, value in self.stated if place.endswith("max_position_embeddings"))
             factor = next(value for place, value in self.stated if place.endswith("factor"))
             twice = (
-                " The length already includes the factor, but some runtimes, such as vLLM 0.11.0, know this for common"
-                f" names only: they use {spoken(context)} x {spoken(factor)} = {spoken(product)} positions."
+                " The declared length already includes the factor, but some runtimes, such as vLLM 0.11.0, know this"
+                f" for common names only and multiply again: they use {spoken(context)} x {spoken(factor)} ="
+                f" {spoken(product)} positions."
             )
         common = spoken(self.common_name)
         return f"The scaling name {name} is known to some runtimes only; the common name is {common}.{refuses}{twice}"
@@ -105,7 +106,7 @@ class UncommonScalingName(Kind, code="uncommon-scaling-name"):
 class MisplacedOriginal(Kind, code="misplaced-original"):
     title = "LongRoPE's original length is in a place that the model's class does not read"
     severity = "warning"
-    hint = "Move the original length to where the class of this type reads it."
+    hint = "Move the original length out of the scaling block, to the place where the model's class reads it."
     blames = "reader"
     type: str
     refused_by: Sequence[str] | None = None
@@ -115,8 +116,8 @@ class MisplacedOriginal(Kind, code="misplaced-original"):
         refused = _readers(self.refused_by, "")
         refuses = f"; {refused} {'refuse' if ' and ' in refused else 'refuses'} the block" if refused else ""
         return (
-            f"{self.said()} inside the block, but the class of {self.type} reads it outside the block. A runtime"
-            f" that looks only there finds no original length and uses another length{refuses}."
+            f"{self.said()} inside the scaling block, but the class of {self.type} reads this key outside the block. A"
+            f" runtime that looks only outside the block finds no original length and uses another length{refuses}."
         )
 
     def edit(self) -> Edit | None:
@@ -128,7 +129,7 @@ class MisplacedOriginal(Kind, code="misplaced-original"):
 class FlatVisionLanguage(Kind, code="flat-vision-language"):
     title = "The text settings of a vision-language model are not in text_config"
     severity = "warning"
-    hint = "Put the fields of the text part into an object text_config, as the class of this type saves them."
+    hint = "Move the fields of the text part into an object named text_config, as the model's class saves them."
     blames = "reader"
     type: str
     text_type: str
@@ -144,7 +145,7 @@ class FlatVisionLanguage(Kind, code="flat-vision-language"):
 class LengthTimesFactor(Kind, code="length-times-factor"):
     title = "Unclear whether the declared length already includes the factor"
     news = True
-    hint = "Set the length when you serve the model, or write it into the tokenizer's model_max_length."
+    hint = "Set the maximum length when you serve the model, or write it into the tokenizer's model_max_length."
     blames = "ambiguous"
     length_x_factor: float
     confirmed: bool | None = None
@@ -168,7 +169,7 @@ class LengthTimesFactor(Kind, code="length-times-factor"):
         context = next(value for name, value in own if name.endswith("max_position_embeddings"))
         return (
             f"{listed([f'{name} is {spoken(value)}' for name, value in own])}: {readers} {verbs[0]} them and {verbs[1]}"
-            f" {spoken(self.length_x_factor)} positions as the longest length; Transformers uses"
+            f" {spoken(self.length_x_factor)} positions as the maximum length; Transformers uses"
             f" {spoken(context)}.{tail}"
         )
 
@@ -184,7 +185,7 @@ class LegacyLayerBases(Kind, code="legacy-layer-bases"):
     def message(self) -> str:
         apart = ""
         if self.largest_ratio is not None:
-            apart = f" (pair {self.pair} by {_times(self.largest_ratio)} times)"
+            apart = f" (that of pair {self.pair} is wrong by a factor of {_times(self.largest_ratio)})"
         return (
             f"{self.said()}: two bases for two layer types, in keys of the old config format only. A runtime that knows"
             f" only one of the keys gives all layers the same base, so one layer type has wrong RoPE"
@@ -195,7 +196,7 @@ class LegacyLayerBases(Kind, code="legacy-layer-bases"):
 class ExplicitAttentionFactor(Kind, code="explicit-attention-factor"):
     title = "The declared attention factor differs from the formula"
     severity = "note"
-    hint = f"{EXPECTED} Check that your runtime uses the written factor."
+    hint = f"{EXPECTED} Check that your runtime uses the attention_factor of the file."
     blames = "reader"
     formula: float
     readers: Sequence[str] | None = None
@@ -226,21 +227,21 @@ class DisputedAttentionFactor(Kind, code="disputed-attention-factor"):
     def message(self) -> str:
         scales = " and ".join(f"{name.rpartition('.')[2]} is {spoken(value)}" for name, value in self.named[:2])
         return (
-            f"Runtimes disagree on the attention factor if {scales}. The ratio of the two magnitudes gives"
-            f" {self.ratio:.4f}{self._computed_by('ratio')}; the formula of YaRN's paper, 0.1 ln(factor) + 1,"
-            f" gives {self.formula:.4f}{self._computed_by('formula')}. This audit shows the ratio, but does"
-            " not say which one is right."
+            f"Runtimes compute different attention factors if {scales}. The magnitude of mscale divided by that of"
+            f" mscale_all_dim is {self.ratio:.4f} (used by {self._users('ratio')}); the formula of YaRN's paper,"
+            f" 0.1 ln(factor) + 1, gives {self.formula:.4f} (used by {self._users('formula')}). This audit shows the"
+            " first result, but does not say which one is right."
         )
 
-    def _computed_by(self, name: str) -> str:
-        return f" ({_readers(self.evidence.get(f'readers of the {name}'), 'none of the runtimes described here')})"
+    def _users(self, name: str) -> str:
+        return _readers(self.evidence.get(f"readers of the {name}"), "none of the runtimes described here")
 
 
 class SoftmaxScale(Kind, code="softmax-scale"):
     title = "mscale_all_dim also scales the attention scores"
     news = True
     severity = "note"
-    hint = f"{EXPECTED} Check that your runtime scales the scores too."
+    hint = f"{EXPECTED} Check that your runtime multiplies the attention scores by this factor too."
     blames = "reader"
     scale_of_the_scores: float
 
@@ -248,12 +249,13 @@ class SoftmaxScale(Kind, code="softmax-scale"):
         releases = {name: value for name, value in self.evidence.items() if isinstance(value, bool)}
         does = [name for name, value in releases.items() if value]
         lacks = [name for name, value in releases.items() if not value]
-        words = [f"{listed(does)} {'do' if len(does) > 1 else 'does'} this for this type"] if does else []
+        words = [f"{listed(does)} {'apply' if len(does) > 1 else 'applies'} it for this model type"] if does else []
         words += [f"{listed(lacks)} {'do' if len(lacks) > 1 else 'does'} not"] if lacks else []
         who = f" {', '.join(words)}." if words else ""
         return (
-            f"mscale_all_dim also multiplies the attention scores, by (0.1 mscale_all_dim ln(factor) + 1)^2 ="
-            f" {self.scale_of_the_scores:.3f}, which the RoPE frequencies do not show.{who}"
+            f"mscale_all_dim also scales the attention scores: they are multiplied by"
+            f" (0.1 mscale_all_dim ln(factor) + 1)^2 = {self.scale_of_the_scores:.3f}. The RoPE frequencies do not show"
+            f" this scale.{who}"
         )
 
 
@@ -268,16 +270,16 @@ class UncommonBetas(Kind, code="uncommon-betas"):
     first_pair: int | None = None
 
     def message(self) -> str:
-        readers = _readers(self.readers, "runtimes with constants")
-        takes = "uses" if readers and " and " not in readers and readers != "runtimes with constants" else "use"
+        readers = _readers(self.readers, "some runtimes")
+        takes = "uses" if readers and " and " not in readers and readers != "some runtimes" else "use"
         pairs = ""
         if self.first_pair is not None:
             pairs = (
                 f" With these constants, the RoPE frequencies of pairs {self.first_pair} to {self.last_pair} differ by"
-                f" up to {_times(self.largest_ratio)} times."
+                f" a factor of up to {_times(self.largest_ratio)}."
             )
         return (
-            f"The YaRN ramp is not the usual one ({self.said()}). Regardless of the file, {readers} {takes} beta_fast"
+            f"The YaRN ramp is not the usual one ({self.said()}). Whatever the file says, {readers} {takes} beta_fast"
             f" 32, beta_slow 1 and a ramp between whole pairs.{pairs}"
         )
 
@@ -557,7 +559,8 @@ def _changed(code: Code | None, other: Code | None) -> str:
     if code.base != other.base:
         words.append("no base" if code.base is None else f"base {code.base:,.10g}")
     if scaling_in_words(code) != scaling_in_words(other):
-        words.append(scaling_in_words(code))
+        scaled = scaling_in_words(code).replace(" by ", " with factor ")
+        words.append(f"the scaling {scaled}" if code.scaling else scaled)
     if code.rotated != other.rotated and code.rotated is not None and code.width:
         words.append(f"a partial rotary factor of {code.rotated / code.width:.4g}")
     return " and ".join(words) or code_in_words(code)

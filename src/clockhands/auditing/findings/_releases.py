@@ -39,7 +39,7 @@ class OfRelease(Kind):
 class MissingScaling(OfRelease, code="missing-scaling"):
     title = "RoPE scaling is missing"
     severity = "warning"
-    hint = "Copy the scaling block from the model's original release, or declare the length without scaling."
+    hint = "Copy the scaling block from the model's original release, or declare the length that works without scaling."
     blames = "file"
     context: int
     base: float
@@ -52,14 +52,14 @@ class MissingScaling(OfRelease, code="missing-scaling"):
         return (
             f"The context length is {spoken(self.context)}, the base {spoken(self.base)}, and there is no RoPE scaling."
             f" Published models of type {spoken(self.type)} with this base and no scaling have a context length of"
-            f" {spoken(self.reach)}; {self.release}, a published model of this shape, has {self.its_scaling}."
+            f" {spoken(self.reach)}; {self.release}, a published model of the same size, has {self.its_scaling}."
             " Without the scaling, positions beyond the original length give angles that the model has not seen in"
             " training."
         )
 
 
 class DiffersFromRelease(OfRelease, code="differs-from-release"):
-    title = "Base or scaling differ from a published model of this shape"
+    title = "Base or scaling differ from a published model of the same size"
     news = True
     here: str
     release: str
@@ -72,18 +72,20 @@ class DiffersFromRelease(OfRelease, code="differs-from-release"):
 
     def hint(self) -> str:
         return (
-            "Compare it with the model's original release. If this model was made from that release, use its value."
+            "Compare the value with the model's original release. If this model was made from that release, use the"
+            " release's value."
             if self.because or "because" not in self.evidence
-            else f"{EXPECTED} If the model was not trained with other RoPE settings, use the release's value."
+            else f"{EXPECTED} But if the model was trained with the RoPE settings of the release, use the release's"
+            " value."
         )
 
     def blames(self) -> str | None:
         return "file" if self.because else None
 
     def message(self) -> str:
-        alike = "shape" if self.shape else "type"
+        alike = "the same size" if self.shape else "this type"
         here = self.said() if self.stated else self.here
-        return f"{here}, but a published model of this {alike}, {self.release}, has {self.published}. {self._guess()}"
+        return f"{here}, but a published model of {alike}, {self.release}, has {self.published}. {self._guess()}"
 
     def edit(self) -> Edit | None:
         """The release's value in the place of what was lost; none for a model that may be meant to differ."""
@@ -92,7 +94,7 @@ class DiffersFromRelease(OfRelease, code="differs-from-release"):
     def _guess(self) -> str:
         if self.because:
             return f"{self.because[:1].upper()}{self.because[1:]}: the value was probably lost or mistyped."
-        return "This is another model, or the model was extended or trained further with other RoPE settings."
+        return "Either this is another model, or the model was extended or trained further with other RoPE settings."
 
 
 # Tokens that derivatives of a model add to its vocabulary, at most.
@@ -405,11 +407,11 @@ def missing_sections(subject: Audited) -> Iterator[Kind]:
         if block is None:
             values = {"rope_type": "default", **values}
         evidence: dict[str, Any] = {
-            "here": "The sections of time, rows and columns are not in the file",
+            "here": "The M-RoPE sections (of time, rows and columns) are not in the file",
             "release": release.name,
             "shape": None,
             "published": f"mrope_section {spoken(list(sections))}",
-            "because": "nothing replaces them",
+            "because": "the file has nothing else in their place",
             "source of the release": release.source,
             "mended at": part.fields.source("rope_scaling") if block is None else block.place,
             "mended with": values,
@@ -479,7 +481,7 @@ def _other_scaling(subject: Audited, part: Part, code: Code, release: Release, s
     if here is None:
         factor = next((block.said("factor") for block in part.blocks() if block.values.get("factor") == 1), {})
         evidence = factor or {"here": "There is no scaling"}
-        because = "a factor of 1 changes nothing" if factor else "nothing replaces it"
+        because = "a factor of 1 changes nothing" if factor else "the file has nothing else in its place"
         if _before_stretching(subject.resolved.context, there):
             because = None
     else:

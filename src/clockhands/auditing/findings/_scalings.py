@@ -39,7 +39,9 @@ class UnknownScaling(Kind, code="unknown-scaling"):
 
 class IncompleteScaling(OfRelease, code="incomplete-scaling"):
     title = "RoPE scaling lacks required values"
-    hint = "Copy the whole block from the model's original release. Runtimes that guess the values differ."
+    hint = (
+        "Copy the whole scaling block from the model's original release. Without it, runtimes guess different values."
+    )
     blames = "file"
     missing: str = "a required key"
 
@@ -74,7 +76,11 @@ class FactorTimesOriginal(Kind, code="factor-times-original"):
     factor_x_original: Any = None
 
     def hint(self) -> str:
-        return EXPECTED if self.severity() == "note" else "Copy the three numbers from the model's original release."
+        return (
+            EXPECTED
+            if self.severity() == "note"
+            else "Copy factor, original length and context length from the model's original release."
+        )
 
     def blames(self) -> str | None:
         return None if self.severity() == "note" else "ambiguous"
@@ -94,7 +100,7 @@ class FactorTimesOriginal(Kind, code="factor-times-original"):
         elif self.switched_on_in:
             tail = (
                 f"The declared length is that of {self.switched_on_in}, which has no scaling, so the scaling was added"
-                " by hand. Runtimes that use the declared length do not reach the extended one."
+                " by hand. Runtimes that use the declared length do not reach the extended length."
             )
         else:
             tail = "Runtimes that compute one of these numbers from the other two disagree with those that read it."
@@ -104,7 +110,7 @@ class FactorTimesOriginal(Kind, code="factor-times-original"):
 class WrongOriginal(Kind, code="wrong-original"):
     title = "The original length of the RoPE scaling is wrong"
     severity = "warning"
-    hint = "Write the original length, which the model was trained on before the scaling; its original release has it."
+    hint = "Write the length that the model was trained on before the scaling. The model's original release has it."
     blames = "file"
     original: int
     context: int
@@ -131,13 +137,13 @@ class WrongOriginal(Kind, code="wrong-original"):
             return (
                 f"The original length of the scaling is {original}, equal to the context length. But with a base of"
                 f" {spoken(self.base)} and {spoken(self.pairs)} pairs, a query scores a matching token below a random"
-                f" one from distance {spoken(self.first_bad_distance)} on. The original length was far shorter, so"
-                " the ramp of the scaling is at the wrong pairs."
+                f" one from distance {spoken(self.first_bad_distance)} on, so the true original length must be far"
+                " shorter. The ramp of the scaling is therefore at the wrong pairs."
             )
         return (
             f"The original length of the scaling is {original}, equal to the context length ({self.said()}), but"
-            f" its factor is {spoken(self.factor)}. Either there was nothing to extend, or the original length was"
-            " overwritten with the extended one."
+            f" the factor of the scaling is {spoken(self.factor)}. Either there was nothing to extend, or the original"
+            " length was overwritten with the extended one."
         )
 
 
@@ -153,14 +159,14 @@ class LongropeLists(Kind, code="longrope-lists"):
         place, _ = self.stated[0]
         return (
             f"{place.rpartition(':')[2]} has {spoken(self.numbers)} numbers for {spoken(self.pairs)} RoPE pairs."
-            " It needs one number for each pair, so no RoPE frequencies can be computed."
+            " The list needs one number for each pair, so no RoPE frequencies can be computed."
         )
 
 
 class LongropeSwapped(Kind, code="longrope-swapped"):
     title = "LongRoPE's short and long lists are swapped"
     severity = "warning"
-    hint = "Swap the two lists; the long one has the larger numbers."
+    hint = "Swap the two lists: the long list must have the larger numbers."
     blames = "file"
     largest_short: float
     largest_long: float
@@ -168,8 +174,8 @@ class LongropeSwapped(Kind, code="longrope-swapped"):
     def message(self) -> str:
         places = listed([name for name, _ in self.named])
         return (
-            f"The short list goes up to {spoken(self.largest_short)}, but the long one only to"
-            f" {spoken(self.largest_long)}. The short list must scale less, so {places} are swapped."
+            f"The largest number of the short list is {spoken(self.largest_short)}, but that of the long list only"
+            f" {spoken(self.largest_long)}. The short list must have the smaller numbers, so {places} are swapped."
         )
 
     def edit(self) -> Edit | None:

@@ -47,7 +47,8 @@ class StoredFrequenciesDiffer(Stored, code="stored-frequencies-differ"):
     def message(self) -> str:
         head = f"The checkpoint stores RoPE frequencies ({self._where()}) that differ from the config"
         if self.declared_pairs is not None:
-            return f"{head}: {spoken(self.pairs)} numbers for {spoken(self.declared_pairs)} pairs."
+            held, pairs = spoken(self.pairs), spoken(self.declared_pairs)
+            return f"{head}: the tensor has {held} numbers, but there are {pairs} RoPE pairs."
         it_is = f" They are {self.it_is}." if self.it_is else ""
         return (
             f"{head}: pair {self.pair} has {spoken(self.stored)} rad per token in the checkpoint, but the"
@@ -89,7 +90,7 @@ class StoredFrequenciesRounded(loaded.BufferRounded, code="stored-frequencies-ro
 class FloatPositionIds(Stored, code="float-position-ids"):
     title = "Stored position ids are floats or wrong"
     severity = "warning"
-    hint = "Delete position_ids from the checkpoint, or store them again as integers from 0 on in int64."
+    hint = "Delete position_ids from the checkpoint, or store them again as the integers 0, 1, 2, ... in int64."
     blames = "file"
     dtype: str
     count: int
@@ -120,8 +121,8 @@ class StoredFrequencies(Stored, code="stored-frequencies"):
 
     def message(self) -> str:
         return (
-            f"The checkpoint stores the RoPE frequencies ({self._where()}). Recent runtimes ignore them and compute"
-            " them from the config."
+            f"The checkpoint stores the RoPE frequencies ({self._where()}). Recent runtimes ignore the tensors and"
+            " compute the frequencies from the config."
         )
 
 

@@ -66,7 +66,7 @@ class ShortTable(Kind, code="short-table"):
 class NonFiniteRows(Kind, code="non-finite-rows"):
     title = "The position table contains NaN or infinity"
     severity = "error"
-    hint = "Load the file again from its source. If the source has NaN too, training or a conversion broke it."
+    hint = "Get the file again from its source. If the source has NaN too, training or a conversion broke the table."
     blames = "file"
     rows_with_nan_or_infinity: int
     first_such_row: int
@@ -80,7 +80,10 @@ class NonFiniteRows(Kind, code="non-finite-rows"):
 class ZeroTable(Kind, code="zero-table"):
     title = "The position table is all zeros"
     severity = "error"
-    hint = "Load the trained weights of the table, or compute it. A loader may have allocated it without filling it."
+    hint = (
+        "Load the trained weights of the table; if it is not learned, compute it. A loader may have allocated the table"
+        " without filling it."
+    )
     blames = "file"
     rows: int
     width: int
@@ -120,7 +123,10 @@ class RepeatedRows(Kind, code="repeated-rows"):
 class TableDiffers(Kind, code="table-differs"):
     title = "The stored position table differs from the declared one"
     severity = "warning"
-    hint = "Find out which table the model was trained with. Some runtimes load the stored one, others compute it."
+    hint = (
+        "Find out which table the model was trained with. Some runtimes load the stored table, others compute the"
+        " declared one."
+    )
     blames = "ambiguous"
     largest_difference: float
     furthest_row: int
@@ -136,13 +142,13 @@ class TableDiffers(Kind, code="table-differs"):
         else:
             what = f"the table in the weights is {self.table}"
             what += f" for {self.positions}." if self.positions else "."
-        return f"The declared table is {self.declared}; {what} The two differ by up to {off}, in row {row}."
+        return f"The declared table is {self.declared}; {what} The two tables differ by up to {off}, in row {row}."
 
 
 class WrongRows(Kind, code="wrong-rows"):
     title = "Some rows of the position table are wrong"
     severity = "warning"
-    hint = "Load the file again from its source, or compute these rows with `clockhands table`."
+    hint = "Get the file again from its source, or compute these rows with `clockhands table`."
     blames = "file"
     rows_that_differ: Sequence[int]
     largest_difference: float
@@ -159,7 +165,7 @@ class WrongRows(Kind, code="wrong-rows"):
 class ZeroRows(Kind, code="zero-rows"):
     title = "Some rows of the position table are zero"
     severity = "warning"
-    hint = "Rows for padding and class tokens may be zero. For any other row, load the file again."
+    hint = "Rows for padding and class tokens may be zero. For any other row, get the file again from its source."
     blames = "file"
     rows_of_zeros: int
     rows: int
@@ -205,7 +211,10 @@ class LowPrecisionTable(Kind, code="low-precision"):
 class TableSize(Kind, code="table-size"):
     title = "The position table has another shape than declared"
     severity = "warning"
-    hint = "Correct the config, or use the weights that it was written for. Strict loaders refuse the two together."
+    hint = (
+        "Correct the config, or use the weights that it was written for. Strict loaders refuse these weights with"
+        " this config."
+    )
     blames = "file"
     expected: str | None = None
     declared: float | None = None
@@ -226,7 +235,7 @@ class Recognised(Kind, code="recognised"):
     title = "The table follows a known formula"
     news = True
     severity = "note"
-    hint = "No action needed. `clockhands identify` has details, and how to compute it again."
+    hint = "No action needed. `clockhands identify` shows details of the table and how to compute it."
     computed: bool
     error: float
     name: str | None = None
@@ -248,16 +257,16 @@ class MovedTable(Kind, code="moved-table"):
     title = "A sinusoidal table was trained further"
     news = True
     severity = "note"
-    hint = f"{EXPECTED} Load the stored table: a table computed from the formula gives another model."
+    hint = f"{EXPECTED} Load the stored table: a table computed from the formula lacks what training changed."
     share: float
     largest_difference: float
     furthest_row: int
 
     def message(self) -> str:
         return (
-            f"The table started as {self.evidence['code']} and was trained further. In root mean square, the change"
-            f" is {self.share:.2g} times the original table; the largest change is {self.largest_difference:.2g}, in"
-            f" row {spoken(self.furthest_row)}."
+            f"The table started as {self.evidence['code']} and was trained further. The root mean square of the"
+            f" change is {self.share:.2g} times that of the original table; the largest change is"
+            f" {self.largest_difference:.2g}, in row {spoken(self.furthest_row)}."
         )
 
 

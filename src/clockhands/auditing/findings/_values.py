@@ -32,10 +32,11 @@ class Default(Kind):
 
     def message(self) -> str:
         owner = self.default_of
-        usual = "its documented default" if self.documented else "a default that other runtimes may not share"
+        which = "documented default" if self.documented else "default"
+        others = "" if self.documented else " Other runtimes may have another default."
         nulled = f" ({self.said()})" if self.stated else ""
         used = spoken(self.used)
-        return f"{self.field} is not in the file{nulled}, so the default of {owner} is used: {used}, {usual}."
+        return f"{self.field} is not in the file{nulled}, so the {which} of {owner} is used: {used}.{others}"
 
     def _doubt(self) -> str:
         """Why a default base is not the one that the model was trained with; "" where it may well be."""
@@ -84,7 +85,7 @@ class ImpossibleValue(Kind, code="impossible-value"):
 class UnreadableField(Kind, code="unreadable-field"):
     title = "A field has a form that is not understood"
     severity = "warning"
-    hint = "Write the field as the model's library writes it."
+    hint = "Write the field in the form in which the model's library saves it."
     blames = "file"
     expected: str | None = None
 
@@ -168,8 +169,8 @@ class ConvertedLayout(Kind, code="converted-layout"):
 
     def message(self) -> str:
         return (
-            f"{self.said()}, but code of this type uses the layout {self.pairs} ({self.type}) and does not read the"
-            " key, so it rotates the wrong dimensions together."
+            f"{self.said()}, but the code of this model type ({self.type}) does not read this key and uses the layout"
+            f' "{self.pairs}". It therefore rotates the wrong dimensions together.'
         )
 
 
@@ -191,7 +192,8 @@ class UnknownModelType(Kind, code="unknown-model-type"):
             )
             return f"{said}, but its classes are those of {told}. It was read as {told}."
         who = f"Model type {spoken(names[0])} is not in the table of known types" if names else "No model type is named"
-        return f"{who}. Only its fields were read; what the model code decides, such as the layout, is unknown."
+        limits = "Only the fields of the file were read; what the model code decides, such as the layout, is unknown."
+        return f"{who}. {limits}"
 
 
 class NothingDeclared(Kind, code="nothing-declared"):

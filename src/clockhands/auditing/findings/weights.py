@@ -20,7 +20,7 @@ from clockhands.sources.projections import Projections, WeightProjection, projec
 from clockhands.sources.resolved import TEXT, Code, Resolved, layer_ranges
 from clockhands.sources.targets import Opened
 
-_PAIRED = {"interleaved": "neighbouring rows (interleaved)", "halves": "rows half a head apart (halves)"}
+_PAIRED = {"interleaved": "neighbouring rows form a pair", "halves": "rows half a head apart form a pair"}
 
 
 def _z(value: float) -> str:
@@ -31,8 +31,8 @@ class PairingAgainstFormat(Kind, code="pairing-against-format"):
     title = "The layout of the weights is not that of the file format"
     severity = "warning"
     hint = (
-        "Convert the file again from its source, or reorder the rows of q and k with `clockhands convert`. If your"
-        " runtime has a setting for the layout, you can set it instead."
+        "Convert the file again from its source, or reorder the rows of the q and k weights with `clockhands convert`."
+        " If your runtime has a setting for the layout, you can set it instead."
     )
     blames = "file"
     layout_in_the_weights: str
@@ -52,22 +52,27 @@ class PairingAgainstFormat(Kind, code="pairing-against-format"):
         sure = f", confidence {self.confidence:.2f}" if self.confidence else ""
         z = f"z score {_z(self.z)} against {_z(self.z_of_the_other)} for the other layout{sure}"
         if self.projection:
-            who = f"The keys pair {_PAIRED[layout]} ({z}), and the queries {_PAIRED[self.queries]}"
+            who = (
+                f"The keys have the layout {layout} ({_PAIRED[layout]}; {z}), and the queries the layout {self.queries}"
+            )
         elif self.other_layers:
             count, all_of_them = self.layers_that_pair_so, self.layers_looked_at
-            who = f"{count} of {all_of_them} layers pair {_PAIRED[layout]} (highest {z}), and the others"
-            who += f" {_PAIRED[self.other_layers]}"
+            who = f"{count} of {all_of_them} layers have the layout {layout} ({_PAIRED[layout]}; highest {z}), and the"
+            who += f" others the layout {self.other_layers}"
         else:
-            who = f"The weights of {self.layers_looked_at} layers pair {_PAIRED[layout]} ({z})"
+            who = f"The weights of {self.layers_looked_at} layers have the layout {layout} ({_PAIRED[layout]}; {z})"
         because = str(self.because)
         by = f"the {because}" if because.startswith("architecture") else because
-        return f"{who}, but runtimes pair {_PAIRED[readers]} in this file, by {by}."
+        return f"{who}. But runtimes use the layout {readers} ({_PAIRED[readers]}) for this file, according to {by}."
 
 
 class PermutedHeads(Kind, code="permuted-heads"):
     title = "The q and k weights are permuted for another number of heads"
     severity = "warning"
-    hint = "Convert the model again, with the number of key heads for k and of query heads for q."
+    hint = (
+        "Convert the model again: use the number of key heads for the k weights, and the number of query heads for the"
+        " q weights."
+    )
     blames = "file"
     heads: int
     put_in_order_for_heads: int
@@ -81,10 +86,11 @@ class PermutedHeads(Kind, code="permuted-heads"):
         heads, undone = spoken(self.heads), spoken(self.put_in_order_for_heads)
         also = "".join(f" or {count}" for count in self.or_for_heads)
         for_heads = f"{undone}{also} head{'' if undone + also == '1' else 's'}"
+        layout, kind = self.layout_once_undone, {"keys": "key", "queries": "query"}[self.projection]
         return (
-            f"The rows of the {self.projection} are ordered for {for_heads}, but there are {heads}. If this"
-            f" order is undone, pairs are {_PAIRED[self.layout_once_undone]} (z score {_z(self.z_once_undone)}); as"
-            f" stored, no layout fits as well (z score at most {_z(self.z_as_they_stand)})."
+            f"The rows of the {self.projection} are ordered for {for_heads}, but there are {heads} {kind} heads. If"
+            f" this order is undone, the layout is {layout} ({_PAIRED[layout]}; z score {_z(self.z_once_undone)}); in"
+            f" the stored order, no layout fits as well (z score at most {_z(self.z_as_they_stand)})."
         )
 
 

@@ -54,7 +54,7 @@ def _with_codes(resolved: Resolved, more: list[Any], module: Any) -> Resolved:
     """What is declared nowhere, with the codes that the module itself shows."""
     if not more:
         count = sum(1 for _ in (*module.parameters(), *module.buffers()))
-        says = {f"{name_of(module)} (loaded)": f"{count} tensors, none with a name known for position"}
+        says = {f"{name_of(module)} (loaded)": f"{count} tensors, but none has the name of a known position tensor"}
         kept = (replace(fact, evidence=says) if fact.code == "nothing-declared" else fact for fact in resolved.facts)
         return replace(resolved, facts=tuple(kept))
     known = tuple(code for code in resolved.codes if code.kind is not None or code.rows is not None)
