@@ -260,7 +260,7 @@ def test_alibi_without_a_mask_does_not_tell_a_sentence_from_its_mirror_image():
     assert with_code == pytest.approx(other, abs=1e-12)
     assert np.abs(with_code - plain).max() > 0.01
     assert "With ALiBi it cannot either" in said(figure)
-    assert "not on which side" in said(figure)
+    assert "not on its side" in said(figure)
 
 
 @pytest.mark.skipif(shutil.which("node") is None, reason="the page's own mathematics runs in Node")
