@@ -386,8 +386,8 @@ REFUSED = [
         "At most 1,000,000 pairs are allowed, got 500,000,000,000.",
         "Use a smaller width.",
     ),
-    (lambda: ch.Sinusoidal(5), "`width` must be even in this convention, got 5.", EVEN),
-    (lambda: ch.Sinusoidal(1), "`width` must be even in this convention, got 1.", EVEN),
+    (lambda: ch.Sinusoidal(5), "`width` must be even unless `odd` says what to do, got 5.", EVEN),
+    (lambda: ch.Sinusoidal(1), "`width` must be even unless `odd` says what to do, got 1.", EVEN),
     (lambda: ch.Sinusoidal(1, odd="zero"), "`width` must be at least 2, got 1.", "One dimension is not a pair."),
     (
         lambda: ch.preset("whisper", width=2),
@@ -492,7 +492,7 @@ REFUSED = [
     *[
         (
             lambda dtype=dtype, values=values: ch.table(RANDOM, 3, dtype, values=values),
-            f"A number of `values` does not fit {dtype}.",
+            f"A number in `values` is too large for {dtype}.",
             "Use dtype float64.",
         )
         for dtype, values in (("float32", VALUES * 1e300), ("float16", VALUES * 1e5))
@@ -514,7 +514,7 @@ REFUSED = [
         (
             lambda call=call, spec=spec: call(spec, 1),
             f"{type(spec).__name__} has no shift matrix and no kernel: {why}.",
-            "Sinusoidal has both: each pair keeps its sine and its cosine.",
+            "Use Sinusoidal, which has both: each of its pairs is a sine and a cosine.",
         )
         for call in (ch.shift, ch.kernel)
         for spec, why in (

@@ -38,7 +38,7 @@ def test_a_counter_counts():
 def test_a_counter_grows_without_bound():
     assert np.abs(ch.table(Counter(2), [100])).max() == 100
     for position in (65_520, 10**6):
-        message = f"A position of size {position:g} does not fit float16.\nhint: Use dtype float32 or float64."
+        message = f"The value {position:g} is too large for float16.\nhint: Use dtype float32 or float64."
         with pytest.raises(InvalidValue, match=f"^{re.escape(message)}$"):
             ch.table(Counter(2), [position], "float16")
     assert ch.table(Counter(1), [65_519], "float16")[0, 0] == 65_504
@@ -218,7 +218,7 @@ def test_zeros_at_position_0_have_no_matrix():
 # --- errors ----------------------------------------------------------------------------------------------------
 
 COUNT = "Give `{}` as an int of at least {}."
-ODD = ("`width` must be even, a sine and a cosine for each pair, got 5.", "Use an even width.")
+ODD = ("`width` must be even, because each pair has a sine and a cosine, got 5.", "Use an even width.")
 LAYOUT = (
     '`layout` must be "interleaved" or "halves", got \'x\'.',
     'Use "interleaved" for pairs (2i, 2i + 1), "halves" for (i, i + d/2).',
@@ -276,7 +276,7 @@ REFUSED = [
     *[
         (
             lambda position=position: ch.table(WarpedPosition(4, "reciprocal"), [1, position]),
-            f"1/p needs positions of at least 2**-63 in size, got {position}.",
+            f"1/p needs a position p of at least 2**-63, or at most -2**-63, got {position}.",
             "Start at 1: range(1, n + 1).",
         )
         for position in (0, 1e-20)

@@ -201,18 +201,18 @@ REFUSED = [
     ),
     (
         lambda: ch.table(AXIAL, Grid((2, 2, 2))),
-        "`positions` is a grid of 3 axes, and the code has 2.",
-        "Give the grid a size for each axis of the code, in their order.",
+        "`positions` is a grid of 3 axes, but the encoding has 2.",
+        "Give the grid one size for each axis of the encoding, in the same order.",
     ),
     (
         lambda: ch.table(AXIAL, Grid(2)),
-        "`positions` is a grid of 1 axis, and the code has 2.",
-        "Give the grid a size for each axis of the code, in their order.",
+        "`positions` is a grid of 1 axis, but the encoding has 2.",
+        "Give the grid one size for each axis of the encoding, in the same order.",
     ),
     (
         lambda: ch.add(np.zeros((4, 8)), ch.Sinusoidal(8), Grid((2, 2))),
-        "`positions` is a grid of 2 axes, and the code has 1.",
-        "Give the grid a size for each axis of the code, in their order.",
+        "`positions` is a grid of 2 axes, but the encoding has 1.",
+        "Give the grid one size for each axis of the encoding, in the same order.",
     ),
     (
         lambda: ch.add(np.zeros((3, 16)), AXIAL, Grid((2, 2), prefix=1)),

@@ -247,7 +247,7 @@ REFUSED = [
     (lambda: resize(GRID, (4, 4)), "The table has 30 rows to resize, but they are not a square grid."),
     (lambda: resize(GRID, (4, 4), grid=(5, 5)), "`grid` must be (height, width) of the 30 rows to resize, got (5, 5)."),
     (lambda: resize(GRID, (4, 4), grid=30), "`grid` must be (height, width) of the 30 rows to resize, got 30."),
-    (lambda: resize(GRID, 4, grid=(5, 6)), "`grid` is for tables of grids, got (5, 6) and one number of rows."),
+    (lambda: resize(GRID, 4, grid=(5, 6)), "`grid` is for resizing a grid: `rows` is one number, got grid=(5, 6)."),
     (lambda: resize(GRID, 4, kept=30), "`kept` must be below the 30 rows, got 30."),
     (lambda: resize(GRID, 4, kept=-1), "`kept` must be at least 0, got -1."),
     (lambda: resize(GRID, 4, "nearest"), "`kind` must be one of linear, cubic, got 'nearest'."),

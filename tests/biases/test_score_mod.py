@@ -200,8 +200,8 @@ REFUSED = [
     ),
     (
         lambda: score_mod(Kerple(2), 2, 2, values={"p": np.zeros(2), "a": np.ones(2)}),
-        "`p` of a log kernel must be finite and above 0, got 0.\nhint: Implementations clamp these learned values "
-        "before each use: do so first.",
+        "`p` of a log kernel must be finite and above 0, got 0.\nhint: Clamp the learned values before you pass them; "
+        "implementations clamp them before each use.",
     ),
     (
         lambda: score_mod(Kerple(2), 2, 2),

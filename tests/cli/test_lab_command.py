@@ -229,14 +229,14 @@ def test_a_report_needs_no_pytorch(words: tuple[str, ...]):
 def test_without_scipy_the_way_to_install_it_is_named(run, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]):
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "scipy" else name)
     done = run("lab", *words)
-    expected = "error: This needs scipy, which is not installed.\nhint: pip install 'clockhands[lab]'\n"
+    expected = "error: This command needs scipy, which is not installed.\nhint: pip install 'clockhands[lab]'\n"
     assert (done.code, done.out, done.err) == (2, "", expected)
 
 
 def test_without_ray_the_way_to_install_it_is_named(run, folder: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "ray" else name)
     done = run("lab", "run", "good.toml", "--engine", "ray")
-    expected = "error: This needs ray, which is not installed.\nhint: pip install 'clockhands[ray]'\n"
+    expected = "error: This command needs ray, which is not installed.\nhint: pip install 'clockhands[ray]'\n"
     assert (done.code, done.out, done.err) == (2, "", expected)
     assert not (folder / "lab.sqlite").exists()
 
@@ -321,13 +321,13 @@ def test_what_is_not_there_is_named(run, folder: Path, words: tuple[str, ...], m
 def test_a_study_that_the_store_does_not_hold_is_named(run):
     done = run("lab", "report", "naive")
     assert (done.code, done.out) == (2, "")
-    assert "holds no study 'naive'.\nhint: It holds: good, bad." in done.err
+    assert "holds no study 'naive'.\nhint: Choose one of its studies: good, bad." in done.err
 
 
 def test_without_pytorch_the_way_to_install_it_is_named(run, folder: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "torch" else name)
     done = run("lab", "run", "good.toml")
-    expected = "error: This needs torch, which is not installed.\nhint: pip install 'clockhands[lab]'\n"
+    expected = "error: This command needs torch, which is not installed.\nhint: pip install 'clockhands[lab]'\n"
     assert (done.code, done.out, done.err) == (2, "", expected)
     assert not (folder / "lab.sqlite").exists()
 
@@ -525,7 +525,7 @@ def test_without_tensorboard_the_way_to_install_it_is_named(run, folder: Path, m
     done = run("lab", "run", "good.toml", "--tensorboard", "events")
     assert (done.code, done.out) == (2, "")
     assert done.err == (
-        "error: This needs tensorboard, which is not installed.\nhint: pip install 'clockhands[tensorboard]'\n"
+        "error: This command needs tensorboard, which is not installed.\nhint: pip install 'clockhands[tensorboard]'\n"
     )
     assert not (folder / "lab.sqlite").exists()
 

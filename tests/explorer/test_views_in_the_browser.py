@@ -120,7 +120,14 @@ def test_the_code_above_all_views_is_the_code_of_the_table(quiet_page, explorer)
             says(tab, "table", r"high frequencies left \(# tokens\), low ones right \(#\)", *ends)
             never = never_turning(spec, length)
             if never:
-                says(tab, "table", "# of # pairs .* never completes? a rotation in # tokens", never, spec.width // 2, length)
+                says(
+                    tab,
+                    "table",
+                    "# of # pairs .* never completes? a rotation in # tokens",
+                    never,
+                    spec.width // 2,
+                    length,
+                )
             else:
                 says(tab, "table", "Every pair rotates at least once in # tokens", length)
         put(tab, "common", layout="halves")

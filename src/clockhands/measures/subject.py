@@ -211,7 +211,9 @@ def _numbers_of_bias(spec: BiasCode, values: Any) -> dict[str, np.ndarray]:
         _refuse_what_is_not_finite(name, array)
     wrong = spec.refuse(arrays)
     if wrong:
-        raise InvalidValue(wrong, "Implementations clamp these learned values before each use: do so first.")
+        raise InvalidValue(
+            wrong, "Clamp the learned values before you pass them; implementations clamp them before each use."
+        )
     return arrays
 
 

@@ -72,7 +72,9 @@ def _learned(spec: BiasCode, values: Any, device: Any) -> Values:
     if given.in_numpy:
         wrong = spec.refuse(given.arrays)
         if wrong:
-            raise InvalidValue(wrong, "Implementations clamp these learned values before each use: do so first.")
+            raise InvalidValue(
+                wrong, "Clamp the learned values before you pass them; implementations clamp them before each use."
+            )
         return Values(np, given.arrays, "float64", device)
     if not all(isinstance(array, torch.Tensor) for array in given.arrays.values()):
         raise InvalidType("`values` must be PyTorch's or NumPy's here, got another library's.", "Convert them first.")
