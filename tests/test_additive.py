@@ -441,7 +441,11 @@ REFUSED = [
     (lambda: ch.Learned(0, 5), "`width` must be at least 1, got 0.", COUNT.format("width", 1)),
     (lambda: ch.Learned(4, 0), "`rows` must be at least 1, got 0.", COUNT.format("rows", 1)),
     (lambda: ch.Learned(4, 5, -1), "`offset` must be at least 0, got -1.", COUNT.format("offset", 0)),
-    (lambda: ch.Learned(4, 5, 5), "`offset` must be below the 5 rows, got 5.", "`offset` is the row of position 0."),
+    (
+        lambda: ch.Learned(4, 5, 5),
+        "`offset` must be below the number of rows, 5, got 5.",
+        "`offset` is the row of position 0.",
+    ),
     (lambda: ch.NoPosition(0), "`width` must be at least 1, got 0.", COUNT.format("width", 1)),
     (
         lambda: ch.table("vaswani2017", 5),

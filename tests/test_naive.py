@@ -203,7 +203,7 @@ WHY = {
 @pytest.mark.parametrize("call", [ch.shift, ch.kernel])
 def test_those_without_a_shift_say_why(spec, why, call):
     message = f"{type(spec).__name__} has no shift matrix and no kernel: {why}."
-    with pytest.raises(InvalidValue, match=f"^{re.escape(message)}\nhint: Sinusoidal has both"):
+    with pytest.raises(InvalidValue, match=f"^{re.escape(message)}\nhint: Use Sinusoidal, which has both"):
         call(spec, 1)
 
 

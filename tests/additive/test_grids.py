@@ -182,16 +182,16 @@ REFUSED = [
     (
         lambda: Grid((2, 2), order=(0, 0)),
         "`order` must name each of the axes 0, 1 once, got (0, 0).",
-        "The axis that changes slowest from row to row comes first.",
+        "Name first the axis that changes slowest from row to row.",
     ),
     (
         lambda: Grid((2, 2), order=3),
         "`order` must name each of the axes 0, 1 once, got (3,).",
-        "The axis that changes slowest from row to row comes first.",
+        "Name first the axis that changes slowest from row to row.",
     ),
     (
         lambda: Grid((2, 2), start=2.0**63, step=2048),
-        "A grid's positions must be at most 2**63 in size, got 9.22337e+18.",
+        "Each position of a grid must be from -2**63 to 2**63, got 9.22337e+18.",
         "Use positions of at most 2**63 in size; nothing is wrapped or clamped.",
     ),
     (

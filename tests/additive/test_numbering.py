@@ -215,7 +215,7 @@ def test_presets_of_learned_tables(name, offset, padding_row, rows):
 REFUSED = [
     (
         lambda: ch.Learned(8, 16, padding_row=16),
-        "`padding_row` must be below the 16 rows, got 16.",
+        "`padding_row` must be below the number of rows, 16, got 16.",
         "Leave it out if padding tokens have positions like all other tokens.",
     ),
     (lambda: ch.Learned(8, 16, padding_row=-1), "`padding_row` must be at least 0, got -1.", "Give `padding_row`"),

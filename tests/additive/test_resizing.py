@@ -248,7 +248,7 @@ REFUSED = [
     (lambda: resize(GRID, (4, 4), grid=(5, 5)), "`grid` must be (height, width) of the 30 rows to resize, got (5, 5)."),
     (lambda: resize(GRID, (4, 4), grid=30), "`grid` must be (height, width) of the 30 rows to resize, got 30."),
     (lambda: resize(GRID, 4, grid=(5, 6)), "`grid` is for resizing a grid: `rows` is one number, got grid=(5, 6)."),
-    (lambda: resize(GRID, 4, kept=30), "`kept` must be below the 30 rows, got 30."),
+    (lambda: resize(GRID, 4, kept=30), "`kept` must be below the number of rows, 30, got 30."),
     (lambda: resize(GRID, 4, kept=-1), "`kept` must be at least 0, got -1."),
     (lambda: resize(GRID, 4, "nearest"), "`kind` must be one of linear, cubic, got 'nearest'."),
     (lambda: resize(GRID, 4, "bicubic"), "`kind` must be one of linear, cubic, got 'bicubic'."),

@@ -144,7 +144,7 @@ REFUSED = [
     ),
     (
         lambda: ch.bias(Kerple(2), 1, 2, values={"p": P, "a": np.array(["x", "y"])}),
-        "`values` must be numbers, got a of <U1.\nhint: Pass float arrays.",
+        "`values` must be numbers, got `a` of dtype <U1.\nhint: Pass float arrays.",
     ),
     (
         lambda: ch.bias(Kerple(2), 1, 2, values={"p": P, "a": [0.0, 1.0]}),
@@ -198,20 +198,20 @@ def test_whole_numbers_of_torch_are_numbers_and_booleans_are_not():
         1,
         2,
     )
-    with pytest.raises(InvalidType, match="got p of bool"):
+    with pytest.raises(InvalidType, match="got `p` of dtype bool"):
         ch.bias(Kerple(2), 1, 2, values={"p": torch.ones(2, dtype=torch.bool), "a": torch.ones(2)})
 
 
 def test_a_library_without_a_dtype_says_so():
     strict = pytest.importorskip("array_api_strict")
-    with pytest.raises(InvalidValue, match=r"gives array_api_strict.float64 but bfloat16 was requested"):
+    with pytest.raises(InvalidValue, match=r"computed array_api_strict.float64, but bfloat16 was requested"):
         ch.bias(Kerple(2), 1, 2, values={"p": strict.ones(2), "a": strict.ones(2)}, dtype="bfloat16")
 
 
 @pytest.mark.filterwarnings("ignore:Explicitly requested dtype")
 def test_jax_without_64_bits_says_so():
     jnp = pytest.importorskip("jax.numpy")
-    with pytest.raises(InvalidValue, match="gives float32 but float64 was requested"):
+    with pytest.raises(InvalidValue, match="computed float32, but float64 was requested"):
         ch.bias(Kerple(2), 1, 2, values={"p": jnp.ones(2), "a": jnp.ones(2)}, dtype="float64")
 
 

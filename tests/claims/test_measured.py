@@ -135,9 +135,15 @@ def test_the_interval_is_the_one_of_the_lab():
     [
         (lambda: measured("extrapolatoin"), "The package has no results of the study 'extrapolatoin'."),
         (lambda: measured("quick").value("copie", "rotary"), "has no task 'copie'"),
-        (lambda: measured("quick").value("copy", "rotari"), "has no loss of rotari in copy"),
-        (lambda: measured("quick").value("copy", "rotary", length=65), "has no loss of rotary in copy"),
-        (lambda: measured("quick").value("copy", "rotary", "spike"), "has no spike of rotary in copy"),
+        (lambda: measured("quick").value("copy", "rotari"), "has no loss for the arm rotari in the task copy"),
+        (
+            lambda: measured("quick").value("copy", "rotary", length=65),
+            "has no loss for the arm rotary in the task copy",
+        ),
+        (
+            lambda: measured("quick").value("copy", "rotary", "spike"),
+            "has no spike for the arm rotary in the task copy",
+        ),
         (
             lambda: measured("quick").places("language", "learned"),
             "has no results by position, depth or distance for the arm learned",

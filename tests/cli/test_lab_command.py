@@ -303,7 +303,11 @@ def test_the_schema_is_one_that_the_study_fits(run, folder: Path):
         (("report",), "There is no store of results at ", "Check the name, or run a study into it first."),
         (("resume",), "There is no store of results at ", "Check the name, or run a study into it first."),
         (("list", "--store", "absent"), "There is no store of results at ", "Check the name, or run a study into"),
-        (("run", "qiuck"), "There is no study 'qiuck'.", "Did you mean quick? A file's name ends in .toml."),
+        (
+            ("run", "qiuck"),
+            "There is no study 'qiuck'.",
+            "Did you mean quick? To run your own study, name a file that ends in .toml.",
+        ),
         (("run", "absent.toml"), "The study absent.toml cannot be read: No such file or directory.", "Name a TOML"),
         (("tune", "absent.toml"), "The study absent.toml cannot be read: No such file or directory.", "Name a TOML"),
         (("rnu", "quick"), "No such command 'rnu'.", "See `clockhands lab --help`."),
@@ -356,7 +360,7 @@ def test_a_study_is_run_and_its_results_are_printed(run):
     ("change", "words", "said"),
     [
         (("Rotary", "Rotray"), (), ("There is no code of type 'Rotray'.", "Did you mean Rotary?")),
-        (('kind = "copy"', 'kind = "cpoy"'), (), ("must be a task, got 'cpoy'.", "Did you mean copy?")),
+        (('kind = "copy"', 'kind = "cpoy"'), (), ("must be the name of a task, got 'cpoy'.", "Did you mean copy?")),
         (("sequences", "sequence"), (), ("the unknown field 'sequence'.", "Did you mean sequences?")),
         (("6 steps", "6 setps"), (), ("the unknown unit 'setps'.", "Did you mean steps?")),
         (("[8, 16]", "[2, 8]"), (), ("`length` must be at least 4 tokens for this copy task, got 2.", "Use a greater")),
@@ -471,8 +475,8 @@ def test_a_study_goes_on_with_the_threads_that_it_was_begun_with(run, monkeypatc
         run("lab", "run", "good.toml", "--threads", "2")
     done = run("lab", "resume", "--threads", "1")
     assert (done.code, done.out) == (2, "")
-    assert "error: The study good was begun with `--threads 2`, got `--threads 1`: all its trials" in done.err
-    assert "hint: Give `--threads 2` or leave `--threads` out; or run the study into another file" in done.err
+    assert "error: The study good was started with `--threads 2`, got `--threads 1`: all its trials" in done.err
+    assert "hint: Give `--threads 2` or leave `--threads` out; or store the study in another file" in done.err
     assert run("lab", "resume").code == 0
     with Store.open("lab.sqlite") as store:
         assert {each.facts["threads"] for each in store.trials(store.studies()[0].hash)} == {2}
