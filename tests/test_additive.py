@@ -490,7 +490,7 @@ REFUSED = [
     ),
     (
         lambda: ch.table(RANDOM, 3, values=[[1, 2], [3]]),
-        "`values` must be known numbers, got list (ValueError).",
+        "`values` must be concrete numbers, got list (ValueError).",
         "Give `values` as NumPy values or Python numbers, outside of jit, vmap and compile.",
     ),
     *[
@@ -555,8 +555,8 @@ REFUSED = [
     ),
     (
         lambda: ch.kernel(PAPER, [2**64]),
-        "`distances` must be at most 2**63 in size, got 18446744073709551616.",
-        "Use positions of at most 2**63 in size; nothing is wrapped or clamped.",
+        "`distances` must be from -2**63 to 2**63, got 18446744073709551616.",
+        "Use positions from -2**63 to 2**63; nothing is wrapped or clamped.",
     ),
 ]
 

@@ -283,8 +283,8 @@ REFUSED = [
     ],
     (
         lambda: ch.table(WarpedPosition(4), [2**32]),
-        f"`g(p)` must be at most 2**63 in size, got {2**64}.",
-        "Use positions of at most 2**63 in size; nothing is wrapped or clamped.",
+        f"`g(p)` must be from -2**63 to 2**63, got {2**64}.",
+        "Use positions from -2**63 to 2**63; nothing is wrapped or clamped.",
     ),
     *[
         (

@@ -63,7 +63,7 @@ def refuse_recording(*arrays: Any) -> None:
     if any(isinstance(array, torch.Tensor) for array in arrays):
         raise InvalidValue(
             "torch.jit.trace would keep these positions and this length for all later calls.",
-            "Use torch.compile or torch.export, which accept new ones.",
+            "Use torch.compile or torch.export, which accept new positions.",
         )
 
 

@@ -192,7 +192,7 @@ REFUSED = [
     (
         lambda: Grid((2, 2), start=2.0**63, step=2048),
         "Each position of a grid must be from -2**63 to 2**63, got 9.22337e+18.",
-        "Use positions of at most 2**63 in size; nothing is wrapped or clamped.",
+        "Use positions from -2**63 to 2**63; nothing is wrapped or clamped.",
     ),
     (
         lambda: ch.kernel(ch.Sinusoidal(8), Grid(3, prefix=1)),

@@ -95,7 +95,7 @@ REFUSED = [
     ),
     (lambda: ch.bias(Alibi(8), -1, 3), "`queries` must be at least 0, got -1."),
     (lambda: ch.bias(Alibi(8), 1, True), "`keys` must be numbers, got the boolean True."),
-    (lambda: ch.bias(Alibi(8), [2**63 + 1], 3), "`queries` must be at most 2**63 in size, got 9223372036854775809."),
+    (lambda: ch.bias(Alibi(8), [2**63 + 1], 3), "`queries` must be from -2**63 to 2**63, got 9223372036854775809."),
     (
         lambda: ch.bias(Alibi(8), np.zeros((2, 2, 2)), 3),
         "`queries` must be of shape [queries] or [batch, queries], got [2, 2, 2].\n"

@@ -142,7 +142,7 @@ def test_a_spec_in_a_file_is_a_table_too(run, here):
             {"results": [{"matches": [1]}] * 2},
             "found.json must hold exactly one recognised table, but 2 tables were recognised.",
         ),
-        ({"results": [{"matches": [{}]}]}, "found.json lacks what `identify` writes."),
+        ({"results": [{"matches": [{}]}]}, "found.json lacks fields that `clockhands identify --json` writes."),
         ({"type": "Sinusoidal", "widht": 4}, "Sinusoidal has no field 'widht'."),
         (
             {"results": [{"matches": [{"spec": ch.specs.to_dict(PAPER), "positions": {"x": 1}, "values": None}]}]},
@@ -368,7 +368,11 @@ def test_a_function_is_called_and_what_it_prints_is_talk(run, name):
         (["t.npy", "--backend", "torch"], "--backend is for functions, but a table was given."),
         (["whisper"], "whisper holds no tables."),
         (["nothing.npy"], "nothing.npy does not exist."),
-        (["t.npy", "--positions", "5"], "`positions` must be one for each row of an array of shape [64, 16], got [5]."),
+        (
+            ["t.npy", "--positions", "5"],
+            "`positions` must have one position for each row of an array of shape [64, 16], got "
+            "positions of shape [5].",
+        ),
     ],
 )
 def test_misuse(run, module, words, error):

@@ -552,7 +552,9 @@ def test_tokenizers_that_cannot_be_used(tmp_path, monkeypatch):
     )
     monkeypatch.setitem(sys.modules, "tokenizers", None)
     ours = tokens.read(str(written(tmp_path / "good.json", b'{"alphabet": ["a"], "merges": []}')))
-    assert "which needs the package `tokenizers`, but it is not installed." in refused(lambda: ours.encode(b"a"), InvalidValue)
+    assert "which needs the package `tokenizers`, but it is not installed." in refused(
+        lambda: ours.encode(b"a"), InvalidValue
+    )
 
 
 def tokenizer_keys(**values) -> list[bytes]:
