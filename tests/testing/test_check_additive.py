@@ -304,7 +304,7 @@ def test_arguments_that_cannot_be_used():
         check_additive(right, ch.Rotary(32))
     with pytest.raises(InvalidType, match="Neither a function nor make="):
         check_additive(None, SPEC)
-    with pytest.raises(InvalidValue, match="needs its rows"):
+    with pytest.raises(InvalidValue, match="its rows were not given"):
         check_additive(right, Learned(32, rows=64))
     with pytest.raises(InvalidValue, match="`resized` is for a learned table"):
         check_additive(right, SPEC, resized={"rows": 3})

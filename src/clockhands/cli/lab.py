@@ -119,7 +119,7 @@ def resume(study: str | None, store: Path, **how: Any) -> int:
 @click.option("--store", type=OutPath(), metavar="FILE", help="List the studies in this results file instead.")
 @json_option
 def list_(store: Path | None, as_json: bool) -> None:
-    """List the studies that come with clockhands, or those in a results file."""
+    """List built-in studies, or those in a results file."""
     from clockhands.show.lab import print_shipped, print_stored
 
     if store is None:

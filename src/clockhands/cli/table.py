@@ -109,7 +109,7 @@ def command(  # noqa: PLR0917 - click passes them by name
 ) -> None:
     """Print or write the values of a position encoding, exact at every position.
 
-    PRESET is a name listed by `clockhands presets`; fields after a colon change it. FILE.json is a spec written by
+    PRESET is a name listed by `clockhands presets`, with changed fields after a colon. FILE.json is a spec written by
     clockhands.to_json, or the output of `clockhands identify --json`, whose positions are used unless --positions is
     given. Printed numbers have six digits; a terminal shows as many rows and columns as fit.
     """
