@@ -266,7 +266,7 @@ REFUSED = [
         (
             lambda dtype=dtype: ch.add(X.astype(dtype), SPEC),
             f"`x` must be of a float dtype, got {dtype}.",
-            "Add a code to embedded tokens, not to their ids.",
+            "Add the encoding to token embeddings, not to token ids.",
         )
         for dtype in ("int64", "bool", "complex64", "float8_e4m3fn")
     ],
@@ -318,7 +318,9 @@ def test_shapes_are_refused_alike_everywhere(backend):
     if backend.name != "numpy":
         with pytest.raises(InvalidValue, match=r"^`values` must be of shape \[9, 6\], got \[5, 6\]"):
             ch.add(backend.asarray(X), LEARNED, values=backend.asarray(VALUES[:5].astype(np.float32)))
-        with pytest.raises(InvalidType, match=r"^`values` must be of the library of `x` or NumPy's, got ") as caught:
+        with pytest.raises(
+            InvalidType, match=r"^`values` must be a NumPy array or of the same library as `x`, got "
+        ) as caught:
             ch.add(X, LEARNED, values=backend.asarray(VALUES.astype(np.float32)))
         assert caught.value.hint == "Convert them first, such as with numpy.asarray."
 

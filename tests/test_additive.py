@@ -386,8 +386,8 @@ REFUSED = [
         "At most 1,000,000 pairs are allowed, got 500,000,000,000.",
         "Use a smaller width.",
     ),
-    (lambda: ch.Sinusoidal(5), "`width` must be even in this convention, got 5.", EVEN),
-    (lambda: ch.Sinusoidal(1), "`width` must be even in this convention, got 1.", EVEN),
+    (lambda: ch.Sinusoidal(5), "`width` must be even unless `odd` says what to do, got 5.", EVEN),
+    (lambda: ch.Sinusoidal(1), "`width` must be even unless `odd` says what to do, got 1.", EVEN),
     (lambda: ch.Sinusoidal(1, odd="zero"), "`width` must be at least 2, got 1.", "One dimension is not a pair."),
     (
         lambda: ch.preset("whisper", width=2),
@@ -441,7 +441,11 @@ REFUSED = [
     (lambda: ch.Learned(0, 5), "`width` must be at least 1, got 0.", COUNT.format("width", 1)),
     (lambda: ch.Learned(4, 0), "`rows` must be at least 1, got 0.", COUNT.format("rows", 1)),
     (lambda: ch.Learned(4, 5, -1), "`offset` must be at least 0, got -1.", COUNT.format("offset", 0)),
-    (lambda: ch.Learned(4, 5, 5), "`offset` must be below the 5 rows, got 5.", "`offset` is the row of position 0."),
+    (
+        lambda: ch.Learned(4, 5, 5),
+        "`offset` must be below the number of rows, 5, got 5.",
+        "`offset` is the row of position 0.",
+    ),
     (lambda: ch.NoPosition(0), "`width` must be at least 1, got 0.", COUNT.format("width", 1)),
     (
         lambda: ch.table("vaswani2017", 5),
@@ -486,13 +490,13 @@ REFUSED = [
     ),
     (
         lambda: ch.table(RANDOM, 3, values=[[1, 2], [3]]),
-        "`values` must be known numbers, got list (ValueError).",
+        "`values` must be concrete numbers, got list (ValueError).",
         "Give `values` as NumPy values or Python numbers, outside of jit, vmap and compile.",
     ),
     *[
         (
             lambda dtype=dtype, values=values: ch.table(RANDOM, 3, dtype, values=values),
-            f"A number of `values` does not fit {dtype}.",
+            f"A number in `values` is too large for {dtype}.",
             "Use dtype float64.",
         )
         for dtype, values in (("float32", VALUES * 1e300), ("float16", VALUES * 1e5))
@@ -514,7 +518,7 @@ REFUSED = [
         (
             lambda call=call, spec=spec: call(spec, 1),
             f"{type(spec).__name__} has no shift matrix and no kernel: {why}.",
-            "Sinusoidal has both: each pair keeps its sine and its cosine.",
+            "Use Sinusoidal, which has both: each of its pairs is a sine and a cosine.",
         )
         for call in (ch.shift, ch.kernel)
         for spec, why in (
@@ -551,8 +555,8 @@ REFUSED = [
     ),
     (
         lambda: ch.kernel(PAPER, [2**64]),
-        "`distances` must be at most 2**63 in size, got 18446744073709551616.",
-        "Use positions of at most 2**63 in size; nothing is wrapped or clamped.",
+        "`distances` must be from -2**63 to 2**63, got 18446744073709551616.",
+        "Use positions from -2**63 to 2**63; nothing is wrapped or clamped.",
     ),
 ]
 

@@ -283,7 +283,7 @@ def of_state_dict(met: Met) -> tuple[str, str]:
         assert without_computed({met.name: met.tensor}, met.spec) == {}
     except InvalidValue as wrong:
         code = wrong.message.partition("does not make (")[2].partition(")")[0]
-        return code, wrong.hint.removesuffix(" Left out of the state dict, the spec's own are used.")
+        return code, wrong.hint.removesuffix(" If the key is removed from the state dict, the spec's numbers are used.")
     return "", ""
 
 

@@ -359,8 +359,8 @@ REFUSED = [
     ],
     (
         lambda: Ladder((1.0,)),
-        "Frequencies must be decimals, got 1 for pair 0.",
-        "Use geometric, evenly_spaced or explicit, which make them.",
+        "Frequencies must be Decimal numbers, got 1 for pair 0.",
+        "Make them with geometric, evenly_spaced or explicit of clockhands.ladders.",
     ),
     *[
         (

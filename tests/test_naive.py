@@ -38,7 +38,7 @@ def test_a_counter_counts():
 def test_a_counter_grows_without_bound():
     assert np.abs(ch.table(Counter(2), [100])).max() == 100
     for position in (65_520, 10**6):
-        message = f"A position of size {position:g} does not fit float16.\nhint: Use dtype float32 or float64."
+        message = f"The value {position:g} is too large for float16.\nhint: Use dtype float32 or float64."
         with pytest.raises(InvalidValue, match=f"^{re.escape(message)}$"):
             ch.table(Counter(2), [position], "float16")
     assert ch.table(Counter(1), [65_519], "float16")[0, 0] == 65_504
@@ -203,7 +203,7 @@ WHY = {
 @pytest.mark.parametrize("call", [ch.shift, ch.kernel])
 def test_those_without_a_shift_say_why(spec, why, call):
     message = f"{type(spec).__name__} has no shift matrix and no kernel: {why}."
-    with pytest.raises(InvalidValue, match=f"^{re.escape(message)}\nhint: Sinusoidal has both"):
+    with pytest.raises(InvalidValue, match=f"^{re.escape(message)}\nhint: Use Sinusoidal, which has both"):
         call(spec, 1)
 
 
@@ -218,7 +218,7 @@ def test_zeros_at_position_0_have_no_matrix():
 # --- errors ----------------------------------------------------------------------------------------------------
 
 COUNT = "Give `{}` as an int of at least {}."
-ODD = ("`width` must be even, a sine and a cosine for each pair, got 5.", "Use an even width.")
+ODD = ("`width` must be even, because each pair has a sine and a cosine, got 5.", "Use an even width.")
 LAYOUT = (
     '`layout` must be "interleaved" or "halves", got \'x\'.',
     'Use "interleaved" for pairs (2i, 2i + 1), "halves" for (i, i + d/2).',
@@ -276,15 +276,15 @@ REFUSED = [
     *[
         (
             lambda position=position: ch.table(WarpedPosition(4, "reciprocal"), [1, position]),
-            f"1/p needs positions of at least 2**-63 in size, got {position}.",
+            f"1/p needs a position p of at least 2**-63, or at most -2**-63, got {position}.",
             "Start at 1: range(1, n + 1).",
         )
         for position in (0, 1e-20)
     ],
     (
         lambda: ch.table(WarpedPosition(4), [2**32]),
-        f"`g(p)` must be at most 2**63 in size, got {2**64}.",
-        "Use positions of at most 2**63 in size; nothing is wrapped or clamped.",
+        f"`g(p)` must be from -2**63 to 2**63, got {2**64}.",
+        "Use positions from -2**63 to 2**63; nothing is wrapped or clamped.",
     ),
     *[
         (

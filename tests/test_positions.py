@@ -123,7 +123,7 @@ def test_a_count_is_the_positions_from_0(backend):
 @given(arrays.arrays(arrays.integer_dtypes() | arrays.unsigned_integer_dtypes(), st.integers(0, 6)))
 def test_an_array_of_integers_is_its_numbers(array):
     if array.dtype.kind == "u" and array.size and int(array.max()) > LARGEST:
-        with pytest.raises(InvalidValue, match="must be at most 2\\*\\*63 in size"):
+        with pytest.raises(InvalidValue, match="must be from -2\\*\\*63 to 2\\*\\*63"):
             positions_of(array)
         return
     before = array.copy()
@@ -266,7 +266,7 @@ def test_where_a_position_stands(given_, position, found):
 
 NAN, INFINITY = float("nan"), float("inf")
 KIND = "Give a range, a list of ints and floats, or an array of integers or floats."
-SIZE = "Use positions of at most 2**63 in size; nothing is wrapped or clamped."
+SIZE = "Use positions from -2**63 to 2**63; nothing is wrapped or clamped."
 REMOVE = "Remove NaN and infinite positions."
 
 
@@ -278,15 +278,15 @@ class Mystery:
 REFUSED = [
     *[([value], f"`positions` must be finite, got {value}.", REMOVE) for value in (NAN, INFINITY, -INFINITY)],
     *[(np.array([1.0, value]), f"`positions` must be finite, got {value}.", REMOVE) for value in (NAN, -INFINITY)],
-    ([2**63 + 1], "`positions` must be at most 2**63 in size, got 9223372036854775809.", SIZE),
-    ([-(2**63) - 1], "`positions` must be at most 2**63 in size, got -9223372036854775809.", SIZE),
-    ([np.nextafter(2.0**63, np.inf)], "`positions` must be at most 2**63 in size, got 9.22337e+18.", SIZE),
-    ([-1e19], "`positions` must be at most 2**63 in size, got -1e+19.", SIZE),
-    (np.array([0, -1e19]), "`positions` must be at most 2**63 in size, got 1e+19.", SIZE),
-    (np.array([2**63 + 1], np.uint64), "`positions` must be at most 2**63 in size, got 9223372036854775809.", SIZE),
-    (range(2**63, 2**63 + 2), "`positions` must be at most 2**63 in size, got 9223372036854775809.", SIZE),
-    (range(-(2**63) - 1, 0), "`positions` must be at most 2**63 in size, got -9223372036854775809.", SIZE),
-    ([10**5000], "`positions` must be at most 2**63 in size, got int too long to show.", SIZE),
+    ([2**63 + 1], "`positions` must be from -2**63 to 2**63, got 9223372036854775809.", SIZE),
+    ([-(2**63) - 1], "`positions` must be from -2**63 to 2**63, got -9223372036854775809.", SIZE),
+    ([np.nextafter(2.0**63, np.inf)], "`positions` must be from -2**63 to 2**63, got 9.22337e+18.", SIZE),
+    ([-1e19], "`positions` must be from -2**63 to 2**63, got -1e+19.", SIZE),
+    (np.array([0, -1e19]), "`positions` must be from -2**63 to 2**63, got 1e+19.", SIZE),
+    (np.array([2**63 + 1], np.uint64), "`positions` must be from -2**63 to 2**63, got 9223372036854775809.", SIZE),
+    (range(2**63, 2**63 + 2), "`positions` must be from -2**63 to 2**63, got 9223372036854775809.", SIZE),
+    (range(-(2**63) - 1, 0), "`positions` must be from -2**63 to 2**63, got -9223372036854775809.", SIZE),
+    ([10**5000], "`positions` must be from -2**63 to 2**63, got int too long to show.", SIZE),
     (-1, "`positions` must be at least 0, got -1.", "Give `positions` as an int of at least 0."),
     (
         2**63 + 1,
@@ -350,7 +350,7 @@ def test_positions_that_exist_only_inside_a_trace_are_refused():
     jax = pytest.importorskip("jax")
 
     hint = "Give `positions` as NumPy values or Python numbers, outside of jit, vmap and compile."
-    with pytest.raises(InvalidType, match=r"^`positions` must be known numbers, got .*Tracer") as caught:
+    with pytest.raises(InvalidType, match=r"^`positions` must be concrete numbers, got .*Tracer") as caught:
         jax.jit(lambda at: positions_of(at).whole)(np.arange(4))
     assert caught.value.hint == hint
 

@@ -95,7 +95,7 @@ REFUSED = [
     ),
     (
         lambda: preset("vaswani2017", width=5),
-        "`width` must be even in this convention, got 5.",
+        "`width` must be even unless `odd` says what to do, got 5.",
         'Use an even width, or set odd="zero", "extra" or "cut".',
     ),
     (

@@ -91,11 +91,14 @@ def test_no_tokens_and_no_sequences():
 
 
 REFUSED = [
-    (lambda: randomised(6, 5, 0), "`length` must be at least the 6 tokens, got 5."),
+    (lambda: randomised(6, 5, 0), "`length` must be at least the number of tokens, 6, got 5."),
     (lambda: randomised(6, 2**63, 0), "`length` must be below 2**63, got 9223372036854775808."),
     (lambda: randomised(-1, 5, 0), "`seq` must be at least 0, got -1."),
     (lambda: randomised(2.5, 5, 0), "`seq` must be a whole number, got 2.5."),
-    (lambda: shifted(2, 2**63 - 2, 0), "`largest` plus the 2 tokens must be below 2**63, got 9223372036854775806."),
+    (
+        lambda: shifted(2, 2**63 - 2, 0),
+        "`largest` plus the number of tokens, 2, must be below 2**63, got 9223372036854775806.",
+    ),
     (lambda: shifted(2, -1, 0), "`largest` must be at least 0, got -1."),
     (lambda: shifted(2, 5, None), "`rng` must be a numpy.random.Generator or a seed, got None."),
     (lambda: shifted(2, 5, True), "`rng` must be a numpy.random.Generator or a seed, got True."),

@@ -474,7 +474,7 @@ REFUSED = [
             (
                 {"beta_fast": 0.5},
                 "`beta_fast` must not be below `beta_slow`, got 0.5 and 1.",
-                "The released values are 32 and 1.",
+                "YaRN's released code uses 32 and 1.",
             ),
             (
                 {"ramp": "turn"},
@@ -529,7 +529,7 @@ REFUSED = [
     (
         lambda: Llama3(2.0, 64, 4.0, 1.0),
         "`high_freq_factor` must not be below `low_freq_factor`, got 1 and 4.",
-        "Llama 3.1's values are 4 and 1.",
+        "Llama 3.1 uses 4 and 1.",
     ),
     (lambda: Proportional(0.0), positive_name("fraction", 0), "Give `fraction` as a number above 0."),
     (lambda: Proportional(1.5), "`fraction` must be at most 1, got 1.5.", "It is the share of the pairs that rotate."),

@@ -264,9 +264,9 @@ def test_numpy_numbers_are_written_as_numbers():
 
 TYPES = f"Specs are {', '.join(kind.__name__ for kind in specs.SPECS)}."
 ALL_TYPES = f"Types are {', '.join(kind.__name__ for kind in (*specs.SPECS, *specs.PARTS))}."
-NOT_JSON = "A spec is one JSON object, and this is not JSON: "
+NOT_JSON = "A spec must be one JSON object, but this is not JSON: "
 PASS = "Pass what to_json returned."
-WRITE = "Write it as to_json does."
+WRITE = "Write the spec as to_json does."
 SINUSOIDAL_FIELDS = "Its fields are first, layout, odd, order, scale, scaled, spacing, standardised, width, zero_rows."
 
 REFUSED = [

@@ -245,9 +245,9 @@ def test_shapes_are_checked_inside_a_trace():
     x, at = np.zeros((3, 8), np.float32), jnp.arange(4)
     with pytest.raises(InvalidValue, match=r"must be of shape \[3\] for x of shape \[3, 8\], got \[4\]"):
         jax.jit(lambda q, positions: rotate(q, ch.Rotary(8), positions))(x, at)
-    with pytest.raises(InvalidValue, match=r"`from_` and `to` must have one shape, got \[3\] and \[1, 3\]"):
+    with pytest.raises(InvalidValue, match=r"`from_` and `to` must have the same shape, got \[3\] and \[1, 3\]"):
         jax.jit(lambda q, a, b: rerotate(q, ch.Rotary(8), a, b))(x[None], at[:3], at[None, :3])
-    with pytest.raises(InvalidType, match="are an array of jax, and `x` is one of torch"):
+    with pytest.raises(InvalidType, match="are an array of jax, but `x` is an array of torch"):
         jax.jit(lambda positions: rotate(torch.zeros(4, 8), ch.Rotary(8), positions))(at)
 
 

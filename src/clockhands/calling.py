@@ -55,8 +55,9 @@ class Library:
         self.module = None if isinstance(backend, str) else backend
         if backend not in LIBRARIES if isinstance(backend, str) else not hasattr(backend, "asarray"):
             raise InvalidType(
-                f"`backend` must be numpy, torch, jax or a module with the array API, got {shown(backend)}.",
-                "Leave it out to have it found.",
+                f"`backend` must be numpy, torch, jax or a module that follows the array API standard, got "
+                f"{shown(backend)}.",
+                "Leave it out to detect it.",
             )
         self.name = backend if isinstance(backend, str) else getattr(backend, "__name__", "array API")
 

@@ -78,7 +78,8 @@ class Grid:
             last = first + max(number - 1, 0) * step_
             if max(abs(first), abs(last)) > LARGEST:
                 raise InvalidValue(
-                    f"A grid's positions must be at most 2**63 in size, got {shown(float(max(first, last, key=abs)))}.",
+                    "Each position of a grid must be from -2**63 to 2**63, got "
+                    f"{shown(float(max(first, last, key=abs)))}.",
                     HINT_RANGE,
                 )
 
@@ -135,7 +136,7 @@ class Grid:
         """
         if copy is False:
             raise InvalidValue(
-                "A grid can be converted to an array only by a copy, but copy=False was given.", "Leave it out."
+                "A grid can be converted to an array only by a copy, but copy=False was given.", "Leave `copy` out."
             )
         at = without_prefix(self)[1].as_positions().as_float64()
         at = at.reshape(self.cells, self.axes) if self.axes > 1 else at.reshape(self.cells)
@@ -259,7 +260,7 @@ def _order(order: Iterable[int] | None, axes: int) -> tuple[int, ...]:
     if sorted(map(str, given)) != sorted(map(str, range(axes))):
         raise InvalidValue(
             f"`order` must name each of the axes {', '.join(map(str, range(axes)))} once, got {shown(given)}.",
-            "The axis that changes slowest from row to row comes first.",
+            "Name first the axis that changes slowest from row to row.",
         )
     return tuple(int(axis) for axis in given)
 

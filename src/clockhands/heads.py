@@ -108,7 +108,8 @@ def relative_head(spec: Any, back: int | float, temperature: float = 1.0) -> Rel
     """
     if isinstance(back, Sequence | np.ndarray) and not isinstance(back, str):
         raise InvalidType(
-            f"`back` must be one number of tokens, got {shown(back)}.", "Make one head for each distance."
+            f"`back` must be one number of tokens, got {shown(back)}.",
+            "To look back by several distances, make one head for each.",
         )
     number = real("back", back)
     distance = back if isinstance(back, int) else number

@@ -102,8 +102,8 @@ class Ladder:
         for pair, rate in enumerate(self.exact):
             if not isinstance(rate, Decimal):
                 raise InvalidType(
-                    f"Frequencies must be decimals, got {shown(rate)} for pair {pair}.",
-                    "Use geometric, evenly_spaced or explicit, which make them.",
+                    f"Frequencies must be Decimal numbers, got {shown(rate)} for pair {pair}.",
+                    "Make them with geometric, evenly_spaced or explicit of clockhands.ladders.",
                 )
             if not (rate.is_finite() and 0 <= rate < FASTEST):
                 raise InvalidValue(
@@ -349,7 +349,9 @@ class Joined:
             )
         lengths = [pairs for pairs, _ in self.parts]
         if self.in_turns and len(set(lengths)) > 1:
-            raise InvalidValue(f"Alternating parts must be equally long, got {lengths} pairs.", "Leave out in_turns.")
+            raise InvalidValue(
+                f"With in_turns, all parts must have the same number of pairs, got {lengths}.", "Leave out in_turns."
+            )
 
     def ladder(self, pairs: int, channels: int) -> Ladder:
         """The ladder, if the parts have as many pairs as there are."""

@@ -43,14 +43,15 @@ class LayerMixture:
         for code in codes:
             if code is not None and not isinstance(code, AdditiveCode | Rotary | BiasCode):
                 raise InvalidType(
-                    f"`codes` must hold codes of positions, got {shown(code)}.", "Write None for layers without one."
+                    f"`codes` must hold position encodings, got {shown(code)}.",
+                    "Write None for layers without a position encoding.",
                 )
         pattern = tuple(count("pattern", code, least=0) for code in pattern)
         wrong = set(pattern) ^ set(range(len(codes)))
         if wrong or not codes:
             raise InvalidValue(
-                f"`pattern` names the codes {sorted(set(pattern))}, and there are {len(codes)}.",
-                "Use the numbers of the codes in the list, from 0 on.",
+                f"`pattern` must name each of the {len(codes)} codes, got the codes {sorted(set(pattern))}.",
+                "Name a code by its number in the list `codes`, counted from 0.",
             )
         settle(self, codes=codes, pattern=pattern)
 

@@ -19,7 +19,7 @@ from clockhands.errors import InvalidType, InvalidValue
 
 LARGEST = 2**63
 
-HINT_RANGE = "Use positions of at most 2**63 in size; nothing is wrapped or clamped."
+HINT_RANGE = "Use positions from -2**63 to 2**63; nothing is wrapped or clamped."
 # A tuple: PyTorch's compiler does not follow a union of types.
 _NUMBERS = (int, float, np.number)
 
@@ -209,7 +209,7 @@ def numpy_of(array: Any, name: str) -> np.ndarray:
     except (TypeError, ValueError, RuntimeError) as error:
         # JAX raises its own kinds for values that exist only inside a trace, torch for those on "meta".
         raise InvalidType(
-            f"`{name}` must be known numbers, got {type(array).__name__} ({type(error).__name__}).",
+            f"`{name}` must be concrete numbers, got {type(array).__name__} ({type(error).__name__}).",
             f"Give `{name}` as NumPy values or Python numbers, outside of jit, vmap and compile.",
         ) from None
 
@@ -225,7 +225,7 @@ def _from_range(given: range, name: str) -> Positions:
 
 def _check_integer(value: int, name: str) -> None:
     if abs(value) > LARGEST:
-        raise InvalidValue(f"`{name}` must be at most 2**63 in size, got {shown(value)}.", HINT_RANGE)
+        raise InvalidValue(f"`{name}` must be from -2**63 to 2**63, got {shown(value)}.", HINT_RANGE)
 
 
 def _from_list(given: Sequence[Any], name: str) -> Positions:
@@ -283,7 +283,7 @@ def _exact_float(number: float, name: str) -> tuple[int, float, bool]:
     if not math.isfinite(number):
         raise InvalidValue(f"`{name}` must be finite, got {number}.", "Remove NaN and infinite positions.")
     if abs(number) > LARGEST:
-        raise InvalidValue(f"`{name}` must be at most 2**63 in size, got {shown(number)}.", HINT_RANGE)
+        raise InvalidValue(f"`{name}` must be from -2**63 to 2**63, got {shown(number)}.", HINT_RANGE)
     part, whole = math.modf(abs(number))
     return int(whole), part, number < 0
 
@@ -304,7 +304,7 @@ def _from_integers(array: np.ndarray, name: str) -> Positions:
     if array.dtype.kind == "u":
         whole = array.astype(np.uint64)
         if whole.size and int(whole.max()) > LARGEST:
-            raise InvalidValue(f"`{name}` must be at most 2**63 in size, got {int(whole.max())}.", HINT_RANGE)
+            raise InvalidValue(f"`{name}` must be from -2**63 to 2**63, got {int(whole.max())}.", HINT_RANGE)
         return _progression(array) or Positions(array.shape, whole)
     found = _progression(array)
     if found is not None:
@@ -342,7 +342,7 @@ def _from_reals(array: np.ndarray, name: str) -> Positions:
         raise InvalidValue(f"`{name}` must be finite, got {bad}.", "Remove NaN and infinite positions.")
     size = np.abs(reals)
     if size.size and size.max() > LARGEST:
-        raise InvalidValue(f"`{name}` must be at most 2**63 in size, got {shown(float(size.max()))}.", HINT_RANGE)
+        raise InvalidValue(f"`{name}` must be from -2**63 to 2**63, got {shown(float(size.max()))}.", HINT_RANGE)
     part, whole = np.modf(size)
     negative = reals < 0
     return Positions(

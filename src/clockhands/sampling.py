@@ -42,7 +42,8 @@ def randomised(seq: int, length: int, rng: Any, batch: int | None = None) -> np.
         )
     if seq > length:
         raise InvalidValue(
-            f"`length` must be at least the {seq} tokens, got {length}.", "No two tokens can have the same position."
+            f"`length` must be at least the number of tokens, {seq}, got {length}.",
+            "No two tokens can have the same position.",
         )
     rows = 1 if batch is None else count("batch", batch, least=0)
     refuse_larger((rows, seq), 8, "Positions")
@@ -76,7 +77,8 @@ def shifted(seq: int, largest: int, rng: Any, batch: int | None = None) -> np.nd
     seq, largest, generator = count("seq", seq, least=0), count("largest", largest, least=0), _generator(rng)
     if largest > 2**63 - 1 - seq:
         raise InvalidValue(
-            f"`largest` plus the {seq} tokens must be below 2**63, got {largest}.", "Positions end there."
+            f"`largest` plus the number of tokens, {seq}, must be below 2**63, got {largest}.",
+            "Use a smaller `largest`.",
         )
     rows = 1 if batch is None else count("batch", batch, least=0)
     refuse_larger((rows, seq), 8, "Positions")

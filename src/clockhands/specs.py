@@ -58,7 +58,9 @@ def from_dict(data: object) -> Spec:
     try:
         spec = _made(data, "the spec")
     except RecursionError:
-        raise InvalidValue("These values are nested too deeply to be a spec.", "Write it as to_json does.") from None
+        raise InvalidValue(
+            "These values are nested too deeply to be a spec.", "Write the spec as to_json does."
+        ) from None
     if not isinstance(spec, SPECS):
         raise InvalidValue(
             f"{type(spec).__name__} is a part of a spec, not a spec.",
@@ -96,7 +98,7 @@ def from_json(text: str | bytes) -> Spec:
         raise
     except ValueError as error:  # not JSON, not text, or a number of thousands of digits
         raise InvalidValue(
-            f"A spec is one JSON object, and this is not JSON: {error}.", "Pass what to_json returned."
+            f"A spec must be one JSON object, but this is not JSON: {error}.", "Pass what to_json returned."
         ) from None
     except RecursionError:
         raise InvalidValue("This JSON is nested too deeply to be a spec.", "Pass what to_json returned.") from None
@@ -318,7 +320,7 @@ def _as_json_values(value: Any) -> Any:
 def _made(data: object, where: str) -> Any:
     if not isinstance(data, dict) or not isinstance(data.get("type"), str):
         raise InvalidValue(
-            f'Expected {where} as an object with a "type", got {shown(data)}.', "Write it as to_json does."
+            f'Expected {where} as an object with a "type", got {shown(data)}.', "Write the spec as to_json does."
         )
     kind = _BY_NAME.get(data["type"])
     if kind is None:

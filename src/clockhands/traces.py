@@ -63,7 +63,7 @@ def refuse_recording(*arrays: Any) -> None:
     if any(isinstance(array, torch.Tensor) for array in arrays):
         raise InvalidValue(
             "torch.jit.trace would keep these positions and this length for all later calls.",
-            "Use torch.compile or torch.export, which accept new ones.",
+            "Use torch.compile or torch.export, which accept new positions.",
         )
 
 
@@ -212,7 +212,7 @@ def cosine_sine(ladder: Ladder, positions: Any, xp: Any) -> tuple[Any, Any]:
     if not dtype.startswith(("int", "uint")):
         raise InvalidType(
             f"Positions inside a trace must be integers, got {dtype}.",
-            "Real positions need more bits than a trace has: give them as NumPy values, outside of the trace.",
+            "A trace has too few bits for fractional positions: give them as NumPy values, outside of the trace.",
         )
     words = _Words(xp, positions)
     third, second, first = words.limbs(ladder)

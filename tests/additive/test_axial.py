@@ -220,7 +220,7 @@ def test_a_scaled_code_is_rounded_once():
     places = [[3, 0.5], [10**15, -7]]
     exact = ch.table(AxialSinusoidal(16), places, "float64")
     assert np.array_equal(ch.table(AxialSinusoidal(16, scale=0.3), places), (0.3 * exact).astype(np.float32))
-    with pytest.raises(InvalidValue, match="Numbers of size 70000 do not fit float16"):
+    with pytest.raises(InvalidValue, match="Numbers up to 70000 are too large for float16"):
         ch.table(AxialSinusoidal(16, scale=7e4), places, "float16")
     assert ch.table(AxialSinusoidal(16, scale=7e4), places).max() > 6e4
 
@@ -264,16 +264,16 @@ def test_a_shift_leaves_columns_of_zeros_and_pairs_that_are_cut():
 
 SPEC = AxialSinusoidal(16)
 X = np.zeros((2, 5, 16))
-NO_SHIFT = "Sinusoidal has both: each pair keeps its sine and its cosine."
+NO_SHIFT = "Use Sinusoidal, which has both: each of its pairs is a sine and a cosine."
 REFUSED = [
     (
         lambda: AxialSinusoidal(18),
-        "`width` must be a multiple of 4 in this convention, got 18.",
+        "`width` must be a multiple of 4, got 18.",
         'Use such a width, or set uneven="zero" or "cut".',
     ),
     (
         lambda: AxialSinusoidal(16, raw="before"),
-        "`width` must be a multiple of 4 in this convention, plus 2 for the coordinates themselves, got 16.",
+        "`width` must be a multiple of 4, plus 2 for the raw coordinates, got 16.",
         'Use such a width, or set uneven="zero" or "cut".',
     ),
     (
@@ -288,7 +288,7 @@ REFUSED = [
     ),
     (
         lambda: AxialSinusoidal(16, 2),
-        "`shares` must be a share for each axis, got 2.",
+        "`shares` must be a list of one share of the width for each axis, got 2.",
         "Write (1, 1) for two equal axes.",
     ),
     (
@@ -313,13 +313,14 @@ REFUSED = [
     ),
     (
         lambda: AxialSinusoidal(18, raw="after", uneven="cut"),
-        "Raw coordinates cannot be used with a width that is cut: the cut could remove the coordinates.",
+        "`raw` cannot be used with uneven='cut': cutting the width could remove the raw coordinates.",
         'Use uneven="zero" or "refuse", or leave out `raw`.',
     ),
     (
         lambda: AxialSinusoidal(18, raw="after-each", channels="rate-axis-wave"),
-        "`raw` is 'after-each' of an axis' dimensions, but in 'rate-axis-wave' an axis has no block.",
-        'Use raw="before" or "after", or channels that begin with axis.',
+        "raw='after-each' puts coordinates next to the dimensions of their axis, but with "
+        "channels='rate-axis-wave' the dimensions of an axis are not in one block.",
+        'Use raw="before" or "after", or channels that begin with "axis".',
     ),
     (
         lambda: AxialSinusoidal(16, spacing=(Geometric(),)),
@@ -349,7 +350,7 @@ REFUSED = [
     (
         lambda: ch.add(X, SPEC),
         "An encoding of 2 axes has no default positions.",
-        "Give them, [seq, axes], or a clockhands.grids.Grid.",
+        "Give positions of shape [seq, axes], or a clockhands.grids.Grid.",
     ),
     (
         lambda: ch.add(X, SPEC, np.zeros(5)),
@@ -390,14 +391,14 @@ REFUSED = [
     ),
     (
         lambda: ch.table(AxialSinusoidal(18, raw="before"), [[1e6, 0]], "float16"),
-        "Numbers of size 1e+06 do not fit float16.",
-        "Use a dtype of a wider range, or a smaller `scale`.",
+        "Numbers up to 1e+06 are too large for float16.",
+        "Use a dtype with a wider range, or a smaller `scale`.",
     ),
     (
         lambda: ch.additive.token_positions(np.ones((1, 3), int), SPEC),
-        "`spec` must number tokens along one axis, got a code of 2.",
-        "The positions of tokens with several axes come from the image or the boxes; clockhands.grids.Grid makes "
-        "those of a grid.",
+        "`spec` must number tokens along one axis, got an encoding of 2 axes.",
+        "For several axes, compute positions from the image or the boxes; clockhands.grids.Grid makes the "
+        "positions of a grid.",
     ),
 ]
 

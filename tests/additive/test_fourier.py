@@ -202,24 +202,25 @@ def test_inside_a_trace_phases_are_made_in_the_numbers_own_dtype():
 REFUSED = [
     (
         lambda: FourierFeatures(7),
-        "`width` must be even, a sine and a cosine for each frequency, got 7.",
-        "Increase or decrease the width by that number.",
+        "`width` must be even and at least 2, because each frequency has a sine and a cosine; got width 7.",
+        "Use another width.",
     ),
     (
         lambda: FourierFeatures(8, 1, raw="before"),
-        "`width` must be even beside 1 for the coordinates themselves, a sine and a cosine for each frequency, got 8.",
-        "Increase or decrease the width by that number.",
+        "`width` minus 1 for the raw coordinates must be even and at least 2, because each frequency has "
+        "a sine and a cosine; got width 8.",
+        "Use another width.",
     ),
     (
         lambda: FourierFeatures(2, raw="before", order="cos"),
-        "`width` must be at least 1 beside 2 for the coordinates themselves, one sine or cosine for each frequency, "
-        "got 2.",
-        "Increase or decrease the width by that number.",
+        "`width` minus 2 for the raw coordinates must be at least 1, because each frequency has one sine or cosine; "
+        "got width 2.",
+        "Use another width.",
     ),
     (
         lambda: FourierFeatures(8, offsets=1),
         "`offsets` must be True or False, got 1.",
-        "Pass the phases as the last row of values=.",
+        "True means that the last row of values= holds phases.",
     ),
     (
         lambda: ch.table(FourierFeatures(8, 1, order="cos", offsets=True), [1], values=np.ones(8)),
@@ -264,7 +265,7 @@ REFUSED = [
     (
         lambda: ch.shift(FourierFeatures(8), [1, 2]),
         "FourierFeatures has no shift matrix and no kernel: its frequencies are values that the spec does not contain.",
-        "Sinusoidal has both: each pair keeps its sine and its cosine.",
+        "Use Sinusoidal, which has both: each of its pairs is a sine and a cosine.",
     ),
 ]
 

@@ -182,17 +182,17 @@ REFUSED = [
     (
         lambda: Grid((2, 2), order=(0, 0)),
         "`order` must name each of the axes 0, 1 once, got (0, 0).",
-        "The axis that changes slowest from row to row comes first.",
+        "Name first the axis that changes slowest from row to row.",
     ),
     (
         lambda: Grid((2, 2), order=3),
         "`order` must name each of the axes 0, 1 once, got (3,).",
-        "The axis that changes slowest from row to row comes first.",
+        "Name first the axis that changes slowest from row to row.",
     ),
     (
         lambda: Grid((2, 2), start=2.0**63, step=2048),
-        "A grid's positions must be at most 2**63 in size, got 9.22337e+18.",
-        "Use positions of at most 2**63 in size; nothing is wrapped or clamped.",
+        "Each position of a grid must be from -2**63 to 2**63, got 9.22337e+18.",
+        "Use positions from -2**63 to 2**63; nothing is wrapped or clamped.",
     ),
     (
         lambda: ch.kernel(ch.Sinusoidal(8), Grid(3, prefix=1)),
@@ -201,18 +201,18 @@ REFUSED = [
     ),
     (
         lambda: ch.table(AXIAL, Grid((2, 2, 2))),
-        "`positions` is a grid of 3 axes, and the code has 2.",
-        "Give the grid a size for each axis of the code, in their order.",
+        "`positions` is a grid of 3 axes, but the encoding has 2.",
+        "Give the grid one size for each axis of the encoding, in the same order.",
     ),
     (
         lambda: ch.table(AXIAL, Grid(2)),
-        "`positions` is a grid of 1 axis, and the code has 2.",
-        "Give the grid a size for each axis of the code, in their order.",
+        "`positions` is a grid of 1 axis, but the encoding has 2.",
+        "Give the grid one size for each axis of the encoding, in the same order.",
     ),
     (
         lambda: ch.add(np.zeros((4, 8)), ch.Sinusoidal(8), Grid((2, 2))),
-        "`positions` is a grid of 2 axes, and the code has 1.",
-        "Give the grid a size for each axis of the code, in their order.",
+        "`positions` is a grid of 2 axes, but the encoding has 1.",
+        "Give the grid one size for each axis of the encoding, in the same order.",
     ),
     (
         lambda: ch.add(np.zeros((3, 16)), AXIAL, Grid((2, 2), prefix=1)),

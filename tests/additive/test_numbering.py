@@ -215,7 +215,7 @@ def test_presets_of_learned_tables(name, offset, padding_row, rows):
 REFUSED = [
     (
         lambda: ch.Learned(8, 16, padding_row=16),
-        "`padding_row` must be below the 16 rows, got 16.",
+        "`padding_row` must be below the number of rows, 16, got 16.",
         "Leave it out if padding tokens have positions like all other tokens.",
     ),
     (lambda: ch.Learned(8, 16, padding_row=-1), "`padding_row` must be at least 0, got -1.", "Give `padding_row`"),
@@ -231,18 +231,18 @@ REFUSED = [
     ),
     (
         lambda: token_positions(IDS, ROBERTA),
-        "`tokens` is taken for a mask, but it holds numbers other than 0 and 1.",
-        "Pass the padding id as padding=… if these are ids.",
+        "`tokens` is taken for a mask because `padding` is missing, but it holds numbers other than 0 and 1.",
+        "If these are token ids, pass the id of the padding token as padding=….",
     ),
     (
         lambda: token_positions(MASK, ROBERTA, padding=1),
-        "`tokens` must be ids of tokens, got bool.",
-        "Leave `padding` out for a mask.",
+        "`tokens` must be integer token ids if `padding` is given, got bool.",
+        "If `tokens` is a mask, leave `padding` out.",
     ),
     (
         lambda: token_positions(MASK * 1.0, ROBERTA),
         "`tokens` must be a mask of booleans or of 0 and 1, got float64.",
-        "Write mask > 0.5, or mask == 0 for one that is added to scores.",
+        "Write mask > 0.5; for a mask that is added to scores, write mask == 0.",
     ),
     (lambda: token_positions(MASK.tolist(), ROBERTA), "`tokens` must be an array, got list.", "Give a NumPy"),
     (lambda: token_positions(np.array(1), ROBERTA), "`tokens` must be of shape [..., seq], got one", "Give a whole"),
@@ -250,7 +250,7 @@ REFUSED = [
     (
         lambda: token_positions(MASK, "roberta"),
         "`spec` must be an additive encoding, got str 'roberta'.",
-        "Learned and Sinusoidal say how tokens are numbered.",
+        "Give a spec such as Learned or Sinusoidal: it defines how tokens are numbered.",
     ),
 ]
 

@@ -116,7 +116,7 @@ def test_a_standardised_table_inside_a_trace():
 
 
 WAVES = ", ".join(Waves.__args__)
-NO_SHIFT = "Sinusoidal has both: each pair keeps its sine and its cosine."
+NO_SHIFT = "Use Sinusoidal, which has both: each of its pairs is a sine and a cosine."
 REFUSED = [
     (
         lambda: ch.Sinusoidal(8, order="sin--cos"),
@@ -135,13 +135,13 @@ REFUSED = [
     ),
     (
         lambda: ch.Sinusoidal(8, standardised=9, zero_rows=(1,)),
-        "A standardised encoding cannot have zeros: its mean is subtracted from every number.",
-        "Leave out `standardised`, or `zero_rows` and the zeros of an odd width.",
+        "A standardised encoding cannot have zero rows or a zero column: its mean is subtracted from all numbers.",
+        "Leave out `standardised`; or leave out `zero_rows` and use an even width.",
     ),
     (
         lambda: ch.Sinusoidal(9, odd="zero", standardised=9),
-        "A standardised encoding cannot have zeros: its mean is subtracted from every number.",
-        "Leave out `standardised`, or `zero_rows` and the zeros of an odd width.",
+        "A standardised encoding cannot have zero rows or a zero column: its mean is subtracted from all numbers.",
+        "Leave out `standardised`; or leave out `zero_rows` and use an even width.",
     ),
     (
         lambda: ch.table(ch.Sinusoidal(2, order="sin-sin", standardised=1), 3),
@@ -150,8 +150,8 @@ REFUSED = [
     ),
     (
         lambda: ch.table(ch.Sinusoidal(8, scale=1e39), 3),
-        "Numbers of size 1e+39 do not fit float32.",
-        "Use a dtype of a wider range, or a smaller `scale`.",
+        "Numbers up to 1e+39 are too large for float32.",
+        "Use a dtype with a wider range, or a smaller `scale`.",
     ),
     (
         lambda: ch.shift(ch.Sinusoidal(8, order="cos-cos"), 1),

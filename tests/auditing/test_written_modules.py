@@ -414,7 +414,7 @@ def test_numbers_of_positions(numbers, code):
 
 
 def test_the_weights_of_a_module_are_looked_at_in_files():
-    with pytest.raises(InvalidType, match="`weights` is for files, and a loaded module was given") as raised:
+    with pytest.raises(InvalidType, match="`weights` is for files, but a loaded module was given") as raised:
         ch.audit(Model(), weights=True)
     assert "folder" in raised.value.hint
 

@@ -36,11 +36,14 @@ REFUSED = [
     (lambda: Alibi(8, octaves=0), "`octaves` must be finite and positive, got 0."),
     (lambda: Decay(4, first=0), "`first` must be at least 1, got 0."),
     (lambda: Buckets(8, 2), "`buckets` must be at least 4, got 2."),
-    (lambda: Buckets(8, 33), "`buckets` must be even, half for each direction, got 33.\nhint: Use an even number."),
+    (
+        lambda: Buckets(8, 33),
+        "`buckets` must be even, because half of them are for each direction, got 33.\nhint: Use an even number.",
+    ),
     (
         lambda: Buckets(8, 32, 8),
-        "`max_distance` must be above the 8 distances with a separate bucket, got 8.\nhint: Use fewer buckets or a "
-        "larger distance.",
+        "`max_distance` must be above 8, the number of distances with a bucket each, got 8.\n"
+        "hint: Use fewer buckets or a larger distance.",
     ),
     (
         lambda: Buckets(8, bidirectional=1),
@@ -49,11 +52,14 @@ REFUSED = [
     ),
     (lambda: Buckets(8, epsilon=-1.0), "`epsilon` must be finite and not negative, got -1."),
     (lambda: Buckets(8, scale=float("nan")), "`scale` must be finite and positive, got nan."),
-    (lambda: CeilingBuckets(8, 5), "`span` must be even, half of it for distances with a separate bucket, got 5."),
+    (
+        lambda: CeilingBuckets(8, 5),
+        "`span` must be even, because half of it is for distances with a bucket each, got 5.",
+    ),
     (
         lambda: CeilingBuckets(8, 8, 5),
-        "`max_distance` must be above 5, got 5.\nhint: Half of the span is for distances with a separate bucket; "
-        "use a smaller span or a larger distance.",
+        "`max_distance` must be above 5, got 5.\nhint: Use a smaller `span` or a larger `max_distance`: "
+        "half of `span` is for distances with a bucket each.",
     ),
     (lambda: Clipped(8, 0), "`span` must be at least 1, got 0."),
     (lambda: Kerple(8, "exponential"), '`kernel` must be one of "log", "power", got \'exponential\'.'),
@@ -64,7 +70,8 @@ REFUSED = [
     (lambda: Window(3, 7, 7, class_token=None), "`class_token` must be True or False, got None."),
     (
         lambda: LogWindow(3, 8, 8, 12),
-        "`trained` must be (height, width) or None, got 12.\nhint: It is the window of training.",
+        "`trained` must be (height, width) or None, got 12.\n"
+        "hint: It is the window size that the model was trained with.",
     ),
     (lambda: LogWindow(3, 8, 8, (1, 8)), "`trained` must be at least 2, got 1."),
     # --- the call ---
@@ -83,12 +90,12 @@ REFUSED = [
     ),
     (
         lambda: ch.bias(Alibi(8), 5, 3),
-        "`queries` as a count means the last of the 3 keys, got 5 queries.\nhint: Give the positions of the queries "
-        "as a range or an array.",
+        "If `queries` is a count, it counts the last keys, so it must be 0 to 3; got 5.\n"
+        "hint: Give the positions of the queries as a range or an array.",
     ),
     (lambda: ch.bias(Alibi(8), -1, 3), "`queries` must be at least 0, got -1."),
     (lambda: ch.bias(Alibi(8), 1, True), "`keys` must be numbers, got the boolean True."),
-    (lambda: ch.bias(Alibi(8), [2**63 + 1], 3), "`queries` must be at most 2**63 in size, got 9223372036854775809."),
+    (lambda: ch.bias(Alibi(8), [2**63 + 1], 3), "`queries` must be from -2**63 to 2**63, got 9223372036854775809."),
     (
         lambda: ch.bias(Alibi(8), np.zeros((2, 2, 2)), 3),
         "`queries` must be of shape [queries] or [batch, queries], got [2, 2, 2].\n"
@@ -96,8 +103,8 @@ REFUSED = [
     ),
     (
         lambda: ch.bias(Alibi(8), np.zeros((2, 3)), np.zeros((4, 3))),
-        "`queries` and `keys` must have one batch, got 2 and 4 sequences.\n"
-        "hint: Give both as [seq], or as [batch, seq] of the same batch.",
+        "`queries` and `keys` must have the same batch size, got 2 and 4.\n"
+        "hint: Give both as [seq], or as [batch, seq] with the same batch size.",
     ),
     (lambda: ch.bias(Alibi(8), 1, 2, dtype="int32"), "`dtype` must be one of float64, float32, float16, bfloat16"),
     (
@@ -106,11 +113,12 @@ REFUSED = [
     ),
     (
         lambda: ch.bias(Window(3, 7, 7), 49, 49, values=np.zeros((169, 3)), causal=True),
-        "Window is for a plane, in which no token comes before another.\nhint: Leave `causal` out.",
+        "Window is for tokens on a plane, where no token comes before another, so it has no causal form.\n"
+        "hint: Leave `causal` out.",
     ),
     (
         lambda: ch.bias(Alibi(8, "key"), 1, 10**6, dtype="float16"),
-        "A bias of 5e+05 in size does not fit float16.\nhint: Use float32, or bfloat16.",
+        "A bias with the absolute value 5e+05 is too large for float16.\nhint: Use float32, or bfloat16.",
     ),
     # --- learned numbers ---
     (
@@ -131,16 +139,17 @@ REFUSED = [
     ),
     (
         lambda: ch.bias(Kerple(2), 1, 2, values={"p": P, "b": P}),
-        "`values` of Kerple must be p [2]; a [2], got ['p', 'b'].\nhint: Pass each of them by its name.",
+        "`values` of Kerple must contain p [2]; a [2], and nothing else; got ['p', 'b'].\n"
+        "hint: Pass a dict with these names.",
     ),
     (
         lambda: ch.bias(Kerple(2), 1, 2, values={"p": P, "a": np.array(["x", "y"])}),
-        "`values` must be numbers, got a of <U1.\nhint: Pass float arrays.",
+        "`values` must be numbers, got `a` of dtype <U1.\nhint: Pass float arrays.",
     ),
     (
         lambda: ch.bias(Kerple(2), 1, 2, values={"p": P, "a": [0.0, 1.0]}),
-        "`a` of a log kernel must be finite and above 0, got 0.\nhint: Implementations clamp these learned values "
-        "before each use: do so first.",
+        "`a` of a log kernel must be finite and above 0, got 0.\nhint: Clamp the learned values before you pass them; "
+        "implementations clamp them before each use.",
     ),
     (
         lambda: ch.bias(Kerple(2, "power"), 1, 2, values={"p": P + 0.5, "a": P}),
@@ -154,14 +163,14 @@ REFUSED = [
     (lambda: row_numbers(Clipped(8), [0.5], [0.5]), "Clipped has rows for whole distances only, got real positions."),
     (
         lambda: row_numbers(Window(3, 4, 5), 20, 21),
-        "A window of 4 x 5 has the positions 0 to 19, got one of size 20.\nhint: They are token numbers, row by row.",
+        "A window of 4 x 5 has the positions 0 to 19, got 20.\nhint: They are token numbers, row by row.",
     ),
     (
         lambda: row_numbers(Window(3, 4, 5, True), 1, [-1, 3]),
-        "A window of 4 x 5 has the positions 0 to 20, got one of size 1 below 0.\n"
+        "A window of 4 x 5 has the positions 0 to 20, got -1.\n"
         "hint: They are token numbers, row by row after the class token.",
     ),
-    (lambda: row_numbers(Window(3, 4, 5), [1.5], 3), "0 to 19, got one of size 1 and a fraction."),
+    (lambda: row_numbers(Window(3, 4, 5), [1.5], 3), "0 to 19, got 1 and a fraction."),
 ]
 
 
@@ -175,7 +184,7 @@ def test_refused_in_words(call, message):
 
 def test_mixed_libraries_are_refused():
     torch, jnp = pytest.importorskip("torch"), pytest.importorskip("jax.numpy")
-    with pytest.raises(InvalidType, match=r"`values` must be of one library, got .*jax.*, torch.Tensor"):
+    with pytest.raises(InvalidType, match=r"`values` must be arrays of one library, got .*jax.*, torch.Tensor"):
         ch.bias(Kerple(2), 1, 2, values={"p": torch.ones(2), "a": jnp.ones(2)})
     # NumPy's go with either.
     made = ch.bias(Kerple(2), 1, 2, values={"p": torch.ones(2), "a": np.ones(2)})
@@ -189,20 +198,20 @@ def test_whole_numbers_of_torch_are_numbers_and_booleans_are_not():
         1,
         2,
     )
-    with pytest.raises(InvalidType, match="got p of bool"):
+    with pytest.raises(InvalidType, match="got `p` of dtype bool"):
         ch.bias(Kerple(2), 1, 2, values={"p": torch.ones(2, dtype=torch.bool), "a": torch.ones(2)})
 
 
 def test_a_library_without_a_dtype_says_so():
     strict = pytest.importorskip("array_api_strict")
-    with pytest.raises(InvalidValue, match=r"gives array_api_strict.float64 but bfloat16 was requested"):
+    with pytest.raises(InvalidValue, match=r"computed array_api_strict.float64, but bfloat16 was requested"):
         ch.bias(Kerple(2), 1, 2, values={"p": strict.ones(2), "a": strict.ones(2)}, dtype="bfloat16")
 
 
 @pytest.mark.filterwarnings("ignore:Explicitly requested dtype")
 def test_jax_without_64_bits_says_so():
     jnp = pytest.importorskip("jax.numpy")
-    with pytest.raises(InvalidValue, match="gives float32 but float64 was requested"):
+    with pytest.raises(InvalidValue, match="computed float32, but float64 was requested"):
         ch.bias(Kerple(2), 1, 2, values={"p": jnp.ones(2), "a": jnp.ones(2)}, dtype="float64")
 
 

@@ -187,21 +187,24 @@ REFUSED = [
         lambda: score_mod("alibi", 2, 2),
         "`score_mod` takes a bias, got str 'alibi'.\nhint: Biases are Alibi, Buckets and those of clockhands.biases.",
     ),
-    (lambda: score_mod(Alibi(2), 0, 4), "`score_mod` needs queries and keys, got 0 and 4.\nhint: Give some."),
+    (
+        lambda: score_mod(Alibi(2), 0, 4),
+        "`score_mod` needs queries and keys, got 0 queries and 4 keys.\nhint: Give at least one query and one key.",
+    ),
     (
         lambda: score_mod(Alibi(2), [0.5], 4),
-        "`score_mod` looks distances up and takes whole positions only, got 0.5.\n"
-        "hint: Use bias(spec, queries, keys) for real positions.",
+        "`score_mod` looks up distances in a table, so positions must be whole numbers, got 0.5.\n"
+        "hint: For fractional positions, use bias(spec, queries, keys).",
     ),
     (
         lambda: score_mod(Alibi(2), [0, 2**40], [0, 1, 5]),
-        "`score_mod` looks distances up, and these positions span 1099511627782 of them from -5 on.\n"
-        "hint: Use positions that lie closer together, or bias(spec, queries, keys).",
+        "These positions have 1099511627782 distances, from -5 on, too many for the table that `score_mod` makes.\n"
+        "hint: Use positions that are closer together, or bias(spec, queries, keys).",
     ),
     (
         lambda: score_mod(Kerple(2), 2, 2, values={"p": np.zeros(2), "a": np.ones(2)}),
-        "`p` of a log kernel must be finite and above 0, got 0.\nhint: Implementations clamp these learned values "
-        "before each use: do so first.",
+        "`p` of a log kernel must be finite and above 0, got 0.\nhint: Clamp the learned values before you pass them; "
+        "implementations clamp them before each use.",
     ),
     (
         lambda: score_mod(Kerple(2), 2, 2),
@@ -219,7 +222,7 @@ def test_refused_in_words(call, message):
 
 def test_values_of_another_library_are_refused():
     jnp = pytest.importorskip("jax.numpy")
-    with pytest.raises(InvalidType, match="`values` must be PyTorch's or NumPy's here"):
+    with pytest.raises(InvalidType, match="`values` must be PyTorch or NumPy arrays here"):
         score_mod(Kerple(2), 2, 2, values={"p": jnp.ones(2), "a": jnp.ones(2)})
 
 

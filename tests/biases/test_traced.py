@@ -162,7 +162,7 @@ def test_batches(spec: Any, queries: Any, keys: Any, inside: Any):
 def test_a_mask_is_asked_for(inside: Any):
     queries, keys = np.array([2, 5]), np.arange(6)
     assert np.array_equal(inside(Alibi(2), queries, keys, causal=True), ch.bias(Alibi(2), queries, keys, causal=True))
-    with pytest.raises(InvalidValue, match="Window is for a plane, in which no token comes before another"):
+    with pytest.raises(InvalidValue, match="Window is for tokens on a plane, where no token comes before another"):
         inside(Window(2, 2, 3), queries, keys, causal=True)
 
 
@@ -229,7 +229,7 @@ def test_float64_in_each_library():
     assert largest(made - wanted) <= 3 * 2.0**-53 * largest(wanted)
     with (
         pytest.warns(UserWarning, match="float64"),
-        pytest.raises(InvalidValue, match="This library gives float32 but float64 was requested"),
+        pytest.raises(InvalidValue, match="The array library computed float32, but float64 was requested"),
     ):
         in_jax(Alibi(2), np.array([5]), np.arange(6), dtype="float64")
 
@@ -262,15 +262,23 @@ def test_gradients_reach_learned_numbers():
 @pytest.mark.parametrize(
     ("call", "kind", "message"),
     [
-        (lambda at: ch.bias(Alibi(2), at, [0, 2**31]), InvalidValue, "must fit in 32 bits, got up to 2147483648"),
-        (lambda at: ch.bias(Alibi(2), at, [0.5]), InvalidType, "must be whole numbers, got float64"),
+        (
+            lambda at: ch.bias(Alibi(2), at, [0, 2**31]),
+            InvalidValue,
+            "must fit in 32 bits, like the other positions, which are inside a trace; got up to 2147483648",
+        ),
+        (
+            lambda at: ch.bias(Alibi(2), at, [0.5]),
+            InvalidType,
+            "must be whole numbers, because the other positions are inside a trace; got float64",
+        ),
         (lambda at: ch.bias(Alibi(2), at * 1.5, 4), InvalidType, "must be integers, got float32"),
         (
             lambda at: ch.bias(Alibi(2), at[0], 4),
             InvalidValue,
             "must be of shape [queries] or [batch, queries], got []",
         ),
-        (lambda at: ch.bias(Alibi(2), 4, at), InvalidValue, "as a count means the last of the 3 keys, got 4 queries"),
+        (lambda at: ch.bias(Alibi(2), 4, at), InvalidValue, "it counts the last keys, so it must be 0 to 3; got 4"),
         (lambda at: ch.bias(Buckets(2), at, at), InvalidValue, "Buckets has learned numbers, but they were not given"),
         (
             lambda at: ch.bias(Kerple(2), at, at, values={"p": [1.0, 1.0], "a": [1.0, -1.0]}),
@@ -281,7 +289,7 @@ def test_gradients_reach_learned_numbers():
         (
             lambda at: ch.bias(Alibi(2), at[None].repeat(2, 0), at[None].repeat(3, 0)),
             InvalidValue,
-            "must have one batch, got 2 and 3 sequences",
+            "must have the same batch size, got 2 and 3",
         ),
         (lambda at: ch.biases.row_numbers(Buckets(2), at, 9), InvalidType, "must be known numbers"),
     ],
@@ -296,7 +304,7 @@ def test_refusals(call: Any, kind: Any, message: str):
 def test_two_libraries_are_refused():
     torch = pytest.importorskip("torch")
     jax = pytest.importorskip("jax")
-    with pytest.raises(InvalidType, match="are an array of torch, and the others of jax"):
+    with pytest.raises(InvalidType, match="are an array of torch, but the other positions are an array of jax"):
         jax.jit(lambda at: ch.bias(Alibi(2), at, torch.arange(3)))(np.int32([1, 2, 3]))
-    with pytest.raises(InvalidType, match="of another library than the positions"):
+    with pytest.raises(InvalidType, match="are not arrays of the same library as the positions"):
         jax.jit(lambda at: ch.bias(Buckets(2), at, at, values=torch.zeros(32, 2)))(np.int32([1, 2, 3]))

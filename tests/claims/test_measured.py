@@ -133,12 +133,21 @@ def test_the_interval_is_the_one_of_the_lab():
 @pytest.mark.parametrize(
     ("call", "says"),
     [
-        (lambda: measured("extrapolatoin"), "No results of the study 'extrapolatoin' come with the package."),
+        (lambda: measured("extrapolatoin"), "The package has no results of the study 'extrapolatoin'."),
         (lambda: measured("quick").value("copie", "rotary"), "has no task 'copie'"),
-        (lambda: measured("quick").value("copy", "rotari"), "has no loss of rotari in copy"),
-        (lambda: measured("quick").value("copy", "rotary", length=65), "has no loss of rotary in copy"),
-        (lambda: measured("quick").value("copy", "rotary", "spike"), "has no spike of rotary in copy"),
-        (lambda: measured("quick").places("language", "learned"), "has no places of learned in language"),
+        (lambda: measured("quick").value("copy", "rotari"), "has no loss for the arm rotari in the task copy"),
+        (
+            lambda: measured("quick").value("copy", "rotary", length=65),
+            "has no loss for the arm rotary in the task copy",
+        ),
+        (
+            lambda: measured("quick").value("copy", "rotary", "spike"),
+            "has no spike for the arm rotary in the task copy",
+        ),
+        (
+            lambda: measured("quick").places("language", "learned"),
+            "has no results by position, depth or distance for the arm learned",
+        ),
     ],
 )
 def test_what_was_not_measured_is_an_error(call, says):
@@ -166,7 +175,7 @@ def test_a_claim_whose_study_is_missing_fails(name, results):
     _, studies = results
     for study in CLAIMS[name].measured:
         del studies[study]
-    with pytest.raises(InvalidValue, match="No results of the study"):
+    with pytest.raises(InvalidValue, match="The package has no results of the study"):
         recompute(CLAIMS[name])
 
 

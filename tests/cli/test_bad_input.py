@@ -23,14 +23,14 @@ CLOSED = (
 BASE = "`base` must be a finite positive number other than 1, got "
 BASES = "Usual bases are 10000 (the paper) and 500000 (Llama 3); with base 1 all pairs have the same frequency."
 FINITE = "Remove NaN and infinite positions."
-FAR = "Use positions of at most 2**63 in size; nothing is wrapped or clamped."
+FAR = "Use positions from -2**63 to 2**63; nothing is wrapped or clamped."
 
 SPECS = [
     ("vaswani2017:width=0", "`width` must be at least 1, got 0.", WIDTH),
     ("vaswani2017:width=-4", "`width` must be at least 1, got -4.", WIDTH),
     ("vaswani2017:width=ten", "`width` must be a whole number, got 'ten'.", WIDTH),
-    ("vaswani2017:width=5", "`width` must be even in this convention, got 5.", ODD),
-    ("whisper:width=3", "`width` must be even in this convention, got 3.", ODD),
+    ("vaswani2017:width=5", "`width` must be even unless `odd` says what to do, got 5.", ODD),
+    ("whisper:width=3", "`width` must be even unless `odd` says what to do, got 3.", ODD),
     ("tensor2tensor:width=2", *CLOSED),
     ("fairseq:width=2", *CLOSED),
     ("vaswani2017:base=0", f"{BASE}0.", BASES),
@@ -41,7 +41,7 @@ SPECS = [
     ("vaswani2017:wdth=4", "Sinusoidal has no field 'wdth'.", "Did you mean 'width'?"),
     (
         "vaswani2017:width",
-        "vaswani2017:width has 'width' where a field is expected.",
+        "vaswani2017:width has 'width', but a field is expected there.",
         "Write fields as PRESET:field=value,field=value.",
     ),
 ]
@@ -69,10 +69,10 @@ def test_it_is_misuse_in_an_audit_too(run, preset):
     [
         ("0,nan", "`positions` must be finite, got nan.", FINITE),
         ("-inf,", "`positions` must be finite, got -inf.", FINITE),
-        ("9223372036854775809,", "`positions` must be at most 2**63 in size, got 9223372036854775809.", FAR),
-        ("-9223372036854775809,", "`positions` must be at most 2**63 in size, got -9223372036854775809.", FAR),
-        ("1e19,", "`positions` must be at most 2**63 in size, got 1e+19.", FAR),
-        ("0:9223372036854775810", "`positions` must be at most 2**63 in size, got 9223372036854775809.", FAR),
+        ("9223372036854775809,", "`positions` must be from -2**63 to 2**63, got 9223372036854775809.", FAR),
+        ("-9223372036854775809,", "`positions` must be from -2**63 to 2**63, got -9223372036854775809.", FAR),
+        ("1e19,", "`positions` must be from -2**63 to 2**63, got 1e+19.", FAR),
+        ("0:9223372036854775810", "`positions` must be from -2**63 to 2**63, got 9223372036854775809.", FAR),
     ],
 )
 def test_positions_that_cannot_be(run, positions, error, hint):
@@ -142,13 +142,13 @@ FILES = [
     (
         "t.safetensors",
         safetensors({"a": tensor([2], 0, 8), "b": tensor([2], 4, 12)}, bytes(12)),
-        "tensor 'b' begins at byte 4 of the data, where 8 was expected; it overlaps 'a'.",
+        "tensor 'b' begins at byte 4 of the data, but must begin at byte 8: it overlaps 'a'.",
         AGAIN,
     ),
     (
         "t.safetensors",
         safetensors({"a": tensor([2], -8, 0)}, bytes(8)),
-        "tensor 'a' has the offsets [-8, 0], where two whole numbers from 0 are expected, the first not above the"
+        "tensor 'a' has the offsets [-8, 0], but they must be two whole numbers of at least 0, the first not above the"
         " second.",
         AGAIN,
     ),
@@ -165,7 +165,7 @@ FILES = [
         "m.onnx",
         onnx_bytes([onnx_outside("t", (4, 2), location="../../etc/passwd")]),
         "tensor 't' declares its data at '../../etc/passwd', a path that does not stay in the model's folder.",
-        "Do not trust this model; its data lie beside it.",
+        "Do not trust this model: a valid model keeps its data in its own folder.",
     ),
     (
         "m.onnx",
@@ -174,8 +174,8 @@ FILES = [
         None,
     ),
     ("m.gguf", b"", "is not a GGUF file: it is empty.", None),
-    ("m.gguf", b"GGUF\x03\0\0\0", "ends after 8 bytes; a GGUF file begins with 24 of them.", TRUNCATED),
-    ("m.gguf", gguf(0, 2**60), "declares 1,152,921,504,606,846,976 keys, more than its 24 bytes hold.", AGAIN),
+    ("m.gguf", b"GGUF\x03\0\0\0", "ends after 8 bytes, but a GGUF file begins with a header of 24 bytes.", TRUNCATED),
+    ("m.gguf", gguf(0, 2**60), "declares 1,152,921,504,606,846,976 keys, more than its 24 bytes can hold.", AGAIN),
     (
         "m.gguf",
         gguf(0, 1, struct.pack("<Q1sI", 1, b"a", 9) + struct.pack("<IQ", 9, 1) * 10**6),
@@ -183,9 +183,9 @@ FILES = [
         None,
     ),
     ("config.json", DEEP, "nests objects or lists deeper than 100 levels.", None),
-    ("config.json", b"[1, 2]", "holds a list at the top, where a config has an object.", None),
+    ("config.json", b"[1, 2]", "holds a list at the top level, but a config must be a JSON object.", None),
     ("config.json", b'{"a":', "is not JSON: Expecting value at line 1, column 6.", None),
-    ("config.json", b"\xff\xfe\x00", "is UTF-16 text, where JSON is UTF-8.", None),
+    ("config.json", b"\xff\xfe\x00", "is UTF-16 text, but JSON must be UTF-8.", None),
     ("a.npy", b"", "is not a .npy array: it is empty.", None),
     ("a.npy", pickle.dumps([1, 2]), "is not a .npy array: it starts like a Python pickle.", None),
 ]

@@ -214,8 +214,8 @@ def test_a_spec_that_identify_wrote_is_taken(run, checked):
         (
             "apply_rotary",
             (*LLAMA, "--axes", "seq depth"),
-            "`axes` must name the axes of x in their order",
-            "Write axes=",
+            "`axes` must list the axes of x in order",
+            "Write for example axes=",
         ),
         (
             "apply_rotary",

@@ -64,7 +64,7 @@ def test_what_cannot_be_done_ends_in_2(run, model, tmp_path):
     assert run("convert", model, tmp_path / "out", "--layout", "halves", "--from", "interleaved", "--force").code == 0
     (tmp_path / "file").touch()
     assert run("convert", model, tmp_path / "file" / "x", "--layout", "interleaved").err == (
-        f"error: {tmp_path / 'file'} is a file, so nothing can be put into it.\nhint: Name another place.\n"
+        f"error: {tmp_path / 'file'} is a file, so it cannot contain the output.\nhint: Name another output.\n"
     )
 
 

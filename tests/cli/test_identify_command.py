@@ -136,14 +136,17 @@ def test_a_spec_in_a_file_is_a_table_too(run, here):
 @pytest.mark.parametrize(
     ("document", "error"),
     [
-        ({}, "found.json holds neither a spec nor what was identified."),
-        ({"results": []}, "found.json says that nothing was recognised, and one is needed."),
-        ({"results": [{"matches": [1]}] * 2}, "found.json says that 2 tables were recognised, and one is needed."),
-        ({"results": [{"matches": [{}]}]}, "found.json lacks what `identify` writes."),
+        ({}, "found.json holds neither a spec nor the output of `clockhands identify`."),
+        ({"results": []}, "found.json must hold exactly one recognised table, but nothing was recognised."),
+        (
+            {"results": [{"matches": [1]}] * 2},
+            "found.json must hold exactly one recognised table, but 2 tables were recognised.",
+        ),
+        ({"results": [{"matches": [{}]}]}, "found.json lacks fields that `clockhands identify --json` writes."),
         ({"type": "Sinusoidal", "widht": 4}, "Sinusoidal has no field 'widht'."),
         (
             {"results": [{"matches": [{"spec": ch.specs.to_dict(PAPER), "positions": {"x": 1}, "values": None}]}]},
-            "The file has positions that cannot be understood.",
+            "The positions in the file cannot be understood.",
         ),
     ],
 )
@@ -342,7 +345,7 @@ def test_a_function_is_called_and_what_it_prints_is_talk(run, name):
 @pytest.mark.parametrize(
     ("words", "error"),
     [
-        (["their_rotary:turned"], "A function is given arrays, and their width is not known."),
+        (["their_rotary:turned"], "The width of the function's input is missing."),
         (["their_rotary:trned"], "their_rotary has no 'trned'."),
         (["broken_module:f"], "broken_module cannot be imported: ZeroDivisionError: division by zero."),
         (
@@ -353,7 +356,7 @@ def test_a_function_is_called_and_what_it_prints_is_talk(run, name):
         (["nothing"], "nothing is neither a path nor a preset."),
         (["their_rotary:trned", "--width", "8"], "their_rotary has no 'trned'."),
         (["their_rotary:number", "--width", "8"], "their_rotary:number is of type int, which cannot be called."),
-        (["their_rotary:turned", "--positions", "3"], "--positions is for tables, and a function was given."),
+        (["their_rotary:turned", "--positions", "3"], "--positions is for tables, but a function was given."),
         (["no_such_module:f", "--width", "8"], "There is no module 'no_such_module' in "),
         (["broken_module:f", "--width", "8"], "broken_module cannot be imported: ZeroDivisionError: division by zero."),
         (["leaving:f", "--width", "8"], "leaving cannot be imported: SystemExit: 7."),
@@ -361,11 +364,15 @@ def test_a_function_is_called_and_what_it_prints_is_talk(run, name):
             ["needing:f", "--width", "8"],
             "needing cannot be imported: ModuleNotFoundError: No module named 'absent_one'.",
         ),
-        (["t.npy", "--width", "8"], "--width is for functions, and a table was given."),
-        (["t.npy", "--backend", "torch"], "--backend is for functions, and a table was given."),
+        (["t.npy", "--width", "8"], "--width is for functions, but a table was given."),
+        (["t.npy", "--backend", "torch"], "--backend is for functions, but a table was given."),
         (["whisper"], "whisper holds no tables."),
         (["nothing.npy"], "nothing.npy does not exist."),
-        (["t.npy", "--positions", "5"], "`positions` must be one for each row of an array of shape [64, 16], got [5]."),
+        (
+            ["t.npy", "--positions", "5"],
+            "`positions` must have one position for each row of an array of shape [64, 16], got "
+            "positions of shape [5].",
+        ),
     ],
 )
 def test_misuse(run, module, words, error):

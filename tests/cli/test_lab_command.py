@@ -229,14 +229,14 @@ def test_a_report_needs_no_pytorch(words: tuple[str, ...]):
 def test_without_scipy_the_way_to_install_it_is_named(run, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]):
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "scipy" else name)
     done = run("lab", *words)
-    expected = "error: This needs scipy, which is not installed.\nhint: pip install 'clockhands[lab]'\n"
+    expected = "error: This command needs scipy, which is not installed.\nhint: pip install 'clockhands[lab]'\n"
     assert (done.code, done.out, done.err) == (2, "", expected)
 
 
 def test_without_ray_the_way_to_install_it_is_named(run, folder: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "ray" else name)
     done = run("lab", "run", "good.toml", "--engine", "ray")
-    expected = "error: This needs ray, which is not installed.\nhint: pip install 'clockhands[ray]'\n"
+    expected = "error: This command needs ray, which is not installed.\nhint: pip install 'clockhands[ray]'\n"
     assert (done.code, done.out, done.err) == (2, "", expected)
     assert not (folder / "lab.sqlite").exists()
 
@@ -303,7 +303,11 @@ def test_the_schema_is_one_that_the_study_fits(run, folder: Path):
         (("report",), "There is no store of results at ", "Check the name, or run a study into it first."),
         (("resume",), "There is no store of results at ", "Check the name, or run a study into it first."),
         (("list", "--store", "absent"), "There is no store of results at ", "Check the name, or run a study into"),
-        (("run", "qiuck"), "There is no study 'qiuck'.", "Did you mean quick? A file's name ends in .toml."),
+        (
+            ("run", "qiuck"),
+            "There is no study 'qiuck'.",
+            "Did you mean quick? To run your own study, name a file that ends in .toml.",
+        ),
         (("run", "absent.toml"), "The study absent.toml cannot be read: No such file or directory.", "Name a TOML"),
         (("tune", "absent.toml"), "The study absent.toml cannot be read: No such file or directory.", "Name a TOML"),
         (("rnu", "quick"), "No such command 'rnu'.", "See `clockhands lab --help`."),
@@ -321,13 +325,13 @@ def test_what_is_not_there_is_named(run, folder: Path, words: tuple[str, ...], m
 def test_a_study_that_the_store_does_not_hold_is_named(run):
     done = run("lab", "report", "naive")
     assert (done.code, done.out) == (2, "")
-    assert "holds no study 'naive'.\nhint: It holds: good, bad." in done.err
+    assert "holds no study 'naive'.\nhint: Choose one of its studies: good, bad." in done.err
 
 
 def test_without_pytorch_the_way_to_install_it_is_named(run, folder: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "torch" else name)
     done = run("lab", "run", "good.toml")
-    expected = "error: This needs torch, which is not installed.\nhint: pip install 'clockhands[lab]'\n"
+    expected = "error: This command needs torch, which is not installed.\nhint: pip install 'clockhands[lab]'\n"
     assert (done.code, done.out, done.err) == (2, "", expected)
     assert not (folder / "lab.sqlite").exists()
 
@@ -356,7 +360,7 @@ def test_a_study_is_run_and_its_results_are_printed(run):
     ("change", "words", "said"),
     [
         (("Rotary", "Rotray"), (), ("There is no code of type 'Rotray'.", "Did you mean Rotary?")),
-        (('kind = "copy"', 'kind = "cpoy"'), (), ("must be a task, got 'cpoy'.", "Did you mean copy?")),
+        (('kind = "copy"', 'kind = "cpoy"'), (), ("must be the name of a task, got 'cpoy'.", "Did you mean copy?")),
         (("sequences", "sequence"), (), ("the unknown field 'sequence'.", "Did you mean sequences?")),
         (("6 steps", "6 setps"), (), ("the unknown unit 'setps'.", "Did you mean steps?")),
         (("[8, 16]", "[2, 8]"), (), ("`length` must be at least 4 tokens for this copy task, got 2.", "Use a greater")),
@@ -471,8 +475,8 @@ def test_a_study_goes_on_with_the_threads_that_it_was_begun_with(run, monkeypatc
         run("lab", "run", "good.toml", "--threads", "2")
     done = run("lab", "resume", "--threads", "1")
     assert (done.code, done.out) == (2, "")
-    assert "error: The study good was begun with `--threads 2`, got `--threads 1`: all its trials" in done.err
-    assert "hint: Give `--threads 2` or leave `--threads` out; or run the study into another file" in done.err
+    assert "error: The study good was started with `--threads 2`, got `--threads 1`: all its trials" in done.err
+    assert "hint: Give `--threads 2` or leave `--threads` out; or store the study in another file" in done.err
     assert run("lab", "resume").code == 0
     with Store.open("lab.sqlite") as store:
         assert {each.facts["threads"] for each in store.trials(store.studies()[0].hash)} == {2}
@@ -525,7 +529,7 @@ def test_without_tensorboard_the_way_to_install_it_is_named(run, folder: Path, m
     done = run("lab", "run", "good.toml", "--tensorboard", "events")
     assert (done.code, done.out) == (2, "")
     assert done.err == (
-        "error: This needs tensorboard, which is not installed.\nhint: pip install 'clockhands[tensorboard]'\n"
+        "error: This command needs tensorboard, which is not installed.\nhint: pip install 'clockhands[tensorboard]'\n"
     )
     assert not (folder / "lab.sqlite").exists()
 

@@ -103,18 +103,18 @@ def test_what_is_not_told_is_said():
         (["--text", "one"], "`text` must have 2 to 32 words, got 1.", "Put spaces between the words."),
         (
             ["--text", "a b", "--other", "a c"],
-            "The two texts must hold the same words, each as often: b, c stand in one alone.",
+            "The two texts must have the same words, each the same number of times: b, c are in only one of them.",
             'Give one text in two orders, such as "dog bites man" and "man bites dog".',
         ),
         (
             ["--text", "a b", "--other", "a b"],
-            "'a b' is in both texts in the same order.",
+            "Both texts have the words in the same order: 'a b'.",
             "Give `other` in another order.",
         ),
         (
             ["--text", "a b a"],
-            "'a b a' is the same from the end.",
-            "Give `other`, the same words in another order.",
+            "'a b a' is the same in reverse order.",
+            "Give `other`: the same words in another order.",
         ),
         (
             ["--seed", "-1"],

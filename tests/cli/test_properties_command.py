@@ -305,7 +305,7 @@ def test_all_presets_at_their_usual_length(dtype):
         ),
         (
             ["bert", "--length", "513"],
-            "`length` must be at most the 512 positions that have a row, got 513.",
+            "`length` must be at most 512, the number of positions that have a row, got 513.",
             "A learned table has no values after its last row.",
         ),
         (

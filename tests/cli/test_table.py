@@ -138,7 +138,10 @@ def test_bfloat16_goes_where_it_can_be_held(run, tmp_path):
     assert header["table"]["dtype"] == "BF16"
     done = run("table", SMALL, "--dtype", "bfloat16", "--out", tmp_path / "t.npy")
     assert done.code == 2
-    assert done.err == "error: A .npy file cannot hold bfloat16.\nhint: Write a .safetensors file, or float32.\n"
+    assert (
+        done.err
+        == "error: A .npy file cannot hold bfloat16.\nhint: Write a .safetensors file, or use --dtype float32.\n"
+    )
     assert not (tmp_path / "t.npy").exists()
 
 
@@ -167,12 +170,12 @@ def test_a_file_is_replaced_only_by_force_and_is_whole_or_not_there(run, tmp_pat
 def test_an_unknown_kind_of_file_and_a_missing_folder(run, tmp_path):
     done = run("table", SMALL, "--out", tmp_path / "t.txt")
     assert done.err == (
-        f"error: {tmp_path / 't.txt'} does not end in a known kind of file.\n"
+        f"error: {tmp_path / 't.txt'} does not end in a file type that can be written.\n"
         "hint: End it in one of .npy, .npz, .safetensors, .csv.\n"
     )
     done = run("table", SMALL, "--out", tmp_path / "no" / "t.npy")
     assert done.code == 2
-    assert done.err.endswith("is no folder.\nhint: Make the folder first.\n")
+    assert done.err.endswith("is not a folder.\nhint: Create the folder first.\n")
 
 
 def test_positions_that_no_array_holds_are_refused_by_the_files_that_keep_them(run, tmp_path):
@@ -203,7 +206,7 @@ def test_a_place_that_is_no_file_is_refused_before_it_is_opened(run, tmp_path, e
     (tmp_path / f"folder.{ending}").mkdir()
     (tmp_path / f"device.{ending}").symlink_to(os.devnull)
     for name, said in (
-        (f"missing/t.{ending}", "is no folder."),
+        (f"missing/t.{ending}", "is not a folder."),
         (f"folder.{ending}", "is a directory."),
         (f"device.{ending}", "is not a regular file, so it is not replaced."),
     ):

@@ -145,7 +145,7 @@ def test_a_baseline_is_written_over_no_target_and_over_itself(run):
 def test_an_empty_name_and_a_dash_name_no_file(run, model, words, option, name):
     done = run(*words, option, name)
     assert (done.code, done.out) == (2, "")
-    assert done.err == (f"error: {name!r} for '{option}' names no file.\nhint: Name the file that shall be written.\n")
+    assert done.err == (f"error: {name!r} for '{option}' names no file.\nhint: Give the name of the file to write.\n")
     assert os.listdir() == [model.name]
 
 

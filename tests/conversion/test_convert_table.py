@@ -155,7 +155,7 @@ def test_inside_a_trace():
     given = ch.table(PURE["paper"], ROWS)
     made = jax.jit(lambda x: ch.convert_table(x, PURE["paper"], PURE["cosine, minus sine"]))(given)
     assert np.array_equal(made, ch.convert_table(given, PURE["paper"], PURE["cosine, minus sine"]))
-    with pytest.raises(InvalidType, match="cannot be looked for inside a trace"):
+    with pytest.raises(InvalidType, match="cannot be found inside a trace"):
         jax.jit(lambda x: ch.convert_table(x, PURE["paper"], OTHERS["a row of zeros"]))(given)
 
 
@@ -257,13 +257,14 @@ SEVENTEEN = {odd: ch.Sinusoidal(WIDTH + 1, odd=odd, layout="halves") for odd in 
             PURE["paper"],
             sinusoid(scaled=True),
             None,
-            "Only one of the two conventions has a trained scale, and neither says how large it is.",
+            "Only one of `from_` and `to` has a trained scale, and the specs do not contain its value.",
         ),
         (
             PURE["paper"],
             AXIAL["interleaved"],
             None,
-            "The codes have 1 axis and 2 axes: sinusoidal, width 16, interleaved, sin-cos, geometric (base 10000, "
+            "The two encodings have 1 axis and 2 axes: sinusoidal, width 16, interleaved, sin-cos, geometric "
+            "(base 10000, "
             f"open), and {ch.describe(AXIAL['interleaved'])}.",
         ),
         (
@@ -324,7 +325,7 @@ def test_a_column_of_zeros_that_is_none():
     given = ch.table(PURE["last column of zeros"], 5)
     given[3, -1] = 1e-9
     message, hint = refusal(ch.convert_table, given, PURE["last column of zeros"], PURE["paper"], error=InvalidValue)
-    assert message.startswith("Column 16 of `x` is not zero, as it is in sinusoidal, width 17")
+    assert message.startswith("Column 16 of `x` is not zero, but in sinusoidal, width 17")
     assert hint == "Check that `x` is a table of `from_`."
 
 
@@ -332,7 +333,7 @@ def test_rows_of_zeros_are_made_anew_only_where_their_position_is_known():
     several = sinusoid(zero_rows=(1, 5))
     given = ch.table(several, ROWS)
     message, _ = refusal(ch.convert_table, given, several, PURE["paper"], error=InvalidValue)
-    assert message == "`x` has rows of zeros, and it is not known at which of the positions [1, 5]."
+    assert message == "`x` has rows of zeros, but it is not known which of the positions [1, 5] they have."
     made = ch.convert_table(ch.table(PURE["paper"], ROWS), PURE["paper"], several)
     assert np.array_equal(made, given)
     moved = ch.table(PURE["paper"], range(10, 20))  # position 1 is not among them
@@ -344,7 +345,7 @@ def test_axes_are_several_numbers(axes):
     said, hint = refusal(
         ch.convert_table, np.zeros((3, WIDTH)), PURE["paper"], PURE["halves"], axes=axes, error=InvalidType
     )
-    assert said == f"`axes` must be several numbers, one for each axis, got {axes!r}."
+    assert said == f"`axes` must be a list of axis numbers, one for each axis, got {axes!r}."
     assert hint.startswith("Write (1, 0)")
 
 

@@ -301,7 +301,7 @@ def test_a_file_that_shrinks_meanwhile_is_refused(checkpoint, tmp_path, monkeypa
     monkeypatch.setattr(writing, "header_bytes", shrinking)
     message, hint = refusal(convert, model, tmp_path / "out", "interleaved", error=Unreadable)
     assert message.startswith(f"{model / 'model.safetensors'} ends inside 'model.")
-    assert hint == "The file has changed meanwhile: convert it again."
+    assert hint == "The file changed during the conversion: convert it again."
 
 
 def replaced(path, data):
@@ -337,7 +337,7 @@ def test_a_shard_that_is_changed_after_its_header_was_read_is_refused(checkpoint
 
     message, hint = refusal(convert, model, tmp_path / "out", "interleaved", progress=progress, error=Unreadable)
     assert message == f"{second} has changed since its header was read, so its tensors may lie elsewhere."
-    assert hint == "Convert it again when nothing writes to it."
+    assert hint == "Convert it again when no other program writes to it."
     assert [path.name for path in tmp_path.iterdir()] == ["model"]
 
 
@@ -369,7 +369,7 @@ def test_a_file_that_appears_during_the_conversion_is_not_replaced(checkpoint, t
 
     monkeypatch.setattr(writing, "_copy", appearing)
     message, hint = refusal(convert, model, out, "interleaved", error=InvalidValue)
-    assert message == f"{mine if there else out} is already there: it has appeared during the conversion."
+    assert message == f"{mine if there else out} is already there: it was created during the conversion."
     assert hint == "Give another name, or `--force` to replace its files."
     assert ([path.name for path in out.iterdir()], mine.read_text()) == ([mine.name], "mine")
     file = tmp_path / "x.safetensors"
@@ -421,18 +421,18 @@ def test_nothing_is_converted_in_place(checkpoint, tmp_path):
         (file, tmp_path / "hard.safetensors"),
     ]:
         message, hint = refusal(convert, source, out, "interleaved", force=True, error=InvalidValue)
-        assert message == f"{out} is what is converted; it would be lost if the conversion failed."
-        assert hint == "Name another place."
+        assert message == f"{out} is also the input, which would be lost if the conversion failed."
+        assert hint == "Name another output."
 
 
 def test_a_file_for_a_folder_and_a_folder_for_a_file_are_refused(checkpoint, tmp_path):
     model = checkpoint()
     message, hint = refusal(convert, model, tmp_path / "x.safetensors", "interleaved", error=InvalidValue)
-    assert message == f"{tmp_path / 'x.safetensors'} is the name of a file, and a folder is converted."
+    assert message == f"{tmp_path / 'x.safetensors'} is the name of a file, but a folder is converted."
     assert hint == "Name a folder for the result."
     message, hint = refusal(convert, model / "model.safetensors", tmp_path / "x", "interleaved", error=InvalidValue)
-    assert message == f"{tmp_path / 'x'} does not end in .safetensors, and a single file is converted."
-    assert hint == "Name a file for the result."
+    assert message == f"{tmp_path / 'x'} does not end in .safetensors, but a single file is converted."
+    assert hint == "Name a .safetensors file for the result."
 
 
 def test_what_is_no_checkpoint_is_refused(checkpoint, tmp_path):

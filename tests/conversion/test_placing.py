@@ -43,8 +43,8 @@ def test_other_weights_are_not_left_beside_the_new_ones(checkpoint, tmp_path, be
     message, hint = refusal(
         convert, checkpoint("new", shards=after), out, "interleaved", force=True, error=InvalidValue
     )
-    assert message == f"{out} holds {named}, which would stay next to the new weights, and a loader may use either."
-    assert hint == "Remove what is not wanted any more, or name another folder."
+    assert message == f"{out} holds {named}, which would stay next to the new weights; a loader could use the old ones."
+    assert hint == "Remove the files that you no longer need, or name another folder."
     assert held(out) == kept
 
 
@@ -63,7 +63,7 @@ def test_a_folder_under_the_name_of_a_file_is_refused_before_any_file_is_replace
     (out / "config.json").mkdir(parents=True)
     (out / "model.safetensors").write_bytes(b"old")
     message, _ = refusal(convert, checkpoint(), out, "interleaved", force=True, error=InvalidValue)
-    assert message == f"{out / 'config.json'} is a folder where a file will be."
+    assert message == f"{out / 'config.json'} is a folder, but a file must be written there."
     assert (out / "model.safetensors").read_bytes() == b"old"
 
 
@@ -91,7 +91,7 @@ def test_a_link_to_nowhere_is_refused_by_its_name(checkpoint, tmp_path, name):
     for out in [link, *within]:
         message, hint = refusal(convert, tmp_path / name, out, "interleaved", force=True, error=InvalidValue)
         assert message == f"{link} is a link to {tmp_path / 'absent'}, which does not exist."
-        assert hint == "Create what it points to, or remove the link."
+        assert hint == "Create the target of the link, or remove the link."
     assert link.is_symlink()
     assert not (tmp_path / "absent").exists()
 
@@ -99,16 +99,16 @@ def test_a_link_to_nowhere_is_refused_by_its_name(checkpoint, tmp_path, name):
 def test_a_place_below_a_file_is_refused_by_its_name(checkpoint, tmp_path):
     (tmp_path / "file").write_text("mine")
     message, _ = refusal(convert, checkpoint(), tmp_path / "file" / "x" / "out", "interleaved", error=InvalidValue)
-    assert message == f"{tmp_path / 'file'} is a file, so nothing can be put into it."
+    assert message == f"{tmp_path / 'file'} is a file, so it cannot contain the output."
 
 
 @pytest.mark.parametrize(("name", "why"), [("x" * 300, "File name too long"), ("a\0b", "embedded null byte")])
 def test_a_name_that_no_file_can_have_is_refused_before_anything_is_written(checkpoint, tmp_path, name, why):
     out = tmp_path / "way" / name
     message, hint = refusal(convert, checkpoint(), out, "interleaved", error=InvalidValue)
-    assert message.startswith(f"Nothing can be written as {out}: ")
+    assert message.startswith(f"{out} cannot be written: ")
     assert why in message or os.name != "posix"
-    assert hint == "Name another place, or give yourself permission to write there."
+    assert hint == "Name another output, or get permission to write there."
     assert not (tmp_path / "way").exists()
 
 
@@ -120,7 +120,7 @@ def test_a_folder_that_cannot_be_made_is_named(checkpoint, tmp_path, monkeypatch
     with monkeypatch.context() as patched:
         patched.setattr(Path, "mkdir", denied)  # who runs the tests may be allowed everything
         message, _ = refusal(convert, model, tmp_path / "out", "interleaved", error=InvalidValue)
-    assert message == f"Nothing can be written as {tmp_path / 'out'}: Permission denied."
+    assert message == f"{tmp_path / 'out'} cannot be written: Permission denied."
 
 
 def test_long_names_that_a_file_can_have_are_made(checkpoint, tmp_path):

@@ -106,7 +106,7 @@ def test_how_slots_follow_one_another(arrangement, slots, heads, expected):
             {"tensor": np.zeros((7, 2))},
             InvalidValue,
             "`tensor` has 7 rows, but 2 heads of width 4 have 8.",
-            "Rows are output dimensions; for a key projection count the key heads, and transpose a Conv1D weight "
+            "Rows are output dimensions: for a key projection, pass the number of key heads; transpose a Conv1D weight "
             "first.",
         ),
         (
@@ -125,13 +125,13 @@ def test_how_slots_follow_one_another(arrangement, slots, heads, expected):
             {"rotated": 3},
             InvalidValue,
             "`rotated` must be even and at most the head's width 4, got 3.",
-            "It is the number of RoPE dimensions per head, in pairs.",
+            "It is the number of RoPE dimensions per head, two for each pair.",
         ),
         (
             {"rotated": 6},
             InvalidValue,
             "`rotated` must be even and at most the head's width 4, got 6.",
-            "It is the number of RoPE dimensions per head, in pairs.",
+            "It is the number of RoPE dimensions per head, two for each pair.",
         ),
         (
             {"part": "middle"},

@@ -239,5 +239,5 @@ def test_values_that_cannot_be_used_are_refused():
         run([], retries=-1)
     with pytest.raises(InvalidValue, match=r'`call` must be written as "package\.module:function"'):
         Job("bad", "function", {})
-    with pytest.raises(InvalidValue, match="The engine `local` has no address, got 'auto'"):
+    with pytest.raises(InvalidValue, match="The engine `local` takes no address, got 'auto'"):
         list(run([], address="auto"))

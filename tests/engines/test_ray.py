@@ -86,7 +86,7 @@ def test_a_lost_worker_is_replaced_and_output_stays_clean(tmp_path: Path, capfd:
     assert found["talks"] == [Started(talks, 1), Finished(talks, "done")]
     (refused,) = found["gpu"]
     assert isinstance(refused, Failed)
-    assert refused.message == "The job 'gpu' needs 1 GPU; this machine has 0."
+    assert refused.message == "The job 'gpu' needs 1 GPU, but this machine has 0."
     assert capfd.readouterr().out == ""
 
 

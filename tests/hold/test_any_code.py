@@ -193,7 +193,7 @@ def test_a_mixture_gives_each_layer_its_code():
 
 def test_an_additive_code_that_would_never_be_added_is_refused():
     code = held.module(LayerMixture((None, ch.Sinusoidal(WIDTH)), pattern=(0, 1)))
-    with pytest.raises(ch.errors.InvalidValue, match="Layer 1 has an additive encoding that layer 0 has not"):
+    with pytest.raises(ch.errors.InvalidValue, match="Layer 1 has an additive encoding that layer 0 does not have"):
         code.embed(tokens())
     assert torch.equal(code.layer(1).embed(tokens()), ch.add(tokens(), ch.Sinusoidal(WIDTH)))
 
@@ -350,7 +350,7 @@ def test_a_model_is_one_graph_of_pytorchs_compiler(name: str):
         (
             lambda: held.module(CODES["LayerMixture"], [None]),
             "`values` must have one entry for each of the 2 codes, got 1.\n"
-            "hint: Write None for the codes that draw their own or learn nothing.",
+            "hint: Write None for a code whose values are random at first, or that learns none.",
         ),
         (lambda: held.module(CODES["LayerMixture"], 3), "`values` of a mixture must be a list, got int."),
         (lambda: held.module(CODES["LayerMixture"])(tokens()), "A mixture has no forward"),
@@ -367,7 +367,7 @@ def test_a_model_is_one_graph_of_pytorchs_compiler(name: str):
         (lambda: held.module(None).prepare(3, like=tokens(), causal=1), "`causal` must be True or False, got 1."),
         (
             lambda: held.module(ch.Rotary(8)).prepare(3, 2, like=tokens()),
-            "`queries` as a count means the last of the 2 keys, got 3 queries.",
+            "If `queries` is a count, it counts the last keys, so it must be 0 to 2; got 3.",
         ),
         (
             lambda: held.module(None).prepare(np.zeros((1, 2, 3)), like=tokens()),

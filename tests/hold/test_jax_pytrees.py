@@ -293,7 +293,7 @@ def test_queries_and_keys_are_turned_in_their_roles():
         ),
         (
             lambda: jax.jit(held.Additive(ch.additive.Counter(8)))(jnp.zeros((3, 8)), jnp.arange(3)),
-            "Counter has no form at positions that exist only inside a trace.\n"
+            "Counter cannot be computed for positions that exist only inside a trace.\n"
             "hint: Give positions as NumPy values or Python numbers, outside of jit, vmap and compile.",
         ),
         (
@@ -303,7 +303,7 @@ def test_queries_and_keys_are_turned_in_their_roles():
         (
             lambda: jax.jit(held.Additive(ch.Sinusoidal(8)))(jnp.zeros((3, 8)), jnp.arange(3.0)),
             "Positions inside a trace must be integers, got float32.\n"
-            "hint: Real positions need more bits than a trace has: give them as NumPy values, outside of the trace.",
+            "hint: A trace has too few bits for fractional positions: give them as NumPy values, outside of the trace.",
         ),
         (
             lambda: jax.jit(held.Additive(ch.Sinusoidal(8)))(jnp.zeros((3, 8)), jnp.arange(4)),

@@ -40,13 +40,29 @@ SPEC = ch.Alibi(heads=3)
         ((1, 1, 4), {}, "`scores` must be of shape [..., 3, queries, keys] for a bias of 3 heads, got [1, 1, 4]."),
         ((2, 6, 4, 4), {}, "for a bias of 3 heads, got [2, 6, 4, 4]."),
         ((4, 4), {}, "for a bias of 3 heads, got [4, 4]."),
-        ((3, 1, 3), {"keys": [7]}, "These positions make a bias of [3, 1, 1], and `scores` are of shape [3, 1, 3]."),
-        ((3, 2, 3), {"queries": [2]}, "These positions make a bias of [3, 1, 3]"),
-        ((3, 1, 3), {"keys": 4}, "These positions make a bias of [3, 1, 4]"),
+        (
+            (3, 1, 3),
+            {"keys": [7]},
+            "These positions give a bias of shape [3, 1, 1], but `scores` are of shape [3, 1, 3].",
+        ),
+        ((3, 2, 3), {"queries": [2]}, "These positions give a bias of shape [3, 1, 3]"),
+        ((3, 1, 3), {"keys": 4}, "These positions give a bias of shape [3, 1, 4]"),
         # A batch is axis 0, and never the heads or another.
-        ((3, 2, 2), {"queries": [[0, 1]] * 3}, "make a bias of [3, 3, 2, 2], and `scores` are of shape [3, 2, 2]."),
-        ((5, 2, 3, 2, 2), {"queries": [[0, 1]] * 2}, "make a bias of [2, 3, 2, 2], and `scores` are of shape [5, 2,"),
-        ((1, 3, 2, 2), {"queries": [[0, 1]] * 2}, "make a bias of [2, 3, 2, 2], and `scores` are of shape [1, 3,"),
+        (
+            (3, 2, 2),
+            {"queries": [[0, 1]] * 3},
+            "give a bias of shape [3, 3, 2, 2], but `scores` are of shape [3, 2, 2].",
+        ),
+        (
+            (5, 2, 3, 2, 2),
+            {"queries": [[0, 1]] * 2},
+            "give a bias of shape [2, 3, 2, 2], but `scores` are of shape [5, 2,",
+        ),
+        (
+            (1, 3, 2, 2),
+            {"queries": [[0, 1]] * 2},
+            "give a bias of shape [2, 3, 2, 2], but `scores` are of shape [1, 3,",
+        ),
     ],
 )
 def test_scores_and_positions_that_do_not_go_together_are_refused(shape: Any, places: Any, message: str, held: str):

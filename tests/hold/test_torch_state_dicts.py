@@ -14,7 +14,7 @@ torch = pytest.importorskip("torch")
 held = pytest.importorskip("clockhands.torch")
 
 PAIRS, LENGTH = 32, 2048
-OWN = "the spec's own are used."
+OWN = "the spec's numbers are used."
 
 
 def rates(base: float = 10_000.0) -> Any:
@@ -113,7 +113,7 @@ DIFFERENT = {
     ),
     "positions": (
         {"learned__position_ids": torch.arange(1, 17)[None]},
-        "`learned.position_ids` holds other numbers than 0, 1, 2 and so on.",
+        "`learned.position_ids` holds positions other than 0, 1, 2 and so on.",
     ),
     "slopes": (
         {"alibi__slopes": torch.tensor([2.0 ** (-8 * (head + 1) / 6) for head in range(6)])},
@@ -122,7 +122,7 @@ DIFFERENT = {
     ),
     "rows": (
         {"window__relative_position_index": torch.zeros(6, 6, dtype=torch.int64)},
-        "`window.relative_position_index` holds other rows of the table for 35 of 36 pairs.",
+        "`window.relative_position_index` holds row numbers that differ from the spec's for 35 of 36 pairs of tokens.",
     ),
 }
 
@@ -240,10 +240,12 @@ def test_without_computed():
 def test_the_hint_says_what_to_do():
     with pytest.raises(ch.errors.InvalidValue) as caught:
         held.without_computed({"inv_freq": rates(5e5)}, ch.Rotary(head_width=2 * PAIRS))
-    assert caught.value.hint == f"{FAULTS['buffer-of-another-base'].hint} Left out of the state dict, {OWN}"
+    assert (
+        caught.value.hint == f"{FAULTS['buffer-of-another-base'].hint} If the key is removed from the state dict, {OWN}"
+    )
     with pytest.raises(ch.errors.InvalidValue) as caught:
         held.without_computed({"slopes": torch.ones(6)}, ch.Alibi(heads=6))
-    assert caught.value.hint == f"{hint_of('slopes-differ')} Left out of the state dict, {OWN}"
+    assert caught.value.hint == f"{hint_of('slopes-differ')} If the key is removed from the state dict, {OWN}"
 
 
 def test_rates_made_in_float32_are_equal_for_every_usual_base():
@@ -257,7 +259,7 @@ def test_rates_made_in_float32_are_equal_for_every_usual_base():
 
 def test_whole_numbers_are_no_rates():
     module = held.Rotary(ch.Rotary(head_width=4))
-    with pytest.raises(RuntimeError, match="holds rates in int64, and they are no whole numbers"):
+    with pytest.raises(RuntimeError, match="holds rates as int64, but these numbers are not whole"):
         module.load_state_dict({"inv_freq": torch.tensor([1, 0])})
 
 

@@ -149,8 +149,8 @@ def test_a_gguf_of_ten_million_keys_is_refused_in_a_sentence(tmp_path):
     code, peak, _, complaint = measured("audit", path)
     assert code == 2
     assert complaint == (
-        f"error: {path} declares 10,000,000 keys; at most 65,536 are read.\n"
-        "hint: No model has as many; check that this is the file you mean."
+        f"error: {path} declares 10,000,000 keys, but at most 65,536 are read.\n"
+        "hint: No model has that many; check that this is the file you mean."
     )
     assert peak < 100e6
 
@@ -172,8 +172,8 @@ def test_a_bomb_in_an_archive_is_refused_unopened(tmp_path):
     assert path.stat().st_size < 2e6
     code, peak, _, complaint = measured("audit", path)
     assert code == 2
-    assert complaint.startswith(f"error: {path} would unpack 'a.npy' from ")
-    assert " to 1 GiB, as no table of numbers does.\nhint: " in complaint
+    assert complaint.startswith(f"error: 'a.npy' in {path} would grow from ")
+    assert " to 1 GiB when unpacked, far more than a table of numbers can.\nhint: " in complaint
     assert peak < 100e6
 
 
@@ -220,7 +220,7 @@ def pipe(tmp_path):
 def test_a_pipe_without_a_writer_is_refused(pipe):
     assert refusal(open_target, pipe, error=Unreadable) == (
         f"{pipe} is a pipe without a writer.",
-        "Start what writes to it, or name a file.",
+        "Start the program that writes to it, or name a file.",
     )
 
 
@@ -233,8 +233,8 @@ def test_a_pipe_with_a_writer_is_read(pipe):
 
 def test_pipes_in_a_folder_are_refused_or_told(pipe, tmp_path):
     assert refusal(open_target, tmp_path, error=Unreadable) == (
-        f"{pipe} is a pipe or a device, where a model has a file.",
-        "Name the pipe itself, if it is what you mean.",
+        f"{pipe} is a pipe or a device, but in a model folder a file is expected.",
+        "If you mean this pipe, give its own name instead of the folder.",
     )
     pipe.unlink()
     written(pipe, b'{"model_type": "llama"}')

@@ -46,7 +46,9 @@ def test_what_cannot_be_built_is_refused(text: str, message: str, hint: str):
 
 def test_a_learned_code_cannot_come_back_after_a_drop():
     text = changed("lengths = [16]\n", 'drop = { at = "50 %" }\nat_test.back = { code = { type = "Learned" } }\n')
-    with pytest.raises(InvalidValue, match="Learned has learned numbers, but the trained encoding does not have them"):
+    with pytest.raises(
+        InvalidValue, match="Learned is used at test time, but has learned numbers that were not trained"
+    ):
         codes.check(studies.parse(text.replace("[16, 32]", "[16]")))
     codes.check(studies.parse(text.replace("drop = ", "#").replace("[16, 32]", "[16]")))
 
@@ -203,7 +205,7 @@ def test_a_fault_is_built_in_or_refused_with_a_sentence():
             try:
                 wrong = attended(made(spec, fault))
             except InvalidValue as refusal:
-                start, end = f"The fault '{fault}' ", f" at length 12: it cannot be built into {type(spec).__name__}."
+                start, end = f"The fault '{fault}' cannot be built into {type(spec).__name__} at length 12: it ", "."
                 refusals.add(refusal.message.removeprefix(start).removesuffix(end))
             else:
                 assert wrong.isfinite().all()
@@ -212,7 +214,7 @@ def test_a_fault_is_built_in_or_refused_with_a_sentence():
     assert {"other-layout", "other-direction", "closed-span", "one-half-only"} <= set(built["Rotary"])
     assert {"other-layout", "added-twice", "not-added", "code-multiplied"} <= set(built["Sinusoidal"])
     assert {"slope-sign", "first-slope-one"} <= set(built["Alibi"])
-    assert refusals == {"depends on the tokens or on earlier calls", "is not one that this code can have"}
+    assert refusals == {"depends on the tokens or on earlier calls", "is not a fault of this encoding"}
 
 
 @pytest.mark.parametrize(
@@ -228,7 +230,7 @@ def test_other_codes_have_no_fault_built_in(spec, what: str):
     with pytest.raises(InvalidValue) as caught:
         made(spec, "other-layout")
     assert caught.value.message == f"The fault 'other-layout' cannot be built into {what}."
-    assert caught.value.hint == "Faults are built into computed codes of one kind for all layers."
+    assert caught.value.hint == "Use an encoding that is computed, not learned, and that is the same in all layers."
 
 
 def test_a_fault_of_a_bias_is_whole_in_an_encoder():
@@ -238,7 +240,7 @@ def test_a_fault_of_a_bias_is_whole_in_an_encoder():
 
 def test_a_fault_takes_no_drawn_positions():
     code = made(ch.Rotary(HEAD_WIDTH), "other-layout")
-    with pytest.raises(InvalidValue, match="A fault is built in for positions 0, 1, 2 and so on"):
+    with pytest.raises(InvalidValue, match="A fault needs the positions 0, 1, 2 and so on"):
         code.prepare(1, LENGTH, np.arange(LENGTH), tokens())
 
 

@@ -125,12 +125,12 @@ def test_what_another_lab_works_on_is_left_to_it(tmp_path: Path):
         ),
         ({"gpus": 1}, "`gpus` is for the engine `ray`: the engine `local` has one process for each trial.", ""),
         ({"address": "auto"}, "`address` is for the engine `ray`: the engine `local` has one process for each", ""),
-        ({"device": "gpu"}, "There is no device 'gpu'.", "Use cpu, cuda, or cuda:1 and so on."),
+        ({"device": "gpu"}, "There is no device 'gpu'.", "Use cpu, cuda, cuda:1 and so on."),
         ({"device": "meta"}, "The device meta cannot be used here: ", "Use --device cpu."),
         ({"device": "cuda:99"}, "The device cuda:99 cannot be used here: PyTorch ", "Use --device cpu."),
         (
             {"workers": 5, "engine": "ray"},
-            "5 workers cannot share the 4 sequences of a step of `tasks.copy`.",
+            "5 workers are too many: a step of `tasks.copy` has 4 sequences.",
             "Use at most 4 workers.",
         ),
     ],
@@ -181,14 +181,14 @@ def test_a_text_that_changed_is_refused_while_there_is_something_to_train(tmp_pa
         new = sha256(written.read_bytes()).hexdigest()[:12]
         error = refused(study, store)
         assert error.message == (
-            f"The text of `tasks.copy` is not the one that the study was begun with: its SHA-256 was {old} (mine.txt), "
+            f"The text of `tasks.copy` has changed since the study was started: its SHA-256 was {old} (mine.txt), "
             f"now it is {new} (mine.txt)."
         )
-        assert error.hint == "Restore what it was, or run the study into another file by `--store`."
+        assert error.hint == "Restore the old text of `tasks.copy`, or store the study in another file with `--store`."
         for key in study.trial_keys():
             store.fail(study.hash, key, "")
         assert not prepare(study, store, "", Options()).tokens  # what is there can still be shown
-        with pytest.raises(InvalidValue, match=r"The text of `tasks\.copy` is not the one"):
+        with pytest.raises(InvalidValue, match=r"The text of `tasks\.copy` has changed"):
             prepare(study, store, "", Options(), again=True)
         assert "waiting" not in {each.state for each in store.trials(study.hash)}
         assert set(store.study(study.hash).bounds["copy"]) == {"8"}
@@ -206,7 +206,7 @@ def test_a_tokenizer_that_changed_is_refused(tmp_path: Path, monkeypatch: pytest
     with begun(tmp_path, study) as store:
         prepare(study, store, "", Options())
         file.write_text('{"alphabet": ["t", "a"], "merges": []}')
-        assert refused(study, store).message.startswith("The tokenizer of `tasks.copy` is not the one that the study")
+        assert refused(study, store).message.startswith("The tokenizer of `tasks.copy` has changed since the study")
 
 
 def test_a_checkpoint_that_changed_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
@@ -218,7 +218,7 @@ def test_a_checkpoint_that_changed_is_refused(tmp_path: Path, monkeypatch: pytes
     with begun(tmp_path, study) as store:
         prepare(study, store, "", Options())
         assert refused(study, store).message == (
-            "The checkpoint `mine.npz` is not the one that the study was begun with: its SHA-256 was aaaaaaaaaaaa "
+            "The checkpoint `mine.npz` has changed since the study was started: its SHA-256 was aaaaaaaaaaaa "
             "(mine.npz), now it is bbbbbbbbbbbb (mine.npz)."
         )
 
@@ -236,7 +236,9 @@ def test_what_changes_the_numbers_cannot_change_in_a_study(tmp_path: Path, first
     with begun(tmp_path, study, **first) as store:
         prepare(study, store, "", Options(**first))
         error = refused(study, store, **then)
-        assert error.message.startswith(f"The study small was begun with `{asked}`, got `{given}`: all its trials must")
+        assert error.message.startswith(
+            f"The study small was started with `{asked}`, got `{given}`: all its trials need"
+        )
         assert error.hint.startswith(f"Give `{asked}` or leave `{asked.split(maxsplit=1)[0]}` out;")
 
 

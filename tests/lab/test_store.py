@@ -167,7 +167,7 @@ def test_rows_are_selected_by_any_field(store: Store):
     assert {each.place for each in store.rows(STUDY, place=[0, 2, None])} == {0, 2, None}
     assert len(store.rows(STUDY, seed=1, kind="training")) == 4
     assert store.rows(STUDY, measure=[]) == store.rows(STUDY, step=7) == []
-    with pytest.raises(InvalidValue, match=r"no field `mesure`.*\nhint: Did you mean `measure`"):
+    with pytest.raises(InvalidValue, match=r"cannot be selected by `mesure`.*\nhint: Did you mean `measure`"):
         store.rows(STUDY, mesure="loss")
 
 
@@ -207,7 +207,7 @@ def test_keys_may_be_plain_tuples(store: Store):
         (
             [StoredRow(STUDY, *KEYS[1], "training", "", 0, "", 8, None, "loss", 0.5)],
             InvalidValue,
-            "A row of trial copy, rot",
+            "contain a row of trial copy, rot",
         ),
     ],
 )
@@ -219,7 +219,7 @@ def test_rows_that_are_no_rows_of_the_trial_are_refused(store: Store, rows: list
 
 
 def test_what_is_unknown_is_named(store: Store):
-    with pytest.raises(InvalidValue, match=r"holds no study 'abc'.\nhint: Studies in it: quick \(0123456789ab\)"):
+    with pytest.raises(InvalidValue, match=r"holds no study 'abc'.\nhint: Its studies are: quick \(0123456789ab\)"):
         store.rows("abc")
     with pytest.raises(InvalidValue, match="has no trial copy, none, seed 9"):
         store.finish(STUDY, ("copy", "none", 9), [])

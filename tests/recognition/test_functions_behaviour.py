@@ -211,7 +211,7 @@ def test_a_function_that_ends_python_is_one_that_raises():
                 raise error
             return turned(x, positions)
 
-        with pytest.raises(InvalidValue, match=rf"raised an error for other rows: {type(error).__name__}: "):
+        with pytest.raises(InvalidValue, match=rf"failed for other rows or positions: {type(error).__name__}: "):
             identify_function(function, WIDTH)
 
     def interrupted(*_):

@@ -152,7 +152,7 @@ def test_a_row_far_down_that_is_no_number_is_named():
         (lambda: ch.identify(np.array([["a"]])), InvalidType, "must be an array of numbers or a function"),
         (lambda: ch.identify(np.ones((9, 4)), width=4), InvalidType, "`width` is for functions"),
         (lambda: ch.identify(lambda x, _: x, positions=[1]), InvalidType, "`positions` is for arrays"),
-        (lambda: ch.identify(np.ones((9, 4)), positions=[1, 2]), InvalidValue, "must be one for each row"),
+        (lambda: ch.identify(np.ones((9, 4)), positions=[1, 2]), InvalidValue, "must have one position for each row"),
     ],
 )
 def test_misuse_is_an_error(call, error, sentence):

@@ -98,8 +98,8 @@ def test_keys_of_gguf_files_stand_with_their_architecture_or_without():
     [
         ("rope_thet", "rope_thet cannot be set: config.json does not hold it", "Did you mean rope_theta?"),
         ("rope_scaling.facto", "rope_scaling.facto cannot be set", "Did you mean rope_scaling.factor?"),
-        ("text_config.rope_theta", "config.json has no object text_config", "At this place it holds no objects"),
-        ("rope_theta.factor", "rope_theta is 500000 in config.json, and no object", "Set rope_theta itself."),
+        ("text_config.rope_theta", "config.json has no object text_config", "At this level, the file has no objects"),
+        ("rope_theta.factor", "rope_theta is 500000 in config.json, not an object", "Set rope_theta itself."),
     ],
 )
 def test_a_place_that_is_not_there_is_refused(key, message, hint):

@@ -107,7 +107,7 @@ def test_joined_ladders_are_values():
         (
             lambda: Joined(((1, Geometric()), (2, Geometric())), in_turns=True),
             InvalidValue,
-            "Alternating parts must be equally long, got [1, 2] pairs.",
+            "With in_turns, all parts must have the same number of pairs, got [1, 2].",
         ),
         (
             lambda: Joined(((1, Geometric()),)).ladder(2, 4),

@@ -80,9 +80,9 @@ def test_xpos_needs_a_pair_for_each_role(library: str):
     expected = rotate_both(x, x, spec, range(SEQ))
     assert all(same(*both) for both in zip(rotate_both(x, x, spec, cos_sin=pairs), expected, strict=True))
     assert same(rotate(x, spec, role="key", cos_sin=pairs[1]), expected[1])
-    with pytest.raises(ch.errors.InvalidValue, match="made for the role 'query', and these heads have the role 'key'"):
+    with pytest.raises(ch.errors.InvalidValue, match="made for the role 'query', but these heads have the role 'key'"):
         rotate(x, spec, role="key", cos_sin=pairs[0])
-    with pytest.raises(ch.errors.InvalidValue, match="made for the role 'query', and these heads"):
+    with pytest.raises(ch.errors.InvalidValue, match="made for the role 'query', but these heads"):
         rotate_both(x, x, spec, cos_sin=pairs[0])
     with pytest.raises(ch.errors.InvalidValue, match="`role` must be"):
         cos_sin(spec, SEQ, like=x)
@@ -201,12 +201,12 @@ PAIR = cos_sin(SPEC, SEQ, like=X)
         ),
         (
             lambda: rotate(X, ch.Rotary(8, base=5e5), cos_sin=PAIR),
-            "`cos_sin` was made for another code than `spec`.\n"
+            "`cos_sin` was made for a different spec than `spec`.\n"
             "hint: Make it with clockhands.rotary.cos_sin(spec, positions, like=x), with this spec.",
         ),
         (
             lambda: rotate(X.astype(np.float64), SPEC, cos_sin=PAIR),
-            "`cos_sin` is float32, and heads of float64 are rotated in float64.\n"
+            "`cos_sin` is float32, but float64 heads are rotated in float64.\n"
             "hint: Make it with clockhands.rotary.cos_sin(spec, positions, like=x), and do not cast it.",
         ),
         (
@@ -216,13 +216,16 @@ PAIR = cos_sin(SPEC, SEQ, like=X)
                 role="key",
                 cos_sin=cos_sin(ch.Rotary(8, xpos=XPos()), SEQ, like=X, role="key"),
             ),
-            "`cos_sin` was computed for float32, and x is float16: xPos factors grow with the position and can overflow"
+            "`cos_sin` was computed for float32, but x is float16: xPos factors grow with the position and can overflow"
             " float16.",
         ),
         (lambda: cos_sin(ch.Sinusoidal(8), SEQ, like=X), "`cos_sin` takes a Rotary spec, got Sinusoidal."),  # type: ignore[arg-type]
         (lambda: cos_sin(SPEC, SEQ, like=3), "`like` must be an array, got int."),
         (lambda: cos_sin(SPEC, SEQ, like=np.arange(3)), "`like` must be of a float dtype, got int64."),
-        (lambda: cos_sin(SPEC, SEQ, like=X, role="key"), "`role` is for codes that treat queries and keys differently"),
+        (
+            lambda: cos_sin(SPEC, SEQ, like=X, role="key"),
+            "`role` is for encodings that treat queries and keys differently",
+        ),
         (lambda: cos_sin(SPEC, np.zeros((1, 2, 3)), like=X), "`positions` must be of shape [seq] or [batch, seq]"),
         (
             lambda: cos_sin(ch.Rotary(8, axes=chunked([2, 2])), SEQ, like=X),
@@ -238,5 +241,5 @@ def test_misuse_is_refused(call: Callable[[], Any], message: str):
 
 def test_a_pair_of_another_library_is_refused():
     torch = pytest.importorskip("torch")
-    with pytest.raises(ch.errors.InvalidType, match="`cos_sin` is of the library numpy, and `x` is of torch"):
+    with pytest.raises(ch.errors.InvalidType, match="`cos_sin` is of the library numpy, but `x` is of torch"):
         rotate(torch.zeros(SEQ, 8), SPEC, cos_sin=PAIR)

@@ -83,7 +83,7 @@ REFUSED = [
     (lambda: rotate(X, AXES), "An encoding of 2 axes has no default positions.", "see clockhands.rotary.grid"),
     (
         lambda: rotate(X, SPEC, [0, 1, 2, 3, 2**63 + 1]),
-        "`positions` must be at most 2**63 in size",
+        "`positions` must be from -2**63 to 2**63",
         "nothing is wrapped",
     ),
     (lambda: rotate(X, SPEC, [0, 1, 2, 3, float("nan")]), "`positions` must be finite, got nan.", "Remove NaN"),
@@ -91,7 +91,7 @@ REFUSED = [
     # What it is.
     (
         lambda: rotate(X, SPEC, role="query"),
-        "`role` is for codes that treat queries and keys differently, got 'query'.",
+        "`role` is for encodings that treat queries and keys differently, got 'query'.",
         "this encoding rotates both in the same way",
     ),
     (
@@ -106,8 +106,8 @@ REFUSED = [
     ),
     (
         lambda: rotate(X, ch.Rotary(8, xpos=XPos()), [0, 1, 2, 3, 10**6], role="key"),
-        "xPos has no numbers 1e+06 tokens away from its centre: they leave the range of float32.",
-        "Move its centre near the positions in use",
+        "The xPos factors at 1e+06 tokens from the centre exceed the range of float32.",
+        "Set XPos(centre=…) near the positions in use",
     ),
     # rerotate
     (
@@ -117,7 +117,7 @@ REFUSED = [
     ),
     (
         lambda: rerotate(X, SPEC, range(5), np.zeros((2, 5), int)),
-        "`from_` and `to` must have one shape, got [5] and [2, 5].",
+        "`from_` and `to` must have the same shape, got [5] and [2, 5].",
         "Give each key a position in `from_` and in `to`.",
     ),
     (lambda: rerotate(X, SPEC, range(4), range(5)), "`from_` must be of shape [5] or [2, 5]", "They are [seq]"),
@@ -153,22 +153,34 @@ REFUSED = [
         'Use layout="interleaved" without blocks.',
     ),
     (lambda: ch.Rotary(8, length=0), "`length` must be at least 1, got 0.", "at least 1"),
-    (lambda: ch.Rotary(8, axes="0011"), "`axes` must be the axis of each pair, got '0011'.", "chunked([16, 24, 24])"),
-    (lambda: ch.Rotary(8, axes=2), "`axes` must be the axis of each pair, got 2.", "chunked([16, 24, 24])"),
+    (
+        lambda: ch.Rotary(8, axes="0011"),
+        "`axes` must be a list with the axis of each pair, got '0011'.",
+        "chunked([16, 24, 24])",
+    ),
+    (lambda: ch.Rotary(8, axes=2), "`axes` must be a list with the axis of each pair, got 2.", "chunked([16, 24, 24])"),
     (
         lambda: ch.Rotary(8, axes=()),
-        "`axes` names the axis of 0 pairs, but 4 are rotated.",
+        "`axes` has 0 entries, one for each pair, but 4 pairs are rotated.",
         "half of the RoPE dimensions",
     ),
     (
         lambda: ch.Rotary(8, axes=(0, 1)),
-        "`axes` names the axis of 2 pairs, but 4 are rotated.",
+        "`axes` has 2 entries, one for each pair, but 4 pairs are rotated.",
         "half of the RoPE dimensions",
     ),
-    (lambda: ch.Rotary(8, axes=(0, 0, 2, 2)), "`axes` goes up to axis 2 and gives no pair to axis 1.", "from 0 on"),
+    (lambda: ch.Rotary(8, axes=(0, 0, 2, 2)), "`axes` names axis 2, but gives no pair to axis 1.", "without gaps"),
     (lambda: ch.Rotary(8, axes=(0, 0, -1, 1)), "`axes` must be at least 0, got -1.", "at least 0"),
-    (lambda: ch.Rotary(8, blocks=4), "`blocks` must be the pairs of each block, got 4.", "Write blocks=(16, 16)."),
-    (lambda: ch.Rotary(8, blocks=(2, 1)), "`blocks` holds 3 pairs, but 4 are rotated.", "half of the RoPE dimensions"),
+    (
+        lambda: ch.Rotary(8, blocks=4),
+        "`blocks` must be a list with the number of pairs of each block, got 4.",
+        "Write blocks=(16, 16).",
+    ),
+    (
+        lambda: ch.Rotary(8, blocks=(2, 1)),
+        "`blocks` holds 3 pairs, but 4 pairs are rotated.",
+        "half of the RoPE dimensions",
+    ),
     (lambda: ch.Rotary(8, blocks=(5, -1)), "`blocks` must be at least 0, got -1.", "at least 0"),
     (lambda: ch.Rotary(8, base=1.0), "`base` must be a finite positive number other than 1, got 1.", "500000"),
     (lambda: ch.Rotary(8, base=5.0, spacing=Joined(((4, Geometric()),))), "the spacing is Joined.", "Leave `base` out"),
@@ -189,19 +201,31 @@ REFUSED = [
         "reordered=False",
     ),
     # axes and grids
-    (lambda: chunked(3), "`sections` must be a list of pairs for each axis, got 3.", "Write [16, 24, 24]."),
-    (lambda: chunked("abc"), "`sections` must be a list of pairs for each axis, got 'abc'.", "Write [16, 24, 24]."),
+    (
+        lambda: chunked(3),
+        "`sections` must be a list with the number of pairs of each axis, got 3.",
+        "Write [16, 24, 24].",
+    ),
+    (
+        lambda: chunked("abc"),
+        "`sections` must be a list with the number of pairs of each axis, got 'abc'.",
+        "Write [16, 24, 24].",
+    ),
     (lambda: chunked([]), "`sections` must hold at least one pair.", "of each axis"),
     (lambda: interleaved([0, 0]), "`sections` must hold at least one pair.", "of each axis"),
     (lambda: chunked([1, -1]), "`sections` must be at least 0, got -1.", "at least 0"),
     (lambda: chunked([1, 1.5]), "`sections` must be a whole number, got 1.5.", "an int"),
-    (lambda: interleaved([2, 3, 3]), "Axis 2 cannot own 3 of 8 pairs, one in 3.", "At most 2 fit"),
+    (
+        lambda: interleaved([2, 3, 3]),
+        "Axis 2 cannot have 3 of the 8 pairs: interleaved, it can have one in 3.",
+        "Give it at most 2",
+    ),
     (lambda: alternating(4, 0), "`axes` must be at least 1, got 0.", "at least 1"),
     (lambda: alternating(0, 2), "`pairs` must be at least 1, got 0.", "at least 1"),
     (grid, "A grid needs at least one axis, got none.", "Write grid(rows, columns)."),
     (lambda: grid(2, -1), "`sizes` must be at least 0, got -1.", "at least 0"),
     (lambda: grid(2, 2.5), "`sizes` must be a whole number, got 2.5.", "an int"),
-    (lambda: grid([[0, 1]]), "An axis must be a list of positions, got [[0, 1]].", "grid(rows, columns)"),
+    (lambda: grid([[0, 1]]), "An axis must be a size or a list of positions, got [[0, 1]].", "grid(rows, columns)"),
     (lambda: grid(["a"]), "`sizes` must be ints and floats, got str 'a'.", "Give a range, a list"),
 ]
 
@@ -219,10 +243,10 @@ def test_libraries_are_not_mixed(any_backend):
     torch = pytest.importorskip("torch")
     if any_backend.name == "torch":
         jnp = pytest.importorskip("jax.numpy")
-        x, positions, words = torch.zeros(5, 8), jnp.arange(5), "an array of jax, and `x` is one of torch"
+        x, positions, words = torch.zeros(5, 8), jnp.arange(5), "an array of jax, but `x` is an array of torch"
     else:
         x = any_backend.asarray(FLAT)
-        positions, words = torch.arange(5), f"an array of torch, and `x` is one of {any_backend.name}"
+        positions, words = torch.arange(5), f"an array of torch, but `x` is an array of {any_backend.name}"
     for call, name in (
         (lambda: rotate(x, SPEC, positions), "positions"),
         (lambda: rerotate(x, SPEC, positions, np.arange(5)), "from_"),
@@ -260,7 +284,9 @@ def test_one_number_of_a_framework_is_refused_too_traced_or_not():
 
 
 def test_a_decay_has_one_axis():
-    with pytest.raises(InvalidValue, match="`xpos` is a decay along one axis, but `axes` names several"):
+    with pytest.raises(
+        InvalidValue, match="`xpos` is a decay along one axis, but `axes` makes positions of several axes"
+    ):
         ch.Rotary(8, axes=chunked([2, 2]), xpos=XPos())
 
 
@@ -283,8 +309,8 @@ def test_the_public_names_of_rotary():
             lambda _, __: Geometric().ladder(3, 6),
             "`scaling` must return a ladder of 4 pairs, got Ladder of 3 pairs.",
         ),
-        (lambda: 3, "`scaling` is called with a ladder and a length, and "),
-        (lambda ladder: ladder, "`scaling` is called with a ladder and a length, and "),
+        (lambda: 3, "`scaling` must accept scaling(ladder, length), but "),
+        (lambda ladder: ladder, "`scaling` must accept scaling(ladder, length), but "),
         (lambda ladder, _: ladder * 2, "unsupported operand type(s) for *: 'Ladder' and 'int'."),
     ],
 )
@@ -320,11 +346,9 @@ def test_a_decay_is_refused_where_it_leaves_the_range_of_the_heads():
         held = x.astype(dtype)
         for role in ("query", "key"):
             assert np.isfinite(rotate((1 if dtype == np.float16 else 28) * held, spec, [last], role=role)).all()
-            with pytest.raises(
-                InvalidValue, match=r"tokens away from its centre: they leave the range of float(16|32)\."
-            ):
+            with pytest.raises(InvalidValue, match=r"tokens from the centre exceed the range of float(16|32)\."):
                 rotate(held, spec, [last + 1000], role=role)
-        with pytest.raises(InvalidValue, match="leave the range of"):
+        with pytest.raises(InvalidValue, match="exceed the range of"):
             rerotate(held, spec, [last + 1000], [0])
 
 
@@ -359,7 +383,9 @@ def test_a_grid_holds_its_positions_or_says_that_it_cannot():
     assert grid([2**53], [0.5]).tolist() == [[2.0**53, 0.5]]
     assert grid([2**63, -1], 1).tolist() == [[2.0**63, 0], [-1, 0]]
     for axes in (([2**53 + 1], [0.5]), ([2**63 - 1], [-1.5])):
-        with pytest.raises(InvalidValue, match="would be rounded to float64") as caught:
+        with pytest.raises(
+            InvalidValue, match="would be rounded, because all positions of this grid share the dtype float64"
+        ) as caught:
             grid(*axes)
         assert "clockhands.grids.Grid" in caught.value.hint
     for axes in ((2**20, 2**20), (2**62, 2**62)):

@@ -70,7 +70,11 @@ def test_every_argument_is_used_or_refused_with_a_reason(name, argument):
         ),
         (lambda: figures.attention(sentences=5), InvalidType, "`sentences` must be two sentences, got 5."),
         (lambda: figures.attention(sentences=("one",)), InvalidValue, "`sentences` must be two sentences, got 1."),
-        (lambda: figures.attention(sentences=("a " + "x" * 400, "x" * 400 + " a")), InvalidValue, "has 2 and 402."),
+        (
+            lambda: figures.attention(sentences=("a " + "x" * 400, "x" * 400 + " a")),
+            InvalidValue,
+            "has 2 words and 402 letters.",
+        ),
         (lambda: figures.attention(seed=1.5), InvalidType, "`seed` must be a whole number, got 1.5."),
         (lambda: figures.attention(seed=-1), InvalidValue, "`seed` must be at least 0, got -1."),
         (lambda: figures.attention(np.ones((3, 4))), InvalidValue, "`code` must be one of sinusoidal, rotary, alibi"),

@@ -131,7 +131,7 @@ class Explosive:
         (npy_bytes(descr(shape="(-2,)"), bytes(8)), "{path} declares the shape (-2,), with a negative size.", AGAIN),
         (
             npy_bytes(descr(shape=f"({2**62}, 0, {2**62})")),
-            "{path} declares the absurd shape (4611686018427387904, 0, 4611686018427387904).",
+            "{path} declares the impossible shape (4611686018427387904, 0, 4611686018427387904).",
             AGAIN,
         ),
         (npy_bytes("{'descr': '<f4'}"), "{path} has a .npy header that NumPy cannot read.", AGAIN),
@@ -235,7 +235,7 @@ def test_what_is_no_archive_is_refused(tmp_path):
     path = written(tmp_path / "x.npz", b"\x93NUMPY")
     message, hint = refusal(arrays.npz_names, path, error=Unreadable)
     assert message == f"{path} is not an .npz archive: it starts like a .npy array."
-    assert hint == "Name the file by what it is, or save it again."
+    assert hint == "Give the file the ending of its real type, or save it again."
     whole = npz(tmp_path / "y.npz", {"a.npy": npy_of(np.ones(100))}).read_bytes()
     path = written(tmp_path / "x.npz", whole[:-30])
     message, hint = refusal(arrays.npz_names, path, error=Unreadable)
@@ -411,7 +411,7 @@ def test_a_file_that_is_truncated_meanwhile_does_not_end_the_process(tmp_path, k
     if kind == "npy":
         assert done.stdout == "30000.0\n", "it was read whole"
     else:
-        assert re.search(r"ends after [\d,]+ bytes, and had [\d,]+ when it was opened\.", done.stdout)
+        assert re.search(r"ends after [\d,]+ bytes, but had [\d,]+ when it was opened\.", done.stdout)
 
 
 def test_a_tensor_that_ends_early_is_not_mapped(tmp_path):

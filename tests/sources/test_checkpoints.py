@@ -195,27 +195,33 @@ def test_a_pickle_of_more_instructions_than_any_checkpoint_is_refused(tmp_path, 
 def test_dictionaries_that_hold_themselves_end(tmp_path):
     itself = b"}q\1(" + pickled_text("a") + b"h\1u"
     message, hint = refusal(checkpoints.read_header, checkpoint(tmp_path, itself), error=Unreadable)
-    assert message.endswith("x.pt nests dictionaries deeper or wider than any checkpoint.")
+    assert message.endswith("x.pt has more or deeper nested dictionaries than any checkpoint.")
     assert hint == "Check that this is the file you mean."
     doubling = b"]q\0" + b"".join(b"0](" + 8 * (b"h" + bytes([n])) + b"eq" + bytes([n + 1]) for n in range(12))
     message, _ = refusal(checkpoints.read_header, checkpoint(tmp_path, doubling), error=Unreadable)
-    assert message.endswith("x.pt nests dictionaries deeper or wider than any checkpoint.")
+    assert message.endswith("x.pt has more or deeper nested dictionaries than any checkpoint.")
 
 
 @pytest.mark.parametrize(
     ("tensor", "told"),
     [
-        (pickled_tensor("0", (7,), numel=7, strides=(1,)), "needs 28 bytes of a storage that has 24."),
-        (pickled_tensor("0", (2,), numel=6, strides=(1,), offset=5), "needs 28 bytes of a storage that has 24."),
-        (pickled_tensor("0", (2,), numel=6, strides=(2**30,)), "needs 4,294,967,300 bytes of a storage that has 24."),
-        (pickled_tensor("9", (2,), numel=6, strides=(1,)), "lies in the storage '9', which the file does not have."),
+        (pickled_tensor("0", (7,), numel=7, strides=(1,)), "needs 28 bytes of its storage, which has only 24."),
+        (
+            pickled_tensor("0", (2,), numel=6, strides=(1,), offset=5),
+            "needs 28 bytes of its storage, which has only 24.",
+        ),
+        (
+            pickled_tensor("0", (2,), numel=6, strides=(2**30,)),
+            "needs 4,294,967,300 bytes of its storage, which has only 24.",
+        ),
+        (pickled_tensor("9", (2,), numel=6, strides=(1,)), "is in the storage '9', which the file does not contain."),
         (pickled_tensor("0", (2, 2), numel=6, strides=(1,)), "it has a tensor of other axes than strides."),
         (
             pickled_tensor("0", (-2,), numel=6, strides=(1,)),
             "it has a tensor without storage, offset, sizes or strides.",
         ),
         (pickled_tensor("0", (1,) * 65, numel=6, strides=(1,) * 65), "without storage, offset, sizes or strides."),
-        (pickled_tensor("0", (2**30,) * 3, numel=6, strides=(0,) * 3), "has the absurd shape"),
+        (pickled_tensor("0", (2**30,) * 3, numel=6, strides=(0,) * 3), "has the impossible shape"),
     ],
 )
 def test_tensors_beyond_their_storage_are_refused(tmp_path, tensor, told):
@@ -231,7 +237,7 @@ def test_a_damaged_archive_is_refused(tmp_path):
     path = written(tmp_path / "x.pt", b"hello")
     assert refusal(checkpoints.read_header, path, error=Unreadable) == (
         f"{path} is not a PyTorch checkpoint: its first bytes are b'hello'.",
-        "Name the file by what it is, or download it again.",
+        "Give the file the ending of its real type, or download it again.",
     )
 
 

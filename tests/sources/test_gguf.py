@@ -127,56 +127,60 @@ def tensor_file(*tensors, data=b"", keys=()):
 
 
 LIES = {
-    "empty": (b"", "{path} is not a GGUF file: it is empty.", "Name the file by what it is, or download it again."),
+    "empty": (
+        b"",
+        "{path} is not a GGUF file: it is empty.",
+        "Give the file the ending of its real type, or download it again.",
+    ),
     "bad magic": (
         b"GGML" + bytes(40),
         "{path} is not a GGUF file: its first bytes are b'GGML\\x00\\x00\\x00\\x00'.",
-        "Name the file by what it is, or download it again.",
+        "Give the file the ending of its real type, or download it again.",
     ),
     "a pointer": (
         b"version https://git-lfs.github.com/spec/v1\n",
         "{path} is not a GGUF file: it starts like a Git LFS pointer, not the file itself.",
         "Run `git lfs pull` in the model folder.",
     ),
-    "only magic": (b"GGUF", "{path} ends after 4 bytes; a GGUF file begins with 24 of them.", TRUNCATED),
+    "only magic": (b"GGUF", "{path} ends after 4 bytes, but a GGUF file begins with a header of 24 bytes.", TRUNCATED),
     "version 1": (
         gguf_bytes([], version=1),
-        "{path} is a GGUF file of version 1; versions 2 and 3 are read.",
+        "{path} is a GGUF file of version 1, but only versions 2 and 3 can be read.",
         "A file of version 1 must be converted again.",
     ),
     "version 4": (
         gguf_bytes([], version=4),
-        "{path} is a GGUF file of version 4; versions 2 and 3 are read.",
+        "{path} is a GGUF file of version 4, but only versions 2 and 3 can be read.",
         "It may need a newer clockhands.",
     ),
     "version 4, big endian": (
         gguf_bytes([], version=4, order=">"),
-        "{path} is a GGUF file of version 4; versions 2 and 3 are read.",
+        "{path} is a GGUF file of version 4, but only versions 2 and 3 can be read.",
         "It may need a newer clockhands.",
     ),
     "more keys than bytes": (
         gguf_bytes([LLAMA], key_count=10**15),
-        "{path} declares 1,000,000,000,000,000 keys, more than its 69 bytes hold.",
+        "{path} declares 1,000,000,000,000,000 keys, more than its 69 bytes can hold.",
         AGAIN,
     ),
     "more tensors than bytes": (
         gguf_bytes([LLAMA], tensor_count=2**64 - 1),
-        "{path} declares 18,446,744,073,709,551,615 tensors, more than its 69 bytes hold.",
+        "{path} declares 18,446,744,073,709,551,615 tensors, more than its 69 bytes can hold.",
         AGAIN,
     ),
     "too many keys": (
         gguf_bytes([], key_count=70_000) + bytes(70_000 * 13),
-        "{path} declares 70,000 keys; at most 65,536 are read.",
-        "No model has as many; check that this is the file you mean.",
+        "{path} declares 70,000 keys, but at most 65,536 are read.",
+        "No model has that many; check that this is the file you mean.",
     ),
     "a key twice": (
         gguf_bytes([LLAMA, LLAMA]),
         "{path} contains the key 'general.architecture' twice.",
-        "Write the file again with one value a key.",
+        "Write the file again with one value for each key.",
     ),
     "a key beyond the file": (
         gguf_bytes([struct.pack("<Q", 10**12) + bytes(20)]),
-        "{path}: key 0 is said to take 1,000,000,000,000 bytes, more than the whole file of 52.",
+        "{path}: key 0 should take 1,000,000,000,000 bytes, but the whole file has 52.",
         AGAIN,
     ),
     "a key past the end": (
@@ -186,7 +190,7 @@ LIES = {
     ),
     "a long key": (
         gguf_bytes([gguf_key("k" * 65_536, "bool", True)]),
-        "{path}: key 0 has a name of 65,536 bytes; the format allows 65,535.",
+        "{path}: key 0 has a name of 65,536 bytes, but the format allows at most 65,535.",
         AGAIN,
     ),
     "a key that is no text": (
@@ -196,27 +200,27 @@ LIES = {
     ),
     "an unknown kind": (
         gguf_bytes([gguf_string("a") + struct.pack("<IQ", 13, 0)]),
-        "{path}: the value of 'a' is of kind 13, which the format does not know (it knows 0 to 12).",
-        "A newer file may need a newer clockhands; else download it again.",
+        "{path}: the value of 'a' has the value type 13, but the format has only 0 to 12.",
+        "If the file is newer than clockhands, update clockhands; otherwise download it again.",
     ),
     "an unknown kind in an array": (
         gguf_bytes([gguf_string("a") + struct.pack("<IIQ", 9, 77, 0)]),
-        "{path}: the value of 'a' is of kind 77, which the format does not know (it knows 0 to 12).",
-        "A newer file may need a newer clockhands; else download it again.",
+        "{path}: the value of 'a' has the value type 77, but the format has only 0 to 12.",
+        "If the file is newer than clockhands, update clockhands; otherwise download it again.",
     ),
     "a text beyond the file": (
         gguf_bytes([gguf_string("a") + struct.pack("<IQ", 8, 2**63)]),
-        "{path}: the value of 'a' is said to take 9,223,372,036,854,775,808 bytes, more than the whole file of 45.",
+        "{path}: the value of 'a' should take 9,223,372,036,854,775,808 bytes, but the whole file has 45.",
         AGAIN,
     ),
     "an array beyond the file": (
         gguf_bytes([gguf_string("a") + struct.pack("<IIQ", 9, 12, 10**15)]),
-        "{path}: the value of 'a' is said to take 8,000,000,000,000,000 bytes, more than the whole file of 49.",
+        "{path}: the value of 'a' should take 8,000,000,000,000,000 bytes, but the whole file has 49.",
         AGAIN,
     ),
     "strings beyond the file": (
         gguf_bytes([gguf_string("a") + struct.pack("<IIQ", 9, 8, 10**15)]),
-        "{path}: the value of 'a' is said to take 8,000,000,000,000,000 bytes, more than the whole file of 49.",
+        "{path}: the value of 'a' should take 8,000,000,000,000,000 bytes, but the whole file has 49.",
         AGAIN,
     ),
     "a string in an array beyond the file": (
@@ -231,7 +235,7 @@ LIES = {
     ),
     "arrays beyond the file": (
         gguf_bytes([gguf_string("a") + struct.pack("<IIQ", 9, 9, 10**15)]),
-        "{path}: the value of 'a' is said to take 12,000,000,000,000,000 bytes, more than the whole file of 49.",
+        "{path}: the value of 'a' should take 12,000,000,000,000,000 bytes, but the whole file has 49.",
         AGAIN,
     ),
     "a million nested arrays": (
@@ -241,17 +245,17 @@ LIES = {
     ),
     "alignment 0": (
         gguf_bytes([gguf_key("general.alignment", "uint32", 0)]),
-        "{path}: `general.alignment` is 0, where a power of two is expected.",
+        "{path}: `general.alignment` is 0, but must be a power of two.",
         AGAIN,
     ),
     "alignment 24": (
         gguf_bytes([gguf_key("general.alignment", "uint32", 24)]),
-        "{path}: `general.alignment` is 24, where a power of two is expected.",
+        "{path}: `general.alignment` is 24, but must be a power of two.",
         AGAIN,
     ),
     "alignment true": (
         gguf_bytes([gguf_key("general.alignment", "bool", True)]),
-        "{path}: `general.alignment` is True, where a power of two is expected.",
+        "{path}: `general.alignment` is True, but must be a power of two.",
         AGAIN,
     ),
     "a tensor twice": (
@@ -261,27 +265,27 @@ LIES = {
     ),
     "five axes": (
         tensor_file(gguf_tensor("a", (1, 1, 1, 1, 1), 0, 0), data=bytes(4)),
-        "{path}: tensor 'a' has 5 axes; the format allows 4.",
+        "{path}: tensor 'a' has 5 axes, but the format allows at most 4.",
         AGAIN,
     ),
     "4 billion axes": (
         gguf_bytes([], [gguf_string("a") + struct.pack("<I", 2**32 - 1) + bytes(20)]),
-        "{path}: tensor 'a' has 4,294,967,295 axes; the format allows 4.",
+        "{path}: tensor 'a' has 4,294,967,295 axes, but the format allows at most 4.",
         AGAIN,
     ),
     "absurd sizes": (
         tensor_file(gguf_tensor("a", (2**63, 2**63), 0, 0)),
-        "{path}: tensor 'a' has the absurd shape (9223372036854775808, 9223372036854775808).",
+        "{path}: tensor 'a' has the impossible shape (9223372036854775808, 9223372036854775808).",
         AGAIN,
     ),
     "rows that are no whole blocks": (
         tensor_file(gguf_tensor("a", (33,), 2, 0), data=bytes(64)),
-        "{path}: tensor 'a' has rows of 33 numbers, which Q4_0 cannot hold: it stores 32 together.",
+        "{path}: tensor 'a' has rows of 33 numbers, but Q4_0 stores numbers in blocks of 32.",
         AGAIN,
     ),
     "a tensor off the grid": (
         tensor_file(gguf_tensor("a", (2,), 0, 4), data=bytes(64)),
-        "{path}: tensor 'a' begins at byte 4 of the data, not a multiple of 32.",
+        "{path}: tensor 'a' begins at byte 4 of the data, which is not a multiple of 32.",
         AGAIN,
     ),
     "a tensor beyond the file": (
@@ -336,7 +340,7 @@ def test_a_vocabulary_of_absurd_length_is_refused_before_it_is_walked(tmp_path):
         file.truncate(len(head) + 8 * count)  # sparse: empty strings of which nothing is stored
     message, hint = refusal(gguf.read_header, path, error=Unreadable)
     assert message == f"{path} holds more than 16,777,216 strings before its tensors."
-    assert hint == "No vocabulary is as large; check that this is the file you mean."
+    assert hint == "No vocabulary is that large; check that this is the file you mean."
 
 
 def test_arrays_in_arrays_count_as_steps_too(tmp_path):
@@ -356,8 +360,8 @@ def test_too_many_tensors_are_refused(tmp_path):
         file.write(gguf_bytes([], tensor_count=2**20 + 1))
         file.truncate(24 * (2**20 + 2))
     message, hint = refusal(gguf.read_header, path, error=Unreadable)
-    assert message == f"{path} declares 1,048,577 tensors; at most 1,048,576 are read."
-    assert hint == "No model has as many; check that this is the file you mean."
+    assert message == f"{path} declares 1,048,577 tensors, but at most 1,048,576 are read."
+    assert hint == "No model has that many; check that this is the file you mean."
 
 
 def test_a_value_of_every_kind_is_written_as_it_is_read():

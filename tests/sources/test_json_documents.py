@@ -37,13 +37,13 @@ def test_keys_given_twice_are_recorded_and_the_last_counts():
 @pytest.mark.parametrize(
     ("data", "message", "hint"),
     [
-        (b"", "config.json is empty, where a JSON object is expected.", "written or piped in whole"),
-        (b" \n", "config.json is empty, where a JSON object is expected.", "written or piped in whole"),
-        (b"[1]", "config.json holds a list at the top, where a config has an object.", "begins with `{`"),
-        (b'"x"', "config.json holds a string at the top, where a config has an object.", "begins with `{`"),
-        (b"12", "config.json holds 12 at the top, where a config has an object.", "begins with `{`"),
-        (b"null", "config.json holds null at the top, where a config has an object.", "begins with `{`"),
-        (b"true", "config.json holds true at the top, where a config has an object.", "begins with `{`"),
+        (b"", "config.json is empty, but a JSON object is expected.", "written or piped completely"),
+        (b" \n", "config.json is empty, but a JSON object is expected.", "written or piped completely"),
+        (b"[1]", "config.json holds a list at the top level, but a config must be a JSON object.", "begins with `{`"),
+        (b'"x"', "config.json holds a string at the top level, but a config must be a JSON object.", "begins with `{`"),
+        (b"12", "config.json holds 12 at the top level, but a config must be a JSON object.", "begins with `{`"),
+        (b"null", "config.json holds null at the top level, but a config must be a JSON object.", "begins with `{`"),
+        (b"true", "config.json holds true at the top level, but a config must be a JSON object.", "begins with `{`"),
         (
             b'{\n"a": 1,\n}',
             "config.json is not JSON: Expecting property name enclosed in double quotes at line 3, column 1.",
@@ -59,14 +59,14 @@ def test_keys_given_twice_are_recorded_and_the_last_counts():
         (
             b'{"a": "\xff"}',
             "config.json is not UTF-8 text: byte 7 is 0xff, and it starts like JSON text.",
-            "save this one as UTF-8",
+            "save this file as UTF-8",
         ),
         (
             b"GGUF\xff",
             "config.json is not UTF-8 text: byte 4 is 0xff, and it starts like a GGUF file.",
             "Name a JSON file",
         ),
-        (b"\xff\xfe{\0}\0", "config.json is UTF-16 text, where JSON is UTF-8.", "as UTF-8"),
+        (b"\xff\xfe{\0}\0", "config.json is UTF-16 text, but JSON must be UTF-8.", "as UTF-8"),
         (
             b'{"a": "\\ud83d"}',
             "config.json holds an unpaired surrogate escape (\\ud800 to \\udfff), which is not text.",
@@ -135,7 +135,7 @@ def test_a_missing_file_a_directory_and_a_dangling_link(tmp_path):
     assert message == f"{tmp_path / 'none.json'} does not exist."
     assert hint == f"Check the spelling; the current folder is {Path.cwd()}."
     message, hint = refusal(documents.read, tmp_path, error=Unreadable)
-    assert message == f"{tmp_path} is a directory where a file is expected."
+    assert message == f"{tmp_path} is a directory, but a file is expected."
     assert hint == "Name a file inside it, or the model folder itself."
     (tmp_path / "link.json").symlink_to("gone.json")
     message, hint = refusal(documents.read, tmp_path / "link.json", error=Unreadable)

@@ -187,7 +187,7 @@ def test_data_outside_the_folder_are_refused(tmp_path, location):
         f"{path}: tensor 't' declares its data at {ch.arguments.shown(location)}, a path that does not stay in the "
         "model's folder."
     )
-    assert hint == "Do not trust this model; its data lie beside it."
+    assert hint == "Do not trust this model: a valid model keeps its data in its own folder."
 
 
 @pytest.mark.parametrize(
@@ -197,7 +197,7 @@ def test_data_outside_the_folder_are_refused(tmp_path, location):
         ({"offset": "1e3"}, "has the offset '1e3' in its file, where a whole number is expected."),
         ({"offset": "9" * 30}, f"has the offset '{'9' * 30}' in its file, where a whole number is expected."),
         ({"length": "31"}, "has 31 bytes, but its shape [4, 2] and type float32 take 32."),
-        ({"offset": "69"}, "ends at byte 101 of data, which has 100."),
+        ({"offset": "69"}, "ends at byte 101 of data, which has only 100 bytes."),
     ],
 )
 def test_places_outside_that_cannot_be(tmp_path, entries, message):
@@ -266,8 +266,8 @@ def test_a_pointer_is_told_as_such(tmp_path):
     [
         ((4, 2), bytes(31), "has 31 bytes, but its shape [4, 2] and type float32 take 32."),
         ((4, 2), None, "has 0 bytes, but its shape [4, 2] and type float32 take 32."),
-        ((2**62, 2**62), bytes(8), "has the absurd shape (4611686018427387904, 4611686018427387904)."),
-        ((2**64 - 1,), bytes(8), "has the absurd shape (-1,)."),
+        ((2**62, 2**62), bytes(8), "has the impossible shape (4611686018427387904, 4611686018427387904)."),
+        ((2**64 - 1,), bytes(8), "has the impossible shape (-1,)."),
     ],
     ids=["short", "none", "overflow", "negative"],
 )
@@ -335,7 +335,7 @@ def test_tensors_without_end_are_refused(tmp_path, monkeypatch):
     reader.read_header(written(path, onnx_bytes([], few)))
     message, hint = refusal(reader.read_header, written(path, onnx_bytes([], many)), error=Unreadable)
     assert message == f"{path} holds more than 4 nodes."
-    assert hint == "No model has as many; check that this is the file you mean."
+    assert hint == "No model has that many; check that this is the file you mean."
 
 
 @pytest.mark.parametrize("packed", [True, False])
@@ -350,7 +350,7 @@ def test_axes_without_end_are_refused_before_they_are_collected(tmp_path, packed
     message, _ = refusal(reader.read_header, path, error=Unreadable)
     most = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    assert message == f"{path} has a tensor of more than 64 axes, and NumPy's have no more."
+    assert message == f"{path} has a tensor of more than 64 axes, which NumPy does not allow."
     assert most < 200_000
 
 
@@ -368,7 +368,7 @@ def test_fields_without_end_are_refused(tmp_path, monkeypatch, kind):
     reader.read_header(written(tmp_path / "m.onnx", VERSION + onnx_field(7, each * few) + OPSET))
     path = written(tmp_path / "m.onnx", VERSION + onnx_field(7, each * many) + OPSET)
     message, hint = refusal(reader.read_header, path, error=Unreadable)
-    assert message == f"{path} has more than 4,194,304 fields, and a model has thousands."
+    assert message == f"{path} has more than 4,194,304 fields, but a model has only thousands."
     assert hint == "Check that this is the file you mean."
 
 

@@ -100,9 +100,9 @@ LIES = {
     "no JSON": (safetensors_bytes(b"abc"), "the header of {path} is not JSON: Expecting value at line 1, column 1."),
     "no object": (
         safetensors_bytes(b"[1]"),
-        "the header of {path} holds a list at the top, where a config has an object.",
+        "the header of {path} holds a list at the top level, but a config must be a JSON object.",
     ),
-    "empty header": (safetensors_bytes(b""), "the header of {path} is empty, where a JSON object is expected."),
+    "empty header": (safetensors_bytes(b""), "the header of {path} is empty, but a JSON object is expected."),
     "a name twice": (
         safetensors_bytes(
             b'{"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]},'
@@ -113,63 +113,63 @@ LIES = {
     ),
     "metadata not text": (
         safetensors_bytes({"__metadata__": {"a": 1}}),
-        "the header of {path} has `__metadata__` that is not text by key, but {{'a': 1}}.",
+        "the header of {path} has `__metadata__` that does not map keys to strings: {{'a': 1}}.",
     ),
     "metadata a list": (
         safetensors_bytes({"__metadata__": ["a"]}),
-        "the header of {path} has `__metadata__` that is not text by key, but ['a'].",
+        "the header of {path} has `__metadata__` that does not map keys to strings: ['a'].",
     ),
     "entry no object": (
         safetensors_bytes({"a": 5}),
-        "{path}: tensor 'a' is described by 5, where an object is expected.",
+        "{path}: tensor 'a' is described by 5, but an object is expected.",
     ),
     "unknown type": (
         safetensors_bytes({"a": entry("F33")}, bytes(8)),
-        "{path}: tensor 'a' has the type 'F33', which the format does not know.",
+        "{path}: tensor 'a' has the type 'F33', which is not a type of the format.",
     ),
     "type no text": (
         safetensors_bytes({"a": entry(["F32"])}, bytes(8)),  # type: ignore[arg-type]
-        "{path}: tensor 'a' has the type ['F32'], which the format does not know.",
+        "{path}: tensor 'a' has the type ['F32'], which is not a type of the format.",
     ),
     "negative size": (
         safetensors_bytes({"a": entry(shape=(-2,))}, bytes(8)),
-        "{path}: tensor 'a' has the shape [-2], where a list of whole numbers from 0 is expected.",
+        "{path}: tensor 'a' has the shape [-2], but it must be a list of whole numbers of at least 0.",
     ),
     "size no whole number": (
         safetensors_bytes({"a": entry(shape=(2.0,))}, bytes(8)),
-        "{path}: tensor 'a' has the shape [2.0], where a list of whole numbers from 0 is expected.",
+        "{path}: tensor 'a' has the shape [2.0], but it must be a list of whole numbers of at least 0.",
     ),
     "size a bool": (
         safetensors_bytes({"a": entry(shape=(True,))}, bytes(8)),
-        "{path}: tensor 'a' has the shape [True], where a list of whole numbers from 0 is expected.",
+        "{path}: tensor 'a' has the shape [True], but it must be a list of whole numbers of at least 0.",
     ),
     "absurd shape": (
         safetensors_bytes({"a": entry(shape=(2**63, 2**63, 0), offsets=(0, 0))}),
-        "{path}: tensor 'a' has the absurd shape [9223372036854775808, 9223372036854775808, 0].",
+        "{path}: tensor 'a' has the impossible shape [9223372036854775808, 9223372036854775808, 0].",
     ),
     "65 axes": (
         safetensors_bytes({"a": entry(shape=(1,) * 65, offsets=(0, 4))}, bytes(4)),
-        "{path}: tensor 'a' has the absurd shape [1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1,....",
+        "{path}: tensor 'a' has the impossible shape [1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1,....",
     ),
     "negative offset": (
         safetensors_bytes({"a": entry(offsets=(-8, 0))}, bytes(8)),
-        "{path}: tensor 'a' has the offsets [-8, 0], where two whole numbers from 0 are expected, the first not above "
-        "the second.",
+        "{path}: tensor 'a' has the offsets [-8, 0], but they must be two whole numbers of at least 0, "
+        "the first not above the second.",
     ),
     "offsets backwards": (
         safetensors_bytes({"a": entry(offsets=(8, 0))}, bytes(8)),
-        "{path}: tensor 'a' has the offsets [8, 0], where two whole numbers from 0 are expected, the first not above "
-        "the second.",
+        "{path}: tensor 'a' has the offsets [8, 0], but they must be two whole numbers of at least 0, "
+        "the first not above the second.",
     ),
     "three offsets": (
         safetensors_bytes({"a": entry(offsets=(0, 8, 8))}, bytes(8)),
-        "{path}: tensor 'a' has the offsets [0, 8, 8], where two whole numbers from 0 are expected, the first not "
-        "above the second.",
+        "{path}: tensor 'a' has the offsets [0, 8, 8], but they must be two whole numbers of at least 0, "
+        "the first not above the second.",
     ),
     "no offsets": (
         safetensors_bytes({"a": {"dtype": "F32", "shape": [2]}}, bytes(8)),
-        "{path}: tensor 'a' has the offsets None, where two whole numbers from 0 are expected, the first not above "
-        "the second.",
+        "{path}: tensor 'a' has the offsets None, but they must be two whole numbers of at least 0, "
+        "the first not above the second.",
     ),
     "wrong size of the type": (
         safetensors_bytes({"a": entry("F64")}, bytes(8)),
@@ -181,15 +181,15 @@ LIES = {
     ),
     "overlap": (
         safetensors_bytes({"a": entry(), "b": entry(offsets=(4, 12))}, bytes(12)),
-        "{path}: tensor 'b' begins at byte 4 of the data, where 8 was expected; it overlaps 'a'.",
+        "{path}: tensor 'b' begins at byte 4 of the data, but must begin at byte 8: it overlaps 'a'.",
     ),
     "hole": (
         safetensors_bytes({"a": entry(), "b": entry(offsets=(16, 24))}, bytes(24)),
-        "{path}: tensor 'b' begins at byte 16 of the data, where 8 was expected; it leaves a hole of 8 bytes.",
+        "{path}: tensor 'b' begins at byte 16 of the data, but must begin at byte 8: it leaves a hole of 8 bytes.",
     ),
     "hole at the start": (
         safetensors_bytes({"a": entry(offsets=(8, 16))}, bytes(16)),
-        "{path}: tensor 'a' begins at byte 8 of the data, where 0 was expected; it leaves a hole of 8 bytes.",
+        "{path}: tensor 'a' begins at byte 8 of the data, but must begin at byte 0: it leaves a hole of 8 bytes.",
     ),
     "truncated data": (
         safetensors_bytes({"a": entry()}, bytes(7)),
@@ -243,7 +243,7 @@ def test_a_header_longer_than_the_format_allows_is_refused_unread(tmp_path):
         file.write((10**8 + 1).to_bytes(8, "little") + b"{")
         file.truncate(2 * 10**8)  # sparse: nothing is stored
     message, hint = refusal(safetensors.read_header, path, error=Unreadable)
-    assert message == f"{path} declares a header of 100,000,001 bytes; the format allows 100,000,000."
+    assert message == f"{path} declares a header of 100,000,001 bytes, but the format allows at most 100,000,000."
     assert hint == "Download or write the file again."
 
 
@@ -379,7 +379,7 @@ def test_a_shard_outside_the_folder_is_refused(tmp_path, name):
     for allowed in (False, True):
         message, hint = refusal(safetensors.read_index, index, allow_absent=allowed, error=Unreadable)
         assert message == f"{index} names the shard {name!r}, which is not a file name in its own folder."
-        assert hint == "Do not trust this checkpoint; a shard lies beside its index."
+        assert hint == "Do not trust this checkpoint: shards must be in the folder of their index."
 
 
 def test_a_shard_that_is_a_link_out_of_the_folder_is_refused(tmp_path):
@@ -391,7 +391,8 @@ def test_a_shard_that_is_a_link_out_of_the_folder_is_refused(tmp_path):
     shard.symlink_to("../other.safetensors")
     message, hint = refusal(safetensors.read_index, index, allow_absent=True, error=Unreadable)
     assert message == (
-        f"{index} names the shard 'model-00002-of-00002.safetensors', a link that leaves its folder for {elsewhere}."
+        f"{index} names the shard 'model-00002-of-00002.safetensors', which is a link out of its folder, to "
+        f"{elsewhere}."
     )
     assert hint == "Name the checkpoint in the folder that holds the files themselves."
 

@@ -92,17 +92,17 @@ def test_the_fields_of_a_preset(fields, expected, force):
     [
         (
             "vaswani2017:width",
-            "vaswani2017:width has 'width' where a field is expected.",
+            "vaswani2017:width has 'width', but a field is expected there.",
             "Write fields as PRESET:field=value,field=value.",
         ),
         (
             "vaswani2017:",
-            "vaswani2017: has '' where a field is expected.",
+            "vaswani2017: has '', but a field is expected there.",
             "Write fields as PRESET:field=value,field=value.",
         ),
         (
             "preset:whisper:1=2",
-            "whisper:1=2 has '1=2' where a field is expected.",
+            "whisper:1=2 has '1=2', but a field is expected there.",
             "Write fields as PRESET:field=value,field=value.",
         ),
         ("vaswani2017:a=1,a=2", "vaswani2017:a=1,a=2 gives the field a twice.", "Give each field once."),
@@ -281,7 +281,7 @@ def test_parts_of_a_gguf(here):
     assert open_target("m-00001-of-00003.gguf").notes == (note,)
     assert open_target(".").notes == (note,)
     message, hint = refused("m-00002-of-00003.gguf")
-    assert message == "m-00002-of-00003.gguf is part 2 of 3; what the model declares is in part 1."
+    assert message == "m-00002-of-00003.gguf is part 2 of 3, but the model's settings are in part 1."
     assert hint == "Name the part whose name has 00001."
 
 
@@ -323,10 +323,13 @@ def test_arrays_are_opened(here):
     np.savez(here / "two.npz", a=np.ones(2), b=np.ones(2))
     assert list(open_target("two.npz:b").tensors) == ["b"]
     assert refused("two.npz") == (
-        "two.npz holds 2 arrays, where one is needed.",
+        "two.npz holds 2 arrays, but one is needed.",
         "Pick one as two.npz:NAME. It holds a, b.",
     )
-    assert refused("table.npy:a") == ("table.npy holds one array without a name, not 'a'.", "Name table.npy alone.")
+    assert refused("table.npy:a") == (
+        "table.npy holds one array without a name, not 'a'.",
+        "Name the file only: table.npy.",
+    )
     assert refused("two.npz:c") == ("two.npz has no array 'c'.", "It holds a, b.")
 
 
@@ -351,7 +354,7 @@ def test_an_archive_with_a_config_beside_it_is_a_model(here):
         (
             "weights",
             b"\x80\x04\x95",
-            "weights is not a whole pickle: not enough data in stream to read uint8.",
+            "weights is not a complete pickle: not enough data in stream to read uint8.",
             "Download or write the file again.",
         ),
         ("model.onnx", b"", "model.onnx is not an ONNX model: it is empty.", "Write or download the file again."),
@@ -361,12 +364,17 @@ def test_an_archive_with_a_config_beside_it_is_a_model(here):
             "blob is a Git LFS pointer, not the file itself.",
             "Run `git lfs pull` in its folder.",
         ),
-        ("text", b"hello", "text is no kind of file that is read here: its first bytes are b'hello'.", f"Name {READ}."),
-        ("none", b"", "none is no kind of file that is read here: it is empty.", f"Name {READ}."),
+        (
+            "text",
+            b"hello",
+            "text is not a kind of file that clockhands reads: its first bytes are b'hello'.",
+            f"Name {READ}.",
+        ),
+        ("none", b"", "none is not a kind of file that clockhands reads: it is empty.", f"Name {READ}."),
         (
             "page",
             b"<!DOCTYPE html>",
-            "page is no kind of file that is read here: it starts like a web page.",
+            "page is not a kind of file that clockhands reads: it starts like a web page.",
             f"Name {READ}.",
         ),
     ],
@@ -389,7 +397,7 @@ def test_no_tensor_is_picked_from_a_config(here):
 def test_a_pipe_is_refused_where_a_file_is_needed(here, name):
     os.mkfifo(here / name)
     assert refused(name) == (
-        f"{name} is not a regular file, but files of this kind are not read from front to back.",
+        f"{name} is not a regular file, but this kind of file cannot be read as a stream.",
         "Save it as a file first; only JSON can come through a pipe.",
     )
 
@@ -429,7 +437,7 @@ def test_the_other_documents_of_a_folder_are_read(here):
         "tokenizer_config.json": {"model_max_length": 1e30, "a": 2},
     }
     assert opened.notes == (
-        "params.json is not examined: m/params.json holds a list at the top, where a config has an object.",
+        "params.json is not examined: m/params.json holds a list at the top level, but a config must be a JSON object.",
         "tokenizer_config.json gives 'a' more than once; the last value is used.",
     )
 
@@ -508,7 +516,7 @@ def test_a_folder_with_a_gguf_only(here):
     opened = open_target("m")
     assert (opened.form, opened.path, opened.config_name) == ("gguf", Path("m/x.gguf"), "x.gguf")
     written(folder / "y.gguf", small_gguf())
-    assert refused("m") == ("m has no config.json and 2 .gguf files.", "Name one of them. There are x.gguf, y.gguf.")
+    assert refused("m") == ("m has 2 .gguf files and no config.json.", "Name one of them. There are x.gguf, y.gguf.")
 
 
 def test_folders_without_a_config(here):
@@ -531,7 +539,7 @@ def test_a_folder_that_may_not_be_listed_is_refused(here, monkeypatch):
     with monkeypatch.context() as patched:
         patched.setattr(Path, "iterdir", fail)
         told = refused("m")
-    assert told == ("m cannot be listed: Permission denied.", "Give yourself permission to read the folder.")
+    assert told == ("m cannot be listed: Permission denied.", "Get permission to read the folder.")
 
 
 def test_a_path_that_may_not_be_looked_at_says_so(monkeypatch):
@@ -544,7 +552,7 @@ def test_a_path_that_may_not_be_looked_at_says_so(monkeypatch):
         patched.setattr(Path, "is_dir", lambda _: False)
         message, hint = refused("locked/config.json")
     assert message == "locked/config.json cannot be read: Permission denied."
-    assert hint == "Give yourself read permission, or copy the file."
+    assert hint == "Get read permission, or copy the file."
 
 
 # The Hugging Face cache
@@ -594,7 +602,7 @@ def test_a_cache_that_cannot_tell_is_refused(tmp_path):
     model.mkdir(parents=True)
     assert refused("org/name") == (
         f"org/name is in the local Hugging Face cache, but nothing of it was downloaded ({model}).",
-        "Download it first, config.json at least.",
+        "Download the model first, or at least its config.json.",
     )
     cached(hub, revision="one", main=None)
     cached(hub, revision="two", main=None)

@@ -308,13 +308,13 @@ def test_arguments_that_cannot_be_used():
         check_additive(right, Learned(32, rows=64))
     with pytest.raises(InvalidValue, match="`resized` is for a learned table"):
         check_additive(right, SPEC, resized={"rows": 3})
-    with pytest.raises(InvalidValue, match="at most the 64 positions"):
+    with pytest.raises(InvalidValue, match="at most 64, the number of positions"):
         check_additive(right, Learned(32, rows=64), values=TRAINED[:64].repeat(2, 1), length=65)
     with pytest.raises(InvalidValue, match="must take tokens"):
         check_additive(right, SPEC, call="q, k, positions")
     with pytest.raises(InvalidValue, match="functions that count their rows"):
         check_additive(right, SPEC, grid=Grid(5))
-    with pytest.raises(InvalidValue, match="as many axes as the encoding, 1"):
+    with pytest.raises(InvalidValue, match="must be 1, as in the encoding"):
         check_additive(right, SPEC, grid=Grid((5, 3)), call="x")
     with pytest.raises(InvalidType, match="must be a grid"):
         check_additive(right, SPEC, grid=(2, 3), call="x")

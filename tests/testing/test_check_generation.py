@@ -264,7 +264,7 @@ def raising(*_):
         (lambda *_: time.sleep(30), {"timeout": 0.2}, CannotCheck, "it did not return within 0.2 seconds"),
         (SmallModel("numpy"), {"length": 3}, InvalidValue, "`length` must be at least 8, got 3"),
         (SmallModel("numpy", "learned"), {"length": 200}, CannotCheck, "A text of 200 tokens was given in one pass"),
-        (SmallModel("numpy"), {"tokens": [[1, 2]]}, InvalidType, "`tokens` must be three texts"),
+        (SmallModel("numpy"), {"tokens": [[1, 2]]}, InvalidType, "`tokens` must be three lists of token ids"),
         (SmallModel("numpy"), {"tokens": [[1] * 4, [1] * 9, [1] * 3]}, InvalidValue, "the longest first"),
         (SmallModel("numpy"), {"tokens": [[99] * 9, [1] * 4, [1] * 3]}, InvalidValue, "must be from 0 to 52"),
         (SmallModel("numpy"), {"like": "vaswani2017"}, InvalidType, "`like` must be a rotary encoding"),

@@ -245,7 +245,7 @@ def test_xpos_for_queries_alone_is_not_asked_for_keys():
 
 @pytest.mark.parametrize("call", ["x", "x, offset", "x,offset"])
 def test_tokens_of_several_coordinates_are_not_counted(call):
-    with pytest.raises(InvalidValue, match="3 coordinates cannot be counted"):
+    with pytest.raises(InvalidValue, match="3 coordinates must be passed to it"):
         check_rotary(lambda x, *_: x, "qwen2-vl", call=call)
 
 

@@ -84,17 +84,16 @@ class FourierFeatures(AdditiveCode):
         if not isinstance(self.offsets, bool):
             raise InvalidType(
                 f"`offsets` must be True or False, got {shown(self.offsets)}.",
-                "Pass the phases as the last row of values=.",
+                "True means that the last row of values= holds phases.",
             )
         waves = self.width - self._coordinates
         if waves < self._each or waves % self._each:
-            beside = f" beside {self.axes} for the coordinates themselves" if self._coordinates else ""
-            least = "even" if self._each == 2 else "at least 1"
+            beside = f" minus {self.axes} for the raw coordinates" if self._coordinates else ""
+            least = "even and at least 2" if self._each == 2 else "at least 1"
             raise InvalidValue(
-                f"`width` must be {least}{beside}, "
-                f"{'a sine and a cosine' if self._each == 2 else 'one sine or cosine'} for each frequency, got "
-                f"{self.width}.",
-                "Increase or decrease the width by that number.",
+                f"`width`{beside} must be {least}, because each frequency has "
+                f"{'a sine and a cosine' if self._each == 2 else 'one sine or cosine'}; got width {self.width}.",
+                "Use another width.",
             )
 
     @property

@@ -58,14 +58,15 @@ class Learned(AdditiveCode):
         )
         if self.offset >= self.rows:
             raise InvalidValue(
-                f"`offset` must be below the {self.rows} rows, got {self.offset}.", "`offset` is the row of position 0."
+                f"`offset` must be below the number of rows, {self.rows}, got {self.offset}.",
+                "`offset` is the row of position 0.",
             )
         if self.padding_row is None:
             return
         settle(self, padding_row=count("padding_row", self.padding_row, least=0))
         if self.padding_row >= self.rows:
             raise InvalidValue(
-                f"`padding_row` must be below the {self.rows} rows, got {self.padding_row}.",
+                f"`padding_row` must be below the number of rows, {self.rows}, got {self.padding_row}.",
                 "Leave it out if padding tokens have positions like all other tokens.",
             )
 

@@ -300,7 +300,7 @@ def _even_width(width: int) -> int:
     number = count("width", width)
     if number % 2:
         raise InvalidValue(
-            f"`width` must be even, a sine and a cosine for each pair, got {number}.", "Use an even width."
+            f"`width` must be even, because each pair has a sine and a cosine, got {number}.", "Use an even width."
         )
     return number
 
@@ -314,7 +314,8 @@ def _log(position: float) -> float:
 def _reciprocal(position: float) -> float:
     if not abs(position) * 2.0**63 >= 1:
         raise InvalidValue(
-            f"1/p needs positions of at least 2**-63 in size, got {position}.", "Start at 1: range(1, n + 1)."
+            f"1/p needs a position p of at least 2**-63, or at most -2**-63, got {position}.",
+            "Start at 1: range(1, n + 1).",
         )
     return 1 / position
 
@@ -328,6 +329,6 @@ def _assign(out: np.ndarray, numbers: np.ndarray) -> None:
             out[...] = before_rounding(numbers, out.dtype)
     except FloatingPointError:
         raise InvalidValue(
-            f"A position of size {np.abs(numbers).max():g} does not fit {out.dtype.name}.",
+            f"The value {np.abs(numbers).max():g} is too large for {out.dtype.name}.",
             "Use dtype float32 or float64.",
         ) from None

@@ -81,7 +81,8 @@ def resize(
     moving = shape[-2] - kept
     if moving < 1:
         raise InvalidValue(
-            f"`kept` must be below the {shape[-2]} rows, got {kept}.", "At least one row must be there to resize."
+            f"`kept` must be below the number of rows, {shape[-2]}, got {kept}.",
+            "Leave at least one row to resize.",
         )
     old = _old(moving, grid, len(new))
     factors = _factors(scale_factor, len(new))
@@ -160,7 +161,7 @@ def resize_matrix(
         at, stretch = (index + 0.5) * step - 0.5, max(step, 1.0) if antialias else 1.0
     sharp = (-0.5 if antialias else -0.75) if cubic is None else real("cubic", cubic)
     if not math.isfinite(sharp):
-        raise InvalidValue(f"`cubic` must be finite, got {shown(cubic)}.", "Leave it out for PyTorch's.")
+        raise InvalidValue(f"`cubic` must be finite, got {shown(cubic)}.", "Leave it out for PyTorch's default.")
     reach = 1 if kind == "linear" else 2
     matrix = np.zeros((new, old))
     if antialias:
@@ -195,20 +196,23 @@ def standardised(values: Any, divisor: float = 10.0) -> np.ndarray:
     """
     if not isinstance(values, np.ndarray):
         raise InvalidType(
-            f"`values` must be a NumPy array, got {type(values).__name__}.", "Make it with clockhands.table."
+            f"`values` must be a NumPy array, got {type(values).__name__}.", "Compute the table with clockhands.table."
         )
     held = values.astype(np.float64)
     spread = held.std(ddof=1) if held.size > 1 else 0.0
     if not spread > 0:
-        raise InvalidValue("`values` must hold different numbers to be standardised.", "Give a table of several rows.")
+        raise InvalidValue(
+            "`values` must hold different numbers: standardising divides by their standard deviation.",
+            "Give a table of several rows.",
+        )
     return (held - held.mean()) / (positive("divisor", divisor) * spread)
 
 
 def _finite(values: Any, xp: Any) -> Any:
     if not bool(xp.all(xp.isfinite(values))):
         raise InvalidValue(
-            "`values` hold NaN or infinite numbers, which would spread to rows that do not read them.",
-            "Fill those rows first; `kept` leaves rows at the start as they are.",
+            "`values` hold NaN or infinite numbers, which resizing would spread to other rows.",
+            "Replace them first; rows at the start that `kept` counts are not resized.",
         )
     return values
 
@@ -262,8 +266,8 @@ def _old(moving: int, grid: Any, axes: int) -> tuple[int, ...]:
     if axes == 1:
         if grid is not None:
             raise InvalidValue(
-                f"`grid` is for tables of grids, got {shown(grid)} and one number of rows.",
-                "Give rows=(height, width) too.",
+                f"`grid` is for resizing a grid: `rows` is one number, got grid={shown(grid)}.",
+                "Give rows=(height, width) too, or leave `grid` out.",
             )
         return (moving,)
     if grid is None:
@@ -271,14 +275,14 @@ def _old(moving: int, grid: Any, axes: int) -> tuple[int, ...]:
         if side * side != moving:
             raise InvalidValue(
                 f"The table has {moving} rows to resize, but they are not a square grid.",
-                "Give grid=(height, width), and kept= for rows without a place in the grid.",
+                "Give grid=(height, width), and kept= for rows outside of the grid, such as a class token's.",
             )
         return side, side
     sizes = _sizes("grid", grid)
     if len(sizes) != 2 or math.prod(sizes) != moving:
         raise InvalidValue(
             f"`grid` must be (height, width) of the {moving} rows to resize, got {shown(grid)}.",
-            "Give kept= for rows without a place in the grid.",
+            "Give kept= for rows outside of the grid, such as a class token's.",
         )
     return sizes
 
@@ -288,6 +292,7 @@ def _factors(given: Any, axes: int) -> tuple[Any, ...]:
         return (given,) * axes
     if len(given) != axes:
         raise InvalidValue(
-            f"`scale_factor` must be one number for each of {axes} axes, got {shown(given)}.", "Give as many as sizes."
+            f"`scale_factor` must be one number for each of {axes} axes, got {shown(given)}.",
+            "Give one number for each number in `rows`.",
         )
     return tuple(given)

@@ -78,7 +78,7 @@ def _table_at(
         with np.errstate(over="raise"):
             out[prefix:] = before_rounding(rows, kind).astype(kind)
     except FloatingPointError:
-        raise InvalidValue(f"A number of `values` does not fit {kind.name}.", "Use dtype float64.") from None
+        raise InvalidValue(f"A number in `values` is too large for {kind.name}.", "Use dtype float64.") from None
     return out.reshape(shape)
 
 
@@ -92,8 +92,8 @@ def _check_axes(spec: AdditiveCode, at: Positions) -> None:
     if at.grid is not None and at.grid.axes != axes:
         theirs = f"{at.grid.axes} {'axis' if at.grid.axes == 1 else 'axes'}"
         raise InvalidValue(
-            f"`positions` is a grid of {theirs}, and the code has {axes}.",
-            "Give the grid a size for each axis of the code, in their order.",
+            f"`positions` is a grid of {theirs}, but the encoding has {axes}.",
+            "Give the grid one size for each axis of the encoding, in the same order.",
         )
     if axes == 1 or (len(at.shape) > 1 and at.shape[-1] == axes):
         return
@@ -135,7 +135,7 @@ def add(x: Any, spec: AdditiveCode, positions: Any = None, *, values: Any = None
         if spec.number_of_axes > 1:
             raise InvalidValue(
                 f"An encoding of {spec.number_of_axes} axes has no default positions.",
-                "Give them, [seq, axes], or a clockhands.grids.Grid.",
+                "Give positions of shape [seq, axes], or a clockhands.grids.Grid.",
             )
         positions = counted(spec.first, shape[-2], x)
     refuse_single(positions)
@@ -178,7 +178,8 @@ def _add_traced(x: Any, spec: AdditiveCode, positions: Any, values: Any, work: A
     xp = library(x)
     if library(positions) is not xp:
         raise InvalidType(
-            f"`positions` must be of the library of `x`, got {type(positions).__module__}.{type(positions).__name__}.",
+            f"`positions` must be an array of the same library as `x`, got {type(positions).__module__}."
+            f"{type(positions).__name__}.",
             "Give NumPy values, a list, or an array of the library of x.",
         )
     if spec.learned and values is not None and not _is_of(xp, values):
@@ -245,7 +246,7 @@ def _is_of(xp: Any, values: Any) -> bool:
     if theirs is not xp:
         kind = f"{type(values).__module__}.{type(values).__name__}"
         raise InvalidType(
-            f"`values` must be of the library of `x` or NumPy's, got {kind}.",
+            f"`values` must be a NumPy array or of the same library as `x`, got {kind}.",
             "Convert them first, such as with numpy.asarray.",
         )
     return True
@@ -256,7 +257,7 @@ def _tokens(x: Any, spec: AdditiveCode) -> tuple[tuple[int, ...], str]:
         raise InvalidType(f"`x` must be an array, got {type(x).__name__}.", "Give a NumPy, PyTorch or JAX array.")
     refuse_masked(x, "x")
     if getattr(x, "is_nested", False):
-        raise InvalidType("`x` must not be a nested tensor.", "Pad it, or add to its sequences one by one.")
+        raise InvalidType("`x` must not be a nested tensor.", "Pad it, or call the function for each of its sequences.")
     shape, kind = tuple(x.shape), name_of(x)
     if len(shape) < 2 or shape[-1] != spec.width:
         raise InvalidValue(
@@ -264,7 +265,7 @@ def _tokens(x: Any, spec: AdditiveCode) -> tuple[tuple[int, ...], str]:
         )
     if kind not in ("float64", "float32", "float16", "bfloat16"):
         raise InvalidType(
-            f"`x` must be of a float dtype, got {kind}.", "Add a code to embedded tokens, not to their ids."
+            f"`x` must be of a float dtype, got {kind}.", "Add the encoding to token embeddings, not to token ids."
         )
     return shape, kind
 

@@ -62,7 +62,7 @@ def traced_rows(spec: AdditiveCode, positions: Any, values: Any, work: Any) -> A
         rows = xp.zeros((*positions.shape, spec.width), dtype=work, device=device(positions))
     else:
         raise InvalidType(
-            f"{type(spec).__name__} has no form at positions that exist only inside a trace.",
+            f"{type(spec).__name__} cannot be computed for positions that exist only inside a trace.",
             "Give positions as NumPy values or Python numbers, outside of jit, vmap and compile.",
         )
     return xp.astype(rows, work)

@@ -116,14 +116,14 @@ class AxialSinusoidal(AdditiveCode):
         )
         if self.raw is not None and self.uneven == "cut":
             raise InvalidValue(
-                "Raw coordinates cannot be used with a width that is cut: the cut could remove the coordinates.",
+                "`raw` cannot be used with uneven='cut': cutting the width could remove the raw coordinates.",
                 'Use uneven="zero" or "refuse", or leave out `raw`.',
             )
         if self.raw in ("before-each", "after-each") and not self.channels.startswith("axis"):
             raise InvalidValue(
-                f"`raw` is {shown(self.raw)} of an axis' dimensions, but in {shown(self.channels)} an axis has no "
-                "block.",
-                'Use raw="before" or "after", or channels that begin with axis.',
+                f"raw={shown(self.raw)} puts coordinates next to the dimensions of their axis, but with "
+                f"channels={shown(self.channels)} the dimensions of an axis are not in one block.",
+                'Use raw="before" or "after", or channels that begin with "axis".',
             )
         _ = self.ladders
 
@@ -141,10 +141,10 @@ class AxialSinusoidal(AdditiveCode):
         """Pairs of each axis; where the width is cut, before that."""
         each = 2 * sum(self.shares)
         unit, rest = divmod(self.width - self._coordinates, each)
-        beside = f", plus {self._coordinates} for the coordinates themselves" if self._coordinates else ""
+        beside = f", plus {self._coordinates} for the raw coordinates" if self._coordinates else ""
         if rest and self.uneven == "refuse":
             raise InvalidValue(
-                f"`width` must be a multiple of {each} in this convention{beside}, got {self.width}.",
+                f"`width` must be a multiple of {each}{beside}, got {self.width}.",
                 'Use such a width, or set uneven="zero" or "cut".',
             )
         unit += bool(rest) and self.uneven == "cut"
@@ -331,7 +331,8 @@ def _run(channels: np.ndarray) -> Any:
 def _shares(shares: object) -> tuple[int, ...]:
     if isinstance(shares, str | bytes) or not isinstance(shares, Iterable):
         raise InvalidType(
-            f"`shares` must be a share for each axis, got {shown(shares)}.", "Write (1, 1) for two equal axes."
+            f"`shares` must be a list of one share of the width for each axis, got {shown(shares)}.",
+            "Write (1, 1) for two equal axes.",
         )
     numbers = tuple(count("shares", share) for share in shares)
     if not numbers:

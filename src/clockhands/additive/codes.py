@@ -78,7 +78,7 @@ class AdditiveCode(ABC):
         """
         raise InvalidValue(
             f"{type(self).__name__} has no shift matrix and no kernel: {self.why_no_shift()}.",
-            "Sinusoidal has both: each pair keeps its sine and its cosine.",
+            "Use Sinusoidal, which has both: each of its pairs is a sine and a cosine.",
         )
 
     def why_no_shift(self) -> str:

@@ -91,13 +91,13 @@ def _real(tokens: Any, spec: object, padding: object) -> Any:
     if not isinstance(spec, AdditiveCode):
         raise InvalidType(
             f"`spec` must be an additive encoding, got {type(spec).__name__} {shown(spec)}.",
-            "Learned and Sinusoidal say how tokens are numbered.",
+            "Give a spec such as Learned or Sinusoidal: it defines how tokens are numbered.",
         )
     if spec.number_of_axes > 1:
         raise InvalidValue(
-            f"`spec` must number tokens along one axis, got a code of {spec.number_of_axes}.",
-            "The positions of tokens with several axes come from the image or the boxes; clockhands.grids.Grid "
-            "makes those of a grid.",
+            f"`spec` must number tokens along one axis, got an encoding of {spec.number_of_axes} axes.",
+            "For several axes, compute positions from the image or the boxes; clockhands.grids.Grid makes the "
+            "positions of a grid.",
         )
     if not hasattr(tokens, "shape") or not hasattr(tokens, "dtype"):
         raise InvalidType(
@@ -109,17 +109,20 @@ def _real(tokens: Any, spec: object, padding: object) -> Any:
     kind = str(tokens.dtype).rpartition(".")[2]
     if padding is not None:
         if not kind.startswith(("int", "uint")):
-            raise InvalidType(f"`tokens` must be ids of tokens, got {kind}.", "Leave `padding` out for a mask.")
+            raise InvalidType(
+                f"`tokens` must be integer token ids if `padding` is given, got {kind}.",
+                "If `tokens` is a mask, leave `padding` out.",
+            )
         return xp.astype(tokens != count("padding", padding, least=0), xp.int32)
     if not kind.startswith(("bool", "int", "uint")):
         raise InvalidType(
             f"`tokens` must be a mask of booleans or of 0 and 1, got {kind}.",
-            "Write mask > 0.5, or mask == 0 for one that is added to scores.",
+            "Write mask > 0.5; for a mask that is added to scores, write mask == 0.",
         )
     if not kind.startswith("bool") and not is_traced(tokens) and bool(xp.any((tokens != 0) & (tokens != 1))):
         raise InvalidValue(
-            "`tokens` is taken for a mask, but it holds numbers other than 0 and 1.",
-            "Pass the padding id as padding=… if these are ids.",
+            "`tokens` is taken for a mask because `padding` is missing, but it holds numbers other than 0 and 1.",
+            "If these are token ids, pass the id of the padding token as padding=….",
         )
     return xp.astype(tokens != 0, xp.int32)  # of a trace no number is known, and none counts twice
 

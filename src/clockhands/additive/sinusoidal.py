@@ -91,7 +91,7 @@ class Sinusoidal(AdditiveCode):
         one_of("odd", odd, get_args(Odd), "It is the rule for odd widths.")
         if width % 2 and odd == "refuse":
             raise InvalidValue(
-                f"`width` must be even in this convention, got {width}.",
+                f"`width` must be even unless `odd` says what to do, got {width}.",
                 'Use an even width, or set odd="zero", "extra" or "cut".',
             )
         if isinstance(zero_rows, str | bytes) or not isinstance(zero_rows, Iterable):
@@ -100,14 +100,16 @@ class Sinusoidal(AdditiveCode):
             )
         if not isinstance(scaled, bool):
             raise InvalidType(
-                f"`scaled` must be True or False, got {shown(scaled)}.", "The scale itself is passed as values=."
+                f"`scaled` must be True or False, got {shown(scaled)}.",
+                "If it is True, pass the scale itself as values=.",
             )
         if standardised is not None:
             standardised = count("standardised", standardised)
             if zero_rows or (odd == "zero" and width % 2):
                 raise InvalidValue(
-                    "A standardised encoding cannot have zeros: its mean is subtracted from every number.",
-                    "Leave out `standardised`, or `zero_rows` and the zeros of an odd width.",
+                    "A standardised encoding cannot have zero rows or a zero column: its mean is subtracted from all "
+                    "numbers.",
+                    "Leave out `standardised`; or leave out `zero_rows` and use an even width.",
                 )
         if width == 1 and odd == "zero":
             raise InvalidValue("`width` must be at least 2, got 1.", "One dimension is not a pair.")

@@ -67,6 +67,6 @@ def check_fits(largest: float, dtype: np.dtype) -> None:
     with np.errstate(over="ignore"):
         if not np.isfinite(np.array(largest).astype(dtype).astype(np.float64)):
             raise InvalidValue(
-                f"Numbers of size {largest:g} do not fit {dtype.name}.",
-                "Use a dtype of a wider range, or a smaller `scale`.",
+                f"Numbers up to {largest:g} are too large for {dtype.name}.",
+                "Use a dtype with a wider range, or a smaller `scale`.",
             )

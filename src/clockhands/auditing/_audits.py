@@ -252,7 +252,7 @@ def _of_module(module: Any, length: int | None, overrides: Mapping[str, Any] | N
 
     if weights:
         raise InvalidType(
-            "`weights` is for files, and a loaded module was given.",
+            "`weights` is for files, but a loaded module was given.",
             "Audit the folder that it was loaded from with weights=True.",
         )
     found = walked(module)

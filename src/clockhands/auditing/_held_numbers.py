@@ -94,7 +94,7 @@ def held_array(info: TensorInfo) -> HeldCode:
     where = f"{info.name} in {info.file}" if info.name != info.file.name else str(info.file)
     if not is_table(info):
         raise Unreadable(
-            f"{where} is no table of positions: its shape is {list(info.shape)}, of {info.dtype}.",
+            f"{where} is not a table of positions: its shape is {list(info.shape)} and its dtype {info.dtype}.",
             "Name an array of real numbers with one row for each position, [rows, width].",
         )
     rows = rows_of(info)

@@ -27,7 +27,9 @@ def known_in(path: Path) -> Known:
     held = documents.read(path).fields
     findings = held.get("findings")
     if held.get("baseline") != 1 or not isinstance(findings, list):
-        raise Unreadable(f"{path} is no baseline of findings.", "Write one with `clockhands audit --write-baseline`.")
+        raise Unreadable(
+            f"{path} is not a baseline file of findings.", "Write one with `clockhands audit --write-baseline`."
+        )
     return frozenset(json.dumps(finding, sort_keys=True) for finding in findings)
 
 

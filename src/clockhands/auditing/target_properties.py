@@ -206,5 +206,5 @@ def _nothing_to_measure(opened: Opened, found: list[CodeProperties]) -> Unreadab
     why = " ".join(dict.fromkeys(one.why for one in found if one.why)) or "The files do not say which encoding it is."
     return Unreadable(
         f"{opened.target} has no position encoding that can be measured. {why}",
-        "`clockhands audit` shows what was read; a preset with fields measures any encoding.",
+        "`clockhands audit` shows what was read. To measure any other encoding, give a preset with fields.",
     )

@@ -80,11 +80,12 @@ class Buckets(TableCode):
         )
         if self.bidirectional and self.buckets % 2:
             raise InvalidValue(
-                f"`buckets` must be even, half for each direction, got {self.buckets}.", "Use an even number."
+                f"`buckets` must be even, because half of them are for each direction, got {self.buckets}.",
+                "Use an even number.",
             )
         if self.max_distance <= self.one_way // 2:
             raise InvalidValue(
-                f"`max_distance` must be above the {self.one_way // 2} distances with a separate bucket, got "
+                f"`max_distance` must be above {self.one_way // 2}, the number of distances with a bucket each, got "
                 f"{self.max_distance}.",
                 "Use fewer buckets or a larger distance.",
             )
@@ -164,13 +165,13 @@ class CeilingBuckets(TableCode):
         )
         if self.span % 2:
             raise InvalidValue(
-                f"`span` must be even, half of it for distances with a separate bucket, got {self.span}.",
+                f"`span` must be even, because half of it is for distances with a bucket each, got {self.span}.",
                 "Use an even number.",
             )
         if self.max_distance - 1 <= self.span // 2:
             raise InvalidValue(
                 f"`max_distance` must be above {self.span // 2 + 1}, got {self.max_distance}.",
-                "Half of the span is for distances with a separate bucket; use a smaller span or a larger distance.",
+                "Use a smaller `span` or a larger `max_distance`: half of `span` is for distances with a bucket each.",
             )
 
     @property

@@ -122,8 +122,8 @@ def traced_bias(  # noqa: PLR0917 - the arguments of `bias`
     made = xp.astype(made, kind)
     if name not in str(made.dtype):
         raise InvalidValue(
-            f"This library gives {made.dtype} but {name} was requested.",
-            'Ask for another dtype; JAX needs jax.config.update("jax_enable_x64", True) for float64.',
+            f"The array library computed {made.dtype}, but {name} was requested.",
+            'Request another dtype; for float64, JAX needs jax.config.update("jax_enable_x64", True).',
         )
     return made
 
@@ -160,7 +160,8 @@ def _positions(queries: Any, keys: Any, traced: Any, xp: Any) -> tuple[Any, Any]
         number = queries  # as it is: PyTorch's compiler may not know it yet, and `int` would make it known
         if not 0 <= number <= at_keys.shape[-1]:
             raise InvalidValue(
-                f"`queries` as a count means the last of the {at_keys.shape[-1]} keys, got {number} queries.",
+                f"If `queries` is a count, it counts the last keys, so it must be 0 to {at_keys.shape[-1]}; got "
+                f"{number}.",
                 "Give the positions of the queries as an array.",
             )
         return at_keys[..., at_keys.shape[-1] - number :], at_keys
@@ -168,8 +169,8 @@ def _positions(queries: Any, keys: Any, traced: Any, xp: Any) -> tuple[Any, Any]
     batches = [at.shape[0] for at in (at_queries, at_keys) if len(at.shape) == 2 and at.shape[0] != 1]
     if len(batches) == 2 and batches[0] != batches[1]:
         raise InvalidValue(
-            f"`queries` and `keys` must have one batch, got {batches[0]} and {batches[1]} sequences.",
-            "Give both as [seq], or as [batch, seq] of the same batch.",
+            f"`queries` and `keys` must have the same batch size, got {batches[0]} and {batches[1]} sequences.",
+            "Give both as [seq], or as [batch, seq] with the same batch size.",
         )
     return at_queries, at_keys
 
@@ -183,14 +184,15 @@ def _integers(given: Any, name: str, traced: Any, xp: Any, wide: bool) -> Any:
     if hasattr(given, "dtype") and not isinstance(given, _NUMPY):
         if traces.library_of(given) != traces.library_of(traced):
             raise InvalidType(
-                f"`{name}` are an array of {traces.library_of(given)}, and the others of {traces.library_of(traced)}.",
+                f"`{name}` are an array of {traces.library_of(given)}, but the other positions are an array of "
+                f"{traces.library_of(traced)}.",
                 "Give both in one library, or one of them as NumPy values.",
             )
         dtype = str(given.dtype).removeprefix("torch.")
         if not dtype.startswith(("int", "uint")):
             raise InvalidType(
                 f"Positions inside a trace must be integers, got {dtype}.",
-                "Real positions need more bits than a trace has: give them as NumPy values, outside of the trace.",
+                "A trace has too few bits for fractional positions: give them as NumPy values, outside of the trace.",
             )
         return xp.astype(given, kind)
     if isinstance(given, range) and wide:
@@ -198,12 +200,13 @@ def _integers(given: Any, name: str, traced: Any, xp: Any, wide: bool) -> Any:
     known = np.asarray(given)
     if known.dtype.kind not in "iu":
         raise InvalidType(
-            f"`{name}` beside positions of a trace must be whole numbers, got {known.dtype}.",
-            "Give all of them outside of the trace for real positions.",
+            f"`{name}` must be whole numbers, because the other positions are inside a trace; got {known.dtype}.",
+            "For fractional positions, give queries and keys outside of the trace.",
         )
     if not wide and known.size and not -_NARROW <= int(known.min()) <= int(known.max()) < _NARROW:
         raise InvalidValue(
-            f"`{name}` beside 32-bit positions of a trace must fit in 32 bits, got up to {int(np.abs(known).max())}.",
+            f"`{name}` must fit in 32 bits, like the other positions, which are inside a trace; got up to "
+            f"{int(np.abs(known).max())}.",
             "Give all positions outside of the trace, or subtract one number from all: a bias depends on distances "
             "only.",
         )
@@ -237,11 +240,15 @@ def _learned(spec: BiasCode, values: Any, xp: Any, work: str, traced: Any) -> Va
     if given.in_numpy:
         wrong = spec.refuse(given.arrays)
         if wrong:
-            raise InvalidValue(wrong, "Implementations clamp these learned values before each use: do so first.")
+            raise InvalidValue(
+                wrong, "Clamp the learned values before you pass them; implementations clamp them before each use."
+            )
         made = Values(xp, {}, work, device)
         for name, array in given.arrays.items():
             made.arrays[name] = made.reals(array)
         return made
     if given.xp is not xp:
-        raise InvalidType("`values` are of another library than the positions.", "Convert them first.")
+        raise InvalidType(
+            "`values` are not arrays of the same library as the positions.", "Convert `values` to that library first."
+        )
     return given

@@ -232,7 +232,8 @@ def batches_of(queries: Any, keys: Any) -> Batches:
         number = count("queries", queries, least=0)
         if number > at_keys.shape[-1]:
             raise InvalidValue(
-                f"`queries` as a count means the last of the {at_keys.shape[-1]} keys, got {number} queries.",
+                f"If `queries` is a count, it counts the last keys, so it must be 0 to {at_keys.shape[-1]}; got "
+                f"{number}.",
                 "Give the positions of the queries as a range or an array.",
             )
         return Batches(_last_of(at_keys, number), at_keys)
@@ -240,8 +241,8 @@ def batches_of(queries: Any, keys: Any) -> Batches:
     sequences = {at.shape[0] for at in (at_queries, at_keys) if len(at.shape) == 2}
     if len(sequences - {1}) > 1:
         raise InvalidValue(
-            f"`queries` and `keys` must have one batch, got {at_queries.shape[0]} and {at_keys.shape[0]} sequences.",
-            "Give both as [seq], or as [batch, seq] of the same batch.",
+            f"`queries` and `keys` must have the same batch size, got {at_queries.shape[0]} and {at_keys.shape[0]}.",
+            "Give both as [seq], or as [batch, seq] with the same batch size.",
         )
     return Batches(at_queries, at_keys)
 

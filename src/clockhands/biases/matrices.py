@@ -65,7 +65,9 @@ def bias(
     truth("causal", causal, "It says whether keys after the query get minus infinity.")
     if causal and not spec.ordered:
         raise InvalidValue(
-            f"{type(spec).__name__} is for a plane, in which no token comes before another.", "Leave `causal` out."
+            f"{type(spec).__name__} is for tokens on a plane, where no token comes before another, so it has no causal "
+            "form.",
+            "Leave `causal` out.",
         )
     refuse_recording(queries, keys, *(values.values() if isinstance(values, dict) else (values,)))
     if is_inside(queries, keys):
@@ -77,7 +79,9 @@ def bias(
         return _elsewhere(spec, at, learned, kind, causal)
     wrong = spec.refuse(learned.arrays)
     if wrong:
-        raise InvalidValue(wrong, "Implementations clamp these learned values before each use: do so first.")
+        raise InvalidValue(
+            wrong, "Clamp the learned values before you pass them; implementations clamp them before each use."
+        )
     out = np.empty((*at.batch, spec.heads, *at.shape), kind)
     if out.size:
         for matrix, grid in zip(out.reshape(-1, spec.heads, *at.shape), at.grids(), strict=True):
@@ -142,7 +146,7 @@ def _rounded(numbers: np.ndarray, kind: np.dtype) -> np.ndarray:
             return before_rounding(numbers, kind).astype(kind)
     except FloatingPointError:
         raise InvalidValue(
-            f"A bias of {float(np.abs(numbers).max()):.3g} in size does not fit {kind.name}.",
+            f"A bias with the absolute value {float(np.abs(numbers).max()):.3g} is too large for {kind.name}.",
             "Use float32, or bfloat16.",
         ) from None
 
@@ -157,8 +161,8 @@ def _elsewhere(spec: BiasCode, at: Batches, values: Values, kind: np.dtype, caus
     result = whole if given is None or given == whole.dtype else xp.astype(whole, given)  # which always copies
     if kind.name not in str(result.dtype):
         raise InvalidValue(
-            f"The library of `values` gives {result.dtype} but {kind.name} was requested.",
-            'Ask for another dtype; JAX needs jax.config.update("jax_enable_x64", True) for float64.',
+            f"The library of `values` computed {result.dtype}, but {kind.name} was requested.",
+            'Request another dtype; for float64, JAX needs jax.config.update("jax_enable_x64", True).',
         )
     return result
 

@@ -20,7 +20,7 @@ def positions_beside(scores: Any, spec: BiasCode, queries: Any, keys: Any) -> tu
     if not hasattr(scores, "shape") or not hasattr(scores, "dtype"):
         raise InvalidType(f"`scores` must be an array, got {type(scores).__name__}.", "Give queries @ keys.")
     if getattr(scores, "is_nested", False):
-        raise InvalidType("`scores` must not be a nested tensor.", "Pad them, or take its sequences one by one.")
+        raise InvalidType("`scores` must not be a nested tensor.", "Pad it, or pass its sequences one by one.")
     kind, shape = name_of(scores), tuple(scores.shape)
     if kind not in NAMES:
         raise InvalidType(
@@ -31,7 +31,7 @@ def positions_beside(scores: Any, spec: BiasCode, queries: Any, keys: Any) -> tu
         raise InvalidValue(
             f"`scores` must be of shape [..., {spec.heads}, queries, keys] for a bias of {spec.heads} heads, "
             f"got {list(shape)}.",
-            "The axis before the last two is that of the heads.",
+            "The axis of the heads must come directly before queries and keys.",
         )
     for given, name in ((queries, "queries"), (keys, "keys")):
         if not isinstance(given, int):  # a count, as `clockhands.bias` takes it
@@ -55,6 +55,6 @@ def beside(scores: Any, bias: Any) -> Any:
     if made[-3:] == shape[-3:] and (not batched or (len(shape) > 3 and made[0] in (1, shape[0]))):
         return bias.reshape((made[0], *(1,) * (len(shape) - 4), *made[1:])) if batched else bias
     raise InvalidValue(
-        f"These positions make a bias of {shown(list(made))}, and `scores` are of shape {list(shape)}.",
+        f"These positions give a bias of shape {shown(list(made))}, but `scores` are of shape {list(shape)}.",
         "Give a position for each row and each column of the scores: [seq], or [batch, seq] where batch is axis 0.",
     )

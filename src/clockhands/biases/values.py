@@ -78,7 +78,8 @@ def values_of(name: str, given: Any, shapes: dict[str, tuple[int, ...]]) -> Valu
         raise InvalidType(f"`values` of {name} must be a dict of arrays, got {type(given).__name__}.", f"Pass {words}.")
     if set(given) != set(shapes):
         raise InvalidValue(
-            f"`values` of {name} must be {words}, got {shown(list(given))}.", "Pass each of them by its name."
+            f"`values` of {name} must contain {words}, and nothing else; got {shown(list(given))}.",
+            "Pass a dict with these names.",
         )
     xp, device = _library(given)
     arrays = {each: array if _is_of(array) else numpy_of(array, each) for each, array in given.items()}
@@ -86,7 +87,7 @@ def values_of(name: str, given: Any, shapes: dict[str, tuple[int, ...]]) -> Valu
         kind = name_of(array)
         if kind not in NAMES and not kind.startswith(("int", "uint")):
             raise InvalidType(
-                f"`values` must be numbers, got {each} of {str(array.dtype).removeprefix('torch.')}.",
+                f"`values` must be numbers, got `{each}` of dtype {str(array.dtype).removeprefix('torch.')}.",
                 "Pass float arrays.",
             )
         if tuple(array.shape) != shapes[each]:
@@ -118,5 +119,7 @@ def _library(given: Mapping[str, Any]) -> tuple[Any, Any]:
         return np, None
     if any(library(array) is not library(arrays[0]) for array in arrays):
         kinds = ", ".join(sorted({f"{type(array).__module__}.{type(array).__name__}" for array in arrays}))
-        raise InvalidType(f"`values` must be of one library, got {kinds}.", "Convert them first, such as to NumPy.")
+        raise InvalidType(
+            f"`values` must be arrays of one library, got {kinds}.", "Convert them first, such as to NumPy."
+        )
     return library(arrays[0]), device(arrays[0])

@@ -65,8 +65,8 @@ class _Plane(TableCode):
             first = int(positions.whole[wrong].flat[0])
             raise InvalidValue(
                 f"A window of {self.height} x {self.width} has the positions 0 to {self.tokens - 1}, "
-                f"got one of size {first}{' and a fraction' if positions.part is not None else ''}"
-                f"{' below 0' if positions.negative is not None and positions.negative[wrong].flat[0] else ''}.",
+                f"got {'-' if positions.negative is not None and positions.negative[wrong].flat[0] else ''}{first}"
+                f"{' and a fraction' if positions.part is not None else ''}.",
                 "They are token numbers, row by row" + (" after the class token." if self.first_token else "."),
             )
         down, across = np.divmod(positions.whole.astype(np.int64) - self.first_token, self.width)
@@ -186,7 +186,7 @@ class LogWindow(_Plane):
             if not isinstance(self.trained, tuple | list) or len(self.trained) != 2:
                 raise InvalidType(
                     f"`trained` must be (height, width) or None, got {shown(self.trained)}.",
-                    "It is the window of training.",
+                    "It is the window size that the model was trained with.",
                 )
             settle(self, trained=tuple(count("trained", size, least=2) for size in self.trained))
         settle(

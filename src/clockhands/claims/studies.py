@@ -119,8 +119,9 @@ class MeasuredStudy:
         for step in path:
             if step not in found:
                 raise InvalidValue(
-                    f"The stored study {self.name!r} has no {measure} of {arm} in {task} ({' / '.join(path)}).",
-                    f"There is: {', '.join(map(str, found))}.",
+                    f"The stored study {self.name!r} has no {measure} for the arm {arm} in the task {task}: "
+                    f"{step!r} is missing in {' / '.join(path)}.",
+                    f"In place of {step!r}, there is: {', '.join(map(str, found))}.",
                 )
             found = found[step]
         return estimate_of(found, self._task(task)["seeds"])
@@ -146,7 +147,9 @@ class MeasuredStudy:
         other = self.value(task, minus, measure, length=length, variant=minus_variant, protocol=protocol).seeds
         pairs = {seed: own[seed] - other[seed] for seed in own if seed in other}
         if not pairs:
-            raise InvalidValue(f"{arm} and {minus} share no seed in the study {self.name!r}.", "Compare other arms.")
+            raise InvalidValue(
+                f"The arms {arm} and {minus} have no seed in common in the study {self.name!r}.", "Compare other arms."
+            )
         return estimated(pairs)
 
     def places(self, task: str, arm: str) -> dict[str, MeasuredEstimate]:
@@ -157,7 +160,11 @@ class MeasuredStudy:
         """
         data = self._task(task)
         if arm not in data["places"].get("arms", {}):
-            raise InvalidValue(f"The stored study {self.name!r} has no places of {arm} in {task}.", "Ask another arm.")
+            raise InvalidValue(
+                f"The stored study {self.name!r} has no results by position, depth or distance for the arm {arm} in "
+                f"the task {task}.",
+                "Choose another arm or task.",
+            )
         rows = data["places"]["arms"][arm]
         return {
             place: estimate_of(row, data["seeds"]) for place, row in zip(data["places"]["names"], rows, strict=True)
@@ -166,7 +173,8 @@ class MeasuredStudy:
     def _task(self, task: str) -> Mapping[str, Any]:
         if task not in self.data["tasks"]:
             raise InvalidValue(
-                f"The stored study {self.name!r} has no task {task!r}.", f"It has {', '.join(self.data['tasks'])}."
+                f"The stored study {self.name!r} has no task {task!r}.",
+                f"Its tasks are: {', '.join(self.data['tasks'])}.",
             )
         return self.data["tasks"][task]
 
@@ -219,8 +227,8 @@ def measured(name: str) -> MeasuredStudy:
     """
     if name not in _studies():
         raise InvalidValue(
-            f"No results of the study {name!r} come with the package.",
-            f"There are results of {', '.join(_studies()) or 'no study'}. Run `clockhands lab run {name}`, then "
-            f"tools/studies_document.py with the store.",
+            f"The package has no results of the study {name!r}.",
+            f"It has results of {', '.join(_studies()) or 'no study'}. For others, run `clockhands lab run {name}`, "
+            f"then tools/studies_document.py with the results file.",
         )
     return _studies()[name]

@@ -45,7 +45,7 @@ def _codes(ctx: click.Context, _param: click.Parameter, values: tuple[str, ...])
 @click.option(
     "--make",
     is_flag=True,
-    help="The callable builds the function from a spec; two models that it builds are compared too.",
+    help="CALLABLE takes a spec and returns the function to check; what it builds for two specs is compared too.",
 )
 @click.option("--axes", metavar="WORDS", help="Axes of x (default: 'seq width'), such as 'batch heads seq width'.")
 @click.option(
@@ -63,13 +63,13 @@ def _codes(ctx: click.Context, _param: click.Parameter, values: tuple[str, ...])
     "--width",
     type=click.IntRange(min=1),
     metavar="N",
-    help="Width of x, for RoPE that of a head (default: as in SPEC).",
+    help="Width of x; for RoPE, the head width (default: as in SPEC).",
 )
 @click.option(
     "--timeout",
     type=click.FloatRange(min=0, min_open=True),
     metavar="S",
-    help="Time limit of a call in seconds (default: 60).",
+    help="Time limit of each call in seconds (default: 60).",
 )
 @click.option(
     "--ignore",
@@ -78,7 +78,7 @@ def _codes(ctx: click.Context, _param: click.Parameter, values: tuple[str, ...])
     callback=_codes,
     help="Leave out this fault and the failures that it explains (repeatable).",
 )
-@click.option("-v", "--verbose", is_flag=True, help="Show all evidence, and why an experiment was skipped.")
+@click.option("-v", "--verbose", is_flag=True, help="Show all evidence, and why parts of the check were skipped.")
 @json_option
 def command(  # noqa: PLR0917 - click passes them by name
     target: str,
@@ -93,9 +93,9 @@ def command(  # noqa: PLR0917 - click passes them by name
 ) -> int:
     """Check whether a function computes the right positional encoding; if not, name the fault.
 
-    The callable is imported from the current folder or from what is installed, and called many times: RoPE or an
-    additive encoding with (x [seq, width], positions [seq]), a bias with (queries, keys), a PyTorch module as it is.
-    Exit code 0 means correct, 1 that something failed, 2 that it cannot be called.
+    CALLABLE is imported from the current folder or from an installed package, and called many times: RoPE or an
+    additive encoding with (x [seq, width], positions [seq]), a bias with (queries, keys), a PyTorch module with the
+    arguments of its forward. Exit code 0 means correct, 1 that something failed, 2 that CALLABLE cannot be called.
     """
     options = {name: value for name, value in given.items() if value is not None}
     running = hanging()
@@ -157,8 +157,9 @@ def _built(function: Any) -> Any:
         return function()
     except (Exception, EndsProcess) as error:
         raise CannotCheck(
-            f"The model was built by calling it without arguments, and that raised {type(error).__name__}: {error}.",
-            "Name a model, or a function without arguments that builds one.",
+            f"The callable was called without arguments to build the model, but raised "
+            f"{type(error).__name__}: {error}.",
+            "Name a model, or a function that takes no arguments and returns a model.",
         ) from error
 
 

@@ -49,7 +49,8 @@ def command(ids: tuple[str, ...], as_json: bool) -> int:
     """Say which statements about positional encodings are true, with numbers that are computed again each time.
 
     WORD is the ID of a claim, such as ten-thousand-is-a-length-limit, or a word of its ID or statement; without
-    WORD, all claims are printed. The exit code is 1 if a computed number differs from a stated one in its digits.
+    WORD, all claims are printed. The exit code is 1 if a computed number does not agree with
+    the stated one in all stated digits.
     """
     chosen = [each for name, each in _claims().items() if not ids or name in ids]
     from clockhands.claims import recompute

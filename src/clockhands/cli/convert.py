@@ -24,13 +24,16 @@ Examples:
 @click.argument("out", metavar="OUT", type=OutPath(folder=True))
 @click.option("--layout", type=click.Choice(LAYOUTS), required=True, help="Layout to convert to.")
 @click.option(
-    "--from", "from_", type=click.Choice(LAYOUTS), help="Current layout (default: read from the files and their type)."
+    "--from",
+    "from_",
+    type=click.Choice(LAYOUTS),
+    help="Current layout (default: found from the files and the model type).",
 )
 @click.option(
     "--config",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="The model's config.json, if it is not in the folder: for an adapter, its base model's.",
+    help="The model's config.json, if it is not in the folder; for an adapter: config.json of the base model.",
 )
 @click.option("--others", is_flag=True, help="Copy tokenizers, texts and code of the folder too, but no other weights.")
 @click.option("--force", is_flag=True, help="Replace existing files; no other file is removed.")
@@ -47,9 +50,9 @@ def command(  # noqa: PLR0917 - click passes them by name
 ) -> None:
     """Convert a checkpoint's query and key weights to the other layout.
 
-    IN is a model folder, a .safetensors file or an index of shards; OUT is a folder, or a file for a file. Weights,
-    biases and norms of queries and keys are converted, with their adapters and scales; all else is copied bit for bit.
-    What cannot be converted exactly is refused by name, before anything is written.
+    IN is a model folder, a .safetensors file or an index of shards. OUT is a folder, or a file if IN is a single file.
+    Weights, biases and norms of queries and keys are converted, with their adapters and scales; all other tensors are
+    copied bit for bit. If a tensor cannot be converted exactly, the command names it and writes nothing.
     """
     done = convert(source, out, layout, from_=from_, config=config, force=force, others=others, progress=talk)
     if as_json:

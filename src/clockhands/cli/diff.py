@@ -76,8 +76,8 @@ def command(  # noqa: PLR0917 - click passes them by name
 
     Each TARGET is what `clockhands audit` takes. With one TARGET, --readers names two runtimes to compare:
     transformers-4, transformers-5, vllm-0.11, vllm, llama.cpp, mlx-lm, no-scaling, or clockhands for the audit itself.
-    Pairs are counted from 0. Exit code 0 means that no difference was found, apart from float32 rounding and a layout
-    that converters to GGUF change; 1 means that there is a difference.
+    Pairs are counted from 0. Exit code 0 means no difference; float32 rounding, and the layout change that converters
+    to GGUF make, do not count. Exit code 1 means that there is a difference.
     """
     first, second = _sides(targets, reader, readers, length)
     groups = compared(first.codes, second.codes)
@@ -136,16 +136,15 @@ def _side(found: Audit, reader: str) -> ComparedSide:
     reading = next((each for each in found.readings if each.reader == reader), None)
     if reading is None:
         raise InvalidValue(
-            f"{found.target} has nothing to compare between runtimes: only configs with RoPE for text can be compared "
-            "like this.",
-            "Compare it with another target instead.",
+            f"Runtimes cannot be compared on {found.target}: this needs a config of a text model with RoPE.",
+            "Compare it with a second target, without --readers.",
         )
     if reading.verdict == "refuses":
         raise Unreadable(f"{release(reading)} does not load {found.target}: {reading.because}", "Name another runtime.")
     if reading.verdict == "unknown":
         raise InvalidValue(
-            f"What {release(reading)} does with {found.target} is not known here: {reading.because}",
-            "Name another runtime; `clockhands audit --json` lists those known for this file.",
+            f"clockhands does not know what {release(reading)} computes from {found.target}: {reading.because}",
+            "Name another runtime; `clockhands audit --json` lists the runtimes that are known for this file.",
         )
     context = reading.longest or found.context
     return ComparedSide(f"{found.target}, as {release(reading)} reads it", reading.codes, context, reach)

@@ -25,7 +25,7 @@ Examples:
 @click.option(
     "--out", type=OutPath(), metavar="PAGE.html", help="Write the page to this file; without it a browser opens it."
 )
-@click.option("--force", is_flag=True, help="Replace PAGE.html if it is already there.")
+@click.option("--force", is_flag=True, help="Replace PAGE.html if it already exists.")
 def command(targets: tuple[str, ...], out: Path | None, force: bool) -> int:
     """Interactive explorer: one HTML page with the presets, or with your models.
 

@@ -19,17 +19,17 @@ from clockhands.errors import ClockhandsError
 
 COMMANDS = {
     "audit": "Audit the position settings of a model or config.",
-    "explore": "Interactive explorer (one HTML page); your models too.",
-    "properties": "Properties of a position encoding, measured.",
-    "order": "Whether attention distinguishes two orders of the same words.",
-    "claims": "Claims about positional encodings, checked.",
+    "explore": "Open an interactive HTML page of the presets, or of your models.",
+    "properties": "Measure the properties of a position encoding.",
+    "order": "Show whether attention distinguishes two word orders.",
+    "claims": "Show which claims about positional encodings are true.",
     "check": "Check a function or module against the expected encoding.",
-    "explain": "What a finding or a fault means, and how to fix it.",
-    "diff": "Compare two encodings or models, or two runtimes on one.",
+    "explain": "Explain what a finding or a fault means, and how to fix it.",
+    "diff": "Compare two encodings or models, or two runtimes on one model.",
     "identify": "Identify the encoding of a table or of a function.",
     "table": "Print the values of an encoding, exact at every position.",
     "convert": "Convert a model's query and key weights to the other layout.",
-    "lab": "Train small models with each position encoding, and compare them.",
+    "lab": "Train small models with each position encoding; compare them.",
     "presets": "List the presets: published encodings by name.",
 }
 """Every command with its line in the help; `clockhands.cli.NAME` holds it as `command`."""

@@ -98,7 +98,7 @@ def positions_from_json(told: Any) -> Any:
         raise
     except (KeyError, TypeError, ValueError, ZeroDivisionError):
         raise InvalidValue(
-            "The file has positions that cannot be understood.", "Write it with `clockhands identify --json`."
+            "The positions in the file cannot be understood.", "Write the file with `clockhands identify --json`."
         ) from None
 
 
@@ -221,16 +221,21 @@ def read_found(path: Path) -> tuple[Any, Any, Any]:
     results = fields.get("results")
     if not isinstance(results, list) or not all(isinstance(each, dict) for each in results):
         raise InvalidValue(
-            f"{path} holds neither a spec nor what was identified.",
+            f"{path} holds neither a spec nor the output of `clockhands identify`.",
             "Write it with `clockhands identify --json` or clockhands.to_json.",
         )
     made = [each for each in results if each.get("matches")]
     if len(made) != 1:
         what = f"{len(made)} tables were recognised" if made else "nothing was recognised"
-        raise InvalidValue(f"{path} says that {what}, and one is needed.", "Identify one table: FILE:NAME.")
+        raise InvalidValue(
+            f"{path} must hold exactly one recognised table, but {what}.",
+            "Write it for one table: `clockhands identify FILE:NAME --json`.",
+        )
     try:
         match = made[0]["matches"][0]
         spec, positions, values = (match[name] for name in ("spec", "positions", "values"))
     except (KeyError, TypeError, IndexError):
-        raise InvalidValue(f"{path} lacks what `identify` writes.", "Write it again.") from None
+        raise InvalidValue(
+            f"{path} lacks fields that `clockhands identify --json` writes.", "Write the file again."
+        ) from None
     return from_dict(spec), positions_from_json(positions), values

@@ -44,7 +44,7 @@ A table that is not recognised is an answer too: the reason is printed, and the 
     metavar="P",
     help="Positions of the rows of a table: a count, start:stop[:step] or a list (0,7,0.5).",
 )
-@click.option("--width", type=click.IntRange(min=1), metavar="N", help="Width of x for a function.")
+@click.option("--width", type=click.IntRange(min=1), metavar="N", help="Width of x, the input of a function.")
 @click.option("--backend", type=click.Choice(BACKENDS), help="Type of a function's arrays (default: detected).")
 @click.option(
     "--dtype",
@@ -57,27 +57,28 @@ A table that is not recognised is an answer too: the reason is printed, and the 
     "--timeout",
     type=click.FloatRange(min=0, min_open=True),
     metavar="S",
-    help="Time limit of a function's call in seconds (default: 60).",
+    help="Time limit of each call of a function in seconds (default: 60).",
 )
 @json_option
 def command(target: str, positions: str | None, width: int | None, as_json: bool, **chosen: Any) -> int:
     """Identify the encoding of a table or of a function.
 
-    FILE is a .npy, .npz, .safetensors (or its index), .pt, .onnx or .gguf file, or a model folder. Without a TENSOR,
-    all tables with names of position embeddings are identified, or all tables if there are only a few. A
-    function(x [seq, width], positions [seq]) is imported from the current folder or from what is installed, and called.
+    FILE is a .npy, .npz, .safetensors (or its index), .pt, .onnx or .gguf file, or a model folder. Without TENSOR,
+    all tables that are named like position embeddings are identified, or all tables if there are only a few.
+    CALLABLE(x [seq, width], positions [seq]) is imported from the current folder or from an installed package, and
+    called.
     """
     options = {name: chosen[name] for name in ("backend", "dtype", "longest", "timeout") if chosen[name] is not None}
     refuse_source(target)
     if is_function(target):
         if positions is not None:
-            raise InvalidValue("--positions is for tables, and a function was given.", "Leave it out.")
+            raise InvalidValue("--positions is for tables, but a function was given.", "Leave it out.")
         results: list[tuple[str, TensorInfo | None, Matches]] = [(target, None, _function(target, width, options))]
         failed = False
     else:
         for name, value in (("--width", width), *((f"--{name}", value) for name, value in options.items())):
             if value is not None:
-                raise InvalidValue(f"{name} is for functions, and a table was given.", "Leave it out.")
+                raise InvalidValue(f"{name} is for functions, but a table was given.", "Leave it out.")
         results, failed = _tables(target, positions)
     if as_json:
         from clockhands.cli.identified_json import result_to_dict
@@ -112,8 +113,8 @@ def _of_function(target: str, width: int | None, options: dict[str, Any]) -> Mat
     function = load(target)
     if width is None:
         raise InvalidValue(
-            "A function is given arrays, and their width is not known.",
-            "Pass it: --width 64, the width of a head.",
+            "The width of the function's input is missing.",
+            "Pass --width N, such as --width 64; for RoPE it is the head width.",
         )
     return identify(function, width=width, **options)
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 STORE = "lab.sqlite"
 
-_AS_BEGUN = "(default: {}). A study that has begun keeps its first value."
+_AS_BEGUN = "(default: {}). It cannot change after the first run of a study."
 
 EXAMPLES = """\b
 Examples:
@@ -40,10 +40,11 @@ def command() -> None:
     """Train small models with each position encoding, compare them, and drop encodings after training.
 
     A STUDY is a TOML file, or the name of one that comes with clockhands (`clockhands lab list`). Results go to a
-    store, one SQLite file. A study that was interrupted goes on from its last checkpoints when it is run again.
+    store: one SQLite file. An interrupted study continues from its last checkpoints when it is run again. A gate is a
+    condition on the results that the study file states.
 
     Exit codes: 0 every trial is finished and every gate holds; 1 a gate fails or cannot be judged, or a trial failed
-    or is not finished; 2 could not; 130 interrupted.
+    or is not finished; 2 the command could not run; 130 interrupted.
     """
 
 
@@ -57,18 +58,19 @@ def _running_options(function: Any) -> Any:
     for option in reversed(
         (
             click.option("--engine", type=click.Choice(("local", "ray")), default="local", show_default=True,
-                         help="Where trials run: processes of this machine, or a Ray cluster."),
-            click.option("--address", metavar="A", help="The Ray cluster to connect to; without it, Ray starts here."),
+                         help="Where trials run: in processes of this machine, or on a Ray cluster."),
+            click.option("--address", metavar="A",
+                         help="Address of the Ray cluster (default: Ray is started on this machine)."),
             click.option("--jobs", type=click.IntRange(1, 256), metavar="N",
-                         help="Trials that run at the same time (default: as many as the cores allow)."),
+                         help="Trials that run at the same time (default: set by the number of cores)."),
             click.option("--threads", type=click.IntRange(1, 256), metavar="N",
-                         help=f"Threads of a trial {_AS_BEGUN.format(1)}"),
+                         help=f"Number of threads for each trial {_AS_BEGUN.format(1)}"),
             click.option("--device", metavar="D",
                          help=f"Device of the models: cpu, cuda or cuda:1 {_AS_BEGUN.format('cpu')}"),
             click.option("--gpus", type=click.FloatRange(min=0), default=0.0, show_default=True, metavar="X",
                          help="GPUs that Ray reserves for a trial."),
             click.option("--workers", type=click.IntRange(min=1), metavar="N",
-                         help=f"Processes of one trial, through Ray Train {_AS_BEGUN.format(1)}"),
+                         help=f"Number of processes for each trial, with Ray Train {_AS_BEGUN.format(1)}"),
             click.option("--tensorboard", type=OutPath(folder=True), metavar="DIR",
                          help="Write TensorBoard event files of every finished trial to this folder."),
         )
@@ -81,8 +83,8 @@ def _running_options(function: Any) -> Any:
 @click.argument("study", metavar="STUDY")
 @_store_option
 @_running_options
-@click.option("--html", type=OutPath(), metavar="FILE", help="Write the report as one HTML page, too.")
-@click.option("--force", is_flag=True, help="Replace the HTML file if it is there.")
+@click.option("--html", type=OutPath(), metavar="FILE", help="Also write the report as one HTML page.")
+@click.option("--force", is_flag=True, help="Replace the HTML file if it already exists.")
 def run(study: str, store: Path, html: Path | None, force: bool, **how: Any) -> int:
     """Run the missing parts of a study, and print the results."""
     from clockhands.lab.study import read
@@ -99,7 +101,7 @@ def run(study: str, store: Path, html: Path | None, force: bool, **how: Any) -> 
 def resume(study: str | None, store: Path, **how: Any) -> int:
     """Continue interrupted studies, and run failed trials again.
 
-    Without STUDY, all studies of the store continue, each as its study file was at the first run.
+    Without STUDY, all studies in the store continue, each with its study file as it was at the first run.
     """
     from clockhands.lab.store import Store
     from clockhands.lab.study import parse
@@ -114,12 +116,10 @@ def resume(study: str | None, store: Path, **how: Any) -> int:
 
 
 @command.command("list")
-@click.option(
-    "--store", type=OutPath(), metavar="FILE", help="List the studies of a store instead of the shipped ones."
-)
+@click.option("--store", type=OutPath(), metavar="FILE", help="List the studies in this results file instead.")
 @json_option
 def list_(store: Path | None, as_json: bool) -> None:
-    """List the studies that come with clockhands, or those of a store."""
+    """List built-in studies, or those in a results file."""
     from clockhands.show.lab import print_shipped, print_stored
 
     if store is None:
@@ -160,14 +160,14 @@ def list_(store: Path | None, as_json: bool) -> None:
 @click.argument("study", metavar="[STUDY]", required=False)
 @_store_option
 @click.option("--html", type=OutPath(), metavar="FILE", help="Write the report as one HTML page.")
-@click.option("--force", is_flag=True, help="Replace the HTML file if it is there.")
+@click.option("--force", is_flag=True, help="Replace the HTML file if it already exists.")
 @json_option
 @click.option("--csv", type=OutPath(), metavar="FILE", help="Write every measured number as CSV.")
 def report(*, study: str | None, store: Path, html: Path | None, force: bool, as_json: bool, csv: Path | None) -> int:
     """Print the gates and the numbers of a study.
 
-    Each number is a mean over seeds with its 95 % interval. STUDY is a name, a TOML file, or the beginning of a hash;
-    without it, the newest study of the store is shown.
+    Each number is a mean over seeds with its 95 % interval. STUDY is the name of a study, a TOML file, or the first
+    characters of a study's hash; without STUDY, the newest study in the results file is shown.
     """
     from clockhands.lab.results import Results
     from clockhands.lab.store import Store
@@ -191,10 +191,10 @@ def report(*, study: str | None, store: Path, html: Path | None, force: bool, as
 def tune(study: str, store: Path, **how: Any) -> int:
     """Find the best learning rate for every arm and task.
 
-    The learning rates to try, and the seeds for it, are in the section `tuning` of the study; the seeds of the study
-    itself are not used. The best rate is the one with the lowest held-out loss at the training length, averaged over
-    the tuning seeds. The best learning rates are printed as TOML for the study file. The exit code is 1 if every
-    rate of an arm failed or is not finished.
+    An arm is one variant of the model, such as one encoding. The section `tuning` of the study lists the learning rates
+    to try and the seeds to try them with; the study's own seeds are not used. The best learning rate has the lowest
+    held-out loss at the training length, averaged over the tuning seeds. The best learning rates are printed as TOML
+    for the study file. The exit code is 1 if an arm has no learning rate for which training finished.
     """
     from clockhands.lab.study import read
     from clockhands.lab.tuning import best, tuning_study
@@ -220,7 +220,9 @@ def _need(package: str, extra: str) -> None:
     from importlib.util import find_spec
 
     if find_spec(package) is None:
-        raise InvalidValue(f"This needs {package}, which is not installed.", f"pip install 'clockhands[{extra}]'")
+        raise InvalidValue(
+            f"This command needs {package}, which is not installed.", f"pip install 'clockhands[{extra}]'"
+        )
 
 
 def _checked(study: "Study", path: Path, how: Mapping[str, Any]) -> "Options":
@@ -371,7 +373,7 @@ def _chosen(store: "Store", study: str | None) -> "list[StoredStudy]":
     if not chosen:
         names = ", ".join(dict.fromkeys(each.name for each in found)) or "none"
         what = "no study" if study is None else f"no study {study!r}"
-        raise InvalidValue(f"The store {store.path} holds {what}.", f"It holds: {names}.")
+        raise InvalidValue(f"The results file {store.path} holds {what}.", f"Choose one of its studies: {names}.")
     return chosen
 
 

@@ -21,9 +21,10 @@ Examples:
 def command(text: str, other: str | None, seed: int, as_json: bool) -> int:
     """Show whether attention distinguishes two orders of the same words.
 
-    Networks are random, not trained, and run in float64: without a position encoding and with every kind, without a
-    mask and with a causal one. Orders that no random network distinguishes have the same output for all weights, so
-    training cannot distinguish them either. Then the effect of adding a position to a token is shown.
+    Both orders go through networks with random, untrained weights in float64: without a position encoding and with each
+    kind of encoding, without a mask and with a causal mask. If no random network distinguishes the two orders, their
+    outputs are the same for all weights, so training cannot distinguish them either. Then the command shows the effect
+    of adding a position to a token.
     """
     one_thread()
     from clockhands.measures.adding.drawn_tokens import adding_measured

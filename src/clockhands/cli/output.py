@@ -70,7 +70,7 @@ class OutPath(click.Path):
         """The path."""
         if os.fspath(value) in ("", "-"):
             whose = "" if param is None else f" for {param.get_error_hint(ctx)}"  # pyright: ignore[reportArgumentType]
-            raise InvalidValue(f"{os.fspath(value)!r}{whose} names no file.", "Name the file that shall be written.")
+            raise InvalidValue(f"{os.fspath(value)!r}{whose} names no file.", "Give the name of the file to write.")
         return super().convert(value, param, ctx)
 
 
@@ -94,7 +94,7 @@ def not_there(path: Path, *, force: bool, reads: Sequence[str | Path] = ()) -> N
                 "Give another name; `--force` does not replace a file that is also read.",
             )
     if not path.parent.is_dir():
-        raise InvalidValue(f"{path} cannot be written: {path.parent} is no folder.", "Make the folder first.")
+        raise InvalidValue(f"{path} cannot be written: {path.parent} is not a folder.", "Create the folder first.")
     if path.exists() and not path.is_file():
         raise InvalidValue(f"{path} is not a regular file, so it is not replaced.", "Give another name.")
     if path.exists() and not force:

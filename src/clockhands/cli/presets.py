@@ -13,7 +13,7 @@ from clockhands.specs import describe, to_dict
 def command(words: tuple[str, ...], as_json: bool) -> None:
     """List published encodings by name; with WORDs, those whose name or description has all of them.
 
-    Use one as a target: clockhands table NAME, or with other fields: clockhands table NAME:width=64.
+    Use a preset by its name: clockhands table NAME; or with other fields: clockhands table NAME:width=64.
     """
     known = [
         each

@@ -20,7 +20,7 @@ Examples:
     "--length",
     type=click.IntRange(min=1),
     metavar="N",
-    help="Tokens to measure over (default: all that the encoding supports, at most 8,192, or 4,096 learned rows).",
+    help="Number of tokens to measure (default: all that are supported, at most 8,192, or 4,096 for a learned table).",
 )
 @click.option(
     "--dtype",
@@ -31,9 +31,9 @@ Examples:
 )
 @json_option
 def command(target: str, length: int | None, dtype: str, as_json: bool) -> None:
-    """Measure the properties of a model's position encodings: unique, smooth, a rotation under shifts, and so on.
+    """Measure properties of a model's position encodings: are codes unique, smooth, rotated by a shift, and so on.
 
-    A TARGET is one of `clockhands audit`: a model folder, a config, a file of weights (whose learned tables are read),
+    TARGET is as for `clockhands audit`: a model folder, a config, a file of weights (its learned tables are measured),
     a .npy or .npz file (FILE:NAME picks one array), org/name in the local Hugging Face cache, a preset
     (PRESET:field=value,...), or - for a config on standard input.
     """

@@ -97,18 +97,21 @@ def _number(text: str) -> int | float:
 )
 @click.option("--dtype", type=click.Choice(DTYPES), default="float32", show_default=True, help="Dtype of the values.")
 @click.option(
-    "--out", type=OutPath(), metavar="FILE", help="Write to FILE (.npy, .npz, .safetensors or .csv), exactly."
+    "--out",
+    type=OutPath(),
+    metavar="FILE",
+    help="Write the values, with all digits, to FILE (.npy, .npz, .safetensors or .csv).",
 )
-@click.option("--force", is_flag=True, help="Replace FILE if it is already there.")
+@click.option("--force", is_flag=True, help="Replace FILE if it already exists.")
 @click.pass_context
 def command(  # noqa: PLR0917 - click passes them by name
     context: click.Context, preset: str, asked: str, dtype: str, out: Path | None, force: bool
 ) -> None:
     """Print or write the values of a position encoding, exact at every position.
 
-    PRESET is one of `clockhands presets`, with any field replaced after a colon. FILE.json is the output of `clockhands
-    identify --json`, with its positions unless --positions is given, or a spec of clockhands.to_json. Printed numbers
-    have six digits; a terminal shows as many of them as fit.
+    PRESET is a name listed by `clockhands presets`, with changed fields after a colon. FILE.json is a spec written by
+    clockhands.to_json, or the output of `clockhands identify --json`, whose positions are used unless --positions is
+    given. Printed numbers have six digits; a terminal shows as many rows and columns as fit.
     """
     writer = None if out is None else _writer(out, dtype)
     reads = [Path(preset)] if preset.lower().endswith(".json") else []
@@ -176,9 +179,13 @@ def _writer(out: Path, dtype: str) -> Callable[[Path, np.ndarray, Positions | _C
     writers = {".npy": _write_npy, ".npz": _write_npz, ".safetensors": _write_safetensors, ".csv": _write_csv}
     writer = writers.get(out.suffix.lower())
     if writer is None:
-        raise InvalidValue(f"{out} does not end in a known kind of file.", f"End it in one of {', '.join(writers)}.")
+        raise InvalidValue(
+            f"{out} does not end in a file type that can be written.", f"End it in one of {', '.join(writers)}."
+        )
     if dtype == "bfloat16" and out.suffix.lower() in (".npy", ".npz"):
-        raise InvalidValue(f"A {out.suffix} file cannot hold bfloat16.", "Write a .safetensors file, or float32.")
+        raise InvalidValue(
+            f"A {out.suffix} file cannot hold bfloat16.", "Write a .safetensors file, or use --dtype float32."
+        )
     return writer
 
 

@@ -295,7 +295,10 @@ def _config_with_layout(config: Mapping[str, Any], model: RotaryModel, layout: L
         return _with_layout(config, model, layout)
     key, _, rest = model.section.path.partition(".")
     if rest or not isinstance(config.get(key), Mapping):
-        raise Unreadable(f"{CONFIG} does not hold `{model.section.path}` as --config does.", "Leave out --config.")
+        raise Unreadable(
+            f"{CONFIG} does not have the section `{model.section.path}` of the file given as --config.",
+            "Leave --config out.",
+        )
     return {**config, key: _with_layout(config[key], model, layout)}
 
 

@@ -46,10 +46,11 @@ def check_out(out: Path, sources: Collection[Path], is_folder: bool, makes: Coll
     """
     is_file = out.name.lower().endswith(WEIGHTS)
     if is_folder and is_file:
-        raise InvalidValue(f"{out} is the name of a file, and a folder is converted.", "Name a folder for the result.")
+        raise InvalidValue(f"{out} is the name of a file, but a folder is converted.", "Name a folder for the result.")
     if not is_folder and not is_file:
         raise InvalidValue(
-            f"{out} does not end in .safetensors, and a single file is converted.", "Name a file for the result."
+            f"{out} does not end in .safetensors, but a single file is converted.",
+            "Name a .safetensors file for the result.",
         )
     _check_way(out)
     targets = [out / name for name in makes] if is_folder else [out]
@@ -58,7 +59,7 @@ def check_out(out: Path, sources: Collection[Path], is_folder: bool, makes: Coll
         is_folder and any(_same(out, folder) for folder in folders)
     ):
         raise InvalidValue(
-            f"{out} is what is converted; it would be lost if the conversion failed.", "Name another place."
+            f"{out} is also the input, which would be lost if the conversion failed.", "Name another output."
         )
     found = [each.name for each in out.iterdir() if not is_unfinished(each.name)] if out.is_dir() else []
     there = out.exists() and (not is_folder or not out.is_dir() or bool(found))
@@ -66,13 +67,15 @@ def check_out(out: Path, sources: Collection[Path], is_folder: bool, makes: Coll
         raise InvalidValue(f"{out} is already there.", "Give another name, or `--force` to replace its files.")
     folder = next((target for target in targets if target.is_dir()), None)
     if folder is not None:
-        raise InvalidValue(f"{folder} is a folder where a file will be.", "Remove it, or name another place.")
+        raise InvalidValue(
+            f"{folder} is a folder, but a file must be written there.", "Remove it, or name another output."
+        )
     # Replacing files is not removing others, and no rule says which of two sets of weights a loader takes.
     beside = sorted(name for name in found if name.lower().endswith((WEIGHTS, INDEX)) and name not in makes)
     if beside:
         raise InvalidValue(
-            f"{out} holds {listed(beside)}, which would stay next to the new weights, and a loader may use either.",
-            "Remove what is not wanted any more, or name another folder.",
+            f"{out} holds {listed(beside)}, which would stay next to the new weights; a loader could use the old ones.",
+            "Remove the files that you no longer need, or name another folder.",
         )
 
 
@@ -82,10 +85,11 @@ def _check_way(out: Path) -> None:
         kind, target = files.place(place), files.link_target(place)
         if kind is None and target is not None:
             raise InvalidValue(
-                f"{place} is a link to {target}, which does not exist.", "Create what it points to, or remove the link."
+                f"{place} is a link to {target}, which does not exist.",
+                "Create the target of the link, or remove the link.",
             )
         if kind == "file" and place != out:
-            raise InvalidValue(f"{place} is a file, so nothing can be put into it.", "Name another place.")
+            raise InvalidValue(f"{place} is a file, so it cannot contain the output.", "Name another output.")
     try:
         _look(out)
     except (OSError, ValueError) as error:  # too long, not to be looked at, or with a zero in it
@@ -101,8 +105,8 @@ def _look(place: Path) -> None:
 
 def _unwritable(out: Path, error: OSError | ValueError) -> InvalidValue:
     return InvalidValue(
-        f"Nothing can be written as {out}: {getattr(error, 'strerror', None) or error}.",
-        "Name another place, or give yourself permission to write there.",
+        f"{out} cannot be written: {getattr(error, 'strerror', None) or error}.",
+        "Name another output, or get permission to write there.",
     )
 
 
@@ -177,7 +181,7 @@ def _renamed(unfinished: Path, out: Path, made: list[Path]) -> list[Path]:
 
 def _appeared(place: Path) -> InvalidValue:
     return InvalidValue(
-        f"{place} is already there: it has appeared during the conversion.",
+        f"{place} is already there: it was created during the conversion.",
         "Give another name, or `--force` to replace its files.",
     )
 

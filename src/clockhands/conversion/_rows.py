@@ -53,8 +53,8 @@ def convert_rows(  # noqa: PLR0917 - a head's numbers, then the way
     if shape[0] != len(order):
         raise InvalidValue(
             f"`tensor` has {shape[0]} rows, but {heads} heads of width {head_width} have {len(order)}.",
-            "Rows are output dimensions; for a key projection count the key heads, and transpose a Conv1D weight "
-            "first.",
+            "Rows are output dimensions: for a key projection, pass the number of key heads; transpose a Conv1D "
+            "weight first.",
         )
     return tensor[order]
 
@@ -83,7 +83,7 @@ def row_order(
     if turning > width or turning % 2:
         raise InvalidValue(
             f"`rotated` must be even and at most the head's width {width}, got {turning}.",
-            "It is the number of RoPE dimensions per head, in pairs.",
+            "It is the number of RoPE dimensions per head, two for each pair.",
         )
     if part not in get_args(Part):
         raise InvalidValue(

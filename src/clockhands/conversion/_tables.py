@@ -116,8 +116,8 @@ def convert_table(x: Any, from_: Any, to: Any, *, axes: Sequence[int] | None = N
         )
     if getattr(source.spec, "scaled", False) != getattr(target.spec, "scaled", False):
         raise InvalidValue(
-            "Only one of the two conventions has a trained scale, and neither says how large it is.",
-            "Divide x by its scale, or multiply it, and convert between specs that agree in `scaled`.",
+            "Only one of `from_` and `to` has a trained scale, and the specs do not contain its value.",
+            "Divide or multiply x by the scale yourself, and convert between specs with the same `scaled`.",
         )
     order = _axis_order(axes, source, target)
     places, signs = _matched(source, target, order)
@@ -135,7 +135,7 @@ def _shape_of(x: Any) -> tuple[int, ...]:
     if len(shape) < 2:
         raise InvalidValue(f"`x` must be of shape [..., rows, width], got {list(shape)}.", "Give a whole table.")
     if kind not in ("float64", "float32", "float16", "bfloat16"):
-        raise InvalidType(f"`x` must be of a float dtype, got {kind}.", "Give the table's numbers.")
+        raise InvalidType(f"`x` must be of a float dtype, got {kind}.", "Pass the rows of the table.")
     return shape
 
 
@@ -171,7 +171,7 @@ def _written(spec: Any, given: Any, name: str) -> _Written:
         return _Written(said, spec, tuple(_Channel("sin", rate=rate) for rate in spec.ladder.exact))
     raise InvalidType(
         f"`{name}` is {said}, whose values are not sines and cosines of fixed frequencies.",
-        "Tables of Sinusoidal and AxialSinusoidal are converted; learned rows are resized by additive.resize.",
+        "Give Sinusoidal or AxialSinusoidal; to resize learned rows, use clockhands.additive.resize.",
     )
 
 
@@ -207,8 +207,8 @@ def _axis_order(axes: Sequence[int] | None, source: _Written, target: _Written) 
     """For each axis of ``to`` the axis of ``from_`` that it is."""
     if source.axes != target.axes:
         raise InvalidValue(
-            f"The codes have {_axes(source.axes)} and {_axes(target.axes)}: {source.said}, and {target.said}.",
-            "A table keeps its positions, so both codes need as many coordinates.",
+            f"The two encodings have {_axes(source.axes)} and {_axes(target.axes)}: {source.said}, and {target.said}.",
+            "Give two encodings with the same number of axes: converting does not change the positions.",
         )
     if axes is None:
         return tuple(range(source.axes))
@@ -218,13 +218,13 @@ def _axis_order(axes: Sequence[int] | None, source: _Written, target: _Written) 
         if isinstance(error, InvalidType):
             raise
         raise InvalidType(
-            f"`axes` must be several numbers, one for each axis, got {shown(axes)}.",
-            "Write (1, 0) where one code has x and y and the other y and x.",
+            f"`axes` must be a list of axis numbers, one for each axis, got {shown(axes)}.",
+            "Write (1, 0) if one encoding has the axes x, y and the other y, x.",
         ) from None
     if sorted(order) != list(range(source.axes)):
         raise InvalidValue(
             f"`axes` must name each of the {_axes(source.axes)} of `from_` once, got {shown(order)}.",
-            "Write (1, 0) where one code has x and y and the other y and x.",
+            "Write (1, 0) if one encoding has the axes x, y and the other y, x.",
         )
     return order
 
@@ -334,7 +334,7 @@ def _check_zeros(x: Any, source: _Written) -> None:
     beyond = np.asarray(numpy_of(x[..., zeros[0] : zeros[-1] + 1], "x"))[..., [place - zeros[0] for place in zeros]]
     if np.any(beyond != 0):
         raise InvalidValue(
-            f"Column {zeros[int(np.argwhere(beyond != 0)[0][-1])]} of `x` is not zero, as it is in {source.said}.",
+            f"Column {zeros[int(np.argwhere(beyond != 0)[0][-1])]} of `x` is not zero, but in {source.said} it is.",
             "Check that `x` is a table of `from_`.",
         )
 
@@ -372,7 +372,7 @@ def _rows(x: Any, made: Any, source: _Written, target: _Written, xp: Any) -> Any
         return made
     if is_traced(x):
         raise InvalidType(
-            "The two conventions have other rows of zeros, which cannot be looked for inside a trace.",
+            "`from_` and `to` have different rows of zeros, which cannot be found inside a trace.",
             "Convert the table outside of jit, vmap and compile.",
         )
     given = numpy_of(x, "x").astype(np.float64)
@@ -382,7 +382,7 @@ def _rows(x: Any, made: Any, source: _Written, target: _Written, xp: Any) -> Any
     if zero.any() and before - after:
         if len(before) > 1:
             raise InvalidValue(
-                f"`x` has rows of zeros, and it is not known at which of the positions {sorted(before)}.",
+                f"`x` has rows of zeros, but it is not known which of the positions {sorted(before)} they have.",
                 "Compute the table again: clockhands.table(to, positions).",
             )
         row = table_of(target.spec, sorted(before), dtype=kind)[0]

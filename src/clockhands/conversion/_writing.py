@@ -65,7 +65,7 @@ def _refuse_changed(source: BinaryIO, header: WeightsHeader) -> None:
 def _changed(header: WeightsHeader) -> Unreadable:
     return Unreadable(
         f"{header.path} has changed since its header was read, so its tensors may lie elsewhere.",
-        "Convert it again when nothing writes to it.",
+        "Convert it again when no other program writes to it.",
     )
 
 
@@ -117,6 +117,7 @@ def _exactly(source: BinaryIO, count: int, info: TensorInfo) -> bytes:
     data = source.read(count)
     if len(data) < count:
         raise Unreadable(
-            f"{info.file} ends inside {shown(info.name)}.", "The file has changed meanwhile: convert it again."
+            f"{info.file} ends inside {shown(info.name)}.",
+            "The file changed during the conversion: convert it again.",
         )
     return data

@@ -49,7 +49,8 @@ class LocalPool:
     def __init__(self, at_once: int | None, threads: int | None, address: str | None, preload: Iterable[str]) -> None:
         if address is not None:
             raise InvalidValue(
-                f"The engine `local` has no address, got {shown(address)}.", "Use the engine `ray`, or give no address."
+                f"The engine `local` takes no address, got {shown(address)}.",
+                "Use the engine `ray`, or give no address.",
             )
         if "forkserver" not in multiprocessing.get_all_start_methods():
             raise ClockhandsError(

@@ -80,7 +80,7 @@ class RayPool:
                 need = each * job.workers
                 if need > have.get(unit, 0):
                     raise InvalidValue(
-                        f"The job {job.name!r} needs {need:g} {unit}{'s' * (need != 1)}; "
+                        f"The job {job.name!r} needs {need:g} {unit}{'s' * (need != 1)}, but "
                         f"this machine has {have.get(unit, 0):g}.",
                         "Use fewer, or give the address of a Ray cluster that has them.",
                     )

@@ -425,7 +425,7 @@ class _Shrinking:
 
     def __call__(self, x: np.ndarray, *arguments: Any, **more: Any) -> np.ndarray:
         if self.spec.axes is not None or self.spec.blocks:
-            raise InvalidValue("Its pairs are given one by one.", "Try another suspect.")
+            raise InvalidValue("The spec gives its pairs one by one.", "Try another fault.")
         rotated, self.rotated = self.rotated, max(self.rotated // 2 // 2 * 2, self.least)
         if rotated < 2:
             return np.array(x, np.float64)

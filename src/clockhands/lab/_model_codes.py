@@ -46,8 +46,9 @@ def check(study: Study) -> None:
                 learned = numbers if learned is None else learned
                 if not numbers.items() <= ({} if dropped else learned).items():
                     raise InvalidValue(
-                        f"{type(code.spec).__name__} has learned numbers, but the trained encoding does not have them.",
-                        "An encoding that is exchanged at test time must be computed by a formula.",
+                        f"{type(code.spec).__name__} is used at test time, but has learned numbers that were not "
+                        "trained.",
+                        "Use an encoding without learned numbers at test time.",
                     )
                 few = length if code.faulty else min(length, _FEW)
                 code.prepare(model.layers, few, None, code.embed(torch.zeros(1, few, model.width)))
@@ -117,7 +118,7 @@ def _slope_factors(spec: Code, arm: Arm, seed: int) -> torch.Tensor | None:
     if arm.slopes == "own" or spec is None:
         return None
     if not isinstance(spec, biases.Alibi):
-        raise InvalidValue(f"Slopes are drawn for Alibi, got {type(spec).__name__}.", 'Leave slopes = "drawn" out.')
+        raise InvalidValue(f'slopes = "drawn" is for Alibi, got {type(spec).__name__}.', "Leave `slopes` out.")
     own = np.array(spec.slopes)
     low, high = np.log(own.min()), np.log(own.max())
     drawn = np.exp(np.random.default_rng([seed, 0x51]).uniform(low, high, len(own)))
@@ -147,7 +148,7 @@ class FaultyCode(held.PositionModule):
             what = "no position encoding" if spec is None else type(spec).__name__
             raise InvalidValue(
                 f"The fault {fault!r} cannot be built into {what}.",
-                "Faults are built into computed codes of one kind for all layers.",
+                "Use an encoding that is computed, not learned, and that is the same in all layers.",
             )
 
     def embed(self, x: torch.Tensor, positions: Any = None) -> torch.Tensor:
@@ -172,14 +173,16 @@ class FaultyCode(held.PositionModule):
             mask = mask.masked_fill(later, -math.inf)
         elif mask.isnan().any():
             raise InvalidValue(
-                f"The fault {self.fault!r} of {type(self.spec).__name__} has no bias for keys after their query.",
-                "Build it into a task that is causal.",
+                f"{type(self.spec).__name__} with the fault {self.fault!r} has no bias for keys after the query.",
+                "Use it in a causal task.",
             )
         return held.Prepared(mask)
 
     def _numbers(self, length: int, positions: Any) -> Any:
         if positions is not None:
-            raise InvalidValue("A fault is built in for positions 0, 1, 2 and so on.", "Leave drawn positions out.")
+            raise InvalidValue(
+                "A fault needs the positions 0, 1, 2 and so on, but positions are random.", "Leave `positions` out."
+            )
         if length not in self._made:
             self._made[length] = _asked(self.spec, self.fault, length)
         return self._made[length]
@@ -225,10 +228,10 @@ def _asked(spec: Any, fault: str, length: int) -> Any:
             numbers = _scores(made, length)
         if numbers is not None:
             return numbers
-    why = "depends on the tokens or on earlier calls" if tried else "is not one that this code can have"
+    why = "depends on the tokens or on earlier calls" if tried else "is not a fault of this encoding"
     raise InvalidValue(
-        f"The fault {fault!r} {why} at length {length}: it cannot be built into {type(spec).__name__}.",
-        "`clockhands explain CODE` says what a fault is; try another.",
+        f"The fault {fault!r} cannot be built into {type(spec).__name__} at length {length}: it {why}.",
+        "Choose another fault; `clockhands explain` lists all of them.",
     )
 
 

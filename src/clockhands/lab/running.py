@@ -104,7 +104,7 @@ def check(study: Study, options: Options) -> None:
     for key in study.trial_keys():
         if options.workers > (sequences := study.training_of(key).sequences):
             raise InvalidValue(
-                f"{options.workers} workers cannot share the {sequences} sequences of a step of `tasks.{key.task}`.",
+                f"{options.workers} workers are too many: a step of `tasks.{key.task}` has {sequences} sequences.",
                 f"Use at most {sequences} workers.",
             )
     arms.check(study)
@@ -115,7 +115,7 @@ def _check_device(options: Options) -> None:
     try:
         device = torch.device(options.device)
     except RuntimeError:
-        raise InvalidValue(f"There is no device {options.device!r}.", "Use cpu, cuda, or cuda:1 and so on.") from None
+        raise InvalidValue(f"There is no device {options.device!r}.", "Use cpu, cuda, cuda:1 and so on.") from None
     if options.engine != "local":
         return  # it is the cluster that has to have it
     reason = ""
@@ -172,9 +172,9 @@ def _refuse_other_options(begun: StoredStudy, options: Options) -> None:
             same = before in (None, now)  # None: the store is older than the option
         if not same:
             raise InvalidValue(
-                f"The study {begun.name} was begun with `--{name} {before}`, got `--{name} {now}`: all its trials must "
-                "have the same, or their numbers cannot be compared.",
-                f"Give `--{name} {before}` or leave `--{name}` out; or run the study into another file by `--store`.",
+                f"The study {begun.name} was started with `--{name} {before}`, got `--{name} {now}`: all its trials "
+                "need the same value, or their numbers cannot be compared.",
+                f"Give `--{name} {before}` or leave `--{name}` out; or store the study in another file with `--store`.",
             )
 
 
@@ -184,9 +184,9 @@ def _refuse_other_inputs(before: Mapping[str, Any], now: Mapping[str, Any]) -> N
         (old, was), (new, is_now) = known[what], found[what]
         if old != new:
             raise InvalidValue(
-                f"The {what} is not the one that the study was begun with: its SHA-256 was {old[:12]} ({was}), now it "
+                f"The {what} has changed since the study was started: its SHA-256 was {old[:12]} ({was}), now it "
                 f"is {new[:12]} ({is_now}).",
-                "Restore what it was, or run the study into another file by `--store`.",
+                f"Restore the old {what}, or store the study in another file with `--store`.",
             )
 
 

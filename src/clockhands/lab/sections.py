@@ -97,7 +97,7 @@ def _from_zero(says: str, default: Any = _NO_DEFAULT) -> Any:
 def _bound(says: str) -> Any:
     def check(name: str, value: Any) -> float:
         if not math.isfinite(real(name, value)):
-            raise InvalidValue(f"`{name}` must be finite, got {shown(value)}.", "Leave it out for no bound.")
+            raise InvalidValue(f"`{name}` must be finite, got {shown(value)}.", "For no bound, leave it out.")
         return value
 
     return _field(says, check, {"type": "number"}, None)
@@ -142,7 +142,7 @@ def _list_of(says: str, item: Any, default: Any = _NO_DEFAULT, least: int = 1) -
             raise InvalidValue(f"`{name}` must not be empty.", says)
         twice = [each for place, each in enumerate(made) if each in made[:place]]
         if twice:
-            raise InvalidValue(f"`{name}` holds {twice[0]} twice.", "Name each once.")
+            raise InvalidValue(f"`{name}` holds {twice[0]} twice.", "Name each value once.")
         return made
 
     return _field(
@@ -228,7 +228,9 @@ class Head:
     def check(self) -> None:
         """Refuse another version of the format."""
         if self.schema != SCHEMA:
-            raise InvalidValue(f"`schema` is {self.schema}, and this version reads {SCHEMA}.", "See CHANGELOG.md.")
+            raise InvalidValue(
+                f"`schema` is {self.schema}, but this version of clockhands reads {SCHEMA}.", "See CHANGELOG.md."
+            )
 
 
 @dataclass(frozen=True)
@@ -259,12 +261,12 @@ class Model:
         """Refuse sizes that do not fit together."""
         if self.width % self.heads:
             raise InvalidValue(
-                f"`width` must be a multiple of `heads`, got {self.width} and {self.heads}.",
+                f"`width` must be a multiple of `heads`, got width {self.width} and {self.heads} heads.",
                 f"Use width = {self.heads * math.ceil(self.width / self.heads)}.",
             )
         if self.kv_heads and self.heads % self.kv_heads:
             raise InvalidValue(
-                f"`heads` must be a multiple of `kv_heads`, got {self.heads} and {self.kv_heads}.",
+                f"`heads` must be a multiple of `kv_heads`, got {self.heads} heads and {self.kv_heads} kv_heads.",
                 "Leave kv_heads out.",
             )
 
@@ -305,7 +307,9 @@ class Training:
     def check(self) -> None:
         """Refuse a duration that refers to itself."""
         if self.duration[1] == "%":
-            raise InvalidValue("`duration` cannot be in per cent.", 'Write steps or tokens: duration = "400 steps".')
+            raise InvalidValue(
+                "`duration` must be in steps or tokens, got per cent.", 'Write duration = "400 steps", say.'
+            )
 
 
 @dataclass(frozen=True)
@@ -360,7 +364,9 @@ class Drop:
     def check(self) -> None:
         """Refuse a warm-up of a learning rate that is not given."""
         if self.warmup and not self.learning_rate:
-            raise InvalidValue("`warmup` needs `learning_rate`.", "Give the learning rate after the drop.")
+            raise InvalidValue(
+                "`warmup` needs `learning_rate`.", "Set `learning_rate` to the learning rate after the drop."
+            )
 
 
 @dataclass(frozen=True)

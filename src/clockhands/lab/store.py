@@ -292,7 +292,7 @@ class Store:
             if name not in fields:
                 near = difflib.get_close_matches(name, fields, 1)
                 hint = f"Did you mean `{near[0]}`?" if near else f"Use any of: {', '.join(fields)}."
-                raise InvalidValue(f"Rows have no field `{name}` to select by.", hint)
+                raise InvalidValue(f"Rows cannot be selected by `{name}`: they have no such field.", hint)
             choices = list(wanted) if isinstance(wanted, list | tuple | set | frozenset | range) else [wanted]
             conditions.append("(" + (" OR ".join([f"{name} IS ?"] * len(choices)) or "0") + ")")
             values += choices
@@ -349,7 +349,7 @@ class Store:
     def _known(self, study: str) -> None:
         if not self._read("SELECT 1 FROM studies WHERE hash = ?", study):
             held = ", ".join(f"{each.name} ({each.hash[:12]})" for each in self.studies()) or "none"
-            raise InvalidValue(f"{self.path} holds no study {shown(study)}.", f"Studies in it: {held}.")
+            raise InvalidValue(f"{self.path} holds no study {shown(study)}.", f"Its studies are: {held}.")
 
     def _state(self, study: str, key: Key) -> str:
         found = self._read(
@@ -357,7 +357,7 @@ class Store:
         )
         if not found:
             self._known(study)
-            raise InvalidValue(f"The study has no trial {key}.", "Add it first, by `add_trials`.")
+            raise InvalidValue(f"The study has no trial {key}.", "Add the trial with `add_trials` first.")
         return found[0][0]
 
 
@@ -479,7 +479,9 @@ def _encoded(study: str, key: Key, rows: Iterable[Measurement | StoredRow]) -> l
     encoded: dict[tuple[Any, ...], tuple[Any, ...]] = {}
     for row in rows:
         if isinstance(row, StoredRow) and row[:4] != (study, *key):
-            raise InvalidValue(f"A row of trial {row.key} was given for trial {key}.", "Finish each trial by itself.")
+            raise InvalidValue(
+                f"The results of trial {key} contain a row of trial {row.key}.", "Finish each trial with its own rows."
+            )
         name = (
             *(study, *key, one_of("kind", row.kind, KINDS, f"Use {' or '.join(KINDS)}."), row.variant),
             *(count("step", row.step, 0), row.protocol, count("length", row.length, 0)),

@@ -153,11 +153,13 @@ def read(name: str | Path) -> Study:
         except (OSError, UnicodeDecodeError) as error:
             reason = getattr(error, "strerror", None) or error
             raise Unreadable(
-                f"The study {path} cannot be read: {reason}.", "Name a TOML file, or a shipped study."
+                f"The study {path} cannot be read: {reason}.",
+                "Name a TOML file, or a study that comes with clockhands.",
             ) from None
     if str(name) not in shipped():
         raise Unreadable(
-            f"There is no study {str(name)!r}.", f"{near(str(name), shipped())} A file's name ends in .toml."
+            f"There is no study {str(name)!r}.",
+            f"{near(str(name), shipped())} To run your own study, name a file that ends in .toml.",
         )
     return parse(files("clockhands.lab").joinpath("studies", f"{name}.toml").read_text("utf-8"), str(name))
 
@@ -214,7 +216,9 @@ def parse(text: str, name: str = "study") -> Study:
             raise within(f"gates[{place}]", wrong) from None
     taken = {seed for plan in tasks.values() for seed in plan.seeds} & set(study.tuning.seeds)
     if taken:
-        raise InvalidValue(f"`tuning.seeds` holds {min(taken)}, a seed of the study itself.", "Tune with other seeds.")
+        raise InvalidValue(
+            f"`tuning.seeds` holds {min(taken)}, which is also a seed of the study.", "Use other seeds for tuning."
+        )
     return _over_the_grid(study) if "grid" in data else study
 
 
@@ -258,7 +262,7 @@ def _task(given: Any, where: str, study: Mapping[str, Any], seeds: tuple[int, ..
     table = a_table(given, where)
     kind = table.get("kind")
     if not isinstance(kind, str) or kind not in TASKS:
-        raise InvalidValue(f"`{where}.kind` must be a task, got {shown(kind)}.", near(str(kind), TASKS))
+        raise InvalidValue(f"`{where}.kind` must be the name of a task, got {shown(kind)}.", near(str(kind), TASKS))
     own = _fields_of(TASKS[kind])
     refuse_unknown(table, (*own, "kind", "seeds", "arms", *_SECTIONS), f"`{where}`")
     try:
@@ -275,7 +279,9 @@ def _task(given: Any, where: str, study: Mapping[str, Any], seeds: tuple[int, ..
         made["evaluation"] = dataclasses.replace(made["evaluation"], lengths=(made["training"].length,))
     for protocol in made["evaluation"].protocols:
         if protocol not in task.protocols:
-            raise InvalidValue(f"`{where}` has no protocol {protocol!r}.", f"It has {', '.join(task.protocols)}.")
+            raise InvalidValue(
+                f"`{where}` has no protocol {protocol!r}.", f"Its protocols are: {', '.join(task.protocols)}."
+            )
     return TaskPlan(task, **made, seeds=choice.seeds or seeds, arms=choice.arms or arms)
 
 
@@ -307,37 +313,41 @@ def _check_gate(study: Study, gate: Gate) -> None:
     plan = study.tasks[gate.task]
     of_loss = gate.measure in ("loss", "accuracy", "loss_ratio")
     if (gate.interval_above is not None or gate.interval_below is not None) and len(plan.seeds) < 2:
-        raise InvalidValue("an interval needs at least two seeds, and the task has one.", "Use at_least or at_most.")
+        raise InvalidValue("an interval needs at least two seeds, but the task has one.", "Use at_least or at_most.")
     if gate.at_least is not None and gate.at_most is not None and gate.at_least > gate.at_most:
         raise InvalidValue(
             f"no number is at least {gate.at_least:g} and at most {gate.at_most:g}.", "Swap the two bounds."
         )
     if gate.minus == gate.arm and gate.minus_variant == gate.variant:
-        raise InvalidValue("`minus` is the arm itself.", "Name another arm, or a change at test time.")
+        raise InvalidValue(
+            "`minus` is the gate's own arm.", "Name another arm, or add `minus_variant`, a change at test time."
+        )
     if gate.minus_variant and not gate.minus:
-        raise InvalidValue("`minus_variant` needs `minus`.", "Name the other arm; it may be the same.")
+        raise InvalidValue(
+            "`minus_variant` needs `minus`.", "Set `minus` to the arm to subtract; it may be the same arm."
+        )
     for arm, variant in ((gate.arm, gate.variant), (gate.minus or gate.arm, gate.minus_variant)):
         if arm not in plan.arms:
             raise InvalidValue(f"there is no arm {arm!r} in this task.", near(arm, plan.arms))
         known = study.arms[arm].at_test if of_loss else ()
         if variant and variant not in known:
             raise InvalidValue(
-                f"there is no {gate.measure} of {arm} with the change {variant!r}.",
-                near(variant, known) if known else "Leave the variant out.",
+                f"{gate.measure} of {arm} is not measured with the change {variant!r}.",
+                near(variant, known) if known else "Leave `variant` out.",
             )
         trained, lengths = study.training_of(Key(gate.task, arm, 0)).length, study.lengths_of(Key(gate.task, arm, 0))
         if not of_loss:
             lengths = (trained,)
         if gate.minus and not gate.length and trained != study.training_of(Key(gate.task, gate.arm, 0)).length:
             raise InvalidValue(
-                f"{gate.arm} and {gate.minus} are trained at different lengths, and the gate names no `length`.",
-                "Give it a length at which both are evaluated.",
+                f"{gate.arm} and {gate.minus} are trained at different lengths, so the gate needs `length`.",
+                "Set `length` to a length at which both are evaluated.",
             )
         for length in (gate.length or trained, *((trained,) if gate.measure == "loss_ratio" else ())):
             if length not in lengths:
                 raise InvalidValue(
-                    f"{gate.measure} of {arm} at length {length} is not measured.",
-                    f"Lengths are {', '.join(map(str, lengths))}.",
+                    f"{gate.measure} of {arm} is not measured at length {length}.",
+                    f"It is measured at: {', '.join(map(str, lengths))}.",
                 )
         lacking = {
             "spike": study.arms[arm].drop is None and "`drop` in the arm",
@@ -347,9 +357,9 @@ def _check_gate(study: Study, gate: Gate) -> None:
             "sink_share": not plan.evaluation.sinks and "`sinks = true`",
         }.get(gate.measure)
         if lacking:
-            raise InvalidValue(f"{gate.measure} needs {lacking}.", "Add it, or measure something else.")
+            raise InvalidValue(f"The measure {gate.measure} needs {lacking}.", "Add it, or use another measure.")
     if gate.protocol not in (plan.evaluation.protocols if of_loss else ("whole",)):
-        raise InvalidValue(f"the protocol {gate.protocol!r} is not evaluated.", "Add it to `protocols`.")
+        raise InvalidValue(f"the protocol {gate.protocol!r} is not evaluated.", "Add the protocol to `protocols`.")
 
 
 def _goes_on_after_drop(study: Study, key: Key) -> bool:
@@ -362,8 +372,8 @@ def _named(given: Any, where: str) -> Mapping[str, Any]:
     for name in a_table(given, where):
         if not re.fullmatch(NAME, name):
             raise InvalidValue(
-                f"`{where}` has the name {name!r}.",
-                "Begin with a letter, a digit or _; go on with these, spaces and .:%@+-",
+                f"`{where}` has the name {name!r}, which is not allowed.",
+                "Begin it with a letter, a digit or _; after that, spaces and .:%@+- are allowed too.",
             )
     return given
 

@@ -290,14 +290,14 @@ class Recall(Task):
         one_of("by", self.by, ("depth", "distance"), "depth: in tenths of the sequence; distance: in tokens.")
         if self.pairs > self.keys:
             raise InvalidValue(
-                f"`keys` must be at least the {self.pairs} pairs, got {self.keys}.",
-                "No two pairs of a sequence share a key: raise `keys`, or lower `pairs`.",
+                f"`keys` must be at least `pairs`, {self.pairs}, got {self.keys}.",
+                "Raise `keys`, or lower `pairs`: each pair of a sequence needs its own key.",
             )
         most = min(self.pairs, DEPTHS)
         if self.queries > most:
             raise InvalidValue(
                 f"`queries` must be at most {most}, got {self.queries}.",
-                f"A sequence needs different pairs at different depths: `pairs` is {self.pairs}, and there are "
+                f"Each query needs its own pair and its own depth: `pairs` is {self.pairs}, and there are "
                 f"{DEPTHS} depths.",
             )
 
@@ -437,7 +437,7 @@ class Absolute(Task):
         if self.modulus > self.vocabulary:
             raise InvalidValue(
                 f"`vocabulary` must be at least the modulus {self.modulus}, got {self.vocabulary}.",
-                "Every answer is a token: raise `vocabulary`, or lower `modulus`.",
+                "Raise `vocabulary`, or lower `modulus`: each possible answer needs a token.",
             )
 
     @property
@@ -505,11 +505,14 @@ class Language(Task):
     def __post_init__(self) -> None:
         """Check the values; the text is read when it is first needed."""
         if not isinstance(self.text, str):
-            raise InvalidType(f"`text` must be a path, got {shown(self.text)}.", "Write it as text, or leave it out.")
+            raise InvalidType(
+                f"`text` must be a path, got {shown(self.text)}.", "Write the path as text, or leave `text` out."
+            )
         share = positive("held_out", self.held_out)
         if share >= 1:
             raise InvalidValue(
-                f"`held_out` must be below 1, got {shown(self.held_out)}.", "Give the share of the text, such as 0.1."
+                f"`held_out` must be below 1, got {shown(self.held_out)}.",
+                "Give the share of the text to hold out, such as 0.1.",
             )
         trained = tokens.is_name(self.tokenizer)
         if not trained:
@@ -527,17 +530,17 @@ class Language(Task):
         if self.tokenizer == "bytes" and self.vocabulary != 256:
             raise InvalidValue(
                 f"`vocabulary` must be 256 for bytes, got {self.vocabulary}.",
-                'Leave it out, or set `tokenizer` to "bpe".',
+                'Leave `vocabulary` out, or set `tokenizer` to "bpe".',
             )
         if self.tokenizer == "bpe" and not 256 < self.vocabulary <= 65_536:
             raise InvalidValue(
                 f"`vocabulary` must be from 257 to 65,536 for BPE, got {self.vocabulary}.",
-                "The first 256 tokens are the bytes; give 512 or more.",
+                "Give 512 or more: the first 256 tokens are the bytes.",
             )
         if self.stride > self.longest:
             raise InvalidValue(
                 f"`stride` must be at most `longest`, {self.longest} tokens, got {self.stride}.",
-                "A window is scored at its last `stride` positions: lower `stride`, or leave it out.",
+                "Lower `stride`, or leave it out: the last `stride` positions of a window are scored.",
             )
 
     @property

@@ -104,7 +104,8 @@ def difference(
     """
     if len(rates) != len(others) or not len(rates):
         raise InvalidValue(
-            f"Frequencies are compared pair by pair, but there are {len(rates)} and {len(others)} pairs.",
+            f"Frequencies are compared pair by pair, but one encoding has {len(rates)} pairs and the other "
+            f"{len(others)}.",
             "Compare encodings with the same number of RoPE dimensions.",
         )
     ours, theirs = np.asarray(rates, np.float64), np.asarray(others, np.float64)

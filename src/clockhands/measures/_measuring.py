@@ -165,7 +165,8 @@ def _of_mixture(spec: LayerMixture, length: int, dtype: object, values: Any) -> 
     """A report of layers that differ: of each code by itself, and of all together."""
     if values is not None:
         raise InvalidValue(
-            "`values` cannot be passed for layers that differ.", "Measure each encoding of spec.codes with its own."
+            "`values` cannot be passed for a mixture of layers.",
+            "Measure each encoding in spec.codes separately, with its own values.",
         )
     each: list[tuple[str, Properties | None]] = []
     for number, code in enumerate(spec.codes):

@@ -170,7 +170,7 @@ def subject_of(spec: object, length: object, dtype: object, values: Any) -> Meas
     number = count("length", length)
     if isinstance(spec, Learned) and number > spec.usable:
         raise InvalidValue(
-            f"`length` must be at most the {spec.usable} positions that have a row, got {number}.",
+            f"`length` must be at most {spec.usable}, the number of positions that have a row, got {number}.",
             "A learned table has no values after its last row.",
         )
     if isinstance(spec, AdditiveCode) and values is not None:
@@ -189,14 +189,16 @@ def _refuse_what_is_not_finite(name: str, numbers: np.ndarray) -> None:
     if len(wrong):
         first = wrong[0].tolist()
         raise InvalidValue(
-            f"`{name}` must be finite, got {numbers[tuple(first)]} at {first}, the first of {len(wrong):,}.",
+            f"`{name}` must be finite, got {numbers[tuple(first)]} at {first}, the first of {len(wrong):,} "
+            "such values.",
             "Correct or remove these values: they cannot be measured.",
         )
     largest = float(np.abs(numbers.astype(np.float64)).max(initial=0))
     if largest > _LARGEST:
         raise InvalidValue(
-            f"`{name}` must be at most {_LARGEST:g} in size, got {largest:g}: sums of squares exceed float64.",
-            "Divide the values by a constant: only the lengths of rows depend on it.",
+            f"`{name}` must be from {-_LARGEST:g} to {_LARGEST:g}, got the absolute value {largest:g}: sums of squares "
+            "would exceed float64.",
+            "Divide all values by one constant: this changes only the lengths of rows.",
         )
 
 
@@ -211,7 +213,9 @@ def _numbers_of_bias(spec: BiasCode, values: Any) -> dict[str, np.ndarray]:
         _refuse_what_is_not_finite(name, array)
     wrong = spec.refuse(arrays)
     if wrong:
-        raise InvalidValue(wrong, "Implementations clamp these learned values before each use: do so first.")
+        raise InvalidValue(
+            wrong, "Clamp the learned values before you pass them; implementations clamp them before each use."
+        )
     return arrays
 
 

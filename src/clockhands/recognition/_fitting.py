@@ -313,7 +313,8 @@ def fit_ladder(
     bounds = np.broadcast_to(np.asarray(uncertainty, np.float64), given.shape)
     if not given.size or not np.isfinite(given).all() or (modulo is None and (given < 0).any()):
         raise InvalidValue(
-            "Frequencies must be finite and not negative, and at least one.", "Give rad/token for each pair."
+            "At least one frequency is needed, and all must be finite and not negative.",
+            "Give one frequency in rad/token for each pair.",
         )
     if not (np.isfinite(bounds).all() and (bounds > 0).all()):
         raise InvalidValue("Uncertainties must be finite and positive.", "Give a bound in rad/token for each pair.")

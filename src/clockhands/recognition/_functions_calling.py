@@ -38,11 +38,11 @@ class Caller(ForeignFunction):
             InvalidValue, InvalidType: It takes none of them, or did not return; the message says what it raised.
         """
         if backend is not None:
-            one_of("backend", backend, LIBRARIES, "Leave it out to have it found.")
+            one_of("backend", backend, LIBRARIES, "Leave it out to detect it.")
         if backend is not None and find_spec(backend) is None:
             raise InvalidValue(
                 f"`backend` is {backend}, which is not installed.",
-                "Install it, or leave `backend` out to have the function called with what is there.",
+                "Install it, or leave `backend` out to use a library that is installed.",
             )
         one_of("dtype", dtype, _DTYPES, "Leave it out for float32.")
         super().__init__(function, dtype, timeout)
@@ -152,6 +152,6 @@ def callable_or_refuse(function: object) -> Callable[..., Any]:
     if not callable(function):
         raise InvalidType(
             f"Expected a function(x [seq, width], positions [seq]), got {shown(function)}.",
-            "Arrays are recognised as tables.",
+            "Pass a function; to identify a table, pass the array of its rows.",
         )
     return function

@@ -66,7 +66,7 @@ def given_of(array: Any) -> tuple[np.ndarray, str]:
     hidden = _hidden(array)
     if hidden:
         raise InvalidValue(
-            f"`given` must have all its numbers, got a masked array that hides {hidden} of {array.size}.",
+            f"`given` must not hide numbers, got a masked array that hides {hidden} of {array.size}.",
             "Pass the visible rows, with positions= for their positions.",
         )
     name = str(getattr(array, "dtype", "")).rpartition(".")[2]

@@ -91,9 +91,9 @@ def identify(
         exact = positions_of(positions)
         if rows.ndim != 2 or exact.shape != (len(rows),):
             raise InvalidValue(
-                f"`positions` must be one for each row of an array of shape {list(rows.shape)}, got "
-                f"{list(exact.shape)}.",
-                "They are the positions of the rows.",
+                f"`positions` must have one position for each row of an array of shape {list(rows.shape)}, got "
+                f"positions of shape {list(exact.shape)}.",
+                "Give a list with the position of each row.",
             )
         at = exact.as_float64()
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):  # numbers that are no table's

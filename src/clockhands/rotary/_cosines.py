@@ -63,24 +63,24 @@ def parts_of(  # noqa: PLR0917 - what `rotate` was called with
     if not isinstance(pair, CosSin):
         raise InvalidType(f"`cos_sin` must be a CosSin, got {type(pair).__name__}.", f"{_MAKE}.")
     if pair.spec is not spec and pair.spec != spec:
-        raise InvalidValue("`cos_sin` was made for another code than `spec`.", f"{_MAKE}, with this spec.")
+        raise InvalidValue("`cos_sin` was made for a different spec than `spec`.", f"{_MAKE}, with this spec.")
     if pair.role != role:
         raise InvalidValue(
-            f"`cos_sin` was made for the role {pair.role!r}, and these heads have the role {role!r}.",
+            f"`cos_sin` was made for the role {pair.role!r}, but these heads have the role {role!r}.",
             "Make one pair for queries, cos_sin(…, role='query'), and one for keys, cos_sin(…, role='key').",
         )
     theirs, ours = traces.library_of(pair.cosine), traces.library_of(x)
     if theirs != ours:
-        raise InvalidType(f"`cos_sin` is of the library {theirs}, and `{name}` is of {ours}.", f"{_MAKE}.")
+        raise InvalidType(f"`cos_sin` is of the library {theirs}, but `{name}` is of {ours}.", f"{_MAKE}.")
     kind, made = name_of(x), name_of(pair.cosine)
     work = "float64" if kind == "float64" else "float32"
     if made != work:
         raise InvalidValue(
-            f"`cos_sin` is {made}, and heads of {kind} are rotated in {work}.", f"{_MAKE}, and do not cast it."
+            f"`cos_sin` is {made}, but {kind} heads are rotated in {work}.", f"{_MAKE}, and do not cast it."
         )
     if spec.xpos is not None and kind == "float16" != pair.dtype:
         raise InvalidValue(
-            f"`cos_sin` was computed for {pair.dtype}, and x is float16: xPos factors grow with the position and can"
+            f"`cos_sin` was computed for {pair.dtype}, but x is float16: xPos factors grow with the position and can"
             " overflow float16.",
             f"{_MAKE}.",
         )

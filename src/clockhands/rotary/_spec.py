@@ -142,7 +142,7 @@ class Rotary:
             raise InvalidType(f"`reordered` must be True or False, got {shown(reordered)}.", "Leave it out for False.")
         if xpos is not None and axes is not None:
             raise InvalidValue(
-                "`xpos` is a decay along one axis, but `axes` names several coordinates of a position.",
+                "`xpos` is a decay along one axis, but `axes` makes positions of several axes.",
                 "Leave one of them out.",
             )
         layout = layout_of(layout)
@@ -276,8 +276,8 @@ def _scaled(scaling: Scaling, ladder: Ladder, length: int | None) -> Ladder:
         scaled = scaling(ladder, length)
     except TypeError as error:
         raise InvalidType(
-            f"`scaling` is called with a ladder and a length, and {shown(scaling)} fails there: {error}.",
-            "Write it as scaling(ladder, length) that returns a ladder of the same length.",
+            f"`scaling` must accept scaling(ladder, length), but {shown(scaling)} fails: {error}.",
+            "Write a function scaling(ladder, length) that returns a ladder of the same length.",
         ) from error
     if not isinstance(scaled, Ladder) or scaled.pairs != ladder.pairs:
         pairs = f" of {scaled.pairs} pairs" if isinstance(scaled, Ladder) else f" {shown(scaled)}"
@@ -307,30 +307,34 @@ def _rotated(head_width: int, rotated: int | None) -> int:
 def _axes(axes: tuple[int, ...], pairs: int) -> tuple[int, ...]:
     if isinstance(axes, str) or not hasattr(axes, "__iter__"):
         raise InvalidType(
-            f"`axes` must be the axis of each pair, got {shown(axes)}.",
+            f"`axes` must be a list with the axis of each pair, got {shown(axes)}.",
             "Write axes=chunked([16, 24, 24]), for example.",
         )
     given = tuple(count("axes", axis, least=0) for axis in axes)
     if len(given) != pairs:
         raise InvalidValue(
-            f"`axes` names the axis of {len(given)} pairs, but {pairs} are rotated.",
+            f"`axes` has {len(given)} entries, one for each pair, but {pairs} pairs are rotated.",
             "The sections must add up to half of the RoPE dimensions.",
         )
     missing = sorted(set(range(max(given))) - set(given))
     if missing:
         raise InvalidValue(
-            f"`axes` goes up to axis {max(given)} and gives no pair to axis {missing[0]}.", "Number the axes from 0 on."
+            f"`axes` names axis {max(given)}, but gives no pair to axis {missing[0]}.",
+            "Number the axes 0, 1, 2 and so on, without gaps.",
         )
     return given
 
 
 def _blocks(blocks: tuple[int, ...], pairs: int) -> tuple[int, ...]:
     if isinstance(blocks, str) or not hasattr(blocks, "__iter__"):
-        raise InvalidType(f"`blocks` must be the pairs of each block, got {shown(blocks)}.", "Write blocks=(16, 16).")
+        raise InvalidType(
+            f"`blocks` must be a list with the number of pairs of each block, got {shown(blocks)}.",
+            "Write blocks=(16, 16).",
+        )
     given = tuple(count("blocks", size, least=0) for size in blocks)
     if given and sum(given) != pairs:
         raise InvalidValue(
-            f"`blocks` holds {sum(given)} pairs, but {pairs} are rotated.",
+            f"`blocks` holds {sum(given)} pairs, but {pairs} pairs are rotated.",
             "The pairs of all blocks must add up to half of the RoPE dimensions.",
         )
     return given

@@ -52,8 +52,8 @@ def interleaved(sections: Sequence[int]) -> tuple[int, ...]:
         places = range(axis, axis + stride * pairs, stride)
         if pairs and places[-1] >= len(axes):
             raise InvalidValue(
-                f"Axis {axis} cannot own {pairs} of {len(axes)} pairs, one in {stride}.",
-                f"At most {len(range(axis, len(axes), stride))} fit; give the rest to axis 0, or use chunked sections.",
+                f"Axis {axis} cannot have {pairs} of the {len(axes)} pairs: interleaved, it can have one in {stride}.",
+                f"Give it at most {len(range(axis, len(axes), stride))}, and axis 0 the rest; or use chunked sections.",
             )
         for place in places:
             axes[place] = axis
@@ -100,7 +100,7 @@ def grid(*sizes: int | Sequence[float]) -> np.ndarray:
             wrong := [one for one, other in zip(line, step.tolist(), strict=True) if one != other]
         ):
             raise InvalidValue(
-                f"{shown(wrong[0])} would be rounded to {dtype.name} with the grid's other positions.",
+                f"{shown(wrong[0])} would be rounded, because all positions of this grid share the dtype {dtype.name}.",
                 "Use clockhands.grids.Grid, which keeps each position exactly.",
             )
     return np.stack(np.meshgrid(*steps, indexing="ij"), axis=-1).reshape(-1, len(steps))
@@ -112,7 +112,9 @@ def _line(size: int | Sequence[float]) -> range | list[float]:
         return range(count("sizes", size, least=0))
     at = positions_of(size, "sizes")
     if len(at.shape) != 1:
-        raise InvalidType(f"An axis must be a list of positions, got {shown(size)}.", "Write grid(rows, columns).")
+        raise InvalidType(
+            f"An axis must be a size or a list of positions, got {shown(size)}.", "Write grid(rows, columns)."
+        )
     return [at.element(index) for index in range(at.size)]
 
 
@@ -126,7 +128,8 @@ def _dtype(line: range | list[float]) -> type:
 def _sections(sections: Sequence[int]) -> list[int]:
     if isinstance(sections, str) or not isinstance(sections, Sequence):
         raise InvalidType(
-            f"`sections` must be a list of pairs for each axis, got {shown(sections)}.", "Write [16, 24, 24]."
+            f"`sections` must be a list with the number of pairs of each axis, got {shown(sections)}.",
+            "Write [16, 24, 24].",
         )
     sizes = [count("sections", pairs, least=0) for pairs in itertools.islice(sections, _MOST + 1)]
     if len(sizes) > _MOST or sum(sizes) > _MOST:

@@ -244,7 +244,7 @@ def rerotate(keys: Any, spec: Rotary, from_: Any, to: Any, seq_axis: int = -2) -
         return _applied(keys, spec, *_wide(_traced_difference(spec, start, end), kind), axis)
     if start.shape != end.shape:
         raise InvalidValue(
-            f"`from_` and `to` must have one shape, got {list(start.shape)} and {list(end.shape)}.",
+            f"`from_` and `to` must have the same shape, got {list(start.shape)} and {list(end.shape)}.",
             "Give each key a position in `from_` and in `to`.",
         )
     dtype = np.dtype(np.float64 if kind == "float64" else np.float32)
@@ -367,9 +367,9 @@ def _check_growth(spec: Rotary, away: np.ndarray, kind: str) -> None:
     far = float(np.abs(away).max(initial=0.0))
     if far * float(np.abs(spec.xpos.logarithms(spec.rotated // 2)).max()) > _EXPONENTS.get(kind, _LARGEST_EXPONENT):
         raise InvalidValue(
-            f"xPos has no numbers {far:g} tokens away from its centre: they leave the range of "
+            f"The xPos factors at {far:g} tokens from the centre exceed the range of "
             f"{'float16' if kind == 'float16' else 'float32'}.",
-            "Move its centre near the positions in use, XPos(centre=…), the same for all queries and keys"
+            "Set XPos(centre=…) near the positions in use, the same for all queries and keys"
             + (", or rotate them in float32." if kind == "float16" else "."),
         )
 
@@ -378,7 +378,7 @@ def _traced_difference(spec: Rotary, start: Any, end: Any) -> tuple[Any, Any]:
     """Cosine and sine of the turns from ``start`` to ``end``, where one of them is traced."""
     if tuple(start.shape) != tuple(end.shape):
         raise InvalidValue(
-            f"`from_` and `to` must have one shape, got {list(start.shape)} and {list(end.shape)}.",
+            f"`from_` and `to` must have the same shape, got {list(start.shape)} and {list(end.shape)}.",
             "Give each key a position in `from_` and in `to`.",
         )
     beside = end if isinstance(start, Positions) else start
@@ -460,7 +460,7 @@ def _check_role(spec: Rotary, role: str | None) -> None:
     if spec.xpos is None:
         if role is not None:
             raise InvalidValue(
-                f"`role` is for codes that treat queries and keys differently, got {shown(role)}.",
+                f"`role` is for encodings that treat queries and keys differently, got {shown(role)}.",
                 "Leave it out: this encoding rotates both in the same way.",
             )
     elif not isinstance(role, str) or role not in ("query", "key"):
@@ -495,7 +495,7 @@ def _beside_array(positions: Any, x: Any, name: str, other: str) -> Any:
         theirs, ours = traces.library_of(positions), traces.library_of(x)
         if theirs != ours:
             raise InvalidType(
-                f"`{name}` are an array of {theirs}, and `{other}` is one of {ours}.",
+                f"`{name}` are an array of {theirs}, but `{other}` is an array of {ours}.",
                 f"Give positions as NumPy values, as a list, or in the library of {other}.",
             )
         traces.refuse_meta(positions, x, name)

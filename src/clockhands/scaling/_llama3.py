@@ -56,7 +56,7 @@ class Llama3(KnownScaling):
             raise InvalidValue(
                 f"`high_freq_factor` must not be below `low_freq_factor`, got {self.high_freq_factor:g} "
                 f"and {self.low_freq_factor:g}.",
-                "Llama 3.1's values are 4 and 1.",
+                "Llama 3.1 uses 4 and 1.",
             )
 
     def __call__(self, ladder: Ladder, length: int | None = None) -> Ladder:

@@ -103,7 +103,7 @@ class Yarn(KnownScaling):
         if self.beta_fast < self.beta_slow:
             raise InvalidValue(
                 f"`beta_fast` must not be below `beta_slow`, got {self.beta_fast:g} and {self.beta_slow:g}.",
-                "The released values are 32 and 1.",
+                "YaRN's released code uses 32 and 1.",
             )
         if self.ramp not in ("index", "turns"):
             raise InvalidValue(

@@ -70,8 +70,8 @@ def two_sentences(name: str, value: Any) -> tuple[list[str], list[str]]:
         raise InvalidValue(f"`{name}` must be two orders of the same words, each once, got {shown(value)}.", hint)
     if len(words) > _MOST_WORDS or len(" ".join(words)) > _MOST_LETTERS:
         raise InvalidValue(
-            f"A figure has room for {_MOST_WORDS} words and {_MOST_LETTERS} letters, `{name}` has {len(words):,} and"
-            f" {len(' '.join(words)):,}.",
+            f"A figure has room for {_MOST_WORDS} words and {_MOST_LETTERS} letters, but `{name}` has {len(words):,} "
+            f"words and {len(' '.join(words)):,} letters.",
             "Give shorter sentences.",
         )
     return words, others

@@ -108,7 +108,7 @@ def _numbers(spec: Any, clock: Clock | None, at: range, values: Any) -> NDArray[
         return np.asarray(table(spec, at, dtype="float64", values=values), np.float64)
     if clock is None:
         raise InvalidType(
-            f"A heatmap shows a table of positions, got {shown(spec)}.",
+            f"A heatmap needs an encoding that can be shown as a table, got {shown(spec)}.",
             "Pass an additive encoding, or one with rotating pairs.",
         )
     turned = clock.units(positions_of(at))
@@ -222,7 +222,7 @@ def pair(spec: Any, pair: int = 0, *, position: float = 3, theme: Theme = "light
 def _one_pair(pairs: int, pair: int) -> int:
     pair = count("pair", pair, 0)
     if pair >= pairs:
-        raise InvalidValue(f"`pair` must be below {pairs}, got {pair}.", "Pair 0 is the fastest.")
+        raise InvalidValue(f"`pair` must be below the number of pairs, {pairs}, got {pair}.", "Pair 0 is the fastest.")
     return pair
 
 

@@ -219,7 +219,7 @@ def bias(spec: Any, length: int = 256, *, values: Any = None, theme: Theme = "li
         NotInstalled: matplotlib is not installed.
     """
     if not isinstance(spec, BiasCode):
-        raise InvalidType(f"This figure shows a bias, got {shown(spec)}.", "Give one such as Alibi(heads=8).")
+        raise InvalidType(f"This figure shows a bias, got {shown(spec)}.", "Give a bias such as Alibi(heads=8).")
     length = count("length", length, 2)
     distances = sorted({*evenly(length), length - 1})
     keys = [length - 1 - distance for distance in distances]

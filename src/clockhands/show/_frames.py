@@ -133,7 +133,7 @@ def clock_of(spec: Any) -> Clock:
     clock = spec.clock()
     if clock.number_of_axes > 1:
         raise InvalidValue(
-            f"This figure shows positions along one axis, and the code has {clock.number_of_axes}.",
+            f"This figure shows positions along one axis, but the encoding has {clock.number_of_axes}.",
             "Show the frequencies of one axis: Sinusoidal(width=…, spacing=…).",
         )
     return clock

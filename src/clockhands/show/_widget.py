@@ -99,8 +99,8 @@ def explorer_class() -> Any:
             pairs = len(spec.rates) if turns_along_one_axis(spec) else clock_of(spec).ladder.pairs
             if pairs > MOST_PAIRS:
                 raise InvalidValue(
-                    f"A page shows at most {MOST_PAIRS:,} pairs, and the code has {pairs:,}.",
-                    "Show a narrower one; clockhands.show.heatmap draws any width.",
+                    f"A page shows at most {MOST_PAIRS:,} pairs, but the encoding has {pairs:,}.",
+                    "Show an encoding of smaller width; clockhands.show.heatmap draws any width.",
                 )
             return spec
 
@@ -110,7 +110,7 @@ def explorer_class() -> Any:
             if position > FARTHEST:
                 raise InvalidValue(
                     f"`position` must be at most 2**53 - 1 in a page, got {position:,}.",
-                    "clockhands.table is exact up to 2**63.",
+                    "For larger positions, use clockhands.table, which is exact up to 2**63.",
                 )
             return position
 

@@ -71,7 +71,7 @@ def read_header(path: Path) -> WeightsHeader:
         if len(tensors) > MOST_TENSORS:
             raise Unreadable(
                 f"{path} holds more than {MOST_TENSORS:,} tensors.",
-                "No model has as many; check that this is the file you mean.",
+                "No model has that many; check that this is the file you mean.",
             )
     return WeightsHeader(path, tensors)
 
@@ -112,19 +112,19 @@ def _from_stream(path: Path) -> tuple[Any, dict[str, tuple[int, int]], bool]:
         if magic != _MAGIC:
             # A pickle of something else: what it would import has been refused by now.
             raise Unreadable(
-                f"{path} is a pickle, but no PyTorch checkpoint.",
+                f"{path} is a pickle file, but not a PyTorch checkpoint.",
                 "Save the state_dict with torch.save, or as .safetensors.",
             )
         version, system = pickles.read_pickle(file, str(path)), pickles.read_pickle(file, str(path))
         if version != _VERSION:
             raise Unreadable(
-                f"{path} is a PyTorch checkpoint of version {shown(version)}; {_VERSION} is read.",
+                f"{path} is a PyTorch checkpoint of version {shown(version)}, but only version {_VERSION} can be read.",
                 "Load it with the PyTorch that wrote it, and save it again.",
             )
         found = pickles.read_pickle(file, str(path))
         keys = pickles.read_pickle(file, str(path))
         if not isinstance(keys, list) or not all(isinstance(key, str) for key in keys):
-            raise Unreadable(f"{path} does not list the storages that follow.", DOWNLOAD_AGAIN)
+            raise Unreadable(f"{path} has no list of the storages that contain its numbers.", DOWNLOAD_AGAIN)
         big = isinstance(system, PickledDict) and ("little_endian", False) in system
         widths = {
             tensor.storage.key: DTYPES.get(STORAGES[tensor.storage.kind] or "bool", 0)
@@ -155,7 +155,7 @@ def _storages(
     for key, width in keys:
         if not width:
             raise Unreadable(
-                f"{path} holds the storage {shown(key)}, whose type no tensor shows: what follows it cannot be found.",
+                f"{path} holds the storage {shown(key)}, which no tensor uses, so its type and its end are not known.",
                 "Load it with the PyTorch that wrote it, and save it again.",
             )
         file.seek(at)
@@ -184,7 +184,7 @@ def _named(found: Any, path: Path) -> Iterator[tuple[str, Tensor]]:
             name = f"{prefix}{key}" if isinstance(key, str | int) else None
             if left < 0 or depth > _DEEPEST or (name is not None and len(name) > 2**16):
                 raise Unreadable(
-                    f"{path} nests dictionaries deeper or wider than any checkpoint.",
+                    f"{path} has more or deeper nested dictionaries than any checkpoint.",
                     "Check that this is the file you mean.",
                 )
             if name is None:
@@ -209,17 +209,18 @@ def _placed(path: Path, name: str, tensor: Tensor, places: dict[str, tuple[int, 
     where = f"{path}: tensor {shown(name)}"
     dtype, width = _type(tensor)
     if not possible(tensor.shape):
-        raise Unreadable(f"{where} has the absurd shape {shown(tensor.shape)}.", DOWNLOAD_AGAIN)
+        raise Unreadable(f"{where} has the impossible shape {shown(tensor.shape)}.", DOWNLOAD_AGAIN)
     if tensor.storage.key not in places:
         raise Unreadable(
-            f"{where} lies in the storage {shown(tensor.storage.key)}, which the file does not have.", DOWNLOAD_AGAIN
+            f"{where} is in the storage {shown(tensor.storage.key)}, which the file does not contain.", DOWNLOAD_AGAIN
         )
     start, size = places[tensor.storage.key]
     last = sum((count - 1) * step for count, step in zip(tensor.shape, tensor.strides, strict=True))
     needed = (tensor.offset + last + 1) * width if math.prod(tensor.shape) else 0
     if needed > size:
         raise Unreadable(
-            f"{where} needs {needed:,} bytes of a storage that has {size:,}.", "The file is damaged: download it again."
+            f"{where} needs {needed:,} bytes of its storage, which has only {size:,}.",
+            "The file is damaged: download it again.",
         )
     order = _order(tensor)
     if order is None:

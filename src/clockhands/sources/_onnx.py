@@ -239,7 +239,7 @@ class _Walk:
                 sizes += self.file.integers(kind, value, MOST_AXES)
                 if len(sizes) > MOST_AXES:
                     raise Unreadable(
-                        f"{self.file.path} has a tensor of more than {MOST_AXES} axes, and NumPy's have no more.",
+                        f"{self.file.path} has a tensor of more than {MOST_AXES} axes, which NumPy does not allow.",
                         WRITE_AGAIN,
                     )
             elif number == _TENSOR["type"] and isinstance(value, int):
@@ -261,7 +261,7 @@ class _Walk:
         bits, dtype = TYPES.get(kind_number, (0, f"type {kind_number}"))
         shape = tuple(sizes)
         if any(size < 0 for size in shape) or not possible(shape):
-            raise Unreadable(f"{self._where(label)} has the absurd shape {shown(shape)}.", WRITE_AGAIN)
+            raise Unreadable(f"{self._where(label)} has the impossible shape {shown(shape)}.", WRITE_AGAIN)
         said = _Said(label, owner, dtype, shape, bits)
         if outside == 1:
             self._outside(said, external)
@@ -310,7 +310,7 @@ class _Walk:
                 self.absent.append(name)
         if offset + length > self.sizes[name] >= 0:
             raise Unreadable(
-                f"{where} ends at byte {offset + length:,} of {name}, which has {self.sizes[name]:,}.",
+                f"{where} ends at byte {offset + length:,} of {name}, which has only {self.sizes[name]:,} bytes.",
                 TRUNCATED,
             )
         self._put(said, TensorInfo("", said.dtype, said.shape, file, offset, model=self.file.path))
@@ -351,7 +351,7 @@ class _Walk:
     def _too_many(self, most: int, what: str) -> Unreadable:
         return Unreadable(
             f"{self.file.path} holds more than {most:,} {what}.",
-            "No model has as many; check that this is the file you mean.",
+            "No model has that many; check that this is the file you mean.",
         )
 
     def _where(self, label: str) -> str:
@@ -371,7 +371,7 @@ def _beside(model: Path, where: str, location: str) -> Path:
     if not location or outside or "\\" in location or "\0" in location:
         raise Unreadable(
             f"{where} declares its data at {shown(location)}, a path that does not stay in the model's folder.",
-            "Do not trust this model; its data lie beside it.",
+            "Do not trust this model: a valid model keeps its data in its own folder.",
         )
     return model.parent / location
 

@@ -133,7 +133,7 @@ def read_pickle(stream: IO[bytes], where: str) -> Any:
         raise
     except Exception as error:  # noqa: BLE001 - a damaged pickle fails in as many ways as its machine has
         said = str(error).strip().rstrip(".") or type(error).__name__
-        raise Unreadable(f"{where} is not a whole pickle: {shown(said)[1:-1]}.", DOWNLOAD_AGAIN) from None
+        raise Unreadable(f"{where} is not a complete pickle: {shown(said)[1:-1]}.", DOWNLOAD_AGAIN) from None
 
 
 class _BoundedStream:

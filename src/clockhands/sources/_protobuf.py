@@ -74,7 +74,7 @@ class MessageFile:
             self.left -= 1
             if self.left < 0:
                 raise Unreadable(
-                    f"{self.path} has more than {MOST_FIELDS:,} fields, and a model has thousands.",
+                    f"{self.path} has more than {MOST_FIELDS:,} fields, but a model has only thousands.",
                     "Check that this is the file you mean.",
                 )
             held, offset = data.around(at, 1)

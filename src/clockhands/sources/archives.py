@@ -70,7 +70,7 @@ def open_archive(path: Path, kind: str) -> Iterator["zipfile.ZipFile"]:
             start = file.read(32)
             if start.startswith(b"PK"):
                 raise damaged(path, error) from None
-            hint = "Name the file by what it is, or save it again."
+            hint = "Give the file the ending of its real type, or save it again."
             raise Unreadable(f"{path} is not {kind}: {seems(start)}.", hint) from None
         with archive:
             yield archive
@@ -92,8 +92,8 @@ def open_member(archive: "zipfile.ZipFile", path: Path, name: str) -> Iterator[I
         )
     if info.file_size > max(_SMALL, _MOST_RATIO * info.compress_size):
         raise Unreadable(
-            f"{path} would unpack {shown(name)} from {memory.readable(info.compress_size)} to "
-            f"{memory.readable(info.file_size)}, as no table of numbers does.",
+            f"{shown(name)} in {path} would grow from {memory.readable(info.compress_size)} to "
+            f"{memory.readable(info.file_size)} when unpacked, far more than a table of numbers can.",
             "Do not trust this file; if you made it, save the array with np.save.",
         )
     try:
@@ -133,7 +133,9 @@ def place_of(archive: "zipfile.ZipFile", path: Path, name: str) -> int:
         raise damaged(path, error) from None
     start = at + name_size + more_size
     if signature != b"PK\x03\x04" or start + info.file_size > file.seek(0, io.SEEK_END):
-        raise Unreadable(f"{path} ends inside {shown(name)}, or its directory names a wrong place for it.", WRITE_AGAIN)
+        raise Unreadable(
+            f"{path} ends inside {shown(name)}, or its directory gives a wrong offset for it.", WRITE_AGAIN
+        )
     return start
 
 

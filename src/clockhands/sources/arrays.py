@@ -408,7 +408,7 @@ def _parsed(data: bytes, version: tuple[int, int], where: str) -> tuple[tuple[in
     if any(size < 0 for size in shape):
         raise Unreadable(f"{where} declares the shape {shown(shape)}, with a negative size.", WRITE_AGAIN)
     if not possible(shape):
-        raise Unreadable(f"{where} declares the absurd shape {shown(shape)}.", WRITE_AGAIN)
+        raise Unreadable(f"{where} declares the impossible shape {shown(shape)}.", WRITE_AGAIN)
     return tuple(int(size) for size in shape), fortran, dtype
 
 

@@ -81,7 +81,8 @@ def read(path: Path, largest: int = LARGEST, *, found: bool = False) -> Document
     """
     if found and path.exists() and not path.is_file():
         raise Unreadable(
-            f"{path} is a pipe or a device, where a model has a file.", "Name the pipe itself, if it is what you mean."
+            f"{path} is a pipe or a device, but in a model folder a file is expected.",
+            "If you mean this pipe, give its own name instead of the folder.",
         )
     with open_binary(path) as file:
         return read_stream(file, str(path), largest)
@@ -153,10 +154,12 @@ def parse(data: bytes, where: str, strict: bool = False, many: bool = False) -> 
     except Unreadable:
         raise
     except ValueError as error:  # an integer of more digits than Python converts
-        raise Unreadable(f"{where} holds a number that cannot be read: {error}.", "Write the number as 1e… .") from None
+        raise Unreadable(
+            f"{where} holds a number that cannot be read: {error}.", "Write the number with an exponent, such as 1e6."
+        ) from None
     if not isinstance(value, dict):
         raise Unreadable(
-            f"{where} holds {_called(value)} at the top, where a config has an object.",
+            f"{where} holds {_called(value)} at the top level, but a config must be a JSON object.",
             "A model's config.json begins with `{`.",
         )
     _check_depth(value, where)
@@ -167,17 +170,17 @@ def parse(data: bytes, where: str, strict: bool = False, many: bool = False) -> 
 
 def _decoded(data: bytes, where: str, encoding: str) -> str:
     if data.startswith((b"\xff\xfe", b"\xfe\xff")):
-        raise Unreadable(f"{where} is UTF-16 text, where JSON is UTF-8.", "Save it again as UTF-8.")
+        raise Unreadable(f"{where} is UTF-16 text, but JSON must be UTF-8.", "Save it again as UTF-8.")
     try:
         text = data.decode(encoding)
     except UnicodeDecodeError as error:
         raise Unreadable(
             f"{where} is not UTF-8 text: byte {error.start} is {data[error.start]:#04x}, and {seems(data)}.",
-            "Name a JSON file, or save this one as UTF-8.",
+            "Name a JSON file, or save this file as UTF-8.",
         ) from None
     if not text.strip():
         raise Unreadable(
-            f"{where} is empty, where a JSON object is expected.", "Check that the file was written or piped in whole."
+            f"{where} is empty, but a JSON object is expected.", "Check that the file was written or piped completely."
         )
     return text
 

@@ -76,10 +76,10 @@ def open_binary(path: Path) -> BinaryIO:
     except (IsADirectoryError, PermissionError) as error:
         if path.is_dir():  # Windows reports a directory as a permission error.
             raise Unreadable(
-                f"{path} is a directory where a file is expected.", "Name a file inside it, or the model folder itself."
+                f"{path} is a directory, but a file is expected.", "Name a file inside it, or the model folder itself."
             ) from None
         raise Unreadable(
-            f"{path} cannot be read: {error.strerror}.", "Give yourself read permission, or copy the file."
+            f"{path} cannot be read: {error.strerror}.", "Get read permission, or copy the file."
         ) from None
     except OSError as error:
         raise Unreadable(f"{path} cannot be read: {error.strerror}.", "Check the path and the disk.") from None
@@ -102,7 +102,7 @@ def _open_pipe(path: Path) -> BinaryIO:
         os.close(number)
         raise
     os.close(number)
-    raise Unreadable(f"{path} is a pipe without a writer.", "Start what writes to it, or name a file.")
+    raise Unreadable(f"{path} is a pipe without a writer.", "Start the program that writes to it, or name a file.")
 
 
 class _Begun(io.RawIOBase):
@@ -135,7 +135,7 @@ def open_regular(path: Path) -> BinaryIO:
     # Looked at before it is opened: opening a pipe waits for somebody to write.
     if place(path) == "file" and path.exists() and not path.is_file():
         raise Unreadable(
-            f"{path} is not a regular file, but files of this kind are not read from front to back.",
+            f"{path} is not a regular file, but this kind of file cannot be read as a stream.",
             "Save it as a file first; only JSON can come through a pipe.",
         )
     return open_binary(path)
@@ -241,8 +241,8 @@ class ReadAround:
             raise Unreadable(f"{self.path} cannot be read: {error.strerror}.", "Check the path and the disk.") from None
         if len(data) < count:
             raise Unreadable(
-                f"{self.path} ends after {at + len(data):,} bytes, and had {self._size:,} when it was opened.",
-                "Read it again when nothing writes to it.",
+                f"{self.path} ends after {at + len(data):,} bytes, but had {self._size:,} when it was opened.",
+                "Read it again when no other program writes to it.",
             )
         return data
 
@@ -301,7 +301,7 @@ def seems(start: bytes) -> str:
 
 def is_not(path: Path, what: str, start: bytes) -> Unreadable:
     """The error for a file that begins with ``start``, and so is not what it is taken for: "a GGUF file"."""
-    hint = "Name the file by what it is, or download it again."
+    hint = "Give the file the ending of its real type, or download it again."
     if start.startswith(b"version https://git-lfs"):
         hint = "Run `git lfs pull` in the model folder."
     return Unreadable(f"{path} is not {what}: {seems(start)}.", hint)

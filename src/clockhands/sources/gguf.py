@@ -140,7 +140,9 @@ def read_header(path: Path) -> Header:
         if start[:4] != b"GGUF":
             raise is_not(path, "a GGUF file", start)
         if len(start) < 24:
-            raise Unreadable(f"{path} ends after {len(start)} bytes; a GGUF file begins with 24 of them.", TRUNCATED)
+            raise Unreadable(
+                f"{path} ends after {len(start)} bytes, but a GGUF file begins with a header of 24 bytes.", TRUNCATED
+            )
         return _walk(path, ReadAround(path, file))
 
 
@@ -155,7 +157,7 @@ def _walk(path: Path, data: ReadAround) -> Header:
         key = cursor.text(f"key {number:,}", LONGEST_NAME)
         if key in fields:
             raise Unreadable(
-                f"{path} contains the key {shown(key)} twice.", "Write the file again with one value a key."
+                f"{path} contains the key {shown(key)} twice.", "Write the file again with one value for each key."
             )
         fields[key] = _value(cursor, cursor.scalar("I", f"the value of {shown(key)}"), key)
     return Header(path, version, order, fields, _tensors(cursor, tensor_count, fields))
@@ -168,7 +170,7 @@ def _version(path: Path, number: int) -> tuple[int, str]:
             return version, order
     version = min(number, swapped)
     hint = "A file of version 1 must be converted again." if version == 1 else "It may need a newer clockhands."
-    raise Unreadable(f"{path} is a GGUF file of version {version}; versions 2 and 3 are read.", hint)
+    raise Unreadable(f"{path} is a GGUF file of version {version}, but only versions 2 and 3 can be read.", hint)
 
 
 @dataclass
@@ -197,7 +199,7 @@ class _Cursor:
         if count > self.end - at:
             if count > self.end:
                 raise Unreadable(
-                    f"{self.path}: {what} is said to take {count:,} bytes, more than the whole file of {self.end:,}.",
+                    f"{self.path}: {what} should take {count:,} bytes, but the whole file has {self.end:,}.",
                     DOWNLOAD_AGAIN,
                 )
             raise Unreadable(f"{self.path} ends after {self.end:,} bytes, inside {what}.", TRUNCATED)
@@ -210,7 +212,8 @@ class _Cursor:
         at = self.step(length, what)
         if length > longest:
             raise Unreadable(
-                f"{self.path}: {what} has a name of {length:,} bytes; the format allows {longest:,}.", DOWNLOAD_AGAIN
+                f"{self.path}: {what} has a name of {length:,} bytes, but the format allows at most {longest:,}.",
+                DOWNLOAD_AGAIN,
             )
         try:
             return self.data[at : at + length].decode()
@@ -241,7 +244,7 @@ class _Cursor:
         if self.steps > MOST_STEPS:
             raise Unreadable(
                 f"{self.path} holds more than {MOST_STEPS:,} strings before its tensors.",
-                "No vocabulary is as large; check that this is the file you mean.",
+                "No vocabulary is that large; check that this is the file you mean.",
             )
 
     def keep(self, elements: int, start: int) -> bool:
@@ -257,12 +260,12 @@ def _check_count(cursor: _Cursor, count: int, what: str, most: int, least_bytes:
     left = cursor.end - cursor.at
     if count * least_bytes > left:
         raise Unreadable(
-            f"{cursor.path} declares {count:,} {what}, more than its {cursor.end:,} bytes hold.", DOWNLOAD_AGAIN
+            f"{cursor.path} declares {count:,} {what}, more than its {cursor.end:,} bytes can hold.", DOWNLOAD_AGAIN
         )
     if count > most:
         raise Unreadable(
-            f"{cursor.path} declares {count:,} {what}; at most {most:,} are read.",
-            "No model has as many; check that this is the file you mean.",
+            f"{cursor.path} declares {count:,} {what}, but at most {most:,} are read.",
+            "No model has that many; check that this is the file you mean.",
         )
 
 
@@ -330,8 +333,8 @@ def _decoded(data: bytes) -> str:
 
 def _unknown(cursor: _Cursor, kind: int, what: str) -> Unreadable:
     return Unreadable(
-        f"{cursor.path}: {what} is of kind {kind}, which the format does not know (it knows 0 to 12).",
-        "A newer file may need a newer clockhands; else download it again.",
+        f"{cursor.path}: {what} has the value type {kind}, but the format has only 0 to 12.",
+        "If the file is newer than clockhands, update clockhands; otherwise download it again.",
     )
 
 
@@ -339,7 +342,7 @@ def _tensors(cursor: _Cursor, count: int, fields: dict[str, object]) -> dict[str
     alignment = fields.get("general.alignment", 32)
     if type(alignment) is not int or alignment < 1 or alignment & (alignment - 1):
         raise Unreadable(
-            f"{cursor.path}: `general.alignment` is {shown(alignment)}, where a power of two is expected.",
+            f"{cursor.path}: `general.alignment` is {shown(alignment)}, but must be a power of two.",
             DOWNLOAD_AGAIN,
         )
     entries = {}
@@ -358,7 +361,7 @@ def _tensors(cursor: _Cursor, count: int, fields: dict[str, object]) -> dict[str
         what = f"{cursor.path}: tensor {shown(name)}"
         if offset % alignment:
             raise Unreadable(
-                f"{what} begins at byte {offset:,} of the data, not a multiple of {alignment}.", DOWNLOAD_AGAIN
+                f"{what} begins at byte {offset:,} of the data, which is not a multiple of {alignment}.", DOWNLOAD_AGAIN
             )
         if start + offset + size > cursor.end:
             raise Unreadable(
@@ -380,20 +383,22 @@ def _tensor(cursor: _Cursor, number: int) -> tuple[str, str, tuple[int, ...], in
     what = f"tensor {shown(name)}"
     axes = cursor.scalar("I", what)
     if axes > MOST_AXES:
-        raise Unreadable(f"{cursor.path}: {what} has {axes:,} axes; the format allows {MOST_AXES}.", DOWNLOAD_AGAIN)
+        raise Unreadable(
+            f"{cursor.path}: {what} has {axes:,} axes, but the format allows at most {MOST_AXES}.", DOWNLOAD_AGAIN
+        )
     sizes = [cursor.scalar("Q", what) for _ in range(axes)]
     kind, offset = cursor.scalar("I", what), cursor.scalar("Q", what)
     elements = math.prod(sizes)
     if not possible(sizes):
-        raise Unreadable(f"{cursor.path}: {what} has the absurd shape {shown(tuple(sizes[::-1]))}.", DOWNLOAD_AGAIN)
+        raise Unreadable(f"{cursor.path}: {what} has the impossible shape {shown(tuple(sizes[::-1]))}.", DOWNLOAD_AGAIN)
     if kind not in TENSOR_TYPES:
         # Quantised types are added every few months; an audit needs none of their numbers.
         return name, f"type {kind}", tuple(sizes[::-1]), 0, offset
     dtype, block, block_bytes = TENSOR_TYPES[kind]
     if (sizes[0] if sizes else 1) % block:
         raise Unreadable(
-            f"{cursor.path}: {what} has rows of {sizes[0] if sizes else 1:,} numbers, which {dtype} cannot hold: it "
-            f"stores {block} together.",
+            f"{cursor.path}: {what} has rows of {sizes[0] if sizes else 1:,} numbers, but {dtype} "
+            f"stores numbers in blocks of {block}.",
             DOWNLOAD_AGAIN,
         )
     return name, dtype, tuple(sizes[::-1]), elements // block * block_bytes, offset

@@ -65,13 +65,15 @@ def _unsupported(path: Path, kind: str | None) -> Unreadable:
     if kind == "pointer":
         return Unreadable(f"{path} is a Git LFS pointer, not the file itself.", "Run `git lfs pull` in its folder.")
     seems = files.seems(files.head(path))
-    return Unreadable(f"{path} is no kind of file that is read here: {seems}.", f"Name {READ}.")
+    return Unreadable(f"{path} is not a kind of file that clockhands reads: {seems}.", f"Name {READ}.")
 
 
 def _open_array(path: Path, target: str, kind: str, name: str | None) -> Opened:
     if kind == "npy":
         if name is not None:
-            raise Unreadable(f"{path} holds one array without a name, not {shown(name)}.", f"Name {path} alone.")
+            raise Unreadable(
+                f"{path} holds one array without a name, not {shown(name)}.", f"Name the file only: {path}."
+            )
         info = arrays.npy_header(path)
     else:
         names = arrays.npz_names(path)
@@ -81,7 +83,7 @@ def _open_array(path: Path, target: str, kind: str, name: str | None) -> Opened:
             return _with_config(opened, path.with_name("config.json"))
         if name is None and len(names) != 1:
             hint = f"Pick one as {path}:NAME. " + arrays.listed("It holds", names)
-            raise Unreadable(f"{path} holds {len(names)} arrays, where one is needed.", hint)
+            raise Unreadable(f"{path} holds {len(names)} arrays, but one is needed.", hint)
         info = arrays.npz_header(path, next(iter(names)) if name is None else name)
     return Opened(target, "array", path, None, path.name, {info.name: info})
 
@@ -104,7 +106,7 @@ def open_gguf(path: Path, target: str) -> Opened:
     if isinstance(parts, int) and isinstance(number, int) and parts > 1:
         if number > 0 and "general.architecture" not in header.fields:
             raise Unreadable(
-                f"{path} is part {number + 1} of {parts}; what the model declares is in part 1.",
+                f"{path} is part {number + 1} of {parts}, but the model's settings are in part 1.",
                 "Name the part whose name has 00001.",
             )
         notes.append(f"{path.name} is part {number + 1} of {parts}; tensors of the other parts are not examined.")
@@ -169,7 +171,7 @@ def open_folder(folder: Path, target: str) -> Opened:
         names = sorted(each.name for each in folder.iterdir())
     except OSError as error:
         raise Unreadable(
-            f"{folder} cannot be listed: {error.strerror}.", "Give yourself permission to read the folder."
+            f"{folder} cannot be listed: {error.strerror}.", "Get permission to read the folder."
         ) from None
     config = next((name for name in CONFIGS if name in names), None)
     tensors, notes = _folder_tensors(folder, names, config is not None)
@@ -196,7 +198,7 @@ def open_folder(folder: Path, target: str) -> Opened:
         return open_gguf(folder / first[0], target)
     if models:
         raise Unreadable(
-            f"{folder} has no config.json and {len(models)} .gguf files.",
+            f"{folder} has {len(models)} .gguf files and no config.json.",
             "Name one of them. " + arrays.listed("There are", tuple(first or models)),
         )
     raise Unreadable(f"{folder} has no config.json.", _folder_hint(folder, names))

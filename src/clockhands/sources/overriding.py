@@ -39,7 +39,7 @@ def read_overrides(texts: Iterable[str]) -> dict[str, Any]:
         key = key.strip()
         if not equals or not key:
             raise InvalidValue(
-                f"{shown(text)} sets nothing: it is not of the form KEY=VALUE.", "Write rope_theta=1000000, say."
+                f"{shown(text)} sets nothing: it is not of the form KEY=VALUE.", "Write for example rope_theta=1000000."
             )
         if key in values:
             raise InvalidValue(f"{key} is set twice.", "Set each key once.")
@@ -49,7 +49,7 @@ def read_overrides(texts: Iterable[str]) -> dict[str, Any]:
             if value.lstrip().startswith(("{", "[", '"')):
                 raise InvalidValue(
                     f"{key} is set to {shown(value)}, which looks like JSON but is not valid.",
-                    "Put quotes around names and close what is open; in a shell, put the whole value between ' and '.",
+                    "Put quotes around names and close all brackets; in a shell, put the whole value between ' and '.",
                 ) from None
             values[key] = value
     return values
@@ -78,7 +78,7 @@ def overridden(opened: Opened, overrides: Mapping[str, Any] | None) -> Opened:
     names = dict(opened.overridden)
     for key, value in overrides.items():
         if not isinstance(key, str):
-            raise InvalidType(f"A key to set must be a text, got {shown(key)}.", "Write it as in the file.")
+            raise InvalidType(f"A key to set must be a text, got {shown(key)}.", "Write the key as it is in the file.")
         _check_value(key, value)
         full = _gguf_key(opened, key) if opened.form == "gguf" else _set_inside(config, opened, key, value)
         if opened.form == "gguf":
@@ -163,11 +163,11 @@ def _set_inside(config: dict[str, Any], opened: Opened, key: str, value: Any) ->
         if inner is None and name not in _objects():
             raise InvalidValue(
                 f"{key} cannot be set: {opened.config_name} has no object {walked}{name}.",
-                f"At this place it holds {_some(here)}.",
+                f"At this level, the file has {_some(here)}.",
             )
         if inner is not None and not isinstance(inner, Mapping):
             raise InvalidValue(
-                f"{key} cannot be set: {walked}{name} is {shown(inner)} in {opened.config_name}, and no object.",
+                f"{key} cannot be set: {walked}{name} is {shown(inner)} in {opened.config_name}, not an object.",
                 f"Set {walked}{name} itself.",
             )
         here[name] = dict(inner or {})

@@ -38,7 +38,9 @@ def quantised_rows(info: TensorInfo, rows: np.ndarray) -> np.ndarray:
     with open_regular(info.file) as file:
         taken = taken_rows(file, info, width, rows)
     if info.big_endian:
-        raise Unreadable(f"{shown(info.name)} in {info.file} is quantised, in big-endian byte order.", _HINT)
+        raise Unreadable(
+            f"{shown(info.name)} in {info.file} is quantised and in big-endian byte order, which cannot be read.", _HINT
+        )
     try:
         return dequantize(taken, GGMLQuantizationType[info.dtype])
     except (KeyError, NotImplementedError):

@@ -82,7 +82,7 @@ def read_header(path: Path) -> WeightsHeader:
     metadata = fields.pop("__metadata__", None) or {}
     if not isinstance(metadata, dict) or not all(isinstance(value, str) for value in metadata.values()):
         raise Unreadable(
-            f"{where} has `__metadata__` that is not text by key, but {shown(metadata)}.",
+            f"{where} has `__metadata__` that does not map keys to strings: {shown(metadata)}.",
             "Write the file again with strings as metadata.",
         )
     tensors = _tensors(fields, path, 8 + length, size)
@@ -103,10 +103,11 @@ def _length_error(path: Path, length: int, size: int, start: bytes) -> Unreadabl
         return Unreadable(
             f"{path} is not a safetensors file: read as one, it declares a header of {length:,} bytes in a file of "
             f"{size:,}, and {seems(start)}.",
-            "Name the file by what it is, or download it again.",
+            "Give the file the ending of its real type, or download it again.",
         )
     return Unreadable(
-        f"{path} declares a header of {length:,} bytes; the format allows {LONGEST_HEADER:,}.", DOWNLOAD_AGAIN
+        f"{path} declares a header of {length:,} bytes, but the format allows at most {LONGEST_HEADER:,}.",
+        DOWNLOAD_AGAIN,
     )
 
 
@@ -120,8 +121,8 @@ def _tensors(fields: dict[str, Any], path: Path, data_start: int, size: int) -> 
         if begin != expected:
             fault = f"overlaps {before}" if begin < expected else f"leaves a hole of {begin - expected:,} bytes"
             raise Unreadable(
-                f"{path}: tensor {shown(name)} begins at byte {begin:,} of the data, where {expected:,} was expected; "
-                f"it {fault}.",
+                f"{path}: tensor {shown(name)} begins at byte {begin:,} of the data, but must begin at byte "
+                f"{expected:,}: it {fault}.",
                 DOWNLOAD_AGAIN,
             )
         expected, before = end, shown(name)
@@ -139,23 +140,24 @@ def _entry(name: str, entry: object, path: Path) -> tuple[int, int, str, tuple[i
     """One entry of the header: begin, end, type and shape, each checked."""
     where = f"{path}: tensor {shown(name)}"
     if not isinstance(entry, dict):
-        raise Unreadable(f"{where} is described by {shown(entry)}, where an object is expected.", DOWNLOAD_AGAIN)
+        raise Unreadable(f"{where} is described by {shown(entry)}, but an object is expected.", DOWNLOAD_AGAIN)
     code, shape, offsets = entry.get("dtype"), entry.get("shape"), entry.get("data_offsets")
     if not isinstance(code, str) or code not in TYPES:
         raise Unreadable(
-            f"{where} has the type {shown(code)}, which the format does not know.",
-            f"It knows {', '.join(TYPES)}; a newer file may need a newer clockhands.",
+            f"{where} has the type {shown(code)}, which is not a type of the format.",
+            f"Its types are {', '.join(TYPES)}; for a newer file, update clockhands.",
         )
     if not _sizes(shape):
         raise Unreadable(
-            f"{where} has the shape {shown(shape)}, where a list of whole numbers from 0 is expected.", DOWNLOAD_AGAIN
+            f"{where} has the shape {shown(shape)}, but it must be a list of whole numbers of at least 0.",
+            DOWNLOAD_AGAIN,
         )
     if not possible(shape):
-        raise Unreadable(f"{where} has the absurd shape {shown(shape)}.", DOWNLOAD_AGAIN)
+        raise Unreadable(f"{where} has the impossible shape {shown(shape)}.", DOWNLOAD_AGAIN)
     if not _sizes(offsets) or len(offsets) != 2 or offsets[0] > offsets[1]:
         raise Unreadable(
-            f"{where} has the offsets {shown(offsets)}, where two whole numbers from 0 are expected, the first not "
-            "above the second.",
+            f"{where} has the offsets {shown(offsets)}, but they must be two whole numbers of at least 0, the first "
+            "not above the second.",
             DOWNLOAD_AGAIN,
         )
     begin, end = offsets

@@ -89,13 +89,13 @@ def _shard(index: Path, name: str) -> Path:
     if not inside or name in ("", ".", "..") or PureWindowsPath(name).drive or "\0" in name:
         raise Unreadable(
             f"{index} names the shard {shown(name)}, which is not a file name in its own folder.",
-            "Do not trust this checkpoint; a shard lies beside its index.",
+            "Do not trust this checkpoint: shards must be in the folder of their index.",
         )
     file = index.parent / name
     target = _followed(file)
     if target is not None and not _belongs(target, index):
         raise Unreadable(
-            f"{index} names the shard {shown(name)}, a link that leaves its folder for {target}.",
+            f"{index} names the shard {shown(name)}, which is a link out of its folder, to {target}.",
             "Name the checkpoint in the folder that holds the files themselves.",
         )
     return file

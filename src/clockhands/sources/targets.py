@@ -201,7 +201,7 @@ def _fields(text: str, target: str) -> dict[str, object]:
         name = name.strip()
         if not equals or not name.isidentifier():
             raise InvalidValue(
-                f"{target} has {shown(part)} where a field is expected.",
+                f"{target} has {shown(part)}, but a field is expected there.",
                 "Write fields as PRESET:field=value,field=value.",
             )
         if name in fields:
@@ -261,7 +261,7 @@ def cached_model(name: str) -> Path | None:
     if not there:
         raise Unreadable(
             f"{name} is in the local Hugging Face cache, but nothing of it was downloaded ({model}).",
-            "Download it first, config.json at least.",
+            "Download the model first, or at least its config.json.",
         )
     wanted = f"the revision {shown(revision)}" if revision else "a main revision"
     raise Unreadable(

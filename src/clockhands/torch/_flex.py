@@ -54,7 +54,10 @@ def score_mod(
         )
     at = batches_of(queries, keys)
     if 0 in at.shape:
-        raise InvalidValue(f"`score_mod` needs queries and keys, got {at.shape[0]} and {at.shape[1]}.", "Give some.")
+        raise InvalidValue(
+            f"`score_mod` needs queries and keys, got {at.shape[0]} queries and {at.shape[1]} keys.",
+            "Give at least one query and one key.",
+        )
     learned = _learned(spec, values, device)
     with in_full(next(iter(learned.arrays.values()), None)):
         if isinstance(spec, Window | LogWindow):
@@ -72,10 +75,14 @@ def _learned(spec: BiasCode, values: Any, device: Any) -> Values:
     if given.in_numpy:
         wrong = spec.refuse(given.arrays)
         if wrong:
-            raise InvalidValue(wrong, "Implementations clamp these learned values before each use: do so first.")
+            raise InvalidValue(
+                wrong, "Clamp the learned values before you pass them; implementations clamp them before each use."
+            )
         return Values(np, given.arrays, "float64", device)
     if not all(isinstance(array, torch.Tensor) for array in given.arrays.values()):
-        raise InvalidType("`values` must be PyTorch's or NumPy's here, got another library's.", "Convert them first.")
+        raise InvalidType(
+            "`values` must be PyTorch or NumPy arrays here, got arrays of another library.", "Convert them first."
+        )
     return given
 
 
@@ -173,8 +180,8 @@ def _offsets(at: Batches) -> tuple[np.ndarray, np.ndarray, int, int]:
     first, count = start - end, max(queries) - min(keys) - (start - end) + 1
     if count > max(_MOST_DIAGONALS, 4 * sum(at.shape)) or abs(first) + count > 2**63:
         raise InvalidValue(
-            f"`score_mod` looks distances up, and these positions span {count} of them from {first} on.",
-            "Use positions that lie closer together, or bias(spec, queries, keys).",
+            f"These positions have {count} distances, from {first} on, too many for the table that `score_mod` makes.",
+            "Use positions that are closer together, or bias(spec, queries, keys).",
         )
     sides = []
     for side, begin, length in ((queries, start, at.shape[0]), (keys, end, at.shape[1])):
@@ -188,7 +195,7 @@ def _whole(at: Positions) -> list[int]:
     for element in elements:
         if not isinstance(element, int):
             raise InvalidValue(
-                f"`score_mod` looks distances up and takes whole positions only, got {element}.",
-                "Use bias(spec, queries, keys) for real positions.",
+                f"`score_mod` looks up distances in a table, so positions must be whole numbers, got {element}.",
+                "For fractional positions, use bias(spec, queries, keys).",
             )
     return [int(element) for element in elements]

@@ -208,7 +208,7 @@ def _sizes(queries: Any, keys: Any, axes: int) -> tuple[int, int]:
     most = many if keys is None else _size(keys, axes, "keys")
     if isinstance(queries, int) and many > most:
         raise InvalidValue(
-            f"`queries` as a count means the last of the {most} keys, got {many} queries.",
+            f"If `queries` is a count, it counts the last keys, so it must be 0 to {most}; got {many}.",
             "Give the positions of the queries as a range or an array.",
         )
     return many, most
@@ -238,7 +238,7 @@ def _last(keys: Any, first: int, like: torch.Tensor, axis: int) -> Any:
         keys = np.asarray(keys)
     if not hasattr(keys, "dtype"):
         raise InvalidType(
-            f"`queries` as a count need keys as a count, a range, a list or an array, got {type(keys).__name__}.",
+            f"If `queries` is a count, `keys` must be a count, a range, a list or an array, got {type(keys).__name__}.",
             "Give the positions of the queries too.",
         )
     return keys[..., first:] if axis == -1 else keys[..., first:, :]

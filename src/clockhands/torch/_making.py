@@ -147,7 +147,7 @@ class Mixture(PositionModule):
         if len(values) != len(spec.codes):
             raise InvalidValue(
                 f"`values` must have one entry for each of the {len(spec.codes)} codes, got {len(values)}.",
-                "Write None for the codes that draw their own or learn nothing.",
+                "Write None for a code whose values are random at first, or that learns none.",
             )
         self.spec = spec
         made = [module(code, each, device=device, dtype=dtype) for code, each in zip(spec.codes, values, strict=True)]
@@ -176,8 +176,8 @@ class Mixture(PositionModule):
             learns = isinstance(code, additive.AdditiveCode) and not isinstance(code, additive.NoPosition)
             if learns and number != pattern[0]:
                 raise InvalidValue(
-                    f"Layer {index} has an additive encoding that layer 0 has not, and `embed` adds only that of layer"
-                    " 0.",
+                    f"Layer {index} has an additive encoding that layer 0 does not have, but `embed` adds only that of "
+                    "layer 0.",
                     "In place of code.embed(x), call code.layer(i).embed(x) before each layer where one is added.",
                 )
         return self.layer(0).embed(x, positions)

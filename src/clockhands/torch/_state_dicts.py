@@ -107,14 +107,17 @@ def _of_bias(spec: biases.BiasCode, key: str, name: str, tensor: torch.Tensor) -
         made = biases.row_numbers(spec, *tensor.shape)
         wrong = int((tensor.cpu().numpy() != made).sum())
         if wrong:
-            raise InvalidValue(f"`{key}` holds other rows of the table for {wrong} of {made.size} pairs.", _HINT)
+            raise InvalidValue(
+                f"`{key}` holds row numbers that differ from the spec's for {wrong} of {made.size} pairs of tokens.",
+                _HINT,
+            )
         return True
     return False
 
 
 _HINT = (
-    "If the model was trained with them, give the module a spec that makes them; else leave the key out of the state "
-    "dict, and the spec's own are used."
+    "If the model was trained with these numbers, give the module a spec that computes them; otherwise remove the key "
+    "from the state dict: then the spec's numbers are used."
 )
 
 
@@ -123,7 +126,7 @@ def _compare(spec: Any, kind: str, key: str, tensor: torch.Tensor) -> bool:
     dtype, name = str(tensor.dtype).removeprefix("torch."), key.rpartition(".")[2]
     if not (tensor.is_floating_point() or tensor.is_complex()):
         what = "a table" if kind == "table" else kind
-        raise InvalidType(f"`{key}` holds {what} in {dtype}, and they are no whole numbers.", _HINT)
+        raise InvalidType(f"`{key}` holds {what} as {dtype}, but these numbers are not whole.", _HINT)
     numbers = tensor.detach().cpu().to(torch.complex128 if tensor.is_complex() else torch.float64).numpy()
     found = of_array(numbers, spec, kind, name, dtype)
     if found is None or found.verdict.code is None:
@@ -132,7 +135,10 @@ def _compare(spec: Any, kind: str, key: str, tensor: torch.Tensor) -> bool:
     cast = found.verdict.code == "buffer-rounded" and found.made.ndim == 1
     if cast and found.verdict.evidence["rounded to"] == dtype:
         return True
-    raise InvalidValue(_told(key, found), f"{found.verdict.hint} Left out of the state dict, the spec's own are used.")
+    raise InvalidValue(
+        _told(key, found),
+        f"{found.verdict.hint} If the key is removed from the state dict, the spec's numbers are used.",
+    )
 
 
 def _told(key: str, found: Computed) -> str:
@@ -175,6 +181,7 @@ def _is_counted(key: str, tensor: torch.Tensor) -> bool:
     numbers = tensor.detach().cpu().reshape(-1)
     if not torch.equal(numbers, torch.arange(len(numbers), dtype=numbers.dtype)):
         raise InvalidValue(
-            f"`{key}` holds other numbers than 0, 1, 2 and so on.", "Pass such positions to the forward."
+            f"`{key}` holds positions other than 0, 1, 2 and so on.",
+            "Remove the key, and pass such positions to the module's forward.",
         )
     return True

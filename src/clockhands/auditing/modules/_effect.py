@@ -184,7 +184,7 @@ def _read(verdict: Verdict, owner: Any, layer_type: str | None, rates: np.ndarra
 
         waves = _asked(owner, layer_type, np.asarray(positions), "float32", len(rates))
         if waves is None or waves.cos is None or waves.sin is None:
-            raise ClockhandsError("It returned no cosines and sines.", "")
+            raise ClockhandsError("The module returned no cosines and sines.", "")
         cos, sin = (torch.from_numpy(part).to(x.dtype) for part in (waves.cos, waves.sin))
         first, second = x.chunk(2, dim=-1)
         return torch.cat([first * cos - second * sin, second * cos + first * sin], dim=-1)

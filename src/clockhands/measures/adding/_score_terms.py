@@ -79,14 +79,14 @@ def four_terms(tokens: Any, rows: Any, query: Any, key: Any) -> Terms:
     left, right = (np.asarray(each, np.float64) for each in (query, key))
     if x.ndim != 2 or x.shape != p.shape or not len(x):
         raise InvalidValue(
-            f"`tokens` and `rows` must be of one shape [n, width], got {list(x.shape)} and {list(p.shape)}.",
+            f"`tokens` and `rows` must have the same shape [n, width], got {list(x.shape)} and {list(p.shape)}.",
             "Give a row for each token.",
         )
     if left.ndim != 2 or left.shape != right.shape or len(left) != x.shape[1]:
         raise InvalidValue(
             f"`query` and `key` must be of shape [{x.shape[1]}, head_width], got {list(left.shape)} and "
             f"{list(right.shape)}.",
-            "Transpose the weight of a linear layer, and take the dimensions of one head.",
+            "Take the dimensions of one head; transpose the weight of a linear layer.",
         )
     queries, keys = [x @ left, p @ left], [x @ right, p @ right]
     variances = [_variance(one, other) for one in queries for other in keys]
@@ -135,7 +135,7 @@ def offset_share(matrix: Any, rows: Any) -> float:
         raise InvalidValue(
             f"`matrix` must be [{width}, {width}] for rows of width {width}, got "
             f"{list(left.shape)}{' and ' + str(list(right.shape)) if isinstance(matrix, tuple) else ''}.",
-            "Transpose the weight of a linear layer, and take the dimensions of one head.",
+            "Take the dimensions of one head; transpose the weight of a linear layer.",
         )
     queries, keys = p @ left, p @ right
     mean = queries.mean(0) @ keys.mean(0)
@@ -205,7 +205,8 @@ def commuting_form(pairs: int, layout: Layout, a: Any = 1.0, b: Any = 0.0) -> np
     sizes = [np.asarray(each, np.float64) for each in (a, b)]
     if any(each.shape not in ((), (pairs,)) for each in sizes):
         raise InvalidValue(
-            f"`a` and `b` must be one number or {pairs}, got {shown(a)} and {shown(b)}.", "Give one for each pair."
+            f"`a` and `b` must each be one number, or {pairs} numbers, got {shown(a)} and {shown(b)}.",
+            "Give one number for each pair.",
         )
     first, second = channels.T
     form = np.zeros((2 * pairs, 2 * pairs))
@@ -227,7 +228,8 @@ def _rows(rows: Any, most: float = math.inf) -> np.ndarray:
         raise InvalidValue(f"`rows` must be of shape [n, width], got {list(p.shape)}.", "Give the rows of a table.")
     if len(p) > most:
         raise InvalidValue(
-            f"`rows` must be at most {most:,}, got {len(p):,}.", "Pass fewer rows: all products are computed."
+            f"`rows` must have at most {most:,} rows, got {len(p):,}.",
+            "Pass fewer rows: the products of all pairs of rows are computed.",
         )
     return p
 
@@ -248,5 +250,5 @@ def _variance(queries: np.ndarray, keys: np.ndarray) -> float:
 def _shares(variances: list[float], of: str) -> Terms:
     total = sum(variances)
     if not total > 0:
-        raise InvalidValue(f"No term of a score varies with {of}.", "Give tokens or rows that differ.")
+        raise InvalidValue(f"All terms of the score are the same for {of}.", "Give tokens or rows that differ.")
     return Terms(*(each / total for each in variances))

@@ -183,7 +183,7 @@ def _from_a_base(
         raise InvalidValue(
             "Frequencies can be computed from a base only if they are a geometric progression; these are "
             f"{ladder.origin}.",
-            'Use "throughout", which takes the frequencies as given.',
+            'Use way="throughout", which takes the frequencies as given.',
         )
     with localcontext(working()):
         spans = ratio**-ladder.pairs if base is None else Decimal(base)
@@ -284,8 +284,8 @@ def first_position_off(
         begin, looked = end, looked + errors.size
         if looked > _MOST_ANGLES:
             raise InvalidValue(
-                f"No pair is off by more than {radians:g} rad below position {begin:,}; the search stopped there.",
-                f"Use a limit of at most {begin:,}, or more radians.",
+                f"The search stopped at position {begin:,}: no angle error before it exceeds {radians:g} rad.",
+                f"Use `limit` of at most {begin:,}, or a larger `radians`.",
             )
     return None
 

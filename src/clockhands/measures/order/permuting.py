@@ -191,7 +191,7 @@ def order(text: str = "dog bites man", other: str | None = None, *, seed: int = 
     words = _words("text", text)
     if other is None and words == words[::-1]:
         raise InvalidValue(
-            f"{shown(' '.join(words))} is the same from the end.", "Give `other`, the same words in another order."
+            f"{shown(' '.join(words))} is the same in reverse order.", "Give `other`: the same words in another order."
         )
     others = words[::-1] if other is None else _words("other", other)
     _refuse_other_words(words, others)
@@ -245,15 +245,16 @@ def _refuse_other_words(words: tuple[str, ...], others: tuple[str, ...]) -> None
     if counted != other:
         alone = sorted(counted.keys() ^ other.keys())
         more = sorted(((counted - other) + (other - counted)).keys())
-        which, how = (alone, "in one alone") if alone else (more, "more often in one")
-        stand = "stands" if len(which) == 1 else "stand"
+        which, how = (alone, "in only one of them") if alone else (more, "more often in one of them")
+        verb = "is" if len(which) == 1 else "are"
         raise InvalidValue(
-            f"The two texts must hold the same words, each as often: {', '.join(which[:5])} {stand} {how}.",
+            f"The two texts must have the same words, each the same number of times: "
+            f"{', '.join(which[:5])} {verb} {how}.",
             'Give one text in two orders, such as "dog bites man" and "man bites dog".',
         )
     if words == others:
         raise InvalidValue(
-            f"{shown(' '.join(words))} is in both texts in the same order.", "Give `other` in another order."
+            f"Both texts have the words in the same order: {shown(' '.join(words))}.", "Give `other` in another order."
         )
 
 

@@ -159,7 +159,7 @@ def _fitting(make: MakeRows, length: int, dtype: np.dtype) -> tuple[int, Clockha
             return error
         if np.isfinite(rows.astype(np.float64)).all():
             return None
-        return InvalidValue(f"Its values do not fit {dtype.name}.", "Use a dtype of a wider range.")
+        return InvalidValue(f"The values are too large for {dtype.name}.", "Use a dtype with a wider range.")
 
     if refused(length - 1) is None:
         return length, None

@@ -107,8 +107,8 @@ def nearest_rows(table: np.ndarray) -> tuple[int, int, float]:
     number, width = table.shape
     if not 2 <= number <= LARGEST_TABLE:
         raise InvalidValue(
-            f"All pairs of rows are compared of tables with 2 to {LARGEST_TABLE:,} rows, got {number:,}.",
-            "Use fewer rows.",
+            f"A table must have 2 to {LARGEST_TABLE:,} rows for a comparison of all pairs of rows, got {number:,}.",
+            "Pass fewer rows, and at least 2.",
         )
     rows = table.astype(np.float64)
     centred = rows - rows.mean(axis=0)

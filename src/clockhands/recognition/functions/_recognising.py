@@ -86,8 +86,8 @@ def identify_function(
         state = _kept_state(caller, x, at, before)
     except Refused as error:
         raise InvalidValue(
-            f"The function raised an error for other rows: {error}.",
-            f"It must take any number of rows and any positions up to {longest:,}; say longest= for less.",
+            f"The function failed for other rows or positions: {error}.",
+            f"It must accept any number of rows and any position up to {longest:,}; for fewer, pass longest=.",
         ) from error.__cause__
     if match is None and state and not reason.startswith(ALWAYS_ANOTHER):
         return Matches((), state)  # what changes in between looks like anything

@@ -640,7 +640,8 @@ def _values(
     if resized is not None:
         if not isinstance(spec, Learned) or given is None:
             raise InvalidValue(
-                "`resized` is for a learned table, and needs its rows.", "Give Learned, and the rows as values=."
+                "`resized` is for a learned table, whose rows must be given.",
+                "Give like=Learned(…), and values= the rows.",
             )
         own = resize(given, **resized)
     spec.check_values(None if own is None else own.shape)
@@ -653,11 +654,13 @@ def _grid(grid: Any, spec: AdditiveCode, call: str) -> Grid | None:
     if not isinstance(grid, Grid):
         raise InvalidType(f"`grid` must be a grid, got {shown(grid)}.", "Give clockhands.grids.Grid((rows, columns)).")
     if call not in ("x", "x, offset"):
-        raise InvalidValue(f"`grid` is for functions that count their rows, got call={shown(call)}.", 'Pass call="x".')
+        raise InvalidValue(
+            f"`grid` is for functions that count their rows themselves, got call={shown(call)}.", 'Pass call="x".'
+        )
     if grid.axes != spec.number_of_axes:
         raise InvalidValue(
-            f"`grid` must have as many axes as the encoding, {spec.number_of_axes}, got {grid.axes}.",
-            "Give a size for each axis of the encoding, in their order.",
+            f"The number of axes of `grid` must be {spec.number_of_axes}, as in the encoding, got {grid.axes}.",
+            "Give one size for each axis of the encoding, in the same order.",
         )
     return grid
 
@@ -666,7 +669,7 @@ def _length(length: int, right: Right) -> int:
     wanted = count("length", length)
     if right.ends is not None and wanted > right.ends:
         raise InvalidValue(
-            f"`length` must be at most the {right.ends:,} positions of the encoding, got {wanted:,}.",
+            f"`length` must be at most {right.ends:,}, the number of positions of the encoding, got {wanted:,}.",
             "Leave it out to check all of them.",
         )
     refuse_larger((wanted, right.spec.width), COPIES * 8, "The array for all positions", "Pass a smaller length=.")

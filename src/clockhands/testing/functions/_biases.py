@@ -183,7 +183,9 @@ def masks_later_keys(spec: BiasCode, causal: bool | None) -> bool:
     if causal is not None:
         if causal and not spec.ordered:
             raise InvalidValue(
-                f"{type(spec).__name__} is for a plane, in which no token comes before another.", "Leave `causal` out."
+                f"{type(spec).__name__} is for tokens on a plane, where no token comes before another, so it has no "
+                "causal form.",
+                "Leave `causal` out.",
             )
         return bool(causal)
     return spec.keys_after in ("as itself", "more")
@@ -594,13 +596,13 @@ def _with_own_values(it: BiasFunction) -> BiasFunction:
     if not it.spec.looked_up:
         names = " and ".join(it.spec.shapes)
         raise InvalidValue(
-            f"{type(it.spec).__name__} has learned numbers, and `values` is missing.", f"Pass {names} as values=."
+            f"{type(it.spec).__name__} has learned numbers, but `values` is missing.", f"Pass {names} as values=."
         )
     try:
         blocks = measured(it)
     except Refused as error:
         raise CannotCheck(
-            f"The function was called for its learned values: {error}.",
+            f"The learned values of the function could not be read by calling it: {error}.",
             f"Pass length= for a function of fewer than {it.length:,} positions, or values=.",
         ) from error.__cause__
     numbers = np.concatenate([block.reshape(it.spec.heads, -1) for _, _, block in blocks], axis=1)

@@ -276,8 +276,8 @@ def _axes(text: Any) -> tuple[str, ...]:
     words = tuple(text.replace(",", " ").split()) if isinstance(text, str) else ()
     if not set(words) <= set(AXES) or len(set(words)) < len(words) or not {"seq", "width"} <= set(words):
         raise InvalidValue(
-            f"`axes` must name the axes of x in their order, of batch, heads, seq and width, got {shown(text)}.",
-            'Write axes="batch heads seq width", for instance; seq and width are always there.',
+            f"`axes` must list the axes of x in order, using batch, heads, seq and width, got {shown(text)}.",
+            'Write for example axes="batch heads seq width"; seq and width are required.',
         )
     return words
 

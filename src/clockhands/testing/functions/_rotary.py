@@ -527,8 +527,8 @@ def check_rotary(
     length = asked_length(spec, length)
     if spec.number_of_axes > 1 and spaced(call) in {"x", "x, offset"}:
         raise InvalidValue(
-            f"`call` is {shown(call)}, but positions of {spec.number_of_axes} coordinates cannot be counted.",
-            'Pass call="x, positions" or "q, k, positions": wrap the function so that it takes them.',
+            f"`call` is {shown(call)}, but positions of {spec.number_of_axes} coordinates must be passed to it.",
+            'Wrap the function so that it takes positions, and pass call="x, positions" or "q, k, positions".',
         )
 
     def outside(

@@ -261,16 +261,20 @@ def _given_texts(tokens: Sequence[Any], vocabulary: int) -> list[np.ndarray]:
     texts = [np.asarray(text) for text in tokens]
     if len(texts) != 3 or any(text.ndim != 1 or text.dtype.kind not in "iu" for text in texts):
         raise InvalidType(
-            "`tokens` must be three texts of whole numbers.", "Give three lists of token ids, the longest first."
+            "`tokens` must be three lists of token ids.", "Give three lists of token ids, the longest first."
         )
     sizes = [len(text) for text in texts]
     if sizes != sorted(sizes, reverse=True) or sizes[0] < 8 or sizes[-1] < 2:
         raise InvalidValue(
-            f"`tokens` must be three texts, the longest first, of at least 8 and 2 tokens, got {sizes}.",
-            "Order them by their length.",
+            f"`tokens` must be three texts, the longest first: it needs at least 8 tokens, the last at least 2; got "
+            f"{sizes} tokens.",
+            "Give longer texts, or sort them by length.",
         )
     if any(text.min() < 0 or text.max() >= vocabulary for text in texts):
-        raise InvalidValue(f"`tokens` must be from 0 to {vocabulary - 1:,}.", "Pass vocabulary= if there are more.")
+        raise InvalidValue(
+            f"`tokens` must be from 0 to {vocabulary - 1:,}.",
+            "If the model has more tokens, pass their number as vocabulary=.",
+        )
     return [text.astype(np.int64) for text in texts]
 
 

@@ -230,7 +230,7 @@ class ModuleCaller:
                 return
         last = LENGTHS[0] - 1 if length is None else length - 1
         raise CannotCheck(
-            f"The module was called for positions up to {last:,}: {refused.removesuffix('.')}.",
+            f"The module failed when it was called for positions up to {last:,}: {refused.removesuffix('.')}.",
             _HINT,
         )
 
@@ -241,7 +241,9 @@ def turned_by(x: torch.Tensor, waves: Any, layout: str) -> torch.Tensor:
     Cosine and sine are given once a pair, or once a channel (each half alike, or neighbours alike).
     """
     if not isinstance(waves, tuple | list) or len(waves) != 2:
-        raise InvalidType(f"Expected cosines and sines, got {shown(waves)}.", "Pass call= for what the module returns.")
+        raise InvalidType(
+            f"Expected cosines and sines, got {shown(waves)}.", "Pass call= that says what the module returns."
+        )
     width = x.shape[-1]
     cosine, sine = (_of_channels(wave, width, layout) for wave in waves)
     rotated = cosine.shape[-1]

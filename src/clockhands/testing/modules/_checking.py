@@ -126,9 +126,9 @@ def check_module(
     try:
         subject = ModuleSubject(module, asking, make_one, build, restore, spec)
     except Refused as error:
-        raise CannotCheck(f"The module was called: {error}.", "Pass call=, axes= or length= for what it takes.") from (
-            error
-        )
+        raise CannotCheck(
+            f"The module failed when it was called: {error}.", "Pass call=, axes= or length= to say what it accepts."
+        ) from (error)
     backend = None if compile is False else "aot_eager" if compile is True else compile
     return settled(report_of_module(subject, values, backend, without), raises)
 
@@ -182,7 +182,7 @@ def _builders(
         names = ", ".join(one.name for one in needed)
         there = "no `like` to give it" if spec is None else "one spec to give it"
         raise InvalidValue(
-            f"`make` takes ({names}), and there is {there}.",
+            f"`make` takes the arguments ({names}), but there is {there}.",
             "Give a function without arguments, lambda: Module(...), or a function of a spec and like=.",
         )
     return (lambda: make(spec)), make
