@@ -26,12 +26,12 @@ sys.path[:0] = [str(ROOT / "tests")]
 
 import torch  # noqa: E402
 import transformers  # noqa: E402
-from resolution.library import pairing  # noqa: E402
 from torch import nn  # noqa: E402
 
 from clockhands.sources import model_types as known  # noqa: E402
 from clockhands.sources.resolve import resolve  # noqa: E402
 from clockhands.sources.targets import Opened  # noqa: E402
+from resolution.library import pairing  # noqa: E402
 
 SOURCES = ROOT / "src" / "clockhands" / "sources"
 BY_HAND, READ = SOURCES / "model_types.json", SOURCES / "types_of_classes.json"
@@ -109,7 +109,7 @@ def made(config: Any, classes: list[type[nn.Module]]) -> nn.Module:
         try:
             with torch.device("meta"):
                 return each(config)
-        except Exception as error:  # whatever a class does not like about its own default config
+        except Exception as error:  # noqa: BLE001 - whatever a class does not like about its own default config
             why = why or error
     reason = "no class takes this config" if why is None else f"{type(why).__name__}: {why}"
     raise ValueError(" ".join(reason.split())[:160])
@@ -219,7 +219,7 @@ def rebuilt(found: Seen, **values: Any) -> nn.Module | None:
     try:
         with torch.device("meta"):
             return type(found.model)(type(found.config)(**values))
-    except Exception:  # a value that does not go with the others
+    except Exception:  # noqa: BLE001 - a value that does not go with the others
         return None
 
 
@@ -470,7 +470,7 @@ def varied(config: Any) -> Iterator[tuple[dict[str, Any], Any]]:
     try:
         other = type(config)(**values)
         yield as_file(other), other
-    except Exception:  # a class that holds some of these to its other values
+    except Exception:  # noqa: BLE001 - a class that holds some of these to its other values
         return
 
 
@@ -499,7 +499,7 @@ def rotary_row(found: Seen, reasons: list[str]) -> dict[str, Any] | None:
                 layout, ours = pairing(found.config) if part == "text" else "by other code", codes[0].get("layout")
                 if layout != ours:
                     parted.append(f"layout {layout}, not {ours}")
-        except Exception as error:  # the library's own code on an unusual config
+        except Exception as error:  # noqa: BLE001 - the library's own code on an unusual config
             parted = [f"{type(error).__name__}: {error}"]
         if not parted:
             return row
@@ -592,7 +592,7 @@ def main() -> None:
         reasons: list[str] = []
         try:
             row = row_of(name, reasons)
-        except Exception as error:  # a class that cannot be made here
+        except Exception as error:  # noqa: BLE001 - a class that cannot be made here
             row, reasons = None, [" ".join(f"{type(error).__name__}: {error}".split())[:160]]
         if row is None:
             failed[name] = reasons

@@ -90,7 +90,7 @@ REFUSED = [
     ),
     (
         lambda: ch.bias(Alibi(8), 5, 3),
-        "If `queries` is a count, it counts the last keys, so it must be 0 to 3; got 5.\n"
+        "A count of `queries` means the last key positions, so it must be 0 to 3; got 5.\n"
         "hint: Give the positions of the queries as a range or an array.",
     ),
     (lambda: ch.bias(Alibi(8), -1, 3), "`queries` must be at least 0, got -1."),
@@ -217,5 +217,5 @@ def test_jax_without_64_bits_says_so():
 
 def test_row_numbers_inside_a_trace_are_refused():
     jax = pytest.importorskip("jax")
-    with pytest.raises(InvalidType, match="`queries` must be known numbers"):
+    with pytest.raises(InvalidType, match="`queries` must be concrete numbers"):
         jax.jit(lambda at: row_numbers(Buckets(2), at, 9))(jax.numpy.arange(3))

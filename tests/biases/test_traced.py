@@ -278,7 +278,11 @@ def test_gradients_reach_learned_numbers():
             InvalidValue,
             "must be of shape [queries] or [batch, queries], got []",
         ),
-        (lambda at: ch.bias(Alibi(2), 4, at), InvalidValue, "it counts the last keys, so it must be 0 to 3; got 4"),
+        (
+            lambda at: ch.bias(Alibi(2), 4, at),
+            InvalidValue,
+            "means the last key positions, so it must be 0 to 3; got 4",
+        ),
         (lambda at: ch.bias(Buckets(2), at, at), InvalidValue, "Buckets has learned numbers, but they were not given"),
         (
             lambda at: ch.bias(Kerple(2), at, at, values={"p": [1.0, 1.0], "a": [1.0, -1.0]}),
@@ -291,7 +295,7 @@ def test_gradients_reach_learned_numbers():
             InvalidValue,
             "must have the same batch size, got 2 and 3",
         ),
-        (lambda at: ch.biases.row_numbers(Buckets(2), at, 9), InvalidType, "must be known numbers"),
+        (lambda at: ch.biases.row_numbers(Buckets(2), at, 9), InvalidType, "must be concrete numbers"),
     ],
 )
 def test_refusals(call: Any, kind: Any, message: str):

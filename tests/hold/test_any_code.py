@@ -367,7 +367,7 @@ def test_a_model_is_one_graph_of_pytorchs_compiler(name: str):
         (lambda: held.module(None).prepare(3, like=tokens(), causal=1), "`causal` must be True or False, got 1."),
         (
             lambda: held.module(ch.Rotary(8)).prepare(3, 2, like=tokens()),
-            "If `queries` is a count, it counts the last keys, so it must be 0 to 2; got 3.",
+            "A count of `queries` means the last key positions, so it must be 0 to 2; got 3.",
         ),
         (
             lambda: held.module(None).prepare(np.zeros((1, 2, 3)), like=tokens()),

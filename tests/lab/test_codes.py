@@ -240,7 +240,7 @@ def test_a_fault_of_a_bias_is_whole_in_an_encoder():
 
 def test_a_fault_takes_no_drawn_positions():
     code = made(ch.Rotary(HEAD_WIDTH), "other-layout")
-    with pytest.raises(InvalidValue, match="A fault needs the positions 0, 1, 2 and so on"):
+    with pytest.raises(InvalidValue, match="A code with a fault has the positions 0, 1, 2"):
         code.prepare(1, LENGTH, np.arange(LENGTH), tokens())
 
 

@@ -315,8 +315,8 @@ def test_the_report_is_plain_json_and_frozen(found):
     [
         (("one",), InvalidValue, "`text` must have 2 to 32 words, got 1."),
         ((" ".join("abcdefghijklmnopqrstuvwxyzABCDEFG"),), InvalidValue, "`text` must have 2 to 32 words, got 33."),
-        ((7,), InvalidType, "`text` must be a text, got int."),
-        (("a b", 7), InvalidType, "`other` must be a text, got int."),
+        ((7,), InvalidType, "`text` must be a string, got int."),
+        (("a b", 7), InvalidType, "`other` must be a string, got int."),
         (
             ("a b", "a c"),
             InvalidValue,

@@ -114,7 +114,7 @@ def test_what_cannot_be_set_is_refused():
         overridden(gguf(), {"rope.freq_bas": 1})
     with pytest.raises(InvalidType, match="a config holds numbers, texts"):
         overridden(opened(LLAMA), {"rope_theta": object()})
-    with pytest.raises(InvalidType, match="A key to set must be a text"):
+    with pytest.raises(InvalidType, match="The key of a value to override must be a string"):
         overridden(opened(LLAMA), {1: 1})  # type: ignore[dict-item]
     with pytest.raises(InvalidValue, match="fields are written behind its name"):
         overridden(Opened("vaswani2017", "preset"), {"width": 4})

@@ -306,7 +306,7 @@ def test_arguments_that_cannot_be_used():
         check_additive(None, SPEC)
     with pytest.raises(InvalidValue, match="its rows were not given"):
         check_additive(right, Learned(32, rows=64))
-    with pytest.raises(InvalidValue, match="`resized` is for a learned table"):
+    with pytest.raises(InvalidValue, match="`resized` needs a learned table"):
         check_additive(right, SPEC, resized={"rows": 3})
     with pytest.raises(InvalidValue, match="at most 64, the number of positions"):
         check_additive(right, Learned(32, rows=64), values=TRAINED[:64].repeat(2, 1), length=65)

@@ -160,7 +160,7 @@ def _positions(queries: Any, keys: Any, traced: Any, xp: Any) -> tuple[Any, Any]
         number = queries  # as it is: PyTorch's compiler may not know it yet, and `int` would make it known
         if not 0 <= number <= at_keys.shape[-1]:
             raise InvalidValue(
-                f"If `queries` is a count, it counts the last keys, so it must be 0 to {at_keys.shape[-1]}; got "
+                f"A count of `queries` means the last key positions, so it must be 0 to {at_keys.shape[-1]}; got "
                 f"{number}.",
                 "Give the positions of the queries as an array.",
             )

@@ -232,7 +232,7 @@ def batches_of(queries: Any, keys: Any) -> Batches:
         number = count("queries", queries, least=0)
         if number > at_keys.shape[-1]:
             raise InvalidValue(
-                f"If `queries` is a count, it counts the last keys, so it must be 0 to {at_keys.shape[-1]}; got "
+                f"A count of `queries` means the last key positions, so it must be 0 to {at_keys.shape[-1]}; got "
                 f"{number}.",
                 "Give the positions of the queries as a range or an array.",
             )

@@ -45,7 +45,7 @@ def _codes(ctx: click.Context, _param: click.Parameter, values: tuple[str, ...])
 @click.option(
     "--make",
     is_flag=True,
-    help="CALLABLE builds what is checked, from a spec or without arguments; what it builds for two specs is compared too.",
+    help="CALLABLE builds what is checked, with a spec or no argument; what it builds for two specs is compared too.",
 )
 @click.option("--axes", metavar="WORDS", help="Axes of x (default: 'seq width'), such as 'batch heads seq width'.")
 @click.option(

@@ -181,7 +181,8 @@ class FaultyCode(held.PositionModule):
     def _numbers(self, length: int, positions: Any) -> Any:
         if positions is not None:
             raise InvalidValue(
-                "A fault needs the positions 0, 1, 2 and so on, but positions are random.", "Leave `positions` out."
+                "A code with a fault has the positions 0, 1, 2 and so on, so random positions are not allowed.",
+                "Remove `positions` from this arm.",
             )
         if length not in self._made:
             self._made[length] = _asked(self.spec, self.fault, length)

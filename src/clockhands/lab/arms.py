@@ -388,7 +388,8 @@ def _check_positions(arm: Arm, spec: Code, positions: DrawnPositions, trained: i
     randomised = positions.draw == "randomised"
     if arm.fault:
         raise InvalidValue(
-            "a fault needs the positions 0, 1, 2 and so on, so they cannot be random.", "Leave `positions` out."
+            "an arm with a `fault` has the positions 0, 1, 2 and so on, so `positions` must not be given.",
+            "Remove `positions` from this arm.",
         )
     if randomised and positions.largest < trained:
         raise InvalidValue(

@@ -332,7 +332,7 @@ def _check_gate(study: Study, gate: Gate) -> None:
         known = study.arms[arm].at_test if of_loss else ()
         if variant and variant not in known:
             raise InvalidValue(
-                f"{gate.measure} of {arm} is not measured with the change {variant!r}.",
+                f"the study does not measure {gate.measure} of {arm} with {variant!r}.",
                 near(variant, known) if known else "Leave `variant` out.",
             )
         trained, lengths = study.training_of(Key(gate.task, arm, 0)).length, study.lengths_of(Key(gate.task, arm, 0))

@@ -1,9 +1,9 @@
 """What is known about model types: a table of data, and how to ask it.
 
 A config does not say how its class pairs channels, nor what the class takes where a key is absent; both follow from the
-model type. ``model_types.json`` holds them, read off one named version of the library by people, so that a new type is a
-new row; ``types_of_classes.json`` holds what tools/model_types.py read from the classes of that version by itself, and a
-row by a person is used before it. The keys themselves are in ``config_keys.json``, and GGUF architectures in
+model type. ``model_types.json`` holds them as people read them off one named version of the library, so that a new type
+is a new row; ``types_of_classes.json`` holds what tools/model_types.py read from the classes of that version, and a row
+by a person is used before it. The keys themselves are in ``config_keys.json``, and GGUF architectures in
 ``gguf_architectures.json``. A type may be ``like`` another: its own entries win, the other's fill in.
 """
 

@@ -78,7 +78,10 @@ def overridden(opened: Opened, overrides: Mapping[str, Any] | None) -> Opened:
     names = dict(opened.overridden)
     for key, value in overrides.items():
         if not isinstance(key, str):
-            raise InvalidType(f"A key to set must be a text, got {shown(key)}.", "Write the key as it is in the file.")
+            raise InvalidType(
+                f"The key of a value to override must be a string, got {shown(key)}.",
+                "Write the key exactly as it is in the file.",
+            )
         _check_value(key, value)
         full = _gguf_key(opened, key) if opened.form == "gguf" else _set_inside(config, opened, key, value)
         if opened.form == "gguf":

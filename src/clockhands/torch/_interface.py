@@ -208,7 +208,7 @@ def _sizes(queries: Any, keys: Any, axes: int) -> tuple[int, int]:
     most = many if keys is None else _size(keys, axes, "keys")
     if isinstance(queries, int) and many > most:
         raise InvalidValue(
-            f"If `queries` is a count, it counts the last keys, so it must be 0 to {most}; got {many}.",
+            f"A count of `queries` means the last key positions, so it must be 0 to {most}; got {many}.",
             "Give the positions of the queries as a range or an array.",
         )
     return many, most

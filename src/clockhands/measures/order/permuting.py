@@ -231,7 +231,7 @@ def order(text: str = "dog bites man", other: str | None = None, *, seed: int = 
 
 def _words(name: str, text: object) -> tuple[str, ...]:
     if not isinstance(text, str):
-        raise InvalidType(f"`{name}` must be a text, got {type(text).__name__}.", 'Write "dog bites man".')
+        raise InvalidType(f"`{name}` must be a string, got {type(text).__name__}.", 'Write "dog bites man".')
     words = tuple(text.split())
     if not 2 <= len(words) <= MOST_WORDS:
         raise InvalidValue(

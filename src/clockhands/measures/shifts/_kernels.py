@@ -199,8 +199,8 @@ def kernel(subject: MeasuredCode) -> Property:
         return not_computed("A single token has no distance to another token: use a length of at least 2.")
     if subject.length > _FARTHEST:
         return not_computed(
-            f"Only lengths of up to {_FARTHEST:,} tokens are computed at every distance: use a shorter length, or call "
-            "clockhands.kernel at the distances that you need."
+            f"The kernel is computed at every distance for lengths of up to {_FARTHEST:,} tokens: use a shorter "
+            "length, or call clockhands.kernel with the distances that you need."
         )
     # Of these the dot product of two codes is the kernel of the rates.
     rotary = isinstance(subject.spec, Rotary)

@@ -640,7 +640,7 @@ def _values(
     if resized is not None:
         if not isinstance(spec, Learned) or given is None:
             raise InvalidValue(
-                "`resized` is for a learned table, whose rows must be given.",
+                "`resized` needs a learned table and its rows.",
                 "Give like=Learned(…), and values= the rows.",
             )
         own = resize(given, **resized)
