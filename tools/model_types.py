@@ -414,8 +414,25 @@ def gaps(found: Seen, row: Mapping[str, Any], values: Mapping[str, Any], config:
     count = default_of(config, keys_of(config, "layers"))
     if codes and isinstance(count, int) and layers != count:
         yield f"{layers} layers, not {count}"
+    slides = {layer for code in codes if code.window for layer in _numbers(code.layers)}
+    theirs = windowed(found, config)
+    if codes and slides != theirs:
+        yield f"a window in the layers {sorted(slides)[:4]}, not {sorted(theirs)[:4]}"
     bad = {fact.code for fact in resolved.facts} & {"impossible-value", "missing-value", "unknown-model-type"}
     yield from sorted(bad)
+
+
+def windowed(found: Seen, config: Any) -> set[int]:
+    """The layers that see a window, by the list of the config or by the code of the class."""
+    listed, count = getattr(config, "layer_types", None), default_of(config, keys_of(config, "layers"))
+    if listed is not None:
+        return {layer for layer, kind in enumerate(listed) if kind == "sliding_attention"}
+    if not is_number(getattr(config, "sliding_window", None)) or not isinstance(count, int):
+        return set()
+    kinds = {type(module) for _, module in own_modules(found.model, [])}
+    code = modeling(type(found.config)).__name__
+    used = any("sliding_window" in inspect.getsource(kind) for kind in kinds if kind.__module__ == code)
+    return set(range(count)) if used else set()
 
 
 def _numbers(layers: str | None) -> set[int]:
@@ -543,7 +560,18 @@ def row_of(name: str, reasons: list[str]) -> dict[str, Any] | None:
     row = row_of_modules(found, bool(inner), reasons)
     if row is None:
         return None
+    row = with_fields_of_the_class(row, config)
     return {**row, **({"sections": inner} if inner else {}), "class": type(model).__name__}
+
+
+def with_fields_of_the_class(row: dict[str, Any], config: Any) -> dict[str, Any]:
+    """The row, which names further fields of the class about position as known: they are no keys that it ignores."""
+    other = known._filled(row["like"]) if "like" in row else {}
+    read = {key for each in (row, other) for keys in each.get("reads", {}).values() for key in keys}
+    held = as_file(config)
+    further = [key for key in known.table()["position_keys"] if held.get(key) not in (None, False, "", [], {})]
+    further = [key for key in further if key not in read]
+    return row | {"reads": row.get("reads", {}) | {"unused": further}} if further else row
 
 
 def row_of_modules(found: Seen, framed: bool, reasons: list[str]) -> dict[str, Any] | None:

@@ -14,6 +14,7 @@ from clockhands.additive import Learned
 from clockhands.auditing import audit
 from clockhands.errors import InvalidValue
 from clockhands.measures import properties
+from clockhands.recognition import identify
 from clockhands.sources.resolve import resolve
 from clockhands.sources.targets import Opened
 from written_files import written
@@ -79,5 +80,13 @@ def test_a_table_with_an_entry_whose_square_no_float_holds():
     """``LinAlgError: Eigenvalues did not converge``, from sums of squares."""
     rows = np.zeros((16, 8))
     rows[3, 2] = 1e200
-    with pytest.raises(InvalidValue, match="at most 1e"):
+    with pytest.raises(InvalidValue, match="from -1e"):
         properties(Learned(8, 16), 16, values=rows)
+
+
+def test_a_table_of_noise_whose_positions_no_float_counts():
+    """``OverflowError: math range error``, where a sinusoid was fitted to rows that are all but equal."""
+    rows = np.full((4, 3), 1.3563156e-19, np.float32)
+    rows[0] = 1.3563115e-19, 1.3563156e-19, 1.0852651e-19
+    rows[1, 0], rows[2, 1] = 1.3563390e-19, 1.3631647e-19
+    assert identify(rows) is not None

@@ -32,6 +32,7 @@ from clockhands.written_numbers import UNKNOWN, plain
 _SIGMAS = 4.0  # standard deviations that something meant may lie from what was measured
 BASES = (10_000.0, 500_000.0, 1_000_000.0, 20.0, 100.0, 1000.0)
 LEVEL, SLOPE, ORIGIN = np.eye(3)
+_FARTHEST = 2.0**53  # positions beyond are no longer counted one by one
 _ENOUGH = 3 * 2.0**-53  # what the roundings of the table itself leave
 _HOPELESS = 128 * 2.0**-53  # phases that were rounded themselves: no last place helps
 _HANDS = 32  # of these the last places are told
@@ -127,6 +128,8 @@ def described(
         return []
     if found.kind == "geometric":
         out = [*_published(found, covariance, shape, known), *_geometric(found, covariance, shape, known)]
+        # Rows of noise may fit positions that no float64 can count.
+        out = [one for one in out if max(abs(one.start), abs(one.step)) < _FARTHEST]
         return sorted(out, key=lambda one: one.digits - 2 * bool(one.names))
     ends = (float(found.advances[0]), float(found.advances[-1]))
     largest = max(ends) if found.kind == "even" else float(found.advances.max())
@@ -145,7 +148,7 @@ def _geometric(found: Progression, covariance: np.ndarray, shape: TableShape, kn
     fastest = np.array([1.0, shape.pairs - 1.0 if rising else 0.0, 0.0])
     for rank, (odd, span, den) in enumerate(shape.rules()):
         steps, top = _Steps(found, covariance), 1.0
-        base = math.exp(min(abs(steps.value(SLOPE)) * den, 700))
+        base = _exp(abs(steps.value(SLOPE)) * den)
         digits, number = plain(base, base * den * steps.doubt(SLOPE), BASES)
         meant = digits < UNKNOWN and number > 1
         meant = meant and steps.fix(SLOPE, math.log(number) / den * (1 if rising else -1))
@@ -155,7 +158,7 @@ def _geometric(found: Progression, covariance: np.ndarray, shape: TableShape, kn
         if known:
             top, step, start, free = step, 1.0, 0.0, ()
         if not meant:
-            digits, number, free = UNKNOWN, math.exp(min(abs(steps.value(SLOPE)) * den, 700)), (*free, "base")
+            digits, number, free = UNKNOWN, _exp(abs(steps.value(SLOPE)) * den), (*free, "base")
         if not 1 < number < 1e300:
             continue
         multiplier = number ** (-(shape.pairs - 1) / den) if rising else 1.0
@@ -164,9 +167,14 @@ def _geometric(found: Progression, covariance: np.ndarray, shape: TableShape, kn
         yield Description(shape.spec(odd, spacing), start, found.sign * step, digits + said + rank / 8, free=free)
 
 
+def _exp(logarithm: float) -> float:
+    """The number of a logarithm, within what float64 holds: rows of noise may fit any."""
+    return math.exp(min(max(logarithm, -700.0), 700.0))
+
+
 def _placed(steps: "_Steps", fastest: np.ndarray, level: float = 0.0) -> tuple[int, float, float, tuple[str, ...]]:
     """Digits, step and start of rows whose rate of logarithm ``level`` advances as ``fastest`` says; what is free."""
-    step = math.exp(steps.value(fastest) - level)
+    step = _exp(steps.value(fastest) - level)
     digits, number = plain(step, step * steps.doubt(fastest))
     step_meant = digits < UNKNOWN and number > 0 and steps.fix(fastest, math.log(number) + level)
     step = number if step_meant else step
@@ -178,7 +186,7 @@ def _placed(steps: "_Steps", fastest: np.ndarray, level: float = 0.0) -> tuple[i
         digits = UNKNOWN
         more, number = plain(steps.value(ORIGIN), steps.doubt(ORIGIN))
         start_meant = more < UNKNOWN and steps.fix(ORIGIN, number)
-        step = math.exp(steps.value(fastest) - level)
+        step = _exp(steps.value(fastest) - level)
         number *= step
         if not start_meant:
             more, number = plain(steps.value(ORIGIN) * step, steps.doubt(ORIGIN) * step)
@@ -343,7 +351,7 @@ def _fitted(way: Description, values: np.ndarray, places: np.ndarray) -> Descrip
         way = replace(way, start=way.start + moves.get("start", 0.0), step=way.step + moves.get("step", 0.0))
         if "base" in moves:
             rising = spacing.base < 1
-            base = (1 / spacing.base if rising else spacing.base) * math.exp(moves["base"])
+            base = (1 / spacing.base if rising else spacing.base) * _exp(moves["base"])
             den = float(spacing.denominator(way.channels))
             multiplier = base ** (-(ladder.pairs - 1) / den) if rising else spacing.multiplier
             spacing = Geometric(1 / base if rising else base, spacing.span, multiplier)
