@@ -31,7 +31,7 @@ from torch import nn  # noqa: E402
 from clockhands.sources import model_types as known  # noqa: E402
 from clockhands.sources.resolve import resolve  # noqa: E402
 from clockhands.sources.targets import Opened  # noqa: E402
-from resolution.library import pairing  # noqa: E402
+from resolution.library import KINDS, pairing  # noqa: E402
 
 SOURCES = ROOT / "src" / "clockhands" / "sources"
 BY_HAND, READ = SOURCES / "model_types.json", SOURCES / "types_of_classes.json"
@@ -418,6 +418,10 @@ def gaps(found: Seen, row: Mapping[str, Any], values: Mapping[str, Any], config:
     theirs = windowed(found, config)
     if codes and slides != theirs:
         yield f"a window in the layers {sorted(slides)[:4]}, not {sorted(theirs)[:4]}"
+    still = {layer for layer, kind in enumerate(listed or ()) if KINDS.get(kind) == "none"}
+    ours = {layer for code in resolved.codes if code.kind == "none" for layer in _numbers(code.layers)}
+    if codes and not still <= ours:
+        yield f"rotation in the layers {sorted(still - ours)[:4]}, which have no attention"
     bad = {fact.code for fact in resolved.facts} & {"impossible-value", "missing-value", "unknown-model-type"}
     yield from sorted(bad)
 
