@@ -100,6 +100,7 @@ def test_rows_speak_of_quantities_that_exist(name):
             "cycle",
             "compressions",
             "ladder_width",
+            "shared",
         ),
     }
     assert set(known.reads) <= quantities
