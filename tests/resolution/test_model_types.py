@@ -106,6 +106,21 @@ WITHOUT_SPEC = {
     "reformer": "its positions are those of two tables of axes",
     "superglue": "its positions go through a network",
     "bark": "no key alone counts the rows of its table",
+    "pixtral": "no formula here gives its frequencies",
+    "vjepa2": "no formula here gives its frequencies",
+    "minimax_m3_vl_vision": "no formula here gives its frequencies",
+    "lightglue": "no formula here gives its frequencies",
+    "clvp_encoder": "the class has no context",
+    "clvp": "as its text part",
+    "cohere_compass_text": "the class has no base",
+    "cohere_compass": "as its text part",
+    "qwen3_omni_moe_text": "the sections that the class takes do not fill the head that it turns",
+    "qwen3_omni_moe_talker_text": "the sections that the class takes do not fill the head that it turns",
+    "qwen3_omni_moe_thinker": "as its text part",
+    "qwen3_omni_moe": "as its text part",
+    "qwen4_exp_text": "the sections that the class takes do not fill the head that it turns",
+    "qwen4_exp": "as its text part",
+    "higgs_audio_v2": "the class stretches beyond its own context",
 }
 
 
