@@ -422,6 +422,9 @@ def gaps(found: Seen, row: Mapping[str, Any], values: Mapping[str, Any], config:
     ours = {layer for code in resolved.codes if code.kind == "none" for layer in _numbers(code.layers)}
     if codes and not still <= ours:
         yield f"rotation in the layers {sorted(still - ours)[:4]}, which have no attention"
+    parts = [getattr(config, key, None) for key in ("qk_nope_head_dim", "qk_rope_head_dim")]
+    if all(map(is_number, parts)) and not any((code.width, code.rotated) == (sum(parts), parts[1]) for code in codes):
+        yield f"heads of {parts[0]} unrotated and {parts[1]} rotated dimensions"
     bad = {fact.code for fact in resolved.facts} & {"impossible-value", "missing-value", "unknown-model-type"}
     yield from sorted(bad)
 
@@ -468,7 +471,8 @@ def defaults_like(config: Any, other: str) -> dict[str, Any]:
         values["local_base"] = local
     if is_number(block.get("partial_rotary_factor")) and "share" in row["reads"]:
         values["share"] = block["partial_rotary_factor"]
-    inherited = {key: None for key in row.get("defaults", {}) if key not in values}
+    # What no key of the other type says, such as that its heads have two parts, is taken over.
+    inherited = {key: None for key in row.get("defaults", {}) if key not in values and key in row["reads"]}
     return {key: value for key, value in (inherited | values).items() if row.get("defaults", {}).get(key) != value}
 
 

@@ -58,7 +58,7 @@ def test_the_page_and_the_figure_say_the_same_of_two_sentences(quiet_page, explo
                 says(tab, "attention", "a weight moves by up to #", float(moved[1]), rel=1e-9)
             else:
                 for text, side in (
-                    (told, "ALiBi tells how far a word is, not on which side"),
+                    (told, "ALiBi depends on the distance of a word, not on its side"),
                     (caption(tab, "attention"), "ALiBi shows the distance of a word, not its side"),
                 ):
                     assert "With ALiBi it cannot either" in text

@@ -79,7 +79,7 @@ DEFECTS = (
         "bfloat16",
         "float32",
     ),
-    bias("OpenNMT-py, decoding after a full pass", SYMMETRIC, peers.opennmt, {"bias-of-first-rows"}, "first"),
+    bias("OpenNMT-py, decoding after a full pass", SYMMETRIC, peers.opennmt, {"bias-of-first-rows"}, "top rows"),
     turning(
         "Transformers, dynamic NTK",
         ch.Rotary(head_width=64, layout="halves", scaling=Dynamic(factor=2, original=2048)),
