@@ -509,7 +509,9 @@ def rotary_row(found: Seen, reasons: list[str]) -> dict[str, Any] | None:
     for name in dict.fromkeys(names):
         codes = known._filled(name)["codes"]
         if (
-            (part == "vision") != (codes[0]["part"] == "vision")
+            not codes
+            or (part == "vision") != (codes[0]["part"] == "vision")
+            or (part != "audio" and codes[0]["part"] == "audio")
             or len(codes) > len(found.rotary)
             or codes[0].get("when")
         ):

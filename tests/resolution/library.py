@@ -30,6 +30,7 @@ KINDS: dict[str, str] = {
     "mamba": "none",
     "hybrid": "full",
     "attention": "full",
+    "indexed_attention": "full",
     "heavily_compressed_attention": "full",
     "compressed_sparse_attention": "full",
 }

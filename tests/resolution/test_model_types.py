@@ -120,6 +120,9 @@ WITHOUT_SPEC = {
     "qwen3_omni_moe": "as its text part",
     "qwen4_exp_text": "the sections that the class takes do not fill the head that it turns",
     "qwen4_exp": "as its text part",
+    "maskformer": "as detr inside it",
+    "musicgen": "as musicgen_decoder inside it",
+    "musicgen_melody": "as musicgen_melody_decoder inside it",
     "higgs_audio_v2": "the class stretches beyond its own context",
 }
 
