@@ -347,7 +347,7 @@ def signatures() -> dict[str, dict[str, frozenset[str]]]:
         try:
             config = transformers.CONFIG_MAPPING[name]()
             found = seen(name, config, made(config, classes_of(type(config))))
-        except Exception:  # whatever a class does not like about its own default config
+        except Exception:  # noqa: BLE001 - whatever a class does not like about its own default config
             continue
         for module in found.rotary:
             held.setdefault(signature(module), {})[name] = applied(found)
