@@ -183,6 +183,8 @@ def _named_kinds(fields: Fields, listed: Sourced[list[Any]], number: int | None)
     key = fields.key_of(listed)
     if number is not None and len(listed.value) != number and key not in fields.values:
         # The list that the class takes where the file has none is for its own number of layers.
+        if len(set(map(str, listed.value))) == 1 and listed.value[0] in meaning:
+            return [meaning[listed.value[0]]] * number
         missing = (fields.spellings.get("layer_types") or ("layer_types",))[0]
         fields.missing(missing, "the kinds of the layers")
         return None
