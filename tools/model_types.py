@@ -10,7 +10,6 @@ Run it after the pinned version of Transformers changed, and read the difference
 """
 
 import argparse
-import importlib
 import inspect
 import json
 import re
@@ -30,8 +29,9 @@ from torch import nn  # noqa: E402
 
 from clockhands.sources import model_types as known  # noqa: E402
 from clockhands.sources.resolve import resolve  # noqa: E402
+from clockhands.sources.resolved import layer_numbers  # noqa: E402
 from clockhands.sources.targets import Opened  # noqa: E402
-from resolution.library import KINDS, pairing  # noqa: E402
+from resolution.library import KINDS, modeling, pairing  # noqa: E402
 
 SOURCES = ROOT / "src" / "clockhands" / "sources"
 BY_HAND, READ = SOURCES / "model_types.json", SOURCES / "types_of_classes.json"
@@ -75,22 +75,17 @@ class Seen:
     attends: bool = False
 
 
-def modeling(config: type) -> Any:
-    """The module with the code of a config class."""
-    package, _, name = config.__module__.rpartition(".")
-    return importlib.import_module(f"{package}.{name.replace('configuration_', 'modeling_')}")
-
-
-def classes_of(config: type) -> list[type[nn.Module]]:
-    """The classes that a config class makes, the bare model first."""
+def classes_of(config: Any) -> list[type[nn.Module]]:
+    """The classes that a config makes, the bare model first."""
+    kind = type(config)
     found = []
     for _, each in inspect.getmembers(modeling(config), inspect.isclass):
         if not issubclass(each, nn.Module) or "PreTrained" in each.__name__:
             continue
         whole = issubclass(each, transformers.PreTrainedModel)
-        if not (whole and getattr(each, "config_class", None) is config):
+        if not (whole and getattr(each, "config_class", None) is kind):
             parameter = inspect.signature(each.__init__).parameters.get("config")
-            if parameter is None or parameter.annotation not in (config, config.__name__):
+            if parameter is None or parameter.annotation not in (kind, kind.__name__):
                 continue
         found.append(
             ((not whole, "For" in each.__name__, not each.__name__.endswith("Model"), len(each.__name__)), each)
@@ -129,6 +124,11 @@ def own_modules(model: nn.Module, inner: list[str]) -> Iterator[tuple[str, nn.Mo
         yield path, module
 
 
+def of_any_layer(path: str) -> str:
+    """The path of a module with N for each number of a layer."""
+    return re.sub(r"\.\d+(?=\.|$)", ".N", path)
+
+
 def seen(name: str, config: Any, model: nn.Module) -> Seen:
     """What the modules of a model do with position."""
     found = Seen(name, config, model)
@@ -136,7 +136,7 @@ def seen(name: str, config: Any, model: nn.Module) -> Seen:
     # A class that is no whole model, such as one layer, may have no config of its own.
     model.config = config
     for path, module in own_modules(model, found.inner):
-        generic = re.sub(r"\.\d+(?=\.|$)", ".N", path)
+        generic = of_any_layer(path)
         kind = type(module).__name__
         found.attends = found.attends or bool(re.search("Attention|Attn", kind))
         if generic in paths and not re.search(r"rot|rope|inv_freq", generic):
@@ -227,7 +227,7 @@ def rows_at(model: nn.Module | None, path: str) -> int | None:
     """How many rows the table at a path has."""
     if model is None:
         return None
-    held = {re.sub(r"\.\d+(?=\.|$)", ".N", key): value for key, value in model.named_parameters()}
+    held = {of_any_layer(key): value for key, value in model.named_parameters()}
     value = held.get(path)
     return None if value is None else value.shape[-2]
 
@@ -268,7 +268,7 @@ def table_row(found: Seen, path: str, module: nn.Module, size: tuple[int, int]) 
         offset = getattr(module, "offset", 0)
         if pad is not None and pad == getattr(config, "pad_token_id", None) and not offset:
             # Its positions follow the row of padding, if the code makes them so.
-            if extra or "create_position_ids_from" not in inspect.getsource(modeling(type(config))):
+            if extra or "create_position_ids_from" not in inspect.getsource(modeling(config)):
                 return None
             row["reads"]["pad"], row["defaults"]["pad"] = ["pad_token_id"], pad
             code |= {"offset": "pad", "padding": "pad"}
@@ -313,7 +313,7 @@ def signature(module: nn.Module) -> str:
 
 def applied(found: Seen) -> frozenset[str]:
     """The functions by which the modules of a model rotate queries and keys, likewise; with those that they call."""
-    code = modeling(type(found.config))
+    code = modeling(found.config)
     named = {
         name: plain(re.sub(r"\b\w*rot\w*(?=\()", "f", inspect.getsource(each)))
         for name, each in inspect.getmembers(code, inspect.isfunction)
@@ -346,7 +346,7 @@ def signatures() -> dict[str, dict[str, frozenset[str]]]:
             continue
         try:
             config = transformers.CONFIG_MAPPING[name]()
-            found = seen(name, config, made(config, classes_of(type(config))))
+            found = seen(name, config, made(config, classes_of(config)))
         except Exception:  # noqa: BLE001 - whatever a class does not like about its own default config
             continue
         for module in found.rotary:
@@ -410,16 +410,16 @@ def gaps(found: Seen, row: Mapping[str, Any], values: Mapping[str, Any], config:
             if not any(same(code.rates, theirs) for code in codes):
                 ours = [(code.layers, code.rates and (len(code.rates), code.rates[-1])) for code in codes]
                 yield f"frequencies of {label or 'all layers'} ({len(theirs)}, {theirs[-1]:.4g}), not {ours}"
-    layers = sum(len(_numbers(code.layers)) for code in resolved.codes)
+    layers = sum(len(layer_numbers(code.layers or "")) for code in resolved.codes)
     count = default_of(config, keys_of(config, "layers"))
     if codes and isinstance(count, int) and layers != count:
         yield f"{layers} layers, not {count}"
-    slides = {layer for code in codes if code.window for layer in _numbers(code.layers)}
+    slides = {layer for code in codes if code.window for layer in layer_numbers(code.layers or "")}
     theirs = windowed(found, config)
     if codes and slides != theirs:
         yield f"a window in the layers {sorted(slides)[:4]}, not {sorted(theirs)[:4]}"
     still = {layer for layer, kind in enumerate(listed or ()) if KINDS.get(kind) == "none"}
-    ours = {layer for code in resolved.codes if code.kind == "none" for layer in _numbers(code.layers)}
+    ours = {layer for code in resolved.codes if code.kind == "none" for layer in layer_numbers(code.layers or "")}
     if codes and not still <= ours:
         yield f"rotation in the layers {sorted(still - ours)[:4]}, which have no attention"
     parts = [getattr(config, key, None) for key in ("qk_nope_head_dim", "qk_rope_head_dim")]
@@ -437,18 +437,9 @@ def windowed(found: Seen, config: Any) -> set[int]:
     if not is_number(getattr(config, "sliding_window", None)) or not isinstance(count, int):
         return set()
     kinds = {type(module) for _, module in own_modules(found.model, [])}
-    code = modeling(type(found.config)).__name__
+    code = modeling(found.config).__name__
     used = any("sliding_window" in inspect.getsource(kind) for kind in kinds if kind.__module__ == code)
     return set(range(count)) if used else set()
-
-
-def _numbers(layers: str | None) -> set[int]:
-    found: set[int] = set()
-    for piece in (layers or "").split(","):
-        first, _, last = piece.partition("-")
-        if first.isdigit():
-            found |= set(range(int(first), int(last or first) + 1))
-    return found
 
 
 def defaults_like(config: Any, other: str) -> dict[str, Any]:
@@ -565,7 +556,7 @@ def row_of(name: str, reasons: list[str]) -> dict[str, Any] | None:
     main = next((inner[part] for part in ("text", "decoder", "encoder") if part in inner), None)
     if main is not None:
         return {"like": main, "sections": inner, "class": type(config).__name__}
-    model = made(config, classes_of(type(config)))
+    model = made(config, classes_of(config))
     found = seen(name, config, model)
     row = row_of_modules(found, bool(inner), reasons)
     if row is None:

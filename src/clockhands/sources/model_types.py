@@ -170,9 +170,11 @@ def model_type(name: str) -> ModelType | None:
     if name not in data["types"]:
         return None
     entry = _filled(name)
+    # Which version the program read, where no person wrote the row.
+    read_from = data["library"] if "class" not in data["types"][name] else data["library_of_classes"]
     return ModelType(
         name=name,
-        library=entry.get("library", data["library"]),
+        library=entry.get("library", read_from),
         reads=entry.get("reads", {}),
         defaults=entry.get("defaults", {}),
         fixed=entry.get("fixed", {}),

@@ -199,8 +199,7 @@ class _ConfigReader:
         context = fields.whole("context")
         for row in known.rows:
             because = _chosen(fields, row)
-            sides = {"encoder", "decoder"}
-            if because is None or ({row.part, section.part} <= sides and row.part != section.part):
+            if because is None or {row.part, section.part} == {"encoder", "decoder"}:
                 continue  # a type of two sides that is one side of another model has the codes of that side alone
             own = row if row.part != "text" or section.part == "text" else replace(row, part=section.part)
             if own.kind == "rotary" and not own.formula:
