@@ -43,6 +43,7 @@ WITHOUT_SPEC = {
     "glmga": "as glm4v_text",
     "glm_image_text": "as glm4v_text",
     "glm_image": "as its text part",
+    "nomic_bert_remote": "the class rotates no part of a head, but has a learned table",
     "recurrent_gemma": "the class has no context",
     "xverse": "its class defaults were not read",
     "telechat": "its class defaults were not read",

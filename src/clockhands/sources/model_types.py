@@ -195,6 +195,32 @@ def by_class(values: Mapping[str, Any]) -> ModelType | None:
     return next((model_type(name) for name in model_types() if _squeezed(name) == stem), None)
 
 
+def remote_class(values: Mapping[str, Any]) -> str | None:
+    """The class outside of the library that a config names under ``auto_map``: its code runs the model.
+
+    >>> remote_class({"auto_map": {"AutoConfig": "org/repository--configuration_bert.JinaBertConfig"}})
+    'JinaBertConfig'
+    """
+    named = values.get("auto_map")
+    if not isinstance(named, Mapping):
+        return None
+    classes = {key: place for key, place in named.items() if isinstance(key, str) and isinstance(place, str)}
+    keys = sorted(
+        (key for key in classes if key.startswith(("AutoConfig", "AutoModel"))),
+        key=lambda key: (key != "AutoConfig", key),
+    )
+    return classes[keys[0]].rpartition(".")[2][:200] if keys else None
+
+
+def by_remote_class(name: str) -> ModelType | None:
+    """The type that is run by a class of that name, outside of the library; by a copy of the library's class too."""
+    for kind, row in table()["types"].items():
+        if name in row.get("classes", ()):
+            return model_type(kind)
+    stem = _CLASS_ENDING.sub("", name.removesuffix("Config")).lower()
+    return next((model_type(kind) for kind in model_types() if _squeezed(kind) == stem), None)
+
+
 def _squeezed(name: str) -> str:
     return name.replace("_", "").replace("-", "")
 
@@ -215,6 +241,6 @@ def _filled(name: str) -> dict[str, Any]:
     # A null takes a default away.
     defaults = {quantity: value for quantity, value in defaults.items() if value is not None}
     # Where an entry was read off is its own, whatever it is like.
-    for own in ("library", "class"):
+    for own in ("library", "class", "classes"):
         other.pop(own, None)
     return {**other, **entry, "reads": reads, "defaults": defaults}
