@@ -197,3 +197,19 @@ def test_an_architecture_pairs_in_one_way():
     gguf = table()["gguf"]
     assert not set(gguf["interleaved"]) & set(gguf["halves"])
     assert not (set(gguf["interleaved"]) | set(gguf["halves"])) & set(gguf["none"])
+
+
+@pytest.mark.parametrize(
+    ("image", "patch", "rows"), [([448, 224], 14, 513), ([448, 448], [14, 14], 1025), (448, [14, 28], 513)]
+)
+def test_sizes_of_an_image_may_be_two_numbers(image, patch, rows):
+    config = {"model_type": "internvl_vision", "image_size": image, "patch_size": patch}
+    (code,) = resolve(Opened(target="x", form="config", config=config, config_name="config.json")).codes
+    assert (code.rows, code.width) == (rows, 1024)
+
+
+@pytest.mark.parametrize("image", [[448], [448, 0], [448, "224"], [448, 2**40], [448, True], [4, 448], []])
+def test_sizes_of_an_image_that_are_none(image):
+    config = {"model_type": "internvl_vision", "image_size": image}
+    (code,) = resolve(Opened(target="x", form="config", config=config, config_name="config.json")).codes
+    assert code.rows is None

@@ -291,3 +291,12 @@ def test_a_decoder_around_the_object_of_an_encoder_is_read_too():
     # A type that only frames an encoder has nothing beside it.
     framed = resolved({"model_type": "parakeet_ctc", "encoder_config": encoder}).codes
     assert [code.layers for code in framed] == ["0-47"]
+
+
+def test_sizes_under_other_usual_names_come_before_the_defaults_of_a_class():
+    config = {"model_type": "llama", "dim": 2048, "n_layers": 16, "n_heads": 16, "max_position_embeddings": 4096}
+    (code,) = resolved(config | {"rope_theta": 1e4}).codes
+    assert (code.layers, code.width) == ("0-15", 128)
+    assert code.source["width"] == "config.json:dim / config.json:n_heads"
+    own = resolved(config | {"rope_theta": 1e4, "num_hidden_layers": 2}).codes
+    assert [code.layers for code in own] == ["0-1"]

@@ -75,7 +75,22 @@ def fields_of(section: Section, file: str, known: ModelType | None, facts: list[
     if known is None:
         return Fields(section.values, file, table()["spellings"]["config"], facts, path=section.path)
     defaults, source = known.defaults, known.default_source
-    return Fields(section.values, file, known.reads, facts, path=section.path, defaults=defaults, default_source=source)
+    reads = {**known.reads, **_other_names(section.values, known)}
+    return Fields(section.values, file, reads, facts, path=section.path, defaults=defaults, default_source=source)
+
+
+def _other_names(values: Mapping[str, Any], known: ModelType) -> dict[str, list[str]]:
+    """Sizes that a file has under a usual name which its type does not read: they come before any default."""
+    found: dict[str, list[str]] = {}
+    for quantity in ("hidden", "heads", "layers"):
+        own = known.reads.get(quantity, ())
+        if not own or any(key in values for key in own):
+            continue
+        taken = {key for other, keys in known.reads.items() if other != quantity for key in keys}
+        names = [key for key in table()["spellings"]["config"][quantity] if key in values and key not in taken]
+        if names:
+            found[quantity] = [*own, *names]
+    return found
 
 
 def declared_kinds(fields: Fields) -> list[Sourced[str]]:
