@@ -300,3 +300,18 @@ def test_sizes_under_other_usual_names_come_before_the_defaults_of_a_class():
     assert code.source["width"] == "config.json:dim / config.json:n_heads"
     own = resolved(config | {"rope_theta": 1e4, "num_hidden_layers": 2}).codes
     assert [code.layers for code in own] == ["0-1"]
+
+
+@pytest.mark.parametrize(
+    ("listed", "layers"),
+    [
+        ({"hybrid_override_pattern": "M-M*-M"}, "0-5"),
+        ({"layers_block_type": ["mamba", "attention", "moe"]}, "0-2"),
+        ({"layers_block_type": ["mamba", "attention", "moe"], "num_hidden_layers": 2}, "0-1"),
+        ({"layers_block_type": []}, "0-51"),
+    ],
+)
+def test_layers_are_counted_where_only_their_kinds_are_listed(listed, layers):
+    (code,) = resolved({"model_type": "nemotron_h", "hidden_size": 64} | listed).codes
+    assert code.layers == layers
+    assert code.source["layers"].startswith("length of config.json:") == (layers in {"0-5", "0-2"})
