@@ -65,8 +65,8 @@ class CodeOfType:
         sections: How the pairs are shared among time, rows and columns: ``chunked``, ``interleaved`` or not.
         section_sizes: The sections that the class takes where the file declares none.
         bias: What follows from the type of a bias: fields of a spec, or the parts whose buckets go in both directions.
-        grid: Whether pairs turn by rows and columns of an image, and how they lie: ``together``, ``apart`` or
-            ``in turns``.
+        grid: Whether pairs turn by rows and columns of an image, and how they lie: ``together``, ``apart``,
+            ``in turns`` or ``dealt``.
         padding: Position of padding where it is not counted, or the quantity that holds it.
     """
 
