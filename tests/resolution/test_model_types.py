@@ -165,6 +165,7 @@ def test_rows_speak_of_quantities_that_exist(name):
             "latent",
             "interleave",
             "pad",
+            "chunk",
             "frames",
             "buckets",
             "max_distance",

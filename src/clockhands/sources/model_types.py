@@ -34,7 +34,7 @@ class CodeOfType:
             all whatever is listed; whether the window lies on ``both`` sides of the query, or the ``half`` before it
             alone is used; whether the first layer of all ``also`` sees all; the kind of the ``others`` of a period or
             of those not listed, and of all where the list is ``absent``; whether kinds stay what they are ``always``,
-            without a window too.
+            without a window too; whether the layers that rotate attend inside ``chunks`` of the text.
         nested: Whether the rotary block of the config has one object for each kind of layer, and is not read flat.
         bases: Kind of layer to the quantity that holds its base, where that is not ``base``.
         widths: Kind of layer to the quantity that holds its head width, where that is not ``head_width``.

@@ -107,7 +107,7 @@ class RotaryReader:
             base=base,
             context=around.context,
         )
-        code = replace(code, scaling=declared.summary, window=group.window)
+        code = replace(code, scaling=declared.summary, window=group.window, chunk=group.chunk)
         last = heads.is_latent() or (self.row is not None and self.row.turning == "last")
         more: dict[str, Any] = {"part": "last"} if last else {}
         axes = None if self.row is None or not shape.pairs else axes_of(block, self.row, shape.pairs, self.architecture)
