@@ -116,3 +116,29 @@ def test_layers_of_llama_4_attend_inside_of_chunks(more, chunked, chunk):
     assert [code.layers for code in codes if code.kind == "none"] == ["3"]
     if chunked is not None:
         assert codes[0].seen == f"chunks of {chunk:,} positions"
+
+
+def test_one_side_of_a_model_has_the_tables_of_that_side_alone():
+    """Donut: the decoder is mBART's, whose type has an encoder too."""
+    decoder = {"model_type": "mbart", "d_model": 64, "decoder_layers": 2, "max_position_embeddings": 30}
+    config = {"model_type": "vision-encoder-decoder", "encoder": {"model_type": "donut-swin"}, "decoder": decoder}
+    assert [(code.part, code.kind, code.rows) for code in resolved(config).codes] == [
+        ("vision", "relative", None),
+        ("decoder", "learned", 32),
+    ]
+
+
+def test_an_empty_type_in_a_part_is_that_of_the_model_around_it():
+    """SAM: its published configs have ``"model_type": ""`` in each part."""
+    tower = {"model_type": "", "hidden_size": 1280, "num_hidden_layers": 32}
+    found = resolved({"model_type": "sam", "vision_config": tower})
+    assert [(code.kind, code.width) for code in found.codes if code.part == "vision"][-2:] == [
+        ("relative", 1280),
+        ("learned", 1280),
+    ]
+    assert "unknown-model-type" not in {fact.code for fact in found.facts}
+
+
+def test_a_list_of_one_kind_in_a_class_is_for_any_number_of_layers():
+    (code,) = resolved({"model_type": "qwen2_5_omni_text", "num_hidden_layers": 36}).codes
+    assert code.layers == "0-35"

@@ -163,7 +163,7 @@ def _kinds(
         edge = first.value
         return ["sliding" if layer >= edge else "full" for layer in range(number or 1)], first.source
     period = fields.whole("window_period", most=MOST_LAYERS) or Sourced(
-        row.windows["period"] if row else None, type_source
+        row.windows.get("period") if row else None, type_source
     )
     every: int | None = period.value
     if every is None:
@@ -198,6 +198,8 @@ def _named_kinds(fields: Fields, listed: Sourced[list[Any]], number: int | None)
     key = fields.key_of(listed)
     if number is not None and len(listed.value) != number and key not in fields.values:
         # The list that the class takes where the file has none is for its own number of layers.
+        if len(set(map(str, listed.value))) == 1 and listed.value[0] in meaning:
+            return [meaning[listed.value[0]]] * number
         missing = (fields.spellings.get("layer_types") or ("layer_types",))[0]
         fields.missing(missing, "the kinds of the layers")
         return None
@@ -229,7 +231,11 @@ def _still_layers(
     if flags is not None and flags.value:
         if len(flags.value) != number or not all(flag in (0, 1) for flag in flags.value):
             key = fields.key_of(flags)
-            fields.impossible(key, f"0 or 1 for each of the {number} layers")
+            if key in fields.values:
+                fields.impossible(key, f"0 or 1 for each of the {number} layers")
+            else:  # the list that the class takes is for its own number of layers
+                missing = (fields.spellings.get("rotating_layers") or ("rotating_layers",))[0]
+                fields.missing(missing, "the layers without rotation")
             return None
         return frozenset(layer for layer, flag in enumerate(flags.value) if not flag), flags.source
     numbers = fields.items("still_layers")

@@ -227,8 +227,9 @@ class _ConfigReader:
         context = fields.whole("context")
         for row in known.rows:
             because = _chosen(fields, row)
-            if because is None:
-                continue
+            sides = {"encoder", "decoder"}
+            if because is None or ({row.part, section.part} <= sides and row.part != section.part):
+                continue  # a type of two sides that is one side of another model has the codes of that side alone
             own = row if row.part != "text" or section.part == "text" else replace(row, part=section.part)
             if own.kind == "rotary" and not own.formula:
                 made.append((_without_rates(fields, own.part, because or known.architecture_source), None))
@@ -324,7 +325,7 @@ def type_of(section: Section, name: str | None, top: str | None) -> ModelType | 
 def _name(values: Mapping[str, Any], file: str, path: str, facts: list[Fact]) -> str | None:
     name = values.get("model_type")
     if name is None or isinstance(name, str):
-        return name
+        return name if name or not path else None  # an empty type in a part is what the type around has there
     fact = Fact("unreadable-field", {f"{file}:{path}model_type": str(name)[:200], "expected": "a text"})
     if fact not in facts:
         facts.append(fact)
