@@ -148,6 +148,8 @@ EACH_WAY = [
     ("unreadable-field", "warning", LLAMA_31 | {"rope_scaling": [1, 2]}, LLAMA_31 | {"rope_scaling": {}}),
     ("missing-value", "note", {"rope_scaling": {}, "head_dim": 64, "rotary_dim": 32}, LLAMA_31),
     ("unknown-model-type", "note", LLAMA_31 | {"model_type": "mystery"}, LLAMA_31),
+    ("own-code", "note", LLAMA_31 | {"auto_map": {"AutoModelForCausalLM": "modeling_custom.CustomLM"}},
+     LLAMA_31 | {"auto_map": {"AutoModelForCausalLM": "modeling_flash_llama.LlamaForCausalLM"}}),
     ("converted-layout", "warning", LLAMA_31 | {"clockhands_layout": "interleaved"},
      LLAMA_31 | {"clockhands_layout": "halves"}),
 ]  # fmt: skip

@@ -295,6 +295,13 @@ VALUES = [
         " layout, is unknown.",
     ),
     (
+        "own-code",
+        {f"{C}auto_map": "CustomLM", "read as": "llama"},
+        "note",
+        "The config names a class of its own code, CustomLM, which is not in the table of known classes. The model was"
+        " read as the library's llama; its own code may compute something else.",
+    ),
+    (
         "not-recognised",
         {
             "shape": [512, 384],

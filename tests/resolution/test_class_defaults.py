@@ -145,6 +145,7 @@ OTHER_MODE: dict[str, dict[str, object] | None] = {
     "data2vec-vision": {"use_absolute_position_embeddings": True},
     "reformer": {"axial_pos_embds": False},
     **dict.fromkeys(("gemma3", "clip", "siglip", "clap", "nougat", "blip_2_qformer", "lw_detr_vit", "rf_detr_dinov2")),
+    "vitpose_backbone": None,  # its class is no AutoModel
     **dict.fromkeys(("layoutlmv2", "layoutxlm")),  # the class needs a package that is not here
 }
 

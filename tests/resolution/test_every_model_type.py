@@ -7,10 +7,13 @@ import json
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from clockhands.auditing import audit
 from clockhands.sources.model_types import model_type
+from resolution.expected import resolved
+from resolution.test_whole_specs import NEAR, cosine_sine
 from written_files import written
 
 pytestmark = pytest.mark.slow
@@ -108,9 +111,6 @@ ELSEWHERE = {
     **dict.fromkeys(("parakeet_tdt", "nemotron3_5_asr", "nemotron_asr_streaming"), RELATIVE),
     "nemotron_asr_streaming_encoder": RELATIVE,
     **dict.fromkeys(("lfm3_vl", "lfm3_vl_vision"), "its tower has no row"),
-    **dict.fromkeys(
-        ("lighton_ocr", "mistral3", "mistral_large4", "pixtral"), "even frequencies are for rows, odd ones for columns"
-    ),
     **dict.fromkeys(("minimax_m3_vl", "minimax_m3_vl_vision"), "three sets of frequencies side by side"),
     "musicflamingo": "a rotation by seconds beside the text",
     **dict.fromkeys(("qwen2_5_omni", "qwen2_5_omni_token2wav"), "token2wav_config and dit_config are not read"),
@@ -205,3 +205,45 @@ def test_frequencies_of_every_module_appear(library, tmp_path, capsys):
         print(f"\n{held} sets of frequencies are held to modules; {len(missing)} types have one that appears nowhere")
     assert {name: told for name, told in missing.items() if name not in ELSEWHERE} == {}
     assert missing.keys() == ELSEWHERE.keys()
+
+
+# Towers whose module cannot be given rows and columns, and why.
+NOT_BY_PLACES = {
+    **dict.fromkeys(("dinov3_vit", "eomt_dinov3", "sapiens2"), "the module takes the image"),
+    "efficientloftr": "the module takes the image; it has a test of its own",
+    "gemma4_vision": "each half of a head is a layout; it has a test of its own",
+    "llama4_vision_model": "the module has complex numbers for its own image",
+    "sam3_vit_model": "the class gives the module columns where its axis of rows is",
+    **dict.fromkeys(("edgetam_video", "sam2_video", "sam3_tracker_video"), "the module has places of its own"),
+}
+
+
+def test_towers_rotate_by_rows_and_columns_as_their_modules(library, capsys):
+    import model_types as tool
+    import torch
+
+    held = set()
+    for name, config in defaults(library):
+        known = model_type(name)
+        rows = [] if known is None else [row for row in known.rows if row.grid and row.part == "vision"]
+        if not rows or config.sub_configs or name in NOT_BY_PLACES:
+            continue
+        model = tool.made(config, tool.classes_of(type(config)))
+        (module,) = {type(each): each for each in model.modules() if hasattr(each, "inv_freq")}.values()
+        places = np.random.default_rng(1).integers(0, 50, (7, 2))
+        embedding = type(module)(config=module.config)
+        try:
+            theirs = embedding(torch.zeros(1), torch.tensor(places))
+        except (IndexError, RuntimeError):  # it takes a batch
+            theirs = embedding(torch.zeros(1), torch.tensor(places[None]))
+        (spec,) = {code.spec for code in resolved(tool.as_file(config)).codes if code.kind == "rotary"}
+        ours = cosine_sine(spec, places)
+        reversed_axes = cosine_sine(spec, places[:, ::-1])
+        for each, own, wrong in zip(theirs, ours, reversed_axes, strict=True):
+            numbers = each.reshape(7, -1).numpy()
+            assert np.abs(numbers - own).max() <= NEAR, name
+            assert np.abs(numbers - wrong).max() > 0.1, name
+        held.add(name)
+    with capsys.disabled():
+        print(f"\n{len(held)} towers rotate as their modules")
+    assert len(held) >= 25

@@ -43,6 +43,7 @@ WITHOUT_SPEC = {
     "glmga": "as glm4v_text",
     "glm_image_text": "as glm4v_text",
     "glm_image": "as its text part",
+    "nomic_bert_remote": "the class rotates no part of a head, but has a learned table",
     "recurrent_gemma": "the class has no context",
     "xverse": "its class defaults were not read",
     "telechat": "its class defaults were not read",
@@ -165,6 +166,7 @@ def test_rows_speak_of_quantities_that_exist(name):
             "latent",
             "interleave",
             "pad",
+            "chunk",
             "frames",
             "buckets",
             "max_distance",
@@ -197,6 +199,22 @@ def test_an_architecture_pairs_in_one_way():
     gguf = table()["gguf"]
     assert not set(gguf["interleaved"]) & set(gguf["halves"])
     assert not (set(gguf["interleaved"]) | set(gguf["halves"])) & set(gguf["none"])
+
+
+@pytest.mark.parametrize(
+    ("image", "patch", "rows"), [([448, 224], 14, 513), ([448, 448], [14, 14], 1025), (448, [14, 28], 513)]
+)
+def test_sizes_of_an_image_may_be_two_numbers(image, patch, rows):
+    config = {"model_type": "internvl_vision", "image_size": image, "patch_size": patch}
+    (code,) = resolve(Opened(target="x", form="config", config=config, config_name="config.json")).codes
+    assert (code.rows, code.width) == (rows, 1024)
+
+
+@pytest.mark.parametrize("image", [[448], [448, 0], [448, "224"], [448, 2**40], [448, True], [4, 448], []])
+def test_sizes_of_an_image_that_are_none(image):
+    config = {"model_type": "internvl_vision", "image_size": image}
+    (code,) = resolve(Opened(target="x", form="config", config=config, config_name="config.json")).codes
+    assert code.rows is None
 
 
 @pytest.mark.parametrize("name", model_types())

@@ -95,6 +95,29 @@ def test_minimax_m2_was_published_with_a_number_of_channels(written, rotated, co
     assert "ignored-key" not in [fact.code for fact in found.facts]
 
 
+LLAMA_4 = {"model_type": "llama4_text", "num_hidden_layers": 4, "no_rope_layers": [1, 1, 1, 0], "rope_theta": 5e5}
+
+
+@pytest.mark.parametrize(
+    ("more", "chunked", "chunk"),
+    [
+        ({}, "0-2", 8192),  # the default of the class
+        ({"attention_chunk_size": 4096}, "0-2", 4096),
+        ({"attention_chunk_size": None}, None, None),
+        ({"attention_chunk_size": 64, "layer_types": ["chunked_attention", *["full_attention"] * 3]}, "0", 64),
+    ],
+)
+def test_layers_of_llama_4_attend_inside_of_chunks(more, chunked, chunk):
+    codes = resolved(LLAMA_4 | more).codes
+    assert [(code.layers, code.chunk) for code in codes if code.chunk] == (
+        [] if chunked is None else [(chunked, chunk)]
+    )
+    assert all(code.window is None for code in codes)
+    assert [code.layers for code in codes if code.kind == "none"] == ["3"]
+    if chunked is not None:
+        assert codes[0].seen == f"chunks of {chunk:,} positions"
+
+
 def test_one_side_of_a_model_has_the_tables_of_that_side_alone():
     """Donut: the decoder is mBART's, whose type has an encoder too."""
     decoder = {"model_type": "mbart", "d_model": 64, "decoder_layers": 2, "max_position_embeddings": 30}

@@ -4,7 +4,9 @@ import math
 
 import pytest
 
+from clockhands.additive import Learned
 from clockhands.auditing._audits import judged
+from clockhands.biases import Alibi
 from clockhands.ladders import Geometric, Joined
 from clockhands.rotary import Rotary
 from clockhands.scaling import Ntk, Yarn
@@ -201,3 +203,115 @@ def test_blocks_that_repeat_a_cycle():
         {"model_type": "recurrent_gemma", "num_hidden_layers": 4, "block_types": ["attention", "recurrent"]}
     )
     assert {(code.kind, code.layers) for code in swapped.codes} == {("rotary", "0,2"), ("none", "1,3")}
+
+
+# Position fields of jinaai/jina-embeddings-v2-base-en, jinaai/jina-embeddings-v3 and nomic-ai/nomic-embed-text-v1.5.
+JINA_2 = {
+    "model_type": "bert",
+    "auto_map": {"AutoConfig": "jinaai/jina-bert-implementation--configuration_bert.JinaBertConfig"},
+    "hidden_size": 768,
+    "num_attention_heads": 12,
+    "num_hidden_layers": 12,
+    "max_position_embeddings": 8192,
+    "position_embedding_type": "alibi",
+}
+JINA_3 = {
+    "model_type": "xlm-roberta",
+    "auto_map": {"AutoModel": "jinaai/xlm-roberta-flash-implementation--modeling_lora.XLMRobertaLoRA"}
+    | {"AutoConfig": "jinaai/xlm-roberta-flash-implementation--configuration_xlm_roberta.XLMRobertaFlashConfig"},
+    "hidden_size": 1024,
+    "num_attention_heads": 16,
+    "num_hidden_layers": 24,
+    "max_position_embeddings": 8194,
+    "position_embedding_type": "rotary",
+    "rotary_emb_base": 20000.0,
+}
+NOMIC = {
+    "model_type": "nomic_bert",
+    "auto_map": {"AutoConfig": "nomic-ai/nomic-bert-2048--configuration_hf_nomic_bert.NomicBertConfig"},
+    "n_embd": 768,
+    "n_head": 12,
+    "n_layer": 12,
+    "n_positions": 8192,
+    "rotary_emb_base": 1000,
+    "rotary_emb_fraction": 1.0,
+    "rotary_emb_interleaved": False,
+}
+
+
+@pytest.mark.parametrize(
+    ("config", "spec"),
+    [
+        (JINA_2, Alibi(12, form="symmetric")),
+        (JINA_2 | {"position_embedding_type": "absolute"}, Learned(768, 8192)),
+        (JINA_3, Rotary(64, "halves", 20000.0)),
+        (JINA_3 | {"position_embedding_type": "absolute"}, Learned(1024, 8194, 2, 1)),
+        (NOMIC, Rotary(64, "halves", 1000.0)),
+        (NOMIC | {"rotary_emb_interleaved": True}, Rotary(64, "interleaved", 1000.0)),
+    ],
+)
+def test_the_code_that_a_config_names_decides(config, spec):
+    found = resolved(config)
+    assert [code.spec for code in found.codes] == [spec]
+    assert not {fact.code for fact in found.facts} & {"own-code", "unknown-model-type", "ignored-key"}
+
+
+def test_code_that_is_not_known_is_said_to_decide():
+    config = {"model_type": "bert", "hidden_size": 64, "num_hidden_layers": 2, "max_position_embeddings": 32}
+    found = resolved(config | {"auto_map": {"AutoModel": "modeling_mine.MineModel"}})
+    assert found.codes == resolved(config).codes
+    (fact,) = [fact for fact in found.facts if fact.code == "own-code"]
+    assert fact.evidence == {"config.json:auto_map": "MineModel", "read as": "bert"}
+
+
+@pytest.mark.parametrize(
+    "named", [None, [], "x.JinaBertConfig", {}, {"AutoConfig": 3}, {"AutoTokenizer": ["a.B", None]}]
+)
+def test_an_auto_map_that_names_no_class(named):
+    config = {"model_type": "bert", "hidden_size": 64, "num_hidden_layers": 2, "max_position_embeddings": 32}
+    assert resolved(config | {"auto_map": named}) == resolved(config)
+
+
+def test_a_copy_of_the_class_of_the_library_is_that_type():
+    config = {"hidden_size": 64, "num_attention_heads": 2, "num_hidden_layers": 2, "max_position_embeddings": 32}
+    copied = resolved(config | {"model_type": "mine", "auto_map": {"AutoConfig": "configuration_phi3.Phi3Config"}})
+    assert [code.spec for code in copied.codes] == [Rotary(32, "halves", 10000.0)]
+    assert not {fact.code for fact in copied.facts} & {"own-code", "unknown-model-type"}
+
+
+def test_a_decoder_around_the_object_of_an_encoder_is_read_too():
+    """Cohere ASR: the config of the decoder has that of the encoder, of another type, in it."""
+    encoder = {"model_type": "parakeet_encoder", "hidden_size": 1280, "num_hidden_layers": 48}
+    config = {"model_type": "cohere_asr", "hidden_size": 64, "num_hidden_layers": 2, "max_position_embeddings": 512}
+    codes = resolved(config | {"encoder_config": encoder}).codes
+    assert [(code.kind, code.layers, code.rows) for code in codes] == [
+        ("relative", "0-47", None),
+        ("learned", "input", 512),
+    ]
+    # A type that only frames an encoder has nothing beside it.
+    framed = resolved({"model_type": "parakeet_ctc", "encoder_config": encoder}).codes
+    assert [code.layers for code in framed] == ["0-47"]
+
+
+def test_sizes_under_other_usual_names_come_before_the_defaults_of_a_class():
+    config = {"model_type": "llama", "dim": 2048, "n_layers": 16, "n_heads": 16, "max_position_embeddings": 4096}
+    (code,) = resolved(config | {"rope_theta": 1e4}).codes
+    assert (code.layers, code.width) == ("0-15", 128)
+    assert code.source["width"] == "config.json:dim / config.json:n_heads"
+    own = resolved(config | {"rope_theta": 1e4, "num_hidden_layers": 2}).codes
+    assert [code.layers for code in own] == ["0-1"]
+
+
+@pytest.mark.parametrize(
+    ("listed", "layers"),
+    [
+        ({"hybrid_override_pattern": "M-M*-M"}, "0-5"),
+        ({"layers_block_type": ["mamba", "attention", "moe"]}, "0-2"),
+        ({"layers_block_type": ["mamba", "attention", "moe"], "num_hidden_layers": 2}, "0-1"),
+        ({"layers_block_type": []}, "0-51"),
+    ],
+)
+def test_layers_are_counted_where_only_their_kinds_are_listed(listed, layers):
+    (code,) = resolved({"model_type": "nemotron_h", "hidden_size": 64} | listed).codes
+    assert code.layers == layers
+    assert code.source["layers"].startswith("length of config.json:") == (layers in {"0-5", "0-2"})

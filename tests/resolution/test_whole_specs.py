@@ -319,7 +319,7 @@ def test_a_tower_turns_as_in_the_library(name):
     else:
         cos, sin = embedding(torch.zeros(1), torch.tensor(positions))
     cos, sin = cos.reshape(7, -1).numpy(), sin.reshape(7, -1).numpy()
-    ours = _cosine_sine(spec, positions)
+    ours = cosine_sine(spec, positions)
     for theirs, own in zip((cos, sin), ours, strict=True):
         assert theirs.shape == own.shape
         assert np.abs(theirs - own).max() <= NEAR
@@ -364,7 +364,7 @@ def test_the_last_channels_of_latent_heads_turn_as_in_the_library():
     assert np.abs(query @ key.T - expected).max() <= NEAR * np.abs(expected).max() * 4
 
 
-def _cosine_sine(spec, positions):
+def cosine_sine(spec, positions):
     """Of every channel: a unit vector of each pair's first channel turned shows both."""
     ones = np.zeros((len(positions), spec.head_width), np.float32)
     ones[:, spec.channels[:, 0]] = 1

@@ -50,6 +50,7 @@ LAYER_FIELDS = (
     "rows",
     "offset",
     "window",
+    "chunk",
     "usable_length",
     "length",
     "sections",

@@ -96,7 +96,7 @@ def extension(opened: Opened, resolved: Resolved, length: int | None) -> Extensi
     if length is None or context is None or length <= context or not codes:
         return None
     sound = tuple(dict.fromkeys(sentence for code in codes for sentence in _sound(code, resolved, length)))
-    turning = [code for code in codes if code.kind == "rotary" and (code.window is None or code.window > context)]
+    turning = [code for code in codes if code.kind == "rotary" and (code.farthest is None or code.farthest > context)]
     ways, without = ((), ()) if not turning else _ways(opened, resolved, turning[0], length)
     cannot = [
         f"No config guarantees that the model uses text {spoken(length)} positions away. Only a measurement at"
@@ -144,11 +144,8 @@ def _sound(code: Code, resolved: Resolved, length: int) -> Iterator[str]:
 
 
 def _sound_rotary(code: Code, trained: int, length: int, where: str) -> Iterator[str]:
-    if code.window is not None and code.window <= trained:
-        yield (
-            f"{where}: a query attends to the last {spoken(code.window)} positions only, so no distance is new at"
-            f" {spoken(length)}."
-        )
+    if code.farthest is not None and code.farthest <= trained:
+        yield (f"{where}: a query attends to {code.seen} only, so no distance is new at {spoken(length)}.")
         return
     if not code.rates:
         yield f"{where}: the RoPE frequencies are unknown, so nothing can be said."
@@ -219,7 +216,7 @@ def _after(opened: Opened, values: Mapping[str, Any], length: int) -> Code | Non
     except ClockhandsError:
         return None
     turning = [code for code in changed.codes if code.kind == "rotary" and code.part in TEXT and code.rates]
-    return next((code for code in turning if code.window is None), next(iter(turning), None))
+    return next((code for code in turning if code.farthest is None), next(iter(turning), None))
 
 
 def _does(before: Code, after: Code, length: int) -> Iterator[str]:

@@ -145,10 +145,10 @@ def usual_length(code: Code, spec: Any) -> tuple[int, str | None]:
     (8192, 'Measured over the first 8,192 of 131,072 positions; --length 131072 measures all.')
     """
     served = spec.usable if isinstance(spec, Learned) else code.usable_length
-    if code.window is not None and (served is None or code.window < served):
+    if code.farthest is not None and (served is None or code.farthest < served):
         # A query meets no distance beyond, so that whatever holds at one means nothing for the model.
-        seen = min(code.window, MOST)
-        return seen, f"A query here attends only to the last {code.window:,} positions: measured over {seen:,}."
+        seen = min(code.farthest, MOST)
+        return seen, f"A query here attends only to {code.seen}: measured over {seen:,}."
     most = MOST_LEARNED if isinstance(spec, Learned) else MOST
     if served is None:
         # A preset is a convention, of which no context is expected.

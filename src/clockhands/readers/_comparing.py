@@ -172,8 +172,8 @@ def _apart(ours: Code, theirs: Code, everything: bool) -> Iterator[str]:
             yield "the pairs belong to other axes"
     elif everything:
         yield from _other_kinds(ours, theirs)
-    if everything and ours.window != theirs.window:
-        yield f"{_window(ours)} against {_window(theirs)}"
+    if everything and ours.seen != theirs.seen:
+        yield f"{ours.seen} against {theirs.seen}"
 
 
 def _layouts(ours: Code | None, theirs: Code | None) -> str:
@@ -207,10 +207,6 @@ def kind_in_words(code: Code) -> str:
 
 def _turned(code: Code) -> str:
     return f"{_number(code.rotated)} of {_number(code.width)} dimensions rotate"
-
-
-def _window(code: Code) -> str:
-    return "all positions" if code.window is None else f"the last {code.window:,} positions"
 
 
 def _number(value: int | None) -> str:

@@ -357,6 +357,7 @@ def in_short(code: Code) -> str:
         words += [] if code.rows is None else [f"{spoken(code.rows)} rows"]
         words += [] if code.usable_length in (None, code.rows) else [f"{spoken(code.usable_length)} usable positions"]
     words += [] if code.window is None else [f"sliding window {spoken(code.window)}"]
+    words += [] if code.chunk is None else [f"chunks of {spoken(code.chunk)}"]
     return ", ".join(words)
 
 
@@ -468,7 +469,9 @@ def rows_of(code: Code) -> Iterator[tuple[str, str, tuple[str, ...]]]:
 
 def _window(code: Code) -> Iterator[tuple[str, str, tuple[str, ...]]]:
     if code.window is not None:
-        yield "window", f"the last {spoken(code.window)} positions", ("window",)
+        yield "window", code.seen, ("window",)
+    if code.chunk is not None:
+        yield "chunk", code.seen, ("chunk",)
 
 
 def layout_in_words(code: Code) -> str:

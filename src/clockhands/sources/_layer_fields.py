@@ -19,6 +19,7 @@ class LayerGroup:
         labels: What the file calls such layers, as keys of a nested block.
         layers: Their numbers in the short form; None if the number of layers is unknown.
         window: Tokens that they see, or None for all.
+        chunk: Tokens of a chunk, of which they see their own alone, or None.
         pattern: Whether something says which layers are of which kind.
         base: Their own base, where the file has one for each layer.
         source: Field to where it comes from.
@@ -31,6 +32,7 @@ class LayerGroup:
     pattern: bool
     source: Mapping[str, str]
     base: Sourced[float] | None = None
+    chunk: int | None = None
 
 
 def layer_groups(fields: Fields, row: CodeOfType | None, type_source: str) -> list[LayerGroup]:
@@ -54,6 +56,11 @@ def layer_groups(fields: Fields, row: CodeOfType | None, type_source: str) -> li
     if row is not None and row.unturned and window is not None and window.value:
         # What they see is not said: layers that do not turn see all.
         kinds = ["none" if kind in row.unturned else kind for kind in kinds]
+    chunk = _or_none(fields, "chunk")
+    chunks = row is not None and row.windows.get("chunks") and not fields.declares("layer_types")
+    if chunks and chunk is not None and chunk.value:
+        # Unless they are listed, all layers that rotate attend inside of chunks.
+        kinds = ["chunked" if kind == "full" else kind for kind in kinds]
     bases = _layer_bases(fields, number)
     if bases is not None:
         # A base of 0 stands for no rotation.
@@ -74,9 +81,12 @@ def layer_groups(fields: Fields, row: CodeOfType | None, type_source: str) -> li
                 seen = 2 * (seen // 2) + 1  # half of it on either side of the query
             elif row is not None and row.windows.get("half") and seen is not None:
                 seen //= 2  # the half before it
+        elif kind == "chunked" and chunk is not None and chunk.value:
+            known["chunk"] = chunk.source
         layers = layer_ranges(places) if number is not None else None
         base = None if bases is None or not own else Sourced(own, bases.source)
-        groups.append(LayerGroup(kind, labels.get(kind, ()), layers, seen, source is not None, known, base))
+        cut = chunk.value if "chunk" in known and chunk is not None else None
+        groups.append(LayerGroup(kind, labels.get(kind, ()), layers, seen, source is not None, known, base, cut))
     return groups
 
 
@@ -104,9 +114,14 @@ def _window(fields: Fields) -> Sourced[int] | None:
         for name in ("window", "window_from", "window_period"):
             fields.present(name)
         return None
-    if fields.raw("window") is None and "window" in fields.defaults and fields.written("window"):
-        return None  # null means no window, where an absent key means the class default
-    return fields.whole("window", least=0)
+    return _or_none(fields, "window")
+
+
+def _or_none(fields: Fields, quantity: str) -> Sourced[int] | None:
+    """How much a layer sees; null says all, where an absent key means the class default."""
+    if fields.raw(quantity) is None and quantity in fields.defaults and fields.written(quantity):
+        return None
+    return fields.whole(quantity, least=0)
 
 
 def _kinds(

@@ -13,6 +13,8 @@ from clockhands.sources.model_types import CodeOfType, ModelType
 from clockhands.sources.resolved import Code, layer_ranges
 from clockhands.sources.weights import part_in
 
+_AXES = ("height", "width")
+
 if TYPE_CHECKING:
     from clockhands.sources.arrays import TensorInfo
 
@@ -133,14 +135,31 @@ def _learned(fields: Fields, row: CodeOfType, code: Code) -> Code:
 
 
 def _patches(fields: Fields) -> Sourced[int] | None:
-    """Patches of a square image: what is left over at its edges is no patch."""
-    side, patch = fields.whole("image", most=WIDEST), fields.whole("patch", most=WIDEST)
-    if side is None or patch is None:
+    """Patches of an image, whose size is one number or a height and a width: what is left at its edges is no patch."""
+    image, patch = _sides(fields, "image"), _sides(fields, "patch")
+    if image is None or patch is None:
         return None
-    source = f"({side.source} / {patch.source})^2"
-    if side.value is None or patch.value is None or side.value < patch.value:
-        return Sourced(None, source)
-    return Sourced((side.value // patch.value) ** 2, source)
+    both = f"{image.source} / {patch.source}"
+    if image.value is None or patch.value is None:
+        return Sourced(None, f"({both})^2")
+    along = [side // each for side, each in zip(image.value, patch.value, strict=True)]
+    source = f"({both})^2" if along[0] == along[1] else f"({both}, height x width)"
+    return Sourced(along[0] * along[1] or None, source)
+
+
+def _sides(fields: Fields, quantity: str) -> Sourced[tuple[int, int]] | None:
+    """The height and the width of an image or of a patch."""
+    raw = fields.raw(quantity)
+    held = None if raw is None else raw.value
+    if raw is not None and isinstance(held, list | tuple) and len(held) == len(_AXES):
+        fields.present(quantity)
+        fits = all(type(side) is int and 1 <= side <= WIDEST for side in held)
+        return Sourced((held[0], held[1]) if fits else None, raw.source)
+    found: Sourced[Any] | None = fields.whole(quantity, most=WIDEST)
+    if found is None or found.value is None:
+        return found
+    # The default of a class may be two numbers too.
+    return Sourced(tuple(found.value) if isinstance(found.value, list) else (found.value, found.value), found.source)
 
 
 def _offset(fields: Fields, row: CodeOfType, architecture: str) -> Sourced[int] | None:

@@ -34,7 +34,7 @@ class CodeOfType:
             all whatever is listed; whether the window lies on ``both`` sides of the query, or the ``half`` before it
             alone is used; whether the first layer of all ``also`` sees all; the kind of the ``others`` of a period or
             of those not listed, and of all where the list is ``absent``; whether kinds stay what they are ``always``,
-            without a window too.
+            without a window too; whether the layers that rotate attend inside ``chunks`` of the text.
         nested: Whether the rotary block of the config has one object for each kind of layer, and is not read flat.
         bases: Kind of layer to the quantity that holds its base, where that is not ``base``.
         widths: Kind of layer to the quantity that holds its head width, where that is not ``head_width``.
@@ -65,8 +65,8 @@ class CodeOfType:
         sections: How the pairs are shared among time, rows and columns: ``chunked``, ``interleaved`` or not.
         section_sizes: The sections that the class takes where the file declares none.
         bias: What follows from the type of a bias: fields of a spec, or the parts whose buckets go in both directions.
-        grid: Whether pairs turn by rows and columns of an image, and how they lie: ``together``, ``apart`` or
-            ``in turns``.
+        grid: Whether pairs turn by rows and columns of an image, and how they lie: ``together``, ``apart``,
+            ``in turns`` or ``dealt``.
         padding: Position of padding where it is not counted, or the quantity that holds it.
     """
 
@@ -197,6 +197,32 @@ def by_class(values: Mapping[str, Any]) -> ModelType | None:
     return next((model_type(name) for name in model_types() if _squeezed(name) == stem), None)
 
 
+def remote_class(values: Mapping[str, Any]) -> str | None:
+    """The class outside of the library that a config names under ``auto_map``: its code runs the model.
+
+    >>> remote_class({"auto_map": {"AutoConfig": "org/repository--configuration_bert.JinaBertConfig"}})
+    'JinaBertConfig'
+    """
+    named = values.get("auto_map")
+    if not isinstance(named, Mapping):
+        return None
+    classes = {key: place for key, place in named.items() if isinstance(key, str) and isinstance(place, str)}
+    keys = sorted(
+        (key for key in classes if key.startswith(("AutoConfig", "AutoModel"))),
+        key=lambda key: (key != "AutoConfig", key),
+    )
+    return classes[keys[0]].rpartition(".")[2][:200] if keys else None
+
+
+def by_remote_class(name: str) -> ModelType | None:
+    """The type that is run by a class of that name, outside of the library; by a copy of the library's class too."""
+    for kind, row in table()["types"].items():
+        if name in row.get("classes", ()):
+            return model_type(kind)
+    stem = _CLASS_ENDING.sub("", name.removesuffix("Config")).lower()
+    return next((model_type(kind) for kind in model_types() if _squeezed(kind) == stem), None)
+
+
 def _squeezed(name: str) -> str:
     return name.replace("_", "").replace("-", "")
 
@@ -217,6 +243,6 @@ def _filled(name: str) -> dict[str, Any]:
     # A null takes a default away.
     defaults = {quantity: value for quantity, value in defaults.items() if value is not None}
     # Where an entry was read off is its own, whatever it is like.
-    for own in ("library", "class"):
+    for own in ("library", "class", "classes"):
         other.pop(own, None)
     return {**other, **entry, "reads": reads, "defaults": defaults}

@@ -18,7 +18,14 @@ from clockhands.sources._diffusers_fields import diffusers_codes
 from clockhands.sources._table_fields import bias_codes, table_code
 from clockhands.sources.fields import Fields, Sourced, shown, value_of
 from clockhands.sources.gguf_fields import ARCHITECTURE, gguf_codes
-from clockhands.sources.model_types import CodeOfType, ModelType, by_class, model_type
+from clockhands.sources.model_types import (
+    CodeOfType,
+    ModelType,
+    by_class,
+    by_remote_class,
+    model_type,
+    remote_class,
+)
 from clockhands.sources.overriding import by_caller, overridden
 from clockhands.sources.params_fields import is_params, params_codes
 from clockhands.sources.resolved import Code, Fact, Resolved
@@ -129,9 +136,19 @@ def _of_config(opened: Opened, config: Mapping[str, Any], length: int | None) ->
     twice = {"used": "the last value"}
     facts += [Fact("duplicate-key", {f"{file}:{key}": "given more than once", **twice}) for key in opened.duplicates]
     reader = _ConfigReader(opened, file, name, facts, length)
-    parts = [reader.part(section) for section in sections(config)]
-    ignored = beside(config, file) if all(section.path for section in sections(config)) else {}
+    found = [*sections(config), *_around(config, name)]
+    parts = [reader.part(section) for section in found]
+    ignored = beside(config, file) if all(section.path for section in found) else {}
     return _of_parts(parts, _main(parts), name, f"{file}:model_type", length, facts, ignored)
+
+
+def _around(config: Mapping[str, Any], name: str | None) -> list[Section]:
+    """The config itself, where its type has a decoder of its own around the object of an encoder of another type."""
+    known, inner = None if name is None else model_type(name), [section.part for section in sections(config)]
+    if known is None or "encoder" not in inner or {"text", "decoder"} & set(inner):
+        return []
+    encoder = model_type(known.sections.get("encoder", ""))
+    return [Section("text", "", config)] if encoder is not None and known.rows and known.rows != encoder.rows else []
 
 
 def _of_parts(  # noqa: PLR0917 - what a config or a GGUF file says
@@ -177,7 +194,7 @@ class _ConfigReader:
     def part(self, section: Section) -> _Part:
         """The codes of a part, by the table or by its fields."""
         name = _name(section.values, self.file, section.path, self.facts)
-        known = type_of(section, name, self.top)
+        known = self._by_own_code(section, type_of(section, name, self.top))
         if known is None and (known := by_class(section.values)) is not None:
             where = f"{self.file}:{section.path}"
             classes = section.values["architectures"]
@@ -191,6 +208,17 @@ class _ConfigReader:
             codes, context, fields = params_codes(section.values, self.file, self.facts, self.length)
             return _Part(codes, context, unread(fields))
         return self._by_fields(section, name) if known is None else self._by_table(section, known)
+
+    def _by_own_code(self, section: Section, known: ModelType | None) -> ModelType | None:
+        """The type whose code runs a part: that of the class which the config brings, if it is known."""
+        named = remote_class(section.values)
+        if named is None:
+            return known
+        own = by_remote_class(named)
+        if own is None and known is not None:
+            place = f"{self.file}:{section.path}auto_map"
+            self.facts.append(Fact("own-code", {place: named, "read as": known.name}))
+        return own or known
 
     def _by_table(self, section: Section, known: ModelType) -> _Part:
         fields = fields_of(section, self.file, known, self.facts)

@@ -41,7 +41,8 @@ class Code:
         scaling: ``{"type", "factor", "original"}`` of the declared scaling.
         rows: Rows of a table.
         offset: Row of the first position.
-        window: Tokens that a query of these layers can see.
+        window: Tokens that a query of these layers can see, the last ones.
+        chunk: Tokens of each chunk that a text is cut into, where a query of these layers sees its own chunk alone.
         usable_length: Positions that the code can be asked for: rows of a table from the first position on, else the
             context that is declared.
         length: Tokens that all figures of a report on this code are about; `Resolved.with_lengths` says which.
@@ -62,6 +63,7 @@ class Code:
     rows: int | None = None
     offset: int | None = None
     window: int | None = None
+    chunk: int | None = None
     usable_length: int | None = None
     length: int | None = None
     source: Mapping[str, str] = field(default_factory=dict)
@@ -88,6 +90,18 @@ class Code:
         turns = tuple(range(number)) * min(pairs)
         order = "consecutive" if axes == chunked(pairs) else "interleaved" if axes[: len(turns)] == turns else "mixed"
         return {"axes": names, "pairs": pairs, "order": order}
+
+    @property
+    def farthest(self) -> int | None:
+        """How many positions a query of these layers can see at most; None for all."""
+        return self.window if self.chunk is None else self.chunk
+
+    @property
+    def seen(self) -> str:
+        """The positions that a query of these layers can see, for people."""
+        if self.farthest is None:
+            return "all positions"
+        return f"the last {self.window:,} positions" if self.chunk is None else f"chunks of {self.chunk:,} positions"
 
     @property
     def counts_apart(self) -> bool:
@@ -204,7 +218,7 @@ class Resolved:
         original = (code.scaling or {}).get("original")
         if length is None and isinstance(original, int) and original > 0:
             length = original
-        return length if code.window is None or length is None else min(length, code.window)
+        return length if code.farthest is None or length is None else min(length, code.farthest)
 
 
 def layer_ranges(layers: Iterable[int]) -> str:

@@ -26,6 +26,8 @@ SCALED_OUTSIDE = re.compile(r"rope_scaling_\w")
 LAYOUT_KEY = "clockhands_layout"
 SWITCHES = ("use_scaled_rope", "use_dynamic_ntk")
 BASE_ALLOWED = "a finite number above 1"
+# What begins the name of a grid whose columns come before its rows.
+COLUMNS_FIRST = "columns "
 # Time, rows and columns; a list of more sections goes round them again.
 COORDINATES = 3
 
@@ -105,7 +107,7 @@ class RotaryReader:
             base=base,
             context=around.context,
         )
-        code = replace(code, scaling=declared.summary, window=group.window)
+        code = replace(code, scaling=declared.summary, window=group.window, chunk=group.chunk)
         last = heads.is_latent() or (self.row is not None and self.row.turning == "last")
         more: dict[str, Any] = {"part": "last"} if last else {}
         axes = None if self.row is None or not shape.pairs else axes_of(block, self.row, shape.pairs, self.architecture)
@@ -363,21 +365,26 @@ def axes_of(block: Fields | None, row: CodeOfType, pairs: int, type_source: str)
 
 
 def in_grid(order: str, pairs: int, base: float) -> dict[str, Any]:
-    """The fields of a rotary spec that turns half of its pairs by rows, half by columns, each by a ladder of its own.
+    """The fields of a rotary spec that turns half of its pairs by rows, half by columns.
 
     Args:
-        order: ``together``, where all pairs share one layout, ``apart``, where each half is a layout of its own, or
-            ``in turns``, where a pair of the rows and one of the columns follow each other.
+        order: ``together``, where all pairs share one layout, ``apart``, where each half is a layout of its own, ``in
+            turns``, where a pair of the rows and one of the columns follow each other, or ``dealt``, where rows take
+            every other frequency of one ladder and columns the rest (Pixtral). After ``columns ``, columns come first.
         pairs: How many pairs turn, an even number.
         base: Base of both ladders.
     """
-    half = pairs // 2
+    rows, columns = (1, 0) if order.startswith(COLUMNS_FIRST) else (0, 1)
+    half, order = pairs // 2, order.removeprefix(COLUMNS_FIRST)
+    if order == "dealt":
+        rates = geometric(pairs, base).rates
+        return {"base": None, "spacing": Explicit(rates[::2] + rates[1::2]), "axes": (rows,) * half + (columns,) * half}
     if order == "in turns":
         each = Explicit(tuple(rate for rate in geometric(half, base).rates for _ in range(2)))
-        return {"base": None, "spacing": each, "axes": (0, 1) * half}
+        return {"base": None, "spacing": each, "axes": (rows, columns) * half}
     spacing = Joined(((half, Geometric(base)), (half, Geometric(base))))
     blocks = (half, half) if order == "apart" else ()
-    return {"base": None, "spacing": spacing, "axes": (0,) * half + (1,) * half, "blocks": blocks}
+    return {"base": None, "spacing": spacing, "axes": (rows,) * half + (columns,) * half, "blocks": blocks}
 
 
 def axes_in_order(sizes: object, order: str, pairs: int) -> tuple[int, ...] | None:

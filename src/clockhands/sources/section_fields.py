@@ -1,7 +1,7 @@
 """The parts of a config, what kind of position code each declares, and keys about position that nothing read."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,6 +24,9 @@ STYLES = {
     "nope": "none",
 }
 STYLE_KEYS = ("position_embedding_type", "pos_emb", "pos_embedding_type", "position_encoding")
+
+# A name or a letter for each layer.
+LISTS_OF_LAYERS = ("layers_block_type", "hybrid_override_pattern")
 
 # Objects in objects: a config has three levels at most.
 DEEPEST = 4
@@ -75,7 +78,40 @@ def fields_of(section: Section, file: str, known: ModelType | None, facts: list[
     if known is None:
         return Fields(section.values, file, table()["spellings"]["config"], facts, path=section.path)
     defaults, source = known.defaults, known.default_source
-    return Fields(section.values, file, known.reads, facts, path=section.path, defaults=defaults, default_source=source)
+    reads = {**known.reads, **_other_names(section.values, known)}
+    values, places = _with_layers_counted(section, file, reads.get("layers", ()))
+    return Fields(
+        values, file, reads, facts, path=section.path, defaults=defaults, default_source=source, places=places
+    )
+
+
+def _with_layers_counted(
+    section: Section, file: str, keys: Sequence[str]
+) -> tuple[Mapping[str, Any], Mapping[str, str]]:
+    """The object, with the number of its layers where it has a list or a pattern of them and not their number."""
+    values = section.values
+    if not keys or any(key in values for key in keys):
+        return values, {}
+    for listed in LISTS_OF_LAYERS:
+        held = values.get(listed)
+        if isinstance(held, list | str) and held:
+            counted = {**values, keys[0]: len(held)}
+            return counted, {keys[0]: f"length of {file}:{section.path}{listed}"}
+    return values, {}
+
+
+def _other_names(values: Mapping[str, Any], known: ModelType) -> dict[str, list[str]]:
+    """Sizes that a file has under a usual name which its type does not read: they come before any default."""
+    found: dict[str, list[str]] = {}
+    for quantity in ("hidden", "heads", "layers"):
+        own = known.reads.get(quantity, ())
+        if not own or any(key in values for key in own):
+            continue
+        taken = {key for other, keys in known.reads.items() if other != quantity for key in keys}
+        names = [key for key in table()["spellings"]["config"][quantity] if key in values and key not in taken]
+        if names:
+            found[quantity] = [*own, *names]
+    return found
 
 
 def declared_kinds(fields: Fields) -> list[Sourced[str]]:

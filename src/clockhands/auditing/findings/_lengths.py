@@ -159,7 +159,7 @@ def never_turning(subject: Audited) -> Iterator[Kind]:
     """
     for code in subject.resolved.codes:
         length = code.length
-        if not code.rates or length is None or length == code.window:
+        if not code.rates or length is None or length == code.farthest:
             continue  # no query of a window ever meets an angle beyond it
         if code.kind == "sinusoidal" and _axes(code) > 1:
             continue  # how far a table goes along each of several axes, its rows alone do not say
@@ -200,9 +200,9 @@ def _axes(code: Code) -> int:
 
 def _length_place(code: Code, resolved: Resolved) -> dict[str, Any]:
     """Where the length of a code stands; nothing where it was asked for."""
-    if code.length == code.window:
-        key = code.source.get("window", "").split(", ")[0]
-        return {key: code.window} if in_a_file(key) else {}
+    if code.length == code.farthest:
+        key = code.source.get("window" if code.chunk is None else "chunk", "").split(", ")[0]
+        return {key: code.farthest} if in_a_file(key) else {}
     if resolved.asked is not None and code.length == resolved.asked:
         return {}
     if code.rows is not None:

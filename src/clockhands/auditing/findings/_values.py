@@ -196,6 +196,21 @@ class UnknownModelType(Kind, code="unknown-model-type"):
         return f"{who}. {limits}"
 
 
+class OwnCode(Kind, code="own-code"):
+    title = "The model brings its own code"
+    news = True
+    severity = "note"
+    hint = "Check the layout, the frequencies and the window in the code that the model brings."
+    read_as: Any = None
+
+    def message(self) -> str:
+        (named,) = (value for _, value in self.stated)
+        return (
+            f"The config names a class of its own code, {named}, which is not in the table of known classes. "
+            f"The model was read as the library's {self.read_as}; its own code may compute something else."
+        )
+
+
 class NothingDeclared(Kind, code="nothing-declared"):
     title = "The file declares nothing about positions"
     news = True
