@@ -228,7 +228,7 @@ def test_towers_rotate_by_rows_and_columns_as_their_modules(library, capsys):
         rows = [] if known is None else [row for row in known.rows if row.grid and row.part == "vision"]
         if not rows or config.sub_configs or name in NOT_BY_PLACES:
             continue
-        model = tool.made(config, tool.classes_of(type(config)))
+        model = tool.made(config, tool.classes_of(config))
         (module,) = {type(each): each for each in model.modules() if hasattr(each, "inv_freq")}.values()
         places = np.random.default_rng(1).integers(0, 50, (7, 2))
         embedding = type(module)(config=module.config)
