@@ -17,6 +17,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -451,6 +452,8 @@ def defaults_like(config: Any, other: str) -> dict[str, Any]:
         value = default_of(config, present)
         if value is None or isinstance(value, dict | str) or value == []:
             continue
+        if quantity == "head_width" and getattr(type(config), present[0], value) is None:
+            continue  # the class divides its width by its heads
         values[quantity] = list(value) if isinstance(value, tuple) else value
     block = getattr(config, "rope_parameters", None) or {}
     nested = {key: each for key, each in block.items() if isinstance(each, dict)}
@@ -481,7 +484,12 @@ def varied(config: Any) -> Iterator[tuple[dict[str, Any], Any]]:
             values["rope_parameters"] = {**block, "rope_theta": 3 * block.get("rope_theta", 1e4)}
     heads = keys_of(config, "heads")
     hidden = keys_of(config, "hidden")
-    if heads and hidden and getattr(config, "head_dim", None) is None and isinstance(default_of(config, hidden), int):
+    if (
+        heads
+        and hidden
+        and getattr(type(config), "head_dim", None) is None
+        and isinstance(default_of(config, hidden), int)
+    ):
         values[hidden[0]] = 2 * default_of(config, hidden)
     try:
         other = type(config)(**values)
@@ -531,8 +539,9 @@ def _ways(found: Seen, name: str) -> list[frozenset[str]]:
 
 
 def _shared(stems: list[str], other: str) -> list[str]:
+    """The words with which both names begin; that both end in "text" makes them no relatives."""
     theirs = other.replace("-", "_").split("_")
-    return [stem for stem, same in zip(stems, theirs, strict=False) if stem == same]
+    return [stem for stem, _ in takewhile(lambda pair: pair[0] == pair[1], zip(stems, theirs, strict=False))]
 
 
 # All of it

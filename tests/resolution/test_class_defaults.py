@@ -30,6 +30,7 @@ NOT_ASKED = {
     "neomme": "its layers have windows of two widths, of which no number is said",
     "colmodernvbert": "its text part is asked",
     "colpali": "its text part is asked",
+    "colqwen2": "its text part is asked",
     "qwen2_5_omni": "its text part is asked",
     "qwen3_omni_moe": "its text part is asked",
     "t5gemma2": "its decoder is asked",
@@ -145,7 +146,7 @@ OTHER_MODE: dict[str, dict[str, object] | None] = {
     "data2vec-vision": {"use_absolute_position_embeddings": True},
     "reformer": {"axial_pos_embds": False},
     **dict.fromkeys(("gemma3", "clip", "siglip", "clap", "nougat", "blip_2_qformer", "lw_detr_vit", "rf_detr_dinov2")),
-    "vitpose_backbone": None,  # its class is no AutoModel
+    **dict.fromkeys(("vitpose_backbone", "trocr")),  # their classes are no AutoModel
     **dict.fromkeys(("layoutlmv2", "layoutxlm")),  # the class needs a package that is not here
 }
 

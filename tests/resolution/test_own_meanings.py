@@ -142,3 +142,141 @@ def test_an_empty_type_in_a_part_is_that_of_the_model_around_it():
 def test_a_list_of_one_kind_in_a_class_is_for_any_number_of_layers():
     (code,) = resolved({"model_type": "qwen2_5_omni_text", "num_hidden_layers": 36}).codes
     assert code.layers == "0-35"
+
+
+# A type, what its file says, and its codes: part, layers, kind, then what else of it is stated.
+SECOND_ENCODINGS = [
+    ("led", {}, [("encoder", "input", "learned", {"rows": 16384}), ("decoder", "input", "learned", {"rows": 1024})]),
+    ("layoutlmv3", {}, [("text", "input", "learned", {"rows": 512}), ("text", "0-11", "buckets", {})]),
+    ("layoutlmv3", {"has_relative_attention_bias": False}, [("text", "input", "learned", {"rows": 512})]),
+    ("trocr", {}, [("text", "input", "learned", {"rows": 514, "offset": 2})]),
+    ("trocr", {"use_learned_position_embeddings": False}, [("text", "input", "sinusoidal", {"rows": 514})]),
+    ("xlm", {}, [("text", "input", "learned", {"rows": 512})]),
+    ("flaubert", {"sinusoidal_embeddings": True}, [("text", "input", "sinusoidal", {"layout": "interleaved"})]),
+    ("wav2vec2-conformer", {}, [("audio", "0-11", "relative", {})]),
+    (
+        "wav2vec2-conformer",
+        {"position_embeddings_type": "rotary", "rotary_embedding_base": 500},
+        [("audio", "0-11", "rotary", {"base": 500.0, "rotated": 64, "layout": "halves"})],
+    ),
+    ("wav2vec2-bert", {"position_embeddings_type": "rotary"}, [("audio", "0-23", "rotary", {"base": 10000.0})]),
+    (
+        "seamless_m4t",
+        {"speech_encoder_layers": 3},
+        [
+            ("encoder", "input", "sinusoidal", {"rows": 1026, "offset": 1}),
+            ("decoder", "input", "sinusoidal", {"rows": 1026, "offset": 1}),
+            ("audio", "0-2", "relative", {}),
+        ],
+    ),
+    ("qwen2_audio_encoder", {}, [("audio", "input", "sinusoidal", {"rows": 1500, "layout": "halves"})]),
+    ("convbert", {"embedding_size": 128}, [("text", "input", "learned", {"width": 128})]),
+    ("decision_transformer", {"n_positions": 7, "max_ep_len": 50}, [("text", "input", "learned", {"rows": 50})]),
+    (
+        "udop",
+        {"num_decoder_layers": 24},
+        [
+            ("encoder", "0-23", "buckets", {}),
+            ("decoder", "0-23", "buckets", {}),
+            ("encoder", "input", "learned", {"rows": 1024}),
+        ],
+    ),
+    (
+        "grounding-dino",
+        {"text_config": {"model_type": "bert"}, "backbone_config": {"model_type": "swin"}},
+        [
+            ("text", "input", "learned", {"rows": 512}),
+            ("vision", "0-11", "relative", {}),
+            ("vision", "0-5", "sinusoidal", {}),
+        ],
+    ),
+    ("swin", {"depths": [2, 2, 18, 2], "num_layers": 4}, [("vision", "0-23", "relative", {})]),
+    ("lightglue", {}, [("vision", "0-8", "rotary", {"base": None, "rates": None})]),
+]
+
+
+@pytest.mark.parametrize(("name", "says", "codes"), SECOND_ENCODINGS)
+def test_types_with_more_than_one_encoding(name, says, codes):
+    found = resolved({"model_type": name, **says})
+    told = [
+        (code.part, code.layers, code.kind, {field: getattr(code, field) for field in more})
+        for code, (*_, more) in zip(found.codes, codes, strict=True)
+    ]
+    assert told == codes
+    assert "missing-value" not in [fact.code for fact in found.facts]
+
+
+# A type, its number of layers, and the layers that see all; the others slide.
+FULL_LAYERS = [
+    ("kolibri1", 12, "4,9"),
+    ("flint", 12, "0-1,5,9,11"),
+    ("muse_glimmer_text", 10, "1,5,9"),
+    ("muse_spark_text", 8, "3,7"),
+    ("ultrabert", 7, "2,5"),
+    ("qwen2_moe", 4, "0-3"),
+]
+
+
+@pytest.mark.parametrize(("name", "layers", "full"), FULL_LAYERS)
+def test_rules_hold_for_any_number_of_layers(name, layers, full):
+    found = resolved({"model_type": name, "num_hidden_layers": layers})
+    assert ",".join(code.layers for code in found.codes if code.window is None) == full
+    assert "missing-value" not in [fact.code for fact in found.facts]
+
+
+@pytest.mark.parametrize(
+    ("name", "window"),
+    [("openai_privacy_filter", 2 * 128 + 1), ("embedding_gemma2_text", 2 * 512 + 1), ("ultrabert", 2 * 128 + 1)],
+)
+def test_a_window_that_is_a_radius(name, window):
+    found = resolved({"model_type": name})
+    assert {code.window for code in found.codes} - {None} == {window}
+
+
+STEP = {
+    "model_type": "step3p5", "num_hidden_layers": 4, "num_nextn_predict_layers": 1, "hidden_size": 4096,
+    "num_attention_heads": 64, "head_dim": 128, "max_position_embeddings": 262144, "sliding_window": 512,
+    "layer_types": ["full_attention", *["sliding_attention"] * 3, "full_attention"],
+    "rope_theta": [5_000_000.0, 10_000.0, 10_000.0, 10_000.0, 5_000_000.0],
+    "partial_rotary_factors": [0.5, 1.0, 1.0, 1.0, 0.5],
+}  # fmt: skip
+
+
+def test_a_base_and_a_share_for_each_layer():
+    """The lists go on with the layer that predicts further tokens, which is no layer of the model itself."""
+    full, sliding = resolved(STEP).codes
+    assert (full.layers, full.base, full.rotated, full.window) == ("0", 5_000_000.0, 64, None)
+    assert (sliding.layers, sliding.base, sliding.rotated, sliding.window) == ("1-3", 10_000.0, 128, 512)
+    assert resolved({**STEP, "rope_theta": 70_000.0}).codes[0].base == 70_000.0
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("rope_theta", [5e6, 1e4, 1e4]),
+        ("rope_theta", [5e6, 1e4, 1e4, 1e4, "many"]),
+        ("partial_rotary_factors", [0.5, 1.0, 1.0, 2.0, 0.5]),
+        ("partial_rotary_factors", [0.5]),
+    ],
+)
+def test_lists_that_do_not_fit_the_layers(key, value):
+    found = resolved({**STEP, key: value})
+    assert "impossible-value" in [fact.code for fact in found.facts]
+
+
+def test_the_library_gives_layers_the_same_bases_and_shares():
+    pytest.importorskip("torch")
+    pytest.importorskip("transformers").logging.set_verbosity_error()
+    assert list(gaps(read_config(STEP), resolved(STEP), None)) == []
+
+
+def test_the_share_of_minimax_m3_is_the_one_that_its_class_reads():
+    """``rotary_dim`` alone changes nothing in the class."""
+    shares = [
+        {},
+        {"rotary_dim": 64},
+        {"partial_rotary_factor": 0.5},
+        {"rope_parameters": {"partial_rotary_factor": 0.5}},
+    ]
+    rotated = [resolved({"model_type": "minimax_m3_vl_text", **says}).codes[0].rotated for says in shares]
+    assert rotated == [128, 128, 64, 64]

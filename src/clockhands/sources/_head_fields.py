@@ -57,8 +57,8 @@ class HeadReader:
         """Whether the class cuts a head at an odd channel too, whose pair then turns whole."""
         return self.known is not None and self.known.uneven
 
-    def shape(self, block: Fields | None, kind: str) -> HeadShape:
-        """The shape of the heads in layers of one kind, whose rotary block is given."""
+    def shape(self, block: Fields | None, kind: str, own: Sourced[float] | None = None) -> HeadShape:
+        """The shape of the heads in layers of one kind, whose rotary block is given and maybe their own share."""
         if self.is_latent():
             rotated = self.fields.whole("rotated", most=WIDEST_HEAD)
             unrotated = self.fields.whole("unrotated", least=0, most=WIDEST_HEAD)
@@ -69,7 +69,7 @@ class HeadReader:
             together = dict.fromkeys((unrotated.source, rotated.source))
             return HeadShape(Sourced(unrotated.value + rotated.value, " + ".join(together)), rotated)
         width = self._width(kind)
-        return self._rotated(width, block)
+        return self._rotated(width, block, own)
 
     def _fits_the_ladder(self, rotated: Sourced[int]) -> bool:
         """Whether as many channels turn as a class makes its ladder over, where it reads that in another place."""
@@ -98,7 +98,7 @@ class HeadReader:
                 return declared
         return divided(self.fields, uneven=self._uneven)
 
-    def _rotated(self, width: Sourced[int] | None, block: Fields | None) -> HeadShape:
+    def _rotated(self, width: Sourced[int] | None, block: Fields | None, own: Sourced[float] | None) -> HeadShape:
         """How much of a head turns: a number of channels before a share, the block's share before the outer one."""
         named = self.fields.raw("rotated")
         # Where heads are not made of two parts, the width of the rotated part is written as 0, or not meant.
@@ -106,7 +106,7 @@ class HeadReader:
         channels = None if unmeant else self.fields.whole("rotated", most=WIDEST_HEAD)
         fixed = self.row is not None and self.row.share is not None
         reads_share = self.known is None or fixed or "share" in self.known.reads
-        share = self._share(block) if reads_share else None
+        share = own or (self._share(block) if reads_share else None)
         kind = None if block is None else scaling_type(block, {})
         if kind is not None and kind.value == "proportional" and width is not None and width.value:
             part = 1.0 if share is None else share.value

@@ -1,11 +1,11 @@
 """Which layers share a position code: windows, kinds of layers, layers without rotation."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from clockhands.sources.fields import MOST_LAYERS, Fields, Sourced
+from clockhands.sources.fields import MOST_LAYERS, Fields, Sourced, value_of
 from clockhands.sources.model_types import CodeOfType, table
 from clockhands.sources.resolved import layer_ranges
 
@@ -22,6 +22,7 @@ class LayerGroup:
         chunk: Tokens of a chunk, of which they see their own alone, or None.
         pattern: Whether something says which layers are of which kind.
         base: Their own base, where the file has one for each layer.
+        share: Their own share of a head that turns, likewise.
         source: Field to where it comes from.
     """
 
@@ -33,6 +34,7 @@ class LayerGroup:
     source: Mapping[str, str]
     base: Sourced[float] | None = None
     chunk: int | None = None
+    share: Sourced[float] | None = None
 
 
 def layer_groups(fields: Fields, row: CodeOfType | None, type_source: str) -> list[LayerGroup]:
@@ -65,10 +67,13 @@ def layer_groups(fields: Fields, row: CodeOfType | None, type_source: str) -> li
     if bases is not None:
         # A base of 0 stands for no rotation.
         kinds = [kind if base else "none" for kind, base in zip(kinds, bases.value or [], strict=True)]
-    each = list(zip(kinds, [None] * len(kinds) if bases is None else bases.value or [], strict=True))
+    shares = _layer_shares(fields, number)
+    nothing = [None] * len(kinds)
+    of_layers = [nothing if found is None else found.value or nothing for found in (bases, shares)]
+    each = list(zip(kinds, *of_layers, strict=True))
     groups: list[LayerGroup] = []
     for mark in dict.fromkeys(each):
-        kind, own = mark
+        kind, own, turned = mark
         places = [layer for layer, other in enumerate(each) if other == mark]
         known = {} if count is None or count.value is None else {"layers": _join(count.source, source)}
         if kind == "none" and still and not set(places) - still[0]:
@@ -81,25 +86,56 @@ def layer_groups(fields: Fields, row: CodeOfType | None, type_source: str) -> li
                 seen = 2 * (seen // 2) + 1  # half of it on either side of the query
             elif row is not None and row.windows.get("half") and seen is not None:
                 seen //= 2  # the half before it
+            elif row is not None and row.windows.get("radius") and seen is not None:
+                seen = 2 * seen + 1  # all of it on either side
         elif kind == "chunked" and chunk is not None and chunk.value:
             known["chunk"] = chunk.source
         layers = layer_ranges(places) if number is not None else None
         base = None if bases is None or not own else Sourced(own, bases.source)
         cut = chunk.value if "chunk" in known and chunk is not None else None
-        groups.append(LayerGroup(kind, labels.get(kind, ()), layers, seen, source is not None, known, base, cut))
+        share = None if shares is None or turned is None else Sourced(turned, shares.source)
+        pattern = source is not None
+        groups.append(LayerGroup(kind, labels.get(kind, ()), layers, seen, pattern, known, base, cut, share))
     return groups
 
 
 def _layer_bases(fields: Fields, number: int | None) -> Sourced[list[float]] | None:
     """A base for each layer, where the file lists them."""
-    listed = fields.items("layer_bases")
+    return _of_layers(fields, "layer_bases", number, _is_base, "a base above 1, or 0 for no rotation,")
+
+
+def _layer_shares(fields: Fields, number: int | None) -> Sourced[list[float]] | None:
+    """The share of a head that turns in each layer, where the file lists them."""
+    return _of_layers(fields, "layer_shares", number, _is_share, "a share above 0 and at most 1")
+
+
+def _of_layers(
+    fields: Fields, quantity: str, number: int | None, fits: Callable[[Any], bool], allowed: str
+) -> Sourced[list[float]] | None:
+    """A number for each layer; the list may go on with the layers that predict further tokens."""
+    held = fields.raw(quantity)
+    if (
+        held is not None
+        and not isinstance(held.value, list)
+        and fields.key_of(held) in fields.spellings.get("base", ())
+    ):
+        return None  # one base for all layers, under the key that may list them too
+    listed = fields.items(quantity)
     if listed is None or not listed.value or number is None:
         return None
-    if len(listed.value) == number and all(_is_base(base) for base in listed.value):
-        return Sourced([float(base) for base in listed.value], listed.source)
-    key = fields.key_of(listed)
-    fields.impossible(key, f"a base above 1, or 0 for no rotation, for each of the {number} layers")
+    if len(listed.value) in (number, number + _further_layers(fields)) and all(map(fits, listed.value)):
+        return Sourced([float(value) for value in listed.value[:number]], listed.source)
+    fields.impossible(fields.key_of(listed), f"{allowed} for each of the {number} layers")
     return None
+
+
+def _further_layers(fields: Fields) -> int:
+    """How many layers predict further tokens, after those of the model itself."""
+    return value_of(fields.whole("further_layers", least=0, most=MOST_LAYERS)) or 0
+
+
+def _is_share(share: Any) -> bool:
+    return isinstance(share, int | float) and not isinstance(share, bool) and 0 < share <= 1
 
 
 def _is_base(base: Any) -> bool:
@@ -168,8 +204,10 @@ def _kinds(
     every: int | None = period.value
     if every is None:
         return ["full"] * (number or 1), None
-    # One layer in so many sees all, the last of them or the first; the others slide.
-    turn = 0 if rule.get("first") else every - 1
+    # One layer in so many sees all, the last of them or the one that the rule numbers; the others slide.
+    turn = rule.get("turn", every - 1)
+    if rule.get("back") and number:
+        turn = (number - 1) % every  # counted from the last layer
     others = rule.get("others", "sliding")
     kinds = ["full" if layer % every == turn else others for layer in range(number or every)]
     if rule.get("also"):
@@ -192,24 +230,27 @@ def _marked_kinds(fields: Fields, number: int | None) -> tuple[list[str], str] |
 
 
 def _named_kinds(fields: Fields, listed: Sourced[list[Any]], number: int | None) -> list[str] | None:
-    if not listed.value:
+    held = listed.value
+    if not held:
         return None
     meaning = {name: kind for kind, names in table()["labels"].items() if kind != "says" for name in names}
     key = fields.key_of(listed)
-    if number is not None and len(listed.value) != number and key not in fields.values:
+    if number is not None and len(held) != number and key not in fields.values:
         # The list that the class takes where the file has none is for its own number of layers.
-        if len(set(map(str, listed.value))) == 1 and listed.value[0] in meaning:
-            return [meaning[listed.value[0]]] * number
+        if len(set(map(str, held))) == 1 and held[0] in meaning:
+            return [meaning[held[0]]] * number
         missing = (fields.spellings.get("layer_types") or ("layer_types",))[0]
         fields.missing(missing, "the kinds of the layers")
         return None
-    if number is not None and len(listed.value) != number:
-        fields.impossible(key, f"one name for each of the {number} layers, not {len(listed.value)}")
+    if number is not None and len(held) == number + _further_layers(fields):
+        held = held[:number]
+    if number is not None and len(held) != number:
+        fields.impossible(key, f"one name for each of the {number} layers, not {len(held)}")
         return None
-    if len(listed.value) > MOST_LAYERS:
+    if len(held) > MOST_LAYERS:
         fields.impossible(key, f"at most {MOST_LAYERS:,} layers")
         return None
-    names = [name if isinstance(name, str) else str(name) for name in listed.value]
+    names = [name if isinstance(name, str) else str(name) for name in held]
     unknown = sorted({name for name in names if name not in meaning})
     if unknown:
         fields.unreadable(key, f"names such as {', '.join(sorted(meaning)[:6])}; not {', '.join(unknown[:4])}")

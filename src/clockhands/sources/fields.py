@@ -115,6 +115,28 @@ class Fields:
         self.read = self.read_at.setdefault(path, set())
         self.places = places
 
+    def with_quantities(self, names: Mapping[str, str]) -> "Fields":
+        """The same object with quantities that are read as others are; one whose name is empty is absent."""
+        if not names:
+            return self
+        spellings, defaults = dict(self.spellings), dict(self.defaults)
+        for quantity, name in names.items():
+            spellings[quantity] = self.spellings.get(name, ())
+            defaults.pop(quantity, None)
+            if name in self.defaults:
+                defaults[quantity] = self.defaults[name]
+        return Fields(
+            self.values,
+            self.file,
+            spellings,
+            self.facts,
+            path=self.path,
+            defaults=defaults,
+            default_source=self.default_source,
+            read_at=self.read_at,
+            places=self.places,
+        )
+
     def source(self, key: str) -> str:
         """Where a key stands, for people: ``config.json:text_config.rope_theta``."""
         place = self.places if isinstance(self.places, str) else self.places.get(key)

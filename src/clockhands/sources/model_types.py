@@ -30,11 +30,12 @@ class CodeOfType:
         kind: What it is.
         layout: How channels pair.
         windows: Which layers see a window only: a ``rule`` (``all``, ``period``, ``from``, ``listed``, ``cycle``) and
-            its numbers; whether the ``first`` of a period sees all instead of the last; whether the ``last`` layer sees
-            all whatever is listed; whether the window lies on ``both`` sides of the query, or the ``half`` before it
-            alone is used; whether the first layer of all ``also`` sees all; the kind of the ``others`` of a period or
-            of those not listed, and of all where the list is ``absent``; whether kinds stay what they are ``always``,
-            without a window too; whether the layers that rotate attend inside ``chunks`` of the text.
+            its numbers; the number of the layer of a period that sees all (``turn``), where that is not the last;
+            whether periods are counted ``back`` from the last layer; whether the ``last`` layer sees all whatever is
+            listed; whether the window lies on ``both`` sides of the query, the ``half`` before it alone is used, or it
+            is a ``radius`` on either side; whether the first layer of all ``also`` sees all; the kind of the ``others``
+            of a period or of those not listed, and of all where the list is ``absent``; whether kinds stay what they
+            are ``always``, without a window too; whether the layers that rotate attend inside ``chunks`` of the text.
         nested: Whether the rotary block of the config has one object for each kind of layer, and is not read flat.
         bases: Kind of layer to the quantity that holds its base, where that is not ``base``.
         widths: Kind of layer to the quantity that holds its head width, where that is not ``head_width``.
@@ -68,6 +69,8 @@ class CodeOfType:
         grid: Whether pairs turn by rows and columns of an image, and how they lie: ``together``, ``apart``,
             ``in turns`` or ``dealt``.
         padding: Position of padding where it is not counted, or the quantity that holds it.
+        quantities: Quantity to the quantity of the type that this code reads in its place, such as ``layers`` to the
+            number of layers of an audio encoder; an empty name means that this code has none.
     """
 
     part: str
@@ -105,6 +108,7 @@ class CodeOfType:
     bias: Mapping[str, Any] = field(default_factory=dict)
     grid: str | None = None
     padding: int | str | None = None
+    quantities: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

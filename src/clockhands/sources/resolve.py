@@ -143,12 +143,13 @@ def _of_config(opened: Opened, config: Mapping[str, Any], length: int | None) ->
 
 
 def _around(config: Mapping[str, Any], name: str | None) -> list[Section]:
-    """The config itself, where its type has a decoder of its own around the object of an encoder of another type."""
-    known, inner = None if name is None else model_type(name), [section.part for section in sections(config)]
-    if known is None or "encoder" not in inner or {"text", "decoder"} & set(inner):
+    """The config itself, where its type has codes of its own around the objects of other types."""
+    known = None if name is None else model_type(name)
+    if known is None or not known.rows or not known.sections or not all(each.path for each in sections(config)):
         return []
-    encoder = model_type(known.sections.get("encoder", ""))
-    return [Section("text", "", config)] if encoder is not None and known.rows and known.rows != encoder.rows else []
+    parts = [model_type(kind) for kind in known.sections.values()]
+    same = any(found is not None and found.rows == known.rows for found in parts)
+    return [] if same else [Section("text", "", config)]
 
 
 def _of_parts(  # noqa: PLR0917 - what a config or a GGUF file says
@@ -229,16 +230,17 @@ class _ConfigReader:
             because = _chosen(fields, row)
             if because is None or {row.part, section.part} == {"encoder", "decoder"}:
                 continue  # a type of two sides that is one side of another model has the codes of that side alone
+            of_row = fields.with_quantities(row.quantities)
             own = row if row.part != "text" or section.part == "text" else replace(row, part=section.part)
             if own.kind == "rotary" and not own.formula:
-                made.append((_without_rates(fields, own.part, because or known.architecture_source), None))
+                made.append((_without_rates(RotaryReader(of_row, known, own, own.part, None), because), None))
             elif own.kind == "rotary":
                 made += [
                     (_because(code, because), original)
-                    for code, original in RotaryReader(fields, known, own, own.part, self.length).codes()
+                    for code, original in RotaryReader(of_row, known, own, own.part, self.length).codes()
                 ]
             elif own.kind in ("learned", "sinusoidal") and own.rows:
-                code, positions = table_code(fields, known, own, self.opened.tensors)
+                code, positions = table_code(of_row, known, own, self.opened.tensors)
                 made.append((_because(code, because), None))
                 if own.rows == "patches" and context is None and positions is not None:
                     context = Sourced(positions, code.source.get("rows", ""))
@@ -247,7 +249,7 @@ class _ConfigReader:
                     context = Sourced(positions, code.source.get("context", context.source))
             else:
                 says = because or known.architecture_source
-                made += [(_in_part(code, own.part), None) for code in bias_codes(fields, own.kind or "none", says, own)]
+                made += [(_in_part(code, own.part), None) for code in bias_codes(of_row, own.kind or "none", says, own)]
         if not made and known.rows:
             made = [(_in_part(code, section.part), None) for code in bias_codes(fields, None, None)]
         ignored_keys(fields, known)
@@ -267,7 +269,7 @@ class _ConfigReader:
                 made += RotaryReader(fields, None, None, part, self.length).codes()
             elif kind.value == "rotary":
                 # Images and sound have axes of their own, which no common key describes: a ladder would be a guess.
-                made.append((_without_rates(fields, part, kind.source), None))
+                made.append((_without_rates(RotaryReader(fields, None, None, part, None), kind.source), None))
             elif kind.value in ("learned", "sinusoidal"):
                 made.append((Code(part, "input", kind.value, source={"kind": kind.source}), None))
             elif kind.value is not None:
@@ -295,11 +297,12 @@ def _because(code: Code, chosen: str) -> Code:
     return replace(code, source={**code.source, "kind": chosen}) if chosen else code
 
 
-def _without_rates(fields: Fields, part: str, because: str) -> Code:
-    made = RotaryReader(fields, None, None, part, None).codes()[0][0]
+def _without_rates(reader: RotaryReader, because: str) -> Code:
+    """A rotary code whose frequencies no formula here gives."""
+    made = reader.codes()[0][0]
     source = {name: where for name, where in made.source.items() if name not in ("layout", "scaling")}
     code = replace(made, spec=None, rates=None, attention_factor=None, layout=None, scaling=None)
-    return replace(code, source={**source, "kind": because})
+    return replace(code, source={**source, "kind": because or reader.architecture})
 
 
 def _in_part(code: Code, part: str) -> Code:

@@ -79,7 +79,7 @@ class RotaryReader:
         if flat and self.row is not None and self.row.scaled and group.kind not in self.row.scaled:
             block = None
         heads = HeadReader(self.fields, self.known, self.row)
-        shape = heads.shape(block, group.kind)
+        shape = heads.shape(block, group.kind, group.share)
         base = self._base(group, block)
         around = Surroundings(
             context=self.fields.whole("context"),
@@ -189,6 +189,8 @@ class RotaryReader:
             return inner
         if outer is not None and self.row is not None and group.kind in self.row.lost:
             self._lost(group, quantity, outer)
+        if outer is None and self.row is not None and not self.row.formula:
+            return None  # such frequencies may need none
         if outer is None:
             missing = (self.fields.spellings.get(quantity) or ("base",))[0]
             self.fields.missing(missing, "the frequencies")

@@ -79,17 +79,23 @@ def fields_of(section: Section, file: str, known: ModelType | None, facts: list[
         return Fields(section.values, file, table()["spellings"]["config"], facts, path=section.path)
     defaults, source = known.defaults, known.default_source
     reads = {**known.reads, **_other_names(section.values, known)}
-    values, places = _with_layers_counted(section, file, reads.get("layers", ()))
+    values, places = _with_layers_counted(section, file, reads.get("layers", ()), reads.get("stages", ()))
+    if places:
+        reads["layers"] = list(places)
     return Fields(
         values, file, reads, facts, path=section.path, defaults=defaults, default_source=source, places=places
     )
 
 
 def _with_layers_counted(
-    section: Section, file: str, keys: Sequence[str]
+    section: Section, file: str, keys: Sequence[str], stages: Sequence[str]
 ) -> tuple[Mapping[str, Any], Mapping[str, str]]:
-    """The object, with the number of its layers where it has a list or a pattern of them and not their number."""
+    """The object, with the number of its layers where it has a list of them, or of how many each stage has."""
     values = section.values
+    for listed in stages:
+        held = values.get(listed)
+        if isinstance(held, list) and held and all(type(count) is int and count > 0 for count in held):
+            return {**values, keys[0]: sum(held)}, {keys[0]: f"sum of {file}:{section.path}{listed}"}
     if not keys or any(key in values for key in keys):
         return values, {}
     for listed in LISTS_OF_LAYERS:
