@@ -1,7 +1,10 @@
 """Keys and absent keys that some types take in a way of their own, held against the library."""
 
+import json
+
 import pytest
 
+from clockhands.auditing import audit
 from clockhands.scaling import Dynamic, Ntk
 from resolution.expected import resolved
 from resolution.library import gaps, read_config
@@ -204,6 +207,13 @@ def test_types_with_more_than_one_encoding(name, says, codes):
     ]
     assert told == codes
     assert "missing-value" not in [fact.code for fact in found.facts]
+
+
+def test_a_decoder_with_a_length_of_its_own_is_no_short_table(tmp_path):
+    path = tmp_path / "config.json"
+    says = {"model_type": "led", "max_encoder_position_embeddings": 16384, "max_decoder_position_embeddings": 1024}
+    path.write_text(json.dumps(says), encoding="utf-8")
+    assert "short-table" not in [finding.code for finding in audit(path).findings]
 
 
 # A type, its number of layers, and the layers that see all; the others slide.

@@ -298,6 +298,8 @@ def short_table(subject: Audited) -> Iterator[Kind]:
     for code in resolved.codes:
         if code.kind != "learned" or code.rows is None or resolved.context is None or code.part not in TEXT:
             continue
+        if code.source.get("context") not in (None, resolved.source.get("context")):
+            continue  # a side of the model whose length is declared by a key of its own
         offset = code.offset or 0
         if code.rows - offset < resolved.context:
             evidence = {"rows": code.rows, "offset": offset, "usable": code.rows - offset, "context": resolved.context}
