@@ -290,3 +290,50 @@ def test_the_share_of_minimax_m3_is_the_one_that_its_class_reads():
     ]
     rotated = [resolved({"model_type": "minimax_m3_vl_text", **says}).codes[0].rotated for says in shares]
     assert rotated == [128, 128, 64, 64]
+
+
+GEMMA4 = {"model_type": "gemma4_text", "num_hidden_layers": 6, "head_dim": 256, "sliding_window": 512}
+
+
+@pytest.mark.parametrize("number", ["5", "05"])
+def test_single_layers_have_heads_of_their_own(number):
+    """Transformers 5 writes what single layers have apart from the others, in place of ``global_head_dim``."""
+    sliding, full = resolved({**GEMMA4, "per_layer_config": {number: {"head_dim": 384}}}).codes
+    assert (sliding.layers, sliding.width, full.layers, full.width) == ("0-4", 256, "5", 384)
+    assert full.source["width"] == f"config.json:per_layer_config.{number}.head_dim"
+    without = resolved({**GEMMA4, "per_layer_config": {}}).codes
+    assert [code.width for code in without] == [256, 256]
+    assert [code.width for code in resolved(GEMMA4).codes] == [256, 512]
+
+
+def test_single_layers_have_windows_of_their_own():
+    own = {"0": {"sliding_window": 1024}, "5": {"sliding_window": None}}
+    config = {"model_type": "neomme", "num_hidden_layers": 6, "sliding_window": 256, "per_layer_config": own}
+    found = resolved(config)
+    assert {code.layers: code.window for code in found.codes} == {"0": 2049, "1-4": 513, "5": None}
+    assert {fact.code for fact in found.facts} == {"default-value"}
+
+
+def test_single_layers_of_two_part_heads():
+    own = {str(layer): {"qk_nope_head_dim": 192, "num_attention_heads": 64} for layer in (2, 3, 4)}
+    found = resolved({"model_type": "dots3_note_text", "per_layer_config": own})
+    assert {code.layers: code.width for code in found.codes if code.layers == "2-4"} == {"2-4": 256}
+
+
+@pytest.mark.parametrize(
+    "own", [7, {"6": {"head_dim": 8}}, {"full": {"head_dim": 8}}, {"1": {"head_dim": "wide"}}, {"1": 3}]
+)
+def test_values_of_single_layers_that_cannot_be_read(own):
+    found = resolved({**GEMMA4, "per_layer_config": own})
+    assert "unreadable-field" in [fact.code for fact in found.facts]
+    assert all(code.rates for code in found.codes)
+
+
+@pytest.mark.parametrize("name", ["gemma4_text", "dots3_note_text"])
+def test_the_library_gives_single_layers_the_same_heads(name):
+    pytest.importorskip("torch")
+    pytest.importorskip("transformers").logging.set_verbosity_error()
+    config = read_config({"model_type": name})
+    written = json.loads(json.dumps(config.to_dict(), default=str))
+    assert written["per_layer_config"]
+    assert list(gaps(config, resolved(written))) == []

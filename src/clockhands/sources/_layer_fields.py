@@ -1,13 +1,20 @@
 """Which layers share a position code: windows, kinds of layers, layers without rotation."""
 
 import math
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from types import NoneType
 from typing import Any
 
 from clockhands.sources.fields import MOST_LAYERS, Fields, Sourced, value_of
 from clockhands.sources.model_types import CodeOfType, table
 from clockhands.sources.resolved import layer_ranges
+
+# Where Transformers 5 writes what single layers have in place of the values of all, and the quantities that say
+# something about position.
+PER_LAYER = "per_layer_config"
+OF_ONE_LAYER = ("head_width", "rotated", "unrotated", "window")
 
 
 @dataclass(frozen=True)
@@ -23,6 +30,7 @@ class LayerGroup:
         pattern: Whether something says which layers are of which kind.
         base: Their own base, where the file has one for each layer.
         share: Their own share of a head that turns, likewise.
+        own: The config as these layers have it, where single layers have values of their own; else None.
         source: Field to where it comes from.
     """
 
@@ -35,6 +43,7 @@ class LayerGroup:
     base: Sourced[float] | None = None
     chunk: int | None = None
     share: Sourced[float] | None = None
+    own: Fields | None = None
 
 
 def layer_groups(fields: Fields, row: CodeOfType | None, type_source: str) -> list[LayerGroup]:
@@ -70,33 +79,65 @@ def layer_groups(fields: Fields, row: CodeOfType | None, type_source: str) -> li
     shares = _layer_shares(fields, number)
     nothing = [None] * len(kinds)
     of_layers = [nothing if found is None else found.value or nothing for found in (bases, shares)]
-    each = list(zip(kinds, *of_layers, strict=True))
+    owns = _own_values(fields, number)
+    each = list(zip(kinds, *of_layers, owns or nothing, strict=True))
     groups: list[LayerGroup] = []
     for mark in dict.fromkeys(each):
-        kind, own, turned = mark
+        kind, own, turned, values = mark
         places = [layer for layer, other in enumerate(each) if other == mark]
         known = {} if count is None or count.value is None else {"layers": _join(count.source, source)}
         if kind == "none" and still and not set(places) - still[0]:
             known["kind"] = still[1]
+        of_group = fields
+        if owns is not None:
+            written = {int(layer): layer for layer in fields.values[PER_LAYER]}  # as "5" or as "05"
+            of_group = fields.with_values(dict(values or ()), f"{PER_LAYER}.{written.get(places[0])}.")
+            window = _window(of_group)
         seen = None
         if kind == "sliding" and window is not None:
-            seen = window.value
+            seen = _seen(window.value, {} if row is None else row.windows)
             known["window"] = _join(window.source, source)
-            if row is not None and row.windows.get("both") and seen is not None:
-                seen = 2 * (seen // 2) + 1  # half of it on either side of the query
-            elif row is not None and row.windows.get("half") and seen is not None:
-                seen //= 2  # the half before it
-            elif row is not None and row.windows.get("radius") and seen is not None:
-                seen = 2 * seen + 1  # all of it on either side
         elif kind == "chunked" and chunk is not None and chunk.value:
             known["chunk"] = chunk.source
         layers = layer_ranges(places) if number is not None else None
         base = None if bases is None or not own else Sourced(own, bases.source)
         cut = chunk.value if "chunk" in known and chunk is not None else None
         share = None if shares is None or turned is None else Sourced(turned, shares.source)
-        pattern = source is not None
-        groups.append(LayerGroup(kind, labels.get(kind, ()), layers, seen, pattern, known, base, cut, share))
+        more = {"base": base, "chunk": cut, "share": share, "own": None if owns is None else of_group}
+        groups.append(LayerGroup(kind, labels.get(kind, ()), layers, seen, source is not None, known, **more))
     return groups
+
+
+def _seen(window: int | None, rule: Mapping[str, Any]) -> int | None:
+    """How many tokens a window of this number covers, by the rule of the type."""
+    if window is None:
+        return None
+    if rule.get("both"):
+        return 2 * (window // 2) + 1  # half of it on either side of the query
+    if rule.get("radius"):
+        return 2 * window + 1  # all of it on either side
+    return window // 2 if rule.get("half") else window
+
+
+def _own_values(fields: Fields, number: int | None) -> list[tuple[tuple[str, int | None], ...]] | None:
+    """For each layer the keys that it has other values of, as Transformers 5 writes them; None where none has any."""
+    fields.read.add(PER_LAYER)
+    held = fields.values.get(PER_LAYER)
+    if held is None or number is None:
+        return None
+    if not isinstance(held, Mapping):
+        fields.unreadable(PER_LAYER, "an object of layer numbers")
+        return None
+    keys = {key for quantity in OF_ONE_LAYER for key in fields.spellings.get(quantity, ())}
+    own: list[tuple[tuple[str, int | None], ...]] = [()] * number
+    for layer, values in held.items():
+        whole = isinstance(values, Mapping) and all(type(values[key]) in (int, NoneType) for key in keys & {*values})
+        if not whole or not re.fullmatch(r"\d{1,6}", layer) or int(layer) >= number:
+            fields.unreadable(PER_LAYER, f"objects of whole numbers under the numbers of the {number} layers")
+            return None
+        fields.read_at.setdefault(f"{fields.path}{PER_LAYER}.{layer}.", set()).update(values)
+        own[int(layer)] = tuple(sorted((key, values[key]) for key in keys & {*values}))
+    return own
 
 
 def _layer_bases(fields: Fields, number: int | None) -> Sourced[list[float]] | None:

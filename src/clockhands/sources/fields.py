@@ -125,17 +125,22 @@ class Fields:
             defaults.pop(quantity, None)
             if name in self.defaults:
                 defaults[quantity] = self.defaults[name]
-        return Fields(
-            self.values,
-            self.file,
-            spellings,
-            self.facts,
-            path=self.path,
-            defaults=defaults,
-            default_source=self.default_source,
-            read_at=self.read_at,
-            places=self.places,
-        )
+        return self._with(spellings=spellings, defaults=defaults)
+
+    def with_values(self, values: Mapping[str, Any], place: str) -> "Fields":
+        """The same object with other values for some keys, which stand at ``place`` inside of it."""
+        if not values:
+            return self
+        places = self.places
+        if not isinstance(places, str):
+            places = {**places, **{key: self.source(f"{place}{key}") for key in values}}
+        return self._with(values={**self.values, **values}, places=places)
+
+    def _with(self, **changed: Any) -> "Fields":
+        names = ("path", "defaults", "default_source", "read_at", "places")
+        held = {name: changed.get(name, getattr(self, name)) for name in names}
+        values, spellings = changed.get("values", self.values), changed.get("spellings", self.spellings)
+        return Fields(values, self.file, spellings, self.facts, **held)
 
     def source(self, key: str) -> str:
         """Where a key stands, for people: ``config.json:text_config.rope_theta``."""

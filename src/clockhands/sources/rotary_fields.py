@@ -71,10 +71,12 @@ class RotaryReader:
                 source = {"kind": because, **group.source}
                 found.append((Code(self.part, group.layers, "none", source=source), None))
             else:
-                found.append(self._code(group, blocks.of(group)))
+                reader = self if group.own is None else replace(self, fields=group.own, row=_without_widths(self.row))
+                found.append(reader.code(group, blocks.of(group)))
         return found
 
-    def _code(self, group: LayerGroup, block: Fields | None) -> tuple[Code, int | None]:
+    def code(self, group: LayerGroup, block: Fields | None) -> tuple[Code, int | None]:
+        """The code of a group of layers, with the original length of its scaling."""
         flat = block is not None and not block.path.removesuffix(".").endswith(group.labels)
         if flat and self.row is not None and self.row.scaled and group.kind not in self.row.scaled:
             block = None
@@ -249,6 +251,11 @@ class RotaryReader:
             self.fields.note("incomplete-scaling", evidence)
         # A dynamic scaling leaves the ladder as it is at the trained length.
         return not held or (held == ["use_dynamic_ntk"] and self.length is None)
+
+
+def _without_widths(row: CodeOfType | None) -> CodeOfType | None:
+    """The code of a type in a file that says of each layer how wide its heads are."""
+    return None if row is None else replace(row, widths={})
 
 
 def built(
