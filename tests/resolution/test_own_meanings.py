@@ -337,3 +337,15 @@ def test_the_library_gives_single_layers_the_same_heads(name):
     written = json.loads(json.dumps(config.to_dict(), default=str))
     assert written["per_layer_config"]
     assert list(gaps(config, resolved(written))) == []
+
+
+@pytest.mark.parametrize("name", ["beam", "cohere_compass_text", "gemma3_text"])
+def test_a_kind_of_layers_whose_block_is_null_does_not_turn(name):
+    block = {"rope_type": "default", "rope_theta": 20_000.0}
+    kinds = ["sliding_attention", "full_attention"]
+    config = {"model_type": name, "num_hidden_layers": 2, "layer_types": kinds, "head_dim": 128, "sliding_window": 64}
+    config["num_attention_heads"], config["hidden_size"] = 2, 256
+    null = resolved({**config, "rope_parameters": {"sliding_attention": block, "full_attention": None}})
+    assert [(code.layers, code.kind, code.base) for code in null.codes] == [("0", "rotary", 2e4), ("1", "none", None)]
+    both = resolved({**config, "rope_parameters": {"sliding_attention": block, "full_attention": block}})
+    assert [(code.layers, code.kind) for code in both.codes] == [("0", "rotary"), ("1", "rotary")]

@@ -64,9 +64,9 @@ def layer_groups(fields: Fields, row: CodeOfType | None, type_source: str) -> li
     still = _still_layers(fields, row, number, type_source)
     if still:
         kinds = [("none" if layer in still[0] else kind) for layer, kind in enumerate(kinds)]
-    if row is not None and row.unturned and window is not None and window.value:
-        # What they see is not said: layers that do not turn see all.
-        kinds = ["none" if kind in row.unturned else kind for kind in kinds]
+    still_kinds = _still_kinds(fields, row, labels, window)
+    # What they see is not said: layers that do not turn see all.
+    kinds = ["none" if kind in still_kinds else kind for kind in kinds]
     chunk = _or_none(fields, "chunk")
     chunks = row is not None and row.windows.get("chunks") and not fields.declares("layer_types")
     if chunks and chunk is not None and chunk.value:
@@ -106,6 +106,23 @@ def layer_groups(fields: Fields, row: CodeOfType | None, type_source: str) -> li
         more = {"base": base, "chunk": cut, "share": share, "own": None if owns is None else of_group}
         groups.append(LayerGroup(kind, labels.get(kind, ()), layers, seen, source is not None, known, **more))
     return groups
+
+
+def _still_kinds(
+    fields: Fields, row: CodeOfType | None, labels: Mapping[str, tuple[str, ...]], window: Sourced[int] | None
+) -> set[str]:
+    """Kinds of layers that do not turn: by the type, or as the file has null where others have their rotary block."""
+    if row is None:
+        return set()
+    still = set(row.unturned) if window is not None and window.value else set()
+    for key in fields.spellings.get("blocks", ()) if row.nested else ():
+        block = fields.values.get(key)
+        named = block if isinstance(block, Mapping) else {}
+        for kind, names in labels.items():
+            held = [named[name] for name in names if name in named]
+            if held:
+                still = still | {kind} if held[0] is None else still - {kind}
+    return still
 
 
 def _seen(window: int | None, rule: Mapping[str, Any]) -> int | None:

@@ -197,7 +197,7 @@ class UnknownModelType(Kind, code="unknown-model-type"):
 
 
 class OwnCode(Kind, code="own-code"):
-    title = "The model brings its own code"
+    title = "The model brings code with it"
     news = True
     severity = "note"
     hint = "Check the layout, the frequencies and the window in the code that the model brings."
@@ -206,8 +206,8 @@ class OwnCode(Kind, code="own-code"):
     def message(self) -> str:
         (named,) = (value for _, value in self.stated)
         return (
-            f"The config names a class of its own code, {named}, which is not in the table of known classes. "
-            f"The model was read as the library's {self.read_as}; its own code may compute something else."
+            f"The config names a class that comes with the model, {named}, which is not in the table of known classes. "
+            f"The model was read as the library's {self.read_as}; the code beside it may compute something else."
         )
 
 
