@@ -22,7 +22,7 @@ SOURCE = ROOT / "src" / PACKAGE
 LAYERS = """
 errors
 arguments written_numbers
-dtypes memory
+dtypes memory databases
 ladders positions sampling
 grids
 scaling phases layouts compiling
