@@ -37,6 +37,7 @@ torch
 claims sources
 readers testing
 auditing conversion lab
+survey
 show
 cli
 __main__

@@ -188,10 +188,10 @@ def _inspected(connection: sqlite3.Connection, file: Path, form: Form) -> bool:
 
 def _prepared(connection: sqlite3.Connection, file: Path, patience: float, form: Form) -> None:
     """Makes the tables of a new store; refuses a file that cannot be written."""
-    # A commit must outlive both the process and the power. SIGKILL is survived by any level, because the write-ahead
-    # log is in the kernel's hands by then. A power loss is survived only by FULL, which waits for the disk at each
-    # commit; with NORMAL the last commits before it would be gone. What is stored took far longer.
-    connection.execute("PRAGMA synchronous = FULL")
+    # SIGKILL is survived by any level, because the write-ahead log is in the kernel's hands by then. A power loss is
+    # survived only by FULL, which waits for the disk at each commit, for milliseconds; with NORMAL the last commits
+    # before it are gone, and the file is whole.
+    connection.execute(f"PRAGMA synchronous = {'FULL' if form.survives_power_loss else 'NORMAL'}")
     # Without shared memory (network disks) SQLite keeps its rollback journal, which is slower and as safe.
     _patiently(lambda: connection.execute("PRAGMA journal_mode = WAL").fetchone(), patience)
     with _transaction(connection, patience):

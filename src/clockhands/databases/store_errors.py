@@ -58,6 +58,7 @@ class Form:
         go_on: How to continue.
         kept: What is safe after an error, one sentence.
         export: The command that writes the rows of a store to a text file.
+        survives_power_loss: Whether a commit waits for the disk. A killed process loses no commit either way.
     """
 
     application: int
@@ -69,6 +70,7 @@ class Form:
     go_on: str
     kept: str
     export: str
+    survives_power_loss: bool = True
 
 
 @contextmanager
