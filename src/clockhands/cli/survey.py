@@ -1,19 +1,22 @@
 """`clockhands survey`: many models audited in parallel, one row for each in a store, and a page of them all."""
 
+import json
 import sys
 import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 import click
 
 from clockhands.cli.group import talk
-from clockhands.cli.output import OutPath, json_option, not_there, print_json, write_whole
-from clockhands.errors import Unreadable
+from clockhands.cli.output import OutPath, json_option, not_there, print_json, write_text, write_whole
+from clockhands.errors import InvalidValue, Unreadable
 
 if TYPE_CHECKING:
+    from clockhands.survey.rows import SurveyRow
     from clockhands.survey.running import SurveyProgress
     from clockhands.survey.store import SurveyStore
 
@@ -108,7 +111,7 @@ def run(targets: tuple[str, ...], names: str | None, store: Path, **how: Any) ->
             talk(f"Interrupted: {stored:,} rows were stored in this run. The same command continues.")
             raise
         if progress is not None:
-            talk(f"{progress.stored:,} models audited, {progress.known:,} known from an earlier run.")
+            talk(f"{_counted(progress.stored, 'model')} audited, {progress.known:,} known from an earlier run.")
         return _report(opened, how)
 
 
@@ -144,6 +147,11 @@ def _check_files(how: dict[str, Any]) -> None:
     for path in (how["html"], how["csv"]):
         if path is not None:
             not_there(path, force=how["force"])
+    if how["html"] is not None and how["pages"] and not how["force"] and _folder_of(how["html"]).exists():
+        raise InvalidValue(
+            f"The folder {_folder_of(how['html'])} for the reports of the models is already there.",
+            "Give another name to --html, or `--force` to write into it.",
+        )
 
 
 def _report(store: "SurveyStore", how: dict[str, Any]) -> int:
@@ -161,7 +169,49 @@ def _report(store: "SurveyStore", how: dict[str, Any]) -> int:
     if how["csv"] is not None:
         write_whole(how["csv"], lambda path: export_csv(rows, path), force=how["force"])
         talk(f"wrote {how['csv']}")
+    if how["html"] is not None:
+        _write_page(store, rows, how["html"], how["pages"], force=how["force"])
     return int(any(row.grade in ("error", "failed") for row in rows))
+
+
+def _write_page(store: "SurveyStore", rows: "list[SurveyRow]", path: Path, most: int, *, force: bool) -> None:
+    """Write the reports of models into a folder beside the page, those with problems first, and the page."""
+    from clockhands.show.survey import worst_first
+    from clockhands.show.survey_page import file_name, gallery
+
+    chosen = [row for row in worst_first(rows) if row.state == "done"][:most]
+    folder = _folder_of(path)
+    if chosen:
+        folder.mkdir(exist_ok=True)
+    pages = {}
+    for row in chosen:
+        name = file_name(row)
+        write_text(folder / name, _model_page(store, row), force=force)
+        pages[row.target] = f"{quote(folder.name)}/{name}"
+    write_text(path, gallery(rows, pages), force=force)
+    talk(f"wrote {path}" + (f", and {_counted(len(chosen), 'report')} in {folder}" if chosen else ""))
+
+
+def _counted(count: int, word: str) -> str:
+    return f"{count:,} {word}{'s' * (count != 1)}"
+
+
+def _folder_of(path: Path) -> Path:
+    return path.with_name(f"{path.stem}-models")
+
+
+def _model_page(store: "SurveyStore", row: "SurveyRow") -> str:
+    """The report of a model: audited again if its files are the same, else as it was stored."""
+    from importlib.metadata import version
+
+    from clockhands.show.report import report as page
+    from clockhands.show.stored_report import stored_report
+    from clockhands.survey.revisions import revision_of
+    from clockhands.survey.worker import audited
+
+    if row.version == version("clockhands") and row.revision == revision_of(row.target):
+        return page([audited(row.target, store.length)], explorer=False)
+    return stored_report(row, json.loads(store.report_of(row)))
 
 
 class _Progress:

@@ -33,7 +33,7 @@ def print_survey(rows: Sequence[SurveyRow], file: IO[str] | None = None, width: 
     page = Page(console_on(file, width))
     page.line(Text(headline(rows), style="bold"))
     tables = (
-        ("models with a problem", Counter(code for row in rows for code in row.problems.split())),
+        ("models with a problem", Counter(code for row in rows for code in row.problems)),
         (
             "models that a runtime computes differently",
             Counter(name for row in rows for name in row.differs_in.split()),
@@ -57,6 +57,12 @@ def print_survey(rows: Sequence[SurveyRow], file: IO[str] | None = None, width: 
             page.line(f"  and {len(failed) - _LISTED:,} more; `clockhands survey report --csv FILE` lists all.")
 
 
+def worst_first(rows: Iterable[SurveyRow]) -> list[SurveyRow]:
+    """The rows by their grade, each grade in the order that they had."""
+    rank = list(GRADES)
+    return sorted(rows, key=lambda row: rank.index(row.grade))
+
+
 def survey_to_dict(rows: Sequence[SurveyRow]) -> dict[str, Any]:
     """The JSON of `clockhands survey report`: how many models of each grade and with each finding, and all rows."""
     grades = Counter(row.grade for row in rows)
@@ -70,6 +76,6 @@ def survey_to_dict(rows: Sequence[SurveyRow]) -> dict[str, Any]:
 
 def findings_of(rows: Iterable[SurveyRow]) -> dict[str, int]:
     """How many models have each finding, in the order of the codes, the worst severity first."""
-    counted = Counter(code for row in rows for code in f"{row.problems} {row.notes}".split())
+    counted = Counter(code for row in rows for code in (*row.problems, *row.notes.split()))
     known = [code for code in CODES if code in counted]
     return {code: counted[code] for code in [*known, *sorted(counted.keys() - set(known))]}

@@ -25,8 +25,9 @@ class SurveyRow(NamedTuple):
         verdict: The audit in one sentence.
         severity: The worst severity of a finding; "" where nothing was found.
         model_type: The type that the files name.
-        problems: Codes of the findings that are errors or warnings, the worst first.
-        notes: Codes of the other findings.
+        errors: Codes of the findings that are errors.
+        warnings: Codes of those that are warnings.
+        notes: Codes of the others.
         kinds: Kinds of position encodings.
         base: RoPE base of the layers that see farthest.
         scaling: Type of their RoPE scaling.
@@ -48,7 +49,8 @@ class SurveyRow(NamedTuple):
     verdict: str = ""
     severity: str = ""
     model_type: str = ""
-    problems: str = ""
+    errors: str = ""
+    warnings: str = ""
     notes: str = ""
     kinds: str = ""
     base: float | None = None
@@ -60,6 +62,11 @@ class SurveyRow(NamedTuple):
     refused_by: str = ""
     seconds: float | None = None
     audited_at: str = ""
+
+    @property
+    def problems(self) -> tuple[str, ...]:
+        """Codes of the errors, then of the warnings."""
+        return (*self.errors.split(), *self.warnings.split())
 
     @property
     def grade(self) -> str:
@@ -82,7 +89,8 @@ def row_of(audit: Audit, target: str, revision: str, version: str) -> SurveyRow:
         verdict=audit.verdict,
         severity=audit.findings[0].severity if audit.findings else "",
         model_type=audit.model_type or "",
-        problems=_words(finding.code for finding in audit.problems),
+        errors=_words(finding.code for finding in audit.errors),
+        warnings=_words(finding.code for finding in audit.warnings),
         notes=_words(finding.code for finding in audit.findings if finding.severity == "note"),
         kinds=_words(each.kind or "unknown" for each in audit.layers),
         base=_number(code.base if code else None),

@@ -19,7 +19,7 @@ from clockhands.sources.models_under import models_under
 from clockhands.sources.targets import path_of
 from clockhands.survey.revisions import revision_of
 from clockhands.survey.rows import SurveyRow
-from clockhands.survey.store import SurveyStore
+from clockhands.survey.store import AS_DECLARED, SurveyStore
 from clockhands.survey.worker import failed, too_long
 
 CALL = "clockhands.survey.worker:audit_batch"
@@ -167,7 +167,7 @@ def survey(
     options = options or SurveyOptions()
     progress = SurveyProgress()
     with store.driving():
-        store.keep_settings({"length": str(options.length or "as declared")})
+        store.keep_settings({"length": str(options.length or AS_DECLARED)})
         batches = _Batches(iter(targets), store, options, installed("clockhands"), progress)
         running = run(
             batches,

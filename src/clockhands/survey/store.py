@@ -21,13 +21,16 @@ CREATE TABLE settings (name TEXT PRIMARY KEY, value TEXT NOT NULL);
 CREATE TABLE audits (
     id INTEGER PRIMARY KEY, target TEXT NOT NULL, revision TEXT NOT NULL, version TEXT NOT NULL,
     state TEXT NOT NULL CHECK (state IN ('done', 'failed')), message TEXT NOT NULL, hint TEXT NOT NULL,
-    verdict TEXT NOT NULL, severity TEXT NOT NULL, model_type TEXT NOT NULL, problems TEXT NOT NULL,
-    notes TEXT NOT NULL, kinds TEXT NOT NULL, base REAL, scaling TEXT NOT NULL, factor REAL, context INTEGER,
-    head_width INTEGER, differs_in TEXT NOT NULL, refused_by TEXT NOT NULL, seconds REAL, audited_at TEXT NOT NULL,
-    report TEXT NOT NULL, UNIQUE (target, revision, version)
+    verdict TEXT NOT NULL, severity TEXT NOT NULL, model_type TEXT NOT NULL, errors TEXT NOT NULL,
+    warnings TEXT NOT NULL, notes TEXT NOT NULL, kinds TEXT NOT NULL, base REAL, scaling TEXT NOT NULL, factor REAL,
+    context INTEGER, head_width INTEGER, differs_in TEXT NOT NULL, refused_by TEXT NOT NULL, seconds REAL,
+    audited_at TEXT NOT NULL, report TEXT NOT NULL, UNIQUE (target, revision, version)
 );
 CREATE TABLE latest (target TEXT PRIMARY KEY, audit INTEGER NOT NULL REFERENCES audits (id))
 """
+
+AS_DECLARED = "as declared"
+"""The setting of the length where each target has its own."""
 
 FORM = Form(
     application=0x434C4B53,  # "CLKS"
@@ -88,6 +91,12 @@ class SurveyStore(Database):
                     "be compared.",
                     f"Give the same {name}, or another file with `--store`.",
                 )
+
+    @property
+    def length(self) -> int | None:
+        """The length in tokens at which all rows are audited; None for the one that each target declares."""
+        held = dict(self._read("SELECT name, value FROM settings")).get("length", AS_DECLARED)
+        return None if held == AS_DECLARED else int(held)
 
     def known(self, target: str, revision: str, version: str) -> str | None:
         """The state of a row; None if there is none. The row that there is becomes the latest of its target."""
