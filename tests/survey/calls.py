@@ -79,5 +79,8 @@ def unable(**_how: Any) -> None:
 
 
 def leisurely(**how: Any) -> None:
-    """Audits slowly, so that a survey can be killed in the middle."""
+    """Audits slowly, so that it can be killed in the middle; a file beside the models names the process."""
+    folder = Path(how["targets"][0]).parent.parent / "processes"
+    folder.mkdir(exist_ok=True)
+    (folder / str(os.getpid())).touch()
     _with(lambda _: time.sleep(0.02), **how)

@@ -73,7 +73,7 @@ class SurveyRow(NamedTuple):
         """``error`` or ``warning`` where there is such a problem, ``failed``, or ``correct``."""
         if self.state == "failed":
             return "failed"
-        return self.severity if self.problems else "correct"
+        return "error" if self.errors else "warning" if self.warnings else "correct"
 
 
 def row_of(audit: Audit, target: str, revision: str, version: str) -> SurveyRow:
