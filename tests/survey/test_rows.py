@@ -66,6 +66,13 @@ def test_the_base_is_that_of_the_layers_that_see_farthest(tmp_path: Path):
     assert row.base == 1e6
 
 
+def test_a_row_stays_small_whatever_a_file_holds(tmp_path: Path):
+    config = LLAMA3 | {"model_type": "x" * 10_000, "rope_parameters": {"rope_type": "y" * 10_000}}
+    row = row_of(audit(write(tmp_path / "long", config)), "/long", "r", "1")
+    assert len(json.dumps(row)) < 2000
+    assert row.model_type == "x" * 200
+
+
 def test_a_target_without_rope_has_no_base():
     row, report = surveyed("vaswani2017", "1")
     assert (row.revision, row.kinds, row.base, row.grade) == ("", "sinusoidal", None, "correct")

@@ -6,6 +6,7 @@ const PER_PAGE = 200;
 const RANGES = ["base", "factor", "context"];
 const CHOICES = ["text", "grade", "type", "finding", "runtime", ...RANGES.flatMap((name) => [`${name}-from`, `${name}-to`])];
 const NUMBERS = new Set([...RANGES, "head"]);
+const LISTS = new Set(["problems", "kinds", "differs", "refused"]);
 const RANK = Object.fromEntries(Object.keys(survey.grades).map((name, index) => [name, index]));
 
 // What is looked for is compared in small letters, which are made once.
@@ -80,7 +81,8 @@ function line(row) {
   tr.append(grade);
   for (const [name, label] of Object.entries(survey.labels)) {
     if (name === "name" || name === "grade") continue;
-    const said = NUMBERS.has(name) ? number(value(name)) : words(value(name)).map((word) => survey.words[word] ?? word).join(", ");
+    const listed = () => words(value(name)).map((word) => survey.words[word] ?? word).join(", ");
+    const said = NUMBERS.has(name) ? number(value(name)) : LISTS.has(name) ? listed() : value(name);
     tr.append(made("td", said, { "data-label": label, class: NUMBERS.has(name) ? "is-number" : "is-text" }));
   }
   return tr;

@@ -9,6 +9,8 @@ from clockhands.sources.resolved import TEXT, Code
 # The reading without any scaling is no runtime.
 _NO_RUNTIMES = frozenset({"no-scaling"})
 
+_LETTERS = 200  # of a text that comes from a file: a row stays small whatever a file holds
+
 
 class SurveyRow(NamedTuple):
     """One target at one revision, audited by one version of clockhands.
@@ -88,13 +90,13 @@ def row_of(audit: Audit, target: str, revision: str, version: str) -> SurveyRow:
         state="done",
         verdict=audit.verdict,
         severity=audit.findings[0].severity if audit.findings else "",
-        model_type=audit.model_type or "",
+        model_type=(audit.model_type or "")[:_LETTERS],
         errors=_words(finding.code for finding in audit.errors),
         warnings=_words(finding.code for finding in audit.warnings),
         notes=_words(finding.code for finding in audit.findings if finding.severity == "note"),
         kinds=_words(each.kind or "unknown" for each in audit.layers),
         base=_number(code.base if code else None),
-        scaling=str(scaling.get("type") or ""),
+        scaling=str(scaling.get("type") or "")[:_LETTERS],
         factor=_number(scaling.get("factor")),
         context=_whole(audit.context),
         head_width=_whole(code.width if code else None),

@@ -66,7 +66,7 @@ def surveyed(target: str, version: str, length: int | None = None, timeout: floa
         message = f"The audit needed more than {MEMORY >> 30} GiB of memory."
         row = failed(target, revision, version, message, "Audit it alone with `clockhands audit`.")
     except Exception as error:  # noqa: BLE001 - one target must not cost the others theirs
-        message = f"The audit failed with {type(error).__name__}: {error}"
+        message = f"The audit failed with {type(error).__name__}: {str(error)[:1000]}"
         hint = "This is a fault of clockhands. Please report it with the file."
         row = failed(target, revision, version, message, hint)
     if row.state == "failed":
