@@ -2,11 +2,13 @@
 
 import csv
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from clockhands.survey import running
 from clockhands.survey.store import SurveyStore
 
 LLAMA = {
@@ -111,6 +113,25 @@ def test_what_is_refused_is_refused_before_it_begins(run, folder: Path, words: l
     assert (done.code, done.out) == (2, "")
     assert says in done.err
     assert (folder / "kept.html").read_text("utf-8") == "kept" * 100
+
+
+def test_an_interrupted_survey_says_what_is_kept_and_continues(run, folder: Path, monkeypatch: pytest.MonkeyPatch):
+    whole = running.survey
+
+    def interrupted(*arguments: Any) -> Iterator[Any]:
+        events = whole(*arguments)
+        yield next(events)
+        events.close()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(running, "survey", interrupted)
+    done = run("survey", "run", "models", "--jobs", 1)
+    assert (done.code, done.out) == (130, "")
+    assert done.err.strip() == "Interrupted: 1 row was stored in this run. The same command continues."
+    monkeypatch.setattr(running, "survey", whole)
+    assert "known from an earlier run" in run("survey", "run", "models", "--jobs", 1).err
+    with SurveyStore.open(folder / "survey.sqlite", write=False) as store:
+        assert len(store.rows()) == 2
 
 
 def test_another_survey_on_the_store_is_named(run, folder: Path):

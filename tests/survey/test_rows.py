@@ -14,7 +14,7 @@ from clockhands.auditing import audit
 from clockhands.databases.store_errors import NotAStore, OtherVersion, ReadOnly
 from clockhands.lab.store import Store
 from clockhands.show.survey import headline, print_survey, survey_to_dict
-from clockhands.survey import revisions
+from clockhands.survey import revisions, worker
 from clockhands.survey.revisions import revision_of
 from clockhands.survey.rows import SurveyRow, row_of
 from clockhands.survey.running import read_names, targets_of
@@ -71,6 +71,13 @@ def test_a_row_stays_small_whatever_a_file_holds(tmp_path: Path):
     row = row_of(audit(write(tmp_path / "long", config)), "/long", "r", "1")
     assert len(json.dumps(row)) < 2000
     assert row.model_type == "x" * 200
+
+
+def test_a_target_whose_files_come_with_the_audit_has_their_revision(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    folder = write(tmp_path / "a", LLAMA3)
+    answers = iter(["", "downloaded"])
+    monkeypatch.setattr(worker, "revision_of", lambda _: next(answers))
+    assert surveyed(str(folder), "1")[0].revision == "downloaded"
 
 
 def test_a_target_without_rope_has_no_base():
@@ -149,6 +156,12 @@ def test_other_files_are_no_store_of_a_survey(tmp_path: Path, store: SurveyStore
     store._connection.execute("PRAGMA user_version = 2")
     with pytest.raises(OtherVersion, match="or run a survey into a new file"):
         SurveyStore.open(store.path)
+
+
+def test_only_results_that_take_long_wait_for_the_disk(store: SurveyStore, tmp_path: Path):
+    with Store.open(tmp_path / "lab.sqlite") as lab:
+        waits = [each._connection.execute("PRAGMA synchronous").fetchone()[0] for each in (store, lab)]
+    assert waits == [1, 2], "NORMAL and FULL: a power loss takes no trial of hours"
 
 
 def test_a_store_that_is_only_read_is_not_written(store: SurveyStore):

@@ -108,7 +108,8 @@ def run(targets: tuple[str, ...], names: str | None, store: Path, **how: Any) ->
                 shown.end()
         except KeyboardInterrupt:
             stored = 0 if progress is None else progress.stored
-            talk(f"Interrupted: {stored:,} rows were stored in this run. The same command continues.")
+            was = "was" if stored == 1 else "were"
+            talk(f"Interrupted: {_counted(stored, 'row')} {was} stored in this run. The same command continues.")
             raise
         if progress is not None:
             talk(f"{_counted(progress.stored, 'model')} audited, {progress.known:,} known from an earlier run.")

@@ -57,6 +57,7 @@ def surveyed(target: str, version: str, length: int | None = None, timeout: floa
             revision = revision_of(target)
             found = audited(target, length)
             report = json.dumps(found.to_dict(), allow_nan=False)
+            revision = revision or revision_of(target)  # of files that the audit itself has fetched
             row = row_of(found, target, revision, version)
     except ClockhandsError as error:
         row = failed(target, revision, version, error.message, error.hint)
