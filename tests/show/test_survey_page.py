@@ -26,7 +26,7 @@ ROWS = [
               warnings="default-base", kinds="rotary learned", base=1e6, scaling="yarn", factor=4.0, context=131072,
               differs_in="vllm transformers-4", refused_by="mlx-lm"),
     SurveyRow("/m/c", "r", "1", "done", verdict="1 problem: wrong.", severity="error", errors="default-base"),
-    failed("/m/deep/d", "r", "1", "It cannot be read.", "Download it again."),
+    failed("/m/deep/d", "r", "1", "/m/deep/d/config.json cannot be read.", "Download it again."),
 ]  # fmt: skip
 
 
@@ -61,13 +61,14 @@ def test_every_row_is_in_it():
     assert [row["page"] for row in rows] == ["", "pages/b.html", "", ""]
     assert rows[1]["problems"] == rows[2]["problems"] == "default-base"
     assert (rows[1]["base"], rows[1]["factor"], rows[1]["context"]) == (1e6, 4.0, 131072)
-    assert rows[3]["verdict"] == "It cannot be read."
+    assert rows[3]["verdict"] == "deep/d/config.json cannot be read."
 
 
 def test_nothing_comes_from_elsewhere_and_hostile_names_stay_text():
     row = SurveyRow(f"/{HOSTILE}", "r", "1", "done", verdict=HOSTILE, model_type=HOSTILE, kinds=HOSTILE)
     page = gallery([*ROWS, row])
     assert "<img" not in page
+    assert "\u202e" not in "".join(str(cell) for cells in held(page)["rows"] for cell in cells)
     script = re.search(r'<script type="module">(.*?)</script>', page, re.DOTALL)
     style = re.search(r"<style>(.*?)</style>", page, re.DOTALL)
     assert script is not None

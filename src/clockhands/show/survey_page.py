@@ -17,6 +17,7 @@ from typing import Any
 from clockhands.auditing import CODES
 from clockhands.readers import READERS, facts
 from clockhands.show._markup import Markup, document, element
+from clockhands.show._page import safe
 from clockhands.show._survey_charts import histogram
 from clockhands.show.explorer.page import source
 from clockhands.show.findings import cut, short_name
@@ -41,6 +42,8 @@ _LABELS = {
     "refused": "refused by",
 }
 """Columns of the table and what they are called."""
+
+_LETTERS = 40  # of a text of a file in the table
 
 _COLUMNS = (*_LABELS, "notes", "verdict", "page")
 
@@ -221,7 +224,7 @@ def _filters(rows: Sequence[SurveyRow]) -> Iterator[Markup]:
     yield element("label", "text", element("input", type="search", id="survey-text", placeholder="name, type, verdict"))
     grades = Counter(row.grade for row in rows)
     yield _select("grade", "result", [(name, f"{_WORDS[name]} ({grades[name]:,})") for name in GRADES if grades[name]])
-    types = Counter(row.model_type for row in rows if row.model_type)
+    types = Counter(cut(row.model_type, _LETTERS) for row in rows if row.model_type)
     yield _select("type", "type", [(name, f"{name} ({types[name]:,})") for name in sorted(types)])
     problems = Counter(code for row in rows for code in row.problems)
     notes = Counter(code for row in rows for code in row.notes.split())
@@ -270,16 +273,18 @@ def _cells(row: SurveyRow, root: str, page: str) -> list[Any]:
     cells = {
         "name": os.path.relpath(row.target, root) if root and row.target.startswith(root) else row.target,
         "grade": row.grade,
-        "type": row.model_type,
+        "type": cut(row.model_type, _LETTERS),
+        "scaling": cut(row.scaling, _LETTERS),
         "problems": " ".join(row.problems),
-        "verdict": row.message if row.state == "failed" else row.verdict,
+        "verdict": (row.message.replace(f"{root}/", "") if root else row.message) or row.verdict,
         "context": row.context,
         "head": row.head_width,
         "differs": row.differs_in,
         "refused": row.refused_by,
         "page": page,
-    } | {name: getattr(row, name) for name in ("notes", "kinds", "base", "scaling", "factor")}
-    return [cells[name] for name in _COLUMNS]
+    } | {name: getattr(row, name) for name in ("notes", "kinds", "base", "factor")}
+    # Text of files may hold signs that hide or reverse what follows.
+    return [safe(cell) if isinstance(cell, str) else cell for cell in map(cells.get, _COLUMNS)]
 
 
 def _root(targets: Iterable[str]) -> str:
