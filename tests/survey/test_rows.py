@@ -4,6 +4,7 @@ import csv
 import io
 import json
 import os
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -183,6 +184,12 @@ def test_csv_has_a_line_for_each_row_and_no_formulas():
         *("500000.0", "-1"),
     )
     assert (read[1]["verdict"], read[1]["factor"], read[1]["base"]) == ("one, two\nthree", "0.5", "")
+
+
+def test_the_document_names_every_column():
+    text = (Path(__file__).resolve().parents[2] / "docs" / "survey.md").read_text(encoding="utf-8")
+    named = re.findall(r"`(\w+)`", " ".join(re.findall(r"^\| (`[^|]*) \|", text, re.MULTILINE)))
+    assert sorted(named) == sorted(SurveyRow._fields)
 
 
 def test_lists_of_names_and_folders_become_targets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

@@ -132,11 +132,12 @@ def test_a_worker_that_is_killed_from_outside_leaves_no_trace(
 
 @pytest.mark.parametrize("name", ["slow", pytest.param("stuck", marks=pytest.mark.slow)])
 def test_a_target_that_takes_too_long_is_ended(models: Path, store: SurveyStore, name: str):
+    run(store, models)  # without a limit that a busy machine may exceed
     model(models / name)
-    done = run(store, models, call="survey.calls:hanging", timeout=0.5)
-    assert (done.stored, done.failed) == (6, 1)
+    done = run(store, models, call="survey.calls:hanging", timeout=0.2)
+    assert (done.stored, done.failed, done.known) == (1, 1, 5)
     failed = {Path(row.target).name: row.message for row in store.rows() if row.state == "failed"}
-    assert failed == {name: "The audit took longer than 0.5 seconds."}
+    assert failed == {name: "The audit took longer than 0.2 seconds."}
 
 
 def test_a_target_that_takes_all_memory_costs_its_own_row_only(models: Path, store: SurveyStore):
