@@ -22,7 +22,7 @@ SOURCE = ROOT / "src" / PACKAGE
 LAYERS = """
 errors
 arguments written_numbers
-dtypes memory
+dtypes memory databases
 ladders positions sampling
 grids
 scaling phases layouts compiling
@@ -37,6 +37,7 @@ torch
 claims sources
 readers testing
 auditing conversion lab
+survey
 show
 cli
 __main__

@@ -6,11 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from clockhands.cli import lab
+from clockhands.cli import lab, survey
 from clockhands.cli.group import COMMANDS
 
 HELP = Path(__file__).parent / "help"
-FROZEN = ["clockhands", *COMMANDS, *(f"lab {name}" for name in lab.command.commands)]
+FROZEN = [
+    "clockhands",
+    *COMMANDS,
+    *(f"{group.name} {name}" for group in (lab.command, survey.command) for name in group.commands),
+]
 
 
 @pytest.mark.parametrize("command", FROZEN)

@@ -68,6 +68,30 @@ def test_a_job_is_taken_when_a_worker_is_free():
     assert len(taken) == 4
 
 
+def test_a_job_can_follow_from_one_that_failed_after_there_were_none():
+    class Jobs:
+        def __init__(self) -> None:
+            self.left = [Job("broken", "engines.calls:broken", {"kind": "key"})]
+
+        def __iter__(self) -> Iterator[Job]:
+            return self
+
+        def __next__(self) -> Job:
+            if not self.left:
+                raise StopIteration
+            return self.left.pop()
+
+    jobs = Jobs()
+    with closing(run(jobs, at_once=2, threads=1)) as events:
+        ended = []
+        for event in events:
+            if isinstance(event, Failed):
+                jobs.left.append(Job("after it", "engines.calls:square", {"x": 3}))
+            if isinstance(event, Failed | Finished):
+                ended.append((event.job.name, getattr(event, "result", None)))
+    assert ended == [("broken", None), ("after it", 9)]
+
+
 @pytest.mark.parametrize("at_once", [1, 2])
 def test_no_more_jobs_at_once_than_allowed(at_once: int, tmp_path: Path):
     jobs = [Job(f"{n}", "engines.calls:overlaps", {"folder": str(tmp_path)}) for n in range(4)]

@@ -20,12 +20,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from clockhands.errors import ClockhandsError, InvalidType, InvalidValue
-from clockhands.lab import _claiming as claiming
-from clockhands.lab import store as module
-from clockhands.lab._records import Key, Measurement, StoredRow
-from clockhands.lab.store import VERSION, Store
-from clockhands.lab.store_errors import (
+from clockhands.databases import _opening as opening
+from clockhands.databases import locks
+from clockhands.databases.store_errors import (
     Busy,
     Corrupted,
     DiskFull,
@@ -35,6 +32,10 @@ from clockhands.lab.store_errors import (
     ReadOnly,
     StoreError,
 )
+from clockhands.errors import ClockhandsError, InvalidType, InvalidValue
+from clockhands.lab import store as module
+from clockhands.lab._records import Key, Measurement, StoredRow
+from clockhands.lab.store import VERSION, Store
 
 STUDY = "0123456789abcdef"
 KEYS = [Key(task, arm, seed) for seed in range(2) for task in ("copy", "recall") for arm in ("none", "rotary 25 %")]
@@ -280,7 +281,7 @@ def test_a_trial_finished_just_before_the_lock_cannot_be_claimed(store: Store, m
 
 
 def test_a_lock_file_that_its_owner_just_removed_is_no_claim(store: Store, monkeypatch: pytest.MonkeyPatch):
-    locked, seen = claiming._locked, []
+    locked, seen = locks._locked, []
 
     def removed_first(handle: int, path: Path) -> bool:
         seen.append(handle)
@@ -288,7 +289,7 @@ def test_a_lock_file_that_its_owner_just_removed_is_no_claim(store: Store, monke
             store.checkpoint_path(STUDY, FIRST).with_suffix(".lock").unlink()
         return locked(handle, path)
 
-    monkeypatch.setattr(claiming, "_locked", removed_first)
+    monkeypatch.setattr(locks, "_locked", removed_first)
     with store.claim(STUDY, FIRST) as claim:
         assert len(seen) == 2
         assert os.path.samestat(os.fstat(claim.fileno()), claim.checkpoint.with_suffix(".lock").stat())
@@ -429,7 +430,7 @@ def test_a_disk_without_space_for_a_lock_is_said_to_be_full(store: Store, monkey
     def full(*_: object) -> int:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(module.os, "open", full)
+    monkeypatch.setattr(os, "open", full)
     with pytest.raises(DiskFull, match="so the lock of trial copy, none, seed 0 was not written"):
         store.claim(STUDY, FIRST)
 
@@ -467,8 +468,8 @@ def test_a_file_that_cannot_be_written_is_refused_when_it_is_opened(
 ):
     store.finish(STUDY, FIRST, measured())
     # What SQLite makes of a file without the right to write; root, who may run this, has it always.
-    connected = module._connected
-    monkeypatch.setattr(module, "_connected", lambda file, _, patience: connected(file, "mode=ro", patience))
+    connected = opening._connected
+    monkeypatch.setattr(opening, "_connected", lambda file, _, patience: connected(file, "mode=ro", patience))
     with pytest.raises(ReadOnly, match="cannot be written"):
         Store.open(path)
     with Store.open(path, write=False) as reader:
@@ -477,7 +478,7 @@ def test_a_file_that_cannot_be_written_is_refused_when_it_is_opened(
 
 def test_a_store_without_a_place_for_its_log_can_be_read(store: Store, path: Path, monkeypatch: pytest.MonkeyPatch):
     store.finish(STUDY, FIRST, measured())
-    connected = module._connected
+    connected = opening._connected
 
     class WithoutPlace(sqlite3.Connection):
         def execute(self, *_: object) -> sqlite3.Cursor:
@@ -490,7 +491,7 @@ def test_a_store_without_a_place_for_its_log_can_be_read(store: Store, path: Pat
             return connected(file, how, patience)
         return sqlite3.connect(file, factory=WithoutPlace)
 
-    monkeypatch.setattr(module, "_connected", without_place)
+    monkeypatch.setattr(opening, "_connected", without_place)
     with pytest.raises(StoreError, match="cannot be used: unable to open"):  # the log holds what would not be seen
         Store.open(path, write=False)
     store.close()

@@ -233,9 +233,9 @@ def _checked(study: "Study", path: Path, how: Mapping[str, Any]) -> "Options":
         _need("ray", "ray")
     if how["tensorboard"] is not None:
         _need("tensorboard", "tensorboard")
+    from clockhands.databases.store_errors import NotAStore
     from clockhands.lab.running import AS_BEGUN, Options, check
     from clockhands.lab.store import Store
-    from clockhands.lab.store_errors import NotAStore
 
     given = {name: value for name, value in how.items() if value is not None and name not in ("jobs", "tensorboard")}
     begun = None

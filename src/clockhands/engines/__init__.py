@@ -35,7 +35,8 @@ def run(
 ) -> Generator[Event, None, None]:
     """Run each job in a worker process of its own; the events in the order in which they arrive.
 
-    The next job is taken from ``jobs`` when a worker is free for it. Closing the generator ends all workers, so hold it
+    The next job is taken from ``jobs`` when a worker is free for it; while any job runs, an iterator that had none may
+    have one later, such as what is left of a job that failed. Closing the generator ends all workers, so hold it
     in ``contextlib.closing``. An exception in the function fails its job. A worker that dies is replaced by another
     that calls the function again with the same arguments: the function continues from its own checkpoint.
 

@@ -12,23 +12,19 @@ import json
 import math
 import os
 import re
-import sqlite3
-import threading
-import time
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import closing, contextmanager, suppress
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self, TextIO
+from typing import Any, ClassVar, TextIO
 
 from clockhands.arguments import count, one_of, real, shown
+from clockhands.databases import Database, Form
+from clockhands.databases.locks import hold
+from clockhands.databases.store_errors import StoreError, read_only, said
 from clockhands.errors import InvalidType, InvalidValue
-from clockhands.lab._claiming import TrialClaim, hold
+from clockhands.lab._claiming import TrialClaim
 from clockhands.lab._records import AnyKey, Key, Measurement, StoredRow, StoredStudy, Trial
-from clockhands.lab.store_errors import NotAStore, OtherVersion, StoreError, code_of, corrupted, read_only, said
 
-# Both lie in the header of the file: `PRAGMA application_id` and `PRAGMA user_version`.
 APPLICATION = 0x434C4B48  # "CLKH"
 VERSION = 1
 
@@ -62,71 +58,23 @@ CREATE UNIQUE INDEX one_row_each ON "rows" (
 """
 
 
-class Store:
+FORM = Form(
+    application=APPLICATION,
+    version=VERSION,
+    tables=TABLES,
+    first="trials",
+    what="store of results",
+    begin="run a study into",
+    go_on="run `clockhands lab resume`",
+    kept="Every finished trial is kept.",
+    export="clockhands lab report --csv FILE",
+)
+
+
+class Store(Database):
     """Studies, trials and rows in one SQLite file; made by ``Store.open``, closed by ``close`` or ``with``."""
 
-    def __init__(self, path: Path, connection: sqlite3.Connection, *, write: bool, patience: float) -> None:
-        self.path = path
-        self.writable = write
-        self._connection = connection
-        self._patience = patience
-        self._turn = threading.RLock()
-        self._process = os.getpid()
-
-    @classmethod
-    def open(
-        cls, path: str | os.PathLike[str], *, create: bool = True, write: bool = True, patience: float = 60.0
-    ) -> Self:
-        """The store in a file.
-
-        Args:
-            path: The file.
-            create: Make the file if there is none.
-            write: ``False`` opens a store to read it, also on a disk that cannot be written.
-            patience: For how many seconds to wait for another program that writes.
-
-        Raises:
-            NotAStore: There is no file, or it is another program's.
-            OtherVersion: It holds other tables than this version of clockhands.
-            StoreError: It cannot be read or, with ``write``, not be written.
-        """
-        file = Path(path).resolve()  # two names of one store share its locks
-        if file.is_dir():
-            raise NotAStore(f"{file} is a folder, not a store of results.", "Name a file in it.")
-        if not file.parent.is_dir():
-            raise NotAStore(f"There is no folder {file.parent}.", f"Make it first: mkdir -p {file.parent}")
-        if not file.exists() and not (create and write):
-            raise NotAStore(f"There is no store of results at {file}.", "Check the name, or run a study into it first.")
-        with said(file, "the new store", patience):
-            # First to read only, so that a file of another program is not changed, not even by SQLite's recovery.
-            # Never by Python's `open`: closing a file drops all locks that this process has on it, SQLite's too.
-            known = file.exists() and file.stat().st_size > 0 and _inspected_read_only(file, patience)
-            if not known and not (create and write):
-                raise NotAStore(f"{file} is empty.", "Check the name, or run a study into it first.")
-            connection = _connected(file, "mode=rwc", patience) if write else _reader(file, patience)
-            try:
-                if write:
-                    _prepared(connection, file, patience)
-                connection.execute("PRAGMA foreign_keys = ON")
-                damage = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
-                if damage != "ok":
-                    raise corrupted(file, damage.replace("\n", " "))
-            except BaseException:
-                connection.close()
-                raise
-        return cls(file, connection, write=write, patience=patience)
-
-    def close(self) -> None:
-        """Closes the file; claims stay until they are released."""
-        self._connection.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
+    form: ClassVar[Form] = FORM
 
     # Studies and trials
 
@@ -237,7 +185,7 @@ class Store:
                 "Move the folder away, then run `clockhands lab resume`. Every finished trial is kept.",
             )
         lock = checkpoint.with_suffix(".lock")
-        with said(checkpoint.parent, f"the lock of trial {key}", self._patience):
+        with said(checkpoint.parent, f"the lock of trial {key}", self._patience, self.form):
             checkpoint.parent.mkdir(parents=True, exist_ok=True)
             handle = hold(lock, self.path)
         if handle is None:
@@ -314,7 +262,7 @@ class Store:
             return len(rows)
         file = Path(target)
         unfinished = file.with_name(f"{file.name}.{os.getpid()}.tmp")  # so that no half of a file is left
-        with said(file, "the CSV file", self._patience):
+        with said(file, "the CSV file", self._patience, self.form):
             try:
                 with unfinished.open("w", encoding="utf-8", newline="") as opened:
                     _write_csv(rows, opened)
@@ -323,28 +271,7 @@ class Store:
                 unfinished.unlink(missing_ok=True)
         return len(rows)
 
-    # How it is read and written
-
-    def _read(self, command: str, *values: Any) -> list[Any]:
-        self._same_process()
-        with self._turn, said(self.path, "nothing", self._patience):
-            return self._connection.execute(command, values).fetchall()
-
-    @contextmanager
-    def _writing(self, what: str) -> Iterator[sqlite3.Connection]:
-        """One transaction, from the lock to the commit; after an error nothing of it is left."""
-        self._same_process()
-        if not self.writable:
-            raise read_only(self.path)
-        with self._turn, said(self.path, what, self._patience), _transaction(self._connection, self._patience):
-            yield self._connection
-
-    def _same_process(self) -> None:
-        if os.getpid() != self._process:
-            raise StoreError(
-                f"The store {self.path} was opened by another process.",
-                "Pass the measurements to the process that opened it: only one process of a lab writes.",
-            )
+    # What is there
 
     def _known(self, study: str) -> None:
         if not self._read("SELECT 1 FROM studies WHERE hash = ?", study):
@@ -359,114 +286,6 @@ class Store:
             self._known(study)
             raise InvalidValue(f"The study has no trial {key}.", "Add the trial with `add_trials` first.")
         return found[0][0]
-
-
-# Opening
-
-
-def _connected(file: Path, how: str, patience: float) -> sqlite3.Connection:
-    return sqlite3.connect(
-        f"{file.as_uri()}?{how}", uri=True, timeout=patience, isolation_level=None, check_same_thread=False
-    )
-
-
-def _reader(file: Path, patience: float) -> sqlite3.Connection:
-    """A connection that only reads, also where SQLite cannot make its shared memory beside the file."""
-    connection = _connected(file, "mode=ro", patience)
-    try:
-        connection.execute("SELECT count(*) FROM sqlite_master")
-    except sqlite3.OperationalError as error:
-        connection.close()
-        if error.sqlite_errorcode == sqlite3.SQLITE_READONLY_ROLLBACK:
-            # A lab without write-ahead log was killed in a transaction: SQLite must undo it before anybody can read.
-            connection = _connected(file, "mode=rw", patience)
-            connection.execute("PRAGMA query_only = 1")
-            return connection
-        logs = [file.with_name(file.name + end) for end in ("-wal", "-journal")]
-        if code_of(error) not in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY) or any(
-            log.exists() and log.stat().st_size
-            for log in logs  # they hold what `immutable` would not see
-        ):
-            raise
-        return _connected(file, "immutable=1", patience)
-    return connection
-
-
-def _inspected_read_only(file: Path, patience: float) -> bool:
-    with closing(_reader(file, patience)) as connection:
-        connection.execute("BEGIN")
-        return _inspected(connection, file)
-
-
-def _inspected(connection: sqlite3.Connection, file: Path) -> bool:
-    """Whether it is a store, inside a transaction; ``False`` if the file is empty, an error if it is something else."""
-    application = connection.execute("PRAGMA application_id").fetchone()[0]
-    version = connection.execute("PRAGMA user_version").fetchone()[0]
-    tables = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
-    if application == version == tables == 0:
-        return False
-    if application != APPLICATION:
-        raise NotAStore(
-            f"{file} is a database of another program, not a store of results. It was not changed.",
-            "Name another file.",
-        )
-    if version != VERSION:
-        way = (
-            "Update clockhands (pip install --upgrade clockhands)"
-            if version > VERSION
-            else "Export it with the clockhands that wrote it (clockhands lab report --csv FILE)"
-        )
-        raise OtherVersion(
-            f"{file} is a store of version {version}; this clockhands reads version {VERSION}. It was not changed.",
-            f"{way}, or run the study into a new file.",
-        )
-    return True
-
-
-def _prepared(connection: sqlite3.Connection, file: Path, patience: float) -> None:
-    """Makes the tables of a new store; refuses a file that cannot be written."""
-    # A commit must outlive both the process and the power. SIGKILL is survived by any level, because the write-ahead
-    # log is in the kernel's hands by then. A power loss is survived only by FULL, which waits for the disk at each
-    # commit; with NORMAL the last commits before it would be gone. A trial takes minutes, the wait milliseconds.
-    connection.execute("PRAGMA synchronous = FULL")
-    # Without shared memory (network disks) SQLite keeps its rollback journal, which is slower and as safe.
-    _patiently(lambda: connection.execute("PRAGMA journal_mode = WAL").fetchone(), patience)
-    with _transaction(connection, patience):
-        if not _inspected(connection, file):  # another lab may have been first
-            for command in TABLES.split(";"):
-                connection.execute(command)
-            connection.execute(f"PRAGMA application_id = {APPLICATION}")
-            connection.execute(f"PRAGMA user_version = {VERSION}")
-        # Changes nothing, and fails where nothing can be written: `BEGIN IMMEDIATE` lets that pass.
-        connection.execute("DELETE FROM trials WHERE 0")
-
-
-# Writing
-
-
-def _patiently(action: Any, patience: float) -> Any:
-    """Repeats what is answered by "database is locked": SQLite does not wait by itself in all cases."""
-    end = time.monotonic() + patience
-    while True:
-        try:
-            return action()
-        except sqlite3.OperationalError as error:
-            if code_of(error) not in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED) or time.monotonic() >= end:
-                raise
-            time.sleep(0.02)
-
-
-@contextmanager
-def _transaction(connection: sqlite3.Connection, patience: float) -> Iterator[None]:
-    _patiently(lambda: connection.execute("BEGIN IMMEDIATE"), patience)
-    try:
-        yield
-        connection.execute("COMMIT")
-    except BaseException:
-        if connection.in_transaction:
-            with suppress(sqlite3.Error):
-                connection.execute("ROLLBACK")
-        raise
 
 
 def _checked(key: AnyKey) -> Key:

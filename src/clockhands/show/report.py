@@ -62,12 +62,13 @@ place.addEventListener("toggle", () => {{
 """
 
 
-def report(audits: Sequence[Audit], unread: Sequence[Mapping[str, str]] = ()) -> str:
+def report(audits: Sequence[Audit], unread: Sequence[Mapping[str, str]] = (), *, explorer: bool = True) -> str:
     """The page.
 
     Args:
         audits: What was audited, in the order in which it is shown.
         unread: The targets that could not be read, each with its ``target``, ``message`` and ``hint``.
+        explorer: Whether the explorer is in the page; without it the page needs a tenth of the space.
 
     Returns:
         A whole HTML document.
@@ -75,15 +76,15 @@ def report(audits: Sequence[Audit], unread: Sequence[Mapping[str, str]] = ()) ->
     told: dict[str, Any] = {"schema": 1, "targets": [audit.to_dict() for audit in audits]}
     if unread:
         told["unread"] = [dict(each) for each in unread]
-    shared = {**data(audits), "models": []}
-    script = f"{module()}\n{_START}"
+    script, held = "", {AUDIT: told}
+    if explorer:
+        script, held = f"{module()}\n{_START}", {**held, "data": {**data(audits), "models": []}}
     style = source("style.css") + files("clockhands.show").joinpath("report.css").read_text("utf-8")
     names = [each.target for each in audits] + [each["target"] for each in unread]
     title = f"Audit of {cut(short_name(names[0]), IN_TITLES) if len(names) == 1 else f'{len(names)} targets'}"
-    shown = element(
-        "main", _main(sorted(audits, key=_worst_first), unread), _explorer(audits), _foot(), class_="clockhands report"
-    )
-    return document(title, style, script, {AUDIT: told, "data": shared}, shown)
+    main = _main(sorted(audits, key=_worst_first), unread)
+    shown = element("main", main, _explorer(audits) if explorer else None, _foot(), class_="clockhands report")
+    return document(title, style, script, held, shown)
 
 
 def _main(audits: Sequence[Audit], unread: Sequence[Mapping[str, str]]) -> Iterator[Markup]:

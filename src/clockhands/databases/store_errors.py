@@ -1,4 +1,4 @@
-"""What can go wrong with a store of results, in sentences."""
+"""What can go wrong with a store, in sentences."""
 
 import errno
 import os
@@ -6,6 +6,7 @@ import shutil
 import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 from clockhands.errors import ClockhandsError
@@ -40,32 +41,61 @@ class Corrupted(StoreError):
 
 
 class NoLocks(StoreError):
-    """The file system cannot lock files, so two labs could do one trial twice."""
+    """The file system cannot lock files, so two programs could do the same work twice."""
+
+
+@dataclass(frozen=True)
+class Form:
+    """A kind of store: what marks its files, its tables, and the words of the messages about it.
+
+    Attributes:
+        application: The number in the header of the file (`PRAGMA application_id`).
+        version: The version of the tables (`PRAGMA user_version`).
+        tables: The commands that make them, with ``;`` between.
+        first: One of the tables.
+        what: What a store is called.
+        begin: How to make one.
+        go_on: How to continue.
+        kept: What is safe after an error, one sentence.
+        export: The command that writes the rows of a store to a text file.
+        survives_power_loss: Whether a commit waits for the disk. A killed process loses no commit either way.
+    """
+
+    application: int
+    version: int
+    tables: str
+    first: str
+    what: str
+    begin: str
+    go_on: str
+    kept: str
+    export: str
+    survives_power_loss: bool = True
 
 
 @contextmanager
-def said(path: Path, what: str, patience: float) -> Iterator[None]:
+def said(path: Path, what: str, patience: float, form: Form) -> Iterator[None]:
     """Errors of SQLite and of the system as errors of this library."""
     try:
         yield
     except (sqlite3.Error, OSError) as error:
-        raise _sentence(path, what, patience, error) from error
+        raise _sentence(path, what, patience, form, error) from error
 
 
-def _sentence(path: Path, what: str, patience: float, error: sqlite3.Error | OSError) -> StoreError:
+def _sentence(path: Path, what: str, patience: float, form: Form, error: sqlite3.Error | OSError) -> StoreError:
     code = code_of(error)
     number = error.errno if isinstance(error, OSError) else None
     folder = path if path.is_dir() else path.parent
     if code == sqlite3.SQLITE_NOTADB:
         return NotAStore(f"{path} is no SQLite database. It was not changed.", "Name another file.")
     if code == sqlite3.SQLITE_CORRUPT:
-        return corrupted(path, str(error))
+        return corrupted(path, str(error), form)
     # SQLite reports a full disk as an input or output error when it is the shared memory that does not fit.
     no_space = code == sqlite3.SQLITE_IOERR and shutil.disk_usage(folder).free < 2**20
     if code == sqlite3.SQLITE_FULL or no_space or number in (errno.ENOSPC, errno.EDQUOT):
         return DiskFull(
             f"The disk of {path} is full, so {what} was not written.",
-            "Free some space, then try again or run `clockhands lab resume`. Every finished trial is kept.",
+            f"Free some space, then try again or {form.go_on}. {form.kept}",
         )
     closed = code == sqlite3.SQLITE_CANTOPEN and not os.access(folder, os.W_OK)
     if code in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM) or closed or number in (errno.EACCES, errno.EROFS):
@@ -73,7 +103,7 @@ def _sentence(path: Path, what: str, patience: float, error: sqlite3.Error | OSE
     if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
         return Busy(
             f"Another program kept {path} locked for {patience:g} seconds, so {what} was not written.",
-            "Wait until it has ended, or stop it; then run `clockhands lab resume`.",
+            f"Wait until it has ended, or stop it; then {form.go_on}.",
         )
     return StoreError(
         f"{path} cannot be used: {error}.", "Check the file and its disk. What was finished is not touched."
@@ -93,9 +123,9 @@ def read_only(path: Path) -> ReadOnly:
     )
 
 
-def corrupted(path: Path, why: str) -> Corrupted:
+def corrupted(path: Path, why: str, form: Form) -> Corrupted:
     """That a database is damaged, and what SQLite says about it."""
     return Corrupted(
         f"The database {path} is damaged: {why}. It was not changed.",
-        f"Keep a copy, then save what can be read: sqlite3 {path} .recover; or run the study into a new file.",
+        f"Keep a copy, then save what can be read: sqlite3 {path} .recover; or {form.begin} a new file.",
     )

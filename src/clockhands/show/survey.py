@@ -1,0 +1,81 @@
+"""A survey in a terminal: how many models are correct, and what was found in the others."""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import IO, Any
+
+from rich.text import Text
+
+from clockhands.auditing import CODES
+from clockhands.show._page import Page, console_on, safe
+from clockhands.show.findings import short_name
+from clockhands.survey.rows import SurveyRow
+
+GRADES = {"error": "with errors", "warning": "with warnings", "failed": "not audited", "correct": "correct"}
+"""What is said of the models of a grade, the worst first."""
+
+_LISTED = 10  # models that could not be audited
+
+
+def headline(rows: Sequence[SurveyRow]) -> str:
+    """The survey in one sentence.
+
+    >>> headline([SurveyRow("a", "", "1", "done"), SurveyRow("b", "", "1", "failed")])
+    '2 models: 1 not audited, 1 correct.'
+    """
+    counted = Counter(row.grade for row in rows)
+    parts = ", ".join(f"{counted[grade]:,} {says}" for grade, says in GRADES.items() if counted[grade])
+    return f"{len(rows):,} model{'s' * (len(rows) != 1)}: {parts or 'nothing is stored'}."
+
+
+def print_survey(rows: Sequence[SurveyRow], file: IO[str] | None = None, width: int | None = None) -> None:
+    """Print the headline, each finding with the number of its models, and the first models that were not audited."""
+    page = Page(console_on(file, width))
+    page.line(Text(headline(rows), style="bold"))
+    tables = (
+        ("models with a problem", Counter(code for row in rows for code in row.problems)),
+        (
+            "models that a runtime computes differently",
+            Counter(name for row in rows for name in row.differs_in.split()),
+        ),
+        ("models that a runtime refuses to load", Counter(name for row in rows for name in row.refused_by.split())),
+    )
+    for title, counted in tables:
+        if counted:
+            page.line()
+            page.line(title)
+            for name, count in counted.most_common():
+                page.line(f"  {count:7,}  {name}")
+    failed = [row for row in rows if row.state == "failed"]
+    if failed:
+        page.line()
+        page.line("not audited")
+        for row in failed[:_LISTED]:
+            page.line(f"  {safe(short_name(row.target))}")
+            page.paragraph(row.message, indent=4)
+        if len(failed) > _LISTED:
+            page.line(f"  and {len(failed) - _LISTED:,} more; `clockhands survey report --csv FILE` lists all.")
+
+
+def worst_first(rows: Iterable[SurveyRow]) -> list[SurveyRow]:
+    """The rows by their grade, each grade in the order that they had."""
+    rank = list(GRADES)
+    return sorted(rows, key=lambda row: rank.index(row.grade))
+
+
+def survey_to_dict(rows: Sequence[SurveyRow]) -> dict[str, Any]:
+    """The JSON of `clockhands survey report`: how many models of each grade and with each finding, and all rows."""
+    grades = Counter(row.grade for row in rows)
+    return {
+        "models": len(rows),
+        "grades": {grade: grades[grade] for grade in GRADES},
+        "findings": findings_of(rows),
+        "rows": [row._asdict() for row in rows],
+    }
+
+
+def findings_of(rows: Iterable[SurveyRow]) -> dict[str, int]:
+    """How many models have each finding, in the order of the codes, the worst severity first."""
+    counted = Counter(code for row in rows for code in (*row.problems, *row.notes.split()))
+    known = [code for code in CODES if code in counted]
+    return {code: counted[code] for code in [*known, *sorted(counted.keys() - set(known))]}

@@ -1,0 +1,130 @@
+"""One row of a survey: what an audit found, in columns to sort and filter by."""
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from clockhands.auditing import Audit
+from clockhands.sources.resolved import TEXT, Code
+
+# The reading without any scaling is no runtime.
+_NO_RUNTIMES = frozenset({"no-scaling"})
+
+_LETTERS = 200  # of a text that comes from a file: a row stays small whatever a file holds
+
+
+class SurveyRow(NamedTuple):
+    """One target at one revision, audited by one version of clockhands.
+
+    Lists are text with a space between their words, so that the store and the CSV file hold the same.
+
+    Attributes:
+        target: The absolute path, or the name of a preset or model.
+        revision: What `revision_of` gave for it.
+        version: The version of clockhands that audited it.
+        state: ``done``, or ``failed`` where there is no audit.
+        message: Why it failed.
+        hint: What to do about that.
+        verdict: The audit in one sentence.
+        severity: The worst severity of a finding; "" where nothing was found.
+        model_type: The type that the files name.
+        errors: Codes of the findings that are errors.
+        warnings: Codes of those that are warnings.
+        notes: Codes of the others.
+        kinds: Kinds of position encodings.
+        base: RoPE base of the layers that see farthest.
+        scaling: Type of their RoPE scaling.
+        factor: Factor of that scaling.
+        context: Usable positions (token) that the files declare.
+        head_width: Channels of a head that RoPE is applied in.
+        differs_in: Runtimes that compute other frequencies than the files mean.
+        refused_by: Runtimes that do not load the files.
+        seconds: Time that the audit took.
+        audited_at: When it ended, in UTC.
+    """
+
+    target: str
+    revision: str
+    version: str
+    state: str
+    message: str = ""
+    hint: str = ""
+    verdict: str = ""
+    severity: str = ""
+    model_type: str = ""
+    errors: str = ""
+    warnings: str = ""
+    notes: str = ""
+    kinds: str = ""
+    base: float | None = None
+    scaling: str = ""
+    factor: float | None = None
+    context: int | None = None
+    head_width: int | None = None
+    differs_in: str = ""
+    refused_by: str = ""
+    seconds: float | None = None
+    audited_at: str = ""
+
+    @property
+    def problems(self) -> tuple[str, ...]:
+        """Codes of the errors, then of the warnings."""
+        return (*self.errors.split(), *self.warnings.split())
+
+    @property
+    def grade(self) -> str:
+        """``error`` or ``warning`` where there is such a problem, ``failed``, or ``correct``."""
+        if self.state == "failed":
+            return "failed"
+        return "error" if self.errors else "warning" if self.warnings else "correct"
+
+
+def row_of(audit: Audit, target: str, revision: str, version: str) -> SurveyRow:
+    """The row of an audit, without its time."""
+    code = _main(audit.layers)
+    scaling = (code.scaling if code else None) or {}
+    readings = [reading for reading in audit.readings if reading.reader not in _NO_RUNTIMES]
+    return SurveyRow(
+        target=target,
+        revision=revision,
+        version=version,
+        state="done",
+        verdict=audit.verdict,
+        severity=audit.findings[0].severity if audit.findings else "",
+        model_type=(audit.model_type or "")[:_LETTERS],
+        errors=_words(finding.code for finding in audit.errors),
+        warnings=_words(finding.code for finding in audit.warnings),
+        notes=_words(finding.code for finding in audit.findings if finding.severity == "note"),
+        kinds=_words(each.kind or "unknown" for each in audit.layers),
+        base=_number(code.base if code else None),
+        scaling=str(scaling.get("type") or "")[:_LETTERS],
+        factor=_number(scaling.get("factor")),
+        context=_whole(audit.context),
+        head_width=_whole(code.width if code else None),
+        differs_in=_words(reading.reader for reading in readings if reading.verdict == "differs"),
+        refused_by=_words(reading.reader for reading in readings if reading.verdict == "refuses"),
+    )
+
+
+def _main(codes: Iterable[Code]) -> Code | None:
+    """The rotary code that a row is about: of the text where there is one, without a window, the first."""
+    rotary = [code for code in codes if code.kind == "rotary"]
+    return min(rotary, key=lambda code: (code.part not in TEXT, code.farthest is not None), default=None)
+
+
+def _words(each: Iterable[str]) -> str:
+    return " ".join(dict.fromkeys(each))
+
+
+def _number(value: object) -> float | None:
+    """A number as SQLite and JSON hold it; None for what is none."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    try:
+        number = float(value)
+    except OverflowError:
+        return None
+    return number if abs(number) < float("inf") else None
+
+
+def _whole(value: int | None) -> int | None:
+    return value if value is not None and abs(value) < 2**63 else None

@@ -1,0 +1,141 @@
+"""`clockhands survey`: what it prints and writes, what it refuses before it begins, and its exit codes."""
+
+import csv
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from clockhands.survey import running
+from clockhands.survey.store import SurveyStore
+
+LLAMA = {
+    "model_type": "llama", "hidden_size": 64, "num_attention_heads": 4, "num_hidden_layers": 2,
+    "max_position_embeddings": 4096, "rope_theta": 10000.0,
+}  # fmt: skip
+
+
+def model(folder: Path, **changes: Any) -> None:
+    folder.mkdir(parents=True)
+    (folder / "config.json").write_text(json.dumps(LLAMA | changes), encoding="utf-8")
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    for name, base in (("a", 10000.0), ("b", 500000.0)):
+        model(tmp_path / "models" / name, rope_theta=base)
+    return tmp_path
+
+
+def test_a_survey_is_run_once_and_reported_again(run, folder: Path):
+    done = run("survey", "run", "models", "--jobs", 1)
+    assert (done.code, done.out) == (0, "2 models: 2 correct.\n")
+    assert done.err == "2 models audited, 0 known from an earlier run.\n"
+    again = run("survey", "run", "models", "--jobs", 1)
+    assert (again.out, again.err) == (done.out, "0 models audited, 2 known from an earlier run.\n")
+    assert run("survey", "report").out == done.out
+    assert (folder / "survey.sqlite").exists()
+
+
+def test_what_fails_and_what_is_wrong_is_exit_code_1(run, folder: Path):
+    (folder / "models" / "b" / "config.json").write_text("{", encoding="utf-8")
+    done = run("survey", "run", "models", "--jobs", 1, "--store", "s.sqlite")
+    assert done.code == 1
+    assert done.out.startswith("2 models: 1 not audited, 1 correct.\n\nnot audited\n  b\n")
+    assert run("survey", "report", "--store", "s.sqlite").code == 1
+    model(folder / "wrong", rope_theta=-1.0)
+    assert run("survey", "run", "wrong", "--jobs", 1, "--store", "t.sqlite").code == 1
+
+
+def test_a_list_of_names_and_json(run, folder: Path):
+    (folder / "names.txt").write_text("# two\nmodels/a\nvaswani2017\n", encoding="utf-8")
+    done = run("survey", "run", "--names", "names.txt", "--jobs", 1, "--json", "models/b")
+    document = json.loads(done.out)
+    assert (document["schema"], document["models"], document["grades"]["correct"]) == (1, 3, 3)
+    targets = [row["target"] for row in document["rows"]]
+    assert targets == [f"{folder}/models/a", f"{folder}/models/b", "vaswani2017"]
+    from_stdin = run("survey", "run", "--names", "-", "--jobs", 1, stdin=b"whisper\n")
+    assert from_stdin.err.startswith("1 model audited, 0 known")
+
+
+def test_the_page_links_to_the_report_of_each_model(run, folder: Path):
+    run("survey", "run", "models", "--jobs", 1)
+    (folder / "models" / "a" / "config.json").write_text(json.dumps(LLAMA | {"rope_theta": 7.0}), encoding="utf-8")
+    done = run("survey", "report", "--html", "page.html", "--csv", "rows.csv")
+    assert done.err.splitlines() == ["wrote rows.csv", "wrote page.html, and 2 reports in page-models"]
+    pages = {path.name[0]: path.read_text("utf-8") for path in (folder / "page-models").iterdir()}
+    gallery = (folder / "page.html").read_text("utf-8")
+    assert all(f'"page-models/{path.name}"' in gallery for path in (folder / "page-models").iterdir())
+    assert "The files have changed since" in pages["a"]
+    assert "The files have changed since" not in pages["b"]
+    assert "Sources of all values" in pages["b"]
+    assert len(pages["b"]) < 100_000, "the explorer is not in each of them"
+    rows = list(csv.DictReader((folder / "rows.csv").read_text("utf-8").splitlines()))
+    assert [row["base"] for row in rows] == ["10000.0", "500000.0"]
+
+
+def test_few_reports_are_of_the_worst_models(run, folder: Path):
+    model(folder / "models" / "c", rope_scaling={"rope_type": "nonsense"})
+    run("survey", "run", "models", "--jobs", 1)
+    assert run("survey", "report", "--html", "page.html", "--pages", 1).err.endswith("1 report in page-models\n")
+    assert [path.name[0] for path in (folder / "page-models").iterdir()] == ["c"]
+    assert run("survey", "report", "--html", "none.html", "--pages", 0).err == "wrote none.html\n"
+    assert not (folder / "none-models").exists()
+
+
+def test_a_length_holds_for_the_reports_too(run, folder: Path):
+    scaling = {"rope_type": "dynamic", "factor": 2.0}
+    model(folder / "c", rope_scaling=scaling)
+    run("survey", "run", "c", "--jobs", 1, "--length", 8192, "--html", "page.html")
+    (page,) = (folder / "page-models").iterdir()
+    assert "8,192" in page.read_text("utf-8")
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["run"], "Name a folder, a model, or a list of them with --names."),
+        (["run", "--names", "absent.txt"], "absent.txt cannot be read: No such file or directory."),
+        (["run", "models", "--engine", "local", "--address", "a:1"], "takes no address"),
+        (["run", "models", "--html", "kept.html"], "kept.html is already there."),
+        (["report"], "There is no store of a survey at"),
+        (["report", "--store", "kept.html"], "is no SQLite database. It was not changed."),
+        (["report", "--html", "there.html"], "The folder there-models for the reports of the models is already there."),
+    ],
+)
+def test_what_is_refused_is_refused_before_it_begins(run, folder: Path, words: list[str], says: str):
+    (folder / "kept.html").write_text("kept" * 100, encoding="utf-8")
+    (folder / "there-models").mkdir()
+    done = run("survey", *words)
+    assert (done.code, done.out) == (2, "")
+    assert says in done.err
+    assert (folder / "kept.html").read_text("utf-8") == "kept" * 100
+
+
+def test_an_interrupted_survey_says_what_is_kept_and_continues(run, folder: Path, monkeypatch: pytest.MonkeyPatch):
+    whole = running.survey
+
+    def interrupted(*arguments: Any) -> Iterator[Any]:
+        events = whole(*arguments)
+        yield next(events)
+        events.close()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(running, "survey", interrupted)
+    done = run("survey", "run", "models", "--jobs", 1)
+    assert (done.code, done.out) == (130, "")
+    assert done.err.strip() == "Interrupted: 1 row was stored in this run. The same command continues."
+    monkeypatch.setattr(running, "survey", whole)
+    assert "known from an earlier run" in run("survey", "run", "models", "--jobs", 1).err
+    with SurveyStore.open(folder / "survey.sqlite", write=False) as store:
+        assert len(store.rows()) == 2
+
+
+def test_another_survey_on_the_store_is_named(run, folder: Path):
+    with SurveyStore.open(folder / "survey.sqlite") as store, store.driving():
+        done = run("survey", "run", "models")
+    assert done.code == 2
+    assert "Another survey writes to" in done.err
