@@ -31,6 +31,8 @@ KINDS = {
     ".ckpt": "checkpoint",
     ".pkl": "checkpoint",
     ".onnx": "onnx",
+    ".yaml": "yaml",
+    ".yml": "yaml",
 }
 
 # Kinds that hold tensors which can be picked by name.

@@ -13,7 +13,7 @@ from clockhands.errors import Unreadable
 from clockhands.sources import arrays
 from clockhands.sources.arrays import Summary, TensorInfo
 
-READ = "a model folder, config.json, .gguf, .safetensors or .bin (or its index), .pt, .onnx, .npy, .npz"
+READ = "a model folder, config.json, .yaml, .gguf, .safetensors or .bin (or its index), .pt, .onnx, .npy, .npz"
 """What can be a target, in words."""
 
 
@@ -23,8 +23,9 @@ class Opened:
 
     Attributes:
         target: As the caller wrote it.
-        form: "preset" (or the file of a spec), "config", "gguf", "safetensors", "pytorch", "onnx", "npz" (weights
-            with a config beside them) or "array" (a .npy, or one tensor of a file).
+        form: "preset" (or the file of a spec), "config", "dialect" (the config of another program), "gguf",
+            "safetensors", "pytorch", "onnx", "npz" (weights with a config beside them) or "array" (a .npy, or one
+            tensor of a file).
         path: The file or folder on disk; None for a preset and for standard input.
         config: The parsed config.json, or the keys of a GGUF file as they stand there; None if there is none.
         config_name: The file that ``source`` names: that of ``config``, "<stdin>" for standard input, or the array's.

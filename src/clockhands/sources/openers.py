@@ -11,8 +11,10 @@ from clockhands.arguments import shown
 from clockhands.errors import Unreadable
 from clockhands.sources import _checkpoints as checkpoints
 from clockhands.sources import _onnx as onnx
-from clockhands.sources import arrays, documents, files, gguf, safetensors
+from clockhands.sources import arrays, documents, files, gguf, safetensors, yaml_documents
 from clockhands.sources.arrays import TensorInfo
+from clockhands.sources.dialects import in_dialect
+from clockhands.sources.documents import Document
 from clockhands.sources.opened import READ, Opened
 from clockhands.sources.shards import WeightsHeader
 from clockhands.specs import SPECS, from_dict
@@ -53,12 +55,24 @@ def open_file(path: Path, target: str, tensor: str | None) -> Opened:
         # The type of a config that is no spec may be any value, also one that cannot be looked up.
         if "model_type" not in document.fields and isinstance(kind_of_spec, str) and kind_of_spec in _SPECS:
             return Opened(target, "preset", path, spec=from_dict(document.fields))
-        return Opened(target, "config", path, document.fields, path.name, duplicates=document.duplicates)
+        return open_document(document, target, path, path.name)
+    if kind == "yaml":
+        return open_document(yaml_documents.read(path), target, path, path.name)
     opener = _OPENERS.get(kind or "")
     if opener is not None:
         opened = opener(path, target)
         return opened if tensor is None else _picked(opened, tensor)
     raise _unsupported(path, kind)
+
+
+def open_document(document: Document, target: str, path: Path | None, name: str) -> Opened:
+    """A config that was read, in the dialect that its keys are of; ``name`` is what sources call it."""
+    opened = Opened(target, "config", path, document.fields, name, duplicates=document.duplicates)
+    found = in_dialect(document.fields, name)
+    if found is None:
+        return opened
+    notes = (f"{name} is read as a config of {found.dialect.name}.", *found.notes)
+    return replace(opened, form="dialect", notes=notes)
 
 
 def _unsupported(path: Path, kind: str | None) -> Unreadable:

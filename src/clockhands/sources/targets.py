@@ -22,7 +22,7 @@ from clockhands.errors import InvalidType, InvalidValue, Unreadable
 from clockhands.sources import documents, files
 from clockhands.sources.callables import NAMED
 from clockhands.sources.opened import READ, Opened
-from clockhands.sources.openers import open_file, open_folder
+from clockhands.sources.openers import open_document, open_file, open_folder
 
 
 def open_target(text: str | os.PathLike[str], stdin: IO[bytes] | IO[str] | None = None) -> Opened:
@@ -41,7 +41,7 @@ def open_target(text: str | os.PathLike[str], stdin: IO[bytes] | IO[str] | None 
         raise Unreadable(f"{shown(text)} does not name a model, a file or a preset.", f"Name a preset, {READ}.")
     if text == "-":
         document = documents.read_stream(stdin or documents.standard_input(), "<stdin>")
-        return Opened(text, "config", None, document.fields, "<stdin>", duplicates=document.duplicates)
+        return open_document(document, text, None, "<stdin>")
     if text.startswith("preset:"):
         return _open_preset(text.removeprefix("preset:"), text)
     if text.startswith("file:"):

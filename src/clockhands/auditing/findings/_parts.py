@@ -128,7 +128,7 @@ class RotaryBlock:
 def rotary_parts(subject: Audited) -> Iterator[Part]:
     """The parts of a config that the table or their own fields call rotary; none for other forms of files."""
     opened = subject.opened
-    if opened.form == "gguf" or not isinstance(opened.config, Mapping):
+    if opened.form in ("gguf", "dialect") or not isinstance(opened.config, Mapping):
         return
     file = opened.config_name or "config.json"
     top = _text(opened.config.get("model_type"))
