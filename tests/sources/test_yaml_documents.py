@@ -67,7 +67,7 @@ def laughs():
         ("a: [1,", "f.yaml is not YAML: expected the node content, but found '<stream end>' at line 1, column 7."),
         ("a: \x07", "f.yaml is not YAML: it holds control characters."),
         ("# nothing", "f.yaml is YAML without any value."),
-        ("", "f.yaml is empty, but a YAML object is expected."),
+        ("", "f.yaml is empty, but a YAML file is expected."),
         (f"a: {'9' * 400}", "f.yaml holds a number of 400 characters, which no config has."),
         ("? [1]\n: 2", "f.yaml holds a list or a mapping as a key in line 1, which no config has."),
         ("x: 1\ny: {<<: 1}", "f.yaml holds << without a mapping in line 2"),

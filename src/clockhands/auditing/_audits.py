@@ -218,7 +218,8 @@ def audit(
 
     Args:
         target: What to audit: a path, `-` for a config on standard input, a preset with `:field=value,…`, or a module.
-        length: The length, in tokens, at which the rates shall hold; None is the length of the original training.
+        length: The length, in tokens, at which the rates shall hold; None is that which the target asks for (a training
+            file, a Modelfile), else the length of the original training.
         overrides: Values to be set over those of the config before it is read, by key; dots lead into objects.
         weights: Whether to tell from the query and key projections how channels pair; it reads all of them.
         stdin: Where `-` is read from; None is the process's own standard input.
@@ -238,6 +239,7 @@ def audit(
         if is_module(target):
             return _of_module(target, length, overrides, weights)
     opened = overridden(open_target(cast("str | os.PathLike[str]", target), stdin), overrides)
+    length = opened.length if length is None else length
     if opened.form == "array":
         return judged(opened, *audit_array(opened))
     resolved, cases = audit_tables(opened, resolve(opened, length))

@@ -29,6 +29,7 @@ MOST_DUPLICATES = 100
 MOST_DIGITS = 300  # no float holds more, and what follows computes with floats
 
 _PIECE = 2**20  # bytes read at a time
+_EXPECTED = {"JSON": "a JSON object", "YAML": "a YAML file"}
 
 
 @dataclass
@@ -198,7 +199,7 @@ def decoded(data: bytes, where: str, what: str, encoding: str = "utf-8-sig") -> 
         ) from None
     if not text.strip():
         raise Unreadable(
-            f"{where} is empty, but a {what} object is expected.",
+            f"{where} is empty, but {_EXPECTED.get(what, f'a {what}')} is expected.",
             "Check that the file was written or piped completely.",
         )
     return text

@@ -33,6 +33,7 @@ KINDS = {
     ".onnx": "onnx",
     ".yaml": "yaml",
     ".yml": "yaml",
+    "modelfile": "modelfile",
 }
 
 # Kinds that hold tensors which can be picked by name.

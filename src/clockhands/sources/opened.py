@@ -34,9 +34,10 @@ class Opened:
         notes: What a person should know about how the target was understood.
         duplicates: Keys that the config gives more than once; the last value counts.
         added: Tensors that the graph of an ONNX model adds, or takes rows of.
-        overridden: Full key in ``config`` that the caller has set, to the key as the caller wrote it.
+        overridden: Full key in ``config`` that the caller or another file has set, to the place where it is set.
         beside: The other documents of a model folder, by file name (``tokenizer_config.json`` and so on), where the
             folder itself is the target; those that cannot be read are in ``notes`` instead.
+        length: Tokens that the target says the model is used at (of training, or ``num_ctx``); None where it does not.
     """
 
     target: str
@@ -51,6 +52,7 @@ class Opened:
     added: frozenset[str] = frozenset()
     overridden: Mapping[str, str] = field(default_factory=dict)
     beside: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    length: int | None = None
 
     def array(self, name: str) -> np.ndarray:
         """Read one tensor; no other is touched.

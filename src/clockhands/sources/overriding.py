@@ -55,13 +55,14 @@ def read_overrides(texts: Iterable[str]) -> dict[str, Any]:
     return values
 
 
-def overridden(opened: Opened, overrides: Mapping[str, Any] | None) -> Opened:
+def overridden(opened: Opened, overrides: Mapping[str, Any] | None, said: str = f"{CALLER}:") -> Opened:
     """A target whose config has some values set by the caller.
 
     Args:
         opened: A target with a config or with the keys of a GGUF file.
         overrides: Key to value. A dot leads into an object (``text_config.rope_theta``); None takes a key away. Keys of
             GGUF files are written with the architecture before them or without it (``rope.freq_base``).
+        said: What sources call the place of the values, before the key.
 
     Raises:
         InvalidValue: The target has no config, or nothing reads a key in that place.
@@ -86,7 +87,7 @@ def overridden(opened: Opened, overrides: Mapping[str, Any] | None) -> Opened:
         full = _gguf_key(opened, key) if opened.form == "gguf" else _set_inside(config, opened, key, value)
         if opened.form == "gguf":
             config[full] = value
-        names[full] = key
+        names[full] = f"{said}{key}"
     # A key that the file gives twice no longer matters where the caller has set it.
     left = tuple(key for key in opened.duplicates if key not in names)
     return replace(opened, config=config, overridden=names, duplicates=left)
@@ -127,7 +128,7 @@ def speaker(opened: Opened) -> Callable[[str], str]:
     # The longest first, so that a key inside an object is not taken for the object.
     keys = sorted(opened.overridden, key=len, reverse=True)
     places = re.compile(rf"(?<![\w./-]){file}({'|'.join(map(re.escape, keys))})(?![\w-])")
-    return lambda text: places.sub(lambda found: f"{CALLER}:{opened.overridden[found[1]]}", text)
+    return lambda text: places.sub(lambda found: opened.overridden[found[1]], text)
 
 
 def _check_value(key: str, value: Any) -> None:

@@ -61,7 +61,7 @@ def in_a_file(place: str) -> bool:
     (True, False)
     """
     name, key = file_and_key(place)
-    named = name in ("<stdin>", "config", "model") or "." in name
+    named = name in ("<stdin>", "config", "model", "Modelfile") or "." in name
     return bool(key) and " " not in key and named
 
 
