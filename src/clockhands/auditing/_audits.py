@@ -27,7 +27,7 @@ from clockhands.auditing.main_properties import MainProperties, main_properties
 from clockhands.errors import InvalidType
 from clockhands.readers import Reading, readings
 from clockhands.readers.telling import reach_of, reading_to_dict
-from clockhands.sources.overriding import evidence_by_caller, overridden
+from clockhands.sources.overriding import evidence_by_caller, overridden, served_length
 from clockhands.sources.resolve import resolve
 from clockhands.sources.resolved import Code, Resolved
 from clockhands.sources.targets import Opened, open_target
@@ -221,6 +221,7 @@ def audit(
         length: The length, in tokens, at which the rates shall hold; None is that which the target asks for (a training
             file, a Modelfile), else the length of the original training.
         overrides: Values to be set over those of the config before it is read, by key; dots lead into objects.
+            ``max_model_len`` is no key of a config: it is a length, as vLLM takes it, where ``length`` is None.
         weights: Whether to tell from the query and key projections how channels pair; it reads all of them.
         stdin: Where `-` is read from; None is the process's own standard input.
 
@@ -230,8 +231,8 @@ def audit(
         InvalidValue: The target names a preset with a value that cannot be used, the length is not positive, or
             nothing is read in a place that shall be overridden.
     """
-    if length is not None:
-        length = count("length", length)
+    served, overrides = served_length(overrides)
+    length = served if length is None else count("length", length)
     if "torch" in sys.modules and not isinstance(target, str | os.PathLike):
         # Imported here: who audits files needs none of it.
         from clockhands.auditing.modules import is_module
