@@ -55,7 +55,7 @@ ALLOWED = {
     "torch": {"torch"},
     "jax": {"jax"},
     "conversion": {"array_api_compat"},
-    "sources": {"gguf", "ml_dtypes", "safetensors"},
+    "sources": {"gguf", "ml_dtypes", "safetensors", "yaml"},
     "auditing": {"torch"},
     "testing": {"pytest", "hypothesis", "array_api_compat", "torch"},
     "engines": {"ray"},

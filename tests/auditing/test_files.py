@@ -117,6 +117,20 @@ def test_a_gguf_file_beside_the_config(tmp_path):
     assert [case.evidence["what"] for case in cases] == ["number of layers"]
 
 
+def test_the_config_beside_a_gguf_file(tmp_path):
+    from clockhands.auditing import audit
+
+    def seen(keys, **tensors):
+        audited(tmp_path, {"config.json": CONFIG, "model.gguf": gguf(keys, **tensors)})
+        return of_code(audit(tmp_path / "model.gguf"), "files-disagree")
+
+    assert not seen(LLAMA, **{"rope_freqs.weight": llama3_factors()})
+    (finding,) = seen(LLAMA)
+    assert (finding.evidence["what"], finding.evidence["lost"]) == ("scaling", True)
+    assert not seen(LLAMA | {"llama.block_count": 30})  # another model, whose config this is not
+    assert not seen(LLAMA | {"llama.embedding_length": 2048})
+
+
 def test_a_draft_beside_the_model_is_another_model(tmp_path):
     draft = LLAMA | {"llama.embedding_length": 2048, "llama.rope.freq_base": 1e4}
     assert not found(tmp_path, CONFIG, draft__gguf=gguf(draft))

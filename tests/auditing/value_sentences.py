@@ -298,8 +298,8 @@ VALUES = [
         "own-code",
         {f"{C}auto_map": "CustomLM", "read as": "llama"},
         "note",
-        "The config names a class that comes with the model, CustomLM, which is not in the table of known classes. The model was"
-        " read as the library's llama; the code beside it may compute something else.",
+        "The config names a class that comes with the model, CustomLM, which is not in the table of known classes. The"
+        " model was read as the library's llama; the code beside it may compute something else.",
     ),
     (
         "not-recognised",

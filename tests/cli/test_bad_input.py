@@ -129,7 +129,7 @@ def gguf(tensors, keys, body=b""):
 AGAIN = "Download or write the file again."
 TRUNCATED = "The file is truncated: download it again."
 DEEP = b'{"a":' * 10**6 + b"1" + b"}" * 10**6
-KINDS = "Name a model folder, config.json, .gguf, .safetensors or .bin (or its index), .pt, .onnx, .npy, .npz."
+KINDS = "Name a model folder, config.json, .yaml, .gguf, .safetensors or .bin (or its index), .pt, .onnx, .npy, .npz."
 
 FILES = [
     ("t.safetensors", b"\x10\x00", "has 2 bytes, fewer than the 8 that a safetensors file begins with.", AGAIN),

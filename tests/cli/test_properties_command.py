@@ -311,8 +311,8 @@ def test_all_presets_at_their_usual_length(dtype):
         (
             ["whispr"],
             "whispr is neither a path nor a preset.",
-            "Did you mean whisper? `clockhands presets` lists all; else name a model folder, config.json, .gguf, "
-            ".safetensors or .bin (or its index), .pt, .onnx, .npy, .npz.",
+            "Did you mean whisper? `clockhands presets` lists all; else name a model folder, config.json, .yaml, "
+            ".gguf, .safetensors or .bin (or its index), .pt, .onnx, .npy, .npz.",
         ),
         ([], "Missing argument 'TARGET'.", "See `clockhands properties --help`."),
     ],

@@ -9,7 +9,7 @@ import pytest
 
 from clockhands.rotary import Rotary
 from clockhands.rotary.axes import chunked
-from clockhands.scaling import Linear, Yarn
+from clockhands.scaling import Linear, Llama3, Yarn
 from clockhands.sources.arrays import TensorInfo
 from clockhands.sources.resolve import resolve
 from clockhands.sources.targets import Opened
@@ -166,6 +166,23 @@ def test_divisors_beside_the_weights():
     wrong = resolve(gguf({**SMALL, "llama.rope.dimension_count": 32}, ("rope_freqs.weight", (32,))))
     assert wrong.codes[0].rates is None
     assert wrong.facts[0].code == "impossible-value"
+
+
+@pytest.mark.parametrize(
+    ("scaling", "base"),
+    [(Llama3(32, 8192), 500000.0), (Llama3(8, 8192), 500000.0), (Llama3(10, 4096), 1e6)],
+)
+def test_divisors_of_a_llama3_are_named_as_what_they_are(monkeypatch, scaling, base):
+    plain, scaled = Rotary(64, base=base).rates, Rotary(64, base=base, scaling=scaling).rates
+    divisors = np.array([one / other for one, other in zip(plain, scaled, strict=True)], np.float32)
+    monkeypatch.setitem(ARRAYS, "rope_freqs.weight", divisors)
+    config = {**SMALL, "llama.rope.freq_base": base}
+    (code,) = resolve(gguf(config, ("rope_freqs.weight", (32,)))).codes
+    assert dict(code.scaling) == {"type": "llama3", "factor": scaling.factor, "original": scaling.original}
+    assert code.source["scaling"] == "model.gguf:rope_freqs.weight"
+    np.testing.assert_allclose(code.rates, scaled, rtol=2.0**-23)
+    other = {**config, "llama.rope.freq_base": 2 * base}  # of another base they are no llama3
+    assert resolve(gguf(other, ("rope_freqs.weight", (32,)))).codes[0].scaling["type"] == "factors"
 
 
 def test_lists_beside_the_weights():

@@ -143,6 +143,40 @@ def test_texts_become_json_or_stay_texts():
             read_overrides([text])
 
 
+def test_a_whole_object_is_laid_over_the_config_as_a_server_does_it():
+    text = '{"text_config": {"rope_theta": 1e6, "rope_scaling": {"factor": 2}}, "rope_scaling": {"factor": 4}}'
+    made = {"text_config.rope_theta": 1e6, "text_config.rope_scaling": {"factor": 2}, "rope_scaling": {"factor": 4}}
+    assert (
+        read_overrides([text]) == read_overrides([f"hf-overrides={text}"]) == read_overrides([f"--hf-overrides={text}"])
+    )
+    assert read_overrides([text]) == made
+    assert read_overrides(["--rope-theta=1e6", 'rope-scaling={"factor": 4}', "max-model-len=8192"]) == {
+        "rope_theta": 1e6, "rope_scaling": {"factor": 4}, "max_model_len": 8192,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("texts", "said"),
+    [
+        (['{"rope_theta": 1e6}', "rope-theta=1e6"], "rope_theta is set twice."),
+        (["{rope_theta: 1e6}"], "The config is set to '{rope_theta: 1e6}', which looks like JSON but is not valid."),
+        (["hf-overrides=4"], "'hf-overrides=4' is no JSON object."),
+    ],
+)
+def test_objects_that_set_nothing_are_refused(texts, said):
+    with pytest.raises(InvalidValue) as refused:
+        read_overrides(texts)
+    assert refused.value.message == said
+
+
+def test_the_length_that_a_server_is_started_with(tmp_path):
+    (tmp_path / "config.json").write_text('{"model_type": "llama", "max_position_embeddings": 4096}')
+    assert audit(tmp_path, overrides={"max_model_len": 8192}).asked == 8192
+    assert audit(tmp_path, 100, overrides={"max_model_len": 8192}).asked == 100
+    with pytest.raises(InvalidValue, match="max_model_len must be a whole number above 0"):
+        audit(tmp_path, overrides={"max_model_len": 1.5})
+
+
 def test_an_audit_under_overrides(tmp_path):
     path = tmp_path / "config.json"
     path.write_text('{"model_type": "llama", "rope_theta": 10000.0, "rope_theta": 500000.0}')

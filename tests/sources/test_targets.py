@@ -16,7 +16,7 @@ from clockhands.errors import InvalidType, InvalidValue, Unreadable
 from clockhands.sources import Opened, open_target
 from written_files import gguf_bytes, gguf_key, refusal, small_gguf, written
 
-READ = "a model folder, config.json, .gguf, .safetensors or .bin (or its index), .pt, .onnx, .npy, .npz"
+READ = "a model folder, config.json, .yaml, .gguf, .safetensors or .bin (or its index), .pt, .onnx, .npy, .npz"
 CONFIG = b'{"model_type": "llama", "rope_theta": 10000.0}'
 
 

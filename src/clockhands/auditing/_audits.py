@@ -27,7 +27,7 @@ from clockhands.auditing.main_properties import MainProperties, main_properties
 from clockhands.errors import InvalidType
 from clockhands.readers import Reading, readings
 from clockhands.readers.telling import reach_of, reading_to_dict
-from clockhands.sources.overriding import evidence_by_caller, overridden
+from clockhands.sources.overriding import evidence_by_caller, overridden, served_length
 from clockhands.sources.resolve import resolve
 from clockhands.sources.resolved import Code, Resolved
 from clockhands.sources.targets import Opened, open_target
@@ -218,8 +218,10 @@ def audit(
 
     Args:
         target: What to audit: a path, `-` for a config on standard input, a preset with `:field=value,…`, or a module.
-        length: The length, in tokens, at which the rates shall hold; None is the length of the original training.
+        length: The length, in tokens, at which the rates shall hold; None is that which the target asks for (a training
+            file, a Modelfile), else the length of the original training.
         overrides: Values to be set over those of the config before it is read, by key; dots lead into objects.
+            ``max_model_len`` is no key of a config: it is a length, as vLLM takes it, where ``length`` is None.
         weights: Whether to tell from the query and key projections how channels pair; it reads all of them.
         stdin: Where `-` is read from; None is the process's own standard input.
 
@@ -229,8 +231,8 @@ def audit(
         InvalidValue: The target names a preset with a value that cannot be used, the length is not positive, or
             nothing is read in a place that shall be overridden.
     """
-    if length is not None:
-        length = count("length", length)
+    served, overrides = served_length(overrides)
+    length = served if length is None else count("length", length)
     if "torch" in sys.modules and not isinstance(target, str | os.PathLike):
         # Imported here: who audits files needs none of it.
         from clockhands.auditing.modules import is_module
@@ -238,6 +240,7 @@ def audit(
         if is_module(target):
             return _of_module(target, length, overrides, weights)
     opened = overridden(open_target(cast("str | os.PathLike[str]", target), stdin), overrides)
+    length = opened.length if length is None else length
     if opened.form == "array":
         return judged(opened, *audit_array(opened))
     resolved, cases = audit_tables(opened, resolve(opened, length))

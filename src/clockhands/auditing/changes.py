@@ -71,6 +71,8 @@ def of_config(opened: Opened, resolved: Resolved, code: Code, length: int) -> tu
     """
     if is_params(opened.config or {}):
         return [], ["A params.json uses other keys: write the block into the config.json of the same model."]
+    if opened.form == "dialect":
+        return [], ["This is a config of another program: write the block into the config.json of the same model."]
     part = next((part for part in rotary_parts(Audited(opened, resolved)) if part.section.part in TEXT), None)
     if part is None or part.known is None or part.row is None:
         return [], [

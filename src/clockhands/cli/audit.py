@@ -50,7 +50,8 @@ def _codes(ctx: click.Context, _param: click.Parameter, values: tuple[str, ...])
     "settings",
     multiple=True,
     metavar="KEY=VALUE",
-    help="Audit as if KEY had this VALUE in the config (a.b=1 for nested keys). Can be repeated.",
+    help="Audit as if KEY had this VALUE in the config (a.b=1 for nested keys); an object alone is taken as vLLM's"
+    " --hf-overrides. Can be repeated.",
 )
 @click.option("--weights", is_flag=True, help="Measure the layout from the query and key weights (reads all of them).")
 @click.option("--verbose", "-v", is_flag=True, help="Show every value with its source, the properties and the notes.")

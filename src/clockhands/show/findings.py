@@ -17,6 +17,8 @@ from clockhands.sources.overriding import CALLER
 IN_TITLES = 80
 """Letters of a name that stand in the title of a window."""
 
+_WITH_LINES = (".json", ".yaml", ".yml")  # endings of the files whose keys have lines
+
 
 class Place(NamedTuple):
     """A file, and a line in it, from 1, where one can be named."""
@@ -54,7 +56,8 @@ def place_of(audit: Audit, finding: Finding) -> Place | None:
     # A quantity of several keys names the first before a blank: `file:hidden_size / file:num_attention_heads`.
     name, key = file_and_key(stated)
     path = file_of(audit.path, name)
-    return Place(path, line_in(path, key.partition(" ")[0].rstrip(",")) if path.suffix == ".json" else None)
+    line = line_in(path, key.partition(" ")[0].rstrip(",")) if path.suffix in _WITH_LINES else None
+    return Place(path, line)
 
 
 def on_terminal(text: str) -> str:

@@ -29,6 +29,7 @@ MOST_DUPLICATES = 100
 MOST_DIGITS = 300  # no float holds more, and what follows computes with floats
 
 _PIECE = 2**20  # bytes read at a time
+_EXPECTED = {"JSON": "a JSON object", "YAML": "a YAML file"}
 
 
 @dataclass
@@ -79,13 +80,7 @@ def read(path: Path, largest: int = LARGEST, *, found: bool = False) -> Document
     Raises:
         Unreadable: The file cannot be opened, has more than ``largest`` bytes, or is not a JSON object.
     """
-    if found and path.exists() and not path.is_file():
-        raise Unreadable(
-            f"{path} is a pipe or a device, but in a model folder a file is expected.",
-            "If you mean this pipe, give its own name instead of the folder.",
-        )
-    with open_binary(path) as file:
-        return read_stream(file, str(path), largest)
+    return parse(bytes_of(path, largest, found=found), str(path), many=largest > LARGEST)
 
 
 def read_stream(stream: IO[bytes] | IO[str] | None, where: str, largest: int = LARGEST) -> Document:
@@ -94,6 +89,25 @@ def read_stream(stream: IO[bytes] | IO[str] | None, where: str, largest: int = L
     Raises:
         Unreadable: The stream is closed or fails, holds more than ``largest`` bytes, or is not a JSON object.
     """
+    return parse(_bytes_in(stream, where, largest), where, many=largest > LARGEST)
+
+
+def bytes_of(path: Path, largest: int, *, found: bool = False) -> bytes:
+    """The bytes of a file, of which there may be ``largest``; what is ``found`` must be a regular one.
+
+    Raises:
+        Unreadable: The file cannot be opened, or has more bytes.
+    """
+    if found and path.exists() and not path.is_file():
+        raise Unreadable(
+            f"{path} is a pipe or a device, but in a model folder a file is expected.",
+            "If you mean this pipe, give its own name instead of the folder.",
+        )
+    with open_binary(path) as file:
+        return _bytes_in(file, str(path), largest)
+
+
+def _bytes_in(stream: IO[bytes] | IO[str] | None, where: str, largest: int) -> bytes:
     if stream is None:
         raise Unreadable(f"{where} is closed.", "Pipe a config.json into the command.")
     source = getattr(stream, "buffer", stream)  # the bytes below a text stream, which may be decoded as anything
@@ -109,7 +123,7 @@ def read_stream(stream: IO[bytes] | IO[str] | None, where: str, largest: int = L
         raise Unreadable(
             f"{where} has more than {largest:,} bytes, which no config has.", "Check that this is the file you mean."
         )
-    return parse(bytes(raw), where, many=largest > LARGEST)
+    return bytes(raw)
 
 
 def parse(data: bytes, where: str, strict: bool = False, many: bool = False) -> Document:
@@ -122,7 +136,7 @@ def parse(data: bytes, where: str, strict: bool = False, many: bool = False) -> 
         Unreadable: They are empty, not UTF-8, not JSON, nested deeper than 100 levels, not an object, or hold more or
             longer keys than any config.
     """
-    text = _decoded(data, where, "utf-8" if strict else "utf-8-sig")
+    text = decoded(data, where, "JSON", "utf-8" if strict else "utf-8-sig")
     duplicates: dict[str, None] = {}
     bounds = None if many else _Bounds(where)
 
@@ -150,7 +164,7 @@ def parse(data: bytes, where: str, strict: bool = False, many: bool = False) -> 
             f"{where} is not JSON: {error.msg} at line {error.lineno}, column {error.colno}.", _json_hint(data)
         ) from None
     except RecursionError:
-        raise _too_deep(where) from None
+        raise too_deep(where) from None
     except Unreadable:
         raise
     except ValueError as error:  # an integer of more digits than Python converts
@@ -168,19 +182,25 @@ def parse(data: bytes, where: str, strict: bool = False, many: bool = False) -> 
     return Document(where, value, tuple(duplicates))
 
 
-def _decoded(data: bytes, where: str, encoding: str) -> str:
+def decoded(data: bytes, where: str, what: str, encoding: str = "utf-8-sig") -> str:
+    """The text of a document that should be ``what`` (JSON, YAML); ``where`` is what messages call it.
+
+    Raises:
+        Unreadable: It is empty, or not UTF-8.
+    """
     if data.startswith((b"\xff\xfe", b"\xfe\xff")):
-        raise Unreadable(f"{where} is UTF-16 text, but JSON must be UTF-8.", "Save it again as UTF-8.")
+        raise Unreadable(f"{where} is UTF-16 text, but {what} must be UTF-8.", "Save it again as UTF-8.")
     try:
         text = data.decode(encoding)
     except UnicodeDecodeError as error:
         raise Unreadable(
             f"{where} is not UTF-8 text: byte {error.start} is {data[error.start]:#04x}, and {seems(data)}.",
-            "Name a JSON file, or save this file as UTF-8.",
+            f"Name a {what} file, or save this file as UTF-8.",
         ) from None
     if not text.strip():
         raise Unreadable(
-            f"{where} is empty, but a JSON object is expected.", "Check that the file was written or piped completely."
+            f"{where} is empty, but {_EXPECTED.get(what, f'a {what}')} is expected.",
+            "Check that the file was written or piped completely.",
         )
     return text
 
@@ -201,7 +221,8 @@ def _called(value: object) -> str:
     return "a string" if isinstance(value, str) else shown(value)
 
 
-def _too_deep(where: str) -> Unreadable:
+def too_deep(where: str) -> Unreadable:
+    """The error for a document of objects in objects that no config has."""
     return Unreadable(
         f"{where} nests objects or lists deeper than {DEEPEST} levels.",
         "No config does; check that this is the file you mean.",
@@ -215,7 +236,7 @@ def _check_depth(value: object, where: str) -> None:
         level = [child for child in inner if isinstance(child, dict | list)]
         if not level:
             return
-    raise _too_deep(where)
+    raise too_deep(where)
 
 
 def _check_surrogates(value: object, where: str) -> None:

@@ -31,6 +31,9 @@ KINDS = {
     ".ckpt": "checkpoint",
     ".pkl": "checkpoint",
     ".onnx": "onnx",
+    ".yaml": "yaml",
+    ".yml": "yaml",
+    "modelfile": "modelfile",
 }
 
 # Kinds that hold tensors which can be picked by name.

@@ -9,10 +9,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
+
 from clockhands.additive import Learned
 from clockhands.errors import ClockhandsError
-from clockhands.ladders import Explicit, geometric
-from clockhands.scaling import LongRope, Yarn, yarn_magnitude
+from clockhands.ladders import Explicit, Geometric, geometric
+from clockhands.recognition import fit_ladder
+from clockhands.scaling import Llama3, LongRope, Yarn, yarn_magnitude
 from clockhands.sources._head_fields import divided
 from clockhands.sources._scaling_fields import DeclaredScaling, Surroundings, read_scaling, scaling_type
 from clockhands.sources.fields import (
@@ -35,6 +38,9 @@ from clockhands.sources.targets import Opened
 ARCHITECTURE = "general.architecture"
 FREQUENCIES = "rope_freqs.weight"
 LISTS = {"short_factor": "rope_factors_short.weight", "long_factor": "rope_factors_long.weight"}
+
+# How far a rate may be off, in parts of it: divisor and base lie in float32, and each may be rounded twice.
+_FLOAT32 = 2.0**-22
 
 # The scaling keys of a file by quantity, under the names that configs use.
 BLOCK_KEYS = {
@@ -61,6 +67,17 @@ def gguf_codes(
     file = _File(opened, facts, length)
     codes, context = file.codes()
     return codes, context, unread(file.fields)
+
+
+def _recognised(code: Code, spacing: Explicit | None) -> dict[str, Any]:
+    """The scaling that divisors of the rates are of: a llama3, or factors that no formula gives."""
+    if spacing is not None and code.base is not None:
+        rates = np.array(spacing.rates)
+        for fit in fit_ladder(rates, rates * _FLOAT32):
+            ladder, scaling = fit.spacing, fit.scaling
+            if isinstance(scaling, Llama3) and isinstance(ladder, Geometric) and math.isclose(ladder.base, code.base):
+                return {"type": "llama3", "factor": scaling.factor, "original": scaling.original}
+    return {"type": "factors", "factor": None, "original": None}
 
 
 class _File:
@@ -127,10 +144,9 @@ class _File:
         if divisors is not None:
             where, numbers = divisors
             code = replace(code, source={**code.source, "rates": where})
-            if declared.summary is None:
-                summary = {"type": "factors", "factor": None, "original": None}
-                code = replace(code, scaling=summary, source={**code.source, "scaling": where})
             spacing = self._explicit(code, numbers, where)
+            if declared.summary is None:
+                code = replace(code, scaling=_recognised(code, spacing), source={**code.source, "scaling": where})
             if spacing is None:
                 return code, declared.original
         more, whole = self._place(code)

@@ -1,4 +1,4 @@
-"""On which line of a JSON text a key stands, so that an editor or a review can point at it."""
+"""On which line of a JSON or YAML text a key stands, so that an editor or a review can point at it."""
 
 import re
 from functools import lru_cache
@@ -6,6 +6,7 @@ from pathlib import Path
 
 from clockhands.errors import ClockhandsError
 from clockhands.sources import files
+from clockhands.sources.yaml_documents import key_lines
 
 # Configs are smaller; what is larger is pointed at as a whole.
 MOST = 1 << 22
@@ -48,7 +49,9 @@ def line_in(path: Path, place: str) -> int | None:
         text = _text(path, seen.st_mtime_ns, seen.st_size)
     except (ClockhandsError, OSError, ValueError):
         return None
-    return None if text is None else line_of(text, place)
+    if text is None:
+        return None
+    return key_lines(text).get(place) if path.suffix.lower() in (".yaml", ".yml") else line_of(text, place)
 
 
 @lru_cache(maxsize=1)

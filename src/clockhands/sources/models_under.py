@@ -6,10 +6,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from clockhands.errors import ClockhandsError
-from clockhands.sources import files
+from clockhands.sources import files, yaml_documents
+from clockhands.sources.dialects import dialect_of
 from clockhands.sources.key_lines import MOST
 
-_CONFIGS = ("config.json", "params.json", "hparams.json")
+_CONFIGS = ("config.json", "params.json", "hparams.json", "genai_config.json", "model_config.yaml")
 # Keys that model configs have and the configs of other programs do not: one of them is enough.
 _OF_MODELS = frozenset({
     "architectures", "d_model", "head_dim", "hidden_size", "max_position_embeddings", "model_type", "n_embd", "n_head",
@@ -37,8 +38,11 @@ def models_under(folder: Path) -> Iterator[Path]:
 
 def _is_model(path: Path) -> bool:
     try:
-        with files.open_regular(path) as file:
-            held = json.loads(file.read(MOST))
+        if files.kind(path) == "yaml":
+            held = yaml_documents.read(path, found=True).fields
+        else:
+            with files.open_regular(path) as file:
+                held = json.loads(file.read(MOST))
     except (ClockhandsError, OSError, ValueError, RecursionError):
         return path.name == "config.json"
-    return isinstance(held, dict) and not _OF_MODELS.isdisjoint(held)
+    return isinstance(held, dict) and (not _OF_MODELS.isdisjoint(held) or dialect_of(held) is not None)

@@ -13,7 +13,7 @@ from clockhands.errors import Unreadable
 from clockhands.sources import arrays
 from clockhands.sources.arrays import Summary, TensorInfo
 
-READ = "a model folder, config.json, .gguf, .safetensors or .bin (or its index), .pt, .onnx, .npy, .npz"
+READ = "a model folder, config.json, .yaml, .gguf, .safetensors or .bin (or its index), .pt, .onnx, .npy, .npz"
 """What can be a target, in words."""
 
 
@@ -23,8 +23,9 @@ class Opened:
 
     Attributes:
         target: As the caller wrote it.
-        form: "preset" (or the file of a spec), "config", "gguf", "safetensors", "pytorch", "onnx", "npz" (weights
-            with a config beside them) or "array" (a .npy, or one tensor of a file).
+        form: "preset" (or the file of a spec), "config", "dialect" (the config of another program), "gguf",
+            "safetensors", "pytorch", "onnx", "npz" (weights with a config beside them) or "array" (a .npy, or one
+            tensor of a file).
         path: The file or folder on disk; None for a preset and for standard input.
         config: The parsed config.json, or the keys of a GGUF file as they stand there; None if there is none.
         config_name: The file that ``source`` names: that of ``config``, "<stdin>" for standard input, or the array's.
@@ -33,9 +34,10 @@ class Opened:
         notes: What a person should know about how the target was understood.
         duplicates: Keys that the config gives more than once; the last value counts.
         added: Tensors that the graph of an ONNX model adds, or takes rows of.
-        overridden: Full key in ``config`` that the caller has set, to the key as the caller wrote it.
+        overridden: Full key in ``config`` that the caller or another file has set, to the place where it is set.
         beside: The other documents of a model folder, by file name (``tokenizer_config.json`` and so on), where the
             folder itself is the target; those that cannot be read are in ``notes`` instead.
+        length: Tokens that the target says the model is used at (of training, or ``num_ctx``); None where it does not.
     """
 
     target: str
@@ -50,6 +52,7 @@ class Opened:
     added: frozenset[str] = frozenset()
     overridden: Mapping[str, str] = field(default_factory=dict)
     beside: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    length: int | None = None
 
     def array(self, name: str) -> np.ndarray:
         """Read one tensor; no other is touched.

@@ -11,8 +11,10 @@ from clockhands.arguments import shown
 from clockhands.errors import Unreadable
 from clockhands.sources import _checkpoints as checkpoints
 from clockhands.sources import _onnx as onnx
-from clockhands.sources import arrays, documents, files, gguf, safetensors
+from clockhands.sources import arrays, documents, files, gguf, safetensors, yaml_documents
 from clockhands.sources.arrays import TensorInfo
+from clockhands.sources.dialects import in_dialect
+from clockhands.sources.documents import Document
 from clockhands.sources.opened import READ, Opened
 from clockhands.sources.shards import WeightsHeader
 from clockhands.specs import SPECS, from_dict
@@ -20,8 +22,9 @@ from clockhands.specs import SPECS, from_dict
 # What `clockhands.to_json` names a spec by.
 _SPECS = frozenset(kind.__name__ for kind in SPECS)
 
-# The config of a model, where there are several the first: Hugging Face's, or Meta's and Mistral's own.
-CONFIGS = ("config.json", "params.json")
+# The config of a model, where there are several the first: Hugging Face's, Meta's and Mistral's own, ONNX Runtime's,
+# LitGPT's.
+CONFIGS = ("config.json", "params.json", "genai_config.json", "model_config.yaml")
 
 # What stands beside a config in releases and says something about lengths or rotation as well.
 BESIDE = ("params.json", "generation_config.json", "tokenizer_config.json")
@@ -53,12 +56,26 @@ def open_file(path: Path, target: str, tensor: str | None) -> Opened:
         # The type of a config that is no spec may be any value, also one that cannot be looked up.
         if "model_type" not in document.fields and isinstance(kind_of_spec, str) and kind_of_spec in _SPECS:
             return Opened(target, "preset", path, spec=from_dict(document.fields))
-        return Opened(target, "config", path, document.fields, path.name, duplicates=document.duplicates)
+        return open_document(document, target, path, path.name)
+    if kind == "yaml":
+        return open_document(yaml_documents.read(path), target, path, path.name)
     opener = _OPENERS.get(kind or "")
     if opener is not None:
         opened = opener(path, target)
         return opened if tensor is None else _picked(opened, tensor)
     raise _unsupported(path, kind)
+
+
+def open_document(document: Document, target: str, path: Path | None, name: str) -> Opened:
+    """A config that was read, in the dialect that its keys are of; ``name`` is what sources call it."""
+    opened = Opened(target, "config", path, document.fields, name, duplicates=document.duplicates)
+    found = in_dialect(document.fields, name)
+    if found is None:
+        return opened
+    notes = (f"{name} is read as a config of {found.dialect.name}.", *found.notes)
+    asked = document.fields.get(found.dialect.base.get("length", ""))
+    length = asked if type(asked) is int and asked > 0 else None
+    return replace(opened, form="dialect", notes=notes, length=length)
 
 
 def _unsupported(path: Path, kind: str | None) -> Unreadable:
@@ -176,19 +193,10 @@ def open_folder(folder: Path, target: str) -> Opened:
     config = next((name for name in CONFIGS if name in names), None)
     tensors, notes = _folder_tensors(folder, names, config is not None)
     if config is not None:
-        document = documents.read(folder / config, found=True)
+        read = yaml_documents.read if files.kind(folder / config) == "yaml" else documents.read
+        opened = open_document(read(folder / config, found=True), target, folder, config)
         beside, unread = _documents_beside(folder, [name for name in names if name != config])
-        return Opened(
-            target,
-            "config",
-            folder,
-            document.fields,
-            config,
-            tensors,
-            notes=notes + unread,
-            duplicates=document.duplicates,
-            beside=beside,
-        )
+        return replace(opened, tensors=tensors, notes=opened.notes + notes + unread, beside=beside)
     if tensors:
         form = "safetensors" if any(name.endswith(".safetensors") for name in names) else "pytorch"
         return Opened(target, form, folder, tensors=tensors, notes=notes)

@@ -7,18 +7,22 @@ file had held them; only the sources tell the difference: ``--set:rope_theta`` i
 import difflib
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
 from clockhands.arguments import shown
 from clockhands.errors import InvalidType, InvalidValue
+from clockhands.sources.dialects import keys_of_dialects
 from clockhands.sources.model_types import table
 from clockhands.sources.opened import Opened
 from clockhands.sources.resolved import Code, Fact, Resolved
 
 # What stands before the colon of a source where the value is the caller's.
 CALLER = "--set"
+
+# Options of vLLM's command line that change how positions are read.
+_VLLM = frozenset({"hf_overrides", "rope_scaling", "rope_theta", "max_model_len"})
 
 # Keys of a config that hold an object, which a caller may set a part of although the file has none of it.
 _LABELS = ("full", "sliding", "chunked")
@@ -27,41 +31,90 @@ _LABELS = ("full", "sliding", "chunked")
 def read_overrides(texts: Iterable[str]) -> dict[str, Any]:
     """``KEY=VALUE`` texts as a mapping; a value is JSON where it can be read as such, else it is the text itself.
 
+    A text that is a JSON object by itself sets all of its keys, as vLLM's ``--hf-overrides`` does: an object under the
+    name of a part (``text_config``) is laid over that part, any other value replaces what is there. vLLM's options
+    ``hf-overrides``, ``rope-scaling``, ``rope-theta`` and ``max-model-len`` may be written with their names.
+
     >>> read_overrides(["rope_theta=1e6", "rope_scaling.rope_type=yarn", 'rope_scaling={"factor": 4}'])
     {'rope_theta': 1000000.0, 'rope_scaling.rope_type': 'yarn', 'rope_scaling': {'factor': 4}}
+    >>> read_overrides(['{"text_config": {"rope_theta": 1e6}, "rope_scaling": null}'])
+    {'text_config.rope_theta': 1000000.0, 'rope_scaling': None}
+
+    Source: vllm-project/vllm, ``vllm/config/model.py`` (``_apply_dict_overrides``).
 
     Raises:
         InvalidValue: A text has no ``=``, no key, a key that another text has too, or an object that is no JSON.
     """
     values: dict[str, Any] = {}
     for text in texts:
-        key, equals, value = text.partition("=")
-        key = key.strip()
-        if not equals or not key:
+        key, equals, value = ("", "=", text) if text.lstrip().startswith("{") else text.partition("=")
+        key = _of_vllm(key.strip())
+        if not equals or (not key and value is not text):
             raise InvalidValue(
                 f"{shown(text)} sets nothing: it is not of the form KEY=VALUE.", "Write for example rope_theta=1000000."
             )
-        if key in values:
-            raise InvalidValue(f"{key} is set twice.", "Set each key once.")
-        try:
-            values[key] = json.loads(value)
-        except (ValueError, RecursionError):
-            if value.lstrip().startswith(("{", "[", '"')):
-                raise InvalidValue(
-                    f"{key} is set to {shown(value)}, which looks like JSON but is not valid.",
-                    "Put quotes around names and close all brackets; in a shell, put the whole value between ' and '.",
-                ) from None
-            values[key] = value
+        held = _read(key, value)
+        if key in ("", "hf_overrides"):
+            if not isinstance(held, dict):
+                raise InvalidValue(f"{shown(text)} is no JSON object.", 'Write for example {"rope_theta": 1000000}.')
+            made = dict(_spread(held))
+        else:
+            made = {key: held}
+        for each in made:
+            if each in values:
+                raise InvalidValue(f"{each} is set twice.", "Set each key once.")
+        values |= made
     return values
 
 
-def overridden(opened: Opened, overrides: Mapping[str, Any] | None) -> Opened:
+def _read(key: str, value: str) -> Any:
+    try:
+        return json.loads(value)
+    except (ValueError, RecursionError):
+        if value.lstrip().startswith(("{", "[", '"')):
+            raise InvalidValue(
+                f"{key or 'The config'} is set to {shown(value)}, which looks like JSON but is not valid.",
+                "Put quotes around names and close all brackets; in a shell, put the whole value between ' and '.",
+            ) from None
+        return value
+
+
+def _of_vllm(key: str) -> str:
+    """The key that an option of vLLM stands for, with or without its dashes; any other key as it is."""
+    plain = key.lstrip("-").replace("-", "_")
+    return plain if plain in _VLLM else key
+
+
+def _spread(values: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, Any]]:
+    """The keys of an object, those of a part of the config one by one."""
+    for key, value in values.items():
+        if key in table()["sections"] and isinstance(value, Mapping) and value:
+            yield from _spread(value, f"{path}{key}.")
+        else:
+            yield f"{path}{key}", value
+
+
+def served_length(overrides: Mapping[str, Any] | None) -> tuple[int | None, dict[str, Any]]:
+    """The length that a caller serves at by ``max_model_len``, which is no key of a config, and the other overrides.
+
+    Raises:
+        InvalidValue: It is no whole number above 0.
+    """
+    rest = dict(overrides or {})
+    length = rest.pop("max_model_len", None)
+    if length is not None and (type(length) is not int or length < 1):
+        raise InvalidValue(f"max_model_len must be a whole number above 0, got {shown(length)}.", "Write a length.")
+    return length, rest
+
+
+def overridden(opened: Opened, overrides: Mapping[str, Any] | None, said: str = f"{CALLER}:") -> Opened:
     """A target whose config has some values set by the caller.
 
     Args:
         opened: A target with a config or with the keys of a GGUF file.
         overrides: Key to value. A dot leads into an object (``text_config.rope_theta``); None takes a key away. Keys of
             GGUF files are written with the architecture before them or without it (``rope.freq_base``).
+        said: What sources call the place of the values, before the key.
 
     Raises:
         InvalidValue: The target has no config, or nothing reads a key in that place.
@@ -86,7 +139,7 @@ def overridden(opened: Opened, overrides: Mapping[str, Any] | None) -> Opened:
         full = _gguf_key(opened, key) if opened.form == "gguf" else _set_inside(config, opened, key, value)
         if opened.form == "gguf":
             config[full] = value
-        names[full] = key
+        names[full] = f"{said}{key}"
     # A key that the file gives twice no longer matters where the caller has set it.
     left = tuple(key for key in opened.duplicates if key not in names)
     return replace(opened, config=config, overridden=names, duplicates=left)
@@ -127,7 +180,7 @@ def speaker(opened: Opened) -> Callable[[str], str]:
     # The longest first, so that a key inside an object is not taken for the object.
     keys = sorted(opened.overridden, key=len, reverse=True)
     places = re.compile(rf"(?<![\w./-]){file}({'|'.join(map(re.escape, keys))})(?![\w-])")
-    return lambda text: places.sub(lambda found: f"{CALLER}:{opened.overridden[found[1]]}", text)
+    return lambda text: places.sub(lambda found: opened.overridden[found[1]], text)
 
 
 def _check_value(key: str, value: Any) -> None:
@@ -175,8 +228,9 @@ def _set_inside(config: dict[str, Any], opened: Opened, key: str, value: Any) ->
             )
         here[name] = dict(inner or {})
         here, walked = here[name], f"{walked}{name}."
-    if last not in here and last not in _keys():
-        raise _unknown(opened, key, [f"{walked}{name}" for name in (*_keys(), *here)])
+    known = keys_of_dialects() if opened.form == "dialect" else _keys()
+    if last not in here and last not in known:
+        raise _unknown(opened, key, [f"{walked}{name}" for name in (*known, *here)])
     here[last] = value
     return key
 

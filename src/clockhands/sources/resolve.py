@@ -16,6 +16,7 @@ from clockhands.rotary import Rotary
 from clockhands.scaling import Scaling
 from clockhands.sources._diffusers_fields import diffusers_codes
 from clockhands.sources._table_fields import bias_codes, table_code
+from clockhands.sources.dialects import InDialect, in_dialect
 from clockhands.sources.fields import Fields, Sourced, shown, value_of
 from clockhands.sources.gguf_fields import ARCHITECTURE, gguf_codes
 from clockhands.sources.model_types import (
@@ -93,6 +94,9 @@ def _resolved(opened: Opened, length: int | None) -> Resolved:
         return _of_spec(opened, length)
     if opened.form == "gguf":
         return _of_gguf(opened, length)
+    in_other = None if opened.form != "dialect" else in_dialect(opened.config or {}, opened.config_name or "")
+    if in_other is not None:
+        return _of_dialect(opened, in_other, length)
     if opened.config is not None:
         return _of_config(opened, opened.config, length)
     facts: list[Fact] = []
@@ -133,13 +137,25 @@ def _of_config(opened: Opened, config: Mapping[str, Any], length: int | None) ->
     facts: list[Fact] = []
     file = opened.config_name or "config.json"
     name = _name(config, file, "", facts)
-    twice = {"used": "the last value"}
-    facts += [Fact("duplicate-key", {f"{file}:{key}": "given more than once", **twice}) for key in opened.duplicates]
+    facts += _given_twice(opened, file)
     reader = _ConfigReader(opened, file, name, facts, length)
     found = [*sections(config), *_around(config, name)]
     parts = [reader.part(section) for section in found]
     ignored = beside(config, file) if all(section.path for section in found) else {}
     return _of_parts(parts, _main(parts), name, f"{file}:model_type", length, facts, ignored)
+
+
+def _of_dialect(opened: Opened, found: InDialect, length: int | None) -> Resolved:
+    """The config of another program: one part, whose type is the program."""
+    file = opened.config_name or ""
+    reader = _ConfigReader(opened, file, None, _given_twice(opened, file), length)
+    part = reader.by_table(found.section, found.known)
+    return _of_parts([part], part, None, "", length, reader.facts, {})
+
+
+def _given_twice(opened: Opened, file: str) -> list[Fact]:
+    twice = {"used": "the last value"}
+    return [Fact("duplicate-key", {f"{file}:{key}": "given more than once", **twice}) for key in opened.duplicates]
 
 
 def _around(config: Mapping[str, Any], name: str | None) -> list[Section]:
@@ -208,7 +224,7 @@ class _ConfigReader:
         if known is None and not section.path and is_params(section.values):
             codes, context, fields = params_codes(section.values, self.file, self.facts, self.length)
             return _Part(codes, context, unread(fields))
-        return self._by_fields(section, name) if known is None else self._by_table(section, known)
+        return self._by_fields(section, name) if known is None else self.by_table(section, known)
 
     def _by_own_code(self, section: Section, known: ModelType | None) -> ModelType | None:
         """The type whose code runs a part: that of the class which the config brings, if it is known."""
@@ -221,7 +237,8 @@ class _ConfigReader:
             self.facts.append(Fact("own-code", {place: named, "read as": known.name}))
         return own or known
 
-    def _by_table(self, section: Section, known: ModelType) -> _Part:
+    def by_table(self, section: Section, known: ModelType) -> _Part:
+        """The codes of a part whose type is known."""
         fields = fields_of(section, self.file, known, self.facts)
         outer_keys(section, fields)
         made: list[tuple[Code, int | None]] = []

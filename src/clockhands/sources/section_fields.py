@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from clockhands.sources.fields import MOST_FACTS, Fields, Sourced, shown
@@ -50,12 +50,14 @@ class Section:
         path: Where the object stands, such as ``"text_config."``.
         values: The object.
         outer: The object around it, or None.
+        places: Key (with dots into objects) to its source, where the file has no such key.
     """
 
     part: str
     path: str
     values: Mapping[str, Any]
     outer: Mapping[str, Any] | None = None
+    places: Mapping[str, str] = field(default_factory=dict)
 
 
 def sections(config: Mapping[str, Any], path: str = "", part: str = "text") -> Iterator[Section]:
@@ -82,6 +84,7 @@ def fields_of(section: Section, file: str, known: ModelType | None, facts: list[
     values, places = _with_layers_counted(section, file, reads.get("layers", ()), reads.get("stages", ()))
     if places:
         reads["layers"] = list(places)
+    places = {**places, **section.places}
     return Fields(
         values, file, reads, facts, path=section.path, defaults=defaults, default_source=source, places=places
     )

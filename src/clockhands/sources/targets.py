@@ -3,9 +3,6 @@
 Tried in this order: ``-`` (a config on standard input), an existing path, a preset's exact name, a
 model in the local Hugging Face cache, a callable. ``preset:NAME`` and ``file:PATH`` force one. The
 network is never used, and of a tensor file only the header is read.
-
-Source, for the cache: https://huggingface.co/docs/huggingface_hub/guides/manage-cache (its folders) and
-https://huggingface.co/docs/huggingface_hub/package_reference/environment_variables (where it is).
 """
 
 import difflib
@@ -20,9 +17,11 @@ from typing import IO
 from clockhands.arguments import shown
 from clockhands.errors import InvalidType, InvalidValue, Unreadable
 from clockhands.sources import documents, files
+from clockhands.sources.base_models import on_base, open_modelfile
 from clockhands.sources.callables import NAMED
+from clockhands.sources.hub_cache import cached_model, hub_folder
 from clockhands.sources.opened import READ, Opened
-from clockhands.sources.openers import open_file, open_folder
+from clockhands.sources.openers import open_document, open_file, open_folder
 
 
 def open_target(text: str | os.PathLike[str], stdin: IO[bytes] | IO[str] | None = None) -> Opened:
@@ -41,7 +40,7 @@ def open_target(text: str | os.PathLike[str], stdin: IO[bytes] | IO[str] | None 
         raise Unreadable(f"{shown(text)} does not name a model, a file or a preset.", f"Name a preset, {READ}.")
     if text == "-":
         document = documents.read_stream(stdin or documents.standard_input(), "<stdin>")
-        return Opened(text, "config", None, document.fields, "<stdin>", duplicates=document.duplicates)
+        return open_document(document, text, None, "<stdin>")
     if text.startswith("preset:"):
         return _open_preset(text.removeprefix("preset:"), text)
     if text.startswith("file:"):
@@ -159,7 +158,9 @@ def _open_file_reading(text: str, target: str) -> Opened:
 def _open_path(path: Path, target: str, tensor: str | None) -> Opened:
     if files.place(path) == "folder":
         return open_folder(path, target)
-    return open_file(path, target, tensor)
+    if tensor is None and files.kind(path) == "modelfile":
+        return open_modelfile(path, target)
+    return on_base(open_file(path, target, tensor))
 
 
 def _preset_names() -> tuple[str, ...]:
@@ -224,47 +225,3 @@ def _field_value(text: str) -> object:
     except (ValueError, RecursionError):
         return text
     return tuple(value) if isinstance(value, list) else value
-
-
-def hub_folder() -> Path:
-    """The folder of the cache: ``HF_HUB_CACHE``, else ``hub`` in ``HF_HOME``, else in the user's cache folder."""
-    for name in ("HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE"):
-        if os.environ.get(name):
-            return Path(os.environ[name]).expanduser()
-    if os.environ.get("HF_HOME"):
-        return Path(os.environ["HF_HOME"]).expanduser() / "hub"
-    return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "huggingface" / "hub"
-
-
-def cached_model(name: str) -> Path | None:
-    """The folder of ``org/name`` as last downloaded from its main branch; None if it never was.
-
-    Raises:
-        Unreadable: The model is in the cache, but which of its snapshots is meant cannot be told.
-    """
-    if not re.fullmatch(r"[\w-][\w.-]*/[\w-][\w.-]*", name, re.ASCII):
-        return None
-    model = hub_folder() / ("models--" + name.replace("/", "--"))
-    if not model.is_dir():
-        return None
-    try:
-        main = model / "refs" / "main"
-        revision = main.read_text().strip() if main.is_file() else ""
-    except (OSError, UnicodeDecodeError):
-        revision = ""
-    snapshots = model / "snapshots"
-    there = sorted(each.name for each in snapshots.iterdir() if each.is_dir()) if snapshots.is_dir() else []
-    if revision in there:
-        return snapshots / revision
-    if not revision and len(there) == 1:
-        return snapshots / there[0]
-    if not there:
-        raise Unreadable(
-            f"{name} is in the local Hugging Face cache, but nothing of it was downloaded ({model}).",
-            "Download the model first, or at least its config.json.",
-        )
-    wanted = f"the revision {shown(revision)}" if revision else "a main revision"
-    raise Unreadable(
-        f"{name} is in the local Hugging Face cache, but {wanted} is not among its {len(there)} snapshots.",
-        f"Name one of the folders in {snapshots}.",
-    )

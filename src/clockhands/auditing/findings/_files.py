@@ -2,14 +2,16 @@
 
 import math
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 from clockhands.auditing.findings._kind import Kind, spoken
 from clockhands.auditing.findings._parts import Audited, check, declared, in_a_file
 from clockhands.errors import ClockhandsError
 from clockhands.scaling import yarn_magnitude
+from clockhands.sources import files
 from clockhands.sources.gguf_fields import ARCHITECTURE
-from clockhands.sources.openers import open_gguf
+from clockhands.sources.openers import open_file, open_gguf
 from clockhands.sources.params_fields import SCALED, meta_scaling
 from clockhands.sources.resolve import resolve
 from clockhands.sources.resolved import TEXT, Code, Resolved
@@ -59,6 +61,8 @@ _SAME = 1e-3  # of a rate: files hold bases and divisors in float32
 def files_disagree(subject: Audited) -> Iterator[Kind]:
     """Base, scaling, layers and heads, where another file of the folder says otherwise than the config."""
     opened = subject.opened
+    if opened.form == "gguf" and opened.path is not None:
+        yield from _against_config(subject, opened.path)
     if opened.form != "config":
         return
     code = _turning(subject.resolved)
@@ -173,21 +177,41 @@ def _against_gguf(subject: Audited, code: Code) -> Iterator[Kind]:
             continue  # another part of a split file, or a broken one: the config can be judged without it
         if _of_another_width(subject, opened.config or {}):
             continue  # a draft, or an image tower
-        other = resolve(opened, subject.resolved.length)
-        theirs = _turning(other)
-        if theirs is None or theirs.rates is None or code.rates is None:
-            continue
-        there = declared(theirs, "base") or {f"{path.name}:rope.freq_base": theirs.base}
-        yield from _numbers(code.base, theirs.base, "base", declared(code, "base"), next(iter(there)))
-        layers = code.source.get("layers", "").split(", ")[0]
-        counted = theirs.source.get("layers", f"{path.name}:block_count").split(", ")[0]
-        here = {layers: _layers(subject.resolved)} if in_a_file(layers) else {}
-        yield from _numbers(_layers(subject.resolved), _layers(other), "number of layers", here, counted)
-        if len(code.rates) != len(theirs.rates):
-            evidence = {"config.json:pairs": len(code.rates), f"{path.name}:pairs": len(theirs.rates)}
-            yield FilesDisagree({"what": "number of RoPE pairs", **evidence}, code.layers)
-        elif code.base is not None and theirs.base is not None and math.isclose(code.base, theirs.base, rel_tol=1e-6):
-            yield from _ladders(code, theirs, path.name)
+        yield from _held_together(subject.resolved, code, resolve(opened, subject.resolved.length), path.name)
+
+
+def _against_config(subject: Audited, gguf: Path) -> Iterator[Kind]:
+    """A GGUF file against the config in its folder, where both are of one shape: files of one folder are often not."""
+    path = gguf.with_name("config.json")
+    if files.place(path) != "file":
+        return
+    try:
+        opened = open_file(path, str(path), None)
+        resolved = resolve(opened, subject.resolved.length)
+    except ClockhandsError:
+        return
+    code, keys = _turning(resolved), subject.opened.config or {}
+    same = not _of_another_width(Audited(opened, resolved), keys) and _layers(resolved) == _layers(subject.resolved)
+    if code is not None and same:
+        yield from _held_together(resolved, code, subject.resolved, gguf.name)
+
+
+def _held_together(ours: Resolved, code: Code, other: Resolved, name: str) -> Iterator[Kind]:
+    """A config and the GGUF file of this name, as they were resolved; ``code`` turns in the config."""
+    theirs = _turning(other)
+    if theirs is None or theirs.rates is None or code.rates is None:
+        return
+    there = declared(theirs, "base") or {f"{name}:rope.freq_base": theirs.base}
+    yield from _numbers(code.base, theirs.base, "base", declared(code, "base"), next(iter(there)))
+    layers = code.source.get("layers", "").split(", ")[0]
+    counted = theirs.source.get("layers", f"{name}:block_count").split(", ")[0]
+    here = {layers: _layers(ours)} if in_a_file(layers) else {}
+    yield from _numbers(_layers(ours), _layers(other), "number of layers", here, counted)
+    if len(code.rates) != len(theirs.rates):
+        evidence = {"config.json:pairs": len(code.rates), f"{name}:pairs": len(theirs.rates)}
+        yield FilesDisagree({"what": "number of RoPE pairs", **evidence}, code.layers)
+    elif code.base is not None and theirs.base is not None and math.isclose(code.base, theirs.base, rel_tol=1e-6):
+        yield from _ladders(code, theirs, name)
 
 
 def _of_another_width(subject: Audited, keys: Mapping[str, Any]) -> bool:

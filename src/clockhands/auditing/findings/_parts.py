@@ -61,7 +61,7 @@ def in_a_file(place: str) -> bool:
     (True, False)
     """
     name, key = file_and_key(place)
-    named = name in ("<stdin>", "config", "model") or "." in name
+    named = name in ("<stdin>", "config", "model", "Modelfile") or "." in name
     return bool(key) and " " not in key and named
 
 
@@ -128,7 +128,7 @@ class RotaryBlock:
 def rotary_parts(subject: Audited) -> Iterator[Part]:
     """The parts of a config that the table or their own fields call rotary; none for other forms of files."""
     opened = subject.opened
-    if opened.form == "gguf" or not isinstance(opened.config, Mapping):
+    if opened.form in ("gguf", "dialect") or not isinstance(opened.config, Mapping):
         return
     file = opened.config_name or "config.json"
     top = _text(opened.config.get("model_type"))

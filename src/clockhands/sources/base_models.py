@@ -1,0 +1,164 @@
+"""Files that name another model and change it: training files of axolotl and TRL, and Ollama's Modelfile.
+
+The model that they name is opened where it is on this machine (a folder, the Hugging Face cache, Ollama's own store),
+and what they change is laid over its config, as ``--set`` does it; sources then name the file that changes it. Where
+the model is not here, a training file is read for what it says by itself.
+
+Source: https://docs.axolotl.ai/docs/config-reference.html (``base_model``, ``overrides_of_model_config``),
+https://huggingface.co/docs/trl/sft_trainer (``model_name_or_path``, ``model_init_kwargs``, ``max_length``),
+https://github.com/ollama/ollama/blob/main/docs/modelfile.md (instructions), and its ``docs/faq.md`` (where models are).
+"""
+
+import json
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from clockhands.arguments import shown
+from clockhands.errors import ClockhandsError, InvalidValue, Unreadable
+from clockhands.sources import documents, files
+from clockhands.sources.dialects import dialect_of
+from clockhands.sources.hub_cache import cached_model
+from clockhands.sources.opened import Opened
+from clockhands.sources.openers import open_file, open_folder
+from clockhands.sources.overriding import overridden
+
+# Modelfiles hold prompts too: the largest seen has 60 kB.
+_LARGEST = 2**20
+
+_QUOTED = re.compile(r'"""(.*?)"""', re.DOTALL)
+_INSTRUCTION = re.compile(r"\s*(FROM|PARAMETER)\s+(\S.*?)\s*", re.IGNORECASE)
+_DIGEST = re.compile(r"sha256:([0-9a-f]{64})")
+_WEIGHTS = "application/vnd.ollama.image.model"
+
+
+def on_base(opened: Opened) -> Opened:
+    """The model that a training file names, with the changes of the file; what is no such file stays as it is."""
+    dialect = dialect_of(opened.config or {}) if opened.form == "dialect" else None
+    name = (opened.config or {}).get(dialect.base["name"]) if dialect is not None and dialect.base else None
+    if dialect is None or not isinstance(name, str) or not name:
+        return opened
+    try:
+        base = _model(name, opened.path)
+    except ClockhandsError as error:
+        return _noted(opened, f"The base model {shown(name)[1:-1]} was not read: {error.message}")
+    if base is None:
+        return _noted(opened, f"The base model {shown(name)[1:-1]} is not on this machine, and was not read.")
+    inside = next((key for key in dialect.inner if isinstance((opened.config or {}).get(key), Mapping)), None)
+    changes = {} if inside is None else (opened.config or {})[inside]
+    changed = _changed(base, changes, f"{opened.config_name}:{inside}.")
+    where = base.path if base.path is not None else base.target
+    notes = (*opened.notes, f"The base model {shown(name)[1:-1]} is read from {where}.", *base.notes)
+    # Without a path nobody writes the fix of a training file into a model that others use.
+    return replace(changed, target=opened.target, path=None, notes=notes, length=opened.length)
+
+
+def open_modelfile(path: Path, target: str) -> Opened:
+    """Open the model that a Modelfile is built from, with its parameters.
+
+    Raises:
+        Unreadable: The file is none, names no model, or the model is not on this machine or cannot be read.
+    """
+    text = documents.decoded(documents.bytes_of(path, _LARGEST), str(path), "Modelfile")
+    said = [_INSTRUCTION.fullmatch(line) for line in _QUOTED.sub('""', text).splitlines()]
+    froms = [found[2].strip("\"'") for found in said if found is not None and found[1].upper() == "FROM"]
+    if not froms:
+        raise Unreadable(f"{path} has no FROM, so it names no model.", "A Modelfile begins with FROM and a model.")
+    held = [found[2].split(maxsplit=1) for found in said if found is not None and found[1].upper() == "PARAMETER"]
+    parameters = {words[0].lower(): words[1].strip("\"'") for words in held if len(words) == 2}
+    base = _model(froms[0], path) or _stored(froms[0])
+    if base is None:
+        raise Unreadable(
+            f"{path} is built from {shown(froms[0])[1:-1]}, which is not on this machine.",
+            "Pull the model first, or name its GGUF file: FROM ./model.gguf.",
+        )
+    changed = base
+    for name, changes in _parameters(parameters, base.form == "gguf").items():
+        for key, value in changes.items():
+            changed = overridden(changed, {key: value})
+            renamed = {full: f"{path.name}:{name}" if place == f"--set:{key}" else place
+                       for full, place in changed.overridden.items()}  # fmt: skip
+            changed = replace(changed, overridden=renamed)
+    where = base.path if base.path is not None else base.target
+    notes = (f"{path.name} is built from {froms[0]}, which is read from {where}.", *base.notes)
+    return replace(changed, target=target, path=None, notes=notes, length=_whole(parameters.get("num_ctx")))
+
+
+def _model(name: str, beside: Path | None) -> Opened | None:
+    """The model of a name: a folder or weights by path, from here or from the file that names it, or in the cache."""
+    text = os.path.expanduser(name)
+    if "\0" in text or len(text) > 4096:
+        return None
+    for start in (Path(), *(() if beside is None else (beside.parent,))):
+        path = start / text
+        if files.place(path) == "folder":
+            return open_folder(path, name)
+        if files.place(path) == "file" and files.kind(path) in ("gguf", "safetensors"):
+            return open_file(path, name, None)
+    cached = cached_model(name)
+    return None if cached is None else open_folder(cached, name)
+
+
+def _stored(name: str) -> Opened | None:
+    """A model of Ollama's store: its manifest names the blob that is the GGUF file."""
+    named, _, tag = name.partition(":")
+    parts = named.split("/")
+    full = (
+        [["registry.ollama.ai", "library"], ["registry.ollama.ai"], []][len(parts) - 1] + parts
+        if len(parts) < 4
+        else []
+    )
+    if not all(re.fullmatch(r"\w[\w.-]*", part, re.ASCII) for part in [*full, tag or "latest"]) or not full:
+        return None
+    store = Path(os.environ.get("OLLAMA_MODELS") or Path("~/.ollama/models").expanduser())
+    manifest = store.joinpath("manifests", *full, tag or "latest")
+    if not manifest.is_file():
+        return None
+    for layer in documents.read(manifest, found=True).fields.get("layers") or ():
+        digest = _DIGEST.fullmatch(str(layer.get("digest"))) if isinstance(layer, Mapping) else None
+        if digest is not None and layer.get("mediaType") == _WEIGHTS:
+            return open_file(store / "blobs" / f"sha256-{digest[1]}", name, None)
+    return None
+
+
+def _changed(base: Opened, changes: Mapping[str, Any], place: str) -> Opened:
+    """A model with those of the changes that are about position; a training file may change anything."""
+    for key, value in changes.items():
+        try:
+            base = overridden(base, {key: value}, place)
+        except InvalidValue:
+            continue
+    return base
+
+
+def _parameters(parameters: Mapping[str, str], gguf: bool) -> dict[str, dict[str, Any]]:
+    """What the parameters of older versions of Ollama set, by parameter and by key of the model."""
+    base, scale = (_number(parameters.get(f"rope_frequency_{name}")) for name in ("base", "scale"))
+    changes: dict[str, dict[str, Any]] = {}
+    if base:
+        changes["rope_frequency_base"] = {"rope.freq_base" if gguf else "rope_theta": base}
+    if scale and scale != 1:
+        factor = 1 / scale
+        keys = {"rope.scaling.type": "linear", "rope.scaling.factor": factor}
+        changes["rope_frequency_scale"] = keys if gguf else {"rope_scaling": {"rope_type": "linear", "factor": factor}}
+    return changes
+
+
+def _number(text: str | None) -> float | None:
+    try:
+        value = json.loads(text or "")
+    except (ValueError, RecursionError):
+        return None
+    return float(value) if type(value) in (int, float) and 0 < value < 1e300 else None
+
+
+def _whole(text: str | None) -> int | None:
+    number = _number(text)
+    return None if number is None or number != int(number) else int(number)
+
+
+def _noted(opened: Opened, note: str) -> Opened:
+    return replace(opened, notes=(*opened.notes, note))

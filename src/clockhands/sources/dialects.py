@@ -1,0 +1,305 @@
+"""Configs in the dialects of other programs: how each is recognised, and what its keys mean, as data.
+
+``dialects.json`` has a row for each program: the keys that give its files away, where in the file the model stands,
+which of its keys hold which quantity, what its code takes where a key is absent, and how it pairs channels. That is
+what a row of a model type says, so a file in a dialect is read as a part of a config whose type is the dialect. Values
+keep the keys and places of the file. Only the block of a scaling is put together of them where a dialect has no block,
+each value with the key that it came from.
+"""
+
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from importlib import resources
+from typing import Any
+
+from clockhands.arguments import shown
+from clockhands.sources.model_types import CodeOfType, ModelType
+from clockhands.sources.section_fields import Section
+
+# The key under which a scaling that stands in several keys of a file is put together.
+BLOCK = "scaling of the file"
+
+# What OmegaConf puts in for a value that must be set on the command line.
+_UNSET = "???"
+_REFERENCE = re.compile(r"\$\{(\.*)([\w.-]+)\}")
+_REFERENCES = 8  # one that leads to one that leads to one, ...
+
+
+@dataclass(frozen=True)
+class Dialect:
+    """How the configs of one program are read.
+
+    Attributes:
+        name: The program.
+        library: Where the entry was read off, without commas: sources are joined by them.
+        marks: Lists of keys, with dots into objects; a file that has all keys of one list is of this dialect.
+        unless: Keys that no file of this dialect has.
+        at: Where in the file the model stands, the first that is there; "" is the file itself.
+        inner: Objects there whose keys are read too, under their name with a dot.
+        reads: Quantity to the keys that hold it, spelt with underscores.
+        defaults: Quantity to what the program takes without a key.
+        instead: Quantity to the one that is taken where it has no key.
+        unset: Key to the values under it that say the same as no key.
+        only: Quantity to the key, and the values under it, that the program reads the quantity with.
+        codes: Its position codes, as those of a model type.
+        scaling: Which keys together declare a scaling, the first that fits.
+        named: The key of a model whose values stand in the program's code, the values' names, the values of each model.
+        file_names: How the name of a file begins that says more, and what it says.
+        notes: What the file leaves open.
+        base: The keys of another model whose config the file changes (``name``), of the changes (``inside``) and of the
+            length that it is used at (``length``).
+    """
+
+    name: str
+    library: str
+    marks: tuple[tuple[str, ...], ...]
+    reads: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    unless: tuple[str, ...] = ("model_type",)
+    at: tuple[str, ...] = ("",)
+    inner: tuple[str, ...] = ()
+    defaults: Mapping[str, Any] = field(default_factory=dict)
+    instead: Mapping[str, str] = field(default_factory=dict)
+    unset: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
+    only: Mapping[str, Mapping[str, tuple[Any, ...]]] = field(default_factory=dict)
+    codes: tuple[Mapping[str, Any], ...] = ()
+    scaling: tuple[Mapping[str, Any], ...] = ()
+    named: Mapping[str, Any] = field(default_factory=dict)
+    file_names: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+    base: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class InDialect:
+    """A config in a dialect.
+
+    Attributes:
+        dialect: The dialect.
+        section: The model in it, with the places of what is no key of the file.
+        known: The dialect as a model type.
+        notes: What could not be read.
+    """
+
+    dialect: Dialect
+    section: Section
+    known: ModelType
+    notes: tuple[str, ...]
+
+
+@cache
+def dialects() -> tuple[Dialect, ...]:
+    """All dialects; of those that fit a file the first is taken."""
+    data = json.loads(resources.files("clockhands.sources").joinpath("dialects.json").read_text(encoding="utf-8"))
+    return tuple(
+        Dialect(name, **{key: _frozen(value) for key, value in row.items()}) for name, row in data["dialects"].items()
+    )
+
+
+def dialect_of(config: Mapping[str, Any]) -> Dialect | None:
+    """The dialect of a config, by its keys; None for one of Transformers, and for what is none."""
+    return next((dialect for dialect in dialects() if _fits(config, dialect)), None)
+
+
+def in_dialect(config: Mapping[str, Any], file: str) -> InDialect | None:
+    """A config as a part that is read by its dialect; None where it is in none."""
+    dialect = dialect_of(config)
+    if dialect is None:
+        return None
+    at = next((at for at in dialect.at if isinstance(_found(config, at), Mapping)), "")
+    path = f"{at}." if at else ""
+    values, places, more = _completed(_flat(_found(config, at) or {}, dialect.inner), dialect, file)
+    notes = [*dialect.notes, *more]
+    reads = {quantity: _spelt(values, keys) for quantity, keys in dialect.reads.items()}
+    mentioned = {key for keys in reads.values() for key in keys} | set(_keys_of_scalings(dialect, values))
+    for key in mentioned & values.keys():
+        values[key], unread = _referred(config, path, key, values[key])
+        if unread is not None:
+            notes.append(f"{file}:{path}{key} is {shown(unread)[1:-1]}, which is set elsewhere: it is not given here.")
+    for key, nothing in dialect.unset.items():
+        values |= {spelt: None for spelt in _spelt(values, (key,)) if values.get(spelt) in nothing}
+    defaults = {quantity: dialect.defaults[other] for quantity, other in dialect.instead.items()}
+    defaults |= dict(dialect.defaults)
+    for quantity, when in dialect.only.items():
+        if not _holds(values, when):
+            reads.pop(quantity)
+            defaults.pop(quantity, None)
+    for quantity, other in dialect.instead.items():
+        if all(values.get(key) is None for key in reads[quantity]):
+            reads[quantity] = reads[other]
+    block = _block(values, dialect, lambda key: places.get(key) or f"{file}:{path}{key}")
+    read = {key for keys in reads.values() for key in keys}
+    values = {key: value for key, value in values.items() if key in read or not _spent(key, values, dialect)}
+    if block is not None:
+        values[BLOCK] = {key: value for key, (value, _) in block.items()}
+        places |= {f"{BLOCK}.{key}": place for key, (_, place) in block.items()}
+        reads["blocks"] = (BLOCK,)
+    held = [key for name in ("base", "blocks") for key in reads.get(name, ()) if values.get(key) is not None]
+    # The code of a model that is not here is known as far as the file changes it.
+    rows = () if dialect.base and not held else dialect.codes
+    known = ModelType(dialect.name, dialect.library, reads, defaults, {}, tuple(CodeOfType(**row) for row in rows), {})
+    return InDialect(dialect, Section("text", path, values, places=places), known, tuple(dict.fromkeys(notes)))
+
+
+def keys_of_dialects() -> frozenset[str]:
+    """Every key that some dialect reads, without the object that it stands in."""
+    found = {key for dialect in dialects() for keys in dialect.reads.values() for key in keys}
+    found |= {key for dialect in dialects() for rule in dialect.scaling for key in _keys_of(rule)}
+    return frozenset(key.rpartition(".")[2] for key in found)
+
+
+def plain(key: str) -> str:
+    """A key as dialects spell it in ``dialects.json``: programs take hyphens and underscores for the same.
+
+    >>> plain("--rotary-base"), plain("pos-emb")
+    ('rotary_base', 'pos_emb')
+    """
+    return key.lstrip("-").replace("-", "_")
+
+
+def _frozen(value: Any) -> Any:
+    if isinstance(value, list):
+        return tuple(_frozen(item) for item in value)
+    return {key: _frozen(item) for key, item in value.items()} if isinstance(value, dict) else value
+
+
+def _fits(config: Mapping[str, Any], dialect: Dialect) -> bool:
+    if any(_found(config, key) is not None for key in dialect.unless):
+        return False
+    return any(all(_marked(config, mark) for mark in marks) for marks in dialect.marks)
+
+
+def _marked(config: Mapping[str, Any], mark: str) -> bool:
+    """Whether a key is there, or one of several parted by a bar; behind = stands how its value begins."""
+    for alternative in mark.split("|"):
+        key, _, start = alternative.partition("=")
+        found = _found(config, key)
+        if found is not None and (not start or (isinstance(found, str) and found.startswith(start))):
+            return True
+    return False
+
+
+def _found(config: Any, path: str) -> Any:
+    """The value under a key, with dots into objects."""
+    for name in filter(None, path.split(".")):
+        if not isinstance(config, Mapping):
+            return None
+        config = config.get(name) if name in config else next(
+            (value for key, value in config.items() if isinstance(key, str) and plain(key) == name), None
+        )  # fmt: skip
+    return config
+
+
+def _flat(values: Mapping[str, Any], inner: tuple[str, ...]) -> dict[str, Any]:
+    """An object with the keys of some objects in it, under dotted names."""
+    made = {key: value for key, value in values.items() if isinstance(key, str)}
+    for name in inner:
+        held = _found(values, name)
+        if isinstance(held, Mapping):
+            made |= {f"{name}.{key}": value for key, value in held.items() if isinstance(key, str)}
+    return made
+
+
+def _spelt(values: Mapping[str, Any], keys: tuple[str, ...]) -> tuple[str, ...]:
+    """The keys of a quantity as the file spells them; those that it has not, as the table does."""
+    spellings: dict[str, list[str]] = {}
+    for key in values:
+        spellings.setdefault(".".join(map(plain, key.split("."))), []).append(key)
+    return tuple(dict.fromkeys(spelt for key in keys for spelt in spellings.get(key, [key])))
+
+
+def _completed(
+    values: Mapping[str, Any], dialect: Dialect, file: str
+) -> tuple[dict[str, Any], dict[str, str], list[str]]:
+    """An object with what the program knows by a name, its places, and a note where it knows the name and we do not."""
+    held = {key: value for key, value in values.items() if value is not None}
+    for start, said in dialect.file_names.items():
+        if file.startswith(start):
+            return {**values, **said, **held}, dict.fromkeys(said.keys() - held.keys(), f"the name of {file}"), []
+    name = held.get(dialect.named.get("key", ""))
+    if not isinstance(name, str):
+        return dict(values), {}, []
+    stem = re.sub(dialect.named["without"], "", name)
+    if stem not in dialect.named["models"]:
+        return dict(values), {}, [f"What {shown(name)[1:-1]} of {dialect.name} builds is not known here."]
+    named = dict(zip(dialect.named["columns"], dialect.named["models"][stem], strict=True))
+    place = f"{stem} of {dialect.library}"
+    return {**values, **named, **held}, dict.fromkeys(named.keys() - held.keys(), place), []
+
+
+def _keys_of(rule: Mapping[str, Any]) -> Iterator[str]:
+    for name in ("when", "not", "keys"):
+        held = rule.get(name, {})
+        yield from held.values() if name == "keys" else held
+
+
+def _keys_of_scalings(dialect: Dialect, values: Mapping[str, Any]) -> Iterator[str]:
+    for rule in dialect.scaling:
+        for key in _keys_of(rule):
+            yield from _spelt(values, (key,))
+
+
+def _chosen(values: Mapping[str, Any], dialect: Dialect) -> Mapping[str, Any] | None:
+    """The first scaling whose keys have the values that declare it."""
+    for rule in dialect.scaling:
+        refused = (_value(values, key)[1] in nothing for key, nothing in rule.get("not", {}).items())
+        if _holds(values, rule.get("when", {})) and not any(refused):
+            return rule
+    return None
+
+
+def _holds(values: Mapping[str, Any], when: Mapping[str, tuple[Any, ...]]) -> bool:
+    return all(_value(values, key)[1] in allowed for key, allowed in when.items())
+
+
+def _spent(key: str, values: Mapping[str, Any], dialect: Dialect) -> bool:
+    """Whether a key went into the scaling, or says that there is none."""
+    chosen = _chosen(values, dialect)
+    if chosen is not None and any(key in _spelt(values, (name,)) for name in _keys_of(chosen)):
+        return True
+    nothing = {name: refused for rule in dialect.scaling for name, refused in rule.get("not", {}).items()}
+    return any(key in _spelt(values, (name,)) and values[key] in refused for name, refused in nothing.items())
+
+
+def _block(
+    values: Mapping[str, Any], dialect: Dialect, place: Callable[[str], str]
+) -> dict[str, tuple[Any, str]] | None:
+    """The block that the keys of a scaling make: its keys, with value and place."""
+    rule = _chosen(values, dialect)
+    if rule is None:
+        return None
+    because = [spelt for spelt, value in (_value(values, key) for key in _keys_of(rule)) if value is not None]
+    block = {"rope_type": (rule["type"], place(because[0]) if because else dialect.library)}
+    block |= {name: (value, dialect.library) for name, value in rule.get("fixed", {}).items()}
+    for name, key in rule.get("keys", {}).items():
+        spelt, value = _value(values, key)
+        if value is not None:
+            block[name] = (value, place(spelt))
+    return block
+
+
+def _value(values: Mapping[str, Any], key: str) -> tuple[str, Any]:
+    """The key as the file spells it, and its value; None for none."""
+    return next(((spelt, values[spelt]) for spelt in _spelt(values, (key,)) if spelt in values), (key, None))
+
+
+def _referred(config: Mapping[str, Any], path: str, key: str, value: Any) -> tuple[Any, str | None]:
+    """A value, or that to which ``${a.b}`` and ``${.b}`` lead; None and the text where they lead out of the file.
+
+    Source: https://omegaconf.readthedocs.io/en/2.3_branch/usage.html#variable-interpolation
+    """
+    place, written = f"{path}{key}", value
+    for _ in range(_REFERENCES):
+        if not isinstance(value, str) or ("${" not in value and value != _UNSET):
+            return value, None
+        found = _REFERENCE.fullmatch(value)
+        if found is None:
+            break
+        above = place.split(".")[: -len(found[1])] if found[1] else []
+        place = ".".join([*above, found[2]])
+        value = _found(config, place)
+        if value is None:
+            break
+    return None, written

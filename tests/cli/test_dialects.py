@@ -1,0 +1,50 @@
+"""Configs of other programs on the command line: the names of the user's file, in folders too."""
+
+import json
+
+from clockhands.sources.models_under import models_under
+
+NEMO = """\
+model:
+  encoder_seq_length: 4096
+  max_position_embeddings: ${.encoder_seq_length}
+  num_layers: 12
+  hidden_size: 768
+  num_attention_heads: 12
+  position_embedding_type: rope
+  rotary_base: 0.5
+"""
+LITGPT = "n_layer: 2\nn_embd: 128\nn_head: 4\nrotary_percentage: 0.25\nrope_base: 10000\nblock_size: 512\n"
+GENAI = {"model": {"context_length": 512, "type": "llama", "decoder": {"head_size": 64, "num_hidden_layers": 2}}}
+
+
+def test_a_finding_names_the_key_of_the_file_and_its_line(run, tmp_path):
+    path = tmp_path / "nemo.yaml"
+    path.write_text(NEMO)
+    result = run("audit", path, "--format", "github")
+    assert f"file={path},line=8" in result.out
+    assert "nemo.yaml:model.rotary_base" in run("audit", path).out
+
+
+def test_values_are_set_by_the_names_of_the_file(run, tmp_path):
+    path = tmp_path / "nemo.yaml"
+    path.write_text(NEMO)
+    result = run("audit", path, "--set", "model.rotary_base=1e6", "--json")
+    layer = json.loads(result.out)["targets"][0]["layers"][0]
+    assert (layer["base"], layer["source"]["base"]) == (1e6, "--set:model.rotary_base")
+
+
+def test_a_folder_is_known_by_such_a_config(run, tmp_path):
+    for name, text in {"model_config.yaml": LITGPT, "genai_config.json": json.dumps(GENAI)}.items():
+        folder = tmp_path / name.partition(".")[0]
+        folder.mkdir()
+        (folder / name).write_text(text)
+        assert json.loads(run("audit", folder, "--json").out)["targets"][0]["context"] == 512
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "model_config.yaml").write_text("learning_rate: 1\n")
+    assert [path.name for path in models_under(tmp_path)] == ["genai_config", "model_config"]
+
+
+def test_no_runtime_is_said_to_read_it(run, tmp_path):
+    (tmp_path / "model_config.yaml").write_text(LITGPT)
+    assert json.loads(run("audit", tmp_path, "--json").out)["targets"][0]["readers"] == []

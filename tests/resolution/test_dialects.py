@@ -1,0 +1,198 @@
+"""Configs of other programs: what each says of position, held to facts written by hand from its text and its program.
+
+The configs are those of `published/dialects`, whose README says where they are from. They are written out as their
+program has them, YAML or JSON, and read from there.
+"""
+
+import copy
+import json
+
+import pytest
+
+from clockhands.sources import open_target
+from clockhands.sources.dialects import dialect_of, dialects, in_dialect
+from clockhands.sources.opened import Opened
+from clockhands.sources.resolve import resolve
+from resolution.expected import fact_gaps
+
+LEAST = 30  # files; a file fewer is one that was lost
+
+
+@pytest.fixture(scope="module")
+def cases(published):
+    paths = sorted((published / "dialects").glob("*.json"))
+    return [json.loads(path.read_text(encoding="utf-8")) for path in paths]
+
+
+def written(folder, case):
+    """The file of a case; JSON is YAML too."""
+    path = folder / case["file"]
+    path.write_text(json.dumps(case["config"]), encoding="utf-8")
+    return path
+
+
+def gaps(found, facts):
+    yield from fact_gaps(found, facts)
+    layouts = {code.layout for code in found.codes if code.kind == "rotary"}
+    if layouts and layouts != {facts["layout"]}:
+        yield f"layout: resolved {layouts}, facts {facts['layout']}"
+    if facts.get("base", 0) is None and any(code.base or code.rates for code in found.codes):
+        yield "base: resolved, where the file cannot say it"
+
+
+def test_facts_written_by_hand_agree(cases, tmp_path, capsys):
+    parted = {}
+    for case in cases:
+        opened = open_target(written(tmp_path, case))
+        assert opened.notes[0].endswith(f"is read as a config of {case['dialect']}."), case["name"]
+        found = list(gaps(resolve(opened), case["facts"]))
+        if found:
+            parted[case["name"]] = found
+    with capsys.disabled():
+        print(f"\n{len(cases)} configs of other programs, {len(parted)} that part from their facts")
+    assert parted == {}
+    assert len(cases) >= LEAST
+
+
+def test_a_wrong_fact_is_noticed(cases, tmp_path):
+    case = next(case for case in cases if case["name"] == "neox-20b")
+    found = resolve(open_target(written(tmp_path, case)))
+    for name, wrong in {"rotated": 96, "base": 1e6, "layers": 43, "max_length": 4096, "layout": "interleaved"}.items():
+        assert [gap.partition(":")[0] for gap in gaps(found, {**case["facts"], name: wrong})], name
+
+
+def test_every_value_names_a_key_of_the_file_or_the_program(cases, tmp_path):
+    rows = {dialect.name: dialect for dialect in dialects()}
+    for case in cases:
+        for code in resolve(open_target(written(tmp_path, case))).codes:
+            for source in code.source.values():
+                places = (case["file"], rows[case["dialect"]].library, "computed from no scaling")
+                assert any(place in source for place in places), (case["name"], source)
+
+
+def test_configs_of_transformers_are_in_no_dialect(published):
+    for path in sorted((published / "configs").glob("*.json")):
+        config = json.loads(path.read_text(encoding="utf-8"))["config"]
+        assert dialect_of(config) is None, path.name
+
+
+def test_mlx_writes_a_config_of_transformers():
+    config = {"model_type": "llama", "hidden_size": 2048, "num_attention_heads": 32, "num_hidden_layers": 16}
+    quantised = config | {"quantization": {"group_size": 64, "bits": 4}, "quantization_config": {"bits": 4}}
+    assert dialect_of(quantised) is None
+    plain, other = (resolve(Opened("x", "config", config=each, config_name="x")) for each in (config, quantised))
+    assert (plain.codes, plain.facts, plain.ignored) == (other.codes, other.facts, other.ignored)
+
+
+def keys(config, path=()):
+    for key, value in config.items():
+        yield (*path, key)
+        if isinstance(value, dict):
+            yield from keys(value, (*path, key))
+
+
+ODD = ("x", -1, None, [], {}, float("inf"), 10**40, "${a.b}", {"rope_type": "yarn"})
+
+
+def test_whatever_stands_under_a_key_it_is_read(cases):
+    smallest = {}
+    for case in sorted(cases, key=lambda case: -len(json.dumps(case["config"]))):
+        smallest[case["dialect"]] = case
+    assert len(smallest) > 8
+    for case in smallest.values():
+        for path in keys(case["config"]):
+            for odd in ODD:
+                config = copy.deepcopy(case["config"])
+                holder = config
+                for key in path[:-1]:
+                    holder = holder[key]
+                holder[path[-1]] = odd
+                form = "config" if dialect_of(config) is None else "dialect"
+                resolve(Opened("x", form, config=config, config_name=case["file"]))
+
+
+NEMO = {"num_layers": 2, "hidden_size": 128, "num_attention_heads": 4, "position_embedding_type": "rope"}
+
+
+@pytest.mark.parametrize(
+    ("length", "context", "note"),
+    [
+        ("${.encoder_seq_length}", 4096, None),
+        ("${model.encoder_seq_length}", 4096, None),
+        ("${length}", 512, None),
+        ("${further}", 512, None),
+        ("${oc.env:LENGTH}", 4096, "${oc.env:LENGTH}"),
+        ("${multiply:2, ${.encoder_seq_length}}", 4096, "${multiply:2, ${.encoder_seq_length}}"),
+        ("${.nowhere}", 4096, "${.nowhere}"),
+        ("${loop}", 4096, "${loop}"),
+        ("???", 4096, "???"),
+    ],
+)
+def test_references_lead_to_values_of_the_file(length, context, note):
+    model = NEMO | {"encoder_seq_length": 4096, "max_position_embeddings": length}
+    config = {"model": model, "length": 512, "further": "${length}", "loop": "${loop}"}
+    found = in_dialect(config, "nemo.yaml")
+    said = f"nemo.yaml:model.max_position_embeddings is {note}, which is set elsewhere: it is not given here."
+    assert found.notes == (() if note is None else (said,))
+    resolved = resolve(Opened("x", "dialect", config=config, config_name="nemo.yaml"))
+    assert resolved.context == context
+
+
+def test_a_scaling_in_several_keys_is_one_block_with_the_places_of_the_file():
+    config = {"n_layer": 2, "n_embd": 128, "n_head": 4, "rotary_percentage": 1.0, "rope_base": 500000}
+    config["rope_adjustments"] = {
+        "factor": 32.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_seq_len": 8192,
+    }  # fmt: skip
+    (code,) = resolve(Opened("x", "dialect", config=config, config_name="model_config.yaml")).codes
+    assert dict(code.scaling) == {"type": "llama3", "factor": 32.0, "original": 8192}
+    assert "model_config.yaml:rope_adjustments.original_max_seq_len" in code.source["scaling"]
+    config["rope_adjustments"]["factor"] = 0.5
+    (fact,) = (
+        fact for fact in resolve(Opened("x", "dialect", config=config, config_name="model_config.yaml")).facts
+        if fact.code == "impossible-value"
+    )  # fmt: skip
+    assert fact.evidence["model_config.yaml:rope_adjustments.factor"] == 0.5
+
+
+def test_layers_of_litgpt_that_slide_have_a_base_of_their_own():
+    config = {"n_layer": 3, "n_embd": 128, "n_head": 4, "rotary_percentage": 1.0, "rope_base": 1000000}
+    config |= {"sliding_window_size": 512, "sliding_window_indices": [1, 1, 0], "rope_adjustments": {"factor": 8.0}}
+    for local, base in ((10000, 10000.0), (None, 1000000.0)):
+        given = {**config, "rope_local_base_freq": local}
+        sliding, full = resolve(Opened("x", "dialect", config=given, config_name="model_config.yaml")).codes
+        assert (sliding.layers, sliding.base, sliding.window, sliding.scaling) == ("0-1", base, 512, None)
+        assert (full.layers, full.base, full.window) == ("2", 1000000.0, None)
+        assert dict(full.scaling) == {"type": "linear", "factor": 8.0, "original": None}
+
+
+@pytest.mark.parametrize(
+    ("keys", "scaling"),
+    [
+        ({"use_rope_scaling": True, "rope_scaling_factor": 32.0}, ("llama3", 32.0, 8192)),
+        ({"use_rope_scaling": False, "rope_scaling_factor": 32.0}, None),
+        ({"rotary_seq_len_interpolation_factor": 4}, ("linear", 4.0, None)),
+        ({"rotary_seq_len_interpolation_factor": 1}, None),
+    ],
+)
+def test_switches_of_megatron(keys, scaling):
+    config = {**NEMO, "rotary_base": 500000, "max_position_embeddings": 131072, **keys}
+    assert dialect_of(config).name == "Megatron-LM"
+    (code,) = resolve(Opened("x", "dialect", config=config, config_name="args.yaml")).codes
+    assert (None if code.scaling is None else tuple(code.scaling.values())) == scaling
+
+
+@pytest.mark.parametrize(
+    ("style", "kind"),
+    [("learned", "learned"), ("alibi", "alibi"), ("rpe", "buckets"), ("none", "none"), ("sinusoidal", "sinusoidal")],
+)
+def test_other_kinds_of_codes_of_gpt_neox(style, kind):
+    config = {"num-layers": 2, "hidden-size": 64, "num-attention-heads": 4, "seq-length": 512, "pos-emb": style}
+    (code,) = resolve(Opened("x", "dialect", config=config, config_name="neox.yml")).codes
+    assert code.kind == kind
+    assert code.source["kind"] == "neox.yml:pos-emb"
+
+
+def test_a_builder_that_is_not_known_is_said():
+    config = {"model": {"_component_": "torchtune.models.other.other_9b", "rope_base": 1e6}}
+    found = in_dialect(config, "recipe.yaml")
+    assert found.notes == ("What torchtune.models.other.other_9b of torchtune builds is not known here.",)

@@ -1,0 +1,171 @@
+"""Training files and Modelfiles: the model that they name is audited with what they change."""
+
+import hashlib
+import json
+
+import pytest
+
+from clockhands.auditing import audit
+from clockhands.errors import Unreadable
+from clockhands.sources import open_target
+from clockhands.sources.resolve import resolve
+from written_files import gguf_bytes, gguf_key
+
+LLAMA = {
+    "model_type": "llama", "hidden_size": 4096, "num_attention_heads": 32, "num_hidden_layers": 32,
+    "max_position_embeddings": 4096, "rope_theta": 10000.0, "vocab_size": 32000,
+}  # fmt: skip
+AXOLOTL = """\
+base_model: {base}
+model_type: LlamaForCausalLM
+overrides_of_model_config:
+  rope_scaling:
+    type: yarn
+    factor: 2.0
+    original_max_position_embeddings: 4096
+  max_position_embeddings: 8192
+  pad_token_id: 2
+sequence_len: 6000
+"""
+
+
+@pytest.fixture
+def base(tmp_path):
+    folder = tmp_path / "base"
+    folder.mkdir()
+    (folder / "config.json").write_text(json.dumps(LLAMA))
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def no_stores(tmp_path, monkeypatch):
+    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "hub"))
+    monkeypatch.setenv("OLLAMA_MODELS", str(tmp_path / "ollama"))
+
+
+def written(folder, name, text):
+    path = folder / name
+    path.write_text(text)
+    return path
+
+
+def test_a_training_file_changes_the_config_of_its_base(tmp_path, base):
+    found = audit(written(tmp_path, "train.yaml", AXOLOTL.format(base="base")))
+    (code,) = found.layers
+    assert (code.width, code.base, found.context, found.asked) == (128, 10000.0, 8192, 6000)
+    assert dict(code.scaling) == {"type": "yarn", "factor": 2.0, "original": 4096}
+    assert code.source["base"] == "config.json:rope_theta"
+    assert code.source["scaling"].startswith("train.yaml:overrides_of_model_config.rope_scaling.type")
+    assert found.source["context"] == "train.yaml:overrides_of_model_config.max_position_embeddings"
+    assert found.notes[:2] == (
+        "train.yaml is read as a config of axolotl.",
+        f"The base model base is read from {base}.",
+    )
+    assert found.path is None  # a fix of the training file is not written into the base model
+    assert json.loads((base / "config.json").read_text()) == LLAMA
+
+
+def test_a_length_of_the_caller_comes_before_that_of_the_file(tmp_path, base):
+    path = written(tmp_path, "train.yaml", AXOLOTL.format(base=base))
+    assert audit(path, 1000).asked == 1000
+
+
+def test_trl_sets_values_for_the_loader(tmp_path, base):
+    text = f"model_name_or_path: {base}\nmodel_init_kwargs: {{rope_theta: 5e5}}\nmax_length: 2048\noutput_dir: out\n"
+    found = audit(written(tmp_path, "sft.yaml", text))
+    assert (found.layers[0].base, found.asked) == (500000.0, 2048)
+    assert found.layers[0].source["base"] == "sft.yaml:model_init_kwargs.rope_theta"
+
+
+def test_a_base_in_the_cache_of_hugging_face(tmp_path):
+    snapshot = tmp_path / "hub" / "models--org--name" / "snapshots" / "abc"
+    snapshot.mkdir(parents=True)
+    (snapshot / "config.json").write_text(json.dumps(LLAMA))
+    opened = open_target(written(tmp_path, "train.yaml", AXOLOTL.format(base="org/name")))
+    assert (opened.form, opened.config_name) == ("config", "config.json")
+
+
+@pytest.mark.parametrize(
+    ("named", "note"),
+    [
+        ("org/name", "The base model org/name is not on this machine, and was not read."),
+        ("empty", "The base model empty was not read: {here}/empty has no config.json."),
+    ],
+)
+def test_without_its_base_the_file_is_read_for_what_it_says(tmp_path, named, note):
+    (tmp_path / "empty").mkdir()
+    opened = open_target(written(tmp_path, "train.yaml", AXOLOTL.format(base=named)))
+    assert opened.notes[-1] == note.format(here=tmp_path)
+    (code,) = resolve(opened).codes
+    assert (code.kind, code.base, code.rates, code.scaling["factor"]) == ("rotary", None, None, 2.0)
+
+
+def test_a_file_that_changes_no_positions_says_nothing_of_them(tmp_path):
+    opened = open_target(written(tmp_path, "lora.yaml", "base_model: org/name\nadapter: lora\nsequence_len: 512\n"))
+    assert [code.kind for code in resolve(opened).codes] == []
+    assert opened.length == 512
+
+
+MODELFILE = '''# a model
+FROM {source}
+parameter num_ctx 6000
+PARAMETER rope_frequency_base 20000
+PARAMETER rope_frequency_scale 0.5
+SYSTEM """
+FROM nowhere
+"""
+'''
+
+
+@pytest.fixture
+def weights(tmp_path):
+    keys = {"embedding_length": 4096, "attention.head_count": 32, "block_count": 2, "context_length": 4096}
+    entries = [gguf_key(f"llama.{key}", "uint32", value) for key, value in keys.items()]
+    path = tmp_path / "model.gguf"
+    path.write_bytes(gguf_bytes([gguf_key("general.architecture", "string", "llama"), *entries]))
+    return path
+
+
+def test_a_modelfile_is_its_gguf_at_its_length(tmp_path, weights):
+    found = audit(written(tmp_path, "Modelfile", MODELFILE.format(source=f"./{weights.name}")))
+    (code,) = found.layers
+    assert (code.base, found.asked, found.context) == (20000.0, 6000, 4096)
+    assert dict(code.scaling) | {"original": None} == {"type": "linear", "factor": 2.0, "original": None}
+    assert code.source["base"] == "Modelfile:rope_frequency_base"
+    assert "beyond-context" in {finding.code for finding in found.findings}
+
+
+def test_a_modelfile_of_a_folder(tmp_path, base):
+    found = audit(written(tmp_path, "my.Modelfile", MODELFILE.format(source=base.name)))
+    assert (found.model_type, found.layers[0].base, found.layers[0].scaling["factor"]) == ("llama", 20000.0, 2.0)
+
+
+def test_a_name_is_looked_up_in_the_store_of_ollama(tmp_path, weights):
+    digest = hashlib.sha256(b"").hexdigest()
+    blob = tmp_path / "ollama" / "blobs" / f"sha256-{digest}"
+    blob.parent.mkdir(parents=True)
+    weights.rename(blob)
+    manifest = tmp_path / "ollama" / "manifests" / "registry.ollama.ai" / "library" / "tiny" / "latest"
+    manifest.parent.mkdir(parents=True)
+    layers = [{"mediaType": "application/vnd.ollama.image.template", "digest": "sha256:x"}]
+    layers.append({"mediaType": "application/vnd.ollama.image.model", "digest": f"sha256:{digest}"})
+    manifest.write_text(json.dumps({"layers": layers}))
+    opened = open_target(written(tmp_path, "Modelfile", "FROM tiny\n"))
+    assert (opened.form, opened.length) == ("gguf", None)
+    assert opened.notes[0] == f"Modelfile is built from tiny, which is read from {blob}."
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("FROM llama3.2:3b\n", "{path} is built from llama3.2:3b, which is not on this machine."),
+        ("FROM ../../../etc\n", "{path} is built from ../../../etc, which is not on this machine."),
+        ("PARAMETER num_ctx 1\n", "{path} has no FROM, so it names no model."),
+        ("", "{path} is empty, but a Modelfile is expected."),
+    ],
+)
+def test_a_modelfile_without_its_model_is_refused(tmp_path, text, said):
+    path = written(tmp_path, "Modelfile", text)
+    with pytest.raises(Unreadable) as refused:
+        open_target(path)
+    assert refused.value.message == said.format(path=path)
