@@ -36,6 +36,8 @@ class Opened:
         overridden: Full key in ``config`` that the caller has set, to the key as the caller wrote it.
         beside: The other documents of a model folder, by file name (``tokenizer_config.json`` and so on), where the
             folder itself is the target; those that cannot be read are in ``notes`` instead.
+        hub: The command that downloads the model, where it was fetched from a hub: then of its weights only headers
+            are there.
     """
 
     target: str
@@ -50,6 +52,7 @@ class Opened:
     added: frozenset[str] = frozenset()
     overridden: Mapping[str, str] = field(default_factory=dict)
     beside: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    hub: str | None = None
 
     def array(self, name: str) -> np.ndarray:
         """Read one tensor; no other is touched.

@@ -1,11 +1,9 @@
 """Open a target: whatever a person may name on the command line, from a preset to a model folder.
 
 Tried in this order: ``-`` (a config on standard input), an existing path, a preset's exact name, a
-model in the local Hugging Face cache, a callable. ``preset:NAME`` and ``file:PATH`` force one. The
-network is never used, and of a tensor file only the header is read.
-
-Source, for the cache: https://huggingface.co/docs/huggingface_hub/guides/manage-cache (its folders) and
-https://huggingface.co/docs/huggingface_hub/package_reference/environment_variables (where it is).
+model in the local Hugging Face cache, the same on the hub, a callable. ``preset:NAME`` and ``file:PATH``
+force one. The network is used for ``org/name[@revision]`` alone, with the extra ``hub`` and unless
+``HF_HUB_OFFLINE`` is set. Of a tensor file only the header is read.
 """
 
 import difflib
@@ -20,7 +18,9 @@ from typing import IO
 from clockhands.arguments import shown
 from clockhands.errors import InvalidType, InvalidValue, Unreadable
 from clockhands.sources import documents, files
+from clockhands.sources._transfers import why_not
 from clockhands.sources.callables import NAMED
+from clockhands.sources.hub_cache import HubName, cached_model, hub_folder, hub_name
 from clockhands.sources.opened import READ, Opened
 from clockhands.sources.openers import open_file, open_folder
 
@@ -58,7 +58,8 @@ def path_of(text: str) -> Path | None:
     if text == "-" or text.startswith("preset:") or not text.strip() or "\0" in text:
         return None
     found = _path_and_tensor(text.removeprefix("file:"))
-    return found[0] if found else _cached(text, beside=True)
+    asked = hub_name(text)
+    return found[0] if found else None if asked is None else _cached(asked, beside=True)
 
 
 def is_function(text: str) -> bool:
@@ -76,9 +77,12 @@ def _first_reading(text: str) -> Opened:
         readings.append((f"file:{text}", lambda: _open_path(found[0], text, found[1])))
     if _is_preset(text):
         readings.append((f"preset:{text}", lambda: _open_preset(text, text)))
-    cached = _cached(text, beside=bool(readings))
+    asked = hub_name(text)
+    cached = None if asked is None else _cached(asked, beside=bool(readings))
     if cached:
         readings.append((str(cached), lambda: _open_path(cached, text, None)))
+    if not readings and asked is not None and not _known_ending(asked.name):
+        return _fetched(asked, text)
     if not readings:
         raise _nothing(text)
     opened = readings[0][1]()
@@ -89,14 +93,29 @@ def _first_reading(text: str) -> Opened:
     return replace(opened, notes=later + opened.notes)
 
 
-def _cached(text: str, beside: bool) -> Path | None:
-    """``cached_model``; a broken cache is no matter where another reading comes first."""
+def _cached(asked: HubName, beside: bool) -> Path | None:
+    """``cached_model``; what the cache lacks is no matter where another reading comes first, or the hub has it."""
     try:
-        return cached_model(text)
+        return cached_model(asked)
     except Unreadable:
-        if beside:
+        if beside or why_not() is None:
             return None
         raise
+
+
+def _fetched(asked: HubName, target: str) -> Opened:
+    """The model as it is on the hub."""
+    hindered = why_not()
+    if hindered is not None:
+        why, way_out = hindered
+        raise Unreadable(
+            f"{asked} is neither a path here nor a model in the local Hugging Face cache ({hub_folder()}), {why}.",
+            f"Check the spelling; to fetch its config and headers, {way_out}; or download it: `{asked.download}`.",
+        )
+    # Imported here: most targets are files, and fetching brings what reads GGUF keys with it.
+    from clockhands.sources.hub import fetched
+
+    return fetched(asked, target)
 
 
 def _nothing(text: str) -> Unreadable:
@@ -108,11 +127,6 @@ def _nothing(text: str) -> Unreadable:
         return Unreadable(
             f"{text} is neither a path nor a preset with fields, and functions cannot be audited.",
             f"`clockhands identify {text} --width N` looks at functions; else name a preset, {READ}.",
-        )
-    if re.fullmatch(r"[\w-][\w.-]*/[\w-][\w.-]*", text) and not _known_ending(text):
-        return Unreadable(
-            f"{text} is neither a path here nor a model in the local Hugging Face cache ({hub_folder()}).",
-            "Check the spelling, or download the model first: the network is never used here.",
         )
     path = Path(_before_tensor(text))
     if files.link_target(path) or any(mark in text for mark in "/\\") or _known_ending(str(path)):
@@ -224,47 +238,3 @@ def _field_value(text: str) -> object:
     except (ValueError, RecursionError):
         return text
     return tuple(value) if isinstance(value, list) else value
-
-
-def hub_folder() -> Path:
-    """The folder of the cache: ``HF_HUB_CACHE``, else ``hub`` in ``HF_HOME``, else in the user's cache folder."""
-    for name in ("HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE"):
-        if os.environ.get(name):
-            return Path(os.environ[name]).expanduser()
-    if os.environ.get("HF_HOME"):
-        return Path(os.environ["HF_HOME"]).expanduser() / "hub"
-    return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "huggingface" / "hub"
-
-
-def cached_model(name: str) -> Path | None:
-    """The folder of ``org/name`` as last downloaded from its main branch; None if it never was.
-
-    Raises:
-        Unreadable: The model is in the cache, but which of its snapshots is meant cannot be told.
-    """
-    if not re.fullmatch(r"[\w-][\w.-]*/[\w-][\w.-]*", name, re.ASCII):
-        return None
-    model = hub_folder() / ("models--" + name.replace("/", "--"))
-    if not model.is_dir():
-        return None
-    try:
-        main = model / "refs" / "main"
-        revision = main.read_text().strip() if main.is_file() else ""
-    except (OSError, UnicodeDecodeError):
-        revision = ""
-    snapshots = model / "snapshots"
-    there = sorted(each.name for each in snapshots.iterdir() if each.is_dir()) if snapshots.is_dir() else []
-    if revision in there:
-        return snapshots / revision
-    if not revision and len(there) == 1:
-        return snapshots / there[0]
-    if not there:
-        raise Unreadable(
-            f"{name} is in the local Hugging Face cache, but nothing of it was downloaded ({model}).",
-            "Download the model first, or at least its config.json.",
-        )
-    wanted = f"the revision {shown(revision)}" if revision else "a main revision"
-    raise Unreadable(
-        f"{name} is in the local Hugging Face cache, but {wanted} is not among its {len(there)} snapshots.",
-        f"Name one of the folders in {snapshots}.",
-    )
