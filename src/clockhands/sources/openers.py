@@ -213,10 +213,13 @@ def open_folder(folder: Path, target: str) -> Opened:
 
 
 def gguf_models(names: Sequence[str]) -> tuple[list[str], list[str]]:
-    """The GGUF files among some names, and of those the ones that declare a model: of a split file the first part."""
+    """The GGUF files among some names, and of those the ones that declare a model.
+
+    Of a split file that is the first part; the projector of a vision model (``mmproj``) is beside the model.
+    """
     models = [name for name in names if name.lower().endswith(".gguf")]
     first = [name for name in models if not re.search(r"-\d{5}-of-\d{5}\.gguf$", name.lower()) or "-00001-of-" in name]
-    return models, first
+    return models, [name for name in first if "mmproj" not in name.lower()] or first
 
 
 def _documents_beside(folder: Path, names: list[str]) -> tuple[dict[str, dict[str, Any]], tuple[str, ...]]:

@@ -2,8 +2,9 @@
 
 Tried in this order: ``-`` (a config on standard input), an existing path, a preset's exact name, a
 model in the local Hugging Face cache, the same on the hub, a callable. ``preset:NAME`` and ``file:PATH``
-force one. The network is used for ``org/name[@revision]`` alone, with the extra ``hub`` and unless
-``HF_HUB_OFFLINE`` is set. Of a tensor file only the header is read.
+force one; ``ollama:NAME`` and ``lmstudio:NAME`` are models that these programs keep. The network is used
+for ``org/name[@revision]`` alone, with the extra ``hub`` and unless ``HF_HUB_OFFLINE`` is set. Of a
+tensor file only the header is read.
 """
 
 import difflib
@@ -21,6 +22,7 @@ from clockhands.sources import documents, files
 from clockhands.sources._transfers import why_not
 from clockhands.sources.callables import NAMED
 from clockhands.sources.hub_cache import HubName, cached_model, hub_folder, hub_name
+from clockhands.sources.local_models import PREFIXES, local_path, open_local
 from clockhands.sources.opened import READ, Opened
 from clockhands.sources.openers import open_file, open_folder
 
@@ -44,6 +46,8 @@ def open_target(text: str | os.PathLike[str], stdin: IO[bytes] | IO[str] | None 
         return Opened(text, "config", None, document.fields, "<stdin>", duplicates=document.duplicates)
     if text.startswith("preset:"):
         return _open_preset(text.removeprefix("preset:"), text)
+    if text.startswith(PREFIXES):
+        return open_local(text)
     if text.startswith("file:"):
         return _open_file_reading(text.removeprefix("file:"), text)
     return _first_reading(text)
@@ -57,6 +61,8 @@ def path_of(text: str) -> Path | None:
     """
     if text == "-" or text.startswith("preset:") or not text.strip() or "\0" in text:
         return None
+    if text.startswith(PREFIXES):
+        return local_path(text)
     found = _path_and_tensor(text.removeprefix("file:"))
     asked = hub_name(text)
     return found[0] if found else None if asked is None else _cached(asked, beside=True)
@@ -64,7 +70,7 @@ def path_of(text: str) -> Path | None:
 
 def is_function(text: str) -> bool:
     """Whether ``text`` can only be ``package.module:callable``: no path, no preset and no model is called so."""
-    if not NAMED.fullmatch(text) or _known_ending(text.partition(":")[0]):
+    if not NAMED.fullmatch(text) or _known_ending(text.partition(":")[0]) or text.startswith(PREFIXES):
         return False
     return _path_and_tensor(text) is None and not _is_preset(text)
 
