@@ -136,6 +136,38 @@ def repository() -> Path:
     return Path(__file__).resolve().parents[1]
 
 
+@pytest.fixture
+def empty_hub(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Generator[Any, None, None]:
+    """A hub on this machine without models, an empty cache for what is fetched, and a token."""
+    import huggingface_hub
+    from huggingface_hub import constants
+
+    from clockhands.sources import transfers
+    from hub_server import Hub, serving
+
+    for name in (
+        "HF_HUB_OFFLINE",
+        "TRANSFORMERS_OFFLINE",
+        "HUGGINGFACE_HUB_CACHE",
+        "HF_HOME",
+        "ALL_PROXY",
+        "HTTP_PROXY",
+    ):
+        monkeypatch.delenv(name, raising=False)
+        monkeypatch.delenv(name.lower(), raising=False)
+    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("HF_TOKEN", "hf_secret")
+    # These the library has read when it was imported.
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
+    monkeypatch.setattr(constants, "HF_HUB_DISABLE_IMPLICIT_TOKEN", False)
+    monkeypatch.setattr(transfers, "_PAUSES", (0.0, 0.0))
+    hub = Hub()
+    with serving(hub):
+        monkeypatch.setenv("HF_ENDPOINT", hub.address)
+        yield hub
+        huggingface_hub.close_session()
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call() -> Generator[None, Any, Any]:
     """A test that itself imports a library that is absent skips; the package never may need one."""

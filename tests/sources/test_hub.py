@@ -15,8 +15,8 @@ from clockhands import memory
 from clockhands.auditing import audit
 from clockhands.conversion import convert
 from clockhands.errors import ClockhandsError, Unreadable
-from clockhands.sources import _transfers, arrays, hub_cache, open_target
-from hub_server import COMMIT, Hub, Sparse, breaks_off, listed, never_answers, never_ends, serving
+from clockhands.sources import arrays, hub_cache, open_target
+from hub_server import COMMIT, Hub, Sparse, breaks_off, listed, never_answers, never_ends
 from written_files import gguf_bytes, gguf_key, gguf_tensor, refusal
 
 CONFIG = {
@@ -36,30 +36,11 @@ FILES = f"/org/name/resolve/{COMMIT}/"
 
 
 @pytest.fixture
-def hub(monkeypatch, tmp_path):
-    """A hub with one model, an empty cache, and a token."""
-    for name in (
-        "HF_HUB_OFFLINE",
-        "TRANSFORMERS_OFFLINE",
-        "HUGGINGFACE_HUB_CACHE",
-        "HF_HOME",
-        "ALL_PROXY",
-        "HTTP_PROXY",
-    ):
-        monkeypatch.delenv(name, raising=False)
-        monkeypatch.delenv(name.lower(), raising=False)
-    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setenv("HF_TOKEN", "hf_secret")
-    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
-    monkeypatch.setattr(constants, "HF_HUB_DISABLE_IMPLICIT_TOKEN", False)
-    monkeypatch.setattr(_transfers, "_PAUSES", (0.0, 0.0))
+def hub(empty_hub, monkeypatch, tmp_path):
+    """A hub with one model."""
     monkeypatch.chdir(tmp_path)
-    made = Hub()
-    made.models["org/name"] = {"config.json": json.dumps(CONFIG).encode(), "model.safetensors": weights()}
-    with serving(made):
-        monkeypatch.setenv("HF_ENDPOINT", made.address)
-        yield made
-        huggingface_hub.close_session()
+    empty_hub.models["org/name"] = {"config.json": json.dumps(CONFIG).encode(), "model.safetensors": weights()}
+    return empty_hub
 
 
 def weights(**tensors) -> Sparse:

@@ -19,13 +19,13 @@ from clockhands import memory
 from clockhands.arguments import shown
 from clockhands.errors import ClockhandsError, Unreadable
 from clockhands.sources import arrays, documents, gguf, hub_cache, safetensors, shards
-from clockhands.sources._transfers import WATCH, Growing, NotFetched, Transferred, Transfers, at_once
 from clockhands.sources.arrays import TensorInfo
 from clockhands.sources.gguf_fields import FREQUENCIES, LISTS
 from clockhands.sources.hub_cache import PIPELINE, HubName
 from clockhands.sources.opened import Opened
 from clockhands.sources.openers import BESIDE, CONFIGS, gguf_models, open_file, open_folder, opened_gguf, preferred
 from clockhands.sources.shards import WeightsHeader
+from clockhands.sources.transfers import WATCH, Growing, NotFetched, Transferred, Transfers, at_once
 from clockhands.sources.weights import BUCKETS, RATES
 
 LARGEST_TEXT = 5_000_000  # bytes of a config or of a list of files; a config with many labels has 3 MB

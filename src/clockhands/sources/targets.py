@@ -19,12 +19,12 @@ from typing import IO
 from clockhands.arguments import shown
 from clockhands.errors import InvalidType, InvalidValue, Unreadable
 from clockhands.sources import documents, files
-from clockhands.sources._transfers import why_not
 from clockhands.sources.callables import NAMED
 from clockhands.sources.hub_cache import HubName, cached_model, hub_folder, hub_name
 from clockhands.sources.local_models import PREFIXES, local_path, open_local
 from clockhands.sources.opened import READ, Opened
 from clockhands.sources.openers import open_file, open_folder
+from clockhands.sources.transfers import why_not
 
 
 def open_target(text: str | os.PathLike[str], stdin: IO[bytes] | IO[str] | None = None) -> Opened:
