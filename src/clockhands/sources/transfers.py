@@ -185,7 +185,7 @@ class Transfers:
                     f"Download the model: `{self.asked.download}`.",
                 )
             if response.headers.get("Content-Encoding", "identity") != "identity":
-                raise ConnectionError("the answer is compressed although that was not asked for")
+                raise ConnectionError("the answer is compressed")
             data = bytearray()
             for piece in response.iter_raw(_PIECE):
                 self._count(len(piece))
