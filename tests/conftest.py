@@ -156,6 +156,7 @@ def empty_hub(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Generator[Any,
         monkeypatch.delenv(name, raising=False)
         monkeypatch.delenv(name.lower(), raising=False)
     monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("HF_ASSETS_CACHE", str(tmp_path / "assets"))
     monkeypatch.setenv("HF_TOKEN", "hf_secret")
     # These the library has read when it was imported.
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)

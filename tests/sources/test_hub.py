@@ -98,13 +98,52 @@ def test_the_token_goes_to_the_hub_alone(hub):
     assert {(each.host, each.token) for each in hub.asked} == {("hub", "Bearer hf_secret"), ("storage", None)}
 
 
-def test_the_next_time_nothing_is_asked(hub):
-    open_target("org/name")
+def test_the_next_time_nothing_is_asked_and_the_same_is_read(hub, monkeypatch):
+    hub.models["org/name"]["model.safetensors"] = weights(**{"z.inv_freq": RATES.astype(np.float32)})
+    first = open_target("org/name")
     asked = len(hub.asked)
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     again = open_target("org/name")
     assert len(hub.asked) == asked
-    assert again.config == CONFIG
-    assert "is read from the local Hugging Face cache" in again.notes[0]
+    assert (again.config, again.tensors, again.hub) == (first.config, first.tensors, first.hub)
+    assert again.array("z.inv_freq").tolist() == first.array("z.inv_freq").tolist()
+    assert again.notes[0] == f"org/name is read from the local Hugging Face cache: {again.path}."
+    assert again.notes[1].startswith("Of its weights only headers are here, from when it was fetched (")
+
+
+def test_shards_are_the_same_the_next_time(hub):
+    hub.models["org/name"] |= shards(3, 5 * 10**9)
+    first = open_target("org/name")
+    assert len(first.tensors) == 3
+    assert open_target("org/name").tensors == first.tensors
+
+
+def test_headers_that_were_kept_and_changed_are_not_read(hub, tmp_path):
+    open_target("org/name")
+    (kept,) = (tmp_path / "assets").rglob("*.json")
+    for text in ("{", "{}", '{"index": null, "headers": {"m": {"size": "9", "text": 5}}, "held": {}}', "[]"):
+        kept.write_text(text)
+        again = open_target("org/name")
+        assert (again.config, dict(again.tensors), again.hub) == (CONFIG, {}, None)
+        assert again.notes[-1] == "The headers that were kept of its weights cannot be read."
+    assert len(hub.asked) == 4
+
+
+def test_where_headers_cannot_be_kept_they_are_read(hub, tmp_path, monkeypatch):
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("HF_ASSETS_CACHE", str(tmp_path / "file/assets"))
+    assert list(open_target("org/name").tensors) == [MATRIX]
+    assert list(hub.models) == ["org/name"]
+
+
+def test_weights_that_are_here_are_not_fetched(hub, tmp_path):
+    """A download that stopped before the config came."""
+    snapshot = tmp_path / "cache/models--org--name/snapshots" / COMMIT
+    snapshot.mkdir(parents=True)
+    (snapshot / "model.safetensors").write_bytes(hub.models["org/name"]["model.safetensors"].start)
+    (snapshot / "config.json").symlink_to("nothing")
+    opened = open_target("org/name@main")
+    assert (opened.tensors[MATRIX].hub, opened.hub) == (None, None)
 
 
 @pytest.mark.usefixtures("hub")

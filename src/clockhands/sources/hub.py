@@ -18,14 +18,14 @@ from typing import BinaryIO, TypeVar, cast
 from clockhands import memory
 from clockhands.arguments import shown
 from clockhands.errors import ClockhandsError, Unreadable
-from clockhands.sources import arrays, documents, gguf, hub_cache, safetensors, shards
+from clockhands.sources import arrays, documents, gguf, hub_cache, kept_headers, safetensors, shards
 from clockhands.sources.arrays import TensorInfo
 from clockhands.sources.gguf_fields import FREQUENCIES, LISTS
 from clockhands.sources.hub_cache import PIPELINE, HubName
+from clockhands.sources.kept_headers import RemoteHeader, away, tensors_of
 from clockhands.sources.opened import Opened
 from clockhands.sources.openers import BESIDE, CONFIGS, gguf_models, open_file, open_folder, opened_gguf, preferred
-from clockhands.sources.shards import WeightsHeader
-from clockhands.sources.transfers import WATCH, Growing, NotFetched, Transferred, Transfers, at_once
+from clockhands.sources.transfers import WATCH, Growing, NotFetched, Transferred, Transfers, WholeFilesOnly, at_once
 from clockhands.sources.weights import BUCKETS, RATES
 
 LARGEST_TEXT = 5_000_000  # bytes of a config or of a list of files; a config with many labels has 3 MB
@@ -103,11 +103,12 @@ class _Fetch:
     def __init__(self, transfers: Transfers, commit: str, files: dict[str, _Remote]) -> None:
         self.transfers, self.commit, self.files = transfers, commit, files
         self.asked = transfers.asked
-        self.folder = hub_cache.snapshot(self.asked, commit)
+        self.folder = hub_cache.snapshots(self.asked) / commit
         self.texts: list[str] = []
         self.headers = 0
         self.tensors = 0
         self.notes: list[str] = []
+        self.downloaded = False  # the weights, before their config
 
     def opened(self, target: str) -> Opened:
         """The model, or the part of the repository that is asked for."""
@@ -123,7 +124,8 @@ class _Fetch:
                 f"{self.asked} has no file or folder {shown(part)}.",
                 arrays.listed("It has", tuple(self.files)),
             )
-        return replace(opened, hub=self.asked.download, notes=(self._said(), *opened.notes, *self.notes))
+        download = None if self.downloaded else self.asked.download
+        return replace(opened, hub=download, notes=(self._said(), *opened.notes, *self.notes))
 
     def _said(self) -> str:
         counts = ((self.headers, "header"), (self.tensors, "small tensor"))
@@ -150,15 +152,22 @@ class _Fetch:
             if len(first) != 1:
                 raise self._no_config(under, tuple(first))
             return self._gguf(under + first[0], target)
-        self._text(under + config, LARGEST_TEXT)
+        contents = {config: self._content(under + config, LARGEST_TEXT)}
         for name in BESIDE:
             if name in names and name != config:
-                self._attempt(lambda name=name: self._text(under + name, LARGEST_TEXT))
+                try:
+                    contents[name] = self._content(under + name, LARGEST_TEXT)
+                except NotFetched as error:
+                    self.notes.append(error.message)
+        weights = [self.folder / under / name for name in names if name.endswith((".safetensors", ".bin"))]
+        self.downloaded = any(path.exists() for path in weights)
+        tensors = {} if self.downloaded else self._tensors(under, names)
+        # Only now, so that a model is in the cache when all that is fetched of it is there.
+        for name, content in contents.items():
+            self._keep(under + name, content)
         self._refer()
-        opened = open_folder(self.folder / under, target)
-        if opened.tensors:  # downloaded before, without the config
-            return opened
-        return replace(opened, tensors=self._tensors(under, names))
+        opened = open_folder(self.folder / under, target, weights=self.downloaded)
+        return opened if self.downloaded else replace(opened, tensors=tensors)
 
     def _no_config(self, under: str, models: tuple[str, ...]) -> Unreadable:
         asked = self.asked
@@ -182,17 +191,20 @@ class _Fetch:
 
     def _file(self, name: str, target: str) -> Opened:
         """One file of the repository."""
-        path = PurePosixPath(name)
-        under = "" if str(path.parent) == "." else f"{path.parent}/"
-        if path.suffix == ".gguf":
+        place = PurePosixPath(name)
+        under = "" if str(place.parent) == "." else f"{place.parent}/"
+        if place.suffix == ".gguf":
             return self._gguf(name, target)
-        if path.suffix == ".json":
+        if place.suffix == ".json":
             self._text(name, LARGEST_TEXT)
             self._refer()
             return open_file(self.folder / name, target, None)
-        if path.suffix == ".safetensors":
-            header = self._safetensors(name)
-            opened = Opened(target, "safetensors", self.folder / name, tensors=self._held(header.tensors))
+        if place.suffix == ".safetensors":
+            path = self.folder / name
+            tensors = safetensors.header_of(path, (header := self._header(name)).text, header.size).tensors
+            self.headers += 1
+            tensors = away(tensors, self.asked.download, self._small(tensors))
+            opened = Opened(target, "safetensors", path, tensors=tensors)
             config = next((each for each in CONFIGS if under + each in self.files), None)
             if config is None:
                 return opened
@@ -204,19 +216,16 @@ class _Fetch:
             f"Download the model: `{self.asked.download}`.",
         )
 
-    def _attempt(self, fetch: Callable[[], object]) -> None:
-        """Fetch something that the model can be read without; what is left out is a note."""
-        try:
-            fetch()
-        except NotFetched as error:
-            self.notes.append(error.message)
-
     def _text(self, name: str, largest: int) -> Path:
         """A file in the cache, fetched if it is not there yet."""
-        path, file = self.folder / name, self.files[name]
-        if path.exists():
+        return self._keep(name, self._content(name, largest))
+
+    def _content(self, name: str, largest: int) -> bytes | None:
+        """The content of a file; None if it is in the cache."""
+        file = self.files[name]
+        if (self.folder / name).exists():
             self.texts.append(f"{name} (cached)")
-            return path
+            return None
         if file.size is not None and file.size > largest:
             raise NotFetched(
                 f"{name} of {self.asked} has {memory.readable(file.size)}, and at most {memory.readable(largest)} are "
@@ -225,19 +234,21 @@ class _Fetch:
             )
         self._watch(name)
         data = self.transfers.file(self.commit, name, largest if file.size is None else file.size)
-        git, lfs = hashlib.sha1(b"blob %d\0%b" % (len(data), data), usedforsecurity=False), hashlib.sha256(data)
-        blob = file.blob or git.hexdigest()
-        if blob not in (git.hexdigest(), lfs.hexdigest()):
+        if file.blob not in (None, *_hashes(data)):
             raise Unreadable(
                 f"{name} of {self.asked} arrived damaged: {self.transfers.endpoint} gives another hash for it.",
                 "Try again.",
             )
+        self.texts.append(name)
+        return data
+
+    def _keep(self, name: str, content: bytes | None) -> Path:
+        if content is None:
+            return self.folder / name
         try:
-            path = hub_cache.keep(self.asked, self.commit, name, blob, data)
+            return hub_cache.keep(self.asked, self.commit, name, self.files[name].blob or _hashes(content)[0], content)
         except OSError as error:
             raise _not_kept(error) from None
-        self.texts.append(name)
-        return path
 
     def _refer(self) -> None:
         try:
@@ -256,36 +267,35 @@ class _Fetch:
             if weights:
                 self.notes.append(f"No header is fetched of {arrays.listed('the weights', tuple(weights))}")
             return {}
-        if index is None:
-            found = self._each([under + file], self._safetensors) if file else {}
-            return self._held({name: info for header in found.values() for name, info in header.tensors.items()})
+        wanted = [file] if file and not index else []
         try:
-            path = self._text(under + index, LARGEST_INDEX)
+            if index is not None:
+                wanted = list(dict.fromkeys(shards.shard_of_each(self._text(under + index, LARGEST_INDEX)).values()))
         except NotFetched as error:
             self.notes.append(f"No header of the weights is fetched: {error.message}")
             return {}
-        wanted = [under + name for name in dict.fromkeys(shards.shard_of_each(path).values())]
-        found = self._each([name for name in wanted if name in self.files], self._safetensors)
-        if len(found) < len(wanted):
+        there = [name for name in wanted if under + name in self.files]
+        headers = self._each(there, lambda name: self._header(under + name))
+        if len(headers) < len(wanted):
             self.notes.append(
-                f"The headers of {len(wanted) - len(found)} of {len(wanted)} files of weights are not read."
+                f"The headers of {len(wanted) - len(headers)} of {len(wanted)} files of weights are not read."
             )
-        by_path = {header.path: header for header in found.values()}
-        header = shards.read_index(by_path.__getitem__, path, allow_absent=True, present=by_path.__contains__)
-        return self._held(header.tensors)
+        self.headers += len(headers)
+        tensors = tensors_of(self.folder / under, index, headers)
+        held = self._small(tensors)
+        kept_headers.keep(self.asked, self.folder / under, index, headers, held)
+        return away(tensors, self.asked.download, held)
 
-    def _safetensors(self, name: str) -> WeightsHeader:
+    def _header(self, name: str) -> RemoteHeader:
         """The header of a safetensors file."""
-        path = self.folder / name
         answer = self._start(name, self._guess)
         size = answer.total or 0
-        length = safetensors.header_length(path, answer.data[:32], size)
+        length = safetensors.header_length(self.folder / name, answer.data[:32], size)
         text = answer.data[8 : 8 + length]
         if len(text) < length:
             text += self.transfers.range(self.commit, name, 8 + len(text), length - len(text)).data
         self._guess = min(_LARGEST_GUESS, max(2**12, length + length // 8))
-        self.headers += 1
-        return safetensors.header_of(path, text, size)
+        return RemoteHeader(size, text)
 
     _guess = _FIRST
 
@@ -309,21 +319,22 @@ class _Fetch:
                 f"The header of {name} of {self.asked} is not fetched: {error.message}", error.hint
             ) from None
         self.headers += 1
-        return opened_gguf(replace(header, tensors=self._held(header.tensors, file.data)), target)
+        held = self._small(header.tensors, file.data)
+        return opened_gguf(replace(header, tensors=away(header.tensors, self.asked.download, held)), target)
 
     # Small tensors
 
-    def _held(self, tensors: dict[str, TensorInfo], start: bytes | bytearray = b"") -> dict[str, TensorInfo]:
-        """Tensors whose numbers are somewhere else, but for the small ones that say something about positions."""
-        away = {name: replace(info, hub=self.asked.download) for name, info in tensors.items()}
-        wanted = [info for name, info in away.items() if _says_of_positions(name) and _bytes(info) <= _SMALL]
-        here = [info for info in wanted if info.offset + _bytes(info) <= len(start)]
-        for info in here:
-            away[info.name] = replace(info, held=bytes(start[info.offset : info.offset + _bytes(info)]))
-        missing = [info.name for info in wanted if info.name not in {each.name for each in here}][:_MOST_SMALL]
-        held = self._each(missing, lambda name: self._numbers(away[name]))
-        self.tensors += len(held)
-        return away | {name: replace(away[name], held=data) for name, data in held.items()}
+    def _small(self, tensors: dict[str, TensorInfo], start: bytes | bytearray = b"") -> dict[str, bytes]:
+        """The bytes of the small tensors that say something about positions; ``start`` is of the file, if it is one."""
+        wanted = {name: info for name, info in tensors.items() if _says_of_positions(name) and _bytes(info) <= _SMALL}
+        ends = {name: info.offset + _bytes(info) for name, info in wanted.items()}
+        here = {
+            name: bytes(start[info.offset : ends[name]]) for name, info in wanted.items() if ends[name] <= len(start)
+        }
+        missing = [name for name in wanted if name not in here][:_MOST_SMALL]
+        found = self._each(missing, lambda name: self._numbers(wanted[name]))
+        self.tensors += len(found)
+        return here | found
 
     def _numbers(self, info: TensorInfo) -> bytes:
         count = _bytes(info)
@@ -343,19 +354,27 @@ class _Fetch:
         left = list(names)
         done: dict[str, Done] = {}
         reasons: dict[str, None] = {}
+        whole = False
         for some in (left[:1], left[1:]):
             for name, made in at_once(some, work):
                 if isinstance(made, NotFetched):
                     reasons[made.message] = None
+                    whole = whole or isinstance(made, WholeFilesOnly)
                 elif isinstance(made, Exception):
                     raise made
                 else:
                     done[name] = made
                 self._watch(f"{len(done)} of {len(left)} parts of the weights")
-            if not done:
+            if whole:
                 break
         self.notes += list(reasons)[:1]
         return done
+
+
+def _hashes(data: bytes) -> tuple[str, str]:
+    """What the hub may call a file: the hash of Git, and that of Git LFS."""
+    git = hashlib.sha1(b"blob %d\0%b" % (len(data), data), usedforsecurity=False)
+    return git.hexdigest(), hashlib.sha256(data).hexdigest()
 
 
 def _says_of_positions(name: str) -> bool:

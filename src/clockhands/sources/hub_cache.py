@@ -75,9 +75,14 @@ def hub_folder() -> Path:
     for name in ("HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE"):
         if os.environ.get(name):
             return Path(os.environ[name]).expanduser()
+    return home() / "hub"
+
+
+def home() -> Path:
+    """The folder of all that the library keeps: ``HF_HOME``, else one in the user's cache folder."""
     if os.environ.get("HF_HOME"):
-        return Path(os.environ["HF_HOME"]).expanduser() / "hub"
-    return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "huggingface" / "hub"
+        return Path(os.environ["HF_HOME"]).expanduser()
+    return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "huggingface"
 
 
 def cached_model(asked: HubName) -> Path | None:
@@ -89,14 +94,14 @@ def cached_model(asked: HubName) -> Path | None:
     model = _folder(asked)
     if not model.is_dir():
         return None
-    snapshots = model / "snapshots"
-    there = sorted(each.name for each in snapshots.iterdir() if each.is_dir()) if snapshots.is_dir() else []
+    place = snapshots(asked)
+    there = sorted(each.name for each in place.iterdir() if each.is_dir()) if place.is_dir() else []
     if not there:
         raise Unreadable(
             f"{asked.name} is in the local Hugging Face cache, but nothing of it was downloaded ({model}).",
             "Download the model first, or at least its config.json.",
         )
-    folder = snapshots / _commit(asked, model, there)
+    folder = place / _commit(asked, model, there)
     place = folder / (asked.part or "")
     if not (place.exists() if asked.part else _holds_model(folder)):
         raise Unreadable(
@@ -106,9 +111,9 @@ def cached_model(asked: HubName) -> Path | None:
     return place
 
 
-def snapshot(asked: HubName, commit: str) -> Path:
-    """The folder of the files of one commit, whether anything is there or not."""
-    return _folder(asked) / "snapshots" / commit
+def snapshots(asked: HubName) -> Path:
+    """The folder that has one for the files of each commit, whether anything is there or not."""
+    return _folder(asked) / "snapshots"
 
 
 def _folder(asked: HubName) -> Path:
@@ -167,19 +172,19 @@ def keep(asked: HubName, commit: str, name: str, blob: str, data: bytes) -> Path
         OSError: The cache cannot be written.
     """
     model = _folder(asked)
-    path = snapshot(asked, commit) / name
+    path = snapshots(asked) / commit / name
     content = model / "blobs" / blob
     path.parent.mkdir(parents=True, exist_ok=True)
     content.parent.mkdir(parents=True, exist_ok=True)
     if not content.exists():
-        _write(content, data)
+        write(content, data)
     if not path.exists():
         with suppress(FileNotFoundError):
             path.unlink()  # a link whose content was deleted
         try:
             path.symlink_to(os.path.relpath(content, path.parent))
         except OSError:  # a file system without links: the library keeps the file itself there
-            _write(path, data)
+            write(path, data)
     return path
 
 
@@ -194,10 +199,15 @@ def refer(asked: HubName, commit: str) -> None:
         return
     reference = _folder(asked) / "refs" / revision
     reference.parent.mkdir(parents=True, exist_ok=True)
-    _write(reference, commit.encode())
+    write(reference, commit.encode())
 
 
-def _write(path: Path, data: bytes) -> None:
+def write(path: Path, data: bytes) -> None:
+    """Write a file, which is there whole or not at all.
+
+    Raises:
+        OSError: It cannot be written.
+    """
     unfinished = path.with_name(f"{path.name}.{secrets.token_hex(4)}.incomplete")
     try:
         unfinished.write_bytes(data)

@@ -170,8 +170,13 @@ _OPENERS: Mapping[str, Callable[[Path, str], Opened]] = {
 }
 
 
-def open_folder(folder: Path, target: str) -> Opened:
+def open_folder(folder: Path, target: str, *, weights: bool = True) -> Opened:
     """A model folder: its config with what safetensors it holds, or the only thing that is there.
+
+    Args:
+        folder: The folder.
+        target: As the caller wrote it.
+        weights: Whether the weights beside a config are looked at.
 
     Raises:
         Unreadable: The folder cannot be listed, holds no model or several, or its config or weights cannot be read.
@@ -183,7 +188,7 @@ def open_folder(folder: Path, target: str) -> Opened:
             f"{folder} cannot be listed: {error.strerror}.", "Get permission to read the folder."
         ) from None
     config = next((name for name in CONFIGS if name in names), None)
-    tensors, notes = _folder_tensors(folder, names, config is not None)
+    tensors, notes = _folder_tensors(folder, names, config is not None) if weights or config is None else ({}, ())
     if config is not None:
         document = documents.read(folder / config, found=True)
         beside, unread = _documents_beside(folder, [name for name in names if name != config])

@@ -21,6 +21,7 @@ from clockhands.errors import InvalidType, InvalidValue, Unreadable
 from clockhands.sources import documents, files
 from clockhands.sources.callables import NAMED
 from clockhands.sources.hub_cache import HubName, cached_model, hub_folder, hub_name
+from clockhands.sources.kept_headers import with_kept
 from clockhands.sources.local_models import PREFIXES, local_path, open_local
 from clockhands.sources.opened import READ, Opened
 from clockhands.sources.openers import open_file, open_folder
@@ -85,8 +86,8 @@ def _first_reading(text: str) -> Opened:
         readings.append((f"preset:{text}", lambda: _open_preset(text, text)))
     asked = hub_name(text)
     cached = None if asked is None else _cached(asked, beside=bool(readings))
-    if cached:
-        readings.append((str(cached), lambda: _open_path(cached, text, None)))
+    if asked is not None and cached is not None:
+        readings.append((str(cached), lambda: with_kept(asked, _open_path(cached, text, None))))
     if not readings and asked is not None and not _known_ending(asked.name):
         return _fetched(asked, text)
     if not readings:

@@ -44,6 +44,10 @@ class NotFetched(Unreadable):
     """Something beside the config was not fetched: the model can be read without it."""
 
 
+class WholeFilesOnly(NotFetched):
+    """A hub that does not send parts of files."""
+
+
 @dataclass(frozen=True)
 class Transferred:
     """What a server sent.
@@ -125,7 +129,8 @@ class Transfers:
         """Bytes of a file, as many as there are of those asked for.
 
         Raises:
-            NotFetched: More than are left of the budget, or the server sends whole files only.
+            NotFetched: More than are left of the budget.
+            WholeFilesOnly: The server does not send parts of files.
             Unreadable: The hub refuses it, or cannot be reached.
         """
         return self._get(self._address(commit, path), count, start)
@@ -180,7 +185,7 @@ class Transfers:
             if response.status_code >= 400:
                 return response.status_code, response.headers, None
             if start is not None and response.status_code != 206:
-                raise NotFetched(
+                raise WholeFilesOnly(
                     f"{self.endpoint} sends whole files only, so no header of the weights was fetched.",
                     f"Download the model: `{self.asked.download}`.",
                 )
