@@ -222,3 +222,13 @@ def never_ends(handler: Handler) -> None:
     with suppress(OSError):
         while not handler.server.hub.done.is_set():
             handler.body(b" " * 2**16)
+
+
+def drips(handler: Handler) -> None:
+    """Send one byte after the other, a few milliseconds apart."""
+    handler.send_response(200)
+    handler.send_header("Connection", "close")
+    handler.end_headers()
+    with suppress(OSError):
+        while not handler.server.hub.done.wait(0.002):
+            handler.body(b" ")

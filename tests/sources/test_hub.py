@@ -15,8 +15,8 @@ from clockhands import memory
 from clockhands.auditing import audit
 from clockhands.conversion import convert
 from clockhands.errors import ClockhandsError, Unreadable
-from clockhands.sources import arrays, hub_cache, open_target
-from hub_server import COMMIT, Hub, Sparse, breaks_off, listed, never_answers, never_ends
+from clockhands.sources import arrays, hub_cache, open_target, transfers
+from hub_server import COMMIT, Hub, Sparse, breaks_off, drips, listed, never_answers, never_ends
 from written_files import gguf_bytes, gguf_key, gguf_tensor, refusal
 
 CONFIG = {
@@ -108,7 +108,7 @@ def test_the_next_time_nothing_is_asked_and_the_same_is_read(hub, monkeypatch):
     assert (again.config, again.tensors, again.hub) == (first.config, first.tensors, first.hub)
     assert again.array("z.inv_freq").tolist() == first.array("z.inv_freq").tolist()
     assert again.notes[0] == f"org/name is read from the local Hugging Face cache: {again.path}."
-    assert again.notes[1].startswith("Of its weights only headers are here, from when it was fetched (")
+    assert again.notes[1] == "Of its weights only the headers are here, from when it was fetched."
 
 
 def test_shards_are_the_same_the_next_time(hub):
@@ -286,6 +286,15 @@ def test_one_file_is_named(hub):
     )
 
 
+def test_weights_of_which_no_header_is_read_are_named(hub):
+    hub.models["org/name"] |= {"pytorch_model.bin": b"x", "m.gguf": gguf_of(3)}
+    del hub.models["org/name"]["model.safetensors"]
+    assert open_target("org/name").notes[1:] == (
+        "No header is fetched of the weights m.gguf, pytorch_model.bin.",
+        "Name one as org/name:FILE to have its header read.",
+    )
+
+
 def test_a_repository_without_a_config(hub):
     hub.models["org/name"] = {"README.md": b"", "data.csv": b""}
     assert refused() == (
@@ -374,7 +383,7 @@ def test_a_name_that_the_hub_does_not_have(hub):
 
 def test_a_revision_that_the_model_does_not_have(hub):
     assert refused("org/name@v9") == (
-        f"org/name is on {hub.address}, but it has no revision 'v9'.",
+        f"org/name@v9 was not found: {hub.address} has org/name without a revision 'v9'.",
         f"Name a branch, a tag or a commit: {hub.address}/org/name/tree/main lists them.",
     )
     assert hub.sent == 0
@@ -452,7 +461,13 @@ def test_what_always_breaks_off_leaves_nothing_behind(hub):
 def test_a_slow_hub_is_not_waited_for(hub, monkeypatch):
     monkeypatch.setattr(constants, "HF_HUB_DOWNLOAD_TIMEOUT", 0.05)
     hub.fault(LIST, act=never_answers, times=3)
-    assert refused()[0] == f"org/name was not fetched: {hub.address} did not answer within 0.05 seconds (3 tries)."
+    assert refused()[0] == f"org/name was not fetched: {hub.address} did not answer in time (3 tries)."
+
+
+def test_an_answer_that_drips_is_not_waited_for(hub, monkeypatch):
+    monkeypatch.setattr(transfers, "_LONGEST", 0.05)
+    hub.fault(LIST, act=drips, times=3)
+    assert refused()[0] == f"org/name was not fetched: {hub.address} did not answer in time (3 tries)."
 
 
 @pytest.mark.usefixtures("hub")

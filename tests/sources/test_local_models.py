@@ -76,11 +76,14 @@ def test_the_context_that_ollama_uses_is_said(home):
 
 def test_models_that_ollama_does_not_have(home, monkeypatch):
     monkeypatch.setenv("OLLAMA_MODELS", str(home))
-    assert refused("ollama:llama3") == ("Ollama keeps no model llama3 on this machine.", f"It keeps none in {home}.")
+    assert refused("ollama:llama3") == (
+        "ollama:llama3 is not among the models that Ollama keeps on this machine.",
+        f"It keeps none in {home}.",
+    )
     pulled(home, model=small_gguf())
     pulled(home, "hf.co/org/other/Q4", model=small_gguf())
     assert refused("ollama:llama3.1") == (
-        "Ollama keeps no model llama3.1 on this machine.",
+        "ollama:llama3.1 is not among the models that Ollama keeps on this machine.",
         "Did you mean ollama:llama3.2:latest? There are ollama:hf.co/org/other:Q4, ollama:llama3.2:latest.",
     )
     assert path_of("ollama:llama3.1") is None
@@ -130,7 +133,7 @@ def test_a_model_of_lm_studio_is_opened(home, folder):
 def test_models_that_lm_studio_does_not_have(home):
     folders = f"{home / '.lmstudio/models'} or {home / '.cache/lm-studio/models'}"
     assert refused("lmstudio:a/b") == (
-        "LM Studio keeps no model a/b on this machine.",
+        "lmstudio:a/b is not among the models that LM Studio keeps on this machine.",
         f"It keeps none in {folders}.",
     )
     (home / ".lmstudio/models/publisher/model").mkdir(parents=True)

@@ -263,9 +263,11 @@ class _Fetch:
         index = preferred(names, ".safetensors.index.json", "model.safetensors.index.json")
         file = preferred(names, ".safetensors", "model.safetensors")
         if index is None and file is None:
-            weights = [name for name in names if name.endswith((".safetensors", ".bin", ".pt", ".pth"))]
+            weights = [name for name in names if name.endswith((".safetensors", ".gguf", ".bin", ".pt", ".pth"))]
             if weights:
                 self.notes.append(f"No header is fetched of {arrays.listed('the weights', tuple(weights))}")
+            if any(name.endswith((".safetensors", ".gguf")) for name in weights):
+                self.notes.append(f"Name one as {self.asked}:FILE to have its header read.")
             return {}
         wanted = [file] if file and not index else []
         try:

@@ -96,7 +96,7 @@ def with_kept(asked: HubName, opened: Opened) -> Opened:
         tensors = tensors_of(opened.path, index, headers)
     except (ClockhandsError, OSError, KeyError, TypeError, AttributeError, ValueError, binascii.Error):
         return replace(opened, notes=(*opened.notes, "The headers that were kept of its weights cannot be read."))
-    said = f"Of its weights only headers are here, from when it was fetched ({path})."
+    said = "Of its weights only the headers are here, from when it was fetched."
     return replace(opened, tensors=away(tensors, asked.download, held), hub=asked.download, notes=(*opened.notes, said))
 
 

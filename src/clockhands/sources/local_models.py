@@ -178,6 +178,6 @@ def _absent(text: str, program: str, folders: list[Path], names: list[str]) -> U
     near = difflib.get_close_matches(text, names, n=1)
     there = arrays.listed("There are", tuple(names)) if names else f"It keeps none in {' or '.join(map(str, folders))}."
     return Unreadable(
-        f"{program} keeps no model {text.partition(':')[2]} on this machine.",
+        f"{text} is not among the models that {program} keeps on this machine.",
         f"Did you mean {near[0]}? {there}" if near else there,
     )

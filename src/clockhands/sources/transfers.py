@@ -27,7 +27,6 @@ from clockhands.sources.hub_cache import HubName, hub_folder
 MOST = 17_000_000
 """Bytes that are taken for one model; with what is on its way when a connection is closed, it stays below 20 MB."""
 
-_PIECE = 2**16
 _PAUSES = (0.5, 2.0)  # seconds before the second and the third try
 _LONGEST_PAUSE = 30.0  # seconds that a server may ask for
 _LONGEST = 60.0  # seconds for one request, however slowly its answer drips
@@ -192,7 +191,7 @@ class Transfers:
             if response.headers.get("Content-Encoding", "identity") != "identity":
                 raise ConnectionError("the answer is compressed")
             data = bytearray()
-            for piece in response.iter_raw(_PIECE):
+            for piece in response.iter_raw():
                 self._count(len(piece))
                 data += piece
                 if len(data) > most:
@@ -221,7 +220,7 @@ class Transfers:
 
     def _unreachable(self, error: Exception) -> Unreadable:
         slow = "Timeout" in type(error).__name__
-        what = f"did not answer within {self._timeout:g} seconds" if slow else "could not be reached, or broke off"
+        what = "did not answer in time" if slow else "could not be reached, or broke off"
         return Unreadable(
             f"{self.asked} was not fetched: {self.endpoint} {what} ({len(_PAUSES) + 1} tries).",
             f"Check the connection and try again; the model is not in the local cache ({hub_folder()}).",
@@ -247,14 +246,14 @@ class Transfers:
                 "Log in again with `hf auth login`, or correct HF_TOKEN.",
             )
         if code == "RevisionNotFound":
+            revision = asked.revision or "main"
             return Unreadable(
-                f"{asked.name} is on {self.endpoint}, but it has no revision {asked.revision or 'main'!r}.",
+                f"{asked} was not found: {self.endpoint} has {asked.name} without a revision {revision!r}.",
                 f"Name a branch, a tag or a commit: {page}/tree/main lists them.",
             )
         if status in (401, 404) and code != "EntryNotFound":
             return Unreadable(
-                f"{asked.name} is neither a path here, nor in the local cache, nor on {self.endpoint} (status "
-                f"{status}).",
+                f"{asked} is neither a path here, nor in the local cache, nor on {self.endpoint} (status {status}).",
                 "Check the spelling; for a private or gated model log in with `hf auth login`.",
             )
         return Unreadable(
