@@ -13,6 +13,7 @@ import importlib
 import importlib.metadata
 import os
 import platform
+import threading
 import traceback
 from collections import Counter
 from collections.abc import Callable, Generator
@@ -166,6 +167,9 @@ def empty_hub(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Generator[Any,
     with serving(hub):
         monkeypatch.setenv("HF_ENDPOINT", hub.address)
         yield hub
+        for thread in threading.enumerate():  # requests that had begun when another one failed
+            if thread.name == transfers.THREADS:
+                thread.join()
         huggingface_hub.close_session()
 
 

@@ -458,6 +458,26 @@ def test_what_always_breaks_off_leaves_nothing_behind(hub):
     assert open_target("org/name").config == CONFIG
 
 
+def test_a_model_is_in_the_cache_when_all_of_it_was_fetched(hub):
+    hub.models["org/name"] |= shards(200, 5 * 10**9)
+    hub.fault("-of-00200", 500, times=3)
+    message, _ = refused()
+    assert message == f"org/name was not fetched: {hub.address} answers with status 500."
+    assert len(hub.asked) == 6, "the list, the config, the index, and the first file three times"
+    with pytest.raises(Unreadable):
+        hub_cache.cached_model(hub_cache.HubName("org/name"))
+    assert len(open_target("org/name").tensors) == 200
+
+
+def test_after_a_failure_nothing_else_is_begun(hub):
+    hub.models["org/name"] |= shards(200, 5 * 10**9)
+    hub.fault("00100-of-00200", 404, times=9)
+    assert (
+        refused()[0] == f"org/name is neither a path here, nor in the local cache, nor on {hub.address} (status 404)."
+    )
+    assert len(hub.asked) < 2 * 150
+
+
 def test_a_slow_hub_is_not_waited_for(hub, monkeypatch):
     monkeypatch.setattr(constants, "HF_HUB_DOWNLOAD_TIMEOUT", 0.05)
     hub.fault(LIST, act=never_answers, times=3)

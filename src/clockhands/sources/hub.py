@@ -11,6 +11,7 @@ Source: https://huggingface.co/docs/hub/api (what the hub lists of a model), and
 import hashlib
 import re
 from collections.abc import Callable, Iterable
+from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 from typing import BinaryIO, TypeVar, cast
@@ -285,7 +286,8 @@ class _Fetch:
         self.headers += len(headers)
         tensors = tensors_of(self.folder / under, index, headers)
         held = self._small(tensors)
-        kept_headers.keep(self.asked, self.folder / under, index, headers, held)
+        if headers:
+            kept_headers.keep(self.asked, self.folder / under, index, headers, held)
         return away(tensors, self.asked.download, held)
 
     def _header(self, name: str) -> RemoteHeader:
@@ -358,15 +360,16 @@ class _Fetch:
         reasons: dict[str, None] = {}
         whole = False
         for some in (left[:1], left[1:]):
-            for name, made in at_once(some, work):
-                if isinstance(made, NotFetched):
-                    reasons[made.message] = None
-                    whole = whole or isinstance(made, WholeFilesOnly)
-                elif isinstance(made, Exception):
-                    raise made
-                else:
-                    done[name] = made
-                self._watch(f"{len(done)} of {len(left)} parts of the weights")
+            with closing(at_once(some, work)) as results:
+                for name, made in results:
+                    if isinstance(made, NotFetched):
+                        reasons[made.message] = None
+                        whole = whole or isinstance(made, WholeFilesOnly)
+                    elif isinstance(made, Exception):
+                        raise made
+                    else:
+                        done[name] = made
+                    self._watch(f"{len(done)} of {len(left)} parts of the weights")
             if whole:
                 break
         self.notes += list(reasons)[:1]

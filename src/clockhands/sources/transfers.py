@@ -15,7 +15,8 @@ import queue
 import re
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
+from contextlib import suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -31,6 +32,7 @@ _PAUSES = (0.5, 2.0)  # seconds before the second and the third try
 _LONGEST_PAUSE = 30.0  # seconds that a server may ask for
 _LONGEST = 60.0  # seconds for one request, however slowly its answer drips
 _AT_ONCE = 8  # requests
+THREADS = "clockhands fetching"
 _BUSY = (429, 500, 502, 503, 504)
 
 Done = TypeVar("Done")
@@ -262,7 +264,7 @@ class Transfers:
         )
 
 
-def at_once(names: list[str], work: Callable[[str], Done]) -> Iterator[tuple[str, Done | Exception]]:
+def at_once(names: list[str], work: Callable[[str], Done]) -> Generator[tuple[str, Done | Exception], None, None]:
     """Each name with what ``work`` makes of it, in the order in which they are done.
 
     The threads are daemons, so that a user who interrupts does not wait for answers.
@@ -284,9 +286,14 @@ def at_once(names: list[str], work: Callable[[str], Done]) -> Iterator[tuple[str
                 results.put((name, error))
 
     for _ in names[:_AT_ONCE]:
-        threading.Thread(target=run, daemon=True).start()
-    for _ in names:
-        yield results.get()
+        threading.Thread(target=run, daemon=True, name=THREADS).start()
+    try:
+        for _ in names:
+            yield results.get()
+    finally:
+        with suppress(queue.Empty):  # of those that nobody waits for any more, none is begun
+            while True:
+                waiting.get_nowait()
 
 
 class Growing(io.RawIOBase):
