@@ -13,6 +13,7 @@ import importlib
 import importlib.metadata
 import os
 import platform
+import threading
 import traceback
 from collections import Counter
 from collections.abc import Callable, Generator
@@ -30,6 +31,9 @@ collect_ignore = ["hostile/fuzz_readers.py"]
 BACKENDS = ("numpy", "torch", "jax")
 # The standard that they share, and nothing beyond it: for what must work in any array library.
 STRICT = "array_api_strict"
+
+# No test may ask a hub on the network for a name that is missing here. Those that serve one on this machine say so.
+os.environ["HF_HUB_OFFLINE"] = "1"
 
 # No test may fail because the machine is busy.
 settings.register_profile("calm", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True)
@@ -131,6 +135,42 @@ def published() -> Path:
 def repository() -> Path:
     """The root of the checkout."""
     return Path(__file__).resolve().parents[1]
+
+
+@pytest.fixture
+def empty_hub(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Generator[Any, None, None]:
+    """A hub on this machine without models, an empty cache for what is fetched, and a token."""
+    import huggingface_hub
+    from huggingface_hub import constants
+
+    from clockhands.sources import transfers
+    from hub_server import Hub, serving
+
+    for name in (
+        "HF_HUB_OFFLINE",
+        "TRANSFORMERS_OFFLINE",
+        "HUGGINGFACE_HUB_CACHE",
+        "HF_HOME",
+        "ALL_PROXY",
+        "HTTP_PROXY",
+    ):
+        monkeypatch.delenv(name, raising=False)
+        monkeypatch.delenv(name.lower(), raising=False)
+    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("HF_ASSETS_CACHE", str(tmp_path / "assets"))
+    monkeypatch.setenv("HF_TOKEN", "hf_secret")
+    # These the library has read when it was imported.
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
+    monkeypatch.setattr(constants, "HF_HUB_DISABLE_IMPLICIT_TOKEN", False)
+    monkeypatch.setattr(transfers, "_PAUSES", (0.0, 0.0))
+    hub = Hub()
+    with serving(hub):
+        monkeypatch.setenv("HF_ENDPOINT", hub.address)
+        yield hub
+        for thread in threading.enumerate():  # requests that had begun when another one failed
+            if thread.name == transfers.THREADS:
+                thread.join()
+        huggingface_hub.close_session()
 
 
 @pytest.hookimpl(wrapper=True)

@@ -160,8 +160,10 @@ def test_the_program_s_own_standard_input_is_read(monkeypatch):
         ),
         (
             "org/name",
-            "org/name is neither a path here nor a model in the local Hugging Face cache ({hub}).",
-            "Check the spelling, or download the model first: the network is never used here.",
+            "org/name is neither a path here nor a model in the local Hugging Face cache ({hub}), and "
+            "HF_HUB_OFFLINE is set.",
+            "Check the spelling; to fetch its config and headers, unset HF_HUB_OFFLINE; or download it: "
+            "`hf download org/name`.",
         ),
     ],
 )

@@ -13,7 +13,7 @@ import click
 from clockhands.auditing import CODES, Audit, audit
 from clockhands.auditing.findings import SEVERITIES
 from clockhands.cli.group import complain, known_codes, talk
-from clockhands.cli.output import OutPath, not_there, print_json, write_text, write_whole
+from clockhands.cli.output import OutPath, not_there, print_json, showing_what_is_fetched, write_text, write_whole
 from clockhands.errors import ClockhandsError, Unreadable
 
 EXAMPLES = """\b
@@ -23,6 +23,7 @@ Examples:
   clockhands audit config.json --set rope_theta=1000000
   clockhands audit models/*/config.json --strict --baseline known.json --format sarif
   clockhands audit positions.npy
+  clockhands audit org/name@v1.0
   clockhands audit vaswani2017:width=64
   clockhands audit path/to/model --html report.html
   clockhands audit path/to/model --diff
@@ -112,8 +113,9 @@ def command(  # noqa: PLR0917 - click passes them by name
     """Audit the position settings of a model or config.
 
     A TARGET is a model folder, a config.json or params.json, a .safetensors or .bin file (or its index), a .gguf, .pt
-    or .onnx file, a .npy or .npz file (FILE:NAME picks one array), org/name in the local Hugging Face cache, a preset
-    (PRESET:field=value,...), or - for a config on standard input.
+    or .onnx file, a .npy or .npz file (FILE:NAME picks one array), a preset (PRESET:field=value,...), or - for a config
+    on standard input; or the name of a model: org/name[@revision] in the local Hugging Face cache or, with the extra
+    hub, on the hub (only the config and headers are fetched), ollama:NAME[:TAG], lmstudio:PUBLISHER/MODEL.
     """
     if as_json and form not in (None, "json"):
         raise click.UsageError(f"--json and --format {form} contradict each other.")
@@ -192,7 +194,8 @@ def audited(target: str, failures: list[Failure], length: int | None = None, **h
         how: Further arguments.
     """
     try:
-        found = audit(target, length, **how)
+        with showing_what_is_fetched():
+            found = audit(target, length, **how)
     except ClockhandsError as error:
         failure = _failure(target, error)
         complain(failure.pop("said"), error.hint)

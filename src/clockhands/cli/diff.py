@@ -7,7 +7,7 @@ import click
 from clockhands.auditing import Audit, audit
 from clockhands.auditing.findings import json_value
 from clockhands.cli.group import did_you_mean, talk
-from clockhands.cli.output import json_option, print_json
+from clockhands.cli.output import json_option, print_json, showing_what_is_fetched
 from clockhands.errors import InvalidValue, Unreadable
 from clockhands.readers import READERS, compared
 from clockhands.readers.telling import lengths_differ, parted_to_dict, reach_of, release
@@ -114,12 +114,20 @@ def _sides(
     if readers:
         if len(targets) != 1:
             raise click.UsageError("--readers compares two runtimes on one target: pass one target.")
-        found = audit(targets[0], length)
+        found = _audited(targets[0], length)
         return _side(found, readers[0]), _side(found, readers[1])
     if len(targets) != 2:
         raise click.UsageError("Pass two targets, or one with --readers A,B.")
-    first, second = (_side(audit(target, length), *(reader or (OWN,))) for target in targets)
+    first, second = (_side(_audited(target, length), *(reader or (OWN,))) for target in targets)
     return first, second
+
+
+def _audited(target: str, length: int | None) -> Audit:
+    with showing_what_is_fetched():
+        found = audit(target, length)
+    for note in found.notes:
+        talk(f"note: {note}")
+    return found
 
 
 def _side(found: Audit, reader: str) -> ComparedSide:

@@ -4,8 +4,8 @@ import json
 import os
 import shutil
 import sys
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -35,6 +35,39 @@ def keep_stdout() -> None:
         return
     encoding, errors = sys.stdout.encoding, sys.stdout.errors
     sys.stdout = os.fdopen(kept, "w", encoding=encoding, errors=errors)
+
+
+@contextmanager
+def showing_what_is_fetched() -> Iterator[None]:
+    """Show on a terminal what is being fetched from a hub, in one line that does not stay.
+
+    Not for --quiet, nor where a program reads what is printed.
+    """
+    context = click.get_current_context(silent=True)
+    given = {} if context is None else context.params
+    for_people = not given.get("quiet") and not given.get("as_json") and given.get("form") in (None, "text")
+    stderr = sys.stderr  # None where the caller has closed it
+    if not for_people or stderr is None or not stderr.isatty():  # pyright: ignore[reportUnnecessaryComparison]
+        yield
+        return
+    # Imported when there may be something to fetch: the help of all commands needs none of it.
+    from clockhands.sources.transfers import WATCH
+
+    def show(what: str) -> None:
+        width = shutil.get_terminal_size().columns - 1
+        stderr.write(f"{_CLEARED}{what[:width]}")
+        stderr.flush()
+
+    shown = WATCH.set(show)
+    try:
+        yield
+    finally:
+        WATCH.reset(shown)
+        stderr.write(_CLEARED)
+        stderr.flush()
+
+
+_CLEARED = "\r\x1b[2K"  # the beginning of the line, and nothing on it
 
 
 def hanging() -> int:

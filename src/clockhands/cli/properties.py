@@ -3,7 +3,7 @@
 import click
 
 from clockhands.cli.group import one_thread, talk
-from clockhands.cli.output import DTYPES, json_option, print_json
+from clockhands.cli.output import DTYPES, json_option, print_json, showing_what_is_fetched
 
 EXAMPLES = """\b
 Examples:
@@ -34,14 +34,15 @@ def command(target: str, length: int | None, dtype: str, as_json: bool) -> None:
     """Measure properties of a model's position encodings: are codes unique, smooth, rotated by a shift, and so on.
 
     TARGET is as for `clockhands audit`: a model folder, a config, a file of weights (its learned tables are measured),
-    a .npy or .npz file (FILE:NAME picks one array), org/name in the local Hugging Face cache, a preset
-    (PRESET:field=value,...), or - for a config on standard input.
+    a .npy or .npz file (FILE:NAME picks one array), a preset (PRESET:field=value,...), - for a config on standard
+    input, or the name of a model, such as org/name.
     """
     one_thread()
     # Imported when it is called: the help of all commands needs none of it.
     from clockhands.auditing.target_properties import target_properties
 
-    report = target_properties(target, length, dtype)
+    with showing_what_is_fetched():
+        report = target_properties(target, length, dtype)
     for note in report.notes:
         talk(f"note: {note}")
     if as_json:

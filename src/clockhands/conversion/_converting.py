@@ -168,6 +168,11 @@ def convert(
 
 def _read(source: str | os.PathLike[str]) -> _Source:
     opened = open_target(source)
+    if opened.hub is not None:
+        raise CannotConvert(
+            f"{opened.target} is not on this machine, only its headers were fetched.",
+            f"Download the model: `{opened.hub}`.",
+        )
     if opened.form not in ("config", "safetensors") or opened.path is None:
         raise CannotConvert(
             f"{opened.target} is no checkpoint in safetensors files.", "Name a model folder or a .safetensors file."

@@ -55,6 +55,7 @@ class TensorInfo:
         member: The member of an .npz archive.
         held: The bytes of its numbers, where no part of the file holds them as they are.
         model: The file that declares it, where another one holds its numbers.
+        hub: The command that downloads the model, where only the header of the file was fetched from a hub.
     """
 
     name: str
@@ -67,6 +68,7 @@ class TensorInfo:
     member: str | None = None
     held: bytes | None = field(default=None, repr=False)
     model: Path | None = None
+    hub: str | None = None
 
     @property
     def elements(self) -> int:
@@ -138,7 +140,7 @@ def mapped(info: TensorInfo) -> np.ndarray:
     dtype = number_type(info)
     if not _is_plain(info, dtype) or info.elements * dtype.itemsize <= _MAPPED_FROM:
         return read(info)
-    with _opened(info) as file:
+    with opened_file(info) as file:
         if file.seek(0, io.SEEK_END) < info.offset + info.elements * dtype.itemsize:
             raise Unreadable(f"{info.file} ends inside {shown(info.name)}.", WRITE_AGAIN)
         order = "F" if info.fortran else "C"
@@ -165,7 +167,7 @@ def read_rows(info: TensorInfo, rows: np.ndarray) -> np.ndarray:
     if not _is_plain(info, dtype) or info.fortran:
         return read(info)[rows]
     width = info.elements // info.shape[0] * dtype.itemsize
-    with _opened(info) as file:
+    with opened_file(info) as file:
         return taken_rows(file, info, width, rows).view(dtype).reshape(len(rows), *info.shape[1:])
 
 
@@ -265,7 +267,7 @@ def _stream(info: TensorInfo) -> Iterator[IO[bytes]]:
         yield io.BytesIO(info.held)
         return
     if info.member is None:
-        with _opened(info) as file:
+        with opened_file(info) as file:
             file.seek(info.offset)
             yield file
         return
@@ -277,8 +279,18 @@ def _stream(info: TensorInfo) -> Iterator[IO[bytes]]:
         yield stream
 
 
-def _opened(info: TensorInfo) -> IO[bytes]:
-    """The file that holds the numbers, which may not have come along with the one that declares them."""
+def opened_file(info: TensorInfo) -> IO[bytes]:
+    """The file that holds the numbers, open for reading bytes.
+
+    Raises:
+        Unreadable: It did not come along with the one that declares them, only its header was fetched, or it cannot be
+            opened.
+    """
+    if info.hub is not None:
+        raise Unreadable(
+            f"The numbers of {shown(info.name)} were not fetched, only the header of {info.file.name}.",
+            f"Download the model: `{info.hub}`.",
+        )
     if info.model is not None and place(info.file) is None:
         raise Unreadable(
             f"{info.model} keeps the numbers of {shown(info.name)} in {info.file}, which is not there.",

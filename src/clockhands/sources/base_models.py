@@ -21,7 +21,8 @@ from clockhands.arguments import shown
 from clockhands.errors import ClockhandsError, InvalidValue, Unreadable
 from clockhands.sources import documents, files
 from clockhands.sources.dialects import dialect_of
-from clockhands.sources.hub_cache import cached_model
+from clockhands.sources.hub_cache import cached_model, hub_name
+from clockhands.sources.local_models import local_path, open_local
 from clockhands.sources.opened import Opened
 from clockhands.sources.openers import open_file, open_folder
 from clockhands.sources.overriding import overridden
@@ -31,8 +32,6 @@ _LARGEST = 2**20
 
 _QUOTED = re.compile(r'"""(.*?)"""', re.DOTALL)
 _INSTRUCTION = re.compile(r"\s*(FROM|PARAMETER)\s+(\S.*?)\s*", re.IGNORECASE)
-_DIGEST = re.compile(r"sha256:([0-9a-f]{64})")
-_WEIGHTS = "application/vnd.ollama.image.model"
 
 
 def on_base(opened: Opened) -> Opened:
@@ -69,7 +68,8 @@ def open_modelfile(path: Path, target: str) -> Opened:
         raise Unreadable(f"{path} has no FROM, so it names no model.", "A Modelfile begins with FROM and a model.")
     held = [found[2].split(maxsplit=1) for found in said if found is not None and found[1].upper() == "PARAMETER"]
     parameters = {words[0].lower(): words[1].strip("\"'") for words in held if len(words) == 2}
-    base = _model(froms[0], path) or _stored(froms[0])
+    stored = f"ollama:{froms[0]}"
+    base = _model(froms[0], path) or (None if local_path(stored) is None else open_local(stored))
     if base is None:
         raise Unreadable(
             f"{path} is built from {shown(froms[0])[1:-1]}, which is not on this machine.",
@@ -84,7 +84,9 @@ def open_modelfile(path: Path, target: str) -> Opened:
             changed = replace(changed, overridden=renamed)
     where = base.path if base.path is not None else base.target
     notes = (f"{path.name} is built from {froms[0]}, which is read from {where}.", *base.notes)
-    return replace(changed, target=target, path=None, notes=notes, length=_whole(parameters.get("num_ctx")))
+    return replace(
+        changed, target=target, path=None, notes=notes, length=_whole(parameters.get("num_ctx")) or base.length
+    )
 
 
 def _model(name: str, beside: Path | None) -> Opened | None:
@@ -98,30 +100,9 @@ def _model(name: str, beside: Path | None) -> Opened | None:
             return open_folder(path, name)
         if files.place(path) == "file" and files.kind(path) in ("gguf", "safetensors"):
             return open_file(path, name, None)
-    cached = cached_model(name)
+    asked = hub_name(name)
+    cached = None if asked is None else cached_model(asked)
     return None if cached is None else open_folder(cached, name)
-
-
-def _stored(name: str) -> Opened | None:
-    """A model of Ollama's store: its manifest names the blob that is the GGUF file."""
-    named, _, tag = name.partition(":")
-    parts = named.split("/")
-    full = (
-        [["registry.ollama.ai", "library"], ["registry.ollama.ai"], []][len(parts) - 1] + parts
-        if len(parts) < 4
-        else []
-    )
-    if not all(re.fullmatch(r"\w[\w.-]*", part, re.ASCII) for part in [*full, tag or "latest"]) or not full:
-        return None
-    store = Path(os.environ.get("OLLAMA_MODELS") or Path("~/.ollama/models").expanduser())
-    manifest = store.joinpath("manifests", *full, tag or "latest")
-    if not manifest.is_file():
-        return None
-    for layer in documents.read(manifest, found=True).fields.get("layers") or ():
-        digest = _DIGEST.fullmatch(str(layer.get("digest"))) if isinstance(layer, Mapping) else None
-        if digest is not None and layer.get("mediaType") == _WEIGHTS:
-            return open_file(store / "blobs" / f"sha256-{digest[1]}", name, None)
-    return None
 
 
 def _changed(base: Opened, changes: Mapping[str, Any], place: str) -> Opened:

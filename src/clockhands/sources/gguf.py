@@ -14,7 +14,7 @@ import struct
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from clockhands.arguments import shown
 from clockhands.errors import Unreadable
@@ -136,14 +136,23 @@ def read_header(path: Path) -> Header:
             that overlap or lie outside.
     """
     with open_regular(path) as file:
-        start = file.read(32)
-        if start[:4] != b"GGUF":
-            raise is_not(path, "a GGUF file", start)
-        if len(start) < 24:
-            raise Unreadable(
-                f"{path} ends after {len(start)} bytes, but a GGUF file begins with a header of 24 bytes.", TRUNCATED
-            )
-        return _walk(path, ReadAround(path, file))
+        return header_in(path, file)
+
+
+def header_in(path: Path, file: BinaryIO) -> Header:
+    """Read the header out of an open file, from its beginning; ``path`` is where its tensors lie.
+
+    Raises:
+        Unreadable: As `read_header`.
+    """
+    start = file.read(32)
+    if start[:4] != b"GGUF":
+        raise is_not(path, "a GGUF file", start)
+    if len(start) < 24:
+        raise Unreadable(
+            f"{path} ends after {len(start)} bytes, but a GGUF file begins with a header of 24 bytes.", TRUNCATED
+        )
+    return _walk(path, ReadAround(path, file))
 
 
 def _walk(path: Path, data: ReadAround) -> Header:

@@ -30,10 +30,10 @@ from clockhands.sources.fields import (
     value_of,
 )
 from clockhands.sources.model_types import table
+from clockhands.sources.opened import Opened
 from clockhands.sources.resolved import Code, Fact, layer_ranges
 from clockhands.sources.rotary_fields import BASE_ALLOWED, axes_in_order, built
 from clockhands.sources.section_fields import unread
-from clockhands.sources.targets import Opened
 
 ARCHITECTURE = "general.architecture"
 FREQUENCIES = "rope_freqs.weight"

@@ -38,6 +38,8 @@ class Opened:
         beside: The other documents of a model folder, by file name (``tokenizer_config.json`` and so on), where the
             folder itself is the target; those that cannot be read are in ``notes`` instead.
         length: Tokens that the target says the model is used at (of training, or ``num_ctx``); None where it does not.
+        hub: The command that downloads the model, where it was fetched from a hub: then of its weights only headers
+            are there.
     """
 
     target: str
@@ -53,6 +55,7 @@ class Opened:
     overridden: Mapping[str, str] = field(default_factory=dict)
     beside: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     length: int | None = None
+    hub: str | None = None
 
     def array(self, name: str) -> np.ndarray:
         """Read one tensor; no other is touched.

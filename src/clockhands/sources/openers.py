@@ -1,7 +1,7 @@
 """Open a file (a config, weights with the config that belongs to them, an array) or the folder of a model."""
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -117,7 +117,16 @@ def open_gguf(path: Path, target: str) -> Opened:
     Raises:
         Unreadable: It cannot be read, or is another part.
     """
-    header = gguf.read_header(path)
+    return opened_gguf(gguf.read_header(path), target)
+
+
+def opened_gguf(header: gguf.Header, target: str) -> Opened:
+    """What the header of a GGUF file opens.
+
+    Raises:
+        Unreadable: It is of a part that does not declare the model.
+    """
+    path = header.path
     notes = []
     parts, number = header.fields.get("split.count"), header.fields.get("split.no")
     if isinstance(parts, int) and isinstance(number, int) and parts > 1:
@@ -178,8 +187,13 @@ _OPENERS: Mapping[str, Callable[[Path, str], Opened]] = {
 }
 
 
-def open_folder(folder: Path, target: str) -> Opened:
+def open_folder(folder: Path, target: str, *, weights: bool = True) -> Opened:
     """A model folder: its config with what safetensors it holds, or the only thing that is there.
+
+    Args:
+        folder: The folder.
+        target: As the caller wrote it.
+        weights: Whether the weights beside a config are looked at.
 
     Raises:
         Unreadable: The folder cannot be listed, holds no model or several, or its config or weights cannot be read.
@@ -191,7 +205,7 @@ def open_folder(folder: Path, target: str) -> Opened:
             f"{folder} cannot be listed: {error.strerror}.", "Get permission to read the folder."
         ) from None
     config = next((name for name in CONFIGS if name in names), None)
-    tensors, notes = _folder_tensors(folder, names, config is not None)
+    tensors, notes = _folder_tensors(folder, names, config is not None) if weights or config is None else ({}, ())
     if config is not None:
         read = yaml_documents.read if files.kind(folder / config) == "yaml" else documents.read
         opened = open_document(read(folder / config, found=True), target, folder, config)
@@ -200,8 +214,7 @@ def open_folder(folder: Path, target: str) -> Opened:
     if tensors:
         form = "safetensors" if any(name.endswith(".safetensors") for name in names) else "pytorch"
         return Opened(target, form, folder, tensors=tensors, notes=notes)
-    models = [name for name in names if name.lower().endswith(".gguf")]
-    first = [name for name in models if not re.search(r"-\d{5}-of-\d{5}\.gguf$", name.lower()) or "-00001-of-" in name]
+    models, first = gguf_models(names)
     if len(first) == 1:
         return open_gguf(folder / first[0], target)
     if models:
@@ -210,6 +223,16 @@ def open_folder(folder: Path, target: str) -> Opened:
             "Name one of them. " + arrays.listed("There are", tuple(first or models)),
         )
     raise Unreadable(f"{folder} has no config.json.", _folder_hint(folder, names))
+
+
+def gguf_models(names: Sequence[str]) -> tuple[list[str], list[str]]:
+    """The GGUF files among some names, and of those the ones that declare a model.
+
+    Of a split file that is the first part; the projector of a vision model (``mmproj``) is beside the model.
+    """
+    models = [name for name in names if name.lower().endswith(".gguf")]
+    first = [name for name in models if not re.search(r"-\d{5}-of-\d{5}\.gguf$", name.lower()) or "-00001-of-" in name]
+    return models, [name for name in first if "mmproj" not in name.lower()] or first
 
 
 def _documents_beside(folder: Path, names: list[str]) -> tuple[dict[str, dict[str, Any]], tuple[str, ...]]:
@@ -244,10 +267,10 @@ def _folder_tensors(folder: Path, names: list[str], has_config: bool) -> tuple[d
 
     With a config, weights that were not downloaded are a note: the config alone can be judged.
     """
-    index = _preferred(names, ".safetensors.index.json", "model.safetensors.index.json")
+    index = preferred(names, ".safetensors.index.json", "model.safetensors.index.json")
     if index:
         return _present(safetensors.read_index(folder / index, allow_absent=has_config))
-    file = _preferred(names, ".safetensors", "model.safetensors")
+    file = preferred(names, ".safetensors", "model.safetensors")
     if file and has_config and files.is_pointer(folder / file):
         return {}, (f"{file} is a Git LFS pointer; its tensors are not here.",)
     if file:
@@ -267,7 +290,7 @@ def _checkpoint_tensors(
     folder: Path, names: list[str], has_config: bool
 ) -> tuple[dict[str, TensorInfo], tuple[str, ...]]:
     """The tensors of a folder whose weights are in PyTorch's own format; what cannot be read is a note too."""
-    index = _preferred(names, ".bin.index.json", "pytorch_model.bin.index.json")
+    index = preferred(names, ".bin.index.json", "pytorch_model.bin.index.json")
     file = index or next((name for name in CHECKPOINTS if name in names), None)
     if file is None:
         return {}, ()
@@ -295,7 +318,7 @@ def _present(header: WeightsHeader) -> tuple[dict[str, TensorInfo], tuple[str, .
     return header.tensors, tuple(notes[:1])
 
 
-def _preferred(names: list[str], ending: str, usual: str) -> str | None:
+def preferred(names: Sequence[str], ending: str, usual: str) -> str | None:
     """The file of the usual name, else the only one with that ending."""
     if usual in names:
         return usual

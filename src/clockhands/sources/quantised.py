@@ -4,8 +4,7 @@ import numpy as np
 
 from clockhands.arguments import shown
 from clockhands.errors import Unreadable
-from clockhands.sources.arrays import TensorInfo, taken_rows
-from clockhands.sources.files import open_regular
+from clockhands.sources.arrays import TensorInfo, opened_file, taken_rows
 from clockhands.sources.gguf import TENSOR_TYPES
 
 _BLOCKS = {name: (numbers, size) for name, numbers, size in TENSOR_TYPES.values() if numbers > 1}
@@ -35,7 +34,7 @@ def quantised_rows(info: TensorInfo, rows: np.ndarray) -> np.ndarray:
         ) from None
     numbers, size = _BLOCKS[info.dtype]
     width = info.shape[-1] // numbers * size
-    with open_regular(info.file) as file:
+    with opened_file(info) as file:
         taken = taken_rows(file, info, width, rows)
     if info.big_endian:
         raise Unreadable(

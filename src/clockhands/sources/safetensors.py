@@ -63,15 +63,45 @@ def read_header(path: Path) -> WeightsHeader:
         state = files.state(file)
         size = file.seek(0, 2)
         file.seek(0)
-        start = file.read(8)
-        length = int.from_bytes(start, "little")
-        if len(start) < 8:
-            raise Unreadable(
-                f"{path} has {size} bytes, fewer than the 8 that a safetensors file begins with.", DOWNLOAD_AGAIN
-            )
-        if length > size - 8 or length > LONGEST_HEADER:
-            raise _length_error(path, length, size, start + file.read(24))
+        length = header_length(path, file.read(32), size)
+        file.seek(8)
         text = file.read(length)
+    return header_of(path, text, size, state)
+
+
+def header_length(path: Path, start: bytes, size: int) -> int:
+    """How many bytes the header has that follows the first 8 bytes of a file.
+
+    Args:
+        path: What messages call the file.
+        start: Its first 32 bytes, or all that it has.
+        size: How many bytes it has.
+
+    Raises:
+        Unreadable: The file is too short for the header, or no safetensors file.
+    """
+    if len(start) < 8:
+        raise Unreadable(
+            f"{path} has {size} bytes, fewer than the 8 that a safetensors file begins with.", DOWNLOAD_AGAIN
+        )
+    length = int.from_bytes(start[:8], "little")
+    if length > size - 8 or length > LONGEST_HEADER:
+        raise _length_error(path, length, size, start)
+    return length
+
+
+def header_of(path: Path, text: bytes, size: int, state: tuple[int, int, int, int] | None = None) -> WeightsHeader:
+    """What the text of a header says, checked against the size of the file.
+
+    Args:
+        path: The file that the tensors lie in.
+        text: The header, without the 8 bytes of its length.
+        size: How many bytes the file has.
+        state: What `files.state` says of the file.
+
+    Raises:
+        Unreadable: The header lies, as `read_header` says.
+    """
     where = f"the header of {path}"
     document = documents.parse(text, where, strict=True, many=True)
     if document.duplicates:
@@ -85,7 +115,7 @@ def read_header(path: Path) -> WeightsHeader:
             f"{where} has `__metadata__` that does not map keys to strings: {shown(metadata)}.",
             "Write the file again with strings as metadata.",
         )
-    tensors = _tensors(fields, path, 8 + length, size)
+    tensors = _tensors(fields, path, 8 + len(text), size)
     return WeightsHeader(path, tensors, metadata, state=state)
 
 

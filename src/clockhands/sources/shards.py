@@ -38,31 +38,51 @@ class WeightsHeader:
     state: tuple[int, int, int, int] | None = None
 
 
-def read_index(read_header: Callable[[Path], WeightsHeader], path: Path, allow_absent: bool = False) -> WeightsHeader:
-    """Read an index and, with ``read_header``, the headers of the shards that it names.
-
-    Only file names inside the index's own folder are followed. With ``allow_absent`` shards that are
-    not there, or are Git LFS pointers, are listed in ``absent`` instead of refused.
+def shard_of_each(path: Path) -> dict[str, str]:
+    """The name of each tensor that an index lists, with that of the file that it is in.
 
     Raises:
-        Unreadable: The index or a shard cannot be read, a shard is missing or lies outside the folder,
-            or a shard does not hold a tensor that the index looks for in it.
+        Unreadable: The index cannot be read, or is none.
     """
-    document = documents.read(path, LARGEST_INDEX, found=True)
-    names = document.fields.get("weight_map")
+    names = documents.read(path, LARGEST_INDEX, found=True).fields.get("weight_map")
     if not isinstance(names, dict) or not all(isinstance(shard, str) for shard in names.values()):
         raise Unreadable(
             f"{path} has no `weight_map` from tensor names to file names.",
             "Name the index that was saved with the shards, or the model folder.",
         )
+    return names
+
+
+def is_here(file: Path) -> bool:
+    """Whether a shard is there itself, and not a Git LFS pointer to it."""
+    return place(file) is not None and not is_pointer(file)
+
+
+def read_index(
+    read_header: Callable[[Path], WeightsHeader],
+    path: Path,
+    allow_absent: bool = False,
+    present: Callable[[Path], bool] = is_here,
+) -> WeightsHeader:
+    """Read an index and, with ``read_header``, the headers of the shards that it names.
+
+    Only file names inside the index's own folder are followed. With ``allow_absent`` shards that are
+    not ``present`` are listed in ``absent`` instead of refused.
+
+    Raises:
+        Unreadable: The index or a shard cannot be read, a shard is missing or lies outside the folder,
+            or a shard does not hold a tensor that the index looks for in it.
+    """
+    names = shard_of_each(path)
     shards: dict[str, WeightsHeader] = {}
     absent = []
     for shard in dict.fromkeys(names.values()):
         file = _shard(path, shard)
-        if allow_absent and (place(file) is None or is_pointer(file)):
-            absent.append(shard)
-            continue
-        if place(file) is None:
+        if allow_absent:
+            if not present(file):
+                absent.append(shard)
+                continue
+        elif place(file) is None:
             raise Unreadable(
                 f"{path} names the shard {shown(shard)}, which is not in the same folder.",
                 "Download all shards, or name the model's config.json to audit only the config.",

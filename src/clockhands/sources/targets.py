@@ -1,8 +1,10 @@
 """Open a target: whatever a person may name on the command line, from a preset to a model folder.
 
 Tried in this order: ``-`` (a config on standard input), an existing path, a preset's exact name, a
-model in the local Hugging Face cache, a callable. ``preset:NAME`` and ``file:PATH`` force one. The
-network is never used, and of a tensor file only the header is read.
+model in the local Hugging Face cache, the same on the hub, a callable. ``preset:NAME`` and ``file:PATH``
+force one; ``ollama:NAME`` and ``lmstudio:NAME`` are models that these programs keep. The network is used
+for ``org/name[@revision]`` alone, with the extra ``hub`` and unless ``HF_HUB_OFFLINE`` is set. Of a
+tensor file only the header is read.
 """
 
 import difflib
@@ -19,9 +21,12 @@ from clockhands.errors import InvalidType, InvalidValue, Unreadable
 from clockhands.sources import documents, files
 from clockhands.sources.base_models import on_base, open_modelfile
 from clockhands.sources.callables import NAMED
-from clockhands.sources.hub_cache import cached_model, hub_folder
+from clockhands.sources.hub_cache import HubName, cached_model, hub_folder, hub_name
+from clockhands.sources.kept_headers import with_kept
+from clockhands.sources.local_models import PREFIXES, local_path, open_local
 from clockhands.sources.opened import READ, Opened
 from clockhands.sources.openers import open_document, open_file, open_folder
+from clockhands.sources.transfers import why_not
 
 
 def open_target(text: str | os.PathLike[str], stdin: IO[bytes] | IO[str] | None = None) -> Opened:
@@ -43,6 +48,8 @@ def open_target(text: str | os.PathLike[str], stdin: IO[bytes] | IO[str] | None 
         return open_document(document, text, None, "<stdin>")
     if text.startswith("preset:"):
         return _open_preset(text.removeprefix("preset:"), text)
+    if text.startswith(PREFIXES):
+        return open_local(text)
     if text.startswith("file:"):
         return _open_file_reading(text.removeprefix("file:"), text)
     return _first_reading(text)
@@ -56,13 +63,16 @@ def path_of(text: str) -> Path | None:
     """
     if text == "-" or text.startswith("preset:") or not text.strip() or "\0" in text:
         return None
+    if text.startswith(PREFIXES):
+        return local_path(text)
     found = _path_and_tensor(text.removeprefix("file:"))
-    return found[0] if found else _cached(text, beside=True)
+    asked = hub_name(text)
+    return found[0] if found else None if asked is None else _cached(asked, beside=True)
 
 
 def is_function(text: str) -> bool:
     """Whether ``text`` can only be ``package.module:callable``: no path, no preset and no model is called so."""
-    if not NAMED.fullmatch(text) or _known_ending(text.partition(":")[0]):
+    if not NAMED.fullmatch(text) or _known_ending(text.partition(":")[0]) or text.startswith(PREFIXES):
         return False
     return _path_and_tensor(text) is None and not _is_preset(text)
 
@@ -75,9 +85,12 @@ def _first_reading(text: str) -> Opened:
         readings.append((f"file:{text}", lambda: _open_path(found[0], text, found[1])))
     if _is_preset(text):
         readings.append((f"preset:{text}", lambda: _open_preset(text, text)))
-    cached = _cached(text, beside=bool(readings))
-    if cached:
-        readings.append((str(cached), lambda: _open_path(cached, text, None)))
+    asked = hub_name(text)
+    cached = None if asked is None else _cached(asked, beside=bool(readings))
+    if asked is not None and cached is not None:
+        readings.append((str(cached), lambda: with_kept(asked, _open_path(cached, text, None))))
+    if not readings and asked is not None and not _known_ending(asked.name):
+        return _fetched(asked, text)
     if not readings:
         raise _nothing(text)
     opened = readings[0][1]()
@@ -88,14 +101,29 @@ def _first_reading(text: str) -> Opened:
     return replace(opened, notes=later + opened.notes)
 
 
-def _cached(text: str, beside: bool) -> Path | None:
-    """``cached_model``; a broken cache is no matter where another reading comes first."""
+def _cached(asked: HubName, beside: bool) -> Path | None:
+    """``cached_model``; what the cache lacks is no matter where another reading comes first, or the hub has it."""
     try:
-        return cached_model(text)
+        return cached_model(asked)
     except Unreadable:
-        if beside:
+        if beside or why_not() is None:
             return None
         raise
+
+
+def _fetched(asked: HubName, target: str) -> Opened:
+    """The model as it is on the hub."""
+    hindered = why_not()
+    if hindered is not None:
+        why, way_out = hindered
+        raise Unreadable(
+            f"{asked} is neither a path here nor a model in the local Hugging Face cache ({hub_folder()}), {why}.",
+            f"Check the spelling; to fetch its config and headers, {way_out}; or download it: `{asked.download}`.",
+        )
+    # Imported here: most targets are files, and fetching brings what reads GGUF keys with it.
+    from clockhands.sources.hub import fetched
+
+    return fetched(asked, target)
 
 
 def _nothing(text: str) -> Unreadable:
@@ -107,11 +135,6 @@ def _nothing(text: str) -> Unreadable:
         return Unreadable(
             f"{text} is neither a path nor a preset with fields, and functions cannot be audited.",
             f"`clockhands identify {text} --width N` looks at functions; else name a preset, {READ}.",
-        )
-    if re.fullmatch(r"[\w-][\w.-]*/[\w-][\w.-]*", text) and not _known_ending(text):
-        return Unreadable(
-            f"{text} is neither a path here nor a model in the local Hugging Face cache ({hub_folder()}).",
-            "Check the spelling, or download the model first: the network is never used here.",
         )
     path = Path(_before_tensor(text))
     if files.link_target(path) or any(mark in text for mark in "/\\") or _known_ending(str(path)):

@@ -7,7 +7,7 @@ from clockhands.errors import ClockhandsError
 from clockhands.sources.resolved import Code, Fact
 
 if TYPE_CHECKING:
-    from clockhands.sources.targets import Opened
+    from clockhands.sources.opened import Opened
 
 # Names under which libraries keep trained tables, fixed tables, rates and biases; the part is in the name if anywhere.
 TABLE = re.compile(

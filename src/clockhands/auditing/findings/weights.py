@@ -13,7 +13,7 @@ import numpy as np
 
 from clockhands.auditing.findings._kind import Kind, spoken
 from clockhands.auditing.findings._parts import declared
-from clockhands.errors import ClockhandsError
+from clockhands.errors import ClockhandsError, Unreadable
 from clockhands.layouts import Layout
 from clockhands.recognition import LAYOUTS, MODEL_LEAD, MODEL_Z, Score, score, together
 from clockhands.sources.projections import Projections, WeightProjection, projections
@@ -182,11 +182,22 @@ def not_asked(opened: Opened, resolved: Resolved) -> Pairing | None:
     """What stands in a report for weights that nobody asked to look at; None where there are none that turn."""
     if not opened.tensors or all(code.kind != "rotary" for code in resolved.codes):
         return None
+    if opened.hub is not None:
+        return unexamined("not examined, because only the headers of the weights were fetched")
     return unexamined("not examined (use --weights)")
 
 
 def pairing(opened: Opened, resolved: Resolved) -> Pairing:
-    """How channels pair, from the query and key projections of a model; what cannot be read is said and left out."""
+    """How channels pair, from the query and key projections of a model; what cannot be read is said and left out.
+
+    Raises:
+        Unreadable: The model was fetched from a hub, without its weights.
+    """
+    if opened.hub is not None:
+        raise Unreadable(
+            f"The layout of {opened.target} is measured from all of its weights, and only their headers are fetched.",
+            f"Download the model: `{opened.hub}`.",
+        )
     if all(code.kind != "rotary" for code in resolved.codes):
         return unexamined("not examined, because no layer is known to rotate")
     if not opened.tensors:

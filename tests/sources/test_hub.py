@@ -1,0 +1,594 @@
+"""Models by name, fetched from a hub on this machine: what is fetched, what is not, and what is said when it fails."""
+
+import json
+import struct
+import sys
+from pathlib import Path
+
+import huggingface_hub
+import numpy as np
+import pytest
+from huggingface_hub import constants
+from safetensors.numpy import save
+
+from clockhands import memory
+from clockhands.auditing import audit
+from clockhands.conversion import convert
+from clockhands.errors import ClockhandsError, Unreadable
+from clockhands.sources import arrays, hub_cache, open_target, transfers
+from hub_server import COMMIT, Hub, Sparse, breaks_off, drips, listed, never_answers, never_ends
+from written_files import gguf_bytes, gguf_key, gguf_tensor, refusal
+
+CONFIG = {
+    "model_type": "llama",
+    "hidden_size": 64,
+    "num_attention_heads": 4,
+    "num_hidden_layers": 2,
+    "max_position_embeddings": 4096,
+    "rope_theta": 10000.0,
+}
+RATES = 10000.0 ** (-np.arange(8) / 8)
+
+
+MATRIX = "model.layers.0.self_attn.q_proj.weight"
+LIST = "/api/models/org/name/revision/main"
+FILES = f"/org/name/resolve/{COMMIT}/"
+
+
+@pytest.fixture
+def hub(empty_hub, monkeypatch, tmp_path):
+    """A hub with one model."""
+    monkeypatch.chdir(tmp_path)
+    empty_hub.models["org/name"] = {"config.json": json.dumps(CONFIG).encode(), "model.safetensors": weights()}
+    return empty_hub
+
+
+def weights(**tensors) -> Sparse:
+    """A file of a matrix of zeros, after other tensors."""
+    data = save({MATRIX: np.zeros((64, 64), np.float32), **tensors})
+    return Sparse(data, len(data))
+
+
+def shard(size: int, name: str, declared: int | None = None) -> Sparse:
+    """The start of a file of one tensor that fills it."""
+    header = json.dumps({name: {"dtype": "U8", "shape": [size], "data_offsets": [0, size]}}).encode()
+    length = len(header) if declared is None else declared
+    return Sparse(struct.pack("<Q", length) + header, 8 + len(header) + size)
+
+
+def shards(count: int, size: int, **named) -> dict[str, bytes | Sparse]:
+    """An index and its files."""
+    names = [f"model-{number:05}-of-{count:05}.safetensors" for number in range(1, count + 1)]
+    index = {"weight_map": {f"tensor.{number}": name for number, name in enumerate(names)}}
+    files = {name: shard(size, f"tensor.{number}", **named) for number, name in enumerate(names)}
+    return {"model.safetensors.index.json": json.dumps(index).encode(), **files}
+
+
+def listing(hub: Hub) -> int:
+    """Bytes of what the hub lists of the model."""
+    return len(json.dumps({"sha": COMMIT, "siblings": listed(hub.models["org/name"])}))
+
+
+def refused(text="org/name"):
+    return refusal(open_target, text, error=Unreadable)
+
+
+# What is fetched
+
+
+def test_a_model_is_opened_by_its_config_and_the_header_of_its_weights(hub, tmp_path):
+    opened = open_target("org/name")
+    assert (opened.form, opened.config, opened.hub) == ("config", CONFIG, "hf download org/name")
+    assert opened.path == tmp_path / "cache/models--org--name/snapshots" / COMMIT
+    assert opened.tensors[MATRIX].shape == (64, 64)
+    file = hub.models["org/name"]["model.safetensors"]
+    assert hub.sent == listing(hub) + len(json.dumps(CONFIG)) + file.size
+    size = memory.readable(hub.sent)
+    assert opened.notes == (
+        f"read from {hub.address}/org/name at revision 0123456789ab: config.json, 1 header ({size} in all).",
+    )
+    weight = f"{FILES}model.safetensors"
+    assert [(each.host, each.path) for each in hub.asked] == [
+        ("hub", LIST), ("hub", f"{FILES}config.json"), ("hub", weight), ("storage", weight),
+    ]  # fmt: skip
+
+
+def test_the_token_goes_to_the_hub_alone(hub):
+    open_target("org/name")
+    assert {(each.host, each.token) for each in hub.asked} == {("hub", "Bearer hf_secret"), ("storage", None)}
+
+
+def test_the_next_time_nothing_is_asked_and_the_same_is_read(hub, monkeypatch):
+    hub.models["org/name"]["model.safetensors"] = weights(**{"z.inv_freq": RATES.astype(np.float32)})
+    first = open_target("org/name")
+    asked = len(hub.asked)
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    again = open_target("org/name")
+    assert len(hub.asked) == asked
+    assert (again.config, again.tensors, again.hub) == (first.config, first.tensors, first.hub)
+    assert again.array("z.inv_freq").tolist() == first.array("z.inv_freq").tolist()
+    assert again.notes[0] == f"org/name is read from the local Hugging Face cache: {again.path}."
+    assert again.notes[1] == "Of its weights only the headers are here, from when it was fetched."
+
+
+def test_shards_are_the_same_the_next_time(hub):
+    hub.models["org/name"] |= shards(3, 5 * 10**9)
+    first = open_target("org/name")
+    assert len(first.tensors) == 3
+    assert open_target("org/name").tensors == first.tensors
+
+
+def test_headers_that_were_kept_and_changed_are_not_read(hub, tmp_path):
+    open_target("org/name")
+    (kept,) = (tmp_path / "assets").rglob("*.json")
+    for text in ("{", "{}", '{"index": null, "headers": {"m": {"size": "9", "text": 5}}, "held": {}}', "[]"):
+        kept.write_text(text)
+        again = open_target("org/name")
+        assert (again.config, dict(again.tensors), again.hub) == (CONFIG, {}, None)
+        assert again.notes[-1] == "The headers that were kept of its weights cannot be read."
+    assert len(hub.asked) == 4
+
+
+def test_where_headers_cannot_be_kept_they_are_read(hub, tmp_path, monkeypatch):
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("HF_ASSETS_CACHE", str(tmp_path / "file/assets"))
+    assert list(open_target("org/name").tensors) == [MATRIX]
+    assert list(hub.models) == ["org/name"]
+
+
+def test_weights_that_are_here_are_not_fetched(hub, tmp_path):
+    """A download that stopped before the config came."""
+    snapshot = tmp_path / "cache/models--org--name/snapshots" / COMMIT
+    snapshot.mkdir(parents=True)
+    (snapshot / "model.safetensors").write_bytes(hub.models["org/name"]["model.safetensors"].start)
+    (snapshot / "config.json").symlink_to("nothing")
+    opened = open_target("org/name@main")
+    assert (opened.tensors[MATRIX].hub, opened.hub) == (None, None)
+
+
+@pytest.mark.usefixtures("hub")
+def test_the_library_of_the_hub_finds_what_was_kept(tmp_path):
+    open_target("org/name")
+    found = huggingface_hub.hf_hub_download(
+        "org/name", "config.json", cache_dir=tmp_path / "cache", local_files_only=True
+    )
+    assert json.loads(Path(found).read_text()) == CONFIG
+    report = huggingface_hub.scan_cache_dir(tmp_path / "cache")
+    assert not report.warnings
+    (revision,) = next(iter(report.repos)).revisions
+    assert (revision.commit_hash, set(revision.refs)) == (COMMIT, {"main"})
+
+
+@pytest.mark.parametrize("revision", ["v1", "refs/pr/3"])
+def test_a_revision_is_fetched(hub, tmp_path, revision):
+    hub.revisions[revision] = COMMIT
+    assert open_target(f"org/name@{revision}").config == CONFIG
+    assert hub.asked[0].path == f"/api/models/org/name/revision/{revision}"
+    assert (tmp_path / "cache/models--org--name/refs" / revision).read_text() == COMMIT
+    asked = len(hub.asked)
+    assert open_target(f"org/name@{revision}").config == CONFIG
+    assert open_target(f"org/name@{COMMIT[:7]}").config == CONFIG
+    assert len(hub.asked) == asked
+
+
+def test_what_stands_beside_a_config_is_fetched_and_nothing_else(hub):
+    files = hub.models["org/name"]
+    files |= {"generation_config.json": b"{}", "tokenizer.json": b"{}", "README.md": b"x", "model.py": b"raise"}
+    opened = open_target("org/name")
+    assert set(opened.beside) == {"generation_config.json"}
+    assert {path.removeprefix(FILES) for path in hub.paths()} == {
+        LIST, "config.json", "generation_config.json", "model.safetensors",
+    }  # fmt: skip
+
+
+def test_small_tensors_that_configs_leave_to_the_weights_are_fetched(hub):
+    big = {f"a.{number}": np.zeros(20_000, np.float32) for number in range(3)}
+    hub.models["org/name"]["model.safetensors"] = weights(**big, **{"z.inv_freq": RATES.astype(np.float32)})
+    opened = open_target("org/name")
+    np.testing.assert_array_equal(opened.array("z.inv_freq"), RATES.astype(np.float32))
+    assert "1 header, 1 small tensor (" in opened.notes[0]
+    assert hub.sent == listing(hub) + len(json.dumps(CONFIG)) + 2**15 + 32
+
+
+@pytest.mark.usefixtures("hub")
+def test_other_numbers_are_not_there_and_not_zero():
+    opened = open_target("org/name")
+    assert refusal(opened.array, MATRIX, error=Unreadable) == (
+        f"The numbers of '{MATRIX}' were not fetched, only the header of model.safetensors.",
+        "Download the model: `hf download org/name`.",
+    )
+    refusal(opened.summary, MATRIX, error=Unreadable)
+    refusal(arrays.mapped, opened.tensors[MATRIX], error=Unreadable)
+    refusal(arrays.read_rows, opened.tensors[MATRIX], np.arange(2), error=Unreadable)
+
+
+@pytest.mark.usefixtures("hub")
+def test_an_audit_of_a_name():
+    found = audit("org/name")
+    assert (found.model_type, found.layers[0].base, found.errors) == ("llama", 10000.0, ())
+    assert found.weights.says == "not examined, because only the headers of the weights were fetched"
+
+
+def test_what_needs_all_weights_says_how_to_have_them(hub):
+    assert refusal(audit, "org/name", weights=True, error=Unreadable) == (
+        "The layout of org/name is measured from all of its weights, and only their headers are fetched.",
+        "Download the model: `hf download org/name`.",
+    )
+    hub.models["org/other"] = hub.models["org/name"]
+    assert refusal(convert, "org/other", "out", "interleaved", error=ClockhandsError) == (
+        "org/other is not on this machine, only its headers were fetched.",
+        "Download the model: `hf download org/other`.",
+    )
+
+
+# Parts of a repository, and GGUF
+
+
+def gguf_of(words: int, data: bytes = bytes(64)) -> Sparse:
+    """A small Llama whose header has as many words in its vocabulary, then divisors, then a matrix."""
+    keys = [
+        gguf_key("general.architecture", "string", "llama"),
+        gguf_key("llama.context_length", "uint32", 4096),
+        gguf_key("llama.embedding_length", "uint32", 64),
+        gguf_key("llama.block_count", "uint32", 2),
+        gguf_key("llama.attention.head_count", "uint32", 4),
+        gguf_key("llama.rope.freq_base", "float32", 5e5),
+        gguf_key("tokenizer.ggml.tokens", "array of string", ["word"] * words),
+    ]
+    tensors = [gguf_tensor("rope_freqs.weight", (8,), 0, 0), gguf_tensor("token_embd.weight", (2**28,), 0, 32)]
+    start = gguf_bytes(keys, tensors, data)
+    return Sparse(start, len(start) - len(data) + 32 + 2**30)
+
+
+def test_the_header_of_a_gguf_file_is_read_to_its_end(hub):
+    divisors = np.array([1, 1, 1, 2, 4, 8, 8, 8], np.float32)
+    hub.models["org/name"] = {"README.md": b"", "m.Q4.gguf": gguf_of(300_000, divisors.tobytes())}
+    opened = open_target("org/name")
+    assert (opened.form, opened.config["llama.rope.freq_base"]) == ("gguf", 5e5)
+    assert opened.array("rope_freqs.weight").tolist() == divisors.tolist()
+    refusal(opened.array, "token_embd.weight", error=Unreadable)
+    assert hub.sent == listing(hub) + 2**22, "1 MiB, then 1, then 2: the header has 3.6 MB"
+    assert audit("org/name").layers[0].rates[-1] == pytest.approx(5e5 ** (-7 / 8) / 8)
+
+
+def test_of_several_gguf_files_one_is_named(hub):
+    hub.models["org/name"] = {"m.Q4.gguf": gguf_of(3), "m.Q8.gguf": gguf_of(3)}
+    assert refused() == (
+        "org/name has 2 .gguf files and no config.json.",
+        "Name one as org/name:FILE. There are m.Q4.gguf, m.Q8.gguf.",
+    )
+    assert open_target("org/name:m.Q8.gguf").form == "gguf"
+    assert refused("org/name:other.gguf") == (
+        "org/name has no file or folder 'other.gguf'.",
+        "It has m.Q4.gguf, m.Q8.gguf.",
+    )
+
+
+def test_a_model_of_a_pipeline_is_named(hub):
+    files = hub.models["org/name"]
+    hub.models["org/name"] = {"model_index.json": b"{}", **{f"unet/{name}": files[name] for name in files}}
+    assert refused() == (
+        "org/name is a pipeline of several models.",
+        "Name one as org/name:FOLDER. There are unet.",
+    )
+    opened = open_target("org/name:unet")
+    assert (opened.config, list(opened.tensors)) == (CONFIG, [MATRIX])
+    assert opened.tensors[MATRIX].file.parent == opened.path
+    assert open_target("org/name:unet").tensors == opened.tensors
+
+
+def test_one_file_is_named(hub):
+    assert open_target("org/name:model.safetensors").config == CONFIG
+    assert open_target("org/name:config.json").tensors == {}
+    hub.models["org/name"]["weights.bin"] = b""
+    assert refused("org/name:weights.bin") == (
+        "weights.bin of org/name is not fetched: only .json, .safetensors and .gguf files are.",
+        "Download the model: `hf download org/name`.",
+    )
+
+
+def test_weights_of_which_no_header_is_read_are_named(hub):
+    hub.models["org/name"] |= {"pytorch_model.bin": b"x", "m.gguf": gguf_of(3)}
+    del hub.models["org/name"]["model.safetensors"]
+    assert open_target("org/name").notes[1:] == (
+        "No header is fetched of the weights m.gguf, pytorch_model.bin.",
+        "Name one as org/name:FILE to have its header read.",
+    )
+
+
+def test_a_repository_without_a_config(hub):
+    hub.models["org/name"] = {"README.md": b"", "data.csv": b""}
+    assert refused() == (
+        "org/name has no config.json, and no GGUF file.",
+        "It has README.md, data.csv. Another revision is named as org/name@REVISION.",
+    )
+    hub.models["org/name"] = {}
+    assert refused()[0] == "org/name holds no files."
+
+
+# How much
+
+
+def test_a_model_of_a_terabyte_takes_less_than_20_megabytes(hub):
+    hub.models["org/name"] |= shards(200, 5 * 10**9)
+    opened = open_target("org/name")
+    assert len(opened.tensors) == 200
+    assert sum(info.elements for info in opened.tensors.values()) == 10**12
+    assert "200 headers" in opened.notes[0]
+    assert hub.sent < 2_000_000
+
+
+def test_headers_that_claim_to_be_long_are_left_out(hub):
+    hub.models["org/name"] |= shards(40, 5 * 10**9, declared=90_000_000)
+    opened = open_target("org/name")
+    assert (opened.config, dict(opened.tensors)) == (CONFIG, {})
+    assert opened.notes[1:] == (
+        "org/name needs more than the 17 MB that are fetched of a model.",
+        "The headers of 40 of 40 files of weights are not read.",
+    )
+    assert hub.sent < 20_000_000
+
+
+def test_long_headers_are_read_as_far_as_20_megabytes_go(hub):
+    long = json.dumps({"__metadata__": {"x": "x" * 10**6}, "t": {"dtype": "U8", "shape": [9], "data_offsets": [0, 9]}})
+    index = {"weight_map": {}}
+    for number in range(40):
+        name = f"model-{number:05}-of-00040.safetensors"
+        text = long.replace('"t"', f'"tensor.{number}"').encode()
+        index["weight_map"][f"tensor.{number}"] = name
+        hub.models["org/name"][name] = Sparse(struct.pack("<Q", len(text)) + text, 8 + len(text) + 9)
+    hub.models["org/name"]["model.safetensors.index.json"] = json.dumps(index).encode()
+    opened = open_target("org/name")
+    assert 5 < len(opened.tensors) < 17
+    assert f"The headers of {40 - len(opened.tensors)} of 40 files of weights are not read." in opened.notes
+    assert hub.sent < 20_000_000
+
+
+def test_a_hub_without_ranges_is_asked_once(hub):
+    hub.ranges = False
+    hub.models["org/name"] |= shards(200, 5 * 10**9)
+    opened = open_target("org/name")
+    assert f"{hub.address} sends whole files only, so no header of the weights was fetched." in opened.notes
+    assert len(hub.asked) == 5
+    assert hub.sent < 20_000_000
+
+
+def test_an_answer_without_an_end_is_cut(hub):
+    hub.fault("config.json", act=never_ends)
+    message, _ = refused()
+    size = len(json.dumps(CONFIG))
+    assert message == f"{hub.address}{FILES}config.json has more than the {size} bytes that are fetched of it."
+    assert hub.sent < 20_000_000
+    assert not hub_cache.hub_folder().exists()
+
+
+def test_a_config_that_is_too_large_is_refused_and_others_are_left_out(hub):
+    hub.models["org/name"]["tokenizer_config.json"] = b" " * 6_000_000
+    said = "of org/name has 5.72 MiB, and at most 4.77 MiB are fetched of it."
+    assert open_target("org/name").notes[-1] == f"tokenizer_config.json {said}"
+    hub.models["org/other"] = {"config.json": b" " * 6_000_000}
+    assert refused("org/other")[0] == f"config.json {said}".replace("name", "other")
+    assert hub.sent < 100_000
+
+
+# What goes wrong
+
+
+def test_a_name_that_the_hub_does_not_have(hub):
+    assert refused("org/nme") == (
+        f"org/nme is neither a path here, nor in the local cache, nor on {hub.address} (status 401).",
+        "Check the spelling; for a private or gated model log in with `hf auth login`.",
+    )
+    assert hub.sent == 0
+
+
+def test_a_revision_that_the_model_does_not_have(hub):
+    assert refused("org/name@v9") == (
+        f"org/name@v9 was not found: {hub.address} has org/name without a revision 'v9'.",
+        f"Name a branch, a tag or a commit: {hub.address}/org/name/tree/main lists them.",
+    )
+    assert hub.sent == 0
+
+
+def test_a_gated_model(hub):
+    hub.gated.add("org/name")
+    assert refused() == (
+        f"org/name is gated, and {hub.address} does not let you read it (status 401).",
+        f"Accept the conditions on {hub.address}/org/name and log in with `hf auth login`.",
+    )
+    assert hub.sent == listing(hub)
+    assert not hub_cache.hub_folder().exists()
+
+
+def test_a_token_that_is_not_accepted(hub):
+    hub.fault(LIST, 401, X_Error_Message="Invalid credentials in Authorization header")
+    assert refused() == (
+        f"org/name was not fetched: {hub.address} does not accept your token (status 401).",
+        "Log in again with `hf auth login`, or correct HF_TOKEN.",
+    )
+
+
+def test_a_hub_that_is_busy_is_asked_again_as_it_wishes(hub):
+    hub.fault(LIST, 429, Retry_After="0")
+    hub.fault("config.json", 503)
+    hub.fault("model.safetensors", 429, RateLimit='"api";r=0;t=0')
+    assert open_target("org/name").tensors
+    assert hub.paths().count(LIST) == 2
+    assert hub.paths().count(f"{FILES}config.json") == 2
+
+
+@pytest.mark.parametrize(
+    ("headers", "times", "said"),
+    [
+        ({"Retry_After": "3600"}, 1, " for the next 3,600 seconds"),
+        ({"Retry_After": "0"}, 3, ""),
+        ({}, 3, ""),
+    ],
+)
+def test_a_hub_that_stays_busy_is_not_waited_for(hub, headers, times, said):
+    hub.fault(LIST, 429, times=9, **headers)
+    assert refused() == (
+        f"org/name was not fetched: {hub.address} refuses more requests{said} (status 429).",
+        "Try again later; with `hf auth login` more requests are allowed.",
+    )
+    assert len(hub.asked) == times
+
+
+def test_a_hub_that_fails(hub):
+    hub.fault("config.json", 500, times=3)
+    assert refused() == (
+        f"org/name was not fetched: {hub.address} answers with status 500.",
+        "Try again later, or download the model: `hf download org/name`.",
+    )
+
+
+def test_what_breaks_off_is_fetched_again(hub):
+    for path in (LIST, "config.json", "model.safetensors"):
+        hub.fault(path, act=breaks_off)
+    opened = open_target("org/name")
+    assert (opened.config, list(opened.tensors)) == (CONFIG, [MATRIX])
+
+
+def test_what_always_breaks_off_leaves_nothing_behind(hub):
+    hub.fault("config.json", act=breaks_off, times=3)
+    assert refused() == (
+        f"org/name was not fetched: {hub.address} could not be reached, or broke off (3 tries).",
+        f"Check the connection and try again; the model is not in the local cache ({hub_cache.hub_folder()}).",
+    )
+    assert not hub_cache.hub_folder().exists()
+    assert open_target("org/name").config == CONFIG
+
+
+def test_a_model_is_in_the_cache_when_all_of_it_was_fetched(hub):
+    hub.models["org/name"] |= shards(20, 5 * 10**9)
+    hub.fault("-of-00020", 500, times=3)
+    message, _ = refused()
+    assert message == f"org/name was not fetched: {hub.address} answers with status 500."
+    assert len(hub.asked) == 6, "the list, the config, the index, and the first file three times"
+    with pytest.raises(Unreadable):
+        hub_cache.cached_model(hub_cache.HubName("org/name"))
+    assert len(open_target("org/name").tensors) == 20
+
+
+def test_after_a_failure_nothing_else_is_begun(hub):
+    hub.models["org/name"] |= shards(60, 5 * 10**9)
+    hub.fault("00010-of-00060", 404, times=9)
+    assert (
+        refused()[0] == f"org/name is neither a path here, nor in the local cache, nor on {hub.address} (status 404)."
+    )
+    assert len(hub.asked) < 2 * 40
+
+
+def test_a_slow_hub_is_not_waited_for(hub, monkeypatch):
+    monkeypatch.setattr(constants, "HF_HUB_DOWNLOAD_TIMEOUT", 0.05)
+    hub.fault(LIST, act=never_answers, times=3)
+    assert refused()[0] == f"org/name was not fetched: {hub.address} did not answer in time (3 tries)."
+
+
+def test_an_answer_that_drips_is_not_waited_for(hub, monkeypatch):
+    monkeypatch.setattr(transfers, "_LONGEST", 0.05)
+    hub.fault(LIST, act=drips, times=3)
+    assert refused()[0] == f"org/name was not fetched: {hub.address} did not answer in time (3 tries)."
+
+
+@pytest.mark.usefixtures("hub")
+def test_a_hub_that_is_not_there(monkeypatch):
+    monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
+    assert refused()[0] == (
+        "org/name was not fetched: http://127.0.0.1:9 could not be reached, or broke off (3 tries)."
+    )
+
+
+def test_a_file_of_another_hash_is_not_kept(hub):
+    other = json.dumps(CONFIG).replace("64", "46").encode()
+    hub.fault("config.json", act=lambda handler: handler.answer(200, other))
+    assert refused() == (
+        f"config.json of org/name arrived damaged: {hub.address} gives another hash for it.",
+        "Try again.",
+    )
+    assert not hub_cache.hub_folder().exists()
+
+
+def test_an_address_that_is_no_hub(hub):
+    hub.fault(LIST, act=lambda handler: handler.answer(200, b'{"sha": "../..", "siblings": []}'))
+    assert refused() == (
+        f"what {hub.address} lists of org/name names no commit with its files.",
+        "Check that HF_ENDPOINT is the address of a Hugging Face hub.",
+    )
+
+
+@pytest.mark.parametrize("name", ["../config.json", "/config.json", "a/../../b.json", "c:\\config.json", ""])
+def test_names_that_lead_elsewhere_are_passed_over(hub, name):
+    hub.models["org/name"] = {name: b"{}", "README.md": b""}
+    assert refused()[0] == "org/name has no config.json, and no GGUF file."
+    assert "README.md" in refused()[1]
+    assert not hub_cache.hub_folder().exists()
+
+
+# Where nothing may be fetched
+
+
+@pytest.mark.parametrize("name", ["HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE"])
+def test_the_switch_for_the_network_is_respected(hub, monkeypatch, name):
+    monkeypatch.setenv(name, "1")
+    assert refused() == (
+        "org/name is neither a path here nor a model in the local Hugging Face cache "
+        f"({hub_cache.hub_folder()}), and {name} is set.",
+        f"Check the spelling; to fetch its config and headers, unset {name}; or download it: `hf download org/name`.",
+    )
+    assert hub.asked == []
+
+
+def test_without_the_extra_nothing_is_fetched(hub, monkeypatch):
+    monkeypatch.setitem(sys.modules, "huggingface_hub", None)
+    message, hint = refused()
+    assert message.endswith("and the package that fetches from the hub is not installed.")
+    assert 'install it with `pip install "clockhands[hub]"`' in hint
+    assert hub.asked == []
+
+
+@pytest.mark.parametrize("text", ["org/name/more", "org/model.gguf", "org", "./org/name", "org/na me", "ørg/name"])
+def test_the_network_is_for_names_alone(hub, text):
+    refusal(open_target, text, error=ClockhandsError)
+    assert hub.asked == []
+
+
+def test_a_path_comes_before_the_hub(hub, tmp_path):
+    (tmp_path / "org/name").mkdir(parents=True)
+    (tmp_path / "org/name/config.json").write_text(json.dumps(CONFIG))
+    assert open_target("org/name").hub is None
+    assert hub.asked == []
+
+
+@pytest.mark.usefixtures("hub")
+def test_what_the_cache_lacks_is_fetched(tmp_path):
+    """A download that stopped before the config came."""
+    snapshot = tmp_path / "cache/models--org--name/snapshots" / COMMIT
+    snapshot.mkdir(parents=True)
+    (snapshot / "tokenizer.json").write_text("{}")
+    assert open_target("org/name").config == CONFIG
+    assert (snapshot / "config.json").exists()
+
+
+@pytest.mark.usefixtures("hub")
+def test_what_the_cache_lacks_is_said(tmp_path, monkeypatch):
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    snapshot = tmp_path / "cache/models--org--name/snapshots" / COMMIT
+    snapshot.mkdir(parents=True)
+    (snapshot / "tokenizer.json").write_text("{}")
+    assert refused() == (
+        f"org/name is in the local Hugging Face cache without its config.json ({snapshot}).",
+        "Download the model: `hf download org/name`.",
+    )
+    assert refused("org/name@v2")[0] == (
+        "org/name is in the local Hugging Face cache, but the revision 'v2' is not among its 1 snapshot."
+    )
+
+
+@pytest.mark.usefixtures("hub")
+def test_a_cache_that_cannot_be_written(tmp_path, monkeypatch):
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "file/cache"))
+    message, hint = refused()
+    assert message.startswith(f"The cache {tmp_path / 'file/cache'} cannot be written: ")
+    assert hint == "Set HF_HUB_CACHE to a folder that can be written."
