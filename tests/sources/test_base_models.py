@@ -159,7 +159,7 @@ def test_a_name_is_looked_up_in_the_store_of_ollama(tmp_path, weights):
     ("text", "said"),
     [
         ("FROM llama3.2:3b\n", "{path} is built from llama3.2:3b, which is not on this machine."),
-        ("FROM ../../../etc\n", "{path} is built from ../../../etc, which is not on this machine."),
+        ("FROM ../../no/such\n", "{path} is built from ../../no/such, which is not on this machine."),
         ("PARAMETER num_ctx 1\n", "{path} has no FROM, so it names no model."),
         ("", "{path} is empty, but a Modelfile is expected."),
     ],
