@@ -47,7 +47,7 @@ def store(tmp_path: Path) -> Iterator[SurveyStore]:
 
 
 def done(target: str = "/a", revision: str = "r", **fields: Any) -> SurveyRow:
-    return SurveyRow(target, revision, "1", "done", **fields)
+    return SurveyRow(target, revision, "1", "done", **{"kinds": "rotary", **fields})
 
 
 def test_a_row_has_what_the_audit_says(tmp_path: Path):
@@ -212,6 +212,7 @@ def test_the_summary_counts_models_findings_and_runtimes(capsys: pytest.CaptureF
         done("/c", severity="error", errors="z", warnings="x", refused_by="vllm"),
         failed("/d\x1b[2J", "r", "1", "It cannot be read.", "Try."),
     ]
+    assert headline([done("/e", kinds="unknown")]) == "1 model: 1 without a recognised position encoding."
     assert headline(rows) == "4 models: 1 with errors, 1 with warnings, 1 not audited, 1 correct."
     print_survey(rows)
     out = capsys.readouterr().out
@@ -219,6 +220,6 @@ def test_the_summary_counts_models_findings_and_runtimes(capsys: pytest.CaptureF
     assert "models that a runtime refuses to load\n        1  vllm\n" in out
     assert "d\\x1b[2J\n    It cannot be read." in out
     made = survey_to_dict(rows)
-    assert made["grades"] == {"error": 1, "warning": 1, "failed": 1, "correct": 1}
+    assert made["grades"] == {"error": 1, "warning": 1, "failed": 1, "unknown": 0, "correct": 1}
     assert (made["findings"], made["rows"][1]["warnings"]) == ({"x": 2, "y": 1, "z": 1}, "x y")
     assert headline([]) == "0 models: nothing is stored."

@@ -11,7 +11,13 @@ from clockhands.show._page import Page, console_on, safe
 from clockhands.show.findings import short_name
 from clockhands.survey.rows import SurveyRow
 
-GRADES = {"error": "with errors", "warning": "with warnings", "failed": "not audited", "correct": "correct"}
+GRADES = {
+    "error": "with errors",
+    "warning": "with warnings",
+    "failed": "not audited",
+    "unknown": "without a recognised position encoding",
+    "correct": "correct",
+}
 """What is said of the models of a grade, the worst first."""
 
 _LISTED = 10  # models that could not be audited

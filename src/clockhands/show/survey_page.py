@@ -51,6 +51,7 @@ _MARKS = {
     "error": ("is-error", "M3,3L13,13M13,3L3,13"),
     "warning": ("is-warning", "M8,2L15,14H1Z"),
     "failed": ("is-note", "M8,3a5,5 0 1,0 .01,0Z"),
+    "unknown": ("is-note", "M8,3a5,5 0 1,0 .01,0Z"),
     "correct": ("is-sound", "M2,9L6,13L14,3"),
 }
 _KINDS = {
@@ -60,7 +61,13 @@ _KINDS = {
     "none": "no encoding",
     "unknown": "not recognised",
 }
-_WORDS = {"error": "errors", "warning": "warnings", "failed": "not audited", "correct": "correct"}
+_WORDS = {
+    "error": "errors",
+    "warning": "warnings",
+    "failed": "not audited",
+    "unknown": "not recognised",
+    "correct": "correct",
+}
 
 
 def gallery(rows: Sequence[SurveyRow], pages: Mapping[str, str] | None = None) -> str:

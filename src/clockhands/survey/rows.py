@@ -9,6 +9,9 @@ from clockhands.sources.resolved import TEXT, Code
 # The reading without any scaling is no runtime.
 _NO_RUNTIMES = frozenset({"no-scaling"})
 
+# Among the kinds of a row, an encoding that was not recognised.
+UNKNOWN = "unknown"
+
 _LETTERS = 200  # of a text that comes from a file: a row stays small whatever a file holds
 
 
@@ -72,10 +75,14 @@ class SurveyRow(NamedTuple):
 
     @property
     def grade(self) -> str:
-        """``error`` or ``warning`` where there is such a problem, ``failed``, or ``correct``."""
+        """``error`` or ``warning`` where there is such a problem, ``failed``, ``unknown`` or ``correct``.
+
+        It is ``unknown`` where no position encoding was recognised, so that nothing could be found either.
+        """
         if self.state == "failed":
             return "failed"
-        return "error" if self.errors else "warning" if self.warnings else "correct"
+        known = set(self.kinds.split()) - {UNKNOWN}
+        return "error" if self.errors else "warning" if self.warnings else "correct" if known else "unknown"
 
 
 def row_of(audit: Audit, target: str, revision: str, version: str) -> SurveyRow:
@@ -94,7 +101,7 @@ def row_of(audit: Audit, target: str, revision: str, version: str) -> SurveyRow:
         errors=_words(finding.code for finding in audit.errors),
         warnings=_words(finding.code for finding in audit.warnings),
         notes=_words(finding.code for finding in audit.findings if finding.severity == "note"),
-        kinds=_words(each.kind or "unknown" for each in audit.layers),
+        kinds=_words(_kind(code) for code in audit.layers),
         base=_number(code.base if code else None),
         scaling=str(scaling.get("type") or "")[:_LETTERS],
         factor=_number(scaling.get("factor")),
@@ -109,6 +116,11 @@ def _main(codes: Iterable[Code]) -> Code | None:
     """The rotary code that a row is about: of the text where there is one, without a window, the first."""
     rotary = [code for code in codes if code.kind == "rotary"]
     return min(rotary, key=lambda code: (code.part not in TEXT, code.farthest is not None), default=None)
+
+
+def _kind(code: Code) -> str:
+    """The kind of a code; of a spec that no config names, its class."""
+    return code.kind or (UNKNOWN if code.spec is None else type(code.spec).__name__.lower())
 
 
 def _words(each: Iterable[str]) -> str:
