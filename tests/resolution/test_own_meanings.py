@@ -194,6 +194,16 @@ SECOND_ENCODINGS = [
         ],
     ),
     ("swin", {"depths": [2, 2, 18, 2], "num_layers": 4}, [("vision", "0-23", "relative", {})]),
+    (
+        "musicgen",
+        {"text_encoder": {"model_type": "t5"}, "decoder": {"model_type": "musicgen_decoder"}},
+        [("encoder", "0-5", "buckets", {}), ("decoder", "0-23", "sinusoidal", {})],
+    ),
+    (
+        "timesformer",
+        {"num_frames": 96},
+        [("vision", "input", "learned", {"rows": 197}), ("vision", "input", "learned", {"rows": 96})],
+    ),
     ("lightglue", {}, [("vision", "0-8", "rotary", {"base": None, "rates": None})]),
 ]
 

@@ -266,7 +266,11 @@ class _ConfigReader:
                     context = Sourced(positions, code.source.get("context", context.source))
             else:
                 says = because or known.architecture_source
-                made += [(_in_part(code, own.part), None) for code in bias_codes(of_row, own.kind or "none", says, own)]
+                made += [
+                    (_in_part(code, own.part), None)
+                    for code in bias_codes(of_row, own.kind or "none", says, own)
+                    if {code.part, section.part} != {"encoder", "decoder"}
+                ]
         if not made and known.rows:
             made = [(_in_part(code, section.part), None) for code in bias_codes(fields, None, None)]
         ignored_keys(fields, known)
