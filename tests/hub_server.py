@@ -160,9 +160,10 @@ class Handler(BaseHTTPRequestHandler):
         self.body(body)
 
     def body(self, data: bytes) -> None:
-        self.wfile.write(data)
+        # Counted first: whoever has read the answer may look at the count at once.
         with self.server.hub.lock:
             self.server.hub.sent += len(data)
+        self.wfile.write(data)
 
     def log_message(self, *_: Any) -> None:
         """Say nothing."""
