@@ -26,7 +26,6 @@ UNKNOWN = {
     "timm_wrapper": "any model of another library",
     "gemma3n_vision": "a network of timm; no class of Transformers takes its config",
     "rag": "a frame around models of any type, under question_encoder and generator",
-    "qwen2_5_omni_token2wav": "a frame around two networks, under dit_config and bigvgan_config",
     "bailing_hybrid": "linear attention beside attention with heads of two parts: no row has both",
     "lfm3_vl_vision": "convolutions beside rotary attention in a tower for images: no row has both",
 }
@@ -103,21 +102,14 @@ EXPLAINED: dict[str, tuple[str, frozenset[str]]] = {
 }
 
 # Frequencies of a module that the audit does not have, and why.
-RELATIVE = "its encoder has sinusoids of distances inside the score, which the audit calls relative"
 ELSEWHERE = {
-    **dict.fromkeys(("EvollaModel", "evolla"), "protein_encoder_config is not read"),
     "bamba": "without attn_layer_indices no layer of the class has attention",
-    **dict.fromkeys(("canary", "cohere_asr", "parakeet_ctc", "parakeet_encoder", "parakeet_rnnt"), RELATIVE),
-    **dict.fromkeys(("parakeet_tdt", "nemotron3_5_asr", "nemotron_asr_streaming"), RELATIVE),
-    "nemotron_asr_streaming_encoder": RELATIVE,
     **dict.fromkeys(("lfm3_vl", "lfm3_vl_vision"), "its tower has no row"),
     **dict.fromkeys(("minimax_m3_vl", "minimax_m3_vl_vision"), "three sets of frequencies side by side"),
     "musicflamingo": "a rotation by seconds beside the text",
-    **dict.fromkeys(("qwen2_5_omni", "qwen2_5_omni_token2wav"), "token2wav_config and dit_config are not read"),
     **dict.fromkeys(
         ("qwen3_omni_moe_text", "qwen3_omni_moe_thinker"), "the heads of the class default have 73 dimensions"
     ),
-    "sam3_video": "detector_config and tracker_config are not read",
 }
 
 
@@ -179,7 +171,7 @@ def test_frequencies_of_every_module_appear(library, tmp_path, capsys):
         path = written(
             tmp_path / "config.json", json.dumps(config.to_dict() | {"model_type": name}, default=str).encode()
         )
-        codes = [layer["rates"] for layer in audit(path).to_dict()["layers"] if layer["kind"] == "rotary"]
+        codes = [layer["rates"] for layer in audit(path).to_dict()["layers"] if layer["kind"] in ("rotary", "relative")]
         done = set()
         for module in model.modules():
             own = getattr(module, "config", None)

@@ -204,6 +204,23 @@ SECOND_ENCODINGS = [
         {"num_frames": 96},
         [("vision", "input", "learned", {"rows": 197}), ("vision", "input", "learned", {"rows": 96})],
     ),
+    ("parakeet_encoder", {"hidden_size": 64}, [("audio", "0-23", "relative", {"base": 10000.0, "width": 64})]),
+    (
+        "evolla",
+        {"protein_encoder_config": {"model_type": "", "position_embedding_type": "rotary"}},
+        [("text", "0-31", "rotary", {"base": 500000.0}), ("other", "0-11", "rotary", {"base": 10000.0})],
+    ),
+    (
+        "qwen2_5_omni",
+        {
+            "thinker_config": {"text_config": {"hidden_size": 3584}},
+            "token2wav_config": {
+                "model_type": "qwen2_5_omni_token2wav",
+                "dit_config": {"model_type": "qwen2_5_omni_dit"},
+            },
+        },
+        [("text", "0-27", "rotary", {"layout": "halves"}), ("audio", "0-21", "rotary", {"layout": "interleaved"})],
+    ),
     ("lightglue", {}, [("vision", "0-8", "rotary", {"base": None, "rates": None})]),
 ]
 

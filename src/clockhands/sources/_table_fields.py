@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from clockhands.additive import Learned, Sinusoidal
 from clockhands.biases import Alibi, BiasCode, Buckets
 from clockhands.errors import ClockhandsError
-from clockhands.ladders import Geometric
+from clockhands.ladders import Geometric, geometric
 from clockhands.sources.fields import LONGEST, MOST_LAYERS, WIDEST, Fields, Sourced, code_from, value_of
 from clockhands.sources.model_types import CodeOfType, ModelType
 from clockhands.sources.resolved import Code, layer_ranges
@@ -71,7 +71,11 @@ def bias_codes(fields: Fields, kind: str | None, because: str | None, row: CodeO
         source |= {name: found.source for name, found in (("layers", count), ("width", width)) if found is not None}
         layers = None if count is None or count.value is None else layer_ranges(range(count.value))
         spec, sources = _bias(fields, row, part)
-        codes.append(Code(part, layers, kind, spec, width=value_of(width), source=source | sources))
+        code = Code(part, layers, kind, spec, width=value_of(width), source=source | sources)
+        if row is not None and row.distances is not None and code.width is not None and code.width > 1:
+            rates = geometric(code.width // 2, row.distances).rates
+            code = replace(code, base=row.distances, rates=rates, source={**code.source, "base": because or ""})
+        codes.append(code)
     return codes
 
 

@@ -69,6 +69,8 @@ class CodeOfType:
         grid: Whether pairs turn by rows and columns of an image, and how they lie: ``together``, ``apart``,
             ``in turns`` or ``dealt``.
         padding: Position of padding where it is not counted, or the quantity that holds it.
+        distances: Base of the sinusoids that a relative code makes of the distance, as Transformer-XL does: as many
+            frequencies as half of the model's width has channels.
         quantities: Quantity to the quantity of the type that this code reads in its place, such as ``layers`` to the
             number of layers of an audio encoder; an empty name means that this code has none.
     """
@@ -108,6 +110,7 @@ class CodeOfType:
     bias: Mapping[str, Any] = field(default_factory=dict)
     grid: str | None = None
     padding: int | str | None = None
+    distances: float | None = None
     quantities: Mapping[str, str] = field(default_factory=dict)
 
 
