@@ -315,3 +315,11 @@ def test_layers_are_counted_where_only_their_kinds_are_listed(listed, layers):
     (code,) = resolved({"model_type": "nemotron_h", "hidden_size": 64} | listed).codes
     assert code.layers == layers
     assert code.source["layers"].startswith("length of config.json:") == (layers in {"0-5", "0-2"})
+
+
+def test_phi_3_small_has_its_base_under_a_key_of_its_own():
+    shape = {"model_type": "phi3small", "hidden_size": 4096, "num_attention_heads": 32, "num_hidden_layers": 32}
+    found = resolved({**shape, "max_position_embeddings": 8192, "rope_embedding_base": 500_000})
+    (code,) = found.codes
+    assert code.spec == Rotary(128, "halves", 500_000.0)
+    assert (found.context, [fact.code for fact in found.facts]) == (8192, [])
