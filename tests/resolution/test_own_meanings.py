@@ -376,3 +376,26 @@ def test_a_kind_of_layers_whose_block_is_null_does_not_turn(name):
     assert [(code.layers, code.kind, code.base) for code in null.codes] == [("0", "rotary", 2e4), ("1", "none", None)]
     both = resolved({**config, "rope_parameters": {"sliding_attention": block, "full_attention": block}})
     assert [(code.layers, code.kind) for code in both.codes] == [("0", "rotary"), ("1", "rotary")]
+
+
+QWEN3_OMNI = {
+    "model_type": "qwen3_omni_moe_text", "hidden_size": 2048, "num_attention_heads": 32, "head_dim": 128,
+    "num_hidden_layers": 48, "max_position_embeddings": 65536, "rope_theta": 1_000_000,
+    "rope_scaling": {
+        "interleaved": True, "mrope_interleaved": True, "mrope_section": [24, 20, 20], "rope_type": "default",
+    },
+}  # fmt: skip
+MINISTRAL3 = {
+    "model_type": "ministral3", "max_position_embeddings": 262144,
+    "rope_parameters": {
+        "rope_type": "yarn", "rope_theta": 1e6, "factor": 16.0, "beta_fast": 32.0, "beta_slow": 1.0, "mscale": 1.0,
+        "mscale_all_dim": 1.0, "original_max_position_embeddings": 16384, "llama_4_scaling_beta": 0.1,
+        "max_position_embeddings": 16384,
+    },
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("config", [QWEN3_OMNI, MINISTRAL3])
+def test_keys_that_the_library_passes_over_are_no_fault(config):
+    """Its classes list them as ``ignore_keys_at_rope_validation``."""
+    assert "unknown-key" not in [fact.code for fact in resolved(config).facts]

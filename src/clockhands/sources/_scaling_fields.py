@@ -31,7 +31,8 @@ BY_ALPHA = "ntk_alpha"
 
 # Keys of a block that belong to position without changing a ladder.
 BESIDE = frozenset([
-    "mrope_section", "mrope_interleaved", "llama_4_scaling_beta", "finetuned", "max_position_embeddings", "apply_scale",
+    "mrope_section", "mrope_interleaved", "interleaved", "llama_4_scaling_beta", "finetuned",
+    "max_position_embeddings", "apply_scale",
 ])  # fmt: skip
 
 
