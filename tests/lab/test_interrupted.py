@@ -62,6 +62,8 @@ def finished(store: Path) -> tuple[list[StoredRow], int]:
     if not store.exists() or not store.stat().st_size:
         return [], 0
     with Store.open(store, create=False, write=False) as opened:
+        if not opened.studies():  # killed between the tables and the study
+            return [], 0
         (stored,) = opened.studies()
         return opened.rows(stored.hash), sum(each.state == "finished" for each in opened.trials(stored.hash))
 

@@ -99,6 +99,20 @@ def test_rates_of_no_rule_stay_explicit():
     assert [fit.spacing for fit in fits] == [Explicit(tuple(rates))]
 
 
+NOISE = {
+    "far above the ladder": [1.0, 1.5e-15, 6e-45, 2.5e294, 6e-07],
+    "a difference beyond floats": [1.0, 1.5e-175, 2e147],
+}
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("name", NOISE)
+@pytest.mark.parametrize("bound", [6e-8, 1e-4, 3e-3])
+def test_noise_in_place_of_frequencies_stays_explicit_without_a_warning(name, bound):
+    rates = np.array(NOISE[name])
+    assert fit_ladder(rates, rates * bound)[-1].spacing == Explicit(tuple(rates))
+
+
 def test_one_wrong_rate_is_no_geometric_ladder():
     rates, bounds = measured(made(Geometric()))
     rates[20] *= 1.001

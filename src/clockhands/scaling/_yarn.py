@@ -326,7 +326,7 @@ def _ends(shares: Shares, factor: float) -> Iterator[tuple[float, float, bool]]:
             return
         low, high = shares.slowing(factor, pairs)
         for begin, end in itertools.product(range(kept + 1), range(int(pairs[0]) + 1, last + 1)):
-            if low[0] <= (pairs[0] - begin) / (end - begin) <= high[0]:
+            if begin < end and low[0] <= (pairs[0] - begin) / (end - begin) <= high[0]:
                 yield float(begin), float(end), True
         return
     low, high = shares.slowing(factor, pairs)

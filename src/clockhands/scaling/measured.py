@@ -101,7 +101,8 @@ class MeasuredRates:
         away = np.asarray(rates) - self.rates
         if self.modulo is not None:
             away = away - self.modulo * np.round(away / self.modulo)
-        return float(np.max(np.abs(away) / self.bounds, initial=0.0))
+        with np.errstate(over="ignore"):  # infinitely many bounds away is a difference too
+            return float(np.max(np.abs(away) / self.bounds, initial=0.0))
 
     def fits(
         self,
@@ -159,13 +160,17 @@ class Shares:
         self.measured, self.spacing = measured, spacing
         self.below = np.array(ladder.rates)
         self.fall = math.log(spacing.base) / float(spacing.denominator(measured.channels))
-        self.kept = measured.rates / self.below
-        self.reach = measured.bounds / self.below
+        # Rates of noise may be further from the ladder than floats reach; `possible` refuses what is not finite.
+        with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
+            self.kept = measured.rates / self.below
+            self.reach = measured.bounds / self.below
         self.index = np.arange(measured.pairs)
 
     @property
     def possible(self) -> bool:
         """Whether they fall from 1 to something above 0, and do fall."""
+        if not np.isfinite([self.kept, self.reach]).all():
+            return False
         lowest, highest = self.kept - self.reach, self.kept + self.reach
         falling = (np.diff(self.kept) <= self.reach[1:] + self.reach[:-1]).all()
         return bool(falling and highest[0] >= 1 and (lowest <= 1).all() and highest[-1] < 1 and lowest[-1] > 0)

@@ -80,6 +80,7 @@ def layer_groups(fields: Fields, row: CodeOfType | None, type_source: str) -> li
     nothing = [None] * len(kinds)
     of_layers = [nothing if found is None else found.value or nothing for found in (bases, shares)]
     owns = _own_values(fields, number)
+    written = {} if owns is None else {int(layer): layer for layer in fields.values[PER_LAYER]}  # as "5" or as "05"
     each = list(zip(kinds, *of_layers, owns or nothing, strict=True))
     groups: list[LayerGroup] = []
     for mark in dict.fromkeys(each):
@@ -90,7 +91,6 @@ def layer_groups(fields: Fields, row: CodeOfType | None, type_source: str) -> li
             known["kind"] = still[1]
         of_group = fields
         if owns is not None:
-            written = {int(layer): layer for layer in fields.values[PER_LAYER]}  # as "5" or as "05"
             of_group = fields.with_values(dict(values or ()), f"{PER_LAYER}.{written.get(places[0])}.")
             window = _window(of_group)
         seen = None
