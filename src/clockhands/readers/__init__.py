@@ -7,7 +7,7 @@ release and the files stand that it was read off). A rule that was not read in c
 from collections.abc import Sequence
 
 from clockhands.readers._comparing import Parted, compared
-from clockhands.readers._reading import READERS, Reading, readings
+from clockhands.readers._reading import READERS, Reading, incomparable, readings
 from clockhands.readers.telling import (
     FAR_OFF,
     code_in_words,
@@ -28,7 +28,7 @@ from clockhands.sources.resolved import TEXT
 
 __all__: Sequence[str] = [
     "FAR_OFF", "NEW", "OLD", "READERS", "TEXT", "Parted", "Reading", "View", "code_in_words", "compared",
-    "cosine_in_words", "facts", "lengths_differ", "listed", "names", "pairs_in_words", "parted_in_words",
-    "parted_to_dict", "positive_number", "ratio_in_words", "reach_of", "reading_to_dict", "readings", "release",
-    "scaling_in_words", "scaling_name", "views",
+    "cosine_in_words", "facts", "incomparable", "lengths_differ", "listed", "names", "pairs_in_words",
+    "parted_in_words", "parted_to_dict", "positive_number", "ratio_in_words", "reach_of", "reading_to_dict",
+    "readings", "release", "scaling_in_words", "scaling_name", "views",
 ]  # fmt: skip

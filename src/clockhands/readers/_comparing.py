@@ -68,13 +68,13 @@ class Parted:
         return alike and self.verdict.code is None and self.ladder.same_factor
 
 
-def compared(ours: Sequence[Code], theirs: Sequence[Code], *, everything: bool = True) -> tuple[Parted, ...]:
+def compared(ours: Sequence[Code], theirs: Sequence[Code], *, windows: bool = True) -> tuple[Parted, ...]:
     """Every group of layers that shares one code in each reading.
 
     Args:
         ours: The first reading.
         theirs: The second.
-        everything: Whether windows, tables and biases are compared; a reader of the same file has the same ones.
+        windows: Whether windows and chunks are compared, which not every reading knows.
     """
     first, second = _placed(ours), _placed(theirs)
     _spread(first, second)
@@ -85,7 +85,7 @@ def compared(ours: Sequence[Code], theirs: Sequence[Code], *, everything: bool =
         known = (place[0], None if mine is None else id(mine), None if other is None else id(other))
         groups.setdefault(known, [mine, other, []])[2].append(place[1])
     return tuple(
-        _parted(part, _named(places), mine, other, everything) for (part, _, _), (mine, other, places) in groups.items()
+        _parted(part, _named(places), mine, other, windows) for (part, _, _), (mine, other, places) in groups.items()
     )
 
 
@@ -129,11 +129,11 @@ def _named(places: list[Any]) -> str | None:
     return layer_ranges(sorted(numbers)) if numbers else bare[0]
 
 
-def _parted(part: str, layers: str | None, ours: Code | None, theirs: Code | None, everything: bool) -> Parted:
+def _parted(part: str, layers: str | None, ours: Code | None, theirs: Code | None, windows: bool) -> Parted:
     if ours is None or theirs is None:
         which = "second" if theirs is None else "first"
         return Parted(part, layers, ours, theirs, None, (f"the {which} has no such layers",))
-    says = list(_apart(ours, theirs, everything))
+    says = list(_apart(ours, theirs, windows))
     ladder = verdict = None
     turning = ours.kind == theirs.kind and ours.kind in ("rotary", "sinusoidal")
     # Else a pair of the one is no pair of the other.
@@ -152,7 +152,7 @@ def _verdict(ours: Code, rates: np.ndarray) -> Verdict:
     return judged(rates, "float64", reference, None)
 
 
-def _apart(ours: Code, theirs: Code, everything: bool) -> Iterator[str]:
+def _apart(ours: Code, theirs: Code, windows: bool) -> Iterator[str]:
     """What differs beside the rates, in words."""
     if ours.kind != theirs.kind:
         yield f"{kind_in_words(ours)} against {kind_in_words(theirs)}"
@@ -169,10 +169,15 @@ def _apart(ours: Code, theirs: Code, everything: bool) -> Iterator[str]:
             yield f"the frequencies of the {which} cannot be computed"
         axes = [getattr(code.spec, "axes", None) for code in (ours, theirs)]
         if axes[0] != axes[1] and ours.spec is not None and theirs.spec is not None:
-            yield "the pairs belong to other axes"
-    elif everything:
+            orders = [code.sections and code.sections["order"] for code in (ours, theirs)]
+            yield (
+                "the pairs belong to other axes"
+                if orders[0] == orders[1]
+                else f"M-RoPE sections {orders[0]} against {orders[1]}"
+            )
+    else:
         yield from _other_kinds(ours, theirs)
-    if everything and ours.seen != theirs.seen:
+    if windows and ours.seen != theirs.seen:
         yield f"{ours.seen} against {theirs.seen}"
 
 

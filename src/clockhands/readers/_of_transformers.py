@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from clockhands.readers.views import (
+    AS_THE_CLASS,
     CONTEXT,
     NEW,
     OLD,
@@ -60,6 +61,7 @@ def known_to(reader: str, view: View) -> str:
 def transformers_4(view: View) -> None:
     """Read a part as Transformers 4.57.1 does."""
     name = known_to("transformers-4", view)
+    view.sections = AS_THE_CLASS
     types = facts()["transformers-4"]["types"]
     entry = types.get(name) or types.get(f"{name}_text")
     if entry is None:
@@ -149,6 +151,7 @@ def _old_longrope(view: View, block: dict[str, Any]) -> dict[str, Any]:
 def transformers_5(view: View) -> None:
     """Read a part as Transformers 5.23.0 does: as this project's resolver, but for what stands below."""
     config_of_5(view)
+    view.sections = AS_THE_CLASS
     for key, block in blocks_of_5(view):
         kind = scaling_name(block)
         if kind not in (None, *_NEEDED, "proportional", "mrope", "su"):

@@ -17,6 +17,7 @@ from clockhands.readers.views import (
     facts,
     longrope,
     named,
+    names,
     ratio,
     scaling_name,
 )
@@ -100,6 +101,9 @@ def vllm(view: View) -> None:
     block = view.block(key)
     if block is None:
         return
+    if "mrope_section" in block and view.name in names("vllm", "sections"):
+        # The class in Transformers has one order, whatever the file says.
+        view.sections = "interleaved" if block.get("mrope_interleaved") else "consecutive"
     kind, factor, context = scaling_name(block), view.number("factor", block), view.number(CONTEXT)
     again = kind is not None and kind not in _ALREADY and "gemma3" not in str(view.name)
     if again and factor is not None and context is not None:

@@ -10,7 +10,9 @@ from clockhands.readers._of_llama_cpp import llama_cpp
 from clockhands.readers._of_mlx import mlx_lm
 from clockhands.readers._of_transformers import transformers_4, transformers_5
 from clockhands.readers._of_vllm import vllm, vllm_0_11
+from clockhands.readers._windows import in_sections, in_windows, window_rule
 from clockhands.readers.views import (
+    AS_THE_CLASS,
     NEW,
     OLD,
     ModelFailure,
@@ -23,6 +25,7 @@ from clockhands.readers.views import (
     scaling_name,
     views,
 )
+from clockhands.sources.dialects import dialect_of
 from clockhands.sources.opened import Opened
 from clockhands.sources.resolve import resolve
 from clockhands.sources.resolved import TEXT, Code, Resolved
@@ -36,6 +39,7 @@ def no_scaling(view: View) -> None:
     Raises:
         Undescribed: There is no scaling to leave out.
     """
+    view.sections = AS_THE_CLASS
     found = False
     for key in (OLD, NEW):
         block = view.block(key)
@@ -83,6 +87,8 @@ class Reading:
         parted: The groups of layers in which it computes something else than the audit.
         longest: The longest length in tokens that it takes the model for, where it is not the declared one.
         says: What else is worth knowing, in sentences.
+        not_compared: What the model has and the comparison leaves out, since it was not read in this reader's code:
+            ``windows``, ``sections``.
     """
 
     reader: str
@@ -95,6 +101,23 @@ class Reading:
     parted: tuple[Parted, ...] = ()
     longest: int | None = None
     says: tuple[str, ...] = ()
+    not_compared: tuple[str, ...] = ()
+
+
+def incomparable(opened: Opened, resolved: Resolved) -> str | None:
+    """Why the readers of configs cannot be compared on a target, in a sentence; None where they can."""
+    if opened.form == "preset":
+        return "This is a spec of clockhands, which runtimes do not read."
+    if opened.form == "gguf":
+        return "How it reads GGUF files is not known here."
+    dialect = dialect_of(opened.config or {}) if opened.form == "dialect" else None
+    if dialect is not None:
+        return f"It reads config.json, and this is a file of {dialect.name}."
+    if opened.form in ("array", "dialect") or opened.config is None:
+        return "It reads config.json, and there is none."
+    if not any(code.kind == "rotary" and code.part in TEXT for code in resolved.codes):
+        return "Only RoPE of text is compared, and this model has none."
+    return None
 
 
 def readings(
@@ -102,8 +125,8 @@ def readings(
 ) -> tuple[Reading, ...]:
     """What each reader makes of the same file, beside what was resolved.
 
-    Only configs with a rotary code in a part for text are compared: other kinds hold nothing that readers take apart,
-    and a GGUF file or a table is what its one reader makes of it.
+    Only configs with a rotary code in a part for text are compared: other kinds hold nothing that readers take apart.
+    A GGUF file is resolved as llama.cpp reads it; for all other targets each reading says why it cannot be compared.
 
     Args:
         opened: The target, with what the caller set over it.
@@ -118,11 +141,22 @@ def readings(
     for name in chosen:
         if name not in READERS:
             raise InvalidValue(f"There is no runtime {name!r}.", f"The runtimes are {', '.join(READERS)}.")
-    rotary = any(code.kind == "rotary" and code.part in TEXT for code in resolved.codes)
-    if opened.form != "config" or opened.config is None or not rotary:
-        return ()
+    reason = incomparable(opened, resolved)
+    if reason is not None:
+        return tuple(_alone(name, opened, resolved, reason) for name in chosen)
     session = _Session(opened, resolved, length)
     return tuple(session.reading(name) for name in chosen)
+
+
+def _alone(name: str, opened: Opened, resolved: Resolved, reason: str) -> Reading:
+    """The reading of a target that is no config."""
+    title, version, _ = about(name)
+    followed = opened.form == "gguf" and name == "llama.cpp"
+    if followed and not any(fact.code == "unknown-model-type" for fact in resolved.facts):
+        says = ("This audit reads a GGUF file as llama.cpp does.",)
+        return Reading(name, title, version, "same", codes=resolved.codes, says=says)
+    reason = "This architecture of llama.cpp was not read." if followed else reason
+    return Reading(name, title, version, "unknown", reason)
 
 
 class _Session:
@@ -142,8 +176,13 @@ class _Session:
         not_read: list[str] = []
         says: list[str] = []
         failing: str | None = None
+        rules: dict[str, Mapping[str, Any] | None] = {}
+        sections: dict[str, str | None] = {}
         try:
             for section, view in views(self.opened, self.length):
+                rules[section.part] = rule = window_rule(name, view)
+                for key in (rule or {}).get("drops", ()):
+                    view.drop(key)
                 try:
                     READERS[name](view)
                 except ModelFailure as failure:
@@ -153,14 +192,19 @@ class _Session:
                 longest = view.longest if longest is None else longest
                 not_read += view.not_read
                 says += view.says
+                sections[section.part] = view.sections
         except Refusal as refusal:
             return Reading(name, title, version, "refuses", str(refusal))
         except Undescribed as unknown:
             return Reading(name, title, version, "unknown", str(unknown))
-        codes = self._codes(config, length)
+        try:
+            codes = in_sections(in_windows(self._codes(config, length), rules), sections)
+        except Refusal as refusal:
+            return Reading(name, title, version, "refuses", str(refusal))
+        not_compared = self._not_compared(rules, sections)
         parted = ()
         if codes is not self.resolved.codes:
-            parted = tuple(group for group in self._compared(codes) if not group.same)
+            parted = tuple(group for group in self._compared(codes, not_compared) if not group.same)
         open_rates = any(code.kind == "rotary" and code.part in TEXT and not code.rates for code in codes)
         if open_rates and not parted and not failing:
             # Two readings that both lack their numbers are not two that agree on them.
@@ -177,7 +221,14 @@ class _Session:
             parted=parted,
             longest=int(longest) if longest is not None and longest != declared else None,
             says=tuple(dict.fromkeys(says)),
+            not_compared=not_compared,
         )
+
+    def _not_compared(self, rules: Mapping[str, Any], sections: Mapping[str, str | None]) -> tuple[str, ...]:
+        text = [code for code in self.resolved.codes if code.part in TEXT]
+        windows = any(code.farthest is not None and rules.get(code.part) is None for code in text)
+        axes = any(code.sections is not None and sections.get(code.part) is None for code in text)
+        return ("windows",) * windows + ("sections",) * axes
 
     def _codes(self, config: dict[str, Any], length: int | None) -> tuple[Code, ...]:
         seen = canonical(config)
@@ -188,6 +239,6 @@ class _Session:
         self.seen.append((seen, length, codes))
         return codes
 
-    def _compared(self, codes: tuple[Code, ...]) -> tuple[Parted, ...]:
+    def _compared(self, codes: tuple[Code, ...], without: tuple[str, ...]) -> tuple[Parted, ...]:
         ours = [code for code in self.resolved.codes if code.part in TEXT]
-        return compared(ours, [code for code in codes if code.part in TEXT], everything=False)
+        return compared(ours, [code for code in codes if code.part in TEXT], windows="windows" not in without)

@@ -21,9 +21,9 @@ def reach_of(codes: Iterable[Code], context: int | None, length: int | None) -> 
 
 def reading_to_dict(reading: Reading, context: int | None) -> dict[str, Any]:
     """One element of `readers` in the JSON of an audit."""
-    names = ("reader", "title", "version", "verdict", "because", "not_read", "longest", "says")
+    names = ("reader", "title", "version", "verdict", "because", "not_read", "longest", "says", "not_compared")
     made = {name: getattr(reading, name) for name in names}
-    lists = {name: list(made[name]) for name in ("not_read", "says")}
+    lists = {name: list(made[name]) for name in ("not_read", "says", "not_compared")}
     return {**made, **lists, "differs": [parted_to_dict(group, context) for group in reading.parted]}
 
 

@@ -21,6 +21,9 @@ OLD, NEW = "rope_scaling", "rope_parameters"
 
 ORIGINAL, CONTEXT = "original_max_position_embeddings", "max_position_embeddings"
 
+AS_THE_CLASS = "as the class"
+"""Sections of M-RoPE that are those of the type's class in Transformers, whatever the file says."""
+
 # Beyond this a number of a file is no magnitude of anything.
 _LARGEST_MAGNITUDE = 1e6
 
@@ -48,6 +51,8 @@ class View:
         says: What else is worth knowing about this reader and this file, in sentences.
         longest: The longest length that the reader takes the model for, where it does not go by the declared one.
         length: Tokens at which the rates shall hold.
+        sections: How the reader shares the pairs of M-RoPE among its axes: `AS_THE_CLASS`, ``consecutive`` or
+            ``interleaved``; None where that was not read.
     """
 
     def __init__(self, opened: Opened, section: Section, length: int | None) -> None:
@@ -61,6 +66,7 @@ class View:
         self.says: list[str] = []
         self.longest: float | None = None
         self.length = length
+        self.sections: str | None = None
 
     def place(self, key: str) -> str:
         """Where a key stands: ``config.json:text_config.rope_theta``."""

@@ -362,9 +362,12 @@ def in_short(code: Code) -> str:
 
 
 def _runtimes_in_short(readings: Iterable[Reading]) -> str:
-    """How many runtimes compute the same, and which do not."""
+    """How many runtimes compute the same, and which do not; nothing where none can be compared."""
     held = [each for each in readings if each.reader != _PATTERN]
     words = []
+    reasons = {each.because for each in held if each.verdict == "unknown"}
+    if all(each.verdict == "unknown" for each in held):
+        return ""
     same = [release(each) for each in held if each.verdict == "same"]
     if same:
         every = "all " if len(same) == len(held) else ""
@@ -373,7 +376,8 @@ def _runtimes_in_short(readings: Iterable[Reading]) -> str:
     for verdict, word in (("differs", "differs"), ("refuses", "refuses it")):
         words += [f"{release(each)} {word}" for each in held if each.verdict == verdict]
     if unknown := [release(each) for each in held if each.verdict == "unknown"]:
-        words.append(f"not compared (--verbose says why): {listed(unknown)}")
+        who = "the other runtimes" if len(reasons) == 1 and len(unknown) > 2 else listed(unknown)
+        words.append(f"not compared (--verbose says why): {who}")
     return "; ".join(words)
 
 
@@ -629,6 +633,10 @@ def rows_of_readers(readings: Iterable[Reading], context: int | None) -> Iterato
                 reasons.setdefault(each.because, []).append(release(each))
         for because, names in reasons.items():
             yield label, f"{listed(names)} ({because})" if verdict == "unknown" else f"{listed(names)}: {because}"
+    for what in dict.fromkeys(what for each in held for what in each.not_compared):
+        who = [release(each) for each in held if what in each.not_compared and each.verdict in ("same", "differs")]
+        if who:
+            yield "not compared", f"{what} of {listed(who)} (its code for this model type was not read)"
     for each in held:
         if each.longest is not None and each.verdict != "refuses" and each.reader != _PATTERN:
             yield "longest", f"{release(each)} serves up to {each.longest:,} positions"

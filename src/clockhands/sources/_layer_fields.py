@@ -61,6 +61,9 @@ def layer_groups(fields: Fields, row: CodeOfType | None, type_source: str) -> li
     labels = _label_names() | ({} if row is None else {kind: tuple(names) for kind, names in row.labels.items()})
     if row is not None and row.windows.get("last") and kinds[-1] == "sliding" and number:
         kinds = [*kinds[:-1], "full"]
+    if row is not None and row.windows.get("every") and window is not None and window.value:
+        # The class gives its window to every layer that attends, whatever the list calls it.
+        kinds = ["sliding" if kind == "full" else kind for kind in kinds]
     still = _still_layers(fields, row, number, type_source)
     if still:
         kinds = [("none" if layer in still[0] else kind) for layer, kind in enumerate(kinds)]

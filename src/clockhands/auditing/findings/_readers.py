@@ -8,7 +8,7 @@ from clockhands.auditing._edits import Edit, copied, moved, replaced, together
 from clockhands.auditing.findings._kind import EXPECTED, Kind, listed, spoken
 from clockhands.auditing.findings._parts import Audited, check, declared
 from clockhands.measures import difference
-from clockhands.readers import Parted, Reading
+from clockhands.readers import Parted, Reading, incomparable
 from clockhands.readers.telling import code_in_words, release, scaling_in_words
 from clockhands.readers.views import NEW, OLD, View, facts, names, positive_number, scaling_name, views
 from clockhands.rotary import Rotary
@@ -488,7 +488,7 @@ def _reading(subject: Audited, name: str) -> Reading | None:
 
 def _views(subject: Audited) -> Iterator[View]:
     """The text parts of a config whose readers are compared."""
-    if subject.readings:
+    if incomparable(subject.opened, subject.resolved) is None:
         for _, view in views(subject.opened, None):
             yield view
 

@@ -1,0 +1,70 @@
+"""Which positions a reader's layers can see, and how it shares the pairs of M-RoPE among the axes.
+
+Rules for windows stand in ``readers.json`` under each reader, by model type. Without a rule nothing is compared.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from clockhands.readers.views import AS_THE_CLASS, Refusal, View, facts
+from clockhands.rotary import Rotary, chunked, interleaved
+from clockhands.sources.resolved import TEXT, Code
+
+AS_THE_FILE = "as the file"
+
+
+def window_rule(reader: str, view: View) -> Mapping[str, Any] | None:
+    """What a reader does with the windows of a part; None where it was not read for this type.
+
+    ``drops`` are keys that it does not look at, so that the pattern of the type stands. ``sees`` changes what the file
+    says: ``all`` positions, or ``one more``. The same under ``mixed`` holds only where some layers have a window and
+    others do not, where ``refuses`` stands for an error; and under ``unlisted`` where the file lists no layer types:
+    the class of Transformers passes over such a list, and this reader does not.
+    """
+    held = facts()[reader].get("windows", {})
+    rule = held.get(view.name, held.get("*"))
+    if rule is None or "unlisted" not in rule:
+        return rule
+    return None if view.get("layer_types") is not None else {"sees": rule["unlisted"]}
+
+
+def in_windows(codes: tuple[Code, ...], rules: Mapping[str, Mapping[str, Any] | None]) -> tuple[Code, ...]:
+    """The codes with the windows that a reader gives them, by the rule of each part.
+
+    Raises:
+        Refusal: It does not load a model in which only some layers have a window.
+    """
+    made = codes
+    for part, rule in rules.items():
+        of_part = [code for code in codes if code.part == part]
+        mixed = len({code.farthest is None for code in of_part}) > 1
+        how = (rule or {}).get("sees")
+        if mixed and rule and "mixed" in rule:
+            how = rule["mixed"]
+        if how == "refuses":
+            raise Refusal("It supports a window in all layers or in none, and here only some have one.")
+        if how not in (None, AS_THE_FILE) and any(code.farthest is not None for code in of_part):
+            made = tuple(_seeing(code, how) if code.part == part else code for code in made)
+    return made
+
+
+def _seeing(code: Code, how: str) -> Code:
+    if how == "all":
+        return replace(code, window=None, chunk=None)
+    return code if code.window is None else replace(code, window=code.window + 1)
+
+
+def in_sections(codes: tuple[Code, ...], sections: Mapping[str, str | None]) -> tuple[Code, ...]:
+    """The codes with the pairs shared among the axes as a reader does, by part."""
+    if not any(how not in (None, AS_THE_CLASS) for how in sections.values()):
+        return codes
+    return tuple(_shared(code, sections.get(code.part)) for code in codes)
+
+
+def _shared(code: Code, how: str | None) -> Code:
+    held = code.sections if code.part in TEXT else None
+    if how in (None, AS_THE_CLASS) or held is None or held["order"] == how or not isinstance(code.spec, Rotary):
+        return code
+    order = chunked if how == "consecutive" else interleaved
+    return replace(code, spec=replace(code.spec, axes=order(held["pairs"])))

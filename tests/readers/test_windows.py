@@ -1,0 +1,104 @@
+"""Windows and sections of M-RoPE, as each runtime's own code has them."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from clockhands.readers import readings
+from clockhands.sources import open_target
+from clockhands.sources.resolve import resolve
+from clockhands.sources.resolved import layer_numbers
+from readers.reading_files import read
+
+CASES = json.loads(Path(__file__).with_name("windows.json").read_text(encoding="utf-8"))["cases"]
+LAYERS = 6
+SMALL = {
+    "hidden_size": 64, "num_attention_heads": 4, "num_hidden_layers": LAYERS, "max_position_embeddings": 64,
+    "head_dim": 16, "rope_theta": 10000.0,
+}  # fmt: skip
+SETTINGS = {
+    "window": {"sliding_window": 4},
+    "from layer 3": {"sliding_window": 4, "use_sliding_window": True, "max_window_layers": 3},
+    "listed": {
+        "sliding_window": 4, "use_sliding_window": True, "layer_types": ["sliding_attention", "full_attention"] * 3
+    },
+    "period": {"sliding_window": 4, "sliding_window_pattern": 3},
+}  # fmt: skip
+MISTRAL = {
+    "model_type": "mistral", "hidden_size": 4096, "num_attention_heads": 32, "num_hidden_layers": 32,
+    "sliding_window": 4096, "max_position_embeddings": 32768, "rope_theta": 10000.0,
+}  # fmt: skip
+QWEN3_VL = {
+    "model_type": "qwen3_vl_text", "hidden_size": 4096, "num_attention_heads": 32, "num_hidden_layers": 36,
+    "max_position_embeddings": 262144, "head_dim": 128, "rope_theta": 5000000.0,
+}  # fmt: skip
+
+
+def windows(found):
+    each: list[int | None] = [None] * LAYERS
+    for code in found.codes:
+        for layer in range(LAYERS) if code.layers is None else layer_numbers(code.layers):
+            each[layer] = code.farthest
+    return each
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case['reader']} {case['type']} {case['setting']}")
+def test_each_layer_has_the_window_that_the_runtime_gave_it(tmp_path, case):
+    found = read(tmp_path, {"model_type": case["type"], **SMALL, **SETTINGS[case["setting"]]}, case["reader"])
+    assert "windows" not in found.not_compared
+    assert windows(found) == case["windows"]
+
+
+@pytest.mark.parametrize("reader", ["llama.cpp", "mlx-lm"])
+def test_a_window_that_a_runtime_does_not_have_is_a_difference(tmp_path, reader):
+    found = read(tmp_path, MISTRAL, reader)
+    assert found.verdict == "differs"
+    (group,) = found.parted
+    assert group.says == ("the last 4,096 positions against all positions",)
+    assert group.ladder.same
+
+
+def test_vllm_refuses_a_qwen2_of_which_only_some_layers_have_a_window(tmp_path):
+    config = {"model_type": "qwen2", **SMALL, **SETTINGS["from layer 3"]}
+    assert read(tmp_path, config, "vllm").verdict == "refuses"
+    assert read(tmp_path, config | {"max_window_layers": 0}, "vllm").verdict == "same"
+
+
+def test_vllm_gives_windows_of_cohere2_one_token_more(tmp_path):
+    found = read(tmp_path, {"model_type": "cohere2", **SMALL, "sliding_window": 4}, "vllm")
+    assert windows(found) == [5, 5, 5, None, 5, 5]
+
+
+def test_windows_that_were_not_read_are_not_compared_and_that_is_said(tmp_path):
+    listed = {"layer_types": ["sliding_attention"] * 16 + ["full_attention"] * 16}
+    found = read(tmp_path, MISTRAL | listed, "mlx-lm")
+    assert (found.verdict, found.not_compared) == ("same", ("windows",))
+
+
+@pytest.mark.parametrize(("flag", "verdict"), [({}, "differs"), ({"mrope_interleaved": True}, "same")])
+def test_vllm_shares_pairs_among_axes_by_the_flag_of_the_file(tmp_path, flag, verdict):
+    scaling = {"rope_type": "default", "mrope_section": [24, 20, 20], **flag}
+    found = read(tmp_path, QWEN3_VL | {"rope_scaling": scaling}, "vllm")
+    assert found.verdict == verdict
+    says = [sentence for group in found.parted for sentence in group.says]
+    assert says == (["M-RoPE sections interleaved against consecutive"] if verdict == "differs" else [])
+
+
+def test_a_target_that_no_runtime_is_compared_on_says_why():
+    opened = open_target("vaswani2017")
+    found = readings(opened, resolve(opened, None))
+    assert {each.verdict for each in found} == {"unknown"}
+    assert {each.because for each in found} == {"This is a spec of clockhands, which runtimes do not read."}
+
+
+def test_a_dialect_is_named_as_the_reason(tmp_path):
+    path = tmp_path / "model_config.yaml"
+    path.write_text(
+        "block_size: 2048\nn_layer: 4\nn_head: 4\nn_embd: 64\nrotary_percentage: 1.0\nrope_base: 10000\n"
+        "name: small\npadded_vocab_size: 64\n",
+        encoding="utf-8",
+    )
+    opened = open_target(path)
+    (found,) = readings(opened, resolve(opened, None), only=["vllm"])
+    assert (found.verdict, found.because) == ("unknown", "It reads config.json, and this is a file of LitGPT.")
