@@ -6,6 +6,7 @@ import pytest
 
 from clockhands.auditing import audit
 from clockhands.scaling import Dynamic, Ntk
+from clockhands.sources.resolved import layer_numbers
 from resolution.expected import resolved
 from resolution.library import gaps, read_config
 
@@ -364,6 +365,54 @@ def test_the_library_gives_single_layers_the_same_heads(name):
     written = json.loads(json.dumps(config.to_dict(), default=str))
     assert written["per_layer_config"]
     assert list(gaps(config, resolved(written))) == []
+
+
+SMOLLM3 = {
+    "model_type": "smollm3", "hidden_size": 32, "num_attention_heads": 2, "num_hidden_layers": 4,
+    "no_rope_layers": [1, 1, 0, 0], "sliding_window": 8,
+}  # fmt: skip
+SLIDING_FIRST = ["sliding_attention", "full_attention"] * 2
+
+
+@pytest.mark.parametrize(
+    ("more", "windows"),
+    [
+        ({"use_sliding_window": False}, [None] * 4),
+        ({"use_sliding_window": True}, [None, None, 8, 8]),  # layers that do not rotate
+        ({"use_sliding_window": True, "layer_types": SLIDING_FIRST}, [8, None, 8, None]),
+        ({"use_sliding_window": False, "layer_types": SLIDING_FIRST}, [8, None, 8, None]),
+        ({"use_sliding_window": True, "sliding_window": None}, [None] * 4),
+        ({"use_sliding_window": True, "no_rope_layers": None, "no_rope_layer_interval": 2}, [None, 8, None, 8]),
+    ],
+)
+def test_smollm3_has_windows_where_its_class_has_them(more, windows, tmp_path):
+    config = {**SMOLLM3, **more}
+    found = {layer: code for code in resolved(config).codes for layer in layer_numbers(code.layers)}
+    assert [found[layer].window for layer in range(4)] == windows
+    still = "no_rope_layers" if config["no_rope_layers"] else "no_rope_layer_interval"
+    assert all(still in code.source["kind"] for code in found.values() if code.kind == "none")
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    codes = {finding.code for finding in audit(tmp_path).findings}
+    assert "ignored-key" not in codes
+    assert ("inert-window" in codes) == (more == {"use_sliding_window": False})
+
+
+@pytest.mark.parametrize("more", [{}, {"use_sliding_window": True}, {"layer_types": ["sliding_attention"] * 4}])
+def test_the_library_gives_smollm3_the_same_windows(more):
+    torch = pytest.importorskip("torch")
+    transformers = pytest.importorskip("transformers")
+    for still in ([1] * 4, [0] * 4):
+        config = {**SMOLLM3, **more, "no_rope_layers": still}
+        sizes = {"vocab_size": 9, "intermediate_size": 8, "num_key_value_heads": 2, "pad_token_id": 0}
+        read = read_config({**config, **sizes, "bos_token_id": 1, "eos_token_id": 2})
+        read.num_hidden_layers = 1
+        model = transformers.SmolLM3Model(read).eval()
+        tokens = torch.full((2, 30), 5)
+        tokens[1, 0] = 6
+        with torch.no_grad():
+            first, second = model(tokens).last_hidden_state
+        seen = int((first - second).abs().amax(-1).nonzero().max()) + 1
+        assert {code.window or 30 for code in resolved(config).codes} == {seen}
 
 
 @pytest.mark.parametrize("name", ["beam", "cohere_compass_text", "gemma3_text"])

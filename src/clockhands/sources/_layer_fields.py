@@ -56,16 +56,16 @@ def layer_groups(fields: Fields, row: CodeOfType | None, type_source: str) -> li
     """
     count = fields.whole("layers", most=MOST_LAYERS)
     number = None if count is None else count.value
-    window = _window(fields)
-    kinds, source = _kinds(fields, row, number, window, type_source)
+    window = _window(fields, row)
+    still = _still_layers(fields, row, number, type_source)
+    kinds, source = _kinds(fields, row, number, window, type_source, still)
     labels = _label_names() | ({} if row is None else {kind: tuple(names) for kind, names in row.labels.items()})
     if row is not None and row.windows.get("last") and kinds[-1] == "sliding" and number:
         kinds = [*kinds[:-1], "full"]
-    still = _still_layers(fields, row, number, type_source)
+    slides = [kind == "sliding" for kind in kinds]
     if still:
         kinds = [("none" if layer in still[0] else kind) for layer, kind in enumerate(kinds)]
     still_kinds = _still_kinds(fields, row, labels, window)
-    # What they see is not said: layers that do not turn see all.
     kinds = ["none" if kind in still_kinds else kind for kind in kinds]
     chunk = _or_none(fields, "chunk")
     chunks = row is not None and row.windows.get("chunks") and not fields.declares("layer_types")
@@ -80,21 +80,23 @@ def layer_groups(fields: Fields, row: CodeOfType | None, type_source: str) -> li
     nothing = [None] * len(kinds)
     of_layers = [nothing if found is None else found.value or nothing for found in (bases, shares)]
     owns = _own_values(fields, number)
-    written = {} if owns is None else {int(layer): layer for layer in fields.values[PER_LAYER]}  # as "5" or as "05"
-    each = list(zip(kinds, *of_layers, owns or nothing, strict=True))
+    # Of a type that is not in the table, what layers that do not turn see is not known.
+    slides = [slide and (kind == "sliding" or row is not None) for slide, kind in zip(slides, kinds, strict=True)]
+    each = list(zip(kinds, slides, *of_layers, owns or nothing, strict=True))
     groups: list[LayerGroup] = []
     for mark in dict.fromkeys(each):
-        kind, own, turned, values = mark
+        kind, slide, own, turned, values = mark
         places = [layer for layer, other in enumerate(each) if other == mark]
         known = {} if count is None or count.value is None else {"layers": _join(count.source, source)}
         if kind == "none" and still and not set(places) - still[0]:
             known["kind"] = still[1]
         of_group = fields
         if owns is not None:
+            written = {int(layer): layer for layer in fields.values[PER_LAYER]}  # as "5" or as "05"
             of_group = fields.with_values(dict(values or ()), f"{PER_LAYER}.{written.get(places[0])}.")
-            window = _window(of_group)
+            window = _window(of_group, row)
         seen = None
-        if kind == "sliding" and window is not None:
+        if slide and window is not None:
             seen = _seen(window.value, {} if row is None else row.windows)
             known["window"] = _join(window.source, source)
         elif kind == "chunked" and chunk is not None and chunk.value:
@@ -201,10 +203,11 @@ def _is_base(base: Any) -> bool:
     return number and (base == 0 or base > 1)
 
 
-def _window(fields: Fields) -> Sourced[int] | None:
+def _window(fields: Fields, row: CodeOfType | None) -> Sourced[int] | None:
     """The window, unless a switch of the config turns it off."""
     switch = fields.flag("window_on")
-    if switch is not None and switch.value is False:
+    listed = row is not None and row.windows.get("switch") == "unlisted" and fields.declares("layer_types")
+    if switch is not None and switch.value is False and not listed:
         for name in ("window", "window_from", "window_period"):
             fields.present(name)
         return None
@@ -218,8 +221,13 @@ def _or_none(fields: Fields, quantity: str) -> Sourced[int] | None:
     return fields.whole(quantity, least=0)
 
 
-def _kinds(
-    fields: Fields, row: CodeOfType | None, number: int | None, window: Sourced[int] | None, type_source: str
+def _kinds(  # noqa: PLR0917 - what the kinds follow from
+    fields: Fields,
+    row: CodeOfType | None,
+    number: int | None,
+    window: Sourced[int] | None,
+    type_source: str,
+    still: tuple[frozenset[int], str] | None,
 ) -> tuple[list[str], str | None]:
     """The kind of each layer, and where the pattern comes from. Of unknown many layers, one of each kind."""
     listed = fields.items("layer_types")
@@ -237,6 +245,9 @@ def _kinds(
         return ["full"] * (number or 1), None
     if name == "all":
         return ["sliding"] * (number or 1), type_source if row else None
+    if name == "unturned":
+        inside, place = still or (frozenset(), type_source)
+        return ["sliding" if layer in inside else "full" for layer in range(number or 1)], place
     if name == "cycle":
         cycle = fields.items("cycle")
         # Blocks that attend see a window here; all others keep a state of their own.
