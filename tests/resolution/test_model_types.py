@@ -188,6 +188,7 @@ def test_rows_speak_of_quantities_that_exist(name):
             "decoder_context",
             "speech_layers",
             "cells",
+            "per_layer",
         ),
     }
     assert set(known.reads) <= quantities

@@ -357,6 +357,38 @@ def test_values_of_single_layers_that_cannot_be_read(own):
     assert all(code.rates for code in found.codes)
 
 
+@pytest.mark.parametrize("name", ["llama", "mistral", "of-nobody"])
+def test_values_of_single_layers_are_not_for_every_type(name):
+    """Classes of most types take none: Transformers 5 fails where they look for a value that single layers have."""
+    config = {"model_type": name, "num_hidden_layers": 4, "head_dim": 64, "rope_theta": 1e4, "sliding_window": 512}
+    found = resolved({**config, "per_layer_config": {"3": {"head_dim": 128, "sliding_window": 64}}})
+    assert [(code.layers, code.width) for code in found.codes] == [("0-3", 64)]
+    assert {code.window for code in found.codes} <= {None, 512}
+    assert "config.json:per_layer_config" in found.ignored
+
+
+class Counted(dict):
+    """Values of layers that count how often somebody goes through them."""
+
+    times = 0
+
+    def __iter__(self):
+        self.times += 1
+        return super().__iter__()
+
+
+def test_values_of_layers_are_gone_through_as_often_for_many_groups():
+    times = set()
+    for layers in (6, 60):
+        own = Counted({str(layer): {"sliding_window": layer + 1} for layer in range(layers)})
+        kinds = ["sliding_attention"] * layers
+        config = {**GEMMA4, "num_hidden_layers": layers, "layer_types": kinds, "per_layer_config": own}
+        # The last layer sees all, whatever is listed.
+        assert len(resolved(config).codes) == layers
+        times.add(own.times)
+    assert len(times) == 1
+
+
 @pytest.mark.parametrize("name", ["gemma4_text", "dots3_note_text"])
 def test_the_library_gives_single_layers_the_same_heads(name):
     pytest.importorskip("torch")
@@ -387,7 +419,7 @@ SLIDING_FIRST = ["sliding_attention", "full_attention"] * 2
 )
 def test_smollm3_has_windows_where_its_class_has_them(more, windows, tmp_path):
     config = {**SMOLLM3, **more}
-    found = {layer: code for code in resolved(config).codes for layer in layer_numbers(code.layers)}
+    found = {layer: code for code in resolved(config).codes for layer in layer_numbers(code.layers or "")}
     assert [found[layer].window for layer in range(4)] == windows
     still = "no_rope_layers" if config["no_rope_layers"] else "no_rope_layer_interval"
     assert all(still in code.source["kind"] for code in found.values() if code.kind == "none")

@@ -11,9 +11,7 @@ from clockhands.sources.fields import MOST_LAYERS, Fields, Sourced, value_of
 from clockhands.sources.model_types import CodeOfType, table
 from clockhands.sources.resolved import layer_ranges
 
-# Where Transformers 5 writes what single layers have in place of the values of all, and the quantities that say
-# something about position.
-PER_LAYER = "per_layer_config"
+# Quantities that say something about position and that single layers may have other values of.
 OF_ONE_LAYER = ("head_width", "rotated", "unrotated", "window")
 
 
@@ -79,21 +77,27 @@ def layer_groups(fields: Fields, row: CodeOfType | None, type_source: str) -> li
     shares = _layer_shares(fields, number)
     nothing = [None] * len(kinds)
     of_layers = [nothing if found is None else found.value or nothing for found in (bases, shares)]
-    owns = _own_values(fields, number)
+    apart = fields.raw("per_layer")
+    owns = None if apart is None else _own_values(fields, fields.key_of(apart), number)
     # Of a type that is not in the table, what layers that do not turn see is not known.
     slides = [slide and (kind == "sliding" or row is not None) for slide, kind in zip(slides, kinds, strict=True)]
     each = list(zip(kinds, slides, *of_layers, owns or nothing, strict=True))
+    alike: dict[Any, list[int]] = {}
+    for layer, mark in enumerate(each):
+        alike.setdefault(mark, []).append(layer)
+    # The numbers of layers as they are written, such as "5" or "05".
+    written = (
+        {} if apart is None or owns is None else {int(layer): layer for layer in fields.values[fields.key_of(apart)]}
+    )
     groups: list[LayerGroup] = []
-    for mark in dict.fromkeys(each):
-        kind, slide, own, turned, values = mark
-        places = [layer for layer, other in enumerate(each) if other == mark]
+    for (kind, slide, own, turned, values), places in alike.items():
         known = {} if count is None or count.value is None else {"layers": _join(count.source, source)}
         if kind == "none" and still and not set(places) - still[0]:
             known["kind"] = still[1]
         of_group = fields
-        if owns is not None:
-            written = {int(layer): layer for layer in fields.values[PER_LAYER]}  # as "5" or as "05"
-            of_group = fields.with_values(dict(values or ()), f"{PER_LAYER}.{written.get(places[0])}.")
+        if apart is not None and owns is not None:
+            place = f"{fields.key_of(apart)}.{written.get(places[0])}."
+            of_group = fields.with_values(dict(values or ()), place)
             window = _window(of_group, row)
         seen = None
         if slide and window is not None:
@@ -138,24 +142,23 @@ def _seen(window: int | None, rule: Mapping[str, Any]) -> int | None:
     return window // 2 if rule.get("half") else window
 
 
-def _own_values(fields: Fields, number: int | None) -> list[tuple[tuple[str, int | None], ...]] | None:
+def _own_values(fields: Fields, key: str, number: int | None) -> list[tuple[tuple[str, int | None], ...]] | None:
     """For each layer the keys that it has other values of, as Transformers 5 writes them; None where none has any."""
-    fields.read.add(PER_LAYER)
-    held = fields.values.get(PER_LAYER)
-    if held is None or number is None:
+    held = fields.values[key]
+    if number is None:
         return None
     if not isinstance(held, Mapping):
-        fields.unreadable(PER_LAYER, "an object of layer numbers")
+        fields.unreadable(key, "an object of layer numbers")
         return None
-    keys = {key for quantity in OF_ONE_LAYER for key in fields.spellings.get(quantity, ())}
+    keys = {name for quantity in OF_ONE_LAYER for name in fields.spellings.get(quantity, ())}
     own: list[tuple[tuple[str, int | None], ...]] = [()] * number
     for layer, values in held.items():
-        whole = isinstance(values, Mapping) and all(type(values[key]) in (int, NoneType) for key in keys & {*values})
-        if not whole or not re.fullmatch(r"\d{1,6}", layer) or int(layer) >= number:
-            fields.unreadable(PER_LAYER, f"objects of whole numbers under the numbers of the {number} layers")
+        whole = isinstance(values, Mapping) and all(type(values[name]) in (int, NoneType) for name in keys & {*values})
+        if not whole or not re.fullmatch(r"\d{1,6}", str(layer)) or int(layer) >= number:
+            fields.unreadable(key, f"objects of whole numbers under the numbers of the {number} layers")
             return None
-        fields.read_at.setdefault(f"{fields.path}{PER_LAYER}.{layer}.", set()).update(values)
-        own[int(layer)] = tuple(sorted((key, values[key]) for key in keys & {*values}))
+        fields.read_at.setdefault(f"{fields.path}{key}.{layer}.", set()).update(values)
+        own[int(layer)] = tuple(sorted((name, values[name]) for name in keys & {*values}))
     return own
 
 
