@@ -129,7 +129,8 @@ def test_rates_hold_at_the_length_that_is_asked_for(run, config):
     (far,) = json.loads(run("audit", name, "--json", "--length", "8192").out)["targets"]
     assert (near["length"], far["length"]) == (2048, 8192)
     assert near["layers"][0]["rates"][-1] > 2 * far["layers"][0]["rates"][-1]
-    assert codes(far, "warning") == ["beyond-context"]
+    assert codes(far, "warning") == []
+    assert "beyond-context" in codes(far, "note")  # 4 times 2,048 tokens are what the scaling is for
 
 
 def test_a_model_folder_whose_table_is_too_short_and_broken(run, config, tmp_path):
