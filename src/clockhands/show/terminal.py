@@ -114,8 +114,13 @@ def _print_table(page: Page, ordered: Sequence[Audit], failures: Sequence[Mappin
         tally = f"{len(audit.problems)} problem{'s' if len(audit.problems) > 1 else ' '}"
         style = SEVERITY_STYLES[worst.severity]
         page.line(Text.assemble(_column(audit.target, names), f"{tally}  ", (worst.severity, style), f" {worst.code}"))
-    for words, style, known in (("with no encoding that was recognised", "bold", False), ("correct", "green", True)):
-        held = [safe(audit.target) for audit in others if audit.recognised == known]
+    kinds = (
+        ("with no encoding that was recognised", "bold", (False, True)),
+        ("with no problem found, but RoPE frequencies that cannot be computed", "bold", (True, False)),
+        ("correct", "green", (True, True)),
+    )
+    for words, style, known in kinds:
+        held = [safe(audit.target) for audit in others if (audit.recognised, audit.computed) == known]
         names_of = ", ".join(held)
         named = f": {names_of}" if len(names_of) <= _CORRECT_LINES * page.width else " (--verbose shows each of them)"
         if held:
@@ -135,7 +140,7 @@ def verdict_style(audit: Audit) -> str:
     """The style in which the verdict is printed."""
     if audit.problems:
         return SEVERITY_STYLES[audit.problems[0].severity]
-    return "bold green" if audit.recognised else "bold"
+    return "bold green" if audit.recognised and audit.computed else "bold"
 
 
 class _AuditPage(Page):
