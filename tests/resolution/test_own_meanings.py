@@ -399,6 +399,33 @@ def test_the_library_gives_single_layers_the_same_heads(name):
     assert list(gaps(config, resolved(written))) == []
 
 
+EXAONE4 = {"model_type": "exaone4", "num_hidden_layers": 8, "sliding_window": 4096, "rope_theta": 1e6}
+
+
+@pytest.mark.parametrize("name", ["exaone4", "exaone_moe"])
+@pytest.mark.parametrize(
+    ("pattern", "still"),
+    [("LLLG", [3, 7]), ("LG", [1, 3, 5, 7]), ("GL", [0, 2, 4, 6, 7]), ("LLG", [2, 5, 7]), ("L", [7]), (4, [3, 7])],
+)
+def test_a_pattern_of_letters_says_which_layers_slide(name, pattern, still):
+    """As the class documents it: it repeats from the first layer on, and the last layer sees all."""
+    found = resolved({**EXAONE4, "model_type": name, "sliding_window_pattern": pattern})
+    of_layers = {layer: code for code in found.codes for layer in layer_numbers(code.layers or "")}
+    assert [layer for layer in range(8) if of_layers[layer].kind == "none"] == still
+    assert {of_layers[layer].window for layer in range(8) if layer not in still} == {4096}
+    assert "impossible-value" not in [fact.code for fact in found.facts]
+
+
+@pytest.mark.parametrize("pattern", ["", "LLLX", "lllg", 0, -4, [4], True])
+def test_a_pattern_that_cannot_be_used_is_not_one_without_rotation(pattern):
+    found = resolved({**EXAONE4, "sliding_window_pattern": pattern})
+    assert "rotary" in [code.kind for code in found.codes]
+    assert [code.layers for code in found.codes if code.kind == "none"] == []
+    (fact,) = [fact for fact in found.facts if fact.code == "impossible-value"]
+    assert "config.json:sliding_window_pattern" in fact.evidence
+    assert ("letters L and G" in str(fact.evidence["allowed"])) == isinstance(pattern, str)
+
+
 SMOLLM3 = {
     "model_type": "smollm3", "hidden_size": 32, "num_attention_heads": 2, "num_hidden_layers": 4,
     "no_rope_layers": [1, 1, 0, 0], "sliding_window": 8,

@@ -270,12 +270,21 @@ def _kinds(  # noqa: PLR0917 - what the kinds follow from
             return ["full"] * (number or 1), None
         edge = first.value
         return ["sliding" if layer >= edge else "full" for layer in range(number or 1)], first.source
+    written = fields.raw("window_period")
+    letters: Any = rule.get("letters", {})
+    if letters and written is not None and isinstance(written.value, str):
+        if not written.value or set(written.value) - letters.keys():
+            allowed = f"a number of layers, or a text of the letters {' and '.join(letters)}"
+            fields.impossible(fields.key_of(written), allowed)
+            return _unknown_kinds(row, number), None
+        kinds = [letters[written.value[layer % len(written.value)]] for layer in range(number or len(written.value))]
+        return [*kinds[:-1], "full"] if number else kinds, written.source
     period = fields.whole("window_period", most=MOST_LAYERS) or Sourced(
         row.windows.get("period") if row else None, type_source
     )
     every: int | None = period.value
     if every is None:
-        return ["full"] * (number or 1), None
+        return _unknown_kinds(row, number), None
     # One layer in so many sees all, the last of them or the one that the rule numbers; the others slide.
     turn = rule.get("turn", every - 1)
     if rule.get("back") and number:
@@ -288,6 +297,11 @@ def _kinds(  # noqa: PLR0917 - what the kinds follow from
         edge = fields.whole("window_from", least=0)
         kinds = [kind if edge and edge.value and layer < edge.value else "full" for layer, kind in enumerate(kinds)]
     return kinds, period.source
+
+
+def _unknown_kinds(row: CodeOfType | None, number: int | None) -> list[str]:
+    """Kinds of layers where the pattern of a file cannot be used: they are not said to have no rotation."""
+    return ["sliding" if row is not None and "full" in row.unturned else "full"] * (number or 1)
 
 
 def _marked_kinds(fields: Fields, number: int | None) -> tuple[list[str], str] | None:

@@ -37,7 +37,8 @@ class CodeOfType:
             of all ``also`` sees all; the kind of the ``others`` of a period or of those not listed, and of all where
             the list is ``absent``; whether kinds stay what they are ``always``, without a window too; whether the
             layers that rotate attend inside ``chunks`` of the text; whether the ``switch`` of windows is for
-            ``unlisted`` layers alone, those of a file without a list of kinds.
+            ``unlisted`` layers alone, those of a file without a list of kinds; the kinds that the ``letters`` of a
+            period stand for, where a file may write it as a text, after which the last layer sees all.
         nested: Whether the rotary block of the config has one object for each kind of layer, and is not read flat.
         bases: Kind of layer to the quantity that holds its base, where that is not ``base``.
         widths: Kind of layer to the quantity that holds its head width, where that is not ``head_width``.
