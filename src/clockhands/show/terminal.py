@@ -36,6 +36,7 @@ from clockhands.sources.resolved import COMPUTED, Code
 
 _PLURAL = {"sin": "sines", "cos": "cosines", "-sin": "sines with a minus", "-cos": "cosines with a minus"}
 _LIBRARY = re.compile(r"(?<=\w) \((\w+ \d[\w.]*)\)")  # ` (transformers 5.23.0)` after a class or an architecture
+_BETWEEN = re.compile(r", | [+/x] ")
 _FILE = re.compile(r"^(?P<file>.*?\.(?P<suffix>[A-Za-z]+)):")
 
 _SENTENCE = re.compile(r"(?<=[.?]) (?=[A-Z0-9])")  # where one ends and the next begins
@@ -599,8 +600,8 @@ def _sources(audit: Audit) -> Iterator[str]:
 def _short_names(audit: Audit) -> dict[str, str]:
     """A short name for each long file name, so that sources fit beside their values: `gguf` for a long `….gguf`."""
     names: dict[str, str] = {}
-    # What is computed from several places has words before and between the files.
-    terms = (term for source in _sources(audit) for term in source.removeprefix(COMPUTED).split(", "))
+    # What is computed from several places has words before the files, and commas or signs between them.
+    terms = (term for source in _sources(audit) for term in _BETWEEN.split(source.removeprefix(COMPUTED)))
     for found in filter(None, map(_FILE.match, terms)):
         if len(found["file"]) > len("model.safetensors") and found["suffix"] not in names.values():
             names.setdefault(found["file"], found["suffix"])
