@@ -98,6 +98,11 @@ def bytes_of(path: Path, largest: int, *, found: bool = False) -> bytes:
     Raises:
         Unreadable: The file cannot be opened, or has more bytes.
     """
+    if found and path.is_dir():
+        raise Unreadable(
+            f"{path} is a folder, but in a model folder a file is expected.",
+            "If the model is in it, name it; else move it out of the way.",
+        )
     if found and path.exists() and not path.is_file():
         raise Unreadable(
             f"{path} is a pipe or a device, but in a model folder a file is expected.",

@@ -28,6 +28,14 @@ from clockhands.sources.opened import READ, Opened
 from clockhands.sources.openers import open_document, open_file, open_folder
 from clockhands.sources.transfers import why_not
 
+# An address of the hub, with the model and maybe a revision in it, or any other.
+_ADDRESS = re.compile(
+    r"(?:https?://)?(?:www\.)?(?:huggingface\.co|hf\.co)/(?P<name>[\w.-]+/[\w.-]+)"
+    r"(?:/(?:tree|blob|resolve|raw)/(?P<revision>[\w.-]+)(?:[/?#].*)?|[/?#].*)?"
+    r"|[a-z][a-z0-9+.-]*://.*",
+    re.ASCII | re.IGNORECASE,
+)
+
 
 def open_target(text: str | os.PathLike[str], stdin: IO[bytes] | IO[str] | None = None) -> Opened:
     """Open what ``text`` names; a path object is always a path. ``stdin`` replaces standard input for ``-``.
@@ -130,6 +138,16 @@ def _nothing(text: str) -> Unreadable:
     """The error for a text that names nothing, by what it looks like."""
     if len(text) > 200:
         return Unreadable(f"{shown(text)} does not name a model, a file or a preset.", f"Name a preset, {READ}.")
+    address = _ADDRESS.fullmatch(text)
+    if address is not None:
+        name, revision = address["name"], address["revision"]
+        called = f"{name}@{revision}" if name and revision else name or "org/name[@revision]"
+        return Unreadable(
+            f"{text} is a web address, and models are audited by their name.",
+            f"Give {called} for a model of the hub; download anything else, and name the file.",
+        )
+    if (name := hub_name(text.partition("@")[0])) is not None and re.fullmatch(r"[^@]*@(:.*)?", text):
+        return Unreadable(f"{text} has no revision after the @.", f"Give {name}, or {name}@REVISION.")
     before = text.partition(":")[0]
     if NAMED.fullmatch(text) and not _known_ending(before):
         return Unreadable(
