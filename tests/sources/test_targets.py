@@ -135,6 +135,22 @@ def test_a_config_on_standard_input_is_read(stream):
     assert opened.config == json.loads(CONFIG)
 
 
+def test_yaml_on_standard_input_is_read():
+    neox = b"\xef\xbb\xbf# GPT-NeoX\nnum-layers: 2\nhidden-size: 64\nnum-attention-heads: 2\npos-emb: rotary\n"
+    opened = open_target("-", stdin=io.BytesIO(neox))
+    assert (opened.form, opened.config_name) == ("dialect", "<stdin>")
+    llama = b"model_type: llama\nrope_theta: 1e6\n"
+    assert open_target("-", stdin=io.BytesIO(llama)).config == {"model_type": "llama", "rope_theta": 1e6}
+    with pytest.raises(Unreadable, match="<stdin> is YAML without keys at the top level"):
+        open_target("-", stdin=io.BytesIO(b"a config"))
+    with pytest.raises(Unreadable, match="<stdin> is not JSON"):
+        open_target("-", stdin=io.BytesIO(b' {"a": 1'))
+    with pytest.raises(Unreadable, match="<stdin> has more than"):
+        open_target("-", stdin=io.BytesIO(b"a: " + b"x" * 2**20))
+    with pytest.raises(Unreadable, match="says nothing about positions but by the model that it trains"):
+        open_target("-", stdin=io.BytesIO(b"base_model: org/name\nadapter: lora\n"))
+
+
 def test_the_program_s_own_standard_input_is_read(monkeypatch):
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(CONFIG)))
     assert open_target("-").config == json.loads(CONFIG)

@@ -18,7 +18,7 @@ from typing import IO
 
 from clockhands.arguments import shown
 from clockhands.errors import InvalidType, InvalidValue, Unreadable
-from clockhands.sources import documents, files
+from clockhands.sources import documents, files, yaml_documents
 from clockhands.sources.base_models import on_base, open_modelfile
 from clockhands.sources.callables import NAMED
 from clockhands.sources.hub_cache import HubName, cached_model, hub_folder, hub_name
@@ -52,8 +52,8 @@ def open_target(text: str | os.PathLike[str], stdin: IO[bytes] | IO[str] | None 
     if not text.strip() or "\0" in text or len(text) > 4096:
         raise Unreadable(f"{shown(text)} does not name a model, a file or a preset.", f"Name a preset, {READ}.")
     if text == "-":
-        document = documents.read_stream(stdin or documents.standard_input(), "<stdin>")
-        return open_document(document, text, None, "<stdin>")
+        document = yaml_documents.read_stream(stdin or documents.standard_input(), "<stdin>")
+        return on_base(open_document(document, text, None, "<stdin>"))
     if text.startswith("preset:"):
         return _open_preset(text.removeprefix("preset:"), text)
     if text.startswith(PREFIXES):
