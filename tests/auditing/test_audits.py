@@ -135,11 +135,20 @@ def test_the_grave_findings_come_first_and_the_verdict_names_them():
     assert audit.errors[0].layers == "0-3"
 
 
+NOT_COMPUTED = "No problem was found, but the RoPE frequencies cannot be computed"
+LACKS_HEADS = Fact("missing-value", {"missing": "n_head, n_embd", "needed for": "the width of a head"})
+# The library fails without the value, and the frequencies follow from others.
+LACKS_WIDTH = Fact("missing-value", {"missing": "head_dim", "needed for": "the scaling", "without it": "it fails"})
+
+
 @pytest.mark.parametrize(
     ("codes", "facts", "verdict"),
     [
-        ((replaced(ROTARY, rates=None),), FACTS[:1], "The position settings look correct."),
-        ((replaced(ROTARY, rates=None),), (), "The position settings look correct."),
+        ((replaced(ROTARY, rates=None),), FACTS[:1], f"{NOT_COMPUTED} from the files."),
+        ((replaced(ROTARY, rates=None),), (LACKS_HEADS,), f"{NOT_COMPUTED}: n_head and n_embd are not in the file."),
+        ((replaced(ROTARY, rates=None), ROTARY), (LACKS_WIDTH,), f"{NOT_COMPUTED} from the files."),
+        ((replaced(ROTARY, rates=None, part="vision"), ROTARY), (), "The position settings look correct."),
+        ((replaced(ROTARY, rates=None),), FACTS[1:2], "1 problem: a RoPE key is not read by every runtime."),
         ((ROTARY,), FACTS[1:2], "1 problem: a RoPE key is not read by every runtime."),
         ((Code("other", None, None),), FACTS[:1], "No position encoding was recognised."),
         ((), (), "No position encoding was recognised."),

@@ -37,6 +37,8 @@ ROTARY = {
     "llama3": config("llama", 131072, rope_theta=5e5, rope_scaling=LLAMA3),
     "yarn": config("qwen2", 32768, rope_theta=1e6, rope_scaling=YARN),
     "yarn in the new shape": config("qwen2", 32768, rope_parameters=YARN | {"rope_theta": 1e6}),
+    "yarn beside the original length": config("qwen2", 8192, rope_theta=1e6, rope_scaling=YARN),
+    "llama3 beside the original length": config("llama", 8192, rope_theta=5e5, rope_scaling=LLAMA3),
     "linear": config("llama", 16384, rope_theta=1e4, rope_scaling={"type": "linear", "factor": 4.0}),
     "dynamic": config("llama", 4096, rope_theta=1e4, rope_scaling={"type": "dynamic", "factor": 2.0}),
     "an explicit attention factor": config(
@@ -76,7 +78,7 @@ def test_each_change_serves_the_length_and_no_new_finding_fires_but_those_that_a
     values = ROTARY[name]
     before = audited(values)
     assert before.context is not None
-    length = 2 * before.context
+    length = 2 * max(before.context, before.layers[0].scaled_to or 0)
     extension = extended(values, length)
     assert extension.ways
     for way in extension.ways:
@@ -116,15 +118,55 @@ def test_a_model_without_a_scaling_is_offered_each_that_its_class_reads():
 
 
 @pytest.mark.parametrize(
-    ("name", "scaling", "factor"), [("llama3", "llama3", 16), ("yarn", "yarn", 8), ("linear", "linear", 8)]
+    ("name", "scaling", "times", "factor"),
+    [
+        ("llama3", "llama3", 2, 16),
+        ("yarn", "yarn", 2, 8),
+        ("linear", "linear", 2, 8),
+        ("dynamic", "dynamic", 4, 4),
+        ("yarn beside the original length", "yarn", 8, 8),
+        ("llama3 beside the original length", "llama3", 16, 16),
+    ],
 )
-def test_a_scaling_that_is_there_is_raised_and_no_other_offered(name, scaling, factor):
+def test_a_scaling_that_is_there_is_raised_and_no_other_offered(name, scaling, times, factor):
+    """The factor is that of the length of the training, whatever the file declares as its context."""
     values = ROTARY[name]
-    extension = extended(values, 2 * values["max_position_embeddings"])
+    extension = extended(values, times * values["max_position_embeddings"])
     assert [way.scaling for way in extension.ways] == [scaling]
     block = extension.ways[0].values["rope_scaling"]["rope_scaling"]
     assert block["factor"] == factor
     assert any("already" in sentence for sentence in extension.without)
+
+
+@pytest.mark.parametrize("name", ["yarn beside the original length", "llama3 beside the original length", "dynamic"])
+def test_a_length_that_the_scaling_is_for_needs_no_other(name):
+    """Qwen 2.5's card says to add YaRN by 4 and to leave max_position_embeddings at 32,768."""
+    values = ROTARY[name]
+    length = 2 * values["max_position_embeddings"]
+    extension = extended(values, length)
+    assert extension.ways == ()
+    assert "positions are within" in extension.sound[0]
+    (without,) = extension.without
+    assert "No change of it is needed" in without
+    (finding,) = [finding for finding in audited(values, length).findings if finding.code == "beyond-context"]
+    assert finding.severity == "note"
+    assert "scaling of the file is for up to" in finding.message
+
+
+def test_a_length_past_that_of_the_scaling_is_a_warning_that_names_both():
+    values = ROTARY["yarn beside the original length"]
+    (finding,) = [each for each in audited(values, 40_000).findings if each.code == "beyond-context"]
+    assert finding.severity == "warning"
+    assert "context length is 8,192. The yarn scaling of the file is for up to 32,768 positions." in finding.message
+
+
+@pytest.mark.parametrize(
+    ("length", "says"), [(60_000, "for up to 65,536 positions and needs no change"), (131072, "131,072 positions is 8")]
+)
+def test_a_linear_factor_may_be_in_the_context_or_not(length, says):
+    (sentence,) = [each for each in extended(ROTARY["linear"], length).without if "already includes" in each]
+    assert "its context of 16,384" in sentence
+    assert says in sentence
 
 
 def test_the_sections_of_a_block_stay():

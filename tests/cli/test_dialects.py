@@ -45,6 +45,28 @@ def test_a_folder_is_known_by_such_a_config(run, tmp_path):
     assert [path.name for path in models_under(tmp_path)] == ["genai_config", "model_config"]
 
 
+def test_files_of_other_programs_are_found_by_what_they_hold(run, tmp_path):
+    texts = {
+        "a.yml": NEMO.replace("0.5", "10000"),
+        "Modelfile": "FROM ./x.gguf\n",
+        "my.Modelfile": "FROM ./x.gguf\n",
+        "lora.yaml": "base_model: org/name\ndatasets: []\n",
+        "workflow.yaml": "jobs: {}\n",
+        "broken.yaml": "num_layers: [hidden_size, pos_emb\n",
+        ".hidden.yml": NEMO,
+    }
+    for name, text in texts.items():
+        (tmp_path / name).write_text(text)
+    (tmp_path / "list").mkdir()
+    (tmp_path / "list" / "config.json").write_text("[1, 2]")
+    assert [path.name for path in models_under(tmp_path)] == ["Modelfile", "a.yml", "my.Modelfile"]
+    for name in ("Modelfile", "my.Modelfile"):
+        (tmp_path / name).unlink()
+    done = run("audit", "-r", tmp_path)
+    assert done.code == 0
+    assert done.out.splitlines()[0] == str(tmp_path / "a.yml")
+
+
 def test_no_runtime_is_said_to_read_it(run, tmp_path):
     (tmp_path / "model_config.yaml").write_text(LITGPT)
     assert json.loads(run("audit", tmp_path, "--json").out)["targets"][0]["readers"] == []

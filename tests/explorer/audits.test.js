@@ -124,6 +124,9 @@ test("the verdict is the gravest, in the command's words", () => {
   assert.equal(verdictOf(severe("warning")), "1 problem: never-turning.");
   assert.equal(verdictOf(severe()), "The position settings look correct.");
   assert.equal(verdictOf(auditOf({ ...AUDIT, layers: [{ ...LAYER, kind: null }], findings: [] })), "No position encoding was recognised.");
+  const without = (part) => auditOf({ ...AUDIT, layers: [LAYER, { ...LAYER, part, rates: null }] });
+  assert.equal(verdictOf(without("decoder")), "No problem was found, but the RoPE frequencies cannot be computed.");
+  assert.equal(verdictOf(without("vision")), "The position settings look correct.");
 });
 
 test("a model is called by its file and its type, and a config by its folder too", () => {

@@ -56,6 +56,22 @@ def test_a_plain_config_is_read_alike_by_all_and_resolved_once(tmp_path):
     assert found["no-scaling"].verdict == "unknown"
 
 
+OF_LAYERS = {"per_layer_config": {"1": {"head_dim": 64}}}
+GEMMA4 = {"model_type": "gemma4_text", "num_hidden_layers": 4, "head_dim": 256, "sliding_window": 512}
+
+
+@pytest.mark.parametrize(
+    ("config", "described"), [({**LLAMA, **OF_LAYERS}, set()), ({**GEMMA4, **OF_LAYERS}, {"transformers-5"})]
+)
+def test_only_transformers_5_is_known_to_read_values_of_single_layers(tmp_path, config, described):
+    opened = target(tmp_path, config)
+    found = {each.reader: each for each in readings(opened, resolve(opened)) if each.reader != "no-scaling"}
+    assert {name for name, each in found.items() if each.verdict == "same"} == described
+    others = [each for name, each in found.items() if name not in described]
+    assert {each.verdict for each in others} <= {"unknown", "refuses"}
+    assert any(each.because == "What it does with per_layer_config was not read." for each in others)
+
+
 @pytest.mark.parametrize("change", [{"rope_theta": "abc"}, {"rope_theta": 0}, {"rope_theta": float("nan")}])
 def test_readings_that_both_lack_their_rates_are_not_said_to_be_the_same(tmp_path, change):
     opened = target(tmp_path, LLAMA | change)

@@ -132,7 +132,7 @@ def test_references_lead_to_values_of_the_file(length, context, note):
     model = NEMO | {"encoder_seq_length": 4096, "max_position_embeddings": length}
     config = {"model": model, "length": 512, "further": "${length}", "loop": "${loop}"}
     found = in_dialect(config, "nemo.yaml")
-    said = f"nemo.yaml:model.max_position_embeddings is {note}, which is set elsewhere: it is not given here."
+    said = f"nemo.yaml:model.max_position_embeddings is {note}, whose value is not in this file."
     assert found.notes == (() if note is None else (said,))
     resolved = resolve(Opened("x", "dialect", config=config, config_name="nemo.yaml"))
     assert resolved.context == context

@@ -188,6 +188,7 @@ def test_rows_speak_of_quantities_that_exist(name):
             "decoder_context",
             "speech_layers",
             "cells",
+            "per_layer",
         ),
     }
     assert set(known.reads) <= quantities
@@ -195,7 +196,7 @@ def test_rows_speak_of_quantities_that_exist(name):
     for row in known.rows:
         assert row.kind in ("sinusoidal", "learned", "rotary", "alibi", "buckets", "relative", "none")
         assert row.layout in (None, "halves", "interleaved")
-        assert row.windows.get("rule") in (None, "all", "period", "from", "listed", "cycle")
+        assert row.windows.get("rule") in (None, "all", "period", "from", "listed", "cycle", "unturned")
         for quantity in (
             *row.bases.values(),
             *row.widths.values(),

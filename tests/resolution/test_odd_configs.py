@@ -607,3 +607,9 @@ def test_heads_without_latent_attention_pair_as_llama_does():
     plain = resolved({**config, "use_mla": False}).codes[0]
     assert (plain.layout, plain.width, plain.rotated) == ("halves", 128, 128)
     assert resolved({**config, "qk_rope_head_dim": 64}).codes[0].layout == "interleaved"
+
+
+def test_a_number_as_text_that_is_past_all_numbers_is_impossible_only():
+    facts = [fact.code for fact in resolved({"model_type": "llama", "rope_theta": "1e999"}).facts]
+    assert "impossible-value" in facts
+    assert "text-number" not in facts

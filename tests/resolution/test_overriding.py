@@ -66,6 +66,29 @@ def test_a_part_of_a_block_comes_from_the_caller_and_the_rest_from_the_file():
     assert code.source["scaling"] == "config.json:rope_scaling.rope_type, --set:rope_scaling.factor"
 
 
+NEOX = {"num-layers": 2, "hidden-size": 64, "num-attention-heads": 2, "pos-emb": "rotary", "rotary-pct": 1.0}
+
+
+@pytest.mark.parametrize("key", ["rotary-emb-base", "rotary_emb_base"])
+@pytest.mark.parametrize("held", [{}, {"rotary-emb-base": 20000}, {"rotary_emb_base": 20000}])
+def test_a_key_of_another_program_is_set_with_hyphens_or_underscores(key, held):
+    """GPT-NeoX takes both for the same key."""
+    neox = Opened("x", "dialect", config={**NEOX, **held}, config_name="neox.yml")
+    found = resolve(neox, overrides={key: 500000.0})
+    (code,) = found.codes
+    assert (code.base, code.source["base"]) == (5e5, f"--set:{key}")
+    assert not [fact.code for fact in found.facts if fact.code == "conflicting-keys"]
+
+
+def test_hyphens_lead_into_objects_of_another_program():
+    config = {"n_layer": 2, "n_embd": 128, "n_head": 4, "rotary_percentage": 1.0, "rope_adjustments": {"factor": 2.0}}
+    found = resolve(
+        Opened("x", "dialect", config=config, config_name="litgpt.yaml"), overrides={"rope-adjustments.factor": 4.0}
+    )
+    assert (found.codes[0].scaling or {})["factor"] == 4.0
+    assert "--set:rope-adjustments.factor" in found.codes[0].source["scaling"]
+
+
 def test_dots_lead_into_the_text_part_and_null_takes_a_key_away():
     config = {"model_type": "qwen3_5", "text_config": {**LLAMA, "model_type": "qwen3_5_text", "head_dim": 256}}
     (_, code) = resolve(opened(config), overrides={"text_config.head_dim": 128}).codes[:2]

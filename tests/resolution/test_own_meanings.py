@@ -6,6 +6,7 @@ import pytest
 
 from clockhands.auditing import audit
 from clockhands.scaling import Dynamic, Ntk
+from clockhands.sources.resolved import layer_numbers
 from resolution.expected import resolved
 from resolution.library import gaps, read_config
 
@@ -356,6 +357,38 @@ def test_values_of_single_layers_that_cannot_be_read(own):
     assert all(code.rates for code in found.codes)
 
 
+@pytest.mark.parametrize("name", ["llama", "mistral", "of-nobody"])
+def test_values_of_single_layers_are_not_for_every_type(name):
+    """Classes of most types take none: Transformers 5 fails where they look for a value that single layers have."""
+    config = {"model_type": name, "num_hidden_layers": 4, "head_dim": 64, "rope_theta": 1e4, "sliding_window": 512}
+    found = resolved({**config, "per_layer_config": {"3": {"head_dim": 128, "sliding_window": 64}}})
+    assert [(code.layers, code.width) for code in found.codes] == [("0-3", 64)]
+    assert {code.window for code in found.codes} <= {None, 512}
+    assert "config.json:per_layer_config" in found.ignored
+
+
+class Counted(dict):
+    """Values of layers that count how often somebody goes through them."""
+
+    times = 0
+
+    def __iter__(self):
+        self.times += 1
+        return super().__iter__()
+
+
+def test_values_of_layers_are_gone_through_as_often_for_many_groups():
+    times = set()
+    for layers in (6, 60):
+        own = Counted({str(layer): {"sliding_window": layer + 1} for layer in range(layers)})
+        kinds = ["sliding_attention"] * layers
+        config = {**GEMMA4, "num_hidden_layers": layers, "layer_types": kinds, "per_layer_config": own}
+        # The last layer sees all, whatever is listed.
+        assert len(resolved(config).codes) == layers
+        times.add(own.times)
+    assert len(times) == 1
+
+
 @pytest.mark.parametrize("name", ["gemma4_text", "dots3_note_text"])
 def test_the_library_gives_single_layers_the_same_heads(name):
     pytest.importorskip("torch")
@@ -364,6 +397,81 @@ def test_the_library_gives_single_layers_the_same_heads(name):
     written = json.loads(json.dumps(config.to_dict(), default=str))
     assert written["per_layer_config"]
     assert list(gaps(config, resolved(written))) == []
+
+
+EXAONE4 = {"model_type": "exaone4", "num_hidden_layers": 8, "sliding_window": 4096, "rope_theta": 1e6}
+
+
+@pytest.mark.parametrize("name", ["exaone4", "exaone_moe"])
+@pytest.mark.parametrize(
+    ("pattern", "still"),
+    [("LLLG", [3, 7]), ("LG", [1, 3, 5, 7]), ("GL", [0, 2, 4, 6, 7]), ("LLG", [2, 5, 7]), ("L", [7]), (4, [3, 7])],
+)
+def test_a_pattern_of_letters_says_which_layers_slide(name, pattern, still):
+    """As the class documents it: it repeats from the first layer on, and the last layer sees all."""
+    found = resolved({**EXAONE4, "model_type": name, "sliding_window_pattern": pattern})
+    of_layers = {layer: code for code in found.codes for layer in layer_numbers(code.layers or "")}
+    assert [layer for layer in range(8) if of_layers[layer].kind == "none"] == still
+    assert {of_layers[layer].window for layer in range(8) if layer not in still} == {4096}
+    assert "impossible-value" not in [fact.code for fact in found.facts]
+
+
+@pytest.mark.parametrize("pattern", ["", "LLLX", "lllg", 0, -4, [4], True])
+def test_a_pattern_that_cannot_be_used_is_not_one_without_rotation(pattern):
+    found = resolved({**EXAONE4, "sliding_window_pattern": pattern})
+    assert "rotary" in [code.kind for code in found.codes]
+    assert [code.layers for code in found.codes if code.kind == "none"] == []
+    (fact,) = [fact for fact in found.facts if fact.code == "impossible-value"]
+    assert "config.json:sliding_window_pattern" in fact.evidence
+    assert ("letters L and G" in str(fact.evidence["allowed"])) == isinstance(pattern, str)
+
+
+SMOLLM3 = {
+    "model_type": "smollm3", "hidden_size": 32, "num_attention_heads": 2, "num_hidden_layers": 4,
+    "no_rope_layers": [1, 1, 0, 0], "sliding_window": 8,
+}  # fmt: skip
+SLIDING_FIRST = ["sliding_attention", "full_attention"] * 2
+
+
+@pytest.mark.parametrize(
+    ("more", "windows"),
+    [
+        ({"use_sliding_window": False}, [None] * 4),
+        ({"use_sliding_window": True}, [None, None, 8, 8]),  # layers that do not rotate
+        ({"use_sliding_window": True, "layer_types": SLIDING_FIRST}, [8, None, 8, None]),
+        ({"use_sliding_window": False, "layer_types": SLIDING_FIRST}, [8, None, 8, None]),
+        ({"use_sliding_window": True, "sliding_window": None}, [None] * 4),
+        ({"use_sliding_window": True, "no_rope_layers": None, "no_rope_layer_interval": 2}, [None, 8, None, 8]),
+    ],
+)
+def test_smollm3_has_windows_where_its_class_has_them(more, windows, tmp_path):
+    config = {**SMOLLM3, **more}
+    found = {layer: code for code in resolved(config).codes for layer in layer_numbers(code.layers or "")}
+    assert [found[layer].window for layer in range(4)] == windows
+    still = "no_rope_layers" if config["no_rope_layers"] else "no_rope_layer_interval"
+    assert all(still in code.source["kind"] for code in found.values() if code.kind == "none")
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    codes = {finding.code for finding in audit(tmp_path).findings}
+    assert "ignored-key" not in codes
+    assert ("inert-window" in codes) == (more == {"use_sliding_window": False})
+
+
+@pytest.mark.parametrize("more", [{}, {"use_sliding_window": True}, {"layer_types": ["sliding_attention"] * 4}])
+def test_the_library_gives_smollm3_the_same_windows(more):
+    torch = pytest.importorskip("torch")
+    transformers = pytest.importorskip("transformers")
+    for still in ([1] * 4, [0] * 4):
+        config = {**SMOLLM3, **more, "no_rope_layers": still}
+        sizes = {"vocab_size": 9, "intermediate_size": 8, "num_key_value_heads": 2, "pad_token_id": 0}
+        read = read_config({**config, **sizes, "bos_token_id": 1, "eos_token_id": 2})
+        read.num_hidden_layers = 1
+        model = transformers.SmolLM3Model(read).eval()
+        tokens = torch.full((2, 30), 5)
+        tokens[1, 0] = 6
+        with torch.no_grad():
+            first, second = model(tokens).last_hidden_state
+        seen = int((first - second).abs().amax(-1).nonzero().max()) + 1
+        assert {code.window or 30 for code in resolved(config).codes} == {seen}
 
 
 @pytest.mark.parametrize("name", ["beam", "cohere_compass_text", "gemma3_text"])

@@ -267,3 +267,27 @@ def test_what_was_not_read_is_told_where_neither_type_nor_context_is_known(tmp_p
         print_audit(audit(file), file=stream, width=80, verbose=True)
         shown.append("  not read     params.json:llama_4_scaling\n" in stream.getvalue())
     assert shown == [False, True]
+
+
+@pytest.mark.parametrize(
+    ("overrides", "source"),
+    [
+        ({"qk_nope_head_dim": 64}, "--set:qk_nope_head_dim + config.json:qk_rope_head_dim"),
+        ({"qk_rope_head_dim": 32}, "config.json:qk_nope_head_dim + --set:qk_rope_head_dim"),
+    ],
+)
+def test_a_number_that_follows_from_two_keys_names_both(tmp_path, overrides, source):
+    config = {"model_type": "deepseek_v3", "qk_nope_head_dim": 128, "qk_rope_head_dim": 64}
+    (tmp_path / "config.json").write_text(json.dumps(config), encoding="utf-8")
+    lines = " ".join(printed(audit(tmp_path, overrides=overrides)).split())
+    assert f"per head from {source} base" in lines
+
+
+def test_a_long_file_name_is_short_behind_a_sign_too():
+    """`--set:hidden_size / config` is no name of a file."""
+    config = {"model_type": "llama", "hidden_size": 128, "num_attention_heads": 2}
+    long = Opened("x", "config", config=config, config_name="a-config-of-a-very-long-name.json")
+    source = {"width": "--set:hidden_size / a-config-of-a-very-long-name.json:num_attention_heads"}
+    code = Code("text", "0", "rotary", width=64, rotated=64, source=source)
+    lines = printed(judged(long, Resolved("llama", 8, 8, (code,), (), {})))
+    assert "--set:hidden_size / json:num_attention_heads" in " ".join(lines.split())

@@ -100,10 +100,20 @@ def test_without_its_base_the_file_is_read_for_what_it_says(tmp_path, named, not
     assert (code.kind, code.base, code.rates, code.scaling["factor"]) == ("rotary", None, None, 2.0)
 
 
-def test_a_file_that_changes_no_positions_says_nothing_of_them(tmp_path):
-    opened = open_target(written(tmp_path, "lora.yaml", "base_model: org/name\nadapter: lora\nsequence_len: 512\n"))
-    assert [code.kind for code in resolve(opened).codes] == []
-    assert opened.length == 512
+@pytest.mark.parametrize(
+    ("key", "more"), [("base_model", "adapter: lora\nsequence_len: 512"), ("model_name_or_path", "output_dir: out")]
+)
+@pytest.mark.parametrize(
+    ("named", "because"),
+    [("org/name", "The base model org/name is not on this machine"), ("empty", "The base model empty was not read")],
+)
+def test_a_file_that_changes_no_positions_needs_its_base(tmp_path, key, more, named, because):
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(Unreadable) as caught:
+        open_target(written(tmp_path, "lora.yaml", f"{key}: {named}\n{more}\n"))
+    assert caught.value.message.startswith("lora.yaml says nothing about positions but by the model that it trains.")
+    assert because in caught.value.message
+    assert caught.value.hint == f"Download the model, or write its folder under {key}."
 
 
 MODELFILE = '''# a model

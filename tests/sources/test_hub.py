@@ -283,7 +283,7 @@ def test_one_file_is_named(hub):
     hub.models["org/name"]["weights.bin"] = b""
     assert refused("org/name:weights.bin") == (
         "weights.bin of org/name is not fetched: only .json, .safetensors and .gguf files are.",
-        "Download the model: `hf download org/name`.",
+        "Download the model: `hf download org/name weights.bin`.",
     )
 
 
@@ -537,6 +537,12 @@ def test_the_switch_for_the_network_is_respected(hub, monkeypatch, name):
         f"Check the spelling; to fetch its config and headers, unset {name}; or download it: `hf download org/name`.",
     )
     assert hub.asked == []
+
+
+@pytest.mark.usefixtures("hub")
+def test_offline_the_command_that_downloads_names_the_file(monkeypatch):
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    assert refused("org/name:model.gguf")[1].endswith("or download it: `hf download org/name model.gguf`.")
 
 
 def test_without_the_extra_nothing_is_fetched(hub, monkeypatch):

@@ -8,6 +8,7 @@ import pytest
 
 from clockhands.errors import Unreadable
 from clockhands.sources import documents
+from clockhands.sources.yaml_documents import read_stream
 from written_files import refusal, written
 
 
@@ -164,18 +165,18 @@ def test_what_the_system_refuses_is_said(tmp_path, monkeypatch, error, message, 
 
 
 def test_streams_of_bytes_and_of_text_are_read():
-    assert documents.read_stream(io.BytesIO(b'{"a": 1}'), "<stdin>").fields == {"a": 1}
-    assert documents.read_stream(io.StringIO('{"a": "\u00e9"}'), "<stdin>").fields == {"a": "\u00e9"}
+    assert read_stream(io.BytesIO(b'{"a": 1}'), "<stdin>").fields == {"a": 1}
+    assert read_stream(io.StringIO('{"a": "\u00e9"}'), "<stdin>").fields == {"a": "\u00e9"}
     wrapped = io.TextIOWrapper(io.BytesIO('{"a": "\u00e9"}'.encode()), encoding="ascii")
-    assert documents.read_stream(wrapped, "<stdin>").fields == {"a": "\u00e9"}
+    assert read_stream(wrapped, "<stdin>").fields == {"a": "\u00e9"}
 
 
 def test_a_closed_stream_is_refused():
-    message, hint = refusal(documents.read_stream, None, "<stdin>", error=Unreadable)
+    message, hint = refusal(read_stream, None, "<stdin>", error=Unreadable)
     assert (message, hint) == ("<stdin> is closed.", "Pipe a config.json into the command.")
     closed = io.BytesIO()
     closed.close()
-    message, _ = refusal(documents.read_stream, closed, "<stdin>", error=Unreadable)
+    message, _ = refusal(read_stream, closed, "<stdin>", error=Unreadable)
     assert message == "<stdin> cannot be read: I/O operation on closed file."
 
 

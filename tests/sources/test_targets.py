@@ -135,6 +135,22 @@ def test_a_config_on_standard_input_is_read(stream):
     assert opened.config == json.loads(CONFIG)
 
 
+def test_yaml_on_standard_input_is_read():
+    neox = b"\xef\xbb\xbf# GPT-NeoX\nnum-layers: 2\nhidden-size: 64\nnum-attention-heads: 2\npos-emb: rotary\n"
+    opened = open_target("-", stdin=io.BytesIO(neox))
+    assert (opened.form, opened.config_name) == ("dialect", "<stdin>")
+    llama = b"model_type: llama\nrope_theta: 1e6\n"
+    assert open_target("-", stdin=io.BytesIO(llama)).config == {"model_type": "llama", "rope_theta": 1e6}
+    with pytest.raises(Unreadable, match="<stdin> is YAML without keys at the top level"):
+        open_target("-", stdin=io.BytesIO(b"a config"))
+    with pytest.raises(Unreadable, match="<stdin> is not JSON"):
+        open_target("-", stdin=io.BytesIO(b' {"a": 1'))
+    with pytest.raises(Unreadable, match="<stdin> has more than"):
+        open_target("-", stdin=io.BytesIO(b"a: " + b"x" * 2**20))
+    with pytest.raises(Unreadable, match="says nothing about positions but by the model that it trains"):
+        open_target("-", stdin=io.BytesIO(b"base_model: org/name\nadapter: lora\n"))
+
+
 def test_the_program_s_own_standard_input_is_read(monkeypatch):
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(CONFIG)))
     assert open_target("-").config == json.loads(CONFIG)
@@ -530,6 +546,43 @@ def test_folders_without_a_config(here):
     model_folder(folder / "unet")
     hint = "Name one of its folders. With a config.json there are unet."
     assert refused("m") == ("m has no config.json.", hint)
+
+
+def test_a_folder_that_is_called_as_a_config(here):
+    folder = model_folder(here / "m", None)
+    (folder / "config.json").mkdir()
+    message, hint = refused("m")
+    assert message == "m/config.json is a folder, but in a model folder a file is expected."
+    assert hint.startswith("If the model is in it, name it")
+    assert refused("m/config.json")[0] == "m/config.json has no config.json."
+    model_folder(folder / "config.json")
+    assert open_target("m/config.json").form == "config"
+
+
+@pytest.mark.parametrize(
+    ("address", "called"),
+    [
+        ("https://huggingface.co/org/name", "org/name"),
+        ("http://www.huggingface.co/org/name/", "org/name"),
+        ("hf.co/org/name", "org/name"),
+        ("https://huggingface.co/org/name/tree/v1.0", "org/name@v1.0"),
+        ("https://huggingface.co/org/name/blob/main/config.json", "org/name@main"),
+        ("https://huggingface.co/org/name/resolve/main/config.json?download=true", "org/name@main"),
+        ("https://example.com/model.gguf", "org/name[@revision]"),
+        ("s3://bucket/model", "org/name[@revision]"),
+    ],
+)
+@pytest.mark.usefixtures("here")
+def test_a_web_address_is_refused_with_the_name_to_give(address, called):
+    message, hint = refused(address)
+    assert message == f"{address} is a web address, and models are audited by their name."
+    assert hint.startswith(f"Give {called} for a model of the hub;")
+
+
+@pytest.mark.parametrize("text", ["org/name@", "org/name@:model.gguf"])
+@pytest.mark.usefixtures("here")
+def test_a_name_with_an_empty_revision_is_refused(text):
+    assert refused(text) == (f"{text} has no revision after the @.", "Give org/name, or org/name@REVISION.")
 
 
 def test_a_folder_that_may_not_be_listed_is_refused(here, monkeypatch):

@@ -87,6 +87,15 @@ def test_a_target_without_rope_has_no_base():
     assert json.loads(report)["target"] == "vaswani2017"
 
 
+def test_a_model_whose_frequencies_cannot_be_computed_is_not_counted_as_correct(tmp_path: Path):
+    config = {"model_type": "of-nobody", "rope_theta": 10000.0}
+    row = row_of(audit(write(tmp_path / "a", config)), "/a", "r", "1")
+    assert (row.grade, row.kinds, row.base) == ("unknown", "rotary-uncomputed", 1e4)
+    assert row.verdict.endswith("cannot be computed: hidden_size and num_attention_heads are not in the file.")
+    whole = {**config, "hidden_size": 64, "num_attention_heads": 2}
+    assert row_of(audit(write(tmp_path / "b", whole)), "/b", "r", "1").grade == "correct"
+
+
 def test_a_revision_is_the_content_that_is_looked_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     first, copy = write(tmp_path / "a", LLAMA3), write(tmp_path / "b", LLAMA3)
     before = revision_of(str(first))
@@ -212,7 +221,7 @@ def test_the_summary_counts_models_findings_and_runtimes(capsys: pytest.CaptureF
         done("/c", severity="error", errors="z", warnings="x", refused_by="vllm"),
         failed("/d\x1b[2J", "r", "1", "It cannot be read.", "Try."),
     ]
-    assert headline([done("/e", kinds="unknown")]) == "1 model: 1 without a recognised position encoding."
+    assert headline([done("/e", kinds="unknown")]) == "1 model: 1 without a recognised encoding or its frequencies."
     assert headline(rows) == "4 models: 1 with errors, 1 with warnings, 1 not audited, 1 correct."
     print_survey(rows)
     out = capsys.readouterr().out

@@ -26,10 +26,10 @@ from clockhands.auditing.findings.weights import Pairing, cases_of, not_asked, p
 from clockhands.auditing.main_properties import MainProperties, main_properties
 from clockhands.errors import InvalidType
 from clockhands.readers import Reading, readings
-from clockhands.readers.telling import reach_of, reading_to_dict
+from clockhands.readers.telling import listed, reach_of, reading_to_dict
 from clockhands.sources.overriding import evidence_by_caller, overridden, served_length
 from clockhands.sources.resolve import resolve
-from clockhands.sources.resolved import Code, Resolved
+from clockhands.sources.resolved import TEXT, Code, Resolved
 from clockhands.sources.targets import Opened, open_target
 
 if TYPE_CHECKING:
@@ -128,10 +128,19 @@ class Audit:
         return any(code.kind is not None or code.spec is not None for code in self.layers)
 
     @property
+    def computed(self) -> bool:
+        """Whether the RoPE frequencies of all layers for text are known: what is not cannot be said to be correct."""
+        return all(code.rates for code in self.layers if code.kind == "rotary" and code.part in TEXT)
+
+    @property
     def verdict(self) -> str:
         """The audit in one sentence."""
+        if not self.problems and not self.recognised:
+            return "No position encoding was recognised."
+        if not self.problems and not self.computed:
+            return f"No problem was found, but the RoPE frequencies cannot be computed{self._lacking()}."
         if not self.problems:
-            return "The position settings look correct." if self.recognised else "No position encoding was recognised."
+            return "The position settings look correct."
         titles = "; ".join(dict.fromkeys(_lower(CODES[found.code].title) for found in self.problems))
         if all(found.blames == "reader" for found in self.problems):
             return f"The config is correct, but some runtimes misread it: {titles}."
@@ -191,6 +200,13 @@ class Audit:
             "readers": [json_value(reading_to_dict(reading, self.reach)) for reading in self.readings],
             "verdict": self.verdict,
         }
+
+    def _lacking(self) -> str:
+        """What the files lack for the frequencies."""
+        lacking = (found for found in self.findings if found.code == "missing-value")
+        evidence = [found.evidence for found in lacking if "without it" not in found.evidence]
+        names = list(dict.fromkeys(name for held in evidence for name in str(held["missing"]).split(", ")))
+        return f": {listed(names)} {'are' if len(names) > 1 else 'is'} not in the file" if names else " from the files"
 
     def _of(self, severity: str) -> tuple[Finding, ...]:
         return tuple(finding for finding in self.findings if finding.severity == severity)

@@ -47,7 +47,7 @@ def of_gguf(opened: Opened, resolved: Resolved, code: Code, length: int) -> tupl
     made: list[Change] = []
     for scaling in ("linear", "yarn") if kind is None else (kind,):
         original = (code.scaling or {}).get("original") or context
-        factor = float((code.scaling or {}).get("factor") or 1.0) * length / context
+        factor = float((code.scaling or {}).get("factor") or 1.0) * length / max(context, code.scaled_to or 0)
         if scaling == "yarn":
             factor = length / original
         values: dict[str, Any] = {"rope.scaling.type": scaling, "rope.scaling.factor": factor, "context_length": length}
@@ -99,6 +99,17 @@ def of_config(opened: Opened, resolved: Resolved, code: Code, length: int) -> tu
             f"The model already has a {kind} scaling, and a block holds only one. The change increases it, because the"
             " model was trained with it."
         )
+        factor, context = (code.scaling or {}).get("factor"), resolved.context
+        if kind == "linear" and context and isinstance(factor, int | float) and factor > 1:
+            else_ = (
+                f"the scaling is for up to {spoken(round(factor * context))} positions and needs no change"
+                if length <= factor * context
+                else f"the factor for {spoken(length)} positions is {spoken(length / context)}"
+            )
+            without.append(
+                f"The file does not say whether its context of {spoken(context)} already includes the factor"
+                f" {spoken(factor)}. The change is for a context that includes it; if it does not, {else_}."
+            )
     made = [_Writer(part, opened, resolved, code, length).change(name) for name in _scalings(kind, allowed)]
     if not made and not without:
         without.append(f"The class of {part.known.name} supports none of {', '.join(_MADE)}.")
@@ -215,14 +226,15 @@ class _Writer:
         """The numbers of a scaling: from the length of the training to the one asked for."""
         context, now = self.resolved.context or self.length, self.code.scaling or {}
         before = float(now.get("factor") or 1.0)
+        original = now.get("original") or context
+        reached = max(context, self.code.scaled_to or 0)
         if scaling in ("linear", "proportional"):
             return {"factor": before * self.length / context}
         if scaling == "dynamic":
-            return {"factor": self.length / context}
-        original = now.get("original") or context
+            return {"factor": self.length / original}
         if scaling == "llama3":
             numbers = {key: held.get(key, usual) for key, usual in _LLAMA3.items()}
-            return {"factor": before * self.length / context, **numbers, "original_max_position_embeddings": original}
+            return {"factor": before * self.length / reached, **numbers, "original_max_position_embeddings": original}
         factor = self.length / original
         numbers = {"factor": factor, "original_max_position_embeddings": original}
         said = held.get("attention_factor")
@@ -231,9 +243,8 @@ class _Writer:
         return numbers
 
 
-# What an audit of the changed config still says: a dynamic scaling leaves the declared length, which readers take for
-# the original one; whether a length holds its factor already is read in two ways.
+# What an audit of the changed config still says: whether a length holds its factor already is read in two ways.
 _STAY: Mapping[str, tuple[str, ...]] = {
-    "dynamic": ("beyond-context", "length-times-factor"),
+    "dynamic": ("length-times-factor",),
     "linear": ("length-times-factor",),
 }

@@ -97,7 +97,14 @@ def extension(opened: Opened, resolved: Resolved, length: int | None) -> Extensi
         return None
     sound = tuple(dict.fromkeys(sentence for code in codes for sentence in _sound(code, resolved, length)))
     turning = [code for code in codes if code.kind == "rotary" and (code.farthest is None or code.farthest > context)]
-    ways, without = ((), ()) if not turning else _ways(opened, resolved, turning[0], length)
+    ways, without = [], []
+    if turning and length > (turning[0].scaled_to or 0):
+        ways, without = _ways(opened, resolved, turning[0], length)
+    elif turning:
+        without = [
+            f"The scaling of the file, {_scaling(turning[0])}, is for up to {spoken(turning[0].scaled_to)} positions."
+            f" No change of it is needed for {spoken(length)}."
+        ]
     cannot = [
         f"No config guarantees that the model uses text {spoken(length)} positions away. Only a measurement at"
         " that length shows it.",
@@ -150,6 +157,13 @@ def _sound_rotary(code: Code, trained: int, length: int, where: str) -> Iterator
     if not code.rates:
         yield f"{where}: the RoPE frequencies are unknown, so nothing can be said."
         return
+    if code.scaled_to is not None and length <= code.scaled_to:
+        yield (
+            f"{where}: {spoken(length)} positions are within the {spoken(code.scaled_to)} of the file's scaling,"
+            f" {_scaling(code)}."
+        )
+        yield _by_the_bound("as they are", code, length)
+        return
     moving = [rate for rate in code.rates if rate > 0]
     through = turned_through(moving, trained)
     left = len(moving) - through
@@ -161,6 +175,13 @@ def _sound_rotary(code: Code, trained: int, length: int, where: str) -> Iterator
         f" {spoken(trained)} declared, but the combinations of their angles are new."
     )
     yield _by_the_bound("as they are", code, length)
+
+
+def _scaling(code: Code) -> str:
+    """The scaling of a code with its numbers."""
+    held = code.scaling or {}
+    factor, original = spoken(held.get("factor")), spoken(held.get("original"))
+    return f"{held.get('type')} with factor {factor} and original length {original}"
 
 
 def _by_the_bound(what: str, code: Code, length: int) -> str:
@@ -185,7 +206,7 @@ def _trained(code: Code, resolved: Resolved) -> int:
     original = (code.scaling or {}).get("original")
     if isinstance(original, int) and (code.scaling or {}).get("type") != "dynamic":
         # With its scaling the model was trained, or at least served, at all of its context.
-        return resolved.context or original
+        return max(resolved.context or original, code.scaled_to or 0)
     if code.kind == "learned" and code.rows is not None:
         return code.rows - (code.offset or 0)
     return resolved.context or 0

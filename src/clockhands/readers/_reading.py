@@ -15,6 +15,7 @@ from clockhands.readers.views import (
     AS_THE_CLASS,
     NEW,
     OLD,
+    PER_LAYER,
     ModelFailure,
     Refusal,
     Undescribed,
@@ -26,6 +27,7 @@ from clockhands.readers.views import (
     views,
 )
 from clockhands.sources.dialects import dialect_of
+from clockhands.sources.model_types import model_type
 from clockhands.sources.opened import Opened
 from clockhands.sources.resolve import resolve
 from clockhands.sources.resolved import TEXT, Code, Resolved
@@ -57,6 +59,19 @@ def no_scaling(view: View) -> None:
         view.put(key, made)
     if not found:
         raise Undescribed("The file declares no scaling.")
+
+
+def _values_of_layers(name: str, view: View) -> None:
+    """Values that single layers have of their own: only Transformers 5 was read for them, where its class takes them.
+
+    Raises:
+        Undescribed: There are some, and what this reader does with them was not read.
+    """
+    if view.block(PER_LAYER) is None or name == "no-scaling":
+        return
+    known = model_type(view.name) if view.name is not None else None
+    if name != "transformers-5" or known is None or PER_LAYER not in known.reads.get("per_layer", ()):
+        raise Undescribed(f"What it does with {PER_LAYER} was not read.")
 
 
 READERS: Mapping[str, Callable[[View], None]] = {
@@ -187,6 +202,7 @@ class _Session:
                     READERS[name](view)
                 except ModelFailure as failure:
                     failing = failing or str(failure)
+                _values_of_layers(name, view)
                 config = put_back(config, section, view.values)
                 length = view.length
                 longest = view.longest if longest is None else longest

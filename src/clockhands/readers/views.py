@@ -19,6 +19,9 @@ from clockhands.sources.section_fields import Section, sections
 OLD, NEW = "rope_scaling", "rope_parameters"
 """The block of Transformers 4 and that of Transformers 5."""
 
+PER_LAYER = "per_layer_config"
+"""What Transformers 5 writes for single layers."""
+
 ORIGINAL, CONTEXT = "original_max_position_embeddings", "max_position_embeddings"
 
 AS_THE_CLASS = "as the class"

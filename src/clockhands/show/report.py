@@ -95,7 +95,7 @@ def _main(audits: Sequence[Audit], unread: Sequence[Mapping[str, str]]) -> Itera
     for number, audit in enumerate(audits):
         shown: Any = _target(audit, several=several)
         if several and not audit.problems:
-            summary = element("summary", _mark("sound"), cut(short_name(audit.target)), class_="report-name")
+            summary = element("summary", _mark(_grade(audit)), cut(short_name(audit.target)), class_="report-name")
             shown = element("details", summary, shown)
         yield element("article", shown, id=f"target-{number + 1}", class_="report-target")
     for number, each in enumerate(unread):
@@ -176,7 +176,8 @@ def _in_short(audit: Audit) -> str:
 
 
 def _grade(audit: Audit) -> str:
-    return "error" if audit.errors else "warning" if audit.warnings else "sound" if audit.recognised else "note"
+    known = audit.recognised and audit.computed
+    return "error" if audit.errors else "warning" if audit.warnings else "sound" if known else "note"
 
 
 def _mark(kind: str) -> Markup:

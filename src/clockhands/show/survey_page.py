@@ -60,12 +60,13 @@ _KINDS = {
     "buckets": "T5 buckets",
     "none": "no encoding",
     "unknown": "not recognised",
+    "rotary-uncomputed": "RoPE, frequencies unknown",
 }
 _WORDS = {
     "error": "errors",
     "warning": "warnings",
     "failed": "not audited",
-    "unknown": "not recognised",
+    "unknown": "not known",
     "correct": "correct",
 }
 

@@ -36,6 +36,7 @@ from clockhands.sources.resolved import COMPUTED, Code
 
 _PLURAL = {"sin": "sines", "cos": "cosines", "-sin": "sines with a minus", "-cos": "cosines with a minus"}
 _LIBRARY = re.compile(r"(?<=\w) \((\w+ \d[\w.]*)\)")  # ` (transformers 5.23.0)` after a class or an architecture
+_BETWEEN = re.compile(r", | [+/x] ")
 _FILE = re.compile(r"^(?P<file>.*?\.(?P<suffix>[A-Za-z]+)):")
 
 _SENTENCE = re.compile(r"(?<=[.?]) (?=[A-Z0-9])")  # where one ends and the next begins
@@ -114,8 +115,13 @@ def _print_table(page: Page, ordered: Sequence[Audit], failures: Sequence[Mappin
         tally = f"{len(audit.problems)} problem{'s' if len(audit.problems) > 1 else ' '}"
         style = SEVERITY_STYLES[worst.severity]
         page.line(Text.assemble(_column(audit.target, names), f"{tally}  ", (worst.severity, style), f" {worst.code}"))
-    for words, style, known in (("with no encoding that was recognised", "bold", False), ("correct", "green", True)):
-        held = [safe(audit.target) for audit in others if audit.recognised == known]
+    kinds = (
+        ("with no encoding that was recognised", "bold", (False, True)),
+        ("with no problem found, but RoPE frequencies that cannot be computed", "bold", (True, False)),
+        ("correct", "green", (True, True)),
+    )
+    for words, style, known in kinds:
+        held = [safe(audit.target) for audit in others if (audit.recognised, audit.computed) == known]
         names_of = ", ".join(held)
         named = f": {names_of}" if len(names_of) <= _CORRECT_LINES * page.width else " (--verbose shows each of them)"
         if held:
@@ -135,7 +141,7 @@ def verdict_style(audit: Audit) -> str:
     """The style in which the verdict is printed."""
     if audit.problems:
         return SEVERITY_STYLES[audit.problems[0].severity]
-    return "bold green" if audit.recognised else "bold"
+    return "bold green" if audit.recognised and audit.computed else "bold"
 
 
 class _AuditPage(Page):
@@ -598,8 +604,8 @@ def _sources(audit: Audit) -> Iterator[str]:
 def _short_names(audit: Audit) -> dict[str, str]:
     """A short name for each long file name, so that sources fit beside their values: `gguf` for a long `….gguf`."""
     names: dict[str, str] = {}
-    # What is computed from several places has words before and between the files.
-    terms = (term for source in _sources(audit) for term in source.removeprefix(COMPUTED).split(", "))
+    # What is computed from several places has words before the files, and commas or signs between them.
+    terms = (term for source in _sources(audit) for term in _BETWEEN.split(source.removeprefix(COMPUTED)))
     for found in filter(None, map(_FILE.match, terms)):
         if len(found["file"]) > len("model.safetensors") and found["suffix"] not in names.values():
             names.setdefault(found["file"], found["suffix"])

@@ -11,9 +11,7 @@ from clockhands.sources.fields import MOST_LAYERS, Fields, Sourced, value_of
 from clockhands.sources.model_types import CodeOfType, table
 from clockhands.sources.resolved import layer_ranges
 
-# Where Transformers 5 writes what single layers have in place of the values of all, and the quantities that say
-# something about position.
-PER_LAYER = "per_layer_config"
+# Quantities that say something about position and that single layers may have other values of.
 OF_ONE_LAYER = ("head_width", "rotated", "unrotated", "window")
 
 
@@ -56,19 +54,19 @@ def layer_groups(fields: Fields, row: CodeOfType | None, type_source: str) -> li
     """
     count = fields.whole("layers", most=MOST_LAYERS)
     number = None if count is None else count.value
-    window = _window(fields)
-    kinds, source = _kinds(fields, row, number, window, type_source)
+    window = _window(fields, row)
+    still = _still_layers(fields, row, number, type_source)
+    kinds, source = _kinds(fields, row, number, window, type_source, still)
     labels = _label_names() | ({} if row is None else {kind: tuple(names) for kind, names in row.labels.items()})
     if row is not None and row.windows.get("last") and kinds[-1] == "sliding" and number:
         kinds = [*kinds[:-1], "full"]
     if row is not None and row.windows.get("every") and window is not None and window.value:
         # The class gives its window to every layer that attends, whatever the list calls it.
         kinds = ["sliding" if kind == "full" else kind for kind in kinds]
-    still = _still_layers(fields, row, number, type_source)
+    slides = [kind == "sliding" for kind in kinds]
     if still:
         kinds = [("none" if layer in still[0] else kind) for layer, kind in enumerate(kinds)]
     still_kinds = _still_kinds(fields, row, labels, window)
-    # What they see is not said: layers that do not turn see all.
     kinds = ["none" if kind in still_kinds else kind for kind in kinds]
     chunk = _or_none(fields, "chunk")
     chunks = row is not None and row.windows.get("chunks") and not fields.declares("layer_types")
@@ -82,22 +80,30 @@ def layer_groups(fields: Fields, row: CodeOfType | None, type_source: str) -> li
     shares = _layer_shares(fields, number)
     nothing = [None] * len(kinds)
     of_layers = [nothing if found is None else found.value or nothing for found in (bases, shares)]
-    owns = _own_values(fields, number)
-    written = {} if owns is None else {int(layer): layer for layer in fields.values[PER_LAYER]}  # as "5" or as "05"
-    each = list(zip(kinds, *of_layers, owns or nothing, strict=True))
+    apart = fields.raw("per_layer")
+    owns = None if apart is None else _own_values(fields, fields.key_of(apart), number)
+    # Of a type that is not in the table, what layers that do not turn see is not known.
+    slides = [slide and (kind == "sliding" or row is not None) for slide, kind in zip(slides, kinds, strict=True)]
+    each = list(zip(kinds, slides, *of_layers, owns or nothing, strict=True))
+    alike: dict[Any, list[int]] = {}
+    for layer, mark in enumerate(each):
+        alike.setdefault(mark, []).append(layer)
+    # The numbers of layers as they are written, such as "5" or "05".
+    written = (
+        {} if apart is None or owns is None else {int(layer): layer for layer in fields.values[fields.key_of(apart)]}
+    )
     groups: list[LayerGroup] = []
-    for mark in dict.fromkeys(each):
-        kind, own, turned, values = mark
-        places = [layer for layer, other in enumerate(each) if other == mark]
+    for (kind, slide, own, turned, values), places in alike.items():
         known = {} if count is None or count.value is None else {"layers": _join(count.source, source)}
         if kind == "none" and still and not set(places) - still[0]:
             known["kind"] = still[1]
         of_group = fields
-        if owns is not None:
-            of_group = fields.with_values(dict(values or ()), f"{PER_LAYER}.{written.get(places[0])}.")
-            window = _window(of_group)
+        if apart is not None and owns is not None:
+            place = f"{fields.key_of(apart)}.{written.get(places[0])}."
+            of_group = fields.with_values(dict(values or ()), place)
+            window = _window(of_group, row)
         seen = None
-        if kind == "sliding" and window is not None:
+        if slide and window is not None:
             seen = _seen(window.value, {} if row is None else row.windows)
             known["window"] = _join(window.source, source)
         elif kind == "chunked" and chunk is not None and chunk.value:
@@ -139,24 +145,23 @@ def _seen(window: int | None, rule: Mapping[str, Any]) -> int | None:
     return window // 2 if rule.get("half") else window
 
 
-def _own_values(fields: Fields, number: int | None) -> list[tuple[tuple[str, int | None], ...]] | None:
+def _own_values(fields: Fields, key: str, number: int | None) -> list[tuple[tuple[str, int | None], ...]] | None:
     """For each layer the keys that it has other values of, as Transformers 5 writes them; None where none has any."""
-    fields.read.add(PER_LAYER)
-    held = fields.values.get(PER_LAYER)
-    if held is None or number is None:
+    held = fields.values[key]
+    if number is None:
         return None
     if not isinstance(held, Mapping):
-        fields.unreadable(PER_LAYER, "an object of layer numbers")
+        fields.unreadable(key, "an object of layer numbers")
         return None
-    keys = {key for quantity in OF_ONE_LAYER for key in fields.spellings.get(quantity, ())}
+    keys = {name for quantity in OF_ONE_LAYER for name in fields.spellings.get(quantity, ())}
     own: list[tuple[tuple[str, int | None], ...]] = [()] * number
     for layer, values in held.items():
-        whole = isinstance(values, Mapping) and all(type(values[key]) in (int, NoneType) for key in keys & {*values})
-        if not whole or not re.fullmatch(r"\d{1,6}", layer) or int(layer) >= number:
-            fields.unreadable(PER_LAYER, f"objects of whole numbers under the numbers of the {number} layers")
+        whole = isinstance(values, Mapping) and all(type(values[name]) in (int, NoneType) for name in keys & {*values})
+        if not whole or not re.fullmatch(r"\d{1,6}", str(layer)) or int(layer) >= number:
+            fields.unreadable(key, f"objects of whole numbers under the numbers of the {number} layers")
             return None
-        fields.read_at.setdefault(f"{fields.path}{PER_LAYER}.{layer}.", set()).update(values)
-        own[int(layer)] = tuple(sorted((key, values[key]) for key in keys & {*values}))
+        fields.read_at.setdefault(f"{fields.path}{key}.{layer}.", set()).update(values)
+        own[int(layer)] = tuple(sorted((name, values[name]) for name in keys & {*values}))
     return own
 
 
@@ -204,10 +209,11 @@ def _is_base(base: Any) -> bool:
     return number and (base == 0 or base > 1)
 
 
-def _window(fields: Fields) -> Sourced[int] | None:
+def _window(fields: Fields, row: CodeOfType | None) -> Sourced[int] | None:
     """The window, unless a switch of the config turns it off."""
     switch = fields.flag("window_on")
-    if switch is not None and switch.value is False:
+    listed = row is not None and row.windows.get("switch") == "unlisted" and fields.declares("layer_types")
+    if switch is not None and switch.value is False and not listed:
         for name in ("window", "window_from", "window_period"):
             fields.present(name)
         return None
@@ -221,8 +227,13 @@ def _or_none(fields: Fields, quantity: str) -> Sourced[int] | None:
     return fields.whole(quantity, least=0)
 
 
-def _kinds(
-    fields: Fields, row: CodeOfType | None, number: int | None, window: Sourced[int] | None, type_source: str
+def _kinds(  # noqa: PLR0917 - what the kinds follow from
+    fields: Fields,
+    row: CodeOfType | None,
+    number: int | None,
+    window: Sourced[int] | None,
+    type_source: str,
+    still: tuple[frozenset[int], str] | None,
 ) -> tuple[list[str], str | None]:
     """The kind of each layer, and where the pattern comes from. Of unknown many layers, one of each kind."""
     listed = fields.items("layer_types")
@@ -240,6 +251,9 @@ def _kinds(
         return ["full"] * (number or 1), None
     if name == "all":
         return ["sliding"] * (number or 1), type_source if row else None
+    if name == "unturned":
+        inside, place = still or (frozenset(), type_source)
+        return ["sliding" if layer in inside else "full" for layer in range(number or 1)], place
     if name == "cycle":
         cycle = fields.items("cycle")
         # Blocks that attend see a window here; all others keep a state of their own.
@@ -259,12 +273,21 @@ def _kinds(
             return ["full"] * (number or 1), None
         edge = first.value
         return ["sliding" if layer >= edge else "full" for layer in range(number or 1)], first.source
+    written = fields.raw("window_period")
+    letters: Any = rule.get("letters", {})
+    if letters and written is not None and isinstance(written.value, str):
+        if not written.value or set(written.value) - letters.keys():
+            allowed = f"a number of layers, or a text of the letters {' and '.join(letters)}"
+            fields.impossible(fields.key_of(written), allowed)
+            return _unknown_kinds(row, number), None
+        kinds = [letters[written.value[layer % len(written.value)]] for layer in range(number or len(written.value))]
+        return [*kinds[:-1], "full"] if number else kinds, written.source
     period = fields.whole("window_period", most=MOST_LAYERS) or Sourced(
         row.windows.get("period") if row else None, type_source
     )
     every: int | None = period.value
     if every is None:
-        return ["full"] * (number or 1), None
+        return _unknown_kinds(row, number), None
     # One layer in so many sees all, the last of them or the one that the rule numbers; the others slide.
     turn = rule.get("turn", every - 1)
     if rule.get("back") and number:
@@ -277,6 +300,11 @@ def _kinds(
         edge = fields.whole("window_from", least=0)
         kinds = [kind if edge and edge.value and layer < edge.value else "full" for layer, kind in enumerate(kinds)]
     return kinds, period.source
+
+
+def _unknown_kinds(row: CodeOfType | None, number: int | None) -> list[str]:
+    """Kinds of layers where the pattern of a file cannot be used: they are not said to have no rotation."""
+    return ["sliding" if row is not None and "full" in row.unturned else "full"] * (number or 1)
 
 
 def _marked_kinds(fields: Fields, number: int | None) -> tuple[list[str], str] | None:

@@ -20,7 +20,7 @@ from typing import Any
 from clockhands.arguments import shown
 from clockhands.errors import ClockhandsError, InvalidValue, Unreadable
 from clockhands.sources import documents, files
-from clockhands.sources.dialects import dialect_of
+from clockhands.sources.dialects import dialect_of, in_dialect
 from clockhands.sources.hub_cache import cached_model, hub_name
 from clockhands.sources.local_models import local_path, open_local
 from clockhands.sources.opened import Opened
@@ -35,17 +35,28 @@ _INSTRUCTION = re.compile(r"\s*(FROM|PARAMETER)\s+(\S.*?)\s*", re.IGNORECASE)
 
 
 def on_base(opened: Opened) -> Opened:
-    """The model that a training file names, with the changes of the file; what is no such file stays as it is."""
+    """The model that a training file names, with the changes of the file; what is no such file stays as it is.
+
+    Raises:
+        Unreadable: The model is not on this machine or cannot be read, and the file itself says nothing of positions.
+    """
     dialect = dialect_of(opened.config or {}) if opened.form == "dialect" else None
     name = (opened.config or {}).get(dialect.base["name"]) if dialect is not None and dialect.base else None
     if dialect is None or not isinstance(name, str) or not name:
         return opened
     try:
         base = _model(name, opened.path)
+        reason = f"The base model {shown(name)[1:-1]} is not on this machine, and was not read."
     except ClockhandsError as error:
-        return _noted(opened, f"The base model {shown(name)[1:-1]} was not read: {error.message}")
+        base, reason = None, f"The base model {shown(name)[1:-1]} was not read: {error.message}"
     if base is None:
-        return _noted(opened, f"The base model {shown(name)[1:-1]} is not on this machine, and was not read.")
+        found = in_dialect(opened.config or {}, opened.config_name or "")
+        if found is None or not found.known.rows:
+            raise Unreadable(
+                f"{opened.config_name} says nothing about positions but by the model that it trains. {reason}",
+                f"Download the model, or write its folder under {dialect.base['name']}.",
+            )
+        return _noted(opened, reason)
     inside = next((key for key in dialect.inner if isinstance((opened.config or {}).get(key), Mapping)), None)
     changes = {} if inside is None else (opened.config or {})[inside]
     changed = _changed(base, changes, f"{opened.config_name}:{inside}.")

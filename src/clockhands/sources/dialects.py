@@ -103,6 +103,16 @@ def dialect_of(config: Mapping[str, Any]) -> Dialect | None:
     return next((dialect for dialect in dialects() if _fits(config, dialect)), None)
 
 
+def could_be_dialect(text: str) -> bool:
+    """Whether a text has the words of all keys that some dialect is known by: a quick look, before it is parsed."""
+    spelt = text.replace("-", "_")
+    return any(
+        all(any(name.partition("=")[0].rpartition(".")[2] in spelt for name in mark.split("|")) for mark in marks)
+        for dialect in dialects()
+        for marks in dialect.marks
+    )
+
+
 def in_dialect(config: Mapping[str, Any], file: str) -> InDialect | None:
     """A config as a part that is read by its dialect; None where it is in none."""
     dialect = dialect_of(config)
@@ -117,7 +127,7 @@ def in_dialect(config: Mapping[str, Any], file: str) -> InDialect | None:
     for key in mentioned & values.keys():
         values[key], unread = _referred(config, path, key, values[key])
         if unread is not None:
-            notes.append(f"{file}:{path}{key} is {shown(unread)[1:-1]}, which is set elsewhere: it is not given here.")
+            notes.append(f"{file}:{path}{key} is {shown(unread)[1:-1]}, whose value is not in this file.")
     for key, nothing in dialect.unset.items():
         values |= {spelt: None for spelt in _spelt(values, (key,)) if values.get(spelt) in nothing}
     defaults = {quantity: dialect.defaults[other] for quantity, other in dialect.instead.items()}

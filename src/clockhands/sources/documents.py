@@ -83,31 +83,32 @@ def read(path: Path, largest: int = LARGEST, *, found: bool = False) -> Document
     return parse(bytes_of(path, largest, found=found), str(path), many=largest > LARGEST)
 
 
-def read_stream(stream: IO[bytes] | IO[str] | None, where: str, largest: int = LARGEST) -> Document:
-    """Read the JSON object in an open stream, of bytes or of text, at most ``largest`` bytes of it.
-
-    Raises:
-        Unreadable: The stream is closed or fails, holds more than ``largest`` bytes, or is not a JSON object.
-    """
-    return parse(_bytes_in(stream, where, largest), where, many=largest > LARGEST)
-
-
 def bytes_of(path: Path, largest: int, *, found: bool = False) -> bytes:
     """The bytes of a file, of which there may be ``largest``; what is ``found`` must be a regular one.
 
     Raises:
         Unreadable: The file cannot be opened, or has more bytes.
     """
+    if found and path.is_dir():
+        raise Unreadable(
+            f"{path} is a folder, but in a model folder a file is expected.",
+            "If the model is in it, name it; else move it out of the way.",
+        )
     if found and path.exists() and not path.is_file():
         raise Unreadable(
             f"{path} is a pipe or a device, but in a model folder a file is expected.",
             "If you mean this pipe, give its own name instead of the folder.",
         )
     with open_binary(path) as file:
-        return _bytes_in(file, str(path), largest)
+        return bytes_in(file, str(path), largest)
 
 
-def _bytes_in(stream: IO[bytes] | IO[str] | None, where: str, largest: int) -> bytes:
+def bytes_in(stream: IO[bytes] | IO[str] | None, where: str, largest: int) -> bytes:
+    """The bytes of an open stream, of bytes or of text, of which there may be ``largest``.
+
+    Raises:
+        Unreadable: The stream is closed or fails, or holds more bytes.
+    """
     if stream is None:
         raise Unreadable(f"{where} is closed.", "Pipe a config.json into the command.")
     source = getattr(stream, "buffer", stream)  # the bytes below a text stream, which may be decoded as anything
@@ -120,10 +121,15 @@ def _bytes_in(stream: IO[bytes] | IO[str] | None, where: str, largest: int) -> b
         said = getattr(error, "strerror", None) or str(error).rstrip(".")
         raise Unreadable(f"{where} cannot be read: {said}.", "Check the path and the disk.") from None
     if len(raw) > largest:
-        raise Unreadable(
-            f"{where} has more than {largest:,} bytes, which no config has.", "Check that this is the file you mean."
-        )
+        raise too_large(where, largest)
     return bytes(raw)
+
+
+def too_large(where: str, largest: int) -> Unreadable:
+    """The error for a document that is larger than any config."""
+    return Unreadable(
+        f"{where} has more than {largest:,} bytes, which no config has.", "Check that this is the file you mean."
+    )
 
 
 def parse(data: bytes, where: str, strict: bool = False, many: bool = False) -> Document:

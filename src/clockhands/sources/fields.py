@@ -317,7 +317,8 @@ class Fields:
         value = self.values[key]
         if isinstance(value, str) and _NUMBER.fullmatch(value):
             number = float(value)
-            self.note("text-number", {self.source(key): value, "read as": number})
+            if math.isfinite(number):
+                self.note("text-number", {self.source(key): value, "read as": number})
         elif _is_number(value):
             try:
                 number = float(value)

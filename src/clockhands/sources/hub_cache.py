@@ -50,12 +50,17 @@ class HubName:
 
     @property
     def download(self) -> str:
-        """The command that downloads all of it.
+        """The command that downloads all of it, or the part that is named.
 
         >>> HubName("org/name", "v2").download
         'hf download org/name --revision v2'
+        >>> HubName("org/name", part="model.gguf").download, HubName("org/name", part="unet").download
+        ('hf download org/name model.gguf', "hf download org/name --include 'unet/*'")
         """
-        return f"hf download {self.name}" + (f" --revision {self.revision}" if self.revision else "")
+        part = "" if self.part is None else f" {self.part}"
+        if self.part is not None and "." not in self.part.rpartition("/")[2]:
+            part = f" --include '{self.part}/*'"
+        return f"hf download {self.name}{part}" + (f" --revision {self.revision}" if self.revision else "")
 
 
 def hub_name(text: str) -> HubName | None:

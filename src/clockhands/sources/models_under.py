@@ -1,4 +1,4 @@
-"""Models in a folder and in the folders inside: config folders and GGUF files."""
+"""Models in a folder and in the folders inside: config folders, GGUF files, configs of other programs, Modelfiles."""
 
 import json
 import os
@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from clockhands.errors import ClockhandsError
-from clockhands.sources import files, yaml_documents
-from clockhands.sources.dialects import dialect_of
+from clockhands.sources import documents, files, yaml_documents
+from clockhands.sources.dialects import could_be_dialect, dialect_of
 from clockhands.sources.key_lines import MOST
 
 _CONFIGS = ("config.json", "params.json", "hparams.json", "genai_config.json", "model_config.yaml")
@@ -20,10 +20,12 @@ _OF_MODELS = frozenset({
 
 
 def models_under(folder: Path) -> Iterator[Path]:
-    """Every model, in the order of names: a folder with a model's config, or a GGUF file.
+    """Every model, in the order of names: a folder with a model's config, or a file that is one by itself.
 
-    JSON files of other programs are passed over. Links to folders are not followed, and hidden folders not entered. A
-    folder that cannot be listed, and one whose ``config.json`` cannot be read, are among the models: an audit says why.
+    Such are GGUF files, YAML configs of other programs whatever they are called, and Modelfiles. A training file that
+    names the model which it trains is none. JSON and YAML files of other programs are passed over. Links to folders are
+    not followed, and hidden folders not entered. A folder that cannot be listed, and one whose ``config.json`` cannot
+    be read, are among the models: an audit says why.
     """
     unread: list[Path] = []
     for here, inside, names in os.walk(folder, onerror=lambda error: unread.append(Path(str(error.filename)))):
@@ -31,9 +33,23 @@ def models_under(folder: Path) -> Iterator[Path]:
         if any(_is_model(Path(here, name)) for name in _CONFIGS if name in names):
             yield Path(here)
         for name in sorted(names):
-            if name.lower().endswith(".gguf") and not name.startswith("."):
+            if not name.startswith(".") and _is_model_file(Path(here, name)):
                 yield Path(here, name)
     yield from sorted(unread)
+
+
+def _is_model_file(path: Path) -> bool:
+    name = path.name.lower()
+    if name.endswith((".yaml", ".yml")) and name not in _CONFIGS:
+        try:
+            data = documents.bytes_of(path, yaml_documents.LARGEST, found=True)
+            if not could_be_dialect(data.decode(errors="replace")):
+                return False
+            dialect = dialect_of(yaml_documents.parse(data, str(path)).fields)
+        except (ClockhandsError, OSError):
+            return False
+        return dialect is not None and not dialect.base
+    return name.endswith((".gguf", ".modelfile")) or name == "modelfile"
 
 
 def _is_model(path: Path) -> bool:

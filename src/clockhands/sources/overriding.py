@@ -13,7 +13,7 @@ from typing import Any
 
 from clockhands.arguments import shown
 from clockhands.errors import InvalidType, InvalidValue
-from clockhands.sources.dialects import keys_of_dialects
+from clockhands.sources.dialects import keys_of_dialects, plain
 from clockhands.sources.model_types import table
 from clockhands.sources.opened import Opened
 from clockhands.sources.resolved import Code, Fact, Resolved
@@ -211,10 +211,14 @@ def _gguf_key(opened: Opened, key: str) -> str:
 
 
 def _set_inside(config: dict[str, Any], opened: Opened, key: str, value: Any) -> str:
-    """Set a value inside nested objects, of which those on the way are copied, not changed."""
+    """Set a value inside nested objects, of which those on the way are copied, not changed; give the key of the file.
+
+    Programs with a dialect of their own take hyphens and underscores for the same: the file's spelling is kept.
+    """
     *path, last = key.split(".")
     here, walked = config, ""
-    for name in path:
+    for named in path:
+        name = _spelling(here, opened, named)
         inner = here.get(name)
         if inner is None and name not in _objects():
             raise InvalidValue(
@@ -229,10 +233,18 @@ def _set_inside(config: dict[str, Any], opened: Opened, key: str, value: Any) ->
         here[name] = dict(inner or {})
         here, walked = here[name], f"{walked}{name}."
     known = keys_of_dialects() if opened.form == "dialect" else _keys()
-    if last not in here and last not in known:
+    last = _spelling(here, opened, last)
+    if last not in here and (plain(last) if opened.form == "dialect" else last) not in known:
         raise _unknown(opened, key, [f"{walked}{name}" for name in (*known, *here)])
     here[last] = value
-    return key
+    return f"{walked}{last}"
+
+
+def _spelling(here: Mapping[str, Any], opened: Opened, name: str) -> str:
+    """The name as an object of the file spells it, else as it was written."""
+    if name in here or opened.form != "dialect":
+        return name
+    return next((key for key in here if isinstance(key, str) and plain(key) == plain(name)), name)
 
 
 def _objects() -> frozenset[str]:

@@ -16,6 +16,9 @@ BY_LENGTH = ("longrope", "dynamic")
 TEXT = ("text", "encoder", "decoder")
 """Parts whose positions are those of tokens."""
 
+LONGEST_SCALED = 1e15
+"""Beyond this a product of a factor and a length is no length of a text."""
+
 _TOWERS = ("vision", "audio")
 _AXES = {2: ("height", "width"), 3: ("temporal", "height", "width")}  # of an image, and of M-RoPE and videos
 
@@ -90,6 +93,18 @@ class Code:
         turns = tuple(range(number)) * min(pairs)
         order = "consecutive" if axes == chunked(pairs) else "interleaved" if axes[: len(turns)] == turns else "mixed"
         return {"axes": names, "pairs": pairs, "order": order}
+
+    @property
+    def scaled_to(self) -> int | None:
+        """The length that the declared scaling is for: its factor times its original length; None where one lacks.
+
+        >>> Code("text", "0-3", "rotary", scaling={"type": "yarn", "factor": 4.0, "original": 32768}).scaled_to
+        131072
+        """
+        factor, original = ((self.scaling or {}).get(name) for name in ("factor", "original"))
+        if not isinstance(factor, int | float) or not original or not factor < LONGEST_SCALED / original:
+            return None
+        return max(round(factor * original), 0) or None
 
     @property
     def farthest(self) -> int | None:

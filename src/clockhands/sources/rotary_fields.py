@@ -69,7 +69,7 @@ class RotaryReader:
             if group.kind == "none":
                 because = self.architecture or group.source.get("layers") or self._rotary_because()
                 source = {"kind": because, **group.source}
-                found.append((Code(self.part, group.layers, "none", source=source), None))
+                found.append((Code(self.part, group.layers, "none", window=group.window, source=source), None))
             else:
                 reader = self if group.own is None else replace(self, fields=group.own, row=_without_widths(self.row))
                 found.append(reader.code(group, blocks.of(group)))

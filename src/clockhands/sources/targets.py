@@ -18,7 +18,7 @@ from typing import IO
 
 from clockhands.arguments import shown
 from clockhands.errors import InvalidType, InvalidValue, Unreadable
-from clockhands.sources import documents, files
+from clockhands.sources import documents, files, yaml_documents
 from clockhands.sources.base_models import on_base, open_modelfile
 from clockhands.sources.callables import NAMED
 from clockhands.sources.hub_cache import HubName, cached_model, hub_folder, hub_name
@@ -27,6 +27,14 @@ from clockhands.sources.local_models import PREFIXES, local_path, open_local
 from clockhands.sources.opened import READ, Opened
 from clockhands.sources.openers import open_document, open_file, open_folder
 from clockhands.sources.transfers import why_not
+
+# An address of the hub, with the model and maybe a revision in it, or any other.
+_ADDRESS = re.compile(
+    r"(?:https?://)?(?:www\.)?(?:huggingface\.co|hf\.co)/(?P<name>[\w.-]+/[\w.-]+)"
+    r"(?:/(?:tree|blob|resolve|raw)/(?P<revision>[\w.-]+)(?:[/?#].*)?|[/?#].*)?"
+    r"|[a-z][a-z0-9+.-]*://.*",
+    re.ASCII | re.IGNORECASE,
+)
 
 
 def open_target(text: str | os.PathLike[str], stdin: IO[bytes] | IO[str] | None = None) -> Opened:
@@ -44,8 +52,8 @@ def open_target(text: str | os.PathLike[str], stdin: IO[bytes] | IO[str] | None 
     if not text.strip() or "\0" in text or len(text) > 4096:
         raise Unreadable(f"{shown(text)} does not name a model, a file or a preset.", f"Name a preset, {READ}.")
     if text == "-":
-        document = documents.read_stream(stdin or documents.standard_input(), "<stdin>")
-        return open_document(document, text, None, "<stdin>")
+        document = yaml_documents.read_stream(stdin or documents.standard_input(), "<stdin>")
+        return on_base(open_document(document, text, None, "<stdin>"))
     if text.startswith("preset:"):
         return _open_preset(text.removeprefix("preset:"), text)
     if text.startswith(PREFIXES):
@@ -130,6 +138,16 @@ def _nothing(text: str) -> Unreadable:
     """The error for a text that names nothing, by what it looks like."""
     if len(text) > 200:
         return Unreadable(f"{shown(text)} does not name a model, a file or a preset.", f"Name a preset, {READ}.")
+    address = _ADDRESS.fullmatch(text)
+    if address is not None:
+        name, revision = address["name"], address["revision"]
+        called = f"{name}@{revision}" if name and revision else name or "org/name[@revision]"
+        return Unreadable(
+            f"{text} is a web address, and models are audited by their name.",
+            f"Give {called} for a model of the hub; download anything else, and name the file.",
+        )
+    if (name := hub_name(text.partition("@")[0])) is not None and re.fullmatch(r"[^@]*@(:.*)?", text):
+        return Unreadable(f"{text} has no revision after the @.", f"Give {name}, or {name}@REVISION.")
     before = text.partition(":")[0]
     if NAMED.fullmatch(text) and not _known_ending(before):
         return Unreadable(

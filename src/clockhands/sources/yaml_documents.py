@@ -8,12 +8,13 @@ text; the programs that these configs are for expect a number, and it is read as
 Source: https://yaml.org/spec/1.1/ and https://pyyaml.org/wiki/PyYAMLDocumentation (safe loading, resolvers, nodes).
 """
 
+import codecs
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import yaml
 
@@ -36,6 +37,20 @@ def read(path: Path, *, found: bool = False) -> Document:
         Unreadable: The file cannot be opened, is larger than any config, or is not one YAML mapping of plain values.
     """
     return parse(documents.bytes_of(path, LARGEST, found=found), str(path))
+
+
+def read_stream(stream: IO[bytes] | IO[str] | None, where: str) -> Document:
+    """Read the JSON object or the YAML mapping in an open stream: JSON is what begins with a bracket.
+
+    Raises:
+        Unreadable: The stream is closed or fails, holds more than any config, or is neither.
+    """
+    data = documents.bytes_in(stream, where, documents.LARGEST)
+    if data.removeprefix(codecs.BOM_UTF8).lstrip()[:1] in (b"", b"{", b"["):
+        return documents.parse(data, where)
+    if len(data) > LARGEST:
+        raise documents.too_large(where, LARGEST)
+    return parse(data, where)
 
 
 def parse(data: bytes, where: str) -> Document:

@@ -11,6 +11,8 @@ _NO_RUNTIMES = frozenset({"no-scaling"})
 
 # Among the kinds of a row, an encoding that was not recognised.
 UNKNOWN = "unknown"
+# And RoPE of a part for text whose frequencies could not be computed.
+UNCOMPUTED = "rotary-uncomputed"
 
 _LETTERS = 200  # of a text that comes from a file: a row stays small whatever a file holds
 
@@ -77,11 +79,13 @@ class SurveyRow(NamedTuple):
     def grade(self) -> str:
         """``error`` or ``warning`` where there is such a problem, ``failed``, ``unknown`` or ``correct``.
 
-        It is ``unknown`` where no position encoding was recognised, so that nothing could be found either.
+        It is ``unknown`` where no position encoding was recognised, or where the frequencies of a text could not be
+        computed, so that little or nothing could be found either.
         """
         if self.state == "failed":
             return "failed"
-        known = set(self.kinds.split()) - {UNKNOWN}
+        kinds = set(self.kinds.split())
+        known = kinds - {UNKNOWN} if UNCOMPUTED not in kinds else None
         return "error" if self.errors else "warning" if self.warnings else "correct" if known else "unknown"
 
 
@@ -120,6 +124,8 @@ def _main(codes: Iterable[Code]) -> Code | None:
 
 def _kind(code: Code) -> str:
     """The kind of a code; of a spec that no config names, its class."""
+    if code.kind == "rotary" and code.part in TEXT and not code.rates:
+        return UNCOMPUTED
     return code.kind or (UNKNOWN if code.spec is None else type(code.spec).__name__.lower())
 
 

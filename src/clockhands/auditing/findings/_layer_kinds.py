@@ -368,6 +368,8 @@ def inert_window(subject: Audited) -> Iterator[Kind]:
     """A window beside a switch that turns it off."""
     for part in rotary_parts(subject):
         switch, window = part.fields.raw("window_on"), part.fields.raw("window")
+        if any(code.window for code in subject.resolved.codes if code.part == part.section.part):
+            continue  # a class whose switch does not turn off the layers that a file lists
         if switch is not None and window is not None and switch.value is False and window.value:
             yield InertWindow({window.source: window.value, switch.source: switch.value})
 

@@ -15,24 +15,42 @@ from clockhands.sources.resolved import TEXT, Code, Resolved
 
 class BeyondContext(Kind, code="beyond-context"):
     title = "The length exceeds the declared context"
-    severity = "warning"
     length: int
     context: int
     kind: str | None = None
+    scaling: str | None = None
+    scaled_to: int = 0
+
+    @property
+    def reached(self) -> bool:
+        """Whether the scaling that the file declares is for this length."""
+        return self.kind != "learned" and self.scaled_to >= self.length
+
+    def severity(self) -> str:
+        return "note" if self.reached else "warning"
 
     def hint(self) -> str:
-        return (
-            "Use texts that fit the table. A longer table needs more training."
-            if self.kind == "learned"
-            else "Stay within the context length, or declare the scaling that the model was extended with."
-        )
+        if not self.evidence:
+            return "Stay within the context length, or declare the scaling that the model was extended with."
+        if self.kind == "learned":
+            return "Use texts that fit the table. A longer table needs more training."
+        if self.reached:
+            return "Keep the scaling. Where a runtime stops at the context length, set its maximum length."
+        if self.scaled_to > self.context:
+            return "Stay within the length of the scaling, or increase its factor; quality then needs a measurement."
+        return "Stay within the context length, or declare the scaling that the model was extended with."
 
     def message(self) -> str:
         length, context = spoken(self.length), spoken(self.context)
         asked = f"The requested length is {length}, but"
         if self.kind == "learned":
             return f"{asked} the learned table ends after {context} positions. There are no rows for later positions."
-        return f"{asked} the declared context length is {context}. Quality beyond it is not guaranteed."
+        scaled = ""
+        if self.scaled_to > self.context:
+            scaled = f" The {self.scaling} scaling of the file is for up to {spoken(self.scaled_to)} positions."
+        if self.reached:
+            return f"{asked} the declared context length is {context}.{scaled}"
+        return f"{asked} the declared context length is {context}.{scaled} Quality beyond it is not guaranteed."
 
 
 class LengthsDiffer(Kind, code="lengths-differ"):
@@ -191,6 +209,11 @@ def beyond_context(subject: Audited) -> Iterator[Kind]:
     evidence: dict[str, Any] = {"length": length, "context": context}
     if any(code.kind == "learned" and code.part in TEXT for code in resolved.codes):
         evidence["kind"] = "learned"
+    # Layers that see no farther meet no new distance, with or without a scaling.
+    seeing = [code for code in resolved.codes if code.part in TEXT and code.kind == "rotary" and code.farthest is None]
+    reached = min((code.scaled_to or 0 for code in seeing), default=0)
+    if reached > context:
+        evidence |= {"scaling": (seeing[0].scaling or {}).get("type"), "scaled to": reached}
     yield BeyondContext(evidence | declared(resolved, "context"))
 
 

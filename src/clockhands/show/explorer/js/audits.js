@@ -6,6 +6,7 @@ const MOST_ENTRIES = 1024; // of one list of one target: groups of layers, findi
 const MOST_TEXT = 400; // characters of one text of a file that are shown
 const MOST_LINES = 40; // of the change of a file
 const MOST_AXES = 8;
+const TEXT = ["text", "encoder", "decoder"]; // parts whose positions are those of tokens
 export const SEVERITIES = ["error", "warning", "note"];
 
 // What would turn the text around it, or not be seen: written out, as the reports do.
@@ -186,12 +187,19 @@ export function problemsOf({ findings }) {
   return findings.filter(({ severity }) => severity !== "note").sort((one, other) => rank(one) - rank(other));
 }
 
+// Whether the RoPE frequencies of all layers for text are known.
+export function computed({ layers }) {
+  return layers.every(({ kind, part, rates }) => kind !== "rotary" || !TEXT.includes(part) || rates?.length > 0);
+}
+
 // The audit in one sentence: the command's; of an audit that lacks it the same, with codes in place of titles.
 export function verdictOf(audit) {
   if (audit.verdict) return audit.verdict;
   const problems = problemsOf(audit);
-  const known = audit.layers.some(({ kind }) => kind !== null);
-  if (!problems.length) return known ? "The position settings look correct." : "No position encoding was recognised.";
+  if (!problems.length) {
+    if (!audit.layers.some(({ kind }) => kind !== null)) return "No position encoding was recognised.";
+    return computed(audit) ? "The position settings look correct." : "No problem was found, but the RoPE frequencies cannot be computed.";
+  }
   const codes = [...new Set(problems.map(({ code }) => code))].join(", ");
   if (problems.every(({ blames }) => blames === "reader")) return `The config is correct, but some runtimes misread it: ${codes}.`;
   return `${problems.length} problem${problems.length > 1 ? "s" : ""}: ${codes}.`;

@@ -1,6 +1,6 @@
 // What is wrong with the models of the page, before all else: the worst finding of each with its fix, or one line.
 
-import { problemsOf, spaced, titleOfModel, verdictOf } from "./audits.js";
+import { computed, problemsOf, spaced, titleOfModel, verdictOf } from "./audits.js";
 import { button } from "./controls.js";
 import { html } from "./draw.js";
 
@@ -19,7 +19,10 @@ export function bannerOf(app) {
 
 function bannerOfModel(audit, app) {
   const [worst, ...others] = problemsOf(audit), title = html("strong", {}, `${titleOfModel(audit)}: `);
-  if (worst === undefined) return html("p", { class: "banner sound", role: "status" }, title, verdictOf(audit));
+  if (worst === undefined) {
+    const known = audit.layers.some(({ kind }) => kind !== null) && computed(audit);
+    return html("p", { class: `banner ${known ? "sound" : "note"}`, role: "status" }, title, verdictOf(audit));
+  }
   const more = others.length ? button("See all problems", () => app.scrollTo("model")) : null;
   return html("div", { class: `banner ${worst.severity}`, role: "status" },
     html("p", {}, title, verdictOf(audit)),
