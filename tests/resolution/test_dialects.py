@@ -181,6 +181,30 @@ def test_switches_of_megatron(keys, scaling):
     assert (None if code.scaling is None else tuple(code.scaling.values())) == scaling
 
 
+def test_what_megatron_reads_of_a_language_model_stands_beside_the_other_arguments():
+    scaled = {"use_rope_scaling": True, "rope_scaling_factor": 32.0, "rotary_base": 500000}
+    config = {"language_model": {**NEMO, **scaled}, "max_position_embeddings": 4096}
+    resolved = resolve(Opened("x", "dialect", config=config, config_name="args.yaml"))
+    (code,) = resolved.codes
+    assert (code.kind, code.base, dict(code.scaling)["factor"], resolved.ignored) == ("rotary", 500000.0, 32.0, {})
+    assert code.source["kind"].split(", ")[0] == "args.yaml:language_model.position_embedding_type"
+    assert code.source["base"] == "args.yaml:language_model.rotary_base"
+    outside = {"position_embedding_type": "rope", "max_position_embeddings": 4096}
+    config = {"language_model": {"num_layers": 2, "hidden_size": 128, "num_attention_heads": 4}, **outside}
+    (code,) = resolve(Opened("x", "dialect", config=config, config_name="args.yaml")).codes
+    assert code.source["kind"].split(", ")[0] == "args.yaml:position_embedding_type"
+
+
+def test_yarn_of_megatron_bridge():
+    config = {"model": {"_target_": "megatron.bridge.models.gpt_provider.GPTModelProvider", **NEMO,
+                        "position_embedding_type": "yarn", "rotary_base": 150000, "seq_length": 4096,
+                        "yarn_rotary_scaling_factor": 32.0, "yarn_original_max_position_embeddings": 4096,
+                        "yarn_correction_range_round_to_int": False, "yarn_mscale": None}}  # fmt: skip
+    (code,) = resolve(Opened("x", "dialect", config=config, config_name="run_config.yaml")).codes
+    assert dict(code.scaling) == {"type": "yarn", "factor": 32.0, "original": 4096}
+    assert (code.base, code.spec.scaling.truncate) == (150000.0, False)
+
+
 @pytest.mark.parametrize(
     ("style", "kind"),
     [("learned", "learned"), ("alibi", "alibi"), ("rpe", "buckets"), ("none", "none"), ("sinusoidal", "sinusoidal")],

@@ -39,6 +39,7 @@ class Dialect:
         unless: Keys that no file of this dialect has.
         at: Where in the file the model stands, the first that is there; "" is the file itself.
         inner: Objects there whose keys are read too, under their name with a dot.
+        merged: Objects there whose keys the program lays beside those of the model; they are spelt as these.
         reads: Quantity to the keys that hold it, spelt with underscores.
         defaults: Quantity to what the program takes without a key.
         instead: Quantity to the one that is taken where it has no key.
@@ -60,6 +61,7 @@ class Dialect:
     unless: tuple[str, ...] = ("model_type",)
     at: tuple[str, ...] = ("",)
     inner: tuple[str, ...] = ()
+    merged: tuple[str, ...] = ()
     defaults: Mapping[str, Any] = field(default_factory=dict)
     instead: Mapping[str, str] = field(default_factory=dict)
     unset: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
@@ -110,20 +112,20 @@ def in_dialect(config: Mapping[str, Any], file: str) -> InDialect | None:
         return None
     at = next((at for at in dialect.at if isinstance(_found(config, at), Mapping)), "")
     path = f"{at}." if at else ""
-    values, places, more = _completed(_flat(_found(config, at) or {}, dialect.inner), dialect, file)
+    values, places, more = _completed(_flat(_found(config, at) or {}, (*dialect.inner, *dialect.merged)), dialect, file)
     notes = [*dialect.notes, *more]
-    reads = {quantity: _spelt(values, keys) for quantity, keys in dialect.reads.items()}
+    reads = {quantity: _spelt(values, keys, dialect) for quantity, keys in dialect.reads.items()}
     mentioned = {key for keys in reads.values() for key in keys} | set(_keys_of_scalings(dialect, values))
     for key in mentioned & values.keys():
         values[key], unread = _referred(config, path, key, values[key])
         if unread is not None:
             notes.append(f"{file}:{path}{key} is {shown(unread)[1:-1]}, which is set elsewhere: it is not given here.")
     for key, nothing in dialect.unset.items():
-        values |= {spelt: None for spelt in _spelt(values, (key,)) if values.get(spelt) in nothing}
+        values |= {spelt: None for spelt in _spelt(values, (key,), dialect) if values.get(spelt) in nothing}
     defaults = {quantity: dialect.defaults[other] for quantity, other in dialect.instead.items()}
     defaults |= dict(dialect.defaults)
     for quantity, when in dialect.only.items():
-        if not _holds(values, when):
+        if not _holds(values, when, dialect):
             reads.pop(quantity)
             defaults.pop(quantity, None)
     for quantity, other in dialect.instead.items():
@@ -202,11 +204,13 @@ def _flat(values: Mapping[str, Any], inner: tuple[str, ...]) -> dict[str, Any]:
     return made
 
 
-def _spelt(values: Mapping[str, Any], keys: tuple[str, ...]) -> tuple[str, ...]:
+def _spelt(values: Mapping[str, Any], keys: tuple[str, ...], dialect: Dialect) -> tuple[str, ...]:
     """The keys of a quantity as the file spells them; those that it has not, as the table does."""
     spellings: dict[str, list[str]] = {}
     for key in values:
-        spellings.setdefault(".".join(map(plain, key.split("."))), []).append(key)
+        holder, _, own = key.partition(".")
+        named = own if own and holder in dialect.merged else key
+        spellings.setdefault(".".join(map(plain, named.split("."))), []).append(key)
     return tuple(dict.fromkeys(spelt for key in keys for spelt in spellings.get(key, [key])))
 
 
@@ -238,29 +242,29 @@ def _keys_of(rule: Mapping[str, Any]) -> Iterator[str]:
 def _keys_of_scalings(dialect: Dialect, values: Mapping[str, Any]) -> Iterator[str]:
     for rule in dialect.scaling:
         for key in _keys_of(rule):
-            yield from _spelt(values, (key,))
+            yield from _spelt(values, (key,), dialect)
 
 
 def _chosen(values: Mapping[str, Any], dialect: Dialect) -> Mapping[str, Any] | None:
     """The first scaling whose keys have the values that declare it."""
     for rule in dialect.scaling:
-        refused = (_value(values, key)[1] in nothing for key, nothing in rule.get("not", {}).items())
-        if _holds(values, rule.get("when", {})) and not any(refused):
+        refused = (_value(values, key, dialect)[1] in nothing for key, nothing in rule.get("not", {}).items())
+        if _holds(values, rule.get("when", {}), dialect) and not any(refused):
             return rule
     return None
 
 
-def _holds(values: Mapping[str, Any], when: Mapping[str, tuple[Any, ...]]) -> bool:
-    return all(_value(values, key)[1] in allowed for key, allowed in when.items())
+def _holds(values: Mapping[str, Any], when: Mapping[str, tuple[Any, ...]], dialect: Dialect) -> bool:
+    return all(_value(values, key, dialect)[1] in allowed for key, allowed in when.items())
 
 
 def _spent(key: str, values: Mapping[str, Any], dialect: Dialect) -> bool:
     """Whether a key went into the scaling, or says that there is none."""
     chosen = _chosen(values, dialect)
-    if chosen is not None and any(key in _spelt(values, (name,)) for name in _keys_of(chosen)):
+    if chosen is not None and any(key in _spelt(values, (name,), dialect) for name in _keys_of(chosen)):
         return True
     nothing = {name: refused for rule in dialect.scaling for name, refused in rule.get("not", {}).items()}
-    return any(key in _spelt(values, (name,)) and values[key] in refused for name, refused in nothing.items())
+    return any(key in _spelt(values, (name,), dialect) and values[key] in refused for name, refused in nothing.items())
 
 
 def _block(
@@ -270,19 +274,19 @@ def _block(
     rule = _chosen(values, dialect)
     if rule is None:
         return None
-    because = [spelt for spelt, value in (_value(values, key) for key in _keys_of(rule)) if value is not None]
+    because = [spelt for spelt, value in (_value(values, key, dialect) for key in _keys_of(rule)) if value is not None]
     block = {"rope_type": (rule["type"], place(because[0]) if because else dialect.library)}
     block |= {name: (value, dialect.library) for name, value in rule.get("fixed", {}).items()}
     for name, key in rule.get("keys", {}).items():
-        spelt, value = _value(values, key)
+        spelt, value = _value(values, key, dialect)
         if value is not None:
             block[name] = (value, place(spelt))
     return block
 
 
-def _value(values: Mapping[str, Any], key: str) -> tuple[str, Any]:
+def _value(values: Mapping[str, Any], key: str, dialect: Dialect) -> tuple[str, Any]:
     """The key as the file spells it, and its value; None for none."""
-    return next(((spelt, values[spelt]) for spelt in _spelt(values, (key,)) if spelt in values), (key, None))
+    return next(((spelt, values[spelt]) for spelt in _spelt(values, (key,), dialect) if spelt in values), (key, None))
 
 
 def _referred(config: Mapping[str, Any], path: str, key: str, value: Any) -> tuple[Any, str | None]:
