@@ -132,6 +132,9 @@ def test_a_modelfile_is_its_gguf_at_its_length(tmp_path, weights):
     assert (code.base, found.asked, found.context) == (20000.0, 6000, 4096)
     assert dict(code.scaling) | {"original": None} == {"type": "linear", "factor": 2.0, "original": None}
     assert code.source["base"] == "Modelfile:rope_frequency_base"
+    assert "beyond-context" not in {finding.code for finding in found.findings}, "4096 by 2 is 8192"
+    longer = MODELFILE.format(source=f"./{weights.name}").replace("6000", "9000")
+    found = audit(written(tmp_path, "Modelfile", longer))
     assert "beyond-context" in {finding.code for finding in found.findings}
 
 
@@ -169,3 +172,13 @@ def test_a_modelfile_without_its_model_is_refused(tmp_path, text, said):
     with pytest.raises(Unreadable) as refused:
         open_target(path)
     assert refused.value.message == said.format(path=path)
+
+
+def test_trl_spelt_its_length_in_another_way_in_older_releases(tmp_path, base):
+    text = "model_name_or_path: base\noutput_dir: out\nmax_seq_length: 8192\n"
+    found = audit(written(tmp_path, "sft.yaml", text))
+    assert found.asked == 8192
+    assert "beyond-context" in {finding.code for finding in found.findings}
+    scaled = text + "model_init_kwargs:\n  rope_scaling: {rope_type: dynamic, factor: 2.0}\n"
+    found = audit(written(tmp_path, "sft.yaml", scaled))
+    assert "beyond-context" not in {finding.code for finding in found.findings}

@@ -50,8 +50,10 @@ class Dialect:
         named: The key of a model whose values stand in the program's code, the values' names, the values of each model.
         file_names: How the name of a file begins that says more, and what it says.
         notes: What the file leaves open.
+        lengths: Keys of the file, which together say how long a text may be (``keys``), what the program does where that
+            is beyond the context (``then``), and whether it goes no further then (``stops``).
         base: The keys of another model whose config the file changes (``name``), of the changes (``inside``) and of the
-            length that it is used at (``length``).
+            length that it is used at, the first that is there (``length``).
     """
 
     name: str
@@ -71,7 +73,13 @@ class Dialect:
     named: Mapping[str, Any] = field(default_factory=dict)
     file_names: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
-    base: Mapping[str, str] = field(default_factory=dict)
+    lengths: tuple[Mapping[str, Any], ...] = ()
+    base: Mapping[str, Any] = field(default_factory=dict)
+
+    def length(self, config: Mapping[str, Any]) -> int | None:
+        """The length that the model of a training file is used at, where the file says it."""
+        said = (config.get(key) for key in self.base.get("length", ()))
+        return next((value for value in said if type(value) is int and value > 0), None)
 
 
 @dataclass(frozen=True)
@@ -145,6 +153,18 @@ def in_dialect(config: Mapping[str, Any], file: str) -> InDialect | None:
     return InDialect(dialect, Section("text", path, values, places=places), known, tuple(dict.fromkeys(notes)))
 
 
+def set_lengths(config: Mapping[str, Any], file: str) -> Iterator[tuple[dict[str, int], Mapping[str, Any]]]:
+    """The lengths that a file sets beside the context: the keys of each by their places, and its row of the dialect."""
+    dialect = dialect_of(config)
+    holders = () if dialect is None else ("", *filter(None, (*dialect.at, *dialect.merged)))
+    for row in () if dialect is None else dialect.lengths:
+        for holder in holders:
+            found = [_spelt_at(config, f"{holder}.{key}") for key in row["keys"]]
+            if all(type(value) is int and value > 0 for _, value in found):
+                yield {f"{file}:{place}": value for place, value in found}, row
+                break
+
+
 def keys_of_dialects() -> frozenset[str]:
     """Every key that some dialect reads, without the object that it stands in."""
     found = {key for dialect in dialects() for keys in dialect.reads.values() for key in keys}
@@ -185,13 +205,18 @@ def _marked(config: Mapping[str, Any], mark: str) -> bool:
 
 def _found(config: Any, path: str) -> Any:
     """The value under a key, with dots into objects."""
+    return _spelt_at(config, path)[1]
+
+
+def _spelt_at(config: Any, path: str) -> tuple[str, Any]:
+    """A path as the file spells it, and the value there; None where it leads nowhere."""
+    spelt: list[str] = []
     for name in filter(None, path.split(".")):
-        if not isinstance(config, Mapping):
-            return None
-        config = config.get(name) if name in config else next(
-            (value for key, value in config.items() if isinstance(key, str) and plain(key) == name), None
-        )  # fmt: skip
-    return config
+        held = config if isinstance(config, Mapping) else {}
+        key = name if name in held else next((key for key in held if isinstance(key, str) and plain(key) == name), name)
+        spelt.append(key)
+        config = held.get(key)
+    return ".".join(spelt), config
 
 
 def _flat(values: Mapping[str, Any], inner: tuple[str, ...]) -> dict[str, Any]:

@@ -73,9 +73,7 @@ def open_document(document: Document, target: str, path: Path | None, name: str)
     if found is None:
         return opened
     notes = (f"{name} is read as a config of {found.dialect.name}.", *found.notes)
-    asked = document.fields.get(found.dialect.base.get("length", ""))
-    length = asked if type(asked) is int and asked > 0 else None
-    return replace(opened, form="dialect", notes=notes, length=length)
+    return replace(opened, form="dialect", notes=notes, length=found.dialect.length(document.fields))
 
 
 def _unsupported(path: Path, kind: str | None) -> Unreadable:

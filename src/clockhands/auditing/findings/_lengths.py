@@ -8,7 +8,9 @@ from clockhands.auditing.findings._kind import EXPECTED, Kind, spoken
 from clockhands.auditing.findings._parts import Audited, check, declared, in_a_file
 from clockhands.measures.ladders.base_bound import first_failing_distance
 from clockhands.measures.ladders.turning import completes
+from clockhands.readers.telling import listed
 from clockhands.rotary import Rotary
+from clockhands.sources.dialects import set_lengths
 from clockhands.sources.files import file_and_key
 from clockhands.sources.resolved import TEXT, Code, Resolved
 
@@ -33,6 +35,37 @@ class BeyondContext(Kind, code="beyond-context"):
         if self.kind == "learned":
             return f"{asked} the learned table ends after {context} positions. There are no rows for later positions."
         return f"{asked} the declared context length is {context}. Quality beyond it is not guaranteed."
+
+
+class SetBeyondContext(Kind, code="set-beyond-context"):
+    title = "The file sets a length beyond the context"
+    blames = "file"
+    length: int = 0
+    context: int = 0
+    then: str = ""
+    stops: bool | None = None
+    kind: str | None = None
+
+    def severity(self) -> str:
+        return "error" if self.stops or self.kind == "learned" else "warning"
+
+    def hint(self) -> str:
+        if self.kind == "learned":
+            return "Lower it to the context length, or train a longer table."
+        if self.stops:
+            return "Lower it, or raise the context length to it if the model was trained for that."
+        return "Lower it to the context length, or declare the scaling that the model was extended with."
+
+    def message(self) -> str:
+        set_to = list(self.named)
+        # The context stands first, where it stands in a file.
+        key = None if sum(value for _, value in set_to) == self.length else set_to.pop(0)[0]
+        said = listed([f"{name} is {spoken(value)}" for name, value in set_to])
+        together = f", together {spoken(self.length)}" if len(set_to) > 1 else ""
+        context = spoken(self.context)
+        but = f"the context length is {context}" if key is None else f"{key}, the context length, is {context}"
+        table = " Its learned table has no rows for later positions." if self.kind == "learned" else ""
+        return f"{said}{together}, but {but}: {self.then}.{table}"
 
 
 class LengthsDiffer(Kind, code="lengths-differ"):
@@ -181,6 +214,34 @@ def never_turning(subject: Audited) -> Iterator[Kind]:
 
 
 @check
+def set_beyond_context(subject: Audited) -> Iterator[Kind]:
+    """A length of training, building or generating that a file of another program sets beyond its context."""
+    resolved, opened = subject.resolved, subject.opened
+    if opened.form != "dialect" or resolved.context is None:
+        return
+    learned = any(code.kind == "learned" and code.part in TEXT for code in resolved.codes)
+    for values, row in set_lengths(opened.config or {}, opened.config_name or ""):
+        length, stops = sum(values.values()), bool(row.get("stops"))
+        if length <= resolved.context or (not stops and reached(resolved, length)):
+            continue
+        evidence: dict[str, Any] = {**declared(resolved, "context"), **values}
+        evidence |= {"length": length, "context": resolved.context, "then": row["then"], "stops": stops}
+        yield SetBeyondContext(evidence | ({"kind": "learned"} if learned else {}))
+
+
+def reached(resolved: Resolved, length: int) -> bool:
+    """Whether the scalings of all rotary layers, stretched over the context or what was before it, reach a length."""
+    codes = [code for code in resolved.codes if code.part in TEXT and code.kind not in ("none", None)]
+    return bool(codes) and all(_reach(code, resolved.context) >= length for code in codes)
+
+
+def _reach(code: Code, context: int | None) -> float:
+    scaling = code.scaling or {}
+    factor, original = scaling.get("factor"), scaling.get("original") or context
+    return factor * original if isinstance(factor, int | float) and original else 0
+
+
+@check
 def beyond_context(subject: Audited) -> Iterator[Kind]:
     """A length that the caller asks for and that the file does not declare."""
     resolved = subject.resolved
@@ -188,6 +249,8 @@ def beyond_context(subject: Audited) -> Iterator[Kind]:
     originals = {(code.scaling or {}).get("original") for code in resolved.codes}
     if length is None or context is None or length <= context or length in originals:
         return  # an original length past the context is no wish of the caller's
+    if reached(resolved, length):
+        return
     evidence: dict[str, Any] = {"length": length, "context": context}
     if any(code.kind == "learned" and code.part in TEXT for code in resolved.codes):
         evidence["kind"] = "learned"
@@ -277,7 +340,10 @@ def lengths_differ(subject: Audited) -> Iterator[Kind]:
     place = resolved.source.get("context", "").split(" ")[0]
     if resolved.context is None or not isinstance(opened.config, Mapping):
         return
+    told = {where for values, _ in set_lengths(opened.config, opened.config_name or "") for where in values}
     for where, other in _other_lengths(subject, place):
+        if other > resolved.context and where in told:
+            continue  # the program that the file is for says what happens then
         if other == resolved.context or _counts_padding(resolved, other):
             continue
         evidence: dict[str, Any] = {"context": resolved.context, "other": other}
