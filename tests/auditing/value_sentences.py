@@ -204,6 +204,13 @@ VALUES = [
     ),
     (
         "text-number",
+        {"neox.yml:rotary-emb-base": "1e6", "read as": 1e6},
+        "warning",
+        'rotary-emb-base is "1e6": text instead of a number, for YAML 1.1, and so for PyYAML, wants a dot and a sign in a'
+        " number with an exponent (1.0e+6). It was read as 1,000,000; the program fails or uses a default.",
+    ),
+    (
+        "text-number",
         {f"{C}rope_theta": "500000", "read as": 500000.0},
         "warning",
         'rope_theta is "500000": text instead of a number. It was read as 500,000; other runtimes refuse it or use a'

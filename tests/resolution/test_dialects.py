@@ -220,3 +220,30 @@ def test_a_builder_that_is_not_known_is_said():
     config = {"model": {"_component_": "torchtune.models.other.other_9b", "rope_base": 1e6}}
     found = in_dialect(config, "recipe.yaml")
     assert found.notes == ("What torchtune.models.other.other_9b of torchtune builds is not known here.",)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "key"),
+    [
+        ("neox.yml", "num-layers: 2\nhidden-size: 128\nnum-attention-heads: 4\npos-emb: rotary\nrotary-emb-base: {}\n",
+         "rotary-emb-base"),
+        ("args.yaml", "language_model:\n  num_layers: 2\n  hidden_size: 128\n  num_attention_heads: 4\n"
+                      "  position_embedding_type: rope\n  rotary_base: {}\n", "language_model.rotary_base"),
+        ("model_config.yaml", "n_layer: 2\nn_embd: 128\nn_head: 4\nrotary_percentage: 1.0\nrope_base: {}\n", "rope_base"),
+        ("axolotl.yaml", "base_model: not/here\nsequence_len: 512\noverrides_of_model_config:\n  rope_theta: {}\n",
+         "overrides_of_model_config.rope_theta"),
+        ("sft.yaml", "model_name_or_path: not/here\noutput_dir: out\nmodel_init_kwargs:\n  rope_theta: {}\n",
+         "model_init_kwargs.rope_theta"),
+        ("nemo.yaml", "model:\n  num_layers: 2\n  hidden_size: 128\n  num_attention_heads: 4\n"
+                      "  position_embedding_type: rope\n  rotary_base: {}\n", None),
+        ("pretrain.yaml", "model_config:\n  n_layer: 2\n  n_embd: 128\n  n_head: 4\n  rope_base: {}\n", None),
+    ],
+)  # fmt: skip
+def test_an_exponent_without_a_dot_is_what_the_program_reads(tmp_path, monkeypatch, name, text, key):
+    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "hub"))
+    for written_as, is_text in (("1e6", True), ("1.0e6", True), ("1.0e+6", False), ("1000000", False)):
+        (tmp_path / name).write_text(text.format(written_as))
+        found = resolve(open_target(tmp_path / name))
+        texts = [fact.evidence for fact in found.facts if fact.code == "text-number"]
+        assert texts == ([{f"{name}:{key}": written_as, "read as": 1e6}] if key and is_text else [])
+        assert {code.base for code in found.codes} == {1e6}

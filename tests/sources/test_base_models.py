@@ -174,7 +174,8 @@ def test_a_modelfile_without_its_model_is_refused(tmp_path, text, said):
     assert refused.value.message == said.format(path=path)
 
 
-def test_trl_spelt_its_length_in_another_way_in_older_releases(tmp_path, base):
+@pytest.mark.usefixtures("base")
+def test_trl_spelt_its_length_in_another_way_in_older_releases(tmp_path):
     text = "model_name_or_path: base\noutput_dir: out\nmax_seq_length: 8192\n"
     found = audit(written(tmp_path, "sft.yaml", text))
     assert found.asked == 8192

@@ -50,7 +50,9 @@ class Dialect:
         named: The key of a model whose values stand in the program's code, the values' names, the values of each model.
         file_names: How the name of a file begins that says more, and what it says.
         notes: What the file leaves open.
-        lengths: Keys of the file, which together say how long a text may be (``keys``), what the program does where that
+        texts: Objects of the file whose keys the program takes as PyYAML reads them: a number with an exponent that lacks
+            a dot or a sign is a text there; "" is the file itself.
+        lengths: Keys of the file, which together say how long a text may be (``keys``), what the program does where it
             is beyond the context (``then``), and whether it goes no further then (``stops``).
         base: The keys of another model whose config the file changes (``name``), of the changes (``inside``) and of the
             length that it is used at, the first that is there (``length``).
@@ -73,6 +75,7 @@ class Dialect:
     named: Mapping[str, Any] = field(default_factory=dict)
     file_names: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    texts: tuple[str, ...] = ()
     lengths: tuple[Mapping[str, Any], ...] = ()
     base: Mapping[str, Any] = field(default_factory=dict)
 
@@ -151,6 +154,21 @@ def in_dialect(config: Mapping[str, Any], file: str) -> InDialect | None:
     rows = () if dialect.base and not held else dialect.codes
     known = ModelType(dialect.name, dialect.library, reads, defaults, {}, tuple(CodeOfType(**row) for row in rows), {})
     return InDialect(dialect, Section("text", path, values, places=places), known, tuple(dict.fromkeys(notes)))
+
+
+def as_program_reads(config: Mapping[str, Any], exponents: Mapping[str, str]) -> dict[str, Any]:
+    """A YAML file with those of its numbers with exponents as texts that are texts for its program."""
+    dialect = dialect_of(config)
+    held = () if dialect is None else dialect.texts
+    texts = {path: text for path, text in exponents.items() if path.rpartition(".")[0] in held}
+    return _with_texts(config, texts) if texts else dict(config)
+
+
+def _with_texts(values: Mapping[str, Any], texts: Mapping[str, str], path: str = "") -> dict[str, Any]:
+    return {
+        key: _with_texts(value, texts, f"{path}{key}.") if isinstance(value, dict) else texts.get(f"{path}{key}", value)
+        for key, value in values.items()
+    }
 
 
 def set_lengths(config: Mapping[str, Any], file: str) -> Iterator[tuple[dict[str, int], Mapping[str, Any]]]:
