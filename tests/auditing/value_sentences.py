@@ -206,8 +206,8 @@ VALUES = [
         "text-number",
         {"neox.yml:rotary-emb-base": "1e6", "read as": 1e6},
         "warning",
-        'rotary-emb-base is "1e6": text instead of a number, for YAML 1.1, and so for PyYAML, wants a dot and a sign in a'
-        " number with an exponent (1.0e+6). It was read as 1,000,000; the program fails or uses a default.",
+        'rotary-emb-base is "1e6": text instead of a number, for YAML 1.1, and so for PyYAML, wants a dot and a sign in'
+        " a number with an exponent (1.0e+6). It was read as 1,000,000; the program fails or uses a default.",
     ),
     (
         "text-number",
@@ -258,6 +258,20 @@ VALUES = [
         "Factor x original length is 262,144, which differs from the declared length (rope_scaling.factor is 32,"
         " rope_scaling.original_max_position_embeddings is 8,192 and max_position_embeddings is 131,072). Runtimes"
         " that compute one of these numbers from the other two disagree with those that read it.",
+    ),
+    (
+        "factor-times-original",
+        {
+            "llama3_1_8b of torchtune": 131072,
+            "factor x original": 65536.0,
+            "scaling": "llama3",
+            "declared": 131072,
+            "declared in": "llama3_1_8b of torchtune",
+        },
+        "note",
+        "Factor x original length is 65,536, which differs from the declared length (131,072 in llama3_1_8b of"
+        " torchtune). Models of the Llama-3 family are published this way: the factor is tuned, not a ratio of"
+        " lengths.",
     ),
     (
         "beyond-context",

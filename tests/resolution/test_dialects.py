@@ -229,7 +229,8 @@ def test_a_builder_that_is_not_known_is_said():
          "rotary-emb-base"),
         ("args.yaml", "language_model:\n  num_layers: 2\n  hidden_size: 128\n  num_attention_heads: 4\n"
                       "  position_embedding_type: rope\n  rotary_base: {}\n", "language_model.rotary_base"),
-        ("model_config.yaml", "n_layer: 2\nn_embd: 128\nn_head: 4\nrotary_percentage: 1.0\nrope_base: {}\n", "rope_base"),
+        ("model_config.yaml", "n_layer: 2\nn_embd: 128\nn_head: 4\nrotary_percentage: 1.0\nrope_base: {}\n",
+         "rope_base"),
         ("axolotl.yaml", "base_model: not/here\nsequence_len: 512\noverrides_of_model_config:\n  rope_theta: {}\n",
          "overrides_of_model_config.rope_theta"),
         ("sft.yaml", "model_name_or_path: not/here\noutput_dir: out\nmodel_init_kwargs:\n  rope_theta: {}\n",
@@ -247,3 +248,24 @@ def test_an_exponent_without_a_dot_is_what_the_program_reads(tmp_path, monkeypat
         texts = [fact.evidence for fact in found.facts if fact.code == "text-number"]
         assert texts == ([{f"{name}:{key}": written_as, "read as": 1e6}] if key and is_text else [])
         assert {code.base for code in found.codes} == {1e6}
+
+
+@pytest.mark.parametrize(
+    ("builder", "more", "base", "scaling", "layout"),
+    [
+        ("llama3_1.llama3_1", {"rope_base": 250000, "scale_factor": 16}, 250000.0, ("llama3", 16.0), "interleaved"),
+        ("llama3_1.lora_llama3_1", {}, 500000.0, ("llama3", 8.0), "interleaved"),
+        ("llama3_2.llama3_2", {}, 500000.0, ("llama3", 32.0), "interleaved"),
+        ("llama2.qlora_llama2", {}, 10000.0, None, "interleaved"),
+        ("mistral.mistral", {}, 10000.0, None, "interleaved"),
+        ("qwen2.qwen2", {}, 1000000.0, None, "halves"),
+    ],
+)
+def test_a_general_builder_of_torchtune_takes_its_arguments_from_the_file(builder, more, base, scaling, layout):
+    held = {"num_layers": 2, "num_heads": 4, "embed_dim": 256, "max_seq_len": 65536}
+    config = {"model": {"_component_": f"torchtune.models.{builder}", **held, **more}}
+    resolved = resolve(Opened("x", "dialect", config=config, config_name="recipe.yaml"))
+    (code,) = resolved.codes
+    assert (code.layers, code.width, code.base, code.layout) == ("0-1", 64, base, layout)
+    assert (code.scaling and tuple(code.scaling.values())[:2]) == scaling
+    assert (resolved.context, resolved.source["context"]) == (65536, "recipe.yaml:model.max_seq_len")

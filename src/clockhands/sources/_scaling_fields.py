@@ -259,6 +259,8 @@ def _length_mismatch(
     if abs(reach - context.value) > 1e-6 * context.value:
         evidence: dict[str, Any] = {factor.source: factor.value, original.source: original.value}
         evidence |= {"factor x original": reach, context.source: context.value, "scaling": kind}
+        if ":" not in context.source:  # what a program has in its code stands in no file
+            evidence |= {"declared": context.value, "declared in": context.source}
         block.note("factor-times-original", evidence)
 
 
