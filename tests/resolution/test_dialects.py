@@ -216,6 +216,20 @@ def test_other_kinds_of_codes_of_gpt_neox(style, kind):
     assert code.source["kind"] == "neox.yml:pos-emb"
 
 
+def test_without_pos_emb_gpt_neox_takes_its_default_which_is_told():
+    config = {"num-layers": 2, "hidden-size": 64, "num-attention-heads": 4, "max-position-embeddings": 512}
+    for own in ({"pipe-parallel-size": 1}, {"no-weight-tying": True}, {"train_micro_batch_size_per_gpu": 4}):
+        assert dialect_of(config | own).name == "GPT-NeoX"
+        resolved = resolve(Opened("x", "dialect", config=config | own, config_name="neox.yml"))
+        assert [(code.kind, code.rows) for code in resolved.codes] == [("learned", 512)]
+        (fact,) = (fact for fact in resolved.facts if fact.code == "default-value")
+        assert (fact.evidence["field"], fact.evidence["used"], fact.evidence["default of"]) == (
+            "pos_emb", "learned", "GPT-NeoX",
+        )  # fmt: skip
+    said = resolve(Opened("x", "dialect", config=config | {"pos-emb": "learned"}, config_name="neox.yml"))
+    assert [fact for fact in said.facts if fact.code == "default-value"] == []
+
+
 def test_a_builder_that_is_not_known_is_said():
     config = {"model": {"_component_": "torchtune.models.other.other_9b", "rope_base": 1e6}}
     found = in_dialect(config, "recipe.yaml")

@@ -50,8 +50,8 @@ class Dialect:
         named: The key of a model whose values stand in the program's code, the values' names, the values of each model.
         file_names: How the name of a file begins that says more, and what it says.
         notes: What the file leaves open.
-        texts: Objects of the file whose keys the program takes as PyYAML reads them: a number with an exponent is a text
-            where it lacks a dot or a sign; "" is the file itself.
+        texts: Objects of the file whose keys the program takes as PyYAML reads them: a number with an exponent is
+            a text where it lacks a dot or a sign; "" is the file itself.
         lengths: Keys of the file, which together say how long a text may be (``keys``), what the program does where it
             is beyond the context (``then``), and whether it goes no further then (``stops``).
         base: The keys of another model whose config the file changes (``name``), of the changes (``inside``) and of the
