@@ -174,6 +174,20 @@ def test_a_modelfile_without_its_model_is_refused(tmp_path, text, said):
     assert refused.value.message == said.format(path=path)
 
 
+@pytest.mark.parametrize("here", [True, False])
+def test_axolotl_had_the_scaling_at_the_top_in_older_releases(tmp_path, base, here):
+    name = base.name if here else "not/here"
+    top = "rope_scaling:\n  type: linear\n  factor: 2.0\n"
+    opened = open_target(written(tmp_path, "old.yaml", f"base_model: {name}\nsequence_len: 8192\n{top}"))
+    (code,) = resolve(opened).codes
+    assert dict(code.scaling)["factor"] == 2.0
+    assert code.source["scaling"].startswith("old.yaml:rope_scaling.type")
+    assert any("old.yaml:rope_scaling is read by older releases" in note for note in opened.notes)
+    inside = "overrides_of_model_config:\n  rope_scaling:\n    type: linear\n    factor: 4.0\n"
+    opened = open_target(written(tmp_path, "both.yaml", f"base_model: {name}\nsequence_len: 8192\n{top}{inside}"))
+    assert dict(resolve(opened).codes[0].scaling)["factor"] == 4.0
+
+
 @pytest.mark.usefixtures("base")
 def test_trl_spelt_its_length_in_another_way_in_older_releases(tmp_path):
     text = "model_name_or_path: base\noutput_dir: out\nmax_seq_length: 8192\n"

@@ -50,12 +50,13 @@ class Dialect:
         named: The key of a model whose values stand in the program's code, the values' names, the values of each model.
         file_names: How the name of a file begins that says more, and what it says.
         notes: What the file leaves open.
+        outdated: Key at the top to what became of it.
         texts: Objects of the file whose keys the program takes as PyYAML reads them: a number with an exponent is
             a text where it lacks a dot or a sign; "" is the file itself.
         lengths: Keys of the file, which together say how long a text may be (``keys``), what the program does where it
             is beyond the context (``then``), and whether it goes no further then (``stops``).
-        base: The keys of another model whose config the file changes (``name``), of the changes (``inside``) and of the
-            length that it is used at, the first that is there (``length``).
+        base: The keys of another model whose config the file changes (``name``), of the changes (``inside``, and at the
+            top ``beside``) and of the length that it is used at, the first that is there (``length``).
     """
 
     name: str
@@ -75,6 +76,7 @@ class Dialect:
     named: Mapping[str, Any] = field(default_factory=dict)
     file_names: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    outdated: Mapping[str, str] = field(default_factory=dict)
     texts: tuple[str, ...] = ()
     lengths: tuple[Mapping[str, Any], ...] = ()
     base: Mapping[str, Any] = field(default_factory=dict)
@@ -125,6 +127,7 @@ def in_dialect(config: Mapping[str, Any], file: str) -> InDialect | None:
     path = f"{at}." if at else ""
     values, places, more = _completed(_flat(_found(config, at) or {}, (*dialect.inner, *dialect.merged)), dialect, file)
     notes = [*dialect.notes, *more]
+    notes += [f"{file}:{key} {said}." for key, said in dialect.outdated.items() if config.get(key) is not None]
     reads = {quantity: _spelt(values, keys, dialect) for quantity, keys in dialect.reads.items()}
     mentioned = {key for keys in reads.values() for key in keys} | set(_keys_of_scalings(dialect, values))
     for key in mentioned & values.keys():
