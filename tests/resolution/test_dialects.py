@@ -146,12 +146,24 @@ def test_a_scaling_in_several_keys_is_one_block_with_the_places_of_the_file():
     (code,) = resolve(Opened("x", "dialect", config=config, config_name="model_config.yaml")).codes
     assert dict(code.scaling) == {"type": "llama3", "factor": 32.0, "original": 8192}
     assert "model_config.yaml:rope_adjustments.original_max_seq_len" in code.source["scaling"]
+    assert resolve(Opened("x", "dialect", config=config, config_name="model_config.yaml")).ignored == {}
     config["rope_adjustments"]["factor"] = 0.5
     (fact,) = (
         fact for fact in resolve(Opened("x", "dialect", config=config, config_name="model_config.yaml")).facts
         if fact.code == "impossible-value"
     )  # fmt: skip
     assert fact.evidence["model_config.yaml:rope_adjustments.factor"] == 0.5
+
+
+def test_the_training_length_of_maxtext_is_no_context_beside_the_positions():
+    config = {"base_emb_dim": 2560, "base_num_decoder_layers": 6, "base_num_query_heads": 8, "head_dim": 256,
+              "decoder_block": "gemma3", "sliding_window_size": 1024, "max_target_length": 2048}  # fmt: skip
+    for more, context, key in (
+        ({"max_position_embeddings": 131072}, 131072, "max_position_embeddings"), ({}, 2048, "max_target_length"),
+    ):  # fmt: skip
+        found = resolve(Opened("x", "dialect", config=config | more, config_name="gemma3-4b.yml"))
+        assert (found.context, found.source["context"]) == (context, f"gemma3-4b.yml:{key}")
+        assert [fact for fact in found.facts if fact.code == "default-value"] == []
 
 
 def test_layers_of_litgpt_that_slide_have_a_base_of_their_own():

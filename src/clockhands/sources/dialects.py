@@ -241,11 +241,12 @@ def _spelt_at(config: Any, path: str) -> tuple[str, Any]:
 
 
 def _flat(values: Mapping[str, Any], inner: tuple[str, ...]) -> dict[str, Any]:
-    """An object with the keys of some objects in it, under dotted names."""
+    """An object with the keys of some objects in it, under dotted names, instead of these objects."""
     made = {key: value for key, value in values.items() if isinstance(key, str)}
     for name in inner:
-        held = _found(values, name)
+        spelt, held = _spelt_at(values, name)
         if isinstance(held, Mapping):
+            made.pop(spelt)
             made |= {f"{name}.{key}": value for key, value in held.items() if isinstance(key, str)}
     return made
 
