@@ -86,6 +86,12 @@ VALUES = [
         "2 of 512 rows hold NaN or infinity; the first is row 3.",
     ),
     (
+        "non-finite-rows",
+        {"rows with NaN or infinity": 1, "rows": 512, "first such row": 3},
+        "error",
+        "1 of 512 rows holds NaN or infinity; the first is row 3.",
+    ),
+    (
         "conflicting-keys",
         {f"{C}rope_theta": 1e4, f"{C}rope_parameters.rope_theta": 5e5, "used": f"{C}rope_parameters.rope_theta"},
         "warning",
