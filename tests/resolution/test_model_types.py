@@ -245,10 +245,12 @@ def tables(config):
     return [(code.part, code.rows, code.width) for code in codes if code.kind == "learned"]
 
 
-def test_tables_of_hiera_and_of_tvp_have_the_shapes_of_their_modules():
-    """The shapes of ``position_embeddings`` of `HieraModel`, and of the three tables of `TvpModel`."""
+def test_tables_of_images_and_videos_have_the_shapes_of_their_modules():
+    """Shapes of the position embeddings of `HieraModel`, `VideoPrismVisionModel` and `TvpModel`."""
     assert tables({"model_type": "hiera"}) == [("vision", 56 * 56, 96)]
     strides = {"model_type": "hiera", "image_size": [448, 224], "patch_stride": [8, 4], "embed_dim": 112}
     assert tables(strides) == [("vision", 56 * 56, 112)]
+    frames = {"model_type": "videoprism_vision_model", "tubelet_size": [1, 18, 24], "num_frames": 8}
+    assert tables(frames) == [("vision", 16 * 12, 768), ("vision", 8, 768)]
     grid = {"model_type": "tvp", "max_grid_row_position_embeddings": 50, "hidden_size": 128}
     assert tables(grid) == [("text", 512, 128), ("vision", 50, 128), ("vision", 100, 128)]
