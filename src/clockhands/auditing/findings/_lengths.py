@@ -243,14 +243,14 @@ def _reach(code: Code, context: int | None) -> float:
 
 @check
 def beyond_context(subject: Audited) -> Iterator[Kind]:
-    """A length that the caller asks for and that the file does not declare."""
+    """A length that the caller or a training file asks for and that the config does not declare."""
     resolved = subject.resolved
     length, context = resolved.length, resolved.context
     originals = {(code.scaling or {}).get("original") for code in resolved.codes}
     if length is None or context is None or length <= context or length in originals:
         return  # an original length past the context is no wish of the caller's
-    if reached(resolved, length):
-        return
+    if length == subject.opened.length and reached(resolved, length):
+        return  # a training file or a Modelfile that declares the scaling for its own length
     evidence: dict[str, Any] = {"length": length, "context": context}
     if any(code.kind == "learned" and code.part in TEXT for code in resolved.codes):
         evidence["kind"] = "learned"
