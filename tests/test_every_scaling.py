@@ -65,6 +65,15 @@ ROWS = {
         readers=dict.fromkeys(("vllm-0.11", "llama.cpp", "mlx-lm"), "unknown"),
         not_fitted="it is a ladder of another base",
     ),
+    "MixedNtk": Row(
+        rotary(scaling.MixedNtk(4.0)),
+        {"model_type": "new", "auto_map": {"AutoConfig": "configuration.NewConfig"}, **block("ntk", factor=4.0)},
+        readers={
+            **dict.fromkeys(("transformers-4", "transformers-5", "vllm-0.11", "vllm", "llama.cpp"), "unknown"),
+            "mlx-lm": "refuses",
+        },
+        not_fitted="it is a ladder of another base, slowed",
+    ),
     "Dynamic": Row(
         rotary(scaling.Dynamic(2.0, ORIGINAL), 2 * ORIGINAL),
         {"max_position_embeddings": ORIGINAL, **block("dynamic", factor=2.0)},

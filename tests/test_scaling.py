@@ -13,7 +13,7 @@ from mpmath import mp, mpf
 
 from clockhands.errors import InvalidType, InvalidValue
 from clockhands.ladders import Explicit, Geometric, evenly_spaced, explicit, geometric
-from clockhands.scaling import Dynamic, Linear, Llama3, LongRope, Ntk, Proportional, Scaling, Yarn
+from clockhands.scaling import Dynamic, Linear, Llama3, LongRope, MixedNtk, Ntk, Proportional, Scaling, Yarn
 from oracles import real_numbers
 from oracles.real_numbers import worst_relative
 
@@ -36,6 +36,15 @@ def test_ntk(pairs, base, factor):
     got = Ntk(factor)(geometric(pairs, base))
     assert worst_relative(got.exact, real_numbers.ntk(pairs, base, factor)) < CLOSE
     assert got.exact[0] == 1
+    assert float(got.exact[-1]) == pytest.approx(float(geometric(pairs, base).exact[-1]) / factor)
+
+
+@given(PAIRS, BASES, FACTORS, st.none() | st.floats(0.1, 3))
+@example(32, 160_000.0, 2.0, None)
+@example(32, 20_000.0, 8.0, 0.625)
+def test_mixed_ntk(pairs, base, factor, exponent):
+    got = MixedNtk(factor, 1.0 if exponent is None else exponent)(geometric(pairs, base))
+    assert worst_relative(got.exact, real_numbers.mixed_ntk(pairs, base, factor, exponent)) < CLOSE
     assert float(got.exact[-1]) == pytest.approx(float(geometric(pairs, base).exact[-1]) / factor)
 
 
@@ -202,7 +211,15 @@ def test_attention_factors_of_yarn(fields, wanted):
 
 def test_a_factor_of_1_changes_nothing():
     ladder = geometric(8)
-    for scaling in (Linear(1.0), Ntk(1.0), Dynamic(1.0, 64), Yarn(1.0, 64), Llama3(1.0, 64), Proportional(1.0)):
+    for scaling in (
+        Linear(1.0),
+        Ntk(1.0),
+        Dynamic(1.0, 64),
+        Yarn(1.0, 64),
+        Llama3(1.0, 64),
+        Proportional(1.0),
+        MixedNtk(1.0),
+    ):
         scaled = scaling(ladder, 64)
         assert worst_relative(scaled.exact, real_numbers.geometric(8)) < CLOSE
         assert scaled.attention_factor == 1.0
@@ -298,6 +315,7 @@ EACH = (
     LongRope(SHORT, LONG, 4_096, 2.0),
     Llama3(2.0, 4_096),
     Proportional(0.5),
+    MixedNtk(2.0, 0.5),
 )
 each = pytest.mark.parametrize("scaling", EACH, ids=lambda scaling: type(scaling).__name__)
 
@@ -330,6 +348,7 @@ ORIGINS = {
     LongRope(SHORT, LONG, 4_096, 2.0): "LongRoPE (short) from 4096 of ",
     Llama3(2.0, 4_096): "Llama-3 scaling by 2 from 4096 of ",
     Proportional(0.5): "proportional scaling (0.5 of the pairs) of ",
+    MixedNtk(2.0, 0.5): "mixed NTK by 2 of ",
 }
 
 
@@ -531,6 +550,7 @@ REFUSED = [
         "`high_freq_factor` must not be below `low_freq_factor`, got 1 and 4.",
         "Llama 3.1 uses 4 and 1.",
     ),
+    (lambda: MixedNtk(2.0, 0.0), positive_name("exponent", 0), "Give `exponent` as a number above 0."),
     (lambda: Proportional(0.0), positive_name("fraction", 0), "Give `fraction` as a number above 0."),
     (lambda: Proportional(1.5), "`fraction` must be at most 1, got 1.5.", "It is the share of the pairs that rotate."),
     *[

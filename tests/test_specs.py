@@ -29,7 +29,7 @@ from clockhands.additive.axial import Channels
 from clockhands.additive.waves import Waves
 from clockhands.errors import ClockhandsError, InvalidType, InvalidValue
 from clockhands.ladders import EvenSteps, Explicit, Geometric, Repeated
-from clockhands.scaling import Dynamic, Linear, Llama3, LongRope, Ntk, Proportional, Yarn
+from clockhands.scaling import Dynamic, Linear, Llama3, LongRope, MixedNtk, Ntk, Proportional, Yarn
 from clockhands.specs import describe, from_dict, from_json, to_dict, to_json, with_fields
 
 # --- any spec --------------------------------------------------------------------------------------------------
@@ -108,6 +108,7 @@ def scalings(draw, pairs):
         st.builds(LongRope, divisors, divisors, LENGTHS, FACTORS, attention_factor=st.none() | POSITIVE),
         st.builds(Llama3, FACTORS, LENGTHS, st.floats(0.5, 1), st.floats(1, 8)),
         st.builds(Proportional, st.floats(0.01, 1), FACTORS),
+        st.builds(MixedNtk, FACTORS, st.floats(0.1, 3)),
     ]
     if pairs > 1:
         kinds += [st.builds(Ntk, FACTORS), st.builds(Dynamic, FACTORS, LENGTHS)]

@@ -39,7 +39,7 @@ from clockhands.phases import units
 from clockhands.positions import positions_of
 from clockhands.presets import presets
 from clockhands.rotary import Rotary, XPos, rotate
-from clockhands.scaling import Dynamic, Linear, Llama3, LongRope, Ntk, Proportional, Yarn
+from clockhands.scaling import Dynamic, Linear, Llama3, LongRope, MixedNtk, Ntk, Proportional, Yarn
 from clockhands.show._ladder_picture import Band
 from clockhands.specs import to_dict
 
@@ -213,6 +213,8 @@ def rotary() -> Iterator[Case]:
         LongRope(short, long, 4096, 32.0),
         LongRope(short, long, 4096, 32.0, short_mscale=1.1, long_mscale=1.2),
         Proportional(0.3, 2.0),
+        MixedNtk(2.0),
+        MixedNtk(8.0, 0.625),
     )
     specs = [(each.name, each.spec) for each in presets() if isinstance(each.spec, Rotary) and each.spec.axes is None]
     specs += [

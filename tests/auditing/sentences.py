@@ -6,6 +6,23 @@ C = "config.json:"
 
 LENGTHS = [
     (
+        "set-beyond-context",
+        {f"{C}pretrained_config.max_position_embeddings": 2048, f"{C}build_config.max_input_len": 2048,
+         f"{C}build_config.max_output_len": 512, "length": 2560, "context": 2048, "stops": False, "kind": "learned",
+         "then": "TensorRT-LLM builds an engine that takes texts of that length"},
+        "error",
+        "build_config.max_input_len is 2,048 and build_config.max_output_len is 512, together 2,560, but"
+        " pretrained_config.max_position_embeddings, the context length, is 2,048: TensorRT-LLM builds an engine that"
+        " takes texts of that length. Its learned table has no rows for later positions.",
+    ),
+    (
+        "set-beyond-context",
+        {"recipe.yaml:tokenizer.max_seq_len": 16384, "length": 16384, "context": 8192, "stops": False,
+         "then": "it goes on"},
+        "warning",
+        "tokenizer.max_seq_len is 16,384, but the context length is 8,192: it goes on.",
+    ),
+    (
         "lengths-differ",
         {"context": 8192, "other": 131072, f"{C}max_position_embeddings": 8192, f"{C}model_max_length": 131072,
          "leaves": "context"},

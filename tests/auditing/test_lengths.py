@@ -156,3 +156,54 @@ def test_positions_that_the_dtype_cannot_tell_apart(dtype, first):
 def test_float32_tells_all_positions_apart():
     assert not findings(LLAMA, "colliding-positions", torch_dtype="float32")
     assert not findings(LLAMA, "colliding-positions")
+
+
+NEOX = {"num-layers": 2, "hidden-size": 64, "num-attention-heads": 4, "max-position-embeddings": 2048}
+MEGATRON = {"num_layers": 2, "hidden_size": 64, "num_attention_heads": 4, "position_embedding_type": "rope",
+            "max_position_embeddings": 2048}  # fmt: skip
+LITGPT = {"n_layer": 2, "n_embd": 128, "n_head": 4, "block_size": 2048}
+TENSORRT = {"architecture": "LlamaForCausalLM", "position_embedding_type": "rope_gpt_neox", "num_hidden_layers": 2,
+            "hidden_size": 64, "num_attention_heads": 4, "max_position_embeddings": 2048}  # fmt: skip
+TABLE = {"position_embedding_type": "learned_absolute"}
+GENAI = {"context_length": 2048, "type": "llama", "decoder": {"head_size": 64, "num_hidden_layers": 2}}
+TORCHTUNE = {"_component_": "torchtune.models.llama2.llama2_7b"}
+
+
+@pytest.mark.parametrize(
+    ("name", "config", "keys", "severity"),
+    [
+        ("neox.yml", lambda more: NEOX | {"pos-emb": "rotary", "seq-length": 2048 + more}, "seq-length", "error"),
+        ("args.yaml", lambda more: MEGATRON | {"seq_length": 2048 + more}, "seq_length", "error"),
+        ("args.yaml", lambda more: {"language_model": MEGATRON, "seq_length": 2048 + more}, "seq_length", "error"),
+        ("pretrain.yaml", lambda more: {"model_config": LITGPT, "train": {"max_seq_length": 2048 + more}},
+         "train.max_seq_length", "error"),
+        ("config.json", lambda more: {"pretrained_config": TENSORRT, "build_config": {"max_seq_len": 2048 + more}},
+         "build_config.max_seq_len", "warning"),
+        ("config.json", lambda more: {"pretrained_config": TENSORRT | TABLE,
+                                      "build_config": {"max_input_len": 2000, "max_output_len": 48 + more}},
+         "build_config.max_input_len build_config.max_output_len", "error"),
+        ("genai_config.json", lambda more: {"model": GENAI, "search": {"max_length": 2048 + more}},
+         "search.max_length", "error"),
+        ("recipe.yaml", lambda more: {"model": TORCHTUNE, "tokenizer": {"max_seq_len": 4096 + more}},
+         "tokenizer.max_seq_len", "error"),
+    ],
+)  # fmt: skip
+def test_a_length_that_a_program_is_given_beyond_the_context(tmp_path, name, config, keys, severity):
+    def found(more):
+        (tmp_path / name).write_text(json.dumps(config(more)), encoding="utf-8")
+        codes = ("set-beyond-context", "lengths-differ")
+        return [finding for finding in ch.audit(tmp_path / name).findings if finding.code in codes]
+
+    assert found(0) == []
+    (finding,) = found(1)
+    assert (finding.code, finding.severity, finding.blames) == ("set-beyond-context", severity, "file")
+    assert all(f"{name}:{key}" in finding.evidence for key in keys.split())
+    assert finding.evidence["length"] == finding.evidence["context"] + 1
+
+
+def test_an_engine_of_the_length_that_a_scaling_reaches_is_right(tmp_path):
+    path = tmp_path / "config.json"
+    for length, codes in ((8192, []), (8193, ["set-beyond-context"])):
+        scaled = TENSORRT | {"rotary_scaling": {"type": "linear", "factor": 4.0}}
+        path.write_text(json.dumps({"pretrained_config": scaled, "build_config": {"max_seq_len": length}}))
+        assert [finding.code for finding in ch.audit(path).warnings if "context" in finding.code] == codes

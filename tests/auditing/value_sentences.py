@@ -86,6 +86,12 @@ VALUES = [
         "2 of 512 rows hold NaN or infinity; the first is row 3.",
     ),
     (
+        "non-finite-rows",
+        {"rows with NaN or infinity": 1, "rows": 512, "first such row": 3},
+        "error",
+        "1 of 512 rows holds NaN or infinity; the first is row 3.",
+    ),
+    (
         "conflicting-keys",
         {f"{C}rope_theta": 1e4, f"{C}rope_parameters.rope_theta": 5e5, "used": f"{C}rope_parameters.rope_theta"},
         "warning",
@@ -204,6 +210,13 @@ VALUES = [
     ),
     (
         "text-number",
+        {"neox.yml:rotary-emb-base": "1e6", "read as": 1e6},
+        "warning",
+        'rotary-emb-base is "1e6": text instead of a number, for YAML 1.1, and so for PyYAML, wants a dot and a sign in'
+        " a number with an exponent (1.0e+6). It was read as 1,000,000; the program fails or uses a default.",
+    ),
+    (
+        "text-number",
         {f"{C}rope_theta": "500000", "read as": 500000.0},
         "warning",
         'rope_theta is "500000": text instead of a number. It was read as 500,000; other runtimes refuse it or use a'
@@ -251,6 +264,20 @@ VALUES = [
         "Factor x original length is 262,144, which differs from the declared length (rope_scaling.factor is 32,"
         " rope_scaling.original_max_position_embeddings is 8,192 and max_position_embeddings is 131,072). Runtimes"
         " that compute one of these numbers from the other two disagree with those that read it.",
+    ),
+    (
+        "factor-times-original",
+        {
+            "llama3_1_8b of torchtune": 131072,
+            "factor x original": 65536.0,
+            "scaling": "llama3",
+            "declared": 131072,
+            "declared in": "llama3_1_8b of torchtune",
+        },
+        "note",
+        "Factor x original length is 65,536, which differs from the declared length (131,072 in llama3_1_8b of"
+        " torchtune). Models of the Llama-3 family are published this way: the factor is tuned, not a ratio of"
+        " lengths.",
     ),
     (
         "beyond-context",

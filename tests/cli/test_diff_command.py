@@ -44,6 +44,14 @@ def test_two_shapes_of_one_model_are_the_same(run, file):
     assert len(done.out.splitlines()) == 1
 
 
+def test_one_pair_differs_and_several_differ(run, file):
+    small = {"model_type": "llama", "hidden_size": 8, "num_attention_heads": 2, "num_hidden_layers": 2,
+             "max_position_embeddings": 2048, "rope_theta": 10000.0}  # fmt: skip
+    for heads, says in ((2, "pair 1 of 2 differs"), (1, "pairs 1-3 of 4 differ,")):
+        old = small | {"num_attention_heads": heads}
+        assert says in run("diff", file("old", old), file("new", old | {"rope_theta": 20000.0})).out
+
+
 def test_rows_that_converters_move_are_said_to_be_moved(run, file, tmp_path):
     keys = {"block_count": 32, "context_length": 8192, "embedding_length": 4096, "attention.head_count": 64}
     entries = [

@@ -2,6 +2,7 @@
 
 import csv
 import json
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -45,9 +46,44 @@ def test_what_fails_and_what_is_wrong_is_exit_code_1(run, folder: Path):
     done = run("survey", "run", "models", "--jobs", 1, "--store", "s.sqlite")
     assert done.code == 1
     assert done.out.startswith("2 models: 1 not audited, 1 correct.\n\nnot audited\n  b\n")
+    assert done.err == "1 model audited, 1 could not be audited, 0 known from an earlier run.\n"
     assert run("survey", "report", "--store", "s.sqlite").code == 1
     model(folder / "wrong", rope_theta=-1.0)
     assert run("survey", "run", "wrong", "--jobs", 1, "--store", "t.sqlite").code == 1
+
+
+def test_a_model_whose_files_are_gone_is_named_and_not_counted(run, folder: Path):
+    (folder / "models" / "b" / "config.json").write_text("{", encoding="utf-8")
+    assert run("survey", "run", "models", "--jobs", 1).code == 1
+    shutil.rmtree(folder / "models" / "b")
+    again = run("survey", "run", "models", "--jobs", 1, "--csv", "rows.csv")
+    assert (again.code, again.out) == (0, "1 model: 1 correct.\n\nno longer there, and not counted\n  b\n")
+    document = json.loads(run("survey", "report", "--json").out)
+    assert (document["models"], document["no_longer_there"]) == (1, [f"{folder}/models/b"])
+    assert len((folder / "rows.csv").read_text("utf-8").splitlines()) == 2
+    shutil.rmtree(folder / "models" / "a")
+    assert run("survey", "report").out.startswith("0 models: the files of all have been deleted or moved.\n\nno longer")
+    (folder / "models").rmdir()
+    assert run("survey", "report").out.startswith("2 models: 1 not audited, 1 correct."), "as on another machine"
+
+
+def test_a_name_that_never_led_to_a_file_is_a_failure_and_not_gone(run, folder: Path):
+    done = run("survey", "run", "models/a", f"{folder}/absent", "--jobs", 1)
+    assert (done.code, done.out.splitlines()[0]) == (1, "2 models: 1 not audited, 1 correct.")
+
+
+def test_names_that_end_alike_are_shown_with_what_tells_them_apart(run, folder: Path):
+    for parent in ("x", "y"):
+        model(folder / parent / "same")
+        (folder / parent / "same" / "config.json").write_text("{", encoding="utf-8")
+    lines = run("survey", "run", "x", "y", "--jobs", 1).out.splitlines()
+    assert [line for line in lines if line.endswith("same")] == ["  x/same", "  y/same"]
+
+
+def test_a_list_of_names_may_begin_with_a_byte_order_mark(run, folder: Path):
+    (folder / "names.txt").write_bytes(b"\xef\xbb\xbfmodels/a\r\nmodels/b\r\n")
+    done = run("survey", "run", "--names", "names.txt", "--jobs", 1)
+    assert (done.code, done.out) == (0, "2 models: 2 correct.\n")
 
 
 def test_a_list_of_names_and_json(run, folder: Path):

@@ -9,7 +9,7 @@ import numpy as np
 import clockhands as ch
 from clockhands.ladders import EvenSteps, Explicit, Geometric, Joined
 from clockhands.rotary import XPos, alternating, chunked, interleaved, rotate
-from clockhands.scaling import Linear, Llama3, LongRope, Proportional, Yarn
+from clockhands.scaling import Linear, Llama3, LongRope, MixedNtk, Proportional, Yarn
 from clockhands.testing import Subject
 
 FAR = range(-(2**40), 2**40 + 1)
@@ -72,6 +72,7 @@ ROTARY_MEMBERS = (
         ch.Rotary(16, rotated=12, scaling=Yarn(8.0, 4_096, attention_factor=1.0)),
         ch.Rotary(16, rotated=12, scaling=Llama3(8.0, 8_192)),
         ch.Rotary(16, rotated=12, scaling=Proportional(0.5)),
+        ch.Rotary(16, rotated=12, scaling=MixedNtk(4.0, 0.5)),
     ),
     member(
         ch.Rotary(8, "interleaved", scaling=LongRope((1.0,) * 4, (1.0, 2.0, 3.0, 4.0), 4_096, 32.0), length=8_192),

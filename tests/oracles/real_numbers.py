@@ -30,6 +30,16 @@ def ntk(pairs: int, base: float, factor: Any) -> list[Any]:
     return [mp.power(stretched, -mpf(2 * i) / (2 * pairs)) for i in range(pairs)]
 
 
+def mixed_ntk(pairs: int, base: float, factor: float, exponent: float | None) -> list[Any]:
+    """As the class of Alibaba-NLP/new-impl writes it; None is its fixed NTK."""
+    d = 2 * pairs
+    if exponent is None:
+        stretched = mpf(base) * mpf(factor)
+        return [mp.power(stretched, -mpf(2 * i) / d) / mp.power(mpf(factor), mpf(2) / d) for i in range(pairs)]
+    a = mp.log(mpf(factor)) / mp.power(mpf(d) / 2, mpf(exponent))
+    return [mp.power(mpf(base), -mpf(2 * i) / d) / mp.exp(a * mp.power(i + 1, mpf(exponent))) for i in range(pairs)]
+
+
 def dynamic(pairs: int, base: float, factor: float, original: int, length: int) -> list[Any]:
     reach = max(length, original)
     return ntk(pairs, base, mpf(factor) * reach / original - (mpf(factor) - 1))

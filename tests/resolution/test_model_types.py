@@ -99,7 +99,6 @@ WITHOUT_SPEC = {
     "yolos": "no key alone counts the rows of its table",
     "vitpose_backbone": "no key alone counts the rows of its table",
     "vivit": "no key alone counts the rows of its table",
-    "hiera": "no key alone counts the rows of its table",
     "internvl_vision": "no key alone counts the rows of its table",
     "qianfan_ocr_vision": "no key alone counts the rows of its table",
     "pvt": "no key alone counts the rows of its table",
@@ -189,6 +188,8 @@ def test_rows_speak_of_quantities_that_exist(name):
             "speech_layers",
             "cells",
             "per_layer",
+            "grid_rows",
+            "grid_columns",
         ),
     }
     assert set(known.reads) <= quantities
@@ -237,3 +238,20 @@ def test_another_number_of_layers_than_that_of_the_class(name):
     config = {"model_type": name} | ({keys[0]: 49} if keys else {})
     found = resolve(Opened(target="config.json", form="config", config=config, config_name="config.json"))
     assert "impossible-value" not in {fact.code for fact in found.facts} or name in WITHOUT_SPEC
+
+
+def tables(config):
+    """Part and shape of every learned table of a config."""
+    codes = resolve(Opened(target="x", form="config", config=config, config_name="config.json")).codes
+    return [(code.part, code.rows, code.width) for code in codes if code.kind == "learned"]
+
+
+def test_tables_of_images_and_videos_have_the_shapes_of_their_modules():
+    """Shapes of the position embeddings of `HieraModel`, `VideoPrismVisionModel` and `TvpModel`."""
+    assert tables({"model_type": "hiera"}) == [("vision", 56 * 56, 96)]
+    strides = {"model_type": "hiera", "image_size": [448, 224], "patch_stride": [8, 4], "embed_dim": 112}
+    assert tables(strides) == [("vision", 56 * 56, 112)]
+    frames = {"model_type": "videoprism_vision_model", "tubelet_size": [1, 18, 24], "num_frames": 8}
+    assert tables(frames) == [("vision", 16 * 12, 768), ("vision", 8, 768)]
+    grid = {"model_type": "tvp", "max_grid_row_position_embeddings": 50, "hidden_size": 128}
+    assert tables(grid) == [("text", 512, 128), ("vision", 50, 128), ("vision", 100, 128)]

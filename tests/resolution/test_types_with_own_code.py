@@ -9,7 +9,7 @@ from clockhands.auditing._audits import judged
 from clockhands.biases import Alibi
 from clockhands.ladders import Geometric, Joined
 from clockhands.rotary import Rotary
-from clockhands.scaling import Ntk, Yarn
+from clockhands.scaling import MixedNtk, Ntk, Yarn
 from resolution.expected import layer_numbers, opened, resolved
 
 QWEN = {
@@ -238,10 +238,27 @@ NOMIC = {
     "rotary_emb_interleaved": False,
 }
 
+# Position fields of Alibaba-NLP/gte-large-en-v1.5.
+GTE = {
+    "model_type": "new",
+    "auto_map": {"AutoConfig": "configuration.NewConfig", "AutoModel": "modeling.NewModel"},
+    "hidden_size": 1024,
+    "num_attention_heads": 16,
+    "num_hidden_layers": 24,
+    "max_position_embeddings": 8192,
+    "position_embedding_type": "rope",
+    "rope_theta": 160000,
+    "rope_scaling": {"factor": 2.0, "type": "ntk"},
+}
+
 
 @pytest.mark.parametrize(
     ("config", "spec"),
     [
+        (GTE, Rotary(64, "halves", 160000.0, scaling=MixedNtk(2.0))),
+        (GTE | {"rope_scaling": {"factor": 8.0, "type": "ntk", "mixed_b": 0.625}},
+         Rotary(64, "halves", 160000.0, scaling=MixedNtk(8.0, 0.625))),
+        (GTE | {"rope_scaling": None}, Rotary(64, "halves", 160000.0)),
         (JINA_2, Alibi(12, form="symmetric")),
         (JINA_2 | {"position_embedding_type": "absolute"}, Learned(768, 8192)),
         (JINA_3, Rotary(64, "halves", 20000.0)),
@@ -249,11 +266,16 @@ NOMIC = {
         (NOMIC, Rotary(64, "halves", 1000.0)),
         (NOMIC | {"rotary_emb_interleaved": True}, Rotary(64, "interleaved", 1000.0)),
     ],
-)
+)  # fmt: skip
 def test_the_code_that_a_config_names_decides(config, spec):
     found = resolved(config)
     assert [code.spec for code in found.codes] == [spec]
     assert not {fact.code for fact in found.facts} & {"own-code", "unknown-model-type", "ignored-key"}
+
+
+def test_fixed_ntk_is_known_to_no_other_type():
+    config = {"model_type": "llama", "rope_scaling": {"rope_type": "ntk", "factor": 2.0}}
+    assert "unknown-scaling" in {fact.code for fact in resolved(config).facts}
 
 
 def test_code_that_is_not_known_is_said_to_decide():

@@ -142,6 +142,9 @@ def test_a_modelfile_is_its_gguf_at_its_length(tmp_path, weights):
     assert (code.base, found.asked, found.context) == (20000.0, 6000, 4096)
     assert dict(code.scaling) | {"original": None} == {"type": "linear", "factor": 2.0, "original": None}
     assert code.source["base"] == "Modelfile:rope_frequency_base"
+    assert "beyond-context" not in {finding.code for finding in found.findings}, "4096 by 2 is 8192"
+    longer = MODELFILE.format(source=f"./{weights.name}").replace("6000", "9000")
+    found = audit(written(tmp_path, "Modelfile", longer))
     assert "beyond-context" in {finding.code for finding in found.findings}
 
 
@@ -179,3 +182,28 @@ def test_a_modelfile_without_its_model_is_refused(tmp_path, text, said):
     with pytest.raises(Unreadable) as refused:
         open_target(path)
     assert refused.value.message == said.format(path=path)
+
+
+@pytest.mark.parametrize("here", [True, False])
+def test_axolotl_had_the_scaling_at_the_top_in_older_releases(tmp_path, base, here):
+    name = base.name if here else "not/here"
+    top = "rope_scaling:\n  type: linear\n  factor: 2.0\n"
+    opened = open_target(written(tmp_path, "old.yaml", f"base_model: {name}\nsequence_len: 8192\n{top}"))
+    (code,) = resolve(opened).codes
+    assert dict(code.scaling)["factor"] == 2.0
+    assert code.source["scaling"].startswith("old.yaml:rope_scaling.type")
+    assert any("old.yaml:rope_scaling is read by older releases" in note for note in opened.notes)
+    inside = "overrides_of_model_config:\n  rope_scaling:\n    type: linear\n    factor: 4.0\n"
+    opened = open_target(written(tmp_path, "both.yaml", f"base_model: {name}\nsequence_len: 8192\n{top}{inside}"))
+    assert dict(resolve(opened).codes[0].scaling)["factor"] == 4.0
+
+
+@pytest.mark.usefixtures("base")
+def test_trl_spelt_its_length_in_another_way_in_older_releases(tmp_path):
+    text = "model_name_or_path: base\noutput_dir: out\nmax_seq_length: 8192\n"
+    found = audit(written(tmp_path, "sft.yaml", text))
+    assert found.asked == 8192
+    assert "beyond-context" in {finding.code for finding in found.findings}
+    scaled = text + "model_init_kwargs:\n  rope_scaling: {rope_type: dynamic, factor: 2.0}\n"
+    found = audit(written(tmp_path, "sft.yaml", scaled))
+    assert "beyond-context" not in {finding.code for finding in found.findings}

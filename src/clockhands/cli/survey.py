@@ -112,7 +112,9 @@ def run(targets: tuple[str, ...], names: str | None, store: Path, **how: Any) ->
             talk(f"Interrupted: {_counted(stored, 'row')} {was} stored in this run. The same command continues.")
             raise
         if progress is not None:
-            talk(f"{_counted(progress.stored, 'model')} audited, {progress.known:,} known from an earlier run.")
+            failed = f", {progress.failed:,} could not be audited" if progress.failed else ""
+            audited = _counted(progress.stored - progress.failed, "model")
+            talk(f"{audited} audited{failed}, {progress.known:,} known from an earlier run.")
         return _report(opened, how)
 
 
@@ -137,8 +139,8 @@ def _listed(targets: tuple[str, ...], names: str | None) -> Iterator[Iterator[st
         yield iter(targets)
         return
     try:
-        # A file name may have bytes that are no UTF-8.
-        with click.open_file(names, encoding="utf-8", errors="surrogateescape") as file:
+        # A file name may have bytes that are no UTF-8; some editors begin a file with a byte order mark.
+        with click.open_file(names, encoding="utf-8-sig", errors="surrogateescape") as file:
             yield (each for group in (targets, read_names(file)) for each in group)
     except OSError as error:
         raise Unreadable(f"{names} cannot be read: {error.strerror or error}.", "Check the path.") from None
@@ -157,16 +159,17 @@ def _check_files(how: dict[str, Any]) -> None:
 
 def _report(store: "SurveyStore", how: dict[str, Any]) -> int:
     """Print the survey, and write the files that were asked for."""
+    from clockhands.survey.revisions import still_there
     from clockhands.survey.store import export_csv
 
-    rows = store.rows()
+    rows, gone = still_there(store.rows())
     # A program that asks for data does not pay for the drawing.
     from clockhands.show.survey import print_survey, survey_to_dict
 
     if how["as_json"]:
-        print_json(survey_to_dict(rows))
+        print_json(survey_to_dict(rows, gone))
     else:
-        print_survey(rows)
+        print_survey(rows, gone=gone)
     if how["csv"] is not None:
         write_whole(how["csv"], lambda path: export_csv(rows, path), force=how["force"])
         talk(f"wrote {how['csv']}")

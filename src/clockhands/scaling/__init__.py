@@ -18,12 +18,12 @@ from clockhands.scaling._known import KnownScaling, Mistake
 from clockhands.scaling._linear import Linear
 from clockhands.scaling._llama3 import Llama3
 from clockhands.scaling._longrope import LongRope, longrope_magnitude
-from clockhands.scaling._ntk import Dynamic, Ntk
+from clockhands.scaling._ntk import Dynamic, MixedNtk, Ntk
 from clockhands.scaling._proportional import Proportional
 from clockhands.scaling._scaling import Scaling
 from clockhands.scaling._yarn import Yarn, yarn_magnitude
 
-SCALINGS: tuple[type[KnownScaling], ...] = (Linear, Dynamic, Yarn, LongRope, Llama3, Proportional, Ntk)
+SCALINGS: tuple[type[KnownScaling], ...] = (Linear, Dynamic, Yarn, LongRope, Llama3, Proportional, Ntk, MixedNtk)
 """Every scaling, in the order in which messages list them."""
 
 SIMPLE_FIRST = tuple(sorted(SCALINGS, key=lambda kind: (kind.BY_LENGTH, "original" in kind.__annotations__)))
@@ -38,6 +38,7 @@ __all__ = [
     "Llama3",
     "LongRope",
     "Mistake",
+    "MixedNtk",
     "Ntk",
     "Proportional",
     "Scaling",

@@ -1,11 +1,11 @@
-"""NTK-aware scaling, by a fixed factor or by one that follows the length."""
+"""NTK-aware scaling, by a fixed factor, by one that follows the length, or by one that grows from pair to pair."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 from decimal import Decimal, localcontext
 from typing import ClassVar
 
-from clockhands.arguments import count, settle
+from clockhands.arguments import count, positive, settle
 from clockhands.errors import InvalidValue
 from clockhands.ladders import Geometric, Ladder, working
 from clockhands.scaling._known import KnownScaling
@@ -121,6 +121,50 @@ class Dynamic(KnownScaling):
             yield f"at {reach:,} tokens", reach
         else:
             yield f"up to {self.original:,} tokens", self.original
+
+
+@dataclass(frozen=True)
+class MixedNtk(KnownScaling):
+    """Mixed NTK: ``w_j f ** (-((j + 1) / n) ** b)``; the slowest hand is slowed ``f`` times, the fastest one least.
+
+    With the exponent ``b = 1`` that is the base times ``f``, all divided by ``f ** (1 / n)``: what the files call a
+    fixed NTK.
+
+    Raises:
+        InvalidValue: The factor is below 1 or not finite, or the exponent is not above 0.
+
+    Source: Su 2023, kexue.fm/archives/9706, (6), (10), (12) and (13), as ``modeling.py`` of Alibaba-NLP/new-impl and
+    ``ntk_scaling_rope.py`` of vLLM 0.11.0 have them.
+    """
+
+    factor: float
+    exponent: float = 1.0
+
+    SPELLINGS: ClassVar = (
+        Spelling(
+            "ntk",
+            needs=("factor",),
+            may=("exponent",),
+            make=lambda said: MixedNtk(said["factor"], said.get("exponent", 1.0)),
+        ),
+    )
+
+    def __post_init__(self) -> None:
+        """Check the values."""
+        settle(self, factor=factor_of(self.factor), exponent=positive("exponent", self.exponent))
+
+    def __call__(self, ladder: Ladder, length: int | None = None) -> Ladder:
+        """The scaled ladder; the length does not matter."""
+        with localcontext(working()):
+            fall, power = exact(self.factor).ln(), exact(self.exponent)
+            parts = (Decimal(pair + 1) / ladder.pairs for pair in range(ladder.pairs))
+            shares = [(-fall * (part if self.exponent == 1 else part**power)).exp() for part in parts]
+        return ladder.mapped(lambda pair, rate: rate * shares[pair], f"mixed NTK by {self.factor:g}")
+
+    @classmethod
+    def usual(cls, factor: float, original: int | None) -> "Iterator[MixedNtk]":
+        """None: no other model is known to have it."""
+        return iter(())
 
 
 def _ntk(ladder: Ladder, factor: Decimal, origin: str) -> Ladder:

@@ -77,7 +77,8 @@ def heatmap(
     answer += f"{rows:,} positions, {numbers.shape[1]:,} dimensions."
     answer += f" {every(at.step).capitalize()} position is shown." if at.step > 1 else ""
     if clock is not None:
-        answer += f" {len(slow)} of {clock.ladder.pairs} pairs never complete a rotation within {length:,} tokens."
+        complete = "completes" if len(slow) == 1 else "complete"
+        answer += f" {len(slow)} of {clock.ladder.pairs} pairs never {complete} a rotation within {length:,} tokens."
     figure = frame(theme, 3.6, "What does the model get?", answer)
     axes = dressed(figure.add_subplot(), theme, "channel", "position (token)")
     most = float(np.abs(numbers).max()) or 1.0

@@ -110,8 +110,9 @@ def ladder(spec: Any, length: int | None = None, *, served: int | None = None, t
     old = before or rates
     never = [not completes(rate, length) for rate in old]
     unscaled, trained = "" if before is None else " before the scaling", "the trained " if known else ""
+    complete = "completes" if sum(never) == 1 else "complete"
     answer = (
-        f"{sum(never)} of {len(rates)} pairs never complete a rotation within {trained}{length:,} tokens{unscaled}."
+        f"{sum(never)} of {len(rates)} pairs never {complete} a rotation within {trained}{length:,} tokens{unscaled}."
     )
     beyond = (False,) * len(rates)
     if served is not None:

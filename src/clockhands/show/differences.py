@@ -106,8 +106,9 @@ def _print_group(page: Page, group: Parted, shown: Sequence[int]) -> None:
     if ladder.same_rates:
         page.row("frequencies", "the same", None)
         return
+    differ = "differs" if ladder.first == ladder.last else "differ"
     page.row(
-        "frequencies", f"{pairs_in_words(ladder)} differ, {ratio_in_words(ladder)} (pair {ladder.ratio_pair})", None
+        "frequencies", f"{pairs_in_words(ladder)} {differ}, {ratio_in_words(ladder)} (pair {ladder.ratio_pair})", None
     )
     reached = [f"{radians:g} rad from distance {ladder.reaches(radians):,}" for radians in FAR_OFF]
     page.row("off by", f"{', '.join(reached)} (pair {ladder.drift_pair} first)", None)

@@ -34,10 +34,20 @@ def headline(rows: Sequence[SurveyRow]) -> str:
     return f"{len(rows):,} model{'s' * (len(rows) != 1)}: {parts or 'nothing is stored'}."
 
 
-def print_survey(rows: Sequence[SurveyRow], file: IO[str] | None = None, width: int | None = None) -> None:
-    """Print the headline, each finding with the number of its models, and the first models that were not audited."""
+def print_survey(
+    rows: Sequence[SurveyRow],
+    file: IO[str] | None = None,
+    width: int | None = None,
+    *,
+    gone: Sequence[SurveyRow] = (),
+) -> None:
+    """Print the headline, each finding with the number of its models, and the first models that were not audited.
+
+    ``gone`` are rows of models whose files are no longer there: they are named, and not counted.
+    """
     page = Page(console_on(file, width))
-    page.line(Text(headline(rows), style="bold"))
+    says = headline(rows) if rows or not gone else "0 models: the files of all have been deleted or moved."
+    page.line(Text(says, style="bold"))
     tables = (
         ("models with a problem", Counter(code for row in rows for code in row.problems)),
         (
@@ -52,15 +62,43 @@ def print_survey(rows: Sequence[SurveyRow], file: IO[str] | None = None, width: 
             page.line(title)
             for name, count in counted.most_common():
                 page.line(f"  {count:7,}  {name}")
+    names = distinct_names([row.target for row in (*rows, *gone)])
     failed = [row for row in rows if row.state == "failed"]
     if failed:
         page.line()
         page.line("not audited")
         for row in failed[:_LISTED]:
-            page.line(f"  {safe(short_name(row.target))}")
+            page.line(f"  {safe(names[row.target])}")
             page.paragraph(row.message, indent=4)
         if len(failed) > _LISTED:
             page.line(f"  and {len(failed) - _LISTED:,} more; `clockhands survey report --csv FILE` lists all.")
+    if gone:
+        page.line()
+        page.line("no longer there, and not counted")
+        for row in gone[:_LISTED]:
+            page.line(f"  {safe(names[row.target])}")
+        if len(gone) > _LISTED:
+            page.line(f"  and {len(gone) - _LISTED:,} more; `clockhands survey report --json` lists all.")
+
+
+def distinct_names(targets: Sequence[str]) -> dict[str, str]:
+    """Each target with the end of its path, as long as it takes to tell it from all others.
+
+    >>> list(distinct_names(["/m/a/smol", "/m/b/smol", "/m/a/gpt2"]).values())
+    ['a/smol', 'b/smol', 'gpt2']
+    """
+    names = {target: short_name(target) for target in targets}
+    while True:
+        shared = {name for name, count in Counter(names.values()).items() if count > 1}
+        longer = {target: _longer(target, name) for target, name in names.items() if name in shared}
+        if all(names[target] == name for target, name in longer.items()):
+            return names
+        names |= longer
+
+
+def _longer(target: str, name: str) -> str:
+    """The end of a path with one folder more."""
+    return "/".join(target.split("/")[-(name.count("/") + 2) :])
 
 
 def worst_first(rows: Iterable[SurveyRow]) -> list[SurveyRow]:
@@ -69,14 +107,18 @@ def worst_first(rows: Iterable[SurveyRow]) -> list[SurveyRow]:
     return sorted(rows, key=lambda row: rank.index(row.grade))
 
 
-def survey_to_dict(rows: Sequence[SurveyRow]) -> dict[str, Any]:
-    """The JSON of `clockhands survey report`: how many models of each grade and with each finding, and all rows."""
+def survey_to_dict(rows: Sequence[SurveyRow], gone: Sequence[SurveyRow] = ()) -> dict[str, Any]:
+    """The JSON of `clockhands survey report`: how many models of each grade and with each finding, and all rows.
+
+    ``gone`` are rows of models whose files are no longer there: their targets are listed, and not counted.
+    """
     grades = Counter(row.grade for row in rows)
     return {
         "models": len(rows),
         "grades": {grade: grades[grade] for grade in GRADES},
         "findings": findings_of(rows),
         "rows": [row._asdict() for row in rows],
+        "no_longer_there": [row.target for row in gone],
     }
 
 

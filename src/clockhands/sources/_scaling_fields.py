@@ -29,6 +29,9 @@ NEEDS: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
 # No file names it: what a few classes make of `dynamic` where an alpha stands beside it, whatever else does.
 BY_ALPHA = "ntk_alpha"
 
+# What only types have whose rows say so.
+_OF_SOME_TYPES = (BY_ALPHA, "ntk")
+
 # Keys of a block that belong to position without changing a ladder.
 BESIDE = frozenset([
     "mrope_section", "mrope_interleaved", "interleaved", "llama_4_scaling_beta", "finetuned",
@@ -103,7 +106,7 @@ def read_scaling(block: Fields | None, around: Surroundings) -> DeclaredScaling:
     if kind.value is None:
         return DeclaredScaling(known=False, source={"scaling": kind.source})
     _one_type(block, around)
-    known = around.allowed or tuple(name for name in NEEDS if name != BY_ALPHA)
+    known = around.allowed or tuple(name for name in NEEDS if name not in _OF_SOME_TYPES)
     if kind.value not in known:
         block.note("unknown-scaling", {kind.source: kind.value, "known": ", ".join(known)})
         summary = {"type": kind.value, "factor": value_of(block.number("factor")), "original": None}
@@ -259,6 +262,8 @@ def _length_mismatch(
     if abs(reach - context.value) > 1e-6 * context.value:
         evidence: dict[str, Any] = {factor.source: factor.value, original.source: original.value}
         evidence |= {"factor x original": reach, context.source: context.value, "scaling": kind}
+        if ":" not in context.source:  # what a program has in its code stands in no file
+            evidence |= {"declared": context.value, "declared in": context.source}
         block.note("factor-times-original", evidence)
 
 

@@ -152,9 +152,11 @@ def _patches(fields: Fields) -> Sourced[int] | None:
 
 
 def _sides(fields: Fields, quantity: str) -> Sourced[tuple[int, int]] | None:
-    """The height and the width of an image or of a patch."""
+    """The height and the width of an image or of a patch; a patch of a video may say first that it has one frame."""
     raw = fields.raw(quantity)
     held = None if raw is None else raw.value
+    if isinstance(held, list | tuple) and len(held) == 1 + len(_AXES) and held[0] == 1:
+        held = held[1:]
     if raw is not None and isinstance(held, list | tuple) and len(held) == len(_AXES):
         fields.present(quantity)
         fits = all(type(side) is int and 1 <= side <= WIDEST for side in held)

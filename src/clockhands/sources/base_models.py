@@ -57,9 +57,12 @@ def on_base(opened: Opened) -> Opened:
                 f"Download the model, or write its folder under {dialect.base['name']}.",
             )
         return _noted(opened, reason)
-    inside = next((key for key in dialect.inner if isinstance((opened.config or {}).get(key), Mapping)), None)
-    changes = {} if inside is None else (opened.config or {})[inside]
-    changed = _changed(base, changes, f"{opened.config_name}:{inside}.")
+    config, changed = opened.config or {}, base
+    at_the_top = {key: config[key] for key in dialect.base.get("beside", ()) if config.get(key) is not None}
+    changed = _changed(changed, at_the_top, f"{opened.config_name}:")
+    inside = next((key for key in dialect.inner if isinstance(config.get(key), Mapping)), None)
+    if inside is not None:
+        changed = _changed(changed, config[inside], f"{opened.config_name}:{inside}.")
     where = base.path if base.path is not None else base.target
     notes = (*opened.notes, f"The base model {shown(name)[1:-1]} is read from {where}.", *base.notes)
     # Without a path nobody writes the fix of a training file into a model that others use.

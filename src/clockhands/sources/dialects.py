@@ -39,6 +39,7 @@ class Dialect:
         unless: Keys that no file of this dialect has.
         at: Where in the file the model stands, the first that is there; "" is the file itself.
         inner: Objects there whose keys are read too, under their name with a dot.
+        merged: Objects there whose keys the program lays beside those of the model; they are spelt as these.
         reads: Quantity to the keys that hold it, spelt with underscores.
         defaults: Quantity to what the program takes without a key.
         instead: Quantity to the one that is taken where it has no key.
@@ -49,8 +50,13 @@ class Dialect:
         named: The key of a model whose values stand in the program's code, the values' names, the values of each model.
         file_names: How the name of a file begins that says more, and what it says.
         notes: What the file leaves open.
-        base: The keys of another model whose config the file changes (``name``), of the changes (``inside``) and of the
-            length that it is used at (``length``).
+        outdated: Key at the top to what became of it.
+        texts: Objects of the file whose keys the program takes as PyYAML reads them: a number with an exponent is
+            a text where it lacks a dot or a sign; "" is the file itself.
+        lengths: Keys of the file, which together say how long a text may be (``keys``), what the program does where it
+            is beyond the context (``then``), and whether it goes no further then (``stops``).
+        base: The keys of another model whose config the file changes (``name``), of the changes (``inside``, and at the
+            top ``beside``) and of the length that it is used at, the first that is there (``length``).
     """
 
     name: str
@@ -60,6 +66,7 @@ class Dialect:
     unless: tuple[str, ...] = ("model_type",)
     at: tuple[str, ...] = ("",)
     inner: tuple[str, ...] = ()
+    merged: tuple[str, ...] = ()
     defaults: Mapping[str, Any] = field(default_factory=dict)
     instead: Mapping[str, str] = field(default_factory=dict)
     unset: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
@@ -69,7 +76,15 @@ class Dialect:
     named: Mapping[str, Any] = field(default_factory=dict)
     file_names: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
-    base: Mapping[str, str] = field(default_factory=dict)
+    outdated: Mapping[str, str] = field(default_factory=dict)
+    texts: tuple[str, ...] = ()
+    lengths: tuple[Mapping[str, Any], ...] = ()
+    base: Mapping[str, Any] = field(default_factory=dict)
+
+    def length(self, config: Mapping[str, Any]) -> int | None:
+        """The length that the model of a training file is used at, where the file says it."""
+        said = (config.get(key) for key in self.base.get("length", ()))
+        return next((value for value in said if type(value) is int and value > 0), None)
 
 
 @dataclass(frozen=True)
@@ -120,20 +135,21 @@ def in_dialect(config: Mapping[str, Any], file: str) -> InDialect | None:
         return None
     at = next((at for at in dialect.at if isinstance(_found(config, at), Mapping)), "")
     path = f"{at}." if at else ""
-    values, places, more = _completed(_flat(_found(config, at) or {}, dialect.inner), dialect, file)
+    values, places, more = _completed(_flat(_found(config, at) or {}, (*dialect.inner, *dialect.merged)), dialect, file)
     notes = [*dialect.notes, *more]
-    reads = {quantity: _spelt(values, keys) for quantity, keys in dialect.reads.items()}
+    notes += [f"{file}:{key} {said}." for key, said in dialect.outdated.items() if config.get(key) is not None]
+    reads = {quantity: _spelt(values, keys, dialect) for quantity, keys in dialect.reads.items()}
     mentioned = {key for keys in reads.values() for key in keys} | set(_keys_of_scalings(dialect, values))
     for key in mentioned & values.keys():
         values[key], unread = _referred(config, path, key, values[key])
         if unread is not None:
             notes.append(f"{file}:{path}{key} is {shown(unread)[1:-1]}, whose value is not in this file.")
     for key, nothing in dialect.unset.items():
-        values |= {spelt: None for spelt in _spelt(values, (key,)) if values.get(spelt) in nothing}
+        values |= {spelt: None for spelt in _spelt(values, (key,), dialect) if values.get(spelt) in nothing}
     defaults = {quantity: dialect.defaults[other] for quantity, other in dialect.instead.items()}
     defaults |= dict(dialect.defaults)
     for quantity, when in dialect.only.items():
-        if not _holds(values, when):
+        if not _holds(values, when, dialect):
             reads.pop(quantity)
             defaults.pop(quantity, None)
     for quantity, other in dialect.instead.items():
@@ -151,6 +167,33 @@ def in_dialect(config: Mapping[str, Any], file: str) -> InDialect | None:
     rows = () if dialect.base and not held else dialect.codes
     known = ModelType(dialect.name, dialect.library, reads, defaults, {}, tuple(CodeOfType(**row) for row in rows), {})
     return InDialect(dialect, Section("text", path, values, places=places), known, tuple(dict.fromkeys(notes)))
+
+
+def as_program_reads(config: Mapping[str, Any], exponents: Mapping[str, str]) -> dict[str, Any]:
+    """A YAML file with those of its numbers with exponents as texts that are texts for its program."""
+    dialect = dialect_of(config)
+    held = () if dialect is None else dialect.texts
+    texts = {path: text for path, text in exponents.items() if path.rpartition(".")[0] in held}
+    return _with_texts(config, texts) if texts else dict(config)
+
+
+def _with_texts(values: Mapping[str, Any], texts: Mapping[str, str], path: str = "") -> dict[str, Any]:
+    return {
+        key: _with_texts(value, texts, f"{path}{key}.") if isinstance(value, dict) else texts.get(f"{path}{key}", value)
+        for key, value in values.items()
+    }
+
+
+def set_lengths(config: Mapping[str, Any], file: str) -> Iterator[tuple[dict[str, int], Mapping[str, Any]]]:
+    """The lengths that a file sets beside the context: the keys of each by their places, and its row of the dialect."""
+    dialect = dialect_of(config)
+    holders = () if dialect is None else ("", *filter(None, (*dialect.at, *dialect.merged)))
+    for row in () if dialect is None else dialect.lengths:
+        for holder in holders:
+            found = [_spelt_at(config, f"{holder}.{key}") for key in row["keys"]]
+            if all(type(value) is int and value > 0 for _, value in found):
+                yield {f"{file}:{place}": value for place, value in found}, row
+                break
 
 
 def keys_of_dialects() -> frozenset[str]:
@@ -193,30 +236,38 @@ def _marked(config: Mapping[str, Any], mark: str) -> bool:
 
 def _found(config: Any, path: str) -> Any:
     """The value under a key, with dots into objects."""
+    return _spelt_at(config, path)[1]
+
+
+def _spelt_at(config: Any, path: str) -> tuple[str, Any]:
+    """A path as the file spells it, and the value there; None where it leads nowhere."""
+    spelt: list[str] = []
     for name in filter(None, path.split(".")):
-        if not isinstance(config, Mapping):
-            return None
-        config = config.get(name) if name in config else next(
-            (value for key, value in config.items() if isinstance(key, str) and plain(key) == name), None
-        )  # fmt: skip
-    return config
+        held = config if isinstance(config, Mapping) else {}
+        key = name if name in held else next((key for key in held if isinstance(key, str) and plain(key) == name), name)
+        spelt.append(key)
+        config = held.get(key)
+    return ".".join(spelt), config
 
 
 def _flat(values: Mapping[str, Any], inner: tuple[str, ...]) -> dict[str, Any]:
-    """An object with the keys of some objects in it, under dotted names."""
+    """An object with the keys of some objects in it, under dotted names, instead of these objects."""
     made = {key: value for key, value in values.items() if isinstance(key, str)}
     for name in inner:
-        held = _found(values, name)
+        spelt, held = _spelt_at(values, name)
         if isinstance(held, Mapping):
+            made.pop(spelt)
             made |= {f"{name}.{key}": value for key, value in held.items() if isinstance(key, str)}
     return made
 
 
-def _spelt(values: Mapping[str, Any], keys: tuple[str, ...]) -> tuple[str, ...]:
+def _spelt(values: Mapping[str, Any], keys: tuple[str, ...], dialect: Dialect) -> tuple[str, ...]:
     """The keys of a quantity as the file spells them; those that it has not, as the table does."""
     spellings: dict[str, list[str]] = {}
     for key in values:
-        spellings.setdefault(".".join(map(plain, key.split("."))), []).append(key)
+        holder, _, own = key.partition(".")
+        named = own if own and holder in dialect.merged else key
+        spellings.setdefault(".".join(map(plain, named.split("."))), []).append(key)
     return tuple(dict.fromkeys(spelt for key in keys for spelt in spellings.get(key, [key])))
 
 
@@ -248,29 +299,29 @@ def _keys_of(rule: Mapping[str, Any]) -> Iterator[str]:
 def _keys_of_scalings(dialect: Dialect, values: Mapping[str, Any]) -> Iterator[str]:
     for rule in dialect.scaling:
         for key in _keys_of(rule):
-            yield from _spelt(values, (key,))
+            yield from _spelt(values, (key,), dialect)
 
 
 def _chosen(values: Mapping[str, Any], dialect: Dialect) -> Mapping[str, Any] | None:
     """The first scaling whose keys have the values that declare it."""
     for rule in dialect.scaling:
-        refused = (_value(values, key)[1] in nothing for key, nothing in rule.get("not", {}).items())
-        if _holds(values, rule.get("when", {})) and not any(refused):
+        refused = (_value(values, key, dialect)[1] in nothing for key, nothing in rule.get("not", {}).items())
+        if _holds(values, rule.get("when", {}), dialect) and not any(refused):
             return rule
     return None
 
 
-def _holds(values: Mapping[str, Any], when: Mapping[str, tuple[Any, ...]]) -> bool:
-    return all(_value(values, key)[1] in allowed for key, allowed in when.items())
+def _holds(values: Mapping[str, Any], when: Mapping[str, tuple[Any, ...]], dialect: Dialect) -> bool:
+    return all(_value(values, key, dialect)[1] in allowed for key, allowed in when.items())
 
 
 def _spent(key: str, values: Mapping[str, Any], dialect: Dialect) -> bool:
     """Whether a key went into the scaling, or says that there is none."""
     chosen = _chosen(values, dialect)
-    if chosen is not None and any(key in _spelt(values, (name,)) for name in _keys_of(chosen)):
+    if chosen is not None and any(key in _spelt(values, (name,), dialect) for name in _keys_of(chosen)):
         return True
     nothing = {name: refused for rule in dialect.scaling for name, refused in rule.get("not", {}).items()}
-    return any(key in _spelt(values, (name,)) and values[key] in refused for name, refused in nothing.items())
+    return any(key in _spelt(values, (name,), dialect) and values[key] in refused for name, refused in nothing.items())
 
 
 def _block(
@@ -280,19 +331,19 @@ def _block(
     rule = _chosen(values, dialect)
     if rule is None:
         return None
-    because = [spelt for spelt, value in (_value(values, key) for key in _keys_of(rule)) if value is not None]
+    because = [spelt for spelt, value in (_value(values, key, dialect) for key in _keys_of(rule)) if value is not None]
     block = {"rope_type": (rule["type"], place(because[0]) if because else dialect.library)}
     block |= {name: (value, dialect.library) for name, value in rule.get("fixed", {}).items()}
     for name, key in rule.get("keys", {}).items():
-        spelt, value = _value(values, key)
+        spelt, value = _value(values, key, dialect)
         if value is not None:
             block[name] = (value, place(spelt))
     return block
 
 
-def _value(values: Mapping[str, Any], key: str) -> tuple[str, Any]:
+def _value(values: Mapping[str, Any], key: str, dialect: Dialect) -> tuple[str, Any]:
     """The key as the file spells it, and its value; None for none."""
-    return next(((spelt, values[spelt]) for spelt in _spelt(values, (key,)) if spelt in values), (key, None))
+    return next(((spelt, values[spelt]) for spelt in _spelt(values, (key,), dialect) if spelt in values), (key, None))
 
 
 def _referred(config: Mapping[str, Any], path: str, key: str, value: Any) -> tuple[Any, str | None]:

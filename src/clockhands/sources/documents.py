@@ -8,7 +8,8 @@ JSON is refused in one sentence that says where.
 import json
 import re
 import sys
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
 
@@ -61,17 +62,19 @@ class _Bounds:
 
 @dataclass(frozen=True)
 class Document:
-    """A JSON object and what was odd about how it was written.
+    """A JSON object, or a YAML mapping, and what was odd about how it was written.
 
     Attributes:
         where: The file, as messages call it.
         fields: The object. Of a key given twice, the last value counts, as for every common reader.
         duplicates: Keys that an object gives more than once, at any depth.
+        exponents: Path of a key to its number as it is written, where PyYAML would read it as a text.
     """
 
     where: str
     fields: dict[str, Any]
     duplicates: tuple[str, ...] = ()
+    exponents: Mapping[str, str] = field(default_factory=dict)
 
 
 def read(path: Path, largest: int = LARGEST, *, found: bool = False) -> Document:

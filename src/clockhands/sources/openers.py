@@ -13,7 +13,7 @@ from clockhands.sources import _checkpoints as checkpoints
 from clockhands.sources import _onnx as onnx
 from clockhands.sources import arrays, documents, files, gguf, safetensors, yaml_documents
 from clockhands.sources.arrays import TensorInfo
-from clockhands.sources.dialects import in_dialect
+from clockhands.sources.dialects import as_program_reads, in_dialect
 from clockhands.sources.documents import Document
 from clockhands.sources.opened import READ, Opened
 from clockhands.sources.shards import WeightsHeader
@@ -68,14 +68,13 @@ def open_file(path: Path, target: str, tensor: str | None) -> Opened:
 
 def open_document(document: Document, target: str, path: Path | None, name: str) -> Opened:
     """A config that was read, in the dialect that its keys are of; ``name`` is what sources call it."""
-    opened = Opened(target, "config", path, document.fields, name, duplicates=document.duplicates)
-    found = in_dialect(document.fields, name)
+    config = as_program_reads(document.fields, document.exponents)
+    opened = Opened(target, "config", path, config, name, duplicates=document.duplicates)
+    found = in_dialect(config, name)
     if found is None:
         return opened
     notes = (f"{name} is read as a config of {found.dialect.name}.", *found.notes)
-    asked = document.fields.get(found.dialect.base.get("length", ""))
-    length = asked if type(asked) is int and asked > 0 else None
-    return replace(opened, form="dialect", notes=notes, length=length)
+    return replace(opened, form="dialect", notes=notes, length=found.dialect.length(config))
 
 
 def _unsupported(path: Path, kind: str | None) -> Unreadable:

@@ -150,6 +150,12 @@ def _of_dialect(opened: Opened, found: InDialect, length: int | None) -> Resolve
     file = opened.config_name or ""
     reader = _ConfigReader(opened, file, None, _given_twice(opened, file), length)
     part = reader.by_table(found.section, found.known)
+    keys, style = found.known.reads.get("style", ()), found.known.defaults.get("style")
+    other = any(code.kind != "rotary" for code, _ in part.codes)  # than what most models have
+    if style is not None and other and all(found.section.values.get(key) is None for key in keys):
+        place = f"{file}:{found.section.path}{keys[0]}"
+        taken = {"field": keys[0], "used": style, "default of": found.dialect.name, "documented": True}
+        reader.facts.append(Fact("default-value", {**taken, "belongs at": place}))
     return _of_parts([part], part, None, "", length, reader.facts, {})
 
 

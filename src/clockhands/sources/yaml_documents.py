@@ -68,7 +68,7 @@ def parse(data: bytes, where: str) -> Document:
         )
     maker = _Maker(where)
     fields = maker.mapping(node, 0)
-    return Document(where, fields, tuple(maker.duplicates))
+    return Document(where, fields, tuple(maker.duplicates), maker.exponents)
 
 
 @lru_cache(maxsize=2)
@@ -125,12 +125,14 @@ class _Maker:
         values: How many values were made; an alias counts as often as it is used.
         duplicates: Keys that a mapping gives more than once.
         lines: Path of a key to its line.
+        exponents: Path of a key to its number as it is written, where YAML 1.1 has a text.
     """
 
     where: str
     values: int = 0
     duplicates: dict[str, None] = field(default_factory=dict)
     lines: dict[str, int] = field(default_factory=dict)
+    exponents: dict[str, str] = field(default_factory=dict)
 
     def mapping(self, node: yaml.MappingNode, depth: int, path: str = "") -> dict[str, Any]:
         """The keys and values of a mapping; what `<<` brings in stands under the keys of the mapping itself."""
@@ -162,10 +164,10 @@ class _Maker:
         if isinstance(node, yaml.SequenceNode) and kind == "seq":
             return [self.value(item, depth + 1, f"{path}{place}.") for place, item in enumerate(node.value)]
         if isinstance(node, yaml.ScalarNode):
-            return self._scalar(node, kind)
+            return self._scalar(node, kind, path.removesuffix("."))
         raise self._tagged(node)
 
-    def _scalar(self, node: yaml.ScalarNode, kind: str) -> Any:
+    def _scalar(self, node: yaml.ScalarNode, kind: str, path: str) -> Any:
         if kind in ("int", "float") and len(node.value) > MOST_DIGITS:
             raise self._refusal(f"a number of {len(node.value):,} characters")
         if kind == "null":
@@ -176,8 +178,10 @@ class _Maker:
         except ValueError:  # such as an octal number with a nine
             return node.value
         if kind in ("str", "timestamp", "value"):
-            plain = node.style is None and _EXPONENT.fullmatch(node.value)
-            return float(node.value.replace("_", "")) if plain else node.value
+            if node.style is not None or not _EXPONENT.fullmatch(node.value):
+                return node.value
+            self.exponents[path] = node.value
+            return float(node.value.replace("_", ""))
         raise self._tagged(node)
 
     def _key(self, node: yaml.Node) -> str:

@@ -3,12 +3,13 @@
 import hashlib
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from clockhands.sources import files
 from clockhands.sources.openers import BESIDE, CONFIGS
 from clockhands.sources.targets import path_of
+from clockhands.survey.rows import SurveyRow
 
 # Larger files count by size, time of the last change and first bytes: a survey does not read all weights.
 WHOLE = 1 << 20
@@ -34,6 +35,22 @@ def revision_of(target: str) -> str:
     for name, file in _read_of(path):
         made.update(_state(name, file))
     return made.hexdigest()
+
+
+def still_there(rows: Iterable[SurveyRow]) -> tuple[list[SurveyRow], list[SurveyRow]]:
+    """The rows whose targets are still there, and those whose files have been deleted or moved since.
+
+    A store that was made on another machine has no file here, nor the folder of its files: then nothing is gone.
+    """
+    rows = list(rows)
+    # Only a row with a revision had files; a name that never led to one is no deleted file.
+    of_files = [row.target for row in rows if row.revision and os.path.isabs(row.target)]
+    gone = {target for target in of_files if path_of(target) is None}
+    if gone and len(gone) == len(of_files):
+        root = os.path.commonpath([os.path.dirname(target) for target in of_files])
+        if root == os.sep or not os.path.isdir(root):
+            return rows, []
+    return [row for row in rows if row.target not in gone], [row for row in rows if row.target in gone]
 
 
 def _read_of(path: Path) -> Iterator[tuple[str, Path]]:

@@ -69,8 +69,9 @@ class NopeInverted(Kind, code="nope-inverted"):
                 f" {every} does not. If the interval is right, runtimes that use the list rotate layers that were"
                 " trained without rotation."
             )
+        do = "does" if still == "1" else "do"
         return (
-            f"By the list, {still} of {layers} layers do not rotate ({self.said()}), but in this model family one"
+            f"By the list, {still} of {layers} layers {do} not rotate ({self.said()}), but in this model family one"
             f" layer in {every} does not. In this list, 1 means that a layer rotates and 0 that it does not. The 1s"
             " and 0s were probably exchanged."
         )

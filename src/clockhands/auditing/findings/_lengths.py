@@ -8,7 +8,9 @@ from clockhands.auditing.findings._kind import EXPECTED, Kind, spoken
 from clockhands.auditing.findings._parts import Audited, check, declared, in_a_file
 from clockhands.measures.ladders.base_bound import first_failing_distance
 from clockhands.measures.ladders.turning import completes
+from clockhands.readers.telling import listed
 from clockhands.rotary import Rotary
+from clockhands.sources.dialects import set_lengths
 from clockhands.sources.files import file_and_key
 from clockhands.sources.resolved import TEXT, Code, Resolved
 
@@ -51,6 +53,37 @@ class BeyondContext(Kind, code="beyond-context"):
         if self.reached:
             return f"{asked} the declared context length is {context}.{scaled}"
         return f"{asked} the declared context length is {context}.{scaled} Quality beyond it is not guaranteed."
+
+
+class SetBeyondContext(Kind, code="set-beyond-context"):
+    title = "The file sets a length beyond the context"
+    blames = "file"
+    length: int = 0
+    context: int = 0
+    then: str = ""
+    stops: bool | None = None
+    kind: str | None = None
+
+    def severity(self) -> str:
+        return "error" if self.stops or self.kind == "learned" else "warning"
+
+    def hint(self) -> str:
+        if self.kind == "learned":
+            return "Lower it to the context length, or train a longer table."
+        if self.stops:
+            return "Lower it, or raise the context length to it if the model was trained for that."
+        return "Lower it to the context length, or declare the scaling that the model was extended with."
+
+    def message(self) -> str:
+        set_to = list(self.named)
+        # The context stands first, where it stands in a file.
+        key = None if sum(value for _, value in set_to) == self.length else set_to.pop(0)[0]
+        said = listed([f"{name} is {spoken(value)}" for name, value in set_to])
+        together = f", together {spoken(self.length)}" if len(set_to) > 1 else ""
+        context = spoken(self.context)
+        but = f"the context length is {context}" if key is None else f"{key}, the context length, is {context}"
+        table = " Its learned table has no rows for later positions." if self.kind == "learned" else ""
+        return f"{said}{together}, but {but}: {self.then}.{table}"
 
 
 class LengthsDiffer(Kind, code="lengths-differ"):
@@ -199,21 +232,45 @@ def never_turning(subject: Audited) -> Iterator[Kind]:
 
 
 @check
+def set_beyond_context(subject: Audited) -> Iterator[Kind]:
+    """A length of training, building or generating that a file of another program sets beyond its context."""
+    resolved, opened = subject.resolved, subject.opened
+    if opened.form != "dialect" or resolved.context is None:
+        return
+    learned = any(code.kind == "learned" and code.part in TEXT for code in resolved.codes)
+    for values, row in set_lengths(opened.config or {}, opened.config_name or ""):
+        length, stops = sum(values.values()), bool(row.get("stops"))
+        if length <= resolved.context or (not stops and not learned and _scaled_to(resolved)[1] >= length):
+            continue
+        evidence: dict[str, Any] = {**declared(resolved, "context"), **values}
+        evidence |= {"length": length, "context": resolved.context, "then": row["then"], "stops": stops}
+        yield SetBeyondContext(evidence | ({"kind": "learned"} if learned else {}))
+
+
+def _scaled_to(resolved: Resolved) -> tuple[str | None, int]:
+    """The scaling of the layers that see everything, and the length that all of them are scaled to; 0 for none."""
+    # Layers that see no farther meet no new distance, with or without a scaling.
+    seeing = [code for code in resolved.codes if code.part in TEXT and code.kind == "rotary" and code.farthest is None]
+    scaling = (seeing[0].scaling or {}).get("type") if seeing else None
+    return scaling, min((code.scaled_to or 0 for code in seeing), default=0)
+
+
+@check
 def beyond_context(subject: Audited) -> Iterator[Kind]:
-    """A length that the caller asks for and that the file does not declare."""
+    """A length that the caller or a training file asks for and that the config does not declare."""
     resolved = subject.resolved
     length, context = resolved.length, resolved.context
     originals = {(code.scaling or {}).get("original") for code in resolved.codes}
     if length is None or context is None or length <= context or length in originals:
         return  # an original length past the context is no wish of the caller's
+    scaling, reached = _scaled_to(resolved)
+    if length == subject.opened.length and reached >= length:
+        return  # a training file or a Modelfile that declares the scaling for its own length
     evidence: dict[str, Any] = {"length": length, "context": context}
     if any(code.kind == "learned" and code.part in TEXT for code in resolved.codes):
         evidence["kind"] = "learned"
-    # Layers that see no farther meet no new distance, with or without a scaling.
-    seeing = [code for code in resolved.codes if code.part in TEXT and code.kind == "rotary" and code.farthest is None]
-    reached = min((code.scaled_to or 0 for code in seeing), default=0)
     if reached > context:
-        evidence |= {"scaling": (seeing[0].scaling or {}).get("type"), "scaled to": reached}
+        evidence |= {"scaling": scaling, "scaled to": reached}
     yield BeyondContext(evidence | declared(resolved, "context"))
 
 
@@ -300,7 +357,10 @@ def lengths_differ(subject: Audited) -> Iterator[Kind]:
     place = resolved.source.get("context", "").split(" ")[0]
     if resolved.context is None or not isinstance(opened.config, Mapping):
         return
+    told = {where for values, _ in set_lengths(opened.config, opened.config_name or "") for where in values}
     for where, other in _other_lengths(subject, place):
+        if other > resolved.context and where in told:
+            continue  # the program that the file is for says what happens then
         if other == resolved.context or _counts_padding(resolved, other):
             continue
         evidence: dict[str, Any] = {"context": resolved.context, "other": other}

@@ -74,6 +74,8 @@ class FactorTimesOriginal(Kind, code="factor-times-original"):
     scaling: str | None = None
     switched_on_in: str | None = None
     factor_x_original: Any = None
+    declared: Any = None
+    declared_in: str = ""
 
     def hint(self) -> str:
         return (
@@ -104,7 +106,9 @@ class FactorTimesOriginal(Kind, code="factor-times-original"):
             )
         else:
             tail = "Runtimes that compute one of these numbers from the other two disagree with those that read it."
-        return f"{reach} from the declared length ({self.said()}). {tail}"
+        told = [self.said()] if self.stated else []
+        told += [f"{spoken(self.declared)} in {self.declared_in}"] if self.declared else []
+        return f"{reach} from the declared length ({', '.join(told)}). {tail}"
 
 
 class WrongOriginal(Kind, code="wrong-original"):

@@ -74,7 +74,8 @@ class NonFiniteRows(Kind, code="non-finite-rows"):
 
     def message(self) -> str:
         count, first = self.rows_with_nan_or_infinity, self.first_such_row
-        return f"{spoken(count)} of {spoken(self.rows)} rows hold NaN or infinity; the first is row {spoken(first)}."
+        hold = "holds" if count == 1 else "hold"
+        return f"{spoken(count)} of {spoken(self.rows)} rows {hold} NaN or infinity; the first is row {spoken(first)}."
 
 
 class ZeroTable(Kind, code="zero-table"):

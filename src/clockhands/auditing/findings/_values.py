@@ -4,6 +4,7 @@ from typing import Any
 
 from clockhands.auditing._edits import Edit, added, replaced
 from clockhands.auditing.findings._kind import Kind, spoken
+from clockhands.sources.files import file_and_key
 
 # Bases that loaders and classes take where a file has none; they are right for models of a few thousand positions.
 _USUAL_BASE = 10_000.0
@@ -97,12 +98,25 @@ class UnreadableField(Kind, code="unreadable-field"):
 class TextNumber(Kind, code="text-number"):
     title = "A number is written as text"
     severity = "warning"
-    hint = "Write the value as a number, without quotes."
     blames = "file"
     read_as: Any = None
 
+    @property
+    def exponent(self) -> bool:
+        """Whether it is a number with an exponent in YAML, which needs no quotes to be a text."""
+        in_yaml = file_and_key(self.place or "")[0].lower().endswith((".yaml", ".yml"))
+        return in_yaml and any("e" in str(value).lower() for _, value in self.stated)
+
+    def hint(self) -> str:
+        return f"Write the value as a number, without {'an exponent' if self.exponent else 'quotes'}."
+
     def message(self) -> str:
         read = spoken(self.read_as)
+        if self.exponent:
+            return (
+                f"{self.said()}: text instead of a number, for YAML 1.1, and so for PyYAML, wants a dot and a sign in a"
+                f" number with an exponent (1.0e+6). It was read as {read}; the program fails or uses a default."
+            )
         return (
             f"{self.said()}: text instead of a number. It was read as {read}; other runtimes refuse it or use a"
             " default."
@@ -113,7 +127,8 @@ class TextNumber(Kind, code="text-number"):
         if place is None or not isinstance(value, int | float):
             return None
         number = int(value) if float(value).is_integer() else value
-        return replaced(place, number, f"Write {spoken(number)}, without the quotes.")
+        without = "an exponent" if self.exponent else "the quotes"
+        return replaced(place, number, f"Write {spoken(number)}, without {without}.")
 
 
 class DefaultBase(Default, code="default-base"):

@@ -57,7 +57,10 @@ class PairingAgainstFormat(Kind, code="pairing-against-format"):
             )
         elif self.other_layers:
             count, all_of_them = self.layers_that_pair_so, self.layers_looked_at
-            who = f"{count} of {all_of_them} layers have the layout {layout} ({_PAIRED[layout]}; highest {z}), and the"
+            have = "has" if count == 1 else "have"
+            who = (
+                f"{count} of {all_of_them} layers {have} the layout {layout} ({_PAIRED[layout]}; highest {z}), and the"
+            )
             who += f" others the layout {self.other_layers}"
         else:
             who = f"The weights of {self.layers_looked_at} layers have the layout {layout} ({_PAIRED[layout]}; {z})"

@@ -237,7 +237,8 @@ def _farthest(reached: _Reached) -> str:
     keys, have = ("keys", "have") if reached.plane else ("key", "has")
     if heads == 1:
         return f"The farthest {keys}, {away}, {have} {least} of that weight."
-    seeing = f"{reached.seeing} of {heads} heads give the farthest {keys}, {away}, a hundredth or more"
+    give = "gives" if reached.seeing == 1 else "give"
+    seeing = f"{reached.seeing} of {heads} heads {give} the farthest {keys}, {away}, a hundredth or more"
     return f"{seeing}; the least weight is {least}."
 
 

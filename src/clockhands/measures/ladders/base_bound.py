@@ -204,8 +204,9 @@ def _fails(spec: Rotary, found: dict[str, Any]) -> str:
 def _holds(spec: Rotary, found: dict, where: str) -> str:
     still = found["pairs_standing_still"]
     if 2 * still >= found["pairs"]:
+        rotate = "rotates" if still == 1 else "rotate"
         return (
-            f"{still} of the {found['pairs']} pairs of a head never rotate, and the others cannot outweigh them: no "
+            f"{still} of the {found['pairs']} pairs of a head never {rotate}, and the others cannot outweigh them: no "
             "base makes a matching token score below a random one."
         )
     along = f" along {spec.number_of_axes} axes" if spec.number_of_axes > 1 else ""

@@ -136,7 +136,8 @@ def _of_hands(subject: MeasuredCode) -> Property:
         f"Shifting {who[0].lower()}{who[1:]} by some tokens rotates its {pairs} pairs by the same angles at every "
         f"position{along}{order}; {rounding}.{except_zero}"
     )
-    return measured(f"yes: {pairs} pairs rotate", says, holds=True, **found)
+    rotate = "1 pair rotates" if pairs == 1 else f"{pairs} pairs rotate"
+    return measured(f"yes: {rotate}", says, holds=True, **found)
 
 
 def _of_axis(subject: MeasuredCode, axis: int, distances: list[int]) -> dict[str, Any]:

@@ -28,7 +28,7 @@ export function scaledLadder(scaling, ladder, length = null) {
   return change(scaling, ladder, length);
 }
 
-const CHANGES = { Linear: linearScaled, Ntk: ntkScaled, Dynamic: dynamicScaled, Yarn: yarnScaled, Llama3: llamaScaled, LongRope: longScaled, Proportional: proportionalScaled };
+const CHANGES = { Linear: linearScaled, Ntk: ntkScaled, Dynamic: dynamicScaled, Yarn: yarnScaled, Llama3: llamaScaled, LongRope: longScaled, Proportional: proportionalScaled, MixedNtk: mixedNtkScaled };
 
 function mappedLadder(ladder, change, attentionFactor = 1) {
   const exact = Array.from(ladder.rates, (_, pair) => change(exactRate(ladder, pair), pair));
@@ -61,6 +61,16 @@ function dynamicScaled({ factor, original }, ladder, length) {
   const reach = Math.max(length ?? original, original);
   const stretched = overTwice(timesTwice([factor, 0], [reach, 0]), [original, 0]);
   return ntkBy(addTwice(stretched, addTwice([1, 0], [-factor, 0])), ladder);
+}
+
+// w_j f^(-((j + 1) / n)^b): the slowest is slowed f times, the fastest least.
+function mixedNtkScaled({ factor, exponent }, ladder) {
+  const fall = minusTwice(logTwice([factor, 0]));
+  return mappedLadder(ladder, (rate, pair) => {
+    const part = overTwice([pair + 1, 0], [ladder.pairs, 0]);
+    const power = exponent === 1 ? part : expTwice(timesTwice([exponent, 0], logTwice(part)));
+    return timesTwice(rate, expTwice(timesTwice(fall, power)));
+  });
 }
 
 function turnsTwice(rate, original) {
