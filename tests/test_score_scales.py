@@ -197,7 +197,9 @@ def test_a_scale_is_a_value_that_json_holds(spec):
         assert hash(back) == hash(spec)
     with pytest.raises(dataclasses.FrozenInstanceError):
         spec.factor = 2.0
-    assert ch.describe(spec) == f"scores times {spec.formula}"
+    assert ch.describe(spec) == f"scores multiplied by {spec.formula}" + " at position p" * (
+        spec.grows_from is not None
+    )
 
 
 def test_every_kind_is_written_and_no_encoding():

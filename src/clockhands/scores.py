@@ -52,6 +52,11 @@ class ScoreScale(ABC):
         """The scale as people write it, with ``p`` for the position."""
 
     @property
+    def words(self) -> str:
+        """What happens to scores, in a phrase."""
+        return f"multiplied by {self.formula}{'' if self.grows_from is None else ' at position p'}"
+
+    @property
     @abstractmethod
     def grows_from(self) -> int | None:
         """The first position at which it is not what it is at position 0; None where it is the same at all."""
@@ -278,7 +283,7 @@ def score_scale(spec: ScoreScale, positions: Any, like: Any = None) -> Any:
     if sizes.negative is not None and bool((sizes.negative & ((sizes.whole > 0) | (_part(sizes) > 0))).any()):
         raise InvalidValue(
             "`positions` must be at least 0 for a scale of scores, but one is below.",
-            "Give padding the position 0, whose scale nobody sees.",
+            "Give padding position 0: its scale has no effect.",
         )
     numbers = spec.numbers(sizes).reshape(at.shape)
     if like is None:

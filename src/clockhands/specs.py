@@ -263,7 +263,7 @@ def describe(spec: Spec) -> str:
         )
         return "; ".join(each)
     if isinstance(spec, scores.ScoreScale):
-        return f"scores times {spec.formula}"
+        return f"scores {spec.words}"
     fields = ((field.name.replace("_", " "), getattr(spec, field.name)) for field in _fields(spec))
     return ", ".join([type(spec).__name__, *(f"{name} {value}" for name, value in fields if value is not None)])
 

@@ -1,5 +1,6 @@
 """What files say of the scale of attention scores, against what the classes of Transformers multiply queries by."""
 
+import io
 import json
 import math
 from pathlib import Path
@@ -7,14 +8,21 @@ from typing import Any
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 
 from clockhands.auditing import audit
+from clockhands.cli import main
 from clockhands.readers.views import facts
 from clockhands.scaling import yarn_magnitude
 from clockhands.scores import ConstantScale, FloorLogScale, LogScale, score_scale
+from clockhands.show.report import report
+from clockhands.show.terminal import print_audit
 from clockhands.sources.model_types import model_type
 from clockhands.sources.resolve import resolve
 from clockhands.sources.targets import Opened
+from clockhands.specs import from_dict
+
+ROOT = Path(__file__).resolve().parents[2]
 
 # Small models: steps of 16 tokens, so that a text of 64 has three of them.
 ORIGINAL, TOKENS = 16, 64
@@ -307,8 +315,58 @@ def test_temperature_keys_of_an_architecture_without_one_are_not_read():
 # --- what is said -------------------------------------------------------------------------------------------------
 
 
-def test_the_report_says_it(tmp_path: Path):
-    (tmp_path / "config.json").write_text(json.dumps(MINISTRAL3), encoding="utf-8")
-    layer = audit(tmp_path).to_dict()["layers"][0]
+def written(folder: Path, config) -> Path:
+    folder.mkdir()
+    (folder / "config.json").write_text(json.dumps(config), encoding="utf-8")
+    return folder
+
+
+def test_the_audit_shows_it(tmp_path):
+    made = audit(written(tmp_path / "model", MINISTRAL3))
+    layer = made.to_dict()["layers"][0]
     assert layer["score_scale"] == {"type": "FloorLogScale", "original": 16, "beta": 0.3, "first": 0, "factor": 1.0}
+    assert from_dict(layer["score_scale"]) == made.layers[0].score_scale
     assert layer["source"]["score_scale"].startswith("config.json:rope_parameters.llama_4_scaling_beta")
+    text = {}
+    for verbose in (False, True):
+        stream = io.StringIO()
+        print_audit(made, file=stream, width=200, verbose=verbose)
+        text[verbose] = " ".join(stream.getvalue().split())
+    short = "scores multiplied by 1 + 0.3 ln(1 + floor(p / 16)) at position p"
+    assert short in text[False]
+    line = (
+        "scores       multiplied by 1 + 0.3 ln(1 + floor(p / 16)) at position p: grows from position 16, 1.83178 at 255"
+    )
+    assert line in text[True]
+    assert "multiplied by 1 + 0.3 ln(1 + floor(p / 16)) at position p" in report([made], explorer=False)
+    plain = audit(written(tmp_path / "plain", block(MINISTRAL3, llama_4_scaling_beta=0.0)))
+    assert plain.to_dict()["layers"][0]["score_scale"] is None
+    assert "multiplied by" not in report([plain], explorer=False)
+
+
+def test_the_schema_has_it(tmp_path):
+    jsonschema = pytest.importorskip("jsonschema")
+    schema = json.loads((ROOT / "docs" / "audit.schema.json").read_text(encoding="utf-8"))
+    for name, config in {"a": MINISTRAL3, "b": MISTRAL4, "c": {"model_type": "qwen", "num_hidden_layers": 2}}.items():
+        document = {"schema": 1, "targets": [audit(written(tmp_path / name, config)).to_dict()]}
+        jsonschema.validate(document, schema)
+    document["targets"][0]["layers"][0]["score_scale"]["type"] = "Rotary"
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate(document, schema)
+
+
+def test_two_models_that_differ_in_it_alone(tmp_path):
+    first, second = (
+        written(tmp_path / "a", MINISTRAL3),
+        written(tmp_path / "b", block(MINISTRAL3, llama_4_scaling_beta=0.2)),
+    )
+    off = written(tmp_path / "c", block(MINISTRAL3, llama_4_scaling_beta=0.0))
+    done = CliRunner().invoke(main, ["diff", str(first), str(second)], env={"COLUMNS": "300"})
+    assert done.exit_code == 1
+    assert (
+        "scores multiplied by 1 + 0.3 ln(1 + floor(p / 16)) at position p against multiplied by"
+        " 1 + 0.2 ln(1 + floor(p / 16)) at position p"
+    ) in " ".join(done.output.split())
+    done = CliRunner().invoke(main, ["diff", str(off), str(second)])
+    assert "scores not scaled against multiplied by" in " ".join(done.output.split())
+    assert CliRunner().invoke(main, ["diff", str(first), str(first)]).exit_code == 0

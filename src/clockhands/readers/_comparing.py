@@ -174,9 +174,9 @@ def _apart(ours: Code, theirs: Code, everything: bool) -> Iterator[str]:
         yield from _other_kinds(ours, theirs)
     if everything and ours.seen != theirs.seen:
         yield f"{ours.seen} against {theirs.seen}"
-    scales = [code.score_scale and code.score_scale.formula for code in (ours, theirs)]
+    scales = [code.score_scale.words if code.score_scale else "not scaled" for code in (ours, theirs)]
     if everything and scales[0] != scales[1]:
-        yield f"scores at position p times {scales[0] or 1} against {scales[1] or 1}"
+        yield f"scores {scales[0]} against {scales[1]}"
 
 
 def _layouts(ours: Code | None, theirs: Code | None) -> str:

@@ -359,7 +359,7 @@ def in_short(code: Code) -> str:
         words += [] if code.usable_length in (None, code.rows) else [f"{spoken(code.usable_length)} usable positions"]
     words += [] if code.window is None else [f"sliding window {spoken(code.window)}"]
     words += [] if code.chunk is None else [f"chunks of {spoken(code.chunk)}"]
-    words += [] if code.score_scale is None else [f"scores times {code.score_scale.formula}"]
+    words += [] if code.score_scale is None else [f"scores {code.score_scale.words}"]
     return ", ".join(words)
 
 
@@ -483,20 +483,20 @@ def score_scale_in_words(code: Code) -> str:
 
     >>> from clockhands.scores import FloorLogScale
     >>> score_scale_in_words(Code("text", "3", "none", score_scale=FloorLogScale(8192), usable_length=32768))
-    'times 1 + 0.1 ln(1 + floor(p / 8,192)) at position p: grows from position 8,192, 1.13863 at 32,767'
+    'multiplied by 1 + 0.1 ln(1 + floor(p / 8,192)) at position p: grows from position 8,192, 1.13863 at 32,767'
     """
     scale = code.score_scale
     if scale is None:
         return "not scaled"
     if scale.grows_from is None:
-        return f"times {scale.formula}"
+        return scale.words
     last = None if code.usable_length is None else code.usable_length - 1
     end = (
         ""
         if last is None or last < scale.grows_from
         else f", {spoken(float(score_scale(scale, [last])[0]))} at {last:,}"
     )
-    return f"times {scale.formula} at position p: grows from position {scale.grows_from:,}{end}"
+    return f"{scale.words}: grows from position {scale.grows_from:,}{end}"
 
 
 def layout_in_words(code: Code) -> str:
