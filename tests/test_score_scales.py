@@ -252,6 +252,16 @@ def test_what_is_refused(make, message):
     assert caught.value.message.startswith(message)
 
 
+def test_positions_are_of_the_library_of_like():
+    torch, jax = pytest.importorskip("torch"), pytest.importorskip("jax")
+    with pytest.raises(InvalidType, match="`positions` are an array of jax, but `like` is an array of torch"):
+        score_scale(LLAMA4, jax.numpy.arange(3), like=torch.ones(3))
+    with pytest.raises(InvalidValue, match="`positions` are on the meta device"):
+        score_scale(LLAMA4, torch.arange(3, device="meta"), like=torch.ones(3))
+    shape = score_scale(LLAMA4, torch.arange(3, device="meta"), like=torch.ones(3, device="meta")).shape
+    assert tuple(shape) == (3,)
+
+
 def test_what_would_not_fit_is_refused():
     with pytest.raises(TooLarge, match="Score scales"):
         score_scale(LLAMA4, 2**60)

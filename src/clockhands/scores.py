@@ -40,6 +40,7 @@ BOUND = 8 * 2.0**-53
 TRACED_BOUND = 16 * 2.0**-24
 
 _FLOATS = ("float64", "float32", "float16", "bfloat16")
+_NUMPY = (np.ndarray, np.generic)  # not a union: torch.compile cannot make one of them
 _NARROW = 2**31  # positions inside a trace may be of 32 bits
 
 
@@ -274,7 +275,7 @@ def score_scale(spec: ScoreScale, positions: Any, like: Any = None) -> Any:
     kind = "float64" if like is None else _float_of(like)
     if like is not None:
         traces.refuse_recording(like, positions)
-        positions = traces.as_traced(positions, like)
+        positions = traces.as_traced(_beside(positions, like), like)
     if traces.is_traced(positions):
         return _inside(spec, positions, kind if like is not None else "float32")
     at = positions_of(positions)
@@ -291,6 +292,20 @@ def score_scale(spec: ScoreScale, positions: Any, like: Any = None) -> Any:
     xp = traces.library(like)
     where = {"device": like.device} if traces.library_of(like) == "torch" else {}
     return xp.asarray(numbers.astype(np.float64 if kind == "float64" else np.float32), **where)
+
+
+def _beside(positions: Any, like: Any) -> Any:
+    """Positions that are of the library of ``like``, if of any."""
+    if not hasattr(positions, "dtype") or isinstance(positions, _NUMPY):
+        return positions
+    theirs, ours = traces.library_of(positions), traces.library_of(like)
+    if theirs != ours:
+        raise InvalidType(
+            f"`positions` are an array of {theirs}, but `like` is an array of {ours}.",
+            "Give positions as NumPy values, as a list, or in the library of like.",
+        )
+    traces.refuse_meta(positions, like, "positions")
+    return positions
 
 
 def _part(sizes: Sizes) -> Any:
