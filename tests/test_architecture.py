@@ -27,7 +27,7 @@ ladders positions sampling
 grids
 scaling phases layouts compiling
 clocks traces
-additive rotary biases calling
+additive rotary biases scores calling
 mixtures
 specs
 presets

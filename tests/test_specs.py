@@ -208,7 +208,7 @@ def test_specs_are_equal_where_their_json_is(one, other):
 
 
 def test_specs_are_frozen():
-    for kind in (*specs.SPECS, *specs.PARTS):
+    for kind in (*specs.WRITTEN, *specs.PARTS):
         assert dataclasses.is_dataclass(kind)
         assert kind.__dataclass_params__.frozen
         assert kind.__hash__ is not None
@@ -263,8 +263,8 @@ def test_numpy_numbers_are_written_as_numbers():
     assert from_json(to_json(ch.Sinusoidal(np.int64(4), base=np.float32(10)))) == ch.Sinusoidal(4, base=10.0)
 
 
-TYPES = f"Specs are {', '.join(kind.__name__ for kind in specs.SPECS)}."
-ALL_TYPES = f"Types are {', '.join(kind.__name__ for kind in (*specs.SPECS, *specs.PARTS))}."
+TYPES = f"Specs are {', '.join(kind.__name__ for kind in specs.WRITTEN)}."
+ALL_TYPES = f"Types are {', '.join(kind.__name__ for kind in (*specs.WRITTEN, *specs.PARTS))}."
 NOT_JSON = "A spec must be one JSON object, but this is not JSON: "
 PASS = "Pass what to_json returned."
 WRITE = "Write the spec as to_json does."
@@ -415,8 +415,8 @@ JSON = st.recursive(
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=5), inner, max_size=4),
     max_leaves=8,
 )
-NAMES = [kind.__name__ for kind in (*specs.SPECS, *specs.PARTS)]
-FIELDS = sorted({field.name for kind in (*specs.SPECS, *specs.PARTS) for field in dataclasses.fields(kind)})
+NAMES = [kind.__name__ for kind in (*specs.WRITTEN, *specs.PARTS)]
+FIELDS = sorted({field.name for kind in (*specs.WRITTEN, *specs.PARTS) for field in dataclasses.fields(kind)})
 
 
 def like_specs(values):

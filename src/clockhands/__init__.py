@@ -86,6 +86,7 @@ _SUBMODULES = frozenset(
         "rotary",
         "sampling",
         "scaling",
+        "scores",
         "show",
         "specs",
         "torch",

@@ -9,13 +9,17 @@ import difflib
 import json
 from typing import Any, cast
 
-from clockhands import additive, biases, ladders, mixtures, rotary, scaling
+from clockhands import additive, biases, ladders, mixtures, rotary, scaling, scores
 from clockhands.arguments import shown
 from clockhands.errors import ClockhandsError, InvalidType, InvalidValue
 
-Spec = additive.AdditiveCode | rotary.Rotary | biases.BiasCode | mixtures.LayerMixture
+Spec = additive.AdditiveCode | rotary.Rotary | biases.BiasCode | mixtures.LayerMixture | scores.ScoreScale
 
 SPECS = (*additive.CODES, rotary.Rotary, *biases.CODES, mixtures.LayerMixture)
+"""The specs of encodings."""
+
+WRITTEN = (*SPECS, *scores.SCALES)
+"""All specs: a scale of scores stands beside an encoding, and is written and described in the same way."""
 
 # What specs are made of.
 PARTS = (
@@ -28,7 +32,7 @@ PARTS = (
     *scaling.SCALINGS,
 )
 
-_BY_NAME = {kind.__name__: kind for kind in (*SPECS, *PARTS)}
+_BY_NAME = {kind.__name__: kind for kind in (*WRITTEN, *PARTS)}
 
 
 def to_dict(spec: Spec) -> dict[str, Any]:
@@ -42,10 +46,10 @@ def to_dict(spec: Spec) -> dict[str, Any]:
 
 
 def _check_spec(spec: object) -> None:
-    if not isinstance(spec, SPECS):
+    if not isinstance(spec, WRITTEN):
         raise InvalidType(
             f"Expected a spec, got {type(spec).__name__} {shown(spec)}.",
-            f"Specs are {', '.join(kind.__name__ for kind in SPECS)}.",
+            f"Specs are {', '.join(kind.__name__ for kind in WRITTEN)}.",
         )
 
 
@@ -61,10 +65,10 @@ def from_dict(data: object) -> Spec:
         raise InvalidValue(
             "These values are nested too deeply to be a spec.", "Write the spec as to_json does."
         ) from None
-    if not isinstance(spec, SPECS):
+    if not isinstance(spec, WRITTEN):
         raise InvalidValue(
             f"{type(spec).__name__} is a part of a spec, not a spec.",
-            f"Specs are {', '.join(kind.__name__ for kind in SPECS)}.",
+            f"Specs are {', '.join(kind.__name__ for kind in WRITTEN)}.",
         )
     return spec
 
@@ -258,6 +262,8 @@ def describe(spec: Spec) -> str:
             for number, code in enumerate(spec.codes)
         )
         return "; ".join(each)
+    if isinstance(spec, scores.ScoreScale):
+        return f"scores {spec.words}"
     fields = ((field.name.replace("_", " "), getattr(spec, field.name)) for field in _fields(spec))
     return ", ".join([type(spec).__name__, *(f"{name} {value}" for name, value in fields if value is not None)])
 

@@ -105,6 +105,32 @@ def test_the_switch_of_the_attention_factor(tmp_path):
     assert "multiplied by 1; by params.json, they are multiplied by 1.27726." in finding.message
 
 
+def test_the_scale_of_scores(tmp_path):
+    steps = {"llama_4_scaling": {"original_max_position_embeddings": 16384, "beta": 0.1}}
+    block = YARN | {"rope_theta": 5e5, "llama_4_scaling_beta": 0.1}
+    config = {key: value for key, value in MISTRAL.items() if key not in ("rope_theta", "rope_scaling")}
+    config |= {"model_type": "ministral3", "rope_parameters": block}
+    assert not found(tmp_path, config, params__json=ITS_PARAMS | steps)
+    off = config | {"rope_parameters": block | {"llama_4_scaling_beta": 0.0}}
+    (finding,) = found(tmp_path, off, params__json=ITS_PARAMS | steps)
+    assert "disagree about the scale of scores" in finding.message
+    assert finding.evidence["params.json:llama_4_scaling.beta"] == 0.1
+    other = {"llama_4_scaling": {"original_max_position_embeddings": 8192, "beta": 0.1}}
+    (finding,) = found(tmp_path, config, params__json=ITS_PARAMS | other)
+    assert finding.evidence["config.json:rope_parameters.original_max_position_embeddings"] == 16384
+    assert not found(tmp_path, config | {"model_type": "nobody"}, params__json=ITS_PARAMS | steps)
+
+
+def test_the_switch_of_the_attention_factor_is_about_scores_in_latent_attention(tmp_path):
+    latent = {"qk_rope_head_dim": 64, "qk_nope_head_dim": 64}
+    config = {
+        **MISTRAL, **latent, "model_type": "deepseek_v3", "kv_lora_rank": 512,
+        "rope_scaling": YARN | {"mscale": 1.0, "mscale_all_dim": 1.0},
+    }  # fmt: skip
+    assert not found(tmp_path, config, params__json=ITS_PARAMS | latent)
+    assert found(tmp_path, config, params__json=ITS_PARAMS)
+
+
 def test_a_gguf_file_beside_the_config(tmp_path):
     factors = {"rope_freqs.weight": llama3_factors()}
     assert not found(tmp_path, CONFIG, model__gguf=gguf(LLAMA, **factors))

@@ -204,9 +204,6 @@ def test_values_can_be_set_over_those_of_the_file():
     assert (found.codes[0].base, found.codes[0].source["base"]) == (1e6, "--set:rope_theta")
 
 
-def test_a_temperature_of_the_queries_by_position_is_said_not_to_be_looked_at():
-    block = {"original_max_position_embeddings": 16384, "beta": 0.1}
-    assert resolved(MISTRAL | {"yarn": YARN, "llama_4_scaling": block}).ignored.keys() == {
-        "params.json:llama_4_scaling"
-    }
+def test_a_key_about_position_that_nothing_reads_is_said():
+    assert resolved(MISTRAL | {"yarn": YARN, "rope_style": 2}).ignored.keys() == {"params.json:rope_style"}
     assert resolved(MISTRAL | {"yarn": YARN}).ignored == {}

@@ -31,6 +31,7 @@ from clockhands.sources.overriding import evidence_by_caller, overridden, served
 from clockhands.sources.resolve import resolve
 from clockhands.sources.resolved import TEXT, Code, Resolved
 from clockhands.sources.targets import Opened, open_target
+from clockhands.specs import to_dict
 
 if TYPE_CHECKING:
     from torch.nn import Module
@@ -51,6 +52,7 @@ LAYER_FIELDS = (
     "offset",
     "window",
     "chunk",
+    "score_scale",
     "usable_length",
     "length",
     "sections",
@@ -190,7 +192,7 @@ class Audit:
             "model_type": self.model_type,
             "context": self.context,
             "length": self.length,
-            "layers": [{name: json_value(getattr(code, name)) for name in LAYER_FIELDS} for code in self.layers],
+            "layers": [_layer_to_dict(code) for code in self.layers],
             "findings": [finding.to_dict() for finding in self.findings],
             "source": dict(self.source),
             "ignored": {place: json_value(value) for place, value in self.ignored.items()},
@@ -279,6 +281,13 @@ def _of_module(module: Any, length: int | None, overrides: Mapping[str, Any] | N
     opened = overridden(open_module(module, found), overrides)
     resolved, cases = resolve_module(module, found, opened, length)
     return replace(judged(opened, resolved, cases), extension=extension(opened, resolved, length))
+
+
+def _layer_to_dict(code: Code) -> dict[str, Any]:
+    """One position code as JSON; what its scores are multiplied by is a spec."""
+    values = {name: json_value(getattr(code, name)) for name in LAYER_FIELDS if name != "score_scale"}
+    scale = None if code.score_scale is None else to_dict(code.score_scale)
+    return {name: scale if name == "score_scale" else values[name] for name in LAYER_FIELDS}
 
 
 def judged(opened: Opened, resolved: Resolved, cases: Iterable[Kind] = ()) -> Audit:

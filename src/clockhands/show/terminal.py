@@ -30,6 +30,7 @@ from clockhands.layouts import LAYOUTS
 from clockhands.measures import SHORT
 from clockhands.readers import TEXT, Reading
 from clockhands.readers.telling import code_in_words, listed, parted_in_words, release
+from clockhands.scores import score_scale
 from clockhands.show._page import LABEL, SEVERITY_STYLES, Page, broken, console_on, safe
 from clockhands.show.findings import what_is_wrong, what_mends_it
 from clockhands.sources.resolved import COMPUTED, Code
@@ -364,6 +365,7 @@ def in_short(code: Code) -> str:
         words += [] if code.usable_length in (None, code.rows) else [f"{spoken(code.usable_length)} usable positions"]
     words += [] if code.window is None else [f"sliding window {spoken(code.window)}"]
     words += [] if code.chunk is None else [f"chunks of {spoken(code.chunk)}"]
+    words += [] if code.score_scale is None else [f"scores {code.score_scale.words}"]
     return ", ".join(words)
 
 
@@ -482,6 +484,29 @@ def _window(code: Code) -> Iterator[tuple[str, str, tuple[str, ...]]]:
         yield "window", code.seen, ("window",)
     if code.chunk is not None:
         yield "chunk", code.seen, ("chunk",)
+    if code.score_scale is not None:
+        yield "scores", score_scale_in_words(code), ("score_scale",)
+
+
+def score_scale_in_words(code: Code) -> str:
+    """What scores are multiplied by at position ``p``, and what that is at the last position.
+
+    >>> from clockhands.scores import FloorLogScale
+    >>> score_scale_in_words(Code("text", "3", "none", score_scale=FloorLogScale(8192), usable_length=32768))
+    'multiplied by 1 + 0.1 ln(1 + floor(p / 8,192)) at position p: grows from position 8,192, 1.13863 at 32,767'
+    """
+    scale = code.score_scale
+    if scale is None:
+        return "not scaled"
+    if scale.grows_from is None:
+        return scale.words
+    last = None if code.usable_length is None else code.usable_length - 1
+    end = (
+        ""
+        if last is None or last < scale.grows_from
+        else f", {spoken(float(score_scale(scale, [last])[0]))} at {last:,}"
+    )
+    return f"{scale.words}: grows from position {scale.grows_from:,}{end}"
 
 
 def layout_in_words(code: Code) -> str:

@@ -18,6 +18,7 @@ from clockhands.recognition import fit_ladder
 from clockhands.scaling import Llama3, LongRope, Yarn, yarn_magnitude
 from clockhands.sources._head_fields import divided
 from clockhands.sources._scaling_fields import DeclaredScaling, Surroundings, read_scaling, scaling_type
+from clockhands.sources._score_fields import score_scale_of, with_scores
 from clockhands.sources.fields import (
     MOST_LAYERS,
     WIDEST,
@@ -120,7 +121,7 @@ class _File:
         return [
             self._rotary(layers, layout, context)
             if layers.turning
-            else (Code("text", layers.numbers, "none", source=layers.source), None)
+            else (self._with_scores(Code("text", layers.numbers, "none", source=layers.source), context), None)
             for layers in self._layers()
         ], context
 
@@ -151,7 +152,26 @@ class _File:
                 return code, declared.original
         more, whole = self._place(code)
         made = built(code, declared, self.fields, self.length, spacing=spacing, assumed=whole, more=more)
-        return self._magnified(made, declared), declared.original
+        return self._with_scores(self._magnified(made, declared), context), declared.original
+
+    def _with_scores(self, code: Code, context: Sourced[int] | None) -> Code:
+        """The code with the scale of its scores, as the reader has it for the architecture."""
+        says = self.table["scores"].get(self.name)
+        if says is None:
+            return code
+        spellings = {name: self.fields.spellings[name] for name in ("score_growth", "score_length")}
+        defaults: dict[str, Any] = {name: says[name] for name in spellings if name in says}
+        if defaults:  # the reader has its own numbers, whatever the file says
+            spellings = {name: [] for name in spellings}
+        elif says.get("length") == "original":
+            spellings["score_length"] = self.fields.spellings["original"]
+            if context is not None and not self.fields.declares("original"):
+                defaults["score_length"] = context.value
+        own = Fields(
+            self.fields.values, self.fields.file, spellings, self.fields.facts,
+            defaults=defaults, default_source=self.architecture, read_at=self.fields.read_at,
+        )  # fmt: skip
+        return with_scores(code, score_scale_of(says, own, self._block(), rotating=code.kind != "none"))
 
     def _place(self, code: Code) -> tuple[dict[str, Any], bool]:
         """Which channels turn and by which coordinate, as fields of the spec, and whether all of that is known."""

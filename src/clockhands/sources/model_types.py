@@ -130,6 +130,7 @@ class ModelType:
         rows: Its position codes; none for a type that is only the frame around models of other types.
         sections: Part to the type of the object inside, where that object does not say.
         uneven: Whether the class takes heads that do not divide the model evenly, and cuts a head at an odd channel.
+        scores: What scores are multiplied by, see `clockhands.sources._score_fields`.
     """
 
     name: str
@@ -140,6 +141,7 @@ class ModelType:
     rows: tuple[CodeOfType, ...]
     sections: Mapping[str, str]
     uneven: bool = False
+    scores: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def title(self) -> str:
@@ -191,6 +193,7 @@ def model_type(name: str) -> ModelType | None:
         rows=tuple(CodeOfType(**row) for row in entry["codes"]),
         sections=entry.get("sections", {}),
         uneven=entry.get("uneven", False),
+        scores=entry.get("scores", {}),
     )
 
 

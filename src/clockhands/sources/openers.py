@@ -9,6 +9,7 @@ from typing import Any
 
 from clockhands.arguments import shown
 from clockhands.errors import Unreadable
+from clockhands.scores import ScoreScale
 from clockhands.sources import _checkpoints as checkpoints
 from clockhands.sources import _onnx as onnx
 from clockhands.sources import arrays, documents, files, gguf, safetensors, yaml_documents
@@ -17,10 +18,10 @@ from clockhands.sources.dialects import as_program_reads, in_dialect
 from clockhands.sources.documents import Document
 from clockhands.sources.opened import READ, Opened
 from clockhands.sources.shards import WeightsHeader
-from clockhands.specs import SPECS, from_dict
+from clockhands.specs import WRITTEN, from_dict
 
 # What `clockhands.to_json` names a spec by.
-_SPECS = frozenset(kind.__name__ for kind in SPECS)
+_SPECS = frozenset(kind.__name__ for kind in WRITTEN)
 
 # The config of a model, where there are several the first: Hugging Face's, Meta's and Mistral's own, ONNX Runtime's,
 # LitGPT's.
@@ -55,7 +56,13 @@ def open_file(path: Path, target: str, tensor: str | None) -> Opened:
         kind_of_spec = document.fields.get("type")
         # The type of a config that is no spec may be any value, also one that cannot be looked up.
         if "model_type" not in document.fields and isinstance(kind_of_spec, str) and kind_of_spec in _SPECS:
-            return Opened(target, "preset", path, spec=from_dict(document.fields))
+            spec = from_dict(document.fields)
+            if isinstance(spec, ScoreScale):
+                raise Unreadable(
+                    f"{path} is the spec of a scale of attention scores, which is no position encoding.",
+                    "Give a model, or the spec of an encoding; clockhands.scores.score_scale computes a scale.",
+                )
+            return Opened(target, "preset", path, spec=spec)
         return open_document(document, target, path, path.name)
     if kind == "yaml":
         return open_document(yaml_documents.read(path), target, path, path.name)

@@ -9,7 +9,9 @@ Source: llama-models 0.3.0, ``llama3/args.py``, ``llama3/model.py``, ``llama4/ar
 meta-llama/llama, ``llama/model.py``, commit 0504cf440a50aab815cadccd10a46e7ba70ff344; mistral-inference 1.6.0,
 ``args.py``, ``rope.py``, ``transformer.py`` and ``vision_encoder.py``, and of its repository
 ``one_file_ref.py``, commit 215fc80d4a00177854b51a93fd3d455094f0e085; vllm-project/vllm,
-``vllm/transformers_utils/configs/mistral.py``, commit 01da88c5bef903224038ae4e57d653964740dc04 (the ``yarn`` block).
+``vllm/transformers_utils/configs/mistral.py``, commit
+01da88c5bef903224038ae4e57d653964740dc04 (the ``yarn`` block), and ``vllm/model_executor/models/deepseek_v2.py``, commit
+002d6073aa034d4f5545d45021b0e56d1f3c3593 (its magnitude and ``llama_4_scaling`` in latent attention).
 """
 
 from collections.abc import Mapping
@@ -31,6 +33,8 @@ OTHERS = frozenset(
     {"use_hf_rope", "attention_qkv_bias", "act_fn", "layer_types", "no_rope_layer_interval", "intermediate_dim"}
 )
 
+ORIGINAL = "original_max_position_embeddings"
+
 READS: Mapping[str, tuple[str, ...]] = {
     "hidden": ("dim",),
     "heads": ("n_heads",),
@@ -44,6 +48,9 @@ READS: Mapping[str, tuple[str, ...]] = {
     "still_period": ("nope_layer_interval",),
     "layer_types": ("windows of the layers",),
     "window": ("sliding_window", "_sliding_window"),
+    "score_switch": ("attn_temperature_tuning",),
+    "score_length": ("floor_scale", f"llama_4_scaling.{ORIGINAL}"),
+    "score_growth": ("attn_scale", "llama_4_scaling.beta"),
 }
 
 # Llama 3's stretching as Meta's code has it, and what is different for Llama 4 Scout.
@@ -74,6 +81,7 @@ def params_codes(
     known = _meta(values) if "multiple_of" in values else _mistral(values)
     fields = Fields(values, file, READS, facts, defaults=known.defaults, default_source=known.default_source)
     more, places = _scaling(fields, known)
+    more |= _steps(fields)
     windows = _windows(fields)
     if windows is not None:
         more |= windows
@@ -101,14 +109,17 @@ def _meta(values: Mapping[str, Any]) -> ModelType:
     vocabulary = values.get("vocab_size")
     later = type(vocabulary) is int and vocabulary > 100_000
     library = "llama-models 0.3.0, args.py" if later else "meta-llama/llama, llama/model.py"
-    return _maker("Llama of Meta", library, {"base": 500000.0 if later else 10000.0})
+    tuned = {"score_switch": False, "score_length": 8192, "score_growth": 0.1}
+    known = _maker("Llama of Meta", library, {"base": 500000.0 if later else 10000.0} | (tuned if later else {}))
+    return replace(known, scores={"formula": "steps", "first": 1, "layers": "still"} if later else {})
 
 
 def _mistral(values: Mapping[str, Any]) -> ModelType:
     """Mistral's code: it first had no other base than 10,000, and a window; without a window it now takes 1,000,000."""
     if values.get("sliding_window"):
         return _maker("Mistral's models", "mistral-inference, one_file_ref.py of 2023", {"base": 10000.0})
-    return _maker("Mistral's models", "mistral-inference 1.6.0, transformer.py", {"base": 1000000.0})
+    known = _maker("Mistral's models", "mistral-inference 1.6.0, transformer.py", {"base": 1000000.0})
+    return replace(known, scores={"formula": "steps", "first": 0, "magnitude": True})
 
 
 def _maker(name: str, library: str, defaults: Mapping[str, Any]) -> ModelType:
@@ -128,6 +139,10 @@ def _scaling(fields: Fields, known: ModelType) -> tuple[dict[str, Any], dict[str
         if block.pop("apply_scale", None) is False:
             block["attention_factor"] = 1.0
             places["attention_factor"] = yarn.source("apply_scale")
+        elif _positive(values.get("qk_nope_head_dim")):
+            # In latent attention the magnitude is on the scores, squared, and cancelled on cosine and sine.
+            block |= {"mscale": 1.0, "mscale_all_dim": 1.0}
+            places |= dict.fromkeys(("mscale", "mscale_all_dim"), f"{fields.file}:yarn of latent attention")
     fields.spellings = {**fields.spellings, "scaled": ("use_scaled_rope",)}
     scaled = fields.flag("scaled")
     if scaled is not None and scaled.value and not block:
@@ -149,6 +164,13 @@ def meta_scaling(values: Mapping[str, Any]) -> tuple[Mapping[str, float], str]:
     """What Meta's code takes for ``use_scaled_rope`` where the file says no more, and which code that is."""
     later = any(key in values for key in ("nope_layer_interval", "moe_args", "attention_chunk_size"))
     return (LLAMA4, "llama-models 0.3.0, llama4/model.py") if later else (LLAMA3, "llama-models 0.3.0, llama3/model.py")
+
+
+def _steps(fields: Fields) -> dict[str, Any]:
+    """The growing scale of scores in files of Mistral, an object of its own, under the keys where readers look."""
+    block = fields.inside("llama_4_scaling", {})
+    held = {} if block is None else {f"llama_4_scaling.{key}": value for key, value in block.values.items()}
+    return {key: held[key] for key in ("llama_4_scaling.beta", f"llama_4_scaling.{ORIGINAL}") if key in held}
 
 
 def _windows(fields: Fields) -> dict[str, Any] | None:

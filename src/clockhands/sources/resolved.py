@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from clockhands.rotary import Rotary, chunked
+from clockhands.scores import ScoreScale
 
 # How the source of a value begins that no key holds, because it follows from others.
 COMPUTED = "computed from "
@@ -46,6 +47,7 @@ class Code:
         offset: Row of the first position.
         window: Tokens that a query of these layers can see, the last ones.
         chunk: Tokens of each chunk that a text is cut into, where a query of these layers sees its own chunk alone.
+        score_scale: What the scores of these layers are multiplied by besides, by the position of the query.
         usable_length: Positions that the code can be asked for: rows of a table from the first position on, else the
             context that is declared.
         length: Tokens that all figures of a report on this code are about; `Resolved.with_lengths` says which.
@@ -67,6 +69,7 @@ class Code:
     offset: int | None = None
     window: int | None = None
     chunk: int | None = None
+    score_scale: ScoreScale | None = None
     usable_length: int | None = None
     length: int | None = None
     source: Mapping[str, str] = field(default_factory=dict)

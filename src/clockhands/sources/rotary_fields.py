@@ -15,6 +15,7 @@ from clockhands.sources._block_fields import RotaryBlocks, completed, conflict_c
 from clockhands.sources._head_fields import HeadReader
 from clockhands.sources._layer_fields import LayerGroup, layer_groups
 from clockhands.sources._scaling_fields import DeclaredScaling, Surroundings, read_scaling, scaling_type
+from clockhands.sources._score_fields import score_scale_of, with_scores
 from clockhands.sources.fields import LONGEST, Fields, Sourced, above_one, above_zero, code_from, value_of
 from clockhands.sources.model_types import CodeOfType, ModelType
 from clockhands.sources.resolved import Code
@@ -69,7 +70,8 @@ class RotaryReader:
             if group.kind == "none":
                 because = self.architecture or group.source.get("layers") or self._rotary_because()
                 source = {"kind": because, **group.source}
-                found.append((Code(self.part, group.layers, "none", window=group.window, source=source), None))
+                code = Code(self.part, group.layers, "none", window=group.window, source=source)
+                found.append((self._with_scores(code, blocks.of(group)), None))
             else:
                 reader = self if group.own is None else replace(self, fields=group.own, row=_without_widths(self.row))
                 found.append(reader.code(group, blocks.of(group)))
@@ -130,7 +132,12 @@ class RotaryReader:
         if shape.counted is not None and code.base is not None:
             spacing = Geometric(code.base, span=shape.counted / 2)
         made = built(code, declared, self.fields, self.length, spacing=spacing, assumed=whole, more=more)
-        return made, declared.original
+        return self._with_scores(made, block), declared.original
+
+    def _with_scores(self, code: Code, block: Fields | None) -> Code:
+        """The code with the scale of its scores, if its type has one."""
+        says = {} if self.known is None else self.known.scores
+        return with_scores(code, score_scale_of(says, self.fields, block, rotating=code.kind != "none"))
 
     def _without_width(self) -> None:
         """Some classes divide nothing: at these scalings they take the width of a head from its key alone."""

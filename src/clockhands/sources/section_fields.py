@@ -33,7 +33,7 @@ DEEPEST = 4
 
 # What the names of such keys are made of, beyond those that the table knows.
 ABOUT_POSITION = re.compile(
-    r"rope|rotary|alibi|yarn|ntk|(^|[_.])position|(^|_)theta($|_)|sliding_window|mscale|^llama_4_scaling$"
+    r"rope|rotary|alibi|yarn|ntk|(^|[_.])position|(^|_)theta($|_)|sliding_window|mscale|^llama_4_scaling$|attention\.temperature_"
 )
 # Quantities of a model that say nothing about position by themselves.
 SHAPE = frozenset({"hidden", "heads", "head_width", "layers", "decoder_layers", "image", "patch"})

@@ -109,7 +109,9 @@ def _against_params(subject: Audited, code: Code, params: Mapping[str, Any]) -> 
         for name, key in (("factor", "factor"), ("original", "original_max_position_embeddings")):
             said = {_placed(code, key) or here: scaling.get(name)}
             yield from _numbers(scaling.get(name), yarn.get(key), f"YaRN's {name}", said, f"{PARAMS}:yarn.{key}")
-        yield from _apply_scale(code, yarn)
+        if "qk_nope_head_dim" not in params:  # in latent attention the switch is about scores
+            yield from _apply_scale(code, yarn)
+    yield from _steps_of_scores(code, params.get("llama_4_scaling"))
 
 
 def _placed(code: Code, key: str) -> str | None:
@@ -144,6 +146,19 @@ def _apply_scale(code: Code, yarn: Mapping[str, Any]) -> Iterator[Kind]:
     said = {place if in_a_file(place) else "config.json:attention factor": code.attention_factor}
     evidence = {"what": "attention factor", "here": code.attention_factor, "there": meant}
     yield FilesDisagree({**evidence, **said, f"{PARAMS}:yarn.apply_scale": applied}, code.layers)
+
+
+def _steps_of_scores(code: Code, theirs: Any) -> Iterator[Kind]:
+    """The scale of scores by position; a config whose type is not known does not say that it has none."""
+    if not isinstance(theirs, Mapping) or code.layout is None:
+        return
+    places = [place for place in code.source.get("score_scale", "").split(", ") if in_a_file(place)]
+    for key, ours in (
+        ("beta", getattr(code.score_scale, "beta", 0.0)),
+        ("original_max_position_embeddings", getattr(code.score_scale, "original", None)),
+    ):
+        here = {place: ours for place in places if place.endswith((f"_{key}", f".{key}"))}
+        yield from _numbers(ours, theirs.get(key), "scale of scores", here, f"{PARAMS}:llama_4_scaling.{key}")
 
 
 def _numbers(ours: Any, theirs: Any, what: str, here: Mapping[str, Any], there: str) -> Iterator[Kind]:

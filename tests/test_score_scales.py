@@ -1,0 +1,304 @@
+"""Scales of attention scores by position: against real numbers, in every library, and where they are refused."""
+
+import copy
+import dataclasses
+import pickle
+from typing import Any
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from mpmath import mp, mpf
+
+import clockhands as ch
+from clockhands import scores, specs
+from clockhands.cli import main
+from clockhands.errors import InvalidType, InvalidValue, TooLarge
+from clockhands.mixtures import LayerMixture
+from clockhands.scores import BOUND, TRACED_BOUND, ConstantScale, FloorLogScale, LogScale, score_scale
+from oracles import real_numbers  # noqa: F401 - sets the digits of mpmath
+
+LLAMA4 = FloorLogScale(8192, 0.1, first=1)
+MINISTRAL = FloorLogScale(16384, 0.1)
+QWEN = LogScale(8192)
+NO_ENCODING: Any = LLAMA4
+ROTARY: Any = ch.Rotary(8)
+HALF: Any = 8192.5
+EACH = (LLAMA4, MINISTRAL, FloorLogScale(8192, 0.1, factor=1.874), QWEN, LogScale(512, first=0), ConstantScale(1.874))
+
+WHOLE = st.integers(0, 2**63) | st.integers(0, 2**20) | st.integers(2**53 - 4, 2**53 + 4)
+STEPPED = st.builds(
+    FloorLogScale, st.integers(1, 2**40) | st.integers(1, 100), st.floats(0, 1e6), st.integers(0, 1), st.floats(0.1, 10)
+)
+ANY = (
+    STEPPED
+    | st.builds(LogScale, st.integers(2, 2**40), st.integers(0, 1))
+    | st.builds(ConstantScale, st.floats(0.1, 9))
+)
+
+
+def exact(spec, position):
+    """The formula in real numbers."""
+    if isinstance(spec, ConstantScale):
+        return mpf(spec.factor)
+    if isinstance(spec, LogScale):
+        counted = mpf(position) + spec.first
+        return max(mpf(1), mp.log(counted) / mp.log(spec.original)) if counted > 0 else mpf(1)
+    steps = mp.floor((mpf(position) + spec.first) / spec.original)
+    return mpf(spec.factor) * (1 + mpf(spec.beta) * mp.log(1 + steps))
+
+
+def off(spec, positions, numbers):
+    """The largest error, in parts of the real number."""
+    real = [exact(spec, position) for position in positions]
+    return max(float(abs(mpf(float(number)) - each) / each) for number, each in zip(numbers, real, strict=True))
+
+
+@given(ANY, st.lists(WHOLE, min_size=1, max_size=8))
+@settings(max_examples=200)
+def test_it_is_the_real_number_at_every_position(spec, positions):
+    assert off(spec, positions, score_scale(spec, positions)) <= BOUND
+
+
+@given(ANY, st.lists(st.floats(0, 2.0**60), min_size=1, max_size=8))
+@settings(max_examples=200)
+def test_it_is_the_real_number_at_fractions_of_a_position(spec, positions):
+    assert off(spec, positions, score_scale(spec, positions)) <= BOUND
+
+
+@given(STEPPED, st.integers(1, 2**22))
+@settings(max_examples=150)
+def test_steps_are_where_the_formula_has_them(spec, times):
+    step = times * spec.original - spec.first
+    positions = [step - 1, step, step + spec.original - 1] if step else [step]
+    assert off(spec, positions, score_scale(spec, positions)) <= BOUND
+    if spec.beta > 1e-6 and step and times < 1000:
+        before, at, last = score_scale(spec, positions)
+        assert before < at == last
+
+
+def test_the_worst_roundings_of_other_code_are_not_made():
+    # In float32 a quotient just below a multiple is rounded up to it, and a position past 2**24 is another one.
+    positions = [2**24 * 8192 - 2, 2**24 * 8192 - 1, 2**53 - 1, 2**53, 2**53 + 8191]
+    assert off(LLAMA4, positions, score_scale(LLAMA4, positions)) <= BOUND
+    naive = np.float32(1) + np.float32(0.1) * np.log1p(np.floor((np.array(positions, np.float32) + 1) / 8192))
+    assert off(LLAMA4, positions, naive) > BOUND, "this test must be able to fail"
+
+
+def test_the_logarithm_of_numpy_is_as_good_as_the_bound_supposes():
+    rng = np.random.default_rng(0)
+    numbers = np.concatenate([np.exp(rng.uniform(0.6, 44, 20_000)), 1 + np.arange(1.0, 2000), [2.0**53, 2.0**63]])
+    real = [mp.log(mpf(float(number))) for number in numbers]
+    made = np.log(numbers)
+    units = [abs(mpf(float(each)) - right) / np.spacing(float(each)) for each, right in zip(made, real, strict=True)]
+    assert max(units) <= 1
+
+
+def test_published_values():
+    assert score_scale(LLAMA4, [0, 8190]).tolist() == [1.0, 1.0]
+    assert score_scale(LLAMA4, [8191, 3 * 8192]) == pytest.approx([1 + 0.1 * np.log(2), 1 + 0.1 * np.log(4)], rel=1e-15)
+    assert score_scale(MINISTRAL, [16383]).tolist() == [1.0]
+    assert score_scale(MINISTRAL, [16384, 49152]) == pytest.approx(
+        [1 + 0.1 * np.log(2), 1 + 0.1 * np.log(4)], rel=1e-15
+    )
+    # modeling_qwen.py: log(i, seq_length) if i > seq_length else 1, for i from 1 to 32,767
+    table = [max(1.0, float(mp.log(i) / mp.log(8192))) for i in range(1, 32768)]
+    assert score_scale(QWEN, 32767) == pytest.approx(table, rel=BOUND)
+    assert score_scale(QWEN, 8192).tolist() == [1.0] * 8192
+
+
+@pytest.mark.parametrize("spec", EACH, ids=ch.describe)
+def test_where_it_begins_to_grow(spec):
+    if spec.grows_from is None:
+        assert len(set(score_scale(spec, [0, 10**6, 10**18]).tolist())) == 1
+        return
+    first, before, after = score_scale(spec, [0, spec.grows_from - 1, spec.grows_from])
+    assert first == before < after
+    assert FloorLogScale(8192, 0.0).grows_from is None
+
+
+@pytest.mark.parametrize("spec", EACH, ids=ch.describe)
+def test_positions_come_in_any_shape(spec):
+    grid = score_scale(spec, [[0, 8191, 16384], [3, 2, 2**40]])
+    assert grid.shape == (2, 3)
+    assert grid.dtype == np.float64
+    assert np.array_equal(grid[1], score_scale(spec, np.array([3, 2, 2**40])))
+    assert np.array_equal(score_scale(spec, 5), score_scale(spec, range(5)))
+    assert np.array_equal(score_scale(spec, range(8000, 9000))[100:], score_scale(spec, range(8100, 9000)))
+    assert score_scale(spec, []).shape == (0,)
+
+
+@pytest.mark.parametrize("kind", ["float64", "float32", "bfloat16"])
+def test_in_torch(kind):
+    torch = pytest.importorskip("torch")
+    like = torch.ones(2, 3, 8, dtype=getattr(torch, kind))
+    for spec in EACH:
+        positions = torch.tensor([0, 8191, 2**40])
+        made = score_scale(spec, positions, like=like)
+        assert made.dtype == (torch.float64 if kind == "float64" else torch.float32)
+        right = score_scale(spec, positions.tolist())
+        assert np.array_equal(made.numpy(), right.astype(made.numpy().dtype))
+        assert (like.double() * made[..., None]).shape == like.shape
+
+
+def test_in_jax():
+    jax = pytest.importorskip("jax")
+    for spec in EACH:
+        made = score_scale(spec, [0, 8191, 2**40], like=jax.numpy.ones(3))
+        assert isinstance(made, jax.Array)
+        assert np.array_equal(np.asarray(made), score_scale(spec, [0, 8191, 2**40]).astype(np.float32))
+
+
+INSIDE = [0, 1, 511, 512, 8190, 8191, 8192, 24576, 2**24 * 100 - 1, 2**31 - 2, 2**31 - 1]
+
+
+@pytest.mark.parametrize("spec", EACH, ids=ch.describe)
+def test_inside_a_trace_of_jax(spec):
+    jax = pytest.importorskip("jax")
+    at = jax.numpy.asarray(INSIDE, dtype=jax.numpy.int32)
+    for traced in (jax.jit(lambda p: score_scale(spec, p)), jax.vmap(lambda p: score_scale(spec, p))):
+        made = np.asarray(traced(at))
+        assert made.dtype == np.float32
+        assert off(spec, INSIDE, made) <= TRACED_BOUND
+    assert np.asarray(jax.jit(lambda p: score_scale(spec, p))(jax.numpy.asarray([-1])))[0] == np.float32(
+        score_scale(spec, [0])[0]
+    )
+    with pytest.raises(InvalidType, match="Positions inside a trace must be integers, got float32"):
+        jax.jit(lambda p: score_scale(spec, p))(jax.numpy.ones(2))
+
+
+@pytest.mark.parametrize("spec", EACH, ids=ch.describe)
+def test_inside_a_graph_of_torch(spec):
+    torch = pytest.importorskip("torch")
+
+    def scaled(q, positions):
+        return q * score_scale(spec, positions, like=q)[..., None]
+
+    q = torch.ones(len(INSIDE), 4)
+    compiled = torch.compile(scaled, fullgraph=True, backend="eager")
+    made = compiled(q, torch.tensor(INSIDE))
+    assert off(spec, INSIDE, made[:, 0].tolist()) <= TRACED_BOUND
+    counted = torch.compile(lambda q: q * score_scale(spec, len(q), like=q)[:, None], fullgraph=True, backend="eager")
+    assert torch.allclose(counted(q), scaled(q, range(len(INSIDE))))
+
+
+# --- a value ------------------------------------------------------------------------------------------------------
+
+
+@given(ANY)
+def test_a_scale_is_a_value_that_json_holds(spec):
+    for back in (
+        ch.from_json(ch.to_json(spec)), specs.from_dict(specs.to_dict(spec)), pickle.loads(pickle.dumps(spec)),
+        copy.deepcopy(spec), specs.with_fields(spec),
+    ):  # fmt: skip
+        assert back == spec
+        assert hash(back) == hash(spec)
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        spec.factor = 2.0
+    assert ch.describe(spec) == f"scores multiplied by {spec.formula}" + " at position p" * (
+        spec.grows_from is not None
+    )
+
+
+def test_every_kind_is_written_and_no_encoding():
+    assert set(scores.SCALES) == set(specs.WRITTEN) - set(specs.SPECS)
+    assert {type(spec) for spec in EACH} == set(scores.SCALES)
+    assert specs.with_fields(LLAMA4, beta=0.2) == FloorLogScale(8192, 0.2, first=1)
+
+
+def test_in_words():
+    assert [spec.formula for spec in EACH] == [
+        "1 + 0.1 ln(1 + floor((p + 1) / 8,192))",
+        "1 + 0.1 ln(1 + floor(p / 16,384))",
+        "1.874 (1 + 0.1 ln(1 + floor(p / 8,192)))",
+        "max(1, ln(p + 1) / ln(8,192))",
+        "max(1, ln(p) / ln(512))",
+        "1.874",
+    ]
+
+
+# --- refusals -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: FloorLogScale(0), "`original` must be at least 1, got 0."),
+        (lambda: FloorLogScale(HALF), "`original` must be a whole number, got 8192.5."),
+        (lambda: FloorLogScale(8192, -0.1), "`beta` must be finite and not negative, got -0.1."),
+        (lambda: FloorLogScale(8192, first=2), "`first` must be 0 or 1, got 2."),
+        (lambda: FloorLogScale(8192, factor=0.0), "`factor` must be finite and positive, got 0."),
+        (lambda: LogScale(1), "`original` must be at least 2, got 1."),
+        (lambda: ConstantScale(float("nan")), "`factor` must be finite and positive, got nan."),
+        (lambda: score_scale(ROTARY, 4), "`score_scale` takes a scale of scores, got Rotary"),
+        (
+            lambda: score_scale(LLAMA4, [0, -1]),
+            "`positions` must be at least 0 for a scale of scores, but one is below.",
+        ),
+        (
+            lambda: score_scale(LLAMA4, [-0.5]),
+            "`positions` must be at least 0 for a scale of scores, but one is below.",
+        ),
+        (lambda: score_scale(LLAMA4, 4, like=np.ones(2, int)), "`like` must be of a float dtype, got int64."),
+        (lambda: score_scale(LLAMA4, 4, like=3), "`like` must be an array, got int."),
+        (lambda: score_scale(LLAMA4, 1.5), "`positions` must be a whole number when it is a count, got 1.5."),
+    ],
+)
+def test_what_is_refused(make, message):
+    with pytest.raises((InvalidValue, InvalidType)) as caught:
+        make()
+    assert caught.value.message.startswith(message)
+
+
+def test_positions_are_of_the_library_of_like():
+    torch, jax = pytest.importorskip("torch"), pytest.importorskip("jax")
+    with pytest.raises(InvalidType, match="`positions` are an array of jax, but `like` is an array of torch"):
+        score_scale(LLAMA4, jax.numpy.arange(3), like=torch.ones(3))
+    with pytest.raises(InvalidValue, match="`positions` are on the meta device"):
+        score_scale(LLAMA4, torch.arange(3, device="meta"), like=torch.ones(3))
+    shape = score_scale(LLAMA4, torch.arange(3, device="meta"), like=torch.ones(3, device="meta")).shape
+    assert tuple(shape) == (3,)
+
+
+def test_what_would_not_fit_is_refused():
+    with pytest.raises(TooLarge, match="Score scales"):
+        score_scale(LLAMA4, 2**60)
+
+
+def test_no_original_of_64_bits_inside_a_trace():
+    jax = pytest.importorskip("jax")
+    with pytest.raises(InvalidValue, match="below 2\\*\\*31 inside a trace"):
+        jax.jit(lambda p: score_scale(FloorLogScale(2**31), p))(jax.numpy.arange(3))
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda: ch.table(NO_ENCODING, 4),
+        lambda: ch.add(np.zeros((2, 4)), NO_ENCODING),
+        lambda: ch.rotate(np.zeros((2, 4)), NO_ENCODING),
+        lambda: ch.bias(NO_ENCODING, 2, 2),
+        lambda: ch.shift(NO_ENCODING, 1),
+        lambda: ch.kernel(NO_ENCODING, [1]),
+        lambda: ch.properties(NO_ENCODING, 8),
+        lambda: LayerMixture((NO_ENCODING,), (0,)),
+    ],
+)
+def test_it_is_refused_where_an_encoding_is_needed(use):
+    with pytest.raises((InvalidType, InvalidValue)) as caught:
+        use()
+    assert "FloorLogScale" in caught.value.message
+
+
+@pytest.mark.parametrize("command", ["audit", "properties", "table", "explore"])
+def test_commands_refuse_its_file(command, tmp_path):
+    file = tmp_path / "scale.json"
+    file.write_text(ch.to_json(LLAMA4), encoding="utf-8")
+    done = CliRunner().invoke(main, [command, str(file)])
+    assert done.exit_code == 2, done.output
+    words = (
+        "FloorLogScale" if command == "table" else "is the spec of a scale of attention scores, which is no position"
+    )
+    assert words in " ".join(done.output.split())
