@@ -69,4 +69,5 @@ def test_files_of_other_programs_are_found_by_what_they_hold(run, tmp_path):
 
 def test_no_runtime_is_said_to_read_it(run, tmp_path):
     (tmp_path / "model_config.yaml").write_text(LITGPT)
-    assert json.loads(run("audit", tmp_path, "--json").out)["targets"][0]["readers"] == []
+    readers = json.loads(run("audit", tmp_path, "--json").out)["targets"][0]["readers"]
+    assert {each["because"] for each in readers} == {"It reads config.json, and this is a file of LitGPT."}

@@ -141,10 +141,10 @@ def _side(found: Audit, reader: str) -> ComparedSide:
     if reader == OWN:
         _check_known(found)
         return ComparedSide(found.target, found.layers, found.context, reach)
-    reading = next((each for each in found.readings if each.reader == reader), None)
-    if reading is None:
+    reading = next(each for each in found.readings if each.reader == reader)
+    if all(each.verdict == "unknown" for each in found.readings):
         raise InvalidValue(
-            f"Runtimes cannot be compared on {found.target}: this needs a config of a text model with RoPE.",
+            f"Runtimes cannot be compared on {found.target}: {reading.because}",
             "Compare it with a second target, without --readers.",
         )
     if reading.verdict == "refuses":

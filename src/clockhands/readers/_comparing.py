@@ -180,7 +180,7 @@ def _apart(ours: Code, theirs: Code, windows: bool) -> Iterator[str]:
     if windows and ours.seen != theirs.seen:
         yield f"{ours.seen} against {theirs.seen}"
     scales = [code.score_scale.words if code.score_scale else "not scaled" for code in (ours, theirs)]
-    if everything and scales[0] != scales[1]:
+    if scales[0] != scales[1]:
         yield f"scores {scales[0]} against {scales[1]}"
 
 

@@ -123,6 +123,8 @@ def incomparable(opened: Opened, resolved: Resolved) -> str | None:
     """Why the readers of configs cannot be compared on a target, in a sentence; None where they can."""
     if opened.form == "preset":
         return "This is a spec of clockhands, which runtimes do not read."
+    if opened.form == "module":
+        return "A loaded model computes what its own code does; runtimes are compared on its files."
     if opened.form == "gguf":
         return "How it reads GGUF files is not known here."
     dialect = dialect_of(opened.config or {}) if opened.form == "dialect" else None
@@ -217,6 +219,8 @@ class _Session:
             codes = in_sections(in_windows(self._codes(config, length), rules), sections)
         except Refusal as refusal:
             return Reading(name, title, version, "refuses", str(refusal))
+        except Undescribed as unknown:
+            return Reading(name, title, version, "unknown", str(unknown))
         not_compared = self._not_compared(rules, sections)
         parted = ()
         if codes is not self.resolved.codes:

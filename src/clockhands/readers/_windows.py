@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from clockhands.readers.views import AS_THE_CLASS, Refusal, View, facts
+from clockhands.errors import InvalidValue
+from clockhands.readers.views import AS_THE_CLASS, Refusal, Undescribed, View, facts
 from clockhands.rotary import Rotary, chunked, interleaved
 from clockhands.sources.resolved import TEXT, Code
 
@@ -56,7 +57,11 @@ def _seeing(code: Code, how: str) -> Code:
 
 
 def in_sections(codes: tuple[Code, ...], sections: Mapping[str, str | None]) -> tuple[Code, ...]:
-    """The codes with the pairs shared among the axes as a reader does, by part."""
+    """The codes with the pairs shared among the axes as a reader does, by part.
+
+    Raises:
+        Undescribed: The sections do not fit in that order.
+    """
     if not any(how not in (None, AS_THE_CLASS) for how in sections.values()):
         return codes
     return tuple(_shared(code, sections.get(code.part)) for code in codes)
@@ -66,5 +71,8 @@ def _shared(code: Code, how: str | None) -> Code:
     held = code.sections if code.part in TEXT else None
     if how in (None, AS_THE_CLASS) or held is None or held["order"] == how or not isinstance(code.spec, Rotary):
         return code
-    order = chunked if how == "consecutive" else interleaved
-    return replace(code, spec=replace(code.spec, axes=order(held["pairs"])))
+    try:
+        axes = (chunked if how == "consecutive" else interleaved)(held["pairs"])
+    except InvalidValue:
+        raise Undescribed(f"What it makes of M-RoPE sections that do not fit {how} is not known.") from None
+    return replace(code, spec=replace(code.spec, axes=axes))

@@ -384,8 +384,8 @@ def _runtimes_in_short(readings: Iterable[Reading]) -> str:
     for verdict, word in (("differs", "differs"), ("refuses", "refuses it")):
         words += [f"{release(each)} {word}" for each in held if each.verdict == verdict]
     if unknown := [release(each) for each in held if each.verdict == "unknown"]:
-        who = "the other runtimes" if len(reasons) == 1 and len(unknown) > 2 else listed(unknown)
-        words.append(f"not compared (--verbose says why): {who}")
+        alone = len(reasons) == 1 and len(unknown) == len(held) - 1
+        words.append("others not compared" if alone else f"not compared (--verbose says why): {listed(unknown)}")
     return "; ".join(words)
 
 
@@ -646,6 +646,9 @@ def rows_of_readers(readings: Iterable[Reading], context: int | None) -> Iterato
     Last those that cannot be compared, with the reason.
     """
     held = list(readings)
+    if held and all(each.verdict == "unknown" for each in held) and len({each.because for each in held}) == 1:
+        yield "not compared", str(held[0].because)
+        return
     same = [release(each) for each in held if each.verdict == "same" and each.reader != _PATTERN]
     if same:
         yield "same", listed(same)

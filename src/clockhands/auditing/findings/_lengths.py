@@ -240,19 +240,23 @@ def set_beyond_context(subject: Audited) -> Iterator[Kind]:
     learned = any(code.kind == "learned" and code.part in TEXT for code in resolved.codes)
     for values, row in set_lengths(opened.config or {}, opened.config_name or ""):
         length, stops = sum(values.values()), bool(row.get("stops"))
-        if length <= resolved.context or (not stops and not learned and _scaled_to(resolved)[1] >= length):
+        if length <= resolved.context or (not stops and not learned and _reaches(resolved, length)):
             continue
         evidence: dict[str, Any] = {**declared(resolved, "context"), **values}
         evidence |= {"length": length, "context": resolved.context, "then": row["then"], "stops": stops}
         yield SetBeyondContext(evidence | ({"kind": "learned"} if learned else {}))
 
 
-def _scaled_to(resolved: Resolved) -> tuple[str | None, int]:
-    """The scaling of the layers that see everything, and the length that all of them are scaled to; 0 for none."""
-    # Layers that see no farther meet no new distance, with or without a scaling.
-    seeing = [code for code in resolved.codes if code.part in TEXT and code.kind == "rotary" and code.farthest is None]
-    scaling = (seeing[0].scaling or {}).get("type") if seeing else None
-    return scaling, min((code.scaled_to or 0 for code in seeing), default=0)
+def _seeing(resolved: Resolved) -> list[Code]:
+    """The rotary layers that see everything: others meet no new distance, with or without a scaling."""
+    return [code for code in resolved.codes if code.part in TEXT and code.kind == "rotary" and code.farthest is None]
+
+
+def _reaches(resolved: Resolved, length: int) -> bool:
+    """Whether the scalings of all these layers, over their original length or else the context, reach a length."""
+    each = [code.scaling or {} for code in _seeing(resolved)]
+    spans = [(scaling.get("factor"), scaling.get("original") or resolved.context or 0) for scaling in each]
+    return bool(spans) and all(isinstance(factor, int | float) and factor * span >= length for factor, span in spans)
 
 
 @check
@@ -263,14 +267,15 @@ def beyond_context(subject: Audited) -> Iterator[Kind]:
     originals = {(code.scaling or {}).get("original") for code in resolved.codes}
     if length is None or context is None or length <= context or length in originals:
         return  # an original length past the context is no wish of the caller's
-    scaling, reached = _scaled_to(resolved)
-    if length == subject.opened.length and reached >= length:
+    if length == subject.opened.length and _reaches(resolved, length):
         return  # a training file or a Modelfile that declares the scaling for its own length
     evidence: dict[str, Any] = {"length": length, "context": context}
     if any(code.kind == "learned" and code.part in TEXT for code in resolved.codes):
         evidence["kind"] = "learned"
+    seeing = _seeing(resolved)
+    reached = min((code.scaled_to or 0 for code in seeing), default=0)
     if reached > context:
-        evidence |= {"scaling": scaling, "scaled to": reached}
+        evidence |= {"scaling": (seeing[0].scaling or {}).get("type"), "scaled to": reached}
     yield BeyondContext(evidence | declared(resolved, "context"))
 
 
