@@ -80,7 +80,7 @@ def command(  # noqa: PLR0917 - click passes them by name
     to GGUF make, do not count. Exit code 1 means that there is a difference.
     """
     first, second = _sides(targets, reader, readers, length)
-    groups = compared(first.codes, second.codes)
+    groups = compared(first.codes, second.codes, scores=not (reader or readers))
     alike = all(group.alike(exact=exact) for group in groups)
     differ = lengths_differ(first.context, second.context) or not alike
     reach = max((side.reach for side in (first, second) if side.reach is not None), default=None)

@@ -1,6 +1,6 @@
 """Two readings of a model side by side: which layers part, and how."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -68,14 +68,18 @@ class Parted:
         return alike and self.verdict.code is None and self.ladder.same_factor
 
 
-def compared(ours: Sequence[Code], theirs: Sequence[Code], *, windows: bool = True) -> tuple[Parted, ...]:
+def compared(
+    ours: Sequence[Code], theirs: Sequence[Code], *, windows: bool = True, scores: bool = False
+) -> tuple[Parted, ...]:
     """Every group of layers that shares one code in each reading.
 
     Args:
         ours: The first reading.
         theirs: The second.
         windows: Whether windows and chunks are compared, which not every reading knows.
+        scores: Whether scales of scores are compared, which no reading knows.
     """
+    also = {name for name, asked in (("windows", windows), ("scores", scores)) if asked}
     first, second = _placed(ours), _placed(theirs)
     _spread(first, second)
     _spread(second, first)
@@ -85,7 +89,7 @@ def compared(ours: Sequence[Code], theirs: Sequence[Code], *, windows: bool = Tr
         known = (place[0], None if mine is None else id(mine), None if other is None else id(other))
         groups.setdefault(known, [mine, other, []])[2].append(place[1])
     return tuple(
-        _parted(part, _named(places), mine, other, windows) for (part, _, _), (mine, other, places) in groups.items()
+        _parted(part, _named(places), mine, other, also) for (part, _, _), (mine, other, places) in groups.items()
     )
 
 
@@ -129,11 +133,11 @@ def _named(places: list[Any]) -> str | None:
     return layer_ranges(sorted(numbers)) if numbers else bare[0]
 
 
-def _parted(part: str, layers: str | None, ours: Code | None, theirs: Code | None, windows: bool) -> Parted:
+def _parted(part: str, layers: str | None, ours: Code | None, theirs: Code | None, also: Collection[str]) -> Parted:
     if ours is None or theirs is None:
         which = "second" if theirs is None else "first"
         return Parted(part, layers, ours, theirs, None, (f"the {which} has no such layers",))
-    says = list(_apart(ours, theirs, windows))
+    says = list(_apart(ours, theirs, also))
     ladder = verdict = None
     turning = ours.kind == theirs.kind and ours.kind in ("rotary", "sinusoidal")
     # Else a pair of the one is no pair of the other.
@@ -152,7 +156,7 @@ def _verdict(ours: Code, rates: np.ndarray) -> Verdict:
     return judged(rates, "float64", reference, None)
 
 
-def _apart(ours: Code, theirs: Code, windows: bool) -> Iterator[str]:
+def _apart(ours: Code, theirs: Code, also: Collection[str]) -> Iterator[str]:
     """What differs beside the rates, in words."""
     if ours.kind != theirs.kind:
         yield f"{kind_in_words(ours)} against {kind_in_words(theirs)}"
@@ -177,10 +181,10 @@ def _apart(ours: Code, theirs: Code, windows: bool) -> Iterator[str]:
             )
     else:
         yield from _other_kinds(ours, theirs)
-    if windows and ours.seen != theirs.seen:
+    if "windows" in also and ours.seen != theirs.seen:
         yield f"{ours.seen} against {theirs.seen}"
     scales = [code.score_scale.words if code.score_scale else "not scaled" for code in (ours, theirs)]
-    if scales[0] != scales[1]:
+    if "scores" in also and scales[0] != scales[1]:
         yield f"scores {scales[0]} against {scales[1]}"
 
 
