@@ -253,7 +253,8 @@ def _does(before: Code, after: Code, length: int) -> Iterator[str]:
         slowed = (
             f"{full} are divided by {most:.4g}{blended}" if full > 1 else f"the others are divided by up to {most:.4g}"
         )
-        yield f"{kept} of {len(ratios)} pairs keep their frequency, {slowed}."
+        keep = "keeps its" if kept == 1 else "keep their"
+        yield f"{kept} of {len(ratios)} pairs {keep} frequency, {slowed}."
     factor = after.attention_factor
     if factor is not None and factor != before.attention_factor:
         yield f"Cosine and sine are multiplied by {spoken(factor)} at every length."

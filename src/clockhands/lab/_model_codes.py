@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -25,6 +25,7 @@ from clockhands.faults import (
 )
 from clockhands.lab.arms import Code, Setting, in_arm, setting, sizes_of, wanted
 from clockhands.lab.study import Arm, Study
+from clockhands.mixtures import LayerCode, LayerMixture
 
 _FEW = 8  # tokens that tell whether a code can be built
 
@@ -110,7 +111,9 @@ class ModelCode(nn.Module):
 
 
 def _module(of: Setting) -> held.PositionModule:
-    return FaultyCode(of.spec, of.fault) if of.fault else held.module(of.spec)
+    # A study takes encodings only (`specs.CODES`), so that a spec is never a scale of scores.
+    spec = cast("LayerCode | LayerMixture", of.spec)
+    return FaultyCode(spec, of.fault) if of.fault else held.module(spec)
 
 
 def _slope_factors(spec: Code, arm: Arm, seed: int) -> torch.Tensor | None:
