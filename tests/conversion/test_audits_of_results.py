@@ -40,6 +40,6 @@ def test_a_layout_that_is_not_the_one_of_the_class_is_a_warning(tmp_path):
 
 
 def test_a_type_that_is_not_known_pairs_as_it_says(tmp_path):
-    layout, found = audit(tmp_path, LLAMA | {"model_type": "new", "clockhands_layout": "interleaved"})
+    layout, found = audit(tmp_path, LLAMA | {"model_type": "unheard-of", "clockhands_layout": "interleaved"})
     assert layout == "interleaved"
     assert "converted-layout" not in {finding.code for finding in found}

@@ -528,12 +528,12 @@ def test_parts_of_a_composite():
 )
 def test_a_type_that_is_not_in_the_table(config, kinds):
     found = resolved(
-        {"model_type": "new", "hidden_size": 512, "num_attention_heads": 8, "num_hidden_layers": 2, **config}
+        {"model_type": "unheard-of", "hidden_size": 512, "num_attention_heads": 8, "num_hidden_layers": 2, **config}
     )
     assert [code.kind for code in found.codes] == kinds
     assert all(code.layout is None and code.spec is None for code in found.codes)
     assert found.facts[0].code == "unknown-model-type"
-    assert found.facts[0].evidence == {"config.json:model_type": "new"}
+    assert found.facts[0].evidence == {"config.json:model_type": "unheard-of"}
 
 
 def test_an_unknown_type_guesses_nothing():
