@@ -1,0 +1,103 @@
+"""Each public incident is named by what its owner had, and by the file alone where one was involved.
+
+By a file, an incident is *named* where a finding says the cause, and *pointed to* where the pattern of misreading that
+the runtime followed changes the file and the runtime is known to follow it. By code it is named where the first
+explanation of the check names one of its faults.
+"""
+
+import datetime as dt
+import re
+
+import pytest
+
+from clockhands.auditing import CODES
+from clockhands.faults import FAULTS
+from clockhands.readers import PATTERNS, runtimes
+from incidents.replayed import audited_file, checked, followers, incidents, pointed_to, runtime_of
+
+RECORDS = {record["id"]: record for record in incidents()}
+OF_FILES = [name for name, record in RECORDS.items() if "file" in record]
+OF_CODE = [name for name, record in RECORDS.items() if "code" in record]
+
+
+def opened(record, what):
+    """Why it is not named by this; None where it is."""
+    return record.get("open", {}).get(what)
+
+
+def told_by_code(report, names):
+    """Whether the first thing that a report says names the cause, in a group of at most four."""
+    first = report.explanations[:1]
+    return bool(first) and len(first[0].codes) <= 4 and not set(names).isdisjoint(first[0].codes)
+
+
+@pytest.mark.parametrize("name", OF_FILES)
+def test_a_file_names_its_incident_or_points_to_it_and_does_not_mislead(name):
+    record = RECORDS[name]
+    found = audited_file(record)
+    # A warning or an error that is not the incident's own finding would send its owner after something else.
+    assert {finding.code for finding in found.findings if finding.severity != "note"} <= {record.get("finding")}
+    if opened(record, "file"):
+        assert "finding" not in record, "what is open has no finding that names it"
+        assert "pattern" not in record, "what is open has no pattern that points to it"
+        return
+    assert "finding" in record or "pattern" in record
+    if "finding" in record:
+        assert record["finding"] in {finding.code for finding in found.findings}
+    if "pattern" in record:
+        assert runtimes()[record["runtime"]].title in (pointed_to(record, found) or "")
+
+
+@pytest.mark.parametrize("name", [name for name in OF_FILES if "pattern" in RECORDS[name]])
+def test_a_file_that_a_runtime_misreads_is_a_problem_for_that_runtime(name):
+    record = RECORDS[name]
+    runtime = runtime_of(record)
+    if runtime is None:
+        assert all(statement.mended for statement in followers(record))
+        return
+    problems = {finding.code for finding in audited_file(record, runtime).problems}
+    assert problems == (set() if opened(record, "runtime") else {"misread-by-runtime"})
+
+
+@pytest.mark.parametrize("name", OF_CODE)
+def test_code_is_called_what_its_owner_found(name):
+    record = RECORDS[name]
+    report = checked(record)
+    assert not report.sound
+    if opened(record, "code"):
+        assert not told_by_code(report, record["names"]), "it is named now: take its reason out of the data"
+    else:
+        assert told_by_code(report, record["names"]), [one.codes for one in report.explanations]
+
+
+def test_enough_incidents_are_named_and_the_others_have_a_reason():
+    by_owner = [name for name, record in RECORDS.items() if not opened(record, record["had"])]
+    by_file = [name for name in OF_FILES if not opened(RECORDS[name], "file")]
+    reasons = [reason for record in RECORDS.values() for reason in record.get("open", {}).values()]
+    print(
+        f"{len(by_owner)} of {len(RECORDS)} named by what the owner had; {len(by_file)} of {len(OF_FILES)} by the file"
+    )
+    assert len(RECORDS) >= 60
+    assert len(by_owner) >= 0.85 * len(RECORDS)
+    assert len(by_file) >= 0.6 * len(OF_FILES)
+    assert all(reason.endswith(".") for reason in reasons)
+
+
+def test_every_record_is_of_the_year_and_has_its_thread():
+    first, last = dt.date(2025, 9, 1), dt.date(2026, 11, 30)
+    for name, record in RECORDS.items():
+        for thread in (name, *record.get("also", ())):
+            assert re.fullmatch(r"[\w.-]+/[\w.-]+#\d+", thread), thread
+        date = record["date"]
+        assert first <= dt.date.fromisoformat(date if len(date) > 7 else f"{date}-01") <= last, name
+        assert record["read"] in ("excerpt", "whole", "evidence table")
+        assert all(record[key].endswith(".") for key in ("cause",))
+        assert record["had"] in ("file", "code")
+        assert record["had"] in record
+
+
+def test_every_word_of_the_records_is_one_of_the_audit_and_of_the_checks():
+    assert {record["finding"] for record in RECORDS.values() if "finding" in record} <= set(CODES)
+    assert {record["pattern"] for record in RECORDS.values() if "pattern" in record} <= set(PATTERNS)
+    assert {name for record in RECORDS.values() for name in record.get("names", ())} <= set(FAULTS)
+    assert {record["runtime"] for record in RECORDS.values() if "pattern" in record} <= set(runtimes())
