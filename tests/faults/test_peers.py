@@ -2,7 +2,6 @@
 
 import contextlib
 import importlib.metadata
-import importlib.util
 import os
 import re
 import warnings
@@ -44,12 +43,9 @@ def installed(peer):
 
 @pytest.fixture(scope="module")
 def document():
-    spec = importlib.util.spec_from_file_location("defects_document", ROOT / "tools" / "defects_document.py")
-    assert spec is not None
-    assert spec.loader is not None
-    maker = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(maker)
-    return maker
+    import defects_document
+
+    return defects_document
 
 
 @pytest.mark.parametrize("peer", DEFECTS, **by_name)

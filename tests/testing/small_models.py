@@ -177,7 +177,9 @@ class SmallModel:
                 for place in range(3)
             )
             if self.code in ("halves", "interleaved"):
-                q, k = self.turned(q, at, past + seq), self.turned(k, at, past + seq)
+                restarted = self.slip == "queries restart" and past
+                queries_at = np.broadcast_to(np.arange(seq), (batch, seq)) if restarted else at
+                q, k = self.turned(q, queries_at, past + seq), self.turned(k, at, past + seq)
             if cache is not None:
                 k, v = self.joined([cache["keys"][number], k], 2), self.joined([cache["values"][number], v], 2)
             kept["keys"].append(k)

@@ -206,7 +206,8 @@ def test_every_fault_is_some_suspects_or_some_rules():
         moved = replace(seen, turning=seen.turning * np.exp(1j * np.array(spec.rates)), stands=np.array([0, 9]))
         late = replace(moved, positions=np.array([0, 1, 20, 30, 40]), stands=np.array([0, 1, 9, 9, 9]))
         slow = replace(seen, turning=np.exp(1j * np.array([0, 1])[:, None] * np.array(spec.rates) / 3))
-        for one in (seen, moved, replace(late, turning=np.ones((5, spec.rotated // 2), complex)), slow):
+        fast = replace(seen, turning=slow.turning**6, first_wrong=0, first_right=4)
+        for one in (seen, moved, replace(late, turning=np.ones((5, spec.rotated // 2), complex)), slow, fast):
             codes |= {code for suspect in rotary_suspects(spec, one) for code in suspect.codes}
     by_rules = {
         "changes-its-arguments",
@@ -234,7 +235,7 @@ def test_xpos_is_asked_for_queries_and_keys():
 
     assert "keys" in check_rotary(queries, spec, keys=keys, length=1500).experiments
     report = check_rotary(queries, spec, keys=queries, length=1500, raises=False)
-    assert [failure.experiment for failure in report.failures] == ["keys"]
+    assert [failure.experiment for failure in report.failures] == ["keys", "keys that start later"]
 
 
 def test_xpos_for_queries_alone_is_not_asked_for_keys():

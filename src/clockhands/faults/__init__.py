@@ -12,8 +12,8 @@ from clockhands.faults._additive_specs import additive_suspects, further_suspect
 from clockhands.faults._bias_code import Behind, GivenValues, SeenBias, StagedBias, alone, bias_stateful, table_of
 from clockhands.faults._bias_specs import bias_suspects
 from clockhands.faults._fault import Fault, Suspect, faults_in
-from clockhands.faults._rotary_code import SeenRotary, StagedRotary, rotary_stateful
-from clockhands.faults._rotary_specs import rotary_suspects, scaling_name
+from clockhands.faults._rotary_code import Samples, SeenRotary, StagedRotary, rotary_stateful, turning_of
+from clockhands.faults._rotary_specs import pairs_of_suspects, rotary_suspects, scaling_name
 
 ROTARY: Mapping[str, Fault] = faults_in("rotary")
 """The faults of rotary codes by their codes, in the words and with the cases of rotary codes."""
@@ -52,6 +52,7 @@ __all__ = [
     "ChannelWaves",
     "Fault",
     "GivenValues",
+    "Samples",
     "SeenAdditive",
     "SeenBias",
     "SeenRotary",
@@ -66,8 +67,10 @@ __all__ = [
     "bias_suspects",
     "further_suspects",
     "hands_of",
+    "pairs_of_suspects",
     "rotary_stateful",
     "rotary_suspects",
     "scaling_name",
     "table_of",
+    "turning_of",
 ]

@@ -23,7 +23,7 @@ from clockhands.faults._additive_code import (
     wrong_sums,
 )
 from clockhands.faults._fault import Suspect
-from clockhands.faults._stages import Apply, of_sources, with_spacing, without_axis, wrapped
+from clockhands.faults._stages import Apply, of_sources, with_axes, with_spacing, wrapped
 from clockhands.grids import Grid
 from clockhands.ladders import Geometric
 from clockhands.specs import describe
@@ -159,7 +159,7 @@ def _axial(spec: AxialSinusoidal, seen: SeenAdditive) -> Iterator[Suspect]:
             lambda it: replace(it, shares=it.shares[::-1]),
         )
     for axis in range(1, spec.number_of_axes):
-        yield seen.suspect("axis-dropped", {"which": f"coordinate {axis}"}, places=without_axis(axis))
+        yield seen.suspect("axis-dropped", {"which": f"coordinate {axis}"}, places=with_axes({axis: 0}))
 
 
 BASES = (1e2, 1e3, 1e4, 1e5, 5e5, 1e6)

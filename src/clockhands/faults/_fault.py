@@ -48,6 +48,9 @@ def faults_in(name: str) -> dict[str, Fault]:
     return found
 
 
+Parts = Callable[[Any], tuple[Any, Mapping[str, Any]]]
+
+
 @dataclass(frozen=True)
 class Suspect:
     """One fault with its parameters, as something that can be asked like the real thing.
@@ -56,8 +59,21 @@ class Suspect:
         codes: The fault's, or those of several that it has at once; the first one's sentence is told.
         parameters: What the sentence names.
         make: A fresh process: it gives what makes a wrong implementation of a spec, as often as a model is built.
+        parts: From a spec to the spec that is applied in its place, and the stages that are of another kind; None where
+            the fault is nothing of that sort, and is not tried together with another one.
+        beside: A second fault that it has as well, of its own parameters; its codes are among the codes.
     """
 
     codes: tuple[str, ...]
     parameters: Mapping[str, Any]
     make: Callable[[], Any]
+    parts: Parts | None = None
+    beside: "Suspect | None" = None
+
+    @property
+    def each(self) -> tuple[tuple[tuple[str, ...], Mapping[str, Any]], ...]:
+        """The faults that it has at once, the codes and the parameters of each."""
+        if self.beside is None:
+            return ((self.codes, self.parameters),)
+        own = self.codes[: len(self.codes) - len(self.beside.codes)]
+        return ((own, self.parameters), *self.beside.each)

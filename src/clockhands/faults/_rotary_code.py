@@ -95,6 +95,28 @@ def turned(x: np.ndarray, cosine: np.ndarray, sine: np.ndarray, spec: Rotary) ->
     return plain(x, np.broadcast_to(cosine, shape), np.broadcast_to(sine, shape), spec, np)
 
 
+Samples = tuple[tuple[np.ndarray, np.ndarray], ...]
+"""Tokens and what became of them, [rows, width] each."""
+
+
+def turning_of(samples: Samples, spec: Rotary) -> tuple[np.ndarray, bool]:
+    """What each pair of a spec was multiplied by, complex [rows, pairs], and whether that is what happened to it.
+
+    Pairs that were turned or stretched, and nothing else, are multiplied alike whatever the tokens are.
+    """
+    first, second = spec.channels.T
+    measured = []
+    for x, y in samples:
+        with np.errstate(invalid="ignore", divide="ignore"):
+            measured.append((y[..., first] + 1j * y[..., second]) / (x[..., first] + 1j * x[..., second]))
+    if not measured:
+        return np.zeros((0, len(first)), complex), False
+    one, other = measured[0], measured[-1]
+    with np.errstate(invalid="ignore"):
+        alike = (np.abs(one - other) <= 0.05 * np.maximum(np.abs(one), 0.1)).mean() > 0.98
+    return one, bool(alike)
+
+
 @dataclass(frozen=True)
 class SeenRotary(SuspectMaker):
     """What was measured of an implementation before suspects are tried.
@@ -110,6 +132,12 @@ class SeenRotary(SuspectMaker):
         specs: Codes that it was recognised as.
         axes: Which of batch and heads its tokens have.
         stands: Where its tokens seem to stand, for each of the positions; None where that is not seen.
+        first_right: The first position after the first wrong one at which it is right, or None.
+        samples: Tokens and what became of them at these positions, [n, width] each, drawn more than once.
+        role: What they are, ``"key"`` or None for queries.
+        counted: Whether it was asked for several runs of positions, since it counts them itself.
+        coordinates: Coordinates that differ, [m, axes], for codes of several axes.
+        apart: What became of tokens at these coordinates, as in `samples`.
     """
 
     dtype: str
@@ -122,10 +150,36 @@ class SeenRotary(SuspectMaker):
     specs: tuple[Rotary, ...] = ()
     axes: tuple[str, ...] = ()
     stands: np.ndarray | None = None
+    first_right: int | None = None
+    samples: Samples = ()
+    role: str | None = None
+    counted: bool = False
+    coordinates: np.ndarray | None = None
+    apart: Samples = ()
+
+    def of(self, spec: Rotary) -> "SeenRotary":
+        """What was measured, as the pairs of another spec have it."""
+        if not self.samples:
+            return self
+        turning, pairwise = turning_of(self.samples, spec)
+        return replace(self, turning=turning, pairwise=pairwise, stands=None)
 
     def right(self, spec: Rotary, **stages: Any) -> Apply:
         """A right implementation but for some stages."""
         return StagedRotary(spec, **stages)
+
+    def may_be(self, suspect: Suspect, spec: Rotary) -> bool:
+        """Whether a suspect is anywhere near what was measured: most are not, and need not be asked everything."""
+        if not self.samples or suspect.parts is None:
+            return True
+        at = self.positions if spec.axes is None else np.repeat(self.positions[:, None], spec.number_of_axes, axis=1)
+        (x, y), *_ = self.samples
+        with np.errstate(all="ignore"):
+            other, stages = suspect.parts(spec)
+            if self.counted and "places" in stages:
+                return True
+            made = self.right(other, **stages)(x[None, None], at, self.dtype, self.role)[0, 0]
+            return bool(np.nanmax(np.abs(made - y), initial=0.0) <= 0.1 * max(np.abs(y).max(), 1.0))
 
     def rates(self) -> np.ndarray | None:
         """The rate of each pair, rad/token, by unwrapping positions 0, 1, 2, 4, ...; None where that is not seen."""
@@ -294,6 +348,8 @@ def wrong_pairs(spec: Rotary, seen: SeenRotary) -> Iterator[Suspect]:
     """Waves meet the wrong channels."""
     yield seen.built("no-rotation", {"when": ""}, lambda _: _unturned)
     yield seen.suspect("sine-and-cosine-swapped", {}, waves=lambda cosine, sine, _: (sine, cosine))
+    yield from _other_partners(spec, seen)
+    yield from _leading_rows(seen)
     signs: tuple[tuple[str, Callable[..., tuple[np.ndarray, np.ndarray]]], ...] = (
         ("a plus in both dimensions of a pair", lambda a, b, c, s: (a * c + b * s, b * c + a * s)),
         ("a minus in both dimensions of a pair", lambda a, b, c, s: (a * c - b * s, b * c - a * s)),
@@ -333,6 +389,53 @@ def wrong_pairs(spec: Rotary, seen: SeenRotary) -> Iterator[Suspect]:
 
 def _unturned(x: np.ndarray, *_: Any) -> np.ndarray:
     return np.array(x, np.float64)
+
+
+def turned_twice(x: np.ndarray, cosine: np.ndarray, sine: np.ndarray, spec: Rotary) -> np.ndarray:
+    """A last stage that is done twice."""
+    return turned(turned(x, cosine, sine, spec), cosine, sine, spec)
+
+
+def _other_partners(spec: Rotary, seen: SeenRotary) -> Iterator[Suspect]:
+    """The partners of a partial rotation: half of the head further where it is half of what turns, or the reverse."""
+    if spec.layout != "halves" or spec.blocks or spec.start:
+        return
+    turning = int(np.count_nonzero(spec.rates))
+    declared = spec.rotated // 2
+    used = spec.head_width // 2 if spec.rotated < spec.head_width else turning
+    if used == declared or not turning or any(spec.rates[turning:]):
+        return
+
+    def turn(x: np.ndarray, cosine: np.ndarray, sine: np.ndarray, _: Rotary) -> np.ndarray:
+        y = np.array(x, np.float64)
+        a, b = x[..., :turning], x[..., used : used + turning]
+        cosine, sine = cosine[..., :turning], sine[..., :turning]
+        y[..., :turning], y[..., used : used + turning] = a * cosine - b * sine, b * cosine + a * sine
+        return y
+
+    yield seen.suspect("other-partners", {"used": used, "declared": declared, "pairs": turning}, turn=turn)
+
+
+def _leading_rows(seen: SeenRotary) -> Iterator[Suspect]:
+    """The first rows are another thing than all later ones: of the table, by position, or of every call."""
+    rows = seen.first_right
+    if rows is None or seen.first_wrong is None or seen.first_wrong > 1:
+        return
+
+    last = "position 0" if rows == 1 else f"positions 0 to {rows - 1:,}"
+    be = "is" if rows == 1 else "are"
+    in_call = "the first row of each call" if rows == 1 else f"the first {rows:,} rows of each call"
+    for how, cosines in (("returned as zeros", 0.0), ("not rotated", 1.0)):
+        for which, by_row in ((last, False), (in_call, True)):
+
+            def waves(
+                cosine: np.ndarray, sine: np.ndarray, call: Call, cosines: float = cosines, by_row: bool = by_row
+            ) -> tuple[np.ndarray, np.ndarray]:
+                at = call.positions if call.of.spec.axes is None else call.positions[..., 0]
+                early = (np.broadcast_to(np.arange(at.shape[-1]), at.shape) if by_row else at) < rows
+                return np.where(early[..., None], cosines, cosine), np.where(early[..., None], 0.0, sine)
+
+            yield seen.suspect("leading-rows", {"which": which, "how": f"{be} {how}", "rows": rows}, waves=waves)
 
 
 _CACHES = {

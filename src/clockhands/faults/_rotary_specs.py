@@ -1,6 +1,8 @@
 """Rotary suspects of another spec: one field is not what was declared, by what is usual or by what was measured."""
 
-from collections.abc import Callable, Iterator, Mapping
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import fields, replace
 from typing import Any
 
@@ -12,13 +14,15 @@ from clockhands.faults._rotary_code import (
     SeenRotary,
     StagedRotary,
     rotary_stateful,
+    turned_twice,
+    turning_of,
     wrong_arithmetic,
     wrong_pairs,
     wrong_places,
 )
-from clockhands.faults._stages import Apply, first_axis, of_sources, with_spacing, without_axis
+from clockhands.faults._stages import Apply, first_axis, of_sources, with_axes, with_spacing
 from clockhands.ladders import Geometric
-from clockhands.rotary import Rotary, XPos, chunked, interleaved
+from clockhands.rotary import Rotary, XPos, alternating, chunked, interleaved
 from clockhands.scaling import SIMPLE_FIRST, KnownScaling, Linear, Mistake
 from clockhands.specs import describe
 
@@ -147,7 +151,8 @@ def _spans(spec: Rotary, seen: SeenRotary) -> Iterator[Suspect]:
     if spec.spacing.span != "closed" and spec.rotated > 2:
         yield seen.another("closed-span", {}, with_spacing(span="closed"))
     declared = spec.rotated if isinstance(spec.spacing.span, str) else 2 * spec.spacing.span
-    for width in sorted({spec.head_width, spec.rotated, 2 * spec.rotated, spec.rotated // 2}):
+    turning = 2 * int(np.count_nonzero(spec.rates))
+    for width in sorted({spec.head_width, spec.rotated, 2 * spec.rotated, spec.rotated // 2, turning}):
         if width not in {declared, 0}:
             yield seen.another("other-denominator", {"declared": declared, "used": width}, with_spacing(span=width / 2))
 
@@ -161,17 +166,17 @@ def _scalings(spec: Rotary, seen: SeenRotary) -> Iterator[Suspect]:
     yield seen.another("scaling-dropped", {"scaling": words}, lambda it: replace(it, scaling=None, length=None))
     if spec.attention_factor != 1:
         yield seen.suspect("attention-factor", {"factor": 1.0, "declared": spec.attention_factor}, factor=1.0)
-        yield seen.built(
+        yield seen.of_parts(
             "scaling-dropped",
             {"scaling": f"{words}, whose attention factor is applied"},
-            lambda it: StagedRotary(replace(it, scaling=None, length=None), factor=it.attention_factor),
+            lambda it: (replace(it, scaling=None, length=None), {"factor": it.attention_factor}),
         )
     twice = scaling(replace(spec.ladder, ratio=dropped.ladder.ratio), spec.length)
     for factor in {spec.attention_factor, twice.attention_factor}:
-        yield seen.built(
+        yield seen.of_parts(
             "scaling-twice",
             {"scaling": words},
-            lambda it, factor=factor: StagedRotary(it, rates=_again(it), factor=factor),
+            lambda it, factor=factor: (it, {"rates": _again(it), "factor": factor}),
         )
     if hasattr(scaling, "factor"):
         for factor in FACTORS:
@@ -206,15 +211,17 @@ def _mistaken(spec: Rotary, seen: SeenRotary, mistake: Mistake) -> Iterator[Susp
     if rates is not None:
         for factor in {1.0, spec.attention_factor}:
             parameters = mistake.parameters or {}
-            yield seen.built(fault, parameters, lambda it, factor=factor: _with_rates(it, rates, factor))
+            yield seen.of_parts(fault, parameters, lambda it, factor=factor: _with_rates(it, rates, factor))
 
 
-def _with_rates(spec: Rotary, rates: Callable[[np.ndarray, np.ndarray], np.ndarray], factor: float) -> StagedRotary:
+def _with_rates(
+    spec: Rotary, rates: Callable[[np.ndarray, np.ndarray], np.ndarray], factor: float
+) -> tuple[Rotary, dict[str, Any]]:
     """Rates that are made of the plain ones and the right ones; a model without a scaling is right."""
     if spec.scaling is None:
-        return StagedRotary(spec)
+        return spec, {}
     plain = np.array(replace(spec, scaling=None, length=None).rates)
-    return StagedRotary(spec, rates=rates(plain, np.array(spec.rates)), factor=factor)
+    return spec, {"rates": rates(plain, np.array(spec.rates)), "factor": factor}
 
 
 def _with(spec: Rotary, scaling: Any) -> Rotary:
@@ -280,32 +287,137 @@ def _axes(spec: Rotary, seen: SeenRotary) -> Iterator[Suspect]:
                 "other-axes-order", {"declared": declared, "used": words}, lambda it, axes=axes: replace(it, axes=axes)
             )
 
-    yield seen.suspect("axis-dropped", {"which": "all coordinates but the first"}, places=first_axis)
-    for axis in range(1, spec.number_of_axes):
-        yield seen.suspect("axis-dropped", {"which": f"coordinate {axis}"}, places=without_axis(axis))
+    measured = _measured_axes(spec, seen)
+    orders = list(itertools.permutations(range(spec.number_of_axes))) if spec.number_of_axes <= _MOST_AXES else []
+    if measured is not None and measured not in {tuple(order[axis] for axis in spec.axes) for order in orders}:
+        words = {"declared": _in_words(spec.axes), "used": _in_words(measured)}
+        yield seen.another("other-axes-order", words, lambda it: replace(it, axes=measured))
+    yield seen.suspect(
+        "axis-dropped", {"which": "all coordinates but the first", "used": "the first coordinate"}, places=first_axis
+    )
+    for axis, other in itertools.permutations(range(spec.number_of_axes), 2):
+        words = {"which": f"coordinate {axis}", "used": f"coordinate {other}" if other else "the first coordinate"}
+        yield seen.suspect("axis-dropped", words, places=with_axes({axis: other}))
+    for order in orders:
+        moved = {axis: other for axis, other in enumerate(order) if axis != other}
+        if moved:
+            how = [f"the pairs of coordinate {axis} rotate by coordinate {other}" for axis, other in moved.items()]
+            words = {"which": " and ".join(map(str, moved)), "how": ", ".join(how)}
+            yield seen.suspect("axes-exchanged", words, places=with_axes(moved))
+    yield from _axis_by_axis(spec, seen)
 
 
-def fault_between(spec: Rotary, other: Rotary) -> tuple[str, dict[str, Any]]:
-    """The fault that turns one spec into another, by the first field in which they differ."""
+_MOST_AXES = 4  # whose orders are all tried
+
+
+def _in_words(axes: tuple[int, ...]) -> str:
+    """The order of sections, and how many pairs each coordinate has."""
+    counts = [axes.count(axis) for axis in range(max(axes) + 1)]
+    sizes = f"{', '.join(map(str, counts[:-1]))} and {counts[-1]} pairs"
+    if axes == chunked(counts):
+        return f"consecutive sections of {sizes}"
+    with suppress(ClockhandsError):
+        if axes == interleaved(counts):
+            return f"interleaved sections of {sizes}"
+    if axes == alternating(len(axes), len(counts)):
+        return f"alternating order, pair by pair, with {sizes}"
+    return f"another order, with {sizes}"
+
+
+def _measured_axes(spec: Rotary, seen: SeenRotary) -> tuple[int, ...] | None:
+    """The coordinate that each pair turns by, where every pair turns by one at its own rate."""
+    if seen.coordinates is None or not seen.apart:
+        return None
+    turning, pairwise = turning_of(seen.apart, spec)
+    if not pairwise:
+        return None
+    turning = turning / np.maximum(np.abs(turning), 1e-30)
+    sign = -1 if spec.direction == "backward" else 1
+    known = np.exp(1j * sign * seen.coordinates[:, :, None] * np.array(spec.rates))
+    off = np.abs(known - turning[:, None]).max(axis=0)  # [axes, pairs]
+    # Where no coordinate fits, or none was left a pair, the rates are others.
+    axes = tuple(int(axis) for axis in np.argmin(off, axis=0))
+    return axes if off.min(axis=0).max() < 0.05 and set(axes) == set(range(spec.number_of_axes)) else None
+
+
+def _axis_by_axis(spec: Rotary, seen: SeenRotary) -> Iterator[Suspect]:
+    """One coordinate is read further on, or stretched: as its own pairs turn in text, where all are alike."""
+    rates, own, start = seen.rates(), np.array(spec.rates), np.flatnonzero(seen.positions == 0)
+    if rates is None:
+        return
+    sign = -1.0 if spec.direction == "backward" else 1.0
+    for axis in range(spec.number_of_axes):
+        pairs = np.flatnonzero((np.array(spec.axes) == axis) & (own > 0))
+        if not len(pairs):
+            continue
+        for offset in _standing(seen.turning[start[0], pairs], sign * own[pairs]):
+
+            def later(at: np.ndarray, _: Any, axis: int = axis, offset: float = offset) -> np.ndarray:
+                at = at.copy()
+                at[..., axis] += offset
+                return at
+
+            yield seen.suspect("axis-offset", {"axis": axis, "offset": offset}, places=later)
+        ratio = float(np.median(sign * rates[pairs] / own[pairs]))
+        if not 1e-9 < abs(ratio) < 1e9 or abs(ratio - 1) < 1e-4:
+            continue
+        for factor in _as_written(ratio):
+
+            def stretched(at: np.ndarray, _: Any, axis: int = axis, factor: float = factor) -> np.ndarray:
+                at = at.copy()
+                at[..., axis] *= factor
+                return at
+
+            yield seen.suspect("axis-stretched", {"axis": axis, "factor": factor}, places=stretched)
+
+
+def _standing(row: np.ndarray, rates: np.ndarray, reach: int = 8192) -> list[float]:
+    """Where pairs of these rates stand that turned like this at position 0: the one or two nearest, in half tokens."""
+    row = row / np.maximum(np.abs(row), 1e-30)
+    places = np.arange(-2 * reach, 2 * reach + 1) / 2
+    for pair in range(len(rates)):  # the fast ones leave few to look at
+        near = np.abs(np.exp(1j * places * rates[pair]) - row[pair]) < 0.1
+        places = places[near]
+    off = np.abs(np.exp(1j * places[:, None] * rates) - row).max(axis=1)
+    return [float(place) for place in places[np.argsort(off, kind="stable")[:2]] if place]
+
+
+def _as_written(number: float) -> Iterator[float]:
+    """A measured number as somebody wrote it, or its reciprocal, and as it was measured."""
+    yield from dict.fromkeys((float(f"{number:.3g}"), 1 / float(f"{1 / number:.3g}"), number))
+
+
+def faults_between(spec: Rotary, other: Rotary) -> Iterator[tuple[str, dict[str, Any]]]:
+    """The faults that turn one spec into another, one for each field in which they differ."""
+    before = 0
+    for code, parameters in _differences(spec, other):
+        before += 1
+        yield code, parameters
+    if not before:
+        yield "another-scaling", {"declared": describe(spec), "scaling": describe(other)}
+
+
+def _differences(spec: Rotary, other: Rotary) -> Iterator[tuple[str, dict[str, Any]]]:
     if other.layout != spec.layout or other.blocks != spec.blocks:
-        return "other-layout", {"declared": laid_out(spec), "used": laid_out(other)}
+        yield "other-layout", {"declared": laid_out(spec), "used": laid_out(other)}
     if other.direction != spec.direction:
-        return "other-direction", {"declared": spec.direction, "used": other.direction}
+        yield "other-direction", {"declared": spec.direction, "used": other.direction}
     if other.rotated != spec.rotated:
-        return "other-rotated-width", {"declared": spec.rotated, "used": other.rotated}
-    if other.part != spec.part:
-        return "other-part", {"declared": spec.part, "used": other.part}
+        yield "other-rotated-width", {"declared": spec.rotated, "used": other.rotated}
+    elif other.part != spec.part:
+        yield "other-part", {"declared": spec.part, "used": other.part}
+    if other.base is not None and spec.base is not None and other.base != spec.base:
+        yield "another-base", {"base": other.base, "declared": spec.base}
     if other.scaling != spec.scaling:
         if other.scaling is None:
-            return "scaling-dropped", {"scaling": scaling_name(spec.scaling)}
-        if spec.scaling is None:
-            return "another-scaling", {"declared": "nothing", "scaling": scaling_name(other.scaling)}
-        return "another-scaling", scaling_difference(spec.scaling, other.scaling)
-    if other.base is not None and spec.base is not None and other.base != spec.base:
-        return "another-base", {"base": other.base, "declared": spec.base}
-    if isinstance(other.spacing, Geometric) and other.spacing.span == "closed":
-        return "closed-span", {}
-    return "another-scaling", {"declared": describe(spec), "scaling": describe(other)}
+            yield "scaling-dropped", {"scaling": scaling_name(spec.scaling)}
+        elif spec.scaling is None:
+            yield "another-scaling", {"declared": "nothing", "scaling": scaling_name(other.scaling)}
+        else:
+            yield "another-scaling", scaling_difference(spec.scaling, other.scaling)
+    spans = [getattr(one.spacing, "span", None) for one in (spec, other)]
+    if spans[0] != spans[1] and spans[1] == "closed":
+        yield "closed-span", {}
 
 
 def measured(spec: Rotary, seen: SeenRotary) -> Iterator[Suspect]:
@@ -319,7 +431,9 @@ def measured(spec: Rotary, seen: SeenRotary) -> Iterator[Suspect]:
     bases = list(BASES)
     rates = seen.rates()
     if rates is not None and isinstance(spec.spacing, Geometric):
-        bases = [*_bases(spec, np.abs(rates)), *bases]
+        # Where every pair turns evenly, its base is known as well as its rates are; that of a single pair never shows.
+        by_rates = list(_bases(spec, np.abs(rates)))
+        bases = [*by_rates, *([] if by_rates and seen.evenly() else bases)]
         yield from _slowed_alike(spec, seen, np.abs(rates))
         yield from _scaled_positions(spec, seen, np.abs(rates))
         yield from _offsets(spec, seen)
@@ -327,13 +441,22 @@ def measured(spec: Rotary, seen: SeenRotary) -> Iterator[Suspect]:
     if isinstance(spec.spacing, Geometric):
         declared = spec.spacing.base
         for base in dict.fromkeys(bases):
-            # One this near is a measured right one.
-            if abs(base / declared - 1) > 1e-3:
+            if abs(base / declared - 1) > 1e-3:  # nearer ones are measured right ones
                 yield seen.another("another-base", {"base": base, "declared": declared}, with_spacing(base=base))
     for other in seen.specs:
         if other != spec and isinstance(other, Rotary):
-            code, parameters = fault_between(spec, other)
-            yield seen.another(code, parameters, lambda _, other=other: other)
+            yield _recognised(spec, other, seen)
+
+
+def _recognised(spec: Rotary, other: Rotary, seen: SeenRotary) -> Suspect:
+    """Another spec as a whole, with every fault that is between the two."""
+    found: Suspect | None = None
+    for code, parameters in reversed(list(faults_between(spec, other))):
+        codes = (code,) if found is None else (code, *found.codes)
+        one = seen.another(codes, parameters, lambda _: other)
+        found = replace(one, beside=found)
+    assert found is not None
+    return found
 
 
 def _bases(spec: Rotary, rates: np.ndarray) -> Iterator[float]:
@@ -381,22 +504,20 @@ def _scaled_positions(spec: Rotary, seen: SeenRotary, rates: np.ndarray) -> Iter
         ratios = rates[turns] / own[turns]
     ratio = float(np.median(ratios))
     if 1e-9 < ratio < 1e9 and abs(ratio - 1) > 1e-4:
-        for factor in dict.fromkeys((float(f"{ratio:.3g}"), 1 / float(f"{1 / ratio:.3g}"), ratio)):
+        if abs(ratio - 2) < 1e-3:
+            yield seen.suspect("rotated-twice", {}, turn=turned_twice)
+        for factor in _as_written(ratio):
             yield seen.suspect("positions-scaled", {"factor": factor}, places=lambda at, _, factor=factor: at * factor)
 
 
-def _offsets(spec: Rotary, seen: SeenRotary, reach: int = 8192) -> Iterator[Suspect]:
+def _offsets(spec: Rotary, seen: SeenRotary) -> Iterator[Suspect]:
     """By how many tokens it stands off: the turning where position 0 stands tells."""
     where = np.flatnonzero(seen.positions == 0)
-    if spec.axes is not None or not len(where):
+    if not len(where):
         return
-    row = seen.turning[where[0]]
-    row = row / np.maximum(np.abs(row), 1e-30)
     sign = -1 if spec.direction == "backward" else 1
-    offsets = np.arange(-reach, reach + 1)
-    off = np.abs(np.exp(1j * sign * offsets[:, None] * np.array(spec.rates)) - row).max(axis=1)
-    for offset in offsets[np.argsort(off, kind="stable")[:2]]:
-        if offset:
+    for offset in _standing(seen.turning[where[0]], sign * np.array(spec.rates)):
+        if offset == int(offset):
             yield seen.suspect(
                 "positions-offset", {"offset": int(offset)}, places=lambda at, _, offset=offset: at + offset
             )
@@ -404,4 +525,45 @@ def _offsets(spec: Rotary, seen: SeenRotary, reach: int = 8192) -> Iterator[Susp
 
 def rotary_suspects(spec: Rotary, seen: SeenRotary) -> Iterator[Suspect]:
     """Suspects to try, the simple ones first."""
-    return of_sources(spec, seen, other_specs, measured, wrong_places, wrong_arithmetic, wrong_pairs, rotary_stateful)
+    return of_sources(spec, seen, *_STATELESS, rotary_stateful)
+
+
+_STATELESS = (other_specs, measured, wrong_places, wrong_arithmetic, wrong_pairs)
+
+
+def pairs_of_suspects(spec: Rotary, seen: SeenRotary) -> Iterator[Iterator[Suspect]]:
+    """Every two faults at once, those that begin with the same one together.
+
+    The second is a fault of the spec that the first one leaves: a base is measured again where the first fault took the
+    scaling away, and turned pairs where it changed the layout. What depends on earlier calls is not paired.
+    """
+    singles = [one for one in of_sources(spec, seen, *_STATELESS) if one.parts is not None]
+    tried = {spec}
+    for place, one in enumerate(singles):
+        try:
+            between, stages = one.parts(spec)  # type: ignore[misc]
+        except ClockhandsError:
+            continue
+        if between == spec:  # two such are one pair in either order
+            others: Iterable[Suspect] = (other for other in singles[place + 1 :] if _keeps(spec, other))
+        elif between not in tried or stages:
+            tried.add(between)
+            others = of_sources(between, seen.of(between), *_STATELESS)
+        else:
+            continue
+        both = (seen.together(one, other) for other in others)
+        yield (each for each in both if each is not None and _may_be(spec, seen, each))
+
+
+def _keeps(spec: Rotary, suspect: Suspect) -> bool:
+    """Whether a fault leaves the spec as it is."""
+    with suppress(ClockhandsError):
+        return suspect.parts is not None and suspect.parts(spec)[0] == spec
+    return False
+
+
+def _may_be(spec: Rotary, seen: SeenRotary, suspect: Suspect) -> bool:
+    try:
+        return seen.may_be(suspect, spec)
+    except ClockhandsError:  # two faults that clash
+        return False

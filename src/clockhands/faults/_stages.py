@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from clockhands.dtypes import output_dtype
-from clockhands.errors import ClockhandsError
-from clockhands.faults._fault import Suspect
+from clockhands.errors import ClockhandsError, InvalidValue
+from clockhands.faults._fault import Parts, Suspect
 
 COARSE = {"bfloat16": 257, "float16": 2049}
 """Coarse dtypes, and the first whole number that each does not hold."""
@@ -75,7 +75,16 @@ class SuspectMaker:
 
     def suspect(self, codes: str | tuple[str, ...], parameters: Mapping[str, Any], **stages: Any) -> Suspect:
         """An implementation of the right code with stages of another kind."""
-        return self.built(codes, parameters, lambda spec: self.right(spec, **stages))
+        return self.of_parts(codes, parameters, lambda spec: (spec, stages))
+
+    def of_parts(self, codes: str | tuple[str, ...], parameters: Mapping[str, Any], parts: Parts) -> Suspect:
+        """An implementation of another spec, with stages of another kind that follow from the right one."""
+
+        def build(spec: Any) -> Apply:
+            other, stages = parts(spec)
+            return self.right(other, **stages)
+
+        return replace(self.built(codes, parameters, build), parts=parts)
 
     def another(
         self, codes: str | tuple[str, ...], parameters: Mapping[str, Any], change: Callable[[Any], Any]
@@ -88,7 +97,28 @@ class SuspectMaker:
             except ClockhandsError:
                 return self.right(spec)
 
-        return self.built(codes, parameters, build)
+        return replace(self.built(codes, parameters, build), parts=lambda spec: (change(spec), {}))
+
+    def together(self, one: Suspect, other: Suspect) -> Suspect | None:
+        """An implementation with two faults, the second one a fault of the first one's spec; None where they clash."""
+        if one.parts is None or other.parts is None or one.codes[0] == other.codes[0]:
+            return None
+        first, second = one.parts, other.parts
+
+        def parts(spec: Any) -> tuple[Any, Mapping[str, Any]]:
+            between, stages = first(spec)
+            changed, more = second(between)
+            clash = stages.keys() & more.keys()
+            if clash - {"places"}:
+                raise InvalidValue("Two faults change one stage.", "Try another pair.")
+            both = {**stages, **more}
+            if clash:  # positions are read twice
+                here, there = stages["places"], more["places"]
+                both["places"] = lambda at, call: there(here(at, call), call)
+            return changed, both
+
+        made = self.of_parts((*one.codes, *other.codes), one.parameters, parts)
+        return replace(made, beside=other)
 
 
 def with_spacing(**changed: Any) -> Callable[[Any], Any]:
@@ -167,15 +197,14 @@ def first_axis(at: np.ndarray, _: Call) -> np.ndarray:
     return np.repeat(at[..., :1], at.shape[-1], axis=-1)
 
 
-def without_axis(axis: int) -> Phases:
-    """The first coordinate in the place of one."""
+def with_axes(sources: Mapping[int, int]) -> Phases:
+    """Some coordinates read from others."""
 
-    def dropped(at: np.ndarray, _: Call) -> np.ndarray:
-        at = at.copy()
-        at[..., axis] = at[..., 0]
-        return at
+    def moved(at: np.ndarray, _: Call) -> np.ndarray:
+        order = [sources.get(axis, axis) for axis in range(at.shape[-1])]
+        return at[..., order]
 
-    return dropped
+    return moved
 
 
 class CoarseCache:

@@ -15,7 +15,16 @@ import numpy as np
 from clockhands.arguments import count, shown
 from clockhands.calling import Refused
 from clockhands.errors import ClockhandsError, InvalidValue
-from clockhands.faults import ROTARY, SeenRotary, StagedRotary, Suspect, rotary_suspects
+from clockhands.faults import (
+    ROTARY,
+    Samples,
+    SeenRotary,
+    StagedRotary,
+    Suspect,
+    pairs_of_suspects,
+    rotary_suspects,
+    turning_of,
+)
 from clockhands.ladders import Geometric
 from clockhands.memory import refuse_larger
 from clockhands.recognition import identify
@@ -42,6 +51,7 @@ from clockhands.testing.functions._suspects import (
     explanations,
     few_numbers,
     fitting,
+    not_finite,
     of_any_code,
     only_coarse,
     told_of,
@@ -110,9 +120,11 @@ def _answer(
         # What is right was found when the implementation itself was asked; where a suspect loses more to rounding, by
         # other pairs or faster rates, the implementation may too.
         turning, allowed = implementation.turning, np.zeros(())
-        if turning is not None and (turning.spec != own or (turning.rates > np.array(own.rates)).any()):
+        if turning is not None and (turning.spec != own or turning.turn or (turning.rates > np.array(own.rates)).any()):
             exact = turning.phases(np.asarray(at, np.float64))
             allowed = turned_error(x, turning.spec, _aligned(exact), dtype or implementation.dtype)
+            if turning.turn is not None:  # a pair may be turned in any channel
+                allowed = allowed.max(axis=-1, keepdims=True)
         return Answer(asked, got, got, allowed, where[:, None])
     roles = None if own.xpos is None else role or "query"
     wanted = rotate(x, own, at, role=roles)
@@ -298,6 +310,15 @@ def keys_as_well(it: Any) -> list[Answer]:
     return [it.answer("keys", it.tokens(1, 1, len(at), seed=9), at, role="key")]
 
 
+def keys_that_start_later(it: Any) -> list[Answer]:
+    """Keys that start later are turned by where they stand, not by their number in the call."""
+    _keys_apart(it)
+    start = min(5, it.length // 2)
+    number = min(ROWS, it.length - start)
+    at = np.arange(start, start + number)
+    return [it.answer(f"{number} keys from position {start}", it.tokens(1, 1, number, seed=25), at, role="key")]
+
+
 def keys_beside_each_other(it: Any) -> list[Answer]:
     """Keys of several heads and sequences, at the same positions, are turned alike."""
     _keys_apart(it)
@@ -441,6 +462,7 @@ SMALL = (
     experiment("one token for each sequence", _one_token_of_many_sequences),
     experiment("separate coordinates", coordinates_of_their_own),
     experiment("keys", keys_as_well),
+    experiment("keys that start later", keys_that_start_later),
     experiment("several heads of keys", keys_beside_each_other),
     experiment("keys at separate positions", keys_at_positions_of_their_own),
     experiment("repeated call", asked_again),
@@ -456,6 +478,7 @@ SMALL = (
 
 LIKE_KEYS = {
     "a short sequence": "keys",
+    "positions that start later": "keys that start later",
     "several heads": "several heads of keys",
     "separate positions per sequence": "keys at separate positions",
 }
@@ -580,15 +603,15 @@ def _explained(it: RotaryFunction, asked: list[Asked]) -> tuple[Explanation, ...
     """What the failures look like."""
     small = [one for one in asked if one.experiment is not EVERY]
     every = next((one for one in asked if one.experiment is EVERY), None)
-    first_wrong = None
+    first_wrong = first_right = None
     if every is not None:
-        first_wrong, chosen = _chosen(every.answers[0])
+        first_wrong, first_right, chosen = _chosen(every.answers[0])
         with suppress(Refused):
             small.append(Asked(chosen, chosen.run(it)))
     if not any(one.wrong for one in small):
         return unexplained(it, asked)
     side = _wrong_side(it, asked)
-    seen = _seen(it, first_wrong, side)
+    seen = replace(_seen(it, first_wrong, side), first_right=first_right)
 
     def tried() -> Iterator[Suspect]:
         yield from rotary_suspects(it.spec, seen)
@@ -599,6 +622,12 @@ def _explained(it: RotaryFunction, asked: list[Asked]) -> tuple[Explanation, ...
         return RotarySuspect.of_suspect(suspect, it, side)
 
     found, note = fitting(small, tried(), built)
+    alone = every is not None and few_numbers(every.answers[0])  # a number or two that no rule makes
+    if (not found or note) and not alone and not not_finite(small):
+        # Two faults that give every answer say more than one that gives most of them. What failed is asked first.
+        telling_first = sorted(small, key=lambda one: not one.wrong)
+        both = (fitting(telling_first, some, built, whole=True)[0] for some in pairs_of_suspects(it.spec, seen))
+        found, note = next(((some, None) for some in both if some), (found, note))
     failed = failed_of(asked)
     if not found and "a short sequence" in failed:
         seen = replace(seen, specs=_recognised(it))
@@ -614,10 +643,12 @@ def _explained(it: RotaryFunction, asked: list[Asked]) -> tuple[Explanation, ...
     return one_sided(only_coarse(told, asked, it.coarse), side)
 
 
-def _chosen(dense: Answer) -> tuple[int | None, Experiment]:
-    """Rows of all positions at which it is wrong, and others, as a question that is quick to ask."""
-    wrong = np.flatnonzero((dense.shares[0, 0] > 1).any(axis=-1))
+def _chosen(dense: Answer) -> tuple[int | None, int | None, Experiment]:
+    """The first wrong position, the first right one after it, and a question of such positions that is quick to ask."""
+    bad = (dense.shares[0, 0] > 1).any(axis=-1)
+    wrong = np.flatnonzero(bad)
     first = int(wrong[0]) if len(wrong) else None
+    right = np.flatnonzero(~bad[first:]) if first is not None else wrong
     some = np.unique(
         np.concatenate(
             [
@@ -634,7 +665,8 @@ def _chosen(dense: Answer) -> tuple[int | None, Experiment]:
     def run(implementation: Any) -> list[Answer]:
         return [implementation.answer("chosen positions", implementation.tokens(1, 1, len(at), seed=18), at)]
 
-    return first, Experiment("chosen positions", "Positions at which it is wrong, and others.", run)
+    experiment = Experiment("chosen positions", "Positions at which it is wrong, and others.", run)
+    return first, (first or 0) + int(right[0]) if len(right) else None, experiment
 
 
 def _wrong_side(it: RotaryFunction, asked: list[Asked]) -> str | None:
@@ -662,30 +694,37 @@ def _seen(it: RotaryFunction, first_wrong: int | None, side: str | None = None) 
     """Measure the turning of the declared pairs."""
     powers = [2**power for power in range(1, 18) if 2**power < it.length]
     at = np.array([0, 1, *powers])
-    spec = it.spec.in_order
-    first, second = spec.channels.T
-    measured = []
-    try:
-        for seed in (19, 20):
-            x = it.tokens(1, 1, len(at), seed=seed)
-            y = it.answer("the rotation of pairs", x, at, role="key" if side == "key" else None).got
-            with np.errstate(invalid="ignore", divide="ignore"):
-                measured.append(((y[..., first] + 1j * y[..., second]) / (x[..., first] + 1j * x[..., second]))[0, 0])
-    except Refused:
-        measured = []
-    turning = measured[0] if measured else np.zeros((0, len(first)), complex)
-    alike = bool(measured) and bool(
-        (np.abs(measured[0] - measured[1]) <= 0.05 * np.maximum(np.abs(measured[0]), 0.1)).mean() > 0.98
-    )
+    role = "key" if side == "key" else None
+    # Coordinates that differ are the same for both draws.
+    axes = it.spec.number_of_axes
+    apart = np.random.default_rng(24).integers(0, min(it.length, 40), (24, axes)) if axes > 1 else None
+
+    def asked(positions: np.ndarray, given: bool = False) -> Samples:
+        found = []
+        with suppress(Refused):
+            for seed in (19, 20):
+                x = it.tokens(1, 1, len(positions), seed=seed)
+                y = it.answer("the rotation of pairs", x, positions, role=role, given=given).got
+                found.append((x[0, 0], y[0, 0]))
+            return tuple(found)
+        return ()
+
+    samples = asked(at)
+    turning, alike = turning_of(samples, it.spec)
     seen = SeenRotary(
         it.dtype,
         it.coarse,
         it.length,
         first_wrong,
-        at if measured else at[:0],
+        at if samples else at[:0],
         turning,
         alike,
         axes=it.called.axes,
+        samples=samples,
+        role=role,
+        counted="positions" not in it.call,
+        coordinates=apart,
+        apart=() if apart is None else asked(apart, given=True),
     )
     return replace(seen, stands=seen.apparent(it.spec))
 

@@ -26,14 +26,17 @@ _LEFT, _MISSED, _APART = 0.02, 0.1, 4.0
 
 
 def fitting(
-    asked: Sequence[Asked], suspects: Iterable[Suspect], build: Callable[[Suspect], object]
+    asked: Sequence[Asked], suspects: Iterable[Suspect], build: Callable[[Suspect], object], *, whole: bool = False
 ) -> tuple[list[Suspect], str | None]:
-    """The suspects that give these answers, and how well the best one does where none gives them to rounding."""
+    """The suspects that give these answers, and how well the best one does where none gives them to rounding.
+
+    Where only the ``whole`` counts, none is told that leaves more than rounding.
+    """
     found: list[Suspect] = []
     partial: list[tuple[float, Suspect]] = []
     for suspect in suspects:
         try:
-            left, fits = _compared(asked, lambda suspect=suspect: build(suspect), bool(found))
+            left, fits = _compared(asked, lambda suspect=suspect: build(suspect), whole or bool(found))
         except ClockhandsError:  # a code that does not exist is no suspect
             continue
         if fits:
@@ -97,23 +100,36 @@ def explanations(found: Sequence[Suspect], faults: Mapping[str, Fault], note: st
     """What the suspects that remain are called; those of different faults are told together."""
     if not found:
         return ()
-    codes = tuple(dict.fromkeys(code for suspect in found for code in suspect.codes))
-    told: dict[str, Suspect] = {}
+    told: dict[tuple[str, ...], Sequence[_Told]] = {}
+    codes: dict[str, None] = {}
     for suspect in found:
-        told.setdefault(suspect.codes[0], suspect)
-    said = [_sentence_of(suspect, faults) for suspect in told.values()]
+        each = _in_order(suspect, faults)
+        codes |= dict.fromkeys(code for own, _ in each for code in own)
+        told.setdefault(tuple(own[0] for own, _ in each), each)
+    said = [_sentence_of(each, faults) for each in told.values()]
     message = said[0] if len(said) == 1 else " or ".join(said[:3]) + "; no experiment tells these apart"
-    first = found[0]
-    cases = tuple(dict.fromkeys(case for code in told for case in faults[code].cases))
+    (first, parameters), *others = next(iter(told.values()))
+    cases = tuple(dict.fromkeys(case for each in told for code in each for case in faults[code].cases))
+    # What the sentence of a second fault names stands under its code.
+    evidence = {**parameters, **{own[0]: dict(more) for own, more in others}}
     return (
         Explanation(
-            codes,
+            tuple(codes),
             f"{message}{f' ({note})' if note else ''}.",
-            faults[first.codes[0]].hint,
+            " ".join(dict.fromkeys(faults[own[0]].hint for own in (first, *(own for own, _ in others)))),
             cases,
-            dict(first.parameters) | ({"tells apart": "not all"} if len(said) > 1 else {}),
+            evidence | ({"tells apart": "not all"} if len(said) > 1 else {}),
         ),
     )
+
+
+_Told = tuple[tuple[str, ...], Mapping[str, Any]]
+
+
+def _in_order(suspect: Suspect, faults: Mapping[str, Fault]) -> Sequence[_Told]:
+    """The faults that a suspect has at once, in the order of the table of faults."""
+    places = {code: place for place, code in enumerate(faults)}
+    return sorted(suspect.each, key=lambda one: places[one[0][0]])
 
 
 def told_of(fault: Fault, parameters: Mapping[str, Any], further: str = "") -> Explanation:
@@ -122,10 +138,13 @@ def told_of(fault: Fault, parameters: Mapping[str, Any], further: str = "") -> E
     return Explanation((fault.code,), message, fault.hint, fault.cases, parameters)
 
 
-def _sentence_of(suspect: Suspect, faults: Mapping[str, Fault]) -> str:
-    """What a suspect behaves like; where it has several faults at once, all of them."""
-    first, *others = (faults[code].sentence.format(**suspect.parameters) for code in suspect.codes)
-    return " and ".join([first, *(other.removeprefix("behaves ") for other in others)])
+def _sentence_of(each: Sequence[_Told], faults: Mapping[str, Fault]) -> str:
+    """What faults behave like that a suspect has at once."""
+    said = []
+    for codes, parameters in each:
+        first, *others = (faults[code].sentence.format(**parameters) for code in codes)
+        said.append(" and ".join([first, *(other.removeprefix("behaves ") for other in others)]))
+    return ", and ".join(said)
 
 
 # What asks of coarser tokens leave behind.

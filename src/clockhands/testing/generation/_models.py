@@ -60,6 +60,7 @@ class CausalModel:
         counts: What it was asked so far; shared with its copies.
         counting: Whether it counts positions itself where none are given.
         window: Keys that a query sees at most, where its layers keep no more.
+        layers: How many layers it has, where it says so.
         pad: The token to pad with.
         small: Whether it is a small PyTorch model, which threads make slower.
     """
@@ -72,6 +73,7 @@ class CausalModel:
     counts: Counts = field(default_factory=Counts)
     counting: bool = False
     window: int | None = None
+    layers: int | None = None
     pad: int = 0
     small: bool = False
 
@@ -274,6 +276,7 @@ def _from_transformers(model: Any, vocabulary: int | None, timeout: float) -> Tr
         frozenset(takes),
         counting=True,
         window=_window(config),
+        layers=getattr(config, "num_hidden_layers", None),
         pad=int(getattr(config, "pad_token_id", None) or 0),
         small=_is_small(model),
         model=copy.deepcopy(one) if small else one,

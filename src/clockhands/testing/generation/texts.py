@@ -13,6 +13,7 @@ model can be copied, what its float32 copy says is ``e`` away, and each of two p
 dozens twice as far, so ``4 e`` is allowed.
 """
 
+import itertools
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -235,11 +236,48 @@ def decoding_faults(it: GenerationSubject, text: int, cuts: list[int]) -> tuple[
         placed("chunk-restarts", "", np.where(later, at - first, at)),
         placed("chunk-restarts", "", inside),
         placed("decode-positions", f"the number of the {chunk}", np.where(later, piece + inside, at)),
+        Instead("queries-restart", {}, lambda: _queries_restarted(it, tokens, starts[piece])[first:]),
         seeing("cache-not-read", piece[:, None] == piece, at),
         seeing("cache-not-read", piece[:, None] == piece, inside),
         seeing("first-keys-seen", at <= inside[:, None], at),
     ]
     return tuple(found)
+
+
+_LAYERS, _MOST_ROWS = 4, 4096
+
+
+def _queries_restarted(it: GenerationSubject, tokens: np.ndarray, starts: np.ndarray) -> np.ndarray:
+    """A text whose queries count from the start of their chunk, while keys stand where they are.
+
+    No pass has a query and its key at two positions. A query that is ``s`` tokens too early sees what one at its place
+    sees of keys that are ``s`` tokens later: so the row holds the text once more, ``s`` tokens later, for its keys, and
+    each of these copies another for its own, one for each layer below. That holds for codes of distances only.
+
+    Args:
+        it: The model.
+        tokens: The text.
+        starts: Where the chunk of each token starts.
+    """
+    size, depth = len(tokens), it.model.layers or _LAYERS
+    later, newest = {0}, {0}
+    for _ in range(depth):
+        newest = {one + int(start) for one in newest for start in starts} - later
+        later |= newest
+        if len(later) * size > _MOST_ROWS:
+            raise Unasked("the row would be too long")
+    if it.model.window is not None:
+        raise Unasked("a mask of queries and keys would replace its window")
+    # The copies that are further on stand first, so that every key comes before its query.
+    copies = sorted(later, reverse=True)
+    place = {one: number for number, one in enumerate(copies)}
+    mask = np.zeros((len(copies) * size,) * 2, bool)
+    for one, token in itertools.product(copies, range(size)):
+        # The last copies are only asked for what stands below every layer: which keys they see is all the same.
+        keys = place.get(one + int(starts[token]), place[one])
+        mask[place[one] * size + token, keys * size : keys * size + token + 1] = True
+    at = np.add.outer(copies, np.arange(size)).reshape(-1)
+    return it.alone(np.tile(tokens, len(copies)), at, mask)[-size:]
 
 
 def placed_faults(it: GenerationSubject, text: int, cuts: list[int], got: np.ndarray) -> tuple[Instead, ...]:

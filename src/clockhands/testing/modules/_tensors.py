@@ -317,11 +317,19 @@ def _parameters(verdict: Verdict, spec: Any, pairs: int) -> dict[str, Any]:
         told += f"; they are rounded to {found['rounded to']}, too"
     if it_is := found.get("it is", found.get("behaves as")):
         told += f"; it holds {it_is}"
+    further = ""
+    if "scaling dropped" in found:
+        further = f", and no scaling: {scaling_name(scaling)} is missing"
+    elif "scaled twice" in found:
+        further = ", scaled twice"
+    elif "effective factor" in found:
+        further = f", scaled by a factor of {found['effective factor']:.7g}"
     return {
         "told": told,
-        "dtype": found.get("rounded to", ""),
+        "dtype": found.get("rounded to", found.get("read as", "")),
         "scaling": "none" if scaling is None else scaling_name(scaling),
-        "other": found.get("scaling in effect", ""),
+        "other": found.get("scaling in effect", found.get("bytes of", "")),
+        "further": further,
         "base": found.get("base in effect", 0.0),
         "factor": found.get("effective factor", 0.0),
         "declared": float(
