@@ -87,8 +87,9 @@ run: $(STAMPS)/package $(STAMPS)/model
 test: $(STAMPS)/test
 	@$(BIN)/python $(PYTEST) $(PYTEST_ARGS)
 
+# Two processes: each takes up to 5 GB.
 test-slow: $(STAMPS)/peers $(STAMPS)/chromium
-	@$(BIN)/python -m pytest -m slow $(PYTEST_ARGS)
+	@$(BIN)/python -m pytest --numprocesses auto --maxprocesses 2 -m slow $(PYTEST_ARGS)
 
 $(OLDEST)/stamp: pyproject.toml constraints-oldest.txt
 	test -x $(OLDEST)/bin/python || $(PYTHON) -m venv $(OLDEST)

@@ -140,8 +140,8 @@ def repository() -> Path:
 @pytest.fixture
 def empty_hub(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Generator[Any, None, None]:
     """A hub on this machine without models, an empty cache for what is fetched, and a token."""
-    import huggingface_hub
-    from huggingface_hub import constants
+    # Taken before the test, which may hide the library: huggingface_hub imports its functions at their first use.
+    from huggingface_hub import close_session, constants
 
     from clockhands.sources import transfers
     from hub_server import Hub, serving
@@ -170,7 +170,7 @@ def empty_hub(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Generator[Any,
         for thread in threading.enumerate():  # requests that had begun when another one failed
             if thread.name == transfers.THREADS:
                 thread.join()
-        huggingface_hub.close_session()
+        close_session()
 
 
 @pytest.hookimpl(wrapper=True)
