@@ -56,6 +56,7 @@ ALLOWED = {
     "jax": {"jax"},
     "conversion": {"array_api_compat"},
     "sources": {"gguf", "huggingface_hub", "ml_dtypes", "safetensors", "yaml"},
+    "readers": {"packaging"},
     "auditing": {"torch"},
     "testing": {"pytest", "hypothesis", "array_api_compat", "torch"},
     "engines": {"ray"},

@@ -81,6 +81,12 @@ def permuted(rates: Any) -> np.ndarray:
     return np.random.default_rng(0).permutation(np.array(rates))
 
 
+def turned_round(rates: Any) -> np.ndarray:
+    """The bytes of each number in the other order; some are no numbers then."""
+    with np.errstate(invalid="ignore"):
+        return np.array(rates, "<f4").view(">f4").astype(np.float64)
+
+
 def memory() -> np.ndarray:
     """What a buffer holds that nobody filled: some zeros, some numbers of any size."""
     found = np.random.default_rng(0).standard_normal(PAIRS) * 10.0 ** np.random.default_rng(1).integers(-30, 20, PAIRS)
@@ -107,6 +113,7 @@ CASES: dict[str, tuple[str, Make]] = {
     "memory": ("uninitialised", lambda _: memory()),
     "permuted": ("differs", lambda spec: permuted(spec.rates)),
     "NaN": ("uninitialised", lambda _: np.full(PAIRS, np.nan)),
+    "bytes in another order": ("reread", lambda spec: turned_round(spec.rates)),
     # Combinations that no rule names.
     "another base, unscaled": ("of-another-base", lambda spec: other_base(plain(spec)).rates),
     "another base, another factor": ("of-another-base", lambda spec: other_factor(other_base(spec)).rates),
@@ -161,7 +168,7 @@ OF_NUMBERS: dict[str, tuple[str, Make]] = {
     "unscaled, numbers in float16": ("unscaled", lambda spec: rounded(float16, spec, plain(spec).rates)),
 }
 # A table of no rates has cosines of 1: memory and zeros are asked as numbers.
-NO_RATES = {"zeros", "memory", "NaN"}
+NO_RATES = {"zeros", "memory", "NaN", "bytes in another order"}
 OF_TABLES = {name: case for name, case in CASES.items() if name not in NO_RATES} | OF_NUMBERS
 OF_SLOPES: dict[str, tuple[str, Any]] = {
     "right": ("", SLOPED.slopes),
@@ -416,3 +423,40 @@ def test_check_module_says_which_base_the_table_has_that_it_turns_by(name: str):
     assert (first.codes, first.where) == (("buffer-of-another-base",), name)
     assert first.message == f"has the {what} of base 20,000, not 10,000."
     assert first.hint == hint_of("buffer-of-another-base")
+
+
+FLOATS = {"float64": np.float64, "float32": np.float32, "float16": np.float16, "bfloat16": ml_dtypes.bfloat16}
+
+
+@pytest.mark.parametrize("name", ["plain", "llama3"])
+@pytest.mark.parametrize("held_as", FLOATS)
+@pytest.mark.parametrize("read_as", FLOATS)
+@pytest.mark.filterwarnings("ignore:invalid value:RuntimeWarning")
+def test_bytes_that_were_read_as_another_type_are_told_from_memory(name, held_as, read_as):
+    spec, _ = SPECS[name]
+    read = np.array(spec.rates).astype(FLOATS[held_as]).view(FLOATS[read_as]).astype(np.float64)
+    verdict = of_rates(read, spec, read_as)
+    if held_as == read_as:
+        assert verdict.code in {None, "buffer-rounded"}
+    else:
+        assert verdict.code == "buffer-reread"
+        assert (verdict.evidence["bytes of"], verdict.evidence["read as"]) == (held_as, read_as)
+
+
+def test_whole_numbers_that_are_the_bits_of_rates_are_told():
+    spec, _ = SPECS["llama3"]
+    bits = np.array(spec.rates, np.float32).view(np.int32).astype(np.float32).astype(np.float64)
+    assert of_rates(bits, spec).evidence["read as"] == "int32"
+
+
+def test_a_loaded_model_whose_frequencies_were_viewed_says_so():
+    torch = pytest.importorskip("torch")
+    transformers = pytest.importorskip("transformers")
+    config = transformers.LlamaConfig(
+        hidden_size=64, num_hidden_layers=1, num_attention_heads=2, intermediate_size=32, vocab_size=32
+    )
+    model = transformers.LlamaModel(config)
+    model.rotary_emb.inv_freq = model.rotary_emb.inv_freq.view(torch.bfloat16)
+    found = {one.code: one.message for one in ch.audit(model).findings}
+    assert "were read as bfloat16: read as float32, they are the frequencies" in found["buffer-reread"]
+    assert "buffer-uninitialised" not in found

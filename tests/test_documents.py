@@ -2,7 +2,7 @@
 
 import contextlib
 import doctest
-import importlib.util
+import importlib
 import io
 import os
 import re
@@ -201,16 +201,6 @@ def test_the_changelog_knows_this_version():
     assert f"## [{version[1]}]" in changelog or "## [Unreleased]" in changelog
 
 
-def maker_of(name: str):
-    """A tool that makes a document."""
-    spec = importlib.util.spec_from_file_location(name, ROOT / "tools" / f"{name}.py")
-    assert spec is not None
-    assert spec.loader is not None
-    maker = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(maker)
-    return maker
-
-
 def test_the_index_names_every_page():
     index = (ROOT / "docs" / "README.md").read_text(encoding="utf-8")
     missing = [path.name for path in (ROOT / "docs").iterdir() if path.is_file() and f"({path.name})" not in index]
@@ -218,12 +208,12 @@ def test_the_index_names_every_page():
 
 
 def test_every_finding_is_in_the_document_of_findings():
-    maker = maker_of("findings_document")
+    maker = importlib.import_module("findings_document")
     assert maker.DOCUMENT.read_text(encoding="utf-8") == maker.document(), "run tools/findings_document.py"
 
 
 def test_every_fault_is_in_the_document_of_checks():
-    maker = maker_of("checking_document")
+    maker = importlib.import_module("checking_document")
     written = maker.DOCUMENT.read_text(encoding="utf-8")
     assert written == maker.document(written), "run tools/checking_document.py"
     assert maker.document(written.replace("| `positions-rounded` |", "| `positions-round` |")) == written

@@ -15,8 +15,9 @@ DOCUMENT = Path(__file__).resolve().parents[1] / "docs" / "claims.md"
 BEGIN = """# Claims about positional encodings, checked
 
 Articles, courses and papers make many statements about positional encodings: every position has a unique encoding, dot
-products decay with the distance, it works for any length. Some are true, some are true only under a condition, and some
-are false. This page checks {number} of them; each has a verdict, the reason and the numbers that show it.
+products decay with the distance, an encoding works for any length. Some of these statements are true, some are true
+only under a condition, and some are false. This page checks {number} statements; each statement has a verdict, the
+reason and the numbers that show the verdict.
 
 `clockhands claims` computes all numbers again, in a few seconds, and ends with exit code 1 if one differs from this
 page. Formulas are computed by the library. Claims that only training can decide use the stored results of the lab's
@@ -33,7 +34,7 @@ digits written: 3.714 is anything from 3.7135 to 3.7145. "At most" is zero excep
 the accuracy of the library. A measured number is a mean over seeds; *least* and *most* are the ends of its 95 %
 interval, which for 3 seeds is their range. The trained models are small, about 0.1 million parameters, and their
 verdicts hold for that size. If a small model cannot settle a claim, or nothing was measured, the claim names the
-measurement that would.
+missing measurement.
 
 **Terms.** An encoding consists of dimension *pairs*. Each pair rotates by its *frequency*, in radians per token, and
 completes a rotation after its *wavelength*, 2π / frequency, in tokens. The *base*, usually 10,000, is about the ratio

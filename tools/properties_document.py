@@ -66,83 +66,90 @@ encoding, with the reason. The numbers are in `numbers` and in `--json` ([JSON o
 
 MEANS = {
     "bounded": (
-        "If an added encoding grows with the position, it dominates the token and overflows in float16 above "
+        "If an added encoding grows with the position, the encoding dominates the token and overflows in float16 above "
         "65,504. A rotation keeps the length of queries and keys. A bias that grows with the distance suppresses "
         "distant tokens."
     ),
     "unique": (
-        "Two positions whose values are equal to the last bit of the dtype cannot be distinguished. The first two "
-        "equal positions are named, or else the two nearest ones and their distance. Rounded positions are a "
-        "separate and worse problem: bfloat16 has 769 of the integers below 4,096."
+        "Two positions whose values are equal to the last bit of the dtype cannot be distinguished. The report names "
+        "the first two equal positions; if no positions are equal, it names the two nearest positions and their "
+        "distance. Rounding the positions themselves is a separate and worse problem: bfloat16 has 769 of the integers "
+        "below 4,096."
     ),
     "smooth": (
-        "The step is the distance between the rows of neighbouring positions. It should be small compared with the "
-        "distance of two random positions (otherwise near and far look the same), and the same everywhere "
-        "(otherwise neighbours differ more in one place than in another)."
+        "The step is the distance between the rows of neighbouring positions. The step should be small compared with "
+        "the distance of two random positions, because otherwise near and far positions look the same. The step should "
+        "also be the same everywhere, because otherwise neighbours differ more in one place than in another."
     ),
     "shift": (
-        'If a shift by k tokens is one fixed rotation, the same at every position, attention can learn "k tokens '
-        'back" once and use it everywhere. If there is no such rotation, the best linear map is fitted to some '
-        "rows and tested on others. What it *leaves* is the share of variance that it does not explain: 0 % for a "
-        "perfect map, 100 % for a useless one."
+        'If a shift by k tokens is one fixed rotation, the same at every position, attention can learn "k tokens back" '
+        "once and use it everywhere. If a shift is no fixed rotation, the best linear map is fitted to some rows and "
+        "tested on others. What the best map *leaves* is the share of variance that the map does not explain: 0 % for "
+        "a perfect map, 100 % for a useless one."
     ),
     "kernel": (
-        "The similarity of two positions is the sum of cos(frequency x distance) over all dimension pairs, divided "
-        "by its value at distance 0. It falls at first and then oscillates. Reported are the distance up to which "
-        "it falls, how often it rises, and where it is first negative. If the similarity depends on more than the "
-        "distance, the report says how much of it the distance explains."
+        "The similarity of two positions is the sum of cos(frequency x distance) over all dimension pairs, divided by "
+        "the sum at distance 0. The similarity falls at first and then oscillates. The report gives the distance up to "
+        "which the similarity falls, how often it rises, and where it is first negative. If the similarity depends on "
+        "more than the distance, the report says how much of the similarity the distance explains."
     ),
     "turning": (
         "Each dimension pair rotates at its own frequency. A pair that does not complete a rotation within the "
         "length reaches angles in longer texts that never occurred in training."
     ),
     "cover": (
-        "A pair resolves distances that are neither far below its wavelength (it hardly rotates) nor above it (the "
-        "angles repeat). Reported are the distances within the length that no pair resolves, and how many would be "
-        "unresolved with other bases."
+        "A dimension pair resolves distances that are neither far below its wavelength (the pair hardly rotates) nor "
+        "above its wavelength (the angles repeat). The report gives the distances within the length that no pair "
+        "resolves, and how many distances would be unresolved with other bases."
     ),
     "base_bound": (
-        "A head that searches for a token matching its query scores it in proportion to the similarity above. If "
-        "that is negative, a random token scores higher. The base must be large enough for the length, but a "
-        "larger one is not always enough: some ranges above the smallest valid base fail again."
+        "A head that searches for a token matching its query scores the token in proportion to the sum of "
+        "cos(frequency x distance) over all dimension pairs. If this sum is negative at a distance, a random token "
+        "scores higher than the matching token. The base must be large enough for the length, but a larger base is not "
+        "always enough: some ranges above the smallest valid base fail again."
     ),
     "critical_dimension": (
-        "The dimensions whose pair completes at least one rotation within the training length. The angles of the "
-        "others were only partly covered in training; these dimensions fail first beyond that length."
+        "The critical dimension is the number of dimensions whose pair completes at least one rotation within the "
+        "training length. The angles of the other dimensions were only partly covered in training, so these other "
+        "dimensions fail first beyond the training length."
     ),
     "spectrum": (
-        "The rows of a table need not use all dimensions: if a few directions hold 99 % of their variance, the "
-        "others are left to the tokens."
+        "The rows of a position table need not use all dimensions. If a few directions hold 99 % of the variance of "
+        "the rows, the other directions are left to the tokens."
     ),
     "precision": (
-        "An angle is position x frequency. If it is computed in float32, or in 16 bits, its error grows with the "
-        "position. For a bias, the value itself is rounded."
+        "An angle is position x frequency. If an angle is computed in float32, or in 16 bits, its error grows with the "
+        "position. For a bias, the value of the bias itself is rounded."
     ),
     "adding": (
-        "Adding an encoding changes the token. A token is *still found* if afterwards it is nearer to itself than "
-        "to any other of 50,000 random tokens. This depends on the size of the tokens: with a standard deviation "
-        "of 1 per dimension they are found; with 1/sqrt(width), without the paper's factor sqrt(width), often not."
+        "Adding an encoding changes the token. A token is *still found* if, after the encoding is added, it is nearer "
+        "to itself than to any other of 50,000 random tokens. How many tokens are still found depends on the size of "
+        "the tokens. Tokens with a standard deviation of 1 per dimension are still found. Tokens with a standard "
+        "deviation of 1/sqrt(width), without the factor sqrt(width) of Vaswani et al. 2017, are often not found."
     ),
     "reach": (
-        "The distance at which a key's weight falls to a hundredth of that of the query's own position, with only "
-        "the bias between them: from the head with the shortest reach to the head with the longest."
+        "The reach of a head is the distance at which a key's weight falls to a hundredth of the weight of the query's "
+        "own position, with only the bias between the two keys. The report gives the reach of the head with the "
+        "shortest reach and of the head with the longest."
     ),
     "edges": (
-        "Some biases group distances in buckets and learn one value for each. Within a bucket all distances are "
-        "the same. Reported are where each bucket begins, and from which distance all share one."
+        "Some biases group distances in buckets and learn one value for each bucket. A head cannot distinguish two "
+        "distances in one bucket. The report gives where each bucket begins, and from which distance on all distances "
+        "share one bucket."
     ),
     "told_apart": (
-        "Two distances with the same value are the same to a head, whether they share a bucket or are equal after "
-        "rounding. The first two are named."
+        "Two distances with the same value are the same to a head, whether the two distances share a bucket or are "
+        "equal after rounding. The report names the first two distances with the same value."
     ),
 }
 """What each property means, for a reader who has not seen the code."""
 
 HOW = (
-    f"Over {LENGTH:,} tokens in {DTYPE}; {WIDTH} dimensions unless the name gives another number, {HEAD_WIDTH} in a "
-    f"RoPE head, {HEADS} heads in a bias. Random values replace trained ones, normal and always the same: rows with a "
-    "standard deviation of 0.02, as before training, frequencies with 0.1, biases with 1, and the weights of Fire and "
-    "LogWindow with 0.1. `ch.properties` gives the same answers as sentences, with the reason if a property is *not "
+    f"The tables below are measured over {LENGTH:,} tokens in {DTYPE}. Encodings have {WIDTH} dimensions unless the "
+    f"name gives another number, RoPE heads have {HEAD_WIDTH} dimensions, and biases have {HEADS} heads. Random values "
+    "replace trained values; the random values are normal and always the same. Rows of tables have a standard "
+    "deviation of 0.02, as before training, frequencies have 0.1, biases have 1, and the weights of Fire and "
+    "LogWindow have 0.1. `ch.properties` gives the same answers as sentences, with the reason if a property is *not "
     "applicable* or was *not computed*."
 )
 
@@ -150,19 +157,21 @@ POSITIONS = (100, 1_000, 4_096, 32_768, 131_072, 1_000_000)
 SPREAD = 97  # positions that are looked at in the last tenth before each
 BASES = (10_000, 500_000, 1_000_000)
 ANGLES = (
-    f"The largest error of an angle over the {HEAD_WIDTH // 2} pairs of a head of {HEAD_WIDTH} dimensions, in radians, "
-    f"at {SPREAD} positions in the last tenth before each position named. An error of 3.14 is half a rotation: the "
-    "angle is then lost. The first three rows of a dtype round one step and compute the rest exactly; the fourth "
-    "computes all in that dtype, and the last two also compute the frequencies there, in the two usual ways. A single "
-    "position can be misleading, above all a power of two. Float16 cannot represent 500,000, so frequencies computed "
-    "from it are 0. (The float32 cosines and sines of this library are within 2^-25 at every position up to 2^63: "
-    "none of these steps is rounded.)"
+    f"The tables below give the largest error of an angle over the {HEAD_WIDTH // 2} pairs of a head of {HEAD_WIDTH} "
+    f"dimensions, in radians. The error is measured at {SPREAD} positions in the last tenth before each position "
+    "named. An error of 3.14 is half a rotation: the angle is then lost. The first three rows of a dtype round one "
+    "step of the computation and compute the rest exactly. The fourth row computes all steps in that dtype, and the "
+    "last two rows also compute the frequencies in that dtype, in the two usual ways. A single position can be "
+    "misleading, above all a power of two. Float16 cannot represent 500,000, so frequencies computed from the base "
+    "500,000 in float16 are 0. The float32 cosines and sines of this library are within 2^-25 at every position up to "
+    "2^63, because this library rounds none of these steps."
 )
 
 FIGURES = (
-    "The contents of `numbers` and of `--json`. Their accuracy is documented, and where possible derived, in the "
-    "modules of `clockhands.measures`. Distances and wavelengths are in tokens, angles in radians; `n` is the "
-    "length, `w` a frequency, `g` the sum of the cosines of all pairs. None is `null` in JSON."
+    "This section lists the names in `numbers` and in `--json`. The accuracy of each number is documented, and where "
+    "possible derived, in the modules of `clockhands.measures`. Distances and wavelengths are in tokens, angles in "
+    "radians; `n` is the length, `w` a frequency, `g` the sum of the cosines of all pairs. The value None is `null` "
+    "in JSON."
 )
 ALSO = {
     "clockhands.measures.biases.bounded": ["bounded, of biases"],

@@ -140,7 +140,7 @@ CONFIGS = [
         {f"{S}mrope_interleaved": False, "class order": "interleaved", "type": "qwen3_vl_text, transformers 5.23.0"},
         "warning",
         "rope_scaling.mrope_interleaved is false, but in code of this type (qwen3_vl_text, transformers 5.23.0) the"
-        " pairs of time, rows and columns are interleaved pair by pair. Runtimes that use the key rotate pairs by the"
+        " pairs of time, rows and columns are interleaved. Runtimes that use the key rotate pairs by the"
         " wrong coordinate. The key does not set the layout (which two dimensions form a pair).",
     ),
     (
@@ -148,7 +148,7 @@ CONFIGS = [
         {f"{S}mrope_interleaved": True, "class order": "chunked", "type": "qwen2_vl_text, transformers 5.23.0"},
         "warning",
         "rope_scaling.mrope_interleaved is true, but in code of this type (qwen2_vl_text, transformers 5.23.0) the"
-        " pairs of time, rows and columns are contiguous blocks. Runtimes that use the key rotate pairs by the wrong"
+        " pairs of time, rows and columns are consecutive. Runtimes that use the key rotate pairs by the wrong"
         " coordinate. The key does not set the layout (which two dimensions form a pair).",
     ),
     (

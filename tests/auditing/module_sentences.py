@@ -63,6 +63,13 @@ MODULES = [
         " are also rounded to bfloat16.",
     ),
     (
+        "buffer-reread",
+        {**_HELD, "bytes of": "float32", "read as": "bfloat16", "pairs": 128},
+        "error",
+        "The bytes of the RoPE frequencies in rotary_emb.inv_freq were read as bfloat16: read as float32, they are the"
+        " frequencies of the config.",
+    ),
+    (
         "buffer-of-another-factor",
         {**_HELD, **_OFF, "effective factor": 4.0, "declared factor": 8.0},
         "error",

@@ -98,9 +98,9 @@ READERS = [
         "uncommon-betas",
         {f"{P}beta_fast": 4.0, "readers": [], "first pair": 14, "last pair": 30, "largest ratio": 2.2113},
         "note",
-        "The YaRN ramp is not the usual one (rope_parameters.beta_fast is 4). Whatever the file says, some runtimes"
-        " use beta_fast 32, beta_slow 1 and a ramp between whole pairs. With these constants, the RoPE frequencies of"
-        " pairs 14 to 30 differ by a factor of up to 2.21.",
+        "The YaRN ramp is not the usual one (rope_parameters.beta_fast is 4). Whatever the file says, a runtime"
+        " without these keys uses beta_fast 32, beta_slow 1 and a ramp between whole pairs. With these constants, the"
+        " RoPE frequencies of pairs 14 to 30 differ by a factor of up to 2.21.",
     ),
     (
         "uncommon-betas",
@@ -152,5 +152,96 @@ READERS = [
         "The text settings are at the top level of the config (rope_theta is 10,000 and partial_rotary_factor is 0.5),"
         " but the config class of glm4v in Transformers 5.23.0 reads only text_config. It ignores these values and uses"
         " the defaults of glm4v_text.",
+    ),
+    (
+        "misread-by-runtime",
+        {
+            "runtime": "Transformers 4.57.1",
+            "certain": True,
+            "instead": ["base 10,000 and no scaling instead of base 500,000 and the scaling llama3 with factor 8"],
+            "lost": True,
+            "other layers": 0,
+            "off by a radian from": 8,
+        },
+        "error",
+        "Transformers 4.57.1 uses base 10,000 and no scaling instead of base 500,000 and the scaling llama3 with factor"
+        " 8. At least one pair is off by 1 radian from distance 8 on.",
+    ),
+    (
+        "misread-by-runtime",
+        {
+            "runtime": "vLLM 0.11.0",
+            "certain": False,
+            "not read": "The code of release 0.25 was not read. vLLM 0.33.0 reads the file right.",
+            "instead": ["the last 513 positions instead of the last 512 positions"],
+            "lost": False,
+            "other layers": 2,
+        },
+        "warning",
+        "vLLM 0.11.0 uses the last 513 positions instead of the last 512 positions. 2 more groups of layers differ. The"
+        " code of release 0.25 was not read. vLLM 0.33.0 reads the file right.",
+    ),
+    (
+        "misread-by-runtime",
+        {
+            "runtime": "DeepSpeed",
+            "certain": True,
+            "does": "It reads rope_theta only.",
+            "source": "deepspeedai/DeepSpeed#8341",
+            "instead": ["base 10,000 instead of base 500,000"],
+            "lost": True,
+            "other layers": 1,
+            "off by a radian from": 8,
+        },
+        "error",
+        "DeepSpeed uses base 10,000 instead of base 500,000. At least one pair is off by 1 radian from distance 8 on."
+        " It reads rope_theta only. Source: deepspeedai/DeepSpeed#8341. 1 more group of layers differs.",
+    ),
+    (
+        "refused-by-runtime",
+        {"runtime": "vLLM 0.33.0", "certain": True, "because": "Scaling of type 'x' is not known."},
+        "error",
+        "vLLM 0.33.0 does not load this file (Scaling of type 'x' is not known).",
+    ),
+    (
+        "refused-by-runtime",
+        {
+            "runtime": "vLLM 0.11.0",
+            "certain": False,
+            "because": "Scaling of type 'x' is not known.",
+            "not read": "The code of release 0.25 was not read.",
+        },
+        "warning",
+        "vLLM 0.11.0 does not load this file (Scaling of type 'x' is not known). The code of release 0.25"
+        " was not read.",
+    ),
+    (
+        "runtime-not-known",
+        {"runtime": "DeepSpeed 0.18", "because": "Its code was not read for such files."},
+        "note",
+        "What DeepSpeed 0.18 computes from this file is not known to clockhands. Its code was not read for such files.",
+    ),
+    (
+        "often-misread",
+        {
+            "mistakes": ["the base 10,000 in place of the file's", "no windows"],
+            "known": 1,
+            "the base 10,000 in place of the file's": "off by 1 radian from distance 8 on; known: AirLLM (a/b#1)",
+            "no windows": "all positions instead of the last 512 positions",
+        },
+        "note",
+        "2 common mistakes of runtimes change what is computed from this file; runtimes are known to make 1 of them:"
+        " the base 10,000 in place of the file's, no windows.",
+    ),
+    (
+        "often-misread",
+        {
+            "mistakes": ["no windows"],
+            "known": 0,
+            "no windows": "all positions instead of the last 512 positions",
+        },
+        "note",
+        "1 common mistake of runtimes changes what is computed from this file; no runtime is known to make one: no"
+        " windows.",
     ),
 ]

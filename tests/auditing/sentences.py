@@ -170,8 +170,8 @@ INV_FREQ = {f"{W}layers.0.inv_freq": "64 numbers in float32"}
 
 # What the numbers of a stored tensor are is told in the words that the same numbers of a loaded model are told in.
 _CAUSES = (
-    "uninitialised", "zero", "unscaled", "scaled-twice", "of-another-factor", "of-another-base", "of-another-scaling",
-    "rounded",
+    "uninitialised", "zero", "unscaled", "scaled-twice", "reread", "of-another-factor", "of-another-base",
+    "of-another-scaling", "rounded",
 )  # fmt: skip
 _HELD_AND_STORED = [
     (

@@ -70,7 +70,9 @@ def of_file(path, length) -> Extension:
 
 
 def fires(found):
-    return {(finding.code, finding.severity) for finding in found.findings if finding.severity != "note"}
+    """What fires on a changed file, which keeps what it has beside a block; the override here in its place does not."""
+    fired = {(finding.code, finding.severity) for finding in found.findings if finding.severity != "note"}
+    return {(code, severity) for code, severity in fired if code != "override-replaces-block"}
 
 
 @pytest.mark.parametrize("name", ROTARY)
@@ -98,6 +100,22 @@ def test_each_change_serves_the_length_and_no_new_finding_fires_but_those_that_a
             assert min(turning[0].rates) < min(before.layers[-1].rates or (1.0,))
             rates.add(turning[0].rates)
         assert len(rates) == 1, "the shapes say different things"
+
+
+LINEAR = {"rope_type": "linear", "factor": 4.0}
+
+
+def test_a_scaling_beside_the_file_is_not_counted_in_its_context():
+    found = audited(config("llama", 4096, rope_theta=1e4), 32768, {"rope_scaling": LINEAR})
+    assert found.layers[0].scaled_to == 16384
+    assert found.extension is not None
+    (way,) = found.extension.ways
+    assert (way.scaling, way.values["rope_scaling"]["rope_scaling"]["factor"]) == ("linear", 8.0)
+    assert not [said for said in found.extension.without if "already includes" in said]
+    assert way.says[0] == "Against the files as they are, 0 of 64 pairs keep their frequency, 64 are divided by 2."
+    within = audited(config("llama", 4096, rope_theta=1e4), 16384, {"rope_scaling": LINEAR})
+    assert within.extension is not None
+    assert not within.extension.ways
 
 
 @pytest.mark.parametrize("name", ["llama", "qwen2", "gemma3"])

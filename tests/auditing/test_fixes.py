@@ -178,3 +178,20 @@ def test_a_line_of_a_diff_ends_where_a_line_of_the_file_does():
     assert unified(before, after, "c.json").splitlines()[0] == "--- a/c.json"
     assert '-\u0020"b": 1\n' in unified(before, after, "c.json")
     assert "\\ No newline at end of file\n" in unified(before, after + "x", "c.json")
+
+
+def test_one_key_gets_one_value(tmp_path):
+    """The default of the class is not offered beside the base of the release."""
+    config = without(LLAMA, "rope_theta", "rope_scaling") | {"rope_parameters": {"rope_type": "default"}}
+    (tmp_path / "config.json").write_text(json.dumps(config), encoding="utf-8")
+    found = ch.audit(tmp_path)
+    codes = {one.code for one in found.findings}
+    assert {"differs-from-release", "default-base"} <= codes
+    written = [
+        step["value"]
+        for one in found.findings
+        if one.edit
+        for step in one.edit.patch
+        if step["path"].endswith("/rope_theta")
+    ]
+    assert written == [500000.0]

@@ -7,6 +7,7 @@ from auditing.faulty_containers import LLAMA, PERSIMMON, QWEN3, QWEN3_MOE, STABL
 from auditing.model_files import Gguf, audited, of_code
 from clockhands.auditing.findings._gguf import llama3_divisors
 from clockhands.ladders import geometric
+from clockhands.readers._comparing import compared
 from clockhands.scaling import Llama3
 
 EMBEDDING = {"token_embd.weight": np.zeros((2, 8), np.float32)}
@@ -309,3 +310,39 @@ def test_no_release_says_what_is_missing_in_another_model(tmp_path, other):
 def test_the_turned_channels_behind_a_latent(tmp_path, values, count, fires):
     cases = found(tmp_path, "dimension-count", values | {"deepseek2.rope.dimension_count": count})
     assert [each.edit and each.edit.says for each in cases] == ["Set deepseek2.rope.dimension_count to 64."] * fires
+
+
+# Of an architecture without a row: a window and a second base, for layers that only the pattern names.
+HALF_KNOWN = {
+    "general.architecture": "unheard-of",
+    **{
+        f"unheard-of.{key}": value
+        for key, value in {
+            "block_count": 4, "context_length": 8192, "embedding_length": 1024, "attention.head_count": 8,
+            "rope.freq_base": 1e6, "rope.freq_base_swa": 1e4, "attention.sliding_window": 512,
+        }.items()
+    },
+}  # fmt: skip
+PATTERN = {"unheard-of.attention.sliding_window_pattern": [True, True, True, False]}
+
+
+def test_a_window_without_its_layers_is_not_called_unread(tmp_path):
+    found = audited(tmp_path, {"model.gguf": Gguf(HALF_KNOWN, EMBEDDING)})
+    assert not found.ignored
+    assert not of_code(found, "ignored-key")
+    (missing,) = of_code(found, "missing-value")
+    assert missing.severity == "note"
+    assert missing.edit is None
+    assert missing.message == (
+        "unheard-of.attention.sliding_window_pattern is not in the file: which layers have the window of 512 tokens and"
+        " base 10,000 is not known."
+    )
+
+
+def test_layers_that_may_slide_are_no_difference_from_those_that_do(tmp_path):
+    layers = {}
+    for name, more in {"half": {}, "whole": PATTERN, "other": PATTERN | {"unheard-of.rope.freq_base_swa": 2e4}}.items():
+        (tmp_path / name).mkdir()
+        layers[name] = audited(tmp_path / name, {"model.gguf": Gguf(HALF_KNOWN | more, EMBEDDING)}).layers
+    assert all(parted.equivalent for parted in compared(layers["half"], layers["whole"]))
+    assert not all(parted.equivalent for parted in compared(layers["half"], layers["other"]))

@@ -8,6 +8,7 @@ import pytest
 
 import clockhands as ch
 from auditing.model_files import audited, of_code
+from clockhands.show.terminal import in_short
 
 LLAMA = {
     "model_type": "llama", "hidden_size": 4096, "num_attention_heads": 32, "num_hidden_layers": 2,
@@ -175,6 +176,10 @@ TORCHTUNE = {"_component_": "torchtune.models.llama2.llama2_7b"}
         ("neox.yml", lambda more: NEOX | {"pos-emb": "rotary", "seq-length": 2048 + more}, "seq-length", "error"),
         ("args.yaml", lambda more: MEGATRON | {"seq_length": 2048 + more}, "seq_length", "error"),
         ("args.yaml", lambda more: {"language_model": MEGATRON, "seq_length": 2048 + more}, "seq_length", "error"),
+        ("nemo.yaml", lambda more: {"model": MEGATRON | {"encoder_seq_length": 2048 + more}},
+         "model.encoder_seq_length", "warning"),
+        ("nemo.yaml", lambda more: {"model": MEGATRON | {"data": {"seq_length": 2048 + more}}},
+         "model.data.seq_length", "warning"),
         ("pretrain.yaml", lambda more: {"model_config": LITGPT, "train": {"max_seq_length": 2048 + more}},
          "train.max_seq_length", "error"),
         ("config.json", lambda more: {"pretrained_config": TENSORRT, "build_config": {"max_seq_len": 2048 + more}},
@@ -207,3 +212,18 @@ def test_an_engine_of_the_length_that_a_scaling_reaches_is_right(tmp_path):
         scaled = TENSORRT | {"rotary_scaling": {"type": "linear", "factor": 4.0}}
         path.write_text(json.dumps({"pretrained_config": scaled, "build_config": {"max_seq_len": length}}))
         assert [finding.code for finding in ch.audit(path).warnings if "context" in finding.code] == codes
+
+
+@pytest.mark.parametrize(
+    ("config", "said"),
+    [
+        ({"model_type": "t5", "n_positions": 512}, "There is no scaling to declare: relative position buckets"),
+        ({"model_type": "bloom", "seq_length": 2048}, "There is no scaling to declare: ALiBi has no frequencies."),
+        ({"model_type": "llama", "max_position_embeddings": 2048}, "or declare the scaling"),
+    ],
+)
+def test_the_advice_beyond_the_context_is_for_the_encoding(config, said):
+    beyond = ch.audit("-", 4096, stdin=io.BytesIO(json.dumps(config).encode()))
+    (found,) = [each for each in beyond.findings if each.code == "beyond-context"]
+    assert said in found.hint
+    assert not any("usable positions" in in_short(code) for code in beyond.layers)

@@ -154,7 +154,7 @@ def test_runtimes_are_compared_at_the_length_that_was_asked_for():
 def test_sections_stand_in_text_json_and_page():
     found = audited(CONFIGS["mRoPE"])
     for text in (printed(found), printed(found, verbose=False), seen(report([found]))):
-        assert "temporal 16, height 24, width 24 pairs, in a row" in text
+        assert "temporal 16, height 24, width 24 pairs, consecutive" in text
     layer = found.to_dict()["layers"][0]
     assert layer["sections"] == {
         "axes": ["temporal", "height", "width"], "pairs": [16, 24, 24], "order": "consecutive",

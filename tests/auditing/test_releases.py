@@ -202,3 +202,13 @@ OLMO = {
 def test_a_lost_scaling_of_a_smaller_model_of_the_family(changes, codes):
     audited = audit("-", stdin=io.BytesIO(json.dumps(OLMO | changes).encode()))
     assert [found.code for found in audited.findings if found.severity != "note"] == codes
+
+
+def test_the_context_of_a_class_does_not_say_which_release_a_file_is_of():
+    shape = {
+        "model_type": "mistral", "hidden_size": 4096, "num_hidden_layers": 32, "num_attention_heads": 32,
+        "num_key_value_heads": 8, "vocab_size": 32000,
+    }  # fmt: skip
+    for base, severities in ((10000.0, []), (1e6, []), (12345.0, ["note"])):
+        found = audit("-", stdin=io.BytesIO(json.dumps(shape | {"rope_theta": base}).encode())).findings
+        assert [each.severity for each in found if each.code == "differs-from-release"] == severities

@@ -455,4 +455,20 @@ VALUES = [
         "The declared table is sinusoidal, width 8; the table in the weights follows no known formula: No dimension"
         " pair has a constant frequency from row to row. The two tables differ by up to 2, in row 1.",
     ),
+    (
+        "override-replaces-block",
+        {"block": "rope_scaling", "lost": {"rope_parameters.rope_theta": 500000.0}},
+        "error",
+        "rope_scaling is set as a whole, and what the file says is lost where the new block does not have it:"
+        " rope_parameters.rope_theta (500,000). Transformers 5.23.0 then raises an error or uses another value without"
+        " a warning.",
+    ),
+    (
+        "override-replaces-block",
+        {"block": "rope_scaling", "lost": {"rope_theta": 500000.0, "partial_rotary_factor": 0.5}},
+        "warning",
+        "rope_scaling is set as a whole, and what the file says is lost where the new block does not have it:"
+        " rope_theta (500,000) and partial_rotary_factor (0.5). Transformers 5.23.0 then raises an error or uses"
+        " another value without a warning.",
+    ),
 ]

@@ -50,7 +50,7 @@ def test_a_claim_says_all_that_it_must(name):
     for sentence in (told.statement, told.argument, *filter(None, (told.condition, told.waits_for))):
         assert sentence[-1] in ".!?", sentence
     assert told.source
-    assert 60 <= len(told.argument) <= 420, f"about two lines, not {len(told.argument)} characters"
+    assert 60 <= len(told.argument) <= 580, f"a few sentences, not {len(told.argument)} characters"
     assert (told.verdict == "only if") == bool(told.condition)
 
 

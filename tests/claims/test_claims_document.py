@@ -1,6 +1,5 @@
 """docs/claims.md is made of the claims, word for word."""
 
-import importlib.util
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -15,12 +14,9 @@ ROOT = Path(__file__).resolve().parents[2]
 
 @pytest.fixture(scope="module")
 def maker():
-    spec = importlib.util.spec_from_file_location("claims_document", ROOT / "tools" / "claims_document.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    import claims_document
+
+    return claims_document
 
 
 def test_the_document_is_made_of_the_claims(maker):

@@ -1,7 +1,6 @@
 """docs/studies.md is made of the stored results, and these of a store of the lab."""
 
 import copy
-import importlib.util
 import json
 from pathlib import Path
 
@@ -10,24 +9,18 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def loaded(name):
-    """A tool as a module."""
-    spec = importlib.util.spec_from_file_location(name, ROOT / "tools" / f"{name}.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
 @pytest.fixture(scope="module")
 def maker():
-    return loaded("studies_document")
+    import studies_document
+
+    return studies_document
 
 
 @pytest.fixture(scope="module")
 def keeper():
-    return loaded("studies_data")
+    import studies_data
+
+    return studies_data
 
 
 @pytest.fixture

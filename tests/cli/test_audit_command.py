@@ -79,10 +79,30 @@ def test_two_schemas_that_disagree_are_a_warning_and_strict_makes_it_count(run, 
     assert done.code == 0
     assert codes(json.loads(done.out)["targets"][0], "warning") == ["conflicting-shapes"]
     assert run("audit", name, "--json", "--strict").code == 1
-    ignored = run("audit", name, "--json", "--strict", "--ignore", "conflicting-shapes, never-turning")
+    ignored = run("audit", name, "--json", "--strict", "--ignore", "conflicting-shapes, never-turning, often-misread")
     assert ignored.code == 0
     assert json.loads(ignored.out)["targets"][0]["findings"] == []
-    assert ignored.err == "note: config.json: 2 findings left out by --ignore.\n"
+    assert ignored.err == "note: config.json: 3 findings left out by --ignore.\n"
+
+
+def test_a_named_runtime_that_misreads_a_correct_file_fails_the_audit_and_others_are_left_out(run, config):
+    block = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+             "original_max_position_embeddings": 8192, "rope_theta": 500000.0}  # fmt: skip
+    name = config("config.json", rope_theta=None, max_position_embeddings=131072, rope_parameters=block)
+    misread = run("audit", name, "--for", "transformers@4", "--json")
+    assert misread.code == 1
+    (target,) = json.loads(misread.out)["targets"]
+    assert codes(target, "error") == ["misread-by-runtime"]
+    assert codes(target, "warning") == []
+    assert [each["reader"] for each in target["readers"]] == ["transformers-4"]
+    assert target["verdict"] == "The config is correct, but Transformers 4 misreads it."
+    right = run("audit", name, "--for", "transformers@5")
+    assert right.code == 0
+    assert "The position settings look correct, and Transformers 5 computes these values." in right.out
+    unknown = run("audit", name, "--for", "transformer")
+    assert unknown.code == 2
+    assert "'transformer' is not a runtime that clockhands knows." in unknown.err
+    assert "Did you mean transformers?" in unknown.err
 
 
 @pytest.mark.parametrize(

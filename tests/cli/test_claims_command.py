@@ -53,9 +53,11 @@ def test_one_claim_is_told_in_words(run):
         "Frequencies and wavelengths\n"
         "\n"
         "false     “At width 512 each wavelength is 1.036 times the one before.”\n"
-        "          The ratio is 10000^(2/512) = 1.036633, which rounds to 1.037; 1.036 is\n"
-        "          truncated. The lost digits matter over 255 steps: 1.036^255 is about\n"
-        "          8,255, 14 % below the last pair's divisor, 9,646.62.\n"
+        "          The ratio of neighbouring wavelengths at width 512 is 10000^(2/512) =\n"
+        "          1.036633. Rounded to three decimals, the ratio is 1.037; the number\n"
+        "          1.036 is truncated. The truncated digits matter over 255 steps:\n"
+        "          1.036^255 is about 8,255, which is 14 % below the divisor of the last\n"
+        "          dimension pair, 9,646.62.\n"
         "          ratio by the paper             1.036633\n"
         "          ratio by tensor2tensor         1.036779\n"
         "          last divisor by the cut ratio  8,255\n"
@@ -157,7 +159,7 @@ def test_how_a_claim_was_measured_is_said(run):
     for each in told["measured"]:
         assert set(each) == {"study", "command", "commit", "created", "seconds", "seeds"}
         assert f"Measured by `{each['command']}`: {len(each['seeds'])} seeds, commit {each['commit']}, in" in text
-    assert "Run it again with that command." in text
+    assert "Run the study again with this command." in text
     assert json.loads(run("claims", "ratio-1.036", "--json").out)["claims"][0]["measured"] == []
 
 

@@ -59,8 +59,9 @@ def test_files_of_other_programs_are_found_by_what_they_hold(run, tmp_path):
         (tmp_path / name).write_text(text)
     (tmp_path / "list").mkdir()
     (tmp_path / "list" / "config.json").write_text("[1, 2]")
-    assert [path.name for path in models_under(tmp_path)] == ["Modelfile", "a.yml", "my.Modelfile"]
-    for name in ("Modelfile", "my.Modelfile"):
+    # A config.json that is no object may be a damaged one: an audit says so.
+    assert [path.name for path in models_under(tmp_path)] == ["Modelfile", "a.yml", "my.Modelfile", "list"]
+    for name in ("Modelfile", "my.Modelfile", "list/config.json"):
         (tmp_path / name).unlink()
     done = run("audit", "-r", tmp_path)
     assert done.code == 0
@@ -70,4 +71,6 @@ def test_files_of_other_programs_are_found_by_what_they_hold(run, tmp_path):
 def test_no_runtime_is_said_to_read_it(run, tmp_path):
     (tmp_path / "model_config.yaml").write_text(LITGPT)
     readers = json.loads(run("audit", tmp_path, "--json").out)["targets"][0]["readers"]
-    assert {each["because"] for each in readers} == {"It reads config.json, and this is a file of LitGPT."}
+    assert {each["because"] for each in readers} == {
+        "These runtimes read configs of Transformers, and this is a file of LitGPT."
+    }

@@ -68,7 +68,7 @@ def test_rows_that_converters_move_are_said_to_be_moved(run, file, tmp_path):
     assert done.err == "note: `clockhands audit MODEL --weights` says which layout the weights of a file have.\n"
     exact = run("diff", file("config", config), tmp_path / "model.gguf", "--exact")
     assert exact.code == 1
-    assert "layout half-split in the first, interleaved in the second" in " ".join(exact.out.split())
+    assert "half-split layout against interleaved layout" in " ".join(exact.out.split())
     other = run("diff", file("config", config), file("neox", config | {"clockhands_layout": "interleaved"}))
     assert (other.code, other.err) == (1, "")
 
@@ -203,6 +203,7 @@ def test_what_a_reader_refuses_cannot_be_compared(run, file):
         (("one.json",), "Pass two targets, or one with --readers A,B."),
         (("one.json", "two.json", "--readers", "vllm,mlx-lm"), "pass one target"),
         (("one.json", "two.json", "--reader", "vlm"), "'vlm' is not a known runtime. Did you mean vllm?"),
+        (("one.json", "--readers", "vllm,vllm"), "Name two different runtimes: vllm is named twice."),
         (("one.json", "--readers", "vllm"), "Name two runtimes with a comma between them."),
         (("one.json", "two.json", "--reader", "vllm", "--readers", "vllm,mlx-lm"), "use only one of them"),
         (("alibi", "--readers", "clockhands,vllm"), "Runtimes cannot be compared on "),

@@ -37,6 +37,13 @@ def test_the_problem_and_its_fix_are_in_the_first_ten_lines(run, model):
     assert '    +  "rope_theta": 500000.0,' in lines
 
 
+def test_a_config_in_one_line_is_not_printed_to_show_its_fix(run, model):
+    model("m", indent=None)
+    lines = run("audit", "m").out.splitlines()
+    assert not [line for line in lines if "vocab_size" in line]
+    assert any(line.startswith("  fix: ") for line in lines)
+
+
 def test_a_correct_model_takes_a_few_lines_and_quiet_prints_nothing(run, model):
     model("m", LLAMA_31)
     done = run("audit", "m")
@@ -128,6 +135,10 @@ def test_every_model_under_a_folder_is_found_and_other_json_is_passed_over(run, 
     done = run("audit", "-r", "all", "--json")
     assert done.code == 2
     assert [each["target"] for each in json.loads(done.out)["unread"]] == ["all/broken"]
+    (tmp_path / "all" / "broken" / "config.json").write_text('"a text"', encoding="utf-8")
+    (tmp_path / "all" / "folder" / "config.json").mkdir(parents=True)
+    unread = json.loads(run("audit", "-r", "all", "--json").out)["unread"]
+    assert [each["target"] for each in unread] == ["all/broken", "all/folder"]
     assert run("audit", "-r", "all/web").code == 2
     assert "no folder" in run("audit", "-r", "all/one/config.json").err
 

@@ -6,11 +6,11 @@ import os
 import shutil
 import subprocess
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
 
+import golden_numbers as tool
 from clockhands.presets import presets
 from clockhands.specs import Spec, to_dict
 
@@ -19,20 +19,6 @@ OLDEST = (20, 19)  # the first Node that sees without being told that a file of 
 
 # The last bits of a sine or a logarithm are those of the machine's library.
 LAST_BITS = 1e-13
-
-
-def made() -> ModuleType:
-    """The tool that writes the files."""
-    path = ROOT / "tools" / "golden_numbers.py"
-    spec = importlib.util.spec_from_file_location("golden_numbers", path)
-    assert spec
-    assert spec.loader
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-TOOL = made()
 
 
 def differences(written: Any, now: Any, place: str = "") -> list[str]:
@@ -52,14 +38,14 @@ def differences(written: Any, now: Any, place: str = "") -> list[str]:
     return [] if written == now else [f"{place}: {written!r} is {now!r} now"]
 
 
-@pytest.mark.parametrize("name", TOOL.FILES)
+@pytest.mark.parametrize("name", tool.FILES)
 def test_the_files_are_those_that_the_tool_writes(name: str):
-    written = json.loads((TOOL.FOLDER / f"{name}.json").read_text("utf-8"))
-    assert differences(written, json.loads(TOOL.text_of(list(TOOL.FILES[name]())))) == [], "run tools/golden_numbers.py"
+    written = json.loads((tool.FOLDER / f"{name}.json").read_text("utf-8"))
+    assert differences(written, json.loads(tool.text_of(list(tool.FILES[name]())))) == [], "run tools/golden_numbers.py"
 
 
 def test_there_is_no_other_file():
-    assert {path.stem for path in TOOL.FOLDER.iterdir()} == set(TOOL.FILES)
+    assert {path.stem for path in tool.FOLDER.iterdir()} == set(tool.FILES)
 
 
 def test_a_number_that_has_changed_is_seen():
@@ -87,7 +73,7 @@ def without_a_formula_on_one_axis(spec: Spec) -> str | None:
 def test_every_preset_with_a_formula_on_one_axis_is_among_the_cases():
     specs = {each.name: each.spec for each in presets()}
     wanted = {name for name, spec in specs.items() if without_a_formula_on_one_axis(spec) is None}
-    cases = {case["name"]: case for name in ("additive", "rotary", "biases") for case in TOOL.FILES[name]()}
+    cases = {case["name"]: case for name in ("additive", "rotary", "biases") for case in tool.FILES[name]()}
     assert wanted == cases.keys() & specs.keys()
     assert {name: cases[name]["spec"] for name in wanted} == {name: to_dict(specs[name]) for name in wanted}
     assert len(wanted) > 80
@@ -135,7 +121,7 @@ def test_a_wrong_number_fails(tmp_path: Path):
     for name in ("golden.js", "ladders.test.js"):
         text = (Path(__file__).parent / name).read_text("utf-8")
         (tmp_path / name).write_text(text.replace('"../../src/', f'"{(ROOT / "src").as_uri()}/'), "utf-8")
-    cases = json.loads((TOOL.FOLDER / "ladders.json").read_text("utf-8"))
+    cases = json.loads((tool.FOLDER / "ladders.json").read_text("utf-8"))
     cases[0]["cosines"][3][1] += 2e-9
     (tmp_path / "golden").mkdir()
     (tmp_path / "golden" / "ladders.json").write_text(json.dumps(cases), "utf-8")

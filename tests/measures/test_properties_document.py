@@ -1,6 +1,5 @@
 """docs/properties.md is what the code says now, and has every encoding with every property."""
 
-import importlib.util
 import re
 from pathlib import Path
 
@@ -16,13 +15,9 @@ CELL = re.compile(r"(?<!\\)\|")
 
 @pytest.fixture(scope="module")
 def tool():
-    path = ROOT / "tools" / "properties_document.py"
-    spec = importlib.util.spec_from_file_location("properties_document", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    import properties_document
+
+    return properties_document
 
 
 @pytest.fixture(scope="module")

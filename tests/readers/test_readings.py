@@ -6,7 +6,7 @@ import pytest
 
 from clockhands.auditing import audit
 from clockhands.errors import InvalidValue
-from clockhands.readers import READERS, compared, readings
+from clockhands.readers import PATTERNS, READERS, compared, readings
 from clockhands.readers.telling import reading_to_dict
 from clockhands.readers.views import about, facts
 from clockhands.show.terminal import rows_of_readers
@@ -43,7 +43,10 @@ def target(folder, config):
 def test_every_reader_says_which_release_it_is():
     assert set(facts()["readers"]) == set(READERS)
     for name in READERS:
-        assert all(about(name))
+        title, version, read = about(name)
+        assert title
+        assert (version == "a pattern") == (name in PATTERNS)
+        assert read or name in PATTERNS
 
 
 def test_a_plain_config_is_read_alike_by_all_and_resolved_once(tmp_path):
@@ -70,6 +73,19 @@ def test_only_transformers_5_is_known_to_read_values_of_single_layers(tmp_path, 
     others = [each for name, each in found.items() if name not in described]
     assert {each.verdict for each in others} <= {"unknown", "refuses"}
     assert any(each.because == "What it does with per_layer_config was not read." for each in others)
+
+
+def test_the_growth_of_scores_is_needed_by_some_and_passed_over_by_others(tmp_path):
+    # transformers 5.23.0 models/ministral3, mlx-lm 0.32.2 models/ministral3.py, vllm 0.33.0 models/mistral.py
+    block = {"rope_type": "yarn", "rope_theta": 1e6, "factor": 16.0, "original_max_position_embeddings": 16384}
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": "ministral3", "rope_parameters": block}))
+    found = {reading.reader: reading for reading in audit(tmp_path).readings}
+    assert found["transformers-5"].verdict == found["mlx-lm"].verdict == "refuses"
+    whole = block | {"llama_4_scaling_beta": 0.1}
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": "ministral3", "rope_parameters": whole}))
+    found = {reading.reader: reading for reading in audit(tmp_path).readings}
+    assert "refuses" not in (found["transformers-5"].verdict, found["mlx-lm"].verdict)
+    assert "config.json:rope_parameters.llama_4_scaling_beta" in found["vllm"].not_read
 
 
 @pytest.mark.parametrize("change", [{"rope_theta": "abc"}, {"rope_theta": 0}, {"rope_theta": float("nan")}])

@@ -110,7 +110,7 @@ def test_a_class_that_was_not_read_is_not_said_to_lack_anything(tmp_path):
     config = {**CASES[0]["config"], "model_type": "gptj"}
     found = read(tmp_path, config)
     assert found.verdict == "unknown"
-    assert found.because == "The class of gptj in Transformers 4.57.1 has no RoPE, or its code was not read."
+    assert found.because == "The class of gptj in Transformers 4.57.1 has no RoPE, or is not known to clockhands."
 
 
 def test_a_class_that_looks_its_block_up_is_said_to_fail_without_one(tmp_path):

@@ -76,13 +76,41 @@ def test_windows_that_were_not_read_are_not_compared_and_that_is_said(tmp_path):
     assert (found.verdict, found.not_compared) == ("same", ("windows",))
 
 
+@pytest.mark.parametrize("reader", ["vllm", "vllm-0.11"])
+def test_a_window_that_only_the_runtime_takes_is_not_said_to_be_the_same(tmp_path, reader):
+    llama = {"model_type": "llama", **SMALL, "sliding_window": 4}
+    assert read(tmp_path, llama, reader).not_compared == ("windows",)
+    assert read(tmp_path, llama | {"sliding_window": None}, reader).not_compared == ()
+
+
+def test_vllm_refuses_a_qwen3_of_which_only_some_layers_have_a_window(tmp_path):
+    config = {"model_type": "qwen3", **SMALL, **SETTINGS["from layer 3"]}
+    assert read(tmp_path, config, "vllm").verdict == "refuses"
+    assert read(tmp_path, config, "vllm-0.11").not_compared == ("windows",)
+
+
+def test_scales_of_scores_are_not_said_to_be_compared(tmp_path):
+    scaling = {"rope_type": "yarn", "factor": 16.0, "original_max_position_embeddings": 16384, "rope_theta": 1e6}
+    config = {"model_type": "ministral3", **SMALL, "max_position_embeddings": 262144}
+    config["rope_parameters"] = scaling | {"llama_4_scaling_beta": 0.1}
+    assert read(tmp_path, config, "vllm").not_compared == ("scores",)
+    assert read(tmp_path, config, "transformers-5").not_compared == ()
+
+
+def test_the_loader_of_llama_cpp_has_one_choice_of_layers_without_rotation_for_smollm3(tmp_path):
+    config = {"model_type": "smollm3", **SMALL, "num_hidden_layers": 8, "no_rope_layer_interval": 4}
+    assert read(tmp_path, config, "llama.cpp").verdict == "same"
+    found = read(tmp_path, config | {"no_rope_layer_interval": 3}, "llama.cpp")
+    assert (found.verdict, {group.layers for group in found.parted}) == ("differs", {"2,5", "3,7"})
+
+
 @pytest.mark.parametrize(("flag", "verdict"), [({}, "differs"), ({"mrope_interleaved": True}, "same")])
 def test_vllm_shares_pairs_among_axes_by_the_flag_of_the_file(tmp_path, flag, verdict):
     scaling = {"rope_type": "default", "mrope_section": [24, 20, 20], **flag}
     found = read(tmp_path, QWEN3_VL | {"rope_scaling": scaling}, "vllm")
     assert found.verdict == verdict
     says = [sentence for group in found.parted for sentence in group.says]
-    assert says == (["M-RoPE sections interleaved against consecutive"] if verdict == "differs" else [])
+    assert says == (["interleaved M-RoPE sections against consecutive M-RoPE sections"] if verdict == "differs" else [])
 
 
 def test_a_target_that_no_runtime_is_compared_on_says_why():
@@ -101,4 +129,7 @@ def test_a_dialect_is_named_as_the_reason(tmp_path):
     )
     opened = open_target(path)
     (found,) = readings(opened, resolve(opened, None), only=["vllm"])
-    assert (found.verdict, found.because) == ("unknown", "It reads config.json, and this is a file of LitGPT.")
+    assert (found.verdict, found.because) == (
+        "unknown",
+        "These runtimes read configs of Transformers, and this is a file of LitGPT.",
+    )

@@ -4,8 +4,6 @@ The classes are made without memory for their weights. What counts as a fault of
 """
 
 import json
-import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -17,8 +15,6 @@ from resolution.test_whole_specs import NEAR, cosine_sine
 from written_files import written
 
 pytestmark = pytest.mark.slow
-
-sys.path.append(str(Path(__file__).resolve().parents[2] / "tools"))
 
 # Types without a row, and why.
 UNKNOWN = {
@@ -159,8 +155,9 @@ def appear(theirs, rates, close):
 
 
 def test_frequencies_of_every_module_appear(library, tmp_path, capsys):
-    import model_types as tool
     import torch
+
+    import model_types as tool
 
     missing, held = {}, 0
     for name, config in defaults(library):
@@ -211,8 +208,9 @@ NOT_BY_PLACES = {
 
 
 def test_towers_rotate_by_rows_and_columns_as_their_modules(library, capsys):
-    import model_types as tool
     import torch
+
+    import model_types as tool
 
     held = set()
     for name, config in defaults(library):

@@ -245,7 +245,25 @@ def test_layers_that_slide():
     assert (full.layers, full.base, full.window, full.scaling["factor"]) == ("5,11", 100000.0, None, 8.0)
     pattern = named("new", attention__sliding_window=512, attention__sliding_window_pattern=[True, False] * 15)
     assert [code.window for code in resolve(gguf(pattern)).codes] == [512, None]
-    assert "ignored-key" in [fact.code for fact in resolve(gguf(named("llama", attention__sliding_window=512))).facts]
+    # Which layers of this architecture have it is not in its row: it is not said that nothing reads the key.
+    half = resolve(gguf(named("llama", attention__sliding_window=512)))
+    assert {fact.code for fact in half.facts} & {"missing-value", "ignored-key"} == {"missing-value"}
+    assert [(code.window, code.either.window) for code in half.codes] == [(None, 512)]
+
+
+@pytest.mark.parametrize(
+    ("keys", "expected"),
+    [
+        ({}, {"0-2,4-6": ("rotary", 8192, False), "3,7": ("none", None, True)}),
+        ({"attention__sliding_window": 4096}, {"0-2,4-6": ("rotary", 8192, False), "3,7": ("none", None, True)}),
+        ({"attention__sliding_window": 0}, {"0-7": ("rotary", None, False)}),
+    ],
+)
+def test_the_chunks_of_llama4_are_the_readers_unless_a_window_of_0_switches_them_off(keys, expected):
+    found = resolve(gguf(named("llama4", block_count=8, **keys)))
+    held = {code.layers: (code.kind, code.chunk, code.score_scale is not None) for code in found.codes}
+    assert held == expected
+    assert ("ignored-key" in [fact.code for fact in found.facts]) == (4096 in keys.values())
 
 
 def test_lists_with_a_number_for_each_layer():

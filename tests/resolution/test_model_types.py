@@ -170,6 +170,7 @@ def test_rows_speak_of_quantities_that_exist(name):
             "interleave",
             "pad",
             "chunk",
+            "two_sided",
             "frames",
             "buckets",
             "max_distance",

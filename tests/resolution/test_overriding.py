@@ -1,5 +1,7 @@
 """Values that a caller sets over those of a config."""
 
+import json
+
 import pytest
 
 from clockhands.auditing import audit
@@ -112,8 +114,8 @@ def test_keys_of_gguf_files_stand_with_their_architecture_or_without():
         assert (code.base, code.source["base"]) == (1234.0, f"--set:{key}")
     scaling = {"rope.scaling.type": "linear", "rope.scaling.factor": 8.0}
     (code,) = resolve(gguf(named("qwen3")), overrides=scaling).codes
-    assert code.scaling == {"type": "linear", "factor": 8.0, "original": None}
-    assert code.source["scaling"] == "--set:rope.scaling.type, --set:rope.scaling.factor"
+    # The context stands in the file, and so cannot count the factor of the caller.
+    assert code.scaling == {"type": "linear", "factor": 8.0, "original": 8192}
 
 
 @pytest.mark.parametrize(
@@ -196,8 +198,15 @@ def test_the_length_that_a_server_is_started_with(tmp_path):
     (tmp_path / "config.json").write_text('{"model_type": "llama", "max_position_embeddings": 4096}')
     assert audit(tmp_path, overrides={"max_model_len": 8192}).asked == 8192
     assert audit(tmp_path, 100, overrides={"max_model_len": 8192}).asked == 100
-    with pytest.raises(InvalidValue, match="max_model_len must be a whole number above 0"):
-        audit(tmp_path, overrides={"max_model_len": 1.5})
+    # vllm 0.33.0, human_readable_int_or_auto
+    for said, length in (("32k", 32000), ("32K", 32768), ("25.6k", 25600), ("1M", 2**20), ("auto", None), (-1, None)):
+        assert audit(tmp_path, overrides={"max_model_len": said}).asked == length
+    for said in (1.5, "32.5K", "many"):
+        with pytest.raises(InvalidValue, match="max_model_len must be a whole number above 0"):
+            audit(tmp_path, overrides={"max_model_len": said})
+    with pytest.raises(InvalidValue, match="model_type must be the name of a type, got 1"):
+        audit(tmp_path, overrides={"model_type": 1})
+    assert audit(tmp_path, overrides={"rope_scaling.mrope_interleaved": True}).layers
 
 
 def test_an_audit_under_overrides(tmp_path):
@@ -210,3 +219,66 @@ def test_an_audit_under_overrides(tmp_path):
     assert error.code == "impossible-value"
     assert error.evidence["--set:rope_theta"] == 0
     assert found.layers[0].rates is None
+
+
+def test_a_whole_new_block_replaces_the_old_one_of_the_file():
+    """As Transformers 5 does, which sets it on the config that is built already; the base in it is the base."""
+    config = {**LLAMA, "rope_scaling": {"rope_type": "linear", "factor": 2.0}}
+    del config["rope_theta"]
+    block = {"rope_type": "default", "rope_theta": 1000}
+    (code,) = resolve(opened(config), overrides={"rope_parameters": block}).codes
+    assert code.spec == Rotary(128, "halves", base=1000)
+    assert code.source["base"] == "--set:rope_parameters.rope_theta"
+    assert config["rope_scaling"], "the config that was opened stays as it is"
+    assert not overridden(opened(config), {"rope_parameters": block}).lost
+    # Who sets both has both.
+    (code,) = resolve(opened(config), overrides={"rope_parameters": block, "rope_scaling": YARN}).codes
+    assert isinstance(code.spec.scaling, Yarn)
+
+
+LOST = [
+    (
+        {"rope_parameters": {"rope_type": "default", "rope_theta": 5e5}},
+        "rope_scaling",
+        {},
+        "rope_parameters.rope_theta",
+    ),
+    ({"rope_theta": 5e5}, "rope_scaling", {}, "rope_theta"),
+    ({"rope_theta": 5e5}, "rope_parameters", {}, "rope_theta"),
+    ({"rope_parameters": {"rope_theta": 5e5}}, "rope_parameters", {}, "rope_parameters.rope_theta"),
+    ({"partial_rotary_factor": 0.5}, "rope_scaling", {"rope_theta": 1e6}, "partial_rotary_factor"),
+]
+
+
+@pytest.mark.parametrize(("values", "key", "more", "lost"), LOST)
+def test_what_a_whole_new_block_leaves_out_is_lost_and_told(values, key, more, lost, tmp_path):
+    """Checked with Transformers 5.23.0: it raises for Llama, and rotates whole heads for GLM."""
+    config = {name: value for name, value in LLAMA.items() if name != "rope_theta"} | values
+    target = overridden(opened(config), {key: {**YARN, **more}})
+    assert dict(target.lost) == {
+        f"config.json:{lost}": next(iter(reversed(values.values()))) if "." not in lost else 5e5
+    }
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    found = audit(tmp_path / "config.json", overrides={key: {**YARN, **more}})
+    (told,) = [each for each in found.findings if each.code == "override-replaces-block"]
+    assert told.severity == ("error" if "." in lost else "warning")
+    assert lost.rpartition(".")[2] in told.hint
+    assert "default-base" not in [each.code for each in found.findings]
+    whole = audit(tmp_path / "config.json", overrides={key: {**YARN, "rope_theta": 5e5, "partial_rotary_factor": 0.5}})
+    assert "override-replaces-block" not in [each.code for each in whole.findings]
+
+
+@pytest.mark.parametrize("nothing", [None, {}])
+def test_a_block_that_is_taken_away_takes_its_base_with_it(nothing, tmp_path):
+    """Transformers 5.23.0 has no base then, and raises."""
+    config = {name: value for name, value in LLAMA.items() if name != "rope_theta"}
+    config |= {"rope_parameters": {"rope_type": "default", "rope_theta": 5e5}}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    for key in ("rope_scaling", "rope_parameters"):
+        (told,) = audit(tmp_path / "config.json", overrides={key: nothing}).errors
+        assert (told.code, told.evidence["lost"]) == ("override-replaces-block", {"rope_parameters.rope_theta": 5e5})
+
+
+def test_one_key_of_a_block_loses_nothing():
+    config = LLAMA | {"rope_scaling": YARN, "rope_theta": 5e5}
+    assert not overridden(opened(config), {"rope_scaling.factor": 8.0, "rope_theta": 1e6}).lost

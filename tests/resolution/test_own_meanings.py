@@ -271,6 +271,32 @@ def test_a_window_that_is_a_radius(name, window):
     assert {code.window for code in found.codes} - {None} == {window}
 
 
+@pytest.mark.parametrize(
+    ("config", "allowed"),
+    [
+        ({"model_type": "mistral", "sliding_window": 0}, "a window of 1 or more tokens, or null for none"),
+        ({"model_type": "mistral", "sliding_window": None}, None),
+        ({"model_type": "qwen3", "sliding_window": 0, "use_sliding_window": False}, None),
+        *(
+            ({"model_type": name, **more, "layer_types": ["sliding_attention"] * 2}, listed)
+            for listed in ["a window of 1 or more tokens, which the listed layers need"]
+            for name, more in [
+                ("qwen3", {"sliding_window": None, "use_sliding_window": True}),
+                ("qwen3", {"sliding_window": 8, "use_sliding_window": False}),
+                ("gemma2", {"sliding_window": 0}),
+            ]
+        ),
+    ],
+)
+def test_a_window_that_layers_cannot_have(config, allowed):
+    # Small models of Transformers 5.23.0 fail at the same configs: a TypeError for null, a RuntimeError for 0.
+    found = resolved({"num_hidden_layers": 2, **config})
+    assert [fact.evidence["allowed"] for fact in found.facts if fact.code == "impossible-value"] == [allowed] * bool(
+        allowed
+    )
+    assert {code.window for code in found.codes} == {None}
+
+
 STEP = {
     "model_type": "step3p5", "num_hidden_layers": 4, "num_nextn_predict_layers": 1, "hidden_size": 4096,
     "num_attention_heads": 64, "head_dim": 128, "max_position_embeddings": 262144, "sliding_window": 512,
@@ -278,6 +304,50 @@ STEP = {
     "rope_theta": [5_000_000.0, 10_000.0, 10_000.0, 10_000.0, 5_000_000.0],
     "partial_rotary_factors": [0.5, 1.0, 1.0, 1.0, 0.5],
 }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("keys", "ignored"),
+    [
+        ({"rotary_pct": 1.0, "position_embedding_type": "rope_gptj"}, []),  # as Command R7B was published
+        ({"rotary_pct": 0.5, "position_embedding_type": "rope_gpt_neox"}, ["position_embedding_type", "rotary_pct"]),
+    ],
+)
+def test_keys_that_are_not_read_but_say_what_is_computed_are_no_news(keys, ignored):
+    shape = {"num_hidden_layers": 4, "hidden_size": 512, "num_attention_heads": 8}
+    found = resolved({"model_type": "cohere2", **shape, **keys})
+    held = [fact.evidence for fact in found.facts if fact.code == "ignored-key"]
+    assert sorted(name.partition(":")[2] for evidence in held for name in evidence if ":" in name) == ignored
+
+
+ENCODER = {
+    "num_hidden_layers": 2, "layer_types": ["sliding_attention", "full_attention"], "sliding_window": 8,
+    "local_attention": 8,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("config", "window", "seen"),
+    [
+        ({"model_type": "modernbert"}, 9, "4 positions on either side"),
+        ({"model_type": "gemma3_text", "use_bidirectional_attention": True}, 9, "4 positions on either side"),
+        ({"model_type": "gemma3_text", "use_bidirectional_attention": False}, 8, "the last 8 positions"),
+        ({"model_type": "gemma4_text", "use_bidirectional_attention": "all"}, 11, "5 positions on either side"),
+        ({"model_type": "gemma4_text", "use_bidirectional_attention": "vision"}, 8, "the last 8 positions"),
+    ],
+)
+def test_windows_on_both_sides_of_the_query(config, window, seen):
+    # The attentions of two small layers of Transformers 5.23.0 reach as far.
+    (code,) = [code for code in resolved({**ENCODER, **config}).codes if code.window]
+    assert (code.window, code.seen) == (window, seen)
+    assert code.farthest == (code.window // 2 + 1 if code.two_sided else code.window)
+
+
+def test_windows_on_both_sides_of_encoders_alone():
+    part = {"model_type": "t5_gemma_module", **ENCODER}
+    codes = resolved({"model_type": "t5gemma", "encoder": part, "decoder": part}).codes
+    held = {code.part: (code.window, code.two_sided) for code in codes if code.window}
+    assert held == {"encoder": (17, True), "decoder": (8, False)}
 
 
 def test_a_base_and_a_share_for_each_layer():

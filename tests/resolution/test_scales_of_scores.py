@@ -268,6 +268,16 @@ def gguf(name, **keys):
     return {"general.architecture": name, **{f"{name}.{key}": value for key, value in own.items()}}
 
 
+@pytest.mark.parametrize("name", ["ministral3", "mistral4"])
+@pytest.mark.parametrize("beta", [{}, {"llama_4_scaling_beta": 0.1}])
+def test_a_block_without_the_growth_is_incomplete(name, beta):
+    # Transformers 5.23.0 multiplies None, and mlx-lm 0.32.2 raises a KeyError.
+    block = {"rope_type": "yarn", "rope_theta": 1e6, "factor": 16.0, "original_max_position_embeddings": 16384, **beta}
+    found = resolved({"model_type": name, "rope_parameters": block})
+    said = [fact.evidence["missing"] for fact in found.facts if fact.code == "incomplete-scaling"]
+    assert said == ([] if beta else ["llama_4_scaling_beta"])
+
+
 YARN_KEYS = {
     "rope__scaling__type": "yarn", "rope__scaling__factor": 16.0, "rope__scaling__original_context_length": 16384,
 }  # fmt: skip

@@ -5,11 +5,14 @@ import math
 import pytest
 
 from clockhands.additive import Learned
+from clockhands.auditing import audit
 from clockhands.auditing._audits import judged
 from clockhands.biases import Alibi
 from clockhands.ladders import Geometric, Joined
-from clockhands.rotary import Rotary
+from clockhands.rotary import Rotary, rotate
 from clockhands.scaling import MixedNtk, Ntk, Yarn
+from clockhands.show.terminal import layout_in_words
+from clockhands.testing import check_rotary
 from resolution.expected import layer_numbers, opened, resolved
 
 QWEN = {
@@ -345,3 +348,45 @@ def test_phi_3_small_has_its_base_under_a_key_of_its_own():
     (code,) = found.codes
     assert code.spec == Rotary(128, "halves", 500_000.0)
     assert (found.context, [fact.code for fact in found.facts]) == (8192, [])
+
+
+def test_gemma_4_pairs_half_a_head_apart_as_its_class_does(tmp_path):
+    """A quarter of the pairs of a global layer rotates, and each is still made of dimensions i and i + 256."""
+    pytest.importorskip("torch")
+    gemma4 = pytest.importorskip("transformers.models.gemma4.modeling_gemma4")
+    config = gemma4.Gemma4TextConfig(num_hidden_layers=6)
+    config.save_pretrained(tmp_path)
+    module = gemma4.Gemma4TextRotaryEmbedding(config)
+    codes = {code.base: code for code in audit(tmp_path).layers}
+    for kind, base, words in (
+        ("full_attention", 1e6, "half-split: pairs (i, i+256)"),
+        ("sliding_attention", 1e4, "half-split: pairs (i, i+128)"),
+    ):
+
+        def turned(x, positions, kind=kind):
+            return gemma4.apply_rotary_pos_emb(x, *module(x, positions, kind))
+
+        assert layout_in_words(codes[base]) == words
+        check_rotary(turned, codes[base].spec, axes="batch heads seq width", positions="batch seq", length=600)
+    # The misreading that the words invited: pairs (i, i + 64) of the 128 dimensions that rotate.
+    spec = codes[1e6].spec
+    near = Rotary(512, spacing=Geometric(1e6, span=256.0), rotated=128)
+    report = check_rotary(lambda x, at: rotate(x, near, at), spec, length=600, raises=False)
+    assert report.codes == {"other-partners"}
+    assert "pairs dimension i with i + 64, not with i + 256" in report.explanations[0].message
+
+
+@pytest.mark.parametrize("block", ["rope_parameters", "rope_scaling"])
+def test_xdrope_with_alpha_is_what_the_class_of_hunyuan_vl_takes_it_for(block):
+    """A base that alpha stretches, by whatever name; ``xdrope_section`` changes no frequency."""
+    hunyuan = pytest.importorskip("transformers.models.hunyuan_vl.modeling_hunyuan_vl")
+    written = {"hidden_size": 512, "num_attention_heads": 4, "num_hidden_layers": 2, "head_dim": 128}
+    rope = {"alpha": 1000.0, "factor": 1.0, "rope_type": "xdrope", "xdrope_section": [16, 16, 16, 16]}
+    if block == "rope_parameters":
+        rope["rope_theta"] = 10000.0
+    written |= {block: rope, "rope_theta": 10000.0, "max_position_embeddings": 32768}
+    found = resolved({"model_type": "hunyuan_vl_text", **written})
+    assert found.codes[0].spec == Rotary(128, "halves", 10000.0, scaling=Ntk(1000.0))
+    assert not {fact.code for fact in found.facts} & {"unknown-scaling", "unknown-key"}
+    rates = hunyuan.HunYuanVLRotaryEmbedding(hunyuan.HunYuanVLTextConfig(**written)).inv_freq
+    assert rates.tolist() == pytest.approx(found.codes[0].rates, rel=1e-5)

@@ -70,6 +70,23 @@ def test_a_length_of_the_caller_comes_before_that_of_the_file(tmp_path, base):
     assert audit(path, 1000).asked == 1000
 
 
+@pytest.mark.parametrize(
+    ("name", "text", "key"),
+    [
+        ("train.yaml", "base_model: {base}\nadapter: lora\nsequence_len: {length}\n", "sequence_len"),
+        ("sft.yaml", "model_name_or_path: {base}\noutput_dir: out\nmax_length: {length}\n", "max_length"),
+        ("Modelfile", "FROM {base}\nPARAMETER num_ctx {length}\n", "num_ctx"),
+    ],
+)
+def test_a_length_of_the_file_is_named_by_its_key_and_must_be_one(tmp_path, base, name, text, key):
+    found = audit(written(tmp_path, name, text.format(base=base, length=6000)))
+    (said,) = [finding.message for finding in found.findings if finding.code == "beyond-context"]
+    assert said.startswith(f"{name}:{key} is 6,000, but the declared context length is 4,096.")
+    with pytest.raises(Unreadable) as refused:
+        audit(written(tmp_path, name, text.format(base=base, length="abc")))
+    assert refused.value.message == f"{name}:{key} must be a whole number above 0, got 'abc'."
+
+
 def test_trl_sets_values_for_the_loader(tmp_path, base):
     text = f"model_name_or_path: {base}\nmodel_init_kwargs: {{rope_theta: 5e5}}\nmax_length: 2048\noutput_dir: out\n"
     found = audit(written(tmp_path, "sft.yaml", text))

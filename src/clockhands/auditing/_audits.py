@@ -2,13 +2,13 @@
 
 import os
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, cast
 
 from clockhands.arguments import count
-from clockhands.auditing._edits import pointer
+from clockhands.auditing._edits import disputed, pointer
 from clockhands.auditing.extending import Extension, extension
 from clockhands.auditing.findings import (
     CHECKS,
@@ -21,17 +21,18 @@ from clockhands.auditing.findings import (
     judge,
     with_release,
 )
+from clockhands.auditing.findings._runtimes import readings_of
 from clockhands.auditing.findings._table_rows import audit_array, audit_tables
 from clockhands.auditing.findings.weights import Pairing, cases_of, not_asked, pairing, with_layout
 from clockhands.auditing.main_properties import MainProperties, main_properties
 from clockhands.errors import InvalidType
 from clockhands.readers import Reading, readings
+from clockhands.readers.runtime_release import RuntimeRelease, runtime_of
 from clockhands.readers.telling import listed, reach_of, reading_to_dict
 from clockhands.sources.overriding import evidence_by_caller, overridden, served_length
 from clockhands.sources.resolve import resolve
 from clockhands.sources.resolved import TEXT, Code, Resolved
 from clockhands.sources.targets import Opened, open_target
-from clockhands.specs import to_dict
 
 if TYPE_CHECKING:
     from torch.nn import Module
@@ -51,6 +52,7 @@ LAYER_FIELDS = (
     "rows",
     "offset",
     "window",
+    "two_sided",
     "chunk",
     "score_scale",
     "usable_length",
@@ -80,6 +82,7 @@ class Audit:
         properties: What the codes can and cannot do, as far as it follows from their specs.
         notes: What was decided while opening the target that another reader might have decided otherwise.
         asked: The length that the caller asked for; None for that of the files.
+        runtime: The runtime that the caller named, with its release; None for none.
     """
 
     target: str
@@ -97,6 +100,7 @@ class Audit:
     extension: Extension | None = None
     properties: tuple[MainProperties, ...] = ()
     asked: int | None = None
+    runtime: str | None = None
 
     def __repr__(self) -> str:
         """The target and the verdict: all the rest would fill pages of a prompt."""
@@ -142,9 +146,15 @@ class Audit:
         if not self.problems and not self.computed:
             return f"No problem was found, but the RoPE frequencies cannot be computed{self._lacking()}."
         if not self.problems:
-            return "The position settings look correct."
+            return f"The position settings look correct{self._of_the_runtime()}."
         titles = "; ".join(dict.fromkeys(_lower(CODES[found.code].title) for found in self.problems))
         if all(found.blames == "reader" for found in self.problems):
+            if self.runtime is not None and all("runtime" in found.evidence for found in self.problems):
+                refused = any(found.code == "refused-by-runtime" for found in self.problems)
+                does = "does not load" if refused else "misreads"
+                if not self.errors:
+                    does = "may not load" if refused else "may misread"
+                return f"The config is correct, but {self.runtime} {does} it."
             return f"The config is correct, but some runtimes misread it: {titles}."
         number = len(self.problems)
         return f"{number} problem{'s' if number > 1 else ''}: {titles}."
@@ -192,7 +202,7 @@ class Audit:
             "model_type": self.model_type,
             "context": self.context,
             "length": self.length,
-            "layers": [_layer_to_dict(code) for code in self.layers],
+            "layers": [{name: json_value(getattr(code, name)) for name in LAYER_FIELDS} for code in self.layers],
             "findings": [finding.to_dict() for finding in self.findings],
             "source": dict(self.source),
             "ignored": {place: json_value(value) for place, value in self.ignored.items()},
@@ -202,6 +212,17 @@ class Audit:
             "readers": [json_value(reading_to_dict(reading, self.reach)) for reading in self.readings],
             "verdict": self.verdict,
         }
+
+    def _of_the_runtime(self) -> str:
+        """What is known of the runtime that the caller named, where it computes the same."""
+        if any(found.code == "runtime-not-known" for found in self.findings):
+            return f". What {self.runtime} computes is not known"
+        same = [each for each in self.readings if each.verdict == "same"]
+        if self.runtime is None or not same:
+            return ""
+        left = list(dict.fromkeys(name for each in same for name in each.not_compared))
+        but = f" ({listed(left)} not compared)" if left else ""
+        return f", and {self.runtime} computes these values{but}"
 
     def _lacking(self) -> str:
         """What the files lack for the frequencies."""
@@ -226,6 +247,7 @@ def audit(
     *,
     overrides: Mapping[str, Any] | None = None,
     weights: bool = False,
+    runtime: str | None = None,
     stdin: IO[bytes] | None = None,
 ) -> Audit:
     """Audit a preset, a model folder, a config, a GGUF, safetensors or ONNX file, a bare array, or a loaded module.
@@ -241,14 +263,17 @@ def audit(
         overrides: Values to be set over those of the config before it is read, by key; dots lead into objects.
             ``max_model_len`` is no key of a config: it is a length, as vLLM takes it, where ``length`` is None.
         weights: Whether to tell from the query and key projections how channels pair; it reads all of them.
+        runtime: The runtime that will load the model, ``NAME`` or ``NAME@RELEASE`` (``vllm@0.25``): what it computes
+            otherwise is a warning or an error, and what other runtimes do is left out. None asks for none.
         stdin: Where `-` is read from; None is the process's own standard input.
 
     Raises:
         Unreadable: The target cannot be read as what it claims to be, or is a module without numbers.
         InvalidType: The weights of a module are asked for: they are looked at in files.
-        InvalidValue: The target names a preset with a value that cannot be used, the length is not positive, or
-            nothing is read in a place that shall be overridden.
+        InvalidValue: The target names a preset with a value that cannot be used, the length is not positive,
+            nothing is read in a place that shall be overridden, or the runtime or its release is not known.
     """
+    named = None if runtime is None else runtime_of(runtime)
     served, overrides = served_length(overrides)
     length = served if length is None else count("length", length)
     if "torch" in sys.modules and not isinstance(target, str | os.PathLike):
@@ -256,19 +281,21 @@ def audit(
         from clockhands.auditing.modules import is_module
 
         if is_module(target):
-            return _of_module(target, length, overrides, weights)
+            return _of_module(target, length, overrides, weights, named)
     opened = overridden(open_target(cast("str | os.PathLike[str]", target), stdin), overrides)
     length = opened.length if length is None else length
     if opened.form == "array":
-        return judged(opened, *audit_array(opened))
+        return judged(opened, *audit_array(opened), runtime=named)
     resolved, cases = audit_tables(opened, resolve(opened, length))
     found = pairing(opened, resolved) if weights else not_asked(opened, resolved)
-    audited = judged(opened, resolved, [*cases, *cases_of(found, resolved)])
+    audited = judged(opened, resolved, [*cases, *cases_of(found, resolved)], runtime=named)
     layers = with_layout(audited.layers, found)
     return replace(audited, layers=layers, weights=found, extension=extension(opened, resolved, length))
 
 
-def _of_module(module: Any, length: int | None, overrides: Mapping[str, Any] | None, weights: bool) -> Audit:
+def _of_module(
+    module: Any, length: int | None, overrides: Mapping[str, Any] | None, weights: bool, runtime: RuntimeRelease | None
+) -> Audit:
     """The audit of a loaded module: its config as that of a file, and what its parts hold beside it."""
     from clockhands.auditing.modules import open_module, resolve_module, walked
 
@@ -280,26 +307,50 @@ def _of_module(module: Any, length: int | None, overrides: Mapping[str, Any] | N
     found = walked(module)
     opened = overridden(open_module(module, found), overrides)
     resolved, cases = resolve_module(module, found, opened, length)
-    return replace(judged(opened, resolved, cases), extension=extension(opened, resolved, length))
+    return replace(judged(opened, resolved, cases, runtime=runtime), extension=extension(opened, resolved, length))
 
 
-def _layer_to_dict(code: Code) -> dict[str, Any]:
-    """One position code as JSON; what its scores are multiplied by is a spec."""
-    values = {name: json_value(getattr(code, name)) for name in LAYER_FIELDS if name != "score_scale"}
-    scale = None if code.score_scale is None else to_dict(code.score_scale)
-    return {name: scale if name == "score_scale" else values[name] for name in LAYER_FIELDS}
+def _undisputed(findings: Sequence[Finding]) -> list[Finding]:
+    """The findings, a note without its edit where a problem's edit writes another value under the same key.
+
+    The base that a class takes for an absent one is worth writing down only where no release has another.
+    """
+    kept = [each.edit for each in findings if each.severity != "note" and each.edit is not None]
+    return [
+        replace(each, edit=None)
+        if each.severity == "note" and each.edit is not None and any(disputed(each.edit, edit) for edit in kept)
+        else each
+        for each in findings
+    ]
 
 
-def judged(opened: Opened, resolved: Resolved, cases: Iterable[Kind] = ()) -> Audit:
+def judged(
+    opened: Opened, resolved: Resolved, cases: Iterable[Kind] = (), *, runtime: RuntimeRelease | None = None
+) -> Audit:
     """The audit of what was resolved: facts and checks become findings, the grave ones first."""
     resolved = resolved.with_lengths()
     others = readings(opened, resolved, resolved.length)
-    subject = Audited(opened, resolved, others)
+    subject = Audited(opened, resolved, others, runtime)
     facts = (CODES[fact.code](fact.evidence, fact.layers) for fact in resolved.facts)
     noticed = [*cases, *(with_release(subject, fact) for fact in facts)]
     noticed += [case for check in CHECKS for case in check(subject)]
+    if any(place.endswith("rope_theta") for place in opened.lost):
+        # The override is told to have lost the base; the file has it.
+        noticed = [case for case in noticed if case.code not in ("default-base", "differs-from-release")]
     documents = {opened.config_name or "": opened.config, **opened.beside}
     findings = [judge(case.code, evidence_by_caller(case.evidence, opened), case.layers, documents) for case in noticed]
+    if runtime is not None:
+        others = readings_of(subject)
+        if any(each.verdict != "unknown" for each in others) or any("runtime" in each.evidence for each in findings):
+            # What other runtimes make of the file was not asked; notes are left where not all was compared.
+            whole = others and not any(each.not_compared for each in others)
+            kept = () if whole else ("note",)
+            findings = [
+                each
+                for each in findings
+                if each.blames != "reader" or "runtime" in each.evidence or each.severity in kept
+            ]
+    findings = _undisputed(findings)
     rank = {code: place for place, code in enumerate(CODES)}
     findings.sort(key=lambda finding: (SEVERITIES.index(finding.severity), rank[finding.code]))
     return Audit(
@@ -315,5 +366,6 @@ def judged(opened: Opened, resolved: Resolved, cases: Iterable[Kind] = ()) -> Au
         notes=tuple(opened.notes),
         path=opened.path,
         readings=others,
+        runtime=None if runtime is None else str(runtime),
         properties=main_properties(resolved),
     )

@@ -195,3 +195,10 @@ def _pointed(keys: Sequence[str]) -> str:
 
 def _is_json(file: str) -> bool:
     return file.endswith(".json") or file == STDIN
+
+
+def disputed(one: Edit, other: Edit) -> str | None:
+    """The key to which two edits give different values; None where they do not contradict each other."""
+    first, second = ({step["path"]: step for step in edit.patch} for edit in (one, other))
+    shared = (path for path in first.keys() & second.keys() if first[path] != second[path])
+    return next((keys_of(path)[-1] for path in shared), None)

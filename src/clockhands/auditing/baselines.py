@@ -45,6 +45,8 @@ def without_known(audit: Audit, known: Known) -> Audit:
 
 
 def _mark(audit: Audit, finding: Finding) -> dict[str, Any]:
-    held = {place: json_value(value) for place, value in finding.evidence.items() if ":" in place}
+    # What a runtime was found to compute is no value of a file, and another runtime's is another finding.
+    of_a_runtime = ("runtime", "instead", "because")
+    held = {name: json_value(value) for name, value in finding.evidence.items() if ":" in name or name in of_a_runtime}
     target = PurePath(audit.target).as_posix()  # the same file on every system
     return {"target": target, "code": finding.code, "layers": finding.layers, "evidence": held}

@@ -100,7 +100,8 @@ def of_config(opened: Opened, resolved: Resolved, code: Code, length: int) -> tu
             " model was trained with it."
         )
         factor, context = (code.scaling or {}).get("factor"), resolved.context
-        if kind == "linear" and context and isinstance(factor, int | float) and factor > 1:
+        original = (code.scaling or {}).get("original")
+        if kind == "linear" and not original and context and isinstance(factor, int | float) and factor > 1:
             else_ = (
                 f"the scaling is for up to {spoken(round(factor * context))} positions and needs no change"
                 if length <= factor * context
@@ -229,7 +230,7 @@ class _Writer:
         original = now.get("original") or context
         reached = max(context, self.code.scaled_to or 0)
         if scaling in ("linear", "proportional"):
-            return {"factor": before * self.length / context}
+            return {"factor": before * self.length / reached}
         if scaling == "dynamic":
             return {"factor": self.length / original}
         if scaling == "llama3":

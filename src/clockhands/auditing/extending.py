@@ -254,7 +254,11 @@ def _does(before: Code, after: Code, length: int) -> Iterator[str]:
             f"{full} are divided by {most:.4g}{blended}" if full > 1 else f"the others are divided by up to {most:.4g}"
         )
         keep = "keeps its" if kept == 1 else "keep their"
-        yield f"{kept} of {len(ratios)} pairs {keep} frequency, {slowed}."
+        yield (
+            f"Against the files as they are, {kept} of {len(ratios)} pairs {keep} frequency, {slowed}."
+            if kept < len(ratios)
+            else "All pairs keep the frequency that they have with the files as they are."
+        )
     factor = after.attention_factor
     if factor is not None and factor != before.attention_factor:
         yield f"Cosine and sine are multiplied by {spoken(factor)} at every length."

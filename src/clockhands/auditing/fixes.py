@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from clockhands.auditing._audits import Audit
-from clockhands.auditing._edits import Edit, keys_of
+from clockhands.auditing._edits import Edit, disputed, keys_of
 from clockhands.auditing.findings import Finding
 from clockhands.errors import InvalidValue
 from clockhands.sources import files
@@ -114,7 +114,7 @@ def _refuse_contradictions(path: Path, offered: Sequence[Finding]) -> None:
     for one, other in itertools.combinations(offered, 2):
         assert one.edit is not None
         assert other.edit is not None
-        key = _disagree(one.edit, other.edit)
+        key = disputed(one.edit, other.edit)
         if key is not None:
             raise InvalidValue(
                 f"{path}: the fixes of {one.code} and {other.code} set {key} to different values.",
@@ -135,13 +135,6 @@ def _audited_with(target: Path, path: Path, text: str, again: Callable[[Path], A
 
 # Files beside a config that an audit may look at; a folder with more is no model's.
 _MOST_FILES = 4096
-
-
-def _disagree(one: Edit, other: Edit) -> str | None:
-    """The key to which two edits give different values; None where they do not disagree."""
-    first, second = ({step["path"]: step for step in edit.patch} for edit in (one, other))
-    shared = (path for path in first.keys() & second.keys() if first[path] != second[path])
-    return next((keys_of(path)[-1] for path in shared), None)
 
 
 def lines_of_edit(path: Path, edit: Edit) -> list[str]:

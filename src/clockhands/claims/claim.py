@@ -113,7 +113,7 @@ class Claim:
         verdict: ``"true"``, ``"false"``, or ``"only if"`` with the ``condition``.
         condition: When it is true; empty for the other verdicts, or what the verdict is about.
         numbers: The numbers that show it, as they are stated, by name.
-        argument: Why, in about two lines.
+        argument: Why, in a few sentences that are each understood alone.
         source: Where it is said, or who showed it.
         compute: Computes the numbers again.
         waits_for: The measurement that would decide what is not shown; empty where nothing waits.

@@ -29,6 +29,7 @@ Examples:
   clockhands audit path/to/model --diff
   clockhands audit path/to/model --fix
   clockhands audit -r path/to/models
+  clockhands audit path/to/model --for vllm@0.25
 """
 
 FORMATS = ("text", "json", "sarif", "github")
@@ -53,6 +54,12 @@ def _codes(ctx: click.Context, _param: click.Parameter, values: tuple[str, ...])
     metavar="KEY=VALUE",
     help="Audit as if KEY had this VALUE in the config (a.b=1 for nested keys); an object alone is taken as vLLM's"
     " --hf-overrides. Can be repeated.",
+)
+@click.option(
+    "--for",
+    "runtime",
+    metavar="RUNTIME[@RELEASE]",
+    help="Check what this runtime computes from the files: vllm, vllm@0.25. What other runtimes do is left out.",
 )
 @click.option("--weights", is_flag=True, help="Measure the layout from the query and key weights (reads all of them).")
 @click.option("--verbose", "-v", is_flag=True, help="Show every value with its source, the properties and the notes.")
@@ -92,6 +99,7 @@ def command(  # noqa: PLR0917 - click passes them by name
     targets: tuple[str, ...],
     length: int | None,
     settings: tuple[str, ...],
+    runtime: str | None,
     weights: bool,
     verbose: bool,
     quiet: bool,
@@ -135,8 +143,11 @@ def command(  # noqa: PLR0917 - click passes them by name
         raise click.UsageError("--html and --write-baseline name the same file.")
     # Imported when it is called: the help of all commands needs none of it.
     from clockhands.auditing.baselines import baseline_of, known_in, without_known
+    from clockhands.readers.runtime_release import runtime_of
     from clockhands.sources.overriding import read_overrides
 
+    if runtime is not None:
+        runtime_of(runtime)  # a name that is not known is said before any target is read
     reads = [*targets, *([] if baseline is None else [baseline])]
     if html is not None:
         not_there(html, force=force, reads=reads)
@@ -153,7 +164,8 @@ def command(  # noqa: PLR0917 - click passes them by name
         kept = found.without(ignore)
         return kept if known is None else without_known(kept, known)
 
-    for found in _all_audited(targets, failures, jobs, length=length, overrides=overrides, weights=weights):
+    how = {"length": length, "overrides": overrides, "weights": weights, "runtime": runtime}
+    for found in _all_audited(targets, failures, jobs, **how):
         audits.append(kept_of(found))
         _left_out(found, found.without(ignore), "by --ignore")
         _left_out(found.without(ignore), audits[-1], f"that {baseline} knows")
@@ -161,7 +173,7 @@ def command(  # noqa: PLR0917 - click passes them by name
     if diff or fix:
 
         def again(path: Path) -> Audit:
-            return kept_of(audit(path, length, weights=weights))
+            return kept_of(audit(path, length, weights=weights, runtime=runtime))
 
         place = None if not fix else (lambda path: path) if in_place else _beside
         shown = diff or (form == "text" and not quiet)

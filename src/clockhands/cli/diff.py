@@ -10,7 +10,10 @@ from clockhands.cli.group import did_you_mean, talk
 from clockhands.cli.output import json_option, print_json, showing_what_is_fetched
 from clockhands.errors import InvalidValue, Unreadable
 from clockhands.readers import READERS, compared
+from clockhands.readers import readings as readings_of
 from clockhands.readers.telling import lengths_differ, parted_to_dict, reach_of, release
+from clockhands.sources import open_target
+from clockhands.sources.resolve import resolve
 from clockhands.sources.resolved import Code
 
 OWN = "clockhands"
@@ -50,6 +53,8 @@ def _readers(ctx: click.Context, param: click.Parameter, value: str | None) -> t
             )
     if param.name == "readers" and len(names) != 2:
         raise click.BadParameter("Name two runtimes with a comma between them.", ctx)
+    if param.name == "readers" and len(set(names)) == 1:
+        raise click.BadParameter(f"Name two different runtimes: {names[0]} is named twice.", ctx)
     return names
 
 
@@ -75,7 +80,8 @@ def command(  # noqa: PLR0917 - click passes them by name
     """Say where two position encodings differ: at which pair, from which distance on, by how much.
 
     Each TARGET is what `clockhands audit` takes. With one TARGET, --readers names two runtimes to compare:
-    transformers-4, transformers-5, vllm-0.11, vllm, llama.cpp, mlx-lm, no-scaling, or clockhands for the audit itself.
+    transformers-4, transformers-5, vllm-0.11, vllm, llama.cpp, mlx-lm, or clockhands for the audit itself; or a common
+    mistake of runtimes, such as no-scaling or default-base.
     Pairs are counted from 0. Exit code 0 means no difference; float32 rounding, and the layout change that converters
     to GGUF make, do not count. Exit code 1 means that there is a difference.
     """
@@ -115,10 +121,11 @@ def _sides(
         if len(targets) != 1:
             raise click.UsageError("--readers compares two runtimes on one target: pass one target.")
         found = _audited(targets[0], length)
-        return _side(found, readers[0]), _side(found, readers[1])
+        return _side(found, readers[0], length), _side(found, readers[1], length)
     if len(targets) != 2:
         raise click.UsageError("Pass two targets, or one with --readers A,B.")
-    first, second = (_side(_audited(target, length), *(reader or (OWN,))) for target in targets)
+    (one,) = reader or (OWN,)
+    first, second = (_side(_audited(target, length), one, length) for target in targets)
     return first, second
 
 
@@ -130,7 +137,7 @@ def _audited(target: str, length: int | None) -> Audit:
     return found
 
 
-def _side(found: Audit, reader: str) -> ComparedSide:
+def _side(found: Audit, reader: str, length: int | None) -> ComparedSide:
     """A target as one reader takes it.
 
     Raises:
@@ -141,7 +148,11 @@ def _side(found: Audit, reader: str) -> ComparedSide:
     if reader == OWN:
         _check_known(found)
         return ComparedSide(found.target, found.layers, found.context, reach)
-    reading = next(each for each in found.readings if each.reader == reader)
+    reading = next((each for each in found.readings if each.reader == reader), None)
+    if reading is None:  # a pattern of misreading, which an audit does not list
+        opened = open_target(found.target)
+        resolved = resolve(opened, length).with_lengths()
+        (reading,) = readings_of(opened, resolved, resolved.length, only=(reader,))
     if all(each.verdict == "unknown" for each in found.readings):
         raise InvalidValue(
             f"Runtimes cannot be compared on {found.target}: {reading.because}",

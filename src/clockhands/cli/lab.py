@@ -11,7 +11,16 @@ import click
 from click.core import ParameterSource
 
 from clockhands.cli.group import talk
-from clockhands.cli.output import OutPath, json_option, not_there, print_json, write_text, write_whole
+from clockhands.cli.output import (
+    OutPath,
+    json_option,
+    not_there,
+    options,
+    print_json,
+    store_option,
+    write_text,
+    write_whole,
+)
 from clockhands.errors import ClockhandsError, InvalidValue
 
 if TYPE_CHECKING:
@@ -48,35 +57,25 @@ def command() -> None:
     """
 
 
-def _store_option(function: Any) -> Any:
-    return click.option(
-        "--store", type=OutPath(), default=STORE, show_default=True, help="The SQLite file that holds the results."
-    )(function)
-
-
-def _running_options(function: Any) -> Any:
-    for option in reversed(
-        (
-            click.option("--engine", type=click.Choice(("local", "ray")), default="local", show_default=True,
-                         help="Where trials run: in processes of this machine, or on a Ray cluster."),
-            click.option("--address", metavar="A",
-                         help="Address of the Ray cluster (default: Ray is started on this machine)."),
-            click.option("--jobs", type=click.IntRange(1, 256), metavar="N",
-                         help="Trials that run at the same time (default: set by the number of cores)."),
-            click.option("--threads", type=click.IntRange(1, 256), metavar="N",
-                         help=f"Number of threads for each trial {_AS_BEGUN.format(1)}"),
-            click.option("--device", metavar="D",
-                         help=f"Device of the models: cpu, cuda or cuda:1 {_AS_BEGUN.format('cpu')}"),
-            click.option("--gpus", type=click.FloatRange(min=0), default=0.0, show_default=True, metavar="X",
-                         help="GPUs that Ray reserves for a trial."),
-            click.option("--workers", type=click.IntRange(min=1), metavar="N",
-                         help=f"Number of processes for each trial, with Ray Train {_AS_BEGUN.format(1)}"),
-            click.option("--tensorboard", type=OutPath(folder=True), metavar="DIR",
-                         help="Write TensorBoard event files of every finished trial to this folder."),
-        )
-    ):  # fmt: skip
-        function = option(function)
-    return function
+_store_option = store_option(STORE)
+_running_options = options(
+    click.option("--engine", type=click.Choice(("local", "ray")), default="local", show_default=True,
+                 help="Where trials run: in processes of this machine, or on a Ray cluster."),
+    click.option("--address", metavar="A",
+                 help="Address of the Ray cluster (default: Ray is started on this machine)."),
+    click.option("--jobs", type=click.IntRange(1, 256), metavar="N",
+                 help="Trials that run at the same time (default: set by the number of cores)."),
+    click.option("--threads", type=click.IntRange(1, 256), metavar="N",
+                 help=f"Number of threads for each trial {_AS_BEGUN.format(1)}"),
+    click.option("--device", metavar="D",
+                 help=f"Device of the models: cpu, cuda or cuda:1 {_AS_BEGUN.format('cpu')}"),
+    click.option("--gpus", type=click.FloatRange(min=0), default=0.0, show_default=True, metavar="X",
+                 help="GPUs that Ray reserves for a trial."),
+    click.option("--workers", type=click.IntRange(min=1), metavar="N",
+                 help=f"Number of processes for each trial, with Ray Train {_AS_BEGUN.format(1)}"),
+    click.option("--tensorboard", type=OutPath(folder=True), metavar="DIR",
+                 help="Write TensorBoard event files of every finished trial to this folder."),
+)  # fmt: skip
 
 
 @command.command("run")

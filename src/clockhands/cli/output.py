@@ -16,6 +16,18 @@ from clockhands.errors import ClockhandsError, InvalidValue
 DTYPES = ("float64", "float32", "float16", "bfloat16")
 BACKENDS = ("numpy", "torch", "jax")
 
+
+def options(*chosen: Any) -> Any:
+    """Several options of a command as one decorator, in this order."""
+
+    def decorated(function: Any) -> Any:
+        for option in reversed(chosen):
+            function = option(function)
+        return function
+
+    return decorated
+
+
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 
 
@@ -105,6 +117,12 @@ class OutPath(click.Path):
             whose = "" if param is None else f" for {param.get_error_hint(ctx)}"  # pyright: ignore[reportArgumentType]
             raise InvalidValue(f"{os.fspath(value)!r}{whose} names no file.", "Give the name of the file to write.")
         return super().convert(value, param, ctx)
+
+
+def store_option(default: str) -> Any:
+    """The option for the file that holds the results of many runs."""
+    text = "The SQLite file that holds the results."
+    return click.option("--store", type=OutPath(), default=default, show_default=True, help=text)
 
 
 def not_there(path: Path, *, force: bool, reads: Sequence[str | Path] = ()) -> None:

@@ -12,7 +12,16 @@ from urllib.parse import quote
 import click
 
 from clockhands.cli.group import talk
-from clockhands.cli.output import OutPath, json_option, not_there, print_json, write_text, write_whole
+from clockhands.cli.output import (
+    OutPath,
+    json_option,
+    not_there,
+    options,
+    print_json,
+    store_option,
+    write_text,
+    write_whole,
+)
 from clockhands.errors import InvalidValue, Unreadable
 
 if TYPE_CHECKING:
@@ -45,19 +54,8 @@ def command() -> None:
     """
 
 
-def _options(*options: Any) -> Any:
-    def decorated(function: Any) -> Any:
-        for option in reversed(options):
-            function = option(function)
-        return function
-
-    return decorated
-
-
-_store = click.option(
-    "--store", type=OutPath(), default=STORE, show_default=True, help="The SQLite file that holds the results."
-)
-_page = _options(
+_store = store_option(STORE)
+_page = options(
     click.option("--html", type=OutPath(), metavar="FILE", help="Write a page to sort and filter all models."),
     click.option("--pages", type=click.IntRange(min=0), default=PAGES, show_default=True, metavar="N",
                  help="With --html: models that get a page of their own, those with problems first."),
@@ -72,7 +70,7 @@ _page = _options(
 @click.option("--names", type=click.Path(dir_okay=False, allow_dash=True), metavar="FILE",
               help="A file that lists further targets, one on each line (- for standard input).")  # fmt: skip
 @_store
-@_options(
+@options(
     click.option("--engine", type=click.Choice(("local", "ray")), default="local", show_default=True,
                  help="Where models are audited: in processes of this machine, or on a Ray cluster."),
     click.option("--address", metavar="A",

@@ -6,6 +6,7 @@ base, another factor, another scaling, no scaling, the scaling twice, another or
 others where that happens, and each rounded to bfloat16 or float16. The first that makes the same numbers is told.
 """
 
+import itertools
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -14,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from clockhands.dtypes import SMALLEST, UNIT_ROUNDOFF, output_dtype
+from clockhands.dtypes import NAMES, SMALLEST, UNIT_ROUNDOFF, output_dtype
 from clockhands.errors import ClockhandsError
 from clockhands.faults import FAULTS
 from clockhands.ladders import Geometric
@@ -112,8 +113,8 @@ def of_rates(
 
     Returns:
         A verdict with one of the codes ``buffer-uninitialised``, ``-zero``, ``-rounded``, ``-unscaled``,
-        ``-scaled-twice``, ``-of-another-factor``, ``-of-another-base``, ``-of-another-scaling``, ``-of-another-width``
-        or ``-differs``; None where they are right.
+        ``-scaled-twice``, ``-reread``, ``-of-another-factor``, ``-of-another-base``, ``-of-another-scaling``,
+        ``-of-another-width`` or ``-differs``; None where they are right.
 
     Raises:
         ClockhandsError: The spec has no rates at this length.
@@ -183,6 +184,13 @@ def judged(numbers: np.ndarray, dtype: str, reference: Reference, context: int |
         reference: What they should be.
         context: Positions that the model is for; rounding is told as an angle at their end.
     """
+    verdict = _judged(numbers, dtype, reference, context)
+    if verdict.code is None or verdict.code == "buffer-rounded":
+        return verdict
+    return _reread(numbers, dtype, reference) or verdict
+
+
+def _judged(numbers: np.ndarray, dtype: str, reference: Reference, context: int | None) -> Verdict:
     ladders = {words: _as_many(rates, numbers) for words, rates in reference.ladders.items()}
     rates = next(iter(ladders.values()))
     with np.errstate(all="ignore"):
@@ -203,6 +211,42 @@ def judged(numbers: np.ndarray, dtype: str, reference: Reference, context: int |
             )
             return _another(numbers, dtype, rates, reference) if plain else unlike_any(numbers)
         return _another(numbers, dtype, rates, reference)
+
+
+def _reread(numbers: np.ndarray, dtype: str, reference: Reference) -> Verdict | None:
+    """The right rates whose bytes were read as another type or in another order: a view in the place of a cast.
+
+    What was read as NaN has lost its bytes; the others have to be right, and at least half of all.
+    """
+    for held_as, raw in _bytes_of(numbers, dtype):
+        for name, swapped in itertools.product(NAMES, (False, True)):
+            kind = output_dtype(name)
+            if raw.nbytes % kind.itemsize or (name == held_as and not swapped):
+                continue
+            with np.errstate(all="ignore"):
+                whole = raw.view(np.uint8).reshape(-1, kind.itemsize)
+                one = (whole[:, ::-1] if swapped else whole).copy().view(kind).ravel().astype(np.float64)
+            # Which of the numbers each byte belongs to.
+            lost = np.repeat(np.isnan(numbers), raw.itemsize).reshape(-1, kind.itemsize).any(axis=1)
+            off = reference.slack + UNIT_ROUNDOFF[name] * (name in ROUNDED) + 2.0**-15 * (held_as == "int32")
+            least = SMALLEST[name] * (name in ROUNDED)
+            for ladder in reference.ladders.values():
+                near = np.abs(one - ladder) <= off * ladder + least if len(one) == len(ladder) else np.zeros(1, bool)
+                if (near | lost).all() and near.sum() >= max(_FEWEST, len(ladder) / 2):
+                    order = f"{name} in another byte order" if swapped else name
+                    return Verdict("buffer-reread", {"bytes of": order, "read as": held_as, "pairs": len(numbers)})
+    return None
+
+
+def _bytes_of(numbers: np.ndarray, dtype: str) -> Iterator[tuple[str, np.ndarray]]:
+    """The bytes of numbers: as any type that holds them exactly has them, or as whole numbers that were made floats."""
+    with np.errstate(all="ignore"):
+        for name in dict.fromkeys((dtype, *NAMES)):
+            raw = numbers.astype(output_dtype(name)) if name in NAMES else numbers[:0]
+            if np.array_equal(raw.astype(np.float64), numbers, equal_nan=True):
+                yield name, raw
+        if np.isfinite(numbers).all() and (np.abs(numbers) < 2**31).all() and (numbers == np.round(numbers)).all():
+            yield "int32", numbers.astype(np.int32)
 
 
 def left(numbers: np.ndarray, ladder: np.ndarray) -> float:

@@ -7,7 +7,8 @@ release and the files stand that it was read off). A rule that was not read in c
 from collections.abc import Sequence
 
 from clockhands.readers._comparing import Parted, compared
-from clockhands.readers._reading import READERS, Reading, incomparable, readings
+from clockhands.readers._misread import Runtime, Statement, release_order, runtimes, statements
+from clockhands.readers._reading import PATTERNS, READERS, Reading, incomparable, misreadings, readings
 from clockhands.readers.telling import (
     FAR_OFF,
     code_in_words,
@@ -27,8 +28,9 @@ from clockhands.readers.views import NEW, OLD, View, facts, names, positive_numb
 from clockhands.sources.resolved import TEXT
 
 __all__: Sequence[str] = [
-    "FAR_OFF", "NEW", "OLD", "READERS", "TEXT", "Parted", "Reading", "View", "code_in_words", "compared",
-    "cosine_in_words", "facts", "incomparable", "lengths_differ", "listed", "names", "pairs_in_words",
-    "parted_in_words", "parted_to_dict", "positive_number", "ratio_in_words", "reach_of", "reading_to_dict",
-    "readings", "release", "scaling_in_words", "scaling_name", "views",
+    "FAR_OFF", "NEW", "OLD", "PATTERNS", "READERS", "TEXT", "Parted", "Reading", "Runtime", "Statement", "View",
+    "code_in_words", "compared", "cosine_in_words", "facts", "incomparable", "lengths_differ", "listed",
+    "misreadings", "names", "pairs_in_words", "parted_in_words", "parted_to_dict", "positive_number", "ratio_in_words",
+    "reach_of", "reading_to_dict", "readings", "release", "release_order", "runtimes", "scaling_in_words",
+    "scaling_name", "statements", "views",
 ]  # fmt: skip

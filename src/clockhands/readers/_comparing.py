@@ -1,7 +1,9 @@
 """Two readings of a model side by side: which layers part, and how."""
 
+import itertools
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -25,7 +27,6 @@ class Parted:
         theirs: Their code in the second.
         ladder: How the two ladders differ, where both have as many pairs.
         says: What else differs, in words: kinds, widths, pairing, tables, slopes.
-        verdict: What the second's rates are beside the first's, where both have as many pairs.
     """
 
     part: str
@@ -34,13 +35,19 @@ class Parted:
     theirs: Code | None
     ladder: LadderDifference | None
     says: tuple[str, ...]
-    verdict: Verdict | None = None
+
+    @cached_property
+    def verdict(self) -> Verdict | None:
+        """What the second's rates are beside the first's, where both have as many pairs; its search takes a while."""
+        if self.ladder is None or self.ours is None or self.theirs is None:
+            return None
+        return _verdict(self.ours, np.array(self.theirs.rates))
 
     @property
     def same(self) -> bool:
         """Whether both compute the same."""
-        right = self.verdict is None or self.verdict.code is None
-        return not self.says and right and (self.ladder is None or self.ladder.same)
+        alike = not self.says and (self.ladder is None or self.ladder.same)
+        return alike and (self.verdict is None or self.verdict.code is None)
 
     def alike(self, *, exact: bool) -> bool:
         """Whether this is no difference: `same` where exact numbers are asked for, else `equivalent`."""
@@ -77,7 +84,7 @@ def compared(
         ours: The first reading.
         theirs: The second.
         windows: Whether windows and chunks are compared, which not every reading knows.
-        scores: Whether scales of scores are compared, which no reading knows.
+        scores: Whether scales of scores are compared, which not every reading knows.
     """
     also = {name for name, asked in (("windows", windows), ("scores", scores)) if asked}
     first, second = _placed(ours), _placed(theirs)
@@ -134,18 +141,34 @@ def _named(places: list[Any]) -> str | None:
 
 
 def _parted(part: str, layers: str | None, ours: Code | None, theirs: Code | None, also: Collection[str]) -> Parted:
+    """Two codes side by side; one that may slide or not is no other than one that it may be."""
+    first, *others = itertools.product(_either(ours), _either(theirs))
+    found = _side_by_side(part, layers, *first, also)
+    for one, other in others:
+        if not found.equivalent:
+            maybe = _side_by_side(part, layers, one, other, also)
+            found = maybe if maybe.equivalent else found
+    return found
+
+
+def _either(code: Code | None) -> tuple[Code | None, ...]:
+    return (code,) if code is None or code.either is None else (code, code.either)
+
+
+def _side_by_side(
+    part: str, layers: str | None, ours: Code | None, theirs: Code | None, also: Collection[str]
+) -> Parted:
     if ours is None or theirs is None:
         which = "second" if theirs is None else "first"
         return Parted(part, layers, ours, theirs, None, (f"the {which} has no such layers",))
     says = list(_apart(ours, theirs, also))
-    ladder = verdict = None
+    ladder = None
     turning = ours.kind == theirs.kind and ours.kind in ("rotary", "sinusoidal")
     # Else a pair of the one is no pair of the other.
     if turning and ours.rates and theirs.rates and (len(ours.rates), ours.width) == (len(theirs.rates), theirs.width):
         factor, other = ours.attention_factor or 1.0, theirs.attention_factor or 1.0
         ladder = difference(ours.rates, theirs.rates, factor=factor, other_factor=other)
-        verdict = _verdict(ours, np.array(theirs.rates))
-    return Parted(part, layers, ours, theirs, ladder, tuple(says), verdict)
+    return Parted(part, layers, ours, theirs, ladder, tuple(says))
 
 
 def _verdict(ours: Code, rates: np.ndarray) -> Verdict:
@@ -173,12 +196,10 @@ def _apart(ours: Code, theirs: Code, also: Collection[str]) -> Iterator[str]:
             yield f"the frequencies of the {which} cannot be computed"
         axes = [getattr(code.spec, "axes", None) for code in (ours, theirs)]
         if axes[0] != axes[1] and ours.spec is not None and theirs.spec is not None:
-            orders = [code.sections and code.sections["order"] for code in (ours, theirs)]
-            yield (
-                "the pairs belong to other axes"
-                if orders[0] == orders[1]
-                else f"M-RoPE sections {orders[0]} against {orders[1]}"
-            )
+            orders = [
+                f"{code.sections['order']} M-RoPE sections" if code.sections else "one axis" for code in (ours, theirs)
+            ]
+            yield "the pairs belong to other axes" if orders[0] == orders[1] else " against ".join(orders)
     else:
         yield from _other_kinds(ours, theirs)
     if "windows" in also and ours.seen != theirs.seen:
@@ -190,7 +211,7 @@ def _apart(ours: Code, theirs: Code, also: Collection[str]) -> Iterator[str]:
 
 def _layouts(ours: Code | None, theirs: Code | None) -> str:
     first, second = (LAYOUTS.get((code and code.layout) or "", "not known") for code in (ours, theirs))
-    return f"layout {first} in the first, {second} in the second"
+    return f"{first} layout against {second} layout"
 
 
 def _other_kinds(ours: Code, theirs: Code) -> Iterator[str]:

@@ -4,6 +4,7 @@ from typing import Any
 
 from clockhands.readers.views import (
     CONTEXT,
+    GROWTH,
     NEW,
     OLD,
     ORIGINAL,
@@ -31,8 +32,10 @@ def mlx_lm(view: View) -> None:
     if entry is None:
         if view.name is not None and name not in names("mlx-lm") and not view.path:
             raise Refusal(f"It has no model type {view.name}.")
-        raise Undescribed("The file of this type in mlx-lm 0.32.2 was not read.")
+        raise Undescribed("The code of mlx-lm 0.32.2 for this type is not known to clockhands.")
     new = view.block(NEW)
+    if new is not None and view.lacks_growth(new):
+        raise Refusal(f"Its {NEW} lack {GROWTH}: a KeyError.")
     if new is not None and entry.get("blocks"):
         if view.get("rope_theta") is None and "rope_theta" in new:
             view.put("rope_theta", new["rope_theta"])

@@ -11,6 +11,7 @@ from typing import Any
 from clockhands.readers.views import (
     AS_THE_CLASS,
     CONTEXT,
+    GROWTH,
     NEW,
     OLD,
     ORIGINAL,
@@ -65,7 +66,7 @@ def transformers_4(view: View) -> None:
     types = facts()["transformers-4"]["types"]
     entry = types.get(name) or types.get(f"{name}_text")
     if entry is None:
-        raise Undescribed(f"The class of {name} in Transformers 4.57.1 has no RoPE, or its code was not read.")
+        raise Undescribed(f"The class of {name} in Transformers 4.57.1 has no RoPE, or is not known to clockhands.")
     view.drop(NEW)
     for key in ("base", "local", "share"):
         if key in entry:
@@ -156,6 +157,8 @@ def transformers_5(view: View) -> None:
         kind = scaling_name(block)
         if kind not in (None, *_NEEDED, "proportional", "mrope", "su"):
             raise Refusal(f"Its {key} names the type {kind}, for which it has no function: a KeyError.")
+        if view.lacks_growth(block):
+            raise ModelFailure(f"Its class of {view.name} multiplies by {GROWTH} and finds none: a TypeError.")
 
 
 def blocks_of_5(view: View) -> list[tuple[str, Mapping[str, Any]]]:

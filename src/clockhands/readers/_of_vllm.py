@@ -8,6 +8,7 @@ from typing import Any
 from clockhands.readers._of_transformers import config_of_5, known_to, transformers_4
 from clockhands.readers.views import (
     CONTEXT,
+    GROWTH,
     NEW,
     OLD,
     ORIGINAL,
@@ -35,7 +36,7 @@ def vllm_0_11(view: View) -> None:
     held = facts()["vllm-0.11"]
     _known("transformers-4", view)
     if view.name not in (*held["types"], *held["without_scaling"]):
-        raise Undescribed("The file of this type in vLLM 0.11.0 was not read.")
+        raise Undescribed("The code of vLLM 0.11.0 for this type is not known to clockhands.")
     if not facts()["transformers-4"]["types"][view.name].get("type_first"):
         _contradiction(view, OLD, frozenset())
     declared = view.block(OLD)
@@ -75,7 +76,9 @@ def _known(transformers: str, view: View) -> None:
     try:
         known_to(transformers, view)
     except Refusal:
-        raise Undescribed("Transformers has no such type; a config class that vLLM may have was not read.") from None
+        raise Undescribed(
+            "Transformers has no such type; whether vLLM has a config class for it is not known to clockhands."
+        ) from None
 
 
 def _yarn_0_11(view: View, block: dict[str, Any], original: float | None, *, deepseek: bool) -> dict[str, Any]:
@@ -104,6 +107,9 @@ def vllm(view: View) -> None:
     if "mrope_section" in block and view.name in names("vllm", "sections"):
         # The class in Transformers has one order, whatever the file says.
         view.sections = "interleaved" if block.get("mrope_interleaved") else "consecutive"
+    if view.name == "ministral3" and GROWTH in block and not view.get("llama_4_scaling"):
+        view.not_read.append(view.place(f"{key}.{GROWTH}"))
+        view.says.append(f"It scales scores by llama_4_scaling beside {key} only, and not by {GROWTH}.")
     kind, factor, context = scaling_name(block), view.number("factor", block), view.number(CONTEXT)
     again = kind is not None and kind not in _ALREADY and "gemma3" not in str(view.name)
     if again and factor is not None and context is not None:

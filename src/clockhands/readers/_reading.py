@@ -1,6 +1,6 @@
 """What other readers compute from the same config."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -10,11 +10,10 @@ from clockhands.readers._of_llama_cpp import llama_cpp
 from clockhands.readers._of_mlx import mlx_lm
 from clockhands.readers._of_transformers import transformers_4, transformers_5
 from clockhands.readers._of_vllm import vllm, vllm_0_11
+from clockhands.readers._patterns import COMPUTES, READS, as_the_file
 from clockhands.readers._windows import in_sections, in_windows, window_rule
 from clockhands.readers.views import (
     AS_THE_CLASS,
-    NEW,
-    OLD,
     PER_LAYER,
     ModelFailure,
     Refusal,
@@ -23,7 +22,6 @@ from clockhands.readers.views import (
     about,
     canonical,
     put_back,
-    scaling_name,
     views,
 )
 from clockhands.sources.dialects import dialect_of
@@ -32,34 +30,6 @@ from clockhands.sources.opened import Opened
 from clockhands.sources.resolve import resolve
 from clockhands.sources.resolved import TEXT, Code, Resolved
 
-_KEPT = ("rope_theta", "partial_rotary_factor", "mrope_section", "mrope_interleaved")
-
-
-def no_scaling(view: View) -> None:
-    """Read a part without its scaling: no program, but what many ports do that take the base and leave the rest.
-
-    Raises:
-        Undescribed: There is no scaling to leave out.
-    """
-    view.sections = AS_THE_CLASS
-    found = False
-    for key in (OLD, NEW):
-        block = view.block(key)
-        if block is None:
-            continue
-        inner = {name: value for name, value in block.items() if isinstance(value, dict)}
-        scaled = [each for each in (block, *inner.values()) if scaling_name(each) not in (None, "default", "mrope")]
-        found = found or bool(scaled)
-        made = {name: value for name, value in block.items() if name in _KEPT} | {"rope_type": "default"}
-        if inner:
-            made = {
-                name: {part: each for part, each in value.items() if part in _KEPT} | {"rope_type": "default"}
-                for name, value in inner.items()
-            }
-        view.put(key, made)
-    if not found:
-        raise Undescribed("The file declares no scaling.")
-
 
 def _values_of_layers(name: str, view: View) -> None:
     """Values that single layers have of their own: only Transformers 5 was read for them, where its class takes them.
@@ -67,7 +37,7 @@ def _values_of_layers(name: str, view: View) -> None:
     Raises:
         Undescribed: There are some, and what this reader does with them was not read.
     """
-    if view.block(PER_LAYER) is None or name == "no-scaling":
+    if view.block(PER_LAYER) is None or name in PATTERNS:
         return
     known = model_type(view.name) if view.name is not None else None
     if name != "transformers-5" or known is None or PER_LAYER not in known.reads.get("per_layer", ()):
@@ -81,9 +51,18 @@ READERS: Mapping[str, Callable[[View], None]] = {
     "vllm": vllm,
     "llama.cpp": llama_cpp,
     "mlx-lm": mlx_lm,
-    "no-scaling": no_scaling,
+    **READS,
+    **dict.fromkeys(COMPUTES, as_the_file),
 }
-"""Every reader by the name that the command line takes."""
+"""Every reader by the name that the command line takes: programs, and patterns of misreading."""
+
+PATTERNS: Sequence[str] = (*READS, *COMPUTES)
+"""The readers that are no program."""
+
+_SCALING_SCORES: Sequence[str] = ("transformers-5", *PATTERNS)
+"""The readers that are known to scale scores as the audit says."""
+
+_SHOWN = tuple(name for name in READERS if name not in PATTERNS or name == "no-scaling")
 
 
 @dataclass(frozen=True)
@@ -103,7 +82,7 @@ class Reading:
         longest: The longest length in tokens that it takes the model for, where it is not the declared one.
         says: What else is worth knowing, in sentences.
         not_compared: What the model has and the comparison leaves out, since it was not read in this reader's code:
-            ``windows``, ``sections``.
+            ``windows``, ``sections``, ``scores`` (what they are multiplied by).
     """
 
     reader: str
@@ -126,12 +105,12 @@ def incomparable(opened: Opened, resolved: Resolved) -> str | None:
     if opened.form == "module":
         return "A loaded model computes what its own code does; runtimes are compared on its files."
     if opened.form == "gguf":
-        return "How it reads GGUF files is not known here."
+        return "What they make of GGUF files is not known to clockhands."
     dialect = dialect_of(opened.config or {}) if opened.form == "dialect" else None
     if dialect is not None:
-        return f"It reads config.json, and this is a file of {dialect.name}."
+        return f"These runtimes read configs of Transformers, and this is a file of {dialect.name}."
     if opened.form in ("array", "dialect") or opened.config is None:
-        return "It reads config.json, and there is none."
+        return "These runtimes read the config.json of a model, and there is none."
     if not any(code.kind == "rotary" and code.part in TEXT for code in resolved.codes):
         return "Only RoPE of text is compared, and this model has none."
     return None
@@ -149,12 +128,12 @@ def readings(
         opened: The target, with what the caller set over it.
         resolved: What was resolved from it.
         length: The length at which it was.
-        only: Names of readers; None is all of them.
+        only: Names of readers; None is all programs, and a port without the scaling.
 
     Raises:
         InvalidValue: There is no reader of that name.
     """
-    chosen = tuple(READERS if only is None else only)
+    chosen = tuple(_SHOWN if only is None else only)
     for name in chosen:
         if name not in READERS:
             raise InvalidValue(f"There is no runtime {name!r}.", f"The runtimes are {', '.join(READERS)}.")
@@ -165,6 +144,20 @@ def readings(
     return tuple(session.reading(name) for name in chosen)
 
 
+def misreadings(opened: Opened, resolved: Resolved, length: int | None = None) -> tuple[Reading, ...]:
+    """The patterns of misreading that change what is computed from a config; each as the reading that it makes.
+
+    Args:
+        opened: The target, with what the caller set over it.
+        resolved: What was resolved from it.
+        length: The length at which it was.
+    """
+    if incomparable(opened, resolved) is not None:
+        return ()
+    session = _Session(opened, resolved, length)
+    return tuple(each for each in map(session.reading, PATTERNS) if each.verdict == "differs")
+
+
 def _alone(name: str, opened: Opened, resolved: Resolved, reason: str) -> Reading:
     """The reading of a target that is no config."""
     title, version, _ = about(name)
@@ -172,7 +165,7 @@ def _alone(name: str, opened: Opened, resolved: Resolved, reason: str) -> Readin
     if followed and not any(fact.code == "unknown-model-type" for fact in resolved.facts):
         says = ("This audit reads a GGUF file as llama.cpp does.",)
         return Reading(name, title, version, "same", codes=resolved.codes, says=says)
-    reason = "This architecture of llama.cpp was not read." if followed else reason
+    reason = "The loader of llama.cpp for this architecture is not known to clockhands." if followed else reason
     return Reading(name, title, version, "unknown", reason)
 
 
@@ -190,14 +183,19 @@ class _Session:
         title, version, _ = about(name)
         config: dict[str, Any] = dict(self.config)
         length, longest = self.length, None
+        at: int | None = None
         not_read: list[str] = []
         says: list[str] = []
         failing: str | None = None
         rules: dict[str, Mapping[str, Any] | None] = {}
         sections: dict[str, str | None] = {}
+        with_window: set[str] = set()
         try:
             for section, view in views(self.opened, self.length):
-                rules[section.part] = rule = window_rule(name, view)
+                rule = {} if name in PATTERNS else window_rule(name, view)
+                view.sections = AS_THE_CLASS if name in PATTERNS else None
+                if view.get("sliding_window"):
+                    with_window.add(section.part)
                 for key in (rule or {}).get("drops", ()):
                     view.drop(key)
                 try:
@@ -206,11 +204,13 @@ class _Session:
                     failing = failing or str(failure)
                 _values_of_layers(name, view)
                 config = put_back(config, section, view.values)
-                length = view.length
+                length = view.length if view.at is None else view.at
+                at = at or view.at
                 longest = view.longest if longest is None else longest
                 not_read += view.not_read
                 says += view.says
                 sections[section.part] = view.sections
+                rules[section.part] = rule if view.window_rule is None else view.window_rule
         except Refusal as refusal:
             return Reading(name, title, version, "refuses", str(refusal))
         except Undescribed as unknown:
@@ -221,15 +221,19 @@ class _Session:
             return Reading(name, title, version, "refuses", str(refusal))
         except Undescribed as unknown:
             return Reading(name, title, version, "unknown", str(unknown))
-        not_compared = self._not_compared(rules, sections)
+        if name in COMPUTES:
+            codes = tuple(COMPUTES[name](code) if code.part in TEXT else code for code in codes)
+        not_compared = self._not_compared(name, rules, sections, with_window)
         parted = ()
         if codes is not self.resolved.codes:
-            parted = tuple(group for group in self._compared(codes, not_compared) if not group.same)
+            beside = self.resolved.codes if at is None else self._codes(dict(self.config), at)
+            groups = (group for group in self._compared(beside, codes, not_compared) if not group.same)
+            parted = tuple(group for group in groups if not self._only_windows_that_never_act(group))
         open_rates = any(code.kind == "rotary" and code.part in TEXT and not code.rates for code in codes)
         if open_rates and not parted and not failing:
             # Two readings that both lack their numbers are not two that agree on them.
             return Reading(name, title, version, "unknown", "The file does not contain enough to compute frequencies.")
-        declared = self.resolved.context
+        context = self.resolved.context
         return Reading(
             name,
             title,
@@ -239,16 +243,33 @@ class _Session:
             codes=codes,
             not_read=tuple(dict.fromkeys(not_read)),
             parted=parted,
-            longest=int(longest) if longest is not None and longest != declared else None,
+            longest=int(longest) if longest is not None and longest != context else None,
             says=tuple(dict.fromkeys(says)),
             not_compared=not_compared,
         )
 
-    def _not_compared(self, rules: Mapping[str, Any], sections: Mapping[str, str | None]) -> tuple[str, ...]:
+    def _not_compared(
+        self,
+        name: str,
+        rules: Mapping[str, Any],
+        sections: Mapping[str, str | None],
+        declared: Collection[str],
+    ) -> tuple[str, ...]:
         text = [code for code in self.resolved.codes if code.part in TEXT]
-        windows = any(code.farthest is not None and rules.get(code.part) is None for code in text)
+        # A window that the class of Transformers passes over may be one that this reader takes.
+        windowed = {code.part for code in text if code.farthest is not None} | set(declared)
+        windows = any(rules.get(part) is None for part in windowed)
         axes = any(code.sections is not None and sections.get(code.part) is None for code in text)
-        return ("windows",) * windows + ("sections",) * axes
+        scores = name not in _SCALING_SCORES and any(code.score_scale is not None for code in text)
+        return ("windows",) * windows + ("sections",) * axes + ("scores",) * scores
+
+    def _only_windows_that_never_act(self, group: Parted) -> bool:
+        """Whether two codes differ in windows alone, and both reach past the context."""
+        context, ours, theirs = self.resolved.context, group.ours, group.theirs
+        if context is None or ours is None or theirs is None or (group.ladder is not None and not group.ladder.same):
+            return False
+        past = all(code.farthest is None or code.farthest >= context for code in (ours, theirs))
+        return past and group.says == (f"{ours.seen} against {theirs.seen}",)
 
     def _codes(self, config: dict[str, Any], length: int | None) -> tuple[Code, ...]:
         seen = canonical(config)
@@ -259,6 +280,9 @@ class _Session:
         self.seen.append((seen, length, codes))
         return codes
 
-    def _compared(self, codes: tuple[Code, ...], without: tuple[str, ...]) -> tuple[Parted, ...]:
-        ours = [code for code in self.resolved.codes if code.part in TEXT]
-        return compared(ours, [code for code in codes if code.part in TEXT], windows="windows" not in without)
+    def _compared(
+        self, ours: tuple[Code, ...], codes: tuple[Code, ...], without: tuple[str, ...]
+    ) -> tuple[Parted, ...]:
+        mine = [code for code in ours if code.part in TEXT]
+        theirs = [code for code in codes if code.part in TEXT]
+        return compared(mine, theirs, windows="windows" not in without, scores="scores" not in without)

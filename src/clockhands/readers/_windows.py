@@ -3,7 +3,7 @@
 Rules for windows stand in ``readers.json`` under each reader, by model type. Without a rule nothing is compared.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -12,22 +12,18 @@ from clockhands.readers.views import AS_THE_CLASS, Refusal, Undescribed, View, f
 from clockhands.rotary import Rotary, chunked, interleaved
 from clockhands.sources.resolved import TEXT, Code
 
-AS_THE_FILE = "as the file"
-
 
 def window_rule(reader: str, view: View) -> Mapping[str, Any] | None:
-    """What a reader does with the windows of a part; None where it was not read for this type.
+    """What a reader does with the windows of a part; None where it was not read for this type, or for such a file.
 
     ``drops`` are keys that it does not look at, so that the pattern of the type stands. ``sees`` changes what the file
     says: ``all`` positions, or ``one more``. The same under ``mixed`` holds only where some layers have a window and
-    others do not, where ``refuses`` stands for an error; and under ``unlisted`` where the file lists no layer types:
-    the class of Transformers passes over such a list, and this reader does not.
+    others do not, where ``refuses`` stands for an error. ``unless`` are keys that the class of Transformers passes over
+    or takes otherwise: the rule holds for files that do not set them.
     """
     held = facts()[reader].get("windows", {})
     rule = held.get(view.name, held.get("*"))
-    if rule is None or "unlisted" not in rule:
-        return rule
-    return None if view.get("layer_types") is not None else {"sees": rule["unlisted"]}
+    return None if rule is None or any(view.get(key) for key in rule.get("unless", ())) else rule
 
 
 def in_windows(codes: tuple[Code, ...], rules: Mapping[str, Mapping[str, Any] | None]) -> tuple[Code, ...]:
@@ -45,7 +41,7 @@ def in_windows(codes: tuple[Code, ...], rules: Mapping[str, Mapping[str, Any] | 
             how = rule["mixed"]
         if how == "refuses":
             raise Refusal("It supports a window in all layers or in none, and here only some have one.")
-        if how not in (None, AS_THE_FILE) and any(code.farthest is not None for code in of_part):
+        if how is not None and any(code.farthest is not None for code in of_part):
             made = tuple(_seeing(code, how) if code.part == part else code for code in made)
     return made
 
@@ -69,10 +65,27 @@ def in_sections(codes: tuple[Code, ...], sections: Mapping[str, str | None]) -> 
 
 def _shared(code: Code, how: str | None) -> Code:
     held = code.sections if code.part in TEXT else None
-    if how in (None, AS_THE_CLASS) or held is None or held["order"] == how or not isinstance(code.spec, Rotary):
+    if how in (None, AS_THE_CLASS) or held is None or not isinstance(code.spec, Rotary):
+        return code
+    if held["order"] == ("interleaved" if how == "strided" else how):
         return code
     try:
-        axes = (chunked if how == "consecutive" else interleaved)(held["pairs"])
+        axes = _ORDERS[how](held["pairs"])
     except InvalidValue:
         raise Undescribed(f"What it makes of M-RoPE sections that do not fit {how} is not known.") from None
     return replace(code, spec=replace(code.spec, axes=axes))
+
+
+def _strided(sections: Sequence[int]) -> tuple[int, ...]:
+    """Every n-th pair for each of n axes, where sections that are too large end with the pairs.
+
+    Source: ``apply_interleaved_mrope`` of Qwen3-VL in Transformers 5.23.0.
+    """
+    axes, turn = [0] * sum(sections), len(sections)
+    for axis in range(1, turn):
+        for pair in range(axis, min(len(axes), sections[axis] * turn), turn):
+            axes[pair] = axis
+    return tuple(axes)
+
+
+_ORDERS = {"consecutive": chunked, "interleaved": interleaved, "strided": _strided}

@@ -70,24 +70,38 @@ def _ladder_to_dict(ladder: LadderDifference, context: int | None, length: int |
 
 
 def parted_in_words(group: Parted, context: int | None) -> str:
-    """What differs in some layers, in one line.
+    """What a reading computes in some layers instead of what the audit does, in one line.
 
-    The pairs and how far apart, the position from which one is off by more than a radian, and the mean cosine at the
-    context.
+    Base and scaling where they are others, what else differs, the pairs and how far apart, the position from which one
+    is off by more than a radian, and the mean cosine at the context. No distance is named that both windows exclude.
     """
-    words = [*group.says]
-    ladder = group.ladder
+    ours, theirs, ladder = group.ours, group.theirs, group.ladder
+    words = [code_in_words(theirs)] if code_in_words(theirs) != code_in_words(ours) else []
+    words += [in_its_place(says) for says in group.says]
+    windows = [code.farthest for code in (ours, theirs) if code is not None]
+    farthest = None if None in windows else max(filter(None, windows), default=None)
     if ladder is not None and not ladder.same_rates:
         cause = _cause(group)["cause"]
         words.append(f"{pairs_in_words(ladder)}, {ratio_in_words(ladder)}{f' ({cause})' if cause else ''}")
         lost = ladder.reaches(1.0)
-        if lost is not None:
+        if lost is not None and (farthest is None or lost < farthest):
             words.append(f"off by 1 rad from distance {lost:,}")
-        if context is not None:
-            words.append(f"mean cosine {cosine_in_words(ladder.mean_cosine(context))} at {context:,}")
-    if ladder is not None and not ladder.same_factor and group.ours is not None and group.theirs is not None:
-        words.append(f"attention factor {_factor(group.theirs)} instead of {_factor(group.ours)}")
-    return "; ".join(words)
+        at = context if farthest is None or context is None else min(context, farthest - 1)
+        if at is not None:
+            words.append(f"mean cosine {cosine_in_words(ladder.mean_cosine(at))} at {at:,}")
+    if ladder is not None and not ladder.same_factor and ours is not None and theirs is not None:
+        words.append(f"attention factor {_factor(theirs)} instead of {_factor(ours)}")
+    return "; ".join(dict.fromkeys(words))
+
+
+def in_its_place(says: str) -> str:
+    """What the second of two has instead of what the first has, where a sentence names the first before it.
+
+    >>> in_its_place("the last 512 positions against all positions")
+    'all positions instead of the last 512 positions'
+    """
+    first, _, second = says.partition(" against ")
+    return f"{second} instead of {first}" if second else says
 
 
 def pairs_in_words(ladder: LadderDifference) -> str:

@@ -43,6 +43,10 @@ class Undescribed(Exception):
     """What a reader does with such a file is not known here; the reason is a sentence."""
 
 
+GROWTH = "llama_4_scaling_beta"
+"""The key of a rotary block that says how much scores grow with the position."""
+
+
 class View:
     """The text part of a config, changed as a reader takes it.
 
@@ -54,8 +58,10 @@ class View:
         says: What else is worth knowing about this reader and this file, in sentences.
         longest: The longest length that the reader takes the model for, where it does not go by the declared one.
         length: Tokens at which the rates shall hold.
-        sections: How the reader shares the pairs of M-RoPE among its axes: `AS_THE_CLASS`, ``consecutive`` or
-            ``interleaved``; None where that was not read.
+        at: Tokens at which the reading is compared with the audit's, where that is not the length that was asked for.
+        sections: How the reader shares the pairs of M-RoPE among its axes: `AS_THE_CLASS`, ``consecutive``,
+            ``interleaved``, or ``strided``, which is interleaved and ends with the pairs; None where that was not read.
+        window_rule: What it makes of windows, where that does not follow from the model type; see `_windows.py`.
     """
 
     def __init__(self, opened: Opened, section: Section, length: int | None) -> None:
@@ -69,7 +75,15 @@ class View:
         self.says: list[str] = []
         self.longest: float | None = None
         self.length = length
+        self.at: int | None = None
         self.sections: str | None = None
+        self.window_rule: Mapping[str, Any] | None = None
+
+    def lacks_growth(self, block: Mapping[str, Any]) -> bool:
+        """Whether the code of the type takes `GROWTH` out of the block, which has none."""
+        known = model_type(self.name) if self.name else None
+        scores = {} if known is None else known.scores
+        return scores.get("formula") == "steps" and "layers" not in scores and GROWTH not in block
 
     def place(self, key: str) -> str:
         """Where a key stands: ``config.json:text_config.rope_theta``."""

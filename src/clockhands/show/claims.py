@@ -104,21 +104,23 @@ def measured_in_words(told: Claim) -> list[str]:
         minutes = max(1, round(each["seconds"] / 60))
         sentences.append(
             f"Measured by `{each['command']}`: {seeds}, commit {each['commit'] or 'unknown'}, in {minutes} "
-            f"minute{'s' if minutes != 1 else ''}. Run it again with that command."
+            f"minute{'s' if minutes != 1 else ''}. Run the study again with this command."
         )
     return sentences
 
 
 def waits_in_words(told: Claim) -> str:
-    """What is not shown, and the measurement that would show it; empty where nothing waits.
+    r"""What is not shown, and the measurement that would show it; empty where nothing waits.
 
     >>> from clockhands.claims import CLAIMS
-    >>> waits_in_words(CLAIMS["adding-is-orthogonal"])
-    'Not shown without training: the cosines of trained embeddings with the table that they were trained with.'
+    >>> print(waits_in_words(CLAIMS["adding-is-orthogonal"]).replace(". ", ".\n"))
+    Formulas alone do not settle this claim.
+    The missing measurement is the cosines of trained embeddings with the position table that they were trained with.
     """
     if not told.waits_for:
         return ""
-    return f"{'Not settled at this size' if told.measured else 'Not shown without training'}: {told.waits_for}"
+    tried = "The small models of these studies" if told.measured else "Formulas alone"
+    return f"{tried} do not settle this claim. The missing measurement is {told.waits_for}"
 
 
 def name_in_words(name: str) -> str:

@@ -103,7 +103,9 @@ def what_is_wrong(finding: Finding) -> str:
     """The message, and whether the file, some readers or nobody for certain is wrong."""
     # What the caller sets stands in no file.
     by_caller = any(name.startswith(f"{CALLER}:") for name in finding.evidence)
-    blamed = "" if by_caller else BLAMED.get(finding.blames or "", "")
+    # A finding about one runtime names it in its first words.
+    silent = by_caller or "runtime" in finding.evidence or finding.severity == "note"
+    blamed = "" if silent else BLAMED.get(finding.blames or "", "")
     return f"{finding.message} {blamed}".rstrip()
 
 

@@ -29,7 +29,8 @@ from clockhands.errors import ClockhandsError
 from clockhands.layouts import LAYOUTS
 from clockhands.measures import SHORT
 from clockhands.readers import TEXT, Reading
-from clockhands.readers.telling import code_in_words, listed, parted_in_words, release
+from clockhands.readers.telling import listed, parted_in_words, release
+from clockhands.rotary import Rotary
 from clockhands.scores import score_scale
 from clockhands.show._page import LABEL, SEVERITY_STYLES, Page, broken, console_on, safe
 from clockhands.show.findings import what_is_wrong, what_mends_it
@@ -362,8 +363,10 @@ def in_short(code: Code) -> str:
         words = [title_of(code).rpartition(": ")[2]]
         words += [f"width {spoken(code.width)}"] if code.width is not None and code.kind != "none" else []
         words += [] if code.rows is None else [f"{spoken(code.rows)} rows"]
-        words += [] if code.usable_length in (None, code.rows) else [f"{spoken(code.usable_length)} usable positions"]
-    words += [] if code.window is None else [f"sliding window {spoken(code.window)}"]
+        if code.rows is not None and code.usable_length not in (None, code.rows):
+            words.append(f"{spoken(code.usable_length)} usable positions")
+    if code.window is not None:
+        words.append(f"sliding window, {code.seen}" if code.two_sided else f"sliding window {spoken(code.window)}")
     words += [] if code.chunk is None else [f"chunks of {spoken(code.chunk)}"]
     words += [] if code.score_scale is None else [f"scores {code.score_scale.words}"]
     return ", ".join(words)
@@ -380,7 +383,9 @@ def _runtimes_in_short(readings: Iterable[Reading]) -> str:
     if same:
         every = "all " if len(same) == len(held) else ""
         known = f"{every}{len(same)} runtimes whose code was read compute these values"
-        words.append(known if len(same) > 3 else f"{listed(same)}: these values")
+        left = dict.fromkeys(name for each in held if each.verdict == "same" for name in each.not_compared)
+        but = f" ({listed(left)} not compared)" if left else ""
+        words.append(known if len(same) > 3 else f"{listed(same)}: these values{but}")
     for verdict, word in (("differs", "differs"), ("refuses", "refuses it")):
         words += [f"{release(each)} {word}" for each in held if each.verdict == verdict]
     if unknown := [release(each) for each in held if each.verdict == "unknown"]:
@@ -389,21 +394,29 @@ def _runtimes_in_short(readings: Iterable[Reading]) -> str:
     return "; ".join(words)
 
 
+# Lines of a file that are longer are not printed to show what changes in them.
+_LONGEST_LINE = 200
+
+
 def changed_lines(audit: Audit, finding: Finding) -> Iterator[str]:
     """The lines of the file that the fix of a finding removes and adds, with ``-`` and ``+`` before them."""
     if audit.path is None or finding.edit is None or not finding.edit.patch or finding.edit.file is None:
         return
     try:
-        yield from lines_of_edit(file_of(audit.path, finding.edit.file), finding.edit)
+        lines = list(lines_of_edit(file_of(audit.path, finding.edit.file), finding.edit))
     except (ClockhandsError, OSError, ValueError):  # the file is gone or was changed meanwhile: the words remain
         return
+    if all(len(line) <= _LONGEST_LINE for line in lines):  # a config in one line would be printed twice as a whole
+        yield from lines
 
 
 def evidence_to_show(finding: Finding) -> Iterator[tuple[str, str]]:
     """The evidence with its places, and numbers that the message has not said."""
     for name, value in finding.evidence.items():
-        unsaid = isinstance(value, int | float) and not isinstance(value, bool) and spoken(value) not in finding.message
-        if in_a_file(name) or unsaid:
+        number = isinstance(value, int | float) and not isinstance(value, bool)
+        if name in finding.evidence.get("mistakes", ()):
+            yield name, str(value)
+        elif in_a_file(name) or (number and spoken(value) not in finding.message):
             yield name, spoken(value)
 
 
@@ -523,7 +536,7 @@ def layout_in_words(code: Code) -> str:
         case "rotary", "interleaved":
             return "interleaved: pairs (2i, 2i+1)"
         case "rotary", "halves":
-            return f"half-split: pairs (i, i+{code.rotated // 2 if code.rotated else 'half'})"
+            return f"half-split: pairs (i, i+{_partner(code)})"
         case "sinusoidal", _ if not second:  # one wave a channel, each with a phase of its own
             return f"all {_PLURAL[first]}"
         case "sinusoidal", "interleaved":
@@ -532,6 +545,19 @@ def layout_in_words(code: Code) -> str:
             return f"half-split: all {_PLURAL[first]}, all {_PLURAL[second]}"
         case _:
             return str(code.layout)
+
+
+def _partner(code: Code) -> int | str:
+    """How far a dimension is from its partner: half of what its ladder is laid over, of which a part may not rotate.
+
+    >>> from clockhands.rotary import Rotary
+    >>> from clockhands.scaling import Proportional
+    >>> _partner(Code("text", "5", "rotary", Rotary(512, scaling=Proportional(0.25)), layout="halves", rotated=128))
+    256
+    """
+    if isinstance(code.spec, Rotary) and not code.spec.blocks:
+        return code.spec.rotated // 2
+    return code.rotated // 2 if code.rotated else "half"
 
 
 def _waves(order: str) -> tuple[str, str]:
@@ -545,21 +571,18 @@ def _waves(order: str) -> tuple[str, str]:
     return sign + first, second
 
 
-_ORDERS = {"consecutive": "in a row", "interleaved": "interleaved", "mixed": "mixed"}
-
-
 def sections_in_words(code: Code) -> str:
     """How many pairs each axis has; nothing for one axis.
 
     >>> from clockhands.rotary import Rotary, chunked
     >>> sections_in_words(Code("text", "0-3", "rotary", Rotary(128, axes=chunked([16, 24, 24]))))
-    'temporal 16, height 24, width 24 pairs, in a row'
+    'temporal 16, height 24, width 24 pairs, consecutive'
     """
     found = code.sections
     if found is None:
         return ""
     each = ", ".join(f"{axis} {pairs}" for axis, pairs in zip(found["axes"], found["pairs"], strict=True))
-    return f"{each} pairs, {_ORDERS[found['order']]}"
+    return f"{each} pairs, {found['order']}"
 
 
 def rates_in_words(rates: tuple[float, ...]) -> str:
@@ -670,7 +693,10 @@ def rows_of_readers(readings: Iterable[Reading], context: int | None) -> Iterato
     for what in dict.fromkeys(what for each in held for what in each.not_compared):
         who = [release(each) for each in held if what in each.not_compared and each.verdict in ("same", "differs")]
         if who:
-            yield "not compared", f"{what} of {listed(who)} (its code for this model type was not read)"
+            yield (
+                "not compared",
+                f"{what} of {listed(who)} (what it does with those of such a file is not known to clockhands)",
+            )
     for each in held:
         if each.longest is not None and each.verdict != "refuses" and each.reader != _PATTERN:
             yield "longest", f"{release(each)} serves up to {each.longest:,} positions"
@@ -684,8 +710,7 @@ def _readings_that_differ(reading: Reading, context: int | None) -> Iterator[str
     """One text for each way in which it differs, with its layers where not all differ alike."""
     texts: dict[str, list[str | None]] = {}
     for group in reading.parted:
-        how = parted_in_words(group, context)
-        texts.setdefault(f"{code_in_words(group.theirs)}; {how}", []).append(group.layers)
+        texts.setdefault(parted_in_words(group, context), []).append(group.layers)
     turned = [code for code in reading.codes if code.kind == "rotary" and code.part in TEXT]
     everywhere = len(texts) == 1 and len(reading.parted) >= len(turned)
     for text, layers in texts.items():

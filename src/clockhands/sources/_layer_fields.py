@@ -11,6 +11,9 @@ from clockhands.sources.fields import MOST_LAYERS, Fields, Sourced, value_of
 from clockhands.sources.model_types import CodeOfType, table
 from clockhands.sources.resolved import layer_ranges
 
+# Rules of windows that lie on both sides of the query.
+TWO_SIDED = ("both", "beyond", "radius", "shared")
+
 # Quantities that say something about position and that single layers may have other values of.
 OF_ONE_LAYER = ("head_width", "rotated", "unrotated", "window")
 
@@ -24,6 +27,7 @@ class LayerGroup:
         labels: What the file calls such layers, as keys of a nested block.
         layers: Their numbers in the short form; None if the number of layers is unknown.
         window: Tokens that they see, or None for all.
+        two_sided: Whether these lie on both sides of the query.
         chunk: Tokens of a chunk, of which they see their own alone, or None.
         pattern: Whether something says which layers are of which kind.
         base: Their own base, where the file has one for each layer.
@@ -40,18 +44,21 @@ class LayerGroup:
     source: Mapping[str, str]
     base: Sourced[float] | None = None
     chunk: int | None = None
+    two_sided: bool = False
     share: Sourced[float] | None = None
     own: Fields | None = None
 
 
-def layer_groups(fields: Fields, row: CodeOfType | None, type_source: str) -> list[LayerGroup]:
+def layer_groups(fields: Fields, row: CodeOfType | None, type_source: str, part: str) -> list[LayerGroup]:
     """The layers of one part, grouped by what they do with position.
 
     Args:
         fields: The config of the part.
         row: The code of its type, or None for a type that is not in the table.
         type_source: How rules that follow from the type are named as a source.
+        part: The part.
     """
+    sides = None if row is None else _sides(fields, row, part)
     count = fields.whole("layers", most=MOST_LAYERS)
     number = None if count is None else count.value
     window = _window(fields, row)
@@ -104,7 +111,7 @@ def layer_groups(fields: Fields, row: CodeOfType | None, type_source: str) -> li
             window = _window(of_group, row)
         seen = None
         if slide and window is not None:
-            seen = _seen(window.value, {} if row is None else row.windows)
+            seen = _seen(window.value or None, sides)
             known["window"] = _join(window.source, source)
         elif kind == "chunked" and chunk is not None and chunk.value:
             known["chunk"] = chunk.source
@@ -112,7 +119,8 @@ def layer_groups(fields: Fields, row: CodeOfType | None, type_source: str) -> li
         base = None if bases is None or not own else Sourced(own, bases.source)
         cut = chunk.value if "chunk" in known and chunk is not None else None
         share = None if shares is None or turned is None else Sourced(turned, shares.source)
-        more = {"base": base, "chunk": cut, "share": share, "own": None if owns is None else of_group}
+        two_sided = seen is not None and sides in TWO_SIDED
+        more = {"base": base, "chunk": cut, "share": share, "two_sided": two_sided, "own": of_group if owns else None}
         groups.append(LayerGroup(kind, labels.get(kind, ()), layers, seen, source is not None, known, **more))
     return groups
 
@@ -134,15 +142,22 @@ def _still_kinds(
     return still
 
 
-def _seen(window: int | None, rule: Mapping[str, Any]) -> int | None:
-    """How many tokens a window of this number covers, by the rule of the type."""
-    if window is None:
-        return None
-    if rule.get("both"):
-        return 2 * (window // 2) + 1  # half of it on either side of the query
-    if rule.get("radius"):
-        return 2 * window + 1  # all of it on either side
-    return window // 2 if rule.get("half") else window
+def _sides(fields: Fields, row: CodeOfType, part: str) -> str | None:
+    """Where the window of a type lies, by its rule and the key that makes a decoder an encoder; None for the last."""
+    switch = fields.raw("two_sided")
+    if switch is not None and switch.value in (True, "all"):
+        return row.windows.get("switched", "both")
+    held = {name: row.windows[name] for name in (*TWO_SIDED, "half") if name in row.windows}
+    return next((name for name, parts in held.items() if parts is True or part in parts), None)
+
+
+def _seen(window: int | None, sides: str | None) -> int | None:
+    """How many tokens a window of this number covers."""
+    if window is None or sides is None or sides == "shared":
+        return window
+    if sides in ("both", "beyond"):
+        return 2 * (window // 2) + (1 if sides == "both" else 3)  # half of it on either side of the query, or one more
+    return 2 * window + 1 if sides == "radius" else window // 2  # all of it on either side, or half before
 
 
 def _own_values(fields: Fields, key: str, number: int | None) -> list[tuple[tuple[str, int | None], ...]] | None:
@@ -220,6 +235,17 @@ def _window(fields: Fields, row: CodeOfType | None) -> Sourced[int] | None:
     return _or_none(fields, "window")
 
 
+def _check_window(fields: Fields, window: Sourced[int] | None, listed: Sourced[list[Any]] | None) -> None:
+    """Note a window of 0, and listed layers that slide without one: Transformers 5 fails at both."""
+    written = fields.written("window")
+    if not written or (listed is None if window is None else window.value != 0):
+        return
+    at = window or Sourced(fields.values[written[0]], fields.source(written[0]))
+    switch = fields.raw("window_on") if window is None else None
+    allowed = "a window of 1 or more tokens" + (", which the listed layers need" if listed else ", or null for none")
+    fields.impossible_together(allowed, at, *(each for each in (switch, listed) if each is not None))
+
+
 def _or_none(fields: Fields, quantity: str) -> Sourced[int] | None:
     """How much a layer sees; null says all, where an absent key means the class default."""
     if fields.raw(quantity) is None and quantity in fields.defaults and fields.written(quantity):
@@ -239,7 +265,9 @@ def _kinds(  # noqa: PLR0917 - what the kinds follow from
     listed = fields.items("layer_types")
     named = _named_kinds(fields, listed, number) if listed is not None else None
     if named is not None and listed is not None:
+        _check_window(fields, window, listed if "sliding" in named else None)
         return named, listed.source
+    _check_window(fields, window, None)
     marked = _marked_kinds(fields, number)
     if marked is not None:
         return marked

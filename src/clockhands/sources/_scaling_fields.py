@@ -35,7 +35,7 @@ _OF_SOME_TYPES = (BY_ALPHA, "ntk")
 # Keys of a block that belong to position without changing a ladder.
 BESIDE = frozenset([
     "mrope_section", "mrope_interleaved", "interleaved", "llama_4_scaling_beta", "finetuned",
-    "max_position_embeddings", "apply_scale",
+    "max_position_embeddings", "apply_scale", "xdrope_section",
 ])  # fmt: skip
 
 

@@ -41,6 +41,11 @@ def score_scale_of(
         holder = fields if "score_growth" in fields.spellings else block
         if holder is not None and (switch is None or switch.value):
             grown = steps_of(holder, says["first"], switch)
+            if block is not None and holder is block and not block.declares("score_growth"):
+                # The classes that scale their scores by the block multiply by the number whatever the type.
+                held = block.raw("type")
+                evidence = {} if held is None else {held.source: held.value}
+                block.note("incomplete-scaling", {**evidence, "missing": block.spellings["score_growth"][0]})
     if magnitude is None or magnitude.value is None:
         return grown
     if grown is None or not isinstance(grown.value, FloorLogScale):

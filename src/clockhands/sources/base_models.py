@@ -20,7 +20,7 @@ from typing import Any
 from clockhands.arguments import shown
 from clockhands.errors import ClockhandsError, InvalidValue, Unreadable
 from clockhands.sources import documents, files
-from clockhands.sources.dialects import dialect_of, in_dialect
+from clockhands.sources.dialects import dialect_of, in_dialect, whole_length
 from clockhands.sources.hub_cache import cached_model, hub_name
 from clockhands.sources.local_models import local_path, open_local
 from clockhands.sources.opened import Opened
@@ -66,7 +66,8 @@ def on_base(opened: Opened) -> Opened:
     where = base.path if base.path is not None else base.target
     notes = (*opened.notes, f"The base model {shown(name)[1:-1]} is read from {where}.", *base.notes)
     # Without a path nobody writes the fix of a training file into a model that others use.
-    return replace(changed, target=opened.target, path=None, notes=notes, length=opened.length)
+    length = {"length": opened.length, "length_place": opened.length_place}
+    return replace(changed, target=opened.target, path=None, notes=notes, **length)
 
 
 def open_modelfile(path: Path, target: str) -> Opened:
@@ -98,9 +99,9 @@ def open_modelfile(path: Path, target: str) -> Opened:
             changed = replace(changed, overridden=renamed)
     where = base.path if base.path is not None else base.target
     notes = (f"{path.name} is built from {froms[0]}, which is read from {where}.", *base.notes)
-    return replace(
-        changed, target=target, path=None, notes=notes, length=_whole(parameters.get("num_ctx")) or base.length
-    )
+    place, served = f"{path.name}:num_ctx", parameters.get("num_ctx")
+    length = {} if served is None else {"length": whole_length(served, place), "length_place": place}
+    return replace(changed, target=target, path=None, notes=notes, **length)
 
 
 def _model(name: str, beside: Path | None) -> Opened | None:
@@ -148,11 +149,6 @@ def _number(text: str | None) -> float | None:
     except (ValueError, RecursionError):
         return None
     return float(value) if type(value) in (int, float) and 0 < value < 1e300 else None
-
-
-def _whole(text: str | None) -> int | None:
-    number = _number(text)
-    return None if number is None or number != int(number) else int(number)
 
 
 def _noted(opened: Opened, note: str) -> Opened:

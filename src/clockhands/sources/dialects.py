@@ -16,6 +16,7 @@ from importlib import resources
 from typing import Any
 
 from clockhands.arguments import shown
+from clockhands.errors import Unreadable
 from clockhands.sources.model_types import CodeOfType, ModelType
 from clockhands.sources.section_fields import Section
 
@@ -81,10 +82,14 @@ class Dialect:
     lengths: tuple[Mapping[str, Any], ...] = ()
     base: Mapping[str, Any] = field(default_factory=dict)
 
-    def length(self, config: Mapping[str, Any]) -> int | None:
-        """The length that the model of a training file is used at, where the file says it."""
-        said = (config.get(key) for key in self.base.get("length", ()))
-        return next((value for value in said if type(value) is int and value > 0), None)
+    def length(self, config: Mapping[str, Any], file: str) -> tuple[str | None, int | None]:
+        """The key and the length that the model of a training file is used at, where the file says it.
+
+        Raises:
+            Unreadable: It is no whole number above 0, which the program refuses too.
+        """
+        key = next((key for key in self.base.get("length", ()) if config.get(key) is not None), None)
+        return key, None if key is None else whole_length(config[key], f"{file}:{key}")
 
 
 @dataclass(frozen=True)
@@ -210,6 +215,18 @@ def plain(key: str) -> str:
     ('rotary_base', 'pos_emb')
     """
     return key.lstrip("-").replace("-", "_")
+
+
+def whole_length(value: Any, place: str) -> int:
+    """A length that a file sets, written as a number or as its text.
+
+    Raises:
+        Unreadable: It is no whole number above 0.
+    """
+    number = float(value) if re.fullmatch(r"\d{1,15}(\.0*)?", str(value)) and not isinstance(value, bool) else 0.0
+    if number < 1:
+        raise Unreadable(f"{place} must be a whole number above 0, got {shown(value)}.", "Write a length in tokens.")
+    return int(number)
 
 
 def _frozen(value: Any) -> Any:

@@ -44,7 +44,9 @@ def code_from(
     part: str, layers: str | None, kind: str | None, source: Mapping[str, str], /, **found: Sourced[Any] | None
 ) -> Code:
     """A code whose fields were found, each with its source; ``context`` and ``axes`` give a source only."""
-    values = {name: value_of(each) for name, each in found.items() if name not in ("context", "axes", "layers")}
+    values: dict[str, Any] = {
+        name: value_of(each) for name, each in found.items() if name not in ("context", "axes", "layers")
+    }
     sources = {name: each.source for name, each in found.items() if each is not None}
     return Code(part, layers, kind, **values, source={**source, **sources})
 

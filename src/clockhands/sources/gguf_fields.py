@@ -59,6 +59,8 @@ class GgufLayers:
     sliding: bool
     window: int | None
     source: Mapping[str, str]
+    chunk: int | None = None
+    two_sided: bool = False
 
 
 def gguf_codes(
@@ -119,11 +121,39 @@ class _File:
             return [(self._without_ladder(None if kind == "unknown" else kind), None)], context
         layout = pairing.get(self.name)
         return [
-            self._rotary(layers, layout, context)
+            self._maybe_sliding(layers, layout, context)
             if layers.turning
             else (self._with_scores(Code("text", layers.numbers, "none", source=layers.source), context), None)
             for layers in self._layers()
         ], context
+
+    def _maybe_sliding(
+        self, layers: GgufLayers, layout: str | None, context: Sourced[int] | None
+    ) -> tuple[Code, int | None]:
+        """The code of some layers; with that of sliding ones beside it where a file has a window and not its layers."""
+        code, original = self._rotary(layers, layout, context)
+        window = self.fields.whole("window", least=0)
+        if layers.sliding or window is None or not window.value or self._says_who_slides():
+            return code, original
+        source = {**layers.source, "window": window.source}
+        sliding, _ = self._rotary(replace(layers, sliding=True, window=window.value, source=source), layout, context)
+        base = f" and base {sliding.base:,.10g}" if sliding.base not in (None, code.base) else ""
+        key = f"{self.name}.{table()['gguf_keys']['window_layers'][0]}"
+        evidence = {
+            window.source: window.value,
+            "missing": key,
+            "needed for": "the layers that slide",
+            "without it": f"which layers have the window of {window.value:,} tokens{base} is not known",
+        }
+        self.fields.note("missing-value", evidence, layers.numbers)
+        return replace(code, either=sliding), original
+
+    def _says_who_slides(self) -> bool:
+        """Whether the file or the table of architectures says which layers slide."""
+        count, pattern = self.fields.whole("layers", most=MOST_LAYERS), self.fields.raw("window_layers")
+        listed = pattern is not None and isinstance(pattern.value, list | tuple)
+        whole = listed and count is not None and len(pattern.value) == count.value  # type: ignore[union-attr]
+        return self.name in self.table["windows"] or whole
 
     def _rotary(self, layers: GgufLayers, layout: str | None, context: Sourced[int] | None) -> tuple[Code, int | None]:
         width, rotated = self._shape(layers.sliding)
@@ -140,7 +170,9 @@ class _File:
         source = {"kind": self.architecture, **layers.source, **declared.source}
         found = {"width": width, "rotated": rotated, "base": base, "context": context, "layout": pairing}
         code = code_from("text", layers.numbers, "rotary", source, **found)
-        code = replace(code, scaling=declared.summary, window=layers.window)
+        code = replace(
+            code, scaling=declared.summary, window=layers.window, two_sided=layers.two_sided, chunk=layers.chunk
+        )
         spacing = None
         if divisors is not None:
             where, numbers = divisors
@@ -157,7 +189,7 @@ class _File:
     def _with_scores(self, code: Code, context: Sourced[int] | None) -> Code:
         """The code with the scale of its scores, as the reader has it for the architecture."""
         says = self.table["scores"].get(self.name)
-        if says is None:
+        if says is None or self._unchunked:
             return code
         spellings = {name: self.fields.spellings[name] for name in ("score_growth", "score_length")}
         defaults: dict[str, Any] = {name: says[name] for name in spellings if name in says}
@@ -292,39 +324,63 @@ class _File:
         known = {"layers": count.source}
         still, because = self._still(count.value)
         sliding, rule = self._sliding(count.value)
-        window = self.fields.whole("window", least=0)
+        window, chunk = self.fields.whole("window", least=0), self._chunk
         groups = []
         for slides in (True, False):
             numbers = [layer for layer in range(count.value) if sliding[layer] == slides and layer not in still]
-            if numbers:
+            if numbers and slides and chunk is not None:
+                groups.append(GgufLayers(layer_ranges(numbers), True, True, None, {**known, "chunk": rule}, chunk))
+            elif numbers:
                 seen = window if slides else None
                 source = {**known, **({"window": f"{seen.source}, {rule}"} if seen else {})}
-                groups.append(GgufLayers(layer_ranges(numbers), True, slides, value_of(seen), source))
+                width, sides = value_of(seen), self._window_rule.get("both", False) and seen is not None
+                width = 2 * (width // 2) + 1 if sides and width is not None else width
+                groups.append(GgufLayers(layer_ranges(numbers), True, slides, width, source, two_sided=sides))
         if still:
             groups.append(GgufLayers(layer_ranges(sorted(still)), False, False, None, {**known, "kind": because}))
         return groups
 
+    @property
+    def _chunk(self) -> int | None:
+        """The size of chunks that the reader has for the architecture, whatever window the file declares."""
+        return self._window_rule.get("chunk")
+
+    @property
+    def _window_rule(self) -> Mapping[str, Any]:
+        """What the reader does with a window of the architecture; empty where that is not known."""
+        return self.table["windows"].get(self.name, {})
+
+    @property
+    def _unchunked(self) -> bool:
+        """Whether the file switches chunks off, with layers that do not rotate and the scale of their scores."""
+        window = self.fields.raw("window")
+        return self._chunk is not None and window is not None and window.value == 0
+
     def _sliding(self, count: int) -> tuple[list[bool], str]:
+        window = self.fields.raw("window")
+        if self._unchunked:
+            return [False] * count, ""
+        if window is not None and self._chunk not in (None, window.value):
+            self.fields.ignored(
+                window.source, window.value, f"chunks are of {self._chunk:,} tokens in {self.architecture}"
+            )
         pattern = self.fields.raw("window_layers")
         if pattern is not None and isinstance(pattern.value, list | tuple) and len(pattern.value) == count:
             return [bool(slides) for slides in pattern.value], pattern.source
-        window = self.fields.raw("window")
-        rule = self.table["windows"].get(self.name)
-        if window is None or not window.value:
+        rule = self._window_rule
+        if self._chunk is None and (window is None or not window.value):
             return [False] * count, ""
-        if rule is None:
-            because = f"which layers slide is not known for {self.name or 'this architecture'}"
-            self.fields.ignored(window.source, window.value, because)
-            return [False] * count, ""
+        if not rule:
+            return [False] * count, ""  # which slide is not known: `_maybe_sliding` says so
         period = rule["period"]
         if pattern is not None and isinstance(pattern.value, int) and pattern.value > 0:
             period = pattern.value
-        return [(layer + 1) % period != 0 for layer in range(count)], self.architecture
+        return [layer % period != rule.get("turn", period - 1) for layer in range(count)], self.architecture
 
     def _still(self, count: int) -> tuple[frozenset[int], str]:
         """Layers that rotate nothing: every so many by the architecture, or those without attention heads."""
         period = self.table["still"].get(self.name)
-        if period:
+        if period and not self._unchunked:
             return frozenset(layer for layer in range(count) if (layer + 1) % period == 0), self.architecture
         still, because = frozenset[int](), ""
         # Layers that mix tokens in another way have no heads, or none for keys.

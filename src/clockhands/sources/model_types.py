@@ -32,10 +32,12 @@ class CodeOfType:
         windows: Which layers see a window only: a ``rule`` (``all``, ``period``, ``from``, ``listed``, ``cycle``, or
             ``unturned`` for the layers that do not rotate) and its numbers; the number of the layer of a period that
             sees all (``turn``), where that is not the last; whether periods are counted ``back`` from the last layer;
-            whether the ``last`` layer sees all whatever is listed; whether the window lies on ``both`` sides of the
-            query, the ``half`` before it alone is used, or it is a ``radius`` on either side; whether the first layer
-            of all ``also`` sees all; the kind of the ``others`` of a period or of those not listed, and of all where
-            the list is ``absent``; whether kinds stay what they are ``always``, without a window too; whether the
+            whether the ``last`` layer sees all whatever is listed; where a window lies, if not before the query (true,
+            or the parts of a model for which it is so): half of it on ``both`` sides; one token ``beyond`` that; as a
+            ``radius`` on either side; ``shared`` between the sides with the query; only the ``half`` before it; and
+            which of these where a key makes an encoder of a decoder (``switched``); whether the first layer of all
+            ``also`` sees all; the kind of the ``others`` of a period or of those not listed, and of all where the list
+            is ``absent``; whether kinds stay what they are ``always``, without a window too; whether the
             layers that rotate attend inside ``chunks`` of the text; whether the ``switch`` of windows is for
             ``unlisted`` layers alone, those of a file without a list of kinds; the kinds that the ``letters`` of a
             period stand for, where a file may write it as a text, after which the last layer sees all.

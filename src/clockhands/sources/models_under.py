@@ -25,12 +25,12 @@ def models_under(folder: Path) -> Iterator[Path]:
     Such are GGUF files, YAML configs of other programs whatever they are called, and Modelfiles. A training file that
     names the model which it trains is none. JSON and YAML files of other programs are passed over. Links to folders are
     not followed, and hidden folders not entered. A folder that cannot be listed, and one whose ``config.json`` cannot
-    be read, are among the models: an audit says why.
+    be read, is no object or is a folder, are among the models: an audit says why.
     """
     unread: list[Path] = []
     for here, inside, names in os.walk(folder, onerror=lambda error: unread.append(Path(str(error.filename)))):
         inside[:] = sorted(name for name in inside if not name.startswith("."))
-        if any(_is_model(Path(here, name)) for name in _CONFIGS if name in names):
+        if "config.json" in inside or any(_is_model(Path(here, name)) for name in _CONFIGS if name in names):
             yield Path(here)
         for name in sorted(names):
             if not name.startswith(".") and _is_model_file(Path(here, name)):
@@ -61,4 +61,6 @@ def _is_model(path: Path) -> bool:
                 held = json.loads(file.read(MOST))
     except (ClockhandsError, OSError, ValueError, RecursionError):
         return path.name == "config.json"
-    return isinstance(held, dict) and (not _OF_MODELS.isdisjoint(held) or dialect_of(held) is not None)
+    if not isinstance(held, dict):
+        return path.name == "config.json"
+    return not _OF_MODELS.isdisjoint(held) or dialect_of(held) is not None

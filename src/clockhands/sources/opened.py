@@ -35,9 +35,12 @@ class Opened:
         duplicates: Keys that the config gives more than once; the last value counts.
         added: Tensors that the graph of an ONNX model adds, or takes rows of.
         overridden: Full key in ``config`` that the caller or another file has set, to the place where it is set.
+        lost: Place in the file to a value that stands there and that is lost, because the caller set a whole block
+            without it.
         beside: The other documents of a model folder, by file name (``tokenizer_config.json`` and so on), where the
             folder itself is the target; those that cannot be read are in ``notes`` instead.
         length: Tokens that the target says the model is used at (of training, or ``num_ctx``); None where it does not.
+        length_place: Where it says so, as ``file:key``.
         hub: The command that downloads the model, where it was fetched from a hub: then of its weights only headers
             are there.
     """
@@ -53,8 +56,10 @@ class Opened:
     duplicates: tuple[str, ...] = ()
     added: frozenset[str] = frozenset()
     overridden: Mapping[str, str] = field(default_factory=dict)
+    lost: Mapping[str, Any] = field(default_factory=dict)
     beside: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     length: int | None = None
+    length_place: str | None = None
     hub: str | None = None
 
     def array(self, name: str) -> np.ndarray:

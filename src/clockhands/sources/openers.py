@@ -81,7 +81,9 @@ def open_document(document: Document, target: str, path: Path | None, name: str)
     if found is None:
         return opened
     notes = (f"{name} is read as a config of {found.dialect.name}.", *found.notes)
-    return replace(opened, form="dialect", notes=notes, length=found.dialect.length(config))
+    key, length = found.dialect.length(config, opened.config_name or "")
+    place = key and f"{opened.config_name}:{key}"
+    return replace(opened, form="dialect", notes=notes, length=length, length_place=place)
 
 
 def _unsupported(path: Path, kind: str | None) -> Unreadable:

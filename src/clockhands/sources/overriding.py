@@ -13,6 +13,7 @@ from typing import Any
 
 from clockhands.arguments import shown
 from clockhands.errors import InvalidType, InvalidValue
+from clockhands.sources._scaling_fields import BESIDE
 from clockhands.sources.dialects import keys_of_dialects, plain
 from clockhands.sources.model_types import table
 from clockhands.sources.opened import Opened
@@ -98,13 +99,31 @@ def served_length(overrides: Mapping[str, Any] | None) -> tuple[int | None, dict
     """The length that a caller serves at by ``max_model_len``, which is no key of a config, and the other overrides.
 
     Raises:
-        InvalidValue: It is no whole number above 0.
+        InvalidValue: It is no whole number above 0, nor how vLLM writes one.
     """
     rest = dict(overrides or {})
-    length = rest.pop("max_model_len", None)
-    if length is not None and (type(length) is not int or length < 1):
-        raise InvalidValue(f"max_model_len must be a whole number above 0, got {shown(length)}.", "Write a length.")
+    said = rest.pop("max_model_len", None)
+    if said in (None, -1) or (isinstance(said, str) and said.lower() == "auto"):
+        return None, rest  # vLLM then takes as much of the declared context as fits in its memory
+    length = _with_suffix(said) if isinstance(said, str) else said
+    if type(length) is not int or length < 1:
+        raise InvalidValue(
+            f"max_model_len must be a whole number above 0, got {shown(said)}.",
+            "Write a length such as 32768, 32k (32,000) or 32K (32,768), or auto.",
+        )
     return length, rest
+
+
+def _with_suffix(text: str) -> int | None:
+    """A length as vLLM takes it on its command line: thousands for a small suffix, powers of 1,024 for a large one.
+
+    Source: vllm 0.33.0, ``vllm/utils/argparse_utils.py``, ``human_readable_int``.
+    """
+    found = re.fullmatch(r"\s*(\d{1,12})(\.\d{1,12})?([kKmMgGtT])\s*", text)
+    if found is None or (found[2] and found[3].isupper()):
+        return None
+    unit = (1024 if found[3].isupper() else 1000) ** ("kmgt".index(found[3].lower()) + 1)
+    return int(float(f"{found[1]}{found[2]}") * unit) if found[2] else int(found[1]) * unit
 
 
 def overridden(opened: Opened, overrides: Mapping[str, Any] | None, said: str = f"{CALLER}:") -> Opened:
@@ -136,13 +155,16 @@ def overridden(opened: Opened, overrides: Mapping[str, Any] | None, said: str = 
                 "Write the key exactly as it is in the file.",
             )
         _check_value(key, value)
+        if key.rpartition(".")[2] == "model_type" and not isinstance(value, str | None):
+            raise InvalidValue(f"{key} must be the name of a type, got {shown(value)}.", "Write for example llama.")
         full = _gguf_key(opened, key) if opened.form == "gguf" else _set_inside(config, opened, key, value)
         if opened.form == "gguf":
             config[full] = value
         names[full] = f"{said}{key}"
+    lost = {} if opened.form == "gguf" else _lost(config, opened, overrides)
     # A key that the file gives twice no longer matters where the caller has set it.
     left = tuple(key for key in opened.duplicates if key not in names)
-    return replace(opened, config=config, overridden=names, duplicates=left)
+    return replace(opened, config=config, overridden=names, duplicates=left, lost={**opened.lost, **lost})
 
 
 def by_caller(resolved: Resolved, opened: Opened) -> Resolved:
@@ -240,6 +262,43 @@ def _set_inside(config: dict[str, Any], opened: Opened, key: str, value: Any) ->
     return f"{walked}{last}"
 
 
+# What stands in a block beside its scaling, and what Transformers 5 moves into it from the level of the block.
+_IN_A_BLOCK = ("rope_theta", "partial_rotary_factor", "mrope_section", "mrope_interleaved")
+_BLOCKS = ("rope_scaling", "rope_parameters")
+
+
+def _lost(config: dict[str, Any], opened: Opened, overrides: Mapping[str, Any]) -> dict[str, Any]:
+    """Take away the block under the other key where the caller gives a whole one, and tell what is lost with it.
+
+    Whoever sets ``rope_scaling`` or ``rope_parameters`` sets it on the config that is built already. Both names are one
+    block there, which has the base and the share of rotated dimensions too, wherever the file has them: what the new
+    block leaves out is lost.
+
+    Source: Transformers 5.23.0, ``PreTrainedConfig.from_dict``, which sets what the caller passes after construction.
+    """
+    lost: dict[str, Any] = {}
+    for key, value in overrides.items():
+        path, dot, last = key.rpartition(".")
+        if last not in _BLOCKS or not (value is None or isinstance(value, Mapping)):
+            continue
+        here: Any = config
+        before: Any = opened.config
+        for name in filter(None, path.split(".")):
+            name = _spelling(here, opened, name)  # noqa: PLW2901 - the same name as the file spells it
+            here, before = here.get(name, {}), before.get(name, {}) if isinstance(before, Mapping) else {}
+        (other,) = (name for name in _BLOCKS if name != last)
+        if f"{path}{dot}{other}" not in overrides:
+            here.pop(other, None)
+        for block in (*_BLOCKS, None):
+            held = before.get(block) if block is not None else before
+            for name in _IN_A_BLOCK if isinstance(held, Mapping) else ():
+                set_too = f"{path}{dot}{name}" in overrides and block is None
+                if held.get(name) is not None and name not in (value or ()) and not set_too:
+                    place = ".".join(filter(None, (path, block, name)))
+                    lost[f"{opened.config_name}:{place}"] = held[name]
+    return lost
+
+
 def _spelling(here: Mapping[str, Any], opened: Opened, name: str) -> str:
     """The name as an object of the file spells it, else as it was written."""
     if name in here or opened.form != "dialect":
@@ -257,7 +316,7 @@ def _objects() -> frozenset[str]:
 def _keys() -> frozenset[str]:
     """Every key of a config that something reads."""
     data = table()
-    keys = {"model_type", *data["position_keys"], *_objects()}
+    keys = {"model_type", *data["position_keys"], *_objects(), *BESIDE}
     for spelt in (data["spellings"]["config"], data["spellings"]["block"]):
         keys.update(key for held in spelt.values() for key in held)
     for entry in data["types"].values():

@@ -18,6 +18,7 @@ from clockhands.sources._diffusers_fields import diffusers_codes
 from clockhands.sources._table_fields import bias_codes, table_code
 from clockhands.sources.dialects import InDialect, in_dialect
 from clockhands.sources.fields import Fields, Sourced, shown, value_of
+from clockhands.sources.files import file_and_key
 from clockhands.sources.gguf_fields import ARCHITECTURE, gguf_codes
 from clockhands.sources.model_types import (
     CodeOfType,
@@ -86,7 +87,27 @@ def resolve(opened: Opened, length: int | None = None, overrides: Mapping[str, A
     opened = overridden(opened, overrides)
     resolved = _resolved(opened, length)
     explained = replace(resolved, codes=tuple(code.explained() for code in resolved.codes), asked=length)
-    return by_caller(explained, opened)
+    return _stretched_from_the_context(by_caller(explained, opened), opened)
+
+
+def _stretched_from_the_context(resolved: Resolved, opened: Opened) -> Resolved:
+    """The codes, with the context as the original length of linear scalings that it cannot count already.
+
+    A linear scaling says no original length, and a config that holds both may count the factor in its context or not.
+    A context that stands in another file than the scaling does not count it.
+    """
+    place = resolved.source.get("context", "")
+    if resolved.context is None or opened.config is None or not place.startswith(f"{opened.config_name}:"):
+        return resolved
+
+    def stretched(code: Code) -> Code:
+        scaling, where = code.scaling or {}, code.source.get("scaling", "")
+        if scaling.get("type") != "linear" or scaling.get("original") is not None or not where:
+            return code
+        together = file_and_key(place)[0] in {file_and_key(each)[0] for each in where.split(", ")}
+        return code if together else replace(code, scaling={**scaling, "original": resolved.context})
+
+    return replace(resolved, codes=tuple(map(stretched, resolved.codes)))
 
 
 def _resolved(opened: Opened, length: int | None) -> Resolved:
@@ -279,7 +300,7 @@ class _ConfigReader:
                 ]
         if not made and known.rows:
             made = [(_in_part(code, section.part), None) for code in bias_codes(fields, None, None)]
-        ignored_keys(fields, known)
+        ignored_keys(fields, known, [code for code, _ in made])
         if context is not None and context.source == known.default_source:
             field = known.reads["context"][0]
             fields.took_default(field, context.value, known.title, **{"belongs at": fields.source(field)})

@@ -45,13 +45,15 @@ class Code:
         scaling: ``{"type", "factor", "original"}`` of the declared scaling.
         rows: Rows of a table.
         offset: Row of the first position.
-        window: Tokens that a query of these layers can see, the last ones.
+        window: Tokens that a query of these layers can see: the last ones, or those around it.
+        two_sided: Whether the window lies on both sides of the query, as in encoders.
         chunk: Tokens of each chunk that a text is cut into, where a query of these layers sees its own chunk alone.
         score_scale: What the scores of these layers are multiplied by besides, by the position of the query.
         usable_length: Positions that the code can be asked for: rows of a table from the first position on, else the
             context that is declared.
         length: Tokens that all figures of a report on this code are about; `Resolved.with_lengths` says which.
         source: Field to where its value stands, such as ``config.json:rope_theta``.
+        either: The code of those of these layers that slide, where a file has a window and does not say which do.
     """
 
     part: str
@@ -68,11 +70,13 @@ class Code:
     rows: int | None = None
     offset: int | None = None
     window: int | None = None
+    two_sided: bool = False
     chunk: int | None = None
     score_scale: ScoreScale | None = None
     usable_length: int | None = None
     length: int | None = None
     source: Mapping[str, str] = field(default_factory=dict)
+    either: "Code | None" = None
 
     @property
     def sections(self) -> dict[str, Any] | None:
@@ -111,15 +115,21 @@ class Code:
 
     @property
     def farthest(self) -> int | None:
-        """How many positions a query of these layers can see at most; None for all."""
-        return self.window if self.chunk is None else self.chunk
+        """How many positions a query can see in one direction, itself among them, so that no distance is larger."""
+        if self.chunk is not None or self.window is None:
+            return self.chunk
+        return self.window // 2 + 1 if self.two_sided else self.window
 
     @property
     def seen(self) -> str:
         """The positions that a query of these layers can see, for people."""
         if self.farthest is None:
             return "all positions"
-        return f"the last {self.window:,} positions" if self.chunk is None else f"chunks of {self.chunk:,} positions"
+        if self.chunk is not None:
+            return f"chunks of {self.chunk:,} positions"
+        if self.two_sided:
+            return f"{self.farthest - 1:,} positions on either side"
+        return f"the last {self.window:,} positions"
 
     @property
     def counts_apart(self) -> bool:

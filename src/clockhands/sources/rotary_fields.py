@@ -63,14 +63,16 @@ class RotaryReader:
 
     def codes(self) -> list[tuple[Code, int | None]]:
         """The codes, each with the original length of its scaling."""
-        groups = layer_groups(self.fields, self.row, self.architecture)
+        groups = layer_groups(self.fields, self.row, self.architecture, self.part)
         blocks = RotaryBlocks(self.fields, self.row, groups, self._defaults)
         found = []
         for group in groups:
             if group.kind == "none":
                 because = self.architecture or group.source.get("layers") or self._rotary_because()
                 source = {"kind": because, **group.source}
-                code = Code(self.part, group.layers, "none", window=group.window, source=source)
+                code = Code(
+                    self.part, group.layers, "none", window=group.window, two_sided=group.two_sided, source=source
+                )
                 found.append((self._with_scores(code, blocks.of(group)), None))
             else:
                 reader = self if group.own is None else replace(self, fields=group.own, row=_without_widths(self.row))
@@ -111,7 +113,9 @@ class RotaryReader:
             base=base,
             context=around.context,
         )
-        code = replace(code, scaling=declared.summary, window=group.window, chunk=group.chunk)
+        code = replace(
+            code, scaling=declared.summary, window=group.window, two_sided=group.two_sided, chunk=group.chunk
+        )
         last = heads.is_latent() or (self.row is not None and self.row.turning == "last")
         more: dict[str, Any] = {"part": "last"} if last else {}
         axes = None if self.row is None or not shape.pairs else axes_of(block, self.row, shape.pairs, self.architecture)

@@ -7,7 +7,7 @@ from typing import Any
 
 from clockhands.sources.fields import MOST_FACTS, Fields, Sourced, shown
 from clockhands.sources.model_types import ModelType, table
-from clockhands.sources.resolved import Fact
+from clockhands.sources.resolved import Code, Fact
 
 # What files call the kinds of position codes.
 STYLES = {
@@ -178,8 +178,8 @@ def part_of(section: Section, name: str | None) -> str:
     return section.part
 
 
-def ignored_keys(fields: Fields, known: ModelType) -> None:
-    """Position keys that the type does not read, where they say more than nothing."""
+def ignored_keys(fields: Fields, known: ModelType, codes: Sequence[Code]) -> None:
+    """Position keys that the type does not read, where they say more than nothing and something else than its codes."""
     data = table()
     fields.present("unused")
     meaning = {key: quantity for quantity, keys in data["spellings"]["config"].items() for key in keys}
@@ -195,6 +195,8 @@ def ignored_keys(fields: Fields, known: ModelType) -> None:
             continue
         if not instead and value == known.fixed.get(quantity, known.defaults.get(quantity)):
             continue  # it says what the class takes by itself
+        if _as_computed(quantity, value, [code for code in codes if code.kind == "rotary"]):
+            continue
         if value is True and any(row.kind == key for row in known.rows):
             continue  # a switch for the code that the type has
         if any(key in keys for name, keys in known.reads.items() if name != quantity):
@@ -208,6 +210,19 @@ def ignored_keys(fields: Fields, known: ModelType) -> None:
     if base is not None:
         instead = "The class's own default" if default is None else f"{default:,.0f}, the default of the class,"
         fields.ignored(base.source, base.value, f"{known.title} does not read it there", instead)
+
+
+# What programs call RoPE with one layout or the other, where a key names the encoding.
+_NAMED_LAYOUTS = {"rope_gptj": "interleaved", "rope_gpt_neox": "halves"}
+
+
+def _as_computed(quantity: str, value: Any, turning: Sequence[Code]) -> bool:
+    """Whether a share of the head or the name of a layout says what the codes are in any case."""
+    if not turning:
+        return False
+    if quantity == "share" and isinstance(value, int | float):
+        return all(code.width is not None and code.rotated == value * code.width for code in turning)
+    return isinstance(value, str) and all(code.layout == _NAMED_LAYOUTS.get(value, "") for code in turning)
 
 
 def inner_base(fields: Fields, known: ModelType) -> Sourced[Any] | None:

@@ -166,6 +166,7 @@ def _in_words(verdict: Verdict) -> str:
         "buffer-uninitialised": "They follow no known rule, like uninitialised memory.",
         "buffer-unscaled": "They are those without the scaling.",
         "buffer-scaled-twice": "They are scaled twice.",
+        "buffer-reread": "Their bytes were read as {read as}: read as {bytes of}, they are this code's.",
         "buffer-of-another-base": "They are those of base {base in effect:,.7g}.",
         "buffer-of-another-factor": "They are scaled by {effective factor:.7g}, not {declared factor:.7g}.",
         "buffer-of-another-scaling": "They have the scaling {scaling in effect}, not {declared scaling}.",

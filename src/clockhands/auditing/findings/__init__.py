@@ -17,6 +17,7 @@ from clockhands.auditing.findings import (  # noqa: F401 - each adds its kinds a
     _lengths,
     _loaded,
     _readers,
+    _runtimes,
     _scalings,
     _stored,
     _table_rows,

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from clockhands.auditing._edits import Edit
+from clockhands.specs import WRITTEN, to_dict
 
 SEVERITIES = ("error", "warning", "note")
 """From grave to harmless: wrong for any reader; wrong for some reader or length; worth knowing of a sound model."""
@@ -52,13 +53,15 @@ class Finding:
 
 
 def json_value(value: object) -> object:
-    """A value that strict JSON can hold: NaN and the infinities become words, anything strange its text.
+    """A value that strict JSON can hold: NaN and the infinities become words, a spec its fields, the rest its text.
 
     >>> json_value({"base": float("nan"), "rates": (1.0, 0.5)})
     {'base': 'NaN', 'rates': [1.0, 0.5]}
     """
     if value is None or isinstance(value, bool | str | int):
         return value
+    if isinstance(value, WRITTEN):
+        return to_dict(value)
     if isinstance(value, Mapping):
         return {str(key): json_value(item) for key, item in value.items()}
     if isinstance(value, list | tuple):

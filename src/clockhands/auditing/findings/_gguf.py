@@ -126,7 +126,7 @@ class LongropeFactorsMissing(Kind, code="longrope-factors-missing"):
 class DimensionCount(Kind, code="dimension-count"):
     title = "The number of RoPE dimensions does not fit the head"
     severity = "warning"
-    hint = "Set the key to the number of RoPE dimensions in the model's original config (all of a head, or a part)."
+    hint = "Set rope.dimension_count to the number of RoPE dimensions in the model's original config."
     blames = "file"
     width: int
     architecture: str

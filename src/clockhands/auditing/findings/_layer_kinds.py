@@ -89,7 +89,9 @@ class NopeInverted(Kind, code="nope-inverted"):
 
 class MropeSections(Kind, code="mrope-sections"):
     title = "M-RoPE sections do not add up to the number of pairs"
-    hint = "Copy the sections from the model's original release. Their sum must be half of the RoPE dimensions."
+    hint = (
+        "Copy the sections from the model's original release. The sections must add up to half of the RoPE dimensions."
+    )
     blames = "file"
     together: int
     pairs: int
@@ -135,7 +137,7 @@ class MropeOrder(Kind, code="mrope-order"):
 
     def message(self) -> str:
         place, value = self.stated[0]
-        does = "are interleaved pair by pair" if self.class_order == "interleaved" else "are contiguous blocks"
+        does = "are interleaved" if self.class_order == "interleaved" else "are consecutive"
         return (
             f"{place.rpartition(':')[2]} is {spoken(value)}, but in code of this type ({self.type}) the pairs of"
             f" time, rows and columns {does}. Runtimes that use the key rotate pairs by the wrong coordinate. The key"
@@ -211,7 +213,8 @@ class InertWindow(Kind, code="inert-window"):
     hint = f"{EXPECTED} A runtime that ignores use_sliding_window would limit every layer to the window."
 
     def message(self) -> str:
-        return f"{self.said()}: the sliding window is switched off for all layers."
+        absent = " use_sliding_window is absent, and it is off by default." if len(self.stated) < 2 else ""
+        return f"{self.said()}: the sliding window is switched off for all layers.{absent}"
 
 
 class OtherHeadWidth(Kind, code="head-width"):
@@ -368,7 +371,7 @@ def _share(part: Part) -> float | None:
 def inert_window(subject: Audited) -> Iterator[Kind]:
     """A window beside a switch that turns it off."""
     for part in rotary_parts(subject):
-        switch, window = part.fields.raw("window_on"), part.fields.raw("window")
+        switch, window = part.fields.flag("window_on"), part.fields.raw("window")
         if any(code.window for code in subject.resolved.codes if code.part == part.section.part):
             continue  # a class whose switch does not turn off the layers that a file lists
         if switch is not None and window is not None and switch.value is False and window.value:

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 from clockhands.auditing.findings._kind import EXPECTED, Kind, spoken
@@ -14,6 +15,12 @@ from clockhands.sources.dialects import set_lengths
 from clockhands.sources.files import file_and_key
 from clockhands.sources.resolved import TEXT, Code, Resolved
 
+# Encodings without frequencies that a scaling could change.
+_WITHOUT_SCALING: Mapping[str | None, str] = {
+    "alibi": "There is no scaling to declare: ALiBi has no frequencies.",
+    "buckets": "There is no scaling to declare: relative position buckets, as in T5, have no frequencies.",
+}
+
 
 class BeyondContext(Kind, code="beyond-context"):
     title = "The length exceeds the declared context"
@@ -22,6 +29,7 @@ class BeyondContext(Kind, code="beyond-context"):
     kind: str | None = None
     scaling: str | None = None
     scaled_to: int = 0
+    set_in: str | None = None
 
     @property
     def reached(self) -> bool:
@@ -34,6 +42,8 @@ class BeyondContext(Kind, code="beyond-context"):
     def hint(self) -> str:
         if not self.evidence:
             return "Stay within the context length, or declare the scaling that the model was extended with."
+        if self.kind in _WITHOUT_SCALING:
+            return f"Stay within the context length, or measure the quality beyond it. {_WITHOUT_SCALING[self.kind]}"
         if self.kind == "learned":
             return "Use texts that fit the table. A longer table needs more training."
         if self.reached:
@@ -44,15 +54,15 @@ class BeyondContext(Kind, code="beyond-context"):
 
     def message(self) -> str:
         length, context = spoken(self.length), spoken(self.context)
-        asked = f"The requested length is {length}, but"
+        wanted = f"{self.set_in} is {length}, but" if self.set_in else f"The requested length is {length}, but"
         if self.kind == "learned":
-            return f"{asked} the learned table ends after {context} positions. There are no rows for later positions."
+            return f"{wanted} the learned table ends after {context} positions. There are no rows for later positions."
         scaled = ""
         if self.scaled_to > self.context:
             scaled = f" The {self.scaling} scaling of the file is for up to {spoken(self.scaled_to)} positions."
         if self.reached:
-            return f"{asked} the declared context length is {context}.{scaled}"
-        return f"{asked} the declared context length is {context}.{scaled} Quality beyond it is not guaranteed."
+            return f"{wanted} the declared context length is {context}.{scaled}"
+        return f"{wanted} the declared context length is {context}.{scaled} Quality beyond it is not guaranteed."
 
 
 class SetBeyondContext(Kind, code="set-beyond-context"):
@@ -240,7 +250,7 @@ def set_beyond_context(subject: Audited) -> Iterator[Kind]:
     learned = any(code.kind == "learned" and code.part in TEXT for code in resolved.codes)
     for values, row in set_lengths(opened.config or {}, opened.config_name or ""):
         length, stops = sum(values.values()), bool(row.get("stops"))
-        if length <= resolved.context or (not stops and not learned and _reaches(resolved, length)):
+        if length <= resolved.context or (not stops and not learned and _scaled_to(resolved, whole=True) >= length):
             continue
         evidence: dict[str, Any] = {**declared(resolved, "context"), **values}
         evidence |= {"length": length, "context": resolved.context, "then": row["then"], "stops": stops}
@@ -252,11 +262,23 @@ def _seeing(resolved: Resolved) -> list[Code]:
     return [code for code in resolved.codes if code.part in TEXT and code.kind == "rotary" and code.farthest is None]
 
 
-def _reaches(resolved: Resolved, length: int) -> bool:
-    """Whether the scalings of all these layers, over their original length or else the context, reach a length."""
-    each = [code.scaling or {} for code in _seeing(resolved)]
-    spans = [(scaling.get("factor"), scaling.get("original") or resolved.context or 0) for scaling in each]
-    return bool(spans) and all(isinstance(factor, int | float) and factor * span >= length for factor, span in spans)
+def _scaled_to(resolved: Resolved, *, whole: bool = False) -> int:
+    """The length that the scalings of all these layers are for; 0 where one has none, or does not say it.
+
+    Args:
+        resolved: The model.
+        whole: Whether a scaling without an original length is for the context times its factor: so it is meant in a
+            file that sets a longer length itself.
+    """
+    codes = _seeing(resolved)
+    if whole:
+        held = ({"original": resolved.context, **_known(code.scaling)} for code in codes)
+        codes = [replace(code, scaling=scaling) for code, scaling in zip(codes, held, strict=True)]
+    return min((code.scaled_to or 0 for code in codes), default=0)
+
+
+def _known(scaling: Mapping[str, Any] | None) -> dict[str, Any]:
+    return {name: value for name, value in (scaling or {}).items() if value is not None}
 
 
 @check
@@ -267,15 +289,19 @@ def beyond_context(subject: Audited) -> Iterator[Kind]:
     originals = {(code.scaling or {}).get("original") for code in resolved.codes}
     if length is None or context is None or length <= context or length in originals:
         return  # an original length past the context is no wish of the caller's
-    if length == subject.opened.length and _reaches(resolved, length):
+    reached = _scaled_to(resolved)
+    if length == subject.opened.length and _scaled_to(resolved, whole=True) >= length:
         return  # a training file or a Modelfile that declares the scaling for its own length
     evidence: dict[str, Any] = {"length": length, "context": context}
-    if any(code.kind == "learned" and code.part in TEXT for code in resolved.codes):
+    kinds = {code.kind for code in resolved.codes if code.part in TEXT} - {"none"}
+    if "learned" in kinds:
         evidence["kind"] = "learned"
-    seeing = _seeing(resolved)
-    reached = min((code.scaled_to or 0 for code in seeing), default=0)
+    elif len(kinds) == 1 and not kinds.isdisjoint(_WITHOUT_SCALING):
+        evidence["kind"] = kinds.pop()
     if reached > context:
-        evidence |= {"scaling": (seeing[0].scaling or {}).get("type"), "scaled to": reached}
+        evidence |= {"scaling": (_seeing(resolved)[0].scaling or {}).get("type"), "scaled to": reached}
+    if length == subject.opened.length and subject.opened.length_place:
+        evidence["set in"] = subject.opened.length_place
     yield BeyondContext(evidence | declared(resolved, "context"))
 
 

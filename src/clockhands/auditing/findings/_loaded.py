@@ -123,6 +123,19 @@ class BufferScaledTwice(Loaded, code="buffer-scaled-twice"):
         return f"{self._head()} are scaled twice ({self._at()}).{factors}{self._rounded_too()}"
 
 
+class BufferReread(Loaded, code="buffer-reread"):
+    title = "The bytes of the RoPE frequency buffer were read as another dtype"
+    severity = "error"
+    bytes_of: str
+    read_as: str
+
+    def message(self) -> str:
+        return (
+            f"The bytes of {self._head()[:1].lower()}{self._head()[1:]} were read as {self.read_as}: read as"
+            f" {self.bytes_of}, they are the frequencies of the config."
+        )
+
+
 class BufferOfAnotherFactor(Loaded, code="buffer-of-another-factor"):
     title = "The RoPE frequency buffer has another scaling factor than the config"
     severity = "error"

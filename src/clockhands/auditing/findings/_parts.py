@@ -6,6 +6,7 @@ from typing import Any
 
 from clockhands.auditing.findings._kind import Kind
 from clockhands.readers import Reading
+from clockhands.readers.runtime_release import RuntimeRelease
 from clockhands.sources.fields import Fields, shown
 from clockhands.sources.files import file_and_key
 from clockhands.sources.model_types import CodeOfType, ModelType, table
@@ -23,11 +24,13 @@ class Audited:
         opened: The target: its config, the documents beside it, the headers of its tensors.
         resolved: What was made of them.
         readings: What other readers make of them.
+        runtime: The runtime that the caller named; None asks for no runtime in particular.
     """
 
     opened: Opened
     resolved: Resolved
     readings: tuple[Reading, ...] = ()
+    runtime: RuntimeRelease | None = None
 
 
 Check = Callable[[Audited], Iterator[Kind]]

@@ -9,7 +9,14 @@ from clockhands.auditing.findings._kind import EXPECTED, Kind, listed, spoken
 from clockhands.auditing.findings._parts import Audited, check, declared
 from clockhands.measures import difference
 from clockhands.readers import Parted, Reading, incomparable
-from clockhands.readers.telling import code_in_words, release, scaling_in_words
+from clockhands.readers.telling import (
+    code_in_words,
+    in_its_place,
+    pairs_in_words,
+    ratio_in_words,
+    release,
+    scaling_in_words,
+)
 from clockhands.readers.views import NEW, OLD, View, facts, names, positive_number, scaling_name, views
 from clockhands.rotary import Rotary
 from clockhands.scaling import Yarn, longrope_magnitude, yarn_magnitude
@@ -60,14 +67,7 @@ class NewShapeOnly(Kind, code="new-shape-only"):
 
     def edit(self) -> Edit | None:
         """The same in the old shape as well."""
-        held = self.in_the_old_shape
-        if not isinstance(held, Mapping) or not held:
-            return None
-        keys = listed([to.rpartition(":")[2] for to in held])
-        return together(
-            f"Write the same values in the old format as well, under {keys}.",
-            *(copied(place, to, "") for to, place in held.items()),
-        )
+        return None if not self.in_the_old_shape else in_both_shapes(self.in_the_old_shape)
 
 
 class UncommonScalingName(Kind, code="uncommon-scaling-name"):
@@ -270,8 +270,8 @@ class UncommonBetas(Kind, code="uncommon-betas"):
     first_pair: int | None = None
 
     def message(self) -> str:
-        readers = _readers(self.readers, "some runtimes")
-        takes = "uses" if readers and " and " not in readers and readers != "some runtimes" else "use"
+        readers = _readers(self.readers, "a runtime without these keys")
+        takes = "use" if " and " in readers else "uses"
         pairs = ""
         if self.first_pair is not None:
             pairs = (
@@ -302,12 +302,12 @@ def new_shape_only(subject: Audited) -> Iterator[Kind]:
         return
     if not any(place.endswith(NEW) for place in reading.not_read):
         return
-    worst = max(reading.parted, key=_how_far)
+    worst = worst_of(reading.parted)
     assert worst.ours is not None
     evidence: dict[str, Any] = declared(worst.ours, "base")
     evidence |= _scaling_said(worst.ours)
     evidence |= {"read instead": _changed(worst.theirs, worst.ours), "right": _changed(worst.ours, worst.theirs)}
-    evidence |= {"reader": release(reading)} | _apart(worst) | _in_the_old_shape(subject, worst.ours)
+    evidence |= {"reader": release(reading)} | _apart(worst) | in_the_old_shape(subject, worst.ours)
     if reading.because is not None:
         evidence["fails"] = reading.because
     yield NewShapeOnly(evidence, worst.layers if len(reading.parted) > 1 else None)
@@ -513,6 +513,11 @@ def _noticed(subject: Audited, code: str) -> bool:
     return any(fact.code == code for fact in subject.resolved.facts)
 
 
+def worst_of(parted: Sequence[Parted]) -> Parted:
+    """Of the groups of layers in which two readings differ, the one with the largest ratio of RoPE frequencies."""
+    return max(parted, key=_how_far)
+
+
 def _how_far(group: Parted) -> float:
     if group.ladder is None:
         return float("inf") if group.says else 0.0
@@ -528,7 +533,20 @@ def _apart(group: Parted) -> dict[str, Any]:
     return made | {"off by a radian from": ladder.reaches(1.0)}
 
 
-def _in_the_old_shape(subject: Audited, code: Code) -> dict[str, Any]:
+def in_both_shapes(held: Mapping[str, str]) -> Edit:
+    """The edit that copies values of the new shape to the old one as well.
+
+    Args:
+        held: Each place in the old shape, with the place that holds its value.
+    """
+    keys = listed([to.rpartition(":")[2] for to in held])
+    return together(
+        f"Write the same values in the old format as well, under {keys}.",
+        *(copied(place, to, "") for to, place in held.items()),
+    )
+
+
+def in_the_old_shape(subject: Audited, code: Code) -> dict[str, Any]:
     """Keys of the old shape, each with the place in the new one that holds its value."""
     for view in _views(subject):
         block, entry = view.block(NEW), facts()["transformers-4"]["types"].get(view.name)
@@ -549,6 +567,22 @@ def _in_the_old_shape(subject: Audited, code: Code) -> dict[str, Any]:
             made[view.place(OLD)] = view.place(place)
         return {"in the old shape": made} if made and code.part == "text" else {}
     return {}
+
+
+def instead_of(group: Parted) -> list[str]:
+    """What the second of two readings uses instead of what the first uses, a clause for each difference."""
+    words = []
+    if group.ladder is not None and not group.ladder.same and group.ours != group.theirs:
+        theirs, ours = _changed(group.theirs, group.ours), _changed(group.ours, group.theirs)
+        words = [f"{theirs} instead of {ours}"] if theirs != ours else []
+    words += map(in_its_place, group.says)
+    ladder = group.ladder
+    if ladder is not None and not ladder.same_rates and not any("base" in each or "scaling" in each for each in words):
+        words.insert(0, f"other RoPE frequencies ({pairs_in_words(ladder)}, {ratio_in_words(ladder)})")
+    if ladder is not None and not ladder.same_factor and group.ours is not None and group.theirs is not None:
+        factors = [code.attention_factor or 1.0 for code in (group.theirs, group.ours)]
+        words.append(f"attention factor {factors[0]:.4f} instead of {factors[1]:.4f}")
+    return words or [f"{code_in_words(group.theirs)} instead of {code_in_words(group.ours)}"]
 
 
 def _changed(code: Code | None, other: Code | None) -> str:

@@ -1,6 +1,7 @@
 """A model held against the published ones of its shape: the same ladder, another, or one that was lost on the way."""
 
 import json
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -9,7 +10,7 @@ from typing import Any
 
 from clockhands.auditing._edits import Edit, added, together
 from clockhands.auditing.findings._kind import EXPECTED, Kind, listed, spoken
-from clockhands.auditing.findings._parts import Audited, Part, RotaryBlock, check, declared, rotary_parts
+from clockhands.auditing.findings._parts import Audited, Part, RotaryBlock, check, declared, in_a_file, rotary_parts
 from clockhands.rotary import Rotary
 from clockhands.scaling import Llama3
 from clockhands.sources.overriding import CALLER
@@ -227,7 +228,7 @@ def releases_of_the_shape(subject: Audited) -> Iterator[Kind]:
         code, shape = _main_code(subject, part), _shape(subject, part)
         if code is None or shape is None or code.base is None or not code.rates:
             continue
-        known = _of_their_length(of_shape(shape), subject.resolved.context, scaled=scaling_of(code) is not None)
+        known = _of_their_length(of_shape(shape), _declared_context(subject), scaled=scaling_of(code) is not None)
         if not known:
             continue
         missing = _missing_scaling(subject, part, code, shape, known)
@@ -235,6 +236,12 @@ def releases_of_the_shape(subject: Audited) -> Iterator[Kind]:
             yield missing
         else:
             yield from _differing(subject, part, code, shape, known)
+
+
+def _declared_context(subject: Audited) -> int | None:
+    """The context that the file declares: the one of the class says nothing of which release a file is of."""
+    resolved = subject.resolved
+    return resolved.context if in_a_file(resolved.source.get("context", "").split(" ")[0]) else None
 
 
 def with_release(subject: Audited, case: Kind) -> Kind:
@@ -309,7 +316,7 @@ def _differing(
 ) -> Iterator[Kind]:
     if any(_same_base(code, release) and _same_scaling(code, release) for release in known):
         return
-    extended = _extended(code, known, subject.resolved.context)
+    extended = _extended(code, known, _declared_context(subject))
     if extended is not None:
         stated = any("original_max_position_embeddings" in block.values for block in part.blocks())
         scaling, context = code.scaling or {}, subject.resolved.context
@@ -322,7 +329,11 @@ def _differing(
         return
     nearest = max(
         known,
-        key=lambda each: (*_nearness(code, each, subject.resolved.context), each.shape.vocabulary == shape.vocabulary),
+        key=lambda each: (
+            *_nearness(code, each, _declared_context(subject)),
+            each.shape.vocabulary == shape.vocabulary,
+            -abs(math.log(each.base / (code.base or each.base))),
+        ),
     )
     if not _same_base(code, nearest):
         yield _other_base(subject, part, code, nearest, shape, known=known)

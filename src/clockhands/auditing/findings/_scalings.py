@@ -39,9 +39,7 @@ class UnknownScaling(Kind, code="unknown-scaling"):
 
 class IncompleteScaling(OfRelease, code="incomplete-scaling"):
     title = "RoPE scaling lacks required values"
-    hint = (
-        "Copy the whole scaling block from the model's original release. Without it, runtimes guess different values."
-    )
+    hint = "Copy the whole scaling block from the model's original release. Runtimes guess missing values differently."
     blames = "file"
     missing: str = "a required key"
 
@@ -154,7 +152,7 @@ class WrongOriginal(Kind, code="wrong-original"):
 class LongropeLists(Kind, code="longrope-lists"):
     title = "A LongRoPE list has the wrong number of entries"
     severity = "error"
-    hint = "Copy the list from the model's original release. It needs one number for each RoPE pair."
+    hint = "Copy the list from the model's original release. The list needs one number for each RoPE pair."
     blames = "file"
     numbers: int
     pairs: int

@@ -69,6 +69,7 @@ for _of in (
     loaded.BufferZero,
     loaded.BufferUnscaled,
     loaded.BufferScaledTwice,
+    loaded.BufferReread,
     loaded.BufferOfAnotherFactor,
     loaded.BufferOfAnotherBase,
     loaded.BufferOfAnotherScaling,

@@ -82,8 +82,8 @@ class ZeroTable(Kind, code="zero-table"):
     title = "The position table is all zeros"
     severity = "error"
     hint = (
-        "Load the trained weights of the table; if it is not learned, compute it. A loader may have allocated the table"
-        " without filling it."
+        "Load the trained weights of the table; if the table is not learned, compute it. A loader may have allocated "
+        "the table without filling it."
     )
     blames = "file"
     rows: int
@@ -213,8 +213,8 @@ class TableSize(Kind, code="table-size"):
     title = "The position table has another shape than declared"
     severity = "warning"
     hint = (
-        "Correct the config, or use the weights that it was written for. Strict loaders refuse these weights with"
-        " this config."
+        "Correct the config, or use the weights that the config was written for. Strict loaders refuse these"
+        " weights with this config."
     )
     blames = "file"
     expected: str | None = None

@@ -1,9 +1,12 @@
 """Values that cannot be used or that no file holds, and model types: what is noted while a config is read."""
 
+import json
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from clockhands.auditing._edits import Edit, added, replaced
-from clockhands.auditing.findings._kind import Kind, spoken
+from clockhands.auditing.findings._kind import Kind, listed, spoken
+from clockhands.auditing.findings._parts import Audited, check
 from clockhands.sources.files import file_and_key
 
 # Bases that loaders and classes take where a file has none; they are right for models of a few thousand positions.
@@ -72,7 +75,7 @@ class Default(Kind):
 class ImpossibleValue(Kind, code="impossible-value"):
     title = "A value cannot be used"
     severity = "error"
-    hint = "Write the value that the model was trained with. The model's original release has it."
+    hint = "Write the value that the model was trained with. The model's original release has this value."
     blames = "file"
     allowed: str = ""
 
@@ -234,3 +237,47 @@ class NothingDeclared(Kind, code="nothing-declared"):
 
     def message(self) -> str:
         return " ".join(f"{name} holds {what}." for name, what in self.evidence.items())
+
+
+class OverrideReplacesBlock(Kind, code="override-replaces-block"):
+    title = "The override leaves out what the file's RoPE settings have"
+    blames = "file"
+    block: str
+    lost: Mapping[str, Any]
+
+    def severity(self) -> str:
+        """An error where a block of the file had the value; beside the block, older runtimes still find it."""
+        return "error" if any("rope_" in place.rpartition(".")[0] for place in self.lost) else "warning"
+
+    def hint(self) -> str:
+        if not self.evidence:
+            return "Write all keys that the block in the file has into the override too."
+        keys = {place.rpartition(".")[2]: value for place, value in self.lost.items()}
+        return f"Write these keys into the override too: {json.dumps(keys)[1:-1]}."
+
+    def message(self) -> str:
+        names = [f"{place} ({spoken(value)})" for place, value in self.lost.items()]
+        return (
+            f"{self.block} is set as a whole, and what the file says is lost where the new block does not have it:"
+            f" {listed(names)}. Transformers 5.23.0 then raises an error or uses another value without a warning."
+        )
+
+
+_TAKE_OVERRIDES = ("transformers", "vllm", "sglang")
+
+
+@check
+def override_replaces_block(subject: Audited) -> Iterator[Kind]:
+    """A whole block that the caller has set, without the base or another value that the file has."""
+    if subject.runtime is not None and subject.runtime.name not in _TAKE_OVERRIDES:
+        return
+    for override in subject.opened.overridden:
+        path, dot, last = override.rpartition(".")
+        lost = {
+            where.rpartition(":")[2]: value
+            for where, value in subject.opened.lost.items()
+            if where.rpartition(":")[2].startswith(f"{path}{dot}")
+        }
+        if last in ("rope_scaling", "rope_parameters") and lost:
+            yield OverrideReplacesBlock({"block": override, "lost": lost})
+            return

@@ -3,26 +3,34 @@
 Numbers of the property, for a vocabulary of 50,000 drawn tokens (`_recoverable`) and drawn projections
 (`_score_terms`); none is simulated:
 
-* ``positions_measured``: rows that were looked at: the first 128 and 64 that are evenly spaced over the length; of a
-  learned table all. ``first_positions``: the first ones, at most 128, which the two shares of a score are about.
-* ``row_norm_least``, ``row_norm_mean``, ``row_norm_largest``: Euclidean length of a row, in the dtype.
-* ``token_norm_at_deviation_1``: ``sqrt(width)``, the length of a token of independent N(0, 1) values: what the factor
-  sqrt(width) of Vaswani et al. makes of embeddings N(0, 1 / width). Without it they have the length 1, and embeddings
-  N(0, 1) with it the length ``width``. ``row_over_token`` is the mean row over the first of the three.
-* ``found_at_deviation_1``, ``found_at_deviation_one_over_root_width``, ``found_at_deviation_root_width``: share of
-  tokens that are nearest to themselves among 50,000 after the longest row was added, without knowing the
-  position (absolute accuracy 1e-6). ``deviation_needed`` is from where on 99 of 100 are (relative 1e-4).
-* ``vocabulary``: how many tokens there are to be mistaken for.
-* ``cosine_deviation``: ``1 / sqrt(width)``, standard deviation of the cosine of token and row; ``cosine_999``: what 999
-  of 1,000 are below in size (1e-12; None for one channel).
-* ``sum_rounding``: what the sum is rounded by in the dtype, beside the token's deviation 1: root mean square over the
-  channels of the row where it is largest. A channel v of the row, itself a number of the dtype, has neighbours h =
-  ``spacing(max(|v|, 1))`` away; a normal token z is then off by ``z - h round(z / h)``, whose mean square is
-  ``h**2 (1/12 + sum_k (-1)**k exp(-2 (pi k / h)**2) / (pi k)**2)``: ``h**2 / 12`` where h is small, and 1 where it is
-  so large that nothing of the token is left. Near a power of two, where h changes, off by up to a factor of 2.
-* ``position_position_share``: expected share of that term in a score at deviation 1, with drawn projections.
-* ``offset_share``: how much of it is a function of the offset then (1e-9); ``offset_share_of_noise`` is what numbers
-  without any order would have. Both None for fewer than 3 positions, or rows that do not differ.
+* ``positions_measured``: the number of rows that were measured: the first 128 and 64 that are evenly spaced over the
+  length; of a learned table all rows. ``first_positions``: the number of the first positions, at most 128, for which
+  ``position_position_share`` and ``offset_share`` are computed.
+* ``row_norm_least``, ``row_norm_mean``, ``row_norm_largest``: the smallest, the mean and the largest Euclidean norm of
+  a row, in the dtype.
+* ``token_norm_at_deviation_1``: ``sqrt(width)``, the norm of a token of independent N(0, 1) values. Embeddings N(0, 1 /
+  width) have this norm with the factor sqrt(width) of Vaswani et al., and the norm 1 without the factor. Embeddings
+  N(0, 1) have the norm ``width`` with the factor. ``row_over_token``: ``row_norm_mean`` divided by
+  ``token_norm_at_deviation_1``.
+* ``found_at_deviation_1``, ``found_at_deviation_one_over_root_width``, ``found_at_deviation_root_width``: the share of
+  tokens that are nearest to themselves among 50,000 after the longest row is added, without knowing the position
+  (absolute accuracy 1e-6). ``deviation_needed``: the smallest standard deviation at which 99 of 100 tokens are nearest
+  to themselves (relative accuracy 1e-4).
+* ``vocabulary``: the number of random tokens among which a token must be identified after the encoding is added.
+* ``cosine_deviation``: ``1 / sqrt(width)``, the standard deviation of the cosine of token and row; ``cosine_999``: the
+  number below which 999 of 1,000 such cosines are in size (accuracy 1e-12; None for one dimension).
+* ``sum_rounding``: the rounding error of the sum of token and row in the dtype, for tokens of standard deviation 1: the
+  root mean square over the dimensions of the row with the largest error. Near a value v of the row, neighbouring
+  numbers of the dtype are h = ``spacing(max(|v|, 1))`` apart. Rounding therefore changes a normal token z by ``z - h
+  round(z / h)``, whose mean square is ``h**2 (1/12 + sum_k (-1)**k exp(-2 (pi k / h)**2) / (pi k)**2)``: ``h**2 / 12``
+  for small h, and 1 for an h so large that nothing of the token is left. If v is near a power of two, where h changes,
+  ``sum_rounding`` is off by up to a factor of 2.
+* ``position_position_share``: the expected share of the position-position term in the variance of a score, for tokens
+  of deviation 1 and random projections.
+* ``offset_share``: the share of the variance of the position-position term that a function of the offset explains with
+  random projections (accuracy 1e-9); ``offset_share_of_noise``: the share that a function of the offset would explain
+  of random numbers. Both ``offset_share`` and ``offset_share_of_noise`` are None for fewer than 3 positions, or if all
+  rows are equal.
 
 The property holds where at least 99 % of the tokens are found at deviation 1. Codes of several axes are measured along
 each axis with the other coordinates at the first position; the worst is told.

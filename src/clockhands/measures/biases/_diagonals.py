@@ -6,12 +6,16 @@ diagonals *up to a constant in each row* is as good.
 
 **The numbers** (tokens; a bias has the unit of a score):
 
-* ``depends_on``: ``"distance"``, ``"key"`` or ``"both"``, as the code says of itself;
-* ``tokens``: the side of the square that was measured, the last tokens of the length, where rounding is largest;
-* ``largest_difference``: of two numbers on one diagonal, in float64;
-* ``largest_difference_within_rows``: the same, after the number at distance 0 was taken from each row;
-* ``largest_difference_rounded``: the same as the last, of numbers rounded to the subject's dtype; None where they do
-  not fit.
+* ``depends_on``: what the definition of the encoding uses: ``"distance"``, ``"key"`` (the position of the key) or
+  ``"both"``.
+* ``tokens``: the number of queries, and of keys, whose biases were measured: the last tokens of the length, where
+  rounding errors are largest.
+* ``largest_difference``: the largest difference, in float64, of two biases at the same distance (on one diagonal of the
+  bias matrix).
+* ``largest_difference_within_rows``: the largest difference of two biases at the same distance, after the bias at
+  distance 0 is subtracted from each row of the bias matrix.
+* ``largest_difference_rounded``: the same difference as ``largest_difference_within_rows``, for biases rounded to the
+  measured dtype; None where the dtype cannot represent the biases.
 
 Without learned numbers the square holds the table's rows by number (then a difference of 0 says that every table is
 constant along diagonals); a network without them is told by its formula, and the differences are None.

@@ -8,17 +8,20 @@ nearest keys of a late token, where the distance form merges the farthest.
 
 Numbers, all whole and exact; distances in tokens, lists by head:
 
-* ``distances``: how many are compared, 0 to ``length - 1``; fewer where all beyond share one bucket. Of windows: how
-  many steps down and across.
-* ``distinct_by_head``: how many different numbers they get; ``fewest_distinct`` and ``fewest_distinct_head``.
-* ``first_merged_by_head``: the smallest distance that gets the number of a smaller one, after the smallest such;
-  None where all differ. ``first_merged``: the first of all heads. Of windows: rows of the table.
-* ``distinct_together``, ``first_merged_together``: the same of all heads together, two distances being one if they
-  are in every head.
-* ``keys_after``: what keys after the query get: ``"as before"`` (left and right are the same), ``"as itself"``,
+* ``distances``: the number of distances that are compared, 0 to ``length - 1``, or fewer if all distances beyond some
+  distance share one bucket. For windows: the number of steps down and across that are compared.
+* ``distinct_by_head``: how many different values the distances have in each head; ``fewest_distinct`` and
+  ``fewest_distinct_head``: the smallest of these counts and its head.
+* ``first_merged_by_head``: for each head, two distances with the same bias: the smallest distance that has the bias of
+  a smaller distance, and before it this smaller distance; None where the biases of all distances differ.
+  ``first_merged``: the first such two distances over all heads. For windows, both figures name rows of the table
+  instead of distances.
+* ``distinct_together``, ``first_merged_together``: the same figures for all heads together, where two distances count
+  as one if they have the same value in every head.
+* ``keys_after``: which bias keys after the query get: ``"as before"`` (left and right are the same), ``"as itself"``,
   ``"more"`` (a causal mask is needed) or ``"own"``.
-* ``values_known``: False where the numbers are learned and not given. Then buckets are compared in place of numbers:
-  distances that share one are never distinguished.
+* ``values_known``: False if the biases are learned and the learned values are not given. Then the buckets of the
+  distances are compared instead of the biases: two distances in one bucket count as equal.
 
 ``holds``: every head tells every distance within the length from every other.
 """

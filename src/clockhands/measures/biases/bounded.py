@@ -2,9 +2,10 @@
 
 The numbers:
 
-* ``largest``: the largest in size between two tokens of the length; ``limit``: that at any length. None where there is
-  none or the learned numbers are not known.
-* ``largest_slope``, ``smallest_slope``: of lines, in 1/token; ``growth_per_token`` is the largest.
+* ``largest``: the largest absolute value of the bias between two tokens within the length; ``limit``: the largest
+  absolute value of the bias at any length. Each is None where no such value exists or the learned values are not known.
+* ``largest_slope``, ``smallest_slope``: for a bias that is a straight line (ALiBi, retention), the largest and the
+  smallest slope of all heads, in 1/token; ``growth_per_token`` is the largest slope.
 
 Accuracy: a relative 8 x 2**-53; of networks the rounding of their products in float64.
 """

@@ -2,16 +2,19 @@
 
 Numbers of buckets (`Buckets`, `CeilingBuckets`, `Clipped`), all whole and exact:
 
-* ``rows``: rows of the learned table.
+* ``rows``: the number of rows of the learned table.
 * ``first_distances_before``, ``first_distances_after``: the smallest distance (tokens) of each bucket, for keys at or
-  before the query and for keys after it, whatever the length; 0 is the query itself in both.
-* ``exact_through_before``, ``exact_through_after``: every distance up to this one has a separate bucket; -1 where not
-  even 0 has one.
-* ``last_from_before``, ``last_from_after``: from this distance on all share one bucket.
-* ``rows_used``: rows that some pair of tokens within the length takes.
-* ``rows_unused``: the others; ``rows_never_used``: those that no pair takes at any length.
-* ``tokens``: of windows (`Window`, `LogWindow`), those of the window; ``steps_down``, ``steps_across``: the largest
-  difference each way. Of windows these and the rows are all.
+  before the query (``first_distances_before``) and for keys after the query (``first_distances_after``), whatever the
+  length. In both lists, distance 0 is the query's own position.
+* ``exact_through_before``, ``exact_through_after``: the largest distance up to which every distance has a separate
+  bucket; -1 where distance 0 too shares its bucket with another distance.
+* ``last_from_before``, ``last_from_after``: the distance from which on all distances share one bucket.
+* ``rows_used``: the number of rows of the table that some pair of tokens within the length uses.
+* ``rows_unused``: the rows that no pair of tokens within the length uses; ``rows_never_used``: the rows that no pair of
+  tokens uses at any length.
+* ``tokens``: for windows (``Window``, ``LogWindow``), the number of tokens of the window; ``steps_down``,
+  ``steps_across``: the largest difference of the row numbers and of the column numbers of two tokens. For windows, no
+  other figures are given except those whose names begin with ``rows``.
 """
 
 from dataclasses import dataclass

@@ -6,19 +6,24 @@ score alike that key weighs ``exp(-fall(d))`` beside the query, so the three fal
 
 Numbers, lists by head; a distance in tokens, None where the fall is never reached below 2**63 tokens:
 
-* ``half_weight_distance_by_head``, ``fall_of_one_distance_by_head``, ``hundredth_weight_distance_by_head``. By a
-  formula they are real numbers: ``fall / slope`` of `Alibi` and `Decay`, ``(exp(fall / p) - 1) / a`` and
-  ``(fall / a) ** (1 / p)`` of `Kerple`. Of learned tables and networks they are the first whole distances at which
-  the number has fallen so far. Of `Fire` they are seen from the last token and within the length; of windows a
-  distance is the larger of the steps down and across, and the number is the mean of all steps as far.
-* ``shortest_reach``, ``longest_reach`` (of the hundredths) and ``shortest_reach_head``, ``longest_reach_head``.
-* ``farthest_distance``, ``length - 1``; of windows the largest step. ``farthest_fall_by_head`` and
-  ``farthest_weight_by_head``, ``exp(-fall)``, there; ``smallest_farthest_weight`` of them.
-* ``heads``: all heads.
-* ``heads_seeing_all``: heads whose farthest key weighs a hundredth or more.
-* ``strongest_distance_by_head``, of learned numbers: where within the length the number is largest.
-* ``keys_after``: what keys after the query get, as under `told_apart`.
-* ``slopes_by_head``, of straight lines, in 1/token.
+* ``half_weight_distance_by_head``, ``fall_of_one_distance_by_head``, ``hundredth_weight_distance_by_head``. These three
+  distances are real numbers if the bias has a formula: ``fall / slope`` for ``Alibi`` and ``Decay``, ``(exp(fall / p) -
+  1) / a`` and ``(fall / a) ** (1 / p)`` for ``Kerple``, where ``fall`` is the fall of the bias. For learned tables and
+  networks, each of the three distances is the first integer distance at which the bias has fallen by this much. For
+  ``Fire``, the three distances are measured from the last token and within the length. For windows, the distance of two
+  tokens is the larger of the steps down and across, and the bias at a distance is the mean over all steps of this
+  distance.
+* ``shortest_reach``, ``longest_reach``: the smallest and the largest number of ``hundredth_weight_distance_by_head``;
+  ``shortest_reach_head``, ``longest_reach_head``: the heads that have these reaches.
+* ``farthest_distance``: ``length - 1``, or the largest step of a window. ``farthest_fall_by_head``: for each head, the
+  fall of the bias at the farthest distance; ``farthest_weight_by_head``: for each head, the weight ``exp(-fall)`` at
+  the farthest distance; ``smallest_farthest_weight``: the smallest of these weights.
+* ``heads``: the number of heads.
+* ``heads_seeing_all``: the number of heads in which the farthest key has at least a hundredth of the weight of the
+  query's own position.
+* ``strongest_distance_by_head``: of learned biases, the distance within the length at which the bias is largest.
+* ``keys_after``: which bias keys after the query get; the possible values are listed under ``told_apart``.
+* ``slopes_by_head``: of biases that are straight lines, the slope of each head in 1/token.
 
 Accuracy: float64, with ``u = 2**-53`` for one rounding. Distances of straight lines are within a relative ``3.01 u`` of
 the real number: the slope, ``fall`` and their quotient are each the nearest float64. Those of the logarithmic kernel

@@ -5,25 +5,28 @@
 likeness counts against a key. A ladder holds for a length where the sum is at least 0 at every distance from 1 below
 the length. The numbers of `base_bound`:
 
-* ``first_failing_distance``: tokens; None where no sum is negative. Of several axes: the smallest ``m`` such that some
-  offset of at most ``m`` along each axis has a negative sum (a sum over axes of each axis' lowest sum).
-* ``first_failing_distance_in_step``: of several axes, where all coordinates grow together, as those of text do.
-* ``looked_to``: distances below this were searched. ``pairs``; ``pairs_standing_still``: of frequency 0, or dimensions
-  of the head that are not rotated: they add 1 each, and where they are half of all no distance fails.
-* ``smallest_sound_base``: the smallest valid base for unscaled frequencies of this many pairs at this
-  length; 1.0 where every base holds; None where none
-  was found or the search would be too coarse (``searched`` says whether there was one), ``search_step`` the share of
-  the base in which it was looked for.
-* ``failing_above``: the gaps, [first, last] of each stretch of failing bases above the smallest valid one, up to
-  ``searched_to``. `clockhands.measures.ladders.sound_bases` has their accuracy.
+* ``first_failing_distance``: the first distance, in tokens, at which the sum of the cosines of all pairs is negative;
+  None where no sum is negative. For an encoding with several axes: the smallest ``m`` such that some offset of at most
+  ``m`` along each axis has a negative sum (the sum of the lowest sums of all axes).
+* ``first_failing_distance_in_step``: for an encoding with several axes, the first distance at which the sum of the
+  cosines of all pairs is negative if all coordinates grow together, as the coordinates of text tokens do.
+* ``looked_to``: distances below this number were searched. ``pairs``: the number of pairs; ``pairs_standing_still``:
+  the number of pairs of frequency 0, or of dimensions of the head that are not rotated. Each pair of frequency 0 adds 1
+  to the sum of cosines; where at least half of all pairs have frequency 0, the sum is never negative.
+* ``smallest_sound_base``: the smallest valid base for unscaled frequencies of this many pairs at this length; 1.0 where
+  every base is valid; None where no valid base was found or the search would be too coarse. ``searched``: whether bases
+  were searched; ``search_step``: the step from one searched base to the next, as a share of the base.
+* ``failing_above``: the ranges, as [first, last], of bases above the smallest valid base for which the sum of cosines
+  is negative at some distance within the length, up to the base ``searched_to``.
+  ``clockhands.measures.ladders.sound_bases`` documents the accuracy of these ranges.
 
 **The critical dimension** is the number of channels whose pair completes a turn within the length a model was trained
 at; the others meet angles in longer texts that training never showed. For a plain ladder over ``d`` channels it is
 ``2 ceil(d / 2 log_base(length / (2 pi)))``, from 0 to ``d``. The numbers of `critical_dimension`:
 
-* ``channels``: the RoPE dimensions; ``critical_dimension``: the number of those whose pair completes a rotation;
-  ``by_axis``: the same for each axis.
-* ``by_formula``: the value of the formula; None where frequencies are scaled.
+* ``channels``: the number of RoPE dimensions; ``critical_dimension``: the number of RoPE dimensions whose pair
+  completes a rotation; ``by_axis``: the critical dimension of each axis.
+* ``by_formula``: the critical dimension by the formula of Liu et al. 2023; None where the RoPE frequencies are scaled.
 
 Accuracy: sums are within ``pairs x length x 2**-50``; a distance at which the real sum is nearer to 0 may be told
 either way. Counts as in `clockhands.measures.ladders.turning`.

@@ -9,17 +9,21 @@ unknown, for all hands together still tell it; but no single one says it plainly
 
 The distances are 1 to ``length - 1``. The numbers of `cover`, for the axis that covers least (``axis``, from 0):
 
-* ``covered_share``: of these distances; ``uncovered_distances``: how many are not; ``first_uncovered_distance``,
-  ``shortest_covered_distance``, ``longest_covered_distance``: tokens, None where there is none.
-* ``shortest_wavelength``, ``longest_wavelength``: tokens, of the pairs that move; None where none does.
-* ``largest_ratio``: of two wavelengths that follow each other, among those from 2 tokens to ``2 (length - 1)``, which
-  the longest distance needs, and the next beyond either end; None where there are fewer than two.
-* ``wasted_pairs``: pairs that cover none of the distances: too slow (or still) for the longest, or rotating by more
-  than half a rotation per token. ``pairs_beyond_the_length``: those that never complete a rotation within it.
-* For comparison ``covered_share``, ``first_uncovered_distance``, ``longest_covered_distance``, ``largest_ratio``,
-  ``wasted_pairs`` and ``pairs_beyond_the_length`` of the same number of pairs with the bases 100, 8,192, 10,000 and
-  1,000,000, each after ``base_100_`` and so on, and of frequencies evenly spaced from 1 to 1/10,000 after
-  ``evenly_spaced_``.
+* ``covered_share``: the share of the distances within the length that some pair resolves; ``uncovered_distances``: the
+  number of distances that no pair resolves; ``first_uncovered_distance``, ``shortest_covered_distance``,
+  ``longest_covered_distance``: distances in tokens; each is None if the distance that it names does not exist.
+* ``shortest_wavelength``, ``longest_wavelength``: the wavelengths, in tokens, of the fastest and of the slowest pair
+  that rotates; None where no pair rotates.
+* ``largest_ratio``: the largest ratio of two successive wavelengths. The wavelengths from 2 tokens to ``2 (length -
+  1)`` are compared, and the next wavelength beyond each of these two ends; None where there are fewer than two
+  wavelengths.
+* ``wasted_pairs``: the number of dimension pairs that resolve no distance within the length, because a pair is too slow
+  even for the longest distance, has frequency 0, or rotates by more than half a rotation per token.
+  ``pairs_beyond_the_length``: the number of dimension pairs that do not complete a rotation within the length.
+* For comparison, the figures ``covered_share``, ``first_uncovered_distance``, ``longest_covered_distance``,
+  ``largest_ratio``, ``wasted_pairs`` and ``pairs_beyond_the_length`` are also given for the same number of pairs with
+  other frequencies. For the bases 100, 8,192, 10,000 and 1,000,000 the names begin with ``base_100_`` and so on; for
+  frequencies evenly spaced from 1 to 1/10,000 they begin with ``evenly_spaced_``.
 
 Accuracy: a wavelength is within a relative 2**-51; an end of what a hand covers that is within a relative 1e-12 of a
 whole number is taken as this number.

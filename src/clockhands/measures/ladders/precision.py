@@ -3,24 +3,29 @@
 `clockhands.measures.ladders._angle_errors` has the ways of computing them, and their errors. The numbers of
 `precision`, for all pairs of all axes, where the code has pairs:
 
-* ``positions``: where angles are measured: the last one of the length; 1, 100, 1,000, … 1,000,000; and 4,096, 131,072
-  and 1,000,000,000. Powers of two flatter a dtype, and so does the number before one: both are near a number it holds.
-* ``float32_throughout`` and so on, one for each dtype and way: the largest error of a pair in radians at each of these
-  positions; None where a number exceeds the dtype. The ways ``power`` and ``exponential`` only where frequencies
-  are geometric and not scaled.
-* ``float32_throughout_first_off_by_a_tenth``, ``…_first_off_by_one``: the first position within the length at which
-  some pair is off by more than 0.1 or 1 rad; None where none is. Of a longer text than ``2**20`` positions only these
-  are searched. For the ways ``throughout``, ``power`` and ``exponential``.
-* ``base_10000_float32_throughout`` and so on: the same largest errors of unscaled frequencies of this many pairs with
-  the bases 10,000, 500,000 and 1,000,000.
+* ``positions``: the positions at which angle errors are measured: the last position of the length; 1, 100, 1,000, …
+  1,000,000; and 4,096, 131,072 and 1,000,000,000. At a power of two, and at the integer before a power of two, the
+  errors are smaller than at most positions, because a number of the dtype is near.
+* ``float32_throughout`` and so on, one figure for each dtype and each way of computing angles: the largest angle error
+  of a dimension pair, in radians, at each position of ``positions``; None where a number is too large for the dtype.
+  The ways ``power`` and ``exponential`` are measured only if the frequencies are geometric and not scaled.
+* ``float32_throughout_first_off_by_a_tenth``, ``…_first_off_by_one``: the first position within the length at which the
+  angle of some dimension pair is off by more than 0.1 rad or 1 rad; None where no angle is off by so much. Only the
+  first ``2**20`` positions are searched. These figures are given for the ways ``throughout``, ``power`` and
+  ``exponential``.
+* ``base_10000_float32_throughout`` and so on: the largest angle errors that the same number of pairs has with unscaled
+  frequencies of the bases 10,000, 500,000 and 1,000,000.
 
 And of a bias that is computed from the distance, one number for each head, for the distances 0 to ``length - 1``:
 
-* ``float32_largest_error`` and so on: by how much rounding the bias moves a score at most; None where it overflows.
-* ``float32_first_merged_distance``: the first distance whose number is that of the next; None where all differ.
-* ``float32_most_merged``: the most consecutive distances that share a value; 1 where all differ.
-  ``float32_merged_at_the_length``: how many share the number of the longest. A bias that is computed from the key's
-  position has its largest numbers, and so its coarsest, for the nearest keys.
+* ``float32_largest_error`` and so on, one for each dtype: the largest change of a score by rounding the bias to the
+  dtype; None where the bias overflows.
+* ``float32_first_merged_distance``: the first distance that has the same value as the next distance; None where all
+  values differ.
+* ``float32_most_merged``: the largest number of consecutive distances that have the same bias; 1 where the biases of
+  all distances differ. ``float32_merged_at_the_length``: the number of distances with the same bias as the longest
+  distance. A bias that is computed from the key's position has its largest values, and therefore its largest rounding
+  errors, for the nearest keys.
 
 Accuracy: that of `clockhands.measures.ladders._angle_errors`; numbers of a bias are within 4 ulp of float64.
 """

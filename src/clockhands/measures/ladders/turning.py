@@ -7,14 +7,19 @@ turn from one token to the next: it reads the same as a slower one that turns th
 
 The numbers of `turning`, counted over all axes; a pair whose wavelength equals the length completes its turn:
 
-* ``pairs``: all of them; ``completing``: those with ``n w >= 2 pi``.
-* ``never_completing``: those that rotate and do not complete a rotation; ``standing_still``: those of frequency 0.
-* ``first_never_completing``: the first pair of these two, counted from 0 along the axis ``axis``; None where there is
-  none.
-* ``slowest_wavelength``: tokens; None where no pair moves, or no float64 holds it. ``slowest_share_of_circle``: ``n w /
-  (2 pi)`` of that pair, above 1 where it rotates more than once.
-* ``more_than_half_a_turn_a_token``: pairs with ``w > pi``; None for a warped position, whose steps differ.
-* ``axis``: the axis of the slowest pair, counted from 0; ``never_completing_by_axis``: one number for each axis.
+* ``pairs``: the number of all dimension pairs; ``completing``: the number of pairs that complete a rotation within the
+  length, which is where ``n w >= 2 pi``.
+* ``never_completing``: the number of pairs that rotate and do not complete a rotation; ``standing_still``: the number
+  of pairs of frequency 0.
+* ``first_never_completing``: the index of the first dimension pair that does not complete a rotation within the length,
+  or has frequency 0. Pairs are counted from 0 along the axis ``axis``; None where every pair completes a rotation.
+* ``slowest_wavelength``: the wavelength of the slowest pair, in tokens; None where no pair rotates, or float64 cannot
+  represent the wavelength. ``slowest_share_of_circle``: the number of rotations of the slowest pair within the length,
+  ``n w / (2 pi)``.
+* ``more_than_half_a_turn_a_token``: the number of dimension pairs that rotate by more than half a rotation per token
+  (``w > pi``); None for a warped position, because the angle per token is then not constant.
+* ``axis``: the axis of the slowest pair, counted from 0; ``never_completing_by_axis``: for each axis, the number of
+  pairs that rotate and do not complete a rotation.
 
 Accuracy: a wavelength and a share are within a relative 2**-51; the counts take a product within a relative 1e-12 of
 ``2 pi`` as equal to it, and no two numbers of a ladder in use are that near.

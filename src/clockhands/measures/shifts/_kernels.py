@@ -6,18 +6,26 @@ where both stand, and what is told is its mean over the pairs of each distance.
 
 **The numbers** of `kernel` (distances in tokens, from 0 to ``length - 1``; a share is between 0 and 1):
 
-* ``at_zero``: ``g(0)``, the number of pairs; ``at_the_length``: ``g(length - 1) / g(0)``;
-* ``first_rise``: the first distance ``k`` from which it rises, ``g(k + 1) > g(k)``; None where it only falls;
-* ``share_of_steps_rising``: of the steps from ``k`` to ``k + 1``, how many rise;
-* ``share_out_of_order``: of the pairs of distances ``k < k'``, how many have ``g(k) < g(k')``, counted one by one;
-* ``first_negative``: the first ``k`` with ``g(k) < 0``, else None;
-* ``attention_factor_squared``: of a rotary code with such a factor, what every score is multiplied by as well;
-* ``even``: whether positions before and after at the same distance are equally similar; None where no kernel says it;
-* ``octaves``: for each the first distance (1, 2, 4, …); ``mean_by_octave``: the mean of ``g(k) / g(0)`` from there up
-  to the next;
-* ``explained_by_distance``: of codes without a kernel, the share of the variance of all dot products of two different
-  tokens that a function of the distance explains (1: a kernel; 0: distance says nothing); None where all are equal;
-* ``cosine_of_neighbours``: of those, the mean cosine of a token and the next.
+* ``at_zero``: ``g(0)``, which is the number of dimension pairs; ``at_the_length``: ``g(length - 1) / g(0)``, the
+  similarity at the largest distance.
+* ``first_rise``: the first distance ``k`` from which ``g`` rises, ``g(k + 1) > g(k)``; None where ``g`` only falls;
+* ``share_of_steps_rising``: the share of the steps from a distance ``k`` to ``k + 1`` at which the sum of cosines ``g``
+  rises.
+* ``share_out_of_order``: the share of the pairs of distances ``k < k'`` for which the sum of cosines is larger at the
+  larger distance: ``g(k) < g(k')``. The share is counted, not estimated.
+* ``first_negative``: the first distance ``k`` at which the sum of cosines ``g(k)`` is negative; None where no sum is
+  negative.
+* ``attention_factor_squared``: for a RoPE with an attention factor, the square of this factor, by which every score is
+  multiplied.
+* ``even``: whether the positions ``k`` tokens before and ``k`` tokens after a position are equally similar to this
+  position; None where the similarity is no function of the distance.
+* ``octaves``: the first distance of each octave (1, 2, 4, …); ``mean_by_octave``: the mean of ``g(k) / g(0)`` from the
+  first distance of an octave up to that of the next octave;
+* ``explained_by_distance``: for encodings whose similarity depends on more than the distance: the share of the variance
+  of the dot products of two different positions' rows that a function of the distance explains. At 1, the distance
+  explains the dot products completely; at 0, the distance explains nothing. None where all dot products are equal.
+* ``cosine_of_neighbours``: for encodings whose similarity depends on more than the distance, the mean cosine of the
+  rows of neighbouring positions.
 
 **Accuracy.** `kernel_by_distance` is a product of two tables of units, ``g(a n + b) = sum_i Re(u_i(a n) u_i(b))``.
 Units of 2**-53 below. The parts of ``u`` are within 1.55 (`clockhands.phases`); a decay ``exp(d k)`` is within 2.4 (one

@@ -5,23 +5,31 @@ has one matrix for each distance, ``table(t + k) = table(t) @ R_k.T`` (`clockhan
 
 **The numbers** of a code with hands (errors in the code's unit; lists go by ``distances``):
 
-* ``distances``: the ``k`` that were tried, in tokens; ``tokens_compared``: the rows ``t`` of all of them;
-* ``largest_error``: of a number of ``table(t + k) - table(t) @ R_k.T``, both tables rounded to the dtype;
-* ``error_bound``: what rounding alone can make of it (below);
-* ``orthogonality_error``: the largest number of ``R_k @ R_k.T - I``, in float64;
-* ``composition_error``: the largest number of ``R_j @ R_k - R_(j + k)``, over neighbouring distances;
-* ``hands``: the pairs that rotate; ``axis``: the axis with the largest error, of encodings with several;
-* ``decay_per_token_most``, ``decay_per_token_least``: of xPos, what a pair is multiplied by for each token as well.
+* ``distances``: the shifts ``k`` that were measured, in tokens; ``tokens_compared``: the positions ``t`` whose rows
+  were compared with shifted rows, for all shifts.
+* ``largest_error``: the largest absolute entry of ``table(t + k) - table(t) @ R_k.T``, where both tables are rounded to
+  the dtype and ``R_k`` is the rotation for a shift by ``k`` tokens.
+* ``error_bound``: the largest value of ``largest_error`` that rounding alone can cause.
+* ``orthogonality_error``: the largest absolute entry of ``R_k @ R_k.T - I``, computed in float64, where ``R_k`` is the
+  rotation for a shift by ``k`` tokens.
+* ``composition_error``: the largest absolute entry of ``R_j @ R_k - R_(j + k)``, where ``j`` and ``k`` are neighbouring
+  numbers in ``distances`` and ``R_k`` is the rotation for a shift by ``k`` tokens.
+* ``hands``: the number of dimension pairs that rotate; ``axis``: for an encoding with several axes, the axis with the
+  largest error.
+* ``decay_per_token_most``, ``decay_per_token_least``: for xPos, the largest and the smallest factor by which the decay
+  multiplies a dimension pair for each token.
 
 Of a code without hands (shares of variance by ``distances``; see `clockhands.measures.shifts._linear_maps`):
 
-* ``residual_share``: what the best linear map from rows ``t`` to rows ``t + k`` leaves of the variance of rows that it
-  was not fitted to; ``largest_error``: its largest error of a number there; None where rows are too few;
-* ``residual_share_with_constant``, ``largest_error_with_constant``: of the best map that may add a constant row, where
-  a step adds something (counters, raw coordinates) or may (what is trained), and no map without one is exact;
-* ``tokens``: the rows that were looked at;
-* ``first_step_turns``, ``last_step_turns``: of a warped position, by how many radians a step of one token rotates the
-  first hand at the first and at the last token, not reduced.
+* ``residual_share``: the share of the variance of the test rows that the best linear map from rows ``t`` to rows ``t +
+  k`` does not explain; the map is not fitted to the test rows. ``largest_error``: the largest error of this map for one
+  number of a test row. Both figures are None if there are too few rows.
+* ``residual_share_with_constant``, ``largest_error_with_constant``: the same two figures for the best linear map that
+  may also add a constant row. They are given for encodings in which a step adds, or may add, a constant: counters, raw
+  coordinates and trained encodings.
+* ``tokens``: the number of rows of the table that were measured.
+* ``first_step_turns``, ``last_step_turns``: for a warped position, the angle in radians by which a step of one token
+  rotates the first dimension pair, at the first token and at the last token; the angle is not reduced modulo 2 pi.
 
 Of biases see `clockhands.measures.biases._diagonals`.
 

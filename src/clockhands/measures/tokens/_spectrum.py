@@ -2,18 +2,23 @@
 
 **The numbers**, over the tokens of the length:
 
-* ``channels``: dimensions of the encoding for a position (of several axes: for one coordinate);
-* ``rank``: singular values of the table above ``threshold`` times the largest, where ``threshold`` is the dtype's step
-  at 1, 2**-23 for float32 (and for float64): directions above the rounding;
-* ``rank_of_real_numbers``: of sines and cosines, the rank without rounding: a frequency and its equal between 0 and
-  pi bring two directions, once, and 0 and pi one; at most the number of tokens;
-* ``mean_share``: the length of the mean row over the root of the mean squared length of a row, between 0 and 1: what
-  every token gets alike;
-* ``variance``: the mean squared distance of a row from the mean row, in squared units of the code;
-* ``directions_of_90_percent``, ``directions_of_99_percent``: how many of the best directions hold so much of it;
-* ``participation_ratio``: ``(sum v)**2 / sum v**2`` of the variances ``v`` along those directions: as many equal ones
-  would be as spread out;
-* ``variance_by_pair`` (of a clock) or ``variance_by_channel``: in the order of the pairs or dimensions.
+* ``channels``: the number of dimensions of a position's encoding; for an encoding with several axes, the number of
+  dimensions for one coordinate.
+* ``rank``: the number of singular values of the table that are larger than ``threshold`` times the largest singular
+  value. The ``threshold`` is the distance from 1 to the next number of the dtype: 2**-23 for float32 (and also used for
+  float64).
+* ``rank_of_real_numbers``: for sines and cosines, the rank of the table without rounding, at most the number of tokens.
+  Each frequency is first replaced by the frequency between 0 and pi that is equal to it at integer positions. Then each
+  different frequency between 0 and pi adds two to the rank, and each of the frequencies 0 and pi adds one.
+* ``mean_share``: the norm of the mean row divided by the root mean square of the norms of the rows, between 0 and 1.
+  The mean row is the part of the encoding that is the same for all tokens.
+* ``variance``: the mean squared distance of a row of the table from the mean row.
+* ``directions_of_90_percent``, ``directions_of_99_percent``: how many of the directions with the largest variance hold
+  90 % and 99 % of ``variance``;
+* ``participation_ratio``: ``(sum v)**2 / sum v**2`` of the variances ``v`` along the principal directions of the rows:
+  the number of directions of equal variance that would be equally spread out.
+* ``variance_by_pair`` (for sines and cosines) or ``variance_by_channel``: the variance of each dimension pair or of
+  each dimension, in the order of the pairs or dimensions.
 
 **How.** A shift turns the channels of a clock and nothing else, so the tokens may be counted from the middle of the
 text. Then every cosine is even and every sine odd: the table falls into two of half the width, over half of the tokens

@@ -2,16 +2,20 @@
 
 Numbers of `bounded`, in the code's own unit:
 
-* ``largest``: the largest number in size among the tokens of the length, before rounding; None where it was not looked
-  for (more than 16 million numbers without a rule).
-* ``limit``: what no number exceeds at any length; None where there is no limit, or it is not known.
-* ``row_norm``: the Euclidean length of a token's numbers where it is the same for all, ``factor sqrt(pairs)`` of a
-  clock, sqrt(width / 2) for the paper's; else ``smallest_row_norm`` and ``largest_row_norm``.
-* ``norm_factor``: of RoPE, the factor on the length of the rotated part of a query: its attention factor.
-* ``largest_of_dtype``, ``fits_dtype``: the largest number that the dtype holds, and whether ``largest`` is no larger.
-* Of xPos ``largest`` is what a key or a query is multiplied by at most (None where no float64 holds it), and
-  ``growth_per_token`` its natural logarithm for each token away from the centre; of codes that grow with the position
-  ``growth_per_token`` is by how much. Biases: see `clockhands.measures.biases.bounded`.
+* ``largest``: the largest absolute value of the encoding over all positions of the measured length, before rounding;
+  None where the value was not computed (an encoding with more than 16 million values and no formula).
+* ``limit``: the bound that no value of the encoding exceeds at any length; None where no bound exists or no bound is
+  known.
+* ``row_norm``: the Euclidean norm of a position's row, if all rows have the same norm: ``factor sqrt(pairs)`` for sines
+  and cosines, sqrt(width / 2) for the table of Vaswani et al.; otherwise ``smallest_row_norm`` and
+  ``largest_row_norm``.
+* ``norm_factor``: of RoPE, the attention factor, by which the norm of the rotated part of a query is multiplied.
+* ``largest_of_dtype``: the largest number that the dtype holds; ``fits_dtype``: whether ``largest`` is at most this
+  number.
+* For xPos, ``largest`` is the largest factor by which a key or a query is multiplied (None where float64 cannot
+  represent this factor), and ``growth_per_token`` is the natural logarithm of the growth of this factor for each token
+  away from the centre. For encodings whose values grow with the position, ``growth_per_token`` is the growth of a value
+  for each token. For biases, see `clockhands.measures.biases.bounded`.
 
 Accuracy: limits and norms of clocks within a relative 4 x 2**-53; what is looked for in rows is as exact as they are in
 float64.

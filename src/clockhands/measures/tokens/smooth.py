@@ -2,17 +2,21 @@
 
 Numbers of `smooth`, distances Euclidean, in the numbers' own unit; positions in tokens:
 
-* ``adjacent_distance``: of a clock ``factor sqrt(sum_i 4 sin(rate_i / 2) ** 2)``, else the mean over the length;
-  ``smallest_step``, ``largest_step`` and ``largest_step_from``, the position from which it is taken.
-* ``same_everywhere``: whether every step is of one size.
-* ``relative_to_norm``: the adjacent distance over the length of a token's vector; ``cosine_of_neighbours``, of one
-  token's vector with the next one's, its mean where it varies. None where a vector is zero.
+* ``adjacent_distance``: the distance of the rows of neighbouring positions, ``factor sqrt(sum_i 4 sin(rate_i / 2) **
+  2)`` for sines and cosines, otherwise the mean of these distances over the measured length; ``smallest_step``,
+  ``largest_step``: the smallest and the largest distance between the rows of neighbouring positions;
+  ``largest_step_from``: the position from which the largest step is taken.
+* ``same_everywhere``: whether all steps between neighbouring positions have the same size.
+* ``relative_to_norm``: the adjacent distance divided by the norm of a row; ``cosine_of_neighbours``: the cosine of the
+  angle between the rows of two neighbouring positions, or the mean of this cosine if it varies. Both figures are None
+  where a row is zero.
 * ``random_pair_distance``: root of the mean squared distance of two different tokens of the length, drawn at random:
   ``sqrt(2 (mean |row| ** 2 - |mean row| ** 2) n / (n - 1))``.
-* ``of_random_pair``: the adjacent distance over that.
-* ``row_norm``: the Euclidean length of a token's vector, its mean where it varies; ``axis``: of several axes the one
-  with the worst answer, else None.
-* ``rounding_moves_steps_by``: by how much rounding to the dtype moves a step of a clock at most.
+* ``of_random_pair``: the adjacent distance divided by ``random_pair_distance``.
+* ``row_norm``: the Euclidean norm of a position's row, or the mean of these norms if they vary; ``axis``: for an
+  encoding with several axes, the axis with the worst result, otherwise None.
+* ``rounding_moves_steps_by``: for sines and cosines, the largest change of the distance of neighbouring rows by
+  rounding to the dtype.
 
 The steps are those of the real numbers, before they are rounded to the dtype; learned numbers as they are in it.
 

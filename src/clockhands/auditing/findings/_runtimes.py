@@ -1,0 +1,253 @@
+"""What runtimes are known to make of this file: the one that the caller named, and common mistakes of others."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from clockhands.auditing._edits import Edit, applied, placed
+from clockhands.auditing.findings._kind import EXPECTED, Kind, listed, spoken
+from clockhands.auditing.findings._parts import Audited, check
+from clockhands.auditing.findings._readers import in_both_shapes, in_the_old_shape, instead_of, worst_of
+from clockhands.readers import Parted, Reading, Statement, compared, incomparable, misreadings, readings
+from clockhands.readers.runtime_release import misreaders
+from clockhands.readers.telling import reach_of, release
+from clockhands.sources.opened import Opened
+from clockhands.sources.resolve import resolve
+
+
+class MisreadByRuntime(Kind, code="misread-by-runtime"):
+    title = "The named runtime computes something else from this file"
+    hint = "Use a release that reads this file right, or write the file as this runtime expects it."
+    blames = "reader"
+    runtime: str
+    instead: Sequence[str]
+    lost: bool
+    certain: bool
+    off_by_a_radian_from: int | None = None
+    other_layers: int = 0
+    does: str | None = None
+    source: str | None = None
+    not_read: str | None = None
+    in_the_old_shape: Mapping[str, str] | None = None
+
+    def severity(self) -> str:
+        return "error" if self.lost and self.certain else "warning"
+
+    def message(self) -> str:
+        words = [f"{self.runtime} uses {'; '.join(self.instead)}."]
+        if self.off_by_a_radian_from is not None:
+            words.append(f"At least one pair is off by 1 radian from distance {spoken(self.off_by_a_radian_from)} on.")
+        if self.does is not None:
+            words.append(f"{self.does} Source: {self.source}.")
+        if self.other_layers:
+            more = "group of layers differs" if self.other_layers == 1 else "groups of layers differ"
+            words.append(f"{self.other_layers} more {more}.")
+        return " ".join([*words, *filter(None, [self.not_read])])
+
+    def edit(self) -> Edit | None:
+        """The same in the old shape as well, where the runtime then computes what the file says."""
+        return None if not self.in_the_old_shape else in_both_shapes(self.in_the_old_shape)
+
+
+class RefusedByRuntime(Kind, code="refused-by-runtime"):
+    title = "The named runtime does not load this file"
+    hint = "Use another release of the runtime, or write the file in the form that this runtime reads."
+    blames = "reader"
+    runtime: str
+    because: str
+    certain: bool
+    not_read: str | None = None
+
+    def severity(self) -> str:
+        return "error" if self.certain else "warning"
+
+    def message(self) -> str:
+        refused = f"{self.runtime} does not load this file ({self.because.rstrip('.')})."
+        return " ".join(filter(None, (refused, self.not_read)))
+
+
+class RuntimeNotKnown(Kind, code="runtime-not-known"):
+    title = "What the named runtime computes is not known"
+    severity = "note"
+    news = True
+    hint = "Compare the outputs of the runtime with those of the model's original code."
+    runtime: str
+    because: str
+
+    def message(self) -> str:
+        return f"What {self.runtime} computes from this file is not known to clockhands. {self.because}"
+
+
+class OftenMisread(Kind, code="often-misread"):
+    title = "Common mistakes of runtimes change what this file computes"
+    severity = "note"
+    blames = "reader"
+    mistakes: Sequence[str]
+    known: int
+
+    def hint(self) -> str:
+        return (
+            f"{EXPECTED} If the output of your runtime is wrong, look for these mistakes first; `clockhands audit FILE"
+            " --for RUNTIME` checks one runtime. Runtimes of both generations read base and scaling alike if the file"
+            " has them in the old format (rope_theta, rope_scaling) and in rope_parameters, with the same numbers."
+        )
+
+    def message(self) -> str:
+        number = len(self.mistakes)
+        change = "common mistakes of runtimes change" if number > 1 else "common mistake of runtimes changes"
+        known = f"runtimes are known to make {self.known} of them" if self.known else "no runtime is known to make one"
+        return f"{number} {change} what is computed from this file; {known}: {', '.join(self.mistakes)}."
+
+
+# Every file with RoPE can be read so: it is told where a runtime is known to.
+_INVITED_BY_NOTHING = ("other-layout",)
+
+
+@check
+def often_misread(subject: Audited) -> Iterator[Kind]:
+    """The patterns of misreading that change this file, with the runtimes that are known to follow them."""
+    known: dict[str, str] = {}
+    others: dict[str, str] = {}
+    for reading in misreadings(subject.opened, subject.resolved, subject.resolved.length):
+        who = [f"{each.releases} ({each.thread})" for each in misreaders(reading.reader, subject.opened)]
+        if reading.reader in _INVITED_BY_NOTHING and not who:
+            continue
+        worst = worst_of(reading.parted)
+        far = None if worst.ladder is None else worst.ladder.reaches(1.0)
+        off = f"off by 1 radian from distance {spoken(far)} on" if far is not None else "; ".join(instead_of(worst))
+        (known if who else others)[reading.title] = off + (f"; known: {listed(who)}" if who else "")
+    if known or others:
+        evidence: dict[str, Any] = {"mistakes": [*known, *others], "known": len(known)}
+        yield OftenMisread(evidence | known | others)
+
+
+@check
+def named_runtime(subject: Audited) -> Iterator[Kind]:
+    """What the runtime that the caller named makes of this file."""
+    runtime = subject.runtime
+    if runtime is None:
+        return
+    held = readings_of(subject)
+    known = [each for each in held if each.verdict != "unknown"]
+    stated = {} if runtime.exact and known else dict(_stated(subject))
+    # A statement about this very release says more than the code of another one.
+    shown = [each for each in held if not any(_alike(each, stated_so) for stated_so in stated.values())]
+    answers = [*_of_its_code(subject, shown), *_of_statements(subject, stated)]
+    if not answers and not (known and runtime.exact):
+        reasons = [incomparable(subject.opened, subject.resolved), *(each.because for each in held), _unread(subject)]
+        yield RuntimeNotKnown({"runtime": str(runtime), "because": next(filter(None, reasons))})
+    yield from answers
+
+
+def _unread(subject: Audited) -> str:
+    """That the code of the named release was not read, and which releases read the file right."""
+    runtime = subject.runtime
+    assert runtime is not None
+    if not runtime.readers:
+        return "Its code was not read as a whole, and nothing that is known of it is about such a file and release."
+    # One that was compared in part only is not said to be right.
+    right = [release(each) for each in readings_of(subject) if each.verdict == "same" and not each.not_compared]
+    reads = f" {listed(right)} {'read' if len(right) > 1 else 'reads'} the file right." if right else ""
+    return f"The code of release {runtime.release} was not read.{reads}"
+
+
+def readings_of(subject: Audited) -> tuple[Reading, ...]:
+    """The readings that answer for the runtime which the caller named.
+
+    What an older release computes says nothing of a release in which just that was mended.
+    """
+    runtime = subject.runtime
+    assert runtime is not None
+    held = tuple(each for each in subject.readings if each.reader in runtime.readers)
+    if runtime.exact:
+        return held
+    mended = readings(
+        subject.opened, subject.resolved, subject.resolved.length, only=runtime.right_again(subject.opened)
+    )
+    return tuple(each for each in held if not any(_alike(each, pattern) for pattern in mended))
+
+
+def _of_its_code(subject: Audited, held: Sequence[Reading]) -> Iterator[Kind]:
+    """What the releases make of the file whose code was read."""
+    runtime = subject.runtime
+    assert runtime is not None
+    for reading in held:
+        evidence: dict[str, Any] = {"runtime": release(reading), "certain": runtime.exact}
+        evidence |= {} if runtime.exact else {"not read": _unread(subject)}
+        if reading.verdict == "refuses":
+            yield RefusedByRuntime(evidence | {"because": reading.because})
+        elif reading.verdict == "differs":
+            worst = worst_of(reading.parted)
+
+            def same(opened: Opened, reader: str = reading.reader) -> bool:
+                resolved = resolve(opened, subject.resolved.asked).with_lengths()
+                (again,) = readings(opened, resolved, resolved.length, only=(reader,))
+                return again.verdict == "same"
+
+            evidence |= _differs(subject, reading.parted) | _written_for(subject, reading.parted, same)
+            yield MisreadByRuntime(evidence, worst.layers if len(reading.parted) > 1 else None)
+
+
+def _stated(subject: Audited) -> Iterator[tuple[Statement, Reading]]:
+    """What is said of the named release, with what the pattern makes of the file where that is something else."""
+    runtime = subject.runtime
+    assert runtime is not None
+    held = {each.pattern: each for each in runtime.statements(subject.opened)}
+    for reading in readings(subject.opened, subject.resolved, subject.resolved.length, only=held):
+        if reading.verdict == "differs":
+            yield held[reading.reader], reading
+
+
+def _of_statements(subject: Audited, stated: Mapping[Statement, Reading]) -> Iterator[Kind]:
+    """What statements say that the named release makes of the file."""
+    runtime = subject.runtime
+    assert runtime is not None
+    for said, reading in stated.items():
+        evidence = {"runtime": str(runtime), "certain": said.certain(runtime.release)}
+        evidence |= {"does": said.says, "source": said.source}
+        if said.mended is not None:
+            evidence["not read"] = f"It was fixed in {said.mended}; the first release with that change is not known."
+        elif said.only_if is not None:
+            evidence["not read"] = f"This is so only if {said.only_if}."
+        elif not evidence["certain"]:
+            which = "The newest release" if runtime.release is None else f"Release {runtime.release}"
+            evidence["not read"] = f"{which} was not read."
+
+        def left(opened: Opened, said: Statement = said) -> bool:
+            return said not in runtime.statements(opened)
+
+        evidence |= _differs(subject, reading.parted) | _written_for(subject, reading.parted, left)
+        yield MisreadByRuntime(evidence, worst_of(reading.parted).layers if len(reading.parted) > 1 else None)
+
+
+def _alike(first: Reading, second: Reading) -> bool:
+    """Whether two readings compute the same, and something else than the audit."""
+    differ = first.verdict == second.verdict == "differs"
+    return differ and all(group.same for group in compared(first.codes, second.codes))
+
+
+def _differs(subject: Audited, parted: Sequence[Parted]) -> dict[str, Any]:
+    """What is computed instead in the worst group of layers, as evidence."""
+    worst = worst_of(parted)
+    resolved = subject.resolved
+    reach = reach_of(resolved.codes, resolved.context, resolved.length)
+    far = None if worst.ladder is None else worst.ladder.reaches(1.0)
+    lost = worst.ladder is None or (far is not None and (reach is None or far < reach))
+    evidence: dict[str, Any] = {"instead": instead_of(worst), "lost": lost}
+    evidence |= {"other layers": len(parted) - 1} if len(parted) > 1 else {}
+    return evidence | ({} if far is None else {"off by a radian from": far})
+
+
+def _written_for(subject: Audited, parted: Sequence[Parted], mends: Callable[[Opened], bool]) -> dict[str, Any]:
+    """The change that writes the values in the old shape as well, where that mends what the runtime reads."""
+    code = worst_of(parted).ours
+    held = {} if code is None else in_the_old_shape(subject, code)
+    if not held or not isinstance(subject.opened.config, dict):
+        return {}
+    edit = placed(in_both_shapes(held["in the old shape"]), {subject.opened.config_name or "": subject.opened.config})
+    if edit is None or not edit.patch:
+        return {}
+    config = subject.opened.config
+    for step in edit.patch:
+        config = applied(step, config)
+    return held if mends(replace(subject.opened, config=config)) else {}

@@ -1,0 +1,179 @@
+"""Which runtimes are known to misread files, from which release until which: ``misread.json``.
+
+A statement says that a runtime reads as a pattern of `_patterns.py` does. It holds for the releases and for the files
+that its source shows, and for no others: a runtime that no statement names is not said to read a file right.
+"""
+
+import json
+import re
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+from typing import Any
+
+from packaging.version import InvalidVersion, Version
+
+from clockhands.errors import InvalidValue
+from clockhands.readers.views import NEW, OLD, scaling_name
+
+FORMS: Sequence[str] = ("config.json", "params.json", "gguf")
+"""The forms of a file that statements are about."""
+
+
+@dataclass(frozen=True)
+class Runtime:
+    """A program that reads configs.
+
+    Attributes:
+        name: What the command line takes.
+        title: What people call it.
+        releases: The releases whose code was read for the statements, in order.
+    """
+
+    name: str
+    title: str
+    releases: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Statement:
+    """What a runtime makes of a file, in some of its releases.
+
+    Attributes:
+        pattern: The reader that computes it, one of `PATTERNS`.
+        runtime: The runtime's name.
+        says: What it does, in a sentence.
+        source: The thread, or the file that was read with its release.
+        types: The model types that it is about, of the file or of its text part; None is every type.
+        since: The first release that is known to read so; None is not known.
+        until: The first release that reads such a file right or refuses it; None is not known.
+        mended: The thread that mended it, where it is not known in which release; then no release is said to do it.
+        only_if: On what else it depends, such as a library that is installed; None is nothing.
+        form: The form of the file, one of `FORMS`.
+        has: Keys that the file has, at the level of the text part or in one of its blocks.
+        lacks: Keys that the file does not have at the level of the text part.
+        scalings: Names of scalings of which the file has one, ``default`` for a block without; empty is any or none.
+    """
+
+    pattern: str
+    runtime: str
+    says: str
+    source: str
+    types: tuple[str, ...] | None = None
+    since: str | None = None
+    until: str | None = None
+    mended: str | None = None
+    only_if: str | None = None
+    form: str = "config.json"
+    has: tuple[str, ...] = ()
+    lacks: tuple[str, ...] = ()
+    scalings: tuple[str, ...] = ()
+
+    @property
+    def releases(self) -> str:
+        """The runtime and its releases, in words.
+
+        >>> Statement("no-windows", "vllm", "It has none.", "vllm 0.9: x.py", since="0.8", until="0.10").releases
+        'vLLM from 0.8 to before 0.10'
+        """
+        title = runtimes()[self.runtime].title
+        if self.since is not None and self.until is not None:
+            return f"{title} from {self.since} to before {self.until}"
+        mended = "" if self.mended is None else f" before {self.mended}"
+        until = mended if self.until is None else f" before {self.until}"
+        return title + (f" from {self.since}" if self.since else "") + until
+
+    @property
+    def thread(self) -> str:
+        """The first thread that its source names; the whole source where it names none.
+
+        >>> Statement("no-windows", "vllm", "It has none.", "vllm 0.9: x.py; owner/name#1, owner/name#2").thread
+        'owner/name#1'
+        """
+        found = re.search(r"[\w.-]+/[\w.-]+#\d+", self.source)
+        return self.source if found is None else found[0]
+
+    def covers(self, version: str | None) -> bool:
+        """Whether it holds for a release; for no release in particular it holds while it is not known to be mended."""
+        if self.mended is not None:
+            return False
+        if version is None:
+            return self.until is None
+        at = release_order(version)
+        after = self.since is None or release_order(self.since) <= at
+        return after and (self.until is None or at < release_order(self.until))
+
+    def certain(self, version: str | None) -> bool:
+        """Whether a release is between two for which it is known: a bound of its own, or a release that was read."""
+        if version is None or self.only_if is not None or not self.covers(version):
+            return False
+        at = release_order(version)
+        read = [release_order(each) for each in runtimes()[self.runtime].releases if self.covers(each)]
+        begun = self.since is not None or any(each <= at for each in read)
+        return begun and (self.until is not None or any(at <= each for each in read))
+
+    def is_about(self, model_type: str | Collection[str] | None, form: str = "config.json") -> bool:
+        """Whether it is about files of this form and type; of several types, those of a file and of its text part."""
+        names = {model_type} if isinstance(model_type, str) else set(model_type or ())
+        return form == self.form and (self.types is None or not names.isdisjoint(self.types))
+
+    def fits(self, values: Mapping[str, Any]) -> bool:
+        """Whether the text part of a config has the keys that it is about."""
+        blocks = [block for block in _blocks(values) if isinstance(block, Mapping)]
+        has = all(any(level.get(key) is not None for level in (values, *blocks)) for key in self.has)
+        lacks = all(values.get(key) is None for key in self.lacks)
+        flat = [block for block in blocks if not any(isinstance(value, Mapping) for value in block.values())]
+        named = {scaling_name(block) or "default" for block in flat}
+        return has and lacks and (not self.scalings or not named.isdisjoint(self.scalings))
+
+
+def _blocks(values: Mapping[str, Any]) -> list[Any]:
+    """The blocks of a config for RoPE (``yarn`` in a params.json), and those of each kind of layer inside them."""
+    outer = [values.get(key) for key in (OLD, NEW, "yarn")]
+    return outer + [inner for block in outer if isinstance(block, Mapping) for inner in block.values()]
+
+
+def release_order(version: str) -> Version:
+    """What sorts releases: 0.9 before 0.10, a candidate before its release; of a build such as b5000, its number.
+
+    Raises:
+        InvalidValue: It is no number of a release.
+
+    >>> sorted(["0.5.10", "0.5.9.post1", "0.5.9", "0.5.9rc2"], key=release_order)
+    ['0.5.9rc2', '0.5.9', '0.5.9.post1', '0.5.10']
+    >>> release_order("b5000") < release_order("b10000")
+    True
+    """
+    written = version.strip()
+    try:
+        return Version(re.sub(r"^b(?=\d+$)", "", written))
+    except InvalidVersion:
+        raise InvalidValue(
+            f"{version!r} is not a release.", "Write a version number, such as 0.25.1, or a build, such as b5000."
+        ) from None
+
+
+@cache
+def _held() -> Mapping[str, Any]:
+    return json.loads(resources.files("clockhands.readers").joinpath("misread.json").read_text(encoding="utf-8"))
+
+
+@cache
+def runtimes() -> Mapping[str, Runtime]:
+    """Every runtime that a statement can name, by name."""
+    return {
+        name: Runtime(name, held["title"], tuple(held.get("releases", ())))
+        for name, held in _held()["runtimes"].items()
+    }
+
+
+@cache
+def statements() -> tuple[Statement, ...]:
+    """Every statement, in the order of the file."""
+    return tuple(_statement(row) for row in _held()["statements"])
+
+
+def _statement(row: Mapping[str, Any]) -> Statement:
+    lists = {key: tuple(row[key]) for key in ("types", "has", "lacks", "scalings") if row.get(key) is not None}
+    return Statement(**{**row, **lists})

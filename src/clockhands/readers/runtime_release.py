@@ -1,0 +1,145 @@
+"""A runtime as a user names it, ``vllm@0.25``, and what is known of that release."""
+
+import difflib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from packaging.version import InvalidVersion, Version
+
+from clockhands.errors import InvalidValue
+from clockhands.readers._misread import Statement, release_order, runtimes, statements
+from clockhands.readers.views import View, facts, views
+from clockhands.sources.opened import Opened
+
+
+@dataclass(frozen=True)
+class RuntimeRelease:
+    """A runtime that the caller has named.
+
+    Attributes:
+        name: Its name, a key of `runtimes`.
+        release: The release as it was written; None is the newest one that is known.
+        readers: The readers (keys of `clockhands.readers.READERS`) that answer for it: the one of this release, or
+            those of the nearest releases before and after it whose code was read. Empty where none was.
+        exact: Whether the code of this very release was read.
+    """
+
+    name: str
+    release: str | None
+    readers: tuple[str, ...]
+    exact: bool
+
+    def __str__(self) -> str:
+        return self.title if self.release is None else f"{self.title} {self.release}"
+
+    @property
+    def title(self) -> str:
+        """What people call it."""
+        described = runtimes().get(self.name)
+        return self.name if described is None else described.title
+
+    def statements(self, opened: Opened) -> tuple[Statement, ...]:
+        """What this release misreads of files like this one; what was mended in an unknown release, it may misread."""
+        about = (each for each in _about(opened) if each.runtime == self.name)
+        older = self.release is not None and not self.exact
+        return tuple(each for each in about if each.covers(self.release) or (older and each.mended is not None))
+
+    def right_again(self, opened: Opened) -> frozenset[str]:
+        """The patterns that an older release followed for files like this one and this release is known not to."""
+        if self.release is None:
+            return frozenset()
+        asked = release_order(self.release)
+        until = [(each.pattern, each.until) for each in _about(opened) if each.runtime == self.name]
+        return frozenset(pattern for pattern, first in until if first is not None and release_order(first) <= asked)
+
+
+def misreaders(pattern: str, opened: Opened) -> tuple[Statement, ...]:
+    """What is known of runtimes that make the mistake of a pattern in files like this one, in any release."""
+    return tuple(each for each in _about(opened) if each.pattern == pattern)
+
+
+def _about(opened: Opened) -> Iterator[Statement]:
+    """The statements about files with the type and the keys of this one."""
+    parts = [view for _, view in views(opened, None)]
+    for each in statements():
+        if any(each.is_about(_types(view)) and each.fits(view.values) for view in parts):
+            yield each
+
+
+def _types(view: View) -> tuple[str, ...]:
+    """The type of a text part, and that of the file around it."""
+    return tuple(name for name in (view.name, view.top.get("model_type")) if isinstance(name, str))
+
+
+def _readers_by_name() -> Mapping[str, Sequence[str]]:
+    """Each runtime that can be named, with its readers from the oldest release to the newest; some have none."""
+    held: dict[str, list[str]] = {}
+    for reader, about in facts()["readers"].items():
+        if "runtime" in about:
+            held.setdefault(about["runtime"], []).append(reader)
+    ordered = {name: sorted(readers, key=lambda each: _read(each) or Version("0")) for name, readers in held.items()}
+    return ordered | {name: () for name in runtimes() if name not in held}
+
+
+def runtime_of(text: str) -> RuntimeRelease:
+    """The runtime that a text names, ``NAME`` or ``NAME@RELEASE``.
+
+    Of the releases of the same major version the nearest one before and the nearest one after the named release
+    answer, unless the named release was read itself. The name of a reader, such as ``vllm-0.11``, names its release.
+
+    Args:
+        text: What the caller wrote.
+
+    Raises:
+        InvalidValue: No such runtime is known, or the release is no version number.
+
+    >>> runtime_of("vllm@0.25").readers, runtime_of("vllm").readers, runtime_of("transformers@4").exact
+    (('vllm-0.11', 'vllm'), ('vllm',), True)
+    """
+    known = _readers_by_name()
+    name, at, release = text.strip().partition("@")
+    name = name.strip().lower()
+    about = facts()["readers"].get(name)
+    if about is not None and "runtime" in about and name not in known and not at:
+        return RuntimeRelease(about["runtime"], about["version"], (name,), exact=True)
+    if about is not None and "runtime" in about and name not in known:
+        raise InvalidValue(
+            f"{text!r} is not a runtime with one release: {name} is {about['runtime']} {about['version']} already.",
+            f"Write {name}, or {about['runtime']}@{release}.",
+        )
+    if name not in known:
+        near = difflib.get_close_matches(name, known, n=1)
+        guess = f" Did you mean {near[0]}?" if near else ""
+        raise InvalidValue(
+            f"{name!r} is not a runtime that clockhands knows.",
+            f"Name one of {', '.join(known)}, with @RELEASE or without.{guess}",
+        )
+    readers = known[name]
+    if not at:
+        return RuntimeRelease(name, None, tuple(readers[-1:]), exact=bool(readers))
+    asked = release_order(release)
+    read = {reader: version for reader in readers if (version := _read(reader)) is not None}
+    same = [reader for reader, version in read.items() if _same(asked, version)]
+    if same:
+        return RuntimeRelease(name, release, tuple(same[-1:]), exact=True)
+    near = {reader: version for reader, version in read.items() if version.major == asked.major}
+    before = [reader for reader, version in near.items() if version < asked][-1:]
+    after = [reader for reader, version in near.items() if version > asked][:1]
+    # Releases that are not numbered, such as those of llama.cpp, cannot be put in order.
+    return RuntimeRelease(
+        name, release, tuple(before + after) or tuple(r for r in readers if r not in read), exact=False
+    )
+
+
+def _read(reader: str) -> Version | None:
+    """The release whose code was read for a reader; None where it has no number."""
+    try:
+        return Version(facts()["readers"][reader]["version"])
+    except InvalidVersion:
+        return None
+
+
+def _same(asked: Version, read: Version) -> bool:
+    """Whether a release is meant by what was asked: ``4`` and ``4.57`` mean 4.57.1, and 0.33.2 is as 0.33.0."""
+    length = min(len(asked.release), 2)
+    return asked.release[:length] == read.release[:length]

@@ -1,0 +1,90 @@
+"""Statements about runtimes, against what the runtimes' own code computed from the same configs."""
+
+import importlib
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from clockhands.readers import Statement, statements
+from readers.reading_files import read
+
+CASES = json.loads(Path(__file__).with_name("misread.json").read_text(encoding="utf-8"))["cases"]
+# Rates are written with 6 digits or more, and made in float32 by a few operations, each rounded once.
+CLOSE = 5e-6 + 3e-6
+
+SMALL = {"hidden_size": 64, "num_attention_heads": 4, "max_position_embeddings": 4096}
+
+
+def statements_of(runtime: str, version: str, model_type: str) -> list[Statement]:
+    """What one release of a runtime is said to make of files of a type."""
+    held = (each for each in statements() if each.runtime == runtime and each.is_about(model_type))
+    return [each for each in held if each.covers(version)]
+
+
+def rotary(found):
+    return [code for code in found.codes if code.kind == "rotary"]
+
+
+def name(case):
+    return f"{case['runtime']} {case['version']} {case['config']['model_type']} {case['pattern']}"
+
+
+@pytest.mark.parametrize("case", CASES, ids=name)
+def test_the_pattern_of_a_statement_is_what_the_runtime_computed(tmp_path, case):
+    config = case["config"]
+    stated = statements_of(case["runtime"], case["version"], config["model_type"])
+    assert [each for each in stated if each.pattern == case["pattern"] and each.fits(config)]
+    found = read(tmp_path, config, case["pattern"])
+    assert found.verdict == "differs"
+    for code in rotary(found):
+        if "rates" in case:
+            assert code.rates == pytest.approx(case["rates"], rel=CLOSE)
+            assert code.attention_factor == pytest.approx(case["attention_factor"], rel=CLOSE)
+        else:
+            assert (code.base, (code.scaling or {}).get("type")) == (case["base"], case["scaling"])
+
+
+def test_a_wrong_number_of_a_runtime_would_be_noticed(tmp_path):
+    case = next(case for case in CASES if "rates" in case)
+    (code,) = rotary(read(tmp_path, case["config"], case["pattern"]))
+    assert code.rates != pytest.approx([rate * (1 + 2e-5) for rate in case["rates"]], rel=CLOSE)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("model_type", ["gemma2", "glm4", "llama", "mistral", "olmo2", "qwen2", "qwen3"])
+def test_the_release_that_mended_it_computes_what_the_file_says(tmp_path, model_type):
+    transformers: Any = importlib.import_module("transformers")
+    cases = [case for case in CASES if case["runtime"] == "transformers" and case["config"]["model_type"] == model_type]
+    assert cases
+    for case in cases:
+        config = case["config"]
+        stated = statements_of("transformers", transformers.__version__, model_type)
+        assert not [each for each in stated if each.pattern == case["pattern"] and each.fits(config)]
+        rates = made(transformers, config, f"transformers.models.{model_type}.modeling_{model_type}").inv_freq.tolist()
+        codes = rotary(read(tmp_path, config, "transformers-5"))
+        assert codes
+        assert all(code.rates == pytest.approx(rates, rel=CLOSE) for code in codes)
+
+
+@pytest.mark.slow
+def test_olmo3_has_the_scaling_in_its_full_attention_layers_alone_in_the_release_that_mended_it():
+    transformers: Any = importlib.import_module("transformers")
+    scaling = {"rope_type": "yarn", "factor": 8.0, "original_max_position_embeddings": 512}
+    config = {"model_type": "olmo3", **SMALL, "num_hidden_layers": 4, "rope_theta": 5e5, "rope_scaling": scaling}
+    class_of_it = made(transformers, config, "transformers.models.olmo3.modeling_olmo3")
+    assert class_of_it.rope_type == {"full_attention": "yarn", "sliding_attention": "default"}
+    assert not [
+        each
+        for each in statements_of("transformers", transformers.__version__, "olmo3")
+        if each.pattern == "scaling-everywhere"
+    ]
+    assert statements_of("transformers", "5.12.1", "olmo3")
+
+
+def made(transformers, config, module):
+    """The module that makes the rates of a config."""
+    held = importlib.import_module(module)
+    (name,) = (name for name in vars(held) if name.endswith("RotaryEmbedding"))
+    return getattr(held, name)(config=transformers.AutoConfig.for_model(**config))
