@@ -37,7 +37,7 @@ torch
 claims sources
 readers testing
 auditing conversion lab
-survey
+survey probes
 show
 cli
 __main__
@@ -60,6 +60,7 @@ ALLOWED = {
     "auditing": {"torch"},
     "testing": {"pytest", "hypothesis", "array_api_compat", "torch"},
     "engines": {"ray"},
+    "probes": {"torch"},
     "lab": {"ray", "scipy", "tokenizers", "torch"},
     "show": {"anywidget", "matplotlib", "rich", "traitlets"},
     "cli": {"click", "rich", "ml_dtypes", "safetensors"},

@@ -1,0 +1,1 @@
+"""Probes: what a trained model does with its positions, measured on the running model."""

@@ -1,0 +1,54 @@
+"""Paired differences of losses with intervals, and when one is visible."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+BLOCK = 64
+"""Tokens that are resampled together: losses of neighbouring tokens depend on each other."""
+
+RESAMPLES, LEVEL = 10_000, 0.95
+LEAST, ERRORS = 0.01, 3.0
+"""A difference is visible over this many nats and this many standard errors."""
+
+
+@dataclass(frozen=True)
+class Difference:
+    """A mean paired difference.
+
+    Attributes:
+        mean: Nats per token.
+        low: Lower end of the 95 % percentile bootstrap interval over blocks of tokens.
+        high: Upper end.
+        error: Standard error of the mean over blocks.
+    """
+
+    mean: float
+    low: float
+    high: float
+    error: float
+
+    @property
+    def visible(self) -> bool:
+        """Whether it is over .01 nats and over 3 standard errors."""
+        return abs(self.mean) > LEAST and abs(self.mean) > ERRORS * self.error
+
+
+def difference(changed: np.ndarray, sound: np.ndarray) -> Difference:
+    """The mean difference of two losses of the same tokens.
+
+    Args:
+        changed: Nats of each token, [windows, tokens].
+        sound: The same without the change.
+
+    >>> found = difference(np.full((4, 128), 2.5), np.full((4, 128), 2.0))
+    >>> found.mean, found.low, found.high, found.visible
+    (0.5, 0.5, 0.5, True)
+    """
+    apart = changed - sound
+    whole = apart[:, : apart.shape[1] // BLOCK * BLOCK] if apart.shape[1] >= BLOCK else apart
+    blocks = whole.reshape(len(apart), -1, min(BLOCK, whole.shape[1])).mean(axis=-1).ravel()
+    error = float(blocks.std(ddof=1) / np.sqrt(len(blocks))) if len(blocks) > 1 else float("inf")
+    drawn = np.random.default_rng(0).integers(0, len(blocks), (RESAMPLES, len(blocks)))
+    low, high = np.percentile(blocks[drawn].mean(axis=1), [50 * (1 - LEVEL), 50 * (1 + LEVEL)])
+    return Difference(float(apart.mean()), float(low), float(high), error)
