@@ -60,7 +60,7 @@ ALLOWED = {
     "auditing": {"torch"},
     "testing": {"pytest", "hypothesis", "array_api_compat", "torch"},
     "engines": {"ray"},
-    "probes": {"torch"},
+    "probes": {"gguf", "torch", "transformers"},
     "lab": {"ray", "scipy", "tokenizers", "torch"},
     "show": {"anywidget", "matplotlib", "rich", "traitlets"},
     "cli": {"click", "rich", "ml_dtypes", "safetensors"},

@@ -1,9 +1,9 @@
-"""Changes of a running rotary model: each puts one fault in place by hooks of PyTorch and takes it out again.
+"""Changes of a running model: each puts one fault of positions in place by hooks of PyTorch and takes it out again.
 
 A rotation reaches a decoder of Transformers in two places: one module makes cosine and sine for the positions
-(`forward(x, position_ids) -> (cosine, sine)`), and every attention turns the outputs of its query and key projections
-with them. A fault of frequencies or positions is a change of the first; another layout is the same as a permutation of
-the channels of each head before the rotation, since attention scores do not depend on the order of channels.
+(``forward(x, position_ids[, layer_type]) -> (cosine, sine)``), and every attention rotates queries and keys by them.
+A fault of frequencies or positions is a change of the first; another layout is the same as another order of the
+channels of each head before the rotation, since attention scores do not depend on the order of channels.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -16,153 +16,204 @@ from torch import Tensor, nn
 
 from clockhands.errors import InvalidValue
 
-Waves = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
-"""From the angles [batch, positions, pairs] and what cosine and sine are multiplied by, to both."""
+HELD = "inv_freq"
 
 
-@dataclass(frozen=True)
-class Rotating:
-    """Where a model rotates.
+@dataclass(frozen=True, eq=False)
+class Waves:
+    """Cosine and sine of one kind of layers, as the model makes them.
 
     Attributes:
-        model: The model.
-        rotary: The module that makes cosine and sine.
-        attentions: The attention modules in order, with their number of channels per head.
-        rates: Radians per token of each pair, as the module holds them, [pairs].
+        rates: Radians per token of each pair, float64 [pairs].
         factor: What cosine and sine are multiplied by.
     """
 
-    model: nn.Module
-    rotary: nn.Module
-    attentions: tuple[tuple[nn.Module, int], ...]
     rates: Tensor
     factor: float
 
 
-def rotating(model: nn.Module) -> Rotating:
+@dataclass(frozen=True, eq=False)
+class Rotating:
+    """Where a model rotates.
+
+    Attributes:
+        rotary: The module that makes cosine and sine.
+        waves: Kind of layer, as the model names it, to what it makes; one without a name where all layers are alike.
+        attentions: The attention modules in order, with their number of channels per head.
+        interleaved: Whether a pair is two neighbouring channels, not channel i and i + half.
+    """
+
+    rotary: nn.Module
+    waves: Mapping[str, Waves]
+    attentions: tuple[tuple[nn.Module, int], ...]
+    interleaved: bool = False
+
+
+def rotating(model: nn.Module, *, interleaved: bool = False) -> Rotating:
     """Where a model rotates.
 
     Raises:
-        InvalidValue: It has no module with ``inv_freq`` that makes cosine and sine once for all layers, or its
-            attention has no ``q_proj`` and ``k_proj``.
+        InvalidValue: Not one module makes cosine and sine for all layers, or no attention has q_proj and k_proj.
     """
-    held: list[Any] = [each for each in model.modules() if isinstance(getattr(each, "inv_freq", None), Tensor)]
+    held: list[Any] = [each for each in model.modules() if _kinds(each)]
     attentions: list[Any] = [each for each in model.modules() if hasattr(each, "q_proj") and hasattr(each, "k_proj")]
-    if len(held) != 1 or not attentions:
+    sized = tuple((each, each.head_dim) for each in attentions if isinstance(getattr(each, "head_dim", None), int))
+    if len(held) != 1 or not sized:
         raise InvalidValue(
-            f"The rotation of {type(model).__name__} cannot be reached: it has {len(held)} modules with inv_freq and"
-            f" {len(attentions)} attention modules with q_proj and k_proj.",
-            "Pass a decoder with one rotary module for all layers, such as Llama, Mistral or Qwen2.",
+            f"The rotation of {type(model).__name__} cannot be reached: {len(held)} of its modules hold frequencies "
+            f"({HELD}), and {len(sized)} attention modules have q_proj, k_proj and head_dim.",
+            "A price needs a decoder in which one module makes cosine and sine for all layers, such as Llama, Mistral, "
+            "Qwen 2, Qwen 3, Gemma 3, OLMo 2 or SmolLM 3.",
         )
     (rotary,) = held
-    rates = rotary.inv_freq.detach().to(torch.float64)
-    sized = tuple((each, int(each.head_dim)) for each in attentions)
-    return Rotating(model, rotary, sized, rates, float(getattr(rotary, "attention_scaling", 1.0)))
+    waves = {
+        kind: Waves(
+            getattr(rotary, f"{kind}{HELD}").detach().to(torch.float64),
+            float(getattr(rotary, f"{kind}attention_scaling", 1.0)),
+        )
+        for kind in _kinds(rotary)
+    }
+    return Rotating(rotary, waves, sized, interleaved)
+
+
+def _kinds(module: Any) -> list[str]:
+    """What stands before ``inv_freq`` in the names of a module's buffers: nothing, or ``full_attention_`` and so on."""
+    names = [name for name, _ in module.named_buffers(recurse=False) if name.endswith(HELD)]
+    return [name.removesuffix(HELD) for name in names if not name.endswith(f"original_{HELD}")]
 
 
 Change = Callable[[Rotating], Any]
 """From where a model rotates to a context in which it is changed."""
 
 
+def of_waves(
+    rates: Callable[[Waves], Waves] = lambda same: same,
+    positions: Callable[[Tensor], Tensor] = lambda same: same,
+    angles: Callable[[Tensor], Tensor] = lambda same: same,
+) -> Change:
+    """Other frequencies, factors, positions or angles; cosine and sine are made of them in float64."""
+
+    @contextmanager
+    def changed(at: Rotating) -> Iterator[None]:
+        made = {kind: rates(waves) for kind, waves in at.waves.items()}
+
+        def hook(_: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any], sound: Any) -> tuple[Tensor, Tensor]:
+            given = {**dict(zip(("x", "position_ids", "layer_type"), args, strict=False)), **kwargs}
+            ids, kind = given["position_ids"], given.get("layer_type")
+            waves = made["" if kind is None else f"{kind}_"]
+            turned = angles(positions(ids.to(torch.float64))[..., None] * waves.rates)
+            turned = turned.repeat_interleave(2, dim=-1) if _neighbours(sound[0]) else torch.cat((turned, turned), -1)
+            cosine, sine = ((wave * waves.factor).to(sound[0].dtype) for wave in (turned.cos(), turned.sin()))
+            return cosine, sine
+
+        handle = at.rotary.register_forward_hook(hook, with_kwargs=True)
+        try:
+            yield
+        finally:
+            handle.remove()
+
+    return changed
+
+
+def _neighbours(wave: Tensor) -> bool:
+    """Whether neighbouring channels hold the same wave, as some models with interleaved pairs make it."""
+    return wave.shape[-1] > 2 and torch.equal(wave[..., 0::2], wave[..., 1::2])
+
+
+def of_channels(order: Callable[[int], Tensor], layers: Sequence[int] | None = None) -> Change:
+    """Queries and keys with the rotated channels of each head in another order before the rotation."""
+
+    @contextmanager
+    def changed(at: Rotating) -> Iterator[None]:
+        (rotated,) = {2 * len(waves.rates) for waves in at.waves.values()}
+        moved = order(rotated)
+
+        def hook(y: Tensor, width: int) -> Tensor:
+            heads = y.unflatten(-1, (-1, width))
+            return torch.cat((heads[..., moved], heads[..., rotated:]), dim=-1).flatten(-2)
+
+        with _on_heads(at, ("q", "k"), hook, layers):
+            yield
+
+    return changed
+
+
+def of_queries(by: float) -> Change:
+    """Queries turned by some positions more than keys; for a model whose layers are alike."""
+
+    @contextmanager
+    def changed(at: Rotating) -> Iterator[None]:
+        (waves,) = at.waves.values()
+        angles = by * waves.rates
+        cosine, sine = (torch.diag(each).float() for each in (angles.cos(), angles.sin()))
+        turn = torch.cat((torch.cat((cosine, -sine), 1), torch.cat((sine, cosine), 1)))  # of halves
+        if at.interleaved:
+            back = adjacent(len(turn)).argsort()
+            turn = turn[back][:, back]
+
+        def hook(y: Tensor, width: int) -> Tensor:
+            heads = y.unflatten(-1, (-1, width))
+            turned = heads[..., : len(turn)] @ turn.T.to(y.dtype)
+            return torch.cat((turned, heads[..., len(turn) :]), dim=-1).flatten(-2)
+
+        with _on_heads(at, ("q",), hook):
+            yield
+
+    return changed
+
+
 @contextmanager
-def _waves(at: Rotating, make: Callable[[Tensor], tuple[Tensor, Tensor]]) -> Iterator[None]:
-    """Cosine and sine made from the positions [batch, positions], in float64, for halves."""
+def _on_heads(
+    at: Rotating, which: Sequence[str], change: Callable[[Tensor, int], Tensor], layers: Sequence[int] | None = None
+) -> Iterator[None]:
+    """Change what goes into the rotation: the output of a norm of queries and keys, else that of the projection."""
+    with ExitStack() as stack:
+        for number, (attention, width) in enumerate(at.attentions):
+            if layers is not None and number not in layers:
+                continue
+            for name in which:
+                module: Any = getattr(attention, f"{name}_norm", None) or getattr(attention, f"{name}_proj")
 
-    def hook(_: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any], made: Any) -> tuple[Tensor, Tensor]:
-        positions = kwargs["position_ids"] if "position_ids" in kwargs else args[1]
-        cosine, sine = make(positions.to(torch.float64))
-        both = (torch.cat((each, each), dim=-1) * at.factor for each in (cosine, sine))
-        cosine, sine = (each.to(made[0].dtype) for each in both)
-        return cosine, sine
+                def hook(_: nn.Module, __: Any, y: Tensor, width: int = width) -> Tensor:
+                    return change(y, width)
 
-    handle = at.rotary.register_forward_hook(hook, with_kwargs=True)
-    try:
+                stack.callback(module.register_forward_hook(hook).remove)
         yield
-    finally:
-        handle.remove()
 
 
-def of_rates(change: Callable[[Tensor], Tensor]) -> Change:
-    """Other frequencies."""
+def without_rotation(layer: int) -> Change:
+    """One attention layer whose cosine is 1 and whose sine is 0."""
 
-    def made(at: Rotating) -> Any:
-        rates = change(at.rates)
+    @contextmanager
+    def changed(at: Rotating) -> Iterator[None]:
+        def hook(_: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+            named = "position_embeddings" in kwargs
+            cosine, sine = kwargs["position_embeddings"] if named else args[1]
+            none = (torch.ones_like(cosine), torch.zeros_like(sine))
+            if named:
+                return args, {**kwargs, "position_embeddings": none}
+            return (args[0], none, *args[2:]), kwargs
 
-        def waves(positions: Tensor) -> tuple[Tensor, Tensor]:
-            angles = positions[..., None] * rates
-            return angles.cos(), angles.sin()
+        handle = at.attentions[layer][0].register_forward_pre_hook(hook, with_kwargs=True)
+        try:
+            yield
+        finally:
+            handle.remove()
 
-        return _waves(at, waves)
-
-    return made
+    return changed
 
 
 def together(*changes: Change) -> Change:
     """Several changes at once."""
 
     @contextmanager
-    def made(at: Rotating) -> Iterator[None]:
+    def changed(at: Rotating) -> Iterator[None]:
         with ExitStack() as stack:
             for change in changes:
                 stack.enter_context(change(at))
             yield
 
-    return made
-
-
-def of_positions(change: Callable[[Tensor], Tensor]) -> Change:
-    """Other positions."""
-
-    def made(at: Rotating) -> Any:
-        def waves(positions: Tensor) -> tuple[Tensor, Tensor]:
-            angles = change(positions)[..., None] * at.rates
-            return angles.cos(), angles.sin()
-
-        return _waves(at, waves)
-
-    return made
-
-
-def of_channels(order: Callable[[int], Tensor], only: Sequence[int] | None = None) -> Change:
-    """Queries and keys with the channels of each head in another order before the rotation."""
-
-    @contextmanager
-    def made(at: Rotating) -> Iterator[None]:
-        with ExitStack() as stack:
-            for number, (attention, width) in enumerate(at.attentions):
-                if only is not None and number not in only:
-                    continue
-                moved = order(width)
-
-                def hook(_: nn.Module, __: Any, y: Tensor, moved: Tensor = moved, width: int = width) -> Tensor:
-                    return y.unflatten(-1, (-1, width))[..., moved].flatten(-2)
-
-                for projection in (attention.q_proj, attention.k_proj):
-                    stack.callback(projection.register_forward_hook(hook).remove)  # type: ignore[union-attr]
-            yield
-
-    return made
-
-
-def queries_late(by: float) -> Change:
-    """Queries turned by some positions more than keys: one more rotation of their projection."""
-
-    @contextmanager
-    def made(at: Rotating) -> Iterator[None]:
-        cosine, sine = (torch.cat((each, each)).float() for each in ((by * at.rates).cos(), (by * at.rates).sin()))
-
-        def hook(_: nn.Module, __: Any, y: Tensor) -> Tensor:
-            heads = y.unflatten(-1, (-1, len(cosine)))
-            first, second = heads.chunk(2, dim=-1)
-            turned = torch.cat((-second, first), dim=-1)
-            return (heads * cosine.to(y.dtype) + turned * sine.to(y.dtype)).flatten(-2)
-
-        with ExitStack() as stack:
-            for attention, _ in at.attentions:
-                stack.callback(attention.q_proj.register_forward_hook(hook).remove)  # type: ignore[union-attr]
-            yield
-
-    return made
+    return changed
 
 
 def adjacent(width: int) -> Tensor:

@@ -13,7 +13,7 @@ LEAST, ERRORS = 0.01, 3.0
 
 
 @dataclass(frozen=True)
-class Difference:
+class PairedDifference:
     """A mean paired difference.
 
     Attributes:
@@ -34,7 +34,7 @@ class Difference:
         return abs(self.mean) > LEAST and abs(self.mean) > ERRORS * self.error
 
 
-def difference(changed: np.ndarray, sound: np.ndarray) -> Difference:
+def difference(changed: np.ndarray, sound: np.ndarray) -> PairedDifference:
     """The mean difference of two losses of the same tokens.
 
     Args:
@@ -51,4 +51,4 @@ def difference(changed: np.ndarray, sound: np.ndarray) -> Difference:
     error = float(blocks.std(ddof=1) / np.sqrt(len(blocks))) if len(blocks) > 1 else float("inf")
     drawn = np.random.default_rng(0).integers(0, len(blocks), (RESAMPLES, len(blocks)))
     low, high = np.percentile(blocks[drawn].mean(axis=1), [50 * (1 - LEVEL), 50 * (1 + LEVEL)])
-    return Difference(float(apart.mean()), float(low), float(high), error)
+    return PairedDifference(float(apart.mean()), float(low), float(high), error)

@@ -1,26 +1,49 @@
 """What each fault of positions costs a trained model, in nats per token."""
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from clockhands.probes._changes import (
     Change,
     Rotating,
+    Waves,
     adjacent,
     first_half,
     of_channels,
-    of_positions,
-    of_rates,
-    queries_late,
-    rotating,
+    of_queries,
+    of_waves,
     together,
 )
-from clockhands.probes._statistics import Difference, difference
+from clockhands.probes._statistics import PairedDifference, difference
+from clockhands.rotary import Rotary
+from clockhands.scaling import Yarn
+
+SHIFT = 1000
+"""Tokens by which all positions are shifted."""
+
+
+@dataclass(frozen=True)
+class PricedFault:
+    """A fault that can be put into a running model.
+
+    Attributes:
+        name: Its name in a report.
+        says: What the model then does, for people.
+        code: The fault of `clockhands check` that it is; None where it is none by itself.
+        change: Puts it in place.
+        harmless: Whether a sound model must not show it.
+    """
+
+    name: str
+    says: str
+    code: str | None
+    change: Change
+    harmless: bool = False
 
 
 @dataclass(frozen=True)
@@ -28,55 +51,101 @@ class Price:
     """What one fault costs.
 
     Attributes:
-        fault: Its name.
+        fault: Which one.
         nats: The paired difference in nats per token.
     """
 
-    fault: str
-    nats: Difference
+    fault: PricedFault
+    nats: PairedDifference
 
     def to_dict(self) -> dict[str, Any]:
         """One element of ``prices`` in the JSON of a probe."""
         found = self.nats
         return {
-            "fault": self.fault, "nats": found.mean, "interval": [found.low, found.high], "visible": found.visible,
+            "fault": self.fault.name, "says": self.fault.says, "code": self.fault.code, "nats": found.mean,
+            "interval": [found.low, found.high], "visible": found.visible,
         }  # fmt: skip
 
 
-def _another_base(rates: torch.Tensor) -> torch.Tensor:
-    """Base 10,000; 500,000 where that is the model's own."""
-    pairs = len(rates)
-    base = float(rates[-1]) ** (-pairs / max(pairs - 1, 1))
-    other = 500_000.0 if abs(base / 10_000.0 - 1) < 0.01 else 10_000.0
-    return other ** (-torch.arange(pairs, dtype=torch.float64) / pairs)
+def rotary_faults(at: Rotating, declared: Rotary | None, context: int | None) -> Iterator[PricedFault]:
+    """The faults that a rotary model can be given.
+
+    Args:
+        at: Where it rotates.
+        declared: The spec that its config declares, where that is one for all layers.
+        context: Usable positions, for the scaling that is tried; None where they are not known.
+    """
+    yield PricedFault("rotation-off", "No query and key is rotated.", None, of_waves(_with_rates(torch.zeros_like)))
+    other = _swapped if at.interleaved else adjacent
+    yield PricedFault(
+        "layout-swapped",
+        f"Pairs are {'channels i and i + half' if at.interleaved else 'neighbouring channels'}.",
+        "other-layout",
+        of_channels(other),
+    )
+    base = _other_base(at)
+    yield PricedFault(
+        "another-base",
+        f"The base is {base:,.0f}.",
+        "another-base",
+        of_waves(_with_rates(lambda it: _geometric(it, base))),
+    )
+    half = of_waves(_with_rates(_half_width))
+    yield PricedFault(
+        "half-width",
+        "Half as many channels are rotated, with the frequencies of a head of that width.",
+        "other-rotated-width",
+        half if at.interleaved else together(half, of_channels(first_half)),
+    )
+    if declared is not None and declared.scaling is not None:
+        plain = torch.tensor(replace(declared, scaling=None, length=None).rates, dtype=torch.float64)
+        yield PricedFault(
+            "scaling-dropped",
+            "Frequencies are not scaled.",
+            "scaling-dropped",
+            of_waves(lambda _: Waves(plain, 1.0)),
+        )
+    yield PricedFault(
+        "linear-scaling-2",
+        "All frequencies are divided by 2.",
+        "another-scaling",
+        of_waves(_with_rates(lambda it: it / 2)),
+    )
+    if declared is not None and declared.scaling is None and context is not None:
+        scaled = replace(declared, scaling=Yarn(4.0, context))
+        rates, factor = torch.tensor(scaled.rates, dtype=torch.float64), scaled.attention_factor
+        for name, says, used in (
+            ("yarn-4", f"YaRN with factor 4 over {context:,} positions is applied.", factor),
+            ("yarn-4-without-factor", "The same without the attention factor of YaRN.", 1.0),
+        ):
+            yield PricedFault(name, says, "another-scaling", of_waves(lambda _, used=used: Waves(rates, used)))
+    yield PricedFault(
+        "slow-half-off", "The slower half of the pairs is not rotated.", None, of_waves(_with_rates(_slow_half_off))
+    )
+    yield PricedFault(
+        "rounded-frequencies",
+        "Frequencies are rounded to bfloat16.",
+        None,
+        of_waves(_with_rates(lambda it: it.bfloat16().double())),
+    )
+    yield PricedFault(
+        "rounded-angles",
+        "Angles (position x frequency) are rounded to bfloat16.",
+        "positions-rounded",
+        of_waves(angles=lambda it: it.bfloat16().double()),
+    )
+    yield PricedFault(
+        "positions-shifted",
+        f"All positions are {SHIFT:,} later; a rotary model computes the same.",
+        None,
+        of_waves(positions=lambda it: it + SHIFT),
+        harmless=True,
+    )
+    if len(at.waves) == 1:
+        yield PricedFault("queries-late", "Queries are one position later than keys.", None, of_queries(1.0))
 
 
-def _slow_off(rates: torch.Tensor) -> torch.Tensor:
-    return torch.where(torch.arange(len(rates)) < len(rates) // 2, rates, 0.0)
-
-
-def _half_width(rates: torch.Tensor) -> torch.Tensor:
-    """The frequencies of a head of half the width in the first half of the pairs; the others do not rotate."""
-    pairs = len(rates)
-    half = torch.zeros_like(rates)
-    half[: pairs // 2] = rates[::2][: pairs // 2]
-    return half
-
-
-FAULTS: Mapping[str, Change] = {
-    "rotation-off": of_rates(torch.zeros_like),
-    "layout-swapped": of_channels(adjacent),
-    "another-base": of_rates(_another_base),
-    "half-width": together(of_rates(_half_width), of_channels(first_half)),
-    "slow-pairs-off": of_rates(_slow_off),
-    "scaled-twice": of_rates(lambda rates: rates / 2),
-    "positions-shifted": of_positions(lambda at: at + 1000),
-    "queries-late": queries_late(1.0),
-}
-"""Every fault that a rotary model can be given, by name."""
-
-
-def losses(model: nn.Module, windows: torch.Tensor) -> np.ndarray:
+def losses(model: nn.Module, windows: Tensor) -> np.ndarray:
     """Nats of each token but the first, [windows, tokens - 1]; one window at a time, without gradients."""
     found = []
     with torch.no_grad():
@@ -86,22 +155,51 @@ def losses(model: nn.Module, windows: torch.Tensor) -> np.ndarray:
     return torch.stack(found).double().numpy()
 
 
-def prices(
-    model: nn.Module, windows: torch.Tensor, faults: Mapping[str, Change] = FAULTS,
-    progress: Callable[[str], None] = lambda _: None,
-) -> Iterator[Price]:  # fmt: skip
-    """The price of each fault, as soon as it is measured.
+def price(model: nn.Module, at: Rotating, fault: PricedFault, windows: Tensor, sound: np.ndarray) -> Price:
+    """The price of one fault.
 
     Args:
         model: A causal language model of Transformers in which every layer rotates.
+        at: Where it rotates.
+        fault: What is put in place.
         windows: Token ids, [windows, tokens].
-        faults: Name to change.
-        progress: Called with the name of what is measured next.
+        sound: Losses without the fault, [windows, tokens - 1].
     """
-    at: Rotating = rotating(model)
-    progress("sound")
-    sound = losses(model, windows)
-    for name, change in faults.items():
-        progress(name)
-        with change(at):
-            yield Price(name, difference(losses(model, windows), sound))
+    with fault.change(at):
+        return Price(fault, difference(losses(model, windows), sound))
+
+
+def _with_rates(change: Any) -> Any:
+    return lambda waves: replace(waves, rates=change(waves.rates))
+
+
+def _other_base(at: Rotating) -> float:
+    """10,000, the base that most code falls back to; 500,000 where that is the model's own."""
+    waves: Mapping[str, Waves] = at.waves
+    own = torch.cat([each.rates for each in waves.values()])
+    near = _geometric(own, 10_000.0) if len(waves) == 1 else own
+    return 500_000.0 if len(waves) == 1 and torch.allclose(own, near, rtol=1e-3) else 10_000.0
+
+
+def _geometric(rates: Tensor, base: float) -> Tensor:
+    """Frequencies of a base; pairs that do not rotate stay so."""
+    pairs = len(rates)
+    made = base ** (-torch.arange(pairs, dtype=torch.float64) / pairs)
+    return torch.where(rates == 0, rates, made)
+
+
+def _slow_half_off(rates: Tensor) -> Tensor:
+    return torch.where(torch.arange(len(rates)) < len(rates) // 2, rates, 0.0)
+
+
+def _half_width(rates: Tensor) -> Tensor:
+    """The frequencies of a head of half the width in the first half of the pairs; the others do not rotate."""
+    pairs = len(rates)
+    half = torch.zeros_like(rates)
+    half[: pairs // 2] = rates[::2][: pairs // 2]
+    return half
+
+
+def _swapped(width: int) -> Tensor:
+    """The order in which neighbours turn what are halves: channels 0, half, 1, half + 1, ..."""
+    return adjacent(width).argsort()

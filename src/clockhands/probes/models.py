@@ -1,0 +1,208 @@
+"""Models that are run: a folder, a name or a GGUF file becomes a PyTorch module, and a text becomes token ids."""
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from clockhands.arguments import shown
+from clockhands.errors import ClockhandsError, InvalidValue, TooLarge, Unreadable
+from clockhands.memory import available, readable
+from clockhands.sources.targets import Opened, open_target
+
+# Weights are held in float32; activations, logits and what the loader holds at once are beside them.
+_BYTES, _BESIDE = 4, 1.5
+# A token of English text has about 4 characters; as many are read as are surely enough.
+_CHARACTERS = 12
+
+_RUNS = "Name a folder with config.json and weights, a model in the local Hugging Face cache, or a .gguf file."
+
+
+@dataclass(frozen=True, eq=False)
+class RunningModel:
+    """A model that runs.
+
+    Attributes:
+        name: As the caller named it, or the class of a module.
+        module: In float32 and in evaluation mode.
+        encode: From a text to token ids; None where there is no tokenizer.
+        context: Usable positions, as its config declares them; None where it does not.
+    """
+
+    name: str
+    module: nn.Module
+    encode: Callable[[str], list[int]] | None
+    context: int | None
+
+    @property
+    def predicts(self) -> bool:
+        """Whether its outputs are logits of the next token."""
+        config = getattr(self.module, "config", None)
+        head = getattr(self.module, "get_output_embeddings", lambda: None)()
+        return head is not None and not any(
+            "MaskedLM" in each or "Conditional" in each for each in getattr(config, "architectures", None) or ()
+        )
+
+
+def load(target: str) -> RunningModel:
+    """Load a model with Transformers, from files on this machine; code in its folder is never executed.
+
+    Raises:
+        Unreadable: The target holds no model that Transformers can run, or its files cannot be loaded.
+        TooLarge: The weights in float32 would not fit into the memory that is available.
+    """
+    opened = open_target(target)
+    if opened.path is None or opened.hub is not None or not opened.tensors:
+        then = f" Download it: `{opened.hub}`." if opened.hub else ""
+        raise Unreadable(f"{shown(target)} has no weights on this machine, and a probe runs the model.{then}", _RUNS)
+    _refuse_without_memory(opened)
+    try:
+        import transformers
+    except ImportError:
+        raise Unreadable(
+            "A model is run with Transformers, which is not installed.", "Install it: pip install transformers torch."
+        ) from None
+    path, options = opened.path, {"local_files_only": True, "trust_remote_code": False}
+    if opened.form == "gguf":
+        folder, options = path.parent, {**options, "gguf_file": path.name}
+    else:
+        folder = path if path.is_dir() else path.parent
+    with _quiet(), _read_once():
+        try:
+            config = transformers.AutoConfig.from_pretrained(folder, **options)
+            module = _class_of(config, transformers).from_pretrained(
+                folder, config=config, dtype=torch.float32, **options
+            )
+        except ClockhandsError:
+            raise
+        except Exception as error:
+            raise Unreadable(f"Transformers cannot load {shown(target)}: {_first_line(error)}", _RUNS) from error
+        encode = _tokenizer(folder, options, transformers)
+    return RunningModel(target, module.eval(), encode, _context(module))
+
+
+def of_module(module: nn.Module, tokenizer: Any = None) -> RunningModel:
+    """A module that the caller has already loaded, with its tokenizer."""
+    encode = None if tokenizer is None else lambda text: list(tokenizer(text, add_special_tokens=False)["input_ids"])
+    return RunningModel(type(module).__name__, module, encode, _context(module))
+
+
+def windows(model: RunningModel, text: str, *, length: int, count: int) -> torch.Tensor:
+    """Token ids of windows that begin at equal distances in a text, [count, length].
+
+    Raises:
+        InvalidValue: The model has no tokenizer, a window is longer than its context, or the text is too short.
+    """
+    if model.encode is None:
+        raise InvalidValue(
+            f"{shown(model.name)} has no tokenizer that can be read, so a text has no token ids.",
+            "Put its tokenizer.json beside the weights.",
+        )
+    if model.context is not None and length > model.context:
+        raise InvalidValue(
+            f"Windows of {length:,} tokens are longer than the context of {model.context:,} that the model declares.",
+            f"Choose --length {model.context} or less.",
+        )
+    part = len(text) // count
+    found = []
+    for number in range(count):
+        start = number * part
+        ids = model.encode(text[start : start + min(part, _CHARACTERS * length)])
+        if len(ids) < length:
+            total = len(ids) if count == 1 else math.floor(len(model.encode(text)) / count)
+            raise InvalidValue(
+                f"The text has {total:,} tokens for each of {count} windows, and a window has {length:,}.",
+                "Give a longer text, fewer windows (--windows) or shorter ones (--length).",
+            )
+        found.append(ids[:length])
+    return torch.tensor(found)
+
+
+def _refuse_without_memory(opened: Opened) -> None:
+    numbers = sum(math.prod(each.shape) for each in opened.tensors.values())
+    needed, left = int(numbers * _BYTES * _BESIDE), available()
+    if left is not None and needed > left:
+        raise TooLarge(
+            f"{shown(opened.target)} has {numbers:,} parameters and would take about {readable(needed)} in float32; "
+            f"{readable(left)} are available.",
+            "Free memory, or probe a smaller model of the same family.",
+        )
+
+
+def _class_of(config: Any, transformers: Any) -> Any:
+    """The class that the config names, else that of a causal language model."""
+    names: Sequence[str] = getattr(config, "architectures", None) or ()
+    for name in names:
+        found = getattr(transformers, name, None)
+        if found is not None:
+            return found
+    if names and config.model_type == "":
+        raise Unreadable(
+            f"The class {names[0]} is not one of Transformers {transformers.__version__}.",
+            "Load the model yourself and pass it to clockhands.probe(model, ...).",
+        )
+    return transformers.AutoModelForCausalLM
+
+
+def _tokenizer(folder: Path, options: dict[str, Any], transformers: Any) -> Callable[[str], list[int]] | None:
+    try:
+        found = transformers.AutoTokenizer.from_pretrained(folder, **options)
+    except Exception:  # noqa: BLE001 - a model without one is still a model; a text is refused later
+        return None
+    return lambda text: list(found(text, add_special_tokens=False, verbose=False)["input_ids"])
+
+
+def _context(module: nn.Module) -> int | None:
+    config: Any = getattr(module, "config", None)
+    text = getattr(config, "get_text_config", lambda: config)()
+    for key in ("max_position_embeddings", "n_positions", "seq_length"):
+        found = getattr(text, key, None)
+        if isinstance(found, int) and found > 0:
+            return found
+    return None
+
+
+def _first_line(error: Exception) -> str:
+    text = str(error).strip().splitlines()
+    return text[0][:300] if text else type(error).__name__
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Without progress bars and warnings of the loader: they would stand between the lines of the answer."""
+    from transformers.utils import logging
+
+    level, shown_bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        logging.set_verbosity(level)
+        if shown_bars:
+            logging.enable_progress_bar()
+
+
+@contextmanager
+def _read_once() -> Iterator[None]:
+    """Let Transformers read a GGUF file once: it reads the file for the config, for the tokenizer and for the weights.
+
+    It also makes the same map of tensor names for each of 400 modules. Together that is half of the time of loading.
+    """
+    try:
+        import gguf
+    except ImportError:
+        yield
+        return
+    kept = gguf.GGUFReader, gguf.get_tensor_name_map
+    gguf.GGUFReader, gguf.get_tensor_name_map = cache(gguf.GGUFReader), cache(gguf.get_tensor_name_map)
+    try:
+        yield
+    finally:
+        gguf.GGUFReader, gguf.get_tensor_name_map = kept
