@@ -41,7 +41,7 @@ class Figure:
 
 
 @dataclass(frozen=True)
-class Measurement:
+class ProbeResult:
     """What one measurement found.
 
     Attributes:
