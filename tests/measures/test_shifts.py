@@ -130,7 +130,7 @@ def test_each_axis_is_moved_by_itself():
 def test_a_row_of_zeros_is_left_out_and_said():
     found = told(Sinusoidal(width=16, first=2, zero_rows=(1, 5)), 30)
     assert found.holds is True
-    assert "position 5" in found.says
+    assert "Position 5 is left out" in found.says
     assert "left out" not in told(Sinusoidal(width=16, first=2, zero_rows=(1,)), 30).says
 
 
