@@ -522,8 +522,8 @@ REFUSED = [
         )
         for call in (ch.shift, ch.kernel)
         for spec, why in (
-            (RANDOM, "its rows are trained one by one, and nothing ties them together"),
-            (ch.NoPosition(4), "all its rows are zero, so every matrix shifts it and none says anything"),
+            (RANDOM, "its rows are trained separately"),
+            (ch.NoPosition(4), "all its rows are zero, so every matrix is a shift matrix"),
             (ch.Sinusoidal(5, odd="cut"), "the odd width removes the second dimension of its last pair"),
         )
     ],

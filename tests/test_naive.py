@@ -191,10 +191,10 @@ def test_warped_positions_of_every_kind():
 # --- none of them is a clock -----------------------------------------------------------------------------------
 
 WHY = {
-    Counter(4): "a step adds to it, and no matrix makes something of the zeros at position 0",
-    NormalizedCounter(4, 9): "a step adds to it, by an amount that depends on the length",
-    Binary(4): "which digits flip depends on the position",
-    SineOnly(4): "sin(a + b) needs cos(a), which is not there",
+    Counter(4): "a step adds to the encoding, and no matrix changes the zeros at position 0",
+    NormalizedCounter(4, 9): "a step adds a number that depends on the length of the text",
+    Binary(4): "a step flips digits that depend on the position",
+    SineOnly(4): "sin(a + b) needs cos(a), which the encoding does not contain",
     WarpedPosition(4): "a step rotates its pairs by an angle that depends on the position",
 }
 

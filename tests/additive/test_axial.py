@@ -374,7 +374,8 @@ REFUSED = [
     ),
     (
         lambda: ch.shift(AxialSinusoidal(18, raw="before"), [1, 2]),
-        "AxialSinusoidal has no shift matrix and no kernel: a step adds to its raw coordinates, which no matrix does.",
+        "AxialSinusoidal has no shift matrix and no kernel: a step adds to the raw coordinates, and no matrix adds a "
+        "constant.",
         NO_SHIFT,
     ),
     (

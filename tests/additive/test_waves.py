@@ -161,8 +161,8 @@ REFUSED = [
     ),
     (
         lambda: ch.kernel(ch.Sinusoidal(8, standardised=9), 1),
-        "Sinusoidal has no shift matrix and no kernel: the mean of a table is taken from every number, which no matrix "
-        "does.",
+        "Sinusoidal has no shift matrix and no kernel: the mean of the table is subtracted from every "
+        "value, and no matrix subtracts a constant.",
         NO_SHIFT,
     ),
     (

@@ -29,7 +29,7 @@ WHY = {
     "deepseek-v3-transformers": "written to other dimensions",
     "funnel-phi": "both dimensions of a pair hold the same function",
     "funnel-pi": "both dimensions of a pair hold the same function",
-    "patchtst": "the mean of a table is taken from every number",
+    "patchtst": "the mean of the table is subtracted from every value",
 }
 
 

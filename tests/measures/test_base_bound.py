@@ -188,7 +188,7 @@ def test_the_smallest_base_and_the_gaps_are_said():
     assert all(one[1] < two[0] for one, two in itertools.pairwise(gaps))
     middle = math.sqrt(math.prod(gaps[-1]))
     assert first_failing_distance(geometric(32, middle).rates, 2048) is not None
-    assert f"{len(gaps)} ranges of larger bases fail again" in found.says
+    assert f"{len(gaps)} ranges have a negative sum again" in found.says
 
 
 def test_gaps_are_looked_for_until_the_upper_half_has_none():

@@ -73,7 +73,7 @@ def test_the_key_form_merges_the_nearest_keys_of_a_late_token():
     line = [bfloat16(0.5 * (2047 - distance)) for distance in range(2048)]
     assert found.numbers["first_merged_by_head"][0] == merged(line) == [0, 1]
     assert found.numbers["distinct_by_head"][0] == len(set(line)) == 641
-    assert "merges the keys nearest" in found.says
+    assert "gives the keys nearest to a late query equal values" in found.says
     for form in ("distance", "past", "last-key", "symmetric"):
         assert told(Alibi(8, form), 2048, "bfloat16").numbers["first_merged"] == [256, 257]
 
@@ -148,7 +148,7 @@ def test_a_window_tells_steps_not_distances():
 def test_without_learned_numbers_nothing_is_made_up():
     for spec in (Kerple(2), Fire(2), LogWindow(2, 3, 3)):
         found = told(spec)
-        assert (found.state, "pass values=" in found.says) == ("not computed", True)
+        assert (found.state, "values=" in found.says) == ("not computed", True)
 
 
 @pytest.mark.parametrize("spec", [Sinusoidal(8), Rotary(8), NoPosition(8)])

@@ -75,7 +75,7 @@ def test_a_formula_that_is_off_by_one_step_would_be_noticed():
 def test_row_16_of_an_encoder_of_t5_is_never_taken():
     # It would be a key after the query at the distance 0.
     assert told(Buckets(12)).numbers["rows_never_used"] == [16]
-    assert "row 16 is never taken at any length" in told(Buckets(12)).says
+    assert "row 16 is used at no length" in told(Buckets(12)).says
     assert told(Buckets(12, bidirectional=False)).numbers["rows_never_used"] == []
 
 

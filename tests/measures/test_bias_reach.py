@@ -159,7 +159,7 @@ def test_a_class_token_alone_has_no_step():
 def test_without_learned_numbers_nothing_is_made_up(spec):
     found = told(spec)
     assert found.state == "not computed"
-    assert "pass values=" in found.says
+    assert "values=" in found.says
 
 
 def test_what_follows_from_the_spec_is_said_without_values():
@@ -171,7 +171,7 @@ def test_what_follows_from_the_spec_is_said_without_values():
 def test_other_codes_give_no_number_to_a_distance(spec):
     found = told(spec)
     assert (found.state, dict(found.numbers)) == ("not applicable", {})
-    assert "no value" in found.says
+    assert "no bias" in found.says
 
 
 def test_lengths_without_end_and_slopes_of_nothing_are_told():

@@ -52,7 +52,7 @@ def test_no_bound_is_claimed_of_a_code_that_says_none(monkeypatch):
     monkeypatch.setattr(subject, "SPECS", (*subject.SPECS, Squares))
     found = of(Squares(4), 64)
     assert found.holds is None
-    assert found.says == "Squares does not define how large its values get."
+    assert found.says == "The Squares encoding does not define the largest size of its values."
 
 
 def largest(spec, length, **values):
@@ -148,7 +148,7 @@ def test_a_rotation_keeps_lengths_but_for_its_attention_factor(length, dtype):
     found = of(Rotary(64), length, dtype)
     assert found.holds
     assert found.numbers["norm_factor"] == 1
-    assert "does not change" in found.says
+    assert "keeps the norms" in found.says
     scaled = Rotary(64, scaling=Yarn(factor=4, original=2048))
     found = of(scaled, length, dtype)
     # 0.1 ln(4) + 1, YaRN's factor.

@@ -90,7 +90,7 @@ def test_llama_2_has_hands_for_27205_tokens(dtype):
     assert long.numbers["uncovered_distances"] == 131_071 - 27_205
     assert long.numbers["covered_share"] == 27_205 / 131_071
     assert long.numbers["longest_wavelength"] == pytest.approx(54_410.1, abs=0.05)
-    assert "The first unresolved distance is 27,206; the longest resolved distance is 27,205" in long.says
+    assert "The first unresolved distance is 27,206 tokens; the longest resolved distance is 27,205" in long.says
 
 
 def test_the_scaling_of_llama_3_leaves_holes():

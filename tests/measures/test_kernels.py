@@ -160,7 +160,7 @@ def test_a_rotary_kernel_is_what_a_key_like_the_query_scores():
     factor = numbers["attention_factor_squared"]
     np.testing.assert_allclose(turned @ turned[0], kernel_by_distance(spec.ladder, 100) * factor, rtol=0, atol=1e-12)
     assert factor > 1.2
-    assert "attention factor squared" in told(spec, 100).says
+    assert "the square of the attention factor" in told(spec, 100).says
     assert "attention factor" not in told(Rotary(head_width=16), 100).says
 
 

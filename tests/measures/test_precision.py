@@ -273,9 +273,9 @@ def test_the_sentence_names_the_numbers():
     said = found(Rotary(head_width=64, base=100_000.0), 8192)
     last = phase_error(geometric(32, 1e5), 8191, "float32", "power")
     assert said.brief == f"{last:.1e} rad off at 8,191"
-    assert f"off by {last:.1e} rad at position 8,191" in said.says
+    assert f"the largest angle error is {last:.1e} rad at position 8,191" in said.says
     first = first_position_off(geometric(32, 1e5), 8192, "bfloat16", "power", 1.0)
-    assert f"the first position that is off by more than 1 rad is {first:,}" in said.says
+    assert f"position {first:,} is the first with an angle error of more than 1 rad" in said.says
 
 
 def test_powers_of_two_are_exact_rates():
@@ -283,7 +283,7 @@ def test_powers_of_two_are_exact_rates():
     said = found(Rotary(head_width=4, base=4.0), 200)
     assert said.numbers["bfloat16_throughout"][: said.numbers["positions"].index(199) + 1] == [0.0, 0.0, 0.0]
     assert said.brief == "exact at 199"
-    assert "is exact at position 199 and at 100,000" in said.says
+    assert "error is 0 rad at position 199, and the largest angle error is 0 rad at position 100,000" in said.says
 
 
 def test_ladders_without_a_base_and_of_several_axes():
@@ -354,7 +354,7 @@ def test_a_bias_by_key_merges_the_nearest_keys():
     bloom = found(Alibi(heads=8, form="key"), 2000, "bfloat16")
     assert bloom.numbers["bfloat16_first_merged_distance"] == [0] * 8
     assert bloom.numbers["bfloat16_most_merged"] == [9] * 8
-    assert bloom.says.endswith("largest for the nearest keys, so these are the first that become equal.")
+    assert bloom.says.endswith("so the nearest keys are the first with equal values.")
     assert "nearest keys" not in found(Alibi(heads=8), 2000, "bfloat16").says
 
 

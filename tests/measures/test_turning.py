@@ -61,8 +61,8 @@ def test_the_sentence_names_the_numbers():
     said = found(SMOLLM2, 8192)
     assert said.brief == "12 of 32 pairs"
     assert said.says == (
-        "12 of 32 pairs, from pair 20 on, never complete a rotation within 8,192 tokens; the slowest needs 438,460 "
-        "tokens and completes 1.9% of a rotation."
+        "12 of 32 dimension pairs, from pair 20 on, never complete a rotation within 8,192 tokens; the slowest pair "
+        "needs 438,460 tokens for a rotation and completes 1.9% of a rotation."
     )
 
 
@@ -84,9 +84,9 @@ def test_pairs_that_stand_still_and_pairs_that_turn_too_fast():
     assert numbers["more_than_half_a_turn_a_token"] == 1
     assert numbers["first_never_completing"] == 2
     assert found(spec, 100).brief == "2 of 4 pairs"
-    assert found(spec, 100).says.startswith("2 of 4 pairs never complete a rotation within 100 tokens;")
-    assert "1 of them never rotates" in found(spec, 100).says
-    assert "1 of 4 pairs never rotates" in found(spec, 7000).says
+    assert found(spec, 100).says.startswith("2 of 4 dimension pairs never complete a rotation within 100 tokens;")
+    assert "1 of 4 dimension pairs never rotates, because its frequency is 0." in found(spec, 100).says
+    assert "1 of 4 dimension pairs never rotates" in found(spec, 7000).says
     assert found(spec, 6284).numbers["first_never_completing"] == 3
     assert found(spec, 6284).brief == "1 of 4 pairs"
 
@@ -101,7 +101,7 @@ def test_the_slowest_axis_is_said():
     numbers = found(spec, 100).numbers
     assert (numbers["axis"], numbers["never_completing_by_axis"]) == (1, [0, 1])
     assert numbers["first_never_completing"] == 1
-    assert "the slowest, along axis 1, needs 628 tokens" in found(spec, 100).says
+    assert "the slowest pair, along axis 1, needs 628 tokens" in found(spec, 100).says
 
 
 def test_a_warped_position_is_counted_by_how_far_it_runs():

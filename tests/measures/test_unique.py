@@ -76,7 +76,7 @@ def test_positions_that_are_rounded_first_are_fewer(dtype, left, pair):
     assert found.holds, "the table itself has a row for each"
     assert found.numbers["positions_distinct_in_dtype"] == left
     assert found.numbers["first_positions_merged"] == pair
-    assert f"4,096 positions become {left:,} different numbers:" in found.says
+    assert f"4,096 positions become only {left:,} different numbers:" in found.says
     # What the sentence is about, done: a table of rounded positions.
     rows = table(Sinusoidal(512), table(Counter(1), 4096, dtype).astype(np.float64)[:, 0].tolist(), dtype)
     assert len({row.tobytes() for row in rows}) == left
@@ -101,7 +101,7 @@ def test_eight_channels_come_near_and_stay_apart():
     assert found.numbers["nearest_offset"] == 169_646
     assert round(found.numbers["nearest_distance"], 4) == 0.0033
     assert found.numbers["comes_round_after"] == pytest.approx(2000 * math.pi)
-    assert "169,646 apart" in found.says
+    assert "169,646 tokens apart" in found.says
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -126,7 +126,9 @@ def test_numbers_that_outgrow_the_dtype_are_named():
     found = of(Counter(3), 70_000, "float16")
     assert found.holds is False
     assert found.numbers["does_not_fit_from"] == 65_520
-    assert "From position 65,520 on there are no values: The value 65520 is too large for float16." in found.says
+    assert (
+        "From position 65,520 on, the encoding has no values: The value 65520 is too large for float16." in found.says
+    )
     assert found.numbers["first_collision"] == [2048, 2049]
     # A code that collides nowhere before it ends.
     raw = AxialSinusoidal(6, (1,), raw="before", scale=50_000.0, uneven="zero")
@@ -202,7 +204,7 @@ def test_rows_of_zeros_among_the_tokens_are_alike():
     found = of(Sinusoidal(64, zero_rows=(3, 5)), 100)
     assert found.numbers["first_collision"] == [3, 5]
     assert found.numbers["distinct"] == 99
-    assert "The rows of positions 3 and 5 are zero" in found.says
+    assert "The encodings of positions 3 and 5 are all zeros" in found.says
     one = of(Sinusoidal(64, zero_rows=(5,)), 100)
     assert one.holds
     earlier, later = one.numbers["nearest_pair"]
@@ -232,7 +234,7 @@ def test_beyond_16384_rows_without_a_rule_the_nearest_pair_is_not_looked_for():
     found = of(Counter(2), 16_385)
     assert found.holds
     assert found.numbers["nearest_distance"] is None
-    assert "were not searched for: the limit is 16,384 rows" in found.says
+    assert "the search is limited to 16,384 positions" in found.says
 
 
 def test_a_sine_alone_is_unique_at_whole_positions_and_near_its_crest_barely():
@@ -271,7 +273,7 @@ def test_a_length_of_one_has_nothing_to_collide_with():
         found = of(spec, 1, "bfloat16")
         assert found.holds
         assert found.numbers["distinct"] == 1
-        assert "only one token" in found.says
+        assert "A text of one token" in found.says
 
 
 def test_what_makes_no_sense_or_is_not_known_says_so():
@@ -299,7 +301,7 @@ def test_minilm_gives_each_position_its_own():
     np.fill_diagonal(apart, math.inf)
     assert found.numbers["nearest_distance"] == pytest.approx(apart.min(), rel=1e-13)
     assert apart[earlier, later] == pytest.approx(apart.min(), rel=1e-13)
-    assert found.says.endswith("The nearest two rows are those of positions 18 and 19, 0.1975 apart.")
+    assert found.says.endswith("The nearest two encodings are those of positions 18 and 19, at a distance of 0.1975.")
 
 
 @pytest.mark.slow

@@ -139,7 +139,7 @@ class Learned(AdditiveCode):
 
     def why_no_shift(self) -> str:
         """Why no fixed matrix moves this code from one position to another."""
-        return "its rows are trained one by one, and nothing ties them together"
+        return "its rows are trained separately"
 
 
 @dataclass(frozen=True)
@@ -170,4 +170,4 @@ class NoPosition(AdditiveCode):
 
     def why_no_shift(self) -> str:
         """Why no fixed matrix is told from any other."""
-        return "all its rows are zero, so every matrix shifts it and none says anything"
+        return "all its rows are zero, so every matrix is a shift matrix"

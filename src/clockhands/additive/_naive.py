@@ -45,7 +45,7 @@ class Counter(AdditiveCode):
 
     def why_no_shift(self) -> str:
         """Why no fixed matrix moves this code from one position to another."""
-        return "a step adds to it, and no matrix makes something of the zeros at position 0"
+        return "a step adds to the encoding, and no matrix changes the zeros at position 0"
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ class NormalizedCounter(AdditiveCode):
 
     def why_no_shift(self) -> str:
         """Why no fixed matrix moves this code from one position to another."""
-        return "a step adds to it, by an amount that depends on the length"
+        return "a step adds a number that depends on the length of the text"
 
 
 @dataclass(frozen=True)
@@ -110,7 +110,7 @@ class Binary(AdditiveCode):
 
     def why_no_shift(self) -> str:
         """Why no fixed matrix moves this code from one position to another."""
-        return "which digits flip depends on the position"
+        return "a step flips digits that depend on the position"
 
 
 @dataclass(frozen=True)
@@ -153,7 +153,7 @@ class SineOnly(AdditiveCode):
 
     def why_no_shift(self) -> str:
         """Why no fixed matrix moves this code from one position to another."""
-        return "sin(a + b) needs cos(a), which is not there"
+        return "sin(a + b) needs cos(a), which the encoding does not contain"
 
 
 @dataclass(frozen=True)

@@ -280,7 +280,7 @@ class AxialSinusoidal(AdditiveCode):
     def why_no_shift(self) -> str:
         """Why no fixed matrix moves this code from one position to another."""
         if self.raw is not None:
-            return "a step adds to its raw coordinates, which no matrix does"
+            return "a step adds to the raw coordinates, and no matrix adds a constant"
         if clock_order(self.order) is None:
             return "both dimensions of a pair hold the same function, but a shift needs the sine and the cosine"
         return "the cut width removes one dimension of a pair, or all pairs of an axis"

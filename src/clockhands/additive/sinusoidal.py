@@ -232,7 +232,7 @@ class Sinusoidal(AdditiveCode):
     def why_no_shift(self) -> str:
         """Why no fixed matrix moves this code from one position to another."""
         if self.standardised is not None:
-            return "the mean of a table is taken from every number, which no matrix does"
+            return "the mean of the table is subtracted from every value, and no matrix subtracts a constant"
         if clock_order(self.order) is None:
             return "both dimensions of a pair hold the same function, but a shift needs the sine and the cosine"
         return "the odd width removes the second dimension of its last pair"

@@ -25,21 +25,21 @@ from clockhands.mixtures import LayerMixture
 from clockhands.specs import Spec, describe, to_dict
 
 QUESTIONS = {
-    "bounded": "Do the values stay bounded, however long the text?",
+    "bounded": "Do the values of the encoding stay bounded for any text length?",
     "unique": "Is every position unique in this dtype?",
-    "smooth": "Is the step from one row to the next small, and equally large everywhere?",
+    "smooth": "Is the step from one position to the next small, and equally large at every position?",
     "shift": "Does shifting by k tokens apply the same rotation at every position?",
     "kernel": "How does the similarity of two positions depend on their distance?",
     "turning": "Which dimension pairs never complete a rotation within the length?",
-    "cover": "Is every distance resolved (does some pair rotate by 1/8 to 1/2 of a rotation over it)?",
-    "base_bound": "Does a matching token score above a random one at every distance (Men et al. 2024)?",
+    "cover": "Is every distance resolved: does some pair complete 1/8 to 1/2 of a rotation within this distance?",
+    "base_bound": "Does a matching token score above a random token at every distance (Men et al. 2024)?",
     "critical_dimension": "How many dimensions complete a rotation in training (Liu et al. 2023)?",
     "spectrum": "How many directions of the embedding space does the encoding use?",
     "precision": "How large are the angle errors when angles are computed in this dtype?",
     "adding": "Can the token still be identified after the encoding is added?",
     "reach": "How far back does each head look?",
-    "edges": "At which distances does each bucket begin?",
-    "told_apart": "Does every head distinguish all distances?",
+    "edges": "At which distance does each bucket of the bias begin?",
+    "told_apart": "Does the bias of every head distinguish all distances?",
 }
 """Each property as the question that it answers, in the order of reports."""
 
@@ -187,6 +187,6 @@ def _together(name: str, codes: list[tuple[str, Properties | None]]) -> Property
         "measured" if "measured" in states else "not computed" if "not computed" in states else "not applicable",
         holds,
         "; ".join(dict.fromkeys(one.brief for _, one in known)),
-        " ".join(f"Layers {layers}: {one.says}" for layers, one in known),
+        " ".join(f"Layer{'s' * (',' in layers)} {layers}: {one.says}" for layers, one in known),
         {layers: dict(one.numbers) for layers, one in known},
     )

@@ -111,9 +111,12 @@ class MeasuredCode:
     def missing(self) -> str | None:
         """Why the numbers of a token cannot be made; None where they can."""
         if isinstance(self.spec, BiasCode):
-            return "A bias has values for pairs of tokens, not for a token."
+            return "A score bias has one value for each pair of tokens, not for each position."
         if self.spec_is_learned and self.values is None:
-            return f"The values of {type(self.spec).__name__} are learned: pass them as values=."
+            return (
+                f"The {type(self.spec).__name__} encoding has trained values: pass them to clockhands.properties "
+                "as values=."
+            )
         return None
 
     @property

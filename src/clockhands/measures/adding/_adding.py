@@ -60,9 +60,9 @@ _FIRST, _SPREAD = 128, 64
 
 
 @measure(
-    none="Nothing is added to the token: there is no position encoding.",
-    rotary="Nothing is added to the token: RoPE rotates queries and keys, which keeps their lengths.",
-    bias="Nothing is added to the token: a bias is added to the scores.",
+    none="Without a position encoding, nothing is added to the token.",
+    rotary="RoPE adds nothing to the token: RoPE rotates queries and keys.",
+    bias="A score bias adds nothing to the token: a bias is added to the scores.",
 )
 def adding(subject: MeasuredCode) -> Property:
     """Whether the token is still there after the code was added; the numbers are in the docstring of the module."""
@@ -74,11 +74,11 @@ def adding(subject: MeasuredCode) -> Property:
         if subject.length > _FIRST:
             rows += [_spread(subject, axis) for axis in range(subject.axes)]
     except InvalidValue as refused:
-        return not_computed(f"Some rows cannot be made in {subject.dtype.name}. {refused.message}")
+        return not_computed(f"Some encodings cannot be computed in {subject.dtype.name}: {refused.message}")
     lengths = np.concatenate([row_norms(each.astype(np.float64)) for each in rows])
     if not np.isfinite(lengths).all():
         return not_computed(
-            f"Some rows have infinite values or NaN in {subject.dtype.name}: use a dtype with a wider range."
+            f"Some encodings have infinite values or NaN in {subject.dtype.name}: use a dtype with a wider range."
         )
     farthest = max(rows, key=lambda each: float(np.abs(each).max(initial=0)))
     return _measured(subject, lengths, farthest, [each.astype(np.float64) for each in first])
@@ -112,23 +112,28 @@ def _measured(subject: MeasuredCode, lengths: np.ndarray, farthest: np.ndarray, 
         "offset_share": offset,
         "offset_share_of_noise": None if offset is None else 2 / (number + 1),
     }
-    rows = "the row" if math.isclose(longest, lengths.min(), rel_tol=1e-2) else "the longest row"
+    rows = "" if math.isclose(longest, lengths.min(), rel_tol=1e-2) else ", the largest norm of all positions,"
     says = (
-        f"{VOCABULARY:,} random tokens with a standard deviation of 1 per dimension have a norm of {_short(root)}. "
-        f"After {rows} of norm {_short(longest)} is added, {_percent(found)} of the sums are still nearest to their "
-        "own "
-        f"token; with a deviation of {_short(1 / root)}, as without the factor sqrt({width}), {_percent(small)} "
-        f"are. For {_percent(FOUND)} a deviation of {_short(needed)} is needed. If the position is "
-        "known, the row can be subtracted."
+        f"After an encoding of norm {_short(longest)}{rows} is added, {_percent(found)} of {VOCABULARY:,} random "
+        "tokens "
+        f"with standard deviation 1 per dimension (norm {_short(root)}) can still be identified. With a standard "
+        f"deviation of {_short(1 / root)}, as without the factor sqrt({width}), {_percent(small)} of the tokens can be "
+        f"identified. Identifying {_percent(FOUND)} of the tokens needs a standard deviation of {_short(needed)} "
+        "per "
+        "dimension. If the position is known, subtracting its encoding recovers the token."
     )
     if offset is not None:
         says += (
-            f" With random query and key weights, the distance of two positions explains {_percent(offset)} of their "
-            f"position-position scores (first {number} tokens; chance: {_percent(2 / (number + 1))})."
+            f" With random query and key weights, the distance of two positions explains {_percent(offset)} of the "
+            f"variance of the position-position scores of the first {number} positions; pure chance would explain "
+            f"{_percent(2 / (number + 1))}."
         )
     if (off := numbers["sum_rounding"]) > 0.05:
         left = ": almost nothing of the token is left" if off > 0.9 else ""
-        says += f" In {subject.dtype.name} the sum is rounded by up to {off:.2f} of the token's deviation{left}."
+        says += (
+            f" In {subject.dtype.name}, the rounding error of token + encoding is up to {off:.2f} times the standard "
+        )
+        says += f"deviation of the token{left}."
     holds = found >= FOUND
     brief = f"{'yes' if holds else 'no'}: {_percent(found)} of tokens still found"
     return measured(brief, says, holds=holds, **numbers)

@@ -54,17 +54,17 @@ def diagonals(subject: MeasuredCode) -> Property:
     spec = subject.spec
     assert isinstance(spec, BiasCode)
     if subject.length == 1:
-        return not_computed("One token cannot be shifted: use a length of at least 2.")
+        return not_computed("A text of one token has no second position to shift to: use a length of at least 2.")
     number = min(subject.length, getattr(spec, "tokens", subject.length))
     side = min(number, _SIDE)
     places = range(number - side, number)
     figures: dict[str, object] = {"depends_on": spec.reads, "tokens": side}
     if spec.learned and subject.values is None:
         if not isinstance(spec, TableCode):
-            return _property_of(spec, figures, spec.reads == "distance", None, "by its formula")
+            return _property_of(spec, figures, spec.reads == "distance", None, "by the formula of the bias")
         square = row_numbers(spec, places, places).astype(np.float64)[None]
         figures |= {"largest_difference": along_diagonals(square)}
-        return _property_of(spec, figures, not figures["largest_difference"], None, "whatever its learned values are")
+        return _property_of(spec, figures, not figures["largest_difference"], None, "for any trained values")
     square = np.asarray(bias(spec, places, places, values=subject.values, dtype="float64"))
     within = _without_own(square)
     size = max(float(np.abs(square).max(initial=0)), 1e-300)
@@ -98,21 +98,22 @@ def _property_of(
     name = type(spec).__name__
     told = f", {how}" if how else ""
     if spec.reads == "key" and holds:
-        beside = f" Rounded, rows differ by up to {rounded:.2g}." if rounded else ""
+        beside = f" After rounding, these differences vary by up to {rounded:.2g} between queries." if rounded else ""
         brief = "yes, except for a constant per row"
         says = (
-            f"The values of {name} depend on the key alone. After its value at distance 0 is subtracted, every row "
-            f"is the same function of the distance; softmax ignores the subtracted constant.{beside}"
+            f"The values of the bias {name} depend only on the position of the key. For every query, the differences "
+            "from the bias at distance 0 depend only on the distance, and softmax uses only these differences."
+            f"{beside}"
         )
     elif holds:
-        beside = "" if spec.reads == "distance" else ", over these tokens; by its formula they could depend on more"
+        beside = "" if spec.reads == "distance" else " within this length, although the formula allows more"
         brief = "yes: by distance alone"
         says = (
-            f"The values of {name} depend only on the distance of query and key{told}{beside}: moving both "
-            "by the same number of tokens changes nothing."
+            f"The values of the bias {name} depend only on the distance of query and key{beside}{told}: moving query "
+            "and key by the same number of tokens changes nothing."
         )
     else:
-        why = "the row and the column of both tokens in the window, not only on their distance"
-        why = "the position of the query and the distance" if spec.ordered else why
-        brief, says = "no: depends on the positions", f"The values of {name} depend on {why}{told}."
+        why = "the row and the column of query and key in the window, not only on their distance"
+        why = "the position of the query and on the distance of query and key" if spec.ordered else why
+        brief, says = "no: depends on the positions", f"The values of the bias {name} depend on {why}{told}."
     return measured(brief, says, holds=holds, **figures)

@@ -33,12 +33,11 @@ MOST_NUMBERS = 2**24
 MOST_DISTANCE = 2.0**63
 
 AFTER_SAYS = {
-    "as before": "A key after the query gets the same bias as the key at the same distance before the query, so both "
-    "sides are the same.",
-    "as itself": "All keys after the query get the bias of distance 0, like the query's own position.",
-    "more": "A key after the query would get a larger bias than the query's own position, so this form needs a causal "
-    "mask.",
-    "own": "Keys after the query have separate values, so the bias distinguishes before from after.",
+    "as before": "A key after the query gets the same bias as the key at the same distance before the query.",
+    "as itself": "All keys after the query get the same bias as the key at distance 0.",
+    "more": "A key after the query would get a larger bias than the key at distance 0, so a causal mask is needed.",
+    "own": "Keys after the query have other bias values than keys before the query, so the bias distinguishes before "
+    "from after.",
 }
 
 
@@ -82,7 +81,10 @@ def unknown(subject: MeasuredCode) -> Property | None:
         return None
     if subject.values is None:
         words = ", ".join(f"{each} {list(shape)}" for each, shape in spec.shapes.items())
-        return not_computed(f"The values of {name(spec)} are learned: pass values= with {words}.")
+        return not_computed(
+            f"The bias values of {name(spec)} are trained: pass them to clockhands.properties as values=, with these "
+            f"arrays and shapes: {words}."
+        )
     return None
 
 
@@ -95,8 +97,8 @@ def refuse_more(subject: MeasuredCode, numbers: int) -> None:
     if numbers > MOST_NUMBERS:
         raise Unanswered(
             not_computed(
-                f"This needs {numbers:,} values of {name(_bias(subject))}; the limit is {MOST_NUMBERS:,}: use a "
-                "shorter length."
+                f"This measure needs {numbers:,} bias values of {name(_bias(subject))}, more than the limit of "
+                f"{MOST_NUMBERS:,}: use a shorter length."
             )
         )
 
@@ -115,10 +117,12 @@ def refuse_others(subject: MeasuredCode, asked: str, instead: str) -> None:
     """
     if subject.kind == "bias":
         return
-    why = f"Without a position encoding there is no value for a distance, so {asked}."
+    why = f"Without a position encoding there is no bias for a distance, so {asked}."
     if subject.kind != "none":
-        way = "is added to tokens" if subject.kind == "additive" else "rotates queries and keys"
-        why = f"{type(subject.spec).__name__} {way} and has no value for a distance, so {asked}; see {instead}."
+        what = "RoPE rotates queries and keys"
+        if subject.kind == "additive":
+            what = f"The {type(subject.spec).__name__} encoding is added to tokens"
+        why = f"{what} and has no bias for a distance, so {asked}; see the property {instead}."
     raise Unanswered(not_applicable(why))
 
 

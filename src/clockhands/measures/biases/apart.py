@@ -57,7 +57,7 @@ def told_apart(subject: MeasuredCode) -> Property:
     given, where a number does not fit the dtype, or where there would be too many.
     """
     spec = subject.spec
-    refuse_others(subject, "no single head merges distances", "unique")
+    refuse_others(subject, "no head gives two distances the same bias", "unique")
     missing = unknown(subject)
     if isinstance(spec, Window | LogWindow):
         return _of_window(subject, spec, missing)
@@ -184,11 +184,13 @@ def _property_of(subject: MeasuredCode, numbers: np.ndarray, known: bool) -> Pro
 def _says_of_buckets(subject: MeasuredCode, apart: _Apart) -> str:
     spec: Any = subject.spec
     if apart.first is None:
-        return f"In {name(spec)}, each of the {apart.places:,} distances within the length has a separate bucket."
+        if apart.places == 1:
+            return f"Distance 0, the only distance in a text of one token, has a separate bucket in {name(spec)}."
+        return f"Each of the {apart.places:,} distances within the length has a separate bucket in {name(spec)}."
     near, far = apart.first
     return (
         f"The {subject.length:,} distances within the length fall into {apart.counts[0]:,} buckets, so no head can "
-        f"distinguish more distances than that: {near:,} and {far:,} are the first two distances in one bucket."
+        f"distinguish all these distances: {near:,} and {far:,} are the first two distances in the same bucket."
     )
 
 
@@ -197,18 +199,26 @@ def _says(subject: MeasuredCode, apart: _Apart) -> str:
     kind, pair = subject.dtype.name, apart.merged[apart.fewest]
     of_keys = isinstance(spec, Alibi) and spec.form == "key"
     if pair is None:
-        said = f"Every head of {name(spec)} gives each of the {apart.places:,} distances a different value in {kind}."
-        same = " Its values follow the key position; below a causal mask this gives the same softmax as distances."
+        said = (
+            f"Every head of {name(spec)} has a different bias value for each of {apart.places:,} distances in {kind}."
+        )
+        same = (
+            " This form of ALiBi uses the position of the key; with a causal mask, the attention weights are the same "
+        )
+        same += "as with distances."
         return said + same * of_keys
     which = f"Head {apart.fewest}" if len(apart.counts) > 1 else "The head"
     said = (
-        f"{which} of {name(spec)} has {apart.counts[apart.fewest]:,} different values in {kind} for "
-        f"{subject.length:,} distances: {pair[0]:,} and {pair[1]:,} are the first two distances with the same value."
+        f"{which} of {name(spec)} has only {apart.counts[apart.fewest]:,} different bias values in {kind} for "
+        f"{subject.length:,} distances: {pair[0]:,} and {pair[1]:,} are the first two distances with the same bias "
+        "value."
     )
     merges = (
-        " Its values follow the key position, which below a causal mask gives the same softmax as distances. But "
-        f"they grow along the text: rounding to {kind} merges the keys nearest to a late query; the distance form "
-        "would merge the farthest."
+        " This form of ALiBi uses the position of the key; with a causal mask, the attention weights are the same as "
+        "with distances. But the bias values of this form grow along the text, so rounding to "
+        f"{kind} gives the keys nearest to a late query equal values; with distances, the farthest keys would get "
+        "equal "
+        "values."
     )
     return said + merges * of_keys
 
@@ -220,15 +230,20 @@ def _of_window(subject: MeasuredCode, spec: Plane, missing: Property | None) -> 
     used = np.flatnonzero(rows_of_window(spec, subject.length)[: spec.differences])
     if not used.size:
         return not_computed(
-            f"The first token of {name(spec)} is its class token, which has no distances: use a length of at least 2."
+            f"The first token of {name(spec)} is the class token, which has no distances: use a length of at least 2."
         )
     tokens = min(subject.length, spec.tokens)
-    plane = f"Between the first {tokens:,} tokens of the window lie {used.size:,} different steps down and across"
-    alike = "A value depends only on the step between two tokens, not on where in the window they are."
+    plane = f"The first {tokens:,} tokens of the window have {used.size:,} different steps from one token to another"
+    alike = (
+        "The bias depends only on the step between two tokens (rows and columns), not on where in the window the two "
+    )
+    alike += "tokens are."
     if missing:
         known = {"distances": int(used.size), "keys_after": "own", "values_known": False}
         brief = f"yes: all {used.size:,} steps"
-        return measured(brief, f"{plane}, each with a separate row. {alike}", holds=True, **known)
+        return measured(
+            brief, f"{plane}, and each step has a separate row of the bias table. {alike}", holds=True, **known
+        )
     table = np.asarray(spec.table(values_of(type(spec).__name__, subject.values, spec.shapes)))[used].T
     with np.errstate(over="ignore"):
         rounded = before_rounding(table, subject.dtype).astype(subject.dtype).astype(np.float64)
@@ -239,9 +254,9 @@ def _of_window(subject: MeasuredCode, spec: Plane, missing: Property | None) -> 
     apart = _apart(rounded, used.tolist())
     worst, kind = apart.merged[apart.fewest], subject.dtype.name
     told = (
-        f"every head has a different value for each in {kind}"
+        f"every head has a different bias value for each step in {kind}"
         if worst is None
-        else f"head {apart.fewest} has {apart.counts[apart.fewest]:,} different values for them in {kind}"
+        else f"head {apart.fewest} has {apart.counts[apart.fewest]:,} different bias values for these steps in {kind}"
     )
     return measured(
         f"yes: all {used.size:,} steps" if worst is None else f"no: rows {worst[0]:,} and {worst[1]:,} are equal",

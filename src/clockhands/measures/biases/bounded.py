@@ -34,9 +34,7 @@ def bounded_bias(subject: MeasuredCode) -> Property:
     if isinstance(spec, Alibi | Decay):
         return _line(spec, last)
     if isinstance(spec, LogWindow):
-        says = (
-            "The bias is 16 times a sigmoid, so it adds between 0 and 16 to a score, whatever its learned values are."
-        )
+        says = "The bias is 16 times a sigmoid, so the bias adds between 0 and 16 to a score, for any trained values."
         return _within(_WINDOW, says)
     if isinstance(spec, TableCode):
         return _looked_up(spec, subject.values)
@@ -45,18 +43,22 @@ def bounded_bias(subject: MeasuredCode) -> Property:
         return _kerple(spec, values, last)
     if isinstance(spec, Fire):
         return _fire(values)
-    return not_computed(f"No bound of {type(spec).__name__} is known here.")
+    return not_computed(f"No bound of the bias {type(spec).__name__} is known.")
 
 
 def _line(spec: Alibi | Decay, last: int) -> Property:
     slope = max(spec.slopes)
     if spec.form == "key":
-        what = "adds {} to a score for every position of the key"
+        what = "adds {} to a score for each position before the key"
     elif spec.form == "last-key":
-        what = "subtracts {} from a score for every token between the key and the last key"
+        what = "subtracts {} from a score for each token between the key and the last key"
     else:
-        what = "subtracts {} from a score for every token of distance"
-    says = f"The steepest head {what.format(f'{slope:.4g}')}, without limit: {slope * last:,.6g} at distance {last:,}."
+        what = "subtracts {} from a score for each token of distance"
+    end = "key position" if spec.form == "key" else "distance"
+    says = (
+        f"The head with the largest slope {what.format(f'{slope:.4g}')}, without limit: the total is "
+        f"{slope * last:,.6g} at {end} {last:,}."
+    )
     slopes = {"largest_slope": slope, "smallest_slope": min(spec.slopes), "growth_per_token": slope}
     return _without_end(slope * last, last, says, **slopes)
 
@@ -77,11 +79,11 @@ def _looked_up(spec: TableCode, values: Any) -> Property:
     if values is None:
         return _within(
             None,
-            "The values are looked up in a learned table, so the largest value in it is the bound: pass the table as "
-            "values= to know it.",
+            "The bias values are read from a trained table, so the largest value in this table is the bound. To know "
+            "the bound, pass the table to clockhands.properties as values=.",
         )
     limit = float(np.abs(values[spec.name]).max()) * getattr(spec, "scale", 1.0)
-    return _within(limit, f"The values are looked up in a table, whose largest magnitude is {limit:.4g}.")
+    return _within(limit, f"The bias values are read from a table, whose largest absolute value is {limit:.4g}.")
 
 
 def _kerple(spec: Kerple, values: Any, last: int) -> Property:
@@ -89,8 +91,8 @@ def _kerple(spec: Kerple, values: Any, last: int) -> Property:
     if values is None:
         return measured(
             f"no: grows as a {what}",
-            f"The bias subtracts a {what} of the distance from a score, without limit: pass the learned values as "
-            "values= to know how much.",
+            f"The bias subtracts a {what} of the distance from a score, without limit. To know how much, pass the "
+            "trained values to clockhands.properties as values=.",
             holds=False,
             largest=None,
             limit=None,
@@ -101,19 +103,20 @@ def _kerple(spec: Kerple, values: Any, last: int) -> Property:
     return _without_end(
         largest,
         last,
-        f"The steepest head subtracts a {what} of the distance from a score, without limit: {largest:.6g} at a "
-        f"distance of {last:,}.",
+        f"The head with the largest bias subtracts a {what} of the distance from a score, without limit: the bias is "
+        f"-{largest:.6g} at distance {last:,}.",
     )
 
 
 def _fire(values: Any) -> Property:
-    says = "A small network computes the bias from a number between 0 and 1, so it is bounded"
+    says = "A small network computes the bias from a number between 0 and 1, so the bias is bounded"
     if values is None:
-        return _within(None, f"{says} by what was learned: pass it as values= to know the bound.")
+        says += ". To know the bound, pass the trained weights of the network to clockhands.properties as values=."
+        return _within(None, says)
     weights, begins = values["w1"][:, 0], values["b1"]
     with np.errstate(divide="ignore", invalid="ignore"):
         corners = -begins / weights
     shares = np.concatenate([[0.0, 1.0], corners[(corners > 0) & (corners < 1)]])
     hidden = np.maximum(0.0, shares[:, None] * weights + begins)
     limit = float(np.abs(hidden @ values["w2"].T + values["b2"]).max())
-    return _within(limit, f"{says}: by {limit:.4g} at any distance.")
+    return _within(limit, f"{says}: its absolute value is at most {limit:.4g} at any distance.")

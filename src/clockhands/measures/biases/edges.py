@@ -102,8 +102,8 @@ def edges(subject: MeasuredCode) -> Property:
     if isinstance(spec, Window | LogWindow):
         return _of_window(spec, subject.length)
     if not isinstance(spec, Bucketed):
-        of = "place of a key" if isinstance(spec, Alibi) and spec.form == "key" else "distance"
-        return not_applicable(f"{name(spec)} has no buckets: a formula gives every {of} a separate value.")  # type: ignore[arg-type]
+        of = "position of a key" if isinstance(spec, Alibi) and spec.form == "key" else "distance"
+        return not_applicable(f"{name(spec)} has no buckets: a formula computes a separate bias value for every {of}.")  # type: ignore[arg-type]
     before, after = sides(spec)
     used = {*before.within(subject.length).rows, *after.within(subject.length).rows}
     ever = {*before.rows, *after.rows}
@@ -111,7 +111,7 @@ def edges(subject: MeasuredCode) -> Property:
     never = [row for row in range(spec.rows) if row not in ever]
     return measured(
         _brief(before),
-        f"{_says(before, 'Back from the query')}{_setting(spec, max(before.firsts[-1], after.firsts[-1]))} "
+        f"{_says(before, 'For keys before the query')}{_setting(spec, max(before.firsts[-1], after.firsts[-1]))} "
         f"{_after_says(before, after)} {_used(spec.rows, unused, never, subject.length)}",
         rows=spec.rows,
         first_distances_before=list(before.firsts),
@@ -138,11 +138,13 @@ def _says(side: BucketSide, way: str) -> str:
     own, last = side.exact_through, side.firsts[-1]
     if last == 0:
         return f"{way}, all distances share one bucket."
-    each = f"the distances 0 to {own:,} each have a separate bucket" if own else "only distance 0 has a separate bucket"
+    each = f"each distance from 0 to {own:,} has a separate bucket" if own else "only distance 0 has a separate bucket"
     if last == own + 1:
         return f"{way}, {each}, and all distances from {last:,} on share one bucket."
     return (
-        f"{way}, {each}, from {own + 1:,} on buckets widen, and all distances from {last:,} on share the last bucket."
+        f"{way}, {each}, buckets become wider from distance {own + 1:,} on, and all distances from {last:,} on share "
+        "the "
+        "last bucket."
     )
 
 
@@ -150,37 +152,44 @@ def _after_says(before: BucketSide, after: BucketSide) -> str:
     if len(after.firsts) == 1:
         return "All keys after the query are in the bucket of distance 0."
     if after.firsts == before.firsts:
-        return "The buckets of keys after the query begin at the same distances as those of keys before it."
-    return _says(after, "For keys after it")
+        return (
+            "The buckets for keys after the query begin at the same distances as the buckets for keys before the query."
+        )
+    return _says(after, "For keys after the query")
 
 
 def _setting(spec: Bucketed, last: int) -> str:
     """What the setting of the name does, where the last bucket begins before the distance that it names."""
     if isinstance(spec, Clipped) or last >= spec.max_distance:
         return ""
-    return f" The setting max_distance={spec.max_distance:,} only sets how fast buckets widen."
+    return (
+        f" The setting max_distance={spec.max_distance:,} is not the distance at which the last bucket begins: "
+        "max_distance only sets how fast buckets become wider."
+    )
 
 
 def _used(rows: int, unused: list[int], never: list[int], length: int) -> str:
     taken = f"{rows - len(unused):,} of the {rows:,} rows" if unused else f"all {rows:,} rows"
-    said = f"1 token takes {taken}" if length == 1 else f"{length:,} tokens take {taken}"
+    said = f"A text of {length:,} token{'s' * (length > 1)} uses {taken} of the bias table"
     if not never:
         return f"{said}."
     which = f"row {never[0]:,} is" if len(never) == 1 else f"{len(never):,} rows are"
-    return f"{said}; {which} never taken at any length."
+    return f"{said}; {which} used at no length."
 
 
 def _of_window(spec: Plane, length: int) -> Property:
     used = rows_of_window(spec, length)
     unused = np.flatnonzero(~used).tolist()
     never = np.flatnonzero(~rows_of_window(spec, spec.tokens)).tolist()
-    asked = "learned in a row of the table" if isinstance(spec, Window) else "computed by the network separately"
-    extra = " Three more rows are for the class token." if spec.rows > spec.differences else ""
+    asked = "row of the bias table" if isinstance(spec, Window) else "bias value, computed by a network"
+    extra = " Three more rows of the bias table are for the class token." if spec.rows > spec.differences else ""
     within = min(length, spec.tokens)
     return measured(
         f"a row for each of {spec.differences:,} steps",
-        f"The window of {spec.height} x {spec.width} has no buckets: each of the {spec.differences:,} steps, up to "
-        f"{spec.height - 1} down or up and {spec.width - 1} left or right, is {asked}.{extra} "
+        f"The window of {spec.height} x {spec.width} tokens has no buckets of distances: each of the "
+        f"{spec.differences:,} steps between two tokens, of up to {spec.height - 1} rows and {spec.width - 1} "
+        "columns, has "
+        f"a separate {asked}.{extra} "
         f"{_used(spec.rows, unused, never, within)}",
         rows=spec.rows,
         tokens=spec.tokens,

@@ -67,7 +67,7 @@ def reach(subject: MeasuredCode) -> Property:
     Not applicable to codes that give no number to a distance, not computed where learned numbers are not given.
     """
     spec = subject.spec
-    refuse_others(subject, "no single head has a reach", "kernel")
+    refuse_others(subject, "no head has a fixed reach", "kernel")
     missing = unknown(subject)
     if missing is not None:
         return _without_values(subject, missing)
@@ -174,7 +174,7 @@ def _of_window(subject: MeasuredCode, spec: Plane) -> Property:
     steps = np.maximum(abs(down - spec.height + 1), abs(across - spec.width + 1))[used]
     if not steps.size:
         return not_computed(
-            f"The first token of {name(spec)} is its class token, which has no distances: use a length of at least 2."
+            f"The first token of {name(spec)} is the class token, which has no distances: use a length of at least 2."
         )
     values = values_of(type(spec).__name__, subject.values, spec.shapes)
     table = np.asarray(spec.table(values))[: spec.differences][used]
@@ -221,30 +221,34 @@ def _looks(spec: Any, reached: _Reached) -> str:
     shortest, longest = reached.ends
     near, far = reached.hundredths[shortest], reached.hundredths[longest]
     if near is None:
-        return f"No head of {name(spec)} reduces a key to a hundredth of the weight of the query's own position."
-    where = f"{tokens(near)} back" if not reached.plane else f"{near} steps down or across"
-    said = (
-        f"With equal content, a key has a hundredth of the weight of the query's own position {where} in "
-        f"head {shortest}"
-    )
+        return f"In every head of {name(spec)}, every key has more than 1/100 of the attention weight at distance 0."
+
+    def at(distance: float) -> str:
+        return f"{distance} steps away" if reached.plane else f"{tokens(distance)} back"
+
+    weight = "of the attention weight of an equal key at distance 0"
     if len(reached.hundredths) == 1:
-        return f"{said}."
-    if far is None:
-        return f"{said}, and at no distance in head {longest}."
-    return f"{said}, and {far if reached.plane else f'{tokens(far)} back'} in head {longest}."
+        return f"In the only head, a key {at(near)} has 1/100 {weight}."
+    said = f"In head {shortest}, which looks back least, a key {at(near)} has 1/100 {weight}. In head {longest}, "
+    said += "which looks back farthest, "
+    return said + (
+        f"every key has more than 1/100 {weight}." if far is None else f"a key {at(far)} has 1/100 {weight}."
+    )
 
 
 def _farthest(reached: _Reached) -> str:
     """What the farthest key weighs."""
     heads, smallest = len(reached.hundredths), float(reached.weights.min())
-    away = f"{reached.farthest} steps away, by their mean" if reached.plane else f"{tokens(reached.farthest)} back"
+    away = f"{reached.farthest} steps away, on average" if reached.plane else f"{tokens(reached.farthest)} back"
     least = "less than 1e-300" if smallest < 1e-300 else f"{smallest:.2g}"
     keys, have = ("keys", "have") if reached.plane else ("key", "has")
     if heads == 1:
-        return f"The farthest {keys}, {away}, {have} {least} of that weight."
+        return f"The farthest {keys}, {away}, {have} {least} times the attention weight at distance 0."
     give = "gives" if reached.seeing == 1 else "give"
-    seeing = f"{reached.seeing} of {heads} heads {give} the farthest {keys}, {away}, a hundredth or more"
-    return f"{seeing}; the least weight is {least}."
+    seeing = (
+        f"{reached.seeing} of {heads} heads {give} the farthest {keys}, {away}, at least 1/100 of the attention weight"
+    )
+    return f"{seeing} at distance 0; the smallest weight of any head is {least} times the weight at distance 0."
 
 
 def _without_values(subject: MeasuredCode, missing: Property) -> Property:
@@ -253,15 +257,16 @@ def _without_values(subject: MeasuredCode, missing: Property) -> Property:
     if isinstance(spec, Buckets | CeilingBuckets | Clipped):
         last = sides(spec)[0].firsts[-1]
         return not_computed(
-            f"{missing.says} For any learned values, all keys from {last:,} tokens back on have the same "
-            "value, so at equal content they have the same weight.",
+            f"{missing.says} For any trained values, all keys {last:,} or more tokens back have the same bias, so "
+            "equal "
+            "content gives these keys the same attention weight.",
             one_number_from=last,
         )
     if isinstance(spec, LogWindow):
         return not_computed(
-            f"{missing.says} For any learned values the bias is between 0 and 16, so no key has a weight below "
-            "exp(-16) "
-            f"= {math.exp(-16):.2g} of another key with equal content.",
+            f"{missing.says} For any trained values, the bias is between 0 and 16, so the attention weight of a key "
+            "is at "
+            f"least exp(-16) = {math.exp(-16):.2g} times the weight of any other key with equal content.",
             least_weight=math.exp(-16),
         )
     return missing

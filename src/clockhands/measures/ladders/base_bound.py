@@ -111,10 +111,11 @@ def farthest_looked_at(pairs: int, limit: int) -> int:
 
 
 @measure(
-    additive="The bound applies to rotated queries and keys; an added table affects the scores through trained "
-    "matrices. See `kernel` for the same sum of cosines, which is the dot product of two rows.",
-    bias="The bound applies to rotated queries and keys; a bias adds the same value for all tokens.",
-    none="Without a position encoding a matching token scores the same at every distance.",
+    additive="The bound of Men et al. 2024 applies to RoPE, not to an encoding that is added to tokens. For an added "
+    "encoding, the property kernel shows the same sum of cosines: the dot product of two encodings.",
+    bias="The bound of Men et al. 2024 applies to RoPE; a score bias adds the same value for a matching token and a "
+    "random token.",
+    none="Without a position encoding, a matching token scores the same at every distance.",
 )
 def base_bound(subject: MeasuredCode, search: bool = True) -> Property:
     """Whether likeness counts for a token at every distance within the length, by the numbers that the module names.
@@ -124,7 +125,7 @@ def base_bound(subject: MeasuredCode, search: bool = True) -> Property:
     spec = subject.spec
     assert isinstance(spec, Rotary)
     if subject.length == 1:
-        return not_applicable("A single token has no distance to another token.")
+        return not_applicable("A text of one token has no distance between two positions.")
     still = spec.head_width // 2 - spec.ladder.pairs
     first, looked, numbers = _own(subject, spec, still)
     found = {
@@ -138,7 +139,7 @@ def base_bound(subject: MeasuredCode, search: bool = True) -> Property:
     if first is not None:
         return measured(f"no: fails at distance {first:,}", _fails(spec, found), holds=False, **found)
     if looked < subject.length:
-        brief, far = f"yes, for {looked:,} tokens", f"within the {looked:,} tokens"
+        brief, far = f"yes, for {looked:,} tokens", f"below {looked:,} tokens"
         return measured(brief, _holds(spec, found, far), **found)
     return measured("yes", _holds(spec, found, f"below {subject.length:,} tokens"), holds=True, **found)
 
@@ -189,19 +190,21 @@ def _between(sound: list[tuple[float, float]], end: float) -> list[list[float]]:
 def _fails(spec: Rotary, found: dict[str, Any]) -> str:
     first = found["first_failing_distance"]
     told = (
-        f"At a distance of {first:,} tokens the cosines of all {found['pairs']} pairs add up to less than 0 for the "
-        "first time: at that distance a query scores a matching token below a random one."
+        f"At a distance of {first:,} tokens, the sum of cos(frequency × distance) over all {found['pairs']} dimension "
+        "pairs is negative for the first time: at this distance, a query scores a matching token below a random token."
     )
     if spec.number_of_axes > 1:
         told = (
-            f"If offsets along each of {spec.number_of_axes} axes reach {first:,}, the cosines of all {found['pairs']} "
-            "pairs can add up to less than 0: then a query scores a matching token below a random one."
+            f"If the distance reaches {first:,} along each of {spec.number_of_axes} axes, the sum of cos(frequency × "
+            f"distance) over all {found['pairs']} dimension pairs can be negative: a query can then score a matching "
+            "token "
+            "below a random token."
         )
         step = found["first_failing_distance_in_step"]
-        told += " If all coordinates grow together " + (
-            "this happens nowhere." if step is None else f"this happens at {step:,} first."
+        told += " If the distance is the same along all axes, the sum of cosines is " + (
+            "never negative." if step is None else f"negative for the first time at distance {step:,}."
         )
-    return told + _says_bases(spec, found)
+    return told + _says_bases(found)
 
 
 def _holds(spec: Rotary, found: dict, where: str) -> str:
@@ -209,32 +212,34 @@ def _holds(spec: Rotary, found: dict, where: str) -> str:
     if 2 * still >= found["pairs"]:
         rotate = "rotates" if still == 1 else "rotate"
         return (
-            f"{still} of the {found['pairs']} pairs of a head never {rotate}, and the others cannot outweigh them: no "
-            "base makes a matching token score below a random one."
+            f"{still} of the {found['pairs']} dimension pairs of a head never {rotate}, so the sum of the cosines of "
+            "all "
+            "pairs is never negative: with any base, a query scores no matching token below a random token."
         )
     along = f" along {spec.number_of_axes} axes" if spec.number_of_axes > 1 else ""
     return (
-        f"At every distance{along} {where} the cosines of all {found['pairs']} pairs add up to 0 or more: a query "
-        "never scores a matching token below a random one." + _says_bases(spec, found)
+        f"At every distance{along} {where}, the sum of cos(frequency × distance) over all {found['pairs']} dimension "
+        "pairs is 0 or more: a query never scores a matching token below a random token." + _says_bases(found)
     )
 
 
-def _says_bases(spec: Rotary, found: dict[str, Any]) -> str:
+def _says_bases(found: dict[str, Any]) -> str:
     smallest, gaps = found["smallest_sound_base"], found["failing_above"]
     if smallest is None or smallest == 1:
         return ""
-    of = (
-        "encodings with this number of pairs"
-        if isinstance(spec.spacing, Geometric) and spec.scaling is None
-        else ("unscaled encodings")
+    told = (
+        f" For unscaled RoPE with this number of dimension pairs, {said(smallest)} is the smallest base found whose "
+        "sum of "
+        "cosines is not negative within this length."
     )
-    told = f" Of {of} the smallest base found to satisfy the bound is {said(smallest)}"
     if not gaps:
-        return f"{told}, and none fails from there to {said(found['searched_to'])}."
+        return f"{told} No larger base up to {said(found['searched_to'])} has a negative sum within this length."
+    ranges = "range has" if len(gaps) == 1 else "ranges have"
+    which = "this range is" if len(gaps) == 1 else "the last range is"
     return (
-        f"{told}; {len(gaps)} {'range' if len(gaps) == 1 else 'ranges'} of larger bases fail again, the last from "
-        f"{said(gaps[-1][0])} to {said(gaps[-1][1])} (steps of {100 * found['search_step']:.2g}%, up to "
-        f"{said(found['searched_to'])})."
+        f"{told} Of the larger bases up to {said(found['searched_to'])}, tested in steps of "
+        f"{100 * found['search_step']:.2g}%, {len(gaps)} {ranges} a negative sum again; {which} from "
+        f"{said(gaps[-1][0])} to {said(gaps[-1][1])}."
     )
 
 
@@ -245,17 +250,18 @@ def critical_dimension(subject: MeasuredCode) -> Property:
     if isinstance(subject.spec, WarpedPosition | SineOnly):
         return not_applicable(
             "The critical dimension counts dimension pairs that each rotate at a fixed frequency; "
-            f"{type(subject.spec).__name__} has no such pairs."
+            f"the {type(subject.spec).__name__} encoding has no such pairs."
         )
     by_axis = [2 * turned_through(ladder.rates, subject.length) for ladder in ladders]
     channels, seen = 2 * sum(ladder.pairs for ladder in ladders), sum(by_axis)
     formula = _by_formula(subject, channels)
     new = channels - seen
     who = f"{seen} of {channels}" if new else f"all {channels}"
-    rest = f"; the other {new} reach new angles in longer texts" if new else ""
+    rest = f"; the other {new} dimensions reach new angles in longer texts" if new else ""
     return measured(
         f"{seen} of {channels} dimensions",
-        f"Trained on {subject.length:,} tokens, {who} dimensions are in pairs that complete a rotation{rest}.",
+        f"In training texts of {subject.length:,} tokens, {who} dimensions belong to pairs that complete a "
+        f"rotation{rest}.",
         critical_dimension=seen,
         channels=channels,
         by_formula=formula,

@@ -126,11 +126,12 @@ def cover(subject: MeasuredCode) -> Property:
     ladders = turning_ladders(subject)
     if isinstance(subject.spec, WarpedPosition):
         return not_applicable(
-            "With a warped position, a step of one token rotates a pair by a different angle at each position, so "
-            "no pair resolves a fixed distance."
+            "This encoding rotates by a function of the position, so one token of distance rotates a dimension pair "
+            "by a "
+            "different angle at each position, and no pair resolves a fixed distance."
         )
     if subject.length == 1:
-        return not_applicable("A single token has no distance to another token.")
+        return not_applicable("A text of one token has no distance between two positions.")
     each = [cover_of(ladder.rates, subject.length) for ladder in ladders]
     axis = min(range(len(each)), key=lambda one: each[one]["covered_share"])
     own, ladder = each[axis], ladders[axis]
@@ -162,29 +163,40 @@ def _brief(numbers: dict[str, Any]) -> str:
 def _sentence(subject: MeasuredCode, numbers: dict[str, Any], *, several: bool) -> str:
     first, longest, pairs = numbers["first_uncovered_distance"], numbers["longest_covered_distance"], numbers["pairs"]
     along = f" along axis {numbers['axis']}" if several else ""
-    what = f"the {subject.length - 1:,} distances{along}" if subject.length > 2 else f"all distances{along} (only 1)"
+    number = f"the {subject.length - 1:,} distances{along}"
+    each, none = f"Each of {number} is resolved", f"None of {number} is resolved"
+    if subject.length == 2:
+        each, none = (
+            f"The only distance{along}, 1 token, is resolved",
+            f"The only distance{along}, 1 token, is not resolved",
+        )
     if first is None:
-        told = f"Each of {what} is resolved: some pair rotates by 1/8 to 1/2 of a full rotation over this distance."
+        told = f"{each}: some dimension pair completes 1/8 to 1/2 of a rotation within this distance."
     elif longest is None:
-        told = f"None of {what} is resolved: no pair rotates by 1/8 to 1/2 of a full rotation over any of them."
+        told = f"{none}: no dimension pair completes 1/8 to 1/2 of a rotation within this distance."
     else:
         told = (
-            f"{percent(1 - numbers['covered_share'])} of {what} are not resolved: no pair rotates by 1/8 to 1/2 of a "
-            f"full rotation over them. The first unresolved distance is {first:,}; the longest resolved distance is "
-            f"{longest:,}."
+            f"{percent(1 - numbers['covered_share'])} of {number} are not resolved: no dimension pair completes 1/8 to "
+            "1/2 "
+            f"of a rotation within these distances. The first unresolved distance is {first:,} tokens; the longest "
+            f"resolved distance is {longest:,} tokens."
         )
     wasted = numbers["wasted_pairs"]
     if wasted:
-        serve = "serves" if wasted == 1 else "serve"
-        told += f" {wasted} of {pairs} {'pair' if pairs == 1 else 'pairs'} {serve} no distance within the length."
+        resolve = "resolves" if wasted == 1 else "resolve"
+        told += f" {wasted} of {pairs} dimension pair{'s' * (pairs > 1)} {resolve} no distance below "
+        told += f"{subject.length:,} tokens."
     return f"{told[0].upper()}{told[1:]} {_compared(numbers)}"  # "over 99.9%" may begin it
 
 
 def _compared(numbers: dict[str, Any]) -> str:
     """What the alternatives would leave without a hand."""
     left = [percent(1 - numbers[f"base_{base}_covered_share"]) for base in _BASES]
-    others = ", ".join(f"{share} at {base:,}" for share, base in zip(left[1:], _BASES[1:], strict=True))
+    others = [f"{share} at base {base:,}" for share, base in zip(left[1:], _BASES[1:], strict=True)]
     return (
-        f"With the same number of pairs, {left[0]} of distances would be unresolved at base {_BASES[0]}, {others}, and "
-        f"{percent(1 - numbers['evenly_spaced_covered_share'])} with frequencies evenly spaced from 1 to 1/10,000."
+        f"An unscaled encoding with the same number of dimension pairs would not resolve {left[0]} of the distances at "
+        f"base {_BASES[0]}, {', '.join(others[:-1])} and {others[-1]}. An encoding with frequencies evenly spaced "
+        "from 1 "
+        f"to 1/10,000 rad per token would not resolve "
+        f"{percent(1 - numbers['evenly_spaced_covered_share'])} of the distances."
     )

@@ -74,8 +74,9 @@ def precision(subject: MeasuredCode) -> Property:
     ladders = turning_ladders(subject)
     if isinstance(subject.spec, WarpedPosition):
         return not_computed(
-            "This encoding rotates by a function of the position, and angle errors are measured only for rotations by "
-            "the position itself: measure its frequencies directly."
+            "Angle errors are measured only for encodings that rotate by the position itself, but this encoding "
+            "rotates "
+            "by a function of the position: measure a Sinusoidal encoding with the same frequencies instead."
         )
     plain = len(ladders) == 1 and ladders[0].ratio is not None
     whole = ladders[0] if len(ladders) == 1 else Ladder(sum((ladder.exact for ladder in ladders), ()))
@@ -133,25 +134,24 @@ def _sentence(name: str, last: int, numbers: dict[str, Any], usual: str) -> str:
     def error(dtype: str, position: int) -> float | None:
         return numbers[f"{dtype}_{usual}"][numbers["positions"].index(position)]
 
-    here, later = error(name, last), error(name, _FAR)
-    told = f"If frequencies, positions and their products are computed in {name}, the angle of some pair is "
-    told += f"off by {_radians(here)}" if here != 0 else "exact"
-    told += f" at position {last:,}"
-    if last < _FAR:
-        told += f", off by {_radians(later)} at {_FAR:,}" if later != 0 else f" and at {_FAR:,}"
+    def largest(dtype: str, position: int) -> str:
+        found = error(dtype, position)
+        if found is None:
+            return f"some angle is too large for {dtype} at position {position:,}"
+        return f"the largest angle error is {_radians(found)} at position {position:,}"
+
+    told = f"If frequencies, positions and angles are computed in {name}, {largest(name, last)}"
+    told += f", and {largest(name, _FAR)}." if last < _FAR else "."
     first = numbers[f"{name}_{usual}_first_off_by_a_tenth"]
     if first is not None:
-        told += f"; the first position that is off by more than 0.1 rad is {first:,}"
+        told += f" In {name}, position {first:,} is the first with an angle error of more than 0.1 rad."
     for dtype in ("float32", "bfloat16"):
         if dtype != name:
+            told += f" In {dtype}, {largest(dtype, last)}."
             first = numbers[f"{dtype}_{usual}_first_off_by_one"]
-            there = error(dtype, last)
-            told += f". In {dtype} " + (
-                "all angles are exact" if there == 0 else f"some angle is off by {_radians(there)}"
-            )
-            told += f" at position {last:,}"
-            told += "" if first is None else f"; the first position that is off by more than 1 rad is {first:,}"
-    return told + "."
+            if first is not None:
+                told += f" In {dtype}, position {first:,} is the first with an angle error of more than 1 rad."
+    return told
 
 
 # Biases
@@ -160,13 +160,18 @@ def _sentence(name: str, last: int, numbers: dict[str, Any], usual: str) -> str:
 def _of_bias(subject: MeasuredCode) -> Property:
     spec = subject.spec
     if not isinstance(spec, Alibi | Decay | Kerple | Fire):
-        return not_applicable("The values are looked up by distance, not computed, so no computation rounds them.")
+        return not_applicable(
+            "The bias values are read from a table by distance, not computed, so no computation rounds them."
+        )
     if spec.shapes and subject.values is None:
-        return not_computed(f"The values of {type(spec).__name__} are learned: pass them as values=.")
+        return not_computed(
+            f"The bias {type(spec).__name__} has trained values: pass them to clockhands.properties as values=."
+        )
     if spec.heads * subject.length > _MOST_NUMBERS:
         return not_computed(
-            f"{spec.heads} heads over {subject.length:,} distances are more than the limit of {_MOST_NUMBERS:,} "
-            "values: use a shorter length."
+            f"{spec.heads} heads have {spec.heads * subject.length:,} bias values at {subject.length:,} distances, "
+            "more "
+            f"than the limit of {_MOST_NUMBERS:,}: use a shorter length."
         )
     exact = bias(spec, 1, subject.length, values=subject.values, dtype="float64")[:, 0, ::-1]
     numbers: dict[str, Any] = {}
@@ -208,16 +213,20 @@ def _longest_run(same: NDArray[np.bool_]) -> int:
 def _bias_sentence(subject: MeasuredCode, numbers: dict[str, Any], firsts: list[int]) -> str:
     name, last = subject.dtype.name, subject.length - 1
     if not firsts:
-        told = f"In {name} each distance up to {last:,} keeps a different value in every head."
+        told = f"In {name}, every head has a different bias value for each distance up to {last:,}."
     else:
         first, most = min(firsts), max(numbers[f"{name}_most_merged"])
         told = (
-            f"In {name} the first two distances with the same value in some head are {first:,} and {first + 1:,}; up "
-            f"to distance {last:,} the worst head gives one value to as many as {most:,} consecutive distances."
+            f"In {name}, {first:,} and {first + 1:,} are the first two distances with the same bias value in some "
+            "head. "
+            f"Up to distance {last:,}, some head has the same bias value for {most:,} consecutive distances in {name}."
         )
     worst = max(numbers["bfloat16_most_merged"])
     if name != "bfloat16" and worst > 1:
-        told += f" In bfloat16 some head gives the same value to {worst:,} consecutive distances."
+        told += f" In bfloat16, some head has the same bias value for {worst:,} consecutive distances."
     if worst > 1 and isinstance(subject.spec, BiasCode) and subject.spec.reads == "key":
-        told += " The values are largest for the nearest keys, so these are the first that become equal."
+        told += (
+            " The bias values are largest for the keys nearest to the query, so the nearest keys are the first with "
+        )
+        told += "equal values."
     return told

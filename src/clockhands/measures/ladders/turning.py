@@ -96,7 +96,10 @@ def turning_ladders(subject: MeasuredCode) -> tuple[Ladder, ...]:
     if isinstance(spec, FourierFeatures):
         if subject.values is None:
             raise Unanswered(
-                not_computed("The frequencies of Fourier features are random or trained: pass them as values=.")
+                not_computed(
+                    "The frequencies of Fourier features are random or trained: pass them to clockhands.properties as "
+                    "values=."
+                )
             )
         rates = abs(numpy_of(subject.values, "values").astype("float64")).reshape(-1, spec.pairs)[: spec.axes]
         with localcontext(working()):
@@ -105,12 +108,12 @@ def turning_ladders(subject: MeasuredCode) -> tuple[Ladder, ...]:
     if subject.ladders:
         return subject.ladders
     if subject.kind == "bias":
-        why = "A bias adds a value to each score: it has no rotating dimension pairs."
+        why = "A score bias has no rotating dimension pairs, because a bias only adds a value to each score."
     elif isinstance(spec, NoPosition):
-        why = "Without a position encoding nothing rotates."
+        why = "Without a position encoding, no dimension pair rotates."
     else:
         why = "its values are learned rows" if subject.spec_is_learned else ("its dimensions are not sines and cosines")
-        why = f"{type(spec).__name__} has no rotating pairs: {why}."
+        why = f"The {type(spec).__name__} encoding has no rotating dimension pairs, because {why}."
     raise Unanswered(not_applicable(why))
 
 
@@ -161,13 +164,19 @@ def _pairs(subject: MeasuredCode, number: int) -> str:
     return one if number == 1 else f"{one}s"
 
 
+def _tokens(number: int) -> str:
+    return f"{number:,} token" if number == 1 else f"{number:,} tokens"
+
+
 def _sentence(subject: MeasuredCode, numbers: dict[str, Any], reach: float) -> str:
     pairs, never, still = numbers["pairs"], numbers["never_completing"], numbers["standing_still"]
-    what, within, unit = _pairs(subject, pairs), f"{subject.length:,} tokens", "tokens"
+    what, within, unit = _pairs(subject, pairs), _tokens(subject.length), "tokens"
+    what = what if what.startswith("sine") else f"dimension {what}"
     if isinstance(subject.spec, WarpedPosition):
-        within, unit = f"{within} ({said(reach)} units of the warped position)", "of these units"
+        within, unit = f"{within} ({said(reach)} units of the function of the position)", "of these units"
     axes = len(numbers["never_completing_by_axis"])
-    slowest = "the slowest" if axes == 1 else f"the slowest, along axis {numbers['axis']},"
+    one = "sine" if what.startswith("sine") else "pair"
+    slowest = f"the slowest {one}" + ("" if axes == 1 else f", along axis {numbers['axis']},")
     slow = numbers["slowest_wavelength"]
     needed = "more than 1e308" if slow is None else said(slow)
     told = []
@@ -177,22 +186,20 @@ def _sentence(subject: MeasuredCode, numbers: dict[str, Any], reach: float) -> s
         share, never_does = 100 * numbers["slowest_share_of_circle"], "completes" if never + still == 1 else "complete"
         told.append(
             f"{never + still} of {pairs} {what}{since} never {never_does} a rotation within {within}; {slowest} needs "
-            f"{needed} {unit} and completes {share:.2g}% of a rotation."
+            f"{needed} {unit} for a rotation and completes {share:.2g}% of a rotation."
         )
     elif still < pairs:
         told.append(
-            f"{'The other' if still else 'All'} {pairs - still} {what} complete a rotation within {within}; "
-            f"{slowest} needs {needed} {unit}."
+            f"{f'{pairs - still} of {pairs}' if still else f'All {pairs}'} {what} complete a rotation within {within}; "
+            f"{slowest} needs {needed} {unit} for a rotation."
         )
     if still:
-        which = "them" if never else f"{pairs} {what}"
-        told.insert(
-            len(told) if never else 0, f"{still} of {which} never rotate{'s' if still == 1 else ''} (frequency 0)."
-        )
+        rotate = "rotates, because its frequency is" if still == 1 else "rotate, because their frequencies are"
+        told.insert(len(told) if never else 0, f"{still} of {pairs} {what} never {rotate} 0.")
     fast = numbers["more_than_half_a_turn_a_token"]
     if fast:
         told.append(
-            f"{fast} {'rotates' if fast == 1 else 'rotate'} by more than half a rotation per token, the same as a "
-            "slower backward rotation (aliasing)."
+            f"{fast} of {pairs} {what} {'rotates' if fast == 1 else 'rotate'} by more than half a rotation per token, "
+            "which looks the same as a slower rotation backward (aliasing)."
         )
     return " ".join(told)

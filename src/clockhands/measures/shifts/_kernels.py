@@ -194,8 +194,10 @@ def dot_products_by_distance(rows: NDArray[np.float64]) -> tuple[NDArray[np.floa
 
 
 @measure(
-    none="Without a position encoding all positions are the same, so none are more similar than others.",
-    bias="A bias has no values for a single position, because it is added to scores; see `reach` and `told_apart`.",
+    none="Without a position encoding, all positions are equally similar.",
+    bias=(
+        "A score bias has one value for each distance, not for each position; see the properties reach and told_apart."
+    ),
 )
 def kernel(subject: MeasuredCode) -> Property:
     """How alike two positions are by their distance, by the figures that the module names.
@@ -204,10 +206,11 @@ def kernel(subject: MeasuredCode) -> Property:
     the axis with the largest share of pairs out of order.
     """
     if subject.length == 1:
-        return not_computed("A single token has no distance to another token: use a length of at least 2.")
+        return not_computed("A text of one token has no distance between two positions: use a length of at least 2.")
     if subject.length > _FARTHEST:
         return not_computed(
-            f"The kernel is computed at every distance for lengths of up to {_FARTHEST:,} tokens: use a shorter "
+            f"The similarity is computed at every distance only for lengths of up to {_FARTHEST:,} tokens: use a "
+            "shorter "
             "length, or call clockhands.kernel with the distances that you need."
         )
     # Of these the dot product of two codes is the kernel of the rates.
@@ -251,27 +254,27 @@ def _property_of_ladder(subject: MeasuredCode, found: dict[str, Any], axis: int)
     if rotary is not None:
         found["attention_factor_squared"] = rotary.attention_factor**2
     where = f" along axis {axis}" if subject.axes > 1 else ""
-    what = (
-        "The score of a key that matches the query"
-        if rotary
-        else "The similarity of two positions, the dot product of their rows,"
-    )
+    what = "score" if rotary else "dot product"
+    of = "RoPE score of a query and an equal key" if rotary else "dot product of two encodings"
     rise, negative, last = found["first_rise"], found["first_negative"], subject.length - 1
     if rise is None:
-        course = f"falls at every step up to distance {last:,}"
+        course = f"falls with every token of distance up to distance {last:,}"
     else:
         course = (
-            f"falls at every step up to distance {rise:,} and oscillates from there: "
-            f"{found['share_of_steps_rising']:.0%} of the steps rise, and in {found['share_out_of_order']:.1%} of "
-            "all pairs of distances the farther one is more similar"
+            f"falls with every token of distance up to distance {rise:,} and oscillates beyond: the {what} rises in "
+            f"{found['share_of_steps_rising']:.0%} of all steps to the next distance. In "
+            f"{found['share_out_of_order']:.1%} of all pairs of distances, the larger distance has the larger {what}"
         )
-    below = "It is nowhere below 0" if negative is None else f"It is below 0 first at distance {negative:,}"
-    self_ = "that of the query itself" if rotary else "the value at distance 0"
-    sides = "is the same for keys before and after the query" if found["even"] else "grows for keys after the query"
-    far = f"at distance {last:,} it is {found['at_the_length']:.2f} of {self_}"
-    says = f"{what}{where} {course}. {below}; {far}. The {'score' if rotary else 'similarity'} {sides}."
+    below = "is never negative" if negative is None else f"is negative for the first time at distance {negative:,}"
+    sides = "The dot product of two encodings does not show which position comes first."
+    if rotary:
+        sides = "The score of an equal key is the same at the same distance before and after the query."
+    if not found["even"]:
+        sides = "With xPos, the score is larger for keys after the query."
+    far = f"at distance {last:,} the {what} is {found['at_the_length']:.2f} times the {what} at distance 0"
+    says = f"The {of}{where} {course}. The {what} {below}; {far}. {sides}"
     if rotary is not None and rotary.attention_factor != 1:
-        says += f" Scores are also multiplied by {rotary.attention_factor**2:.4g}, the attention factor squared."
+        says += f" Scores are also multiplied by {rotary.attention_factor**2:.4g}, the square of the attention factor."
     brief = f"falls to {rise:,}, then oscillates" if rise is not None else "falls at every step"
     return measured(brief, says, **found)
 
@@ -302,18 +305,20 @@ def _of_rows(subject: MeasuredCode) -> Property:
     over = "" if tokens == subject.length else f" (of the first {tokens:,} tokens)"
     explained = found["explained_by_distance"]
     near = found["cosine_of_neighbours"]
-    neighbours = "" if near is None else f" Neighbours have a cosine of {near:.3f} on average."
+    neighbours = (
+        "" if near is None else f" Neighbouring positions have encodings with a cosine of {near:.3f} on average."
+    )
     if explained is None:
         return measured(
             "too few or all equal",
-            f"The dot products{where} are all the same{over}.{neighbours}",
+            f"The dot products of all pairs of encodings{where} are the same{over}.{neighbours}",
             **found,
         )
     if explained > 1 - 1e-9:
-        says = f"The dot product of two tokens{where} depends on their distance alone{over}.{neighbours}"
+        says = f"The dot product of two encodings{where} depends only on their distance{over}.{neighbours}"
         return measured("by distance alone", says, **(found | {"even": True}))
     says = (
-        f"The dot product of two tokens{where} depends on both positions: distance explains {percent(explained)} of "
-        f"its variance{over}.{neighbours}"
+        f"The dot product of two encodings{where} depends on both positions, not only on their distance: the distance "
+        f"explains {percent(explained)} of the variance of the dot products{over}.{neighbours}"
     )
     return measured(f"distance explains {percent(explained)}", says, **found)

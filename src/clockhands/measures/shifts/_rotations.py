@@ -77,7 +77,7 @@ def shift(subject: MeasuredCode) -> Property:
     if subject.kind == "bias":
         return diagonals(subject)
     if subject.length == 1:
-        return not_computed("One token cannot be shifted: use a length of at least 2.")
+        return not_computed("A text of one token has no second position to shift to: use a length of at least 2.")
     if subject.length > _LONGEST:
         return not_computed(f"Shifts are tested up to {_LONGEST:,} tokens: use a shorter length.")
     if isinstance(subject.spec, Sinusoidal) and subject.missing is not None:
@@ -120,29 +120,35 @@ def _of_hands(subject: MeasuredCode) -> Property:
     axis = max(range(len(each)), key=lambda number: each[number]["largest_error"] / each[number]["error_bound"])
     found = each[axis] | ({"axis": axis} if subject.axes > 1 else {})
     if not math.isfinite(found["largest_error"]):
-        return not_computed(f"The values of these tokens do not fit {subject.dtype.name}: use float32.")
+        return not_computed(f"Some values of the encoding do not fit {subject.dtype.name}: use float32.")
     pairs = found["hands"]
     rounding = (
-        f"rows of {subject.dtype.name} differ from rotated ones by at most {found['largest_error']:.1e}; the "
-        f"rounding bound is {found['error_bound']:.1e}"
+        f"In {subject.dtype.name}, shifted values differ from rotated values by at most {found['largest_error']:.1e}; "
+        f"rounding explains a difference of up to {found['error_bound']:.1e}"
     )
     if "decay_per_token_most" in found:
         says = (
-            f"A shift rotates {pairs} pairs by fixed angles and multiplies each pair by a separate factor, for a query "
-            f"{found['decay_per_token_most']:.5f} to {found['decay_per_token_least']:.5f} per token; {rounding}."
+            f"A shift by k tokens rotates the {pairs} dimension pairs by the same angles at every position, and xPos "
+            "also "
+            f"multiplies each pair of a query by a factor of {found['decay_per_token_most']:.5f} to "
+            f"{found['decay_per_token_least']:.5f} per token. {rounding}."
         )
         return measured("no: a rotation times a decay", says, holds=False, **found)
-    along = f", along each of {subject.axes} axes" if subject.axes > 1 else ""
-    who = "A query or key" if isinstance(subject.spec, Rotary) else "A row"
-    order = ", in the order of its output dimensions" if getattr(subject.spec, "reordered", False) else ""
+    along = f" along any of the {subject.axes} axes" if subject.axes > 1 else ""
+    who = "a query or key" if isinstance(subject.spec, Rotary) else "the encoding"
+    reordered = getattr(subject.spec, "reordered", False)
+    order = ", if its dimensions are in the order of the output" if reordered else ""
     if found["largest_error"] > found["error_bound"]:
-        says = f"{who} that is shifted{along} by a rotation has an error of more than rounding: {rounding}."
+        says = (
+            f"A shift by k tokens{along} is not exactly a rotation of {who}: the difference is larger than rounding "
+            f"explains. {rounding}."
+        )
         return measured("no: the error exceeds rounding", says, holds=False, **found)
     zeros = ", ".join(map(str, zero_tokens(subject)))
-    except_zero = f" Left out: position {zeros}, whose row is zero." if zeros else ""
+    except_zero = f" Position {zeros} is left out of this comparison, because its encoding is zero." if zeros else ""
     says = (
-        f"Shifting {who[0].lower()}{who[1:]} by some tokens rotates its {pairs} pairs by the same angles at every "
-        f"position{along}{order}; {rounding}.{except_zero}"
+        f"A shift by k tokens{along} rotates the {pairs} dimension pair{'s' * (pairs > 1)} of {who} by the same angles "
+        f"at every position{order}. {rounding}.{except_zero}"
     )
     rotate = "1 pair rotates" if pairs == 1 else f"{pairs} pairs rotate"
     return measured(f"yes: {rotate}", says, holds=True, **found)
@@ -245,14 +251,14 @@ def _of_rows(subject: MeasuredCode) -> Property:
     found: dict[str, Any] = each[axis].numbers | {"distances": distances, "tokens": tokens}
     found |= {"axis": axis} if subject.axes > 1 else {}
     along = f" along axis {axis}" if subject.axes > 1 else ""
-    over = "" if tokens == subject.length else f" (of the first {tokens:,} tokens)"
+    over = "" if tokens == subject.length else f"; only the first {tokens:,} tokens were used"
     steps = [
-        f"{_left(share)} for a shift by {k} token{'s' if k > 1 else ''} (largest error {error:.2g})"
+        f"{_left(share)} of the variance for a shift by {k} token{'s' if k > 1 else ''} (largest error {error:.2g})"
         for k, share, error in zip(distances, found["residual_share"], found["largest_error"], strict=True)
         if share is not None
     ]
     fit = (
-        f"On rows that it was not fitted to, the best linear map leaves this share of the variance unexplained: "
+        f"The best linear map, tested on rows that were not used to fit the map, leaves unexplained "
         f"{' and '.join(steps)}{over}."
         if steps
         else ""
@@ -261,22 +267,23 @@ def _of_rows(subject: MeasuredCode) -> Property:
         first, last = (_step_of(spec, subject.first + at) for at in (0, subject.length - 2))
         found |= {"first_step_turns": first, "last_step_turns": last}
         says = (
-            f"A step rotates the first pair by {first:.3g} rad at the first token and by {last:.3g} rad at the "
-            f"last, so no rotation is the same everywhere. {fit}"
+            f"A step to the next position rotates dimension pair 0 by {first:.3g} rad at the first position, but by "
+            f"{last:.3g} rad at the last position, so a shift is not one rotation for all positions. {fit}"
         )
         return measured("no: steps rotate by different angles", says.rstrip(), holds=False, **found)
     if subject.spec_is_learned:
         return _of_learned(spec.width, found, fit, exact=each[axis].linear, addition=each[axis].addition)
     if each[axis].addition:
         says = (
-            f"A step{along} is an addition, not a rotation: a linear map with a constant row fits every other row "
-            f"to {max(found['largest_error_with_constant']):.1e}. {fit}"
+            f"A shift{along} adds a constant row and is not a rotation: a linear map plus a constant row computes the "
+            f"shifted rows with an error of at most {max(found['largest_error_with_constant']):.1e}. {fit}"
         )
         return measured("no: a step is an addition", says, holds=False, **found)
-    near = " Over these tokens the other dimensions compensate for the missing ones." if each[axis].linear else ""
+    near = " Within this length, a linear map can still compute the shift from the other dimensions."
+    near = near if each[axis].linear else ""
     share = found["residual_share"][0]
     brief = "no, but nearly" if near else "no" if share is None else f"no: the best map leaves {_left(share)}"
-    says = f"{name} has no shift matrix{along}: {spec.why_no_shift()}. {fit}{near}".rstrip()
+    says = f"No single matrix shifts the {name} encoding{along}: {spec.why_no_shift()}. {fit}{near}".rstrip()
     return measured(brief, says, holds=False, **found)
 
 
@@ -285,16 +292,17 @@ def _of_learned(width: int, found: dict[str, Any], fit: str, *, exact: bool, add
     share = found["residual_share"][0]
     if share is None or (share > 0.5 and found["tokens"] * 2 // 3 <= width):
         return not_computed(
-            f"Not known at this length: {found['tokens']:,} rows of width {width} are too few to find a map even if "
-            f"one exists. {fit}".rstrip(),
+            f"{found['tokens']:,} rows of width {width} are too few to find a linear map for a shift, even if such a "
+            f"map exists: use a longer length. {fit}".rstrip(),
             **found,
         )
     if exact or addition:
-        beside = " if it includes a constant row" if addition else ""
+        beside = " if the map includes a constant row" if addition else ""
         brief = "yes: one linear map fits" if exact else "no: a step is an addition"
-        says = f"One linear map, fitted on some rows, also shifts all other rows{beside}, up to rounding. {fit}"
+        says = f"One linear map, fitted to some rows of the table, also shifts all other rows{beside}, except for "
+        says += f"rounding. {fit}"
         return measured(brief, says, holds=exact, **found)
-    says = f"Each row is trained separately, so no single map shifts all rows. {fit}"
+    says = f"No single linear map shifts all rows, because each row was trained separately. {fit}"
     return measured(f"no: the best map leaves {_left(share)}", says, holds=False, **found)
 
 

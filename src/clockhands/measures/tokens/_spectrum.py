@@ -124,9 +124,10 @@ def _singular(rows: NDArray[np.float64], weights: NDArray[np.float64]) -> NDArra
 
 
 @measure(
-    none="Without a position encoding nothing is added, and no direction is used.",
-    rotary="RoPE adds nothing to the embeddings, so it uses no directions: it rotates queries and keys.",
-    bias="A bias adds to scores and not to embeddings, so it uses no directions.",
+    none="Without a position encoding, nothing is added to the embeddings, so no direction is used.",
+    rotary="RoPE rotates queries and keys and adds nothing to the embeddings, so RoPE uses no directions of "
+    "the embedding space.",
+    bias="A score bias is added to scores and not to embeddings, so a bias uses no directions of the embedding space.",
 )
 def spectrum(subject: MeasuredCode) -> Property:
     """How many directions of the channels a code fills, by the figures that the module names.
@@ -135,13 +136,15 @@ def spectrum(subject: MeasuredCode) -> Property:
     the axis that fills the smallest share of its channels.
     """
     if subject.length == 1:
-        return not_computed("The rows of at least two tokens are needed for a spectrum: use a length of at least 2.")
+        return not_computed(
+            "Counting directions needs the encodings of at least two positions: use a length of at least 2."
+        )
     try:
         each = _each_axis(subject)
     except InvalidValue as error:
         return not_computed(str(error).splitlines()[0])
     if None in each:
-        return not_computed(f"A table of {subject.length:,} rows takes too long to decompose: use a shorter length.")
+        return not_computed(f"Decomposing a table of {subject.length:,} rows takes too long: use a shorter length.")
     found = [one for one in each if one is not None]
     axis = min(range(len(found)), key=lambda number: found[number]["directions_of_99_percent"] or 0)
     return _property_of(subject, found[axis], axis)
@@ -206,13 +209,16 @@ def _property_of(subject: MeasuredCode, found: dict[str, Any], axis: int) -> Pro
     where = f" of axis {axis}" if subject.axes > 1 else ""
     if most is None:
         return measured(
-            "every row is the same", f"All rows{where} are the same over {subject.length:,} tokens.", **found
+            "every row is the same", f"All {subject.length:,} positions{where} have the same encoding.", **found
         )
     most_of_it, ratio = found["directions_of_90_percent"], found["participation_ratio"]
     says = (
-        f"Over {subject.length:,} tokens, 99% of the variance of the rows lies in {most:,} of {channels:,} "
-        f"directions{where} and 90% in {most_of_it:,}; the participation ratio is {ratio:.1f}. The rank is "
-        f"{found['rank']:,}, not counting directions below the rounding of {subject.dtype.name}. The norm of the mean "
-        f"row is {found['mean_share']:.0%} of a row's norm."
+        f"For {subject.length:,} positions, 99% of the variance of the encodings lies in {most:,} of {channels:,} "
+        f"directions{where}, and 90% in {most_of_it:,} directions. The participation ratio, an effective number of "
+        f"directions, is {ratio:.1f}. The rank of the table of encodings is {found['rank']:,}, without directions "
+        "smaller "
+        f"than the rounding of {subject.dtype.name}. The mean of all encodings has {found['mean_share']:.0%} of the "
+        "norm "
+        "of one encoding."
     )
     return measured(f"99% in {most:,} of {channels:,} directions", says, **found)

@@ -57,7 +57,8 @@ _MOST_KERNELS = 1 << 32  # pairs x distances
 
 
 @measure(
-    bias="A bias has values for pairs of tokens, not for a token: `told_apart` shows which distances it distinguishes."
+    bias="A score bias has one value for each pair of tokens, not for each position; the property told_apart shows "
+    "which distances the bias distinguishes."
 )
 def unique(subject: MeasuredCode) -> Property:
     """Whether no two tokens of the length have the same numbers in the dtype.
@@ -73,7 +74,7 @@ def unique(subject: MeasuredCode) -> Property:
         alone = subject.length == 1
         return measured(
             "yes: one token" if alone else "no: all equal",
-            "Without a position encoding no position has any values.",
+            "Without a position encoding, all positions are the same.",
             holds=alone,
             distinct=1,
             first_collision=None if alone else [0, 1],
@@ -181,75 +182,84 @@ def _fitting(make: MakeRows, length: int, dtype: np.dtype) -> tuple[int, Clockha
 def _property_of(subject: MeasuredCode, hands: PairLadders | None, numbers: dict[str, Any]) -> Property:
     dtype, length = subject.dtype.name, subject.length
     along = "" if numbers["axis"] is None else f" along axis {numbers['axis']}"
-    what = "rotation" if subject.kind == "rotary" else "numbers"
+    what = "rotation" if subject.kind == "rotary" else "encoding"
     collision, beyond = numbers["first_collision"], numbers["does_not_fit_from"]
     sentences = []
     if collision is not None:
         earlier, later = collision
         distinct = numbers["distinct"]
-        kinds = "rotations" if subject.kind == "rotary" else "rows"
-        rest = "all tokens are equal" if distinct == 1 else f"{length:,} tokens have {distinct:,} different {kinds}"
+        rest = f"all {length:,} positions have the same {what}"
+        if distinct > 1:
+            rest = f"the {length:,} positions have only {distinct:,} different {what}s"
         sentences.append(f"Positions {earlier:,} and {later:,} have the same {what} in {dtype}{along}: {rest}.")
         brief = f"no: {earlier:,} and {later:,} are equal"
     elif beyond is not None:
         brief = f"no: no values from {beyond:,} on"
     else:
-        same = f"No two of {length:,} tokens have the same {what} in {dtype}{along}."
+        same = f"No two of the {length:,} positions have the same {what} in {dtype}{along}."
         sentences.append(
-            same if length > 1 else "There is only one token, so nothing can be compared: use a length of at least 2."
+            same
+            if length > 1
+            else "A text of one token has no second position to compare with: use a length of at least 2."
         )
         brief = "yes"
         if numbers["nearest_distance"] is not None and numbers["nearest_distance"] <= numbers.get(_MOVED, -1.0):
             brief = "yes, but by rounding alone"
     if beyond is not None:
-        sentences.append(f"From position {beyond:,} on there are no values: {numbers['why_it_does_not_fit']}")
+        sentences.append(f"From position {beyond:,} on, the encoding has no values: {numbers['why_it_does_not_fit']}")
     if numbers["nearest_distance"] is not None and (collision is None or hands is not None):
-        sentences.append(_nearest(hands, numbers, dtype))
+        sentences.append(_nearest(hands, numbers, dtype, what))
     elif collision is None and length > LARGEST_TABLE:
-        sentences.append(f"The two nearest rows were not searched for: the limit is {LARGEST_TABLE:,} rows.")
+        sentences.append(
+            f"The two positions with the nearest {what}s were not searched for, because the search is limited to "
+            f"{LARGEST_TABLE:,} positions."
+        )
     if isinstance(subject.spec, FourierFeatures) and subject.axes > 1:
         sentences.append(
-            "The axes of this encoding share their dimensions, but only tokens that differ along a single axis were "
+            "The axes of this encoding share their dimensions, but only positions that differ along a single axis were "
             "compared."
         )
     zeros = zero_tokens(subject)
     if zeros:
         sentences.append(
-            f"The {'row' if len(zeros) == 1 else 'rows'} of {_listed(zeros)} {'is' if len(zeros) == 1 else 'are'} "
-            "zero, as for padding."
+            f"The encoding{'s' * (len(zeros) > 1)} of {_listed(zeros)} {'is' if len(zeros) == 1 else 'are'} all zeros, "
+            "as for padding."
         )
     if numbers.get("comes_round_after") is not None:
-        sentences.append(_round(numbers["comes_round_after"]))
+        sentences.append(_round(numbers["comes_round_after"], what))
     if numbers.get("nearly_comes_round_after") is not None:
-        sentences.append(f"The values nearly repeat after {numbers['nearly_comes_round_after']:,.1f} tokens.")
+        sentences.append(f"The {what} nearly repeats after {numbers['nearly_comes_round_after']:,.1f} tokens.")
     merged = numbers["first_positions_merged"]
     if merged is not None:
         sentences.append(
-            f"If position numbers are rounded to {dtype} too, {length:,} positions become "
-            f"{numbers['positions_distinct_in_dtype']:,} different numbers: {merged[0]:,} and {merged[1]:,} become the "
-            "same number."
+            f"If the position numbers are also rounded to {dtype}, the {length:,} positions become only "
+            f"{numbers['positions_distinct_in_dtype']:,} different numbers: positions {merged[0]:,} and {merged[1]:,} "
+            "become the same number."
         )
     return measured(brief, " ".join(sentences), holds=collision is None and beyond is None, **numbers)
 
 
-def _nearest(hands: PairLadders | None, numbers: dict[str, Any], dtype: str) -> str:
+def _nearest(hands: PairLadders | None, numbers: dict[str, Any], dtype: str, what: str) -> str:
     distance = f"{numbers['nearest_distance']:.4g}"
     if hands is None:
-        return f"The nearest two rows are those of {_listed(numbers['nearest_pair'])}, {distance} apart."
+        return f"The nearest two {what}s are those of {_listed(numbers['nearest_pair'])}, at a distance of {distance}."
     k, moved = numbers["nearest_offset"], numbers[_MOVED]
-    which = "Neighbours are the nearest" if k == 1 else f"Tokens {k:,} apart are the nearest"
-    says = f"{which}, {distance} apart in real numbers; rounding to {dtype} changes this by at most {moved:.1g}"
+    which = "Neighbouring positions" if k == 1 else f"Positions {k:,} tokens apart"
+    says = (
+        f"{which} have the nearest {what}s, at a distance of {distance} before rounding; rounding to {dtype} changes "
+        f"this distance by at most {moved:.1g}"
+    )
     if moved >= numbers["nearest_distance"]:
-        says += ", so rounding may make the two tokens equal"
+        says += f", so rounding may make the two {what}s equal"
     return says + "."
 
 
-def _round(tokens: float) -> str:
+def _round(tokens: float, what: str) -> str:
     nearly_whole = abs(tokens - round(tokens)) < 1e-9 * tokens
-    return f"All its pairs complete whole rotations after {tokens:,.7g} tokens" + (
-        ", to all digits of its frequencies, so it repeats at integer positions."
+    return f"After {tokens:,.7g} tokens, every dimension pair has completed a whole number of rotations" + (
+        f" (to all digits of the frequencies), so the {what} repeats at integer positions."
         if nearly_whole
-        else ", which is not an integer, so at integer positions it never repeats exactly."
+        else f"; {tokens:,.7g} is not an integer, so at integer positions the {what} never repeats exactly."
     )
 
 

@@ -52,7 +52,11 @@ def bounded(subject: MeasuredCode) -> Property:
         return bounded_bias(subject)
     if subject.kind == "none":
         return measured(
-            "yes: all 0", "Without a position encoding nothing is added.", holds=True, largest=0.0, limit=0.0
+            "yes: all 0",
+            "Without a position encoding, nothing is added to tokens or scores.",
+            holds=True,
+            largest=0.0,
+            limit=0.0,
         )
     if isinstance(spec, Rotary):
         return _xpos(subject, spec) if spec.xpos is not None else _rotary(subject, spec)
@@ -62,7 +66,7 @@ def bounded(subject: MeasuredCode) -> Property:
         hands = hands_of(subject)
         return _by_kind(subject) if hands is None else _clock(subject, hands)
     except ClockhandsError as error:  # a table to standardise by that is too large, or has no spread
-        return not_computed(f"Its values cannot be computed: {error.message}")
+        return not_computed(f"The values of the encoding cannot be computed: {error.message}")
 
 
 def _dtype(subject: MeasuredCode, largest: float | None) -> dict[str, Any]:
@@ -75,8 +79,8 @@ def _clock(subject: MeasuredCode, hands: PairLadders) -> Property:
     largest = hands.factor if subject.first == 0 else _looked_for(subject).get("largest")
     return measured(
         f"yes: at most {hands.factor:.4g}",
-        f"No value has a magnitude above {hands.factor:.6g} at any position, and every row has the norm "
-        f"{hands.norm:.6g}.",
+        f"The absolute value of every number in the encoding is at most {hands.factor:.6g} at any position, and the "
+        f"encoding of every position has the norm {hands.norm:.6g}.",
         holds=True,
         largest=largest,
         limit=hands.factor,
@@ -87,10 +91,15 @@ def _clock(subject: MeasuredCode, hands: PairLadders) -> Property:
 
 def _rotary(subject: MeasuredCode, spec: Rotary) -> Property:
     factor = spec.attention_factor
-    what = "does not change" if factor == 1 else f"is multiplied by {factor:.6g}, the attention factor,"
+    says = "RoPE keeps the norms of queries and keys at every position, because RoPE only rotates them."
+    if factor != 1:
+        says = (
+            f"RoPE multiplies the norm of the rotated dimensions of queries and keys by the attention factor, "
+            f"{factor:.6g}, at every position."
+        )
     return measured(
         "yes: norms are kept" if factor == 1 else f"yes: norms x {factor:.4g}",
-        f"RoPE rotates queries and keys, so the norm of the rotated part {what} at every position.",
+        says,
         holds=True,
         largest=factor,
         limit=factor,
@@ -108,9 +117,11 @@ def _xpos(subject: MeasuredCode, spec: Rotary) -> Property:
     shown = f"{largest:.4g}" if largest is not None else f"10**{exponent / math.log(10):.0f}"
     return measured(
         f"no: keys grow x {shown}",
-        f"From position {spec.xpos.centre:,.6g} on, keys grow by up to {math.expm1(rate):.3%} per token and queries "
-        f"shrink by as much, up to a factor of {shown} within {subject.length:,} tokens. So a score decays with "
-        "the distance of query and key.",
+        f"From position {spec.xpos.centre:,.6g} on, xPos makes keys larger by up to {math.expm1(rate):.3%} per token "
+        "and "
+        f"queries smaller by the same factor, up to a factor of {shown} within {subject.length:,} tokens. So with "
+        "xPos, "
+        "the score of a query and a key decays with their distance.",
         holds=False,
         largest=largest,
         limit=None,
@@ -122,9 +133,12 @@ def _xpos(subject: MeasuredCode, spec: Rotary) -> Property:
 def _without_values(subject: MeasuredCode) -> Property:
     spec = subject.spec
     if isinstance(spec, FourierFeatures):
-        return _beside_coordinates(subject) or _limited(subject, spec.scale, "whatever its frequencies are")
+        return _beside_coordinates(subject) or _limited(subject, spec.scale, "for any frequencies")
     if isinstance(spec, Sinusoidal):
-        says = "Cosines and sines are multiplied by one trained value: pass it as values= to know the bound."
+        says = (
+            "The encoding is bounded, because one trained factor multiplies all its cosines and sines. To know the "
+            "bound, pass this factor to clockhands.properties as values=."
+        )
         return measured("yes: by its scale", says, holds=True, largest=None, limit=None)
     assert subject.missing is not None
     return not_computed(subject.missing)
@@ -134,18 +148,20 @@ def _by_kind(subject: MeasuredCode) -> Property:
     """Codes that are no clocks, or whose clock has lost something."""
     spec = subject.spec
     if isinstance(spec, Counter):
-        return _growing(subject, "every dimension holds the position itself", 1.0)
+        return _growing(subject, "every dimension contains the position itself", 1.0)
     if isinstance(spec, NormalizedCounter):
         if subject.length <= spec.length:
-            return _limited(subject, 1.0, f"in a text of its {spec.length:,} tokens")
-        return _growing(subject, f"the counter goes on past its {spec.length:,} tokens", 1 / (spec.length - 1))
+            return _limited(subject, 1.0, f"in texts of {spec.length:,} tokens")
+        return _growing(
+            subject, f"the counter continues past its length of {spec.length:,} tokens", 1 / (spec.length - 1)
+        )
     if isinstance(spec, Learned):
         found = _looked_for(subject)
         return measured(
             f"yes: at most {found['largest']:.3g}",
-            f"The largest absolute value of the table is {found['largest']:.4g}, and the norms of its rows are "
-            f"{found['smallest_row_norm']:.4g} to {found['largest_row_norm']:.4g}. The last row is row "
-            f"{spec.rows - 1:,}.",
+            f"The largest absolute value of the learned table is {found['largest']:.4g}, and the norms of its rows are "
+            f"{found['smallest_row_norm']:.4g} to {found['largest_row_norm']:.4g}. The last row of the learned table "
+            f"is row {spec.rows - 1:,}.",
             holds=True,
             limit=found["largest"],
             **found,
@@ -159,7 +175,7 @@ def _by_kind(subject: MeasuredCode) -> Property:
         return beside
     limit = getattr(spec, "limit", None)
     if limit is None:
-        return not_computed(f"{type(spec).__name__} does not define how large its values get.")
+        return not_computed(f"The {type(spec).__name__} encoding does not define the largest size of its values.")
     return _limited(subject, limit, "at any position")
 
 
@@ -167,17 +183,19 @@ def _beside_coordinates(subject: MeasuredCode) -> Property | None:
     """The property of a code whose waves have the coordinates themselves beside them."""
     if getattr(subject.spec, "raw", None) is None:
         return None
-    return _growing(subject, "the rows contain the coordinates themselves", subject.scale)
+    return _growing(subject, "the encoding contains the coordinates themselves", subject.scale)
 
 
 def _limited(subject: MeasuredCode, limit: float, where: str) -> Property:
     found = _looked_for(subject)
     largest = found.get("largest")
-    says = f"No value has a magnitude above {limit:.6g} {where}."
+    says = f"The absolute value of every number in the encoding is at most {limit:.6g} {where}."
     if largest is not None:
         says += (
-            f" In the rows of {subject.length:,} tokens the largest magnitude is {largest:.4g}, and the norms of the "
-            f"rows are {found['smallest_row_norm']:.4g} to {found['largest_row_norm']:.4g}."
+            f" In a text of {subject.length:,} token{'s' * (subject.length > 1)}, the largest absolute value of the "
+            "encoding "
+            f"is {largest:.4g}, and the norm of the encoding is {found['smallest_row_norm']:.4g} to "
+            f"{found['largest_row_norm']:.4g}, depending on the position."
         )
     return measured(f"yes: at most {limit:.4g}", says, holds=True, limit=limit, **found, **_dtype(subject, largest))
 
@@ -191,8 +209,8 @@ def _growing(subject: MeasuredCode, why: str, each: float) -> Property:
         largest = each * max(last, 1 if not isinstance(subject.spec, Counter) else 0)
     return measured(
         f"no: {said(largest)} at position {last:,}",
-        f"The largest value grows by {each:.4g} per token, without limit, because {why}: it is {largest:,.6g} at "
-        f"position {last:,}.",
+        f"The largest value of the encoding grows by {each:.4g} per token without limit, because {why}. At position "
+        f"{last:,}, the largest value of the encoding is {largest:,.6g}.",
         holds=False,
         limit=None,
         growth_per_token=each,

@@ -104,8 +104,8 @@ def random_pair_distance(ladder: Ladder, length: int) -> float:
 
 
 @measure(
-    bias="A bias has values for distances, not for positions: see `reach` and `edges`.",
-    none="Without a position encoding a step changes nothing.",
+    bias="A score bias has one value for each distance, not for each position; see the properties reach and edges.",
+    none="Without a position encoding, a step to the next position changes nothing.",
 )
 def smooth(subject: MeasuredCode) -> Property:
     """Whether a step of one token is small, and the same everywhere.
@@ -122,7 +122,9 @@ def smooth(subject: MeasuredCode) -> Property:
     if hands is not None:
         return _of_hands(subject, hands)
     if subject.length < 2:
-        return measured("one token", "A single token has no neighbour to compare with: use a length of at least 2.")
+        return measured(
+            "one token", "A text of one token has no neighbouring position to compare with: use a length of at least 2."
+        )
     return _of_rows(subject)
 
 
@@ -157,7 +159,7 @@ def _of_rows(subject: MeasuredCode) -> Property:
         makers = {axis: rows_of(subject, axis, kind) for axis in different_axes(subject)}
         width = makers[0](0, 1).shape[1]
     except ClockhandsError as error:
-        return not_computed(f"Its values cannot be computed: {error.message}")
+        return not_computed(f"The values of the encoding cannot be computed: {error.message}")
     if subject.length * width > _MOST_NUMBERS:
         return not_computed(
             f"Steps are measured row by row, and {subject.length:,} rows of width {width:,} are too many: use "
@@ -166,7 +168,9 @@ def _of_rows(subject: MeasuredCode) -> Property:
     try:
         each = [{**_steps(make, subject), "axis": axis} for axis, make in makers.items()]
     except ClockhandsError as error:
-        return not_computed(f"Its values cannot be computed for {subject.length:,} tokens: {error.message}")
+        return not_computed(
+            f"The values of the encoding cannot be computed for {subject.length:,} tokens: {error.message}"
+        )
     worst = max(each, key=lambda found: found["of_random_pair"] or 0.0)
     return _property_of(worst if subject.axes > 1 else {**worst, "axis": None}, subject.length)
 
@@ -218,21 +222,24 @@ def _property_of(numbers: dict[str, Any], length: int) -> Property:
     step, random, same = (numbers[name] for name in ("adjacent_distance", "random_pair_distance", "same_everywhere"))
     along = "" if numbers["axis"] is None else f" along axis {numbers['axis']}"
     if same:
-        says = f"Every step of one token{along} changes the row by {step:.4g}"
+        says = f"Every step to the next position{along} changes the encoding by a distance of {step:.4g}"
     else:
         says = (
-            f"A step of one token{along} changes the row by {numbers['smallest_step']:.4g} to "
-            f"{numbers['largest_step']:.4g}, {step:.4g} on average; the largest is from position "
+            f"A step to the next position{along} changes the encoding by a distance of {numbers['smallest_step']:.4g} "
+            "to "
+            f"{numbers['largest_step']:.4g}, on average {step:.4g}; the largest step is from position "
             f"{numbers['largest_step_from']:,} to the next"
         )
     if numbers["relative_to_norm"] is not None:
-        says += f"; the norm of a row is {numbers['row_norm']:.4g}{'' if same else ' on average'}"
+        says += f". The norm of the encoding is {numbers['row_norm']:.4g}{'' if same else ' on average'}"
     cosine = numbers["cosine_of_neighbours"]
     if cosine is not None:
-        says += f", and the cosine of neighbouring rows is {cosine:.4f}" + ("" if same else " on average")
+        says += f", and the cosine of the encodings of neighbouring positions is {cosine:.4f}"
+        says += "" if same else " on average"
     if random is None:
-        return measured(f"step {step:.3g}", f"{says}. There are too few tokens to compare with others.", **numbers)
-    says += f". The rows of two random tokens of {length:,} are {random:.4g} apart (root mean square)."
+        says += ". With fewer than 3 tokens, this step cannot be compared with the distance of other positions."
+        return measured(f"step {step:.3g}", says, **numbers)
+    says += f". The encodings of two random positions among {length:,} are {random:.4g} apart (root mean square)."
     share = numbers["of_random_pair"]
     if not same:
         brief = f"no: steps {numbers['smallest_step']:.3g} to {numbers['largest_step']:.3g}"

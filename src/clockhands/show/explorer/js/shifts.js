@@ -17,7 +17,7 @@ export function whyNoShift(code) {
     return code.spec.reordered ? "the rotated values are written to other dimensions than they were read from" : null;
   }
   if (code.warp !== "none") return "a step rotates its pairs by an angle that depends on the position";
-  if (code.mean !== 0) return "the mean of a table is taken from every number, which no matrix does";
+  if (code.mean !== 0) return "the mean of the table is subtracted from every value, and no matrix subtracts a constant";
   if (code.channels.includes(-1)) return "a pair has no second dimension, but a shift needs the sine and the cosine";
   return turnOfWaves(code) === undefined ? "both dimensions of a pair hold the same function, but a shift needs the sine and the cosine" : null;
 }
