@@ -58,7 +58,7 @@ def print_differences(
         page.line(Text(f"{same}: {safe(first)} and {safe(second)}{_expected(groups)}.", style="bold green"))
         return
     sides = ("target", "draft") if draft else ("first", "second")
-    page.paragraph(_first_difference(groups, contexts, sides, exact=exact), style="bold yellow")
+    page.paragraph(first_difference(groups, contexts, sides, exact=exact), style="bold yellow")
     page.row(sides[0], first, None)
     page.row(sides[1], second, None)
     if draft:
@@ -80,7 +80,7 @@ def _expected(groups: Sequence[Parted]) -> str:
     return f" ({'; '.join(words)})" if words else ""
 
 
-def _first_difference(
+def first_difference(
     groups: Sequence[Parted], contexts: tuple[int | None, int | None], names: tuple[str, str], *, exact: bool
 ) -> str:
     """The first difference in a sentence: of encodings, else of lengths."""
