@@ -137,6 +137,15 @@ def test_wrong_rates_are_named_with_their_layers(name, fault, code):
     assert told(ch.audit(fault(name))) == sorted(expected)
 
 
+def test_bytes_that_were_read_in_another_dtype_are_values_that_no_formula_gives():
+    model = models.model_of("llama")
+    rates = model.rotary_emb.inv_freq
+    rates.copy_(rates.clone().view(torch.bfloat16)[: rates.numel()].float())
+    (found,) = firing(ch.audit(model))
+    assert found.code == "buffer-uninitialised"
+    assert found.evidence["pairs"] == rates.numel()
+
+
 @pytest.mark.parametrize("name", [name for name in models.TURNING if models.FAMILIES[name].scaled])
 def test_a_repair_that_forgot_the_scaling_is_named_with_its_layers(name):
     family = models.FAMILIES[name]
