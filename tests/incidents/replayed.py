@@ -284,6 +284,8 @@ def unrotated_from_24_tokens_on() -> Any:
 class BytesReadAsBfloat16(torch.nn.Module):
     """The frequencies of one process, of which another reads the bytes in its own dtype."""
 
+    inv_freq: torch.Tensor
+
     def __init__(self, spec: Any) -> None:
         super().__init__()
         rates = torch.from_numpy(rates_of(spec))
