@@ -57,6 +57,13 @@ $(STAMPS)/peers: $(STAMPS)/test
 	$(PIP) --no-deps fair-esm kagglehub kagglesdk keras-hub lightning lightning-utilities litgpt OpenNMT-py torchmetrics
 	@touch $@
 
+# Other releases and runtimes, apart from the pinned ones: a process of its own imports them.
+$(STAMPS)/runtimes: $(BIN)/python tests/readers/runtimes.txt
+	@mkdir -p $(STAMPS)
+	$(BIN)/python -m pip --disable-pip-version-check --quiet --quiet install --no-deps --upgrade \
+		--target $(VENV)/runtimes --requirement tests/readers/runtimes.txt
+	@touch $@
+
 # The tests that look at pages drive Debian's Chromium.
 $(STAMPS)/chromium:
 	@mkdir -p $(STAMPS)
@@ -88,7 +95,7 @@ test: $(STAMPS)/test
 	@$(BIN)/python $(PYTEST) $(PYTEST_ARGS)
 
 # Two processes: each takes up to 5 GB.
-test-slow: $(STAMPS)/peers $(STAMPS)/chromium
+test-slow: $(STAMPS)/peers $(STAMPS)/runtimes $(STAMPS)/chromium
 	@$(BIN)/python -m pytest --numprocesses auto --maxprocesses 2 -m slow $(PYTEST_ARGS)
 
 $(OLDEST)/stamp: pyproject.toml constraints-oldest.txt

@@ -17,7 +17,8 @@ HEAD = """# A year of incidents
 
 Public faults of position codes from September 2025 to November 2026, each rebuilt from the facts of its thread as the
 file or the code that its owner had. The last column is the command that names it and the first sentence of its answer,
-made and held by the tests. `config.json` is the model's file; `function`, `module` and `model` are the code.
+made and held by the tests. `config.json` is the model's file; `target` and `draft` are those of speculative decoding;
+`function`, `module` and `model` are the code.
 A dash means that nothing names it yet; the reason follows. An incident says what was reported at its date; a later
 release may be right.
 
@@ -83,6 +84,8 @@ def answers(record: Mapping[str, Any]) -> Iterator[str]:
             finding = next(each for each in found.findings if each.code == "misread-by-runtime")
             command = f"clockhands audit config.json --for {runtime}"
             yield f"`{command}`: `{finding.code}`: {cell(first(finding.message))}"
+    if "pair" in record:
+        yield f"`clockhands diff target draft`: {cell(replayed.drafted(record)[1])}"
     if "code" in opened:
         yield f"`{CALLS[record['code']['check']]}`: — {cell(opened['code'])}"
     elif "code" in record:

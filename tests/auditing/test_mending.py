@@ -6,6 +6,7 @@ import json
 import jsonpatch
 import pytest
 
+from auditing import published_fields
 from auditing.faulty_files import CONFIG_FAULTS
 from auditing.published_fields import (
     DEEPSEEK_V3,
@@ -107,6 +108,20 @@ def test_what_the_caller_sets_is_not_patched_in_the_file(overrides):
     edits = [each.edit for each in grave(found) if each.edit]
     assert edits
     assert all(edit.says and not edit.patch for edit in edits)
+
+
+@pytest.mark.parametrize("more", [{}, {"rope_theta": 10000.0}, {"new": "block"}, {"new": "default", "rope_theta": 1e4}])
+def test_the_patches_of_a_config_give_its_base_one_value(more):
+    """A Llama 3.1 without its base: that of the release and the default of the class are not both written."""
+    config = {name: value for name, value in published_fields.LLAMA_31.items() if name != "rope_theta"}
+    if "new" in more:
+        whole = {"rope_type": "default", "rope_theta": 10000.0} if more["new"] == "default" else {}
+        config["rope_parameters"] = whole or config.pop("rope_scaling")
+    config |= {name: value for name, value in more.items() if name != "new"}
+    found = audit("-", stdin=io.BytesIO(json.dumps(config).encode())).findings
+    steps = [step for each in found if each.edit for step in each.edit.patch]
+    bases = [step["value"] for step in steps if step["path"].endswith("/rope_theta") and "value" in step]
+    assert set(bases) == {500000.0}
 
 
 def test_a_block_that_names_kinds_of_layers_without_objects_is_not_patched():

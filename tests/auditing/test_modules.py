@@ -137,6 +137,29 @@ def test_wrong_rates_are_named_with_their_layers(name, fault, code):
     assert told(ch.audit(fault(name))) == sorted(expected)
 
 
+def test_rates_of_the_default_base_without_the_scaling_are_both_named():
+    """The commonest fault: a config class that knows neither rope_parameters nor its base."""
+    scaling = {"rope_type": "llama3", "rope_theta": 500000.0, "factor": 8.0, "low_freq_factor": 1.0,
+               "high_freq_factor": 4.0, "original_max_position_embeddings": 32}  # fmt: skip
+    sizes = models.FAMILIES["llama"].config | {"rope_parameters": scaling, "max_position_embeddings": 256}
+    model = models.transformers().LlamaModel(models.transformers().LlamaConfig(**sizes))
+    rates = model.rotary_emb.inv_freq
+    rates.copy_(10000.0 ** -(torch.arange(rates.numel()).double() / rates.numel()))
+    (found,) = firing(ch.audit(model))
+    assert found.code == "buffer-of-another-base"
+    assert "those of base 10,000, but the config declares base 500,000" in found.message
+    assert found.message.endswith("Also, the declared scaling is missing.")
+
+
+def test_bytes_that_were_read_in_another_dtype_are_values_that_no_formula_gives():
+    model = models.model_of("llama")
+    rates = model.rotary_emb.inv_freq
+    rates.copy_(rates.clone().view(torch.bfloat16)[: rates.numel()].float())
+    (found,) = firing(ch.audit(model))
+    assert found.code == "buffer-uninitialised"
+    assert found.evidence["pairs"] == rates.numel()
+
+
 @pytest.mark.parametrize("name", [name for name in models.TURNING if models.FAMILIES[name].scaled])
 def test_a_repair_that_forgot_the_scaling_is_named_with_its_layers(name):
     family = models.FAMILIES[name]

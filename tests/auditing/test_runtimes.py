@@ -108,7 +108,7 @@ def test_a_release_between_two_that_disagree_is_a_warning_and_says_which_reads_r
     (misread,) = audited(NEW, runtime="vllm@0.25").problems
     assert misread.severity == "warning"
     assert misread.message.startswith("vLLM 0.11.0 uses base 10,000 and no scaling")
-    assert "The code of release 0.25 was not read. vLLM 0.33.0 reads the file right." in misread.message
+    assert "The code of release 0.25 was not read as a whole. vLLM 0.33.0 reads the file right." in misread.message
 
 
 def test_what_was_mended_before_the_named_release_is_not_held_against_it(audited, stated):
@@ -116,6 +116,8 @@ def test_what_was_mended_before_the_named_release_is_not_held_against_it(audited
     audit = audited(NEW, runtime="vllm@0.25")
     assert not audit.problems
     assert [each.reader for each in audit.readings] == ["vllm"]
+    (note,) = found(audit, "runtime-not-known")
+    assert note.message.endswith("Older releases misread such files, which is fixed in 0.12.")
     assert audited(NEW, runtime="vllm@0.11.1").errors
 
 
@@ -124,7 +126,7 @@ def test_a_release_that_was_not_read_is_not_said_to_read_the_file_right(audited,
     for text, said in [("vllm@0.34", "vLLM 0.33.0 reads"), ("llama.cpp@b5000", "llama.cpp reads")]:
         audit = audited(NEW | {"num_hidden_layers": 5}, runtime=text)
         (note,) = found(audit, "runtime-not-known")
-        assert f"was not read. {said} the file right." in note.message
+        assert f"was not read as a whole. {said} the file right." in note.message
         assert audit.verdict.endswith("computes is not known.")
 
 

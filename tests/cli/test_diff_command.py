@@ -225,3 +225,52 @@ def test_what_leaves_its_rates_open_is_not_the_same_as_itself(run, file, config)
     assert (done.code, done.out) == (2, "")
     assert "cannot be compared" in done.err
     assert f"clockhands audit {path}" in done.err
+
+
+DRAFT = {
+    "architectures": ["LlamaForCausalLMEagle3"], "model_type": "llama", "hidden_size": 4096, "num_attention_heads": 64,
+    "num_hidden_layers": 1, "max_position_embeddings": 131072, "rope_theta": 500000.0, "rope_scaling": LLAMA3,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("more", [{}, {"hidden_size": 8192}, {"sliding_window": 512, "model_type": "mistral"}])
+def test_a_draft_of_other_layers_width_and_window_agrees_with_its_target(run, file, more):
+    done = run("diff", file("target", OLD), file("draft", DRAFT | more))
+    assert (done.code, done.err) == (0, "")
+    assert done.out.startswith("The draft agrees with its target: ")
+    assert run("diff", file("draft", DRAFT | more), file("target", OLD)).code == 1  # which is no draft
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        ({"rope_scaling": None}, "base 500,000, llama3 by 8 in the target; base 500,000, no scaling in the draft"),
+        ({"rope_theta": 10000.0}, "base 500,000, llama3 by 8 in the target; base 10,000, llama3 by 8 in the draft"),
+        ({"hidden_size": 8192, "rope_theta": 10000.0}, "base 500,000 against 10,000"),
+        ({"hidden_size": 8192, "rope_scaling": LLAMA3 | {"original_max_position_embeddings": 4096}},
+         "llama3 by 8 from 8,192 tokens on against llama3 by 8 from 4,096 tokens on"),
+        ({"model_type": "cohere", "hidden_size": 8192}, "halves layout against interleaved layout"),
+        ({"max_position_embeddings": 2048}, "Different context length: 131,072 in the target, 2,048 in the draft."),
+    ],
+)  # fmt: skip
+def test_a_draft_has_the_base_the_scaling_the_layout_and_the_context_of_its_target(run, file, more, said):
+    done = run("diff", file("target", OLD), file("draft", DRAFT | more))
+    assert done.code == 1
+    assert said in " ".join(done.out.split())
+
+
+def test_a_draft_that_its_config_does_not_name_is_named_by_the_caller(run, file):
+    small = DRAFT | {"architectures": ["LlamaForCausalLM"], "num_hidden_layers": 4}
+    assert run("diff", file("target", OLD), file("draft", small)).code == 1
+    done = run("diff", file("target", OLD), file("draft", small), "--draft", "--json")
+    assert (done.code, json.loads(done.out)["draft"]) == (0, True)
+
+
+def test_a_draft_is_held_to_the_nearest_of_the_layers_of_its_target(run, file):
+    gemma = {"model_type": "gemma3_text", "hidden_size": 1152, "num_attention_heads": 4, "head_dim": 256,
+             "num_hidden_layers": 26, "sliding_window": 512, "max_position_embeddings": 131072,
+             "rope_theta": 1000000.0, "rope_local_base_freq": 10000.0}  # fmt: skip
+    draft = DRAFT | {"head_dim": 256, "rope_scaling": None}
+    assert run("diff", file("target", gemma), file("draft", draft | {"rope_theta": 10000.0})).code == 0
+    assert run("diff", file("target", gemma), file("draft", draft | {"rope_theta": 1000000.0})).code == 0
+    assert run("diff", file("target", gemma), file("draft", draft)).code == 1

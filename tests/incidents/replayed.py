@@ -22,6 +22,10 @@ from auditing.model_files import Model, written_model
 from clockhands import scaling, testing
 from clockhands.auditing import Audit, audit
 from clockhands.readers import Statement, facts, runtimes, statements
+from clockhands.readers.drafts import of_draft, shorter
+from clockhands.rotary.axes import chunked
+from clockhands.scaling import yarn_magnitude
+from clockhands.show.differences import first_difference
 from clockhands.specs import with_fields
 from faults import wrong_additive, wrong_biases, wrong_generation, wrong_modules, wrong_rotary
 from faults.rates import rates_of
@@ -84,6 +88,20 @@ def pointed_to(record: Record, found: Audit) -> str | None:
     """What the folded note on common mistakes says of the incident's pattern; None where it does not name it."""
     note = next((finding for finding in found.findings if finding.code == "often-misread"), None)
     return None if note is None else note.evidence.get(title_of(record))
+
+
+def drafted(record: Record) -> tuple[bool, str]:
+    """Whether the draft of a pair agrees with its target, and the first sentence of `clockhands diff`."""
+    sides = []
+    with tempfile.TemporaryDirectory() as folder:
+        for name in ("target", "draft"):
+            place = Path(folder) / name
+            place.mkdir()
+            sides.append(audit(written_model(place, model_of({"file": record["pair"][name]}))))
+    target, draft = sides
+    groups, contexts = of_draft(target.layers, draft.layers), (target.context, draft.context)
+    agree = all(group.equivalent for group in groups) and not shorter(*contexts)
+    return agree, first_difference(groups, contexts, ("target", "draft"), exact=False)
 
 
 def title_of(record: Record) -> str:
@@ -218,6 +236,80 @@ def proportional_for_partial() -> Any:
     return testing.check_rotary(function, right, backend="numpy", raises=False)
 
 
+def table_of_neighbours() -> Any:
+    """Each angle twice in the table, for neighbours, and half-split pairs in the rotation."""
+    right = rotary({"width": 64})
+
+    def function(x: Any, positions: Any) -> Any:
+        angles = np.repeat(np.asarray(positions, np.float32)[..., None] * rates_of(right), 2, axis=-1)
+        half = np.concatenate([-x[..., 32:], x[..., :32]], axis=-1)
+        return x * np.cos(angles) + half * np.sin(angles)
+
+    return testing.check_rotary(function, right, backend="numpy", raises=False)
+
+
+def factor_through_the_formula() -> Any:
+    """An attention factor that is final is taken for the mscale of YaRN's formula."""
+    factor = yarn_magnitude(64.0)
+    fields = {"width": 128, "base": 500000.0}
+    yarn = {"type": "Yarn", "factor": 64.0, "original": 4096}
+    right = rotary(fields | {"scaling": yarn | {"attention_factor": factor}})
+    wrong = rotary(fields | {"scaling": yarn | {"attention_factor": yarn_magnitude(64.0, factor)}})
+    return testing.check_rotary(of_another(right, change=lambda _: wrong), right, backend="numpy", raises=False)
+
+
+def axes_three_times_as_fast() -> Any:
+    """Rows and columns of an image advance by 3."""
+    right = ch.Rotary(64, "interleaved", axes=chunked([16, 16]))
+
+    def function(x: Any, positions: Any) -> Any:
+        at, rates = 3 * np.asarray(positions, np.float32), rates_of(right)
+        phases = np.concatenate([at[..., :1] * rates[:16], at[..., 1:] * rates[16:]], axis=-1)
+        return turned(x, phases, "interleaved", np)
+
+    return testing.check_rotary(function, right, backend="numpy", raises=False)
+
+
+def unrotated_from_24_tokens_on() -> Any:
+    """Another path for texts of 24 tokens or more, which does not rotate."""
+    right = rotary({"width": 64, "base": 1e6, "layout": "interleaved"})
+    rotated = on_the_fly(right)
+
+    def function(x: Any, positions: Any) -> Any:
+        return x if x.shape[-2] >= 24 else rotated(x, positions)
+
+    return testing.check_rotary(function, right, backend="numpy", raises=False)
+
+
+class BytesReadAsBfloat16(torch.nn.Module):
+    """The frequencies of one process, of which another reads the bytes in its own dtype."""
+
+    inv_freq: torch.Tensor
+
+    def __init__(self, spec: Any) -> None:
+        super().__init__()
+        rates = torch.from_numpy(rates_of(spec))
+        self.register_buffer("inv_freq", rates.view(torch.bfloat16)[: rates.numel()].float(), persistent=False)
+
+    def forward(self, x: Any, positions: Any) -> Any:
+        phases = torch.as_tensor(positions)[..., None].float() * self.inv_freq
+        angles, half = torch.cat((phases, phases), dim=-1), x.shape[-1] // 2
+        return x * angles.cos() + torch.cat((-x[..., half:], x[..., :half]), dim=-1) * angles.sin()
+
+
+def bytes_read_as_bfloat16() -> Any:
+    """A buffer of re-read bytes."""
+    spec = rotary({"width": 128, "base": 1e6})
+    return testing.check_module(BytesReadAsBfloat16(spec), spec, raises=False)
+
+
+class PrefixWithoutItsLast(wrong_generation.Model):
+    """What follows a kept prefix stands one position too early."""
+
+    def placed(self, tokens: Any, positions: Any, mask: Any, cache: Any) -> Any:
+        return positions if cache is None or tokens.shape[1] == 1 else positions - 1
+
+
 class CountedTwice(wrong_generation.Model):
     """What stands in the cache is added to positions that count it already."""
 
@@ -239,6 +331,12 @@ class PaddingCounted(wrong_generation.Model):
 
 BUILDERS: Mapping[str, Callable[[], Any]] = {
     "rotated_twice": rotated_twice,
+    "table_of_neighbours": table_of_neighbours,
+    "factor_through_the_formula": factor_through_the_formula,
+    "axes_three_times_as_fast": axes_three_times_as_fast,
+    "unrotated_from_24_tokens_on": unrotated_from_24_tokens_on,
+    "bytes_read_as_bfloat16": bytes_read_as_bfloat16,
+    "PrefixWithoutItsLast": lambda: _generation(PrefixWithoutItsLast(_LAYOUT).eval()),
     "partner_in_the_rotated_part": partner_in_the_rotated_part,
     "proportional_for_partial": proportional_for_partial,
     "PaddingCounted": lambda: _generation(PaddingCounted("sinusoidal").eval()),

@@ -13,10 +13,11 @@ import pytest
 from clockhands.auditing import CODES
 from clockhands.faults import FAULTS
 from clockhands.readers import PATTERNS, runtimes
-from incidents.replayed import audited_file, checked, followers, incidents, pointed_to, runtime_of
+from incidents.replayed import audited_file, checked, drafted, followers, incidents, pointed_to, runtime_of
 
 RECORDS = {record["id"]: record for record in incidents()}
 OF_FILES = [name for name, record in RECORDS.items() if "file" in record]
+OF_PAIRS = [name for name, record in RECORDS.items() if "pair" in record]
 OF_CODE = [name for name, record in RECORDS.items() if "code" in record]
 
 
@@ -70,6 +71,14 @@ def test_code_is_called_what_its_owner_found(name):
         assert told_by_code(report, record["names"]), [one.codes for one in report.explanations]
 
 
+@pytest.mark.parametrize("name", OF_PAIRS)
+def test_a_draft_is_told_to_differ_from_its_target(name):
+    record = RECORDS[name]
+    agree, said = drafted(record)
+    assert not agree
+    assert record["says"] in said
+
+
 def test_enough_incidents_are_named_and_the_others_have_a_reason():
     by_owner = [name for name, record in RECORDS.items() if not opened(record, record["had"])]
     by_file = [name for name in OF_FILES if not opened(RECORDS[name], "file")]
@@ -92,7 +101,7 @@ def test_every_record_is_of_the_year_and_has_its_thread():
         assert first <= dt.date.fromisoformat(date if len(date) > 7 else f"{date}-01") <= last, name
         assert record["read"] in ("excerpt", "whole", "evidence table")
         assert all(record[key].endswith(".") for key in ("cause",))
-        assert record["had"] in ("file", "code")
+        assert record["had"] in ("file", "code", "pair")
         assert record["had"] in record
 
 

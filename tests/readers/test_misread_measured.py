@@ -2,6 +2,9 @@
 
 import importlib
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -50,6 +53,34 @@ def test_a_wrong_number_of_a_runtime_would_be_noticed(tmp_path):
     case = next(case for case in CASES if "rates" in case)
     (code,) = rotary(read(tmp_path, case["config"], case["pattern"]))
     assert code.rates != pytest.approx([rate * (1 + 2e-5) for rate in case["rates"]], rel=CLOSE)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("runtime", "least"), [("transformers", 80), ("mlx-lm", 30)])
+def test_the_runtime_itself_computes_the_numbers_again(runtime, least):
+    """Transformers 4 and mlx-lm are run, in a process that has them: every rotary module of the model."""
+    folder = Path(os.environ.get("RUNTIMES", Path(sys.prefix) / "runtimes"))
+    if not folder.is_dir():
+        pytest.skip("make .venv/stamps/runtimes installs Transformers 4 and mlx-lm beside the others")
+    pinned = (Path(__file__).with_name("runtimes.txt")).read_text(encoding="utf-8")
+    cases = [case for case in CASES if case["runtime"] == runtime and "rates" in case]
+    assert len(cases) >= least
+    assert all(f"\n{runtime}=={case['version']}\n" in pinned for case in cases)
+    done = subprocess.run(
+        [sys.executable, Path(__file__).with_name("run_runtimes.py")],
+        input=json.dumps(cases),
+        env=os.environ | {"PYTHONPATH": str(folder)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    for case, modules in zip(cases, json.loads(done.stdout.splitlines()[-1]), strict=True):
+        assert modules, name(case)
+        for module in modules:
+            # An angle of float32 near 1 is rounded to 6e-8, and mlx-lm's is taken back from its sine and cosine.
+            assert module["rates"] == pytest.approx(case["rates"], rel=2e-5, abs=4e-7), name(case)
+            assert module["attention_factor"] == pytest.approx(case["attention_factor"], rel=2e-5), name(case)
 
 
 @pytest.mark.slow

@@ -10,7 +10,8 @@ from clockhands.sources.targets import Opened
 # Float32 tables differ from the real numbers by less than this.
 RELATIVE = 1e-6
 
-TOWERS = ("vision", "audio", "other")
+# Parts that are not the attention of the text: an indexer has heads of its own width.
+TOWERS = ("vision", "audio", "other", "indexer")
 
 
 def opened(config: dict[str, Any], **values: Any) -> Opened:

@@ -180,9 +180,41 @@ def test_a_whole_object_is_laid_over_the_config_as_a_server_does_it():
     }  # fmt: skip
 
 
+def test_options_of_sglang_are_taken_by_their_names():
+    """Its override replaces every value whole, a part of the config too: config.update(model_override_args)."""
+    text = '{"text_config": {"rope_theta": 1e6}, "rope_scaling": {"factor": 4}}'
+    made = {"text_config": {"rope_theta": 1e6}, "rope_scaling": {"factor": 4}}
+    assert read_overrides([f"json-model-override-args={text}"]) == made
+    assert read_overrides([f"--json-model-override-args={text}", "--context-length=8192"]) == made | {
+        "max_model_len": 8192
+    }
+    assert read_overrides(["context_length=8192"]) == {"context_length": 8192}  # a key of some configs
+    nested = {"model_type": "mistral3", "text_config": {"model_type": "ministral3", "head_dim": 64, "rope_theta": 5e5}}
+    whole = overridden(opened(nested), read_overrides(['json-model-override-args={"text_config": {"rope_theta": 1}}']))
+    assert whole.config["text_config"] == {"rope_theta": 1}
+    laid_over = overridden(opened(nested), read_overrides(['{"text_config": {"rope_theta": 1}}']))
+    assert laid_over.config["text_config"] == nested["text_config"] | {"rope_theta": 1}
+
+
+def test_an_override_at_a_level_that_is_not_read_is_a_warning(tmp_path):
+    """Servers set a key of the outer config, and the text part never sees it."""
+    text = {name: value for name, value in LLAMA.items() if name != "model_type"} | {"model_type": "ministral3"}
+    config = {"model_type": "mistral3", "text_config": text | {"head_dim": 128}}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    found = audit(tmp_path / "config.json", overrides={"rope_scaling": YARN})
+    (told,) = [each for each in found.findings if each.code == "ignored-key"]
+    assert (told.severity, told.edit) == ("warning", None)
+    assert "--set:rope_scaling" in told.evidence
+    assert "text_config" in told.hint
+    (tmp_path / "config.json").write_text(json.dumps(config | {"rope_scaling": YARN}))
+    found = audit(tmp_path / "config.json")
+    assert [each.severity for each in found.findings if each.code == "ignored-key"] == ["note"]
+
+
 @pytest.mark.parametrize(
     ("texts", "said"),
     [
+        (["json-model-override-args=4"], "'json-model-override-args=4' is no JSON object."),
         (['{"rope_theta": 1e6}', "rope-theta=1e6"], "rope_theta is set twice."),
         (["{rope_theta: 1e6}"], "The config is set to '{rope_theta: 1e6}', which looks like JSON but is not valid."),
         (["hf-overrides=4"], "'hf-overrides=4' is no JSON object."),

@@ -53,7 +53,7 @@ def _codes(ctx: click.Context, _param: click.Parameter, values: tuple[str, ...])
     multiple=True,
     metavar="KEY=VALUE",
     help="Audit as if KEY had this VALUE in the config (a.b=1 for nested keys); an object alone is taken as vLLM's"
-    " --hf-overrides. Can be repeated.",
+    " --hf-overrides, json-model-override-args={...} as SGLang's. Can be repeated.",
 )
 @click.option(
     "--for",

@@ -11,6 +11,7 @@ from clockhands.cli.output import json_option, print_json, showing_what_is_fetch
 from clockhands.errors import InvalidValue, Unreadable
 from clockhands.readers import READERS, compared
 from clockhands.readers import readings as readings_of
+from clockhands.readers.drafts import is_draft, of_draft, shorter
 from clockhands.readers.telling import lengths_differ, parted_to_dict, reach_of, release
 from clockhands.sources import open_target
 from clockhands.sources.resolve import resolve
@@ -26,6 +27,7 @@ Examples:
   clockhands diff old/config.json new/config.json --reader vllm
   clockhands diff config.json --readers transformers-4,transformers-5
   clockhands diff config.json --readers clockhands,no-scaling
+  clockhands diff path/to/target path/to/draft --draft
 """
 
 
@@ -37,6 +39,7 @@ class ComparedSide:
     codes: tuple[Code, ...]
     context: int | None
     reach: int | None
+    draft: bool = False
 
 
 def _readers(ctx: click.Context, param: click.Parameter, value: str | None) -> tuple[str, ...]:
@@ -67,6 +70,12 @@ def _readers(ctx: click.Context, param: click.Parameter, value: str | None) -> t
 @click.option(
     "--length", type=click.IntRange(min=1), metavar="N", help="Length in tokens at which the frequencies are compared."
 )
+@click.option(
+    "--draft",
+    is_flag=True,
+    help="The second target is a draft model of the first (speculative decoding); drafts by class, such as EAGLE,"
+    " are recognised.",
+)
 @click.option("--exact", is_flag=True, help="Count float32 rounding and a converted layout as differences.")
 @json_option
 def command(  # noqa: PLR0917 - click passes them by name
@@ -74,6 +83,7 @@ def command(  # noqa: PLR0917 - click passes them by name
     reader: tuple[str, ...],
     readers: tuple[str, ...],
     length: int | None,
+    draft: bool,
     exact: bool,
     as_json: bool,
 ) -> int:
@@ -82,18 +92,23 @@ def command(  # noqa: PLR0917 - click passes them by name
     Each TARGET is what `clockhands audit` takes. With one TARGET, --readers names two runtimes to compare:
     transformers-4, transformers-5, vllm-0.11, vllm, llama.cpp, mlx-lm, or clockhands for the audit itself; or a common
     mistake of runtimes, such as no-scaling or default-base.
+    A draft of speculative decoding must have the base, scaling, layout and context of its target; its width, its
+    layers and windows may differ.
     Pairs are counted from 0. Exit code 0 means no difference; float32 rounding, and the layout change that converters
     to GGUF make, do not count. Exit code 1 means that there is a difference.
     """
     first, second = _sides(targets, reader, readers, length)
-    groups = compared(first.codes, second.codes, scores=not (reader or readers))
+    of_a_draft = () if readers else of_draft(first.codes, second.codes)
+    draft = bool(of_a_draft) and (draft or (second.draft and not first.draft))
+    groups = of_a_draft if draft else compared(first.codes, second.codes, scores=not (reader or readers))
     alike = all(group.alike(exact=exact) for group in groups)
-    differ = lengths_differ(first.context, second.context) or not alike
+    differ = (shorter if draft else lengths_differ)(first.context, second.context) or not alike
     reach = max((side.reach for side in (first, second) if side.reach is not None), default=None)
     if as_json:
         print_json(
             {
                 "same": not differ,
+                "draft": draft,
                 "first": {"label": first.label, "context": first.context},
                 "second": {"label": second.label, "context": second.context},
                 "groups": [
@@ -106,7 +121,9 @@ def command(  # noqa: PLR0917 - click passes them by name
         from clockhands.show.differences import print_differences
 
         contexts = (first.context, second.context)
-        print_differences(first.label, second.label, groups, contexts, reach=reach, length=length, exact=exact)
+        print_differences(
+            first.label, second.label, groups, contexts, reach=reach, length=length, exact=exact, draft=draft
+        )
     if any(group.layout_changed for group in groups):
         talk("note: `clockhands audit MODEL --weights` says which layout the weights of a file have.")
     return int(differ)
@@ -147,7 +164,7 @@ def _side(found: Audit, reader: str, length: int | None) -> ComparedSide:
     reach = reach_of(found.layers, found.context, found.length)
     if reader == OWN:
         _check_known(found)
-        return ComparedSide(found.target, found.layers, found.context, reach)
+        return ComparedSide(found.target, found.layers, found.context, reach, _is_draft(found))
     reading = next((each for each in found.readings if each.reader == reader), None)
     if reading is None:  # a pattern of misreading, which an audit does not list
         opened = open_target(found.target)
@@ -166,7 +183,13 @@ def _side(found: Audit, reader: str, length: int | None) -> ComparedSide:
             "Name another runtime; `clockhands audit --json` lists the runtimes that are known for this file.",
         )
     context = reading.longest or found.context
-    return ComparedSide(f"{found.target}, as {release(reading)} reads it", reading.codes, context, reach)
+    label = f"{found.target}, as {release(reading)} reads it"
+    return ComparedSide(label, reading.codes, context, reach, _is_draft(found))
+
+
+def _is_draft(found: Audit) -> bool:
+    """Whether the config of a target says that it is one of a draft model."""
+    return found.path is not None and is_draft(open_target(found.target).config)
 
 
 def _check_known(found: Audit) -> None:

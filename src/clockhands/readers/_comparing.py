@@ -143,10 +143,10 @@ def _named(places: list[Any]) -> str | None:
 def _parted(part: str, layers: str | None, ours: Code | None, theirs: Code | None, also: Collection[str]) -> Parted:
     """Two codes side by side; one that may slide or not is no other than one that it may be."""
     first, *others = itertools.product(_either(ours), _either(theirs))
-    found = _side_by_side(part, layers, *first, also)
+    found = side_by_side(part, layers, *first, also)
     for one, other in others:
         if not found.equivalent:
-            maybe = _side_by_side(part, layers, one, other, also)
+            maybe = side_by_side(part, layers, one, other, also)
             found = maybe if maybe.equivalent else found
     return found
 
@@ -155,9 +155,10 @@ def _either(code: Code | None) -> tuple[Code | None, ...]:
     return (code,) if code is None or code.either is None else (code, code.either)
 
 
-def _side_by_side(
+def side_by_side(
     part: str, layers: str | None, ours: Code | None, theirs: Code | None, also: Collection[str]
 ) -> Parted:
+    """Two codes of the same layers; ``also`` are ``windows`` and ``scores`` where these are compared too."""
     if ours is None or theirs is None:
         which = "second" if theirs is None else "first"
         return Parted(part, layers, ours, theirs, None, (f"the {which} has no such layers",))

@@ -174,6 +174,7 @@ def blocks_of_5(view: View) -> list[tuple[str, Mapping[str, Any]]]:
 def config_of_5(view: View) -> None:
     """What the config classes of Transformers 5.23.0 make of a part, whoever makes the ladder of it."""
     name = known_to("transformers-5", view)
+    view.values.pop("indexer_rope_interleave", None)  # the class of glm_moe_dsa interleaves, whatever this key says
     text = facts()["transformers-5"]["flat"].get(name)
     if text is not None and not view.path and "text_config" not in view.values:
         for key in table()["position_keys"]:

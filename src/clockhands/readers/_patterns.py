@@ -12,7 +12,7 @@ from clockhands.readers.views import CONTEXT, NEW, OLD, ORIGINAL, Undescribed, V
 from clockhands.rotary import Rotary
 from clockhands.scaling import Proportional, yarn_magnitude
 from clockhands.sources.model_types import model_type
-from clockhands.sources.resolved import Code
+from clockhands.sources.resolved import INDEXER, Code
 
 DEFAULT_BASE = 10_000.0
 """What ``getattr(config, "rope_theta", 10000.0)`` gives where the key moved."""
@@ -300,9 +300,14 @@ def magnitude_twice(code: Code) -> Code:
 def other_layout(code: Code) -> Code:
     """Interleaved pairs are taken for half-split ones, and the reverse."""
     layout = {"interleaved": "halves", "halves": "interleaved"}.get(code.layout or "")
-    if layout is None or not isinstance(code.spec, Rotary):
+    if layout is None or not isinstance(code.spec, Rotary) or code.part == INDEXER:
         return code
     return replace(code, layout=layout, spec=replace(code.spec, layout=layout))
+
+
+def other_layout_of_indexer(code: Code) -> Code:
+    """The indexer of a sparse attention has the layout that its model's indexer has not."""
+    return replace(other_layout(replace(code, part="text")), part=INDEXER) if code.part == INDEXER else code
 
 
 def one_axis(code: Code) -> Code:
@@ -358,6 +363,7 @@ COMPUTES: Mapping[str, Callable[[Code], Code]] = {
     "no-magnitude": without_magnitude,
     "magnitude-twice": magnitude_twice,
     "other-layout": other_layout,
+    "indexer-other-layout": other_layout_of_indexer,
     "one-axis": one_axis,
     "no-score-scale": without_score_scale,
     "proportional-partial": proportional_partial,

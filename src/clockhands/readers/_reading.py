@@ -28,7 +28,7 @@ from clockhands.sources.dialects import dialect_of
 from clockhands.sources.model_types import model_type
 from clockhands.sources.opened import Opened
 from clockhands.sources.resolve import resolve
-from clockhands.sources.resolved import TEXT, Code, Resolved
+from clockhands.sources.resolved import INDEXER, TEXT, Code, Resolved
 
 
 def _values_of_layers(name: str, view: View) -> None:
@@ -61,6 +61,9 @@ PATTERNS: Sequence[str] = (*READS, *COMPUTES)
 
 _SCALING_SCORES: Sequence[str] = ("transformers-5", *PATTERNS)
 """The readers that are known to scale scores as the audit says."""
+
+_WITH_INDEXERS: Sequence[str] = ("transformers-5", *PATTERNS)
+"""The readers whose indexers are known."""
 
 _SHOWN = tuple(name for name in READERS if name not in PATTERNS or name == "no-scaling")
 
@@ -222,7 +225,7 @@ class _Session:
         except Undescribed as unknown:
             return Reading(name, title, version, "unknown", str(unknown))
         if name in COMPUTES:
-            codes = tuple(COMPUTES[name](code) if code.part in TEXT else code for code in codes)
+            codes = tuple(COMPUTES[name](code) if code.part in (*TEXT, INDEXER) else code for code in codes)
         not_compared = self._not_compared(name, rules, sections, with_window)
         parted = ()
         if codes is not self.resolved.codes:
@@ -261,7 +264,8 @@ class _Session:
         windows = any(rules.get(part) is None for part in windowed)
         axes = any(code.sections is not None and sections.get(code.part) is None for code in text)
         scores = name not in _SCALING_SCORES and any(code.score_scale is not None for code in text)
-        return ("windows",) * windows + ("sections",) * axes + ("scores",) * scores
+        indexer = name not in _WITH_INDEXERS and any(code.part == INDEXER for code in self.resolved.codes)
+        return ("windows",) * windows + ("sections",) * axes + ("scores",) * scores + ("indexer",) * indexer
 
     def _only_windows_that_never_act(self, group: Parted) -> bool:
         """Whether two codes differ in windows alone, and both reach past the context."""
@@ -283,6 +287,6 @@ class _Session:
     def _compared(
         self, ours: tuple[Code, ...], codes: tuple[Code, ...], without: tuple[str, ...]
     ) -> tuple[Parted, ...]:
-        mine = [code for code in ours if code.part in TEXT]
-        theirs = [code for code in codes if code.part in TEXT]
+        parts = TEXT if "indexer" in without else (*TEXT, INDEXER)
+        mine, theirs = ([code for code in side if code.part in parts] for side in (ours, codes))
         return compared(mine, theirs, windows="windows" not in without, scores="scores" not in without)

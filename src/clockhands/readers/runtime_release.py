@@ -46,11 +46,15 @@ class RuntimeRelease:
 
     def right_again(self, opened: Opened) -> frozenset[str]:
         """The patterns that an older release followed for files like this one and this release is known not to."""
+        return frozenset(each.pattern for each in self.fixed_before(opened))
+
+    def fixed_before(self, opened: Opened) -> tuple[Statement, ...]:
+        """What older releases misread of files like this one, and this release is known not to."""
         if self.release is None:
-            return frozenset()
+            return ()
         asked = release_order(self.release)
-        until = [(each.pattern, each.until) for each in _about(opened) if each.runtime == self.name]
-        return frozenset(pattern for pattern, first in until if first is not None and release_order(first) <= asked)
+        held = [each for each in _about(opened) if each.runtime == self.name and each.until is not None]
+        return tuple(each for each in held if each.until is not None and release_order(each.until) <= asked)
 
 
 def misreaders(pattern: str, opened: Opened) -> tuple[Statement, ...]:

@@ -11,6 +11,7 @@ from rich.text import Text
 
 from clockhands.measures import LadderDifference, distances
 from clockhands.readers import Parted
+from clockhands.readers.drafts import shorter
 from clockhands.readers.telling import (
     FAR_OFF,
     code_in_words,
@@ -32,6 +33,7 @@ def print_differences(
     reach: int | None = None,
     length: int | None = None,
     exact: bool = False,
+    draft: bool = False,
     file: IO[str] | None = None,
     width: int | None = None,
 ) -> None:
@@ -45,23 +47,27 @@ def print_differences(
         reach: How far they are compared.
         length: A distance to show beside the usual ones.
         exact: Whether float32 rounding, and a layout that a conversion changes, are differences.
+        draft: Whether the second is a draft model of the first.
         file: Where to; None is standard output.
         width: Columns to use; None takes the terminal's.
     """
     page = Page(console_on(file, width))
-    if all(group.alike(exact=exact) for group in groups) and not lengths_differ(*contexts):
-        page.line(
-            Text(f"Same position encoding: {safe(first)} and {safe(second)}{_expected(groups)}.", style="bold green")
-        )
+    lengths = (shorter if draft else lengths_differ)(*contexts)
+    if all(group.alike(exact=exact) for group in groups) and not lengths:
+        same = "The draft agrees with its target" if draft else "Same position encoding"
+        page.line(Text(f"{same}: {safe(first)} and {safe(second)}{_expected(groups)}.", style="bold green"))
         return
-    page.paragraph(_first_difference(groups, contexts, exact=exact), style="bold yellow")
-    page.row("first", first, None)
-    page.row("second", second, None)
-    if lengths_differ(*contexts):
+    sides = ("target", "draft") if draft else ("first", "second")
+    page.paragraph(first_difference(groups, contexts, sides, exact=exact), style="bold yellow")
+    page.row(sides[0], first, None)
+    page.row(sides[1], second, None)
+    if draft:
+        page.row("compared", "base, scaling, layout and context; width, layers and windows may differ", None)
+    if lengths:
         page.row("context", f"length {contexts[0]:,} against {contexts[1]:,}", None)
     for group in groups:
         page.line()
-        _print_group(page, group, distances(reach, length))
+        _print_group(page, group, sides, distances(reach, length))
 
 
 def _expected(groups: Sequence[Parted]) -> str:
@@ -74,7 +80,9 @@ def _expected(groups: Sequence[Parted]) -> str:
     return f" ({'; '.join(words)})" if words else ""
 
 
-def _first_difference(groups: Sequence[Parted], contexts: tuple[int | None, int | None], *, exact: bool) -> str:
+def first_difference(
+    groups: Sequence[Parted], contexts: tuple[int | None, int | None], names: tuple[str, str], *, exact: bool
+) -> str:
     """The first difference in a sentence: of encodings, else of lengths."""
     for group in groups:
         if group.alike(exact=exact):
@@ -84,25 +92,25 @@ def _first_difference(groups: Sequence[Parted], contexts: tuple[int | None, int 
         if sides[0] == sides[1]:
             pairs = "" if group.ladder is None else f"{pairs_in_words(group.ladder)}, {ratio_in_words(group.ladder)}"
             return f"Different: {where}{group.says[0] if group.says else pairs}."
-        return f"Different: {where}{sides[0]} in the first; {sides[1]} in the second."
-    return f"Different context length: {contexts[0]:,} in the first, {contexts[1]:,} in the second."
+        return f"Different: {where}{sides[0]} in the {names[0]}; {sides[1]} in the {names[1]}."
+    return f"Different context length: {contexts[0]:,} in the {names[0]}, {contexts[1]:,} in the {names[1]}."
 
 
-def _print_group(page: Page, group: Parted, shown: Sequence[int]) -> None:
+def _print_group(page: Page, group: Parted, names: tuple[str, str], shown: Sequence[int]) -> None:
     where = group.layers and (group.layers if " of every " in group.layers else layers_in_words(group.layers))
     page.line(Text(": ".join(filter(None, (group.part, where))), style="bold"))
     if group.same:
         page.row("same", code_in_words(group.ours), None)
         return
-    page.row("first", code_in_words(group.ours), None)
-    page.row("second", code_in_words(group.theirs), None)
+    page.row(names[0], code_in_words(group.ours), None)
+    page.row(names[1], code_in_words(group.theirs), None)
     for text in group.says:
         page.row("differs", text, None)
     ladder = group.ladder
     if ladder is None:
         return
     if not ladder.same_factor:
-        page.row("factor", f"the first scales cos and sin by {ladder.factor_ratio:.6g} times the second", None)
+        page.row("factor", f"the {names[0]} scales cos and sin by {ladder.factor_ratio:.6g} times the {names[1]}", None)
     if ladder.same_rates:
         page.row("frequencies", "the same", None)
         return

@@ -22,8 +22,12 @@ from clockhands.sources.resolved import Code, Fact, Resolved
 # What stands before the colon of a source where the value is the caller's.
 CALLER = "--set"
 
-# Options of vLLM's command line that change how positions are read.
-_VLLM = frozenset({"hf_overrides", "rope_scaling", "rope_theta", "max_model_len"})
+# Options of vLLM's and SGLang's command lines that change how positions are read, with the key that each sets.
+_OPTIONS: Mapping[str, str] = {
+    **{name: name for name in ("hf_overrides", "rope_scaling", "rope_theta", "max_model_len")},
+    "json_model_override_args": "json_model_override_args",
+    "context_length": "max_model_len",
+}
 
 # Keys of a config that hold an object, which a caller may set a part of although the file has none of it.
 _LABELS = ("full", "sliding", "chunked")
@@ -34,14 +38,16 @@ def read_overrides(texts: Iterable[str]) -> dict[str, Any]:
 
     A text that is a JSON object by itself sets all of its keys, as vLLM's ``--hf-overrides`` does: an object under the
     name of a part (``text_config``) is laid over that part, any other value replaces what is there. vLLM's options
-    ``hf-overrides``, ``rope-scaling``, ``rope-theta`` and ``max-model-len`` may be written with their names.
+    ``hf-overrides``, ``rope-scaling``, ``rope-theta`` and ``max-model-len`` may be written with their names, and so may
+    SGLang's ``json-model-override-args``, which lays nothing over a part but replaces it whole, and ``context-length``.
 
     >>> read_overrides(["rope_theta=1e6", "rope_scaling.rope_type=yarn", 'rope_scaling={"factor": 4}'])
     {'rope_theta': 1000000.0, 'rope_scaling.rope_type': 'yarn', 'rope_scaling': {'factor': 4}}
     >>> read_overrides(['{"text_config": {"rope_theta": 1e6}, "rope_scaling": null}'])
     {'text_config.rope_theta': 1000000.0, 'rope_scaling': None}
 
-    Source: vllm-project/vllm, ``vllm/config/model.py`` (``_apply_dict_overrides``).
+    Source: vllm-project/vllm, ``vllm/config/model.py`` (``_apply_dict_overrides``); sgl-project/sglang,
+    ``python/sglang/srt/utils/hf_transformers/config.py`` (``config.update(model_override_args)``).
 
     Raises:
         InvalidValue: A text has no ``=``, no key, a key that another text has too, or an object that is no JSON.
@@ -49,16 +55,16 @@ def read_overrides(texts: Iterable[str]) -> dict[str, Any]:
     values: dict[str, Any] = {}
     for text in texts:
         key, equals, value = ("", "=", text) if text.lstrip().startswith("{") else text.partition("=")
-        key = _of_vllm(key.strip())
+        key = _of_a_server(key.strip())
         if not equals or (not key and value is not text):
             raise InvalidValue(
                 f"{shown(text)} sets nothing: it is not of the form KEY=VALUE.", "Write for example rope_theta=1000000."
             )
         held = _read(key, value)
-        if key in ("", "hf_overrides"):
+        if key in ("", "hf_overrides", "json_model_override_args"):
             if not isinstance(held, dict):
                 raise InvalidValue(f"{shown(text)} is no JSON object.", 'Write for example {"rope_theta": 1000000}.')
-            made = dict(_spread(held))
+            made = dict(held if key.startswith("json") else _spread(held))
         else:
             made = {key: held}
         for each in made:
@@ -80,10 +86,11 @@ def _read(key: str, value: str) -> Any:
         return value
 
 
-def _of_vllm(key: str) -> str:
-    """The key that an option of vLLM stands for, with or without its dashes; any other key as it is."""
+def _of_a_server(key: str) -> str:
+    """The key that an option of vLLM or SGLang sets, with or without its dashes; any other key as it is."""
     plain = key.lstrip("-").replace("-", "_")
-    return plain if plain in _VLLM else key
+    written_as_a_key = plain == "context_length" and "-" not in key  # which some configs have
+    return key if written_as_a_key else _OPTIONS.get(plain, key)
 
 
 def _spread(values: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, Any]]:

@@ -30,7 +30,7 @@ from clockhands.sources.model_types import (
 )
 from clockhands.sources.overriding import by_caller, overridden
 from clockhands.sources.params_fields import is_params, params_codes
-from clockhands.sources.resolved import Code, Fact, Resolved
+from clockhands.sources.resolved import INDEXER, Code, Fact, Resolved, layer_numbers, layer_ranges
 from clockhands.sources.rotary_fields import RotaryReader
 from clockhands.sources.section_fields import (
     Section,
@@ -280,7 +280,7 @@ class _ConfigReader:
                 made.append((_without_rates(RotaryReader(of_row, known, own, own.part, None), because), None))
             elif own.kind == "rotary":
                 made += [
-                    (_because(code, because), original)
+                    (_because(_with_an_indexer(code, fields), because), original)
                     for code, original in RotaryReader(of_row, known, own, own.part, self.length).codes()
                 ]
             elif own.kind in ("learned", "sinusoidal") and own.rows:
@@ -343,6 +343,16 @@ def _chosen(fields: Fields, row: CodeOfType) -> str | None:
 def _because(code: Code, chosen: str) -> Code:
     """A code with what chose it, where a type has one of several."""
     return replace(code, source={**code.source, "kind": chosen}) if chosen else code
+
+
+def _with_an_indexer(code: Code, fields: Fields) -> Code:
+    """The code of an indexer, in the layers that have one: others take the keys that an earlier layer chose."""
+    held = fields.raw("indexed") if code.part == INDEXER else None
+    layers = layer_numbers(code.layers) if code.layers else set()
+    if held is None or not isinstance(held.value, list) or len(held.value) != len(layers):
+        return code
+    own = [layer for layer, kind in enumerate(held.value) if kind == "full"]
+    return replace(code, layers=layer_ranges(own), source={**code.source, "layers": held.source}) if own else code
 
 
 def _without_rates(reader: RotaryReader, because: str) -> Code:

@@ -20,6 +20,9 @@ TEXT = ("text", "encoder", "decoder")
 LONGEST_SCALED = 1e15
 """Beyond this a product of a factor and a length is no length of a text."""
 
+INDEXER = "indexer"
+"""The part that chooses the keys of a sparse attention: it rotates queries and keys of its own."""
+
 _TOWERS = ("vision", "audio")
 _AXES = {2: ("height", "width"), 3: ("temporal", "height", "width")}  # of an image, and of M-RoPE and videos
 
@@ -32,7 +35,7 @@ class Code:
     says for each where it comes from.
 
     Attributes:
-        part: ``text``, ``encoder``, ``decoder``, ``vision``, ``audio`` or ``other``.
+        part: ``text``, ``encoder``, ``decoder``, ``vision``, ``audio``, ``indexer`` or ``other``.
         layers: ``"0-4,6-10"``; ``"input"`` for what is added once at the bottom; None if their number is unknown.
         kind: ``sinusoidal``, ``learned``, ``rotary``, ``alibi``, ``buckets``, ``relative``, ``none`` or None.
         spec: The spec that says all of it, where everything is known.

@@ -18,7 +18,7 @@ from clockhands.sources._scaling_fields import DeclaredScaling, Surroundings, re
 from clockhands.sources._score_fields import score_scale_of, with_scores
 from clockhands.sources.fields import LONGEST, Fields, Sourced, above_one, above_zero, code_from, value_of
 from clockhands.sources.model_types import CodeOfType, ModelType
-from clockhands.sources.resolved import Code
+from clockhands.sources.resolved import INDEXER, Code
 from clockhands.sources.section_fields import inner_base
 
 ANOTHER_BASE = re.compile(r"(rope|rotary)_?\w*(theta|base)")
@@ -139,7 +139,9 @@ class RotaryReader:
         return self._with_scores(made, block), declared.original
 
     def _with_scores(self, code: Code, block: Fields | None) -> Code:
-        """The code with the scale of its scores, if its type has one."""
+        """The code with the scale of its scores, if its type has one; an indexer only ranks the keys."""
+        if self.part == INDEXER:
+            return code
         says = {} if self.known is None else self.known.scores
         return with_scores(code, score_scale_of(says, self.fields, block, rotating=code.kind != "none"))
 
@@ -153,7 +155,7 @@ class RotaryReader:
 
     def _layout(self, layers: str | None) -> Sourced[str] | None:
         known, said = self._layout_of_type(), self.fields.values.get(LAYOUT_KEY)
-        if said is None:
+        if said is None or self.part == INDEXER:  # a conversion moves the rows of the attention alone
             return known
         where = self.fields.source(LAYOUT_KEY)
         if said not in ("interleaved", "halves"):

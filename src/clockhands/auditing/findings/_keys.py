@@ -7,6 +7,7 @@ from typing import Any
 from clockhands.auditing._edits import Edit, added, copied, moved, removed, replaced, together
 from clockhands.auditing.findings._kind import Kind, listed, nearest, spoken
 from clockhands.sources.files import file_and_key
+from clockhands.sources.overriding import CALLER
 
 # A share of the channels and their number are two ways to say one thing: the value of the one is none of the other.
 _SHARE = re.compile(r"(factor|pct|percentage)$")
@@ -113,14 +114,25 @@ class UnknownKey(Kind, code="unknown-key"):
 class IgnoredKey(Kind, code="ignored-key"):
     title = "A key is not read by this model type"
     news = True
-    hint = "Move the key to the place where this model type reads it, or delete the key."
     because: str | None = None
     read_instead: str = ""
+
+    def hint(self) -> str:
+        if self.by_caller:
+            return "Set the key at the level at which this model type reads it, such as text_config.rope_parameters."
+        return "Move the key to the place where this model type reads it, or delete the key."
 
     def blames(self) -> str | None:
         return "file" if self.severity() == "warning" else None
 
+    @property
+    def by_caller(self) -> bool:
+        """Whether the caller set the key, who then expects it to act."""
+        return any(place.startswith(f"{CALLER}:") for place, _ in self.stated)
+
     def severity(self) -> str:
+        if self.by_caller:
+            return "warning"
         # A key that stands in the wrong place loses its value; one that this type has no use for loses nothing.
         misplaced = re.search(r"block|object", str(self.because))
         # What a switch turns on is another code than the type has: whoever wrote it meant another model.
@@ -134,7 +146,7 @@ class IgnoredKey(Kind, code="ignored-key"):
 
     def edit(self) -> Edit | None:
         place = self.place
-        if place is None:
+        if place is None or self.by_caller:
             return None
         if self.severity() == "note":
             return removed(place, "Delete the key: no runtime reads it.")

@@ -8,7 +8,16 @@ from clockhands.auditing._edits import Edit, applied, placed
 from clockhands.auditing.findings._kind import EXPECTED, Kind, listed, spoken
 from clockhands.auditing.findings._parts import Audited, check
 from clockhands.auditing.findings._readers import in_both_shapes, in_the_old_shape, instead_of, worst_of
-from clockhands.readers import Parted, Reading, Statement, compared, incomparable, misreadings, readings
+from clockhands.readers import (
+    Parted,
+    Reading,
+    Statement,
+    compared,
+    incomparable,
+    misreadings,
+    readings,
+    release_order,
+)
 from clockhands.readers.runtime_release import misreaders
 from clockhands.readers.telling import reach_of, release
 from clockhands.sources.opened import Opened
@@ -148,7 +157,9 @@ def _unread(subject: Audited) -> str:
     # One that was compared in part only is not said to be right.
     right = [release(each) for each in readings_of(subject) if each.verdict == "same" and not each.not_compared]
     reads = f" {listed(right)} {'read' if len(right) > 1 else 'reads'} the file right." if right else ""
-    return f"The code of release {runtime.release} was not read.{reads}"
+    fixed = [each.until for each in runtime.fixed_before(subject.opened) if each.until is not None]
+    since = f" Older releases misread such files, which is fixed in {max(fixed, key=release_order)}." if fixed else ""
+    return f"The code of release {runtime.release} was not read as a whole.{reads}{since}"
 
 
 def readings_of(subject: Audited) -> tuple[Reading, ...]:

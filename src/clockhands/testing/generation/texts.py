@@ -233,6 +233,8 @@ def decoding_faults(it: GenerationSubject, text: int, cuts: list[int]) -> tuple[
             f"{first - 1} for every later token" if single else f"{first - 1} at the start of every later chunk",
             np.where(later, first - 1 + inside, at),
         ),
+        placed("decode-positions", f"the tokens before every later {chunk} counted twice", at + starts[piece]),
+        placed("decode-positions", "the tokens before every later piece counted twice", at + starts[piece] * ~alone),
         placed("chunk-restarts", "", np.where(later, at - first, at)),
         placed("chunk-restarts", "", inside),
         placed("decode-positions", f"the number of the {chunk}", np.where(later, piece + inside, at)),

@@ -1,0 +1,85 @@
+"""A draft model beside its target: what of the position settings must agree, and what may differ.
+
+A draft of speculative decoding runs at the positions of its target and, where it is a head (EAGLE, multi-token
+prediction), on hidden states that were made with the target's rotation. Base, scaling, layout and attention factor must
+be those of some of the target's layers, and its context must be as long. Width, layers and windows are its own.
+"""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from clockhands.readers._comparing import Parted, side_by_side
+from clockhands.readers.telling import scaling_in_words
+from clockhands.sources.resolved import TEXT, Code
+
+_CLASS = re.compile(r"eagle|nextn|mtp|medusa|dflash|dspark|draft|speculat", re.IGNORECASE)
+_KEYS = ("draft_vocab_size", "speculators_model_type", "eagle_config", "dflash_config")
+
+
+def is_draft(config: Mapping[str, Any] | None) -> bool:
+    """Whether a config says that it is one of a draft: by its class, its type or a key that only drafts have.
+
+    >>> is_draft({"architectures": ["LlamaForCausalLMEagle3"]}), is_draft({"architectures": ["LlamaForCausalLM"]})
+    (True, False)
+    """
+    held = config or {}
+    classes = held.get("architectures")
+    names = [*(classes if isinstance(classes, list) else ()), held.get("model_type")]
+    named = any(isinstance(name, str) and _CLASS.search(name) for name in names)
+    return named or any(held.get(key) is not None for key in _KEYS)
+
+
+def of_draft(target: Sequence[Code], draft: Sequence[Code]) -> tuple[Parted, ...]:
+    """Each rotary code of a draft beside that code of the target which it is nearest to.
+
+    Args:
+        target: The codes of the target.
+        draft: Those of the draft.
+
+    Returns:
+        One group for each code of the draft; none where one of the two has no RoPE for text.
+    """
+    theirs = [code for code in draft if _turns(code)]
+    ours = [code for code in target if _turns(code)]
+    return tuple(min((_beside(mine, code) for mine in ours), key=_apart) for code in theirs) if ours else ()
+
+
+def shorter(target: int | None, draft: int | None) -> bool:
+    """Whether the context of a draft ends before that of its target."""
+    return target is not None and draft is not None and draft < target
+
+
+def _turns(code: Code) -> bool:
+    return code.kind == "rotary" and code.part in TEXT
+
+
+def _apart(group: Parted) -> tuple[bool, int, float]:
+    return (not group.equivalent, len(group.says), 0.0 if group.ladder is None else group.ladder.drift)
+
+
+def _beside(target: Code, draft: Code) -> Parted:
+    if (target.width, target.rotated) == (draft.width, draft.rotated):
+        return side_by_side(draft.part, draft.layers, target, draft, ("scores",))
+    return Parted(draft.part, draft.layers, target, draft, None, tuple(_settings(target, draft)))
+
+
+def _settings(target: Code, draft: Code) -> Iterator[str]:
+    """What differs in two codes whose heads have other widths, so that a pair of one is no pair of the other."""
+    if target.layout != draft.layout and target.layout and draft.layout:
+        yield f"{target.layout} layout against {draft.layout} layout"
+    if target.base != draft.base:
+        yield f"base {_shown(target.base)} against {_shown(draft.base)}"
+    if (target.scaling or None) != (draft.scaling or None):
+        yield f"{_scaling(target)} against {_scaling(draft)}"
+    if target.attention_factor != draft.attention_factor:
+        yield f"attention factor {_shown(target.attention_factor)} against {_shown(draft.attention_factor)}"
+
+
+def _scaling(code: Code) -> str:
+    original = (code.scaling or {}).get("original")
+    return scaling_in_words(code) + (f" from {original:,} tokens on" if original else "")
+
+
+def _shown(value: float | None) -> str:
+    return "not known" if value is None else f"{value:,.7g}"
