@@ -277,6 +277,16 @@ def test_a_window_that_is_a_radius(name, window):
         ({"model_type": "mistral", "sliding_window": 0}, "a window of 1 or more tokens, or null for none"),
         ({"model_type": "mistral", "sliding_window": None}, None),
         ({"model_type": "qwen3", "sliding_window": 0, "use_sliding_window": False}, None),
+        ({"model_type": "qwen3", "sliding_window": None, "use_sliding_window": True}, None),
+        *(
+            (
+                {"model_type": name, "sliding_window": None},
+                "a window of 1 or more tokens, which layers of this type need",
+            )
+            for name in ("gemma2", "gemma3_text", "cohere2", "gpt_oss", "ministral")
+        ),
+        ({"model_type": "cohere2", "sliding_window": None, "sliding_window_pattern": 1}, None),
+        ({"model_type": "cohere2", "sliding_window": None, "layer_types": ["full_attention"] * 2}, None),
         *(
             ({"model_type": name, **more, "layer_types": ["sliding_attention"] * 2}, listed)
             for listed in ["a window of 1 or more tokens, which the listed layers need"]
