@@ -39,6 +39,8 @@ def vllm_0_11(view: View) -> None:
     _known("transformers-4", view)
     if view.name not in (*held["types"], *held["without_scaling"]):
         raise Undescribed("The code of vLLM 0.11.0 for this type is not known to clockhands.")
+    if view.get("dual_chunk_attention_config"):
+        raise Undescribed("It counts positions by dual_chunk_attention_config, which clockhands does not read.")
     if not facts()["transformers-4"]["types"][view.name].get("type_first"):
         _contradiction(view, OLD, frozenset())
     declared = view.block(OLD)

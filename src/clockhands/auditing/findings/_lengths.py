@@ -469,6 +469,8 @@ def _published(resolved: Resolved, where: str, other: int) -> str | None:
         factor = (code.scaling or {}).get("factor")
         if isinstance(factor, int | float) and math.isclose(other, factor * (resolved.context or 0), rel_tol=1e-6):
             return f"it is the context length times the factor {factor:g} of the declared scaling"
+        if code.scaled_to == other:
+            return f"it is the original length times the factor {factor:g} of the declared scaling"
     return None
 
 
