@@ -187,6 +187,13 @@ def test_a_linear_factor_may_be_in_the_context_or_not(length, says):
     assert says in sentence
 
 
+@pytest.mark.parametrize(("length", "hint"), [(60_000, "If it does not, no change is needed"), (131072, "declare the")])
+def test_the_advice_for_a_linear_scaling_begins_with_whether_the_context_counts_it(length, hint):
+    (finding,) = [each for each in audited(ROTARY["linear"], length).findings if each.code == "beyond-context"]
+    assert "is for up to 65,536 positions, unless the context length counts its factor already." in finding.message
+    assert hint in finding.hint
+
+
 def test_the_sections_of_a_block_stay():
     extension = extended(ROTARY["mRoPE"], 65536)
     for way in extension.ways:

@@ -288,6 +288,14 @@ VALUES = [
     ),
     (
         "beyond-context",
+        {"length": 16384, "context": 4096, "scaling": "linear", "unless counted": 16384},
+        "warning",
+        "The requested length is 16,384, but the declared context length is 4,096. The linear scaling of the file is"
+        " for up to 16,384 positions, unless the context length counts its factor already. Quality beyond it is not"
+        " guaranteed.",
+    ),
+    (
+        "beyond-context",
         {"length": 1024, "context": 512, "kind": "learned"},
         "warning",
         "The requested length is 1,024, but the learned table ends after 512 positions. There are no rows for later"

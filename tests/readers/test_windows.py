@@ -77,16 +77,62 @@ def test_windows_that_were_not_read_are_not_compared_and_that_is_said(tmp_path):
 
 
 @pytest.mark.parametrize("reader", ["vllm", "vllm-0.11"])
-def test_a_window_that_only_the_runtime_takes_is_not_said_to_be_the_same(tmp_path, reader):
+def test_vllm_takes_a_window_that_the_class_of_llama_passes_over(tmp_path, reader):
     llama = {"model_type": "llama", **SMALL, "sliding_window": 4}
-    assert read(tmp_path, llama, reader).not_compared == ("windows",)
-    assert read(tmp_path, llama | {"sliding_window": None}, reader).not_compared == ()
+    found = read(tmp_path, llama, reader)
+    assert (found.verdict, windows(found), found.not_compared) == ("differs", [4] * LAYERS, ())
+    assert read(tmp_path, llama, "transformers-4").verdict == "same"
+    assert read(tmp_path, llama | {"sliding_window": None}, reader).verdict == "same"
+
+
+def test_a_window_that_only_the_runtime_may_take_is_not_said_to_be_the_same(tmp_path):
+    granite = {"model_type": "granite", **SMALL, "sliding_window": 4}
+    assert read(tmp_path, granite, "vllm").not_compared == ("windows",)
+    assert read(tmp_path, granite | {"sliding_window": None}, "vllm").not_compared == ()
+
+
+@pytest.mark.parametrize("name", ["qwen2", "qwen3"])
+@pytest.mark.parametrize(
+    ("more", "expected"),
+    [
+        ({"max_window_layers": 3}, "refuses"),
+        ({"layer_types": ["sliding_attention", "full_attention"] * 3}, "refuses"),
+        ({"layer_types": ["sliding_attention", "full_attention"] * 3, "max_window_layers": LAYERS}, [None] * LAYERS),
+        ({"max_window_layers": 0}, [4] * LAYERS),
+        ({"max_window_layers": LAYERS}, [4] * LAYERS),
+        ({}, [4] * LAYERS),
+        ({"use_sliding_window": False}, [None] * LAYERS),
+    ],
+)
+def test_vllm_0_11_has_one_window_for_all_layers_of_qwen(tmp_path, name, more, expected):
+    config = {"model_type": name, **SMALL, "sliding_window": 4, "use_sliding_window": True, **more}
+    found = read(tmp_path, config, "vllm-0.11")
+    assert (found.verdict if found.verdict == "refuses" else windows(found)) == expected
+    assert "windows" not in found.not_compared
 
 
 def test_vllm_refuses_a_qwen3_of_which_only_some_layers_have_a_window(tmp_path):
     config = {"model_type": "qwen3", **SMALL, **SETTINGS["from layer 3"]}
     assert read(tmp_path, config, "vllm").verdict == "refuses"
-    assert read(tmp_path, config, "vllm-0.11").not_compared == ("windows",)
+    assert read(tmp_path, config | {"max_window_layers": LAYERS}, "vllm").verdict == "same"
+
+
+STEP = {
+    "model_type": "step3p5", **SMALL, "sliding_window": 4, "rope_theta": [5e6, 1e4] * 3, "head_dim": 16,
+    "layer_types": ["full_attention", "sliding_attention"] * 3, "yarn_only_types": ["full_attention"],
+    "rope_scaling": {
+        "rope_type": "llama3", "factor": 2.0, "original_max_position_embeddings": 32, "low_freq_factor": 1.0,
+        "high_freq_factor": 32.0,
+    },
+}  # fmt: skip
+
+
+def test_vllm_leaves_layers_of_step_3_5_without_rotation_where_the_file_lists_them(tmp_path):
+    assert read(tmp_path, STEP, "vllm").verdict == "same"
+    found = read(tmp_path, STEP | {"use_rope_layers": [True] * 5 + [False]}, "vllm")
+    assert (found.verdict, [group.layers for group in found.parted]) == ("differs", ["5"])
+    assert found.parted[0].says == ("rotary against no position encoding",)
+    assert read(tmp_path, STEP | {"use_rope_layers": [False]}, "vllm").verdict == "unknown"
 
 
 def test_scales_of_scores_are_not_said_to_be_compared(tmp_path):

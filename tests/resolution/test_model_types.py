@@ -191,6 +191,9 @@ def test_rows_speak_of_quantities_that_exist(name):
             "per_layer",
             "grid_rows",
             "grid_columns",
+            "local_head_width",
+            "local_unrotated",
+            "local_rotated",
         ),
     }
     assert set(known.reads) <= quantities

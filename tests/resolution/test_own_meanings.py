@@ -272,11 +272,48 @@ def test_a_window_that_is_a_radius(name, window):
 
 
 @pytest.mark.parametrize(
+    ("more", "rotated", "width"),
+    [
+        ({}, 64, 256),
+        ({"swa_head_dim": 224, "swa_qk_rope_head_dim": 32}, 32, 224),
+        ({"swa_head_dim": 224, "swa_qk_nope_head_dim": 128}, 96, 224),
+        ({"per_layer_config": {"2": {"qk_nope_head_dim": 64, "qk_rope_head_dim": 32}}}, 32, 96),
+    ],
+)
+def test_sliding_layers_of_dots3_have_heads_of_their_own(more, rotated, width):
+    # As the config class of Transformers 5.23.0 makes them from the keys that begin with swa_.
+    found = resolved({"model_type": "dots3_note_text", **more})
+    (code, *_) = [code for code in found.codes if code.window is not None and "2" in str(code.layers)]
+    assert (code.rotated, code.width, code.base) == (rotated, width, 50000.0)
+    assert {code.width for code in found.codes if code.window is None} == {192}
+
+
+@pytest.mark.parametrize(
+    ("name", "says"), [("sam", "prompt encoder"), ("sam2_video", "prompt encoder"), ("inkling_mm_model", "windows")]
+)
+def test_what_is_not_read_of_a_type_is_named(name, says):
+    (note,) = resolved({"model_type": name}).notes
+    assert "clockhands does not read" in note
+    assert says in note
+    assert resolved({"model_type": "llama"}).notes == ()
+
+
+@pytest.mark.parametrize(
     ("config", "allowed"),
     [
         ({"model_type": "mistral", "sliding_window": 0}, "a window of 1 or more tokens, or null for none"),
         ({"model_type": "mistral", "sliding_window": None}, None),
         ({"model_type": "qwen3", "sliding_window": 0, "use_sliding_window": False}, None),
+        ({"model_type": "qwen3", "sliding_window": None, "use_sliding_window": True}, None),
+        *(
+            (
+                {"model_type": name, "sliding_window": None},
+                "a window of 1 or more tokens, which layers of this type need",
+            )
+            for name in ("gemma2", "gemma3_text", "cohere2", "gpt_oss", "ministral")
+        ),
+        ({"model_type": "cohere2", "sliding_window": None, "sliding_window_pattern": 1}, None),
+        ({"model_type": "cohere2", "sliding_window": None, "layer_types": ["full_attention"] * 2}, None),
         *(
             ({"model_type": name, **more, "layer_types": ["sliding_attention"] * 2}, listed)
             for listed in ["a window of 1 or more tokens, which the listed layers need"]

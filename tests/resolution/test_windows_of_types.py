@@ -34,6 +34,14 @@ OTHERWISE = {
     "modernbert-decoder": "sliding_window follows from local_attention, so it is not read by itself",
 }
 """Types whose attention shows other windows than the audit says, and why."""
+REFUSED_OTHERWISE = {
+    "inkling_text": "windows of relative codes are not read",
+    "inkling2_text": "windows of relative codes are not read",
+    "lfm3": "its class takes a list of layer types, which the audit asks for",
+    "modernbert-decoder": "its class reads local_attention in place of sliding_window",
+    "moshi": "its class refuses a null where the audit has no window to say",
+}
+"""Types whose class refuses a null for the window and whose audit does not, and why."""
 LARGEST = 60_000_000
 ENOUGH = 100
 
@@ -58,6 +66,24 @@ def test_each_layer_of_each_type_has_the_window_that_the_audit_says(tmp_path):
                 wrong.append((name, label, said, seen))
     assert not wrong
     assert compared >= ENOUGH
+
+
+def test_a_null_for_the_window_is_an_error_where_the_class_of_the_type_needs_one(tmp_path):
+    torch = pytest.importorskip("torch")
+    transformers = pytest.importorskip("transformers")
+    wrong, refused = [], 0
+    for name in types_with_windows(transformers):
+        if windows_of_the_model(torch, transformers, name, {**SMALL, "sliding_window": WINDOW}) is None:
+            continue
+        config = {**SMALL, "sliding_window": None}
+        refuses = windows_of_the_model(torch, transformers, name, config) is None
+        path = tmp_path / "config.json"
+        path.write_text(json.dumps({"model_type": name, **config}), encoding="utf-8")
+        refused += refuses
+        if refuses != bool(ch.audit(path).errors) and name not in REFUSED_OTHERWISE:
+            wrong.append((name, refuses))
+    assert not wrong
+    assert refused > len(REFUSED_OTHERWISE)
 
 
 def types_with_windows(transformers):

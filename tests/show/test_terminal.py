@@ -283,6 +283,14 @@ def test_a_number_that_follows_from_two_keys_names_both(tmp_path, overrides, sou
     assert f"per head from {source} base" in lines
 
 
+def test_what_runtimes_are_not_compared_on_is_said_beside_their_number(tmp_path):
+    scaling = {"rope_type": "yarn", "factor": 16.0, "original_max_position_embeddings": 16384, "rope_theta": 1e6}
+    config = {"model_type": "ministral3", "rope_parameters": scaling | {"llama_4_scaling_beta": 0.1}}
+    (tmp_path / "config.json").write_text(json.dumps(config), encoding="utf-8")
+    text = " ".join(printed(audit(tmp_path), verbose=False).split())
+    assert "4 runtimes whose code was read compute these values (scores not compared)" in text
+
+
 def test_a_long_file_name_is_short_behind_a_sign_too():
     """`--set:hidden_size / config` is no name of a file."""
     config = {"model_type": "llama", "hidden_size": 128, "num_attention_heads": 2}

@@ -363,7 +363,7 @@ def judged(
         findings=tuple(findings),
         source=resolved.source,
         ignored=resolved.ignored,
-        notes=tuple(opened.notes),
+        notes=(*opened.notes, *resolved.notes),
         path=opened.path,
         readings=others,
         runtime=None if runtime is None else str(runtime),

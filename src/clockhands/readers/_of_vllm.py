@@ -28,6 +28,8 @@ from clockhands.scaling import yarn_magnitude
 _BESIDE = {("su", "longrope"), ("mrope", "default")}
 # What 0.33.0 takes the declared length to hold the factor of already (config/model.py).
 _DEEPSEEK = "deepseek_yarn"
+_QWEN = frozenset({"qwen2", "qwen3"})
+_FULL, _SLIDES = "full_attention", "sliding_attention"
 _ALREADY = frozenset({"su", "longrope", "llama3", "yarn", "deepseek_yarn", "deepseek_llama_scaling"})
 
 
@@ -37,6 +39,8 @@ def vllm_0_11(view: View) -> None:
     _known("transformers-4", view)
     if view.name not in (*held["types"], *held["without_scaling"]):
         raise Undescribed("The code of vLLM 0.11.0 for this type is not known to clockhands.")
+    if view.get("dual_chunk_attention_config"):
+        raise Undescribed("It counts positions by dual_chunk_attention_config, which clockhands does not read.")
     if not facts()["transformers-4"]["types"][view.name].get("type_first"):
         _contradiction(view, OLD, frozenset())
     declared = view.block(OLD)
@@ -46,6 +50,11 @@ def vllm_0_11(view: View) -> None:
         # A name of its own, of which the classes of Transformers 4 make nothing.
         view.put(OLD, named(declared, "yarn"))
     transformers_4(view)
+    if view.name in _QWEN:
+        # What their config classes take where a key is absent.
+        view.default("max_window_layers", 28)
+        view.default("sliding_window", 4096)
+        _one_window(view)
     block = view.block(OLD)
     if block is None:
         return
@@ -69,6 +78,32 @@ def vllm_0_11(view: View) -> None:
     elif kind == "linear" and factor is not None and context is not None and "gemma3" not in str(view.name):
         view.longest = context * factor
     view.put(OLD, block)
+
+
+def _one_window(view: View) -> None:
+    """The windows of Qwen 2 and Qwen 3, whose code has one window for all layers, whichever the file lists.
+
+    Raises:
+        Refusal: The list has both kinds of layers, and `max_window_layers` is not the number of layers.
+    """
+    layers, listed = view.number("num_hidden_layers"), view.get("layer_types")
+    first = view.number("max_window_layers") if view.get("max_window_layers") else view.get("max_window_layers")
+    if layers is None or not isinstance(first, int | float):
+        return
+    window = view.get("use_sliding_window") and view.number("sliding_window")
+    kinds = (
+        listed
+        if isinstance(listed, list)
+        else [_SLIDES if window and first <= each else _FULL for each in (0, layers - 1)]
+    )
+    if _SLIDES in kinds and _FULL in kinds:
+        if first != layers:
+            raise Refusal("It supports a window in all layers or in none, and here only some have one.")
+        view.window_rule = {"sees": "all"}
+        return
+    if window:
+        view.put("layer_types", [_SLIDES] * int(layers))
+    view.window_rule = {}
 
 
 def _known(transformers: str, view: View) -> None:
@@ -100,6 +135,8 @@ def vllm(view: View) -> None:
     for key in (OLD, NEW):
         _contradiction(view, key, frozenset(_BESIDE))
     config_of_5(view)
+    if view.name == "step3p5":
+        _layers_that_rotate(view)
     key = OLD if view.block(OLD) is not None else NEW
     block = view.block(key)
     if block is None:
@@ -130,6 +167,21 @@ def vllm(view: View) -> None:
         original = view.number(ORIGINAL) or view.number(ORIGINAL, block) or context
         block = _long_magnitude(view, block, key, original)
     view.put(key, block)
+
+
+def _layers_that_rotate(view: View) -> None:
+    """A list of Step-3.5 that Transformers passes over: whether each layer rotates.
+
+    Raises:
+        Undescribed: The list fits neither the layers nor their bases.
+    """
+    turns, bases = view.get("use_rope_layers"), view.get("rope_theta")
+    if not turns or (isinstance(turns, list) and all(turns)):
+        return
+    bases = bases if isinstance(bases, list) else [bases] * len(turns) if isinstance(turns, list) else []
+    if not isinstance(turns, list) or len(bases) != len(turns) or None in bases:
+        raise Undescribed("What it makes of use_rope_layers in such a file is not known to clockhands.")
+    view.put("rope_theta", [base if turning else 0 for base, turning in zip(bases, turns, strict=True)])
 
 
 def _long_magnitude(view: View, block: dict[str, Any], key: str, original: float | None) -> dict[str, Any]:

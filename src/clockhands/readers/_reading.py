@@ -100,6 +100,11 @@ class Reading:
     says: tuple[str, ...] = ()
     not_compared: tuple[str, ...] = ()
 
+    @property
+    def of_program(self) -> bool:
+        """Whether a program reads so, and it is no pattern that many ports follow."""
+        return self.reader not in PATTERNS
+
 
 def incomparable(opened: Opened, resolved: Resolved) -> str | None:
     """Why the readers of configs cannot be compared on a target, in a sentence; None where they can."""

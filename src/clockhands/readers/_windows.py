@@ -19,11 +19,15 @@ def window_rule(reader: str, view: View) -> Mapping[str, Any] | None:
     ``drops`` are keys that it does not look at, so that the pattern of the type stands. ``sees`` changes what the file
     says: ``all`` positions, or ``one more``. The same under ``mixed`` holds only where some layers have a window and
     others do not, where ``refuses`` stands for an error. ``unless`` are keys that the class of Transformers passes over
-    or takes otherwise: the rule holds for files that do not set them.
+    or takes otherwise: the rule holds for files that do not set them. ``takes`` is a key that it passes over and the
+    reader takes for the window of every layer.
     """
     held = facts()[reader].get("windows", {})
     rule = held.get(view.name, held.get("*"))
-    return None if rule is None or any(view.get(key) for key in rule.get("unless", ())) else rule
+    if rule is None or any(view.get(key) for key in rule.get("unless", ())):
+        return None
+    window = view.number(rule["takes"]) if "takes" in rule else None
+    return rule if window is None else {"sees": int(window)}
 
 
 def in_windows(codes: tuple[Code, ...], rules: Mapping[str, Mapping[str, Any] | None]) -> tuple[Code, ...]:
@@ -41,14 +45,14 @@ def in_windows(codes: tuple[Code, ...], rules: Mapping[str, Mapping[str, Any] | 
             how = rule["mixed"]
         if how == "refuses":
             raise Refusal("It supports a window in all layers or in none, and here only some have one.")
-        if how is not None and any(code.farthest is not None for code in of_part):
+        if isinstance(how, int) or (how is not None and any(code.farthest is not None for code in of_part)):
             made = tuple(_seeing(code, how) if code.part == part else code for code in made)
     return made
 
 
-def _seeing(code: Code, how: str) -> Code:
-    if how == "all":
-        return replace(code, window=None, chunk=None)
+def _seeing(code: Code, how: str | int) -> Code:
+    if how == "all" or isinstance(how, int):
+        return replace(code, window=None if how == "all" else how, chunk=None)
     return code if code.window is None else replace(code, window=code.window + 1)
 
 

@@ -43,7 +43,6 @@ _FILE = re.compile(r"^(?P<file>.*?\.(?P<suffix>[A-Za-z]+)):")
 
 _SENTENCE = re.compile(r"(?<=[.?]) (?=[A-Z0-9])")  # where one ends and the next begins
 
-_PATTERN = "no-scaling"  # not a program, but what many ports do
 _PORT = "an implementation without RoPE scaling"
 
 _NAMES = 32  # width of the column of their names
@@ -374,7 +373,7 @@ def in_short(code: Code) -> str:
 
 def _runtimes_in_short(readings: Iterable[Reading]) -> str:
     """How many runtimes compute the same, and which do not; nothing where none can be compared."""
-    held = [each for each in readings if each.reader != _PATTERN]
+    held = [each for each in readings if each.of_program]
     words = []
     reasons = {each.because for each in held if each.verdict == "unknown"}
     if all(each.verdict == "unknown" for each in held):
@@ -385,7 +384,7 @@ def _runtimes_in_short(readings: Iterable[Reading]) -> str:
         known = f"{every}{len(same)} runtimes whose code was read compute these values"
         left = dict.fromkeys(name for each in held if each.verdict == "same" for name in each.not_compared)
         but = f" ({listed(left)} not compared)" if left else ""
-        words.append(known if len(same) > 3 else f"{listed(same)}: these values{but}")
+        words.append(f"{known if len(same) > 3 else f'{listed(same)}: these values'}{but}")
     for verdict, word in (("differs", "differs"), ("refuses", "refuses it")):
         words += [f"{release(each)} {word}" for each in held if each.verdict == verdict]
     if unknown := [release(each) for each in held if each.verdict == "unknown"]:
@@ -672,7 +671,8 @@ def rows_of_readers(readings: Iterable[Reading], context: int | None) -> Iterato
     if held and all(each.verdict == "unknown" for each in held) and len({each.because for each in held}) == 1:
         yield "not compared", str(held[0].because)
         return
-    same = [release(each) for each in held if each.verdict == "same" and each.reader != _PATTERN]
+    programs = [each for each in held if each.of_program]
+    same = [release(each) for each in programs if each.verdict == "same"]
     if same:
         yield "same", listed(same)
     differing: dict[str, list[str]] = {}
@@ -685,25 +685,25 @@ def rows_of_readers(readings: Iterable[Reading], context: int | None) -> Iterato
         yield "differs", f"{listed(name for name in names if names == [_PORT] or name != _PORT)}: {text}"
     for verdict, label in (("refuses", "refuses"), ("unknown", "not compared")):
         reasons: dict[str | None, list[str]] = {}
-        for each in held:
-            if each.verdict == verdict and each.reader != _PATTERN:
+        for each in programs:
+            if each.verdict == verdict:
                 reasons.setdefault(each.because, []).append(release(each))
         for because, names in reasons.items():
             yield label, f"{listed(names)} ({because})" if verdict == "unknown" else f"{listed(names)}: {because}"
-    for what in dict.fromkeys(what for each in held for what in each.not_compared):
-        who = [release(each) for each in held if what in each.not_compared and each.verdict in ("same", "differs")]
+    for what in dict.fromkeys(what for each in programs for what in each.not_compared):
+        who = [release(each) for each in programs if what in each.not_compared and each.verdict in ("same", "differs")]
         if who:
             yield (
                 "not compared",
                 f"{what} of {listed(who)} (what it does with those of such a file is not known to clockhands)",
             )
-    for each in held:
-        if each.longest is not None and each.verdict != "refuses" and each.reader != _PATTERN:
+    for each in programs:
+        if each.longest is not None and each.verdict != "refuses":
             yield "longest", f"{release(each)} serves up to {each.longest:,} positions"
 
 
 def _who(reading: Reading) -> str:
-    return _PORT if reading.reader == _PATTERN else release(reading)
+    return release(reading) if reading.of_program else _PORT
 
 
 def _readings_that_differ(reading: Reading, context: int | None) -> Iterator[str]:

@@ -60,8 +60,7 @@ class HeadReader:
     def shape(self, block: Fields | None, kind: str, own: Sourced[float] | None = None) -> HeadShape:
         """The shape of the heads in layers of one kind, whose rotary block is given and maybe their own share."""
         if self.is_latent():
-            rotated = self.fields.whole("rotated", most=WIDEST_HEAD)
-            unrotated = self.fields.whole("unrotated", least=0, most=WIDEST_HEAD)
+            unrotated, rotated = self._two_parts(kind)
             if rotated is None or unrotated is None or rotated.value is None or unrotated.value is None:
                 return HeadShape(None, rotated)
             if not self._fits_the_ladder(rotated):
@@ -70,6 +69,19 @@ class HeadReader:
             return HeadShape(Sourced(unrotated.value + rotated.value, " + ".join(together)), rotated)
         width = self._width(kind)
         return self._rotated(width, block, own)
+
+    def _two_parts(self, kind: str) -> tuple[Sourced[int] | None, Sourced[int] | None]:
+        """The part of a head that does not turn and the one that does; some types have others in layers that slide."""
+        whole = self.row.widths.get(kind) if self.row and self.fields.raw("per_layer") is None else None
+        of_kind = ("unrotated", "rotated") if whole is None else ("local_unrotated", "local_rotated")
+        unrotated = self.fields.whole(of_kind[0], least=0, most=WIDEST_HEAD)
+        rotated = self.fields.whole(of_kind[1], most=WIDEST_HEAD)
+        if rotated is None and whole is not None and unrotated is not None:
+            width = self.fields.whole(whole, most=WIDEST_HEAD)
+            if width is not None and None not in (width.value, unrotated.value):
+                left = width.value - unrotated.value
+                rotated = Sourced(left if left > 0 else None, f"{width.source} - {unrotated.source}")
+        return unrotated, rotated
 
     def _fits_the_ladder(self, rotated: Sourced[int]) -> bool:
         """Whether as many channels turn as a class makes its ladder over, where it reads that in another place."""

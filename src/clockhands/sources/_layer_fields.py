@@ -272,11 +272,39 @@ def _kinds(  # noqa: PLR0917 - what the kinds follow from
     if marked is not None:
         return marked
     rule = dict(row.windows) if row is not None else {"rule": "period" if fields.declares("window_period") else "all"}
-    name = rule.get("rule")
     # Kinds that differ in more than their window stay what they are without one.
     apart = row is not None and bool(row.nested or row.bases or {"others", "always"} & set(row.windows))
-    if name is None or ((window is None or not window.value) and not apart):
+    needed = row is not None and window is None and _has_a_window_always(fields, row)
+    if "rule" not in rule or ((window is None or not window.value) and not apart and not needed):
         return ["full"] * (number or 1), None
+    kinds, source = _kinds_by_rule(fields, row, number, rule, type_source, still)
+    if needed and "sliding" in kinds:
+        written = fields.written("window")[0]
+        at = Sourced(fields.values[written], fields.source(written))
+        fields.impossible_together("a window of 1 or more tokens, which layers of this type need", at)
+        kinds = kinds if apart else ["full"] * len(kinds)
+    return kinds, source
+
+
+def _has_a_window_always(fields: Fields, row: CodeOfType) -> bool:
+    """Whether a null stands for the window of a type whose class makes layers with a window whatever it is."""
+    rule = row.windows
+    always = rule.get("needed") or (rule.get("rule") in ("period", "cycle") and not rule.get("until"))
+    switch = fields.flag("window_on")
+    off = switch is not None and not switch.value
+    return bool(always and not off and fields.defaults.get("window") and fields.written("window"))
+
+
+def _kinds_by_rule(  # noqa: PLR0917 - what the kinds follow from
+    fields: Fields,
+    row: CodeOfType | None,
+    number: int | None,
+    rule: Mapping[str, Any],
+    type_source: str,
+    still: tuple[frozenset[int], str] | None,
+) -> tuple[list[str], str | None]:
+    """The kind of each layer by the rule of a type, and where the pattern comes from."""
+    name = rule["rule"]
     if name == "all":
         return ["sliding"] * (number or 1), type_source if row else None
     if name == "unturned":

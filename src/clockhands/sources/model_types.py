@@ -133,6 +133,7 @@ class ModelType:
         sections: Part to the type of the object inside, where that object does not say.
         uneven: Whether the class takes heads that do not divide the model evenly, and cuts a head at an odd channel.
         scores: What scores are multiplied by, see `clockhands.sources._score_fields`.
+        not_read: What the type does with positions that is not read here, in words; None for nothing that is known.
     """
 
     name: str
@@ -144,6 +145,7 @@ class ModelType:
     sections: Mapping[str, str]
     uneven: bool = False
     scores: Mapping[str, Any] = field(default_factory=dict)
+    not_read: str | None = None
 
     @property
     def title(self) -> str:
@@ -196,6 +198,7 @@ def model_type(name: str) -> ModelType | None:
         sections=entry.get("sections", {}),
         uneven=entry.get("uneven", False),
         scores=entry.get("scores", {}),
+        not_read=data["not_read"].get(name),
     )
 
 

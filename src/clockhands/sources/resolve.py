@@ -6,7 +6,7 @@ reads, make specs of them. A type that is not in the table is read by its fields
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from clockhands.biases import BiasCode
@@ -163,7 +163,8 @@ def _of_config(opened: Opened, config: Mapping[str, Any], length: int | None) ->
     found = [*sections(config), *_around(config, name)]
     parts = [reader.part(section) for section in found]
     ignored = beside(config, file) if all(section.path for section in found) else {}
-    return _of_parts(parts, _main(parts), name, f"{file}:model_type", length, facts, ignored)
+    whole = _of_parts(parts, _main(parts), name, f"{file}:model_type", length, facts, ignored)
+    return replace(whole, notes=tuple(dict.fromkeys(reader.notes)))
 
 
 def _of_dialect(opened: Opened, found: InDialect, length: int | None) -> Resolved:
@@ -227,13 +228,14 @@ def _main(parts: list[_Part]) -> _Part | None:
 
 @dataclass(frozen=True)
 class _ConfigReader:
-    """What reads the parts of one config, whose ``top`` names a model type; facts are added to ``facts``."""
+    """What reads the parts of one config, whose ``top`` names a model type; facts and notes are added to its lists."""
 
     opened: Opened
     file: str
     top: str | None
     facts: list[Fact]
     length: int | None
+    notes: list[str] = field(default_factory=list)
 
     def part(self, section: Section) -> _Part:
         """The codes of a part, by the table or by its fields."""
@@ -267,6 +269,8 @@ class _ConfigReader:
     def by_table(self, section: Section, known: ModelType) -> _Part:
         """The codes of a part whose type is known."""
         fields = fields_of(section, self.file, known, self.facts)
+        if known.not_read is not None:
+            self.notes.append(f"Of {known.title} clockhands does not read {known.not_read}.")
         outer_keys(section, fields)
         made: list[tuple[Code, int | None]] = []
         context = fields.whole("context")

@@ -214,6 +214,7 @@ class Resolved:
         facts: What was noticed.
         source: Where ``model_type``, ``context`` and ``length`` come from.
         ignored: Place to value of the keys about position that nothing read.
+        notes: What the types of the model do with positions that is not read here, in sentences.
     """
 
     model_type: str | None
@@ -224,6 +225,7 @@ class Resolved:
     source: Mapping[str, str] = field(default_factory=dict)
     ignored: Mapping[str, Any] = field(default_factory=dict)
     asked: int | None = None
+    notes: tuple[str, ...] = ()
 
     def with_lengths(self) -> "Resolved":
         """The same with one length for each code, so that a report answers each question at one length.

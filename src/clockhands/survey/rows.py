@@ -6,9 +6,6 @@ from typing import NamedTuple
 from clockhands.auditing import Audit
 from clockhands.sources.resolved import TEXT, Code
 
-# The reading without any scaling is no runtime.
-_NO_RUNTIMES = frozenset({"no-scaling"})
-
 # Among the kinds of a row, an encoding that was not recognised.
 UNKNOWN = "unknown"
 # And RoPE of a part for text whose frequencies could not be computed.
@@ -93,7 +90,7 @@ def row_of(audit: Audit, target: str, revision: str, version: str) -> SurveyRow:
     """The row of an audit, without its time."""
     code = _main(audit.layers)
     scaling = (code.scaling if code else None) or {}
-    readings = [reading for reading in audit.readings if reading.reader not in _NO_RUNTIMES]
+    readings = [reading for reading in audit.readings if reading.of_program]
     return SurveyRow(
         target=target,
         revision=revision,

@@ -15,10 +15,13 @@ from clockhands.sources.dialects import set_lengths
 from clockhands.sources.files import file_and_key
 from clockhands.sources.resolved import INDEXER, TEXT, Code, Resolved
 
-# Encodings without frequencies that a scaling could change.
+# Encodings that no scaling of a config changes.
 _WITHOUT_SCALING: Mapping[str | None, str] = {
     "alibi": "There is no scaling to declare: ALiBi has no frequencies.",
     "buckets": "There is no scaling to declare: relative position buckets, as in T5, have no frequencies.",
+    "relative": "There is no scaling to declare: configs have scalings of RoPE only.",
+    "sinusoidal": "There is no scaling to declare: configs have scalings of RoPE only.",
+    "none": "There is no scaling to declare: the model has no position encoding.",
 }
 
 
@@ -29,6 +32,7 @@ class BeyondContext(Kind, code="beyond-context"):
     kind: str | None = None
     scaling: str | None = None
     scaled_to: int = 0
+    unless_counted: int = 0
     set_in: str | None = None
 
     @property
@@ -50,6 +54,11 @@ class BeyondContext(Kind, code="beyond-context"):
             return "Keep the scaling. Where a runtime stops at the context length, set its maximum length."
         if self.scaled_to > self.context:
             return "Stay within the length of the scaling, or increase its factor; quality then needs a measurement."
+        if self.unless_counted >= self.length:
+            return (
+                "Find out whether the context length counts the factor already. If it does not, no change is needed;"
+                " if it does, stay within the context length or increase the factor."
+            )
         return "Stay within the context length, or declare the scaling that the model was extended with."
 
     def message(self) -> str:
@@ -60,6 +69,11 @@ class BeyondContext(Kind, code="beyond-context"):
         scaled = ""
         if self.scaled_to > self.context:
             scaled = f" The {self.scaling} scaling of the file is for up to {spoken(self.scaled_to)} positions."
+        if self.unless_counted:
+            scaled = (
+                f" The {self.scaling} scaling of the file is for up to {spoken(self.unless_counted)} positions, unless"
+                " the context length counts its factor already."
+            )
         if self.reached:
             return f"{wanted} the declared context length is {context}.{scaled}"
         return f"{wanted} the declared context length is {context}.{scaled} Quality beyond it is not guaranteed."
@@ -293,13 +307,17 @@ def beyond_context(subject: Audited) -> Iterator[Kind]:
     if length == subject.opened.length and _scaled_to(resolved, whole=True) >= length:
         return  # a training file or a Modelfile that declares the scaling for its own length
     evidence: dict[str, Any] = {"length": length, "context": context}
-    kinds = {code.kind for code in resolved.codes if code.part in TEXT} - {"none"}
+    kinds = {code.kind for code in resolved.codes if code.part in TEXT}
+    kinds = kinds - {"none"} or kinds
     if "learned" in kinds:
         evidence["kind"] = "learned"
     elif len(kinds) == 1 and not kinds.isdisjoint(_WITHOUT_SCALING):
         evidence["kind"] = kinds.pop()
-    if reached > context:
-        evidence |= {"scaling": (_seeing(resolved)[0].scaling or {}).get("type"), "scaled to": reached}
+    scaling = {(code.scaling or {}).get("type") for code in _seeing(resolved)}
+    # Only of a linear scaling a file may count the factor in its context or not.
+    perhaps = _scaled_to(resolved, whole=True) if not reached and scaling == {"linear"} else 0
+    if max(reached, perhaps) > context:
+        evidence |= {"scaling": next(iter(scaling)), "scaled to" if reached else "unless counted": reached or perhaps}
     if length == subject.opened.length and subject.opened.length_place:
         evidence["set in"] = subject.opened.length_place
     yield BeyondContext(evidence | declared(resolved, "context"))
@@ -451,6 +469,8 @@ def _published(resolved: Resolved, where: str, other: int) -> str | None:
         factor = (code.scaling or {}).get("factor")
         if isinstance(factor, int | float) and math.isclose(other, factor * (resolved.context or 0), rel_tol=1e-6):
             return f"it is the context length times the factor {factor:g} of the declared scaling"
+        if code.scaled_to == other:
+            return f"it is the original length times the factor {factor:g} of the declared scaling"
     return None
 
 
