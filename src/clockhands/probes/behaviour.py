@@ -264,24 +264,27 @@ def _of_shifts(work: _Work) -> _Part:
         tokens = context // 2
     room = None if context is None else context - first - tokens
     shifts = sorted({k for k in (*SHIFTS, room or 0) if k > 0 and (room is None or k <= room)})
+    found: dict[int, list[tuple[float | None, np.ndarray]]] = {k: [] for k in shifts}
+    sound = []
+    for number in range(min(SHIFTED_WINDOWS, len(by.windows)) if shifts else 0):
+        work.progress(f"All positions shifted by {_and(f'{k:,}' for k in shifts)}, window {number + 1}.")
+        ids = by.given(number)[:tokens]
+        own = torch.arange(len(ids))[None] + first
+        plain = by.outputs(ids, position_ids=own)
+        sound.append(_of_part(by, number, plain, None))
+        for k in shifts:
+            moved = by.outputs(ids, position_ids=own + k)
+            apart = divergence(plain, moved) if by.nats else None
+            found[k].append((apart, _of_part(by, number, moved, plain)))
     rows = []
-    for k in shifts:
-        work.progress(f"All positions shifted by {k:,}.")
-        changed, sound, apart = [], [], []
-        for number in range(min(SHIFTED_WINDOWS, len(by.windows))):
-            ids = by.given(number)[:tokens]
-            plain, moved = (
-                by.outputs(ids, position_ids=(torch.arange(len(ids)) + first + shift)[None]) for shift in (0, k)
-            )
-            if by.nats:
-                apart.append(divergence(plain, moved))
-            sound.append(_of_part(by, number, plain, None))
-            changed.append(_of_part(by, number, moved, plain))
-        width = min(len(each) for each in sound)
-        found = difference(*(np.stack([each[:width] for each in every]) for every in (changed, sound)))
+    for k, windows in found.items():
+        width = min(len(each) for each in sound)  # of masked tokens, a beginning has more or fewer
+        apart = difference(
+            *(np.stack([each[:width] for each in every]) for every in ([it for _, it in windows], sound))
+        )
+        kl = float(np.mean([each for each, _ in windows if each is not None])) if by.nats else None
         rows.append(
-            {"by": k, "kl": float(np.mean(apart)) if apart else None, "nats": found.mean, "interval": _interval(found),
-             "visible": found.visible}
+            {"by": k, "kl": kl, "nats": apart.mean, "interval": _interval(apart), "visible": apart.visible}
         )  # fmt: skip
     part.numbers["shifts"] = rows
     part.columns.append(
