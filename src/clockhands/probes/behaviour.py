@@ -67,7 +67,7 @@ def measure_behaviour(
     with all_removed(places):
         left = positions_used(module, ids[0], run)
     by = yardstick(model, ids, used.causal)
-    work = _Work(model, by, places, progress)
+    work = _MeasuredModel(model, by, places, progress)
     progress(f"The unchanged model on {len(ids)} windows of {ids.shape[1]:,} tokens.")
     work.begin()
     parts = [
@@ -88,7 +88,7 @@ def measure_behaviour(
     return ProbeResult("behaviour", tuple(answers), numbers, tuple(columns), tuple(figures))
 
 
-class _Part:
+class _PartialResult:
     """What one of the measurements adds to the result."""
 
     def __init__(self) -> None:
@@ -98,7 +98,7 @@ class _Part:
         self.numbers: dict[str, Any] = {}
 
 
-class _Work:
+class _MeasuredModel:
     """What the measurements share: the unchanged model's numbers."""
 
     def __init__(self, model: RunningModel, by: Yardstick, places: Sequence[Reached], progress: Progress) -> None:
@@ -133,8 +133,10 @@ def _declared(module: Any) -> bool | None:
     return None if None in kinds else False
 
 
-def _of_code(used: PositionsUsed, left: PositionsUsed, declared: bool | None, places: Sequence[Reached]) -> _Part:
-    part = _Part()
+def _of_code(
+    used: PositionsUsed, left: PositionsUsed, declared: bool | None, places: Sequence[Reached]
+) -> _PartialResult:
+    part = _PartialResult()
     names = _and(dict.fromkeys(place.code for place in places)) if places else ""
     largest = max((used.added, *used.layers, used.whole or 0.0))
     if used.uses is None:
@@ -194,8 +196,8 @@ def _bands(last: int) -> Iterator[tuple[int, int]]:
         first, end = end, 2 * end
 
 
-def _of_bands(work: _Work) -> _Part:
-    part, by = _Part(), work.by
+def _of_bands(work: _MeasuredModel) -> _PartialResult:
+    part, by = _PartialResult(), work.by
     if not by.nats:
         part.answers.append("Loss by position was not measured: the model has no logits of tokens.")
         return part
@@ -249,8 +251,8 @@ def _interval(found: PairedDifference) -> list[float] | None:
     return [found.low, found.high] if np.isfinite(found.error) else None
 
 
-def _of_shifts(work: _Work) -> _Part:
-    part, by = _Part(), work.by
+def _of_shifts(work: _MeasuredModel) -> _PartialResult:
+    part, by = _PartialResult(), work.by
     codes = {place.code for place in work.places}
     if not takes(work.model.module, "position_ids") or not codes & {"rotary", "table"}:
         part.answers.append("Positions were not shifted: the model takes distances between tokens, and no positions.")
@@ -325,8 +327,8 @@ def _first(places: Sequence[Reached]) -> int:
     return max((each + 1 for each in rows if each is not None), default=0)
 
 
-def _of_shuffling(work: _Work) -> _Part:
-    part = _Part()
+def _of_shuffling(work: _MeasuredModel) -> _PartialResult:
+    part = _PartialResult()
     work.progress("Tokens shuffled.")
     tokens = work.by.windows.shape[1]
     found = work.apart(torch.randperm(tokens, generator=torch.Generator().manual_seed(0)))
@@ -339,14 +341,14 @@ def _shown(found: PairedDifference) -> dict[str, Any]:
     return {"nats": found.mean, "interval": _interval(found), "error": found.error, "visible": found.visible}
 
 
-def _said(found: PairedDifference, work: _Work) -> str:
+def _said(found: PairedDifference, work: _MeasuredModel) -> str:
     interval = _interval(found)
     between = "" if interval is None else f" (95 % interval {interval[0]:.3f} to {interval[1]:.3f})"
     return f"{found.mean:+.3f} {work.unit}{between}"
 
 
-def _of_removal(work: _Work) -> _Part:
-    part = _Part()
+def _of_removal(work: _MeasuredModel) -> _PartialResult:
+    part = _PartialResult()
     removed, rows = {}, []
     for place in work.places:
         for how in place.removals:
@@ -375,7 +377,7 @@ def _of_removal(work: _Work) -> _Part:
     return part
 
 
-def _layer_by_layer(work: _Work, place: Reached, part: _Part) -> None:
+def _layer_by_layer(work: _MeasuredModel, place: Reached, part: _PartialResult) -> None:
     """The code taken out of one layer at a time; layers before it are not computed again."""
     found = stacks(work.model.module, work.run, work.by.windows[:1, :FIRST_BAND])
     at = [_layer_of(found, module) for module in place.modules]
@@ -444,8 +446,8 @@ def _resumed(where: tuple[Any, int] | None, kept: dict[str, list[Any]]) -> Itera
         yield
 
 
-def _of_recall(work: _Work, plan: RecallPlan) -> _Part:
-    part = _Part()
+def _of_recall(work: _MeasuredModel, plan: RecallPlan) -> _PartialResult:
+    part = _PartialResult()
     if work.by.kind != "next":
         part.answers.append("Recall was not measured: the model does not predict the next token.")
         return part
