@@ -1,0 +1,92 @@
+"""Tiny models of many families, with seeded random weights."""
+
+from contextlib import contextmanager
+
+import pytest
+import torch
+
+transformers = pytest.importorskip("transformers")
+transformers.logging.set_verbosity_error()
+
+VOCABULARY, CONTEXT = 48, 128
+_BERT = {
+    "vocab_size": VOCABULARY, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2,
+    "intermediate_size": 64, "max_position_embeddings": CONTEXT,
+}  # fmt: skip
+_IDS = {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
+_LLAMA = {**_BERT, **_IDS, "num_key_value_heads": 1}
+_GPT2 = {"vocab_size": VOCABULARY, "n_embd": 32, "n_layer": 2, "n_head": 2, "n_positions": CONTEXT, **_IDS}
+_BLOOM = {"vocab_size": VOCABULARY, "hidden_size": 32, "n_layer": 2, "n_head": 2, **_IDS}
+_T5 = {
+    "vocab_size": VOCABULARY, "d_model": 32, "d_kv": 16, "d_ff": 64, "num_layers": 3, "num_heads": 2,
+    "decoder_start_token_id": 0, **_IDS,
+}  # fmt: skip
+_FALCON = {
+    "vocab_size": VOCABULARY, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2,
+    "max_position_embeddings": CONTEXT, **_IDS,
+}  # fmt: skip
+
+# Name: class, config, its fields, and the code that the class has.
+FAMILIES = {
+    "llama": ("LlamaForCausalLM", "LlamaConfig", _LLAMA, "rotary"),
+    "gemma 3": ("Gemma3ForCausalLM", "Gemma3TextConfig", {**_LLAMA, "head_dim": 16}, "rotary"),
+    "gpt-neox": ("GPTNeoXForCausalLM", "GPTNeoXConfig", {**_BERT, **_IDS}, "rotary"),
+    "gpt-j": ("GPTJForCausalLM", "GPTJConfig", {**_GPT2, "rotary_dim": 8}, "rotary"),
+    "falcon": ("FalconForCausalLM", "FalconConfig", {**_FALCON, "alibi": False}, "rotary"),
+    "falcon with alibi": ("FalconForCausalLM", "FalconConfig", {**_FALCON, "alibi": True}, "ALiBi"),
+    "bloom": ("BloomForCausalLM", "BloomConfig", _BLOOM, "ALiBi"),
+    "mpt": (
+        "MptForCausalLM", "MptConfig",
+        {"vocab_size": VOCABULARY, "d_model": 32, "n_layers": 2, "n_heads": 2, "max_seq_len": CONTEXT}, "relative bias",
+    ),
+    "t5": ("T5ForConditionalGeneration", "T5Config", _T5, "relative bias"),
+    "t5 encoder": ("T5EncoderModel", "T5Config", _T5, "relative bias"),
+    "gpt-2": ("GPT2LMHeadModel", "GPT2Config", _GPT2, "table"),
+    "opt": (
+        "OPTForCausalLM", "OPTConfig",
+        {
+            "vocab_size": VOCABULARY, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2,
+            "ffn_dim": 64, "word_embed_proj_dim": 32, "max_position_embeddings": CONTEXT, **_IDS,
+        },
+        "table",
+    ),
+    "bert": ("BertForMaskedLM", "BertConfig", _BERT, "table"),
+    "roberta": ("RobertaForMaskedLM", "RobertaConfig", {**_BERT, "max_position_embeddings": CONTEXT + 2}, "table"),
+    "bert without a head": ("BertModel", "BertConfig", _BERT, "table"),
+}  # fmt: skip
+
+
+def tiny(family, **fields):
+    """A model of a family, with some fields of its config changed."""
+    name, config, values, _ = FAMILIES[family]
+    torch.manual_seed(0)
+    return getattr(transformers, name)(getattr(transformers, config)(**{**values, **fields})).eval()
+
+
+def without_positions(rotated=(0, 0)):
+    """A decoder whose config says for each layer whether it rotates; none does unless said."""
+    torch.manual_seed(0)
+    return transformers.SmolLM3ForCausalLM(transformers.SmolLM3Config(**_LLAMA, no_rope_layers=list(rotated))).eval()
+
+
+def tokens(windows, length, seed=1):
+    return torch.randint(4, VOCABULARY, (windows, length), generator=torch.Generator().manual_seed(seed))
+
+
+@contextmanager
+def hidden_bias(model, layers):
+    """Attention scores that fall with distance in some layers, which no config says: added to the mask."""
+
+    def hook(_, args, kwargs):
+        count = kwargs["hidden_states"].shape[1]
+        places = torch.arange(count)
+        apart = (places[:, None] - places).float()
+        mask = torch.where(apart < 0, torch.finfo(torch.float32).min, -0.25 * apart)
+        return args, {**kwargs, "attention_mask": mask[None, None]}
+
+    hooks = [model.model.layers[layer].self_attn.register_forward_pre_hook(hook, with_kwargs=True) for layer in layers]
+    try:
+        yield model
+    finally:
+        for each in hooks:
+            each.remove()
