@@ -225,24 +225,24 @@ READERS = [
     (
         "often-misread",
         {
-            "mistakes": ["the base 10,000 in place of the file's", "no windows"],
+            "mistakes": ["base 10,000 instead of the base in the file", "no sliding windows"],
             "known": 1,
-            "the base 10,000 in place of the file's": "off by 1 radian from distance 8 on; known: AirLLM (a/b#1)",
-            "no windows": "all positions instead of the last 512 positions",
+            "base 10,000 instead of the base in the file": "off by 1 radian from distance 8 on; made by AirLLM (a/b#1)",
+            "no sliding windows": "all positions instead of the last 512 positions",
         },
         "note",
-        "2 common mistakes of runtimes change the position encoding of this file: the base 10,000 in place of the"
-        " file's; no windows. Known runtimes make 1 of these 2 mistakes.",
+        "2 common mistakes of runtimes change the position encoding of this file: base 10,000 instead of the base in"
+        " the file; no sliding windows. Known runtimes make 1 of these 2 mistakes.",
     ),
     (
         "often-misread",
         {
-            "mistakes": ["no windows"],
+            "mistakes": ["no sliding windows"],
             "known": 0,
-            "no windows": "all positions instead of the last 512 positions",
+            "no sliding windows": "all positions instead of the last 512 positions",
         },
         "note",
-        "1 common mistake of runtimes changes the position encoding of this file: no windows. Known runtimes make"
-        " none of this 1 mistake.",
+        "1 common mistake of runtimes changes the position encoding of this file: no sliding windows. No known"
+        " runtime makes this mistake.",
     ),
 ]

@@ -216,7 +216,7 @@ def test_what_was_not_compared_is_said_beside_what_is_the_same(audited):
 
 def test_a_preset_is_read_by_no_runtime():
     (unknown,) = found(ch.audit("vaswani2017", runtime="vllm"), "runtime-not-known")
-    assert "This is a spec of clockhands, which runtimes do not read." in unknown.message
+    assert "This target is a spec of clockhands, which runtimes do not read." in unknown.message
     verdict = ch.audit("vaswani2017", runtime="vllm").verdict
     assert verdict == "The position settings look correct. What vLLM computes is not known."
 
@@ -228,7 +228,7 @@ def test_common_mistakes_are_one_folded_note_that_names_who_is_known_to_make_the
     (note,) = found(audit, "often-misread")
     assert note.severity == "note"
     first, *others = note.evidence["mistakes"]
-    assert "; known: DeepSpeed inference before 0.18.3 (owner/name#1)" in note.evidence[first]
+    assert "; made by DeepSpeed inference before 0.18.3 (owner/name#1)" in note.evidence[first]
     assert "off by 1 radian from distance 8 on" in note.evidence[first]
     assert others
     assert not any("known:" in note.evidence[name] for name in others)

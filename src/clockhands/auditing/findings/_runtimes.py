@@ -95,8 +95,9 @@ class OftenMisread(Kind, code="often-misread"):
     def message(self) -> str:
         number = len(self.mistakes)
         change = "common mistakes of runtimes change" if number > 1 else "common mistake of runtimes changes"
-        these = f"of these {number} mistakes" if number > 1 else "of this 1 mistake"
-        known = f"Known runtimes make {self.known or 'none'} {these}."
+        known = f"Known runtimes make {self.known or 'none'} of these {number} mistakes."
+        if number == 1:
+            known = f"{'At least one' if self.known else 'No'} known runtime makes this mistake."
         return f"{number} {change} the position encoding of this file: {'; '.join(self.mistakes)}. {known}"
 
 

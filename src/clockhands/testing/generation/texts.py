@@ -311,8 +311,6 @@ def placed_faults(it: GenerationSubject, text: int, cuts: list[int], got: np.nda
         where = np.where(at >= first, places[0] + (places[1] - places[0]) * (at - first), at)
         told["how"] = (
             f"positions {', '.join(map(str, where[first : first + 3]))} instead of {first}, {first + 1}, {first + 2}"
-            " are"
-            " expected"
         )
         return where
 
