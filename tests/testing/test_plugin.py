@@ -136,7 +136,7 @@ def test_a_failing_check_shows_the_line_of_the_test_and_the_report(failing):
         "E",
         "E       The function computes its frequencies from base 500,000 instead of 10,000.",
         "E         hint: Pass the base to the code that computes the frequencies, and look for a default",
-        "E           used in its place.",
+        "E           that is used instead.",
         "E         seen in: SpecForge#265, DeepSpeed#8341, MarinFold#184",
     ]
     evidence = lines_after(shown, "Failed, ")
