@@ -9,9 +9,9 @@ CONFIGS = [
         "conflicting-shapes",
         {f"{C}rope_theta": 10000.0, f"{P}rope_theta": 500000.0, "used": f"{P}rope_theta"},
         "warning",
-        "The old config format and the new one disagree: rope_theta is 10,000 but rope_parameters.rope_theta is"
-        " 500,000. Runtimes that read the old format and runtimes that read the new one build different models,"
-        " without a warning. Transformers 5 and this audit use rope_parameters.rope_theta.",
+        "The old and the new config format contradict each other: rope_theta is 10,000 but rope_parameters.rope_theta"
+        " is 500,000. Runtimes that read the old format and runtimes that read the new format build different models,"
+        " without a warning. Transformers 5 and the audit use rope_parameters.rope_theta.",
     ),
     (
         "conflicting-shapes",
@@ -23,17 +23,17 @@ CONFIGS = [
             "used": f"{C}rope_scaling",
         },
         "warning",
-        "The old config format and the new one disagree: rope_scaling.factor is 8 but rope_parameters.factor is 32;"
-        " low_freq_factor is only in rope_scaling. Runtimes that read the old format and runtimes that read the new"
-        " one build different models, without a warning. Transformers 5 and this audit use rope_scaling.",
+        "The old and the new config format contradict each other: rope_scaling.factor is 8 but rope_parameters.factor"
+        " is 32; low_freq_factor is only in rope_scaling. Runtimes that read the old format and runtimes that read"
+        " the new format build different models, without a warning. Transformers 5 and the audit use rope_scaling.",
     ),
     (
         "conflicting-spellings",
         {f"{S}rope_type": "yarn", f"{S}type": "linear", "used": f"{S}rope_type"},
         "warning",
         'type and rope_type name different scalings: rope_scaling.rope_type is "yarn" but rope_scaling.type is'
-        ' "linear". Runtimes that read only one of the two keys apply its scaling; Transformers 5 and this audit use'
-        " rope_type.",
+        ' "linear". Runtimes that read only one of the two keys apply the scaling of that key; Transformers 5 and the'
+        " audit use rope_type.",
     ),
     (
         "flat-layer-types",
@@ -64,10 +64,10 @@ CONFIGS = [
             "factor": 8.0,
         },
         "warning",
-        'The RoPE scaling is on sliding layers (rope_parameters.sliding_attention.rope_type is "linear" and'
-        " rope_parameters.sliding_attention.factor is 8) and full layers have none, but this model type scales full"
-        " layers only. Sliding layers attend only within their window; with the scaling, their RoPE frequencies are"
-        " too low by a factor of 8.",
+        'The RoPE scaling is on sliding-window layers (rope_parameters.sliding_attention.rope_type is "linear" and'
+        " rope_parameters.sliding_attention.factor is 8) and full-attention layers have no scaling, but this model"
+        " type scales only full-attention layers. The scaling makes the RoPE frequencies of sliding-window layers too"
+        " low by a factor of 8.",
     ),
     (
         "layer-type-scaling",
@@ -82,9 +82,9 @@ CONFIGS = [
             "factor": 8.0,
         },
         "warning",
-        'The RoPE scaling is on sliding layers (rope_parameters.sliding_attention.rope_type is "linear" and'
-        " rope_parameters.sliding_attention.factor is 8), but this model type scales full layers only. Sliding layers"
-        " attend only within their window; with the scaling, their RoPE frequencies are too low by a factor of 8.",
+        'The RoPE scaling is on sliding-window layers (rope_parameters.sliding_attention.rope_type is "linear" and'
+        " rope_parameters.sliding_attention.factor is 8), but this model type scales only full-attention layers. The"
+        " scaling makes the RoPE frequencies of sliding-window layers too low by a factor of 8.",
     ),
     (
         "nope-inverted",
@@ -95,9 +95,9 @@ CONFIGS = [
             "one layer without rotation in": 4,
         },
         "warning",
-        "By the list, 3 of 4 layers do not rotate (no_rope_layers is [0, 0, 0, 1]), but in this model family one layer"
-        " in 4 does not. In this list, 1 means that a layer rotates and 0 that it does not. The 1s and 0s were"
-        " probably exchanged.",
+        "By the list, 3 of 4 layers do not rotate (no_rope_layers is [0, 0, 0, 1]), but in this model family one"
+        " layer in 4 does not rotate. In this list, 1 means that the layer rotates, and 0 means that the layer does"
+        " not rotate. The 1s and 0s were probably exchanged.",
     ),
     (
         "nope-inverted",
@@ -110,8 +110,8 @@ CONFIGS = [
         },
         "warning",
         "By the list, all 4 layers rotate (no_rope_layers is [1, 1, 1, 1] and no_rope_layer_interval is 4), but by"
-        " the interval one layer in 4 does not. If the interval is right, runtimes that use the list rotate layers"
-        " that were trained without rotation.",
+        " the interval one layer in 4 does not rotate. If the interval is right, runtimes that use the list rotate"
+        " layers that were trained without rotation.",
     ),
     (
         "mrope-sections",
@@ -124,32 +124,32 @@ CONFIGS = [
         "mrope-sections",
         {f"{S}mrope_section": [18, 23, 23], "together": 64, "pairs": 64, "order": "interleaved"},
         "warning",
-        "rope_scaling.mrope_section is [18, 23, 23]: the sum of 64 pairs is right, but this model type interleaves the"
-        " sections, so rows can have at most 21 pairs and columns at most 21. The other pairs are rotated by time,"
-        " without a warning.",
+        "rope_scaling.mrope_section is [18, 23, 23]: the sum of 64 pairs is right, but this model type interleaves"
+        " the sections, so rows can have at most 21 pairs and columns at most 21 pairs. Code of this model type"
+        " rotates the pairs above these limits by time, without a warning.",
     ),
     (
         "mrope-sections",
         {f"{S}mrope_section": [64, 0, 0], "together": 64, "pairs": 64, "order": "chunked"},
         "warning",
         "rope_scaling.mrope_section is [64, 0, 0]: the sum of 64 pairs is right, but there must be one section for"
-        " time, one for rows and one for columns. At least one coordinate has no pairs.",
+        " time, one for rows and one for columns. At least one of these three coordinates has no pairs.",
     ),
     (
         "mrope-order",
         {f"{S}mrope_interleaved": False, "class order": "interleaved", "type": "qwen3_vl_text, transformers 5.23.0"},
         "warning",
-        "rope_scaling.mrope_interleaved is false, but in code of this type (qwen3_vl_text, transformers 5.23.0) the"
-        " pairs of time, rows and columns are interleaved. Runtimes that use the key rotate pairs by the"
-        " wrong coordinate. The key does not set the layout (which two dimensions form a pair).",
+        "rope_scaling.mrope_interleaved is false, but in code of this model type (qwen3_vl_text, transformers 5.23.0)"
+        " the pairs of time, rows and columns are interleaved. Runtimes that use mrope_interleaved rotate pairs by"
+        " the wrong coordinate. mrope_interleaved does not set the layout (which two dimensions form a pair).",
     ),
     (
         "mrope-order",
         {f"{S}mrope_interleaved": True, "class order": "chunked", "type": "qwen2_vl_text, transformers 5.23.0"},
         "warning",
-        "rope_scaling.mrope_interleaved is true, but in code of this type (qwen2_vl_text, transformers 5.23.0) the"
-        " pairs of time, rows and columns are consecutive. Runtimes that use the key rotate pairs by the wrong"
-        " coordinate. The key does not set the layout (which two dimensions form a pair).",
+        "rope_scaling.mrope_interleaved is true, but in code of this model type (qwen2_vl_text, transformers 5.23.0)"
+        " the pairs of time, rows and columns are consecutive. Runtimes that use mrope_interleaved rotate pairs by"
+        " the wrong coordinate. mrope_interleaved does not set the layout (which two dimensions form a pair).",
     ),
     (
         "partial-meaning",
@@ -162,10 +162,10 @@ CONFIGS = [
             "as the class has it": False,
         },
         "warning",
-        'rope_parameters.rope_type is "default" and rope_parameters.partial_rotary_factor is 0.25, but this type'
-        ' keeps the frequencies of the whole head and does not rotate the slow pairs (rope_type "proportional", share'
-        ' 0.25). With "default", the frequencies are computed over the RoPE dimensions instead, so all but the first'
-        " are wrong.",
+        'rope_parameters.rope_type is "default" and rope_parameters.partial_rotary_factor is 0.25, but this model'
+        " type computes the frequencies over the whole head and rotates only the fastest 25 % of the pairs (rope_type"
+        ' "proportional"). With "default", the frequencies are computed over the RoPE dimensions instead, so all'
+        " frequencies but the first are wrong.",
     ),
     (
         "partial-meaning",
@@ -177,9 +177,10 @@ CONFIGS = [
             "as the class has it": False,
         },
         "warning",
-        'rope_scaling.rope_type is "proportional", but code of this type (phi, transformers 5.23.0) computes the'
-        ' frequencies over the RoPE dimensions (share 0.4). With "proportional", they are computed over the whole head'
-        " instead, so all but the first are wrong, and the slow pairs do not rotate.",
+        'rope_scaling.rope_type is "proportional", but code of this model type (phi, transformers 5.23.0) computes'
+        ' the frequencies over the RoPE dimensions (40 % of the head). With "proportional", the frequencies are'
+        " computed over the whole head instead, so all frequencies but the first are wrong, and the slow pairs do not"
+        " rotate.",
     ),
     (
         "partial-meaning",
@@ -193,17 +194,17 @@ CONFIGS = [
         },
         "note",
         'rope_parameters.rope_type is "proportional" and rope_parameters.partial_rotary_factor is 0.25: the RoPE'
-        " frequencies are those of the whole head, but only a share of 0.25 of the pairs rotates: the slow pairs do"
-        " not. The class of this type does the same. Runtimes that read only the share compute the frequencies over"
-        " the RoPE dimensions instead, so all but the first are wrong.",
+        " frequencies are computed over the whole head, but only the fastest 25 % of the pairs rotate. The model's"
+        " class computes the same. Runtimes that ignore rope_type compute the frequencies over the RoPE dimensions"
+        " instead, so all frequencies but the first are wrong.",
     ),
     (
         "partial-meaning",
         {f"{P}partial_rotary_factor": 0.25, f"{P}mrope_section": [11, 11, 10], "share": 0.25, "axes": True},
         "note",
-        "rope_parameters.partial_rotary_factor is 0.25 and rope_parameters.mrope_section is [11, 11, 10]: only a"
-        " share of 0.25 of each head rotates, and its pairs are divided among time, rows and columns. Some runtimes"
-        " ignore partial_rotary_factor if there is an mrope_section, and rotate the whole head.",
+        "rope_parameters.partial_rotary_factor is 0.25 and rope_parameters.mrope_section is [11, 11, 10]: only 25 %"
+        " of the dimensions of each head rotate, and the RoPE pairs are divided among time, rows and columns. Some"
+        " runtimes ignore partial_rotary_factor if there is an mrope_section, and rotate the whole head.",
     ),
     (
         "inert-window",
@@ -225,8 +226,8 @@ CONFIGS = [
         },
         "warning",
         "The original length of the scaling is 163,840, equal to the context length. But with a base of 10,000 and 32"
-        " pairs, a query scores a matching token below a random one from distance 725 on, so the true original length"
-        " must be far shorter. The ramp of the scaling is therefore at the wrong pairs.",
+        " pairs, a query scores a matching token below a random token from distance 725 on, so the true original"
+        " length must be far shorter. With the wrong original length, the scaling changes the wrong pairs.",
     ),
     (
         "wrong-original",
@@ -240,7 +241,7 @@ CONFIGS = [
         "warning",
         "The original length of the scaling is 8,192, more than the context length of 4,096"
         " (rope_scaling.original_max_position_embeddings is 8,192 and max_position_embeddings is 4,096). The original"
-        " length cannot be longer than the extended one.",
+        " length cannot be longer than the extended length.",
     ),
     (
         "wrong-original",
@@ -254,8 +255,8 @@ CONFIGS = [
         "warning",
         "The original length of the scaling is 4,096, equal to the context length"
         " (rope_scaling.original_max_position_embeddings is 4,096 and max_position_embeddings is 4,096), but the"
-        " factor of the scaling is 8. Either there was nothing to extend, or the original length was overwritten with"
-        " the extended one.",
+        " factor of the scaling is 8. Either the context was not extended, or the extended length was written in"
+        " place of the original length.",
     ),
     (
         "wrong-original",
@@ -270,8 +271,8 @@ CONFIGS = [
         "warning",
         "The original length of the scaling is 4,096, equal to the context length"
         " (rope_scaling.original_max_position_embeddings is 4,096 and max_position_embeddings is 4,096), so the long"
-        " list, with numbers up to 64.76, is never used, and the attention factor becomes 1. One of the two lengths"
-        " was overwritten.",
+        " list, with numbers up to 64.76, is never used, and the attention factor is 1. One of the two lengths is"
+        " wrong.",
     ),
     (
         "missing-scaling",
@@ -286,10 +287,10 @@ CONFIGS = [
             "its scaling": "the scaling llama3 with a factor of 8",
         },
         "warning",
-        "The context length is 131,072, the base 500,000, and there is no RoPE scaling. Published models of type"
-        ' "llama" with this base and no scaling have a context length of 8,192; Llama-3.1-8B, a published model of the'
-        " same size, has the scaling llama3 with a factor of 8. Without the scaling, positions beyond the original"
-        " length give angles that the model has not seen in training.",
+        "The context length is 131,072, the base is 500,000, and there is no RoPE scaling. Published models of type"
+        ' "llama" with this base and no scaling have a context length of 8,192; Llama-3.1-8B, a published model of'
+        " the same size, has the scaling llama3 with a factor of 8. Without the scaling, positions beyond the"
+        " original length give angles that the model has not seen in training.",
     ),
     (
         "differs-from-release",
@@ -315,8 +316,8 @@ CONFIGS = [
             "because": None,
         },
         "note",
-        "rope_theta is 12,000,000, but a published model of the same size, Llama-3.1-8B, has a base of 500,000. Either"
-        " this is another model, or the model was extended or trained further with other RoPE settings.",
+        "rope_theta is 12,000,000, but a published model of the same size, Llama-3.1-8B, has a base of 500,000."
+        " Either the file is of another model, or the model was extended or trained further with other RoPE settings.",
     ),
     (
         "differs-from-release",
@@ -357,9 +358,9 @@ CONFIGS = [
         },
         "note",
         "Factor x original length is 131,072, which differs from the declared length (rope_scaling.factor is 4,"
-        " rope_scaling.original_max_position_embeddings is 32,768 and max_position_embeddings is 40,960). The declared"
-        " length is that of Qwen3-8B, which has no scaling, so the scaling was added by hand. Runtimes that use the"
-        " declared length do not reach the extended length.",
+        " rope_scaling.original_max_position_embeddings is 32,768 and max_position_embeddings is 40,960). The"
+        " declared length is that of Qwen3-8B, which has no scaling, so the scaling was added by hand. Runtimes that"
+        " use the declared length do not accept texts of the extended length.",
     ),
     (
         "longrope-lists",
@@ -372,8 +373,8 @@ CONFIGS = [
         "longrope-swapped",
         {f"{S}short_factor": [4.0] * 48, f"{S}long_factor": [1.0] * 48, "largest short": 4.0, "largest long": 1.0},
         "warning",
-        "The largest number of the short list is 4, but that of the long list only 1. The short list must have the"
-        " smaller numbers, so rope_scaling.short_factor and rope_scaling.long_factor are swapped.",
+        "The largest number of the short list is 4, and the largest number of the long list is 1. The long list must"
+        " have the larger numbers, so rope_scaling.short_factor and rope_scaling.long_factor are swapped.",
     ),
     (
         "default-base",
@@ -385,8 +386,8 @@ CONFIGS = [
             "scaling": "llama3",
         },
         "warning",
-        "The base is not in the file, so the documented default of llama (transformers 5.23.0) is used: 10,000. The"
-        ' scaling "llama3" is usually published with a larger base.',
+        "The base is not in the file, so the audit uses the documented default of llama (transformers 5.23.0):"
+        ' 10,000. The scaling "llama3" is usually published with a larger base.',
     ),
     (
         "default-base",
@@ -399,9 +400,9 @@ CONFIGS = [
             "window": None,
         },
         "warning",
-        "The base is not in the file, so the documented default of qwen2 (transformers 5.23.0) is used: 10,000. A base"
-        " this small seldom covers 32,768 positions without a scaling. It is probably a fallback, and not the base"
-        " that the model was trained with.",
+        "The base is not in the file, so the audit uses the documented default of qwen2 (transformers 5.23.0):"
+        " 10,000. The base 10,000 is small for 32,768 positions without a scaling, so the model was probably trained"
+        " with a larger base.",
     ),
     (
         "default-base",
@@ -414,7 +415,8 @@ CONFIGS = [
             "window": 4096,
         },
         "note",
-        "The base is not in the file, so the documented default of mistral (transformers 5.23.0) is used: 10,000.",
+        "The base is not in the file, so the audit uses the documented default of mistral (transformers 5.23.0):"
+        " 10,000.",
     ),
     (
         "default-base",
@@ -426,20 +428,20 @@ CONFIGS = [
             "never": "their base is 1,000,000",
         },
         "warning",
-        "The base is not in the file, so the documented default of GGUF readers is used: 10,000. No release of this"
-        " architecture has that base: their base is 1,000,000.",
+        "The base is not in the file, so the audit uses the documented default of GGUF readers: 10,000. No release of"
+        " this architecture has the base 10,000: their base is 1,000,000.",
     ),
     (
         "unknown-key",
         {f"{S}finetune": True, "known": "type, factor"},
         "warning",
-        "rope_scaling.finetune (true) is not a key of this block (known keys: type, factor). Runtimes ignore it"
+        "rope_scaling.finetune (true) is not a key of this block (known keys: type, factor). Runtimes ignore this key"
         " without a warning.",
     ),
     (
         "ignored-key",
         {f"{C}rotary": True, "because": "bert does not read it"},
         "warning",
-        "rotary is true, but it is ignored without a warning (bert does not read it).",
+        "rotary is true, but runtimes ignore this key without a warning (bert does not read it).",
     ),
 ]

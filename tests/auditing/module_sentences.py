@@ -43,31 +43,30 @@ MODULES = [
         "buffer-zero",
         {**_HELD, "pairs": 8},
         "error",
-        "The RoPE frequencies in rotary_emb.inv_freq are all zero: nothing rotates, and positions cannot be"
-        " distinguished.",
+        "The RoPE frequencies in rotary_emb.inv_freq are all zero: nothing rotates, and the model cannot distinguish"
+        " positions.",
     ),
     (
         "buffer-unscaled",
         {**_HELD, **_OFF, "effective factor": 1.0, "declared factor": 8.0, "base": 500000.0},
         "error",
         "The RoPE frequencies in rotary_emb.inv_freq are those of base 500,000 without the declared scaling (pair 5"
-        " has 0.000274248 rad per token, but the config gives 3.4281e-05). The effective factor is 1, but the declared"
-        " factor is 8.",
+        " has 0.000274248 rad per token, but the config gives 3.4281e-05). The config declares a scaling factor of 8.",
     ),
     (
         "buffer-scaled-twice",
         {**_HELD, **_OFF, "effective factor": 64.0, "declared factor": 8.0, "rounded to": "bfloat16"},
         "error",
         "The RoPE frequencies in rotary_emb.inv_freq are scaled twice (pair 5 has 0.000274248 rad per token, but the"
-        " config gives 3.4281e-05). The effective factor of the slowest pair is 64, but the declared factor is 8. They"
-        " are also rounded to bfloat16.",
+        " config gives 3.4281e-05). The slowest pair has a scaling factor of 64, but the config declares 8. The"
+        " values are also rounded to bfloat16.",
     ),
     (
         "buffer-reread",
         {**_HELD, "bytes of": "float32", "read as": "bfloat16", "pairs": 128},
         "error",
-        "The bytes of the RoPE frequencies in rotary_emb.inv_freq were read as bfloat16: read as float32, they are the"
-        " frequencies of the config.",
+        "The bytes of the RoPE frequencies in rotary_emb.inv_freq were read as bfloat16. If the bytes are read as"
+        " float32, the frequencies are those of the config.",
     ),
     (
         "buffer-of-another-factor",
@@ -96,7 +95,8 @@ MODULES = [
         {**_HELD, **_OFF, "base in effect": 10000.0, "declared base": 500000.0, "scaled twice": True},
         "error",
         "The RoPE frequencies in rotary_emb.inv_freq are those of base 10,000, but the config declares base 500,000"
-        " (pair 5 has 0.000274248 rad per token, but the config gives 3.4281e-05). Also, they are scaled twice.",
+        " (pair 5 has 0.000274248 rad per token, but the config gives 3.4281e-05). Also, the frequencies are scaled"
+        " twice.",
     ),
     (
         "buffer-of-another-scaling",
@@ -118,8 +118,8 @@ MODULES = [
         {**_HELD, "tensors": 3, "pairs": 4, "declared pairs": 8, "pairs by layer": {"0": 8, "1": 4, "2": 2}},
         "error",
         "The number of RoPE frequencies in rotary_emb.inv_freq and 2 similar tensors falls from layer to layer: 8 in"
-        " layer 0, 4 in layer 1, 2 in layer 2. The config declares 8 for every layer. All layers share one object with"
-        " the settings, and each layer changed it.",
+        " layer 0, 4 in layer 1, 2 in layer 2. The config declares 8 for every layer. All layers share one settings"
+        " object, and each layer changed this object.",
     ),
     (
         "buffer-differs",
@@ -133,23 +133,23 @@ MODULES = [
         {**_HELD},
         "error",
         "The RoPE frequencies in rotary_emb.inv_freq have a shape but no data (meta device), although the rest of the"
-        " model is loaded. If other code fills in this data, the values are not those of the config.",
+        " model is loaded. If other code fills this memory, the values are not those of the config.",
     ),
     (
         "slopes-differ",
         {"model:layers.0.slopes": "8 numbers in float32", "tensors": 2, "what": "slopes", "head": 0, "stored": 1.0,
          "declared": 0.5, "it is": "a series that begins at 1"},
         "error",
-        "The slopes in layers.0.slopes and 1 similar tensor do not match this number of heads: the slope of head 0 is"
-        " 1, expected 0.5. They are a series that begins at 1.",
+        "The slopes in layers.0.slopes and 1 similar tensor do not match the number of heads: the slope of head 0 is"
+        " 1, expected 0.5. The slopes are a series that begins at 1.",
     ),
     (
         "buffer-rounded",
         {"model:layers.0.slopes": "12 numbers in bfloat16", "tensors": 1, "what": "slopes", "head": 1, "stored": 0.34,
          "declared": 0.35, "rounded to": "bfloat16"},
         "warning",
-        "The slopes in layers.0.slopes are the declared values, rounded to bfloat16: the slope of head 1 is 0.34,"
-        " expected 0.35.",
+        "The slopes in layers.0.slopes are the values of the config, rounded to bfloat16: the slope of head 1 is"
+        " 0.34, expected 0.35.",
     ),
     (
         "attention-factor-differs",
@@ -162,30 +162,30 @@ MODULES = [
         "ids-of-floats",
         {"model:embeddings.position_ids": [1, 77], "dtype": "float16", "count": 77},
         "error",
-        "The position ids in embeddings.position_ids are stored as float16 instead of integers. They are still whole"
-        " numbers, but the next cast of the model rounds them.",
+        "The position ids in embeddings.position_ids are stored as float16 instead of integers. The ids are still"
+        " whole numbers, but the next cast of the model rounds the ids.",
     ),
     (
         "ids-of-floats",
         {"model:embeddings.position_ids": [1, 77], "dtype": "float32", "count": 77, "wrong": 1, "first wrong": 76,
          "stored": 75.9},
         "error",
-        "The 77 position ids in embeddings.position_ids are stored as float32, and 1 of them is wrong: position 76 is"
-        " 75.9.",
+        "The 77 position ids in embeddings.position_ids are stored as float32, and 1 of them is wrong: the id of"
+        " position 76 is 75.9.",
     ),
     (
         "table-uninitialised",
         {"model:wpe.weight": [128, 64], "least": 1e-40, "most": 3e30},
         "error",
         "The position table in wpe.weight is uninitialised: the magnitudes of its numbers go from 1e-40 to 3e+30,"
-        " which no random or trained table has.",
+        " which is impossible in a trained or random table.",
     ),
     (
         "rotation-differs",
         {"module": "rotary_emb", **_AT, "behaves as": "one whose phases were rounded to bfloat16"},
         "error",
         "The rotation in rotary_emb differs from the config: the cosine of pair 1 at position 63 is 0.5, but the"
-        " config gives 0.25. The module behaves as one whose phases were rounded to bfloat16.",
+        " config gives 0.25. The module behaves like one whose phases were rounded to bfloat16.",
     ),
     (
         "scaling-inert",
@@ -199,7 +199,7 @@ MODULES = [
         {**_HELD, "pair": 1, "stored": 0.07958984375, "declared": 0.079403, "rounded to": "bfloat16",
          "phase error": 0.0957, "context": 512},
         "warning",
-        "The RoPE frequencies in rotary_emb.inv_freq are the declared values, rounded to bfloat16: pair 1 has"
+        "The RoPE frequencies in rotary_emb.inv_freq are the values of the config, rounded to bfloat16: pair 1 has"
         " 0.0795898 rad per token, but the config gives 0.079403; phases are off by up to 0.096 rad at the end of the"
         " context (512 positions).",
     ),
@@ -208,28 +208,28 @@ MODULES = [
         {**_TABLE, "dtype": "bfloat16", "right": "float32", "error": 2.0**-8},
         "warning",
         "The cosines and sines in layers.0.attn.cos_cached and 2 similar tensors are in bfloat16, but the model"
-        " computes in float32. They were computed for a call in another dtype and kept for later calls, so they are"
-        " off by up to 0.0039.",
+        " computes in float32. The values were computed for a call in another dtype and kept for later calls, so the"
+        " values are off by up to 0.0039.",
     ),
     (
         "buffer-of-another-dtype",
         {**_HELD, "dtype": "bfloat16", "right": "float32", "exact": True},
         "note",
-        "The RoPE frequencies in rotary_emb.inv_freq are in bfloat16, but float32 is usual. This has no effect,"
-        " because bfloat16 represents these values exactly.",
+        "The RoPE frequencies in rotary_emb.inv_freq are in bfloat16, but float32 is usual. The dtype has no effect"
+        " here, because bfloat16 represents these values exactly.",
     ),
     (
         "table-zero",
         {"model:embeddings.position_embeddings": [1, 17, 64], "rows": 17, "width": 64},
         "note",
         "All 17 rows of embeddings.position_embeddings are zero and trainable. Image models often start training with"
-        " such a table.",
+        " a table of zeros.",
     ),
     (
         "buffer-persistent",
         {**_HELD},
         "note",
-        "The RoPE frequencies in rotary_emb.inv_freq are saved with the weights, although they are computed. Loading"
-        " a checkpoint may overwrite them with wrong values.",
+        "The RoPE frequencies in rotary_emb.inv_freq are saved with the weights, although they can be computed."
+        " Loading a checkpoint may overwrite the buffer with wrong values.",
     ),
 ]  # fmt: skip

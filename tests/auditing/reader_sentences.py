@@ -19,18 +19,18 @@ READERS = [
             "off by a radian from": 8,
         },
         "warning",
-        "The RoPE settings are only in rope_parameters. Transformers 4.57.1 and runtimes built on releases of that"
-        " time do not read this key. They use base 10,000 and no scaling instead of base 500,000 and the scaling"
-        " llama3 with factor 8, without a warning. The RoPE frequency of pair 31 then differs by a factor of 354, and"
-        " at least one pair is off by 1 radian from distance 8 on.",
+        "The RoPE settings are only in rope_parameters, a key that Transformers 4.57.1 and other old runtimes do not"
+        " read. These runtimes use base 10,000 and no scaling instead of base 500,000 and the scaling llama3 with"
+        " factor 8, without a warning. The RoPE frequency of pair 31 is then wrong by a factor of 354, and at least"
+        " one pair is off by 1 radian from distance 8 on.",
     ),
     (
         "legacy-layer-bases",
         {f"{C}global_rope_theta": 160000.0, f"{C}local_rope_theta": 10000.0, "largest ratio": 14.68, "pair": 31},
         "note",
-        "global_rope_theta is 160,000 and local_rope_theta is 10,000: two bases for two layer types, in keys of the"
-        " old config format only. A runtime that knows only one of the keys gives all layers the same base, so one"
-        " layer type has wrong RoPE frequencies (that of pair 31 is wrong by a factor of 14.7).",
+        "global_rope_theta is 160,000 and local_rope_theta is 10,000: the bases of two layer types are only in keys"
+        " of the old config format. A runtime that knows only one of these keys gives all layers the same base, so"
+        " one layer type has wrong RoPE frequencies (the frequency of pair 31 is wrong by a factor of 14.7).",
     ),
     (
         "uncommon-scaling-name",
@@ -43,24 +43,24 @@ READERS = [
             "length x factor": 6553600.0,
         },
         "warning",
-        'The scaling name "deepseek_yarn" is known to some runtimes only; the common name is "yarn". Transformers'
-        " 4.57.1 and Transformers 5.23.0 refuse it. The declared length already includes the factor, but some"
-        " runtimes, such as vLLM 0.11.0, know this for common names only and multiply again: they use 163,840 x 40 ="
-        " 6,553,600 positions.",
+        'Only some runtimes know the scaling name "deepseek_yarn"; the common name is "yarn". Transformers 4.57.1 and'
+        ' Transformers 5.23.0 refuse "deepseek_yarn". The declared length already includes the factor, but some'
+        " runtimes, such as vLLM 0.11.0, multiply the length by the factor again if the name is not common: 163,840 x"
+        " 40 = 6,553,600 positions.",
     ),
     (
         "explicit-attention-factor",
         {f"{S}attention_factor": 1.0, "formula": 1.4158883, "readers": ["vLLM 0.11.0", "llama.cpp"]},
         "note",
-        "attention_factor is 1, but the scaling's formula gives 1.4159. vLLM 0.11.0 and llama.cpp ignore the key and"
-        " use the value of the formula.",
+        "attention_factor is 1, but the formula of the scaling gives 1.4159. vLLM 0.11.0 and llama.cpp ignore"
+        " attention_factor and use the value of the formula.",
     ),
     (
         "explicit-attention-factor",
         {f"{S}attention_factor": 1.0, "formula": 1.4158883, "readers": []},
         "note",
-        "attention_factor is 1, but the scaling's formula gives 1.4159. A runtime that ignores the key uses the value"
-        " of the formula.",
+        "attention_factor is 1, but the formula of the scaling gives 1.4159. A runtime that ignores attention_factor"
+        " uses the value of the formula.",
     ),
     (
         "disputed-attention-factor",
@@ -75,9 +75,9 @@ READERS = [
         },
         "note",
         "Runtimes compute different attention factors if mscale is 1 and mscale_all_dim is 1. The magnitude of mscale"
-        " divided by that of mscale_all_dim is 1.0000 (used by Transformers 5.23.0 and vLLM 0.33.0); the formula of"
-        " YaRN's paper, 0.1 ln(factor) + 1, gives 1.2773 (used by none of the runtimes described here). This audit"
-        " shows the first result, but does not say which one is right.",
+        " divided by the magnitude of mscale_all_dim is 1.0000 (used by Transformers 5.23.0 and vLLM 0.33.0); the"
+        " formula of YaRN's paper, 0.1 ln(factor) + 1, gives 1.2773 (used by no runtime that was compared). The audit"
+        " shows 1.0000, but does not know which of the two factors is right.",
     ),
     (
         "softmax-scale",
@@ -90,24 +90,24 @@ READERS = [
             "Transformers 4.57.1": False,
         },
         "note",
-        "mscale_all_dim also scales the attention scores: they are multiplied by (0.1 mscale_all_dim ln(factor) + 1)^2"
-        " = 1.874. The RoPE frequencies do not show this scale. Transformers 5.23.0 applies it for this model type,"
-        " Transformers 4.57.1 does not.",
+        "mscale_all_dim also scales the attention scores: the model multiplies the scores by (0.1 mscale_all_dim"
+        " ln(factor) + 1)^2 = 1.874. The RoPE frequencies do not include this scale. Transformers 5.23.0 applies this"
+        " scale for this model type, Transformers 4.57.1 does not apply this scale.",
     ),
     (
         "uncommon-betas",
         {f"{P}beta_fast": 4.0, "readers": [], "first pair": 14, "last pair": 30, "largest ratio": 2.2113},
         "note",
-        "The YaRN ramp is not the usual one (rope_parameters.beta_fast is 4). Whatever the file says, a runtime"
-        " without these keys uses beta_fast 32, beta_slow 1 and a ramp between whole pairs. With these constants, the"
-        " RoPE frequencies of pairs 14 to 30 differ by a factor of up to 2.21.",
+        "The file changes YaRN's usual settings (rope_parameters.beta_fast is 4). Whatever the file says, a runtime"
+        " that does not read these keys uses beta_fast 32, beta_slow 1 and truncate true. With these constants, the"
+        " RoPE frequencies of pairs 14 to 30 are wrong by a factor of up to 2.21.",
     ),
     (
         "uncommon-betas",
         {f"{S}truncate": False, "readers": ["llama.cpp"]},
         "note",
-        "The YaRN ramp is not the usual one (rope_scaling.truncate is false). Whatever the file says, llama.cpp uses"
-        " beta_fast 32, beta_slow 1 and a ramp between whole pairs.",
+        "The file changes YaRN's usual settings (rope_scaling.truncate is false). Whatever the file says, llama.cpp"
+        " uses beta_fast 32, beta_slow 1 and truncate true.",
     ),
     (
         "misplaced-original",
@@ -120,7 +120,7 @@ READERS = [
         "warning",
         "rope_scaling.original_max_position_embeddings is 4,096 inside the scaling block, but the class of phi3 reads"
         " this key outside the block. A runtime that looks only outside the block finds no original length and uses"
-        " another length; Transformers 4.57.1 refuses the block.",
+        " another length; Transformers 4.57.1 refuses the scaling block.",
     ),
     (
         "length-times-factor",
@@ -134,24 +134,25 @@ READERS = [
         },
         "warning",
         "config.json:max_position_embeddings is 4,096 and config.json:rope_scaling.factor is 2: vLLM 0.11.0 and vLLM"
-        " 0.33.0 multiply them and use 8,192 positions as the maximum length; Transformers uses 4,096."
+        " 0.33.0 multiply the two and use 8,192 positions as the maximum length; Transformers uses 4,096."
         " tokenizer_config.json:model_max_length is 4,096 as well, so the length already includes the factor. A"
-        " runtime that multiplies serves positions that the model was not made for.",
+        " runtime that multiplies by the factor again accepts texts that are too long for the model.",
     ),
     (
         "length-times-factor",
         {f"{C}max_position_embeddings": 512, f"{S}factor": 2.0, "length x factor": 1024.0, "confirmed": False},
         "note",
-        "max_position_embeddings is 512 and rope_scaling.factor is 2: vLLM multiplies them and uses 1,024 positions as"
-        " the maximum length; Transformers uses 512. The file does not say which of the two lengths is meant.",
+        "max_position_embeddings is 512 and rope_scaling.factor is 2: vLLM multiplies the two and uses 1,024"
+        " positions as the maximum length; Transformers uses 512. The file does not say which of the two lengths is"
+        " meant.",
     ),
     (
         "flat-vision-language",
         {f"{C}rope_theta": 10000.0, f"{C}partial_rotary_factor": 0.5, "type": "glm4v", "text type": "glm4v_text"},
         "warning",
-        "The text settings are at the top level of the config (rope_theta is 10,000 and partial_rotary_factor is 0.5),"
-        " but the config class of glm4v in Transformers 5.23.0 reads only text_config. It ignores these values and uses"
-        " the defaults of glm4v_text.",
+        "The text settings are at the top level of the config (rope_theta is 10,000 and partial_rotary_factor is"
+        " 0.5), but the config class of glm4v in Transformers 5.23.0 reads only text_config. This class ignores the"
+        " values at the top level, and uses the defaults of glm4v_text.",
     ),
     (
         "misread-by-runtime",
@@ -178,8 +179,8 @@ READERS = [
             "other layers": 2,
         },
         "warning",
-        "vLLM 0.11.0 uses the last 513 positions instead of the last 512 positions. 2 more groups of layers differ. The"
-        " code of release 0.25 was not read. vLLM 0.33.0 reads the file right.",
+        "vLLM 0.11.0 uses the last 513 positions instead of the last 512 positions. 2 more groups of layers differ"
+        " from the file. The code of release 0.25 was not read. vLLM 0.33.0 reads the file right.",
     ),
     (
         "misread-by-runtime",
@@ -195,7 +196,7 @@ READERS = [
         },
         "error",
         "DeepSpeed uses base 10,000 instead of base 500,000. At least one pair is off by 1 radian from distance 8 on."
-        " It reads rope_theta only. Source: deepspeedai/DeepSpeed#8341. 1 more group of layers differs.",
+        " It reads rope_theta only. Source: deepspeedai/DeepSpeed#8341. 1 more group of layers differs from the file.",
     ),
     (
         "refused-by-runtime",
@@ -219,29 +220,29 @@ READERS = [
         "runtime-not-known",
         {"runtime": "DeepSpeed 0.18", "because": "Its code was not read for such files."},
         "note",
-        "What DeepSpeed 0.18 computes from this file is not known to clockhands. Its code was not read for such files.",
+        "clockhands does not know what DeepSpeed 0.18 computes from this file. Its code was not read for such files.",
     ),
     (
         "often-misread",
         {
-            "mistakes": ["the base 10,000 in place of the file's", "no windows"],
+            "mistakes": ["base 10,000 instead of the base in the file", "no sliding windows"],
             "known": 1,
-            "the base 10,000 in place of the file's": "off by 1 radian from distance 8 on; known: AirLLM (a/b#1)",
-            "no windows": "all positions instead of the last 512 positions",
+            "base 10,000 instead of the base in the file": "off by 1 radian from distance 8 on; made by AirLLM (a/b#1)",
+            "no sliding windows": "all positions instead of the last 512 positions",
         },
         "note",
-        "2 common mistakes of runtimes change what is computed from this file; runtimes are known to make 1 of them:"
-        " the base 10,000 in place of the file's, no windows.",
+        "2 common mistakes of runtimes change the position encoding of this file: base 10,000 instead of the base in"
+        " the file; no sliding windows. Known runtimes make 1 of these 2 mistakes.",
     ),
     (
         "often-misread",
         {
-            "mistakes": ["no windows"],
+            "mistakes": ["no sliding windows"],
             "known": 0,
-            "no windows": "all positions instead of the last 512 positions",
+            "no sliding windows": "all positions instead of the last 512 positions",
         },
         "note",
-        "1 common mistake of runtimes changes what is computed from this file; no runtime is known to make one: no"
-        " windows.",
+        "1 common mistake of runtimes changes the position encoding of this file: no sliding windows. No known"
+        " runtime makes this mistake.",
     ),
 ]

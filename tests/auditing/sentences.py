@@ -13,7 +13,7 @@ LENGTHS = [
         "error",
         "build_config.max_input_len is 2,048 and build_config.max_output_len is 512, together 2,560, but"
         " pretrained_config.max_position_embeddings, the context length, is 2,048: TensorRT-LLM builds an engine that"
-        " takes texts of that length. Its learned table has no rows for later positions.",
+        " takes texts of that length. The learned table has no rows for later positions.",
     ),
     (
         "set-beyond-context",
@@ -28,7 +28,7 @@ LENGTHS = [
          "leaves": "context"},
         "warning",
         "Two declared lengths differ: max_position_embeddings is 8,192 but model_max_length is 131,072; runtimes that"
-        " use the longer one exceed the declared context length of 8,192.",
+        " use the longer length exceed the declared context length of 8,192.",
     ),
     (
         "lengths-differ",
@@ -36,8 +36,8 @@ LENGTHS = [
          "tokenizer_config.json:model_max_length": 1024, "leaves": "table"},
         "warning",
         "Two declared lengths differ: config.json:max_position_embeddings is 512 but"
-        " tokenizer_config.json:model_max_length is 1,024; runtimes that use the longer one read past the end of a"
-        " table of 512 positions.",
+        " tokenizer_config.json:model_max_length is 1,024; runtimes that use the longer length read past the end of"
+        " the table of 512 positions.",
     ),
     (
         "lengths-differ",
@@ -45,51 +45,52 @@ LENGTHS = [
          "leaves": "context", "because": "the family is published so"},
         "note",
         "Two declared lengths differ: max_position_embeddings is 8,192 but model_max_length is 131,072; runtimes that"
-        " use the longer one exceed the declared context length of 8,192. This is expected here: the family is"
-        " published so.",
+        " use the longer length exceed the declared context length of 8,192. The difference is expected: the family"
+        " is published so.",
     ),
     (
         "lengths-differ",
         {"context": 8192, "other": 2048, f"{C}max_position_embeddings": 8192, f"{C}seq_length": 2048},
         "note",
         "Two declared lengths differ: max_position_embeddings is 8,192 but seq_length is 2,048; runtimes that use the"
-        " shorter one cut inputs at 2,048 of 8,192 positions.",
+        " shorter length cut inputs after 2,048 of 8,192 positions.",
     ),
     (
         "base-below-bound",
         {"first failing distance": 1707, "reach": 4096, "scaled": False, f"{C}rope_theta": 1e4},
         "note",
-        "The base is low for the context length: at distance 1,707, within the 4,096 positions that a query can attend"
-        " to, the sum of cos(distance x RoPE frequency) over all pairs is below 0. At such a distance, a query scores"
-        " a matching token below a random one (Men et al. 2024).",
+        "The base is low for the context length: at distance 1,707 (a query can attend to 4,096 positions), the sum"
+        " of cos(distance x RoPE frequency) over all pairs is below 0. At this distance, a query scores a matching"
+        " token below a random token (Men et al. 2024).",
     ),
     (
         "base-below-bound",
         {"first failing distance": 85133, "reach": 131072, "scaled": True, f"{C}rope_theta": 5e5},
         "note",
-        "The base, with its scaling, is low for the context length: at distance 85,133, within the 131,072 positions"
-        " that a query can attend to, the sum of cos(distance x RoPE frequency) over all pairs is below 0. At such a"
-        " distance, a query scores a matching token below a random one (Men et al. 2024).",
+        "The base, with its scaling, is low for the context length: at distance 85,133 (a query can attend to 131,072"
+        " positions), the sum of cos(distance x RoPE frequency) over all pairs is below 0. At this distance, a query"
+        " scores a matching token below a random token (Men et al. 2024).",
     ),
     (
         "padding-offset",
         {"rows": 514, "offset": 2, "usable": 512},
         "note",
-        "Position 0 is row 2 of the table: 2 of its 514 rows belong to no position, and 512 are usable.",
+        "Position 0 is row 2 of the position table: 2 of the 514 rows belong to no position, and 512 rows belong to"
+        " positions.",
     ),
     (
         "padding-offset",
         {"rows": 1025, "offset": 1, "usable": 1024, "part": "decoder"},
         "note",
-        "Position 0 is row 1 of the table of the decoder: 1 of its 1,025 rows belongs to no position, and 1,024 are"
-        " usable.",
+        "Position 0 is row 1 of the position table of the decoder: 1 of the 1,025 rows belongs to no position, and"
+        " 1,024 rows belong to positions.",
     ),
     (
         "colliding-positions",
         {"dtype": "bfloat16", "first": 257, "context": 8192, f"{C}torch_dtype": "bfloat16"},
         "note",
-        "The checkpoint is in bfloat16, which cannot represent position 257 and many after it, up to the context"
-        " length of 8,192. This is harmless unless a runtime casts positions or phases to bfloat16.",
+        "The checkpoint is in bfloat16, which cannot represent position 257 and many later positions, up to the"
+        " context length of 8,192. The dtype is harmless unless a runtime casts positions or phases to bfloat16.",
     ),
 ]  # fmt: skip
 
@@ -102,10 +103,10 @@ GGUF = [
          "scaling": "llama3 scaling with factor 8 and original length 8,192",
          "architecture": "llama", "base": 500000.0, f"{G}llama.rope.freq_base": 500000.0},
         "warning",
-        "The file lacks the tensor rope_freqs.weight, which would hold the RoPE scaling of this model. A llama file"
-        " with base 500,000 and context length 131,072 matches Llama 3.1, which has llama3 scaling with factor 8 and"
-        " original length 8,192. Without the scaling, the RoPE frequencies of the slow pairs are too high, and the"
-        " output degrades past about 8,192 positions.",
+        "The file lacks the tensor rope_freqs.weight, which would hold the RoPE scaling of this model. The file has"
+        " the architecture llama, base 500,000 and context length 131,072, like Llama 3.1, which has llama3 scaling"
+        " with factor 8 and original length 8,192. Without the scaling, the RoPE frequencies of the slow pairs are"
+        " too high, and the output degrades past about 8,192 positions.",
     ),
     (
         "rope-freqs-differ",
@@ -113,7 +114,7 @@ GGUF = [
          f"{G}rope_freqs.weight": "64 numbers"},
         "warning",
         "The 64 numbers of rope_freqs.weight, which divide the RoPE frequencies, are neither those of a llama3"
-        " scaling nor a LongRoPE list: the first is 1, the last 8 and the largest 64.5.",
+        " scaling nor a LongRoPE list: the first is 1, the last is 8 and the largest is 64.5.",
     ),
     (
         "rope-freqs-differ",
@@ -121,7 +122,7 @@ GGUF = [
          "fitting base": 500000.0, f"{G}rope_freqs.weight": "32 numbers"},
         "warning",
         "The 32 numbers of rope_freqs.weight, which divide the RoPE frequencies, are those of a llama3 scaling with"
-        " base 500,000, but 10,000 is used as the base. Every RoPE frequency but the first is wrong.",
+        " base 500,000, but runtimes use base 10,000. Every RoPE frequency but the first is wrong.",
     ),
     (
         "rope-freqs-differ",
@@ -138,8 +139,8 @@ GGUF = [
          f"{G}rope_freqs.weight": "64 numbers", f"{G}llama.rope.scaling.factor": 8.0},
         "warning",
         "The 64 numbers of rope_freqs.weight, which divide the RoPE frequencies, go up to 8, and"
-        " llama.rope.scaling.factor is 8 as well. Runtimes apply both, so the RoPE frequencies of the slow pairs are"
-        " too low.",
+        " llama.rope.scaling.factor is 8 as well. Runtimes apply both scalings, so the RoPE frequencies of the slow"
+        " pairs are too low.",
     ),
     (
         "longrope-factors-missing",
@@ -161,7 +162,7 @@ GGUF = [
         {"declared": None, "width": 80, "architecture": "stablelm", "expected": 20, "file": "model.gguf"},
         "warning",
         "stablelm.rope.dimension_count is missing, so runtimes rotate all 80 dimensions of a head, but releases of"
-        " this architecture rotate 20 of them.",
+        " this architecture rotate 20 of these dimensions.",
     ),
 ]  # fmt: skip
 
@@ -192,15 +193,15 @@ STORED = [
         INV_FREQ
         | {"tensors": 1, "pair": 3, "stored": 0.5005, "declared": 0.5, "rounded to": "float16", "loaded": "no"},
         "note",
-        "The RoPE frequencies in model.safetensors:layers.0.inv_freq are the declared values, rounded to float16: pair"
-        " 3 has 0.5005 rad per token, but the config gives 0.5.",
+        "The RoPE frequencies in model.safetensors:layers.0.inv_freq are the values of the config, rounded to"
+        " float16: pair 3 has 0.5005 rad per token, but the config gives 0.5.",
     ),
     (
         "stored-frequencies",
         INV_FREQ | {"tensors": 32},
         "note",
         "The checkpoint stores the RoPE frequencies (model.safetensors:layers.0.inv_freq and 31 more tensors). Recent"
-        " runtimes ignore the tensors and compute the frequencies from the config.",
+        " runtimes ignore these tensors and compute the frequencies from the config.",
     ),
     (
         "stored-frequencies-differ",
@@ -220,22 +221,23 @@ STORED = [
         "low-precision",
         INV_FREQ | {"tensors": 1, "rates": True, "dtype": "bfloat16", "error": 0.0039, "phase error": 4.2},
         "warning",
-        "The RoPE frequencies in the checkpoint (model.safetensors:layers.0.inv_freq) are rounded to bfloat16. Their"
-        " relative error is up to 0.0039, which gives a phase error of 4.2 rad at the end of the context.",
+        "The RoPE frequencies in the checkpoint (model.safetensors:layers.0.inv_freq) are rounded to bfloat16. The"
+        " relative error of the frequencies is up to 0.0039, which gives a phase error of 4.2 rad at the end of the"
+        " context.",
     ),
     (
         "float-position-ids",
         {f"{W}position_ids": [1, 77], "dtype": "float32", "count": 77, "wrong": 1, "first wrong": 76, "stored": 75.9},
         "warning",
-        "The 77 position ids (model.safetensors:position_ids) are stored in float32 and 1 of them is wrong: position"
-        " 76 is 75.9. A runtime that loads these ids reads wrong rows of the table.",
+        "The 77 position ids (model.safetensors:position_ids) are stored in float32 and 1 of them is wrong: the id of"
+        " position 76 is 75.9. A runtime that loads these ids reads wrong rows of the table.",
     ),
     (
         "float-position-ids",
         {f"{W}position_ids": [1, 77], "dtype": "float32", "count": 77},
         "warning",
-        "The position ids (model.safetensors:position_ids) are stored in float32. They are still whole numbers, but"
-        " the next cast or merge of the checkpoint rounds them.",
+        "The position ids (model.safetensors:position_ids) are stored in float32. The ids are still whole numbers,"
+        " but the next cast or merge of the checkpoint rounds the ids.",
     ),
 ]  # fmt: skip
 
@@ -260,16 +262,16 @@ WEIGHTS = [
         {**PAIRS, "projection": "keys", "queries": "halves", "z": 86.3, "z of the other": -1.7},
         "warning",
         "The keys have the layout interleaved (neighbouring rows form a pair; z score 86.3 against -1.7 for the other"
-        " layout), and the queries the layout halves. But runtimes use the layout halves (rows half a head apart form"
-        " a pair) for this file, according to the architecture of llama (transformers 5.23.0).",
+        " layout), and the queries have the layout halves. But runtimes use the layout halves (rows half a head apart"
+        " form a pair) for this file, according to the architecture of llama (transformers 5.23.0).",
     ),
     (
         "pairing-against-format",
         {**PAIRS, "layers that pair so": 2, "other layers": "halves", "because": f"{C}rope_interleave"},
         "warning",
         "2 of 30 layers have the layout interleaved (neighbouring rows form a pair; highest z score 311 against 2.0"
-        " for the other layout), and the others the layout halves. But runtimes use the layout halves (rows half a"
-        " head apart form a pair) for this file, according to config.json:rope_interleave.",
+        " for the other layout), and the other layers have the layout halves. But runtimes use the layout halves"
+        " (rows half a head apart form a pair) for this file, according to config.json:rope_interleave.",
     ),
     (
         "permuted-heads",
@@ -278,9 +280,9 @@ WEIGHTS = [
             "layout once undone": "halves", "z once undone": 9.7, "z as they stand": 5.4,
         },
         "warning",
-        "The rows of the keys are ordered for 8 or 4 heads, but there are 2 key heads. If this order is undone, the"
-        " layout is halves (rows half a head apart form a pair; z score 9.7); in the stored order, no layout fits as"
-        " well (z score at most 5.4).",
+        "The rows of the key weights are in the order for 8 or 4 heads, but the model has 2 key heads. If this order"
+        " is undone, the rows have the layout halves (rows half a head apart form a pair; z score 9.7); in the stored"
+        " order, no layout fits as well (z score at most 5.4).",
     ),
     (
         "permuted-heads",
@@ -289,9 +291,9 @@ WEIGHTS = [
             "layout once undone": "interleaved", "z once undone": 3110.0, "z as they stand": 0.0,
         },
         "warning",
-        "The rows of the queries are ordered for 1 head, but there are 1,024 query heads. If this order is undone, the"
-        " layout is interleaved (neighbouring rows form a pair; z score 3,110); in the stored order, no layout fits as"
-        " well (z score at most 0.0).",
+        "The rows of the query weights are in the order for 1 head, but the model has 1,024 query heads. If this"
+        " order is undone, the rows have the layout interleaved (neighbouring rows form a pair; z score 3,110); in"
+        " the stored order, no layout fits as well (z score at most 0.0).",
     ),
 ]  # fmt: skip
 
@@ -300,26 +302,26 @@ FILES = [
         "files-disagree",
         {"what": "base", f"{C}rope_theta": 1e6, "params.json:rope_theta": 1e4},
         "warning",
-        "Two files disagree about the base: config.json:rope_theta is 1,000,000 but params.json:rope_theta is 10,000;"
-        " runtimes that read different files build different models.",
+        "Two files contradict each other about the base: config.json:rope_theta is 1,000,000 but"
+        " params.json:rope_theta is 10,000; runtimes that read different files build different models.",
     ),
     (
         "files-disagree",
         {"what": "scaling", "ratio": 8.0, "lost": True, f"{C}rope_scaling.rope_type": "llama3",
          "model.gguf:scaling": None},
         "warning",
-        'Two files disagree about the scaling: config.json:rope_scaling.rope_type is "llama3" but model.gguf:scaling'
-        " is null. The RoPE frequencies differ by a factor of up to 8; one file lost the scaling, so its RoPE"
-        " frequencies are wrong for the slow pairs.",
+        'Two files contradict each other about the scaling: config.json:rope_scaling.rope_type is "llama3" but'
+        ' model.gguf:scaling is null. The RoPE frequencies differ by a factor of up to 8; one of the two files lost'
+        ' the scaling and gives wrong RoPE frequencies for the slow pairs.',
     ),
     (
         "files-disagree",
         {"what": "attention factor", "here": 1.0, "there": 1.41589, f"{C}rope_parameters.mscale": 1.0,
          "params.json:yarn.apply_scale": True},
         "warning",
-        "Two files disagree about the attention factor: config.json:rope_parameters.mscale is 1 but"
+        "Two files contradict each other about the attention factor: config.json:rope_parameters.mscale is 1 but"
         " params.json:yarn.apply_scale is true. By the config, cosine and sine are multiplied by 1; by params.json,"
-        " they are multiplied by 1.41589.",
+        " cosine and sine are multiplied by 1.41589.",
     ),
 ]  # fmt: skip
 
@@ -329,8 +331,8 @@ HEADS = [
         {"tensor": "model.layers.0.self_attn.q_proj.weight", "rows": 4096, "heads": 32, "width": 256,
          "width in the weights": 128, f"{C}head_dim": 256},
         "warning",
-        "The query weights have 4,096 rows: 32 heads of width 128. But a head width of 256 is declared. With this"
-        " width, the RoPE frequencies are wrong, and runtimes split the rows into the wrong heads.",
+        "The query weights have 4,096 rows: 32 heads of width 128. But a head width of 256 is declared. With a head"
+        " width of 256, the RoPE frequencies are wrong, and runtimes split the rows into the wrong heads.",
     ),
     (
         "head-width",
@@ -338,8 +340,8 @@ HEADS = [
          "width from": "model.gguf:gemma2.embedding_length / model.gguf:gemma2.attention.head_count"},
         "warning",
         "The query weights have 2,048 rows: 8 heads of width 256. But a head width of 288 follows from the declared"
-        " values (model.gguf:gemma2.embedding_length / model.gguf:gemma2.attention.head_count). With this width, the"
-        " RoPE frequencies are wrong, and runtimes split the rows into the wrong heads.",
+        " values (model.gguf:gemma2.embedding_length / model.gguf:gemma2.attention.head_count). With a head width of"
+        " 288, the RoPE frequencies are wrong, and runtimes split the rows into the wrong heads.",
     ),
 ]  # fmt: skip
 

@@ -116,7 +116,7 @@ def test_a_length_past_the_context_is_a_warning():
     assert not found(audited(ROTARY, length=8192), "beyond-context")
     table = Code("text", "input", "learned", rows=512)
     (finding,) = found(audited(table, context=512, length=600), "beyond-context")
-    assert "There are no rows for later positions" in finding.message
+    assert "The table has no rows for later positions" in finding.message
 
 
 FACTS = (
@@ -129,7 +129,7 @@ FACTS = (
 def test_the_grave_findings_come_first_and_the_verdict_names_them():
     audit = audited(ROTARY, facts=FACTS)
     assert [finding.severity for finding in audit.findings] == ["error", "warning", "note", "note", "note"]
-    assert audit.verdict == "2 problems: a value cannot be used; a RoPE key is not read by every runtime."
+    assert audit.verdict == "2 problems: a value in the file is impossible; some or all runtimes ignore a RoPE key."
     assert [finding.code for finding in audit.errors] == ["impossible-value"]
     assert [finding.code for finding in audit.warnings] == ["unknown-key"]
     assert audit.errors[0].layers == "0-3"
@@ -148,8 +148,8 @@ LACKS_WIDTH = Fact("missing-value", {"missing": "head_dim", "needed for": "the s
         ((replaced(ROTARY, rates=None),), (LACKS_HEADS,), f"{NOT_COMPUTED}: n_head and n_embd are not in the file."),
         ((replaced(ROTARY, rates=None), ROTARY), (LACKS_WIDTH,), f"{NOT_COMPUTED} from the files."),
         ((replaced(ROTARY, rates=None, part="vision"), ROTARY), (), "The position settings look correct."),
-        ((replaced(ROTARY, rates=None),), FACTS[1:2], "1 problem: a RoPE key is not read by every runtime."),
-        ((ROTARY,), FACTS[1:2], "1 problem: a RoPE key is not read by every runtime."),
+        ((replaced(ROTARY, rates=None),), FACTS[1:2], "1 problem: some or all runtimes ignore a RoPE key."),
+        ((ROTARY,), FACTS[1:2], "1 problem: some or all runtimes ignore a RoPE key."),
         ((Code("other", None, None),), FACTS[:1], "No position encoding was recognised."),
         ((), (), "No position encoding was recognised."),
     ],

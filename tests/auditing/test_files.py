@@ -63,7 +63,7 @@ def test_the_factor_that_meta_s_code_takes_is_another_than_the_config_s(tmp_path
     (finding,) = found(tmp_path, config, params__json=PARAMS)
     assert (finding.severity, finding.blames) == ("warning", "ambiguous")
     assert finding.message.startswith(
-        "Two files disagree about the scaling's factor: config.json:rope_scaling.factor is 32 but"
+        "Two files contradict each other about the scaling's factor: config.json:rope_scaling.factor is 32 but"
         " params.json:use_scaled_rope is true, for which llama-models 0.3.0, llama3/model.py, uses 8;"
     )
 
@@ -98,11 +98,11 @@ def test_mistral_s_yarn_with_other_numbers(tmp_path, key, value):
 def test_the_switch_of_the_attention_factor(tmp_path):
     off = ITS_PARAMS | {"yarn": ITS_PARAMS["yarn"] | {"apply_scale": False}}
     (finding,) = found(tmp_path, MISTRAL, params__json=off)
-    assert "multiplied by 1.27726; by params.json, they are multiplied by 1." in finding.message
+    assert "multiplied by 1.27726; by params.json, cosine and sine are multiplied by 1." in finding.message
     even = MISTRAL | {"rope_scaling": YARN | {"mscale": 1.0, "mscale_all_dim": 1.0}}
     assert not found(tmp_path, even, params__json=off)
     (finding,) = found(tmp_path, even, params__json=ITS_PARAMS)
-    assert "multiplied by 1; by params.json, they are multiplied by 1.27726." in finding.message
+    assert "multiplied by 1; by params.json, cosine and sine are multiplied by 1.27726." in finding.message
 
 
 def test_the_scale_of_scores(tmp_path):

@@ -112,7 +112,7 @@ def test_a_tokenizer_of_qwen_gives_the_length_of_another_model(tmp_path):
 def test_the_length_of_a_table_is_a_wall(tmp_path):
     (finding,) = in_a_folder(tmp_path, ROBERTA, tokenizer_config={"model_max_length": 1024})
     assert finding.severity == "warning"
-    assert "read past the end of a table of 512 positions" in finding.message
+    assert "read past the end of the table of 512 positions" in finding.message
     assert not in_a_folder(tmp_path, ROBERTA, tokenizer_config={"model_max_length": 512})
 
 

@@ -144,7 +144,7 @@ def test_what_holds_under_a_condition_is_a_warning_that_says_it(audited, stated)
     stated(says("default-base", "deepspeed", since="0.17", until="0.19", only_if="Transformers 4 is installed"))
     (misread,) = audited(NEW, runtime="deepspeed@0.18").problems
     assert misread.severity == "warning"
-    assert misread.message.endswith("This is so only if Transformers 4 is installed.")
+    assert misread.message.endswith("The runtime makes this mistake only if Transformers 4 is installed.")
 
 
 def test_a_mistake_of_the_code_and_of_a_statement_is_told_once(audited, stated):
@@ -190,7 +190,7 @@ def test_a_statement_holds_for_its_releases_types_and_keys_alone(audited, stated
         audit = audited(config, runtime=f"deepspeed@{release}")
         assert not found(audit, "misread-by-runtime")
         (unknown,) = found(audit, "runtime-not-known")
-        assert unknown.message.startswith(f"What DeepSpeed inference {release} computes from this file is not known")
+        assert unknown.message.startswith(f"clockhands does not know what DeepSpeed inference {release} computes")
 
 
 def test_without_a_release_what_is_not_known_to_be_mended_holds(audited, stated):
@@ -218,7 +218,7 @@ def test_what_was_not_compared_is_said_beside_what_is_the_same(audited):
 
 def test_a_preset_is_read_by_no_runtime():
     (unknown,) = found(ch.audit("vaswani2017", runtime="vllm"), "runtime-not-known")
-    assert "This is a spec of clockhands, which runtimes do not read." in unknown.message
+    assert "This target is a spec of clockhands, which runtimes do not read." in unknown.message
     verdict = ch.audit("vaswani2017", runtime="vllm").verdict
     assert verdict == "The position settings look correct. What vLLM computes is not known."
 
@@ -230,7 +230,7 @@ def test_common_mistakes_are_one_folded_note_that_names_who_is_known_to_make_the
     (note,) = found(audit, "often-misread")
     assert note.severity == "note"
     first, *others = note.evidence["mistakes"]
-    assert "; known: DeepSpeed inference before 0.18.3 (owner/name#1)" in note.evidence[first]
+    assert "; made by DeepSpeed inference before 0.18.3 (owner/name#1)" in note.evidence[first]
     assert "off by 1 radian from distance 8 on" in note.evidence[first]
     assert others
     assert not any("known:" in note.evidence[name] for name in others)
@@ -245,7 +245,7 @@ def test_what_was_mended_in_an_unknown_release_is_a_warning_for_a_named_release_
     stated(says("no-scaling", "ollama", mended="ollama/ollama#2"))
     (misread,) = audited(OLD, runtime="ollama@0.5").problems
     assert misread.severity == "warning"
-    assert "fixed in ollama/ollama#2; the first release with that change is not known" in misread.message
+    assert "ollama/ollama#2 fixed the mistake; the first release with the fix is not known" in misread.message
     assert not audited(OLD, runtime="ollama").problems
 
 

@@ -22,81 +22,81 @@ VALUES = [
         "impossible-value",
         {f"{C}hidden_size / {C}num_attention_heads": 64, "allowed": "`rotated` must be even, got 25."},
         "error",
-        "hidden_size / num_attention_heads is 64, which cannot be used (`rotated` must be even, got 25). Values that"
-        " depend on it were not computed.",
+        "hidden_size / num_attention_heads is 64, which cannot be used (`rotated` must be even, got 25). The audit"
+        " did not compute what depends on this value.",
     ),
     (
         "impossible-value",
         {f"{C}rope_theta": 0, "allowed": "a finite number above 1"},
         "error",
-        "rope_theta is 0, which cannot be used (allowed: a finite number above 1). Values that depend on it were not"
-        " computed.",
+        "rope_theta is 0, which cannot be used (allowed: a finite number above 1). The audit did not compute what"
+        " depends on this value.",
     ),
     (
         "impossible-value",
         {f"{C}rope_scaling.factor": 32.0, "allowed": "`beta_fast` must be above `beta_slow`, got 1 and 2."},
         "error",
-        "rope_scaling.factor is 32, which cannot be used (`beta_fast` must be above `beta_slow`, got 1 and 2). Values"
-        " that depend on it were not computed.",
+        "rope_scaling.factor is 32, which cannot be used (`beta_fast` must be above `beta_slow`, got 1 and 2). The"
+        " audit did not compute what depends on this value.",
     ),
     (
         "unknown-scaling",
         {f"{C}rope_scaling.type": "yarnn", "known": "linear, yarn"},
         "error",
-        'rope_scaling.type is "yarnn", which is not a known scaling (known: linear, yarn). No RoPE frequencies can be'
-        ' computed. Did you mean "yarn"?',
+        'rope_scaling.type is "yarnn", which is not a known scaling (known scalings: linear, yarn). No RoPE'
+        ' frequencies can be computed. Did you mean "yarn"?',
     ),
     (
         "unknown-scaling",
         {f"{C}rope_scaling.type": "foo", "known": "linear, yarn"},
         "error",
-        'rope_scaling.type is "foo", which is not a known scaling (known: linear, yarn). No RoPE frequencies can be'
-        " computed.",
+        'rope_scaling.type is "foo", which is not a known scaling (known scalings: linear, yarn). No RoPE frequencies'
+        " can be computed.",
     ),
     (
         "incomplete-scaling",
         {f"{C}rope_scaling.rope_type": "llama3", "missing": "low_freq_factor"},
         "error",
-        'The scaling block is incomplete (rope_scaling.rope_type is "llama3"): it lacks low_freq_factor.',
+        'The scaling block (rope_scaling.rope_type is "llama3") lacks low_freq_factor.',
     ),
     (
         "incomplete-scaling",
         {f"{C}use_dynamic_ntk": True, "missing": "a scaling block with its numbers"},
         "note",
-        "use_dynamic_ntk is true: only the model's original code knows the numbers of this scaling. The RoPE"
-        " frequencies were not computed.",
+        "use_dynamic_ntk is true: only the model's original code knows the numbers of this scaling. The audit did not"
+        " compute the RoPE frequencies.",
     ),
     (
         "short-table",
         {"rows": 514, "offset": 2, "usable": 512, "context": 1024},
         "error",
-        "The learned table has 514 rows, 2 of them before position 0: it ends after 512 positions, but the context is"
-        " 1,024.",
+        "The learned table has 514 rows, 2 of these rows before position 0: the table ends after 512 positions, but"
+        " the declared context length is 1,024.",
     ),
     (
         "short-table",
         {"rows": 512, "offset": 0, "usable": 512, "context": 1024},
         "error",
-        "The learned table has 512 rows: it ends after 512 positions, but the context is 1,024.",
+        "The learned table has 512 rows: the table ends after 512 positions, but the declared context length is 1,024.",
     ),
     (
         "non-finite-rows",
         {"rows with NaN or infinity": 2, "rows": 512, "first such row": 3},
         "error",
-        "2 of 512 rows hold NaN or infinity; the first is row 3.",
+        "2 of 512 rows hold NaN or infinity; the first such row is row 3.",
     ),
     (
         "non-finite-rows",
         {"rows with NaN or infinity": 1, "rows": 512, "first such row": 3},
         "error",
-        "1 of 512 rows holds NaN or infinity; the first is row 3.",
+        "1 of 512 rows holds NaN or infinity; the first such row is row 3.",
     ),
     (
         "conflicting-keys",
         {f"{C}rope_theta": 1e4, f"{C}rope_parameters.rope_theta": 5e5, "used": f"{C}rope_parameters.rope_theta"},
         "warning",
-        "The same quantity has two values: rope_theta is 10,000 but rope_parameters.rope_theta is 500,000. Runtimes"
-        " that read only one of them build different models. This audit uses rope_parameters.rope_theta.",
+        "One quantity has two values: rope_theta is 10,000 but rope_parameters.rope_theta is 500,000. Runtimes that"
+        " read only one of these keys build different models. The audit uses rope_parameters.rope_theta.",
     ),
     (
         "conflicting-keys",
@@ -106,8 +106,8 @@ VALUES = [
             "used": f"{C}max_position_embeddings",
         },
         "warning",
-        "The same quantity has two values: config.json:max_position_embeddings is 512 but model.safetensors:wpe.weight"
-        " is 1,024. Runtimes that read only one of them build different models. This audit uses"
+        "One quantity has two values: config.json:max_position_embeddings is 512 but model.safetensors:wpe.weight is"
+        " 1,024. Runtimes that read only one of these keys build different models. The audit uses"
         " config.json:max_position_embeddings.",
     ),
     (
@@ -115,32 +115,33 @@ VALUES = [
         {f"{C}clockhands_layout": "interleaved", "type": "architecture of llama (transformers 5)", "pairs": "halves"},
         "warning",
         'clockhands_layout is "interleaved", but the code of this model type (architecture of llama (transformers 5))'
-        ' does not read this key and uses the layout "halves". It therefore rotates the wrong dimensions together.',
+        ' does not read this key and uses the layout "halves". This code therefore rotates wrong pairs of dimensions.',
     ),
     (
         "duplicate-key",
         {f"{C}rope_theta": "given more than once", "used": "the last value"},
         "warning",
-        "rope_theta is given more than once. The last value was used; other runtimes may use the first value.",
+        "rope_theta occurs more than once. The audit uses the last value; some runtimes may use the first value.",
     ),
     (
         "duplicate-key",
         {f"{C}vocab": "given more than once", "used": "the last value"},
         "note",
-        "vocab is given more than once. The last value was used; other runtimes may use the first value.",
+        "vocab occurs more than once. The audit uses the last value; some runtimes may use the first value.",
     ),
     (
         "ignored-key",
         {f"{C}rope_theta": 5e5, "because": "gpt_neox does not read it", "read instead": "rotary_emb_base"},
         "warning",
-        "rope_theta is 500,000, but it is ignored without a warning (gpt_neox does not read it). rotary_emb_base is"
-        " used instead.",
+        "rope_theta is 500,000, but runtimes ignore this key without a warning (gpt_neox does not read it). Runtimes"
+        " use rotary_emb_base instead.",
     ),
     (
         "ignored-key",
         {f"{C}n_positions": 2048, "because": "llama (transformers 5.23.0) does not read it"},
         "note",
-        "n_positions is 2,048, but it is ignored without a warning (llama (transformers 5.23.0) does not read it).",
+        "n_positions is 2,048, but runtimes ignore this key without a warning (llama (transformers 5.23.0) does not"
+        " read it).",
     ),
     (
         "table-size",
@@ -179,75 +180,75 @@ VALUES = [
         "ignored-key",
         {f"{C}rope_parameters.factor": 8.0, "because": "this model type reads one RoPE block for all layers"},
         "warning",
-        "rope_parameters.factor is 8, but it is ignored without a warning (this model type reads one RoPE block for"
-        " all layers).",
+        "rope_parameters.factor is 8, but runtimes ignore this key without a warning (this model type reads one RoPE"
+        " block for all layers).",
     ),
     (
         "missing-value",
         {"missing": "rope_theta", "needed for": "the frequencies"},
         "note",
-        "rope_theta is not in the file. The frequencies cannot be computed without it.",
+        "rope_theta is not in the file. The frequencies cannot be computed without this value.",
     ),
     (
         "default-base",
         {f"{C}rope_theta": None, "used": 1e6, "default of": "mixtral (transformers 5.23.0)", "documented": True},
         "note",
-        "The base is not in the file (rope_theta is null), so the documented default of mixtral (transformers 5.23.0)"
-        " is used: 1,000,000.",
+        "The base is not in the file (rope_theta is null), so the audit uses the documented default of mixtral"
+        " (transformers 5.23.0): 1,000,000.",
     ),
     (
         "unknown-key",
         {f"{C}rope_scaling.factr": 8, "known": "type, factor"},
         "warning",
-        "rope_scaling.factr (8) is not a key of this block (known keys: type, factor). Runtimes ignore it without a"
-        " warning. Did you mean factor?",
+        "rope_scaling.factr (8) is not a key of this block (known keys: type, factor). Runtimes ignore this key"
+        " without a warning. Did you mean factor?",
     ),
     (
         "unreadable-field",
         {f"{C}rope_scaling": [1, 2], "expected": "an object or null"},
         "warning",
-        "rope_scaling is [1, 2], which could not be parsed (expected: an object or null) and was ignored.",
+        "rope_scaling is [1, 2], which the audit cannot read (expected: an object or null) and ignores.",
     ),
     (
         "text-number",
         {"neox.yml:rotary-emb-base": "1e6", "read as": 1e6},
         "warning",
-        'rotary-emb-base is "1e6": text instead of a number, for YAML 1.1, and so for PyYAML, wants a dot and a sign in'
-        " a number with an exponent (1.0e+6). It was read as 1,000,000; the program fails or uses a default.",
+        'rotary-emb-base is "1e6", which is text in YAML 1.1 (used by PyYAML): a number with an exponent needs a dot'
+        " and a sign (1.0e+6). The audit uses 1,000,000; a program that reads the text fails or uses a default.",
     ),
     (
         "text-number",
         {f"{C}rope_theta": "500000", "read as": 500000.0},
         "warning",
-        'rope_theta is "500000": text instead of a number. It was read as 500,000; other runtimes refuse it or use a'
-        " default.",
+        'rope_theta is "500000", which is text, not a number. The audit uses 500,000; some runtimes refuse the text'
+        " or use a default instead.",
     ),
     (
         "missing-original",
         {"used": 131072, f"{C}max_position_embeddings": 131072},
         "warning",
-        "The scaling lacks the original length, so 131,072 was used (max_position_embeddings is 131,072). If the"
+        "The scaling lacks the original length, so runtimes use 131,072 (max_position_embeddings is 131,072). If the"
         " model was trained on shorter texts, every scaled RoPE frequency is wrong.",
     ),
     (
         "default-base",
         {"used": 10000.0, "default of": "llama (transformers 5.23.0)", "documented": True},
         "note",
-        "The base is not in the file, so the documented default of llama (transformers 5.23.0) is used: 10,000.",
+        "The base is not in the file, so the audit uses the documented default of llama (transformers 5.23.0): 10,000.",
     ),
     (
         "default-base",
         {"used": 10000.0, "default of": "GGUF readers", "documented": False},
         "warning",
-        "The base is not in the file, so the default of GGUF readers is used: 10,000. Other runtimes may have another"
-        " default.",
+        "The base is not in the file, so the audit uses the default of GGUF readers: 10,000. Other runtimes may use"
+        " another default.",
     ),
     (
         "default-value",
         {"field": "partial_rotary_factor", "used": 0.5, "default of": "glm (transformers 5.23.0)", "documented": True},
         "note",
-        "partial_rotary_factor is not in the file, so the documented default of glm (transformers 5.23.0) is used:"
-        " 0.5.",
+        "partial_rotary_factor is not in the file, so the audit uses the documented default of glm (transformers"
+        " 5.23.0): 0.5.",
     ),
     (
         "factor-times-original",
@@ -255,7 +256,7 @@ VALUES = [
         "note",
         "Factor x original length is 262,144, which differs from the declared length (rope_scaling.factor is 32,"
         " rope_scaling.original_max_position_embeddings is 8,192 and max_position_embeddings is 131,072). Models of"
-        " the Llama-3 family are published this way: the factor is tuned, not a ratio of lengths.",
+        " the Llama-3 family are published with such a difference: their factor is tuned, not a ratio of lengths.",
     ),
     (
         "factor-times-original",
@@ -263,7 +264,7 @@ VALUES = [
         "warning",
         "Factor x original length is 262,144, which differs from the declared length (rope_scaling.factor is 32,"
         " rope_scaling.original_max_position_embeddings is 8,192 and max_position_embeddings is 131,072). Runtimes"
-        " that compute one of these numbers from the other two disagree with those that read it.",
+        " that compute one of these numbers from the two others use another number than the file has.",
     ),
     (
         "factor-times-original",
@@ -276,15 +277,15 @@ VALUES = [
         },
         "note",
         "Factor x original length is 65,536, which differs from the declared length (131,072 in llama3_1_8b of"
-        " torchtune). Models of the Llama-3 family are published this way: the factor is tuned, not a ratio of"
-        " lengths.",
+        " torchtune). Models of the Llama-3 family are published with such a difference: their factor is tuned, not a"
+        " ratio of lengths.",
     ),
     (
         "beyond-context",
         {"length": 32768, "context": 8192},
         "warning",
-        "The requested length is 32,768, but the declared context length is 8,192. Quality beyond it is not"
-        " guaranteed.",
+        "The requested length is 32,768, but the declared context length is 8,192. Outputs for longer texts may be"
+        " bad.",
     ),
     (
         "beyond-context",
@@ -298,43 +299,43 @@ VALUES = [
         "beyond-context",
         {"length": 1024, "context": 512, "kind": "learned"},
         "warning",
-        "The requested length is 1,024, but the learned table ends after 512 positions. There are no rows for later"
-        " positions.",
+        "The requested length is 1,024, but the learned table ends after 512 positions. The table has no rows for"
+        " later positions.",
     ),
     (
         "never-turning",
         {"pairs that never complete a turn": 12, "pairs": 32, "length": 8192, "longest wavelength": 438459.86},
         "note",
         "12 of 32 pairs never complete a rotation within 8,192 positions (the longest wavelength is 438,460 tokens)."
-        " In training, the model has seen only a part of the angles of such pairs.",
+        " In training, the model has seen only some of the angles of these pairs.",
     ),
     (
         "never-turning",
         {"pairs that never complete a turn": 1, "pairs": 4, "length": 3000, "longest wavelength": 62831.853},
         "note",
         "1 of 4 pairs never completes a rotation within 3,000 positions (the longest wavelength is 62,831.9 tokens)."
-        " In training, the model has seen only a part of the angles of such pairs.",
+        " In training, the model has seen only some of the angles of these pairs.",
     ),
     (
         "unknown-model-type",
         {f"{C}model_type": "foo"},
         "note",
-        'Model type "foo" is not in the table of known types. Only the fields of the file were read; what the model'
-        " code decides, such as the layout, is unknown.",
+        'clockhands does not know the model type "foo". The audit reads only the file; what the model'
+        "'s code decides, such as the layout, is unknown.",
     ),
     (
         "unknown-model-type",
         {f"{C}model_type": None},
         "note",
-        "No model type is named. Only the fields of the file were read; what the model code decides, such as the"
+        "The file names no model type. The audit reads only the file; what the model's code decides, such as the"
         " layout, is unknown.",
     ),
     (
         "own-code",
         {f"{C}auto_map": "CustomLM", "read as": "llama"},
         "note",
-        "The config names a class that comes with the model, CustomLM, which is not in the table of known classes. The"
-        " model was read as the library's llama; the code beside it may compute something else.",
+        "The config names a class of custom code, CustomLM, which clockhands does not know. The audit reads the model"
+        " as llama of the library; the custom code may compute something else.",
     ),
     (
         "not-recognised",
@@ -364,26 +365,26 @@ VALUES = [
         "recognised",
         RECOGNISED | {"code": "Learned, width 8, rows 64", "computed": False},
         "note",
-        "The table is Learned, width 8, rows 64: its rows are trained, and no formula gives them.",
+        "The table is Learned, width 8, rows 64: the rows are trained, not computed by a formula.",
     ),
     (
         "moved-table",
         {"code": "sinusoidal, width 8", "share": 0.01234, "largest difference": 0.1, "furthest row": 1000},
         "note",
-        "The table started as sinusoidal, width 8 and was trained further. The root mean square of the change is 0.012"
-        " times that of the original table; the largest change is 0.1, in row 1,000.",
+        "The table started as sinusoidal, width 8 and was trained further. The root mean square of the changes is"
+        " 0.012 times the root mean square of the original table; the largest change is 0.1, in row 1,000.",
     ),
     (
         "wrong-rows",
         {"code": "sinusoidal, width 8", "rows that differ": [5], "largest difference": 0.5},
         "warning",
-        "The table is sinusoidal, width 8, except for row 5, which is off by up to 0.5.",
+        "The table is sinusoidal, width 8, but row 5 is wrong by up to 0.5.",
     ),
     (
         "wrong-rows",
         {"code": "sinusoidal, width 8", "rows that differ": [5, 7], "largest difference": 0.5},
         "warning",
-        "The table is sinusoidal, width 8, except for rows 5 and 7, which are off by up to 0.5.",
+        "The table is sinusoidal, width 8, but rows 5 and 7 are wrong by up to 0.5.",
     ),
     (
         "low-precision",
@@ -395,22 +396,22 @@ VALUES = [
             "error": 1.9,
         },
         "warning",
-        "The table is sinusoidal, width 8 (whisper), computed in bfloat16. Its positions and phases are rounded, and"
-        " the table is off by up to 1.9; the error grows with the position.",
+        "The table is sinusoidal, width 8 (whisper), computed in bfloat16. Its positions and phases are rounded: the"
+        " numbers are off by up to 1.9, and the error grows with the position.",
     ),
     (
         "repeated-rows",
         {"rows like the one before": 256, "rows": 1024, "first such row": 257, "kind": "sinusoidal"},
         "error",
-        "256 of 1,024 rows are the same as the row before; the first is row 257. These positions cannot be"
-        " distinguished.",
+        "256 of 1,024 rows are the same as the row before; the first such row is row 257. The model cannot"
+        " distinguish the positions of equal rows.",
     ),
     (
         "repeated-rows",
         {"rows like the one before": 1, "rows": 1024, "first such row": 1023, "kind": "learned"},
         "warning",
-        "1 of 1,024 rows is the same as the row before; the first is row 1,023. These positions cannot be"
-        " distinguished.",
+        "1 of 1,024 rows is the same as the row before; the first such row is row 1,023. The model cannot distinguish"
+        " the positions of equal rows.",
     ),
     (
         "repeated-rows",
@@ -422,8 +423,8 @@ VALUES = [
             "positions rounded to": "bfloat16",
         },
         "error",
-        "256 of 1,024 rows are the same as the row before; the first is row 257, where bfloat16 cannot represent the"
-        " position. These positions cannot be distinguished.",
+        "256 of 1,024 rows are the same as the row before; the first such row is row 257, because bfloat16 cannot"
+        " represent this position. The model cannot distinguish the positions of equal rows.",
     ),
     (
         "zero-table",
@@ -435,7 +436,7 @@ VALUES = [
         "zero-rows",
         {"rows of zeros": 12, "rows": 512, "first such row": 500},
         "warning",
-        "12 of 512 rows are zero; the first is row 500. Their positions cannot be distinguished.",
+        "12 of 512 rows are zero; the first is row 500. The model cannot distinguish their positions.",
     ),
     (
         "table-differs",
@@ -467,16 +468,15 @@ VALUES = [
         "override-replaces-block",
         {"block": "rope_scaling", "lost": {"rope_parameters.rope_theta": 500000.0}},
         "error",
-        "rope_scaling is set as a whole, and what the file says is lost where the new block does not have it:"
-        " rope_parameters.rope_theta (500,000). Transformers 5.23.0 then raises an error or uses another value without"
-        " a warning.",
+        "The override replaces the whole rope_scaling, but lacks values that the file has: rope_parameters.rope_theta"
+        " (500,000). Transformers 5.23.0 then raises an error, or uses another value without a warning.",
     ),
     (
         "override-replaces-block",
         {"block": "rope_scaling", "lost": {"rope_theta": 500000.0, "partial_rotary_factor": 0.5}},
         "warning",
-        "rope_scaling is set as a whole, and what the file says is lost where the new block does not have it:"
-        " rope_theta (500,000) and partial_rotary_factor (0.5). Transformers 5.23.0 then raises an error or uses"
-        " another value without a warning.",
+        "The override replaces the whole rope_scaling, but lacks values that the file has: rope_theta (500,000) and"
+        " partial_rotary_factor (0.5). Transformers 5.23.0 then raises an error, or uses another value without a"
+        " warning.",
     ),
 ]

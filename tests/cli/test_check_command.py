@@ -140,9 +140,9 @@ def test_a_wrong_function_is_exit_code_1_and_is_explained_before_the_evidence(ch
             somebodys:wrong_base is wrong; expected RoPE, half-split, 16 of 16 dimensions,
             geometric (base 10000, open).
 
-            It computes its frequencies from base 500,000, not 10,000.
+            The function computes its frequencies from base 500,000 instead of 10,000.
               hint: Pass the base to the code that computes the frequencies, and look for a
-                default used in its place.
+                default that is used instead.
               seen in: SpecForge#265, DeepSpeed#8341, MarinFold#184
               code: another-base (clockhands explain another-base)
 

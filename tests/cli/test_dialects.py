@@ -72,5 +72,5 @@ def test_no_runtime_is_said_to_read_it(run, tmp_path):
     (tmp_path / "model_config.yaml").write_text(LITGPT)
     readers = json.loads(run("audit", tmp_path, "--json").out)["targets"][0]["readers"]
     assert {each["because"] for each in readers} == {
-        "These runtimes read configs of Transformers, and this is a file of LitGPT."
+        "The compared runtimes read configs of Transformers, and this is a file of LitGPT."
     }

@@ -67,7 +67,7 @@ DEFECTS = (
         INTERLEAVED,
         peers.lucidrains_axis,
         {"cache-keeps-offset"},
-        "get the angles of the first call, wherever they start",
+        "get the angles of the first call, at whatever position they start",
         call="x, offset",
         backend="torch",
     ),

@@ -53,7 +53,7 @@ def test_llama3_is_written_for_llama_and_not_for_qwen(tmp_path):
     assert read(tmp_path, llama, "llama.cpp").verdict == "same"
     found = read(tmp_path, QWEN | {"rope_scaling": LLAMA3}, "llama.cpp")
     assert found.codes[0].scaling is None
-    assert found.says == ("Its converter writes nothing of a scaling of type llama3 for Qwen2ForCausalLM.",)
+    assert found.says == ("The converter of llama.cpp does not write a scaling of type llama3 for Qwen2ForCausalLM.",)
 
 
 def test_deepseeks_two_numbers_cancel(tmp_path):
@@ -82,10 +82,10 @@ def test_deepseeks_two_numbers_cancel(tmp_path):
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"architectures": ["MolmoForCausalLM"]}, "Its converter has no architecture MolmoForCausalLM."),
+        ({"architectures": ["MolmoForCausalLM"]}, "The converter of llama.cpp has no architecture MolmoForCausalLM."),
         (
             {"rope_scaling": {"rope_type": "yarn", "factor": 4.0}},
-            "Its rope_scaling of type yarn lacks original_max_position_embeddings: a KeyError in the converter.",
+            "rope_scaling of type yarn lacks original_max_position_embeddings (KeyError in the converter).",
         ),
     ],
 )

@@ -45,4 +45,4 @@ def test_the_scaling_of_qwen3_moe_is_dropped(tmp_path):
 
 def test_a_type_without_a_file_is_not_loaded(tmp_path):
     found = read(tmp_path, CASES[0]["config"] | {"model_type": "arcee"}, "mlx-lm")
-    assert (found.verdict, found.because) == ("refuses", "It has no model type arcee.")
+    assert (found.verdict, found.because) == ("refuses", "mlx-lm has no model type arcee.")

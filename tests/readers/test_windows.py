@@ -163,7 +163,7 @@ def test_a_target_that_no_runtime_is_compared_on_says_why():
     opened = open_target("vaswani2017")
     found = readings(opened, resolve(opened, None))
     assert {each.verdict for each in found} == {"unknown"}
-    assert {each.because for each in found} == {"This is a spec of clockhands, which runtimes do not read."}
+    assert {each.because for each in found} == {"This target is a spec of clockhands, which runtimes do not read."}
 
 
 def test_a_dialect_is_named_as_the_reason(tmp_path):
@@ -177,5 +177,5 @@ def test_a_dialect_is_named_as_the_reason(tmp_path):
     (found,) = readings(opened, resolve(opened, None), only=["vllm"])
     assert (found.verdict, found.because) == (
         "unknown",
-        "These runtimes read configs of Transformers, and this is a file of LitGPT.",
+        "The compared runtimes read configs of Transformers, and this is a file of LitGPT.",
     )

@@ -139,7 +139,7 @@ def test_every_finding_is_told_with_its_evidence_and_its_hint():
             {"rope_theta": 5e5, "rope_parameters": {"rope_type": "default", "rope_theta": 1e6}},
             "conflicting-shapes",
             "The file can be read in two ways.",
-            "Set the other place to the values of rope_parameters.rope_theta, if the model was trained",
+            "If the model was trained with the values of rope_parameters.rope_theta",
         ),
     ],
 )

@@ -192,7 +192,7 @@ def test_a_failure_is_raised_and_reads_well():
     with pytest.raises(CheckFailed) as caught:
         check_generation(SmallModel("numpy", "halves", "one further"), vocabulary=VOCABULARY)
     text = " ".join(str(caught.value).split())
-    assert "one position further for every later token" in text
+    assert "every later token gets a position that is 1 too high" in text
     assert "sglang#25015" in text
     failure = next(one for one in caught.value.report.failures if one.experiment == "one token at a time")
     assert failure.message.startswith("8 tokens, then one at a time: the logits of 8 of 8 tokens are wrong")

@@ -76,7 +76,7 @@ def test_a_module_of_a_spec_is_held_to_its_exact_numbers(layout):
             built(kind, layout), spec, make=lambda own, kind=kind: kind(own.head_width, own.base, layout=layout)
         )
         assert {"every position", "two models of different bases", "cast to bfloat16"} <= set(report.experiments)
-    with pytest.raises(CheckFailed, match="base 10,000, not 500,000"):
+    with pytest.raises(CheckFailed, match="base 10,000 instead of 500,000"):
         check_module(twins.Formula(32, layout=layout), spec)
 
 
@@ -117,7 +117,7 @@ class TestWhatAModuleHolds:
     def test_another_base(self, layout):
         first, report = self.broken(layout, lambda held: held.copy_(twins.rates(32, 10_000.0)))
         assert first.codes == ("buffer-of-another-base",)
-        assert "base 10,000, not 500,000" in first.message
+        assert "base 10,000 instead of 500,000" in first.message
         assert len(report.explanations) == 1
 
     def test_unscaled(self, layout):
@@ -284,7 +284,7 @@ def test_a_table_that_is_added():
     report = check_module(twins.CastSinusoids(), spec, raises=False)
     assert [(one.codes, one.where) for one in report.explanations] == [(("cast-changes-numbers",), "frequencies")]
     assert report.called["notes"][0] == (
-        "It saves its computed buffer `frequencies` with its weights: loading a file with another base"
+        "The module saves its computed buffer `frequencies` with its weights: loading a file with another base"
         " overwrites the buffer."
     )
 
@@ -349,7 +349,9 @@ def test_a_failure_is_raised_as_a_report():
     with pytest.raises(CheckFailed) as caught:
         check_module(built(twins.CastAlong, "halves"))
     text = str(caught.value)
-    assert "inv_freq: it returns different values when it is cast to bfloat16" in " ".join(text.split())
+    assert "inv_freq: the module returns different values after a cast (it is cast to bfloat16" in " ".join(
+        text.split()
+    )
     assert caught.value.report.kind == "module"
 
 

@@ -254,7 +254,7 @@ def test_a_failure_is_raised_with_its_report():
     def forgetful(x, positions):
         return ch.rotate(x, ch.Rotary(8, base=500.0), positions)
 
-    with pytest.raises(CheckFailed, match="computes its frequencies from base 500, not 10,000") as caught:
+    with pytest.raises(CheckFailed, match="computes its frequencies from base 500 instead of 10,000") as caught:
         check_rotary(forgetful, ch.Rotary(8), length=300)
     assert caught.value.report.codes == {"another-base"}
     assert not check_rotary(forgetful, ch.Rotary(8), length=300, raises=False).sound

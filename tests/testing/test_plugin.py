@@ -134,9 +134,9 @@ def test_a_failing_check_shows_the_line_of_the_test_and_the_report(failing):
         "dimensions, geometric (base",
         "E       10000, open).",
         "E",
-        "E       It computes its frequencies from base 500,000, not 10,000.",
+        "E       The function computes its frequencies from base 500,000 instead of 10,000.",
         "E         hint: Pass the base to the code that computes the frequencies, and look for a default",
-        "E           used in its place.",
+        "E           that is used instead.",
         "E         seen in: SpecForge#265, DeepSpeed#8341, MarinFold#184",
     ]
     evidence = lines_after(shown, "Failed, ")
@@ -154,7 +154,7 @@ def test_a_check_without_the_fixture_reads_in_the_same_way(failing):
 
 def test_a_summary_names_each_failed_check(failing):
     told = lines_after(failing["lines"], "wrong position encodings (clockhands)")
-    said = "wrong_base computes its frequencies from base 500,000, not 10,000. [another-base]"
+    said = "wrong_base computes its frequencies from base 500,000 instead of 10,000. [another-base]"
     assert told[1:3] == [f"test_rope.py::test_marked: {said}", f"test_rope.py::test_by_hand: {said}"]
     assert not told[3].startswith("test_rope.py")
     assert failing["properties"] == [{"name": "clockhands failed", "value": said}] * 2, "for JUnit files"

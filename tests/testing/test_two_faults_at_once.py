@@ -81,8 +81,8 @@ def test_both_faults_are_named(name):
 def test_a_base_and_a_scaling_that_are_lost_together_are_told_with_their_numbers():
     (told,) = explained(of(ch.Rotary(64)), LLAMA).explanations
     assert told.message == (
-        "computes its frequencies from base 10,000, not 500,000, and has unscaled frequencies: the scaling (Llama3,"
-        " factor 8) is missing."
+        "computes its frequencies from base 10,000 instead of 500,000, and has unscaled frequencies: the scaling"
+        " (Llama3, factor 8) is missing."
     )
     assert told.evidence["base"] == 10_000
     assert told.evidence["scaling-dropped"] == {"scaling": "Llama3, factor 8"}
@@ -114,7 +114,7 @@ def test_a_module_that_has_lost_both_says_so():
     (first, *_) = check_module(Holding(), LLAMA, length=600, raises=False).explanations
     assert first.codes == ("buffer-of-another-base",)
     assert first.message == (
-        "has the frequencies of base 10,000, not 500,000, and no scaling: Llama3, factor 8 is missing."
+        "has the frequencies of base 10,000 instead of 500,000, and no scaling: Llama3, factor 8 is missing."
     )
 
 

@@ -155,7 +155,7 @@ def _axial(spec: AxialSinusoidal, seen: SeenAdditive) -> Iterator[Suspect]:
     if len(set(spec.shares)) > 1:
         yield seen.another(
             "axes-exchanged",
-            {"which": "the first axis has the last one's share of the dimensions"},
+            {"which": "the first axis has as many dimensions as the last axis should have"},
             lambda it: replace(it, shares=it.shares[::-1]),
         )
     for axis in range(1, spec.number_of_axes):

@@ -79,8 +79,8 @@ def _rules(spec: Any) -> Iterator[tuple[str, str, Callable[[Any], np.ndarray | N
         return 2.0 ** (-octaves * (start + np.arange(heads)) / heads)
 
     if isinstance(spec, Decay):
-        yield "slopes-rule", "the slope of the first head has another exponent", lambda it: np.array(_shifted(it, 1))
-        yield "slopes-rule", "the slope of the first head has another exponent", lambda it: np.array(_shifted(it, -1))
+        yield "slopes-rule", "the slope of the first head has a wrong exponent", lambda it: np.array(_shifted(it, 1))
+        yield "slopes-rule", "the slope of the first head has a wrong exponent", lambda it: np.array(_shifted(it, -1))
         yield "slopes-rule", "each slope is the decay, not its logarithm", lambda it: np.exp(-np.array(it.slopes))
         yield "slopes-rule", "the right slopes in reverse order of heads", lambda it: np.array(it.slopes)[::-1]
         return
@@ -113,13 +113,13 @@ def _rules(spec: Any) -> Iterator[tuple[str, str, Callable[[Any], np.ndarray | N
             lambda it: series(2 ** math.ceil(math.log2(it.heads)), it.octaves)[: it.heads],
         ),
         ("the right slopes in reverse order of heads", lambda it: np.array(it.slopes)[::-1]),
-        ("the slope of each head is half of that of the head before", lambda it: 2.0 ** -(1.0 + np.arange(it.heads))),
+        ("each slope is half of the slope of the head before", lambda it: 2.0 ** -(1.0 + np.arange(it.heads))),
     ):
         yield "slopes-rule", rule, made
     for octaves in (1, 2, 4, 8, 16):
         yield (
             "slopes-rule",
-            f"a last slope of 2 ** -{octaves}, not 2 ** -{spec.octaves:g}",
+            f"the last slope is 2 ** -{octaves} instead of 2 ** -{spec.octaves:g}",
             lambda it, octaves=octaves: np.array(replace(it, octaves=float(octaves)).slopes),
         )
 
@@ -227,7 +227,9 @@ def _sizes(spec: BiasCode, seen: SeenBias) -> Iterator[Suspect]:
             yield seen.suspect("slope-sign", {}, numbers=lambda found, *_: -found)
     if seen.order is not None and spec.slopes is None:
         order = seen.order
-        pairs = [f"{head} has those of {other}" for head, other in enumerate(order.tolist()) if head != other]
+        pairs = [
+            f"head {head} has the bias of head {other}" for head, other in enumerate(order.tolist()) if head != other
+        ]
         yield seen.suspect(
             "heads-exchanged",
             {"heads": ", ".join(pairs[:3]) + (", ..." if len(pairs) > 3 else "")},
@@ -247,8 +249,8 @@ def _dropped(spec: BiasCode, seen: SeenBias) -> Iterator[Suspect]:
 
     for numbers, when in (
         (none, ""),
-        (of_one, " if there is one query: none in decoding"),
-        (of_fewer, " if there are fewer queries than keys: none once a cache exists"),
+        (of_one, " if there is only one query, as in decoding"),
+        (of_fewer, " if there are fewer queries than keys, as with a cache"),
     ):
         yield seen.suspect("bias-dropped", {"when": when}, numbers=numbers)
 

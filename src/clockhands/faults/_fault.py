@@ -16,7 +16,7 @@ class Fault:
         kind: ``"spec"`` where the code is another one, which a file can show; ``"code"`` where the code is the right
             one and its application is wrong.
         about: The kinds of codes and subjects that can have it.
-        sentence: What it behaves like, after "It"; a template over the fault's parameters.
+        sentence: What it behaves like, after "The function"; a template over the fault's parameters.
         hint: What to do about it.
         cases: Where it was met in public: repository and thread.
         shown_by: The name of the smallest experiment that separates it from being right.

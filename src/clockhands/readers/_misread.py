@@ -75,14 +75,14 @@ class Statement:
         """The runtime and its releases, in words.
 
         >>> Statement("no-windows", "vllm", "It has none.", "vllm 0.9: x.py", since="0.8", until="0.10").releases
-        'vLLM from 0.8 to before 0.10'
+        'vLLM from 0.8 on, before 0.10'
         """
         title = runtimes()[self.runtime].title
         if self.since is not None and self.until is not None:
-            return f"{title} from {self.since} to before {self.until}"
+            return f"{title} from {self.since} on, before {self.until}"
         mended = "" if self.mended is None else f" before {self.mended}"
         until = mended if self.until is None else f" before {self.until}"
-        return title + (f" from {self.since}" if self.since else "") + until
+        return title + (f" from {self.since} on" if self.since else "") + until
 
     @property
     def thread(self) -> str:

@@ -55,9 +55,9 @@ def _architecture(view: View) -> str:
     declared = view.get("architectures") or view.top.get("architectures")
     first = declared[0] if isinstance(declared, list) and declared else held["described"].get(view.name)
     if isinstance(first, str) and first not in names("llama.cpp", "architectures"):
-        raise Refusal(f"Its converter has no architecture {first}.")
+        raise Refusal(f"The converter of llama.cpp has no architecture {first}.")
     if not isinstance(first, str) or first not in {*held["described"].values(), *held["llama3"]}:
-        raise Undescribed("The converter of llama.cpp for this architecture is not known to clockhands.")
+        raise Undescribed("clockhands does not know the converter of llama.cpp for this architecture.")
     return first
 
 
@@ -75,11 +75,11 @@ def _written(view: View, block: dict[str, Any], key: str, architecture: str) -> 
     if kind in ("longrope", "su") and architecture in held["longrope"]:
         original = view.original(block)
         if original is None:
-            raise Refusal(f"Its converter finds no {ORIGINAL}: a KeyError.")
+            raise Refusal(f"The converter of llama.cpp finds no {ORIGINAL} (KeyError).")
         view.drop_inside(block, key, "attention_factor", "factor", "short_mscale", "long_mscale")
         return {**block, "rope_type": "longrope", **longrope(view.number(CONTEXT) or original, original)}
     view.not_read.append(view.place(key))
-    view.says.append(f"Its converter writes nothing of a scaling of type {kind} for {architecture}.")
+    view.says.append(f"The converter of llama.cpp does not write a scaling of type {kind} for {architecture}.")
     return plain
 
 
@@ -87,7 +87,7 @@ def _yarn(view: View, block: dict[str, Any], key: str, factor: float, architectu
     held = facts()["llama.cpp"]
     original = view.original(block)
     if original is None:
-        raise Refusal(f"Its {key} of type yarn lacks {ORIGINAL}: a KeyError in the converter.")
+        raise Refusal(f"{key} of type yarn lacks {ORIGINAL} (KeyError in the converter).")
     made = yarn_magnitude(factor)
     whole = view.number("mscale_all_dim", block)
     if architecture in held["mscale"] and whole:

@@ -31,11 +31,11 @@ def mlx_lm(view: View) -> None:
     entry = held["types"].get(name)
     if entry is None:
         if view.name is not None and name not in names("mlx-lm") and not view.path:
-            raise Refusal(f"It has no model type {view.name}.")
+            raise Refusal(f"mlx-lm has no model type {view.name}.")
         raise Undescribed("The code of mlx-lm 0.32.2 for this type is not known to clockhands.")
     new = view.block(NEW)
     if new is not None and view.lacks_growth(new):
-        raise Refusal(f"Its {NEW} lack {GROWTH}: a KeyError.")
+        raise Refusal(f"{NEW} lacks {GROWTH} (KeyError).")
     if new is not None and entry.get("blocks"):
         if view.get("rope_theta") is None and "rope_theta" in new:
             view.put("rope_theta", new["rope_theta"])
@@ -60,7 +60,7 @@ def mlx_lm(view: View) -> None:
 def _filled(view: View, entry: dict[str, Any]) -> None:
     for key, base in (("rope_theta", entry["base"]), ("partial_rotary_factor", entry.get("share", 1.0))):
         if base is None and view.get(key) is None:
-            raise Refusal(f"It needs {key} at this place: a TypeError or ValueError.")
+            raise Refusal(f"mlx-lm needs {key} at this place (TypeError or ValueError).")
         if base == "whole":
             # It turns the whole head, whatever the share.
             view.drop(key)
@@ -82,12 +82,12 @@ def _shared(view: View, block: dict[str, Any]) -> dict[str, Any]:
     """What models/rope_utils.py makes of a block; it looks at ``type`` before ``rope_type``."""
     kind = scaling_name(block, old_first=True) or "default"
     if kind not in _KNOWN:
-        raise Refusal(f"Its scaling is of type {kind}, which mlx-lm does not support: a ValueError.")
+        raise Refusal(f"The scaling is of type {kind}, which mlx-lm does not support (ValueError).")
     if kind == "proportional":
         raise Undescribed("How mlx-lm 0.32.2 computes proportional scaling for this type is not known.")
     factor = view.number("factor", block)
     if kind in ("linear", "dynamic", "llama3", *_YARN) and factor is None:
-        raise Refusal(f"Its scaling of type {kind} lacks a factor: a KeyError.")
+        raise Refusal(f"The scaling of type {kind} lacks a factor (KeyError).")
     if kind in _YARN and factor is not None:
         made = ratio(factor, block)
         view.drop_inside(block, OLD, "attention_factor", "truncate")
@@ -103,7 +103,7 @@ def _shared(view: View, block: dict[str, Any]) -> dict[str, Any]:
     if kind == "longrope":
         original = view.number(ORIGINAL, block)
         if original is None or "long_factor" not in block:
-            raise Refusal(f"Its longrope block lacks {ORIGINAL} or a list: a KeyError.")
+            raise Refusal(f"The longrope block lacks {ORIGINAL} or a list (KeyError).")
         return _long(view, named(block, kind), original)
     return named(block, "default" if kind == "mrope" else kind)
 
@@ -111,7 +111,7 @@ def _shared(view: View, block: dict[str, Any]) -> dict[str, Any]:
 def _su(view: View, block: dict[str, Any]) -> None:
     """Phi-3's: ``type`` alone, and the original length outside the block, 4,096 without one."""
     if not all(key in block for key in ("type", "long_factor")):
-        raise Refusal(f"Its {OLD} must hold type and long_factor: a ValueError.")
+        raise Refusal(f"{OLD} lacks type or long_factor (ValueError).")
     if block["type"] == "linear":
         return
     if block["type"] not in ("su", "longrope"):

@@ -49,13 +49,13 @@ def known_to(reader: str, view: View) -> str:
     """
     name = view.name
     if name is None:
-        raise Undescribed("No model type is named.")
+        raise Undescribed("The file names no model type.")
     # A part inside a config is made by the class of the whole.
     whole = view.top.get("model_type") if view.path else name
     if not isinstance(whole, str) or whole not in names(reader):
         if view.top.get("auto_map"):
-            raise Undescribed("It runs the model's own code, which is not read here.")
-        raise Refusal(f"It has no model type {whole}.")
+            raise Undescribed("The runtime runs the custom code of the model, which clockhands does not read.")
+        raise Refusal(f"Transformers has no model type {whole}.")
     return name
 
 
@@ -95,14 +95,14 @@ def _check_needed(name: str, block: Mapping[str, Any] | None, entry: Mapping[str
     if block is None:
         if "needs" in entry:
             # An index into None fails otherwise than a method of it.
-            error = "a TypeError" if entry["needs"] else "an AttributeError"
-            raise ModelFailure(f"Its class of {name} needs a {OLD} and finds none: {error}.")
+            error = "TypeError" if entry["needs"] else "AttributeError"
+            raise ModelFailure(f"The class of {name} needs {OLD}, which is absent ({error}).")
         return
     missing = [key for key in entry.get("needs", ()) if key not in block]
     if missing:
-        raise Refusal(f"Its class of {name} needs {', '.join(missing)} in {OLD}: a KeyError.")
+        raise Refusal(f"The class of {name} needs {', '.join(missing)} in {OLD} (KeyError).")
     if entry.get("new_spelling", False) and "type" in block and "rope_type" not in block:
-        raise Refusal(f"Its class of {name} needs rope_type in a {OLD} that has the key `type`: a KeyError.")
+        raise Refusal(f"The class of {name} needs rope_type in {OLD}, which has only `type` (KeyError).")
 
 
 def _old_block(view: View, block: dict[str, Any], name: str, *, old_first: bool) -> dict[str, Any]:
@@ -114,10 +114,10 @@ def _old_block(view: View, block: dict[str, Any], name: str, *, old_first: bool)
         kind = "default"
     if kind is None or kind not in _NEEDED:
         said = "names no type" if kind is None else f"names the type {kind}"
-        raise Refusal(f"Its {OLD} {said}, which is none of {', '.join(_NEEDED)}: a KeyError.")
+        raise Refusal(f"{OLD} {said}, but the known types are {', '.join(_NEEDED)} (KeyError).")
     missing = [key for key in _NEEDED[kind] if key not in block]
     if missing:
-        raise Refusal(f"Its {OLD} of type {kind} lacks {', '.join(missing)}: a KeyError.")
+        raise Refusal(f"{OLD} of type {kind} lacks {', '.join(missing)} (KeyError).")
     block = named(block, kind)
     if kind == "longrope":
         return _old_longrope(view, block)
@@ -131,9 +131,9 @@ def _phi3(block: Mapping[str, Any]) -> str:
     """Phi-3's config class reads ``type`` alone, takes two names for LongRoPE, and allows three keys."""
     kind = block.get("type")
     if kind not in ("su", "yarn", "longrope"):
-        raise Refusal(f"Its {OLD} must name type longrope under the key `type`: a ValueError.")
+        raise Refusal(f"{OLD} must name type longrope under the key `type` (ValueError).")
     if len(block) != 3 and set(block) != {"type", "rope_type", "short_factor", "long_factor"}:
-        raise Refusal(f"Its {OLD} must hold type, short_factor and long_factor and nothing else: a ValueError.")
+        raise Refusal(f"{OLD} must have exactly the keys type, short_factor and long_factor (ValueError).")
     return "longrope"
 
 
@@ -145,7 +145,7 @@ def _old_longrope(view: View, block: dict[str, Any]) -> dict[str, Any]:
         # The ratio of the lengths replaces a factor that is written down.
         return {**block, "factor": max(context / original, 1.0)}
     if block.get("factor") is None and block.get("attention_factor") is None:
-        raise Refusal(f"Neither {ORIGINAL} nor a factor is where it looks for them: it raises a TypeError.")
+        raise Refusal(f"Transformers finds neither {ORIGINAL} nor a factor (TypeError).")
     return block
 
 
@@ -156,9 +156,9 @@ def transformers_5(view: View) -> None:
     for key, block in blocks_of_5(view):
         kind = scaling_name(block)
         if kind not in (None, *_NEEDED, "proportional", "mrope", "su"):
-            raise Refusal(f"Its {key} names the type {kind}, for which it has no function: a KeyError.")
+            raise Refusal(f"{key} names the type {kind}, which is not a known scaling (KeyError).")
         if view.lacks_growth(block):
-            raise ModelFailure(f"Its class of {view.name} multiplies by {GROWTH} and finds none: a TypeError.")
+            raise ModelFailure(f"The class of {view.name} needs {GROWTH}, which is absent (TypeError).")
 
 
 def blocks_of_5(view: View) -> list[tuple[str, Mapping[str, Any]]]:
@@ -182,8 +182,10 @@ def config_of_5(view: View) -> None:
         view.values = {"model_type": text}
         view.name = text
         if model_type(text) is None:
-            raise Undescribed(f"It drops the text part, which is flat, and takes the defaults of {text}.")
-        view.says.append("It reads the text part from text_config alone, and takes its defaults.")
+            raise Undescribed(
+                f"Transformers ignores text settings that are not in text_config, and uses the defaults of {text}."
+            )
+        view.says.append("Transformers reads text settings only from text_config, which is absent, and uses defaults.")
     block = view.block(OLD)
     over_default = view.name in facts()["transformers-5"]["over_default"]
     if block is not None and over_default and "rope_type" not in block and scaling_name(block) not in (None, "default"):
@@ -195,4 +197,4 @@ def config_of_5(view: View) -> None:
         if kind == "su" and (ORIGINAL not in block or name not in _PHI3):
             missing.append(ORIGINAL if name in _PHI3 else "a known type")
         if missing:
-            raise Refusal(f"Its {key} of type {kind} lacks {', '.join(missing)}: a KeyError.")
+            raise Refusal(f"{key} of type {kind} lacks {', '.join(missing)} (KeyError).")

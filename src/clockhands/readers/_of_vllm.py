@@ -112,7 +112,7 @@ def _known(transformers: str, view: View) -> None:
         known_to(transformers, view)
     except Refusal:
         raise Undescribed(
-            "Transformers has no such type; whether vLLM has a config class for it is not known to clockhands."
+            "Transformers has no such model type, and clockhands does not know whether vLLM has a config class for it."
         ) from None
 
 
@@ -120,7 +120,7 @@ def _yarn_0_11(view: View, block: dict[str, Any], original: float | None, *, dee
     """Without what the block says of the magnitude, but for DeepSeek's two numbers."""
     factor = view.number("factor", block)
     if original is None or factor is None:
-        raise Refusal(f"Its {OLD} of type yarn lacks {ORIGINAL}: a KeyError.")
+        raise Refusal(f"{OLD} of type yarn lacks {ORIGINAL} (KeyError).")
     made = ratio(factor, block) if deepseek else yarn_magnitude(factor)
     made *= view.number("attn_factor", block) or 1.0
     kept = ("mscale", "mscale_all_dim") if deepseek else ()
@@ -146,14 +146,14 @@ def vllm(view: View) -> None:
         view.sections = "interleaved" if block.get("mrope_interleaved") else "consecutive"
     if view.name == "ministral3" and GROWTH in block and not view.get("llama_4_scaling"):
         view.not_read.append(view.place(f"{key}.{GROWTH}"))
-        view.says.append(f"It scales scores by llama_4_scaling beside {key} only, and not by {GROWTH}.")
+        view.says.append(f"vLLM scales attention scores only by llama_4_scaling beside {key}, not by {GROWTH}.")
     kind, factor, context = scaling_name(block), view.number("factor", block), view.number(CONTEXT)
     again = kind is not None and kind not in _ALREADY and "gemma3" not in str(view.name)
     if again and factor is not None and context is not None:
         view.longest = context * factor
     own = view.name in facts()["vllm"]["deepseek"] and view.number("attention_factor", block) != 1.0
     if kind == _DEEPSEEK and view.number(ORIGINAL, block) is None:
-        raise Refusal(f"Its {key} of type {kind} lacks {ORIGINAL}: a KeyError.")
+        raise Refusal(f"{key} of type {kind} lacks {ORIGINAL} (KeyError).")
     if factor is not None and (kind == _DEEPSEEK or (kind == "yarn" and own)):
         made = ratio(factor, block)
         view.drop_inside(block, key, "attention_factor", "truncate")
@@ -162,7 +162,7 @@ def vllm(view: View) -> None:
         # Its table is as long as the context and its trained length is the same, so that the base is never raised.
         block = {name: value for name, value in block.items() if name in ("rope_theta", "partial_rotary_factor")}
         block["rope_type"] = "default"
-        view.says.append("It keeps the base as it is at every length.")
+        view.says.append("vLLM keeps the base unchanged at every length.")
     elif kind == "longrope":
         original = view.number(ORIGINAL) or view.number(ORIGINAL, block) or context
         block = _long_magnitude(view, block, key, original)
@@ -188,7 +188,7 @@ def _long_magnitude(view: View, block: dict[str, Any], key: str, original: float
     """The factor on cosine and sine from the two lengths, whatever stands in the block."""
     context = view.number(CONTEXT)
     if context is None or original is None:
-        raise Refusal(f"Its {key} of type longrope lacks {ORIGINAL}: a KeyError.")
+        raise Refusal(f"{key} of type longrope lacks {ORIGINAL} (KeyError).")
     view.drop_inside(block, key, "attention_factor", "factor")
     view.values.pop(ORIGINAL, None)
     return {**block, **longrope(context, original), ORIGINAL: original}
@@ -198,4 +198,4 @@ def _contradiction(view: View, key: str, allowed: frozenset[tuple[str, str]]) ->
     block = view.block(key) or {}
     old, new = block.get("type"), block.get("rope_type")
     if isinstance(old, str) and isinstance(new, str) and old != new and (old, new) not in allowed:
-        raise Refusal(f"Its {key} names type {old} and rope_type {new}: a ValueError.")
+        raise Refusal(f"{key} names two scalings, type {old} and rope_type {new} (ValueError).")

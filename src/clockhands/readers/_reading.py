@@ -41,7 +41,7 @@ def _values_of_layers(name: str, view: View) -> None:
         return
     known = model_type(view.name) if view.name is not None else None
     if name != "transformers-5" or known is None or PER_LAYER not in known.reads.get("per_layer", ()):
-        raise Undescribed(f"What it does with {PER_LAYER} was not read.")
+        raise Undescribed(f"clockhands does not know how this runtime reads {PER_LAYER}.")
 
 
 READERS: Mapping[str, Callable[[View], None]] = {
@@ -109,18 +109,18 @@ class Reading:
 def incomparable(opened: Opened, resolved: Resolved) -> str | None:
     """Why the readers of configs cannot be compared on a target, in a sentence; None where they can."""
     if opened.form == "preset":
-        return "This is a spec of clockhands, which runtimes do not read."
+        return "This target is a spec of clockhands, which runtimes do not read."
     if opened.form == "module":
-        return "A loaded model computes what its own code does; runtimes are compared on its files."
+        return "The audit compares runtimes on files, and this target is a loaded model, which runs its own code."
     if opened.form == "gguf":
-        return "What they make of GGUF files is not known to clockhands."
+        return "clockhands does not know what other runtimes compute from GGUF files."
     dialect = dialect_of(opened.config or {}) if opened.form == "dialect" else None
     if dialect is not None:
-        return f"These runtimes read configs of Transformers, and this is a file of {dialect.name}."
+        return f"The compared runtimes read configs of Transformers, and this is a file of {dialect.name}."
     if opened.form in ("array", "dialect") or opened.config is None:
-        return "These runtimes read the config.json of a model, and there is none."
+        return "The compared runtimes read the config.json of a model, and this target has none."
     if not any(code.kind == "rotary" and code.part in TEXT for code in resolved.codes):
-        return "Only RoPE of text is compared, and this model has none."
+        return "The audit compares only RoPE of text, and this model has no RoPE of text."
     return None
 
 
@@ -171,7 +171,7 @@ def _alone(name: str, opened: Opened, resolved: Resolved, reason: str) -> Readin
     title, version, _ = about(name)
     followed = opened.form == "gguf" and name == "llama.cpp"
     if followed and not any(fact.code == "unknown-model-type" for fact in resolved.facts):
-        says = ("This audit reads a GGUF file as llama.cpp does.",)
+        says = ("The audit reads a GGUF file as llama.cpp does.",)
         return Reading(name, title, version, "same", codes=resolved.codes, says=says)
     reason = "The loader of llama.cpp for this architecture is not known to clockhands." if followed else reason
     return Reading(name, title, version, "unknown", reason)
@@ -240,7 +240,7 @@ class _Session:
         open_rates = any(code.kind == "rotary" and code.part in TEXT and not code.rates for code in codes)
         if open_rates and not parted and not failing:
             # Two readings that both lack their numbers are not two that agree on them.
-            return Reading(name, title, version, "unknown", "The file does not contain enough to compute frequencies.")
+            return Reading(name, title, version, "unknown", "The file lacks values for the RoPE frequencies.")
         context = self.resolved.context
         return Reading(
             name,

@@ -44,7 +44,10 @@ def in_windows(codes: tuple[Code, ...], rules: Mapping[str, Mapping[str, Any] | 
         if mixed and rule and "mixed" in rule:
             how = rule["mixed"]
         if how == "refuses":
-            raise Refusal("It supports a window in all layers or in none, and here only some have one.")
+            raise Refusal(
+                "The runtime supports sliding windows in all layers or in no layer, and only some layers of this model"
+                " have one."
+            )
         if isinstance(how, int) or (how is not None and any(code.farthest is not None for code in of_part)):
             made = tuple(_seeing(code, how) if code.part == part else code for code in made)
     return made
@@ -76,7 +79,7 @@ def _shared(code: Code, how: str | None) -> Code:
     try:
         axes = _ORDERS[how](held["pairs"])
     except InvalidValue:
-        raise Undescribed(f"What it makes of M-RoPE sections that do not fit {how} is not known.") from None
+        raise Undescribed(f"How this runtime reads {how} M-RoPE sections that do not fit is not known.") from None
     return replace(code, spec=replace(code.spec, axes=axes))
 
 

@@ -103,11 +103,11 @@ def print_fault(
     page = Page(console_on(file, width))
     if above is None:
         page.line(Text(fault.code, style="bold") + Text(f"  a fault of {fault_of(fault)}"))
-        page.paragraph(f"It {fault_in_words(fault)}.")
+        page.paragraph(f"{_subject_of(fault)} {fault_in_words(fault)}.")
         page.line()
         page.row("fix", fault.hint)
     else:
-        page.row("a check says", f"It {fault_in_words(fault)}.")
+        page.row("a check says", f"{_subject_of(fault)} {fault_in_words(fault)}.")
     if fault.shown_by:
         asked = asks.get(fault.shown_by)
         page.row("shown by", f"{fault.shown_by}: {asked}" if asked else fault.shown_by)
@@ -116,12 +116,17 @@ def print_fault(
         page.row("" if number else "seen in", case)
 
 
+def _subject_of(fault: Fault) -> str:
+    """What has the fault."""
+    return {"module": "The module", "generation": "The model"}.get(fault.about[0], "The function")
+
+
 def fault_in_words(fault: Fault) -> str:
-    """What a fault behaves like, after "It"; a name in angle brackets stands for what is measured.
+    """What a fault behaves like, after "The function"; a name in angle brackets stands for what is measured.
 
     >>> from clockhands.faults import FAULTS
     >>> fault_in_words(FAULTS["another-base"])
-    'computes its frequencies from base <base>, not <declared>'
+    'computes its frequencies from base <base> instead of <declared>'
     """
     parts = Formatter().parse(fault.sentence)
     return "".join(text + ("" if name is None else f"<{shown_name(name)}>") for text, name, _, _ in parts)

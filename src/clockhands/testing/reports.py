@@ -14,15 +14,20 @@ from clockhands.faults import FAULTS
 WIDTH = 88
 """Columns of a report as text, which stands behind pytest's margin."""
 
+UNDECIDED = "; the check cannot tell which of these faults it is"
+"""The end of a message that names several faults with the same answers."""
+
 BESIDE = frozenset({"arguments stay as they are", "answers stay as they are"})
 """What is noticed of a function beside every experiment."""
 
 _SPECIAL = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
 _NUMBERED = re.compile(r"(\b(?:positions?|dimensions?|pairs?|layers?)) (?=\d)")
 _SHOWN = 3  # failures whose evidence is told; the rest says the same with other numbers
-_UNKNOWN = "Look at the first wrong number, and at what passed."
-_OTHER_CODE = "If it is another known encoding, `clockhands identify` names it."
+_UNKNOWN = "Look at the first wrong number, and at the experiments that passed."
+_OTHER_CODE = "If the function computes another known encoding, `clockhands identify` names that encoding."
 _NAMED = 12  # experiments that passed and are named
+# What a fault is said of; anything else is a function.
+_SUBJECTS = {"module": "the module", "generation": "the model"}
 
 
 @dataclass(frozen=True)
@@ -174,7 +179,7 @@ class Report:
             yield ReportLine("failed", f"{self.subject} is wrong; expected {self.like}.")
             for number, explanation in enumerate(self.explanations):
                 yield ReportLine()
-                yield from _explained(explanation, "Also, it" if number else "It")
+                yield from _explained(explanation, _SUBJECTS.get(self.kind, "the function"), also=number > 0)
             if not self.explanations:
                 yield ReportLine()
                 yield ReportLine("explanation", "No known fault has these symptoms.")
@@ -240,8 +245,9 @@ class Report:
         return "\n".join(line.wrapped() for line in self.lines())
 
 
-def _explained(explanation: Explanation, lead: str) -> Iterator[ReportLine]:
-    place = f"{explanation.where}: it" if explanation.where else lead
+def _explained(explanation: Explanation, subject: str, *, also: bool) -> Iterator[ReportLine]:
+    lead = f"Also, {subject}" if also else f"{subject[:1].upper()}{subject[1:]}"
+    place = f"{explanation.where}: {subject}" if explanation.where else lead
     yield ReportLine("explanation", f"{place} {explanation.message}")
     yield ReportLine("hint", f"hint: {explanation.hint}", 2)
     if explanation.cases:

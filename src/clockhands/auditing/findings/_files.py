@@ -40,16 +40,17 @@ class FilesDisagree(Kind, code="files-disagree"):
         told = " but ".join(f"{name} is {spoken(value)}" for name, value in places)
         if self.here is not None:
             return (
-                f"Two files disagree about the {self.what}: {told}. By the config, cosine and sine are"
-                f" multiplied by {spoken(self.here)}; by {PARAMS}, they are multiplied by {spoken(self.there)}."
+                f"Two files contradict each other about the {self.what}: {told}. By the config, cosine and sine are"
+                f" multiplied by {spoken(self.here)}; by {PARAMS}, cosine and sine are multiplied by"
+                f" {spoken(self.there)}."
             )
         tail = "runtimes that read different files build different models."
         if self.lost:
-            tail = "one file lost the scaling, so its RoPE frequencies are wrong for the slow pairs."
+            tail = "one of the two files lost the scaling and gives wrong RoPE frequencies for the slow pairs."
         if self.taken is not None:
             told += f", for which {self.taken_by}, uses {spoken(self.taken)}"
         ratio = f" The RoPE frequencies differ by a factor of up to {spoken(self.ratio)};" if self.ratio else ""
-        return f"Two files disagree about the {self.what}: {told};{ratio} {tail}".replace("; The", ". The")
+        return f"Two files contradict each other about the {self.what}: {told};{ratio} {tail}".replace("; The", ". The")
 
 
 PARAMS = "params.json"

@@ -39,9 +39,9 @@ _AGAIN = "Convert the model again with a current converter"
 
 
 class RopeFreqsMissing(Kind, code="rope-freqs-missing"):
-    title = "The GGUF file of a scaled Llama lacks rope_freqs"
+    title = "The GGUF file of a Llama model with scaling lacks rope_freqs.weight"
     severity = "warning"
-    hint = f"{_AGAIN}: it writes rope_freqs.weight for models with a llama3 scaling."
+    hint = f"{_AGAIN}, which writes rope_freqs.weight for models with llama3 scaling."
     blames = "file"
     architecture: str
     base: float
@@ -53,14 +53,15 @@ class RopeFreqsMissing(Kind, code="rope-freqs-missing"):
     def message(self) -> str:
         return (
             "The file lacks the tensor rope_freqs.weight, which would hold the RoPE scaling of this model."
-            f" A {self.architecture} file with base {spoken(self.base)} and context length {spoken(self.context)}"
-            f" matches {self.release}, which has {self.scaling}. Without the scaling, the RoPE frequencies of the slow"
+            f" The file has the architecture {self.architecture}, base {spoken(self.base)} and context length"
+            f" {spoken(self.context)}, like {self.release}, which has {self.scaling}. Without the scaling, the RoPE"
+            " frequencies of the slow"
             f" pairs are too high, and the output degrades past about {spoken(self.reach)} positions."
         )
 
 
 class RopeFreqsDiffer(Kind, code="rope-freqs-differ"):
-    title = "rope_freqs do not fit the base or the scaling"
+    title = "rope_freqs.weight does not fit the base or the scaling"
     severity = "warning"
     blames = "file"
     pairs: int
@@ -77,7 +78,7 @@ class RopeFreqsDiffer(Kind, code="rope-freqs-differ"):
         if self.because == "another base":
             return f"{_AGAIN}, from a config with the base {spoken(self.fitting_base)}."
         if self.because == "applied twice":
-            return f"{_AGAIN}, or delete the scaling keys: the tensor already holds the scaling."
+            return f"{_AGAIN}, or delete the scaling keys: rope_freqs.weight already holds the scaling."
         return f"{_AGAIN}."
 
     def message(self) -> str:
@@ -90,17 +91,17 @@ class RopeFreqsDiffer(Kind, code="rope-freqs-differ"):
         if self.because == "applied twice":
             keys = listed([f"{name.rpartition(':')[2]} is {spoken(value)}" for name, value in self._keys()])
             return (
-                f"{head} go up to {spoken(self.largest)}, and {keys} as well. Runtimes apply both, so the RoPE"
-                " frequencies of the slow pairs are too low."
+                f"{head} go up to {spoken(self.largest)}, and {keys} as well. Runtimes apply both scalings, so the"
+                " RoPE frequencies of the slow pairs are too low."
             )
         if self.because == "another base":
             return (
-                f"{head} are those of a llama3 scaling with base {spoken(self.fitting_base)}, but {spoken(self.base)}"
-                " is used as the base. Every RoPE frequency but the first is wrong."
+                f"{head} are those of a llama3 scaling with base {spoken(self.fitting_base)}, but"
+                f" runtimes use base {spoken(self.base)}. Every RoPE frequency but the first is wrong."
             )
         return (
             f"{head} are neither those of a llama3 scaling nor a LongRoPE list: the first is {spoken(self.first)},"
-            f" the last {spoken(self.last)} and the largest {spoken(self.largest)}."
+            f" the last is {spoken(self.last)} and the largest is {spoken(self.largest)}."
         )
 
     def _keys(self) -> list[tuple[str, object]]:
@@ -108,9 +109,9 @@ class RopeFreqsDiffer(Kind, code="rope-freqs-differ"):
 
 
 class LongropeFactorsMissing(Kind, code="longrope-factors-missing"):
-    title = "LongRoPE factors are missing"
+    title = "The GGUF file lacks the factors of LongRoPE"
     severity = "warning"
-    hint = f"{_AGAIN}: it writes rope_factors_long.weight and rope_factors_short.weight."
+    hint = f"{_AGAIN}, which writes rope_factors_long.weight and rope_factors_short.weight."
     blames = "file"
     missing: Sequence[str]
 
@@ -139,7 +140,7 @@ class DimensionCount(Kind, code="dimension-count"):
         if self.declared is None:
             return (
                 f"{architecture}.rope.dimension_count is missing, so runtimes rotate all {width} dimensions of a head,"
-                f" but releases of this architecture rotate {spoken(self.expected)} of them."
+                f" but releases of this architecture rotate {spoken(self.expected)} of these dimensions."
             )
         head = f"a head has {width} dimensions"
         if self.expected is not None:
@@ -467,7 +468,8 @@ def releases_of_the_architecture(subject: Audited) -> Iterator[Kind]:
         yield MissingScaling(evidence, model.code.layers)
         return
     evidence |= block or {"here": "There is no scaling"}
-    evidence |= {"because": "a factor of 1 changes nothing" if block else "the file has nothing else in its place"}
+    because = "a factor of 1 changes nothing" if block else "the file has nothing in place of the scaling"
+    evidence |= {"because": because}
     evidence |= {"shape": str(release.shape), "published": scaling_in_words(there)}
     yield DiffersFromRelease(evidence, model.code.layers)
 
@@ -482,6 +484,6 @@ def yarn_without_type(subject: Audited) -> Iterator[Kind]:
         "rope.scaling.original_context_length", "rope.scaling.yarn_beta_fast", "rope.scaling.yarn_beta_slow"
     )
     if meant:
-        because = "there is no rope.scaling.type, and this runtime reads a factor alone as a linear scaling"
-        instead = "A linear scaling of all pairs"
+        because = "there is no rope.scaling.type, and llama.cpp reads a factor alone as a linear scaling"
+        instead = "a linear scaling of all pairs"
         yield IgnoredKey({**meant, "because": because, "read instead": instead}, model.code.layers)

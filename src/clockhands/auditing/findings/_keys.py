@@ -18,8 +18,8 @@ _ABOUT_POSITIONS = re.compile(
 )
 # What only some readers take, each in a way of its own; under no name of another key does it mean the same.
 _OF_SOME = {
-    "attn_factor": "vLLM 0.11.0 multiplies YaRN's default magnitude by it, and Transformers ignores it;"
-    " attention_factor, which Transformers reads, would replace that magnitude instead"
+    "attn_factor": "vLLM 0.11.0 multiplies YaRN's attention factor by attn_factor, and Transformers ignores the key;"
+    " attention_factor, which Transformers reads, replaces YaRN's attention factor"
 }
 
 
@@ -33,9 +33,10 @@ class ConflictingKeys(Kind, code="conflicting-keys"):
     def message(self) -> str:
         several = len({file_and_key(name)[0] for name, _ in self.stated}) > 1
         used = self.used if several or self.used is None else file_and_key(self.used)[1] or self.used
-        tail = f" This audit uses {used}." if used is not None else ""
+        tail = f" The audit uses {used}." if used is not None else ""
         return (
-            f"The same quantity has two values: {self.said('but')}. Runtimes that read only one of them build different"
+            f"One quantity has two values: {self.said('but')}. Runtimes that read only one of these keys build"
+            " different"
             f" models.{tail}"
         )
 
@@ -45,7 +46,7 @@ class ConflictingKeys(Kind, code="conflicting-keys"):
         others = [name for name, _ in self.stated if name != used]
         if used is None or used not in self.evidence or not others:
             return None
-        says = f"Set the others to the value of {file_and_key(used)[1]}, if the model was trained with it."
+        says = f"If the model was trained with the value of {file_and_key(used)[1]}, set the other keys to this value."
         alike = [bool(_SHARE.search(name)) == bool(_SHARE.search(used)) for name in others]
         return together(
             says,
@@ -66,14 +67,14 @@ class DuplicateKey(Kind, code="duplicate-key"):
 
     def message(self) -> str:
         keys = listed([name for name, _ in self.named])
-        return f"{keys} is given more than once. The last value was used; other runtimes may use the first value."
+        return f"{keys} occurs more than once. The audit uses the last value; some runtimes may use the first value."
 
 
 class UnknownKey(Kind, code="unknown-key"):
-    title = "A RoPE key is not read by every runtime"
+    title = "Some or all runtimes ignore a RoPE key"
     severity = "warning"
     hint = (
-        "Correct the spelling or delete the key. If your runtime needs the key, keep it and pass `--ignore"
+        "Correct the spelling or delete the key. If your runtime needs the key, keep the key and pass `--ignore"
         " unknown-key`."
     )
     blames = "file"
@@ -84,14 +85,14 @@ class UnknownKey(Kind, code="unknown-key"):
         some = self._of_some()
         if some is not None:
             keys = listed([f"{name} ({spoken(value)})" for name, value in self.named])
-            return f"{keys} is read by some runtimes only: {some}."
+            return f"Only some runtimes read {keys}: {some}."
         known = self.known
         keys = listed([f"{name} ({spoken(value)})" for name, value in self.named])
         near = self._nearest()
         meant = f" Did you mean {near}?" if near else ""
         return (
-            f"{keys} is not a key of this block{f' (known keys: {known})' if known else ''}. Runtimes ignore it without"
-            f" a warning.{meant}"
+            f"{keys} is not a key of this block{f' (known keys: {known})' if known else ''}. Runtimes ignore this key"
+            f" without a warning.{meant}"
         )
 
     def edit(self) -> Edit | None:
@@ -112,7 +113,7 @@ class UnknownKey(Kind, code="unknown-key"):
 
 
 class IgnoredKey(Kind, code="ignored-key"):
-    title = "A key is not read by this model type"
+    title = "The code of this model type does not read a key of the file"
     news = True
     because: str | None = None
     read_instead: str = ""
@@ -141,8 +142,8 @@ class IgnoredKey(Kind, code="ignored-key"):
 
     def message(self) -> str:
         because = f" ({self.because})" if self.because else ""
-        instead = f" {self.read_instead} is used instead." if self.read_instead else ""
-        return f"{self.said()}, but it is ignored without a warning{because}.{instead}"
+        instead = f" Runtimes use {self.read_instead} instead." if self.read_instead else ""
+        return f"{self.said()}, but runtimes ignore this key without a warning{because}.{instead}"
 
     def edit(self) -> Edit | None:
         place = self.place
@@ -170,10 +171,11 @@ class ConflictingShapes(Kind, code="conflicting-shapes"):
 
     def message(self) -> str:
         used = str(self.used)
-        tail = f" Transformers 5 and this audit use {file_and_key(used)[1]}." if used else ""
+        tail = f" Transformers 5 and the audit use {file_and_key(used)[1]}." if used else ""
         return (
-            f"The old config format and the new one disagree: {self._paired()}. Runtimes that read the old format and"
-            f" runtimes that read the new one build different models, without a warning.{tail}"
+            f"The old and the new config format contradict each other: {self._paired()}. Runtimes that read the old"
+            " format"
+            f" and runtimes that read the new format build different models, without a warning.{tail}"
         )
 
     def edit(self) -> Edit | None:
@@ -190,7 +192,8 @@ class ConflictingShapes(Kind, code="conflicting-shapes"):
             else:
                 edits.append(copied(from_, to, ""))
         place = file_and_key(used)[1]
-        return together(f"Set the other place to the values of {place}, if the model was trained with them.", *edits)
+        says = f"If the model was trained with the values of {place}, set the other keys to these values."
+        return together(says, *edits)
 
     def _paired(self) -> str:
         """What is said of one thing in two places, side by side; what stands in one of the two only comes last."""
@@ -210,9 +213,9 @@ class ConflictingShapes(Kind, code="conflicting-shapes"):
 
 
 class ConflictingSpellings(Kind, code="conflicting-spellings"):
-    title = "type and rope_type contradict each other"
+    title = "The keys type and rope_type contradict each other"
     severity = "warning"
-    hint = "Find out which scaling the model was trained with. Write it under both keys, or under rope_type only."
+    hint = "Find out which scaling the model was trained with. Write its name under both keys, or only under rope_type."
     blames = "ambiguous"
     used: Any = None
 
@@ -220,7 +223,7 @@ class ConflictingSpellings(Kind, code="conflicting-spellings"):
         used = str(self.used).rpartition(".")[2]
         return (
             f"type and rope_type name different scalings: {self.said('but')}. Runtimes that read"
-            f" only one of the two keys apply its scaling; Transformers 5 and this audit use {used}."
+            f" only one of the two keys apply the scaling of that key; Transformers 5 and the audit use {used}."
         )
 
     def edit(self) -> Edit | None:
@@ -229,11 +232,11 @@ class ConflictingSpellings(Kind, code="conflicting-spellings"):
         if not isinstance(used, str) or other is None:
             return None
         name = spoken(self.evidence.get(used))
-        return copied(used, other, f"Write {name} under both spellings, if the model was trained with that scaling.")
+        return copied(used, other, f"If the model was trained with the scaling {name}, write {name} under both keys.")
 
 
 class FlatLayerTypes(Kind, code="flat-layer-types"):
-    title = "The file has one RoPE block, but each layer type needs a separate one"
+    title = "The file has one RoPE block, but each layer type needs a separate block"
     severity = "warning"
     hint = "Write one object for each layer type into the RoPE block, as in the model's original release."
     blames = "file"
@@ -272,5 +275,5 @@ class FlatLayerTypes(Kind, code="flat-layer-types"):
         for place, _ in entries:
             edits.append(moved(place, f"{block}.{owners[0]}.{place.rpartition('.')[2]}", ""))
         return together(
-            f"Move the block into an object {owners[0]}, and write one object for each other layer type.", *edits
+            f"Move the block into an object {owners[0]}, and write one object for every other layer type.", *edits
         )

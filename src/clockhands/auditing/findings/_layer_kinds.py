@@ -9,6 +9,8 @@ from clockhands.auditing.findings._parts import Audited, Part, RotaryBlock, chec
 from clockhands.sources.fields import MOST_LAYERS
 from clockhands.sources.projections import other_widths
 
+_SPELT_OUT = {"full": "full-attention", "sliding": "sliding-window"}
+
 
 class LayerTypeScaling(Kind, code="layer-type-scaling"):
     title = "The RoPE scaling is on the wrong layer type"
@@ -23,12 +25,12 @@ class LayerTypeScaling(Kind, code="layer-type-scaling"):
     belongs_in: str | None = None
 
     def message(self) -> str:
-        wrong, right = self.stands_on, self.belongs_on
-        missing = f" and {right} layers have none" if self.missing_there else ""
+        wrong, right = (_SPELT_OUT.get(kind, kind) for kind in (self.stands_on, self.belongs_on))
+        missing = f" and {right} layers have no scaling" if self.missing_there else ""
         return (
-            f"The RoPE scaling is on {wrong} layers ({self.said()}){missing}, but this model type scales {right} layers"
-            f" only. {wrong.capitalize()} layers attend only within their window; with the scaling, their RoPE"
-            f" frequencies are too low by a factor of {spoken(self.factor)}."
+            f"The RoPE scaling is on {wrong} layers ({self.said()}){missing}, but this model type scales only {right}"
+            f" layers. The scaling makes the RoPE frequencies of {wrong} layers too low by a factor of"
+            f" {spoken(self.factor)}."
         )
 
     def edit(self) -> Edit | None:
@@ -44,9 +46,9 @@ class LayerTypeScaling(Kind, code="layer-type-scaling"):
                     edits.append(added(f"{right}.{key}", self.evidence[f"{wrong}.{key}"], ""))
                 else:
                     edits.append(moved(f"{wrong}.{key}", f"{right}.{key}", ""))
-            says = f"Move the scaling to {self.belongs_on} layers."
+            says = f"Move the scaling to {_SPELT_OUT.get(self.belongs_on, self.belongs_on)} layers."
         else:
-            says = f"Remove the scaling from {self.stands_on} layers."
+            says = f"Remove the scaling from {_SPELT_OUT.get(self.stands_on, self.stands_on)} layers."
             edits += [removed(f"{wrong}.{key}", "") for key in keys if key not in ("rope_type", "type")]
         edits += [replaced(f"{wrong}.{key}", "default", "") for key in keys if key in ("rope_type", "type")]
         return together(says, *edits)
@@ -55,7 +57,7 @@ class LayerTypeScaling(Kind, code="layer-type-scaling"):
 class NopeInverted(Kind, code="nope-inverted"):
     title = "The list of layers without RoPE is inverted or empty"
     severity = "warning"
-    hint = "Correct the list. In no_rope_layers, despite its name, 1 means that the layer rotates."
+    hint = "Correct the list. In no_rope_layers, 1 means that the layer rotates, although the name says the opposite."
     blames = "file"
     layers_without_rotation: int
     one_layer_without_rotation_in: int
@@ -65,15 +67,17 @@ class NopeInverted(Kind, code="nope-inverted"):
         every = spoken(self.one_layer_without_rotation_in)
         if not self.layers_without_rotation:
             return (
-                f"By the list, all {layers} layers rotate ({self.said()}), but by the interval one layer in"
-                f" {every} does not. If the interval is right, runtimes that use the list rotate layers that were"
-                " trained without rotation."
+                f"By the list, all {layers} layers rotate ({self.said()}), but by the interval one layer in {every}"
+                " does"
+                " not rotate. If the interval is right, runtimes that use the list rotate layers that were trained"
+                " without rotation."
             )
         do = "does" if still == "1" else "do"
         return (
             f"By the list, {still} of {layers} layers {do} not rotate ({self.said()}), but in this model family one"
-            f" layer in {every} does not. In this list, 1 means that a layer rotates and 0 that it does not. The 1s"
-            " and 0s were probably exchanged."
+            " layer"
+            f" in {every} does not rotate. In this list, 1 means that the layer rotates, and 0 means that the layer"
+            " does not rotate. The 1s and 0s were probably exchanged."
         )
 
     def edit(self) -> Edit | None:
@@ -83,8 +87,9 @@ class NopeInverted(Kind, code="nope-inverted"):
         if not self.layers_without_rotation:
             every = self.one_layer_without_rotation_in
             by_interval = [0 if (layer + 1) % every == 0 else 1 for layer in range(len(flags))]
-            return replaced(place, by_interval, f"Write 0 for one layer in {every}, as the interval says.")
-        return replaced(place, [0 if flag else 1 for flag in flags], "Invert the list: 1 for a layer that rotates.")
+            return replaced(place, by_interval, f"Write 0 for one layer in {every}, as the interval in the file says.")
+        says = "Invert the list: write 1 for a layer that rotates, and 0 for a layer that does not rotate."
+        return replaced(place, [0 if flag else 1 for flag in flags], says)
 
 
 class MropeSections(Kind, code="mrope-sections"):
@@ -106,7 +111,7 @@ class MropeSections(Kind, code="mrope-sections"):
             does = (
                 "fails when it splits the pairs into sections"
                 if self.order == "chunked"
-                else "assigns the remaining pairs to time, without a warning"
+                else "rotates the remaining pairs by time, without a warning"
             )
             return (
                 f"{self.said()}: the sum is {spoken(together_)} pairs, but there are {spoken(pairs)} RoPE pairs. Code"
@@ -115,12 +120,13 @@ class MropeSections(Kind, code="mrope-sections"):
         if self.order == "chunked":
             return (
                 f"{self.said()}: the sum of {spoken(pairs)} pairs is right, but there must be one section for time, one"
-                " for rows and one for columns. At least one coordinate has no pairs."
+                " for rows and one for columns. At least one of these three coordinates has no pairs."
             )
         return (
             f"{self.said()}: the sum of {spoken(pairs)} pairs is right, but this model type interleaves the sections,"
-            f" so rows can have at most {spoken((pairs + 1) // 3)} pairs and columns at most {spoken(pairs // 3)}. The"
-            " other pairs are rotated by time, without a warning."
+            f" so rows can have at most {spoken((pairs + 1) // 3)} pairs and columns at most {spoken(pairs // 3)}"
+            " pairs."
+            " Code of this model type rotates the pairs above these limits by time, without a warning."
         )
 
 
@@ -128,8 +134,9 @@ class MropeOrder(Kind, code="mrope-order"):
     title = "mrope_interleaved contradicts the model type"
     severity = "warning"
     hint = (
-        "Set mrope_interleaved to the value that the model code uses. The key does not set the layout (which two"
-        " dimensions form a pair)."
+        "Set mrope_interleaved to the value that the model's code uses. mrope_interleaved does not set the layout"
+        " (which"
+        " two dimensions form a pair)."
     )
     blames = "file"
     class_order: str
@@ -139,14 +146,14 @@ class MropeOrder(Kind, code="mrope-order"):
         place, value = self.stated[0]
         does = "are interleaved" if self.class_order == "interleaved" else "are consecutive"
         return (
-            f"{place.rpartition(':')[2]} is {spoken(value)}, but in code of this type ({self.type}) the pairs of"
-            f" time, rows and columns {does}. Runtimes that use the key rotate pairs by the wrong coordinate. The key"
-            " does not set the layout (which two dimensions form a pair)."
+            f"{place.rpartition(':')[2]} is {spoken(value)}, but in code of this model type ({self.type}) the pairs of"
+            f" time, rows and columns {does}. Runtimes that use mrope_interleaved rotate pairs by the wrong coordinate."
+            " mrope_interleaved does not set the layout (which two dimensions form a pair)."
         )
 
     def edit(self) -> Edit | None:
         place, value = self.stated[0]
-        return replaced(place, not value, f"Write {spoken(not value)}, as in the model code.")
+        return replaced(place, not value, f"Write {spoken(not value)}, as in the model's code.")
 
 
 class PartialMeaning(Kind, code="partial-meaning"):
@@ -159,9 +166,9 @@ class PartialMeaning(Kind, code="partial-meaning"):
 
     def hint(self) -> str:
         return (
-            f"{EXPECTED} When you port the model, check which pairs rotate, and at which frequencies."
+            f"{EXPECTED} If you port the model, check which pairs rotate, and at which frequencies."
             if self._as_it_should_be()
-            else "Write the scaling type that the class of this model uses."
+            else "Write the scaling type that the model's class uses."
         )
 
     def blames(self) -> str | None:
@@ -171,29 +178,34 @@ class PartialMeaning(Kind, code="partial-meaning"):
         return "note" if self._as_it_should_be() else "warning"
 
     def message(self) -> str:
-        share, own = spoken(self.share), self.class_meaning
+        share, own = f"{100 * self.share:.3g} %", self.class_meaning
         if self.axes:
             return (
-                f"{self.said()}: only a share of {share} of each head rotates, and its pairs are divided among time,"
-                " rows and columns. Some runtimes ignore partial_rotary_factor if there is an mrope_section, and rotate"
+                f"{self.said()}: only {share} of the dimensions of each head rotate, and the RoPE pairs are divided"
+                " among"
+                " time, rows and columns. Some runtimes ignore partial_rotary_factor if there is an mrope_section, and"
+                " rotate"
                 " the whole head."
             )
         if self.as_the_class_has_it:
             return (
-                f"{self.said()}: the RoPE frequencies are those of the whole head, but only a share of {share} of the"
-                " pairs rotates: the slow pairs do not. The class of this type does the same. Runtimes that read only"
-                " the share compute the frequencies over the RoPE dimensions instead, so all but the first are wrong."
+                f"{self.said()}: the RoPE frequencies are computed over the whole head, but only the fastest {share}"
+                " of the"
+                " pairs rotate. The model's class computes the same. Runtimes that ignore rope_type compute the"
+                " frequencies over the RoPE dimensions instead, so all frequencies but the first are wrong."
             )
         if own == "proportional":
             return (
-                f"{self.said()}, but this type keeps the frequencies of the whole head and does not rotate the slow"
-                f' pairs (rope_type "proportional", share {share}). With "default", the frequencies are computed'
-                " over the RoPE dimensions instead, so all but the first are wrong."
+                f"{self.said()}, but this model type computes the frequencies over the whole head and rotates only the"
+                f' fastest {share} of the pairs (rope_type "proportional"). With "default", the frequencies are'
+                " computed"
+                " over the RoPE dimensions instead, so all frequencies but the first are wrong."
             )
         return (
-            f"{self.said()}, but code of this type ({self.type}) computes the frequencies over the RoPE dimensions"
-            f' (share {share}). With "proportional", they are computed over the whole head instead, so all but the'
-            " first are wrong, and the slow pairs do not rotate."
+            f"{self.said()}, but code of this model type ({self.type}) computes the frequencies over the RoPE"
+            " dimensions"
+            f' ({share} of the head). With "proportional", the frequencies are computed over the whole head instead, so'
+            " all frequencies but the first are wrong, and the slow pairs do not rotate."
         )
 
     def edit(self) -> Edit | None:
@@ -201,7 +213,7 @@ class PartialMeaning(Kind, code="partial-meaning"):
         place = next((name for name, value in self.stated if isinstance(value, str)), None)
         if own is None or place is None or self._as_it_should_be():
             return None
-        return replaced(place, own, f'Write "{own}", as in the class of this type.')
+        return replaced(place, own, f'Write "{own}", as in the model\'s class.')
 
     def _as_it_should_be(self) -> bool:
         return bool(self.axes or self.as_the_class_has_it)
@@ -210,10 +222,10 @@ class PartialMeaning(Kind, code="partial-meaning"):
 class InertWindow(Kind, code="inert-window"):
     title = "The sliding window is switched off"
     severity = "note"
-    hint = f"{EXPECTED} A runtime that ignores use_sliding_window would limit every layer to the window."
+    hint = f"{EXPECTED} A runtime that ignores use_sliding_window wrongly limits every layer to the window."
 
     def message(self) -> str:
-        absent = " use_sliding_window is absent, and it is off by default." if len(self.stated) < 2 else ""
+        absent = " use_sliding_window is absent, and false by default." if len(self.stated) < 2 else ""
         return f"{self.said()}: the sliding window is switched off for all layers.{absent}"
 
 
@@ -235,7 +247,8 @@ class OtherHeadWidth(Kind, code="head-width"):
             declared = f"a head width of {width} follows from the declared values ({self.width_from})"
         return (
             f"The query weights have {rows} rows: {heads} heads of width"
-            f" {spoken(self.width_in_the_weights)}. But {declared}. With this width, the RoPE frequencies are"
+            f" {spoken(self.width_in_the_weights)}. But {declared}. With a head width of {width}, the RoPE frequencies"
+            " are"
             " wrong, and runtimes split the rows into the wrong heads."
         )
 

@@ -47,13 +47,18 @@ class BeyondContext(Kind, code="beyond-context"):
         if not self.evidence:
             return "Stay within the context length, or declare the scaling that the model was extended with."
         if self.kind in _WITHOUT_SCALING:
-            return f"Stay within the context length, or measure the quality beyond it. {_WITHOUT_SCALING[self.kind]}"
+            return (
+                f"Stay within the context length, or measure the quality of longer texts. {_WITHOUT_SCALING[self.kind]}"
+            )
         if self.kind == "learned":
-            return "Use texts that fit the table. A longer table needs more training."
+            return "Use texts that fit into the table. A longer table must be trained."
         if self.reached:
-            return "Keep the scaling. Where a runtime stops at the context length, set its maximum length."
+            return "Keep the scaling. If a runtime stops at the context length, set the maximum length of the runtime."
         if self.scaled_to > self.context:
-            return "Stay within the length of the scaling, or increase its factor; quality then needs a measurement."
+            return (
+                "Stay within the length that the scaling is for, or increase the factor of the scaling and measure the"
+                " quality."
+            )
         if self.unless_counted >= self.length:
             return (
                 "Find out whether the context length counts the factor already. If it does not, no change is needed;"
@@ -65,7 +70,9 @@ class BeyondContext(Kind, code="beyond-context"):
         length, context = spoken(self.length), spoken(self.context)
         wanted = f"{self.set_in} is {length}, but" if self.set_in else f"The requested length is {length}, but"
         if self.kind == "learned":
-            return f"{wanted} the learned table ends after {context} positions. There are no rows for later positions."
+            return (
+                f"{wanted} the learned table ends after {context} positions. The table has no rows for later positions."
+            )
         scaled = ""
         if self.scaled_to > self.context:
             scaled = f" The {self.scaling} scaling of the file is for up to {spoken(self.scaled_to)} positions."
@@ -76,7 +83,7 @@ class BeyondContext(Kind, code="beyond-context"):
             )
         if self.reached:
             return f"{wanted} the declared context length is {context}.{scaled}"
-        return f"{wanted} the declared context length is {context}.{scaled} Quality beyond it is not guaranteed."
+        return f"{wanted} the declared context length is {context}.{scaled} Outputs for longer texts may be bad."
 
 
 class SetBeyondContext(Kind, code="set-beyond-context"):
@@ -93,10 +100,10 @@ class SetBeyondContext(Kind, code="set-beyond-context"):
 
     def hint(self) -> str:
         if self.kind == "learned":
-            return "Lower it to the context length, or train a longer table."
+            return "Lower the length to the context length, or train a longer table."
         if self.stops:
-            return "Lower it, or raise the context length to it if the model was trained for that."
-        return "Lower it to the context length, or declare the scaling that the model was extended with."
+            return "Lower the length, or raise the context length if the model was trained for longer texts."
+        return "Lower the length to the context length, or declare the scaling that the model was extended with."
 
     def message(self) -> str:
         set_to = list(self.named)
@@ -106,7 +113,7 @@ class SetBeyondContext(Kind, code="set-beyond-context"):
         together = f", together {spoken(self.length)}" if len(set_to) > 1 else ""
         context = spoken(self.context)
         but = f"the context length is {context}" if key is None else f"{key}, the context length, is {context}"
-        table = " Its learned table has no rows for later positions." if self.kind == "learned" else ""
+        table = " The learned table has no rows for later positions." if self.kind == "learned" else ""
         return f"{said}{together}, but {but}: {self.then}.{table}"
 
 
@@ -136,19 +143,19 @@ class LengthsDiffer(Kind, code="lengths-differ"):
         context, other = spoken(self.context), spoken(self.other)
         keys = " but ".join(f"{name} is {spoken(value)}" for name, value in self.named)
         if self.other < self.context:
-            tail = f"runtimes that use the shorter one cut inputs at {other} of {context} positions."
+            tail = f"runtimes that use the shorter length cut inputs after {other} of {context} positions."
         elif self.leaves == "table":
-            tail = f"runtimes that use the longer one read past the end of a table of {context} positions."
+            tail = f"runtimes that use the longer length read past the end of the table of {context} positions."
         else:
-            tail = f"runtimes that use the longer one exceed the declared context length of {context}."
-        because = f" This is expected here: {self.because}." if self.because else ""
+            tail = f"runtimes that use the longer length exceed the declared context length of {context}."
+        because = f" The difference is expected: {self.because}." if self.because else ""
         return f"Two declared lengths differ: {keys}; {tail}{because}"
 
 
 class NeverTurning(Kind, code="never-turning"):
     title = "Pairs never complete a rotation within the context length"
     severity = "note"
-    hint = f"{EXPECTED} These pairs matter if the model is served at a longer length than it was trained on."
+    hint = f"{EXPECTED} These slow pairs matter if texts are longer than in training."
     pairs_that_never_complete_a_turn: int
     pairs: int
     length: int
@@ -166,15 +173,15 @@ class NeverTurning(Kind, code="never-turning"):
         return (
             f"{count} of {pairs} pairs{owner} never {complete} a rotation within {length} positions"
             f"{f', {still} of them because they do not rotate at all' if still else ''} (the longest"
-            f" wavelength is {longest} tokens). In training, the model has seen only a part of the angles of"
-            " such pairs."
+            f" wavelength is {longest} tokens). In training, the model has seen only some of the angles of"
+            " these pairs."
         )
 
 
 class BaseBelowBound(Kind, code="base-below-bound"):
     title = "The base is low for the context length"
     severity = "note"
-    hint = f"{EXPECTED} A larger base may help if you train the model further on long texts."
+    hint = f"{EXPECTED} If you train the model further on long texts, a larger base may help."
     first_failing_distance: int
     reach: int
     scaled: bool | None = None
@@ -183,16 +190,17 @@ class BaseBelowBound(Kind, code="base-below-bound"):
         first, reach = spoken(self.first_failing_distance), spoken(self.reach)
         scaled = ", with its scaling," if self.scaled else ""
         return (
-            f"The base{scaled} is low for the context length: at distance {first}, within the {reach} positions that a"
-            " query can attend to, the sum of cos(distance x RoPE frequency) over all pairs is below 0. At such a"
-            " distance, a query scores a matching token below a random one (Men et al. 2024)."
+            f"The base{scaled} is low for the context length: at distance {first} (a query can attend to {reach}"
+            " positions),"
+            " the sum of cos(distance x RoPE frequency) over all pairs is below 0. At this distance, a query scores a"
+            " matching token below a random token (Men et al. 2024)."
         )
 
 
 class PaddingOffset(Kind, code="padding-offset"):
     title = "The table begins with rows for padding positions"
     severity = "note"
-    hint = "No action needed. When you port the model, give the first token the row of position 0, which is not row 0."
+    hint = "No action needed. If you port the model, read the row of position 0 for the first token, not row 0."
     rows: int
     offset: int
     usable: int
@@ -203,15 +211,16 @@ class PaddingOffset(Kind, code="padding-offset"):
         belong = "belongs" if self.offset == 1 else "belong"
         owner = f" of the {self.part}" if self.part else ""
         return (
-            f"Position 0 is row {offset} of the table{owner}: {offset} of its {rows} rows {belong} to no position, and"
-            f" {usable} are usable."
+            f"Position 0 is row {offset} of the position table{owner}: {offset} of the {rows} rows {belong} to no"
+            " position,"
+            f" and {usable} rows belong to positions."
         )
 
 
 class CollidingPositions(Kind, code="colliding-positions"):
-    title = "Positions collide in the checkpoint's dtype"
+    title = "The checkpoint's dtype cannot represent every position"
     severity = "note"
-    hint = "No action needed. Keep positions as integers or in float32 when you port, cast or quantise the model."
+    hint = "No action needed. If you port, cast or quantise the model, keep positions as integers or in float32."
     first: int
     dtype: str
     context: int
@@ -219,8 +228,9 @@ class CollidingPositions(Kind, code="colliding-positions"):
     def message(self) -> str:
         first, dtype = self.first, self.dtype
         return (
-            f"The checkpoint is in {dtype}, which cannot represent position {spoken(first)} and many after it, up to"
-            f" the context length of {spoken(self.context)}. This is harmless unless a runtime casts positions or"
+            f"The checkpoint is in {dtype}, which cannot represent position {spoken(first)} and many later positions,"
+            " up to"
+            f" the context length of {spoken(self.context)}. The dtype is harmless unless a runtime casts positions or"
             f" phases to {dtype}."
         )
 

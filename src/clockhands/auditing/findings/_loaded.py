@@ -14,11 +14,11 @@ class Loaded(Kind):
     """
 
     hint = (
-        "Load the model again, and check what changed it after it was built. The values of the buffer are computed, not"
-        " loaded: code that moves or empties a module must compute them again."
+        "Load the model again, and check which code changed the model after it was built. The values of the buffer are"
+        " computed, not loaded: code that moves or empties a module must compute the values again."
     )
     blames = "module"
-    unmended = "the config is correct; the values in the loaded module are wrong."
+    unmended = "The config is correct; the values in the loaded module are wrong."
     pair: int
     tensors: int = 1
     what: str = "rates"
@@ -60,7 +60,7 @@ class Loaded(Kind):
         return f"pair {spoken(self.pair)} has {stored} rad per token, but the config gives {declared}"
 
     def _rounded_too(self) -> str:
-        return f" They are also rounded to {self.rounded_to}." if self.rounded_to else ""
+        return f" The values are also rounded to {self.rounded_to}." if self.rounded_to else ""
 
     def _it_is(self) -> str:
         return f" The buffer holds {self.it_is}." if self.it_is else ""
@@ -90,7 +90,7 @@ class BufferZero(Loaded, code="buffer-zero"):
 
     def message(self) -> str:
         turns = "" if self.what == "slopes" else "nothing rotates, and "
-        return f"{self._head()} are all zero: {turns}positions cannot be distinguished."
+        return f"{self._head()} are all zero: {turns}the model cannot distinguish positions."
 
 
 class BufferUnscaled(Loaded, code="buffer-unscaled"):
@@ -102,7 +102,7 @@ class BufferUnscaled(Loaded, code="buffer-unscaled"):
     def message(self) -> str:
         base = f" of base {spoken(self.base)}" if self.base else ""
         declared = self.declared_factor
-        factors = f" The effective factor is 1, but the declared factor is {spoken(declared)}." if declared else ""
+        factors = f" The config declares a scaling factor of {spoken(declared)}." if declared else ""
         return (
             f"{self._head()} are those{base} without the declared scaling ({self._at()})."
             f"{factors}{self._it_is()}{self._rounded_too()}"
@@ -119,7 +119,7 @@ class BufferScaledTwice(Loaded, code="buffer-scaled-twice"):
         factors = ""
         if self.declared_factor:
             effect, declared = spoken(self.effective_factor), spoken(self.declared_factor)
-            factors = f" The effective factor of the slowest pair is {effect}, but the declared factor is {declared}."
+            factors = f" The slowest pair has a scaling factor of {effect}, but the config declares {declared}."
         return f"{self._head()} are scaled twice ({self._at()}).{factors}{self._rounded_too()}"
 
 
@@ -131,8 +131,8 @@ class BufferReread(Loaded, code="buffer-reread"):
 
     def message(self) -> str:
         return (
-            f"The bytes of {self._head()[:1].lower()}{self._head()[1:]} were read as {self.read_as}: read as"
-            f" {self.bytes_of}, they are the frequencies of the config."
+            f"The bytes of {self._head()[:1].lower()}{self._head()[1:]} were read as {self.read_as}. If the bytes"
+            f" are read as {self.bytes_of}, the frequencies are those of the config."
         )
 
 
@@ -163,9 +163,9 @@ class BufferOfAnotherBase(Loaded, code="buffer-of-another-base"):
     def message(self) -> str:
         too = " Also, the declared scaling is missing." if self.scaling_dropped else ""
         if self.scaled_twice:
-            too = " Also, they are scaled twice."
+            too = " Also, the frequencies are scaled twice."
         elif self.effective_factor:
-            too = f" They are scaled by a factor of {spoken(self.effective_factor)}."
+            too = f" The frequencies are scaled by a factor of {spoken(self.effective_factor)}."
         return (
             f"{self._head()} are those of base {spoken(self.base_in_effect)}, but the config declares base"
             f" {spoken(self.declared_base)} ({self._at()}).{too}{self._rounded_too()}"
@@ -210,8 +210,9 @@ class SharedObjectMutated(Loaded, code="shared-object-mutated"):
         told = ", ".join(f"{spoken(size)} in layer {layer}" for layer, size in list(sizes.items())[:4])
         return (
             f"The number of RoPE frequencies in {self._parts()} falls from layer to layer: {told}."
-            f" The config declares {spoken(self.declared_pairs)} for every layer. All layers share one object with the"
-            " settings, and each layer changed it."
+            f" The config declares {spoken(self.declared_pairs)} for every layer. All layers share one settings"
+            " object, and"
+            " each layer changed this object."
         )
 
 
@@ -230,7 +231,7 @@ class BufferOnMeta(Loaded, code="buffer-on-meta"):
     def message(self) -> str:
         return (
             f"{self._head()} have a shape but no data (meta device), although the rest of the model is loaded."
-            " If other code fills in this data, the values are not those of the config."
+            " If other code fills this memory, the values are not those of the config."
         )
 
 
@@ -240,8 +241,8 @@ class SlopesDiffer(Loaded, code="slopes-differ"):
     hint = hint_of("slopes-differ")
 
     def message(self) -> str:
-        it_is = f" They are {self.it_is}." if self.it_is else ""
-        return f"{self._head()} do not match this number of heads: {self._at()}.{it_is}"
+        it_is = f" The slopes are {self.it_is}." if self.it_is else ""
+        return f"{self._head()} do not match the number of heads: {self._at()}.{it_is}"
 
 
 class AttentionFactorDiffers(Loaded, code="attention-factor-differs"):
@@ -269,13 +270,13 @@ class IdsOfFloats(Loaded, code="ids-of-floats"):
         kind = f" as {self.dtype}" if "float" in self.dtype else ""
         if self.wrong is None:
             return (
-                f"The position ids in {self._parts()} are stored{kind} instead of integers. They are still whole"
-                " numbers, but the next cast of the model rounds them."
+                f"The position ids in {self._parts()} are stored{kind} instead of integers. The ids are still whole"
+                " numbers, but the next cast of the model rounds the ids."
             )
         are = "is" if self.wrong == 1 else "are"
         return (
             f"The {spoken(self.count)} position ids in {self._parts()} are stored{kind}, and"
-            f" {spoken(self.wrong)} of them {are} wrong: position {spoken(self.first_wrong)} is"
+            f" {spoken(self.wrong)} of them {are} wrong: the id of position {spoken(self.first_wrong)} is"
             f" {spoken(self.stored)}."
         )
 
@@ -289,12 +290,12 @@ class TableUninitialised(Loaded, code="table-uninitialised"):
     def message(self) -> str:
         return (
             f"The position table in {self._parts()} is uninitialised: the magnitudes of its numbers go from"
-            f" {spoken(self.least)} to {spoken(self.most)}, which no random or trained table has."
+            f" {spoken(self.least)} to {spoken(self.most)}, which is impossible in a trained or random table."
         )
 
 
 class RotationDiffers(Loaded, code="rotation-differs"):
-    title = "The loaded model rotates differently than declared"
+    title = "The loaded model rotates differently from its config"
     severity = "error"
     hint = "Check how the module computes its phases: dtype, positions and RoPE frequencies."
     parts: int = 1
@@ -306,7 +307,7 @@ class RotationDiffers(Loaded, code="rotation-differs"):
         name = str(self.module or "the module") + (
             f" (and {spoken(more)} similar module{'s' if more > 1 else ''})" if more > 0 else ""
         )
-        behaves = f" The module behaves as {self.behaves_as}." if self.behaves_as else ""
+        behaves = f" The module behaves like {self.behaves_as}." if self.behaves_as else ""
         return f"The rotation in {name} differs from the config: {self._at()}.{behaves}"
 
 
@@ -341,7 +342,7 @@ class BufferRounded(Loaded, code="buffer-rounded"):
             end = spoken(self.context)
             off = f"; phases are off by up to {self.phase_error:.2g} rad at the end of the context ({end} positions)"
         of = f" of their {self.of}" if self.of else ""
-        return f"{self._head()} are the declared values, rounded to {self.rounded_to}{of}: {self._at()}{off}."
+        return f"{self._head()} are the values of the config, rounded to {self.rounded_to}{of}: {self._at()}{off}."
 
 
 class BufferOfAnotherDtype(Loaded, code="buffer-of-another-dtype"):
@@ -358,12 +359,13 @@ class BufferOfAnotherDtype(Loaded, code="buffer-of-another-dtype"):
         held, right = self.dtype, self.right
         if self.exact:
             return (
-                f"{self._head()} are in {held}, but {right} is usual. This has no effect, because {held} represents"
+                f"{self._head()} are in {held}, but {right} is usual. The dtype has no effect here, because {held}"
+                " represents"
                 " these values exactly."
             )
         return (
-            f"{self._head()} are in {held}, but the model computes in {right}. They were computed for a call in"
-            f" another dtype and kept for later calls, so they are off by up to {self.error:.2g}."
+            f"{self._head()} are in {held}, but the model computes in {right}. The values were computed for a call"
+            f" in another dtype and kept for later calls, so the values are off by up to {self.error:.2g}."
         )
 
 
@@ -379,7 +381,7 @@ class TableZero(Loaded, code="table-zero"):
         rows = spoken(self.rows)
         return (
             f"All {rows} rows of {self._parts()} are zero and trainable. Image models often start training with"
-            " such a table."
+            " a table of zeros."
         )
 
 
@@ -391,6 +393,6 @@ class BufferPersistent(Loaded, code="buffer-persistent"):
 
     def message(self) -> str:
         return (
-            f"{self._head()} are saved with the weights, although they are computed. Loading a checkpoint may"
-            " overwrite them with wrong values."
+            f"{self._head()} are saved with the weights, although they can be computed. Loading a checkpoint may"
+            " overwrite the buffer with wrong values."
         )

@@ -49,20 +49,20 @@ class NewShapeOnly(Kind, code="new-shape-only"):
         apart = ""
         if self.largest_ratio is not None:
             apart = (
-                f" The RoPE frequency of pair {self.pair} then differs by a factor of {_times(self.largest_ratio)},"
+                f" The RoPE frequency of pair {self.pair} is then wrong by a factor of {_times(self.largest_ratio)},"
                 f" and at least one pair is off by 1 radian from distance {spoken(self.off_by_a_radian_from)} on."
             )
         if self.fails:
             # The class fails where it is called; what goes by its config alone does not.
             return (
                 f"The RoPE settings are only in rope_parameters, which {self.reader} does not read."
-                f" {self.fails} Runtimes built on releases of that time that read only the config use"
+                f" {self.fails} Other old runtimes, which read only the config, use"
                 f" {self.read_instead} instead of {self.right}, without a warning.{apart}"
             )
         return (
-            f"The RoPE settings are only in rope_parameters. {self.reader} and runtimes built on"
-            f" releases of that time do not read this key. They use {self.read_instead} instead of"
-            f" {self.right}, without a warning.{apart}"
+            f"The RoPE settings are only in rope_parameters, a key that {self.reader} and other old runtimes do not"
+            " read."
+            f" These runtimes use {self.read_instead} instead of {self.right}, without a warning.{apart}"
         )
 
     def edit(self) -> Edit | None:
@@ -73,7 +73,7 @@ class NewShapeOnly(Kind, code="new-shape-only"):
 class UncommonScalingName(Kind, code="uncommon-scaling-name"):
     title = "Only some runtimes know this scaling name"
     severity = "warning"
-    hint = "Write the common name, with the numbers that the model was trained with."
+    hint = "Write the common name of the scaling, with the numbers that the model was trained with."
     blames = "reader"
     common_name: str
     refused_by: Sequence[str] | None = None
@@ -82,25 +82,25 @@ class UncommonScalingName(Kind, code="uncommon-scaling-name"):
     def message(self) -> str:
         name = next(spoken(value) for place, value in self.stated if place.endswith("type"))
         refused = _readers(self.refused_by, "")
-        refuses = f" {refused} {'refuse' if ' and ' in refused else 'refuses'} it." if refused else ""
+        refuses = f" {refused} {'refuse' if ' and ' in refused else 'refuses'} {name}." if refused else ""
         product = self.length_x_factor
         twice = ""
         if product is not None:
             context = next(value for place, value in self.stated if place.endswith("max_position_embeddings"))
             factor = next(value for place, value in self.stated if place.endswith("factor"))
             twice = (
-                " The declared length already includes the factor, but some runtimes, such as vLLM 0.11.0, know this"
-                f" for common names only and multiply again: they use {spoken(context)} x {spoken(factor)} ="
+                " The declared length already includes the factor, but some runtimes, such as vLLM 0.11.0, multiply the"
+                f" length by the factor again if the name is not common: {spoken(context)} x {spoken(factor)} ="
                 f" {spoken(product)} positions."
             )
         common = spoken(self.common_name)
-        return f"The scaling name {name} is known to some runtimes only; the common name is {common}.{refuses}{twice}"
+        return f"Only some runtimes know the scaling name {name}; the common name is {common}.{refuses}{twice}"
 
     def edit(self) -> Edit | None:
         place = next((place for place, _ in self.stated if place.endswith("type")), None)
         if place is None:
             return None
-        return replaced(place, self.common_name, f"Rename it to {spoken(self.common_name)}.")
+        return replaced(place, self.common_name, f"Write the scaling name {spoken(self.common_name)}.")
 
 
 class MisplacedOriginal(Kind, code="misplaced-original"):
@@ -114,7 +114,7 @@ class MisplacedOriginal(Kind, code="misplaced-original"):
 
     def message(self) -> str:
         refused = _readers(self.refused_by, "")
-        refuses = f"; {refused} {'refuse' if ' and ' in refused else 'refuses'} the block" if refused else ""
+        refuses = f"; {refused} {'refuse' if ' and ' in refused else 'refuses'} the scaling block" if refused else ""
         return (
             f"{self.said()} inside the scaling block, but the class of {self.type} reads this key outside the block. A"
             f" runtime that looks only outside the block finds no original length and uses another length{refuses}."
@@ -123,7 +123,8 @@ class MisplacedOriginal(Kind, code="misplaced-original"):
     def edit(self) -> Edit | None:
         if self.place is None or self.outside is None:
             return None
-        return moved(self.place, self.outside, "Move it to the top of the part, next to max_position_embeddings.")
+        says = "Move the original length out of the scaling block, next to max_position_embeddings."
+        return moved(self.place, self.outside, says)
 
 
 class FlatVisionLanguage(Kind, code="flat-vision-language"):
@@ -137,15 +138,16 @@ class FlatVisionLanguage(Kind, code="flat-vision-language"):
     def message(self) -> str:
         return (
             f"The text settings are at the top level of the config ({self.said()}), but the config class of"
-            f" {self.type} in Transformers 5.23.0 reads only text_config. It ignores these values and uses the defaults"
-            f" of {self.text_type}."
+            f" {self.type} in Transformers 5.23.0 reads only text_config. This class ignores the values at the top"
+            " level,"
+            f" and uses the defaults of {self.text_type}."
         )
 
 
 class LengthTimesFactor(Kind, code="length-times-factor"):
-    title = "Unclear whether the declared length already includes the factor"
+    title = "Runtimes disagree whether the declared length already includes the factor"
     news = True
-    hint = "Set the maximum length when you serve the model, or write it into the tokenizer's model_max_length."
+    hint = "Set the maximum length when you serve the model, or write the length into the tokenizer's model_max_length."
     blames = "ambiguous"
     length_x_factor: float
     confirmed: bool | None = None
@@ -162,13 +164,14 @@ class LengthTimesFactor(Kind, code="length-times-factor"):
         if self.confirmed:
             tail = (
                 f" {listed(other)} as well, so the length already includes the factor. A runtime that multiplies"
-                " serves positions that the model was not made for."
+                " by the factor again accepts texts that are too long for the model."
             )
         readers = _readers(self.multiplied_by, "vLLM")
         verbs = ("multiply", "use") if " and " in readers else ("multiplies", "uses")
         context = next(value for name, value in own if name.endswith("max_position_embeddings"))
         return (
-            f"{listed([f'{name} is {spoken(value)}' for name, value in own])}: {readers} {verbs[0]} them and {verbs[1]}"
+            f"{listed([f'{name} is {spoken(value)}' for name, value in own])}: {readers} {verbs[0]} the two and"
+            f" {verbs[1]}"
             f" {spoken(self.length_x_factor)} positions as the maximum length; Transformers uses"
             f" {spoken(context)}.{tail}"
         )
@@ -185,10 +188,11 @@ class LegacyLayerBases(Kind, code="legacy-layer-bases"):
     def message(self) -> str:
         apart = ""
         if self.largest_ratio is not None:
-            apart = f" (that of pair {self.pair} is wrong by a factor of {_times(self.largest_ratio)})"
+            apart = f" (the frequency of pair {self.pair} is wrong by a factor of {_times(self.largest_ratio)})"
         return (
-            f"{self.said()}: two bases for two layer types, in keys of the old config format only. A runtime that knows"
-            f" only one of the keys gives all layers the same base, so one layer type has wrong RoPE"
+            f"{self.said()}: the bases of two layer types are only in keys of the old config format. A runtime that"
+            " knows"
+            f" only one of these keys gives all layers the same base, so one layer type has wrong RoPE"
             f" frequencies{apart}."
         )
 
@@ -205,13 +209,13 @@ class ExplicitAttentionFactor(Kind, code="explicit-attention-factor"):
         (written,) = (value for _, value in self.stated)
         readers = _readers(self.readers, "")
         who = (
-            f"{readers} {'ignore' if ' and ' in readers else 'ignores'} the key and"
+            f"{readers} {'ignore' if ' and ' in readers else 'ignores'} attention_factor and"
             if readers
-            else "A runtime that ignores the key"
+            else "A runtime that ignores attention_factor"
         )
         verb = "use" if " and " in readers else "uses"
         return (
-            f"attention_factor is {spoken(written)}, but the scaling's formula gives"
+            f"attention_factor is {spoken(written)}, but the formula of the scaling gives"
             f" {self.formula:.4f}. {who} {verb} the value of the formula."
         )
 
@@ -227,21 +231,21 @@ class DisputedAttentionFactor(Kind, code="disputed-attention-factor"):
     def message(self) -> str:
         scales = " and ".join(f"{name.rpartition('.')[2]} is {spoken(value)}" for name, value in self.named[:2])
         return (
-            f"Runtimes compute different attention factors if {scales}. The magnitude of mscale divided by that of"
-            f" mscale_all_dim is {self.ratio:.4f} (used by {self._users('ratio')}); the formula of YaRN's paper,"
-            f" 0.1 ln(factor) + 1, gives {self.formula:.4f} (used by {self._users('formula')}). This audit shows the"
-            " first result, but does not say which one is right."
+            f"Runtimes compute different attention factors if {scales}. The magnitude of mscale divided by the"
+            f" magnitude of mscale_all_dim is {self.ratio:.4f} (used by {self._users('ratio')}); the formula of YaRN's"
+            f" paper, 0.1 ln(factor) + 1, gives {self.formula:.4f} (used by {self._users('formula')}). The audit shows"
+            f" {self.ratio:.4f}, but does not know which of the two factors is right."
         )
 
     def _users(self, name: str) -> str:
-        return _readers(self.evidence.get(f"readers of the {name}"), "none of the runtimes described here")
+        return _readers(self.evidence.get(f"readers of the {name}"), "no runtime that was compared")
 
 
 class SoftmaxScale(Kind, code="softmax-scale"):
     title = "mscale_all_dim also scales the attention scores"
     news = True
     severity = "note"
-    hint = f"{EXPECTED} Check that your runtime multiplies the attention scores by this factor too."
+    hint = f"{EXPECTED} Check that your runtime multiplies the attention scores by this scale too."
     blames = "reader"
     scale_of_the_scores: float
 
@@ -249,18 +253,19 @@ class SoftmaxScale(Kind, code="softmax-scale"):
         releases = {name: value for name, value in self.evidence.items() if isinstance(value, bool)}
         does = [name for name, value in releases.items() if value]
         lacks = [name for name, value in releases.items() if not value]
-        words = [f"{listed(does)} {'apply' if len(does) > 1 else 'applies'} it for this model type"] if does else []
-        words += [f"{listed(lacks)} {'do' if len(lacks) > 1 else 'does'} not"] if lacks else []
+        verb = "apply" if len(does) > 1 else "applies"
+        words = [f"{listed(does)} {verb} this scale for this model type"] if does else []
+        words += [f"{listed(lacks)} {'do' if len(lacks) > 1 else 'does'} not apply this scale"] if lacks else []
         who = f" {', '.join(words)}." if words else ""
         return (
-            f"mscale_all_dim also scales the attention scores: they are multiplied by"
-            f" (0.1 mscale_all_dim ln(factor) + 1)^2 = {self.scale_of_the_scores:.3f}. The RoPE frequencies do not show"
-            f" this scale.{who}"
+            f"mscale_all_dim also scales the attention scores: the model multiplies the scores by"
+            f" (0.1 mscale_all_dim ln(factor) + 1)^2 = {self.scale_of_the_scores:.3f}. The RoPE frequencies do not"
+            f" include this scale.{who}"
         )
 
 
 class UncommonBetas(Kind, code="uncommon-betas"):
-    title = "The YaRN ramp has uncommon beta_fast or beta_slow"
+    title = "YaRN's beta_fast, beta_slow or truncate is not the usual value"
     severity = "note"
     hint = f"{EXPECTED} Check that your runtime reads beta_fast and beta_slow from the file."
     blames = "reader"
@@ -270,17 +275,19 @@ class UncommonBetas(Kind, code="uncommon-betas"):
     first_pair: int | None = None
 
     def message(self) -> str:
-        readers = _readers(self.readers, "a runtime without these keys")
+        readers = _readers(self.readers, "a runtime that does not read these keys")
         takes = "use" if " and " in readers else "uses"
         pairs = ""
         if self.first_pair is not None:
             pairs = (
-                f" With these constants, the RoPE frequencies of pairs {self.first_pair} to {self.last_pair} differ by"
+                f" With these constants, the RoPE frequencies of pairs {self.first_pair} to {self.last_pair} are wrong"
+                " by"
                 f" a factor of up to {_times(self.largest_ratio)}."
             )
         return (
-            f"The YaRN ramp is not the usual one ({self.said()}). Whatever the file says, {readers} {takes} beta_fast"
-            f" 32, beta_slow 1 and a ramp between whole pairs.{pairs}"
+            f"The file changes YaRN's usual settings ({self.said()}). Whatever the file says, {readers} {takes}"
+            " beta_fast"
+            f" 32, beta_slow 1 and truncate true.{pairs}"
         )
 
 

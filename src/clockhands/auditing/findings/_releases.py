@@ -51,7 +51,8 @@ class MissingScaling(OfRelease, code="missing-scaling"):
 
     def message(self) -> str:
         return (
-            f"The context length is {spoken(self.context)}, the base {spoken(self.base)}, and there is no RoPE scaling."
+            f"The context length is {spoken(self.context)}, the base is {spoken(self.base)}, and there is no RoPE"
+            " scaling."
             f" Published models of type {spoken(self.type)} with this base and no scaling have a context length of"
             f" {spoken(self.reach)}; {self.release}, a published model of the same size, has {self.its_scaling}."
             " Without the scaling, positions beyond the original length give angles that the model has not seen in"
@@ -73,11 +74,11 @@ class DiffersFromRelease(OfRelease, code="differs-from-release"):
 
     def hint(self) -> str:
         return (
-            "Compare the value with the model's original release. If this model was made from that release, use the"
-            " release's value."
+            "Compare the value with the model's original release. If this model was made from that release, write the"
+            " value of the release."
             if self.because or "because" not in self.evidence
-            else f"{EXPECTED} But if the model was trained with the RoPE settings of the release, use the release's"
-            " value."
+            else f"{EXPECTED} But if the model was trained with the RoPE settings of the published model, write these"
+            " settings."
         )
 
     def blames(self) -> str | None:
@@ -95,7 +96,10 @@ class DiffersFromRelease(OfRelease, code="differs-from-release"):
     def _guess(self) -> str:
         if self.because:
             return f"{self.because[:1].upper()}{self.because[1:]}: the value was probably lost or mistyped."
-        return "Either this is another model, or the model was extended or trained further with other RoPE settings."
+        return (
+            "Either the file is of another model, or the model was extended or trained further with other RoPE"
+            " settings."
+        )
 
 
 # Tokens that derivatives of a model add to its vocabulary, at most.
@@ -422,7 +426,7 @@ def missing_sections(subject: Audited) -> Iterator[Kind]:
             "release": release.name,
             "shape": None,
             "published": f"mrope_section {spoken(list(sections))}",
-            "because": "the file has nothing else in their place",
+            "because": "the file has nothing in place of the sections",
             "source of the release": release.source,
             "mended at": part.fields.source("rope_scaling") if block is None else block.place,
             "mended with": values,
@@ -491,8 +495,8 @@ def _other_scaling(subject: Audited, part: Part, code: Code, release: Release, s
     because = None
     if here is None:
         factor = next((block.said("factor") for block in part.blocks() if block.values.get("factor") == 1), {})
-        evidence = factor or {"here": "There is no scaling"}
-        because = "a factor of 1 changes nothing" if factor else "the file has nothing else in its place"
+        evidence = factor or {"here": "The file has no scaling"}
+        because = "a factor of 1 changes nothing" if factor else "the file has nothing in place of the scaling"
         if _before_stretching(subject.resolved.context, there):
             because = None
     else:

@@ -25,8 +25,8 @@ from clockhands.sources.resolve import resolve
 
 
 class MisreadByRuntime(Kind, code="misread-by-runtime"):
-    title = "The named runtime computes something else from this file"
-    hint = "Use a release that reads this file right, or write the file as this runtime expects it."
+    title = "The named runtime computes another position encoding than the file declares"
+    hint = "Use a release that reads this file right, or write the settings in the form that this runtime expects."
     blames = "reader"
     runtime: str
     instead: Sequence[str]
@@ -50,7 +50,7 @@ class MisreadByRuntime(Kind, code="misread-by-runtime"):
             words.append(f"{self.does} Source: {self.source}.")
         if self.other_layers:
             more = "group of layers differs" if self.other_layers == 1 else "groups of layers differ"
-            words.append(f"{self.other_layers} more {more}.")
+            words.append(f"{self.other_layers} more {more} from the file.")
         return " ".join([*words, *filter(None, [self.not_read])])
 
     def edit(self) -> Edit | None:
@@ -76,7 +76,7 @@ class RefusedByRuntime(Kind, code="refused-by-runtime"):
 
 
 class RuntimeNotKnown(Kind, code="runtime-not-known"):
-    title = "What the named runtime computes is not known"
+    title = "clockhands does not know what the named runtime computes"
     severity = "note"
     news = True
     hint = "Compare the outputs of the runtime with those of the model's original code."
@@ -84,11 +84,11 @@ class RuntimeNotKnown(Kind, code="runtime-not-known"):
     because: str
 
     def message(self) -> str:
-        return f"What {self.runtime} computes from this file is not known to clockhands. {self.because}"
+        return f"clockhands does not know what {self.runtime} computes from this file. {self.because}"
 
 
 class OftenMisread(Kind, code="often-misread"):
-    title = "Common mistakes of runtimes change what this file computes"
+    title = "Common mistakes of runtimes change the position encoding of this file"
     severity = "note"
     blames = "reader"
     mistakes: Sequence[str]
@@ -97,15 +97,17 @@ class OftenMisread(Kind, code="often-misread"):
     def hint(self) -> str:
         return (
             f"{EXPECTED} If the output of your runtime is wrong, look for these mistakes first; `clockhands audit FILE"
-            " --for RUNTIME` checks one runtime. Runtimes of both generations read base and scaling alike if the file"
-            " has them in the old format (rope_theta, rope_scaling) and in rope_parameters, with the same numbers."
+            " --for RUNTIME` checks one runtime. Old and new runtimes read the same base and scaling if the file has"
+            " both in the old format (rope_theta, rope_scaling) and in rope_parameters, with the same numbers."
         )
 
     def message(self) -> str:
         number = len(self.mistakes)
         change = "common mistakes of runtimes change" if number > 1 else "common mistake of runtimes changes"
-        known = f"runtimes are known to make {self.known} of them" if self.known else "no runtime is known to make one"
-        return f"{number} {change} what is computed from this file; {known}: {', '.join(self.mistakes)}."
+        known = f"Known runtimes make {self.known or 'none'} of these {number} mistakes."
+        if number == 1:
+            known = f"{'At least one' if self.known else 'No'} known runtime makes this mistake."
+        return f"{number} {change} the position encoding of this file: {'; '.join(self.mistakes)}. {known}"
 
 
 # Every file with RoPE can be read so: it is told where a runtime is known to.
@@ -124,7 +126,7 @@ def often_misread(subject: Audited) -> Iterator[Kind]:
         worst = worst_of(reading.parted)
         far = None if worst.ladder is None else worst.ladder.reaches(1.0)
         off = f"off by 1 radian from distance {spoken(far)} on" if far is not None else "; ".join(instead_of(worst))
-        (known if who else others)[reading.title] = off + (f"; known: {listed(who)}" if who else "")
+        (known if who else others)[reading.title] = off + (f"; made by {listed(who)}" if who else "")
     if known or others:
         evidence: dict[str, Any] = {"mistakes": [*known, *others], "known": len(known)}
         yield OftenMisread(evidence | known | others)
@@ -153,7 +155,7 @@ def _unread(subject: Audited) -> str:
     runtime = subject.runtime
     assert runtime is not None
     if not runtime.readers:
-        return "Its code was not read as a whole, and nothing that is known of it is about such a file and release."
+        return "The code of this runtime was not read, and no known mistake of this runtime is about such a file."
     # One that was compared in part only is not said to be right.
     right = [release(each) for each in readings_of(subject) if each.verdict == "same" and not each.not_compared]
     reads = f" {listed(right)} {'read' if len(right) > 1 else 'reads'} the file right." if right else ""
@@ -217,12 +219,12 @@ def _of_statements(subject: Audited, stated: Mapping[Statement, Reading]) -> Ite
         evidence = {"runtime": str(runtime), "certain": said.certain(runtime.release)}
         evidence |= {"does": said.says, "source": said.source}
         if said.mended is not None:
-            evidence["not read"] = f"It was fixed in {said.mended}; the first release with that change is not known."
+            evidence["not read"] = f"{said.mended} fixed the mistake; the first release with the fix is not known."
         elif said.only_if is not None:
-            evidence["not read"] = f"This is so only if {said.only_if}."
+            evidence["not read"] = f"The runtime makes this mistake only if {said.only_if}."
         elif not evidence["certain"]:
-            which = "The newest release" if runtime.release is None else f"Release {runtime.release}"
-            evidence["not read"] = f"{which} was not read."
+            which = "the newest release" if runtime.release is None else f"release {runtime.release}"
+            evidence["not read"] = f"The code of {which} was not read."
 
         def left(opened: Opened, said: Statement = said) -> bool:
             return said not in runtime.statements(opened)

@@ -18,19 +18,19 @@ _BY_ITSELF = "a scaling block with its numbers"
 class UnknownScaling(Kind, code="unknown-scaling"):
     title = "Unknown RoPE scaling type"
     severity = "error"
-    hint = "Correct the spelling, or use a release of clockhands that knows this scaling."
+    hint = "Correct the name of the scaling, or use a release of clockhands that knows this scaling."
     blames = "file"
     known: str = ""
 
     def message(self) -> str:
-        known = f" (known: {self.known})" if self.known else ""
+        known = f" (known scalings: {self.known})" if self.known else ""
         near = self._nearest_scaling()
         meant = f" Did you mean {spoken(near)}?" if near else ""
         return f"{self.said()}, which is not a known scaling{known}. No RoPE frequencies can be computed.{meant}"
 
     def edit(self) -> Edit | None:
         place, near = self.place, self._nearest_scaling()
-        return replaced(place, near, f"Write {spoken(near)}, if that was meant.") if place and near else None
+        return replaced(place, near, f"Write {spoken(near)}, if this scaling was meant.") if place and near else None
 
     def _nearest_scaling(self) -> str | None:
         """The known scaling whose name is most like the unknown one, if one is like it."""
@@ -39,7 +39,9 @@ class UnknownScaling(Kind, code="unknown-scaling"):
 
 class IncompleteScaling(OfRelease, code="incomplete-scaling"):
     title = "RoPE scaling lacks required values"
-    hint = "Copy the whole scaling block from the model's original release. Runtimes guess missing values differently."
+    hint = (
+        "Copy the whole scaling block from the model's original release. Runtimes fill in missing values differently."
+    )
     blames = "file"
     missing: str = "a required key"
 
@@ -49,8 +51,8 @@ class IncompleteScaling(OfRelease, code="incomplete-scaling"):
     def message(self) -> str:
         if self.missing == _BY_ITSELF:
             numbers = "only the model's original code knows the numbers of this scaling"
-            return f"{self.said()}: {numbers}. The RoPE frequencies were not computed."
-        return f"The scaling block is incomplete ({self.said()}): it lacks {self.missing}."
+            return f"{self.said()}: {numbers}. The audit did not compute the RoPE frequencies."
+        return f"The scaling block ({self.said()}) lacks {self.missing}."
 
 
 class MissingOriginal(OfRelease, code="missing-original"):
@@ -62,7 +64,7 @@ class MissingOriginal(OfRelease, code="missing-original"):
 
     def message(self) -> str:
         return (
-            f"The scaling lacks the original length, so {spoken(self.used)} was used"
+            f"The scaling lacks the original length, so runtimes use {spoken(self.used)}"
             f" ({self.said()}). If the model was trained on shorter texts, every scaled RoPE frequency is wrong."
         )
 
@@ -96,14 +98,19 @@ class FactorTimesOriginal(Kind, code="factor-times-original"):
             else "Factor x original length differs"
         )
         if self.scaling == "llama3":
-            tail = "Models of the Llama-3 family are published this way: the factor is tuned, not a ratio of lengths."
+            tail = (
+                "Models of the Llama-3 family are published with such a difference: their factor is tuned, not a ratio"
+                " of lengths."
+            )
         elif self.switched_on_in:
             tail = (
                 f"The declared length is that of {self.switched_on_in}, which has no scaling, so the scaling was added"
-                " by hand. Runtimes that use the declared length do not reach the extended length."
+                " by hand. Runtimes that use the declared length do not accept texts of the extended length."
             )
         else:
-            tail = "Runtimes that compute one of these numbers from the other two disagree with those that read it."
+            tail = (
+                "Runtimes that compute one of these numbers from the two others use another number than the file has."
+            )
         told = [self.said()] if self.stated else []
         told += [f"{spoken(self.declared)} in {self.declared_in}"] if self.declared else []
         return f"{reach} from the declared length ({', '.join(told)}). {tail}"
@@ -112,7 +119,7 @@ class FactorTimesOriginal(Kind, code="factor-times-original"):
 class WrongOriginal(Kind, code="wrong-original"):
     title = "The original length of the RoPE scaling is wrong"
     severity = "warning"
-    hint = "Write the length that the model was trained on before the scaling. The model's original release has it."
+    hint = "Write the length that the model was trained on before the scaling. The original release has this length."
     blames = "file"
     original: int
     context: int
@@ -127,25 +134,25 @@ class WrongOriginal(Kind, code="wrong-original"):
         if self.original > self.context:
             return (
                 f"The original length of the scaling is {original}, more than the context length of {context}"
-                f" ({self.said()}). The original length cannot be longer than the extended one."
+                f" ({self.said()}). The original length cannot be longer than the extended length."
             )
         if self.long_list:
             return (
                 f"The original length of the scaling is {original}, equal to the context length ({self.said()}), so"
                 f" the long list, with numbers up to {spoken(self.long_list)}, is never used, and the attention factor"
-                " becomes 1. One of the two lengths was overwritten."
+                " is 1. One of the two lengths is wrong."
             )
         if self.first_bad_distance:
             return (
                 f"The original length of the scaling is {original}, equal to the context length. But with a base of"
                 f" {spoken(self.base)} and {spoken(self.pairs)} pairs, a query scores a matching token below a random"
-                f" one from distance {spoken(self.first_bad_distance)} on, so the true original length must be far"
-                " shorter. The ramp of the scaling is therefore at the wrong pairs."
+                f" token from distance {spoken(self.first_bad_distance)} on, so the true original length must be far"
+                " shorter. With the wrong original length, the scaling changes the wrong pairs."
             )
         return (
             f"The original length of the scaling is {original}, equal to the context length ({self.said()}), but"
-            f" the factor of the scaling is {spoken(self.factor)}. Either there was nothing to extend, or the original"
-            " length was overwritten with the extended one."
+            f" the factor of the scaling is {spoken(self.factor)}. Either the context was not extended, or the"
+            " extended length was written in place of the original length."
         )
 
 
@@ -176,8 +183,9 @@ class LongropeSwapped(Kind, code="longrope-swapped"):
     def message(self) -> str:
         places = listed([name for name, _ in self.named])
         return (
-            f"The largest number of the short list is {spoken(self.largest_short)}, but that of the long list only"
-            f" {spoken(self.largest_long)}. The short list must have the smaller numbers, so {places} are swapped."
+            f"The largest number of the short list is {spoken(self.largest_short)}, and the largest number of the long"
+            " list"
+            f" is {spoken(self.largest_long)}. The long list must have the larger numbers, so {places} are swapped."
         )
 
     def edit(self) -> Edit | None:

@@ -49,7 +49,7 @@ class StoredFrequenciesDiffer(Stored, code="stored-frequencies-differ"):
         if self.declared_pairs is not None:
             held, pairs = spoken(self.pairs), spoken(self.declared_pairs)
             return f"{head}: the tensor has {held} numbers, but there are {pairs} RoPE pairs."
-        it_is = f" They are {self.it_is}." if self.it_is else ""
+        it_is = f" The stored frequencies are {self.it_is}." if self.it_is else ""
         return (
             f"{head}: pair {self.pair} has {spoken(self.stored)} rad per token in the checkpoint, but the"
             f" config gives {spoken(self.declared)}.{it_is}"
@@ -104,13 +104,13 @@ class FloatPositionIds(Stored, code="float-position-ids"):
         kind = f" in {self.dtype}" if "float" in self.dtype else ""
         if self.wrong is None:
             return (
-                f"The position ids ({place}) are stored{kind}. They are still whole numbers, but the next cast or"
-                " merge of the checkpoint rounds them."
+                f"The position ids ({place}) are stored{kind}. The ids are still whole numbers, but the next cast or"
+                " merge of the checkpoint rounds the ids."
             )
         are = "is" if self.wrong == 1 else "are"
         return (
             f"The {spoken(self.count)} position ids ({place}) are stored{kind} and"
-            f" {spoken(self.wrong)} of them {are} wrong: position {spoken(self.first_wrong)} is"
+            f" {spoken(self.wrong)} of them {are} wrong: the id of position {spoken(self.first_wrong)} is"
             f" {spoken(self.stored)}. A runtime that loads these ids reads wrong rows of the table."
         )
 
@@ -122,7 +122,7 @@ class StoredFrequencies(Stored, code="stored-frequencies"):
 
     def message(self) -> str:
         return (
-            f"The checkpoint stores the RoPE frequencies ({self._where()}). Recent runtimes ignore the tensors and"
+            f"The checkpoint stores the RoPE frequencies ({self._where()}). Recent runtimes ignore these tensors and"
             " compute the frequencies from the config."
         )
 

@@ -36,7 +36,7 @@ _TENSOR = "The tensor must be computed or loaded again."
 class ShortTable(Kind, code="short-table"):
     title = "The learned position table is shorter than the declared context"
     severity = "error"
-    hint = "Lower the declared length to the size of the table, or use the table that the config was written for."
+    hint = "Lower the declared length to the length of the table, or use the table that belongs to the config."
     blames = "file"
     rows: int
     offset: int
@@ -50,8 +50,8 @@ class ShortTable(Kind, code="short-table"):
             spoken(self.usable),
             spoken(self.context),
         )
-        before = f", {offset} of them before position 0" if self.offset else ""
-        ends = f"it ends after {usable} positions, but the context is {context}."
+        before = f", {offset} of these rows before position 0" if self.offset else ""
+        ends = f"the table ends after {usable} positions, but the declared context length is {context}."
         return f"The learned table has {rows} rows{before}: {ends}"
 
     def edit(self) -> Edit | None:
@@ -66,7 +66,7 @@ class ShortTable(Kind, code="short-table"):
 class NonFiniteRows(Kind, code="non-finite-rows"):
     title = "The position table contains NaN or infinity"
     severity = "error"
-    hint = "Get the file again from its source. If the source has NaN too, training or a conversion broke the table."
+    hint = "Download the file again. If the downloaded file has NaN too, training or a conversion damaged the table."
     blames = "file"
     rows_with_nan_or_infinity: int
     first_such_row: int
@@ -75,15 +75,18 @@ class NonFiniteRows(Kind, code="non-finite-rows"):
     def message(self) -> str:
         count, first = self.rows_with_nan_or_infinity, self.first_such_row
         hold = "holds" if count == 1 else "hold"
-        return f"{spoken(count)} of {spoken(self.rows)} rows {hold} NaN or infinity; the first is row {spoken(first)}."
+        return (
+            f"{spoken(count)} of {spoken(self.rows)} rows {hold} NaN or infinity; the first such row is row"
+            f" {spoken(first)}."
+        )
 
 
 class ZeroTable(Kind, code="zero-table"):
     title = "The position table is all zeros"
     severity = "error"
     hint = (
-        "Load the trained weights of the table; if the table is not learned, compute it. A loader may have allocated "
-        "the table without filling it."
+        "If the table is learned, load the trained weights; if not, compute the table. A loader may have allocated "
+        "the table without filling the table."
     )
     blames = "file"
     rows: int
@@ -97,7 +100,8 @@ class ZeroTable(Kind, code="zero-table"):
 class RepeatedRows(Kind, code="repeated-rows"):
     title = "Rows of the position table repeat the previous row"
     hint = (
-        "Compute the table again, with positions and phases in float32 or better: bfloat16 has no odd number above 256."
+        "Compute the table again, with positions and phases in float32 or float64: bfloat16 has no odd number above"
+        " 256."
     )
     blames = "file"
     kind: str
@@ -114,10 +118,10 @@ class RepeatedRows(Kind, code="repeated-rows"):
         count, rows, first = spoken(self.rows_like_the_one_before), spoken(self.rows), spoken(self.first_such_row)
         are = "is" if self.rows_like_the_one_before == 1 else "are"
         rounded = self.positions_rounded_to
-        why = f", where {rounded} cannot represent the position" if rounded else ""
+        why = f", because {rounded} cannot represent this position" if rounded else ""
         return (
-            f"{count} of {rows} rows {are} the same as the row before; the first is row {first}{why}. These positions"
-            " cannot be distinguished."
+            f"{count} of {rows} rows {are} the same as the row before; the first such row is row {first}{why}. The"
+            " model cannot distinguish the positions of equal rows."
         )
 
 
@@ -125,8 +129,8 @@ class TableDiffers(Kind, code="table-differs"):
     title = "The stored position table differs from the declared one"
     severity = "warning"
     hint = (
-        "Find out which table the model was trained with. Some runtimes load the stored table, others compute the"
-        " declared one."
+        "Find out which table the model was trained with. Some runtimes load the stored table; other runtimes compute"
+        " the declared table."
     )
     blames = "ambiguous"
     largest_difference: float
@@ -149,7 +153,7 @@ class TableDiffers(Kind, code="table-differs"):
 class WrongRows(Kind, code="wrong-rows"):
     title = "Some rows of the position table are wrong"
     severity = "warning"
-    hint = "Get the file again from its source, or compute these rows with `clockhands table`."
+    hint = "Download the file again, or compute the wrong rows with `clockhands table`."
     blames = "file"
     rows_that_differ: Sequence[int]
     largest_difference: float
@@ -158,15 +162,15 @@ class WrongRows(Kind, code="wrong-rows"):
         rows = self.rows_that_differ
         one = len(rows) == 1
         return (
-            f"The table is {self.evidence['code']}, except for row{'' if one else 's'} {listed(list(map(str, rows)))},"
-            f" which {'is' if one else 'are'} off by up to {self.largest_difference:.2g}."
+            f"The table is {self.evidence['code']}, but row{'' if one else 's'} {listed(list(map(str, rows)))}"
+            f" {'is' if one else 'are'} wrong by up to {self.largest_difference:.2g}."
         )
 
 
 class ZeroRows(Kind, code="zero-rows"):
     title = "Some rows of the position table are zero"
     severity = "warning"
-    hint = "Rows for padding and class tokens may be zero. For any other row, get the file again from its source."
+    hint = "Rows for padding and class tokens may be zero. If other rows are zero, download the file again."
     blames = "file"
     rows_of_zeros: int
     rows: int
@@ -175,7 +179,10 @@ class ZeroRows(Kind, code="zero-rows"):
     def message(self) -> str:
         count, rows, first = spoken(self.rows_of_zeros), spoken(self.rows), spoken(self.first_such_row)
         are = "is" if self.rows_of_zeros == 1 else "are"
-        return f"{count} of {rows} rows {are} zero; the first is row {first}. Their positions cannot be distinguished."
+        return (
+            f"{count} of {rows} rows {are} zero; the first is row {first}. The model cannot distinguish their"
+            " positions."
+        )
 
 
 class LowPrecisionTable(Kind, code="low-precision"):
@@ -198,14 +205,15 @@ class LowPrecisionTable(Kind, code="low-precision"):
             if self.phase_error:
                 phase = f", which gives a phase error of {self.phase_error:.2g} rad at the end of the context"
             return (
-                f"The RoPE frequencies in the checkpoint ({place}) are rounded to {self.dtype}. Their relative error is"
-                f" up to {self.error:.2g}{phase}."
+                f"The RoPE frequencies in the checkpoint ({place}) are rounded to {self.dtype}. The relative error of"
+                " the"
+                f" frequencies is up to {self.error:.2g}{phase}."
             )
         name = f" ({self.name})" if self.name else ""
         parts = listed(list(self.rounded)) or "numbers"
         return (
-            f"The table is {self.evidence['code']}{name}, computed in {self.computed_in}. Its {parts} are rounded, and"
-            f" the table is off by up to {self.error:.2g}; the error grows with the position."
+            f"The table is {self.evidence['code']}{name}, computed in {self.computed_in}. Its {parts} are rounded:"
+            f" the numbers are off by up to {self.error:.2g}, and the error grows with the position."
         )
 
 
@@ -213,8 +221,8 @@ class TableSize(Kind, code="table-size"):
     title = "The position table has another shape than declared"
     severity = "warning"
     hint = (
-        "Correct the config, or use the weights that the config was written for. Strict loaders refuse these"
-        " weights with this config."
+        "Correct the config, or use the weights that belong to the config. Strict loaders refuse these weights with"
+        " this config."
     )
     blames = "file"
     expected: str | None = None
@@ -236,7 +244,7 @@ class Recognised(Kind, code="recognised"):
     title = "The table follows a known formula"
     news = True
     severity = "note"
-    hint = "No action needed. `clockhands identify` shows details of the table and how to compute it."
+    hint = "No action needed. `clockhands identify` shows the details of the table and how to compute the table."
     computed: bool
     error: float
     name: str | None = None
@@ -247,7 +255,7 @@ class Recognised(Kind, code="recognised"):
         name = f" ({self.name})" if self.name else ""
         where = f", for {self.positions}" if self.positions else ""
         if not self.computed:
-            return f"The table is {self.evidence['code']}: its rows are trained, and no formula gives them."
+            return f"The table is {self.evidence['code']}: the rows are trained, not computed by a formula."
         made = f", computed in {self.computed_in}" if self.computed_in else ""
         return (
             f"The table is {self.evidence['code']}{name}{where}{made}. No number is off by more than {self.error:.2g}."
@@ -258,7 +266,7 @@ class MovedTable(Kind, code="moved-table"):
     title = "A sinusoidal table was trained further"
     news = True
     severity = "note"
-    hint = f"{EXPECTED} Load the stored table: a table computed from the formula lacks what training changed."
+    hint = f"{EXPECTED} Load the stored table: a table that is computed from the formula lacks the training."
     share: float
     largest_difference: float
     furthest_row: int
@@ -266,7 +274,7 @@ class MovedTable(Kind, code="moved-table"):
     def message(self) -> str:
         return (
             f"The table started as {self.evidence['code']} and was trained further. The root mean square of the"
-            f" change is {self.share:.2g} times that of the original table; the largest change is"
+            f" changes is {self.share:.2g} times the root mean square of the original table; the largest change is"
             f" {self.largest_difference:.2g}, in row {spoken(self.furthest_row)}."
         )
 

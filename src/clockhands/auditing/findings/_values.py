@@ -37,10 +37,10 @@ class Default(Kind):
     def message(self) -> str:
         owner = self.default_of
         which = "documented default" if self.documented else "default"
-        others = "" if self.documented else " Other runtimes may have another default."
+        others = "" if self.documented else " Other runtimes may use another default."
         nulled = f" ({self.said()})" if self.stated else ""
         used = spoken(self.used)
-        return f"{self.field} is not in the file{nulled}, so the {which} of {owner} is used: {used}.{others}"
+        return f"{self.field} is not in the file{nulled}, so the audit uses the {which} of {owner}: {used}.{others}"
 
     def _doubt(self) -> str:
         """Why a default base is not the one that the model was trained with; "" where it may well be."""
@@ -52,11 +52,11 @@ class Default(Kind):
             return f"The scaling {spoken(scaling)} is usually published with a larger base."
         if isinstance(context, int | float) and context > _PLAIN_CONTEXT and not scaling and not self.window:
             return (
-                f"A base this small seldom covers {spoken(context)} positions without a scaling. It is probably a"
-                " fallback, and not the base that the model was trained with."
+                f"The base {spoken(used)} is small for {spoken(context)} positions without a scaling, so the model was"
+                " probably trained with a larger base."
             )
         if self.never:
-            return f"No release of this architecture has that base: {self.never}."
+            return f"No release of this architecture has the base {spoken(used)}: {self.never}."
         return ""
 
     def edit(self) -> Edit | None:
@@ -73,7 +73,7 @@ class Default(Kind):
 
 
 class ImpossibleValue(Kind, code="impossible-value"):
-    title = "A value cannot be used"
+    title = "A value in the file is impossible"
     severity = "error"
     hint = "Write the value that the model was trained with. The model's original release has this value."
     blames = "file"
@@ -83,11 +83,11 @@ class ImpossibleValue(Kind, code="impossible-value"):
         limit = str(self.allowed).rstrip(".")
         # Some limits are sentences of their own: they come from the code that refused the values.
         allowed = f" ({limit})" if " must " in limit else f" (allowed: {limit})" if limit else ""
-        return f"{self.said()}, which cannot be used{allowed}. Values that depend on it were not computed."
+        return f"{self.said()}, which cannot be used{allowed}. The audit did not compute what depends on this value."
 
 
 class UnreadableField(Kind, code="unreadable-field"):
-    title = "A field has a form that is not understood"
+    title = "A field has a form that the audit cannot read"
     severity = "warning"
     hint = "Write the field in the form in which the model's library saves it."
     blames = "file"
@@ -95,7 +95,7 @@ class UnreadableField(Kind, code="unreadable-field"):
 
     def message(self) -> str:
         expected = f" (expected: {self.expected})" if self.expected else ""
-        return f"{self.said()}, which could not be parsed{expected} and was ignored."
+        return f"{self.said()}, which the audit cannot read{expected} and ignores."
 
 
 class TextNumber(Kind, code="text-number"):
@@ -117,12 +117,13 @@ class TextNumber(Kind, code="text-number"):
         read = spoken(self.read_as)
         if self.exponent:
             return (
-                f"{self.said()}: text instead of a number, for YAML 1.1, and so for PyYAML, wants a dot and a sign in a"
-                f" number with an exponent (1.0e+6). It was read as {read}; the program fails or uses a default."
+                f"{self.said()}, which is text in YAML 1.1 (used by PyYAML): a number with an exponent needs a dot and"
+                " a"
+                f" sign (1.0e+6). The audit uses {read}; a program that reads the text fails or uses a default."
             )
         return (
-            f"{self.said()}: text instead of a number. It was read as {read}; other runtimes refuse it or use a"
-            " default."
+            f"{self.said()}, which is text, not a number. The audit uses {read}; some runtimes refuse the text or use a"
+            " default instead."
         )
 
     def edit(self) -> Edit | None:
@@ -139,7 +140,7 @@ class DefaultBase(Default, code="default-base"):
 
     def hint(self) -> str:
         return (
-            "Write the base that the model was trained with into the file. The model's original release has it."
+            "Write the base that the model was trained with into the file. The model's original release has this base."
             if self._doubt()
             else "Write the base into the file, so that no runtime has to guess."
         )
@@ -154,7 +155,7 @@ class DefaultBase(Default, code="default-base"):
 
 
 class DefaultValue(Default, code="default-value"):
-    title = "A value is filled in by the model's class"
+    title = "The file lacks a value, so the default of the model's class is used"
     news = True
     hint = "Write the value into the file, so that no runtime has to guess."
 
@@ -172,7 +173,7 @@ class MissingValue(Kind, code="missing-value"):
         if self.without_it:
             return f"{self.missing} is not in the file: {self.without_it}."
         needs = f"{self.needed_for[:1].upper()}{self.needed_for[1:]}"
-        return f"{self.missing} is not in the file. {needs} cannot be computed without it."
+        return f"{self.missing} is not in the file. {needs} cannot be computed without this value."
 
 
 class ConvertedLayout(Kind, code="converted-layout"):
@@ -188,7 +189,7 @@ class ConvertedLayout(Kind, code="converted-layout"):
     def message(self) -> str:
         return (
             f"{self.said()}, but the code of this model type ({self.type}) does not read this key and uses the layout"
-            f' "{self.pairs}". It therefore rotates the wrong dimensions together.'
+            f' "{self.pairs}". This code therefore rotates wrong pairs of dimensions.'
         )
 
 
@@ -196,7 +197,7 @@ class UnknownModelType(Kind, code="unknown-model-type"):
     title = "Unknown model type"
     news = True
     severity = "note"
-    hint = "Check the layout against the model's code before you convert or port it."
+    hint = "Before you convert or port the model, compare its layout with the model's code."
     read_as: Any = None
 
     def message(self) -> str:
@@ -204,28 +205,29 @@ class UnknownModelType(Kind, code="unknown-model-type"):
         told = self.read_as
         if told is not None:
             said = (
-                f"Model type {spoken(names[0])} is not in the table of known types"
+                f"clockhands does not know the model type {spoken(names[0])}"
                 if names[:-1]
-                else "No model type is named"
+                else "The file names no model type"
             )
-            return f"{said}, but its classes are those of {told}. It was read as {told}."
-        who = f"Model type {spoken(names[0])} is not in the table of known types" if names else "No model type is named"
-        limits = "Only the fields of the file were read; what the model code decides, such as the layout, is unknown."
+            return f"{said}, but the file names the classes of {told}. The audit reads the model as {told}."
+        who = f"clockhands does not know the model type {spoken(names[0])}" if names else "The file names no model type"
+        limits = "The audit reads only the file; what the model's code decides, such as the layout, is unknown."
         return f"{who}. {limits}"
 
 
 class OwnCode(Kind, code="own-code"):
-    title = "The model brings code with it"
+    title = "The model comes with custom code"
     news = True
     severity = "note"
-    hint = "Check the layout, the frequencies and the window in the code that the model brings."
+    hint = "Check the layout, the RoPE frequencies and the window in the custom code of the model."
     read_as: Any = None
 
     def message(self) -> str:
         (named,) = (value for _, value in self.stated)
         return (
-            f"The config names a class that comes with the model, {named}, which is not in the table of known classes. "
-            f"The model was read as the library's {self.read_as}; the code beside it may compute something else."
+            f"The config names a class of custom code, {named}, which clockhands does not know. The audit reads the"
+            " model"
+            f" as {self.read_as} of the library; the custom code may compute something else."
         )
 
 
@@ -240,7 +242,7 @@ class NothingDeclared(Kind, code="nothing-declared"):
 
 
 class OverrideReplacesBlock(Kind, code="override-replaces-block"):
-    title = "The override leaves out what the file's RoPE settings have"
+    title = "The override lacks RoPE settings that the file has"
     blames = "file"
     block: str
     lost: Mapping[str, Any]
@@ -251,15 +253,15 @@ class OverrideReplacesBlock(Kind, code="override-replaces-block"):
 
     def hint(self) -> str:
         if not self.evidence:
-            return "Write all keys that the block in the file has into the override too."
+            return "Copy all keys of the file's RoPE block into the override."
         keys = {place.rpartition(".")[2]: value for place, value in self.lost.items()}
-        return f"Write these keys into the override too: {json.dumps(keys)[1:-1]}."
+        return f"Add these keys to the override: {json.dumps(keys)[1:-1]}."
 
     def message(self) -> str:
         names = [f"{place} ({spoken(value)})" for place, value in self.lost.items()]
         return (
-            f"{self.block} is set as a whole, and what the file says is lost where the new block does not have it:"
-            f" {listed(names)}. Transformers 5.23.0 then raises an error or uses another value without a warning."
+            f"The override replaces the whole {self.block}, but lacks values that the file has:"
+            f" {listed(names)}. Transformers 5.23.0 then raises an error, or uses another value without a warning."
         )
 
 

@@ -28,11 +28,11 @@ def _z(value: float) -> str:
 
 
 class PairingAgainstFormat(Kind, code="pairing-against-format"):
-    title = "The layout of the weights is not that of the file format"
+    title = "The weights have another layout than runtimes use for the file"
     severity = "warning"
     hint = (
-        "Convert the file again from its source, or reorder the rows of the q and k weights with `clockhands convert`."
-        " If your runtime has a setting for the layout, you can set it instead."
+        "Convert the original model again, or reorder the rows of the q and k weights with `clockhands convert`."
+        " If your runtime has a setting for the layout, you can change this setting instead."
     )
     blames = "file"
     layout_in_the_weights: str
@@ -53,7 +53,8 @@ class PairingAgainstFormat(Kind, code="pairing-against-format"):
         z = f"z score {_z(self.z)} against {_z(self.z_of_the_other)} for the other layout{sure}"
         if self.projection:
             who = (
-                f"The keys have the layout {layout} ({_PAIRED[layout]}; {z}), and the queries the layout {self.queries}"
+                f"The keys have the layout {layout} ({_PAIRED[layout]}; {z}), and the queries have the layout"
+                f" {self.queries}"
             )
         elif self.other_layers:
             count, all_of_them = self.layers_that_pair_so, self.layers_looked_at
@@ -61,7 +62,7 @@ class PairingAgainstFormat(Kind, code="pairing-against-format"):
             who = (
                 f"{count} of {all_of_them} layers {have} the layout {layout} ({_PAIRED[layout]}; highest {z}), and the"
             )
-            who += f" others the layout {self.other_layers}"
+            who += f" other layers have the layout {self.other_layers}"
         else:
             who = f"The weights of {self.layers_looked_at} layers have the layout {layout} ({_PAIRED[layout]}; {z})"
         because = str(self.because)
@@ -70,10 +71,10 @@ class PairingAgainstFormat(Kind, code="pairing-against-format"):
 
 
 class PermutedHeads(Kind, code="permuted-heads"):
-    title = "The q and k weights are permuted for another number of heads"
+    title = "The rows of q or k weights are ordered for another number of heads"
     severity = "warning"
     hint = (
-        "Convert the model again: use the number of key heads for the k weights, and the number of query heads for the"
+        "Convert the model again, with the number of key heads for the k weights, and the number of query heads for the"
         " q weights."
     )
     blames = "file"
@@ -91,9 +92,10 @@ class PermutedHeads(Kind, code="permuted-heads"):
         for_heads = f"{undone}{also} head{'' if undone + also == '1' else 's'}"
         layout, kind = self.layout_once_undone, {"keys": "key", "queries": "query"}[self.projection]
         return (
-            f"The rows of the {self.projection} are ordered for {for_heads}, but there are {heads} {kind} heads. If"
-            f" this order is undone, the layout is {layout} ({_PAIRED[layout]}; z score {_z(self.z_once_undone)}); in"
-            f" the stored order, no layout fits as well (z score at most {_z(self.z_as_they_stand)})."
+            f"The rows of the {kind} weights are in the order for {for_heads}, but the model has {heads} {kind} heads."
+            f" If this order is undone, the rows have the layout {layout} ({_PAIRED[layout]}; z score"
+            f" {_z(self.z_once_undone)}); in the stored order, no layout fits as well (z score at most"
+            f" {_z(self.z_as_they_stand)})."
         )
 
 

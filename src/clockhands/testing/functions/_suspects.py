@@ -15,7 +15,7 @@ from clockhands.calling import Refused
 from clockhands.errors import ClockhandsError
 from clockhands.faults import ROTARY, Fault, Suspect
 from clockhands.testing._experiments import Answer, Asked, Unasked, failed_of, shares
-from clockhands.testing.reports import Explanation
+from clockhands.testing.reports import UNDECIDED, Explanation
 
 # Its own rounding, and that of the suspect's parameters where they were measured.
 _ROOM = 2.0
@@ -49,7 +49,7 @@ def fitting(
     best, others = partial[0], [one for one in partial if one[1].codes != partial[0][1].codes]
     if best[0] > 1 or (others and others[0][0] < _APART * best[0]):
         return [], None
-    return [best[1]], "this explains most of the errors, not all"
+    return [best[1]], "this fault explains most of the errors, not all of them"
 
 
 def _compared(asked: Sequence[Asked], build: Callable[[], object], only_whole: bool) -> tuple[float | None, bool]:
@@ -107,7 +107,7 @@ def explanations(found: Sequence[Suspect], faults: Mapping[str, Fault], note: st
         codes |= dict.fromkeys(code for own, _ in each for code in own)
         told.setdefault(tuple(own[0] for own, _ in each), each)
     said = [_sentence_of(each, faults) for each in told.values()]
-    message = said[0] if len(said) == 1 else " or ".join(said[:3]) + "; no experiment tells these apart"
+    message = said[0] if len(said) == 1 else ", or ".join(said[:3]) + UNDECIDED
     (first, parameters), *others = next(iter(told.values()))
     cases = tuple(dict.fromkeys(case for each in told for code in each for case in faults[code].cases))
     # What the sentence of a second fault names stands under its code.
@@ -196,7 +196,7 @@ def only_coarse(told: tuple[Explanation, ...], asked: Sequence[Asked], dtype: st
     if not told or failed.keys() - {"low-precision tokens"} or "coarse-path-differs" in told[0].codes:
         return told
     first = told[0]
-    message = f"{first.message[:-1]}, for {dtype} tokens only: float32 tokens are correct."
+    message = f"{first.message[:-1]}, but only for {dtype} tokens: float32 tokens are correct."
     return (replace(first, codes=(*first.codes, "coarse-path-differs"), message=message), *told[1:])
 
 
@@ -237,7 +237,7 @@ def collided(it: Any, faults: Mapping[str, Fault]) -> tuple[Explanation, ...]:
         # A table that ends gives all of these the same numbers.
         apart = not any(np.array_equal(one, next_one) for one, next_one in itertools.pairwise(kept))
         if apart and all(np.array_equal(rows[row[0]], rows[place]) for row in merged for place in row[1:]):
-            same = f": a token gets the same values at {_pairs(merged)}. This may hide other rounding errors"
+            same = f": a token gets the same values at {_pairs(merged)}. The rounding may hide other errors"
             return (told_of(faults["positions-rounded"], {"dtype": dtype, "first": merged[0][1]}, same),)
     return ()
 

@@ -14,7 +14,7 @@ from clockhands.testing._experiments import Asked, Unasked, shares
 from clockhands.testing.generation._caches import copied, holds_positions, key_axes, with_rows
 from clockhands.testing.generation._experiments import NO_KEYS
 from clockhands.testing.generation.texts import GenerationSubject, Reply, number_of
-from clockhands.testing.reports import Explanation
+from clockhands.testing.reports import UNDECIDED, Explanation
 
 # Rounding on both sides.
 _ROOM = 2.0
@@ -208,10 +208,10 @@ def _explanation_of(codes: tuple[str, ...], parameters: Mapping[str, Any], names
     rows = [_ROWS[code] for code in codes]
     said = [row.sentence.format(**parameters) for row in rows[:1]]
     said += [row.sentence.partition(":")[0].partition(" {")[0] for row in rows[1:3]]
-    message = said[0] if len(said) == 1 else " or ".join(said) + "; no experiment tells these apart"
+    message = said[0] if len(said) == 1 else ", or ".join(said) + UNDECIDED
     return Explanation(
         codes,
-        f"{message} (seen in: {_some(names)}).",
+        f"{message} (failed experiments: {_some(names)}).",
         rows[0].hint,
         tuple(dict.fromkeys(case for code in codes for case in FAULTS[code].cases)),
         {**parameters, "explains": tuple(names)},

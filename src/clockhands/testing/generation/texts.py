@@ -193,7 +193,11 @@ def padded_decoding_faults(it: GenerationSubject, text: int, start: int, pad: in
     ]
     if first != start:
         found.append(
-            Instead("decode-positions", {"how": "those of the batch's first text for every text"}, at(0, first))
+            Instead(
+                "decode-positions",
+                {"how": "every text of the batch gets the positions of the first text"},
+                at(0, first),
+            )
         )
     return (*found, *decoding_faults(it, text, [start, *range(start + 1, len(it.texts[text]))]))
 
@@ -221,16 +225,20 @@ def decoding_faults(it: GenerationSubject, text: int, cuts: list[int]) -> tuple[
     found = [
         placed(
             "decode-positions",
-            f"{first} for every later token" if single else f"{first} at the start of every later chunk",
+            f"every later token gets position {first}" if single else f"every later chunk starts at position {first}",
             np.where(later, first + inside, at),
         ),
-        placed("decode-positions", f"one position further for every later {chunk}", at + later),
-        placed("decode-positions", f"one more position further with every {chunk}", at + piece),
-        placed("decode-positions", "one position further for every single token", at + (later & alone)),
-        placed("decode-positions", f"one position back for every later {chunk}", at - later),
+        placed("decode-positions", f"every later {chunk} gets a position that is 1 too high", at + later),
+        placed("decode-positions", f"the error of the position grows by 1 with every {chunk}", at + piece),
+        placed(
+            "decode-positions", "every token that comes alone gets a position that is 1 too high", at + (later & alone)
+        ),
+        placed("decode-positions", f"every later {chunk} gets a position that is 1 too low", at - later),
         placed(
             "decode-positions",
-            f"{first - 1} for every later token" if single else f"{first - 1} at the start of every later chunk",
+            f"every later token gets position {first - 1}"
+            if single
+            else f"every later chunk starts at position {first - 1}",
             np.where(later, first - 1 + inside, at),
         ),
         placed("decode-positions", f"the tokens before every later {chunk} counted twice", at + starts[piece]),
@@ -304,7 +312,7 @@ def placed_faults(it: GenerationSubject, text: int, cuts: list[int], got: np.nda
             places.append(int(np.nanargmin(off)))
         where = np.where(at >= first, places[0] + (places[1] - places[0]) * (at - first), at)
         told["how"] = (
-            f"{', '.join(map(str, where[first : first + 3]))} where {first}, {first + 1}, {first + 2} are expected"
+            f"positions {', '.join(map(str, where[first : first + 3]))} instead of {first}, {first + 1}, {first + 2}"
         )
         return where
 
@@ -314,7 +322,7 @@ def placed_faults(it: GenerationSubject, text: int, cuts: list[int], got: np.nda
 
 def counted_together(it: GenerationSubject, text: int, where: np.ndarray, first: int) -> Instead:
     """A text that stands where a count of both texts is."""
-    how = "the total of both texts, because two caches share one count"
+    how = "it counts the tokens of both texts together, because two caches share one count"
     return Instead("decode-positions", {"how": how}, lambda: it.alone(it.texts[text], where)[first:])
 
 

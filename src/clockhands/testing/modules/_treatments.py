@@ -541,7 +541,7 @@ def _notes(module: Any, spec: Any) -> tuple[str, ...]:
     notes = []
     for path, one in held(module).items():
         if one.kind == "buffer" and one.persistent and one.tensor.is_floating_point():
-            notes.append(f"It {FAULTS['buffer-persistent'].sentence.format(path=path)}.")
+            notes.append(f"The module {FAULTS['buffer-persistent'].sentence.format(path=path)}.")
         if one.kind == "parameter" and one.tensor.requires_grad and not getattr(spec, "learned", True):
-            notes.append(f"It trains `{path}`, although the encoding is computed.")
+            notes.append(f"The module trains `{path}`, although the encoding is computed.")
     return tuple(notes)
