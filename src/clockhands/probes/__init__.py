@@ -1,1 +1,15 @@
 """Probes: what a trained model does with its positions, measured on the running model."""
+
+from clockhands.errors import Unreadable
+
+try:
+    from clockhands.probes.probing import MEASUREMENTS, Measurement, Probe, probe
+except ModuleNotFoundError as missing:
+    if missing.name != "torch":
+        raise
+    raise Unreadable(
+        "A probe runs the model with PyTorch, which is not installed.",
+        "Install it: pip install torch transformers.",
+    ) from None
+
+__all__ = ["MEASUREMENTS", "Measurement", "Probe", "probe"]
