@@ -3,7 +3,7 @@
 from clockhands.errors import Unreadable
 
 try:
-    from clockhands.probes.probing import MEASUREMENTS, Measurement, Probe, probe
+    from clockhands.probes.probing import MEASUREMENTS, Measurement, Probe, audit_running, probe
 except ModuleNotFoundError as missing:
     if missing.name != "torch":
         raise
@@ -12,4 +12,4 @@ except ModuleNotFoundError as missing:
         "Install it: pip install torch transformers.",
     ) from None
 
-__all__ = ["MEASUREMENTS", "Measurement", "Probe", "probe"]
+__all__ = ["MEASUREMENTS", "Measurement", "Probe", "audit_running", "probe"]

@@ -8,6 +8,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from clockhands.auditing import audit
+from clockhands.errors import ClockhandsError, InvalidValue
 from clockhands.probes._changes import (
     Change,
     Rotating,
@@ -21,8 +23,6 @@ from clockhands.probes._changes import (
     together,
 )
 from clockhands.probes._statistics import ERRORS, LEAST, PairedDifference, difference
-from clockhands.auditing import audit
-from clockhands.errors import ClockhandsError, InvalidValue
 from clockhands.probes.models import RunningModel
 from clockhands.probes.results import Columns, ProbeResult, Progress, Stopped
 from clockhands.rotary import Rotary
@@ -259,10 +259,8 @@ def _answers(ordered: Sequence[Price], sound: np.ndarray, length: int) -> Iterat
     shown = [each for each in ordered if each.nats.visible and not each.fault.harmless]
     if shown:
         named = ", ".join(f"{each.fault.name} {each.nats.mean:.3g}" for each in shown[:3])
-        yield (
-            f"{len(shown)} of {sum(not each.fault.harmless for each in ordered)} faults are visible; the most expensive "
-            f"in nats per token: {named}."
-        )
+        tried = sum(not each.fault.harmless for each in ordered)
+        yield f"{len(shown)} of {tried} faults are visible; the most expensive in nats per token: {named}."
     elif ordered:
         yield (
             "No fault is visible: the loss of this model does not depend on its rotation, or the text is too short to "

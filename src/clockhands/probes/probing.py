@@ -11,8 +11,11 @@ import torch
 from torch import Tensor, nn
 
 from clockhands.arguments import count, shown
+from clockhands.auditing import Audit, Finding
 from clockhands.errors import InvalidType, InvalidValue, TooLarge, Unreadable
 from clockhands.memory import available, readable
+from clockhands.probes.finding_prices import with_prices
+from clockhands.probes.live import check_live, measure_live
 from clockhands.probes.models import RunningModel, load, of_module, windows_of
 from clockhands.probes.pricing import check_price, measure_price
 from clockhands.probes.results import ProbeResult, Progress, Stopped
@@ -40,6 +43,7 @@ class Measurement:
 
 MEASUREMENTS = (
     Measurement("price", measure_price, check_price),
+    Measurement("live", measure_live, check_live, reads=False),
 )  # fmt: skip
 
 
@@ -245,3 +249,39 @@ def _refuse_without_memory(model: RunningModel, length: int) -> None:
             f"The logits of {length:,} tokens would take about {readable(needed)}; {readable(left)} are available.",
             "Choose shorter windows: --length.",
         )
+
+
+def audit_running(
+    audited: Audit, *, live: bool, price: bool, text: "str | Path | None" = None, progress: Progress | None = None
+) -> tuple[Audit, ProbeResult | None]:
+    """An audit of files with what the model shows when it is run.
+
+    Args:
+        audited: The audit.
+        live: Whether to look at the positions in effect; what is wrong becomes findings.
+        price: Whether to put the price beside each problem whose fault can be built.
+        text: The text that the model reads; without one, ``live`` takes random tokens.
+        progress: Called as ``progress(what, share)`` before each step.
+
+    Returns:
+        The audit, and the result of ``live``; None without it.
+
+    Raises:
+        InvalidValue, Unreadable, TooLarge: As `probe`.
+    """
+    say = progress or (lambda _what, _share: None)
+    read = _read(text)
+    say("loading the model", 0.0)
+    model = load(audited.target if audited.path is None else str(audited.path))
+    length = min(512, model.context or 512)
+    pieces = _pieces(model, read, None, 4, length)
+    _refuse_without_memory(model, length)
+    result = None
+    if live:
+        check_live(model)
+        result = measure_live(model, pieces, lambda what, share: say(f"live: {what}", share))
+        findings = [Finding(**(each | {"edit": None})) for each in result.numbers["findings"]]
+        audited = audited.with_live(findings, {k: v for k, v in result.numbers.items() if k != "findings"})
+    if price:
+        audited = with_prices(audited, model, pieces, lambda what, share: say(f"price: {what}", share))
+    return audited, result

@@ -1,6 +1,6 @@
 """What the measurements of a probe found, on a terminal and as one HTML page; answers come before tables."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from importlib.resources import files
 from typing import IO, TYPE_CHECKING
 
@@ -46,6 +46,13 @@ def print_probe(found: "Probe", file: IO[str] | None = None, width: int | None =
     for note in _missing(found):
         page.line()
         page.paragraph(note, style="bold")
+
+
+def print_results(results: "Sequence[ProbeResult]", file: IO[str] | None = None, width: int | None = None) -> None:
+    """Print measurements below the report of an audit."""
+    page = Page(console_on(file, width))
+    for result in results:
+        print_result(page, result)
 
 
 def print_result(page: Page, result: "ProbeResult") -> None:
