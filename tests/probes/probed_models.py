@@ -47,7 +47,7 @@ def repeated(vocabulary, seed, rows=4, period=8, times=8):
 def another_base(model, base=500_000.0):
     """Every layer rotates by another base, though the buffer holds the declared one."""
 
-    def forward(self, x, position_ids, layer_type=None):
+    def forward(_, x, position_ids):
         rates = base ** (-torch.arange(8, dtype=torch.float64) / 8)
         angles = position_ids[..., None].double() * rates
         angles = torch.cat((angles, angles), -1)

@@ -203,8 +203,8 @@ def command(  # noqa: PLR0917 - click passes them by name
         shown = diff or (form == "text" and not quiet)
         audits = _fixed(audits, failures, again, place=place, force=force or in_place, shown=shown)
     if write_baseline is not None:
-        text = json.dumps(baseline_of(audits), indent=1, sort_keys=True, allow_nan=False) + "\n"
-        write_text(write_baseline, text, force=True)
+        written = json.dumps(baseline_of(audits), indent=1, sort_keys=True, allow_nan=False) + "\n"
+        write_text(write_baseline, written, force=True)
         talk(f"note: {write_baseline} holds {sum(len(each.findings) for each in audits)} findings.")
     if html is not None:
         from clockhands.show.report import report

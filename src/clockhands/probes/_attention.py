@@ -46,8 +46,8 @@ Turn = Callable[[int, Tensor, Tensor], tuple[Tensor, Tensor]]
 def inner(module: nn.Module) -> nn.Module:
     """What was compiled, or wrapped by PEFT: the model of Transformers inside."""
     found: Any = getattr(module, "_orig_mod", module)
-    base = getattr(found, "get_base_model", None)
-    return base() if callable(base) else found
+    base: Any = getattr(found, "get_base_model", None)
+    return found if base is None else base()
 
 
 def _configs(module: nn.Module) -> dict[int, Any]:
@@ -122,8 +122,14 @@ def reached(module: nn.Module, ids: Tensor) -> list[Attended]:
     """
     seen: list[Attended] = []
     if _configs(module):
-        with attended(module) as seen, torch.no_grad():
-            module(input_ids=ids, use_cache=False)
+        try:
+            with attended(module) as seen, torch.no_grad():
+                module(input_ids=ids, use_cache=False)
+        except (AttributeError, TypeError, ValueError) as error:
+            raise InvalidValue(
+                f"{type(module).__name__} cannot be run on token ids alone: {str(error).splitlines()[0][:200]}.",
+                "Probe its decoder, or a model that reads one text.",
+            ) from error
     if not seen:
         raise InvalidValue(
             f"The attention of {type(module).__name__} cannot be reached: it does not call the attention interface of "

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from clockhands.auditing.modules import Expected, expected_of
 from clockhands.diagnosis import Cosines, of_table
 from clockhands.dtypes import UNIT_ROUNDOFF
+from clockhands.layouts import Layout
 from clockhands.probes._attention import Attended, attended
 from clockhands.rotary import Rotary
 from clockhands.scaling import Dynamic, LongRope
@@ -40,13 +41,13 @@ class DeclaredLayer:
 
     code: Code
     expected: Expected | None
-    layout: str | None
+    layout: Layout | None
 
     @property
     def rotated(self) -> int:
         """Rotated channels of a head."""
         assert self.expected is not None
-        return self.code.rotated or 2 * len(self.expected.rates)
+        return max(self.code.rotated or 0, 2 * len(self.expected.rates))
 
     def channels(self, width: int) -> slice:
         """Where they lie among the channels of a head."""
@@ -79,8 +80,16 @@ class LayerRotation:
     evidence: dict[str, Any]
 
 
-def declared_layers(codes: Sequence[Code], layers: Sequence[int]) -> dict[int, DeclaredLayer]:
-    """What is declared for each layer, where that is a rotation or none, and certain."""
+def declared_layers(
+    codes: Sequence[Code], layers: Sequence[int], *, reordered: bool = False
+) -> dict[int, DeclaredLayer]:
+    """What is declared for each layer, where that is a rotation or none, and certain.
+
+    Args:
+        codes: As an audit has them.
+        layers: The numbers of the layers.
+        reordered: Whether interleaved pairs come out of the rotation as halves (``rope_interleave`` of DeepSeek-V3).
+    """
     found: dict[int, DeclaredLayer] = {}
     codes = [code for code in codes if code.part in TEXT and code.layers != "input"]
     for layer in layers:
@@ -92,7 +101,8 @@ def declared_layers(codes: Sequence[Code], layers: Sequence[int]) -> dict[int, D
         if code.kind == "rotary" and (expected is None or not expected.sure or _hard(code.spec)):
             continue
         spec = code.spec
-        layout = "halves" if isinstance(spec, Rotary) and spec.reordered else code.layout
+        as_halves = reordered or (isinstance(spec, Rotary) and spec.reordered)
+        layout: Any = "halves" if as_halves else code.layout
         found[layer] = DeclaredLayer(code, expected, layout)
     return found
 
@@ -113,6 +123,11 @@ def lengths_of(declared: Sequence[DeclaredLayer], context: int | None) -> list[i
     if long and whole > min(long):
         return [min(long), whole]
     return [whole]
+
+
+def changes_with_length(declared: Sequence[DeclaredLayer]) -> bool:
+    """Whether frequencies depend on the length in use."""
+    return any(isinstance(getattr(each.code.spec, "scaling", None), Dynamic | LongRope) for each in declared)
 
 
 def ladder_at(each: DeclaredLayer, length: int) -> np.ndarray:
@@ -252,7 +267,7 @@ def _of_heads(
             fault = "no-rotation"
         elif _half_stands(table, rates):
             says = f"one that rotates {want.rotated // 2} channels of a head, where {want.rotated} are declared"
-            return "other-rotated-width", _clean(verdict.evidence | {"behaves as": says})
+            return "other-rotated-width", _clean({**verdict.evidence, "behaves as": says})
         return fault, _clean(verdict.evidence)
     evidence = _worst(table, rates)
     other = "interleaved" if want.layout == "halves" else "halves"

@@ -19,13 +19,14 @@ from torch import Tensor, nn
 from clockhands import rotary
 from clockhands.auditing import Audit, Finding, audit
 from clockhands.auditing.findings import judge
-from clockhands.errors import InvalidValue
+from clockhands.errors import ClockhandsError, InvalidValue
 from clockhands.ladders import Explicit
 from clockhands.probes._attention import Attended, attended, inner, reached
 from clockhands.probes._in_effect import (
     TOKENS,
     DeclaredLayer,
     LayerRotation,
+    changes_with_length,
     declared_layers,
     differing,
     ladder_at,
@@ -40,7 +41,7 @@ from clockhands.probes._statistics import difference
 from clockhands.probes.models import RunningModel
 from clockhands.probes.results import Columns, Curve, Figure, ProbeResult, Progress, Stopped
 from clockhands.sources.resolved import layer_ranges
-from clockhands.testing import CannotCheck, check_generation
+from clockhands.testing import check_generation
 
 SHIFT = 1000
 """Tokens by which all positions are shifted, where the context allows it."""
@@ -137,7 +138,9 @@ def _measured(live: _Live, model: RunningModel, module: nn.Module, ids: Tensor, 
     live.findings += [each for each in audited.problems if each.blames == "module"]
     seen = reached(module, ids[:1, :8])
     layers = sorted({each.layer for each in seen})
-    declared = declared_layers(audited.layers, layers)
+    config: Any = getattr(module, "config", None)
+    declared = declared_layers(audited.layers, layers, reordered=bool(getattr(config, "rope_interleave", False)))
+    whole = bool(declared) and set(declared) == set(layers) and any(each.expected for each in declared.values())
     places = "position_ids" in inspect.signature(module.forward).parameters
     progress("the rotation of each layer", 0.1)
     rotations = _rotations(live, module, ids, audited, declared=declared, seen=seen, places=places)
@@ -145,14 +148,14 @@ def _measured(live: _Live, model: RunningModel, module: nn.Module, ids: Tensor, 
     live.findings += [each for each in _of_rotations(rotations) if each.layers not in by_module or not by_module]
     if places:
         progress("shifted positions", 0.25)
-        _shifted(live, module, ids, model.context)
-        whole = bool(declared) and set(declared) == set(layers) and any(each.expected for each in declared.values())
+        relative = whole and not any(code.score_scale for code in audited.layers)
+        _shifted(live, module, ids, model.context, relative=relative)
         if whole and not live.numbers.get("positions_ignored"):
             progress("the reference from the declared spec", 0.4)
             _reference(live, model, module, ids, declared)
-    if model.predicts and "past_key_values" in inspect.signature(module.forward).parameters:
+    if model.predicts and "past_key_values" in inspect.signature(module.forward).parameters and _causal(module, ids):
         progress("padding, packing, chunks and cached decoding", 0.6)
-        _generation(live, module)
+        _generation(live, module, short=changes_with_length(list(declared.values())), places=places)
 
 
 def _rotations(
@@ -180,8 +183,7 @@ def _rotations(
             with attended(module) as given, torch.no_grad():
                 module(input_ids=tokens[:, None].repeat(1, len(positions)), use_cache=False)
             given = [
-                Attended(each.layer, each.path, *(_first(heads) for heads in (each.queries, each.keys)), each.biased)
-                for each in given
+                Attended(each.layer, each.path, _first(each.queries), _first(each.keys), each.biased) for each in given
             ]
         biased = biased or any(each.biased for each in given)
         for each in given:
@@ -251,8 +253,16 @@ def _limit(module: nn.Module) -> float:
     return KL_LIMIT if dtypes <= {torch.float32, torch.float64} and not packed else KL_ROUNDED
 
 
-def _shifted(live: _Live, module: nn.Module, ids: Tensor, context: int | None) -> None:
-    """The first test: all positions later by the same number."""
+def _causal(module: nn.Module, ids: Tensor) -> bool:
+    """Whether an output does not depend on later tokens."""
+    window, other = ids[0, :8], ids[0, :8].clone()
+    other[-1] = (other[-1] + 1) % 2
+    one, two = logits(module, window)[:-1], logits(module, other)[:-1]
+    return float((one - two).abs().max()) <= 1e-5 * float(one.abs().max())
+
+
+def _shifted(live: _Live, module: nn.Module, ids: Tensor, context: int | None, *, relative: bool) -> None:
+    """The first test: all positions later by the same number; ``relative``: whether that must change nothing."""
     length = ids.shape[1]
     by = SHIFT if context is None else min(SHIFT, context - length)
     if by < 1:
@@ -263,6 +273,11 @@ def _shifted(live: _Live, module: nn.Module, ids: Tensor, context: int | None) -
     kl, limit = float(np.mean(kls)), _limit(module)
     live.numbers["shift"] = {"by": by, "kl": kl, "limit": limit, "same": kl <= limit}
     does = "the outputs stay the same" if kl <= limit else "the outputs change"
+    if not relative and kl > limit:
+        does += ", as those of a model with absolute positions do"
+    if relative and kl > limit and all(each.severity == "note" for each in live.findings):
+        says = f"The outputs change when all positions are {by:,} later (mean KL {kl:.2g} nats), but a rotation depends"
+        live.findings.append(judge("run-differs", {"says": f"{says} on distances only.", "kl": kl}))
     live.says.append(f"All positions {by:,} later: {does} (mean KL {kl:.2g} nats, limit {limit:g}).")
 
 
@@ -367,13 +382,28 @@ def _bands(live: _Live, losses: np.ndarray) -> None:
     )
 
 
-def _generation(live: _Live, module: nn.Module) -> None:
-    """Padding, packing, chunks and cached decoding beside one pass."""
+def _generation(live: _Live, module: nn.Module, *, short: bool, places: bool) -> None:
+    """Padding, packing, chunks and cached decoding beside one pass.
+
+    Args:
+        live: Where the result goes.
+        module: The model.
+        short: Whether frequencies depend on the length in use: cached keys then keep those of shorter texts by design,
+            so texts stay below the original length.
+        places: Whether it takes positions; a model that takes none counts padding on the left by design.
+    """
     try:
-        report = check_generation(module, raises=False)
-    except CannotCheck as error:
-        live.says.append(f"Padding, packing, chunks and cached decoding were not checked: {error}")
+        report = check_generation(module, raises=False, length=16 if short else None)
+    except ClockhandsError as error:
+        live.says.append(f"Padding, packing, chunks and cached decoding were not checked: {error.message}")
         return
+    if short:
+        live.says.append("Texts beyond the original length were not decoded: there frequencies depend on the length.")
+    if not places and report.codes == {"padding-shifts"}:
+        live.says.append(
+            "The model takes no position ids and counts padding on the left as positions: pad on the right."
+        )
+        report = report.without(["padding-shifts"])
     live.numbers["generation"] = {
         "experiments": list(report.experiments), "left_out": dict(report.left_out),
         "failures": [each.experiment for each in report.failures],

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -202,7 +203,7 @@ def _read_once() -> Iterator[None]:
     except ImportError:
         yield
         return
-    from transformers import modeling_gguf_pytorch_utils as loader
+    loader: Any = import_module("transformers.modeling_gguf_pytorch_utils")
 
     class Reader(gguf.GGUFReader):
         @property
