@@ -23,14 +23,14 @@ def llama(**changed):
         return LlamaForCausalLM(LlamaConfig(**{**_SIZES, **changed})).eval()
 
 
-def taught(vocabulary=32, steps=60):
-    """A model that was trained for a moment to repeat a text of 12 tokens, so that losing its positions costs."""
+def taught(vocabulary=32, steps=100):
+    """A model that was trained for a moment to repeat three tokens, so that losing its positions costs."""
     with torch.random.fork_rng():
         torch.manual_seed(0)
-        model = LlamaForCausalLM(LlamaConfig(**{**_SIZES, "vocab_size": vocabulary, "initializer_range": 0.05}))
+        model = LlamaForCausalLM(LlamaConfig(**{**_SIZES, "vocab_size": vocabulary, "initializer_range": 0.1}))
         optimiser = torch.optim.AdamW(model.parameters(), lr=5e-3)
-        for _ in range(steps):
-            ids = repeated(vocabulary, torch.randint(1 << 30, ()).item(), rows=16)
+        for step in range(steps):
+            ids = repeated(vocabulary, 1000 + step, rows=16, times=10)
             loss = model(input_ids=ids, labels=ids).loss
             loss.backward()
             optimiser.step()
@@ -38,8 +38,8 @@ def taught(vocabulary=32, steps=60):
     return model.eval()
 
 
-def repeated(vocabulary, seed, rows=4, period=8, times=8):
-    """Random tokens, each row the same 8 again and again."""
+def repeated(vocabulary, seed, rows=4, period=3, times=22):
+    """Random tokens, each row the same three again and again."""
     drawn = torch.randint(vocabulary, (rows, period), generator=torch.Generator().manual_seed(seed))
     return drawn.repeat(1, times)
 

@@ -97,7 +97,7 @@ def test_the_answers_say_which_faults_this_length_cannot_show(priced):
     hidden = [each["fault"] for each in priced.to_dict()["prices"] if not each["visible"]]
     answer = next(each for each in priced["price"].answers if "cannot show" in each)
     assert all(name in answer for name in hidden if name != "positions-shifted")
-    assert "64 tokens" in answer
+    assert "66 tokens" in answer
 
 
 def test_ctrl_c_keeps_the_prices_until_then(taught, monkeypatch):
