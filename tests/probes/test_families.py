@@ -76,7 +76,14 @@ def test_other_frequencies_are_found_in_every_family(name):
     model = small(name)
     rotary = models.rotary_of(model)
     kept = rotary.inv_freq.clone()
-    rotary.register_forward_pre_hook(lambda *_: rotary.inv_freq.copy_(kept**1.2))
-    rotary.register_forward_hook(lambda *_: rotary.inv_freq.copy_(kept) and None)
+
+    def changed(*_):
+        rotary.inv_freq.copy_(kept**1.2)
+
+    def restored(*_):
+        rotary.inv_freq.copy_(kept)
+
+    rotary.register_forward_pre_hook(changed)
+    rotary.register_forward_hook(restored)
     found = live(model).numbers["findings"]
     assert ("rotation-differs", "0-2") in {(each["code"], each["layers"]) for each in found}
