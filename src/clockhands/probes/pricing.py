@@ -17,6 +17,7 @@ from clockhands.probes._changes import (
     adjacent,
     first_half,
     of_channels,
+    of_positions,
     of_queries,
     of_waves,
     rotating,
@@ -144,7 +145,7 @@ def rotary_faults(at: Rotating, declared: Rotary | None, context: int | None) ->
         "positions-shifted",
         f"All positions are {SHIFT:,} later; a rotary model computes the same.",
         None,
-        of_waves(positions=lambda it: it + SHIFT),
+        of_positions(SHIFT),
         harmless=True,
     )
     if len(at.waves) == 1:
