@@ -20,6 +20,12 @@ SETUP = """
 import numpy as np
 import clockhands as ch
 spec = ch.preset("vaswani2017", width=4)
+def refused(call):  # a model is run with PyTorch, which may not be installed
+    try:
+        call()
+    except ch.errors.ClockhandsError as error:
+        return error
+    raise AssertionError("not refused")
 """
 CALLS = {
     "Alibi": "ch.Alibi(heads=8)",
@@ -37,6 +43,7 @@ CALLS = {
     "identify": "ch.identify(ch.table(spec, 8))[0].name",
     "kernel": "ch.kernel(spec, [0, 1, 2])",
     "preset": "ch.preset('vaswani2017')",
+    "probe": "refused(lambda: ch.probe('absent', measure=['live']))",
     "properties": "ch.properties(spec, 8).bounded",
     "rotate": "ch.rotate(np.zeros((2, 8)), ch.Rotary(head_width=8))",
     "shift": "ch.shift(spec, 3)",

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from clockhands.conversion import convert_table
     from clockhands.measures import properties
     from clockhands.presets import preset
+    from clockhands.probes import probe
     from clockhands.recognition import identify
     from clockhands.rotary import Rotary, rotate
     from clockhands.specs import describe, from_json, to_json
@@ -36,6 +37,7 @@ __all__ = [
     "identify",
     "kernel",
     "preset",
+    "probe",
     "properties",
     "rotate",
     "shift",
@@ -59,6 +61,7 @@ _HOME = {
     "identify": "recognition",
     "kernel": "clocks",
     "preset": "presets",
+    "probe": "probes",
     "properties": "measures",
     "rotate": "rotary",
     "shift": "clocks",
@@ -82,6 +85,7 @@ _SUBMODULES = frozenset(
         "measures",
         "mixtures",
         "presets",
+        "probes",
         "recognition",
         "rotary",
         "sampling",

@@ -83,6 +83,7 @@ class Audit:
         notes: What was decided while opening the target that another reader might have decided otherwise.
         asked: The length that the caller asked for; None for that of the files.
         runtime: The runtime that the caller named, with its release; None for none.
+        live: What was measured of the running model (``--live``); None where it was not run.
     """
 
     target: str
@@ -101,6 +102,7 @@ class Audit:
     properties: tuple[MainProperties, ...] = ()
     asked: int | None = None
     runtime: str | None = None
+    live: Mapping[str, Any] | None = field(default=None, hash=False)
 
     def __repr__(self) -> str:
         """The target and the verdict: all the rest would fill pages of a prompt."""
@@ -190,6 +192,19 @@ class Audit:
         """How far readings are compared, in tokens: the length that was asked for, else as `reach_of`."""
         return self.asked or reach_of(self.layers, self.context, self.length)
 
+    def with_live(self, findings: Iterable[Finding], measured: Mapping[str, Any]) -> "Audit":
+        """The same audit with what was found of the running model, the grave ones first.
+
+        Args:
+            findings: Of the running model; what the audit of the files has already is not repeated.
+            measured: The numbers.
+        """
+        have = {(each.code, each.layers) for each in self.findings}
+        rank = {code: place for place, code in enumerate(CODES)}
+        found = [*self.findings, *(each for each in findings if (each.code, each.layers) not in have)]
+        found.sort(key=lambda each: (SEVERITIES.index(each.severity), rank[each.code]))
+        return replace(self, findings=tuple(found), live=measured)
+
     def without(self, codes: Iterable[str]) -> "Audit":
         """The same audit, with the findings of some codes left out."""
         ignored = frozenset(codes)
@@ -211,6 +226,7 @@ class Audit:
             "properties": [one.to_dict() for one in self.properties],
             "readers": [json_value(reading_to_dict(reading, self.reach)) for reading in self.readings],
             "verdict": self.verdict,
+            **({} if self.live is None else {"live": json_value(self.live)}),
         }
 
     def _of_the_runtime(self) -> str:

@@ -18,10 +18,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from clockhands.auditing._audits import Audit
-from clockhands.auditing._edits import Edit, disputed, keys_of
+from clockhands.auditing._edits import Edit, applied, disputed, keys_of
 from clockhands.auditing.findings import Finding
 from clockhands.errors import InvalidValue
 from clockhands.sources import files
+from clockhands.sources.resolve import resolve
+from clockhands.sources.resolved import Code
+from clockhands.sources.targets import open_target
 
 _DECODER = json.JSONDecoder()
 _BLANK = re.compile(r"[ \t\r\n]*")
@@ -60,6 +63,24 @@ class Fix:
         except (ValueError, OSError):
             name = Path(*self.path.absolute().parts[1:])
         return unified(self.before, self.after, name.as_posix())
+
+
+def codes_with_fix(found: Audit, finding: Finding) -> tuple[Code, ...]:
+    """The position codes of a model with the fix of one finding in its config; none where it changes no config.
+
+    Args:
+        found: The audit of the model.
+        finding: One of its findings.
+    """
+    if found.path is None or finding.edit is None or not finding.edit.patch:
+        return ()
+    opened = open_target(found.path)
+    if opened.config is None or finding.edit.file != opened.config_name:
+        return ()
+    config = opened.config
+    for step in finding.edit.patch:
+        config = applied(step, config)
+    return resolve(replace(opened, config=config), found.asked).codes
 
 
 def fix_of(found: Audit, name: str, again: Callable[[Path], Audit]) -> Fix:

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -15,6 +15,9 @@ from clockhands.auditing.findings import SEVERITIES
 from clockhands.cli.group import complain, known_codes, talk
 from clockhands.cli.output import OutPath, not_there, print_json, showing_what_is_fetched, write_text, write_whole
 from clockhands.errors import ClockhandsError, Unreadable
+
+if TYPE_CHECKING:
+    from clockhands.probes.results import ProbeResult
 
 EXAMPLES = """\b
 Examples:
@@ -30,6 +33,7 @@ Examples:
   clockhands audit path/to/model --fix
   clockhands audit -r path/to/models
   clockhands audit path/to/model --for vllm@0.25
+  clockhands audit path/to/model --live --price --text book.txt
 """
 
 FORMATS = ("text", "json", "sarif", "github")
@@ -62,6 +66,11 @@ def _codes(ctx: click.Context, _param: click.Parameter, values: tuple[str, ...])
     help="Check what this runtime computes from the files: vllm, vllm@0.25. What other runtimes do is left out.",
 )
 @click.option("--weights", is_flag=True, help="Measure the layout from the query and key weights (reads all of them).")
+@click.option("--live", is_flag=True, help="Run the model: are the declared positions in effect in every layer?")
+@click.option("--price", is_flag=True, help="Run the model on --text: what each problem costs in nats per token.")
+@click.option(
+    "--text", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE", help="The text for --live and --price."
+)
 @click.option("--verbose", "-v", is_flag=True, help="Show every value with its source, the properties and the notes.")
 @click.option("--quiet", "-q", is_flag=True, help="Show only problems.")
 @click.option("--diff", is_flag=True, help="Print the fixes as a unified diff in place of the report.")
@@ -101,6 +110,9 @@ def command(  # noqa: PLR0917 - click passes them by name
     settings: tuple[str, ...],
     runtime: str | None,
     weights: bool,
+    live: bool,
+    price: bool,
+    text: Path | None,
     verbose: bool,
     quiet: bool,
     diff: bool,
@@ -137,6 +149,12 @@ def command(  # noqa: PLR0917 - click passes them by name
         raise click.UsageError(f"--strict and --fail-on {fail_on} contradict each other.")
     if settings and (diff or fix):
         raise click.UsageError("--set audits values that are not in the file, so there is nothing to fix.")
+    if price and text is None:
+        raise click.UsageError("--price measures the loss on a text: name one with --text FILE.")
+    if text is not None and not (price or live):
+        raise click.UsageError("--text is for --live and --price.")
+    if (price or live) and (settings or fix):
+        raise click.UsageError("--live and --price run the model as its files are: leave out --set and --fix.")
     if diff and (as_json or form is not None):
         raise click.UsageError("--diff prints a diff; leave out --format and --json.")
     if None not in (html, write_baseline) and Path(html or "").resolve() == Path(write_baseline or "").resolve():
@@ -169,6 +187,12 @@ def command(  # noqa: PLR0917 - click passes them by name
         audits.append(kept_of(found))
         _left_out(found, found.without(ignore), "by --ignore")
         _left_out(found.without(ignore), audits[-1], f"that {baseline} knows")
+    measured: list[ProbeResult] = []
+    if live or price:
+        audits = _run(
+            audits, failures, measured, live=live, price=price, text=text, quiet=quiet or form not in (None, "text")
+        )
+        audits = [kept_of(each) for each in audits]
     form = form or ("json" if as_json else "text")
     if diff or fix:
 
@@ -179,8 +203,8 @@ def command(  # noqa: PLR0917 - click passes them by name
         shown = diff or (form == "text" and not quiet)
         audits = _fixed(audits, failures, again, place=place, force=force or in_place, shown=shown)
     if write_baseline is not None:
-        text = json.dumps(baseline_of(audits), indent=1, sort_keys=True, allow_nan=False) + "\n"
-        write_text(write_baseline, text, force=True)
+        written = json.dumps(baseline_of(audits), indent=1, sort_keys=True, allow_nan=False) + "\n"
+        write_text(write_baseline, written, force=True)
         talk(f"note: {write_baseline} holds {sum(len(each.findings) for each in audits)} findings.")
     if html is not None:
         from clockhands.show.report import report
@@ -189,11 +213,46 @@ def command(  # noqa: PLR0917 - click passes them by name
         talk(f"note: {html} holds the report.")
     if not diff:
         _print(form, audits, failures, verbose=verbose, quiet=quiet)
+    if form == "text" and measured and not (diff or quiet):
+        from clockhands.show.probe import print_results
+
+        print_results(measured)
     if failures:
         return 2
     counted = {"never": (), "error": SEVERITIES[:1], "warning": SEVERITIES[:2], "note": SEVERITIES}
     fails = counted["warning" if strict else fail_on or "error"]
     return int(any(finding.severity in fails for found in audits for finding in found.findings))
+
+
+def _run(
+    audits: Sequence[Audit],
+    failures: list[Failure],
+    measured: list["ProbeResult"],
+    *,
+    live: bool,
+    price: bool,
+    text: Path | None,
+    quiet: bool,
+) -> list[Audit]:
+    """The audits with what the running models show; a model that cannot be run is among the failures too."""
+    # Imported when models are run: PyTorch and Transformers are optional.
+    from clockhands.cli.probe import shown_progress
+    from clockhands.probes import audit_running
+
+    made = []
+    for found in audits:
+        try:
+            with shown_progress(quiet=quiet) as progress:
+                kept, result = audit_running(found, live=live, price=price, text=text, progress=progress)
+        except ClockhandsError as error:
+            failure = _failure(found.target, error)
+            complain(failure.pop("said"), error.hint)
+            failures.append(failure)
+            made.append(found)
+            continue
+        made.append(kept)
+        measured += [] if result is None else [result]
+    return made
 
 
 def audited(target: str, failures: list[Failure], length: int | None = None, **how: Any) -> Audit | None:

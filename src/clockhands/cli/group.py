@@ -19,6 +19,7 @@ from clockhands.errors import ClockhandsError
 
 COMMANDS = {
     "audit": "Audit the position settings of a model or config.",
+    "probe": "Measure what a trained model does with its positions.",
     "survey": "Audit many models in parallel; show them on one page.",
     "explore": "Open an interactive HTML page of the presets, or of your models.",
     "properties": "Measure the properties of a position encoding.",

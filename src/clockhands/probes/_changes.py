@@ -88,10 +88,9 @@ Change = Callable[[Rotating], Any]
 
 def of_waves(
     rates: Callable[[Waves], Waves] = lambda same: same,
-    positions: Callable[[Tensor], Tensor] = lambda same: same,
     angles: Callable[[Tensor], Tensor] = lambda same: same,
 ) -> Change:
-    """Other frequencies, factors, positions or angles; cosine and sine are made of them in float64."""
+    """Other frequencies, factors or angles; cosine and sine are made of them in float64."""
 
     @contextmanager
     def changed(at: Rotating) -> Iterator[None]:
@@ -101,12 +100,31 @@ def of_waves(
             given = {**dict(zip(("x", "position_ids", "layer_type"), args, strict=False)), **kwargs}
             ids, kind = given["position_ids"], given.get("layer_type")
             waves = made["" if kind is None else f"{kind}_"]
-            turned = angles(positions(ids.to(torch.float64))[..., None] * waves.rates)
+            turned = angles(ids.to(torch.float64)[..., None] * waves.rates)
             turned = turned.repeat_interleave(2, dim=-1) if _neighbours(sound[0]) else torch.cat((turned, turned), -1)
             cosine, sine = ((wave * waves.factor).to(sound[0].dtype) for wave in (turned.cos(), turned.sin()))
             return cosine, sine
 
         handle = at.rotary.register_forward_hook(hook, with_kwargs=True)
+        try:
+            yield
+        finally:
+            handle.remove()
+
+    return changed
+
+
+def of_positions(by: int) -> Change:
+    """All positions later by some tokens, with cosine and sine as the model itself makes them."""
+
+    @contextmanager
+    def changed(at: Rotating) -> Iterator[None]:
+        def hook(_: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+            if "position_ids" in kwargs:
+                return args, {**kwargs, "position_ids": kwargs["position_ids"] + by}
+            return (args[0], args[1] + by, *args[2:]), kwargs
+
+        handle = at.rotary.register_forward_pre_hook(hook, with_kwargs=True)
         try:
             yield
         finally:

@@ -1,6 +1,6 @@
 """What each fault of positions costs a trained model, in nats per token."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -8,6 +8,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from clockhands.auditing import audit
+from clockhands.errors import ClockhandsError, InvalidValue
 from clockhands.probes._changes import (
     Change,
     Rotating,
@@ -15,13 +17,18 @@ from clockhands.probes._changes import (
     adjacent,
     first_half,
     of_channels,
+    of_positions,
     of_queries,
     of_waves,
+    rotating,
     together,
 )
-from clockhands.probes._statistics import PairedDifference, difference
+from clockhands.probes._statistics import ERRORS, LEAST, PairedDifference, difference
+from clockhands.probes.models import RunningModel
+from clockhands.probes.results import Columns, ProbeResult, Progress, Stopped
 from clockhands.rotary import Rotary
 from clockhands.scaling import Yarn
+from clockhands.sources.resolved import TEXT
 
 SHIFT = 1000
 """Tokens by which all positions are shifted."""
@@ -138,7 +145,7 @@ def rotary_faults(at: Rotating, declared: Rotary | None, context: int | None) ->
         "positions-shifted",
         f"All positions are {SHIFT:,} later; a rotary model computes the same.",
         None,
-        of_waves(positions=lambda it: it + SHIFT),
+        of_positions(SHIFT),
         harmless=True,
     )
     if len(at.waves) == 1:
@@ -167,6 +174,111 @@ def price(model: nn.Module, at: Rotating, fault: PricedFault, windows: Tensor, s
     """
     with fault.change(at):
         return Price(fault, difference(losses(model, windows), sound))
+
+
+def declared_rotary(model: RunningModel) -> Rotary | None:
+    """The rotary spec that the config of a model declares; None where layers differ or it declares none."""
+    try:
+        layers = audit(model.module).layers
+    except ClockhandsError:
+        return None
+    specs = {each.spec for each in layers if each.kind == "rotary" and each.part in TEXT}
+    found = specs.pop() if len(specs) == 1 else None
+    return found if isinstance(found, Rotary) else None
+
+
+def rotating_of(model: RunningModel, declared: Rotary | None) -> Rotating:
+    """Where a model rotates, and that its loss can be measured.
+
+    Raises:
+        InvalidValue: It does not predict the next token, or its rotation cannot be reached.
+    """
+    if not model.predicts:
+        raise InvalidValue(
+            f"{type(model.module).__name__} does not predict the next token, so a fault has no price in nats.",
+            "Measure the price on a causal language model; behaviour and mechanism work without.",
+        )
+    return rotating(model.module, interleaved=declared is not None and declared.layout == "interleaved")
+
+
+def check_price(model: RunningModel) -> None:
+    """Refuse a model that no fault can be put into, before any long work."""
+    rotating_of(model, None)
+
+
+def measure_price(model: RunningModel, ids: Tensor, progress: Progress) -> ProbeResult:
+    """What each fault of positions costs a rotary model.
+
+    Args:
+        model: A causal language model of Transformers.
+        ids: Windows of token ids, [windows, tokens].
+        progress: Called before each fault.
+
+    Raises:
+        InvalidValue: As `rotating_of`.
+        Stopped: Ctrl-C; it holds the prices until then.
+    """
+    declared = declared_rotary(model)
+    at = rotating_of(model, declared)
+    faults = list(rotary_faults(at, declared, model.context))
+    prices: list[Price] = []
+    progress("the loss without a fault", 0.0)
+    sound = losses(model.module, ids)
+    try:
+        for number, fault in enumerate(faults, 1):
+            progress(fault.name, number / (len(faults) + 1))
+            prices.append(price(model.module, at, fault, ids, sound))
+    except KeyboardInterrupt:
+        raise Stopped(_priced(prices, sound, ids)) from None
+    return _priced(prices, sound, ids)
+
+
+def _priced(prices: Sequence[Price], sound: np.ndarray, ids: Tensor) -> ProbeResult:
+    ordered = sorted(prices, key=lambda each: -each.nats.mean)
+    rows = tuple(
+        (
+            each.fault.name, each.nats.mean, each.nats.low, each.nats.high, "yes" if each.nats.visible else "no",
+        )
+        for each in ordered
+    )  # fmt: skip
+    count, length = ids.shape
+    table = Columns(
+        f"Price of each fault, nats per token, on {count} windows of {length:,} tokens",
+        ("fault", "nats", "low", "high", "visible"),
+        rows,
+    )
+    meanings = tuple((each.fault.name, each.fault.says) for each in ordered)
+    meant = Columns("What the model does with each fault", ("fault", "what it does"), meanings)
+    numbers = {
+        "loss": float(sound.mean()), "windows": count, "length": length, "prices": [each.to_dict() for each in prices],
+    }  # fmt: skip
+    return ProbeResult("price", tuple(_answers(ordered, sound, length)), numbers, (table, meant))
+
+
+def _answers(ordered: Sequence[Price], sound: np.ndarray, length: int) -> Iterator[str]:
+    """What the prices say, the largest ones first."""
+    shown = [each for each in ordered if each.nats.visible and not each.fault.harmless]
+    if shown:
+        named = ", ".join(f"{each.fault.name} {each.nats.mean:.3g}" for each in shown[:3])
+        tried = sum(not each.fault.harmless for each in ordered)
+        yield f"{len(shown)} of {tried} faults are visible; the most expensive in nats per token: {named}."
+    elif ordered:
+        yield (
+            "No fault is visible: the loss of this model does not depend on its rotation, or the text is too short to "
+            "show it."
+        )
+    for each in ordered:
+        if each.fault.harmless and each.nats.visible:
+            yield f"{each.fault.name} costs {each.nats.mean:.3g} nats per token. {each.fault.says} This model does not."
+        elif each.fault.harmless:
+            yield f"{each.fault.name} costs nothing ({each.nats.mean:.2g} nats per token), as a rotation should."
+    hidden = [each.fault.name for each in ordered if not each.nats.visible and not each.fault.harmless]
+    if hidden:
+        yield (
+            f"Windows of {length:,} tokens cannot show {', '.join(hidden)}: at most {LEAST} nats per token or "
+            f"{ERRORS:.0f} standard errors. A longer window may (--length)."
+        )
+    yield f"Loss without a fault: {sound.mean():.3f} nats per token."
 
 
 def _with_rates(change: Any) -> Any:

@@ -1,8 +1,11 @@
 """The result of one measurement of a probe, in one form for JSON, the terminal and the page."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
+
+Progress = Callable[[str, float], None]
+"""Called before each step of a measurement: what is measured now, and the share of the measurement that is done."""
 
 
 @dataclass(frozen=True)
@@ -57,3 +60,19 @@ class ProbeResult:
     numbers: Mapping[str, Any]
     columns: tuple[Columns, ...] = ()
     figures: tuple[Figure, ...] = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        """One element of ``results`` in the JSON of a probe."""
+        return {"name": self.name, "answers": list(self.answers), **self.numbers}
+
+
+class Stopped(KeyboardInterrupt):
+    """A measurement was interrupted by Ctrl-C and has a part of its result.
+
+    Attributes:
+        result: What was measured until then.
+    """
+
+    def __init__(self, result: ProbeResult) -> None:
+        super().__init__(f"{result.name} was interrupted")
+        self.result = result

@@ -20,7 +20,7 @@ from rich.text import Text
 from clockhands.auditing import CODES, Audit, Finding
 from clockhands.auditing.changes import SHAPES
 from clockhands.auditing.extending import Extension, Way
-from clockhands.auditing.findings import in_a_file, spoken
+from clockhands.auditing.findings import in_a_file, price_in_words, spoken
 from clockhands.auditing.findings.weights import LIMITS, Pairing
 from clockhands.auditing.fixes import file_of, lines_of_edit
 from clockhands.auditing.main_properties import MainProperties
@@ -198,6 +198,8 @@ class _AuditPage(Page):
         if not lines:
             fix = what_mends_it(finding) or finding.hint
             self.paragraph(f"fix: {self.shortened(fix)}", indent=2)
+        if finding.price is not None:
+            self.paragraph(f"price: {price_in_words(finding.price)}", indent=2)
         self.evidence(finding)
 
     def head(self, finding: Finding, before: Text | str = "") -> None:

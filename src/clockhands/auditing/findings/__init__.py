@@ -24,7 +24,7 @@ from clockhands.auditing.findings import (  # noqa: F401 - each adds its kinds a
     _values,
     weights,
 )
-from clockhands.auditing.findings._finding import SEVERITIES, Finding, json_value, spoken
+from clockhands.auditing.findings._finding import SEVERITIES, Finding, json_value, price_in_words, spoken
 from clockhands.auditing.findings._kind import EXPECTED, Kind, explanations, listed
 from clockhands.auditing.findings._parts import CHECKS, Audited, declared, in_a_file
 from clockhands.auditing.findings._releases import with_release
@@ -43,6 +43,7 @@ __all__ = [
     "json_value",
     "judge",
     "listed",
+    "price_in_words",
     "spoken",
     "with_release",
 ]

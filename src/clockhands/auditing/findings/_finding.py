@@ -27,6 +27,7 @@ class Finding:
         blames: Who is wrong: ``file``, ``reader``, ``module`` (a loaded one), or ``ambiguous`` where nobody is for
             certain; None: nobody.
         edit: The smallest change of the file that mends it, where one does.
+        price: What it costs the model that has it, in nats per token, where that was measured (``--price``).
     """
 
     code: str
@@ -37,6 +38,7 @@ class Finding:
     layers: str | None = None
     blames: str | None = None
     edit: Edit | None = None
+    price: Mapping[str, Any] | None = field(default=None, hash=False)
 
     def to_dict(self) -> dict[str, Any]:
         """The finding as JSON values, in the order in which the schema names the fields."""
@@ -49,7 +51,22 @@ class Finding:
             "layers": self.layers,
             "blames": self.blames,
             "edit": None if self.edit is None else self.edit.to_dict(),
+            **({} if self.price is None else {"price": dict(self.price)}),
         }
+
+
+def price_in_words(price: Mapping[str, Any]) -> str:
+    """A price as a sentence.
+
+    >>> price_in_words({"nats": 0.1407, "interval": [0.1085, 0.1706], "visible": True, "windows": 4, "length": 512})
+    '0.141 nats per token (0.108 to 0.171) on 4 windows of 512 tokens.'
+    """
+    low, high = price["interval"]
+    hidden = "" if price["visible"] else "; not visible at this length"
+    return (
+        f"{price['nats']:.3g} nats per token ({low:.3g} to {high:.3g}) on {price['windows']:,} windows of"
+        f" {price['length']:,} tokens{hidden}."
+    )
 
 
 def json_value(value: object) -> object:

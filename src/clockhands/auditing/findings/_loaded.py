@@ -311,6 +311,24 @@ class RotationDiffers(Loaded, code="rotation-differs"):
         return f"The rotation in {name} differs from the config: {self._at()}.{behaves}"
 
 
+class RunDiffers(Loaded, code="run-differs"):
+    title = "The running model differs from what its config declares"
+    severity = "error"
+    says: str
+    fault: str | None = None
+
+    def hint(self) -> str:
+        if self.fault in FAULTS:
+            return FAULTS[self.fault].hint
+        return (
+            "Look at the first layer that differs, and at where its positions come from: the arguments of the call, the"
+            " cache, or a count that the layer keeps."
+        )
+
+    def message(self) -> str:
+        return self.says
+
+
 class ScalingInert(Loaded, code="scaling-inert"):
     title = "The loaded model lacks the declared scaling"
     severity = "warning"

@@ -7,6 +7,7 @@ numbers are beside the right ones, and each of the others looks at one kind of t
 from dataclasses import replace
 from typing import Any
 
+from clockhands.auditing._held_numbers import Expected, expected_of
 from clockhands.auditing.findings import Kind
 from clockhands.auditing.findings._table_rows import audit_tables
 from clockhands.auditing.modules._effect import effect_cases, function_codes
@@ -20,7 +21,7 @@ from clockhands.sources.opened import Opened
 from clockhands.sources.resolve import resolve
 from clockhands.sources.resolved import TEXT, Resolved
 
-__all__ = ["is_module", "open_module", "resolve_module", "walked"]
+__all__ = ["Expected", "expected_of", "is_module", "open_module", "resolve_module", "walked"]
 
 
 def resolve_module(module: Any, found: Walked, opened: Opened, length: int | None) -> tuple[Resolved, list[Kind]]:

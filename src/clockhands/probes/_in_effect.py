@@ -1,0 +1,326 @@
+"""The rotation in effect in every layer of a running model, beside the declared one.
+
+A text of one token attends to that token alone: its hidden states are the same at every position, in every layer. So a
+batch of such texts at positions 0, 1, 2, ... shows each layer's rotation by itself: a query at position p is the query
+at position 0, rotated by p. For each pair of channels the 2 x 2 matrix between them is fitted by least squares over
+heads and tokens. What is left over says whether these two channels are a pair; cosine and sine are in the matrix.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from clockhands.auditing.modules import Expected, expected_of
+from clockhands.diagnosis import Cosines, of_table
+from clockhands.dtypes import UNIT_ROUNDOFF
+from clockhands.layouts import Layout
+from clockhands.probes._attention import Attended, attended
+from clockhands.rotary import Rotary
+from clockhands.scaling import Dynamic, LongRope
+from clockhands.sources.resolved import TEXT, Code, layer_numbers
+
+TOKENS = 6
+_CONSECUTIVE, _FAR = 64, (127, 511, 1023, 4095, 16383, 65535)
+_BATCH = 512  # texts of one token in one pass
+_LEAST = 2.0**-12  # of a query's size: what is left over where products are summed in another order
+
+
+@dataclass(frozen=True, eq=False)
+class DeclaredLayer:
+    """What a config declares for one layer: a rotation, or that there is none.
+
+    Attributes:
+        code: The code; its kind is ``rotary`` or ``none``.
+        expected: Its frequencies; None without a rotation.
+        layout: How the channels lie that attention gets.
+    """
+
+    code: Code
+    expected: Expected | None
+    layout: Layout | None
+
+    @property
+    def rotated(self) -> int:
+        """Rotated channels of a head."""
+        assert self.expected is not None
+        return max(self.code.rotated or 0, 2 * len(self.expected.rates))
+
+    def channels(self, width: int) -> slice:
+        """Where they lie among the channels of a head."""
+        last = isinstance(self.code.spec, Rotary) and self.code.spec.part == "last"
+        last = last or (self.code.width is not None and self.code.width < width)  # multi-head latent attention
+        return slice(width - self.rotated, width) if last else slice(0, self.rotated)
+
+    @property
+    def sign(self) -> int:
+        """-1 where the code rotates backward."""
+        return -1 if isinstance(self.code.spec, Rotary) and self.code.spec.direction == "backward" else 1
+
+
+@dataclass(frozen=True)
+class LayerRotation:
+    """How queries or keys of one layer are rotated, where that is not what is declared.
+
+    Attributes:
+        layer: Its number.
+        path: The path of its attention.
+        of: ``queries`` or ``keys``.
+        fault: The fault of `clockhands.faults` that it is; None where no known one fits.
+        evidence: As the finding ``rotation-differs`` takes it.
+    """
+
+    layer: int
+    path: str
+    of: str
+    fault: str | None
+    evidence: dict[str, Any]
+
+
+def declared_layers(
+    codes: Sequence[Code], layers: Sequence[int], *, reordered: bool = False
+) -> dict[int, DeclaredLayer]:
+    """What is declared for each layer, where that is a rotation or none, and certain.
+
+    Args:
+        codes: As an audit has them.
+        layers: The numbers of the layers.
+        reordered: Whether interleaved pairs come out of the rotation as halves (``rope_interleave`` of DeepSeek-V3).
+    """
+    found: dict[int, DeclaredLayer] = {}
+    codes = [code for code in codes if code.part in TEXT and code.layers != "input"]
+    for layer in layers:
+        own = [code for code in codes if code.layers is None or layer in layer_numbers(code.layers)]
+        if len(own) != 1 or own[0].kind not in ("rotary", "none"):
+            continue
+        (code,) = own
+        expected = expected_of(code, code.layers) if code.kind == "rotary" else None
+        if code.kind == "rotary" and (expected is None or not expected.sure or _hard(code.spec)):
+            continue
+        spec = code.spec
+        as_halves = reordered or (isinstance(spec, Rotary) and spec.reordered)
+        layout: Any = "halves" if as_halves else code.layout
+        found[layer] = DeclaredLayer(code, expected, layout)
+    return found
+
+
+def _hard(spec: object) -> bool:
+    """Whether a rotation is not one of pairs of a single block, or changes sizes as well."""
+    return isinstance(spec, Rotary) and (bool(spec.xpos) or len(spec.blocks) > 1)
+
+
+def lengths_of(declared: Sequence[DeclaredLayer], context: int | None) -> list[int]:
+    """The lengths to measure: one, or two where frequencies depend on it."""
+    scalings = [getattr(each.code.spec, "scaling", None) for each in declared if each.expected is not None]
+    whole = context or 4096
+    dynamic = [each.original for each in scalings if isinstance(each, Dynamic)]
+    long = [each.original for each in scalings if isinstance(each, LongRope)]
+    if dynamic:
+        return [max(min([*dynamic, whole]) - 1, 16)]
+    if long and whole > min(long):
+        return [min(long), whole]
+    return [whole]
+
+
+def changes_with_length(declared: Sequence[DeclaredLayer]) -> bool:
+    """Whether frequencies depend on the length in use."""
+    return any(isinstance(getattr(each.code.spec, "scaling", None), Dynamic | LongRope) for each in declared)
+
+
+def ladder_at(each: DeclaredLayer, length: int) -> np.ndarray:
+    """The frequencies of a layer at a length in use."""
+    assert each.expected is not None
+    ladders = list(each.expected.ladders.values())
+    scaling = getattr(each.code.spec, "scaling", None)
+    longer = isinstance(scaling, LongRope) and length > scaling.original
+    return ladders[1] if longer and len(ladders) > 1 else ladders[0]
+
+
+def positions_of(length: int) -> np.ndarray:
+    """The first positions, and some that are far."""
+    near = np.arange(min(_CONSECUTIVE, length))
+    far = [place for place in (*_FAR, length - 1) if _CONSECUTIVE <= place < length]
+    return np.unique(np.concatenate([near, np.array(far, np.int64)]))
+
+
+def single_tokens(module: nn.Module, tokens: Tensor, positions: np.ndarray) -> list[Attended]:
+    """Each layer's queries and keys of texts of one token, [positions x tokens, heads, 1, channels]."""
+    ids = tokens.repeat(len(positions))[:, None]
+    places = torch.from_numpy(positions).to(tokens.device).repeat_interleave(len(tokens))[:, None]
+    passes: list[list[Attended]] = []
+    for start in range(0, len(ids), _BATCH):
+        part = slice(start, start + _BATCH)
+        with attended(module) as seen, torch.no_grad():
+            module(
+                input_ids=ids[part],
+                position_ids=places[part],
+                attention_mask=torch.ones_like(ids[part]),
+                use_cache=False,
+            )
+        passes.append(seen)
+    return [
+        Attended(
+            same[0].layer,
+            same[0].path,
+            torch.cat([each.queries for each in same]),
+            torch.cat([each.keys for each in same]),
+            any(each.biased for each in same),
+        )
+        for same in zip(*passes, strict=True)
+    ]
+
+
+def rows_of(heads: Tensor, positions: int) -> np.ndarray:
+    """Queries or keys as [positions, tokens x heads, channels], float64."""
+    return heads.double().cpu().numpy().reshape(positions, -1, heads.shape[-1])
+
+
+def moved(rows: np.ndarray) -> float:
+    """How far rows are from those at the first position, as a share of their size."""
+    return float(np.abs(rows - rows[:1]).max() / max(np.abs(rows[0]).max(), 1e-30))
+
+
+def tolerance(dtype: torch.dtype) -> float:
+    """What may be left over of a query, as a share of its size."""
+    return max(16 * UNIT_ROUNDOFF.get(str(dtype).removeprefix("torch."), 2.0**-24), _LEAST)
+
+
+def pairs_of(layout: str, rotated: int) -> tuple[np.ndarray, np.ndarray]:
+    """The first and the second channel of each pair.
+
+    >>> [each.tolist() for each in pairs_of("halves", 4)], [each.tolist() for each in pairs_of("interleaved", 4)]
+    ([[0, 1], [2, 3]], [[0, 2], [1, 3]])
+    """
+    one = np.arange(rotated)
+    return (one[: rotated // 2], one[rotated // 2 :]) if layout == "halves" else (one[0::2], one[1::2])
+
+
+def fitted(rows: np.ndarray, pairs: tuple[np.ndarray, np.ndarray]) -> tuple[np.ndarray, np.ndarray, float]:
+    """Cosines and sines [positions, pairs] of some pairs of channels, and what is left over as a share of their size.
+
+    A norm behind the rotation with a weight for each channel makes ``D R D^-1`` of a rotation ``R``: the trace is still
+    twice the cosine, and the other two elements have the product minus the squared sine.
+    """
+    both = np.stack([rows[..., pairs[0]], rows[..., pairs[1]]], axis=-1).transpose(2, 0, 1, 3)  # pair, position, row, 2
+    first = both[:, :1]
+    gram = np.einsum("pxri,pxrj->pxij", first, first)
+    cross = np.einsum("pxri,ptrj->ptij", first, both)
+    matrix = np.einsum("pxij,ptjk->ptik", np.linalg.pinv(gram, hermitian=True), cross)  # rows times this
+    left = both - np.einsum("pxri,ptij->ptrj", first, matrix)
+    size = np.sqrt((both**2).mean(axis=(2, 3)))
+    worst = float((np.sqrt((left**2).mean(axis=(2, 3))) / np.maximum(size, size.max() * 1e-3)).max())
+    cosine = (matrix[..., 0, 0] + matrix[..., 1, 1]) / 2
+    upper, lower = matrix[..., 0, 1], matrix[..., 1, 0]
+    sine = np.sign(upper - lower) * np.sqrt(np.maximum(-upper * lower, 0))
+    return cosine.T, sine.T, worst
+
+
+def differing(
+    seen: Sequence[Attended], declared: dict[int, DeclaredLayer], positions: np.ndarray, length: int
+) -> Iterator[LayerRotation]:
+    """Every layer whose queries or keys are not rotated as is declared."""
+    known: set[tuple[int, str]] = set()
+    for each in seen:
+        want = declared.get(each.layer)
+        if want is None:
+            continue
+        for of, heads in (("queries", each.queries), ("keys", each.keys)):
+            if (each.layer, of) in known:
+                continue
+            known.add((each.layer, of))
+            found = _of_heads(rows_of(heads, len(positions)), want, positions, length, tolerance(heads.dtype))
+            if found is not None:
+                yield LayerRotation(each.layer, each.path, of, *found)
+
+
+def _of_heads(
+    rows: np.ndarray, want: DeclaredLayer, positions: np.ndarray, length: int, allowed: float
+) -> tuple[str | None, dict[str, Any]] | None:
+    """What is wrong with the rotation of some heads: the fault and the evidence."""
+    if want.expected is None:
+        far = moved(rows)
+        if far <= allowed:
+            return None
+        return None, {"moved": far, "behaves as": "one that rotates, where the config declares no rotation"}
+    ladder = ladder_at(want, length)
+    place = want.channels(rows.shape[-1])
+    inside = rows[..., place]
+    beside = np.delete(rows, np.r_[place], axis=-1)
+    assert want.layout is not None
+    cosine, sine, left = fitted(inside, pairs_of(want.layout, want.rotated))
+    sine = want.sign * sine
+    table = Cosines(positions.astype(np.float64), cosine, sine, "float16")
+    rates = np.concatenate([ladder, np.zeros(max(0, cosine.shape[1] - len(ladder)))])
+    if left <= allowed:
+        verdict = of_table(table, want.expected, 1.0, rates)
+        if verdict.code is None:
+            if beside.size and moved(beside) > allowed:
+                return "unrotated-channels-turned", {
+                    "moved": moved(beside), "behaves as": "one that also rotates channels that should stay",
+                }  # fmt: skip
+            return None
+        fault = _FAULTS.get(verdict.code)
+        if moved(inside) <= allowed:
+            fault = "no-rotation"
+        elif _half_stands(table, rates):
+            says = f"one that rotates {want.rotated // 2} channels of a head, where {want.rotated} are declared"
+            return "other-rotated-width", _clean({**verdict.evidence, "behaves as": says})
+        return fault, _clean(verdict.evidence)
+    evidence = _worst(table, rates)
+    other = "interleaved" if want.layout == "halves" else "halves"
+    names = {"halves": "channels i and i + half of a head", "interleaved": "neighbouring channels"}
+    if fitted(inside, pairs_of(other, want.rotated))[2] <= allowed:
+        says = f"one that pairs {names[other]} (layout {other}), where {names[want.layout]} are declared"
+        return "other-layout", evidence | {"behaves as": says}
+    for width in (want.rotated // 2, want.rotated // 4, 2 * want.rotated, rows.shape[-1]):
+        if width % 2 or not 2 <= width <= rows.shape[-1] or width == want.rotated:
+            continue
+        for layout in (want.layout, other):
+            if fitted(rows[..., :width], pairs_of(layout, width))[2] <= allowed and (
+                width == rows.shape[-1] or moved(rows[..., width:]) <= allowed
+            ):
+                says = (
+                    f"one that rotates {width} channels of a head (layout {layout}), where {want.rotated} are declared"
+                )
+                return "other-rotated-width", evidence | {"behaves as": says}
+    return None, evidence
+
+
+_FAULTS = {
+    "buffer-of-another-base": "another-base",
+    "buffer-unscaled": "scaling-dropped",
+    "buffer-scaled-twice": "scaling-twice",
+    "buffer-of-another-factor": "another-factor",
+    "buffer-of-another-scaling": "another-scaling",
+    "buffer-rounded": "rates-rounded",
+    "buffer-zero": "no-rotation",
+    "attention-factor-differs": "attention-factor",
+}
+"""What the diagnosis of numbers calls a fault, and what `clockhands.faults` calls it of a rotation."""
+
+
+def _half_stands(table: Cosines, rates: np.ndarray) -> bool:
+    """Whether the second half of the pairs stands still, where it should move as the first half does."""
+    assert table.cos is not None
+    assert table.sin is not None
+    half = len(rates) // 2
+    away = np.hypot(table.cos - 1, table.sin).max(axis=0)
+    should = np.abs(2 * np.sin(table.positions[:, None] * rates / 2)).max(axis=0)
+    return bool(half and (away[half:] < 1e-3).all() and (should[half:] > 1e-2).any() and (away[:half] > 1e-2).all())
+
+
+def _clean(evidence: Any) -> dict[str, Any]:
+    return {name: value for name, value in evidence.items() if name not in ("of", "error")}
+
+
+def _worst(table: Cosines, rates: np.ndarray) -> dict[str, Any]:
+    assert table.cos is not None
+    exact = np.cos(table.positions[:, None] * rates)
+    row, pair = (int(at) for at in np.unravel_index(int(np.abs(table.cos - exact).argmax()), exact.shape))
+    return {
+        "pair": pair, "position": int(table.positions[row]), "wave": "cosine", "stored": float(table.cos[row, pair]),
+        "declared": float(exact[row, pair]),
+    }  # fmt: skip

@@ -1,0 +1,429 @@
+"""Whether the positions in effect in a running model are the declared ones.
+
+Three tests together, since each alone passes some fault: the outputs stay when all positions are shifted, which a wrong
+base passes too; the outputs are those of a reference whose queries and keys are rotated here, from the declared spec;
+and the loss in each band of positions is that of the reference. `clockhands.probes._in_effect` names the layers, and
+`clockhands.testing.check_generation` compares padding, packing, chunks and cached decoding with one pass.
+"""
+
+import inspect
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from clockhands import rotary
+from clockhands.auditing import Audit, Finding, audit
+from clockhands.auditing.findings import judge
+from clockhands.errors import ClockhandsError, InvalidValue
+from clockhands.ladders import Explicit
+from clockhands.probes._attention import Attended, attended, inner, reached
+from clockhands.probes._in_effect import (
+    TOKENS,
+    DeclaredLayer,
+    LayerRotation,
+    changes_with_length,
+    declared_layers,
+    differing,
+    ladder_at,
+    lengths_of,
+    moved,
+    positions_of,
+    rows_of,
+    single_tokens,
+    tolerance,
+)
+from clockhands.probes._statistics import difference
+from clockhands.probes.models import RunningModel
+from clockhands.probes.results import Columns, Curve, Figure, ProbeResult, Progress, Stopped
+from clockhands.sources.resolved import layer_ranges
+from clockhands.testing import check_generation
+
+SHIFT = 1000
+"""Tokens by which all positions are shifted, where the context allows it."""
+
+KL_LIMIT, KL_ROUNDED = 1e-6, 1e-2
+"""The largest mean KL divergence in float32, and where numbers of a model have fewer bits."""
+
+BANDS = 4
+_BY_SPEC = frozenset({"a shifted cache", "rows removed from the cache"})
+"""Experiments that rotate cached keys by the declared spec: they fail wherever another rotation is in effect."""
+_IN_A_PASS = 2.0**-8  # how far a query of a long pass may be from that of the reference, as a share of its size
+
+
+@dataclass
+class _Live:
+    """What was measured so far.
+
+    Attributes:
+        name: The class of the model.
+        findings: Problems.
+        numbers: For JSON.
+        says: Answers after the verdict.
+        tables: For the terminal and the page.
+        figures: For the page.
+    """
+
+    name: str
+    findings: list[Finding]
+    numbers: dict[str, Any]
+    says: list[str]
+    tables: list[Columns]
+    figures: list[Figure]
+
+    def result(self) -> ProbeResult:
+        """The result, with the verdict first."""
+        told = dict.fromkeys(_told(each) for each in self.findings if each.severity != "note")
+        numbers = {**self.numbers, "findings": [each.to_dict() for each in self.findings]}
+        return ProbeResult(
+            "live", (self.verdict(), *told, *self.says), numbers, tuple(self.tables), tuple(self.figures)
+        )
+
+    def verdict(self) -> str:
+        """The first sentence."""
+        wrong = [each for each in self.findings if each.severity != "note"]
+        if wrong:
+            return f"{len(wrong)} problem{'s' if len(wrong) > 1 else ''} of positions at run time."
+        if self.numbers.get("positions") == "none":
+            return "The model has no position encoding: queries and keys are the same at every position."
+        if self.numbers.get("layers_checked"):
+            count = self.numbers["layers_checked"]
+            return f"The declared positions are in effect in all {count} layer{'s' if count != 1 else ''} checked."
+        return "No problem was found; no layer declares a rotation that can be measured here."
+
+
+def _told(found: Finding) -> str:
+    where = f", layers {found.layers}" if found.layers else ""
+    return f"{found.severity} {found.code}{where}: {found.message} Fix: {found.hint}"
+
+
+def check_live(model: RunningModel) -> None:
+    """Refuse a model whose attention cannot be reached, before any long work."""
+    module = inner(model.module)
+    if module.training:
+        raise InvalidValue(
+            f"{type(module).__name__} is in training mode: dropout would change its output.", "Call model.eval() first."
+        )
+    reached(module, torch.zeros(1, 4, dtype=torch.long, device=next(module.parameters()).device))
+
+
+def measure_live(model: RunningModel, ids: Tensor, progress: Progress) -> ProbeResult:
+    """Whether the declared positions are in effect.
+
+    Args:
+        model: A model of Transformers, compiled, wrapped by PEFT, quantised, or as it is.
+        ids: Windows of token ids, [windows, tokens].
+        progress: Called before each test.
+
+    Raises:
+        InvalidValue: As `check_live`.
+        Stopped: Ctrl-C; it holds what was found until then.
+    """
+    module = inner(model.module)
+    live = _Live(type(module).__name__, [], {}, [], [], [])
+    try:
+        _measured(live, model, module, ids.to(next(module.parameters()).device), progress)
+    except KeyboardInterrupt:
+        raise Stopped(live.result()) from None
+    return live.result()
+
+
+def _measured(live: _Live, model: RunningModel, module: nn.Module, ids: Tensor, progress: Progress) -> None:
+    progress("what the config declares and the modules hold", 0.0)
+    audited = audit(module)
+    live.findings += [each for each in audited.problems if each.blames == "module"]
+    seen = reached(module, ids[:1, :8])
+    layers = sorted({each.layer for each in seen})
+    config: Any = getattr(module, "config", None)
+    declared = declared_layers(audited.layers, layers, reordered=bool(getattr(config, "rope_interleave", False)))
+    whole = bool(declared) and set(declared) == set(layers) and any(each.expected for each in declared.values())
+    places = "position_ids" in inspect.signature(module.forward).parameters
+    progress("the rotation of each layer", 0.1)
+    rotations = _rotations(live, module, ids, audited, declared=declared, seen=seen, places=places)
+    by_module = {each.layers for each in live.findings}
+    live.findings += [each for each in _of_rotations(rotations) if each.layers not in by_module or not by_module]
+    if places:
+        progress("shifted positions", 0.25)
+        relative = whole and not any(code.score_scale for code in audited.layers)
+        _shifted(live, module, ids, model.context, relative=relative)
+        if whole and not live.numbers.get("positions_ignored"):
+            progress("the reference from the declared spec", 0.4)
+            _reference(live, model, module, ids, declared)
+    if model.predicts and "past_key_values" in inspect.signature(module.forward).parameters and _causal(module, ids):
+        progress("padding, packing, chunks and cached decoding", 0.6)
+        _generation(live, module, short=changes_with_length(list(declared.values())), places=places)
+
+
+def _rotations(
+    live: _Live,
+    module: nn.Module,
+    ids: Tensor,
+    audited: Audit,
+    *,
+    declared: dict[int, DeclaredLayer],
+    seen: Sequence[Attended],
+    places: bool,
+) -> list[LayerRotation]:
+    """The layers whose rotation is not the declared one; what is in effect at all goes into the numbers."""
+    tokens = ids.flatten().unique()[:: max(1, len(ids.flatten().unique()) // TOKENS)][:TOKENS]
+    found: list[LayerRotation] = []
+    far: dict[int, float] = {}
+    biased = any(each.biased for each in seen)
+    for length in lengths_of(list(declared.values()), audited.context):
+        if places:
+            positions = positions_of(length)
+            given = single_tokens(module, tokens, positions)
+        else:
+            # Texts of one repeated token: every value is the same, so hidden states are too, wherever a token is.
+            positions = np.arange(min(length, 128))
+            with attended(module) as given, torch.no_grad():
+                module(input_ids=tokens[:, None].repeat(1, len(positions)), use_cache=False)
+            given = [
+                Attended(each.layer, each.path, _first(each.queries), _first(each.keys), each.biased) for each in given
+            ]
+        biased = biased or any(each.biased for each in given)
+        for each in given:
+            far[each.layer] = max(far.get(each.layer, 0.0), moved(rows_of(each.queries, len(positions))),
+                                  moved(rows_of(each.keys, len(positions))))  # fmt: skip
+        found += differing(given, declared, positions, length)
+    allowed = tolerance(seen[0].queries.dtype)
+    still = [layer for layer, size in far.items() if size <= allowed]
+    live.numbers["layers"] = {str(layer): size for layer, size in sorted(far.items())}
+    live.numbers["layers_checked"] = len(declared)
+    if still:
+        live.numbers["layers_without_rotation"] = layer_ranges(still)
+    if len(still) == len(far) and not biased:
+        live.numbers["positions"] = "none"
+        live.numbers["positions_ignored"] = any(each.expected for each in declared.values())
+    elif biased and len(still) == len(far):
+        live.says.append("Queries and keys are not rotated; a bias is added to the scores.")
+    undeclared = [layer for layer, size in far.items() if size > allowed and layer not in declared]
+    if undeclared and not any(code.kind in ("learned", "sinusoidal", "rotary") for code in audited.layers):
+        evidence = {"says": f"Queries and keys of layers {layer_ranges(undeclared)} depend on the position, but the "
+                    "config declares no position encoding."}  # fmt: skip
+        live.findings.append(judge("run-differs", evidence, layer_ranges(undeclared)))
+    return found
+
+
+def _first(heads: Tensor) -> Tensor:
+    """[texts, heads, tokens, channels] as texts of one token, by position."""
+    return heads.permute(2, 0, 1, 3).flatten(0, 1)[:, :, None]
+
+
+def _of_rotations(rotations: Sequence[LayerRotation]) -> list[Finding]:
+    """One finding for all layers that differ in the same way."""
+    alike: dict[Any, list[LayerRotation]] = {}
+    for each in rotations:
+        alike.setdefault((each.fault, each.evidence.get("behaves as")), []).append(each)
+    made = []
+    for group in alike.values():
+        first = group[0]
+        layers = sorted({each.layer for each in group})
+        of = sorted({each.of for each in group})
+        name = f"{first.path} ({' and '.join(reversed(of))})"
+        evidence = {"module": name, **first.evidence, "parts": len(layers), "fault": first.fault}
+        found = judge("rotation-differs", {key: value for key, value in evidence.items() if value is not None},
+                      layer_ranges(layers))  # fmt: skip
+        made.append(found)
+    return made
+
+
+def logits(module: nn.Module, window: Tensor, **how: Any) -> Tensor:
+    """The output of one window, [tokens, vocabulary or width], in float32."""
+    with torch.no_grad():
+        answer = module(input_ids=window[None], use_cache=False, **how)
+    found = getattr(answer, "logits", None)
+    return (answer.last_hidden_state if found is None else found)[0].float()
+
+
+def divergence(one: Tensor, other: Tensor) -> float:
+    """The mean KL divergence of two outputs over tokens, in nats."""
+    first, second = one.log_softmax(-1), other.log_softmax(-1)
+    return float((first.exp() * (first - second)).sum(-1).double().mean())
+
+
+def _limit(module: nn.Module) -> float:
+    dtypes = {each.dtype for each in module.parameters()}
+    packed = any("quantized" in type(each).__module__ or "bitsandbytes" in type(each).__module__ for each in
+                 module.modules())  # fmt: skip
+    return KL_LIMIT if dtypes <= {torch.float32, torch.float64} and not packed else KL_ROUNDED
+
+
+def _causal(module: nn.Module, ids: Tensor) -> bool:
+    """Whether an output does not depend on later tokens."""
+    window, other = ids[0, :8], ids[0, :8].clone()
+    other[-1] = (other[-1] + 1) % 2
+    one, two = logits(module, window)[:-1], logits(module, other)[:-1]
+    return float((one - two).abs().max()) <= 1e-5 * float(one.abs().max())
+
+
+def _shifted(live: _Live, module: nn.Module, ids: Tensor, context: int | None, *, relative: bool) -> None:
+    """The first test: all positions later by the same number; ``relative``: whether that must change nothing."""
+    length = ids.shape[1]
+    by = SHIFT if context is None else min(SHIFT, context - length)
+    if by < 1:
+        live.says.append(f"Shift invariance was not tested: the window fills the context of {context:,}.")
+        return
+    at = torch.arange(length, device=ids.device)[None]
+    kls = [divergence(logits(module, each), logits(module, each, position_ids=at + by)) for each in ids]
+    kl, limit = float(np.mean(kls)), _limit(module)
+    live.numbers["shift"] = {"by": by, "kl": kl, "limit": limit, "same": kl <= limit}
+    does = "the outputs stay the same" if kl <= limit else "the outputs change"
+    if not relative and kl > limit:
+        does += ", as those of a model with absolute positions do"
+    if relative and kl > limit and all(each.severity == "note" for each in live.findings):
+        says = f"The outputs change when all positions are {by:,} later (mean KL {kl:.2g} nats), but a rotation depends"
+        live.findings.append(judge("run-differs", {"says": f"{says} on distances only.", "kl": kl}))
+    live.says.append(f"All positions {by:,} later: {does} (mean KL {kl:.2g} nats, limit {limit:g}).")
+
+
+def _turned(each: DeclaredLayer, heads: Tensor) -> Tensor:
+    """Heads at position 0, rotated by clockhands from the declared spec."""
+    if each.expected is None:
+        return heads
+    length = heads.shape[-2]
+    place = each.channels(heads.shape[-1])
+    direction = "backward" if each.sign < 0 else "forward"
+    assert each.layout is not None
+    rates = tuple(float(rate) for rate in ladder_at(each, length))
+    rates += (0.0,) * (each.rotated // 2 - len(rates))
+    spec = rotary.Rotary(each.rotated, each.layout, spacing=Explicit(rates), direction=direction)
+    made = heads.clone()
+    made[..., place] = rotary.rotate(heads[..., place].contiguous(), spec)
+    return made
+
+
+def _reference(
+    live: _Live, model: RunningModel, module: nn.Module, ids: Tensor, declared: dict[int, DeclaredLayer]
+) -> None:
+    """The second and the third test: outputs and losses beside those of a rotation made here.
+
+    At position 0 a model rotates by nothing. So it is run with every token at position 0, and queries and keys are
+    rotated before attention, by the frequencies, layout and channels that the config declares for the layer.
+    """
+    turned: dict[int, tuple[Tensor, Tensor]] = {}
+
+    def turn(layer: int, queries: Tensor, keys: Tensor) -> tuple[Tensor, Tensor]:
+        both = _turned(declared[layer], queries), _turned(declared[layer], keys)
+        turned[layer] = both
+        return both
+
+    kls, losses = [], []
+    first: int | None = None
+    none, ones = torch.zeros_like(ids[:1]), torch.ones_like(ids[:1])
+    for number, window in enumerate(ids):
+        with attended(module) as seen:
+            own = logits(module, window)
+        with attended(module, turn):
+            wanted = logits(module, window, position_ids=none, attention_mask=ones)
+        kls.append(divergence(wanted, own))
+        if number == 0:
+            first = next((each.layer for each in seen if _apart(each, turned[each.layer])), None)
+        if model.predicts:
+            losses.append([_nats(each, window) for each in (own, wanted)])
+    kl, limit = float(np.mean(kls)), _limit(module)
+    same = kl <= limit
+    live.numbers["reference"] = {"kl": kl, "limit": limit, "same": same, "first_layer": first}
+    live.says.append(
+        f"Beside a rotation made by clockhands from the declared values: mean KL {kl:.2g} nats (limit {limit:g})"
+        + ("." if same else f", the outputs differ{'' if first is None else f' from layer {first} on'}.")
+    )
+    if losses:
+        _bands(live, np.array(losses))
+    if (not same or first is not None) and all(each.severity == "note" for each in live.findings):
+        says = f"In one pass over a text the outputs are not those of the declared rotation (mean KL {kl:.2g} nats)"
+        says += "." if first is None else f"; queries and keys differ from layer {first} on."
+        live.findings.append(judge("run-differs", {"says": says, "kl": kl}, None if first is None else str(first)))
+
+
+def _apart(each: Attended, wanted: tuple[Tensor, Tensor]) -> bool:
+    pairs = zip((each.queries, each.keys), wanted, strict=True)
+    return any(float((own - other).norm() / other.norm().clamp_min(1e-30)) > _IN_A_PASS for own, other in pairs)
+
+
+def _nats(output: Tensor, window: Tensor) -> np.ndarray:
+    return nn.functional.cross_entropy(output[:-1], window[1:], reduction="none").double().cpu().numpy()
+
+
+def _bands(live: _Live, losses: np.ndarray) -> None:
+    """Losses [windows, model or reference, tokens] by band of positions."""
+    tokens = losses.shape[-1]
+    edges = np.linspace(0, tokens, BANDS + 1).astype(int)
+    rows, bands = [], []
+    for start, stop in itertools.pairwise(edges.tolist()):
+        own, wanted = losses[:, 0, start:stop], losses[:, 1, start:stop]
+        apart = difference(own, wanted)
+        bands.append({
+            "first": start, "last": stop - 1, "loss": float(own.mean()), "reference": float(wanted.mean()),
+            "interval": [apart.low, apart.high], "visible": apart.visible,
+        })  # fmt: skip
+        rows.append((f"{start:,} to {stop - 1:,}", float(own.mean()), float(wanted.mean()), apart.mean))
+    live.numbers["bands"] = bands
+    live.tables.append(
+        Columns(
+            "Loss by band of positions, nats per token", ("positions", "model", "reference", "difference"), tuple(rows)
+        )
+    )
+    middle = tuple((start + stop) / 2 for start, stop in itertools.pairwise(edges.tolist()))
+    live.figures.append(
+        Figure(
+            "Loss by position",
+            "position in tokens",
+            "nats per token",
+            (
+                Curve("model", middle, tuple(each["loss"] for each in bands)),
+                Curve("reference", middle, tuple(each["reference"] for each in bands)),
+            ),
+        )
+    )
+
+
+def _generation(live: _Live, module: nn.Module, *, short: bool, places: bool) -> None:
+    """Padding, packing, chunks and cached decoding beside one pass.
+
+    Args:
+        live: Where the result goes.
+        module: The model.
+        short: Whether frequencies depend on the length in use: cached keys then keep those of shorter texts by design,
+            so texts stay below the original length.
+        places: Whether it takes positions; a model that takes none counts padding on the left by design.
+    """
+    try:
+        report = check_generation(module, raises=False, length=16 if short else None)
+    except ClockhandsError as error:
+        live.says.append(f"Padding, packing, chunks and cached decoding were not checked: {error.message}")
+        return
+    if short:
+        live.says.append("Texts beyond the original length were not decoded: there frequencies depend on the length.")
+    if not places and report.codes == {"padding-shifts"}:
+        live.says.append(
+            "The model takes no position ids and counts padding on the left as positions: pad on the right."
+        )
+        report = report.without(["padding-shifts"])
+    live.numbers["generation"] = {
+        "experiments": list(report.experiments), "left_out": dict(report.left_out),
+        "failures": [each.experiment for each in report.failures],
+    }  # fmt: skip
+    wrong = any(each.severity != "note" for each in live.findings)
+    failures = [each for each in report.failures if not (wrong and each.experiment in _BY_SPEC)]
+    if report.sound:
+        live.says.append(
+            f"Padding, packing, chunks and cached decoding equal one pass ({len(report.experiments)} experiments)."
+        )
+        return
+    if not failures:
+        return
+    layer = next((each.evidence["layer"] for each in failures if "layer" in each.evidence), None)
+    number = None if layer is None else str(layer).rpartition(".")[2]
+    failed = ", ".join(each.experiment for each in failures[:3])
+    codes = [code for each in report.explanations for code in each.codes]
+    fault = codes[0] if codes else None
+    reason = report.explanations[0].message if report.explanations else failures[0].message
+    evidence = {"says": f"The model differs from one pass in: {failed}. {reason}", "experiments": failed}
+    if fault is not None:
+        evidence["fault"] = fault
+    live.findings.append(judge("run-differs", evidence, number))

@@ -1,0 +1,159 @@
+"""What the measurements of a probe found, on a terminal and as one HTML page; answers come before tables."""
+
+from collections.abc import Iterator, Sequence
+from importlib.resources import files
+from typing import IO, TYPE_CHECKING
+
+from rich.text import Text
+
+from clockhands.show._lab_charts import LOOKS, Axis, Chart, Point, Series, line_chart
+from clockhands.show._lab_tables import NONE, numbers_table, panels
+from clockhands.show._markup import Markup, document, element
+from clockhands.show._page import Page, broken, console_on, safe
+from clockhands.show.explorer.page import source
+from clockhands.show.findings import IN_TITLES, cut, short_name
+
+if TYPE_CHECKING:
+    from clockhands.probes import Probe
+    from clockhands.probes.results import Columns, Figure, ProbeResult
+
+PROBE = "clockhands-probe"
+"""The id of the script element that holds what ``clockhands probe --json`` prints."""
+
+_TITLES = {
+    "price": "Price of faults",
+    "behaviour": "Behaviour",
+    "live": "Positions in effect at run time",
+    "mechanism": "Mechanism",
+}
+_HEIGHT = 260  # px of a chart
+_WIDEST = 44  # columns of a text in a table on the terminal
+
+
+def print_probe(found: "Probe", file: IO[str] | None = None, width: int | None = None) -> None:
+    """Print what a probe found.
+
+    Args:
+        found: What to show.
+        file: Where to; None is standard output.
+        width: Columns to use; None takes the terminal's.
+    """
+    page = Page(console_on(file, width))
+    page.line(Text(safe(found.target), style="bold"))
+    page.paragraph(_size(found), style="dim", indent=2)
+    for result in found.results:
+        print_result(page, result)
+    for note in _missing(found):
+        page.line()
+        page.paragraph(note, style="bold")
+
+
+def print_results(results: "Sequence[ProbeResult]", file: IO[str] | None = None, width: int | None = None) -> None:
+    """Print measurements below the report of an audit."""
+    page = Page(console_on(file, width))
+    for result in results:
+        print_result(page, result)
+
+
+def print_result(page: Page, result: "ProbeResult") -> None:
+    """Print one measurement: its answers, then its tables."""
+    page.line()
+    page.line(Text(_TITLES.get(result.name, result.name), style="bold"))
+    for answer in result.answers:
+        page.paragraph(answer, indent=2)
+    for table in result.columns:
+        page.line()
+        page.paragraph(table.title, style="dim", indent=2)
+        _print_table(page, table)
+
+
+def _print_table(page: Page, table: "Columns") -> None:
+    """Columns beside each other; the last one is broken where the line ends."""
+    cells = [list(table.heads), *([_cell(each) for each in row] for row in table.rows)]
+    last = len(table.heads) - 1
+    sizes = [min(_WIDEST, max(len(row[column]) for row in cells)) for column in range(last)]
+    numeric = [
+        all(value is None or isinstance(value, int | float) for value in column)
+        for column in zip(*table.rows, strict=True)
+    ] or [False] * (last + 1)
+    for number, row in enumerate(cells):
+        start = "  " + "".join(
+            f"{text:>{size}}  " if right else f"{text:<{size}}  "
+            for text, size, right in zip(row, sizes, numeric, strict=False)
+        )
+        lines = broken(row[last], max(16, page.width - len(start)))
+        for place, line in enumerate(lines):
+            page.line(Text((start if place == 0 else " " * len(start)) + line, style="dim" if number == 0 else ""))
+
+
+def _cell(value: str | float | int | None) -> str:
+    """A value of a table: four significant digits, without the sign of a zero.
+
+    >>> _cell(2.12345), _cell(-3e-9), _cell(8192), _cell(None)
+    ('2.123', '-3e-09', '8,192', '–')
+    """
+    if value is None:
+        return NONE
+    if isinstance(value, str):
+        return safe(value)
+    if isinstance(value, int):
+        return f"{value:,}"
+    return f"{value:,.4g}"
+
+
+def _size(found: "Probe") -> str:
+    return f"{found.windows:,} window{'s' * (found.windows != 1)} of {found.length:,} tokens"
+
+
+def _missing(found: "Probe") -> Iterator[str]:
+    if found.interrupted is not None:
+        yield f"Interrupted during {found.interrupted}: what was measured until then is shown."
+    for name, reason in found.left_out:
+        yield f"Left out: {name}. {reason}"
+
+
+def probe_page(found: "Probe") -> str:
+    """The results of a probe as one HTML page that fetches nothing, with its JSON inside.
+
+    Args:
+        found: What to show.
+
+    Returns:
+        A whole HTML document.
+    """
+    sheets = ("report.css", "lab_report.css")
+    style = source("style.css") + "".join(files("clockhands.show").joinpath(each).read_text("utf-8") for each in sheets)
+    shown = element("main", element("article", _article(found)), class_="clockhands report lab")
+    return document(f"Probe of {cut(short_name(found.target), IN_TITLES)}", style, "", {PROBE: found.to_dict()}, shown)
+
+
+def _article(found: "Probe") -> Iterator[Markup]:
+    yield element("h1", cut(short_name(found.target)), class_="report-name")
+    yield element("p", cut(found.target), class_="note path")
+    for result in found.results:
+        for answer in result.answers[:2]:
+            yield element("p", answer, class_="report-verdict")
+    for note in _missing(found):
+        yield element("p", note, class_="report-verdict")
+    yield element("p", _size(found), class_="note")
+    for result in found.results:
+        yield element("section", _section(result), id=result.name)
+
+
+def _section(result: "ProbeResult") -> Iterator[Markup]:
+    yield element("h2", _TITLES.get(result.name, result.name))
+    for answer in result.answers:
+        yield element("p", answer, class_="answer")
+    for figure in result.figures:
+        yield element("h3", figure.title)
+        yield panels([lambda width, figure=figure: line_chart(_chart(figure), width, _HEIGHT)])
+    for table in result.columns:
+        yield numbers_table(table.title, table.heads, ([_cell(each) for each in row] for row in table.rows))
+
+
+def _chart(figure: "Figure") -> Chart:
+    series = tuple(
+        Series(each.label, tuple(map(Point, each.x, each.y)), place if place < LOOKS else None)
+        for place, each in enumerate(figure.curves)
+    )
+    return Chart(Axis(figure.x_label), Axis(figure.y_label), series, says=figure.title)

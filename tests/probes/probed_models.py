@@ -1,0 +1,125 @@
+"""Small models that are run, sound ones and ones with a single fault at run time."""
+
+import types
+from contextlib import contextmanager
+
+import numpy as np
+import torch
+from transformers import LlamaConfig, LlamaForCausalLM
+from transformers.models.llama import modeling_llama
+
+LAYERS = 3
+IDS = np.random.default_rng(0).integers(0, 128, (2, 64))
+_SIZES = {
+    "vocab_size": 128, "hidden_size": 64, "num_hidden_layers": LAYERS, "num_attention_heads": 4,
+    "num_key_value_heads": 2, "intermediate_size": 64, "max_position_embeddings": 256, "initializer_range": 0.3,
+}  # fmt: skip
+
+
+def llama(**changed):
+    """Weights that are large enough for positions to matter."""
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        return LlamaForCausalLM(LlamaConfig(**{**_SIZES, **changed})).eval()
+
+
+def taught(vocabulary=32, steps=100):
+    """A model that was trained for a moment to repeat three tokens, so that losing its positions costs."""
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        model = LlamaForCausalLM(LlamaConfig(**{**_SIZES, "vocab_size": vocabulary, "initializer_range": 0.1}))
+        optimiser = torch.optim.AdamW(model.parameters(), lr=5e-3)
+        for step in range(steps):
+            ids = repeated(vocabulary, 1000 + step, rows=16, times=10)
+            loss = model(input_ids=ids, labels=ids).loss
+            loss.backward()
+            optimiser.step()
+            optimiser.zero_grad()
+    return model.eval()
+
+
+def repeated(vocabulary, seed, rows=4, period=3, times=22):
+    """Random tokens, each row the same three again and again."""
+    drawn = torch.randint(vocabulary, (rows, period), generator=torch.Generator().manual_seed(seed))
+    return drawn.repeat(1, times)
+
+
+def another_base(model, base=500_000.0):
+    """Every layer rotates by another base, though the buffer holds the declared one."""
+
+    def forward(_, x, position_ids):
+        rates = base ** (-torch.arange(8, dtype=torch.float64) / 8)
+        angles = position_ids[..., None].double() * rates
+        angles = torch.cat((angles, angles), -1)
+        return angles.cos().to(x.dtype), angles.sin().to(x.dtype)
+
+    model.model.rotary_emb.forward = types.MethodType(forward, model.model.rotary_emb)
+    return model
+
+
+def with_waves(model, layers, change):
+    """Some layers get other cosines and sines."""
+    for layer in layers:
+
+        def before(_, args, kwargs):
+            return args, {**kwargs, "position_embeddings": change(*kwargs["position_embeddings"])}
+
+        model.model.layers[layer].self_attn.register_forward_pre_hook(before, with_kwargs=True)
+    return model
+
+
+def without_rotation(model, layer):
+    return with_waves(model, [layer], lambda cosine, sine: (torch.ones_like(cosine), torch.zeros_like(sine)))
+
+
+@contextmanager
+def rotating_by(function):
+    """All Llama models rotate by another function while this lasts."""
+    kept, modeling_llama.apply_rotary_pos_emb = modeling_llama.apply_rotary_pos_emb, function
+    try:
+        yield
+    finally:
+        modeling_llama.apply_rotary_pos_emb = kept
+
+
+_SOUND = modeling_llama.apply_rotary_pos_emb
+
+
+def neighbours(q, k, cos, sin, *_, **__):
+    """Pairs are neighbouring channels."""
+    half = q.shape[-1] // 2
+    cos, sin = (wave[..., :half].repeat_interleave(2, -1)[:, None] for wave in (cos, sin))
+
+    def turned(x):
+        return x * cos + torch.stack((-x[..., 1::2], x[..., ::2]), -1).flatten(-2) * sin
+
+    return turned(q), turned(k)
+
+
+def half_of_the_width(q, k, cos, sin, *_, **__):
+    """The first half of the channels is rotated, as a head of half the width."""
+    half = q.shape[-1] // 2
+    cos, sin = (torch.cat((wave[..., :half:2],) * 2, -1) for wave in (cos, sin))
+
+    def turned(x):
+        first = x[..., :half]
+        return torch.cat((_SOUND(first, first, cos, sin)[0], x[..., half:]), -1)
+
+    return turned(q), turned(k)
+
+
+def keys_cached_late(model, layer):
+    """One layer puts queries and keys one position later as soon as the cache holds something."""
+    rotary = model.model.rotary_emb
+
+    def before(_, args, kwargs):
+        cache = kwargs.get("past_key_values")
+        if cache is None or not cache.get_seq_length(layer):
+            return None
+        cosine, sine = kwargs["position_embeddings"]
+        angles = torch.cat((rotary.inv_freq, rotary.inv_freq))
+        turned = (cosine * angles.cos() - sine * angles.sin(), sine * angles.cos() + cosine * angles.sin())
+        return args, {**kwargs, "position_embeddings": turned}
+
+    model.model.layers[layer].self_attn.register_forward_pre_hook(before, with_kwargs=True)
+    return model

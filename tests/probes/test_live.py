@@ -1,0 +1,137 @@
+"""The positions in effect at run time: a sound model passes, and each fault turns the verdict and names its layers."""
+
+import copy
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+pytest.importorskip("transformers")
+
+from clockhands.errors import InvalidValue  # noqa: E402
+from clockhands.probes import probe  # noqa: E402
+from clockhands.probes._in_effect import fitted, pairs_of  # noqa: E402
+from probes import probed_models as models  # noqa: E402
+
+
+def live(model, **options):
+    return probe(model, ids=models.IDS, measure=["live"], **options)["live"]
+
+
+def findings(result):
+    return [(each["code"], each["layers"], each["evidence"].get("fault")) for each in result.numbers["findings"]]
+
+
+def test_a_sound_model_passes_all_three_tests():
+    result = live(models.llama())
+    assert findings(result) == []
+    assert result.answers[0] == "The declared positions are in effect in all 3 layers checked."
+    assert abs(result.numbers["shift"]["kl"]) <= 1e-6
+    assert abs(result.numbers["reference"]["kl"]) <= 1e-6
+    assert not any(band["visible"] for band in result.numbers["bands"])
+    assert {"left padding", "chunks", "one token at a time", "packing"} <= set(
+        result.numbers["generation"]["experiments"]
+    )
+
+
+def test_another_base_passes_the_shift_and_fails_the_reference():
+    result = live(models.another_base(models.llama()))
+    assert ("rotation-differs", "0-2") in [found[:2] for found in findings(result)]
+    assert result.numbers["shift"]["same"]
+    assert not result.numbers["reference"]["same"]
+    assert "base 500,000" in " ".join(result.answers)
+
+
+def test_one_layer_without_rotation_is_named():
+    result = live(models.without_rotation(models.llama(), 1))
+    assert findings(result) == [("rotation-differs", "1", "no-rotation")]
+    assert result.numbers["layers_without_rotation"] == "1"
+
+
+@pytest.mark.parametrize(
+    ("function", "fault"),
+    [(models.neighbours, "other-layout"), (models.half_of_the_width, "other-rotated-width")],
+)
+def test_another_pairing_and_half_the_width_are_named(function, fault):
+    model = models.llama()
+    with models.rotating_by(function):
+        assert findings(live(model)) == [("rotation-differs", "0-2", fault)]
+
+
+def test_a_scaling_that_came_too_late_is_named():
+    model = models.llama()
+    model.config.rope_parameters = {"rope_type": "linear", "factor": 4.0, "rope_theta": 10_000.0}
+    assert findings(live(model)) == [("scaling-inert", "0-2", None)]
+
+
+def test_keys_cached_with_wrong_offsets_are_named_with_the_layer():
+    result = live(models.keys_cached_late(models.llama(), 1))
+    assert [found[:2] for found in findings(result)] == [("run-differs", "1")]
+    assert result.numbers["reference"]["same"], "one pass is right"
+
+
+def test_the_model_stays_as_it_is():
+    model = models.llama()
+    before, setting = copy.deepcopy(model.state_dict()), model.config._attn_implementation
+    live(model)
+    assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
+    assert model.config._attn_implementation == setting
+
+
+def test_a_model_without_positions_is_recognised_as_such():
+    from transformers import SmolLM3Config, SmolLM3ForCausalLM
+
+    config = SmolLM3Config(
+        vocab_size=128, hidden_size=64, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2,
+        intermediate_size=64, max_position_embeddings=256, no_rope_layers=[0, 0], initializer_range=0.3,
+        pad_token_id=0,
+    )  # fmt: skip
+    result = live(SmolLM3ForCausalLM(config).eval())
+    assert result.answers[0].startswith("The model has no position encoding")
+    assert findings(result) == []
+    config.no_rope_layers = [1, 0]
+    rotating = live(SmolLM3ForCausalLM(config).eval())
+    assert rotating.numbers.get("positions") is None
+    assert rotating.numbers["layers_without_rotation"] == "1"
+
+
+def test_a_layer_that_rotates_without_being_declared_is_named():
+    from transformers import SmolLM3Config, SmolLM3ForCausalLM
+
+    config = SmolLM3Config(
+        vocab_size=128, hidden_size=64, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2,
+        intermediate_size=64, max_position_embeddings=256, no_rope_layers=[1, 0], initializer_range=0.3,
+        pad_token_id=0,
+    )  # fmt: skip
+    model = SmolLM3ForCausalLM(config).eval()
+    model.model.layers[1].self_attn.use_rope = True
+    found = live(model)
+    assert [each[:2] for each in findings(found)] == [("rotation-differs", "1")]
+    assert "declares no rotation" in found.numbers["findings"][0]["message"]
+
+
+def test_attention_that_cannot_be_reached_is_refused_before_it_is_run():
+    with pytest.raises(InvalidValue, match="attention of Linear cannot be reached") as refused:
+        live(torch.nn.Linear(2, 2).eval())
+    assert "Llama, Mistral" in refused.value.hint
+
+
+def test_a_model_in_training_mode_is_refused():
+    with pytest.raises(InvalidValue, match="training mode"):
+        live(models.llama().train())
+
+
+def test_cosine_and_sine_are_read_behind_a_norm_with_weights():
+    """A norm behind the rotation multiplies each channel; another pairing leaves something over."""
+    drawn = np.random.default_rng(0)
+    rows, weights, angles = drawn.normal(size=(10, 4)), drawn.uniform(0.5, 2, 4), np.array([[0.0, 0.0], [0.3, 2.0]])
+    first, second = pairs_of("halves", 4)
+    turned = np.stack([np.empty_like(rows)] * 2)
+    for place, angle in enumerate(angles):
+        turned[place][:, first] = rows[:, first] * np.cos(angle) - rows[:, second] * np.sin(angle)
+        turned[place][:, second] = rows[:, first] * np.sin(angle) + rows[:, second] * np.cos(angle)
+    cosine, sine, left = fitted(turned * weights, (first, second))
+    np.testing.assert_allclose(cosine, np.cos(angles), atol=1e-12)
+    np.testing.assert_allclose(sine, np.sin(angles), atol=1e-7)
+    assert left < 1e-12
+    assert fitted(turned * weights, pairs_of("interleaved", 4))[2] > 0.1

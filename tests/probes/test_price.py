@@ -1,0 +1,167 @@
+"""Prices of faults on a small trained model: what costs, what cannot, and who is refused."""
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+pytest.importorskip("transformers")
+
+import clockhands as ch  # noqa: E402
+from clockhands.errors import InvalidValue  # noqa: E402
+from clockhands.probes import pricing  # noqa: E402
+from probes import probed_models as models  # noqa: E402
+
+REQUIRED = {"rotation-off", "layout-swapped", "another-base", "half-width", "positions-shifted"}
+
+
+@pytest.fixture(scope="module")
+def taught():
+    return models.taught(), models.repeated(32, seed=99)
+
+
+@pytest.fixture(scope="module")
+def priced(taught):
+    model, ids = taught
+    return ch.probe(model, ids=ids, measure=["price"])
+
+
+def test_prices_are_a_list_with_an_interval_each(priced):
+    prices = priced.to_dict()["prices"]
+    assert {each["fault"] for each in prices} >= REQUIRED
+    for each in prices:
+        low, high = each["interval"]
+        assert low <= each["nats"] <= high or abs(each["nats"]) < 1e-5, each
+        assert isinstance(each["visible"], bool)
+    assert priced.to_dict()["schema"] == 1
+
+
+def test_a_model_that_uses_its_rotation_pays_and_a_shift_costs_nothing(priced):
+    prices = {each["fault"]: each for each in priced.to_dict()["prices"]}
+    assert prices["rotation-off"]["visible"]
+    assert prices["rotation-off"]["nats"] > 0.5
+    assert not prices["positions-shifted"]["visible"]
+    assert abs(prices["positions-shifted"]["nats"]) < 1e-3
+
+
+def test_a_model_whose_code_depends_on_absolute_positions_is_not_called_invariant(taught):
+    """The twin of the test above: right up to position 255, and no rotation at all beyond."""
+    model, ids = taught
+    rotary = model.model.rotary_emb
+    kept = rotary.forward
+
+    def ending(x, position_ids):
+        return kept(x, torch.where(position_ids < 256, position_ids, 0))
+
+    rotary.forward = ending
+    try:
+        at = pricing.rotating_of(ch.probes.probing.of_module(model), None)
+        sound = pricing.losses(model, ids)
+        fault = next(each for each in pricing.rotary_faults(at, None, 256) if each.name == "positions-shifted")
+        assert pricing.price(model, at, fault, ids, sound).nats.visible
+    finally:
+        rotary.forward = kept
+
+
+def test_a_model_without_rotation_pays_nothing_for_it(taught):
+    """The control: where no layer rotates, every fault of the rotation is free."""
+    model, ids = taught
+    hooks = [
+        layer.self_attn.register_forward_pre_hook(
+            lambda _, args, kwargs: (
+                args,
+                {
+                    **kwargs,
+                    "position_embeddings": tuple(
+                        full(wave)
+                        for full, wave in zip(
+                            (torch.ones_like, torch.zeros_like), kwargs["position_embeddings"], strict=True
+                        )
+                    ),
+                },
+            ),
+            with_kwargs=True,
+        )
+        for layer in model.model.layers
+    ]
+    try:
+        prices = ch.probe(model, ids=ids, measure=["price"]).to_dict()["prices"]
+    finally:
+        for hook in hooks:
+            hook.remove()
+    free = {each["fault"]: each["nats"] for each in prices}
+    assert free["rotation-off"] == pytest.approx(0, abs=1e-5)
+    assert free["another-base"] == pytest.approx(0, abs=1e-5)
+
+
+def test_the_answers_say_which_faults_this_length_cannot_show(priced):
+    hidden = [each["fault"] for each in priced.to_dict()["prices"] if not each["visible"]]
+    answer = next(each for each in priced["price"].answers if "cannot show" in each)
+    assert all(name in answer for name in hidden if name != "positions-shifted")
+    assert "66 tokens" in answer
+
+
+def test_ctrl_c_keeps_the_prices_until_then(taught, monkeypatch):
+    model, ids = taught
+    calls = []
+
+    def stopping(*args, **kwargs):
+        calls.append(1)
+        if len(calls) == 3:
+            raise KeyboardInterrupt
+        return price(*args, **kwargs)
+
+    price = pricing.price
+    monkeypatch.setattr(pricing, "price", stopping)
+    found = ch.probe(model, ids=ids, measure=["price"])
+    assert found.interrupted == "price"
+    assert len(found.to_dict()["prices"]) == 2
+
+
+def test_an_encoder_has_no_price():
+    from transformers import BertConfig, BertModel
+
+    small = BertModel(BertConfig(vocab_size=64, hidden_size=32, num_hidden_layers=1, num_attention_heads=2)).eval()
+    with pytest.raises(InvalidValue, match="does not predict the next token"):
+        ch.probe(small, ids=np.zeros((1, 16), int), measure=["price"])
+
+
+def test_a_rotation_that_cannot_be_reached_is_refused_with_the_families():
+    from transformers import GPT2Config, GPT2LMHeadModel
+
+    small = GPT2LMHeadModel(GPT2Config(vocab_size=64, n_embd=32, n_layer=1, n_head=2, n_positions=64)).eval()
+    with pytest.raises(InvalidValue, match="rotation of GPT2LMHeadModel cannot be reached") as refused:
+        ch.probe(small, ids=np.zeros((1, 16), int), measure=["price"])
+    assert "Llama, Mistral" in refused.value.hint
+    left = dict(ch.probe(small, ids=np.ones((1, 16), int)).left_out)
+    assert "price" in left
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"measure": ["prize"]}, "'prize' is not a measurement"),
+        ({"measure": []}, "No measurement was chosen"),
+        ({"measure": ["price"]}, "No text was given"),
+        ({"text": "a", "ids": [[1]]}, "A text and token ids were given"),
+        ({"text": "a text", "measure": ["price"]}, "has no tokenizer"),
+        ({"ids": [1, 2, 3]}, "`ids` must be whole numbers"),
+        ({"ids": [[1, 2]], "length": 2}, "`length`"),
+    ],
+)
+def test_bad_input_is_refused(given, message):
+    with pytest.raises(InvalidValue, match=message):
+        ch.probe(models.llama(), **given)
+
+
+class Characters:
+    """A tokenizer of letters."""
+
+    def __call__(self, text, **_):
+        return {"input_ids": [ord(letter) % 128 for letter in text]}
+
+
+def test_a_text_that_is_too_short_and_a_window_beyond_the_context_are_refused():
+    with pytest.raises(InvalidValue, match="The text has 25 tokens for each of 2 windows, and a window has 64"):
+        ch.probe(models.llama(), "x" * 50, tokenizer=Characters(), windows=2, length=64)
+    with pytest.raises(InvalidValue, match="longer than the context of 256"):
+        ch.probe(models.llama(), "x" * 5000, tokenizer=Characters(), windows=2, length=512)

