@@ -16,6 +16,7 @@ from clockhands.probes._looking_back import FIXED, REACH, FixedHead, HeadsSeen, 
 from clockhands.probes._pairs import PairShares, pair_shares
 from clockhands.probes._position_readout import hidden_states, layers_read, read_position
 from clockhands.probes._table_shape import DISTANCES, FEWEST, TableShape, table_shape
+from clockhands.probes._token_cosines import TrainedCosines, token_cosines
 from clockhands.probes.models import RunningModel
 from clockhands.probes.results import Columns, Curve, Figure, ProbeResult
 from clockhands.rotary import Rotary
@@ -79,6 +80,9 @@ def measure_mechanism(model: RunningModel, ids: Tensor, progress: Callable[[str]
         terms = score_terms(added, ids[:4])
         found.terms(terms, _attention_apart(terms, own.heads), windows=min(4, windows))
         table = added.table()
+        words = getattr(getattr(added.base, "get_input_embeddings", lambda: None)(), "weight", None)
+        if table is not None and words is not None and words.shape[1] == table.shape[1]:
+            found.cosines(token_cosines(words.detach().double().cpu().numpy(), table), table.shape[1])
         if table is not None and len(table) >= FEWEST:
             progress("the shape of the table")
             found.table(table_shape(table))
@@ -263,6 +267,14 @@ class _Findings:
         if exact:
             rows = tuple((name.replace("_", "-"), each) for name, each in terms.shares.items())
             self.columns.append(Columns("Share of each term in the scores of layer 0", ("term", "share"), rows))
+
+    def cosines(self, cosines: TrainedCosines, width: int) -> None:
+        self.answers.append(
+            f"Tokens and rows of the table have cosines of {cosines.deviation:.3f} (root mean square; "
+            f"{width**-0.5:.3f} for random vectors), {cosines.largest:.2f} at most; {cosines.found:.1%} of sums of a "
+            "token and a row are still nearest to their own token."
+        )
+        self.numbers["token_cosines"] = asdict(cosines)
 
     def table(self, shape: TableShape) -> None:
         waves, noise = shape.waves.share, shape.noise_waves
