@@ -12,7 +12,7 @@ from typing import Any
 
 @cache
 def real_model(name: str) -> Mapping[str, Any]:
-    """What is stored of a model: ``minilm`` (cosines of tokens and rows) or ``smollm2`` (dimension pairs).
+    """What is stored of a model, by name.
 
     >>> sorted(real_model("minilm"))
     ['centred', 'deviation', 'found', 'largest', 'mean']

@@ -113,9 +113,9 @@ def waits_in_words(told: Claim) -> str:
     r"""What is not shown, and the measurement that would show it; empty where nothing waits.
 
     >>> from clockhands.claims import CLAIMS
-    >>> print(waits_in_words(CLAIMS["adding-is-orthogonal"]).replace(". ", ".\n"))
+    >>> print(waits_in_words(CLAIMS["low-frequencies-carry-meaning"]).replace(". ", ".\n"))
     Formulas alone do not settle this claim.
-    The missing measurement is the cosines of trained embeddings with the position table that they were trained with.
+    The missing measurement is the norms of queries and keys by dimension pair, and what a model loses when pairs are switched off.
     """
     if not told.waits_for:
         return ""
