@@ -113,9 +113,10 @@ def waits_in_words(told: Claim) -> str:
     r"""What is not shown, and the measurement that would show it; empty where nothing waits.
 
     >>> from clockhands.claims import CLAIMS
-    >>> print(waits_in_words(CLAIMS["low-frequencies-carry-meaning"]).replace(". ", ".\n"))
+    >>> print(waits_in_words(CLAIMS["low-frequencies-carry-meaning"]).replace(". ", ".\n").replace(", ", ",\n"))
     Formulas alone do not settle this claim.
-    The missing measurement is the norms of queries and keys by dimension pair, and what a model loses when pairs are switched off.
+    The missing measurement is the norms of queries and keys by dimension pair,
+    and what a model loses when pairs are switched off.
     """
     if not told.waits_for:
         return ""
