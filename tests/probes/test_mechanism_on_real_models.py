@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from clockhands.claims import real_models
+from clockhands.claims import studies
 from clockhands.probes._changes import rotating
 from clockhands.probes._pairs import pair_shares
 from clockhands.probes.mechanism import measure_mechanism
@@ -16,7 +16,7 @@ from packaged_weights import packaged, smollm2_file
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]
 
-STORED = json.loads(Path(real_models.__file__).with_suffix(".json").read_text(encoding="utf-8"))
+STORED = json.loads(Path(studies.__file__).with_name("real_models.json").read_text(encoding="utf-8"))
 
 
 def text():

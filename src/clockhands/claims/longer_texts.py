@@ -7,8 +7,7 @@ import numpy as np
 from clockhands.additive import Learned, Sinusoidal, table
 from clockhands.claims.claim import Numbers, claim
 from clockhands.claims.frequencies import distances_apart
-from clockhands.claims.real_models import real_model
-from clockhands.claims.studies import AS_TRAINED, measured
+from clockhands.claims.studies import AS_TRAINED, measured, real_model
 from clockhands.errors import InvalidValue
 from clockhands.ladders import geometric
 from clockhands.measures import first_failing_distance, smallest_sound_base

@@ -6,7 +6,7 @@ import numpy as np
 
 from clockhands.additive import Sinusoidal, table
 from clockhands.claims.claim import Numbers, claim
-from clockhands.claims.real_models import real_model
+from clockhands.claims.studies import real_model
 from clockhands.measures import (
     commuting_form,
     cosine_below,

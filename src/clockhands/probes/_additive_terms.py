@@ -187,7 +187,7 @@ def score_terms(at: Adding, ids: Tensor) -> ScoreTerms:
         mean_content, mean_row = content.mean((0, 1)), rows.mean(0)
         apart, shares, first = 0.0, [], torch.empty(0)
         for own, summed in zip(content, sums, strict=True):
-            scale = _Scale(at.norm, summed)
+            scale = _GivenDeviation(at.norm, summed)
             parts = project.sum_of_terms(scale(own), scale(rows), scale.bias)
             scores = project.scores(norm(summed))
             apart = max(apart, float((parts - scores).abs().max()))
@@ -213,7 +213,7 @@ def _offsets(rows: np.ndarray, norm: Any, project: "_Projections") -> dict[str, 
     }
 
 
-class _Scale:
+class _GivenDeviation:
     """A norm as a linear map, given each token's own standard deviation."""
 
     def __init__(self, norm: Any, summed: Tensor) -> None:

@@ -87,7 +87,7 @@ def same_fourier_spectrum(table: np.ndarray, rng: np.random.Generator) -> np.nda
 
 
 @dataclass(frozen=True, eq=False)
-class TableShape:
+class TrainedTable:
     """What a table is like, and what tables without a code are like.
 
     Attributes:
@@ -105,12 +105,12 @@ class TableShape:
     smooth_shifts: tuple[float, ...]
 
 
-def table_shape(table: np.ndarray, draws: int = DRAWS) -> TableShape:
+def table_shape(table: np.ndarray, draws: int = DRAWS) -> TrainedTable:
     """Measure a table, [positions, width]."""
     rng = np.random.default_rng(0)
     noise = [same_singular_values(table, rng) for _ in range(draws)]
     smooth = [same_fourier_spectrum(table, rng) for _ in range(draws)]
-    return TableShape(
+    return TrainedTable(
         four_waves(table),
         max(four_waves(each).share for each in smooth),
         shift_residuals(table),

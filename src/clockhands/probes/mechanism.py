@@ -15,7 +15,7 @@ from clockhands.probes._changes import Rotating, rotating
 from clockhands.probes._looking_back import FIXED, REACH, FixedHead, HeadsSeen, fixed_heads, watching
 from clockhands.probes._pairs import PairShares, pair_shares
 from clockhands.probes._position_readout import hidden_states, layers_read, read_position
-from clockhands.probes._table_shape import DISTANCES, FEWEST, TableShape, table_shape
+from clockhands.probes._table_shape import DISTANCES, FEWEST, TrainedTable, table_shape
 from clockhands.probes._token_cosines import TrainedCosines, token_cosines
 from clockhands.probes.models import RunningModel
 from clockhands.probes.results import Columns, Curve, Figure, ProbeResult
@@ -276,7 +276,7 @@ class _Findings:
         )
         self.numbers["token_cosines"] = asdict(cosines)
 
-    def table(self, shape: TableShape) -> None:
+    def table(self, shape: TrainedTable) -> None:
         waves, noise = shape.waves.share, shape.noise_waves
         near = waves >= WAVES_LEAST and waves > noise
         self.answers.append(
