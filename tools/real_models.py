@@ -39,7 +39,8 @@ def measured(name: str) -> Mapping[str, Any]:
     text = "\n".join(each.read_text(encoding="utf-8", errors="replace") for each in speeches)
     model = load(str(packaged(package, file)))
     ids = windows(model, text, length=length, count=count)
-    return measure_mechanism(model, ids, print).numbers[part]
+    found = measure_mechanism(model, ids, print).numbers[part]
+    return {name: each for name, each in found.items() if name != "share_by_layer"}
 
 
 def main() -> None:

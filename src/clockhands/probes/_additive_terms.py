@@ -122,7 +122,8 @@ def adding(module: nn.Module) -> Adding | None:
             heads = attention.heads
         else:
             heads = base.config.num_attention_heads
-        return Adding(family, base, *(named[path] for path in paths), heads)
+        positions, norm, query, key = (named[path] for path in paths)
+        return Adding(family, base, positions, norm, query, key, heads)
     return None
 
 

@@ -50,6 +50,7 @@ def pair_shares(
     pairs = len(waves.rates)
     groups = tuple(tuple(each.tolist()) for each in np.array_split(np.arange(pairs), min(GROUPS, pairs)))
     removed, unrotated = [], []
+    sound = np.empty(0)
     with _products(at, pairs) as kept:
         if predicts:
             sound = losses(module, windows)

@@ -48,16 +48,18 @@ def four_waves(table: np.ndarray) -> Waves4:
     total = float(((known - known.mean(0)) ** 2).sum())
     tops, ratios = np.geomspace(np.pi / number, np.pi, _TOPS), np.geomspace(1.02, 8, _RATIOS)
     steps = np.array([tops[1] / tops[0], ratios[1] / ratios[0]])
+    found, least = np.empty(0), total
     for _ in range(_ROUNDS):
         asked = np.stack(np.meshgrid(tops, ratios, indexing="ij"), -1).reshape(-1, 2)
         rates = asked[:, :1] / asked[:, 1:] ** np.arange(PLANES)
         basis = np.linalg.qr(_waves(even, rates)).Q
         left = np.trace(gram) - ((gram @ basis) * basis).sum((1, 2))
         best = int(left.argmin())
+        found, least = rates[best], float(left[best])
         around = np.linspace(-1, 1, 9)
         tops, ratios = (asked[best, each] * steps[each] ** around for each in (0, 1))
         steps **= 0.25
-    found, share = rates[best], 1 - float(left[best]) / total
+    share = 1 - least / total
     kept = rows[~left_out]
     amplitudes = np.linalg.lstsq(_waves(kept, found), table[kept], rcond=1e-6)[0]
     expected = table[left_out]
