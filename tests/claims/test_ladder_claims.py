@@ -1,6 +1,8 @@
 """The numbers of claims about rates, wavelengths and longer texts, from mpmath and plain Python."""
 
+import json
 import math
+from pathlib import Path
 
 import mpmath
 import numpy as np
@@ -35,6 +37,8 @@ def alike(width, base, offsets):
 def apart(width, base, offsets):
     return np.sqrt(np.maximum(width - 2 * alike(width, base, np.asarray(offsets)), 0))
 
+
+SMOLLM2 = json.loads((Path(longer_texts.__file__).with_name("real_models.json")).read_text(encoding="utf-8"))["smollm2"]
 
 INDEPENDENT = {
     "slowest-wavelength-62832": lambda: {
@@ -130,6 +134,12 @@ INDEPENDENT = {
         "turn_of_the_slowest_pair_in_8192_tokens_base_10000": 8192 / waves(256)[-1],
         "its_cosine_there": mpmath.cos(8192 * rates(256)[-1]),
         "turn_of_the_slowest_pair_in_8192_tokens_base_500000": 8192 / waves(128, 500_000)[-1],
+        # `test_mechanism_on_real_models.py` measures these again.
+        "in_smollm2_share_of_the_slower_half": 1 - sum(SMOLLM2["share_of_query_and_key"][:16]),
+        "in_smollm2_nats_without_the_fastest_quarter": SMOLLM2["groups"][0]["removed"]["nats"],
+        "in_smollm2_nats_if_it_does_not_rotate": SMOLLM2["groups"][0]["unrotated"]["nats"],
+        "in_smollm2_nats_without_the_slowest_quarter": SMOLLM2["groups"][3]["removed"]["nats"],
+        "in_smollm2_nats_if_that_does_not_rotate": SMOLLM2["groups"][3]["unrotated"]["nats"],
     },
     "far-positions-look-alike": lambda: {
         "nearest_offset_at_width_8": 1 + int(np.argmin(apart(8, 10_000.0, range(1, 200_001)))),

@@ -1,6 +1,8 @@
 """The numbers of claims about adding and projecting, from definitions, other integrals and plain NumPy."""
 
+import json
 import math
+from pathlib import Path
 
 import mpmath
 import numpy as np
@@ -8,6 +10,9 @@ import pytest
 
 from clockhands.claims import projections
 from clockhands.claims.claim import Claim
+
+REAL = Path(projections.__file__).with_name("real_models.json")
+MINILM = json.loads(REAL.read_text(encoding="utf-8"))["minilm"]
 
 
 def rows(width, positions=512, layout="interleaved"):
@@ -182,6 +187,12 @@ INDEPENDENT = {
         "cosine_deviation_at_width_16": 1 / 4,
         "share_below_a_quarter_at_width_16": mpmath.betainc(0.5, 7.5, 0, 1 / 16, regularized=True),
         "found_among_50000_at_a_right_angle_all_the_same": found(512, 16.0, 512**-0.5),
+        "cosine_deviation_at_width_384": math.sqrt(1 / 384),
+        # `test_real_models.py` computes these from the weights.
+        "in_minilm_cosine_deviation": MINILM["deviation"],
+        "in_minilm_largest_cosine": MINILM["largest"],
+        "in_minilm_cosine_deviation_without_the_means": MINILM["centred"],
+        "in_minilm_tokens_found": MINILM["found"],
     },
     "scores-are-content": lambda: {
         "content_content_at_deviation_1": shares_of_terms(1.0)[0],

@@ -5,7 +5,7 @@ from functools import cache
 
 import numpy as np
 
-from clockhands.additive import AdditiveCode, Sinusoidal, add
+from clockhands.additive import AdditiveCode, Sinusoidal, add, table
 from clockhands.claims.claim import Numbers, claim
 from clockhands.claims.studies import measured
 from clockhands.heads import margin, relative_head
@@ -118,6 +118,30 @@ def softmax(scores: np.ndarray) -> np.ndarray:
     """The shares of attention, over the last axis."""
     raised = np.exp(scores - scores.max(axis=-1, keepdims=True))
     return raised / raised.sum(axis=-1, keepdims=True)
+
+
+@claim("one-matrix-looks-back")
+def one_matrix_looks_back() -> Numbers:
+    """Queries 3 to 199 whose largest score is that of the token 3 before, over 16 draws of the tokens."""
+    spec, back = Sinusoidal(512), 3
+    rows, head = table(spec, 200, "float64"), relative_head(spec, back)
+
+    def right(deviation: float) -> float:
+        shares = []
+        for seed in range(16):
+            tokens = rows + deviation * np.random.default_rng(seed).standard_normal(rows.shape)
+            scores = tokens @ head.query.T @ (tokens @ head.key.T).T
+            shares.append(np.mean(scores.argmax(axis=1)[back:] == np.arange(len(rows) - back)))
+        return float(np.mean(shares))
+
+    return {
+        "right_without_tokens": right(0.0),
+        "right_at_token_deviation_0_1": right(0.1),
+        "right_at_token_deviation_0_3": right(0.3),
+        "right_at_token_deviation_1": right(1.0),
+        "margin_at_200_tokens": margin(spec, 200),
+        "largest_score": float(len(rows[0]) / 2),
+    }
 
 
 @claim("any-code-tells-the-order")

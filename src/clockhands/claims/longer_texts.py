@@ -7,7 +7,7 @@ import numpy as np
 from clockhands.additive import Learned, Sinusoidal, table
 from clockhands.claims.claim import Numbers, claim
 from clockhands.claims.frequencies import distances_apart
-from clockhands.claims.studies import AS_TRAINED, measured
+from clockhands.claims.studies import AS_TRAINED, measured, real_model
 from clockhands.errors import InvalidValue
 from clockhands.ladders import geometric
 from clockhands.measures import first_failing_distance, smallest_sound_base
@@ -162,12 +162,19 @@ def yarn_without_training() -> Numbers:
 
 @claim("low-frequencies-carry-meaning")
 def low_frequencies_carry_meaning() -> Numbers:
-    """The last pair of Gemma 7B's head width 256 and of Llama 3.1's 128 before scaling."""
+    """The last pair of Gemma 7B's head width 256 and of Llama 3.1's 128 before scaling; the pairs of SmolLM2."""
+    pairs = real_model("smollm2")
+    fast, slow = pairs["groups"][0], pairs["groups"][-1]
     gemma, llama = geometric(128).rates[-1], geometric(64, 500_000.0).rates[-1]
     return {
         "turn_of_the_slowest_pair_in_8192_tokens_base_10000": gemma * 8192 / (2 * math.pi),
         "its_cosine_there": math.cos(gemma * 8192),
         "turn_of_the_slowest_pair_in_8192_tokens_base_500000": llama * 8192 / (2 * math.pi),
+        "in_smollm2_share_of_the_slower_half": sum(pairs["share_of_query_and_key"][16:]),
+        "in_smollm2_nats_without_the_fastest_quarter": fast["removed"]["nats"],
+        "in_smollm2_nats_if_it_does_not_rotate": fast["unrotated"]["nats"],
+        "in_smollm2_nats_without_the_slowest_quarter": slow["removed"]["nats"],
+        "in_smollm2_nats_if_that_does_not_rotate": slow["unrotated"]["nats"],
     }
 
 

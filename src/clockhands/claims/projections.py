@@ -6,6 +6,7 @@ import numpy as np
 
 from clockhands.additive import Sinusoidal, table
 from clockhands.claims.claim import Numbers, claim
+from clockhands.claims.studies import real_model
 from clockhands.measures import (
     commuting_form,
     cosine_below,
@@ -107,13 +108,19 @@ def factor_root_width() -> Numbers:
 
 @claim("adding-is-orthogonal")
 def adding_is_orthogonal() -> Numbers:
-    """The law of the cosine at two widths."""
+    """The law of the cosine at two widths, and the cosines of MiniLM's tokens with the rows of its table."""
+    trained = real_model("minilm")
     return {
         "cosine_deviation_at_width_512": cosine_deviation(512),
         "cosine_of_999_in_1000_below_at_width_512": cosine_quantile(512, 0.999),
         "cosine_deviation_at_width_16": cosine_deviation(16),
         "share_below_a_quarter_at_width_16": cosine_below(16, 0.25),
         "found_among_50000_at_a_right_angle_all_the_same": expected_share(512, 16.0, 512**-0.5),
+        "cosine_deviation_at_width_384": cosine_deviation(384),
+        "in_minilm_cosine_deviation": trained["deviation"],
+        "in_minilm_largest_cosine": trained["largest"],
+        "in_minilm_cosine_deviation_without_the_means": trained["centred"],
+        "in_minilm_tokens_found": trained["found"],
     }
 
 

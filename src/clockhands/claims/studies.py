@@ -219,6 +219,17 @@ def _studies() -> Mapping[str, MeasuredStudy]:
     return MappingProxyType({name: MeasuredStudy(name, data) for name, data in json.loads(text)["studies"].items()})
 
 
+@cache
+def real_model(name: str) -> Mapping[str, Any]:
+    """What `tools/real_models.py` measured on a real model: ``minilm`` or ``smollm2``.
+
+    >>> sorted(real_model("minilm"))
+    ['centred', 'deviation', 'found', 'largest', 'mean']
+    """
+    text = resources.files("clockhands.claims").joinpath("real_models.json").read_text(encoding="utf-8")
+    return json.loads(text)[name]
+
+
 def measured(name: str) -> MeasuredStudy:
     """The stored results of a study.
 

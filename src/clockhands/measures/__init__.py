@@ -15,6 +15,7 @@ from clockhands.measures.adding._score_terms import (
     drawn_projections,
     expected_offset_share,
     expected_terms,
+    four_terms,
     offset_share,
 )
 from clockhands.measures.biases.apart import told_apart
@@ -38,6 +39,7 @@ from clockhands.measures.shifts._kernels import (
     kernel_by_distance,
     out_of_order,
 )
+from clockhands.measures.shifts._linear_maps import judged
 from clockhands.measures.subject import MeasuredCode, subject_of
 from clockhands.measures.tokens.bounded import bounded
 from clockhands.measures.tokens.smooth import smooth
@@ -70,6 +72,8 @@ __all__ = [
     "first_failing_distance",
     "first_negative",
     "first_rise",
+    "four_terms",
+    "judged",
     "kernel_bound",
     "kernel_by_distance",
     "measured",

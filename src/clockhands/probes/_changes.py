@@ -180,6 +180,34 @@ def of_queries(by: float) -> Change:
     return changed
 
 
+def without_pairs(pairs: Sequence[int]) -> Change:
+    """Queries with the channels of some pairs set to zero, so that these pairs add nothing to a score."""
+
+    @contextmanager
+    def changed(at: Rotating) -> Iterator[None]:
+        (half,) = {len(waves.rates) for waves in at.waves.values()}
+        off = [each for pair in pairs for each in channels_of(pair, half, interleaved=at.interleaved)]
+
+        def hook(y: Tensor, width: int) -> Tensor:
+            kept = torch.ones(width, dtype=y.dtype, device=y.device)
+            kept[off] = 0
+            return (y.unflatten(-1, (-1, width)) * kept).flatten(-2)
+
+        with _on_heads(at, ("q",), hook):
+            yield
+
+    return changed
+
+
+def channels_of(pair: int, pairs: int, *, interleaved: bool) -> tuple[int, int]:
+    """The two channels of a pair in a head.
+
+    >>> channels_of(1, 32, interleaved=False), channels_of(1, 32, interleaved=True)
+    ((1, 33), (2, 3))
+    """
+    return (2 * pair, 2 * pair + 1) if interleaved else (pair, pair + pairs)
+
+
 @contextmanager
 def _on_heads(
     at: Rotating, which: Sequence[str], change: Callable[[Tensor, int], Tensor], layers: Sequence[int] | None = None
@@ -190,13 +218,18 @@ def _on_heads(
             if layers is not None and number not in layers:
                 continue
             for name in which:
-                module: Any = getattr(attention, f"{name}_norm", None) or getattr(attention, f"{name}_proj")
+                module = before_rotation(attention, name)
 
                 def hook(_: nn.Module, __: Any, y: Tensor, width: int = width) -> Tensor:
                     return change(y, width)
 
                 stack.callback(module.register_forward_hook(hook).remove)
         yield
+
+
+def before_rotation(attention: Any, name: str) -> nn.Module:
+    """The module whose output is rotated: the norm of queries (``q``) or keys (``k``), else their projection."""
+    return getattr(attention, f"{name}_norm", None) or getattr(attention, f"{name}_proj")
 
 
 def without_rotation(layer: int) -> Change:

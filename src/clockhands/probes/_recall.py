@@ -19,6 +19,7 @@ from clockhands.ladders import Ladder, geometric
 from clockhands.probes._changes import Waves, of_waves, rotating
 from clockhands.probes._yardsticks import takes
 from clockhands.probes.models import RunningModel
+from clockhands.probes.results import Progress
 from clockhands.scaling import Dynamic, Linear, Ntk, Scaling, Yarn
 
 FACT, QUESTION = (
@@ -75,7 +76,7 @@ class Recalled:
 
 
 def measure_recall(
-    model: RunningModel, filler: Tensor, plan: RecallPlan, rows: int | None, progress: Callable[[str], None]
+    model: RunningModel, filler: Tensor, plan: RecallPlan, rows: int | None, progress: Progress
 ) -> tuple[tuple[Recalled, ...], tuple[str, ...]]:
     """Recall at every length and depth, and sentences on what was not measured and why.
 
@@ -84,7 +85,7 @@ def measure_recall(
         filler: Token ids of the text, [windows, tokens]; repeated where a text is longer.
         plan: What is tried.
         rows: Positions of the shortest table that is added to tokens; None without one.
-        progress: Gets a line before each length.
+        progress: Called as ``progress(what, share)`` before each length.
     """
     lengths, missing = _lengths(model, filler, plan, rows)
     found: list[Recalled] = []
@@ -93,7 +94,7 @@ def measure_recall(
     missing += [why] if why else []
     for length in lengths:
         past = model.context is not None and length > model.context
-        progress(f"Recall of a planted fact in {length:,} tokens.")
+        progress(f"recall of a planted fact in {length:,} tokens", 0.8)
         found += [_recalled(model.module, facts, filler, (length, past), depth) for depth in (None, *plan.depths)]
         factor = max(2.0, length / model.context) if model.context else 2.0
         middle = plan.depths[len(plan.depths) // 2]

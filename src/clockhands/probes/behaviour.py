@@ -6,7 +6,7 @@ predicts tokens; the result says which loss it is. A difference is of the same t
 a 95 % bootstrap interval over blocks of tokens.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict
 from typing import Any
@@ -24,15 +24,13 @@ from clockhands.probes._recall import RecallPlan, measure_recall
 from clockhands.probes._statistics import ERRORS, PairedDifference, difference
 from clockhands.probes._yardsticks import SAYS, Yardstick, divergence, runner, takes, yardstick
 from clockhands.probes.models import RunningModel
-from clockhands.probes.results import Columns, Curve, Figure, ProbeResult
+from clockhands.probes.results import Columns, Curve, Figure, ProbeResult, Progress
 from clockhands.sources.resolve import resolve
 
 SHIFTS = (1, 1000)
 SHIFTED_WINDOWS = 2
 FIRST_BAND = 16
 """Positions before the first band ends; every later band is twice as long as what is before it."""
-
-Progress = Callable[[str], None]
 
 
 def measure_behaviour(
@@ -43,7 +41,7 @@ def measure_behaviour(
     Args:
         model: In evaluation mode.
         ids: Token ids, [windows, tokens].
-        progress: Gets a line before each step.
+        progress: Called as ``progress(what, share)`` before each step.
         recall: Where facts are planted; None for few places.
 
     Raises:
@@ -55,7 +53,7 @@ def measure_behaviour(
             "Choose a longer --length.",
         )
     module, run = model.module, runner(model.module)
-    progress("Whether the model uses positions.")
+    progress("whether the model uses positions", 0.0)
     used = positions_used(module, ids[0], run)
     declared = _declared(module)
     try:
@@ -68,7 +66,7 @@ def measure_behaviour(
         left = positions_used(module, ids[0], run)
     by = yardstick(model, ids, used.causal)
     work = _MeasuredModel(model, by, places, progress)
-    progress(f"The unchanged model on {len(ids)} windows of {ids.shape[1]:,} tokens.")
+    progress("the unchanged model", 0.05)
     work.begin()
     parts = [
         _of_code(used, left, declared, places),
@@ -269,7 +267,7 @@ def _of_shifts(work: _MeasuredModel) -> _PartialResult:
     found: dict[int, list[tuple[float | None, np.ndarray]]] = {k: [] for k in shifts}
     sound = []
     for number in range(min(SHIFTED_WINDOWS, len(by.windows)) if shifts else 0):
-        work.progress(f"All positions shifted by {_and(f'{k:,}' for k in shifts)}, window {number + 1}.")
+        work.progress(f"all positions shifted, window {number + 1}", 0.1)
         ids = by.given(number)[:tokens]
         own = torch.arange(len(ids))[None] + first
         plain = by.outputs(ids, position_ids=own)
@@ -329,7 +327,7 @@ def _first(places: Sequence[Reached]) -> int:
 
 def _of_shuffling(work: _MeasuredModel) -> _PartialResult:
     part = _PartialResult()
-    work.progress("Tokens shuffled.")
+    work.progress("tokens shuffled", 0.15)
     tokens = work.by.windows.shape[1]
     found = work.apart(torch.randperm(tokens, generator=torch.Generator().manual_seed(0)))
     part.numbers["shuffled"] = _shown(found)
@@ -353,7 +351,7 @@ def _of_removal(work: _MeasuredModel) -> _PartialResult:
     for place in work.places:
         for how in place.removals:
             name = f"{place.code} {how}"
-            work.progress(f"{_capital(name)} in the whole model.")
+            work.progress(f"{name} in the whole model", 0.2)
             with place.removed(how):
                 found = work.apart()
             removed[name] = _shown(found)
@@ -383,7 +381,7 @@ def _layer_by_layer(work: _MeasuredModel, place: Reached, part: _PartialResult) 
     at = [_layer_of(found, module) for module in place.modules]
     numbers: list[list[Tensor]] = [[] for _ in place.modules]
     for window in range(len(work.by.windows)):
-        work.progress(f"{_capital(place.code)} removed in each of {place.layers} layers, window {window + 1}.")
+        work.progress(f"{place.code} removed in each of {place.layers} layers, window {window + 1}", 0.25)
         ids = work.by.given(window)
         kept: dict[str, list[Any]] = {}
         with ExitStack() as stack:

@@ -14,8 +14,10 @@ from clockhands.arguments import count, shown
 from clockhands.auditing import Audit, Finding
 from clockhands.errors import InvalidType, InvalidValue, TooLarge, Unreadable
 from clockhands.memory import available, readable
+from clockhands.probes.behaviour import measure_behaviour
 from clockhands.probes.finding_prices import with_prices
 from clockhands.probes.live import check_live, measure_live
+from clockhands.probes.mechanism import measure_mechanism
 from clockhands.probes.models import RunningModel, load, of_module, windows_of
 from clockhands.probes.pricing import check_price, measure_price
 from clockhands.probes.results import ProbeResult, Progress, Stopped
@@ -43,8 +45,10 @@ class Measurement:
 
 MEASUREMENTS = (
     Measurement("price", measure_price, check_price),
+    Measurement("behaviour", measure_behaviour),
     Measurement("live", measure_live, check_live, reads=False),
-)  # fmt: skip
+    Measurement("mechanism", measure_mechanism),
+)
 
 
 @dataclass(frozen=True)
@@ -158,6 +162,10 @@ def probe(
 
         try:
             results.append(each.run(running, pieces, within))
+        except (InvalidValue, Unreadable) as error:
+            if len(kept) == 1:
+                raise
+            left_out = (*left_out, (each.name, error.message))
         except KeyboardInterrupt as stop:
             results += [stop.result] if isinstance(stop, Stopped) else []
             interrupted = each.name

@@ -113,9 +113,10 @@ def waits_in_words(told: Claim) -> str:
     r"""What is not shown, and the measurement that would show it; empty where nothing waits.
 
     >>> from clockhands.claims import CLAIMS
-    >>> print(waits_in_words(CLAIMS["adding-is-orthogonal"]).replace(". ", ".\n"))
-    Formulas alone do not settle this claim.
-    The missing measurement is the cosines of trained embeddings with the position table that they were trained with.
+    >>> print(waits_in_words(CLAIMS["counter-harms-training"]).replace(". ", ".\n").replace(", ", ",\n"))
+    The small models of these studies do not settle this claim.
+    The missing measurement is the training of a model with a counter without LayerNorm,
+    or without clipped gradients.
     """
     if not told.waits_for:
         return ""

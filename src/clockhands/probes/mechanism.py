@@ -1,0 +1,349 @@
+"""What a model does with its positions: score terms, heads, positions that can be read, table shape, pairs."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from clockhands.additive import Sinusoidal
+from clockhands.errors import InvalidValue
+from clockhands.probes._additive_terms import EXACT, Adding, ScoreTerms, adding, score_terms
+from clockhands.probes._changes import Rotating, rotating
+from clockhands.probes._looking_back import FIXED, REACH, FixedHead, HeadsSeen, fixed_heads, watching
+from clockhands.probes._pairs import PairShares, pair_shares
+from clockhands.probes._position_readout import hidden_states, layers_read, read_position
+from clockhands.probes._table_shape import DISTANCES, FEWEST, TrainedTable, table_shape
+from clockhands.probes._token_cosines import TrainedCosines, token_cosines
+from clockhands.probes.models import RunningModel
+from clockhands.probes.results import Columns, Curve, Figure, ProbeResult, Progress
+from clockhands.rotary import Rotary
+
+MOST_TOKENS, MOST_PRICED = 512, 2
+"""Tokens of a window that are looked at, and windows on which pairs are switched off."""
+
+READ, NO_POSITION = 0.5, 0.1
+"""R2 from which on the position can be read, and up to which it cannot."""
+
+WAVES_LEAST, SHIFT_MOST = 0.45, 0.06
+"""R2 from which on a table is partly periodic, and the residual share up to which one matrix shifts it."""
+
+
+@dataclass(frozen=True, eq=False)
+class _Pass:
+    """One run over all windows: heads, and hidden states of some layers, [windows, length, width] each."""
+
+    heads: HeadsSeen | None
+    states: Mapping[int, np.ndarray]
+
+
+def measure_mechanism(model: RunningModel, ids: Tensor, progress: Progress) -> ProbeResult:
+    """Measure what a model does with its positions.
+
+    Args:
+        model: A model of Transformers, or one of the lab. What it has no module for is left out.
+        ids: Token ids, [windows, length]; of at least two windows the position is read on held-out text.
+        progress: Called as ``progress(what, share)`` before each step.
+
+    Raises:
+        InvalidValue: Windows are too short.
+    """
+    ids = ids[:, :MOST_TOKENS]
+    windows, length = ids.shape
+    if length < 2 * REACH:
+        raise InvalidValue(
+            f"Windows of {length} tokens are too short: distances up to {REACH} tokens are measured.",
+            f"Choose --length {2 * REACH} or more.",
+        )
+    module = model.module
+    added, rotated = adding(module), _rotating(module)
+    spec = _spec_of(rotated, added)
+    fitted = max(1, windows * 3 // 4)
+    progress("attention and hidden states", 0.0)
+    own = _run(module, ids, None)
+    progress("the same with all tokens at position 0", 0.1)
+    frozen = _run(module, ids, torch.zeros(length, dtype=torch.long))
+    relabelled = None
+    if added is not None:
+        progress("the same with the rows of the table in another order", 0.2)
+        order = torch.randperm(length, generator=torch.Generator().manual_seed(0))
+        relabelled = _run(module, ids, order)
+    found = _Findings()
+    if windows > 1:
+        found.readout(own, frozen, relabelled, fitted)
+    if own.heads is not None and frozen.heads is not None:
+        found.heads(own.heads, fixed_heads(own.heads, frozen.heads, spec, length))
+    if added is not None:
+        progress("the four terms of the scores of layer 0", 0.3)
+        terms = score_terms(added, ids[:4])
+        found.terms(terms, _attention_apart(terms, own.heads), windows=min(4, windows))
+        table = added.table()
+        words = getattr(getattr(added.base, "get_input_embeddings", lambda: None)(), "weight", None)
+        if table is not None and words is not None and words.shape[1] == table.shape[1]:
+            found.cosines(token_cosines(words.detach().double().cpu().numpy(), table), table.shape[1])
+        if table is not None and len(table) >= FEWEST:
+            progress("the shape of the table", 0.5)
+            found.table(table_shape(table))
+    if rotated is not None and len(rotated.waves) == 1:
+        progress("dimension pairs", 0.5)
+        few = ids[:MOST_PRICED]
+        found.pairs(pair_shares(module, rotated, few, progress, predicts=model.predicts))
+    return ProbeResult("mechanism", tuple(found.answers), found.numbers, tuple(found.columns), tuple(found.figures))
+
+
+def _rotating(module: nn.Module) -> Rotating | None:
+    try:
+        return rotating(module)
+    except InvalidValue:
+        return None
+
+
+def _spec_of(at: Rotating | None, added: Adding | None) -> Any:
+    """The encoding of which a head is built by hand: the model's own, a sinusoid beside a table, None for others."""
+    if at is not None and len(at.waves) == 1:
+        (waves,) = at.waves.values()
+        rates = waves.rates.numpy()
+        if len(rates) < 2 or rates[-1] <= 0:
+            return None
+        spec = Rotary(2 * len(rates), base=float(rates[-1] ** (-len(rates) / (len(rates) - 1))))
+        return spec if np.allclose(spec.rates, rates, rtol=1e-3) else None
+    if added is not None:
+        row: Any = added.norm
+        width = row.weight.shape[0]
+        return Sinusoidal(width) if width % 2 == 0 else None
+    return None
+
+
+def _run(module: nn.Module, ids: Tensor, positions: Tensor | None) -> _Pass:
+    states: dict[int, list[np.ndarray]] = {}
+    with watching(module) as seen:
+        for window in ids:
+            seen.begin()
+            all_states = hidden_states(module, window, positions)
+            for layer in layers_read(len(all_states)):
+                states.setdefault(layer, []).append(all_states[layer].float().cpu().numpy())
+    return _Pass(seen.found(), {layer: np.stack(each) for layer, each in states.items()})
+
+
+def _attention_apart(terms: ScoreTerms, heads: HeadsSeen | None) -> float | None:
+    """The largest difference of the softmax of the scores from the model's own attention in layer 0, first window."""
+    if heads is None or heads.example is None:
+        return None
+    scores, own = terms.scores, heads.example.double()
+    if own.shape != scores.shape:
+        return None
+    causal = bool((own.triu(1) == 0).all())
+    if causal:
+        scores = scores.masked_fill(torch.ones(scores.shape[-2:], dtype=torch.bool).triu(1), -torch.inf)
+    return float((scores.softmax(-1) - own).abs().max())
+
+
+class _Findings:
+    """Sentences, numbers, tables and figures, as they are found."""
+
+    def __init__(self) -> None:
+        self.answers: list[str] = []
+        self.numbers: dict[str, Any] = {}
+        self.columns: list[Columns] = []
+        self.figures: list[Figure] = []
+
+    def readout(self, own: _Pass, frozen: _Pass, relabelled: _Pass | None, fitted: int) -> None:
+        runs = {"own": own, "frozen": frozen, **({} if relabelled is None else {"relabelled": relabelled})}
+        shares = {
+            name: {layer: read_position(states, fitted) for layer, states in run.states.items()}
+            for name, run in runs.items()
+        }
+        layers = list(own.states)
+        first, last = (shares["own"][each] for each in (layers[0], layers[-1]))
+        best = max(layers, key=lambda it: shares["own"][it])
+        most, without = shares["own"][best], shares["frozen"][best]
+        if most < READ:
+            says = f"No layer lets a linear map read the position: R2 is {most:.3f} at most, on held-out text."
+        elif without <= NO_POSITION:
+            says = (
+                f"A linear map reads the position best after layer {best}, with an R2 of {most:.3f} on held-out text "
+                f"({first:.3f} before the first layer, {last:.3f} after the last); with all tokens at position 0 it "
+                f"is {without:.3f}."
+            )
+        else:
+            says = (
+                f"A linear map reads the position best after layer {best}, with an R2 of {most:.3f} on held-out text; "
+                f"with all tokens at position 0 it is still {without:.3f}, so the causal mask or the text tells it."
+            )
+        self.answers.append(says)
+        self.numbers["position_r2"] = {
+            "windows_fitted": fitted,
+            "windows_judged": len(own.states[layers[0]]) - fitted,
+            "position_encoding": most >= READ and without <= NO_POSITION,
+            **{name: {str(layer): value for layer, value in each.items()} for name, each in shares.items()},
+        }
+        heads = ("after layer", "R2", *(("R2, all at position 0", "R2, rows relabelled")[: len(runs) - 1]))
+        rows = tuple((layer, *(each[layer] for each in shares.values())) for layer in layers)
+        self.columns.append(Columns("Position read by a linear map on held-out text, R2", heads, rows))
+        names = {"own": "as it is", "frozen": "all tokens at position 0", "relabelled": "rows relabelled"}
+        curves = tuple(
+            Curve(names[name], tuple(map(float, layers)), tuple(each.values())) for name, each in shares.items()
+        )
+        self.figures.append(Figure("Position that a linear map reads", "after layer", "R2", curves))
+
+    def heads(self, seen: HeadsSeen, fixed: Sequence[FixedHead]) -> None:
+        number = seen.distance.size
+        lost = [each for each in fixed if each.without < FIXED]
+        if fixed:
+            head = fixed[0]
+            where = f"{abs(head.back)} token{'s' * (abs(head.back) > 1)} {'back' if head.back > 0 else 'ahead'}"
+            self.answers.append(
+                f"{len(fixed)} of {number} heads put at least {FIXED:.0%} of their attention at one fixed distance; "
+                f"head {head.head} of layer {head.layer} looks {where} with {head.share:.0%}. With all tokens at "
+                f"position 0, {len(lost)} of the {len(fixed)} do so no more."
+            )
+        else:
+            self.answers.append(f"None of {number} heads puts {FIXED:.0%} of its attention at one fixed distance.")
+        self.answers.append(
+            f"The heads look {seen.distance.mean():.0f} tokens away on average, from {seen.distance.min():.1f} to "
+            f"{seen.distance.max():.0f}; the first token gets {seen.first.mean():.0%} of the attention, and more than "
+            f"half of it in {int((seen.first > 0.5).sum())} of {number} heads."
+        )
+        self.numbers["heads"] = {
+            "fixed": [asdict(each) for each in fixed],
+            "lost_at_position_0": len(lost),
+            "mean_distance": seen.distance.tolist(),
+            "first_token_share": seen.first.tolist(),
+        }
+        heads = ("layer", "head", "back", "share", "beside", "all at 0", "temperature by hand", "beside by hand")
+        rows = tuple(
+            (it.layer, it.head, it.back, it.share, it.beside, it.without, it.temperature, it.beside_by_hand)
+            for it in fixed[:12]
+        )
+        if rows:
+            self.columns.append(Columns("Heads at one distance, beside the head built by hand", heads, rows))
+        layers = tuple(map(float, range(len(seen.distance))))
+        self.figures.append(
+            Figure(
+                "How far heads look",
+                "layer",
+                "mean distance, tokens",
+                tuple(
+                    Curve(f"head {head}", layers, tuple(seen.distance[:, head].tolist()), line=False)
+                    for head in range(seen.distance.shape[1])
+                ),
+            )
+        )
+
+    def terms(self, terms: ScoreTerms, attention: float | None, *, windows: int) -> None:
+        exact = terms.apart <= EXACT and (attention is None or attention <= 1e-3)
+        share = {name: f"{each:.1%}" for name, each in terms.shares.items()}
+        trained = terms.offsets["trained"]
+        if exact:
+            self.answers.append(
+                "In layer 0, and there exactly, attention scores are the sum of four terms: content-content has "
+                f"{share['content_content']} of the variance, content-position {share['content_position']}, "
+                f"position-content {share['position_content']} and position-position {share['position_position']}. "
+                "Later layers mix content and position, and are not split."
+            )
+        else:
+            by = terms.apart if terms.apart > EXACT else attention
+            self.answers.append(
+                f"The four terms are not the attention scores of layer 0: they differ by {by:.2g}. The model adds "
+                "something else to its scores, or its norm is no LayerNorm, so no shares are given."
+            )
+        if exact:
+            self.answers.append(
+                f"The distance explains {terms.offsets['before']:.1%} of the position-position part before a "
+                f"projection, {terms.offsets['random']:.1%} behind random projections and {np.mean(trained):.1%} "
+                f"({min(trained):.1%} to {max(trained):.1%}) behind those of the {len(trained)} heads of layer 0."
+            )
+        self.numbers["score_terms"] = {
+            "exact": exact,
+            "layer": 0,
+            "windows": windows,
+            "largest_difference": terms.apart,
+            "largest_difference_of_attention": attention,
+            "shares": dict(terms.shares) if exact else None,
+            "distance_explains": dict(terms.offsets) if exact else None,
+        }
+        if exact:
+            rows = tuple((name.replace("_", "-"), each) for name, each in terms.shares.items())
+            self.columns.append(Columns("Share of each term in the scores of layer 0", ("term", "share"), rows))
+
+    def cosines(self, cosines: TrainedCosines, width: int) -> None:
+        self.answers.append(
+            f"Tokens and rows of the table have cosines of {cosines.deviation:.3f} (root mean square; "
+            f"{width**-0.5:.3f} for random vectors), {cosines.largest:.2f} at most; {cosines.found:.1%} of sums of a "
+            "token and a row are still nearest to their own token."
+        )
+        self.numbers["token_cosines"] = asdict(cosines)
+
+    def table(self, shape: TrainedTable) -> None:
+        waves, noise = shape.waves.share, shape.noise_waves
+        near = waves >= WAVES_LEAST and waves > noise
+        self.answers.append(
+            f"Four waves explain {waves:.1%} of rows of the table that were left out, and {noise:.1%} at most of "
+            f"tables of the same spectrum: it is {'partly periodic, not a sinusoid' if near else 'not periodic'}."
+            if waves < 0.99
+            else f"The table is a sinusoid: four waves explain {waves:.1%} of rows that were left out."
+        )
+        one, least = shape.shifts[0], min(shape.noise_shifts[0], shape.smooth_shifts[0])
+        moves = one <= SHIFT_MOST and one < least
+        self.answers.append(
+            f"{'One matrix' if moves else 'No matrix'} takes each row to the next: the best leaves {one:.3g} of the "
+            f"variance of rows that were left out, {shape.shifts[1]:.3g} at {DISTANCES[1]} tokens and "
+            f"{shape.shifts[2]:.3g} at {DISTANCES[2]}; of tables of the same spectrum it leaves at least {least:.3g}."
+        )
+        self.numbers["table"] = {
+            "partly_periodic": near,
+            "one_matrix_shifts": moves,
+            "four_waves_r2": waves,
+            "four_waves_r2_of_noise": noise,
+            "frequencies": list(shape.waves.rates),
+            "shift_residuals": dict(zip(map(str, DISTANCES), shape.shifts, strict=True)),
+            "shift_residuals_same_singular_values": dict(zip(map(str, DISTANCES), shape.noise_shifts, strict=True)),
+            "shift_residuals_same_fourier_spectrum": dict(zip(map(str, DISTANCES), shape.smooth_shifts, strict=True)),
+        }
+        rows = tuple(zip(DISTANCES, shape.shifts, shape.noise_shifts, shape.smooth_shifts, strict=True))
+        self.columns.append(
+            Columns(
+                "What the best matrix from row t to row t + k leaves of the variance",
+                ("k", "table", "same singular values", "same Fourier spectrum"),
+                rows,
+            )
+        )
+
+    def pairs(self, found: PairShares) -> None:
+        mean = found.shares.mean((0, 1))
+        half = len(mean) // 2
+        self.answers.append(
+            f"The slower half of the pairs has {mean[half:].sum():.0%} of |q||k|; the pair with the most is pair "
+            f"{int(mean.argmax())} of {len(mean)} ({mean.max():.1%}; an equal share is {1 / len(mean):.1%})."
+        )
+        if found.removed:
+            fast, slow = found.removed[0], found.removed[-1]
+            still = found.unrotated[-1]
+            self.answers.append(
+                f"Without the fastest quarter of the pairs the loss rises by {fast.mean:.3f} nats, without the "
+                f"slowest by {slow.mean:.3f}; if the slowest quarter is kept and not rotated, by {still.mean:.3f}."
+            )
+        self.numbers["pairs"] = {
+            "share_of_query_and_key": mean.tolist(),
+            "share_by_layer": found.shares.mean(1).tolist(),
+            "rates": list(found.rates),
+            "groups": [
+                {"first": group[0], "last": group[-1], "removed": _priced(off), "unrotated": _priced(still)}
+                for group, off, still in zip(found.groups, found.removed, found.unrotated, strict=False)
+            ],
+        }
+        rows = tuple(
+            (f"{group[0]} to {group[-1]}", float(mean[list(group)].sum()), off.mean, still.mean)
+            for group, off, still in zip(found.groups, found.removed, found.unrotated, strict=False)
+        )
+        if rows:
+            heads = ("pairs, fast to slow", "share of |q||k|", "nats if removed", "nats if not rotated")
+            self.columns.append(Columns("Dimension pairs", heads, rows))
+        curve = Curve("mean over layers and heads", tuple(map(float, range(len(mean)))), tuple(mean.tolist()))
+        self.figures.append(Figure("How much of queries and keys is in each pair", "pair", "share of |q||k|", (curve,)))
+
+
+def _priced(each: Any) -> dict[str, Any]:
+    return {"nats": each.mean, "interval": [each.low, each.high], "visible": each.visible}

