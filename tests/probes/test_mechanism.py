@@ -57,7 +57,7 @@ def noise():
 
 
 def numbers(model):
-    return measure_mechanism(of_module(model), ids(), lambda _: None)
+    return measure_mechanism(of_module(model), ids(), lambda *_: None)
 
 
 def decoder():
@@ -125,6 +125,12 @@ def test_a_position_is_read_where_there_is_one_and_not_from_a_zeroed_table():
     assert abs(sound["frozen"]["0"]) < 0.02
     assert not zeroed["position_encoding"]
     assert zeroed["own"]["0"] < 0.02
+
+
+def test_too_few_tokens_for_a_linear_map_are_no_finding():
+    found = measure_mechanism(of_module(encoder()), ids(2), lambda *_: None)
+    assert "position_r2" not in found.numbers
+    assert any("48 tokens in 1 of 2 windows are too few" in each for each in found.answers)
 
 
 def test_relabelled_rows_are_read_worse():

