@@ -115,7 +115,7 @@ VALUES = [
         {f"{C}clockhands_layout": "interleaved", "type": "architecture of llama (transformers 5)", "pairs": "halves"},
         "warning",
         'clockhands_layout is "interleaved", but the code of this model type (architecture of llama (transformers 5))'
-        ' does not read this key and uses the layout "halves". This code therefore rotates wrong pairs of dimensions.',
+        ' does not read this key and uses the RoPE layout "halves". This code therefore rotates wrong pairs of dimensions.',
     ),
     (
         "duplicate-key",

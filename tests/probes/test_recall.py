@@ -33,7 +33,7 @@ class Copying(nn.Module):
 
 
 def recalled(module, plan, *, context=1000, rows=None, encode=None, filler=FILLER):
-    found, missing = measure_recall(RunningModel("", module, encode, context), filler, plan, rows, lambda _: None)
+    found, missing = measure_recall(RunningModel("", module, encode, context), filler, plan, rows, lambda *_: None)
     return {(each.length, each.depth): each for each in found if each.scaling is None}, missing
 
 

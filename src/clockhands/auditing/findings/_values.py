@@ -188,7 +188,7 @@ class ConvertedLayout(Kind, code="converted-layout"):
 
     def message(self) -> str:
         return (
-            f"{self.said()}, but the code of this model type ({self.type}) does not read this key and uses the layout"
+            f"{self.said()}, but the code of this model type ({self.type}) does not read this key and uses the RoPE layout"
             f' "{self.pairs}". This code therefore rotates wrong pairs of dimensions.'
         )
 
@@ -211,7 +211,7 @@ class UnknownModelType(Kind, code="unknown-model-type"):
             )
             return f"{said}, but the file names the classes of {told}. The audit reads the model as {told}."
         who = f"clockhands does not know the model type {spoken(names[0])}" if names else "The file names no model type"
-        limits = "The audit reads only the file; what the model's code decides, such as the layout, is unknown."
+        limits = "The audit reads only the file; what the model's code decides, such as the RoPE layout, is unknown."
         return f"{who}. {limits}"
 
 
@@ -219,7 +219,7 @@ class OwnCode(Kind, code="own-code"):
     title = "The model comes with custom code"
     news = True
     severity = "note"
-    hint = "Check the layout, the RoPE frequencies and the window in the custom code of the model."
+    hint = "Check the RoPE layout, the RoPE frequencies and the window in the custom code of the model."
     read_as: Any = None
 
     def message(self) -> str:
