@@ -421,7 +421,7 @@ def test_check_module_says_which_base_the_table_has_that_it_turns_by(name: str):
     report = check_module(Kept(), spec, length=ROWS, raises=False)
     first = report.explanations[0]
     assert (first.codes, first.where) == (("buffer-of-another-base",), name)
-    assert first.message == f"has the {what} of base 20,000, not 10,000."
+    assert first.message == f"has the {what} of base 20,000 instead of 10,000."
     assert first.hint == hint_of("buffer-of-another-base")
 
 

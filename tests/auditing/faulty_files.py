@@ -328,7 +328,7 @@ CHANNELS = [
     ),
     fault(
         "D1-33 proportional where the class recomputes", "pie#603",
-        PHI2, PHI2 | {"rope_scaling": {"rope_type": "proportional"}}, "warning: partial-meaning", "0.4",
+        PHI2, PHI2 | {"rope_scaling": {"rope_type": "proportional"}}, "warning: partial-meaning", "40 %",
     ),
     fault(
         "D1-34 sections of 56 for 64 pairs", "run of transformers 5.23.0",

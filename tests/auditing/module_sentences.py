@@ -232,4 +232,10 @@ MODULES = [
         "The RoPE frequencies in rotary_emb.inv_freq are saved with the weights, although they can be computed."
         " Loading a checkpoint may overwrite the buffer with wrong values.",
     ),
+    (
+        "run-differs",
+        {"says": "The model differs from one pass in: cached. The cache restarts the count.", "experiments": "cached"},
+        "error",
+        "The model differs from one pass in: cached. The cache restarts the count.",
+    ),
 ]  # fmt: skip

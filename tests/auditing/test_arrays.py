@@ -101,7 +101,7 @@ def test_positions_in_low_precision_are_an_error_once_rows_fall_together(tmp_pat
     assert finding.severity == "error"
     assert finding.evidence["rows like the one before"] == together
     assert finding.evidence["first such row"] == int(np.flatnonzero(np.diff(at) == 0)[0]) + 1
-    assert f"where {dtype} cannot represent the position" in finding.message
+    assert f"because {dtype} cannot represent this position" in finding.message
     finding = found(audit)["low-precision"]
     assert finding.severity == "warning"
     assert f"computed in {dtype}. Its positions are rounded" in finding.message

@@ -248,7 +248,7 @@ def test_a_base_among_the_values_of_attention_is_named(tmp_path):
     (said,) = [each for each in found.findings if each.code == "ignored-key"]
     assert said.severity == "warning"
     assert "attn_config.rope_theta is 500,000" in said.message
-    assert said.message.endswith("10,000, the default of the class, is used instead.")
+    assert said.message.endswith("Runtimes use 10,000, the default of the class, instead.")
     assert not of_code(found, "default-base")  # it is in the file
     elsewhere = audited(tmp_path, {"config.json": config | {"attn_config": {"kv_n_heads": 8}}})
     assert of_code(elsewhere, "default-base")

@@ -29,9 +29,8 @@ def test_d1_43_keys_permuted_for_the_heads_of_the_queries(tmp_path):
     queries, keys = projections()
     found = audited(tmp_path, in_gguf(reordered(queries, HEADS), reordered(keys, HEADS)), weights=True)
     message = caught(found, "permuted-heads")
-    assert "keys" in message
-    assert "8" in message
-    assert "2" in message
+    assert "the key weights are in the order for 8 or 4 heads" in message
+    assert "the model has 2 key heads" in message
 
 
 def test_d1_44_rows_of_interleaved_pairs_in_a_checkpoint_of_halves(tmp_path):

@@ -113,7 +113,7 @@ def test_the_scale_of_scores(tmp_path):
     assert not found(tmp_path, config, params__json=ITS_PARAMS | steps)
     off = config | {"rope_parameters": block | {"llama_4_scaling_beta": 0.0}}
     (finding,) = found(tmp_path, off, params__json=ITS_PARAMS | steps)
-    assert "disagree about the scale of scores" in finding.message
+    assert "contradict each other about the scale of scores" in finding.message
     assert finding.evidence["params.json:llama_4_scaling.beta"] == 0.1
     other = {"llama_4_scaling": {"original_max_position_embeddings": 8192, "beta": 0.1}}
     (finding,) = found(tmp_path, config, params__json=ITS_PARAMS | other)

@@ -198,7 +198,7 @@ COMMAND = keys(
     [
         (GEMMA3, 1_000_000.0, "their base is 1,000,000"),
         (NOMIC, 1_000.0, "their base is 1,000"),
-        (COMMAND, 8_000_000.0, "seldom covers 131,072 positions"),
+        (COMMAND, 8_000_000.0, "The base 10,000 is small for 131,072 positions"),
     ],
 )
 def test_a_base_that_is_absent_where_no_release_has_that_of_the_loader(tmp_path, values, base, words):

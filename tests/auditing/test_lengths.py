@@ -220,8 +220,13 @@ def test_an_engine_of_the_length_that_a_scaling_reaches_is_right(tmp_path):
         ({"model_type": "t5", "n_positions": 512}, "There is no scaling to declare: relative position buckets"),
         ({"model_type": "bloom", "seq_length": 2048}, "There is no scaling to declare: ALiBi has no frequencies."),
         (
-            {"model_type": "deberta-v2", "max_position_embeddings": 512, "position_biased_input": False},
+            {"model_type": "deberta-v2", "max_position_embeddings": 512, "position_biased_input": False}
+            | {"relative_attention": True},
             "There is no scaling to declare: configs have",
+        ),
+        (  # its class has relative positions only where the config switches them on
+            {"model_type": "deberta-v2", "max_position_embeddings": 512, "position_biased_input": False},
+            "There is no scaling to declare: the model has no",
         ),
         ({"model_type": "marian", "max_position_embeddings": 512}, "There is no scaling to declare: configs have"),
         ({"model_type": "jamba", "max_position_embeddings": 512}, "There is no scaling to declare: the model has no"),

@@ -501,7 +501,7 @@ SIX = [0.25, 0.0625, 0.015625, 0.00390625, 0.5, 0.125]
             "one geometric series through all heads",
         ),
         (sorted(SIX, reverse=True), 6, "slopes-differ", "the declared ones in another order of heads"),
-        ([0.0] * 8, 8, "buffer-zero", "all zero: positions cannot"),
+        ([0.0] * 8, 8, "buffer-zero", "all zero: the model cannot distinguish positions"),
         ([float("nan")] * 8, 8, "buffer-uninitialised", "8 of 8 heads"),
     ],
 )

@@ -115,7 +115,8 @@ VALUES = [
         {f"{C}clockhands_layout": "interleaved", "type": "architecture of llama (transformers 5)", "pairs": "halves"},
         "warning",
         'clockhands_layout is "interleaved", but the code of this model type (architecture of llama (transformers 5))'
-        ' does not read this key and uses the RoPE layout "halves". This code therefore rotates wrong pairs of dimensions.',
+        ' does not read this key and uses the RoPE layout "halves". This code therefore rotates wrong pairs of'
+        " dimensions.",
     ),
     (
         "duplicate-key",
@@ -292,8 +293,8 @@ VALUES = [
         {"length": 16384, "context": 4096, "scaling": "linear", "unless counted": 16384},
         "warning",
         "The requested length is 16,384, but the declared context length is 4,096. The linear scaling of the file is"
-        " for up to 16,384 positions, unless the context length counts its factor already. Quality beyond it is not"
-        " guaranteed.",
+        " for up to 16,384 positions, unless the context length counts its factor already. Outputs for longer texts may"
+        " be bad.",
     ),
     (
         "beyond-context",
@@ -321,14 +322,14 @@ VALUES = [
         {f"{C}model_type": "foo"},
         "note",
         'clockhands does not know the model type "foo". The audit reads only the file; what the model'
-        "'s code decides, such as the layout, is unknown.",
+        "'s code decides, such as the RoPE layout, is unknown.",
     ),
     (
         "unknown-model-type",
         {f"{C}model_type": None},
         "note",
         "The file names no model type. The audit reads only the file; what the model's code decides, such as the"
-        " layout, is unknown.",
+        " RoPE layout, is unknown.",
     ),
     (
         "own-code",

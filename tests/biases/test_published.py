@@ -146,14 +146,19 @@ def float32_t5(distances, buckets, most):
 
 
 def test_transformers_t5_buckets_fall_below_a_boundary_that_they_are_on():
-    """54 = 24 (81 / 24) ** (2 / 3) is the first distance of bucket 40; a float32 logarithm puts it into 39."""
+    """36 = 24 (81 / 24) ** (1 / 3) and 54 = 24 (81 / 24) ** (2 / 3) are the first distances of buckets 32 and 40.
+
+    A float32 logarithm puts 54 into bucket 39, and on some machines 36 into bucket 31.
+    """
+    assert 36**24 == 81**8 * 24**16
     assert 54**24 == 81**16 * 24**8
     spec = Buckets(1, buckets=48, max_distance=81, bidirectional=False)
     distances = np.arange(200)
     right = row_numbers(spec, [199], 200)[0][::-1]
     original = float32_t5(distances, 48, 81)
-    assert np.flatnonzero(right != original).tolist() == [54]
-    assert (right[54], original[54]) == (40, 39)
+    assert {54} <= set(np.flatnonzero(right != original).tolist()) <= {36, 54}
+    assert (right[36], right[54], original[54]) == (32, 40, 39)
+    assert original[36] in (31, 32)
     # At T5's own numbers it happens to be right.
     assert np.array_equal(row_numbers(DECODER, [199], 200)[0][::-1], float32_t5(distances, 32, 128))
 

@@ -184,7 +184,7 @@ def test_a_model_folder_whose_table_is_too_short_and_broken(run, config, tmp_pat
     assert codes(target, "error") == ["short-table", "non-finite-rows"]
     short, broken = target["findings"][:2]
     assert short["evidence"]["model.safetensors:embeddings.position_embeddings.weight"] == 256
-    assert broken["message"] == "2 of 256 rows hold NaN or infinity; the first is row 7."
+    assert broken["message"] == "2 of 256 rows hold NaN or infinity; the first such row is row 7."
 
 
 @pytest.mark.parametrize("suffix", ["npy", "npz"])

@@ -236,7 +236,7 @@ def test_explain_tells_every_code(run):
 def test_a_code_of_findings_and_faults_is_told_once(run):
     done = run("explain", "buffer-unscaled")
     assert done.out.count("  fix ") == 1
-    assert "a check says It has unscaled frequencies" in " ".join(done.out.split())
+    assert "a check says The module has unscaled frequencies" in " ".join(done.out.split())
     assert done.out.count("unsloth#6907") == 1
     told = json.loads(run("explain", "buffer-unscaled", "--json").out)
     assert len(told["findings"]) == len(told["faults"]) == 1

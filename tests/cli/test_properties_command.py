@@ -152,10 +152,10 @@ def test_without_the_weights_it_is_said_that_the_rows_are_not_there(run, tmp_pat
     (code,) = asked(run, folder(tmp_path / "bert", BERT))["codes"]
     assert code["notes"] == ["Its trained numbers are not in what was read: name the weights to have them measured."]
     assert code["properties"]["unique"]["state"] == "not computed"
-    text = run("properties", tmp_path / "bert").out
+    text = " ".join(run("properties", tmp_path / "bert").out.split())
     # What is missing for one reason is told once.
-    assert text.count("pass them as values=") == 1
-    assert "bounded, unique, smooth," in " ".join(text.split())
+    assert text.count("pass them to clockhands.properties as values=") == 1
+    assert "bounded, unique, smooth," in text
 
 
 def test_rows_that_are_no_numbers_are_left_out(run, tmp_path):
@@ -248,7 +248,7 @@ def test_smollm2_in_its_own_numbers(run):
     text = " ".join(done.out.split())
     assert "layers 0-29: RoPE" in text
     assert "over 8,192 tokens in float32" in text
-    assert "12 of 32 pairs" in text
+    assert "12 of 32 dimension pairs" in text
     assert "3,616" in text  # the first distance at which the bound of Men et al. fails
 
 

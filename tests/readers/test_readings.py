@@ -72,7 +72,7 @@ def test_only_transformers_5_is_known_to_read_values_of_single_layers(tmp_path, 
     assert {name for name, each in found.items() if each.verdict == "same"} == described
     others = [each for name, each in found.items() if name not in described]
     assert {each.verdict for each in others} <= {"unknown", "refuses"}
-    assert any(each.because == "What it does with per_layer_config was not read." for each in others)
+    assert any(each.because == "clockhands does not know how this runtime reads per_layer_config." for each in others)
 
 
 def test_the_growth_of_scores_is_needed_by_some_and_passed_over_by_others(tmp_path):

@@ -194,6 +194,9 @@ def test_rows_speak_of_quantities_that_exist(name):
             "local_head_width",
             "local_unrotated",
             "local_rotated",
+            "index_width",
+            "index_interleave",
+            "indexed",
         ),
     }
     assert set(known.reads) <= quantities

@@ -19,6 +19,7 @@ from clockhands.show.report import report
 from clockhands.show.terminal import print_audit
 from clockhands.sources.model_types import model_type
 from clockhands.sources.resolve import resolve
+from clockhands.sources.resolved import INDEXER
 from clockhands.sources.targets import Opened
 from clockhands.specs import from_dict
 
@@ -53,8 +54,8 @@ def resolved(config, name="config.json", form="config", **named):
 
 
 def scales(config, **named) -> dict[str | None, Any]:
-    """Layers to the scale of their scores."""
-    return {code.layers: code.score_scale for code in resolved(config, **named).codes}
+    """Layers to the scale of their scores; an indexer's scores only select tokens, and no class scales them."""
+    return {code.layers: code.score_scale for code in resolved(config, **named).codes if code.part != INDEXER}
 
 
 def queries(config, monkeypatch) -> np.ndarray:

@@ -130,14 +130,14 @@ def test_kinds_of_deepseek_v4_layers_by_how_much_they_compress():
         (
             {"architectures": ["MistralForCausalLM"]},
             "mistral",
-            "No model type is named, but its classes are those of mistral",
+            "The file names no model type, but the file names the classes of mistral.",
         ),
         (
             {"architectures": ["GPTNeoXForCausalLM"], "model_type": "mine"},
             "gpt_neox",
-            'Model type "mine" is not in the table of known types, but its classes are those of gpt_neox',
+            'clockhands does not know the model type "mine", but the file names the classes of gpt_neox.',
         ),
-        ({"architectures": ["XLMRobertaModel"]}, "xlm-roberta", "are those of xlm-roberta"),
+        ({"architectures": ["XLMRobertaModel"]}, "xlm-roberta", "names the classes of xlm-roberta."),
     ],
 )
 def test_classes_name_a_type_where_none_is_known(config, name, said):
@@ -373,7 +373,7 @@ def test_gemma_4_pairs_half_a_head_apart_as_its_class_does(tmp_path):
     near = Rotary(512, spacing=Geometric(1e6, span=256.0), rotated=128)
     report = check_rotary(lambda x, at: rotate(x, near, at), spec, length=600, raises=False)
     assert report.codes == {"other-partners"}
-    assert "pairs dimension i with i + 64, not with i + 256" in report.explanations[0].message
+    assert "pairs dimension i with dimension i + 64 instead of i + 256" in report.explanations[0].message
 
 
 @pytest.mark.parametrize("block", ["rope_parameters", "rope_scaling"])

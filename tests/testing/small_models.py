@@ -91,6 +91,8 @@ class SmallModel:
             return np.full_like(positions, 7)
         if self.slip == "every second" and past and seq == 1:
             return 2 * positions
+        if self.slip == "every odd one" and past and seq == 1:
+            return 2 * positions + 1
         if self.slip == "restarts" and past:
             return np.broadcast_to(np.arange(seq), (batch, seq))
         if self.slip == "one count for all":

@@ -95,7 +95,7 @@ class CommandGroup(click.Group):
             )
             sys.stdout.flush()
         except click.UsageError as error:
-            complain(error.format_message(), _usage_hint(error))
+            complain(_usage_message(error), _usage_hint(error))
             code = 2
         except click.ClickException as error:
             complain(error.format_message(), "See `clockhands --help`.")
@@ -168,6 +168,14 @@ def talk(message: str) -> None:
 def _visible(text: str) -> str:
     # Names of files may hold what moves a terminal's cursor.
     return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
+
+
+def _usage_message(error: click.UsageError) -> str:
+    if isinstance(error, click.NoSuchOption) and error.possibilities:
+        # click names every option that is a little like the misspelt one; the nearest is enough.
+        nearest = get_close_matches(error.option_name, error.possibilities, n=1, cutoff=0.0)
+        return click.NoSuchOption(error.option_name, possibilities=nearest).format_message()
+    return error.format_message()
 
 
 def _usage_hint(error: click.UsageError) -> str:

@@ -18,7 +18,7 @@ from clockhands.auditing.modules import Expected, expected_of
 from clockhands.diagnosis import Cosines, of_table
 from clockhands.dtypes import UNIT_ROUNDOFF
 from clockhands.layouts import Layout
-from clockhands.probes._attention import Attended, attended
+from clockhands.probes._attended import Attended, attended
 from clockhands.rotary import Rotary
 from clockhands.scaling import Dynamic, LongRope
 from clockhands.sources.resolved import TEXT, Code, layer_numbers

@@ -21,7 +21,7 @@ from clockhands.auditing import Audit, Finding, audit
 from clockhands.auditing.findings import judge
 from clockhands.errors import ClockhandsError, InvalidValue
 from clockhands.ladders import Explicit
-from clockhands.probes._attention import Attended, attended, inner, reached
+from clockhands.probes._attended import Attended, attended, inner, reached
 from clockhands.probes._in_effect import (
     TOKENS,
     DeclaredLayer,

@@ -205,7 +205,7 @@ def _read_once() -> Iterator[None]:
         return
     loader: Any = import_module("transformers.modeling_gguf_pytorch_utils")
 
-    class Reader(gguf.GGUFReader):
+    class QuietReader(gguf.GGUFReader):
         @property
         def data(self) -> Any:
             return self._array
@@ -215,7 +215,7 @@ def _read_once() -> Iterator[None]:
             self._array = np.asarray(mapped)
 
     kept = gguf.GGUFReader, gguf.get_tensor_name_map, loader.tqdm
-    gguf.GGUFReader, gguf.get_tensor_name_map = cache(Reader), cache(gguf.get_tensor_name_map)
+    gguf.GGUFReader, gguf.get_tensor_name_map = cache(QuietReader), cache(gguf.get_tensor_name_map)
     loader.tqdm = lambda tensors, **_: tensors
     try:
         yield

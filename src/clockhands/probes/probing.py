@@ -27,7 +27,7 @@ _COPIES, _BYTES = 3, 4
 
 
 @dataclass(frozen=True)
-class Measurement:
+class ProbeMeasurement:
     """One kind of measurement.
 
     Attributes:
@@ -44,10 +44,10 @@ class Measurement:
 
 
 MEASUREMENTS = (
-    Measurement("price", measure_price, check_price),
-    Measurement("behaviour", measure_behaviour),
-    Measurement("live", measure_live, check_live, reads=False),
-    Measurement("mechanism", measure_mechanism),
+    ProbeMeasurement("price", measure_price, check_price),
+    ProbeMeasurement("behaviour", measure_behaviour),
+    ProbeMeasurement("live", measure_live, check_live, reads=False),
+    ProbeMeasurement("mechanism", measure_mechanism),
 )
 
 
@@ -173,7 +173,7 @@ def probe(
     return Probe(running.name, pieces.shape[0], pieces.shape[1], tuple(results), left_out, interrupted)
 
 
-def _chosen(measure: Iterable[str] | None) -> list[Measurement]:
+def _chosen(measure: Iterable[str] | None) -> list[ProbeMeasurement]:
     if measure is None:
         return list(MEASUREMENTS)
     names = [measure] if isinstance(measure, str) else list(measure)
@@ -208,8 +208,8 @@ def _running(model: Any, tokenizer: Any) -> RunningModel:
 
 
 def _allowed(
-    model: RunningModel, chosen: Sequence[Measurement], *, asked: bool
-) -> tuple[list[Measurement], tuple[tuple[str, str], ...]]:
+    model: RunningModel, chosen: Sequence[ProbeMeasurement], *, asked: bool
+) -> tuple[list[ProbeMeasurement], tuple[tuple[str, str], ...]]:
     """The measurements that the model allows; the others are left out, or refused where the caller asked for them."""
     kept, left_out = [], []
     for each in chosen:

@@ -112,11 +112,10 @@ def _with_layers_counted(
 def _other_names(values: Mapping[str, Any], known: ModelType) -> dict[str, list[str]]:
     """Sizes that a file has under a usual name which its type does not read: they come before any default.
 
-    The length is one of them, but for types whose table has as many rows as the class takes by itself.
+    The length is none of them: the class uses its default, and the key is a finding, ``ignored-key``.
     """
     found: dict[str, list[str]] = {}
-    length = () if any(row.rows is not None for row in known.rows) else ("context",)
-    for quantity in ("hidden", "heads", "layers", *length):
+    for quantity in ("hidden", "heads", "layers"):
         own = known.reads.get(quantity, ())
         if not own or any(key in values for key in own):
             continue

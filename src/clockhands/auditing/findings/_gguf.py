@@ -76,7 +76,7 @@ class RopeFreqsDiffer(Kind, code="rope-freqs-differ"):
 
     def hint(self) -> str:
         if self.because == "another base":
-            return f"{_AGAIN}, from a config with the base {spoken(self.fitting_base)}."
+            return f"Convert the model again from a config with the base {spoken(self.fitting_base)}."
         if self.because == "applied twice":
             return f"{_AGAIN}, or delete the scaling keys: rope_freqs.weight already holds the scaling."
         return f"{_AGAIN}."
