@@ -17,7 +17,7 @@ LENGTH = 40
 def measured(model, ids, encode=None, **more):
     steps = []
     running = RunningModel(type(model).__name__, model, encode, CONTEXT)
-    found = measure_behaviour(running, ids, steps.append, **more)
+    found = measure_behaviour(running, ids, lambda what, _: steps.append(what), **more)
     assert steps
     return found
 
@@ -84,14 +84,14 @@ def test_a_model_without_positions_loses_nothing():
 
 
 def test_a_shift_is_seen_where_it_matters(rotary, learned):
-    """Positions of a table are other rows; so are positions of a rotary model that squares them."""
+    """Positions of a table are other rows; a rotary model that squares its angles depends on positions too."""
     found = measured(learned, by_place(6, 1)).numbers
     assert found["positions"]["added"] > 0.1
     assert all(row["nats"] > 0.2 for row in found["shifts"])
     assert all(row["kl"] > 0.1 for row in found["shifts"])
     assert set(found["removed"]) == {"table zeroed", "table averaged"}
     assert all(each["nats"] > 0.2 for each in found["removed"].values())
-    with of_waves(positions=lambda given: given**2 / CONTEXT)(rotating(rotary)):
+    with of_waves(angles=lambda given: given**2 / CONTEXT)(rotating(rotary)):
         assert max(row["kl"] for row in measured(rotary, repeated(6, 1)).numbers["shifts"]) > 1e-3
 
 

@@ -123,7 +123,7 @@ def test_where_a_slip_shifts_all_alike_a_relative_code_says_the_same():
 def test_positions_that_nobody_thought_of_are_found_by_trying_all():
     report = checked(SmallModel("numpy", "halves", "every odd one"))
     (message,) = [one.message for one in report.explanations if "decode-positions" in one.codes]
-    assert "17, 19, 21 where 8, 9, 10 are expected" in message
+    assert "positions 17, 19, 21 instead of 8, 9, 10" in message
 
 
 @pytest.mark.parametrize(("scaling", "code"), [("dynamic", "cache-older-base"), ("lists", "chunk-mixes-lists")])

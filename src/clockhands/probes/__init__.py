@@ -5,7 +5,7 @@ from typing import Any, NoReturn
 from clockhands.errors import Unreadable
 
 try:
-    from clockhands.probes.probing import MEASUREMENTS, ProbeMeasurement, Probe, audit_running, probe
+    from clockhands.probes.probing import MEASUREMENTS, Probe, ProbeMeasurement, audit_running, probe
 except ModuleNotFoundError as missing:
     if missing.name != "torch":
         raise
@@ -18,4 +18,4 @@ except ModuleNotFoundError as missing:
 
     probe = audit_running = _refused
 
-__all__ = ["MEASUREMENTS", "ProbeMeasurement", "Probe", "audit_running", "probe"]
+__all__ = ["MEASUREMENTS", "Probe", "ProbeMeasurement", "audit_running", "probe"]

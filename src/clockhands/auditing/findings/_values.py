@@ -188,8 +188,8 @@ class ConvertedLayout(Kind, code="converted-layout"):
 
     def message(self) -> str:
         return (
-            f"{self.said()}, but the code of this model type ({self.type}) does not read this key and uses the RoPE layout"
-            f' "{self.pairs}". This code therefore rotates wrong pairs of dimensions.'
+            f"{self.said()}, but the code of this model type ({self.type}) does not read this key and uses the RoPE"
+            f' layout "{self.pairs}". This code therefore rotates wrong pairs of dimensions.'
         )
 
 
