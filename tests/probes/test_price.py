@@ -4,11 +4,13 @@ import numpy as np
 import pytest
 
 torch = pytest.importorskip("torch")
-pytest.importorskip("transformers")
+transformers = pytest.importorskip("transformers")
 
 import clockhands as ch  # noqa: E402
 from clockhands.errors import InvalidValue  # noqa: E402
 from clockhands.probes import pricing  # noqa: E402
+from clockhands.probes._statistics import difference  # noqa: E402
+from clockhands.probes.models import of_module  # noqa: E402
 from probes import probed_models as models  # noqa: E402
 
 REQUIRED = {"rotation-off", "layout-swapped", "another-base", "half-width", "positions-shifted"}
@@ -165,3 +167,22 @@ def test_a_text_that_is_too_short_and_a_window_beyond_the_context_are_refused():
         ch.probe(models.llama(), "x" * 50, tokenizer=Characters(), windows=2, length=64)
     with pytest.raises(InvalidValue, match="longer than the context of 256"):
         ch.probe(models.llama(), "x" * 5000, tokenizer=Characters(), windows=2, length=512)
+
+
+def test_the_interval_is_of_all_tokens():
+    """511 tokens are no whole number of blocks; what differs in the last ones alone is in mean and interval."""
+    apart = np.zeros((8, 511))
+    apart[:, -40:] = 1.0
+    found = difference(apart, np.zeros_like(apart))
+    assert found.mean == pytest.approx(40 / 511)
+    assert found.low < found.mean < found.high
+
+
+def test_a_masked_model_made_from_a_config_does_not_predict_the_next_token():
+    config = transformers.BertConfig(
+        vocab_size=32, hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=16
+    )
+    assert not of_module(transformers.BertForMaskedLM(config)).predicts
+    assert of_module(
+        transformers.BertLMHeadModel(transformers.BertConfig(**{**config.to_dict(), "is_decoder": True}))
+    ).predicts

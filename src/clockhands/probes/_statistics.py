@@ -46,9 +46,12 @@ def difference(changed: np.ndarray, sound: np.ndarray) -> PairedDifference:
     (0.5, 0.5, 0.5, True)
     """
     apart = changed - sound
-    whole = apart[:, : apart.shape[1] // BLOCK * BLOCK] if apart.shape[1] >= BLOCK else apart
-    blocks = whole.reshape(len(apart), -1, min(BLOCK, whole.shape[1])).mean(axis=-1).ravel()
+    # Blocks of nearly equal size hold every token, so that the interval is one of the mean that is reported.
+    pieces = np.array_split(apart, max(1, round(apart.shape[1] / BLOCK)), axis=1)
+    blocks = np.stack([piece.mean(axis=1) for piece in pieces]).ravel()
+    sizes = np.repeat([piece.shape[1] for piece in pieces], len(apart))
     error = float(blocks.std(ddof=1) / np.sqrt(len(blocks))) if len(blocks) > 1 else float("inf")
     drawn = np.random.default_rng(0).integers(0, len(blocks), (RESAMPLES, len(blocks)))
-    low, high = np.percentile(blocks[drawn].mean(axis=1), [50 * (1 - LEVEL), 50 * (1 + LEVEL)])
+    means = (blocks * sizes)[drawn].sum(axis=1) / sizes[drawn].sum(axis=1)
+    low, high = np.percentile(means, [50 * (1 - LEVEL), 50 * (1 + LEVEL)])
     return PairedDifference(float(apart.mean()), float(low), float(high), error)

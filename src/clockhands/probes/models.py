@@ -47,9 +47,9 @@ class RunningModel:
         """Whether its outputs are logits of the next token."""
         config = getattr(self.module, "config", None)
         head = getattr(self.module, "get_output_embeddings", lambda: None)()
-        return head is not None and not any(
-            "MaskedLM" in each or "Conditional" in each for each in getattr(config, "architectures", None) or ()
-        )
+        # A model that was made from a config names no architecture there.
+        names = (type(self.module).__name__, *(getattr(config, "architectures", None) or ()))
+        return head is not None and not any("MaskedLM" in each or "Conditional" in each for each in names)
 
 
 def load(target: str) -> RunningModel:
