@@ -22,6 +22,8 @@ INSTALLED_FROM := pyproject.toml constraints.txt
 PYTEST_ARGS ?=
 # A few processes: each loads PyTorch and JAX. PYTEST_ARGS="-n 0" is one, for a debugger.
 PYTEST := -m pytest --numprocesses auto --maxprocesses 4
+# One thread in each process: the threads of several processes on the same cores wait for one another.
+THREADS := OMP_NUM_THREADS=$${OMP_NUM_THREADS:-1}
 
 .DEFAULT_GOAL := help
 .PHONY: help run test test-slow test-oldest lint format format-check types bench studies mutation clean
@@ -92,11 +94,11 @@ run: $(STAMPS)/package $(STAMPS)/model
 	@$(BIN)/clockhands audit "$$($(BIN)/python tools/packaged_model.py)" demo --html report.html --force > /dev/null
 
 test: $(STAMPS)/test
-	@$(BIN)/python $(PYTEST) $(PYTEST_ARGS)
+	@$(THREADS) $(BIN)/python $(PYTEST) $(PYTEST_ARGS)
 
 # Two processes: each takes up to 5 GB.
 test-slow: $(STAMPS)/peers $(STAMPS)/runtimes $(STAMPS)/chromium
-	@$(BIN)/python -m pytest --numprocesses auto --maxprocesses 2 -m slow $(PYTEST_ARGS)
+	@$(THREADS) $(BIN)/python -m pytest --numprocesses auto --maxprocesses 2 -m slow $(PYTEST_ARGS)
 
 $(OLDEST)/stamp: pyproject.toml constraints-oldest.txt
 	test -x $(OLDEST)/bin/python || $(PYTHON) -m venv $(OLDEST)
@@ -106,7 +108,7 @@ $(OLDEST)/stamp: pyproject.toml constraints-oldest.txt
 
 # The other backends are not there, so their tests skip; without CI=true that is allowed.
 test-oldest: $(OLDEST)/stamp
-	@CI= EXPECT_BACKENDS=numpy $(OLDEST)/bin/python $(PYTEST) -p no:cacheprovider --doctest-ignore-import-errors $(PYTEST_ARGS)
+	@CI= EXPECT_BACKENDS=numpy $(THREADS) $(OLDEST)/bin/python $(PYTEST) -p no:cacheprovider --doctest-ignore-import-errors $(PYTEST_ARGS)
 
 lint: $(STAMPS)/lint
 	$(BIN)/ruff check .

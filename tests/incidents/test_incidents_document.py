@@ -1,9 +1,12 @@
 """The document of the year is what the audit and the checks answer now."""
 
+import pytest
+
 import incidents_document as maker
 from incidents.replayed import incidents
 
 
+@pytest.mark.slow  # every incident is replayed; the quick tests do that too, and hold each answer
 def test_the_document_says_what_names_each_incident_now():
     assert maker.DOCUMENT.read_text(encoding="utf-8") == maker.document(), "run tools/incidents_document.py"
 
