@@ -190,7 +190,9 @@ def test_positions_that_no_array_holds_are_refused_by_the_files_that_keep_them(r
 @pytest.mark.parametrize("ending", ["npy", "npz", "safetensors", "csv"])
 def test_a_place_that_takes_no_more_bytes_is_named_with_the_cause_and_nothing_is_left(tmp_path, ending):
     code = (
-        "import resource, sys; resource.setrlimit(resource.RLIMIT_FSIZE, (4096, resource.RLIM_INFINITY)); "
+        # A compiled module would be cut too, and stay so.
+        "import resource, sys; sys.dont_write_bytecode = True; "
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (4096, resource.RLIM_INFINITY)); "
         "from clockhands.cli import main; main(sys.argv[1:])"
     )
     out = tmp_path / f"t.{ending}"

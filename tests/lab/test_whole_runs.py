@@ -38,6 +38,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def run(*words: object, folder: Path, **options) -> subprocess.CompletedProcess:
+    # Where files may not grow, a compiled module would be cut too, and stay so.
+    options["env"] = {**os.environ, **options.get("env", {}), "PYTHONDONTWRITEBYTECODE": "1"}
     return subprocess.run(lab(*words), cwd=folder, capture_output=True, text=True, timeout=300, check=False, **options)
 
 
