@@ -60,6 +60,16 @@ def numbers(model):
     return measure_mechanism(of_module(model), ids(), lambda *_: None)
 
 
+SIZES = {
+    "vocab_size",
+    "hidden_size",
+    "num_hidden_layers",
+    "num_attention_heads",
+    "num_key_value_heads",
+    "intermediate_size",
+}
+
+
 def decoder():
     torch.manual_seed(0)
     config = transformers.LlamaConfig(
@@ -242,6 +252,20 @@ def test_pairs_that_hold_nothing_cost_nothing():
     assert max(found["share_of_query_and_key"][6:]) == 0
     assert abs(found["groups"][-1]["removed"]["nats"]) < 1e-9
     assert found["groups"][0]["removed"]["nats"] != 0
+
+
+def test_pairs_of_an_interleaved_model_are_neighbours():
+    """Cohere pairs channels 2i and 2i + 1: what is zero there is zero in its last two pairs."""
+    torch.manual_seed(0)
+    sizes = {key: value for key, value in decoder().config.to_dict().items() if key in SIZES}
+    model = transformers.CohereForCausalLM(transformers.CohereConfig(**sizes)).eval()
+    with torch.no_grad():
+        for layer in model.model.layers:
+            layer.self_attn.q_proj.weight.unflatten(0, (4, 16))[:, 12:] = 0
+    found = numbers(model).numbers["pairs"]
+    assert max(found["share_of_query_and_key"][6:]) == 0
+    assert min(found["share_of_query_and_key"][:6]) > 0
+    assert abs(found["groups"][-1]["removed"]["nats"]) < 1e-9
 
 
 def of_lab(code, width=64):

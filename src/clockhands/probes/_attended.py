@@ -114,7 +114,7 @@ def _finite_bias(mask: Tensor) -> bool:
     return bool(((mask > least) & (mask != 0)).any())
 
 
-def reached(module: nn.Module, ids: Tensor) -> list[Attended]:
+def attended_once(module: nn.Module, ids: Tensor) -> list[Attended]:
     """What attention is given in one pass.
 
     Raises:

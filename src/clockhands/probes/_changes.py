@@ -11,12 +11,18 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
 from clockhands.errors import InvalidValue
+from clockhands.ladders import Ladder, geometric
+from clockhands.layouts import Layout, pair_channels, permutation
+from clockhands.rotary import Rotary
 
 HELD = "inv_freq"
+SAME = 1e-5
+"""Share by which stored frequencies, float32, may differ from powers of a base."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,6 +37,15 @@ class Waves:
     rates: Tensor
     factor: float
 
+    @property
+    def geometric(self) -> Ladder | None:
+        """The frequencies as powers of one base; None where they are not."""
+        rates = self.rates.numpy()
+        if len(rates) < 2 or rates[-1] <= 0:
+            return None
+        ladder = geometric(len(rates), float(rates[-1] ** (-len(rates) / (len(rates) - 1))))
+        return ladder if np.allclose(ladder.rates, rates, rtol=SAME) else None
+
 
 @dataclass(frozen=True, eq=False)
 class Rotating:
@@ -40,17 +55,21 @@ class Rotating:
         rotary: The module that makes cosine and sine.
         waves: Kind of layer, as the model names it, to what it makes; one without a name where all layers are alike.
         attentions: The attention modules in order, with their number of channels per head.
-        interleaved: Whether a pair is two neighbouring channels, not channel i and i + half.
+        layout: Which two channels of a head are a pair.
     """
 
     rotary: nn.Module
     waves: Mapping[str, Waves]
     attentions: tuple[tuple[nn.Module, int], ...]
-    interleaved: bool = False
+    layout: Layout = "halves"
 
 
-def rotating(model: nn.Module, *, interleaved: bool = False) -> Rotating:
+def rotating(model: nn.Module, declared: Rotary | None = None) -> Rotating:
     """Where a model rotates.
+
+    Args:
+        model: The model.
+        declared: The spec that its config declares, which has the layout; None for half-split pairs.
 
     Raises:
         InvalidValue: Not one module makes cosine and sine for all layers, or no attention has q_proj and k_proj.
@@ -73,7 +92,7 @@ def rotating(model: nn.Module, *, interleaved: bool = False) -> Rotating:
         )
         for kind in _kinds(rotary)
     }
-    return Rotating(rotary, waves, sized, interleaved)
+    return Rotating(rotary, waves, sized, "halves" if declared is None else declared.layout)
 
 
 def _kinds(module: Any) -> list[str]:
@@ -156,6 +175,14 @@ def of_channels(order: Callable[[int], Tensor], layers: Sequence[int] | None = N
     return changed
 
 
+@contextmanager
+def of_other_layout(at: Rotating) -> Iterator[None]:
+    """Queries and keys rotated in the pairs of the other layout: a change by itself."""
+    other: Layout = "halves" if at.layout == "interleaved" else "interleaved"
+    with of_channels(lambda rotated: torch.from_numpy(permutation(rotated // 2, other, at.layout)))(at):
+        yield
+
+
 def of_queries(by: float) -> Change:
     """Queries turned by some positions more than keys; for a model whose layers are alike."""
 
@@ -165,9 +192,8 @@ def of_queries(by: float) -> Change:
         angles = by * waves.rates
         cosine, sine = (torch.diag(each).float() for each in (angles.cos(), angles.sin()))
         turn = torch.cat((torch.cat((cosine, -sine), 1), torch.cat((sine, cosine), 1)))  # of halves
-        if at.interleaved:
-            back = adjacent(len(turn)).argsort()
-            turn = turn[back][:, back]
+        order = permutation(len(angles), "halves", at.layout)
+        turn = turn[order][:, order]
 
         def hook(y: Tensor, width: int) -> Tensor:
             heads = y.unflatten(-1, (-1, width))
@@ -186,7 +212,7 @@ def without_pairs(pairs: Sequence[int]) -> Change:
     @contextmanager
     def changed(at: Rotating) -> Iterator[None]:
         (half,) = {len(waves.rates) for waves in at.waves.values()}
-        off = [each for pair in pairs for each in channels_of(pair, half, interleaved=at.interleaved)]
+        off = pair_channels(half, at.layout)[list(pairs)].ravel()
 
         def hook(y: Tensor, width: int) -> Tensor:
             kept = torch.ones(width, dtype=y.dtype, device=y.device)
@@ -197,15 +223,6 @@ def without_pairs(pairs: Sequence[int]) -> Change:
             yield
 
     return changed
-
-
-def channels_of(pair: int, pairs: int, *, interleaved: bool) -> tuple[int, int]:
-    """The two channels of a pair in a head.
-
-    >>> channels_of(1, 32, interleaved=False), channels_of(1, 32, interleaved=True)
-    ((1, 33), (2, 3))
-    """
-    return (2 * pair, 2 * pair + 1) if interleaved else (pair, pair + pairs)
 
 
 @contextmanager
@@ -232,28 +249,6 @@ def before_rotation(attention: Any, name: str) -> nn.Module:
     return getattr(attention, f"{name}_norm", None) or getattr(attention, f"{name}_proj")
 
 
-def without_rotation(layer: int) -> Change:
-    """One attention layer whose cosine is 1 and whose sine is 0."""
-
-    @contextmanager
-    def changed(at: Rotating) -> Iterator[None]:
-        def hook(_: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-            named = "position_embeddings" in kwargs
-            cosine, sine = kwargs["position_embeddings"] if named else args[1]
-            none = (torch.ones_like(cosine), torch.zeros_like(sine))
-            if named:
-                return args, {**kwargs, "position_embeddings": none}
-            return (args[0], none, *args[2:]), kwargs
-
-        handle = at.attentions[layer][0].register_forward_pre_hook(hook, with_kwargs=True)
-        try:
-            yield
-        finally:
-            handle.remove()
-
-    return changed
-
-
 def together(*changes: Change) -> Change:
     """Several changes at once."""
 
@@ -265,11 +260,6 @@ def together(*changes: Change) -> Change:
             yield
 
     return changed
-
-
-def adjacent(width: int) -> Tensor:
-    """The order in which halves turn what are neighbours: channels 0, 2, 4, ... and then 1, 3, 5, ..."""
-    return torch.cat((torch.arange(0, width, 2), torch.arange(1, width, 2)))
 
 
 def first_half(width: int) -> Tensor:

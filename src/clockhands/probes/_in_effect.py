@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from clockhands.auditing.modules import Expected, expected_of
 from clockhands.diagnosis import Cosines, of_table
 from clockhands.dtypes import UNIT_ROUNDOFF
-from clockhands.layouts import Layout
+from clockhands.layouts import Layout, pair_channels
 from clockhands.probes._attended import Attended, attended
 from clockhands.rotary import Rotary
 from clockhands.scaling import Dynamic, LongRope
@@ -188,23 +188,13 @@ def tolerance(dtype: torch.dtype) -> float:
     return max(16 * UNIT_ROUNDOFF.get(str(dtype).removeprefix("torch."), 2.0**-24), _LEAST)
 
 
-def pairs_of(layout: str, rotated: int) -> tuple[np.ndarray, np.ndarray]:
-    """The first and the second channel of each pair.
-
-    >>> [each.tolist() for each in pairs_of("halves", 4)], [each.tolist() for each in pairs_of("interleaved", 4)]
-    ([[0, 1], [2, 3]], [[0, 2], [1, 3]])
-    """
-    one = np.arange(rotated)
-    return (one[: rotated // 2], one[rotated // 2 :]) if layout == "halves" else (one[0::2], one[1::2])
-
-
-def fitted(rows: np.ndarray, pairs: tuple[np.ndarray, np.ndarray]) -> tuple[np.ndarray, np.ndarray, float]:
-    """Cosines and sines [positions, pairs] of some pairs of channels, and what is left over as a share of their size.
+def fitted(rows: np.ndarray, pairs: np.ndarray) -> tuple[np.ndarray, np.ndarray, float]:
+    """Cosines and sines [positions, pairs] of channels [pairs, 2], and what is left over as a share of their size.
 
     A norm behind the rotation with a weight for each channel makes ``D R D^-1`` of a rotation ``R``: the trace is still
     twice the cosine, and the other two elements have the product minus the squared sine.
     """
-    both = np.stack([rows[..., pairs[0]], rows[..., pairs[1]]], axis=-1).transpose(2, 0, 1, 3)  # pair, position, row, 2
+    both = rows[..., pairs].transpose(2, 0, 1, 3)  # pair, position, row, 2
     first = both[:, :1]
     gram = np.einsum("pxri,pxrj->pxij", first, first)
     cross = np.einsum("pxri,ptrj->ptij", first, both)
@@ -250,7 +240,7 @@ def _of_heads(
     inside = rows[..., place]
     beside = np.delete(rows, np.r_[place], axis=-1)
     assert want.layout is not None
-    cosine, sine, left = fitted(inside, pairs_of(want.layout, want.rotated))
+    cosine, sine, left = fitted(inside, pair_channels(want.rotated // 2, want.layout))
     sine = want.sign * sine
     table = Cosines(positions.astype(np.float64), cosine, sine, "float16")
     rates = np.concatenate([ladder, np.zeros(max(0, cosine.shape[1] - len(ladder)))])
@@ -270,16 +260,16 @@ def _of_heads(
             return "other-rotated-width", _clean({**verdict.evidence, "behaves as": says})
         return fault, _clean(verdict.evidence)
     evidence = _worst(table, rates)
-    other = "interleaved" if want.layout == "halves" else "halves"
+    other: Layout = "interleaved" if want.layout == "halves" else "halves"
     names = {"halves": "channels i and i + half of a head", "interleaved": "neighbouring channels"}
-    if fitted(inside, pairs_of(other, want.rotated))[2] <= allowed:
+    if fitted(inside, pair_channels(want.rotated // 2, other))[2] <= allowed:
         says = f"one that pairs {names[other]} (layout {other}), where {names[want.layout]} are declared"
         return "other-layout", evidence | {"behaves as": says}
     for width in (want.rotated // 2, want.rotated // 4, 2 * want.rotated, rows.shape[-1]):
         if width % 2 or not 2 <= width <= rows.shape[-1] or width == want.rotated:
             continue
         for layout in (want.layout, other):
-            if fitted(rows[..., :width], pairs_of(layout, width))[2] <= allowed and (
+            if fitted(rows[..., :width], pair_channels(width // 2, layout))[2] <= allowed and (
                 width == rows.shape[-1] or moved(rows[..., width:]) <= allowed
             ):
                 says = (

@@ -9,11 +9,11 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from clockhands.layouts import pair_channels
 from clockhands.probes._changes import (
     Rotating,
     Waves,
     before_rotation,
-    channels_of,
     of_waves,
     without_pairs,
 )
@@ -81,7 +81,7 @@ def _products(at: Rotating, pairs: int) -> Iterator[dict[int, list[np.ndarray]]]
     """Shares of the pairs in |q| |k| of the windows that are run, for each layer: [heads, pairs] a window."""
     kept: dict[int, list[np.ndarray]] = {layer: [] for layer in range(len(at.attentions))}
     held: dict[int, Tensor] = {}
-    channels = torch.tensor([channels_of(each, pairs, interleaved=at.interleaved) for each in range(pairs)])
+    channels = torch.from_numpy(pair_channels(pairs, at.layout))
     handles = []
 
     def lengths(y: Tensor, width: int) -> Tensor:

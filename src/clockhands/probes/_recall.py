@@ -15,7 +15,6 @@ import torch
 from torch import Tensor, nn
 
 from clockhands.errors import InvalidValue
-from clockhands.ladders import Ladder, geometric
 from clockhands.probes._changes import Waves, of_waves, rotating
 from clockhands.probes._yardsticks import takes
 from clockhands.probes.models import RunningModel
@@ -28,8 +27,6 @@ FACT, QUESTION = (
 )
 CUE, KEY = 4, 3
 """Tokens of a cue and of a key, where the model has no tokenizer and both are drawn."""
-SAME = 1e-5
-"""Share by which stored frequencies, float32, may differ from powers of a base."""
 
 
 @dataclass(frozen=True)
@@ -184,7 +181,7 @@ def _scalings(model: RunningModel) -> tuple[Callable[[float, int], Iterator[tupl
         return None, "Scalings at test time were not tried: the frequencies are not made by one known module."
     declared = getattr(at.rotary, "rope_type", "default")
     kinds = set(declared.values()) if isinstance(declared, Mapping) else {declared}
-    ladders = [_geometric(waves) for waves in at.waves.values()]
+    ladders = [waves.geometric for waves in at.waves.values()]
     context, ladder = model.context, ladders[0] if len(ladders) == 1 else None
     if kinds != {"default"} or context is None or ladder is None:
         why = (
@@ -208,12 +205,3 @@ def _scalings(model: RunningModel) -> tuple[Callable[[float, int], Iterator[tupl
             yield name, partial(change, at)
 
     return tried, None
-
-
-def _geometric(waves: Waves) -> Ladder | None:
-    """The frequencies as powers of one base; None where they are not."""
-    rates = waves.rates.numpy()
-    if len(rates) < 2 or rates[-1] <= 0:
-        return None
-    ladder = geometric(len(rates), float(rates[-1] ** (-len(rates) / (len(rates) - 1))))
-    return ladder if np.allclose(ladder.rates, rates, rtol=SAME) else None

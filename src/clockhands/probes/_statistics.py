@@ -1,6 +1,7 @@
 """Paired differences of losses with intervals, and when one is visible."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -27,6 +28,10 @@ class PairedDifference:
     low: float
     high: float
     error: float
+
+    def to_dict(self) -> dict[str, Any]:
+        """The difference in JSON."""
+        return {"nats": self.mean, "interval": [self.low, self.high], "visible": self.visible}
 
     @property
     def visible(self) -> bool:

@@ -24,7 +24,7 @@ from clockhands.probes._recall import RecallPlan, measure_recall
 from clockhands.probes._statistics import ERRORS, PairedDifference, difference
 from clockhands.probes._yardsticks import SAYS, Yardstick, divergence, runner, takes, yardstick
 from clockhands.probes.models import RunningModel
-from clockhands.probes.results import Columns, Curve, Figure, ProbeResult, Progress
+from clockhands.probes.results import Columns, Curve, Figure, GatheredResult, ProbeResult, Progress
 from clockhands.sources.resolve import resolve
 
 SHIFTS = (1, 1000)
@@ -76,24 +76,14 @@ def measure_behaviour(
         _of_removal(work),
         _of_recall(work, recall or RecallPlan()),
     ]
-    answers, columns, figures, numbers = [], [], [], {"unit": SAYS[by.kind], "tokens": list(ids.shape)}
+    whole = GatheredResult(numbers={"unit": SAYS[by.kind], "tokens": list(ids.shape)})
     for part in parts:
-        answers += part.answers
-        columns += part.columns
-        figures += part.figures
-        numbers |= part.numbers
-    answers.insert(1, f"The measured quantity is the {SAYS[by.kind]}.")
-    return ProbeResult("behaviour", tuple(answers), numbers, tuple(columns), tuple(figures))
-
-
-class _PartialResult:
-    """What one of the measurements adds to the result."""
-
-    def __init__(self) -> None:
-        self.answers: list[str] = []
-        self.columns: list[Columns] = []
-        self.figures: list[Figure] = []
-        self.numbers: dict[str, Any] = {}
+        whole.answers += part.answers
+        whole.columns += part.columns
+        whole.figures += part.figures
+        whole.numbers |= part.numbers
+    whole.answers.insert(1, f"The measured quantity is the {SAYS[by.kind]}.")
+    return whole.result("behaviour")
 
 
 class _MeasuredModel:
@@ -133,8 +123,8 @@ def _declared(module: Any) -> bool | None:
 
 def _of_code(
     used: PositionsUsed, left: PositionsUsed, declared: bool | None, places: Sequence[Reached]
-) -> _PartialResult:
-    part = _PartialResult()
+) -> GatheredResult:
+    part = GatheredResult()
     names = _and(dict.fromkeys(place.code for place in places)) if places else ""
     largest = max((used.added, *used.layers, used.whole or 0.0))
     if used.uses is None:
@@ -194,8 +184,8 @@ def _bands(last: int) -> Iterator[tuple[int, int]]:
         first, end = end, 2 * end
 
 
-def _of_bands(work: _MeasuredModel) -> _PartialResult:
-    part, by = _PartialResult(), work.by
+def _of_bands(work: _MeasuredModel) -> GatheredResult:
+    part, by = GatheredResult(), work.by
     if not by.nats:
         part.answers.append("Loss by position was not measured: the model has no logits of tokens.")
         return part
@@ -249,8 +239,8 @@ def _interval(found: PairedDifference) -> list[float] | None:
     return [found.low, found.high] if np.isfinite(found.error) else None
 
 
-def _of_shifts(work: _MeasuredModel) -> _PartialResult:
-    part, by = _PartialResult(), work.by
+def _of_shifts(work: _MeasuredModel) -> GatheredResult:
+    part, by = GatheredResult(), work.by
     codes = {place.code for place in work.places}
     if not takes(work.model.module, "position_ids") or not codes & {"rotary", "table"}:
         part.answers.append("Positions were not shifted: the model takes distances between tokens, and no positions.")
@@ -325,8 +315,8 @@ def _first(places: Sequence[Reached]) -> int:
     return max((each + 1 for each in rows if each is not None), default=0)
 
 
-def _of_shuffling(work: _MeasuredModel) -> _PartialResult:
-    part = _PartialResult()
+def _of_shuffling(work: _MeasuredModel) -> GatheredResult:
+    part = GatheredResult()
     work.progress("tokens shuffled", 0.15)
     tokens = work.by.windows.shape[1]
     found = work.apart(torch.randperm(tokens, generator=torch.Generator().manual_seed(0)))
@@ -336,7 +326,7 @@ def _of_shuffling(work: _MeasuredModel) -> _PartialResult:
 
 
 def _shown(found: PairedDifference) -> dict[str, Any]:
-    return {"nats": found.mean, "interval": _interval(found), "error": found.error, "visible": found.visible}
+    return {**found.to_dict(), "interval": _interval(found), "error": found.error}
 
 
 def _said(found: PairedDifference, work: _MeasuredModel) -> str:
@@ -345,8 +335,8 @@ def _said(found: PairedDifference, work: _MeasuredModel) -> str:
     return f"{found.mean:+.3f} {work.unit}{between}"
 
 
-def _of_removal(work: _MeasuredModel) -> _PartialResult:
-    part = _PartialResult()
+def _of_removal(work: _MeasuredModel) -> GatheredResult:
+    part = GatheredResult()
     removed, rows = {}, []
     for place in work.places:
         for how in place.removals:
@@ -375,7 +365,7 @@ def _of_removal(work: _MeasuredModel) -> _PartialResult:
     return part
 
 
-def _layer_by_layer(work: _MeasuredModel, place: Reached, part: _PartialResult) -> None:
+def _layer_by_layer(work: _MeasuredModel, place: Reached, part: GatheredResult) -> None:
     """The code taken out of one layer at a time; layers before it are not computed again."""
     found = stacks(work.model.module, work.run, work.by.windows[:1, :FIRST_BAND])
     at = [_layer_of(found, module) for module in place.modules]
@@ -444,8 +434,8 @@ def _resumed(where: tuple[Any, int] | None, kept: dict[str, list[Any]]) -> Itera
         yield
 
 
-def _of_recall(work: _MeasuredModel, plan: RecallPlan) -> _PartialResult:
-    part = _PartialResult()
+def _of_recall(work: _MeasuredModel, plan: RecallPlan) -> GatheredResult:
+    part = GatheredResult()
     if work.by.kind != "next":
         part.answers.append("Recall was not measured: the model does not predict the next token.")
         return part

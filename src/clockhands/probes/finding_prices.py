@@ -8,7 +8,7 @@ from torch import Tensor
 
 from clockhands.auditing import Audit, Finding
 from clockhands.auditing.fixes import codes_with_fix
-from clockhands.probes._changes import Change, Rotating, Waves, adjacent, of_channels, of_waves
+from clockhands.probes._changes import Change, Rotating, Waves, of_other_layout, of_waves
 from clockhands.probes._statistics import PairedDifference, difference
 from clockhands.probes.models import RunningModel
 from clockhands.probes.pricing import declared_rotary, losses, rotating_of
@@ -50,8 +50,7 @@ def with_prices(audited: Audit, model: RunningModel, ids: Tensor, progress: Prog
         if prices:
             nats, says = max(prices, key=lambda each: each[0].mean)
             priced[id(found)] = replace(found, price={
-                "nats": nats.mean, "interval": [nats.low, nats.high], "visible": nats.visible,
-                "windows": ids.shape[0], "length": ids.shape[1], "of": says,
+                **nats.to_dict(), "windows": ids.shape[0], "length": ids.shape[1], "of": says,
             })  # fmt: skip
     return replace(audited, findings=tuple(priced.get(id(each), each) for each in audited.findings))
 
@@ -59,8 +58,7 @@ def with_prices(audited: Audit, model: RunningModel, ids: Tensor, progress: Prog
 def _changes(found: Finding, audited: Audit, at: Rotating) -> list[tuple[Change, bool, str]]:
     """What is put in place: a change, whether it is the wrong one of the two, and what is compared."""
     if found.code in _OF_LAYOUT:
-        order = (lambda width: adjacent(width).argsort()) if at.interleaved else adjacent
-        return [(of_channels(order), False, "as loaded, and with the other layout")]
+        return [(of_other_layout, False, "as loaded, and with the other layout")]
     if len(at.waves) != 1:
         return []
     (held,) = at.waves.values()

@@ -9,7 +9,7 @@ and the loss in each band of positions is that of the reference. `clockhands.pro
 import inspect
 import itertools
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -21,7 +21,7 @@ from clockhands.auditing import Audit, Finding, audit
 from clockhands.auditing.findings import judge
 from clockhands.errors import ClockhandsError, InvalidValue
 from clockhands.ladders import Explicit
-from clockhands.probes._attended import Attended, attended, inner, reached
+from clockhands.probes._attended import Attended, attended, attended_once, inner
 from clockhands.probes._in_effect import (
     TOKENS,
     DeclaredLayer,
@@ -38,8 +38,9 @@ from clockhands.probes._in_effect import (
     tolerance,
 )
 from clockhands.probes._statistics import difference
+from clockhands.probes._yardsticks import divergence
 from clockhands.probes.models import RunningModel
-from clockhands.probes.results import Columns, Curve, Figure, ProbeResult, Progress, Stopped
+from clockhands.probes.results import Columns, Curve, Figure, GatheredResult, ProbeResult, Progress, Stopped
 from clockhands.sources.resolved import layer_ranges
 from clockhands.testing import check_generation
 
@@ -55,32 +56,22 @@ _BY_SPEC = frozenset({"a shifted cache", "rows removed from the cache"})
 _IN_A_PASS = 2.0**-8  # how far a query of a long pass may be from that of the reference, as a share of its size
 
 
-@dataclass
-class _Live:
-    """What was measured so far.
+@dataclass(kw_only=True)
+class _Live(GatheredResult):
+    """What was measured so far; the answers are those after the verdict.
 
     Attributes:
-        name: The class of the model.
         findings: Problems.
-        numbers: For JSON.
-        says: Answers after the verdict.
-        tables: For the terminal and the page.
-        figures: For the page.
     """
 
-    name: str
-    findings: list[Finding]
-    numbers: dict[str, Any]
-    says: list[str]
-    tables: list[Columns]
-    figures: list[Figure]
+    findings: list[Finding] = field(default_factory=list)
 
-    def result(self) -> ProbeResult:
+    def verified(self) -> ProbeResult:
         """The result, with the verdict first."""
         told = dict.fromkeys(_told(each) for each in self.findings if each.severity != "note")
         numbers = {**self.numbers, "findings": [each.to_dict() for each in self.findings]}
         return ProbeResult(
-            "live", (self.verdict(), *told, *self.says), numbers, tuple(self.tables), tuple(self.figures)
+            "live", (self.verdict(), *told, *self.answers), numbers, tuple(self.columns), tuple(self.figures)
         )
 
     def verdict(self) -> str:
@@ -108,7 +99,7 @@ def check_live(model: RunningModel) -> None:
         raise InvalidValue(
             f"{type(module).__name__} is in training mode: dropout would change its output.", "Call model.eval() first."
         )
-    reached(module, torch.zeros(1, 4, dtype=torch.long, device=next(module.parameters()).device))
+    attended_once(module, torch.zeros(1, 4, dtype=torch.long, device=next(module.parameters()).device))
 
 
 def measure_live(model: RunningModel, ids: Tensor, progress: Progress) -> ProbeResult:
@@ -124,19 +115,19 @@ def measure_live(model: RunningModel, ids: Tensor, progress: Progress) -> ProbeR
         Stopped: Ctrl-C; it holds what was found until then.
     """
     module = inner(model.module)
-    live = _Live(type(module).__name__, [], {}, [], [], [])
+    live = _Live()
     try:
         _measured(live, model, module, ids.to(next(module.parameters()).device), progress)
     except KeyboardInterrupt:
-        raise Stopped(live.result()) from None
-    return live.result()
+        raise Stopped(live.verified()) from None
+    return live.verified()
 
 
 def _measured(live: _Live, model: RunningModel, module: nn.Module, ids: Tensor, progress: Progress) -> None:
     progress("what the config declares and the modules hold", 0.0)
     audited = audit(module)
     live.findings += [each for each in audited.problems if each.blames == "module"]
-    seen = reached(module, ids[:1, :8])
+    seen = attended_once(module, ids[:1, :8])
     layers = sorted({each.layer for each in seen})
     config: Any = getattr(module, "config", None)
     declared = declared_layers(audited.layers, layers, reordered=bool(getattr(config, "rope_interleave", False)))
@@ -200,7 +191,7 @@ def _rotations(
         live.numbers["positions"] = "none"
         live.numbers["positions_ignored"] = any(each.expected for each in declared.values())
     elif biased and len(still) == len(far):
-        live.says.append("Queries and keys are not rotated; a bias is added to the scores.")
+        live.answers.append("Queries and keys are not rotated; a bias is added to the scores.")
     undeclared = [layer for layer, size in far.items() if size > allowed and layer not in declared]
     if undeclared and not any(code.kind in ("learned", "sinusoidal", "rotary") for code in audited.layers):
         evidence = {"says": f"Queries and keys of layers {layer_ranges(undeclared)} depend on the position, but the "
@@ -240,12 +231,6 @@ def logits(module: nn.Module, window: Tensor, **how: Any) -> Tensor:
     return (answer.last_hidden_state if found is None else found)[0].float()
 
 
-def divergence(one: Tensor, other: Tensor) -> float:
-    """The mean KL divergence of two outputs over tokens, in nats."""
-    first, second = one.log_softmax(-1), other.log_softmax(-1)
-    return float((first.exp() * (first - second)).sum(-1).double().mean())
-
-
 def _limit(module: nn.Module) -> float:
     dtypes = {each.dtype for each in module.parameters()}
     packed = any("quantized" in type(each).__module__ or "bitsandbytes" in type(each).__module__ for each in
@@ -266,7 +251,7 @@ def _shifted(live: _Live, module: nn.Module, ids: Tensor, context: int | None, *
     length = ids.shape[1]
     by = SHIFT if context is None else min(SHIFT, context - length)
     if by < 1:
-        live.says.append(f"Shift invariance was not tested: the window fills the context of {context:,}.")
+        live.answers.append(f"Shift invariance was not tested: the window fills the context of {context:,}.")
         return
     at = torch.arange(length, device=ids.device)[None]
     kls = [divergence(logits(module, each), logits(module, each, position_ids=at + by)) for each in ids]
@@ -278,7 +263,7 @@ def _shifted(live: _Live, module: nn.Module, ids: Tensor, context: int | None, *
     if relative and kl > limit and all(each.severity == "note" for each in live.findings):
         says = f"The outputs change when all positions are {by:,} later (mean KL {kl:.2g} nats), but a rotation depends"
         live.findings.append(judge("run-differs", {"says": f"{says} on distances only.", "kl": kl}))
-    live.says.append(f"All positions {by:,} later: {does} (mean KL {kl:.2g} nats, limit {limit:g}).")
+    live.answers.append(f"All positions {by:,} later: {does} (mean KL {kl:.2g} nats, limit {limit:g}).")
 
 
 def _turned(each: DeclaredLayer, heads: Tensor) -> Tensor:
@@ -328,7 +313,7 @@ def _reference(
     kl, limit = float(np.mean(kls)), _limit(module)
     same = kl <= limit
     live.numbers["reference"] = {"kl": kl, "limit": limit, "same": same, "first_layer": first}
-    live.says.append(
+    live.answers.append(
         f"Beside a rotation made by clockhands from the declared values: mean KL {kl:.2g} nats (limit {limit:g})"
         + ("." if same else f", the outputs differ{'' if first is None else f' from layer {first} on'}.")
     )
@@ -363,7 +348,7 @@ def _bands(live: _Live, losses: np.ndarray) -> None:
         })  # fmt: skip
         rows.append((f"{start:,} to {stop - 1:,}", float(own.mean()), float(wanted.mean()), apart.mean))
     live.numbers["bands"] = bands
-    live.tables.append(
+    live.columns.append(
         Columns(
             "Loss by band of positions, nats per token", ("positions", "model", "reference", "difference"), tuple(rows)
         )
@@ -395,12 +380,14 @@ def _generation(live: _Live, module: nn.Module, *, short: bool, places: bool) ->
     try:
         report = check_generation(module, raises=False, length=16 if short else None)
     except ClockhandsError as error:
-        live.says.append(f"Padding, packing, chunks and cached decoding were not checked: {error.message}")
+        live.answers.append(f"Padding, packing, chunks and cached decoding were not checked: {error.message}")
         return
     if short:
-        live.says.append("Texts beyond the original length were not decoded: there frequencies depend on the length.")
+        live.answers.append(
+            "Texts beyond the original length were not decoded: there frequencies depend on the length."
+        )
     if not places and report.codes == {"padding-shifts"}:
-        live.says.append(
+        live.answers.append(
             "The model takes no position ids and counts padding on the left as positions: pad on the right."
         )
         report = report.without(["padding-shifts"])
@@ -411,7 +398,7 @@ def _generation(live: _Live, module: nn.Module, *, short: bool, places: bool) ->
     wrong = any(each.severity != "note" for each in live.findings)
     failures = [each for each in report.failures if not (wrong and each.experiment in _BY_SPEC)]
     if report.sound:
-        live.says.append(
+        live.answers.append(
             f"Padding, packing, chunks and cached decoding equal one pass ({len(report.experiments)} experiments)."
         )
         return

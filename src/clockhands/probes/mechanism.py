@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from clockhands.additive import Sinusoidal
 from clockhands.errors import InvalidValue
+from clockhands.ladders import Explicit
 from clockhands.probes._additive_terms import EXACT, Adding, ScoreTerms, adding, score_terms
 from clockhands.probes._changes import Rotating, rotating
 from clockhands.probes._looking_back import FIXED, REACH, FixedHead, HeadsSeen, fixed_heads, watching
@@ -18,7 +19,8 @@ from clockhands.probes._position_readout import hidden_states, layers_read, read
 from clockhands.probes._table_shape import DISTANCES, FEWEST, TrainedTable, table_shape
 from clockhands.probes._token_cosines import TrainedCosines, token_cosines
 from clockhands.probes.models import RunningModel
-from clockhands.probes.results import Columns, Curve, Figure, ProbeResult, Progress
+from clockhands.probes.pricing import declared_rotary
+from clockhands.probes.results import Columns, Curve, Figure, GatheredResult, ProbeResult, Progress
 from clockhands.rotary import Rotary
 
 MOST_TOKENS, MOST_PRICED = 512, 2
@@ -61,7 +63,7 @@ def measure_mechanism(model: RunningModel, ids: Tensor, progress: Progress) -> P
             f"Choose --length {2 * REACH} or more.",
         )
     module = model.module
-    added, rotated = adding(module), _rotating(module)
+    added, rotated = adding(module), _rotating(model)
     spec = _spec_of(rotated, added)
     fitted = max(1, windows * 3 // 4)
     progress("attention and hidden states", 0.0)
@@ -100,12 +102,12 @@ def measure_mechanism(model: RunningModel, ids: Tensor, progress: Progress) -> P
         progress("dimension pairs", 0.5)
         few = ids[:MOST_PRICED]
         found.pairs(pair_shares(module, rotated, few, progress, predicts=model.predicts))
-    return ProbeResult("mechanism", tuple(found.answers), found.numbers, tuple(found.columns), tuple(found.figures))
+    return found.result("mechanism")
 
 
-def _rotating(module: nn.Module) -> Rotating | None:
+def _rotating(model: RunningModel) -> Rotating | None:
     try:
-        return rotating(module)
+        return rotating(model.module, declared_rotary(model))
     except InvalidValue:
         return None
 
@@ -114,11 +116,8 @@ def _spec_of(at: Rotating | None, added: Adding | None) -> Any:
     """The encoding of which a head is built by hand: the model's own, a sinusoid beside a table, None for others."""
     if at is not None and len(at.waves) == 1:
         (waves,) = at.waves.values()
-        rates = waves.rates.numpy()
-        if len(rates) < 2 or rates[-1] <= 0:
-            return None
-        spec = Rotary(2 * len(rates), base=float(rates[-1] ** (-len(rates) / (len(rates) - 1))))
-        return spec if np.allclose(spec.rates, rates, rtol=1e-3) else None
+        ladder = waves.geometric
+        return None if ladder is None else Rotary(2 * len(ladder.rates), spacing=Explicit(ladder.rates))
     if added is not None:
         row: Any = added.norm
         width = row.weight.shape[0]
@@ -150,14 +149,8 @@ def _attention_apart(terms: ScoreTerms, heads: HeadsSeen | None) -> float | None
     return float((scores.softmax(-1) - own).abs().max())
 
 
-class _Findings:
-    """Sentences, numbers, tables and figures, as they are found."""
-
-    def __init__(self) -> None:
-        self.answers: list[str] = []
-        self.numbers: dict[str, Any] = {}
-        self.columns: list[Columns] = []
-        self.figures: list[Figure] = []
+class _Findings(GatheredResult):
+    """What each part of the measurement adds."""
 
     def readout(self, own: _Pass, frozen: _Pass, relabelled: _Pass | None, fitted: int) -> None:
         runs = {"own": own, "frozen": frozen, **({} if relabelled is None else {"relabelled": relabelled})}
@@ -340,7 +333,7 @@ class _Findings:
             "share_by_layer": found.shares.mean(1).tolist(),
             "rates": list(found.rates),
             "groups": [
-                {"first": group[0], "last": group[-1], "removed": _priced(off), "unrotated": _priced(still)}
+                {"first": group[0], "last": group[-1], "removed": off.to_dict(), "unrotated": still.to_dict()}
                 for group, off, still in zip(found.groups, found.removed, found.unrotated, strict=False)
             ],
         }
@@ -353,7 +346,3 @@ class _Findings:
             self.columns.append(Columns("Dimension pairs", heads, rows))
         curve = Curve("mean over layers and heads", tuple(map(float, range(len(mean)))), tuple(mean.tolist()))
         self.figures.append(Figure("How much of queries and keys is in each pair", "pair", "share of |q||k|", (curve,)))
-
-
-def _priced(each: Any) -> dict[str, Any]:
-    return {"nats": each.mean, "interval": [each.low, each.high], "visible": each.visible}

@@ -14,9 +14,9 @@ from clockhands.probes._changes import (
     Change,
     Rotating,
     Waves,
-    adjacent,
     first_half,
     of_channels,
+    of_other_layout,
     of_positions,
     of_queries,
     of_waves,
@@ -67,11 +67,7 @@ class Price:
 
     def to_dict(self) -> dict[str, Any]:
         """One element of ``prices`` in the JSON of a probe."""
-        found = self.nats
-        return {
-            "fault": self.fault.name, "says": self.fault.says, "code": self.fault.code, "nats": found.mean,
-            "interval": [found.low, found.high], "visible": found.visible,
-        }  # fmt: skip
+        return {"fault": self.fault.name, "says": self.fault.says, "code": self.fault.code, **self.nats.to_dict()}
 
 
 def rotary_faults(at: Rotating, declared: Rotary | None, context: int | None) -> Iterator[PricedFault]:
@@ -83,12 +79,11 @@ def rotary_faults(at: Rotating, declared: Rotary | None, context: int | None) ->
         context: Usable positions, for the scaling that is tried; None where they are not known.
     """
     yield PricedFault("rotation-off", "No query and key is rotated.", None, of_waves(_with_rates(torch.zeros_like)))
-    other = _swapped if at.interleaved else adjacent
     yield PricedFault(
         "layout-swapped",
-        f"Pairs are {'channels i and i + half' if at.interleaved else 'neighbouring channels'}.",
+        f"Pairs are {'channels i and i + half' if at.layout == 'interleaved' else 'neighbouring channels'}.",
         "other-layout",
-        of_channels(other),
+        of_other_layout,
     )
     base = _other_base(at)
     yield PricedFault(
@@ -102,7 +97,7 @@ def rotary_faults(at: Rotating, declared: Rotary | None, context: int | None) ->
         "half-width",
         "Half as many channels are rotated, with the frequencies of a head of that width.",
         "other-rotated-width",
-        half if at.interleaved else together(half, of_channels(first_half)),
+        half if at.layout == "interleaved" else together(half, of_channels(first_half)),
     )
     if declared is not None and declared.scaling is not None:
         plain = torch.tensor(replace(declared, scaling=None, length=None).rates, dtype=torch.float64)
@@ -198,7 +193,7 @@ def rotating_of(model: RunningModel, declared: Rotary | None) -> Rotating:
             f"{type(model.module).__name__} does not predict the next token, so a fault has no price in nats.",
             "Measure the price on a causal language model; behaviour and mechanism work without.",
         )
-    return rotating(model.module, interleaved=declared is not None and declared.layout == "interleaved")
+    return rotating(model.module, declared)
 
 
 def check_price(model: RunningModel) -> None:
@@ -310,8 +305,3 @@ def _half_width(rates: Tensor) -> Tensor:
     half = torch.zeros_like(rates)
     half[: pairs // 2] = rates[::2][: pairs // 2]
     return half
-
-
-def _swapped(width: int) -> Tensor:
-    """The order in which neighbours turn what are halves: channels 0, half, 1, half + 1, ..."""
-    return adjacent(width).argsort()

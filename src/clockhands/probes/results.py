@@ -1,7 +1,7 @@
 """The result of one measurement of a probe, in one form for JSON, the terminal and the page."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 Progress = Callable[[str, float], None]
@@ -64,6 +64,20 @@ class ProbeResult:
     def to_dict(self) -> dict[str, Any]:
         """One element of ``results`` in the JSON of a probe."""
         return {"name": self.name, "answers": list(self.answers), **self.numbers}
+
+
+@dataclass
+class GatheredResult:
+    """A result while it is measured: each part adds to it."""
+
+    answers: list[str] = field(default_factory=list)
+    numbers: dict[str, Any] = field(default_factory=dict)
+    columns: list[Columns] = field(default_factory=list)
+    figures: list[Figure] = field(default_factory=list)
+
+    def result(self, name: str) -> ProbeResult:
+        """What was gathered, under the name of the measurement."""
+        return ProbeResult(name, tuple(self.answers), self.numbers, tuple(self.columns), tuple(self.figures))
 
 
 class Stopped(KeyboardInterrupt):
