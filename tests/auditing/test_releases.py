@@ -67,6 +67,8 @@ LLAMA_8B = ModelShape("llama", 4096, 32, 32, 128256)
         ),
         (ModelShape("gemma3", 2560, 34, 8, 262208), {"Gemma-3-4B"}),
         (ModelShape("qwen2", 4096, 32, 32, 128256), set()),
+        (ModelShape("phimoe", 4096, 32, 32, 32064, 960), {"Phi-mini-MoE"}),
+        (ModelShape("phimoe", 4096, 32, 32, 32064, 6400), set()),  # Phi-3.5-MoE
     ],
 )
 def test_releases_of_a_shape(shape, names):

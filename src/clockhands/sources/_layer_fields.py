@@ -322,7 +322,8 @@ def _kinds_by_rule(  # noqa: PLR0917 - what the kinds follow from
         if numbers is None:
             return [rule.get("absent", "full")] * (number or 1), type_source
         inside = {layer for layer in numbers.value or () if isinstance(layer, int)}
-        return ["full" if layer in inside else rule["others"] for layer in range(number or 1)], numbers.source
+        of_these = rule.get("inside", "full")
+        return [of_these if layer in inside else rule["others"] for layer in range(number or 1)], numbers.source
     if name == "from":
         first = fields.whole("window_from", least=0)
         if first is None or first.value is None:

@@ -36,11 +36,12 @@ class CodeOfType:
             or the parts of a model for which it is so): half of it on ``both`` sides; one token ``beyond`` that; as a
             ``radius`` on either side; ``shared`` between the sides with the query; only the ``half`` before it; and
             which of these where a key makes an encoder of a decoder (``switched``); whether the first layer of all
-            ``also`` sees all; the kind of the ``others`` of a period or of those not listed, and of all where the list
-            is ``absent``; whether kinds stay what they are ``always``, without a window too; whether the
-            layers that rotate attend inside ``chunks`` of the text; whether the ``switch`` of windows is for
-            ``unlisted`` layers alone, those of a file without a list of kinds; the kinds that the ``letters`` of a
-            period stand for, where a file may write it as a text, after which the last layer sees all.
+            ``also`` sees all; the kind of the ``others`` of a period or of those not listed, of those ``inside`` the
+            list (``full`` unless it says so), and of all where the list is ``absent``; whether kinds stay what they are
+            ``always``, without a window too; whether the layers that rotate attend inside ``chunks`` of the text;
+            whether the ``switch`` of windows is for ``unlisted`` layers alone, those of a file without a list of kinds;
+            the kinds that the ``letters`` of a period stand for, where a file may write it as a text, after which the
+            last layer sees all.
         nested: Whether the rotary block of the config has one object for each kind of layer, and is not read flat.
         bases: Kind of layer to the quantity that holds its base, where that is not ``base``.
         widths: Kind of layer to the quantity that holds its head width, where that is not ``head_width``.

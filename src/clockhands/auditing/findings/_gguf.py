@@ -244,9 +244,11 @@ class _GgufModel:
         tokens = (self.subject.opened.config or {}).get("tokenizer.ggml.tokens")
         if vocabulary is None and isinstance(tokens, Sized):
             vocabulary = len(tokens)
+        inner = self.value("feed_forward_length")
+        told = [number if type(number) is int else None for number in (vocabulary, inner)]
         for name in table()["gguf"]["types"].get(self.architecture, ()):
             hidden, layers, heads = numbers
-            yield ModelShape(name, hidden, layers, heads, vocabulary if type(vocabulary) is int else None)
+            yield ModelShape(name, hidden, layers, heads, *told)
 
     def factor(self) -> float:
         """What the keys stretch by; 1 where none says."""

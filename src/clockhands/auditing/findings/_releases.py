@@ -116,6 +116,7 @@ class ModelShape:
         layers: Its layers.
         heads: Its query heads.
         vocabulary: Its tokens; None where the file does not say.
+        feed_forward: The inner width of its feed-forward layers; None where the file does not say.
     """
 
     type: str
@@ -123,6 +124,7 @@ class ModelShape:
     layers: int
     heads: int
     vocabulary: int | None
+    feed_forward: int | None = None
 
     def __str__(self) -> str:
         """The shape in words."""
@@ -133,6 +135,8 @@ class ModelShape:
         """Whether a model of this shape may have been made from one of the other: tokens may have been added."""
         alike = (family(self.type), self.hidden, self.layers, self.heads)
         if alike != (family(other.type), other.hidden, other.layers, other.heads):
+            return False
+        if None not in (self.feed_forward, other.feed_forward) and self.feed_forward != other.feed_forward:
             return False
         if self.vocabulary is None or other.vocabulary is None:
             return True
@@ -173,7 +177,9 @@ def releases() -> tuple[Release, ...]:
     return tuple(
         Release(
             row["name"],
-            ModelShape(row["type"], row["hidden"], row["layers"], row["heads"], row["vocabulary"]),
+            ModelShape(
+                row["type"], row["hidden"], row["layers"], row["heads"], row["vocabulary"], row.get("feed_forward")
+            ),
             row["base"],
             row["scaling"],
             tuple(row["sections"]) if "sections" in row else None,
@@ -396,7 +402,10 @@ def _shape(subject: Audited, part: Part) -> ModelShape | None:
     if part.name is None or part.known is None or hidden is None or layers is None or heads is None:
         return None
     vocabulary = part.section.values.get("vocab_size", (subject.opened.config or {}).get("vocab_size"))
-    return ModelShape(part.name, hidden, layers, heads, vocabulary if type(vocabulary) is int else None)
+    told = (
+        number if type(number) is int else None for number in (vocabulary, part.section.values.get("intermediate_size"))
+    )
+    return ModelShape(part.name, hidden, layers, heads, *told)
 
 
 @check
