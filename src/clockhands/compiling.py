@@ -5,8 +5,10 @@ constants of its graph, and compiles again when it is given another spec or ladd
 """
 
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any
 
+import numpy as np
 import torch
 
 from clockhands.ladders import Ladder
@@ -40,6 +42,18 @@ def limbs(ladder: Ladder) -> list[list[int]]:
     """The upper three 32-bit words of each rate's turns per token, as plain integers."""
     high, low = ladder.turns.high.tolist(), ladder.turns.low.tolist()
     return [[word >> 32 for word in high], [word & 0xFFFFFFFF for word in high], [word >> 32 for word in low]]
+
+
+@lru_cache(maxsize=256)
+def kept_limbs(ladder: Ladder, device: torch.device) -> list[torch.Tensor]:
+    """`limbs` on a device, copied there once: a copy waits, and a CUDA graph cannot hold it."""
+    return [torch.tensor(limb, dtype=torch.int64, device=device) for limb in limbs(ladder)]
+
+
+@lru_cache(maxsize=256)
+def kept(numbers: bytes, dtype: str, shape: tuple[int, ...], device: torch.device) -> torch.Tensor:
+    """The numbers of an array on a device, copied there once."""
+    return torch.from_numpy(np.frombuffer(numbers, dtype).reshape(shape).copy()).to(device)
 
 
 @torch.compiler.assume_constant_result

@@ -13,6 +13,9 @@ with ``rh`` its upper 23 bits and ``C1 + C2`` the radians of a unit in two float
 ``1.58 + 2 + 0.13`` units of 2**-24: below ``BOUND = 2**-22``.
 
 All integers that the traced dtype holds are reduced exactly: int32 up to 2**31 - 1, and int64 where there is one.
+
+Positions on an accelerator take the same way outside of a trace too: their numbers are there, and asking for them would
+copy them to the CPU and wait.
 """
 
 import sys
@@ -49,6 +52,22 @@ def is_traced(positions: Any) -> bool:
         return True
     wrapped = torch._C._functorch.is_functorch_wrapped_tensor(positions)  # noqa: SLF001
     return wrapped or isinstance(positions, torch._subclasses.FakeTensor)  # noqa: SLF001
+
+
+def stay(positions: Any) -> bool:
+    """Whether the phases of these positions are made where the positions are: in a trace, or on an accelerator.
+
+    On an accelerator that holds for whole numbers. Fractions are made exact on the CPU.
+    """
+    if is_traced(positions):
+        return True
+    torch = sys.modules.get("torch")
+    return (
+        torch is not None
+        and isinstance(positions, torch.Tensor)
+        and positions.device.type != "cpu"
+        and not (positions.is_floating_point() or positions.is_complex() or positions.dtype == torch.bool)
+    )
 
 
 def refuse_recording(*arrays: Any) -> None:
@@ -106,6 +125,18 @@ def _coordinates(described: HasPositions) -> np.ndarray:
         return at.as_float64().reshape(at.shape)
     numbers = sizes.whole.astype(np.int64)
     return (numbers if sizes.negative is None else np.where(sizes.negative, -numbers, numbers)).reshape(at.shape)
+
+
+def constant(numbers: np.ndarray, beside: Any) -> Any:
+    """Numbers that are known before the trace, in the library and on the device of an array in it."""
+    xp = library(beside)
+    if "torch" not in xp.__name__:
+        return xp.asarray(numbers)
+    if is_traced(beside):
+        return xp.asarray(numbers).to(beside.device)
+    from clockhands.compiling import kept
+
+    return kept(numbers.tobytes(), numbers.dtype.name, numbers.shape, beside.device)
 
 
 def prepare(spec: Any) -> None:
@@ -234,10 +265,12 @@ class _Words:
     def limbs(self, ladder: Ladder) -> list[Any]:
         """The upper three words of the turns per token, highest first, beside the positions."""
         if self.wide:
-            from clockhands.compiling import limbs
+            from clockhands.compiling import kept_limbs, limbs
 
-            device, dtype = self.beside.device, self.xp.int64
-            return [self.xp.asarray(limb, dtype=dtype, device=device) for limb in limbs(ladder)]
+            if is_traced(self.beside):
+                device, dtype = self.beside.device, self.xp.int64
+                return [self.xp.asarray(limb, dtype=dtype, device=device) for limb in limbs(ladder)]
+            return kept_limbs(ladder, self.beside.device)
         high, low = ladder.turns.high, ladder.turns.low
         # JAX without 64-bit mode must never see a 64-bit number.
         return [self.xp.asarray(limb.astype(np.uint32)) for limb in (high >> 32, high & _WORD, low >> 32)]

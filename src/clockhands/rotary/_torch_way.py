@@ -1,6 +1,8 @@
 """Turning PyTorch tensors: in one pass where pairs lie side by side, with a backward that turns back."""
 
 import inspect
+from collections.abc import Sequence
+from functools import cache
 from types import SimpleNamespace
 from typing import Any
 
@@ -38,11 +40,55 @@ def copied(part: np.ndarray, like: torch.Tensor) -> torch.Tensor:
     return torch.from_numpy(part).to(like.device, copy=True)
 
 
+def in_one_kernel(
+    spec: Rotary, by: Any, heads: Sequence[torch.Tensor], axes: Sequence[int]
+) -> tuple[torch.Tensor, ...] | None:
+    """One or two arrays of heads rotated on their GPU by whole positions there, or by a tuple of cosine and sine.
+
+    None where no kernel does it, and where a derivative is asked for of a rotation by cosine and sine.
+    """
+    if not all(x.is_cuda for x in heads) or torch.compiler.is_compiling() or any(map(_is_transformed, heads)):
+        return None
+    kernel, known = _kernel(), isinstance(by, tuple)
+    if kernel is None or not kernel.fits(spec, *heads, known=known):
+        return None
+    watched = torch.is_grad_enabled() and any(x.requires_grad for x in heads)
+    if known:
+        return None if watched else kernel.by_cos_sin(spec, *by, axes, heads)  # type: ignore[no-any-return]
+    if by.dtype == torch.uint64:
+        return None
+    at = by.to(heads[0].device)
+    if watched:
+        return kernel.Turned.apply(spec, at, tuple(axes), False, *heads)  # type: ignore[no-any-return]
+    return kernel.by_positions(spec, at, axes, heads)  # type: ignore[no-any-return]
+
+
+def phases_in_one_kernel(spec: Rotary, positions: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor] | None:
+    """Cosine and sine of whole positions that lie on a GPU; None where no kernel makes them."""
+    kernel = _kernel() if positions.is_cuda and type(positions) is torch.Tensor else None
+    if kernel is None or not kernel.fits(spec) or positions.dtype == torch.uint64 or _is_transformed(positions):
+        return None
+    return kernel.cosine_sine(spec, positions)  # type: ignore[no-any-return]
+
+
+@cache
+def _kernel() -> Any:
+    """The module of the kernel, or None without Triton."""
+    try:
+        from clockhands.rotary import _triton_way
+    except ImportError:
+        return None
+    return _triton_way
+
+
 def _is_watched(x: torch.Tensor) -> bool:
     """Whether anything asks for a derivative or maps over an axis; what only turns is spared a function of autograd."""
+    return (x.requires_grad and torch.is_grad_enabled()) or _is_transformed(x)
+
+
+def _is_transformed(x: torch.Tensor) -> bool:
     return (
-        (x.requires_grad and torch.is_grad_enabled())
-        or torch._C._functorch.is_legacy_batchedtensor(x)  # type: ignore[attr-defined] # noqa: SLF001
+        torch._C._functorch.is_legacy_batchedtensor(x)  # type: ignore[attr-defined] # noqa: SLF001
         or torch._C._are_functorch_transforms_active()  # noqa: SLF001
         or torch.autograd.forward_ad._current_level >= 0  # noqa: SLF001
     )
@@ -108,6 +154,11 @@ def _turn_back(gradient: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, spe
 
 
 def _turn(x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, spec: Rotary) -> torch.Tensor:
+    if x.is_cuda and x.ndim == cos.ndim == 4 and cos.dtype == torch.float32:
+        kernel, axis = _kernel(), 2 if cos.shape[2] > 1 or cos.shape[1] == 1 else 1
+        if kernel is not None and kernel.fits(spec, x, known=True):
+            # Without the axis of the heads, which is 1.
+            return kernel.by_cos_sin(spec, cos.squeeze(3 - axis), sin.squeeze(3 - axis), (axis,), (x,))[0]  # type: ignore[no-any-return]
     work = x.to(cos.dtype)
     out = torch.empty(x.shape, dtype=cos.dtype, device=x.device)
     if spec.rotated < spec.head_width:

@@ -3,14 +3,14 @@
 `clockhands.rotary.formula.plain` is the definition. A library with a better way has a row in `WAYS`.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from clockhands.rotary._spec import Rotary
 from clockhands.rotary.formula import plain
-from clockhands.traces import library_of
+from clockhands.traces import is_traced, library_of, stay
 
 
 def turned(x: Any, cosine: Any, sine: Any, spec: Rotary) -> Any:
@@ -27,6 +27,28 @@ def turned(x: Any, cosine: Any, sine: Any, spec: Rotary) -> Any:
     if isinstance(cosine, np.ndarray):
         cosine, sine = xp.asarray(cosine, device=device(x)), xp.asarray(sine, device=device(x))
     return plain(x, cosine, sine, spec, xp)
+
+
+def in_one_kernel(spec: Rotary, by: Any, heads: Sequence[Any], axes: Sequence[int]) -> tuple[Any, ...] | None:
+    """One or two arrays of heads rotated in one kernel on their device; None where that is not possible.
+
+    ``by`` is positions on that device, or a tuple of cosine and sine. Positions that are known, or exist only inside a
+    trace, are not: their cosine and sine are made apart.
+    """
+    if library_of(heads[0]) != "torch" or is_traced(by) or not (isinstance(by, tuple) or stay(by)):
+        return None
+    from clockhands.rotary._torch_way import in_one_kernel as of_torch
+
+    return of_torch(spec, by, heads, axes)
+
+
+def phases_in_one_kernel(spec: Rotary, positions: Any) -> tuple[Any, Any] | None:
+    """Cosine and sine of positions on a GPU, made there in one kernel; None where that is not possible."""
+    if is_traced(positions) or not stay(positions):
+        return None
+    from clockhands.rotary._torch_way import phases_in_one_kernel as of_torch
+
+    return of_torch(spec, positions)
 
 
 def placed(part: Any, like: Any) -> Any:

@@ -18,7 +18,7 @@ from clockhands.phases import FINE, fill, units
 from clockhands.positions import Positions, positions_of, refuse_masked, refuse_single
 from clockhands.rotary._cosines import CosSin, parts_of
 from clockhands.rotary._spec import Rotary
-from clockhands.rotary._ways import placed, turned
+from clockhands.rotary._ways import in_one_kernel, phases_in_one_kernel, placed, turned
 from clockhands.traces import is_traced
 
 # The logarithm of the largest number, less 3.7 in float32, which leaves room for pairs of heads that are up to 40 long,
@@ -58,15 +58,17 @@ def rotate(
             library's.
         spec: A rotary code of that head width.
         positions: [seq], or [batch, seq] where ``batch`` is axis 0 of ``x`` (or 1); with one more axis, the
-            coordinates, for codes of several axes. None is 0 to seq - 1. Those of another device are copied to the CPU,
-            which waits for them; ranges, lists and NumPy values are not, nor what exists only inside a trace.
+            coordinates, for codes of several axes. None is 0 to seq - 1. Whole numbers on a GPU stay there: nothing is
+            copied to the CPU or waited for, also in a CUDA graph that is captured after a first call. Fractions on a
+            GPU, and all positions of float64 queries, are copied to the CPU, which waits for them.
         seq_axis: Which axis of ``x`` is the sequence.
         role: ``"query"`` or ``"key"``: required where the code treats them differently (xPos), refused elsewhere.
         cos_sin: What `clockhands.rotary.cos_sin` made for these positions, in place of ``positions``: the result is the
             same bit for bit, and no phase is computed. Make it once a step and pass it in every layer.
 
-    Accuracy: cosine and sine correctly rounded to float32 at every position up to 2**63, two products and a
-    sum in float32, one rounding to ``x``'s dtype: within 2**-22 of the largest channel for float32.
+    Accuracy: cosine and sine correctly rounded to float32 at every position up to 2**63 (within 2**-22 where the
+    phases are made on a GPU or inside a trace), two products and a sum in float32, one rounding to ``x``'s dtype:
+    within 2**-22 of the largest channel for float32; on a GPU or inside a trace 3 x 2**-22.
 
     Raises:
         InvalidValue, InvalidType: An argument cannot be used; the message says which and why.
@@ -79,9 +81,14 @@ def rotate(
     shape, kind, axis = _heads(x, spec, seq_axis, "rotate")
     _check_role(spec, role)
     if cos_sin is not None:
-        return _applied(x, spec, *parts_of(cos_sin, x, spec, positions, role, axis), axis)
+        parts = parts_of(cos_sin, x, spec, positions, role, axis)
+        made = in_one_kernel(spec, parts, [x], [axis])
+        return _applied(x, spec, *parts, axis) if made is None else made[0]
     positions = _given(positions, spec, x, axis)
-    at = positions if is_traced(positions) else _checked(at_origin(positions), spec, shape, axis)
+    made = in_one_kernel(spec, positions, [x], [axis])
+    if made is not None:
+        return made[0]
+    at = positions if _stay(positions, kind) else _checked(at_origin(positions), spec, shape, axis)
     return _applied(x, spec, *_turns(spec, at, kind, role), axis)
 
 
@@ -125,6 +132,10 @@ def rotate_both(
         pairs = cos_sin if isinstance(cos_sin, tuple) and len(cos_sin) == 2 else (cos_sin, cos_sin)
         theirs = parts_of(pairs[0], queries, spec, positions, roles[0], axis, "queries")
         others = parts_of(pairs[1], keys, spec, positions, roles[1], axis_of_keys, "keys")
+        if pairs[0] is pairs[1]:
+            made = in_one_kernel(spec, theirs, [queries, keys], [axis, axis_of_keys])
+            if made is not None:
+                return made[0], made[1]
         return _applied(queries, spec, *theirs, axis), _applied(keys, spec, *others, axis_of_keys)
     if shape[axis] != shape_of_keys[axis_of_keys]:
         raise InvalidValue(
@@ -134,7 +145,10 @@ def rotate_both(
             "position of the last key.",
         )
     positions = _given(positions, spec, queries, axis)
-    if is_traced(positions):
+    made = in_one_kernel(spec, positions, [queries, keys], [axis, axis_of_keys])
+    if made is not None:
+        return made[0], made[1]
+    if _stay(positions, kind) and _stay(positions, kind_of_keys):
         at = _given(positions, spec, keys, axis_of_keys)
     else:
         at = _checked(at_origin(positions), spec, shape, axis)
@@ -164,7 +178,7 @@ def cos_sin(spec: Rotary, positions: Any, like: Any, *, role: str | None = None)
         A `clockhands.rotary.CosSin` with ``cosine`` and ``sine``, [*positions, pairs] each (without the axis of the
         coordinates).
 
-    Accuracy: as `rotate`: correctly rounded at positions that are known, within 2**-22 inside a trace.
+    Accuracy: as `rotate`: correctly rounded at positions that are known, within 2**-22 on a GPU or inside a trace.
 
     Raises:
         InvalidValue, InvalidType: An argument cannot be used; the message says which and why.
@@ -186,7 +200,7 @@ def cos_sin(spec: Rotary, positions: Any, like: Any, *, role: str | None = None)
         positions = traces.as_traced(positions, like)
     else:
         positions = _beside_array(positions, like, "positions", "like")
-    at = positions if is_traced(positions) else at_origin(positions)
+    at = positions if _stay(positions, kind) else at_origin(positions)
     body = tuple(at.shape)
     if spec.axes is not None and body[-1:] == (spec.number_of_axes,):
         body = body[:-1]
@@ -202,13 +216,21 @@ def cos_sin(spec: Rotary, positions: Any, like: Any, *, role: str | None = None)
     return CosSin(cosine, sine, spec, role, kind)
 
 
+def _stay(positions: Any, kind: str) -> bool:
+    """Whether phases are made where the positions are, as precise as heads of this dtype need them.
+
+    On an accelerator they are float32, so for float64 heads the positions are copied to the CPU.
+    """
+    return traces.stay(positions) and (kind != "float64" or is_traced(positions))
+
+
 def _turns(spec: Rotary, at: Any, kind: str, role: str | None) -> tuple[Any, Any]:
     """Cosine and sine at these positions, known or traced, as precise as heads of this dtype need them."""
     if isinstance(at, Positions):
         if spec.xpos is not None and kind in _EXPONENTS:
             _check_growth(spec, _distances(at) - spec.xpos.centre, kind)
         return cosine_sine(spec, at, _FLOAT64 if kind == "float64" else _FLOAT32, role)
-    return _wide(traced_cosine_sine(spec, at, role), kind)
+    return phases_in_one_kernel(spec, at) or _wide(traced_cosine_sine(spec, at, role), kind)
 
 
 def rerotate(keys: Any, spec: Rotary, from_: Any, to: Any, seq_axis: int = -2) -> Any:
@@ -235,7 +257,7 @@ def rerotate(keys: Any, spec: Rotary, from_: Any, to: Any, seq_axis: int = -2) -
             "Cache keys with reordered=False. If queries also have reordered=False, scores do not change.",
         )
     start, end = (_given(place, spec, keys, axis, name) for place, name in ((from_, "from_"), (to, "to")))
-    inside = is_traced(start), is_traced(end)
+    inside = _stay(start, kind), _stay(end, kind)
     start, end = (
         place if traced else _checked(at_origin(place, name), spec, shape, axis, name)
         for place, name, traced in ((start, "from_", inside[0]), (end, "to", inside[1]))
@@ -326,13 +348,13 @@ def traced_cosine_sine(spec: Rotary, positions: Any, role: str | None = None) ->
         parts = [traces.cosine_sine(ladder, positions[..., axis], xp) for axis, ladder in enumerate(spec.ladders)]
         # Side by side by axis, then put into the order of the pairs.
         order = np.argsort(np.argsort(np.array(spec.axes), kind="stable"), kind="stable")
-        index = xp.asarray(order.astype(np.int32))
+        index = traces.constant(order.astype(np.int32), positions)
         cosine, sine = (xp.take(xp.concat(list(part), axis=-1), index, axis=-1) for part in zip(*parts, strict=True))
     if spec.attention_factor != 1:
         cosine, sine = cosine * spec.attention_factor, sine * spec.attention_factor
     if spec.xpos is not None:
         away = xp.astype(positions, xp.float32) - spec.xpos.centre
-        logarithms = xp.asarray(spec.xpos.logarithms(spec.rotated // 2).astype(np.float32))
+        logarithms = traces.constant(spec.xpos.logarithms(spec.rotated // 2).astype(np.float32), positions)
         growth = xp.exp((away if role == "query" else -away)[..., None] * logarithms)
         cosine, sine = cosine * growth, sine * growth
     return cosine, (sine if spec.direction == "forward" else -sine)
@@ -484,7 +506,7 @@ def _given(positions: Any, spec: Rotary, x: Any, axis: int, name: str = "positio
         positions = traces.counted(0, shape[axis], x)
     refuse_single(positions, name)
     positions = _beside_array(positions, x, name, "x")
-    if is_traced(positions):
+    if traces.stay(positions):
         _check_shape(tuple(positions.shape), spec, shape, axis, name)
     return positions
 

@@ -78,9 +78,10 @@ class Rotary(_Code):
     Under ``torch.compile(fullgraph=True)`` all positions, also those that nobody gave, are tensors of the graph:
     whole numbers, with cosine and sine within 2**-22 at every position that int64 holds.
 
-    Outside of it positions are made exact on the CPU. Those that lie on a GPU are copied there at each call, which
-    waits for the GPU; none at all, a range, a list or NumPy values are not waited for, and what they give is only
-    copied to the GPU. In a loop over layers give all of them the same NumPy values, or compile it: nothing is copied.
+    Outside of it positions on the CPU are made exact there. Whole numbers on a GPU stay on it: their phases are made by
+    integer arithmetic within 2**-22, nothing is copied or waited for, and a CUDA graph may capture it after a first
+    call. Where Triton is installed, one kernel reads queries and keys once and writes them once. Fractions on a GPU,
+    and all positions of float64 heads, are copied to the CPU, which waits for them.
 
     Attributes:
         spec: The rotary code.
