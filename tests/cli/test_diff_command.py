@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from clockhands.sources import open_target
 from written_files import gguf_bytes, gguf_key
 
 LLAMA3 = {
@@ -274,3 +275,18 @@ def test_a_draft_is_held_to_the_nearest_of_the_layers_of_its_target(run, file):
     assert run("diff", file("target", gemma), file("draft", draft | {"rope_theta": 10000.0})).code == 0
     assert run("diff", file("target", gemma), file("draft", draft | {"rope_theta": 1000000.0})).code == 0
     assert run("diff", file("target", gemma), file("draft", draft)).code == 1
+
+
+@pytest.mark.parametrize("options", [(), ("--reader", "vllm"), ("--reader", "no-scaling")])
+def test_each_target_is_opened_once(run, file, monkeypatch, options):
+    asked = []
+
+    def counted(target, *rest):
+        asked.append(target)
+        return open_target(target, *rest)
+
+    monkeypatch.setattr("clockhands.cli.diff.open_target", counted)
+    monkeypatch.setattr("clockhands.auditing._audits.open_target", counted)
+    targets = [str(file("target", OLD)), str(file("draft", DRAFT))]
+    run("diff", *targets, *options)
+    assert asked == targets

@@ -11,12 +11,11 @@ from rich.text import Text
 
 from clockhands.measures import LadderDifference, distances
 from clockhands.readers import Parted
-from clockhands.readers.drafts import shorter
+from clockhands.readers.drafts import contexts_differ
 from clockhands.readers.telling import (
     FAR_OFF,
     code_in_words,
     cosine_in_words,
-    lengths_differ,
     pairs_in_words,
     ratio_in_words,
 )
@@ -52,7 +51,7 @@ def print_differences(
         width: Columns to use; None takes the terminal's.
     """
     page = Page(console_on(file, width))
-    lengths = (shorter if draft else lengths_differ)(*contexts)
+    lengths = contexts_differ(*contexts, draft=draft)
     if all(group.alike(exact=exact) for group in groups) and not lengths:
         same = "The draft agrees with its target" if draft else "Same position encoding"
         page.line(Text(f"{same}: {safe(first)} and {safe(second)}{_expected(groups)}.", style="bold green"))
