@@ -17,6 +17,7 @@ from clockhands.readers.telling import (
     code_in_words,
     cosine_in_words,
     pairs_in_words,
+    part_in_words,
     ratio_in_words,
 )
 from clockhands.show._page import Page, console_on, safe
@@ -97,7 +98,7 @@ def first_difference(
 
 def _print_group(page: Page, group: Parted, names: tuple[str, str], shown: Sequence[int]) -> None:
     where = group.layers and (group.layers if " of every " in group.layers else layers_in_words(group.layers))
-    page.line(Text(": ".join(filter(None, (group.part, where))), style="bold"))
+    page.line(Text(": ".join(filter(None, (part_in_words(group.part), where))), style="bold"))
     if group.same:
         page.row("same", code_in_words(group.ours), None)
         return

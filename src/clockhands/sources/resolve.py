@@ -15,7 +15,7 @@ from clockhands.mixtures import LayerMixture
 from clockhands.rotary import Rotary
 from clockhands.scaling import Scaling
 from clockhands.sources._diffusers_fields import diffusers_codes
-from clockhands.sources._second_fields import in_own_layers
+from clockhands.sources._second_fields import for_further_tokens, in_own_layers
 from clockhands.sources._table_fields import bias_codes, table_code
 from clockhands.sources.dialects import InDialect, in_dialect
 from clockhands.sources.fields import Fields, Sourced, shown, value_of
@@ -309,11 +309,27 @@ class _ConfigReader:
                 ]
         if not made and known.rows:
             made = [(_in_part(code, section.part), None) for code in bias_codes(fields, None, None)]
+        made += self._predicting(section, fields, known, [code for code, _ in made])
         ignored_keys(fields, known, [code for code, _ in made])
         if context is not None and context.source == known.default_source:
             field = known.reads["context"][0]
             fields.took_default(field, context.value, known.title, **{"belongs at": fields.source(field)})
         return _Part(made, context, unread(fields))
+
+    def _predicting(
+        self, section: Section, fields: Fields, known: ModelType | None, codes: list[Code]
+    ) -> list[tuple[Code, int | None]]:
+        """The code of the layers for multi-token prediction, where a text has them."""
+
+        def longer(further: Fields) -> list[Code]:
+            rows = () if known is None else [row for row in known.rows if row.part == "text" and row.kind == "rotary"]
+            return [code for row in rows for code, _ in RotaryReader(further, known, row, "text", self.length).codes()]
+
+        if section.part != "text":
+            return []
+        code, notes = for_further_tokens(self.opened, fields, known, codes, longer, top=self.top)
+        self.notes.extend(notes)
+        return [] if code is None else [(code, None)]
 
     def _by_fields(self, section: Section, name: str | None) -> _Part:
         """The codes of a type that the table does not hold."""
@@ -333,6 +349,7 @@ class _ConfigReader:
                 made += [(_in_part(code, part), None) for code in bias_codes(fields, kind.value, kind.source)]
         if not made:
             made = [(_in_part(code, part), None) for code in bias_codes(fields, None, None)]
+        made += self._predicting(section, fields, None, [code for code, _ in made])
         context = fields.whole("context")
         return _Part(made, context, unread(fields))
 

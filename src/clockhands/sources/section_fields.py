@@ -80,7 +80,8 @@ def fields_of(section: Section, file: str, known: ModelType | None, facts: list[
     if known is None:
         return Fields(section.values, file, table()["spellings"]["config"], facts, path=section.path)
     defaults, source = known.defaults, known.default_source
-    reads = {**known.reads, **_other_names(section.values, known)}
+    predicting = table()["spellings"]["config"]["predicting"]
+    reads = {"predicting": predicting, **known.reads, **_other_names(section.values, known)}
     values, places = _with_layers_counted(section, file, reads.get("layers", ()), reads.get("stages", ()))
     values = {**values, **_inner_values(values, reads)}
     if places:
