@@ -81,6 +81,12 @@ def test_where_layers_differ_the_type_says_which_the_further_ones_are_like(tmp_p
     assert (code.layers, code.kind, code.base, code.window) == expected
 
 
+def test_lists_may_go_on_with_layers_of_several_kinds(tmp_path):
+    lists = {"compress_ratios": [4, 128, 4, 128, 0, 4, 4], "num_nextn_predict_layers": 3}
+    found = {code.layers: code.base for code in further(audited(tmp_path, V4 | lists))}
+    assert found == {"4": 10000.0, "5-6": 160000.0}
+
+
 @pytest.mark.parametrize(
     "config",
     [

@@ -57,8 +57,7 @@ def _listed(fields: Fields, quantity: str, number: int | None) -> Sequence[Any] 
     """A mark for each layer, as a list or as letters; the list may go on with layers that predict further tokens."""
     found = fields.raw(quantity)
     held = fields.defaults.get(quantity) if found is None else found.value
-    whole = isinstance(held, list | str) and number is not None and len(held) >= number
-    return held[:number] if whole else None
+    return held[:number] if isinstance(held, list | str) and number is not None and len(held) >= number else None
 
 
 def _counted(says: Mapping[str, Any], fields: Fields, number: int) -> set[int] | None:
@@ -90,8 +89,8 @@ def for_further_tokens(
     longer: Callable[[Fields], Iterable[Code]],
     *,
     top: str | None,
-) -> tuple[Code | None, list[str]]:
-    """The code of the layers for multi-token prediction of a text, and what else is known of them, in sentences.
+) -> tuple[list[Code], list[str]]:
+    """The codes of the layers for multi-token prediction of a text, and what else is known of them, in sentences.
 
     Args:
         opened: The target, whose weights may hold such layers that its config does not declare.
@@ -101,11 +100,11 @@ def for_further_tokens(
         longer: The codes by the table of a config like this one with another number of layers.
         top: The type of the whole model, if it is known.
     """
-    number = value_of(fields.whole("layers", most=MOST_LAYERS))
-    count = _declared(fields) or _in_weights(opened, number)
     own = [code for code in codes if code.part == "text" and code.layers not in (None, "input")]
-    if count is None or number is None or not own:
-        return None, []
+    number = value_of(fields.whole("layers", most=MOST_LAYERS)) if own else None
+    count = None if number is None else _declared(fields) or _in_weights(opened, number)
+    if count is None or number is None:
+        return [], []
     names = (None if known is None else known.name, top)
     says = next((held for name, held in table()["multi_token_prediction"].items() if name in names), {})
     # Keys that contradict each other leave open how many there are.
@@ -114,11 +113,14 @@ def for_further_tokens(
     title = "the layers for multi-token prediction" + ("" if layers is None else f" ({layers})")
     notes = _built(says, known, title)
     found = _likened(says, fields, own, further, longer)
-    if found is None:
-        return None, [*notes, f"clockhands does not know the position encoding of {title}."]
-    because = says.get("source") or f"as the other layers ({found.source.get('kind', '')})"
-    source = {**found.source, "layers": count.source, "kind": because}
-    return replace(found, part=MTP, layers=layers, source=source), notes
+    if not found:
+        return [], [*notes, f"clockhands does not know the position encoding of {title}."]
+    codes = []
+    for code in found:
+        because = says.get("source") or f"as the other layers ({code.source.get('kind', '')})"
+        source = {**code.source, "layers": count.source, "kind": because}
+        codes.append(replace(code, part=MTP, layers=layers if len(found) == 1 else code.layers, source=source))
+    return codes, notes
 
 
 def _declared(fields: Fields) -> Sourced[int] | None:
@@ -131,14 +133,14 @@ def _declared(fields: Fields) -> Sourced[int] | None:
     )
 
 
-def _in_weights(opened: Opened, number: int | None) -> Sourced[int] | None:
+def _in_weights(opened: Opened, number: int) -> Sourced[int] | None:
     """How many layers the names of the weights show."""
     held: dict[str, str] = {}
     for name, tensor in opened.tensors.items():
         own, joining = _OWN_NAME.search(name), _JOINING.search(name)
         if own is not None:
             held.setdefault(own[1] or "0", f"{tensor.declared_in.name}:{name}")
-        elif joining is not None and number is not None and int(joining[1]) >= number:
+        elif joining is not None and int(joining[1]) >= number:
             held.setdefault(joining[1], f"{tensor.declared_in.name}:{name}")
     if not 0 < len(held) <= _MOST_PREDICTING:
         return None
@@ -160,34 +162,35 @@ def _likened(
     own: Sequence[Code],
     further: range,
     longer: Callable[[Fields], Iterable[Code]],
-) -> Code | None:
-    """The code that such layers have; None where that is not known."""
+) -> list[Code]:
+    """The codes that such layers have; none where that is not known."""
     different = _different(own)
     like = says.get("as")
     if like == "listed":
         return _listed_on(fields, further, longer)
     if len(different) == 1:
-        return different[0]
+        return different
     if like == "rotary":
-        turning = [code for code in different if code.kind == "rotary"]
-        return turning[0] if len(turning) == 1 else None
-    if like is None:
-        return None
-    kinds = fields.values.get(like) or [says["absent"]]
-    slides = {str(kind) in table()["labels"]["sliding"] for kind in kinds} if isinstance(kinds, list) else set()
-    fit = [code for code in different if slides == {code.window is not None}]
-    return fit[0] if len(fit) == 1 else None
+        fit = [code for code in different if code.kind == "rotary"]
+    elif like is not None:
+        kinds = fields.values.get(like) or [says["absent"]]
+        slides = {str(kind) in table()["labels"]["sliding"] for kind in kinds} if isinstance(kinds, list) else set()
+        fit = [code for code in different if slides == {code.window is not None}]
+    else:
+        fit = []
+    return fit if len(fit) == 1 else []
 
 
-def _listed_on(fields: Fields, further: range, longer: Callable[[Fields], Iterable[Code]]) -> Code | None:
-    """The one code that the further layers have where the lists of a config go on with them."""
+def _listed_on(fields: Fields, further: range, longer: Callable[[Fields], Iterable[Code]]) -> list[Code]:
+    """The codes that the further layers have where the lists of a config go on with them."""
     (key,) = fields.written("layers")[:1] or ("",)
     lists = [each for each in fields.values.values() if isinstance(each, list) and len(each) == further.stop]
     if not key or not lists:
-        return None
-    made = longer(fields.apart({key: further.stop}))
-    different = _different(code for code in made if layer_numbers(code.layers or "") & set(further))
-    return different[0] if len(different) == 1 else None
+        return []
+    made = [
+        (code, layer_numbers(code.layers or "") & set(further)) for code in longer(fields.apart({key: further.stop}))
+    ]
+    return [replace(code, layers=layer_ranges(sorted(layers))) for code, layers in made if layers]
 
 
 def _different(codes: Iterable[Code]) -> list[Code]:

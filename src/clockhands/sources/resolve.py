@@ -319,7 +319,7 @@ class _ConfigReader:
     def _predicting(
         self, section: Section, fields: Fields, known: ModelType | None, codes: list[Code]
     ) -> list[tuple[Code, int | None]]:
-        """The code of the layers for multi-token prediction, where a text has them."""
+        """The codes of the layers for multi-token prediction, where a text has them."""
 
         def longer(further: Fields) -> list[Code]:
             rows = () if known is None else [row for row in known.rows if row.part == "text" and row.kind == "rotary"]
@@ -327,9 +327,9 @@ class _ConfigReader:
 
         if section.part != "text":
             return []
-        code, notes = for_further_tokens(self.opened, fields, known, codes, longer, top=self.top)
+        further, notes = for_further_tokens(self.opened, fields, known, codes, longer, top=self.top)
         self.notes.extend(notes)
-        return [] if code is None else [(code, None)]
+        return [(code, None) for code in further]
 
     def _by_fields(self, section: Section, name: str | None) -> _Part:
         """The codes of a type that the table does not hold."""
