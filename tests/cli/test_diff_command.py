@@ -290,3 +290,20 @@ def test_each_target_is_opened_once(run, file, monkeypatch, options):
     targets = [str(file("target", OLD)), str(file("draft", DRAFT))]
     run("diff", *targets, *options)
     assert asked == targets
+
+
+def test_layers_for_multi_token_prediction_that_a_conversion_leaves_out_are_no_difference(run, file):
+    more = {"num_nextn_predict_layers": 1}
+    assert run("diff", file("whole", OLD | more), file("converted", OLD)).code == 0
+    assert run("diff", file("whole", OLD | more), file("same", NEW | more)).code == 0
+    done = run("diff", file("whole", OLD | more), file("other", OLD | more | {"rope_theta": 10000.0}))
+    assert done.code == 1
+    assert "multi-token prediction: layer 32" in done.out
+
+
+def test_a_head_for_multi_token_prediction_is_a_draft_of_its_model(run, file):
+    more = {"num_nextn_predict_layers": 1}
+    head = OLD | more | {"architectures": ["LlamaForCausalLMNextN"], "num_hidden_layers": 1}
+    done = run("diff", file("target", OLD | more), file("head", head))
+    assert (done.code, done.out.partition(":")[0]) == (0, "The draft agrees with its target")
+    assert run("diff", file("target", OLD | more), file("head", head | {"rope_theta": 10000.0})).code == 1
