@@ -332,10 +332,19 @@ def applied(found: Seen) -> frozenset[str]:
     return frozenset(named[name] for name in called)
 
 
-def indexer_of(config: Any) -> str | None:
+def indexer_of(model: nn.Module) -> str | None:
     """What the indexer of a sparse attention does, in a form that is the same for copies of it; None without one."""
-    kinds = [each for name, each in inspect.getmembers(modeling(config), inspect.isclass) if name.endswith("Indexer")]
+    kinds = [type(module) for _, module in own_modules(model, []) if type(module).__name__.endswith("Indexer")]
     return plain(inspect.getsource(kinds[0].forward)) if kinds else None
+
+
+@cache
+def indexer_by_hand(name: str) -> str | None:
+    """The same of a type with a row by hand, which says whether it has one."""
+    if not any(code["part"] == INDEXER for code in known._filled(name)["codes"]):
+        return None
+    config = transformers.CONFIG_MAPPING[name]()
+    return indexer_of(made(config, classes_of(config)))
 
 
 @cache
@@ -508,12 +517,12 @@ def rotary_row(found: Seen, reasons: list[str]) -> dict[str, Any] | None:
     """The row of a type with rotary modules, like the first type by hand that computes the same."""
     part = part_of(found)
     names = [name for module in found.rotary for name in sorted(signatures().get(signature(module), ()))]
-    stems, indexer = found.name.replace("-", "_").split("_"), indexer_of(found.config)
+    stems, indexer = found.name.replace("-", "_").split("_"), indexer_of(found.model)
     # The nearest relative first, then the plainest.
     names.sort(key=lambda name: (-len(_shared(stems, name)), name != "llama", "like" in by_hand()[name], name))
     for name in dict.fromkeys(names):
         codes = [code for code in known._filled(name)["codes"] if code["part"] != INDEXER]
-        if indexer != indexer_of(transformers.CONFIG_MAPPING[name]()):
+        if indexer != indexer_by_hand(name):
             reasons.append(f"like {name}: another indexer, or none")
             continue
         if (
