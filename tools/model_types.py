@@ -30,7 +30,7 @@ from torch import nn  # noqa: E402
 
 from clockhands.sources import model_types as known  # noqa: E402
 from clockhands.sources.resolve import resolve  # noqa: E402
-from clockhands.sources.resolved import layer_numbers  # noqa: E402
+from clockhands.sources.resolved import INDEXER, layer_numbers  # noqa: E402
 from clockhands.sources.targets import Opened  # noqa: E402
 from resolution.library import KINDS, modeling, pairing  # noqa: E402
 
@@ -332,6 +332,21 @@ def applied(found: Seen) -> frozenset[str]:
     return frozenset(named[name] for name in called)
 
 
+def indexer_of(model: nn.Module) -> str | None:
+    """What the indexer of a sparse attention does, in a form that is the same for copies of it; None without one."""
+    kinds = [type(module) for _, module in own_modules(model, []) if type(module).__name__.endswith("Indexer")]
+    return plain(inspect.getsource(kinds[0].forward)) if kinds else None
+
+
+@cache
+def indexer_by_hand(name: str) -> str | None:
+    """The same of a type with a row by hand, which says whether it has one."""
+    if not any(code["part"] == INDEXER for code in known._filled(name)["codes"]):
+        return None
+    config = transformers.CONFIG_MAPPING[name]()
+    return indexer_of(made(config, classes_of(config)))
+
+
 @cache
 def by_hand() -> dict[str, dict[str, Any]]:
     """The rows that a person wrote."""
@@ -411,7 +426,7 @@ def gaps(found: Seen, row: Mapping[str, Any], values: Mapping[str, Any], config:
             if not any(same(code.rates, theirs) for code in codes):
                 ours = [(code.layers, code.rates and (len(code.rates), code.rates[-1])) for code in codes]
                 yield f"frequencies of {label or 'all layers'} ({len(theirs)}, {theirs[-1]:.4g}), not {ours}"
-    layers = sum(len(layer_numbers(code.layers or "")) for code in resolved.codes)
+    layers = sum(len(layer_numbers(code.layers or "")) for code in resolved.codes if code.part != INDEXER)
     count = default_of(config, keys_of(config, "layers"))
     if codes and isinstance(count, int) and layers != count:
         yield f"{layers} layers, not {count}"
@@ -502,11 +517,14 @@ def rotary_row(found: Seen, reasons: list[str]) -> dict[str, Any] | None:
     """The row of a type with rotary modules, like the first type by hand that computes the same."""
     part = part_of(found)
     names = [name for module in found.rotary for name in sorted(signatures().get(signature(module), ()))]
-    stems = found.name.replace("-", "_").split("_")
+    stems, indexer = found.name.replace("-", "_").split("_"), indexer_of(found.model)
     # The nearest relative first, then the plainest.
     names.sort(key=lambda name: (-len(_shared(stems, name)), name != "llama", "like" in by_hand()[name], name))
     for name in dict.fromkeys(names):
-        codes = known._filled(name)["codes"]
+        codes = [code for code in known._filled(name)["codes"] if code["part"] != INDEXER]
+        if indexer != indexer_by_hand(name):
+            reasons.append(f"like {name}: another indexer, or none")
+            continue
         if (
             not codes
             or (part == "vision") != (codes[0]["part"] == "vision")

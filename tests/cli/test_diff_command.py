@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from clockhands.sources import open_target
 from written_files import gguf_bytes, gguf_key
 
 LLAMA3 = {
@@ -274,3 +275,35 @@ def test_a_draft_is_held_to_the_nearest_of_the_layers_of_its_target(run, file):
     assert run("diff", file("target", gemma), file("draft", draft | {"rope_theta": 10000.0})).code == 0
     assert run("diff", file("target", gemma), file("draft", draft | {"rope_theta": 1000000.0})).code == 0
     assert run("diff", file("target", gemma), file("draft", draft)).code == 1
+
+
+@pytest.mark.parametrize("options", [(), ("--reader", "vllm"), ("--reader", "no-scaling")])
+def test_each_target_is_opened_once(run, file, monkeypatch, options):
+    asked = []
+
+    def counted(target, *rest):
+        asked.append(target)
+        return open_target(target, *rest)
+
+    monkeypatch.setattr("clockhands.cli.diff.open_target", counted)
+    monkeypatch.setattr("clockhands.auditing._audits.open_target", counted)
+    targets = [str(file("target", OLD)), str(file("draft", DRAFT))]
+    run("diff", *targets, *options)
+    assert asked == targets
+
+
+def test_layers_for_multi_token_prediction_that_a_conversion_leaves_out_are_no_difference(run, file):
+    more = {"num_nextn_predict_layers": 1}
+    assert run("diff", file("whole", OLD | more), file("converted", OLD)).code == 0
+    assert run("diff", file("whole", OLD | more), file("same", NEW | more)).code == 0
+    done = run("diff", file("whole", OLD | more), file("other", OLD | more | {"rope_theta": 10000.0}))
+    assert done.code == 1
+    assert "multi-token prediction: layer 32" in done.out
+
+
+def test_a_head_for_multi_token_prediction_is_a_draft_of_its_model(run, file):
+    more = {"num_nextn_predict_layers": 1}
+    head = OLD | more | {"architectures": ["LlamaForCausalLMNextN"], "num_hidden_layers": 1}
+    done = run("diff", file("target", OLD | more), file("head", head))
+    assert (done.code, done.out.partition(":")[0]) == (0, "The draft agrees with its target")
+    assert run("diff", file("target", OLD | more), file("head", head | {"rope_theta": 10000.0})).code == 1

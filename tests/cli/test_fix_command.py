@@ -141,6 +141,7 @@ def test_every_model_under_a_folder_is_found_and_other_json_is_passed_over(run, 
     assert [each["target"] for each in unread] == ["all/broken", "all/folder"]
     assert run("audit", "-r", "all/web").code == 2
     assert "no folder" in run("audit", "-r", "all/one/config.json").err
+    assert "No model was found in 'all/web'." in run("audit", "-r", "all/web").err
 
 
 def test_many_models_are_audited_in_processes_with_the_same_answers(run, model):

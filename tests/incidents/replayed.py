@@ -22,7 +22,7 @@ from auditing.model_files import Model, written_model
 from clockhands import scaling, testing
 from clockhands.auditing import Audit, audit
 from clockhands.readers import Statement, facts, runtimes, statements
-from clockhands.readers.drafts import of_draft, shorter
+from clockhands.readers.drafts import contexts_differ, of_draft
 from clockhands.rotary.axes import chunked
 from clockhands.scaling import yarn_magnitude
 from clockhands.show.differences import first_difference
@@ -100,7 +100,7 @@ def drafted(record: Record) -> tuple[bool, str]:
             sides.append(audit(written_model(place, model_of({"file": record["pair"][name]}))))
     target, draft = sides
     groups, contexts = of_draft(target.layers, draft.layers), (target.context, draft.context)
-    agree = all(group.equivalent for group in groups) and not shorter(*contexts)
+    agree = all(group.equivalent for group in groups) and not contexts_differ(*contexts, draft=True)
     return agree, first_difference(groups, contexts, ("target", "draft"), exact=False)
 
 

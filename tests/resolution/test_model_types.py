@@ -197,6 +197,8 @@ def test_rows_speak_of_quantities_that_exist(name):
             "index_width",
             "index_interleave",
             "indexed",
+            "index_every",
+            "index_offset",
         ),
     }
     assert set(known.reads) <= quantities

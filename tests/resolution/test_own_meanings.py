@@ -285,7 +285,7 @@ def test_sliding_layers_of_dots3_have_heads_of_their_own(more, rotated, width):
     found = resolved({"model_type": "dots3_note_text", **more})
     (code, *_) = [code for code in found.codes if code.window is not None and "2" in str(code.layers)]
     assert (code.rotated, code.width, code.base) == (rotated, width, 50000.0)
-    assert {code.width for code in found.codes if code.window is None} == {192}
+    assert {(code.part, code.width) for code in found.codes if code.window is None} == {("text", 192), ("indexer", 128)}
 
 
 @pytest.mark.parametrize(
@@ -389,9 +389,10 @@ def test_windows_on_both_sides_of_encoders_alone():
 
 def test_a_base_and_a_share_for_each_layer():
     """The lists go on with the layer that predicts further tokens, which is no layer of the model itself."""
-    full, sliding = resolved(STEP).codes
+    full, sliding, further = resolved(STEP).codes
     assert (full.layers, full.base, full.rotated, full.window) == ("0", 5_000_000.0, 64, None)
     assert (sliding.layers, sliding.base, sliding.rotated, sliding.window) == ("1-3", 10_000.0, 128, 512)
+    assert (further.part, further.layers, further.spec) == ("mtp", "4", full.spec)
     assert resolved({**STEP, "rope_theta": 70_000.0}).codes[0].base == 70_000.0
 
 

@@ -1,6 +1,7 @@
 """Types whose code is published beside their weights, and configs that name a type by their classes alone."""
 
 import math
+from dataclasses import replace
 
 import pytest
 
@@ -115,13 +116,14 @@ def test_kinds_of_deepseek_v4_layers_by_how_much_they_compress():
         "compress_rope_theta": 160000,
         "rope_scaling": {"type": "yarn", "factor": 16, "original_max_position_embeddings": 65536},
     }
-    sliding, full = resolved(config).codes
+    sliding, full, indexer = resolved(config).codes
     assert (sliding.layers, sliding.window, full.layers, full.window) == ("0", 128, "1-3", None)
     assert sliding.spec == Rotary(512, "interleaved", 10000.0, rotated=64, part="last")
     # The code of the type takes no magnitude for the scaling of these layers.
     yarn = Yarn(16.0, 65536, attention_factor=1.0)
     assert full.spec == Rotary(512, "interleaved", 160000.0, rotated=64, part="last", scaling=yarn)
     assert full.source["attention_factor"].startswith("class default of deepseek_v4")
+    assert (indexer.layers, indexer.spec) == ("1,3", replace(full.spec, head_width=128))
 
 
 @pytest.mark.parametrize(

@@ -299,12 +299,26 @@ def audit(
         if is_module(target):
             return _of_module(target, length, overrides, weights, named)
     opened = overridden(open_target(cast("str | os.PathLike[str]", target), stdin), overrides)
+    return audit_opened(opened, length, weights=weights, runtime=named)
+
+
+def audit_opened(
+    opened: Opened, length: int | None = None, *, weights: bool = False, runtime: RuntimeRelease | None = None
+) -> Audit:
+    """The audit of a target that is open already.
+
+    Args:
+        opened: The target, with what the caller set over it.
+        length: The length, in tokens, at which the rates shall hold; None is that which the target asks for.
+        weights: Whether to tell from the query and key projections how channels pair.
+        runtime: The runtime that will load the model, or None.
+    """
     length = opened.length if length is None else length
     if opened.form == "array":
-        return judged(opened, *audit_array(opened), runtime=named)
+        return judged(opened, *audit_array(opened), runtime=runtime)
     resolved, cases = audit_tables(opened, resolve(opened, length))
     found = pairing(opened, resolved) if weights else not_asked(opened, resolved)
-    audited = judged(opened, resolved, [*cases, *cases_of(found, resolved)], runtime=named)
+    audited = judged(opened, resolved, [*cases, *cases_of(found, resolved)], runtime=runtime)
     layers = with_layout(audited.layers, found)
     return replace(audited, layers=layers, weights=found, extension=extension(opened, resolved, length))
 

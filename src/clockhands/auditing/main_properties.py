@@ -25,7 +25,7 @@ from clockhands.measures.subject import MeasuredCode, subject_of
 from clockhands.measures.tokens.bounded import bounded
 from clockhands.measures.tokens.smooth import smooth
 from clockhands.rotary import Rotary
-from clockhands.sources.resolved import INDEXER, Code, Resolved
+from clockhands.sources.resolved import SECOND, Code, Resolved
 from clockhands.specs import SPECS
 
 
@@ -104,7 +104,7 @@ class MainProperties:
 
 def main_properties(resolved: Resolved) -> tuple[MainProperties, ...]:
     """The main properties of all codes whose spec, or whose rates, are known, each over the length of the code."""
-    found = (_of_code(code) for code in resolved.codes if code.part != INDEXER)  # which has the pairs of its attention
+    found = (_of_code(code) for code in resolved.codes if code.part not in SECOND)
     return tuple(one for one in found if one is not None and one.properties)
 
 

@@ -345,7 +345,7 @@ def _models_under(targets: Sequence[str]) -> tuple[str, ...]:
             raise click.UsageError(f"{target} is no folder: --recursive looks for models in folders.")
         found += [str(path) for path in models_under(Path(target))]
     if not found:
-        raise click.UsageError(f"No model was found in {', '.join(targets)}.")
+        raise click.UsageError(f"No model was found in {' or '.join(map(repr, targets))}.")
     return tuple(found)
 
 

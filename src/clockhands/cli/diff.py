@@ -4,16 +4,16 @@ from dataclasses import dataclass
 
 import click
 
-from clockhands.auditing import Audit, audit
+from clockhands.auditing import Audit, audit_opened
 from clockhands.auditing.findings import json_value
 from clockhands.cli.group import did_you_mean, talk
 from clockhands.cli.output import json_option, print_json, showing_what_is_fetched
 from clockhands.errors import InvalidValue, Unreadable
 from clockhands.readers import READERS, compared
 from clockhands.readers import readings as readings_of
-from clockhands.readers.drafts import is_draft, of_draft, shorter
-from clockhands.readers.telling import lengths_differ, parted_to_dict, reach_of, release
-from clockhands.sources import open_target
+from clockhands.readers.drafts import contexts_differ, is_draft, of_draft
+from clockhands.readers.telling import parted_to_dict, reach_of, release
+from clockhands.sources import Opened, open_target
 from clockhands.sources.resolve import resolve
 from clockhands.sources.resolved import Code
 
@@ -102,7 +102,7 @@ def command(  # noqa: PLR0917 - click passes them by name
     draft = bool(of_a_draft) and (draft or (second.draft and not first.draft))
     groups = of_a_draft if draft else compared(first.codes, second.codes, scores=not (reader or readers))
     alike = all(group.alike(exact=exact) for group in groups)
-    differ = (shorter if draft else lengths_differ)(first.context, second.context) or not alike
+    differ = contexts_differ(first.context, second.context, draft=draft) or not alike
     reach = max((side.reach for side in (first, second) if side.reach is not None), default=None)
     if as_json:
         print_json(
@@ -137,24 +137,25 @@ def _sides(
     if readers:
         if len(targets) != 1:
             raise click.UsageError("--readers compares two runtimes on one target: pass one target.")
-        found = _audited(targets[0], length)
-        return _side(found, readers[0], length), _side(found, readers[1], length)
+        opened, found = _audited(targets[0], length)
+        return _side(opened, found, readers[0], length), _side(opened, found, readers[1], length)
     if len(targets) != 2:
         raise click.UsageError("Pass two targets, or one with --readers A,B.")
     (one,) = reader or (OWN,)
-    first, second = (_side(_audited(target, length), one, length) for target in targets)
+    first, second = (_side(*_audited(target, length), one, length) for target in targets)
     return first, second
 
 
-def _audited(target: str, length: int | None) -> Audit:
+def _audited(target: str, length: int | None) -> tuple[Opened, Audit]:
     with showing_what_is_fetched():
-        found = audit(target, length)
+        opened = open_target(target)
+        found = audit_opened(opened, length)
     for note in found.notes:
         talk(f"note: {note}")
-    return found
+    return opened, found
 
 
-def _side(found: Audit, reader: str, length: int | None) -> ComparedSide:
+def _side(opened: Opened, found: Audit, reader: str, length: int | None) -> ComparedSide:
     """A target as one reader takes it.
 
     Raises:
@@ -164,10 +165,9 @@ def _side(found: Audit, reader: str, length: int | None) -> ComparedSide:
     reach = reach_of(found.layers, found.context, found.length)
     if reader == OWN:
         _check_known(found)
-        return ComparedSide(found.target, found.layers, found.context, reach, _is_draft(found))
+        return ComparedSide(found.target, found.layers, found.context, reach, is_draft(opened.config))
     reading = next((each for each in found.readings if each.reader == reader), None)
     if reading is None:  # a pattern of misreading, which an audit does not list
-        opened = open_target(found.target)
         resolved = resolve(opened, length).with_lengths()
         (reading,) = readings_of(opened, resolved, resolved.length, only=(reader,))
     if all(each.verdict == "unknown" for each in found.readings):
@@ -184,12 +184,7 @@ def _side(found: Audit, reader: str, length: int | None) -> ComparedSide:
         )
     context = reading.longest or found.context
     label = f"{found.target}, as {release(reading)} reads it"
-    return ComparedSide(label, reading.codes, context, reach, _is_draft(found))
-
-
-def _is_draft(found: Audit) -> bool:
-    """Whether the config of a target says that it is one of a draft model."""
-    return found.path is not None and is_draft(open_target(found.target).config)
+    return ComparedSide(label, reading.codes, context, reach, is_draft(opened.config))
 
 
 def _check_known(found: Audit) -> None:

@@ -12,7 +12,7 @@ from clockhands.diagnosis import Verdict, judged, reference_of, reference_of_rat
 from clockhands.layouts import LAYOUTS
 from clockhands.measures import LadderDifference, difference
 from clockhands.rotary import Rotary
-from clockhands.sources.resolved import Code, layer_numbers, layer_ranges
+from clockhands.sources.resolved import MTP, Code, layer_numbers, layer_ranges
 from clockhands.specs import to_dict
 
 
@@ -85,7 +85,11 @@ def compared(
         theirs: The second.
         windows: Whether windows and chunks are compared, which not every reading knows.
         scores: Whether scales of scores are compared, which not every reading knows.
+
+    Layers for multi-token prediction that only one reading has are left out: the model runs without them.
     """
+    if any(code.part == MTP for code in ours) != any(code.part == MTP for code in theirs):
+        ours, theirs = ([code for code in side if code.part != MTP] for side in (ours, theirs))
     also = {name for name, asked in (("windows", windows), ("scores", scores)) if asked}
     first, second = _placed(ours), _placed(theirs)
     _spread(first, second)

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from clockhands.readers._comparing import Parted, side_by_side
-from clockhands.readers.telling import scaling_in_words
+from clockhands.readers.telling import lengths_differ, scaling_in_words
 from clockhands.sources.resolved import TEXT, Code
 
 _CLASS = re.compile(r"eagle|nextn|mtp|medusa|dflash|dspark|draft|speculat", re.IGNORECASE)
@@ -45,9 +45,9 @@ def of_draft(target: Sequence[Code], draft: Sequence[Code]) -> tuple[Parted, ...
     return tuple(min((_beside(mine, code) for mine in ours), key=_apart) for code in theirs) if ours else ()
 
 
-def shorter(target: int | None, draft: int | None) -> bool:
-    """Whether the context of a draft ends before that of its target."""
-    return target is not None and draft is not None and draft < target
+def contexts_differ(first: int | None, second: int | None, *, draft: bool) -> bool:
+    """Whether two context lengths are declared and differ; that of a ``draft`` may be longer than its target's."""
+    return lengths_differ(first, second) and not (draft and first is not None and second is not None and second > first)
 
 
 def _turns(code: Code) -> bool:

@@ -7,7 +7,7 @@ from typing import Any
 from clockhands.measures import LadderDifference, distances
 from clockhands.readers._comparing import Parted, kind_in_words
 from clockhands.readers._reading import Reading
-from clockhands.sources.resolved import Code
+from clockhands.sources.resolved import MTP, Code
 
 FAR_OFF = (0.1, 1.0)
 """Radians from which a pair counts as off, and as lost."""
@@ -165,6 +165,15 @@ def scaling_in_words(code: Code) -> str:
         return "no scaling"
     factor = scaling.get("factor")
     return f"{scaling.get('type')} by {_number_as_text(factor)}" if factor is not None else str(scaling.get("type"))
+
+
+def part_in_words(part: str) -> str:
+    """A part of a model for people.
+
+    >>> part_in_words("mtp"), part_in_words("vision")
+    ('multi-token prediction', 'vision')
+    """
+    return "multi-token prediction" if part == MTP else part
 
 
 def lengths_differ(first: int | None, second: int | None) -> bool:

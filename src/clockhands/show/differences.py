@@ -11,13 +11,13 @@ from rich.text import Text
 
 from clockhands.measures import LadderDifference, distances
 from clockhands.readers import Parted
-from clockhands.readers.drafts import shorter
+from clockhands.readers.drafts import contexts_differ
 from clockhands.readers.telling import (
     FAR_OFF,
     code_in_words,
     cosine_in_words,
-    lengths_differ,
     pairs_in_words,
+    part_in_words,
     ratio_in_words,
 )
 from clockhands.show._page import Page, console_on, safe
@@ -52,7 +52,7 @@ def print_differences(
         width: Columns to use; None takes the terminal's.
     """
     page = Page(console_on(file, width))
-    lengths = (shorter if draft else lengths_differ)(*contexts)
+    lengths = contexts_differ(*contexts, draft=draft)
     if all(group.alike(exact=exact) for group in groups) and not lengths:
         same = "The draft agrees with its target" if draft else "Same position encoding"
         page.line(Text(f"{same}: {safe(first)} and {safe(second)}{_expected(groups)}.", style="bold green"))
@@ -98,7 +98,7 @@ def first_difference(
 
 def _print_group(page: Page, group: Parted, names: tuple[str, str], shown: Sequence[int]) -> None:
     where = group.layers and (group.layers if " of every " in group.layers else layers_in_words(group.layers))
-    page.line(Text(": ".join(filter(None, (group.part, where))), style="bold"))
+    page.line(Text(": ".join(filter(None, (part_in_words(group.part), where))), style="bold"))
     if group.same:
         page.row("same", code_in_words(group.ours), None)
         return

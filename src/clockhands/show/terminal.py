@@ -29,7 +29,7 @@ from clockhands.errors import ClockhandsError
 from clockhands.layouts import LAYOUTS
 from clockhands.measures import SHORT
 from clockhands.readers import TEXT, Reading
-from clockhands.readers.telling import listed, parted_in_words, release
+from clockhands.readers.telling import listed, part_in_words, parted_in_words, release
 from clockhands.rotary import Rotary
 from clockhands.scores import score_scale
 from clockhands.show._page import LABEL, SEVERITY_STYLES, Page, broken, console_on, safe
@@ -342,7 +342,7 @@ _LAYERS_SHOWN = 7
 
 def _where(code: Code) -> str:
     """Part and layers, short enough for a column."""
-    part = "" if code.part in ("text", "other") else code.part
+    part = "" if code.part in ("text", "other") else part_in_words(code.part)
     where = "input" if code.layers == "input" else code.layers and layers_in_words(code.layers, most=16)
     return " ".join(filter(None, (part, where))) or "encoding"
 
@@ -449,7 +449,7 @@ _KINDS = {"rotary": "RoPE", "none": "no position encoding", "": "an encoding tha
 
 def title_of(code: Code, most: int | None = None) -> str:
     """The layers and their encoding: `layers 0-29: RoPE`; with ``most``, as `layers_in_words` shortens a long list."""
-    part = "" if code.part in ("text", "other") else code.part
+    part = "" if code.part in ("text", "other") else part_in_words(code.part)
     where = "added to the input" if code.layers == "input" else code.layers and layers_in_words(code.layers, most)
     kind = code.kind or ("" if code.spec is None else type(code.spec).__name__)
     kind = _KINDS.get(kind, kind)
@@ -750,7 +750,7 @@ def _briefs(one: MainProperties) -> tuple[tuple[str, str], ...]:
 
 def where_of(one: MainProperties, most: int | None = None) -> str:
     """The layers in words, as `layers_in_words`; nothing where they are all that there is."""
-    part = "" if one.part in ("text", "other") else one.part
+    part = "" if one.part in ("text", "other") else part_in_words(one.part)
     layers = "" if one.layers in (None, "input") else layers_in_words(one.layers, most)
     return ", ".join(filter(None, (part, layers)))
 

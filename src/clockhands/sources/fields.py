@@ -138,6 +138,13 @@ class Fields:
             places = {**places, **{key: self.source(f"{place}{key}") for key in values}}
         return self._with(values={**self.values, **values}, places=places)
 
+    def apart(self, values: Mapping[str, Any]) -> "Fields":
+        """The same object with other values for some keys; what is noticed of it is not noticed of this one."""
+        return Fields(
+            {**self.values, **values}, self.file, self.spellings, [],
+            path=self.path, defaults=self.defaults, default_source=self.default_source, places=self.places,
+        )  # fmt: skip
+
     def _with(self, **changed: Any) -> "Fields":
         names = ("path", "defaults", "default_source", "read_at", "places")
         held = {name: changed.get(name, getattr(self, name)) for name in names}

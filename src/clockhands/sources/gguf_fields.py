@@ -19,6 +19,7 @@ from clockhands.scaling import Llama3, LongRope, Yarn, yarn_magnitude
 from clockhands.sources._head_fields import divided
 from clockhands.sources._scaling_fields import DeclaredScaling, Surroundings, read_scaling, scaling_type
 from clockhands.sources._score_fields import score_scale_of, with_scores
+from clockhands.sources._second_fields import counted_apart
 from clockhands.sources.fields import (
     MOST_LAYERS,
     WIDEST,
@@ -69,7 +70,8 @@ def gguf_codes(
     """The codes of a GGUF file with the original length of each scaling, the declared context, and keys not read."""
     file = _File(opened, facts, length)
     codes, context = file.codes()
-    return codes, context, unread(file.fields)
+    apart = [(each, original) for code, original in codes for each in counted_apart(code, file.fields)]
+    return apart, context, unread(file.fields)
 
 
 def _recognised(code: Code, spacing: Explicit | None) -> dict[str, Any]:

@@ -79,6 +79,11 @@ class CodeOfType:
             frequencies as half of the model's width has channels.
         quantities: Quantity to the quantity of the type that this code reads in its place, such as ``layers`` to the
             number of layers of an audio encoder; an empty name means that this code has none.
+        heads: Quantity that holds the width of the heads of an indexer, which rotate as many channels as those of the
+            attention; without it a model has no such code.
+        only: Which layers have this code, where not all: ``marks``, the quantities that list a mark for each layer,
+            to the marks of such layers; ``kinds`` of codes that they have; where a file lists nothing, the ``first``
+            of them, or how many ``leading`` layers all have it, and after how many ``every`` further one follows.
     """
 
     part: str
@@ -118,6 +123,8 @@ class CodeOfType:
     padding: int | str | None = None
     distances: float | None = None
     quantities: Mapping[str, str] = field(default_factory=dict)
+    heads: str | None = None
+    only: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ from clockhands.mixtures import LayerMixture
 from clockhands.rotary import Rotary
 from clockhands.scaling import Scaling
 from clockhands.sources._diffusers_fields import diffusers_codes
+from clockhands.sources._second_fields import for_further_tokens, in_own_layers
 from clockhands.sources._table_fields import bias_codes, table_code
 from clockhands.sources.dialects import InDialect, in_dialect
 from clockhands.sources.fields import Fields, Sourced, shown, value_of
@@ -30,7 +31,7 @@ from clockhands.sources.model_types import (
 )
 from clockhands.sources.overriding import by_caller, overridden
 from clockhands.sources.params_fields import is_params, params_codes
-from clockhands.sources.resolved import INDEXER, Code, Fact, Resolved, layer_numbers, layer_ranges
+from clockhands.sources.resolved import Code, Fact, Resolved
 from clockhands.sources.rotary_fields import RotaryReader
 from clockhands.sources.section_fields import (
     Section,
@@ -278,14 +279,17 @@ class _ConfigReader:
             because = _chosen(fields, row)
             if because is None or {row.part, section.part} == {"encoder", "decoder"}:
                 continue  # a type of two sides that is one side of another model has the codes of that side alone
+            if row.heads is not None and fields.whole(row.heads) is None:
+                continue
             of_row = fields.with_quantities(row.quantities)
             own = row if row.part != "text" or section.part == "text" else replace(row, part=section.part)
             if own.kind == "rotary" and not own.formula:
                 made.append((_without_rates(RotaryReader(of_row, known, own, own.part, None), because), None))
             elif own.kind == "rotary":
                 made += [
-                    (_because(_with_an_indexer(code, fields), because), original)
-                    for code, original in RotaryReader(of_row, known, own, own.part, self.length).codes()
+                    (_because(code, because), original)
+                    for every, original in RotaryReader(of_row, known, own, own.part, self.length).codes()
+                    if (code := in_own_layers(every, of_row, own)) is not None
                 ]
             elif own.kind in ("learned", "sinusoidal") and own.rows:
                 code, positions = table_code(of_row, known, own, self.opened.tensors)
@@ -299,16 +303,33 @@ class _ConfigReader:
                 says = because or known.architecture_source
                 made += [
                     (_in_part(code, own.part), None)
-                    for code in bias_codes(of_row, own.kind or "none", says, own)
-                    if {code.part, section.part} != {"encoder", "decoder"}
+                    for every in bias_codes(of_row, own.kind or "none", says, own)
+                    if (code := in_own_layers(every, of_row, own)) is not None
+                    and {code.part, section.part} != {"encoder", "decoder"}
                 ]
         if not made and known.rows:
             made = [(_in_part(code, section.part), None) for code in bias_codes(fields, None, None)]
+        made += self._predicting(section, fields, known, [code for code, _ in made])
         ignored_keys(fields, known, [code for code, _ in made])
         if context is not None and context.source == known.default_source:
             field = known.reads["context"][0]
             fields.took_default(field, context.value, known.title, **{"belongs at": fields.source(field)})
         return _Part(made, context, unread(fields))
+
+    def _predicting(
+        self, section: Section, fields: Fields, known: ModelType | None, codes: list[Code]
+    ) -> list[tuple[Code, int | None]]:
+        """The codes of the layers for multi-token prediction, where a text has them."""
+
+        def longer(further: Fields) -> list[Code]:
+            rows = () if known is None else [row for row in known.rows if row.part == "text" and row.kind == "rotary"]
+            return [code for row in rows for code, _ in RotaryReader(further, known, row, "text", self.length).codes()]
+
+        if section.part != "text":
+            return []
+        further, notes = for_further_tokens(self.opened, fields, known, codes, longer, top=self.top)
+        self.notes.extend(notes)
+        return [(code, None) for code in further]
 
     def _by_fields(self, section: Section, name: str | None) -> _Part:
         """The codes of a type that the table does not hold."""
@@ -328,6 +349,7 @@ class _ConfigReader:
                 made += [(_in_part(code, part), None) for code in bias_codes(fields, kind.value, kind.source)]
         if not made:
             made = [(_in_part(code, part), None) for code in bias_codes(fields, None, None)]
+        made += self._predicting(section, fields, None, [code for code, _ in made])
         context = fields.whole("context")
         return _Part(made, context, unread(fields))
 
@@ -347,16 +369,6 @@ def _chosen(fields: Fields, row: CodeOfType) -> str | None:
 def _because(code: Code, chosen: str) -> Code:
     """A code with what chose it, where a type has one of several."""
     return replace(code, source={**code.source, "kind": chosen}) if chosen else code
-
-
-def _with_an_indexer(code: Code, fields: Fields) -> Code:
-    """The code of an indexer, in the layers that have one: others take the keys that an earlier layer chose."""
-    held = fields.raw("indexed") if code.part == INDEXER else None
-    layers = layer_numbers(code.layers) if code.layers else set()
-    if held is None or not isinstance(held.value, list) or len(held.value) != len(layers):
-        return code
-    own = [layer for layer, kind in enumerate(held.value) if kind == "full"]
-    return replace(code, layers=layer_ranges(own), source={**code.source, "layers": held.source}) if own else code
 
 
 def _without_rates(reader: RotaryReader, because: str) -> Code:

@@ -23,6 +23,12 @@ LONGEST_SCALED = 1e15
 INDEXER = "indexer"
 """The part that chooses the keys of a sparse attention: it rotates queries and keys of its own."""
 
+MTP = "mtp"
+"""The layers for multi-token prediction, which follow those of the model and draft further tokens."""
+
+SECOND = (INDEXER, MTP)
+"""Parts that rotate as the attention of the text does: what holds for its pairs holds for theirs."""
+
 _TOWERS = ("vision", "audio")
 _AXES = {2: ("height", "width"), 3: ("temporal", "height", "width")}  # of an image, and of M-RoPE and videos
 
@@ -35,7 +41,7 @@ class Code:
     says for each where it comes from.
 
     Attributes:
-        part: ``text``, ``encoder``, ``decoder``, ``vision``, ``audio``, ``indexer`` or ``other``.
+        part: ``text``, ``encoder``, ``decoder``, ``vision``, ``audio``, ``indexer``, ``mtp`` or ``other``.
         layers: ``"0-4,6-10"``; ``"input"`` for what is added once at the bottom; None if their number is unknown.
         kind: ``sinusoidal``, ``learned``, ``rotary``, ``alibi``, ``buckets``, ``relative``, ``none`` or None.
         spec: The spec that says all of it, where everything is known.

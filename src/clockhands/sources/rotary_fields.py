@@ -16,7 +16,7 @@ from clockhands.sources._head_fields import HeadReader
 from clockhands.sources._layer_fields import LayerGroup, layer_groups
 from clockhands.sources._scaling_fields import DeclaredScaling, Surroundings, read_scaling, scaling_type
 from clockhands.sources._score_fields import score_scale_of, with_scores
-from clockhands.sources.fields import LONGEST, Fields, Sourced, above_one, above_zero, code_from, value_of
+from clockhands.sources.fields import LONGEST, WIDEST_HEAD, Fields, Sourced, above_one, above_zero, code_from, value_of
 from clockhands.sources.model_types import CodeOfType, ModelType
 from clockhands.sources.resolved import INDEXER, Code
 from clockhands.sources.section_fields import inner_base
@@ -86,6 +86,9 @@ class RotaryReader:
             block = None
         heads = HeadReader(self.fields, self.known, self.row)
         shape = heads.shape(block, group.kind, group.share)
+        indexer = None if self.row is None else self.row.heads
+        if indexer is not None:
+            shape = replace(shape, width=self.fields.whole(indexer, most=WIDEST_HEAD))
         base = self._base(group, block)
         around = Surroundings(
             context=self.fields.whole("context"),
@@ -116,7 +119,7 @@ class RotaryReader:
         code = replace(
             code, scaling=declared.summary, window=group.window, two_sided=group.two_sided, chunk=group.chunk
         )
-        last = heads.is_latent() or (self.row is not None and self.row.turning == "last")
+        last = (heads.is_latent() and indexer is None) or (self.row is not None and self.row.turning == "last")
         more: dict[str, Any] = {"part": "last"} if last else {}
         axes = None if self.row is None or not shape.pairs else axes_of(block, self.row, shape.pairs, self.architecture)
         if axes is not None:

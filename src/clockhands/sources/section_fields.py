@@ -80,14 +80,27 @@ def fields_of(section: Section, file: str, known: ModelType | None, facts: list[
     if known is None:
         return Fields(section.values, file, table()["spellings"]["config"], facts, path=section.path)
     defaults, source = known.defaults, known.default_source
-    reads = {**known.reads, **_other_names(section.values, known)}
+    predicting = table()["spellings"]["config"]["predicting"]
+    reads = {"predicting": predicting, **known.reads, **_other_names(section.values, known)}
     values, places = _with_layers_counted(section, file, reads.get("layers", ()), reads.get("stages", ()))
+    values = {**values, **_inner_values(values, reads)}
     if places:
         reads["layers"] = list(places)
     places = {**places, **section.places}
     return Fields(
         values, file, reads, facts, path=section.path, defaults=defaults, default_source=source, places=places
     )
+
+
+def _inner_values(values: Mapping[str, Any], reads: Mapping[str, Sequence[str]]) -> dict[str, Any]:
+    """What a type reads under dotted keys, which lead into objects: key to value."""
+    found = {}
+    for key in {key for keys in reads.values() for key in keys if "." in key}:
+        outer, _, inner = key.partition(".")
+        held = values.get(outer)
+        if isinstance(held, Mapping) and inner in held:
+            found[key] = held[inner]
+    return found
 
 
 def _with_layers_counted(

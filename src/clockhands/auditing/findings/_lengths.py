@@ -13,7 +13,7 @@ from clockhands.readers.telling import listed
 from clockhands.rotary import Rotary
 from clockhands.sources.dialects import set_lengths
 from clockhands.sources.files import file_and_key
-from clockhands.sources.resolved import INDEXER, TEXT, Code, Resolved
+from clockhands.sources.resolved import SECOND, TEXT, Code, Resolved
 
 # Encodings that no scaling of a config changes.
 _WITHOUT_SCALING: Mapping[str | None, str] = {
@@ -244,8 +244,8 @@ def never_turning(subject: Audited) -> Iterator[Kind]:
     """
     for code in subject.resolved.codes:
         length = code.length
-        if not code.rates or length is None or length == code.farthest or code.part == INDEXER:
-            continue  # no query of a window ever meets an angle beyond it; an indexer has the pairs of its attention
+        if not code.rates or length is None or length == code.farthest or code.part in SECOND:
+            continue  # no query of a window ever meets an angle beyond it; second parts have the pairs of the attention
         if code.kind == "sinusoidal" and _axes(code) > 1:
             continue  # how far a table goes along each of several axes, its rows alone do not say
         moving = [rate for rate in code.rates_at(length) if rate > 0]
