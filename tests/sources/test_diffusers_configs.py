@@ -5,6 +5,7 @@ import inspect
 import numpy as np
 import pytest
 
+from clockhands.auditing._audits import judged
 from clockhands.sources._diffusers_fields import _classes
 from clockhands.sources.resolve import resolve
 from clockhands.sources.targets import Opened
@@ -13,8 +14,12 @@ CLASSES = _classes()
 ROTARY = [name for name, known in CLASSES.items() if known.kind == "rotary" and known.library.startswith("diffusers")]
 
 
+def opened(config):
+    return Opened("x", "config", config=config, config_name="config.json")
+
+
 def resolved(**config):
-    return resolve(Opened("x", "config", config=config, config_name="config.json"))
+    return resolve(opened(config))
 
 
 def facts(found):
@@ -95,7 +100,11 @@ def test_a_class_without_the_key_that_it_needs_has_no_positions():
 
 
 def test_a_class_that_is_not_known_is_read_by_its_fields():
-    assert "unknown-model-type" in facts(resolved(_class_name="NobodyTransformer2DModel", rope_theta=1e4))
+    config = {"_class_name": "NobodyTransformer2DModel", "rope_theta": 1e4}
+    found = resolved(**config)
+    assert facts(found)["unknown-model-type"] == {"config.json:_class_name": "NobodyTransformer2DModel"}
+    (finding,) = (each for each in judged(opened(config), found).findings if each.code == "unknown-model-type")
+    assert finding.message.startswith('clockhands does not know the class of diffusers "NobodyTransformer2DModel". ')
 
 
 # Against the library
