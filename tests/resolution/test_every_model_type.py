@@ -22,7 +22,6 @@ UNKNOWN = {
     "timm_wrapper": "any model of another library",
     "gemma3n_vision": "a network of timm; no class of Transformers takes its config",
     "rag": "a frame around models of any type, under question_encoder and generator",
-    "bailing_hybrid": "linear attention beside attention with heads of two parts: no row has both",
     "lfm3_vl_vision": "convolutions beside rotary attention in a tower for images: no row has both",
 }
 

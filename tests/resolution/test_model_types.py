@@ -178,6 +178,7 @@ def test_rows_speak_of_quantities_that_exist(name):
             "alibi",
             "style",
             "switch",
+            "norm_groups",
             "biased",
             "cycle",
             "compressions",

@@ -18,11 +18,13 @@ CONFIGS = [case["config"] for case in CASES]
 
 
 def rotations(config):
-    """What the audit says of each layer: dimensions, whether pairs are interleaved, base."""
+    """What the audit says of each layer that rotates: dimensions, whether pairs are interleaved, base."""
     found = resolved(config)
     assert {fact.code for fact in found.facts} <= {"default-value"}
     layers = {}
     for code in found.codes:
+        if code.kind == "none":
+            continue
         assert isinstance(code.spec, Rotary)
         rotation = [2 * len(code.rates), code.spec.layout == "interleaved", code.base]
         layers |= {layer: rotation for layer in layer_numbers(code)}  # noqa: C420 - lists, as JSON has them

@@ -392,3 +392,107 @@ def test_xdrope_with_alpha_is_what_the_class_of_hunyuan_vl_takes_it_for(block):
     assert not {fact.code for fact in found.facts} & {"unknown-scaling", "unknown-key"}
     rates = hunyuan.HunYuanVLRotaryEmbedding(hunyuan.HunYuanVLTextConfig(**written)).inv_freq
     assert rates.tolist() == pytest.approx(found.codes[0].rates, rel=1e-5)
+
+
+# Position fields of published configs, each with its source, and what the model's own code computes of them.
+INTERNLM = {  # internlm/internlm-20b: config.json; modeling_internlm.py has rotate_half and the base of `rotary`
+    "model_type": "internlm", "hidden_size": 5120, "num_attention_heads": 40, "num_hidden_layers": 60,
+    "max_position_embeddings": 4096, "rotary": {"base": 10000, "type": "dynamic"},
+}  # fmt: skip
+LLADA = {  # GSAI-ML/LLaDA-8B-Instruct: config.json; modeling_llada.py (ML-GSAI/LLaDA, zhziszz/dllm) rotates halves
+    "model_type": "llada", "d_model": 4096, "n_heads": 32, "n_kv_heads": 32, "n_layers": 32, "rope": True,
+    "rope_theta": 500000.0, "max_sequence_length": 4096, "rope_full_precision": True, "alibi": False,
+}  # fmt: skip
+FALCON = {  # tiiuae/falcon-7b-instruct at its first release: modelling_RW.py has base 10,000 and rotate_half
+    "model_type": "RefinedWebModel", "alibi": False, "hidden_size": 4544, "n_head": 71, "n_layer": 32,
+    "auto_map": {"AutoConfig": "configuration_RW.RWConfig"},
+}  # fmt: skip
+DREAM = {  # Dream-org/Dream-v0-Instruct-7B: config.json; its layers are those of Qwen 2.5
+    "model_type": "Dream", "hidden_size": 3584, "num_attention_heads": 28, "num_hidden_layers": 28,
+    "rope_theta": 1000000.0, "max_position_embeddings": 131072,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("config", "width", "base", "layers", "context"),
+    [
+        (INTERNLM, 128, 10000.0, "0-59", 4096),
+        (LLADA, 128, 500000.0, "0-31", 4096),
+        (FALCON, 64, 10000.0, "0-31", 2048),
+        (DREAM, 128, 1000000.0, "0-27", 131072),
+    ],
+    ids=["internlm", "llada", "falcon", "dream"],
+)
+def test_code_beside_the_weights_that_rotates_half_split_heads(config, width, base, layers, context):
+    found = resolved(config)
+    (code,) = found.codes
+    assert code.spec.layout == "halves"
+    assert code.rates == pytest.approx(Rotary(width, "halves", base).rates, rel=1e-14)
+    assert (code.layers, found.context, found.ignored) == (layers, context, {})
+    assert {fact.code for fact in found.facts} <= {"default-value", "default-base"}
+
+
+def test_the_rotary_block_of_internlm_has_names_of_its_own():
+    """InternLM's dynamic NTK has a factor of 1 where the block has no ``scaling_factor``: it begins at the context."""
+    (code,) = resolved({**INTERNLM, "rotary": {"base": 50000, "type": "origin"}}, 16384).codes
+    assert code.spec == Rotary(128, "halves", 50000.0)
+    assert code.source["base"] == "config.json:rotary.base"
+    longer = resolved(INTERNLM, 16384).codes[0]
+    assert longer.rates[1] == pytest.approx((10000.0 * 4 ** (128 / 126)) ** (-1 / 64), rel=1e-12)
+
+
+def test_llada_without_rope_has_biases_or_a_table():
+    (code,) = resolved({**LLADA, "rope": False, "alibi": True}).codes
+    assert code.kind == "alibi"
+    (code,) = resolved({**LLADA, "rope": False}).codes
+    assert (code.kind, code.rows) == ("learned", 4096)
+
+
+def test_ling_3_rotates_in_the_last_layer_of_each_group():
+    """The text part of Ling-3.0-Flash-VL, as vLLM's configs/bailing_moe_v3_vl.py has it."""
+    text = {
+        "hidden_size": 2560, "num_hidden_layers": 42, "num_attention_heads": 32, "head_dim": 128, "rope_theta": 6000000,
+        "layer_group_size": 6, "kv_lora_rank": 512, "partial_rotary_factor": 0.5, "max_position_embeddings": 131072,
+    }  # fmt: skip
+    vision = {"model_type": "qwen3_moe_vit", "depth": 27, "hidden_size": 1152, "num_heads": 16, "patch_size": 16}
+    found = resolved({"model_type": "bailing_moe_v3_vl", "text_config": text, "vision_config": vision})
+    still, turning, tower = found.codes
+    assert (still.kind, list(layer_numbers(still))) == ("none", [layer for layer in range(42) if layer % 6 != 5])
+    assert (turning.width, turning.rotated, turning.layout, turning.base) == (192, 64, "interleaved", 6000000.0)
+    assert list(layer_numbers(turning)) == [5, 11, 17, 23, 29, 35, 41]
+    assert (tower.part, tower.kind, tower.width, tower.layers) == ("vision", "rotary", 72, "0-26")
+    # Ling 2.5 has the same type and another linear attention, which rotates.
+    older = resolved({"model_type": "bailing_hybrid", **text, "group_norm_size": 4})
+    assert [code.kind for code in older.codes] == [None]
+
+
+def test_the_tower_of_dots_ocr_rotates_by_rows_and_columns():
+    """dots.mocr: config.json; vLLM's dots_ocr.py has the rotation of Qwen2-VL at half of a head, base 10,000."""
+    vision = {"embed_dim": 1536, "hidden_size": 1536, "num_hidden_layers": 42, "num_attention_heads": 12}
+    config = {"model_type": "dots_ocr", "hidden_size": 1536, "num_attention_heads": 12, "num_hidden_layers": 28}
+    config |= {"rope_theta": 1000000, "max_position_embeddings": 131072, "vision_config": vision}
+    text, tower = resolved(config).codes
+    assert (text.spec, text.layers) == (Rotary(128, "halves", 1000000.0), "0-27")
+    assert (tower.part, tower.width, tower.layers, tower.layout) == ("vision", 128, "0-41", "halves")
+    assert tower.rates == pytest.approx([10000.0 ** (-pair / 32) for pair in range(32)] * 2, rel=1e-12)
+
+
+def test_a_tower_of_internvl_has_a_row_for_each_patch_and_one_more():
+    """InternVL3-1B: 448 pixels in patches of 14."""
+    vision = {"model_type": "intern_vit_6b", "hidden_size": 1024, "image_size": 448, "patch_size": 14}
+    text = {"model_type": "qwen2", "hidden_size": 896, "num_attention_heads": 14, "num_hidden_layers": 24}
+    found = resolved({"model_type": "internvl_chat", "llm_config": text, "vision_config": vision})
+    assert [(code.part, code.kind, code.rows) for code in found.codes] == [
+        ("text", "rotary", None),
+        ("vision", "learned", 1025),
+    ]
+
+
+def test_sound_goes_into_an_encoder_alone():
+    """Ultravox v0.5: config.json; its decoder is another model, which text_model_id names."""
+    audio = {"model_type": "whisper", "d_model": 1280, "encoder_layers": 32, "max_source_positions": 1500}
+    config = {"model_type": "ultravox", "text_model_id": "meta-llama/Llama-3.2-1B-Instruct", "audio_config": audio}
+    found = resolved(config)
+    assert [(code.part, code.kind, code.rows) for code in found.codes] == [("audio", "sinusoidal", 1500)]
+    assert found.context is None
+    assert "text_model_id" in found.notes[0]

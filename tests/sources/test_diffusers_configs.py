@@ -5,6 +5,7 @@ import inspect
 import numpy as np
 import pytest
 
+from clockhands.auditing._audits import judged
 from clockhands.sources._diffusers_fields import _classes
 from clockhands.sources.resolve import resolve
 from clockhands.sources.targets import Opened
@@ -13,8 +14,12 @@ CLASSES = _classes()
 ROTARY = [name for name, known in CLASSES.items() if known.kind == "rotary" and known.library.startswith("diffusers")]
 
 
+def opened(config):
+    return Opened("x", "config", config=config, config_name="config.json")
+
+
 def resolved(**config):
-    return resolve(Opened("x", "config", config=config, config_name="config.json"))
+    return resolve(opened(config))
 
 
 def facts(found):
@@ -70,8 +75,36 @@ def test_a_switch_chooses_between_rotation_and_sinusoids():
     assert [on.spec.axes.count(axis) for axis in range(3)] == [8, 12, 12]
 
 
+def test_bases_of_axes_are_stretched_by_the_factors_of_the_file():
+    """The transformer of Cosmos-Predict2 2B Video2World: diffusers' ``CosmosRotaryPosEmbed`` has the formula."""
+    config = {"_class_name": "CosmosTransformer3DModel", "attention_head_dim": 128, "rope_scale": [1.0, 3.0, 3.0]}
+    (code,) = resolved(**config).codes
+    assert (code.kind, code.layout, code.layers, code.base) == ("rotary", "halves", "0-27", None)
+    bases = [(44, 10000.0), (42, 10000.0 * 3 ** (42 / 40)), (42, 10000.0 * 3 ** (42 / 40))]
+    ladder = [base ** (-2 * pair / width) for width, base in bases for pair in range(width // 2)]
+    np.testing.assert_allclose(code.rates, ladder, rtol=1e-14)
+    plain = resolved(**{**config, "rope_scale": [1.0, 1.0, 1.0]}).codes[0]
+    assert plain.base == 10000.0
+    for wrong in ([1.0, 3.0], [0, 1, 1], ["a"], 3):
+        found = resolved(**{**config, "rope_scale": wrong})
+        assert found.codes[0].rates is None
+        assert set(facts(found)) & {"impossible-value", "unreadable-field"}, wrong
+
+
+def test_a_class_without_the_key_that_it_needs_has_no_positions():
+    without = {"_class_name": "SanaTransformer2DModel", "num_layers": 20, "interpolation_scale": None}
+    (code,) = resolved(**without).codes
+    assert (code.kind, code.layers) == ("none", "0-19")
+    (code,) = resolved(**{**without, "interpolation_scale": 1}).codes
+    assert (code.kind, code.rows, code.width) == ("sinusoidal", 32 * 32, 2240)
+
+
 def test_a_class_that_is_not_known_is_read_by_its_fields():
-    assert "unknown-model-type" in facts(resolved(_class_name="NobodyTransformer2DModel", rope_theta=1e4))
+    config = {"_class_name": "NobodyTransformer2DModel", "rope_theta": 1e4}
+    found = resolved(**config)
+    assert facts(found)["unknown-model-type"] == {"config.json:_class_name": "NobodyTransformer2DModel"}
+    (finding,) = (each for each in judged(opened(config), found).findings if each.code == "unknown-model-type")
+    assert finding.message.startswith('clockhands does not know the class of diffusers "NobodyTransformer2DModel". ')
 
 
 # Against the library
@@ -116,6 +149,14 @@ def embeddings(transformers, name, config):
     if name in ("CogVideoXTransformer3DModel", "ConsisIDTransformer3DModel"):
         cosines, _ = shared.get_3d_rotary_pos_embed(width, None, (4, 4), 4, grid_type="slice", max_size=(4, 4))
         return cosines.reshape(4, 4, 4, -1)[range(4), range(4), range(4)][:, ::2]
+    if name == "EasyAnimateTransformer3DModel":
+        # Its grid of 60 by 90, on which tokens of two by two lie, is the one on which coordinates are whole numbers.
+        cosines, _ = module.EasyAnimateRotaryPosEmbed(2, width)(torch.zeros(1, 1, 4, 60, 90))
+        return cosines.reshape(4, 30, 45, -1)[range(4), range(4), range(4)][:, ::2]
+    if name == "CosmosTransformer3DModel":
+        made = module.CosmosRotaryPosEmbed(width, rope_scale=CLASSES[name].defaults["rope_scale"])
+        cosines, _ = made(torch.zeros(1, 1, 4, 8, 8))
+        return cosines.reshape(4, 4, 4, -1)[range(4), range(4), range(4)][:, : width // 2]
     if name == "HunyuanDiT2DModel":
         cosines, _ = shared.get_2d_rotary_pos_embed(width, ((0, 0), (4, 4)), (4, 4))
         return cosines.reshape(4, 4, -1)[range(4), range(4)][:, ::2]

@@ -546,6 +546,23 @@ def test_folders_without_a_config(here):
     model_folder(folder / "unet")
     hint = "Name one of its folders. With a config.json there are unet."
     assert refused("m") == ("m has no config.json.", hint)
+    model_folder(folder / "vae")
+    hint = "Name one of its folders. With a config.json there are unet, vae. `clockhands audit -r m` audits them all."
+    assert refused("m") == ("m has no config.json.", hint)
+
+
+def test_a_folder_of_yaml_files_names_them(here):
+    folder = model_folder(here / "m", None)
+    for name in ("20B.yml", "1-3B.yaml"):
+        (folder / name).write_text("num_layers: 2\n")
+    assert refused("m") == ("m has no config.json.", "Name one of its files. There are 1-3B.yaml, 20B.yml.")
+
+
+def test_a_name_that_is_nearly_that_of_a_file_is_offered(here):
+    model_folder(here / "m")
+    there = f"the current folder is {here}."
+    assert refused("m/confg.json")[1] == f"Did you mean m/config.json? Check the spelling; {there}"
+    assert refused("m/other.json")[1] == f"Check the spelling; {there}"
 
 
 def test_a_folder_that_is_called_as_a_config(here):

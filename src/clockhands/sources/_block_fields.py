@@ -25,7 +25,7 @@ class RotaryBlocks:
         self.known = row is not None
         self.scaled = row.scaled if row is not None else ()
         self.labels = [label for group in groups for label in group.labels]
-        spellings = table()["spellings"]["block"]
+        spellings = table()["spellings"]["block"] | ({} if row is None else dict(row.block_keys))
         found = [fields.inside(key, spellings) for key in fields.spellings.get("blocks", ())]
         self.blocks = [block for block in found if block is not None]
         if row is not None and row.block and not fields.declares("blocks"):

@@ -9,7 +9,7 @@ Source: diffusers 0.42.1, ``models/transformers/*.py`` and ``models/embeddings.p
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib import resources
@@ -18,6 +18,7 @@ from typing import Any
 from clockhands.additive import AxialSinusoidal
 from clockhands.errors import ClockhandsError
 from clockhands.ladders import Geometric, Joined
+from clockhands.layouts import Layout
 from clockhands.sources._scaling_fields import DeclaredScaling
 from clockhands.sources.fields import MOST_LAYERS, WIDEST, WIDEST_HEAD, Fields, Sourced, above_one, code_from, value_of
 from clockhands.sources.resolved import Code, Fact
@@ -43,6 +44,9 @@ class DiffusersClass:
             product of both.
         rows: The key with the side of a square grid, or with the size of an image and that of a patch.
         switch: The key that must be true for the class to have the code.
+        needs: The key that must hold something for the class to have any code.
+        layout: How channels pair.
+        stretch: The key with a factor for each axis, which stretches its base as NTK scaling does.
         defaults: Key to what the class takes without it.
     """
 
@@ -55,6 +59,9 @@ class DiffusersClass:
     width: tuple[str, ...] = ("attention_head_dim",)
     rows: tuple[str, ...] = ()
     switch: str | None = None
+    needs: str | None = None
+    layout: Layout = "interleaved"
+    stretch: str | None = None
     defaults: Mapping[str, Any] = field(default_factory=dict, hash=False)
 
     @property
@@ -87,7 +94,7 @@ def diffusers_codes(values: Mapping[str, Any], file: str, facts: list[Fact]) -> 
     known = diffusers_class(values)
     if known is None:
         return None
-    spellings = {key: (key,) for key in known.defaults}
+    spellings = {key: (key,) for key in (*known.defaults, *filter(None, (known.needs,)))}
     default_source = f"class default of {known.title}"
     fields = Fields(values, file, spellings, facts, defaults=known.defaults, default_source=default_source)
     if known.switch is not None:
@@ -95,6 +102,10 @@ def diffusers_codes(values: Mapping[str, Any], file: str, facts: list[Fact]) -> 
         if on is None or not on.value:
             source = {"kind": "" if on is None else on.source}
             return [(Code("vision", "input", "sinusoidal", source=source), None)], fields
+    if known.needs is not None and fields.raw(known.needs) is None:
+        layers = _layers(fields, known)
+        source = {"kind": known.architecture_source} | ({} if layers is None else {"layers": layers.source})
+        return [(Code("vision", value_of(layers), "none", source=source), None)], fields
     if known.kind == "rotary":
         return [(_rotary(fields, known), None)], fields
     return [(_table(fields, known), None)], fields
@@ -123,10 +134,16 @@ def _rotary(fields: Fields, known: DiffusersClass) -> Code:
     shares = None if width is None else _shares(fields, known, width)
     source = {"kind": because, "layout": because}
     found = {"width": width, "rotated": width, "base": base, "layers": layers, "axes": shares}
-    code = replace(code_from("vision", value_of(layers), "rotary", source, **found), layout="interleaved")
+    code = replace(code_from("vision", value_of(layers), "rotary", source, **found), layout=known.layout)
     if shares is None or shares.value is None or code.base is None or code.width is None:
         return code
-    spacing = Joined(tuple((share // 2, Geometric(code.base)) for share in shares.value))
+    factors = _stretches(fields, known, len(shares.value))
+    if factors is None:
+        return replace(code, base=None)
+    bases = [code.base * factor ** (share / (share - 2)) for share, factor in zip(shares.value, factors, strict=True)]
+    if len(set(bases)) > 1 and known.stretch is not None:
+        code = replace(code, base=None, source={**code.source, "base": f"{because}, {fields.source(known.stretch)}"})
+    spacing = Joined(tuple((share // 2, Geometric(base)) for share, base in zip(shares.value, bases, strict=True)))
     axes = tuple(axis for axis, share in enumerate(shares.value) for _ in range(share // 2))
     return built(code, DeclaredScaling(), fields, None, spacing=spacing, more={"axes": axes})
 
@@ -167,6 +184,19 @@ def _shares(fields: Fields, known: DiffusersClass, width: Sourced[int]) -> Sourc
         fields.impossible_together(allowed, *values)
         return Sourced(None, shares.source)
     return shares
+
+
+def _stretches(fields: Fields, known: DiffusersClass, axes: int) -> Sequence[float] | None:
+    """The factor of each axis: ones where the class stretches nothing, None where the file holds no such factors."""
+    if known.stretch is None:
+        return [1.0] * axes
+    declared = fields.items(known.stretch)
+    factors = [] if declared is None or declared.value is None else declared.value
+    usable = all(type(factor) in (int, float) and 0 < factor < math.inf for factor in factors)
+    if declared is not None and declared.value is not None and not (usable and len(factors) == axes):
+        fields.impossible_together(f"{axes} numbers above 0, one for each axis", declared)
+        return None
+    return factors or None
 
 
 def _layers(fields: Fields, known: DiffusersClass) -> Sourced[str] | None:

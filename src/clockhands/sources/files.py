@@ -5,12 +5,14 @@ one ``Unreadable``, so that no reader above has to think about the operating sys
 written under another name gets its own here.
 """
 
+import difflib
 import errno
 import io
 import os
 import re
 import stat
 import time
+from itertools import islice
 from pathlib import Path
 from typing import IO, Any, BinaryIO
 
@@ -35,6 +37,8 @@ KINDS = {
     ".yml": "yaml",
     "modelfile": "modelfile",
 }
+
+_MOST_NEIGHBOURS = 1000  # names of a folder that are looked at for one that was meant
 
 # Kinds that hold tensors which can be picked by name.
 CONTAINERS = frozenset({"index", "safetensors", "gguf", "npy", "npz", "onnx", "checkpoint", "checkpoint-index"})
@@ -257,7 +261,18 @@ def missing(path: Path) -> Unreadable:
         return Unreadable(
             f"{path} is a link to {target}, which does not exist.", "Download or copy the file it points to."
         )
-    return Unreadable(f"{path} does not exist.", f"Check the spelling; the current folder is {Path.cwd()}.")
+    near = _neighbour(path)
+    meant = f"Did you mean {path.with_name(near)}? " if near else ""
+    return Unreadable(f"{path} does not exist.", f"{meant}Check the spelling; the current folder is {Path.cwd()}.")
+
+
+def _neighbour(path: Path) -> str | None:
+    """The name in the folder of a path that is spelt nearly as the path's own."""
+    try:
+        names = sorted(entry.name for entry in islice(os.scandir(path.parent), _MOST_NEIGHBOURS))
+    except OSError:
+        return None
+    return next(iter(difflib.get_close_matches(path.name, names, 1, 0.8)), None)
 
 
 def file_and_key(place: str) -> tuple[str, str]:

@@ -69,6 +69,7 @@ class CodeOfType:
         tensors: Names that the table has in a file of weights, their ends.
         when: Quantity to the values that it must have for the type to have this code.
         block: The rotary block that the class takes where the file has none.
+        block_keys: Quantity to the keys that the class reads for it in its rotary block, where those are not the usual.
         sections: How the pairs are shared among time, rows and columns: ``chunked``, ``interleaved`` or not.
         section_sizes: The sections that the class takes where the file declares none.
         bias: What follows from the type of a bias: fields of a spec, or the parts whose buckets go in both directions.
@@ -116,6 +117,7 @@ class CodeOfType:
     tensors: Sequence[str] = ()
     when: Mapping[str, Sequence[Any]] = field(default_factory=dict)
     block: Mapping[str, Any] = field(default_factory=dict)
+    block_keys: Mapping[str, Sequence[str]] = field(default_factory=dict)
     sections: str | None = None
     section_sizes: Sequence[int] = ()
     bias: Mapping[str, Any] = field(default_factory=dict)

@@ -1,6 +1,7 @@
 """Open a file (a config, weights with the config that belongs to them, an array) or the folder of a model."""
 
 import re
+import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -264,10 +265,12 @@ def _documents_beside(folder: Path, names: list[str]) -> tuple[dict[str, dict[st
 def _folder_hint(folder: Path, names: list[str]) -> str:
     inner = tuple(name for name in names if (folder / name / "config.json").is_file())
     if inner:
-        return "Name one of its folders. " + arrays.listed("With a config.json there are", inner)
+        named = "Name one of its folders. " + arrays.listed("With a config.json there are", inner)
+        return f"{named} `clockhands audit -r {shlex.quote(str(folder))}` audits them all." if inner[1:] else named
     if "snapshots" in names:
         return "It is a folder of the Hugging Face cache: name the model as org/name, or one of its snapshots."
-    return f"Name {READ}."
+    configs = tuple(name for name in names if name.lower().endswith((".yaml", ".yml")))
+    return f"Name one of its files. {arrays.listed('There are', configs)}" if configs else f"Name {READ}."
 
 
 def _folder_tensors(folder: Path, names: list[str], has_config: bool) -> tuple[dict[str, TensorInfo], tuple[str, ...]]:

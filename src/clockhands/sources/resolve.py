@@ -14,7 +14,7 @@ from clockhands.ladders import Geometric
 from clockhands.mixtures import LayerMixture
 from clockhands.rotary import Rotary
 from clockhands.scaling import Scaling
-from clockhands.sources._diffusers_fields import diffusers_codes
+from clockhands.sources._diffusers_fields import CLASS_KEY, diffusers_codes
 from clockhands.sources._second_fields import for_further_tokens, in_own_layers
 from clockhands.sources._table_fields import bias_codes, table_code
 from clockhands.sources.dialects import InDialect, in_dialect
@@ -274,15 +274,16 @@ class _ConfigReader:
             self.notes.append(f"Of {known.title} clockhands does not read {known.not_read}.")
         outer_keys(section, fields)
         made: list[tuple[Code, int | None]] = []
-        context = fields.whole("context")
-        for row in known.rows:
+        rows = [row for row in known.rows if not _of_the_other_side(row, section)]
+        theirs = any(row.rows == "context" for row in known.rows) and all(row.rows != "context" for row in rows)
+        context = None if theirs else fields.whole("context")
+        for row in rows:
             because = _chosen(fields, row)
-            if because is None or {row.part, section.part} == {"encoder", "decoder"}:
-                continue  # a type of two sides that is one side of another model has the codes of that side alone
-            if row.heads is not None and fields.whole(row.heads) is None:
+            if because is None or (row.heads is not None and fields.whole(row.heads) is None):
                 continue
             of_row = fields.with_quantities(row.quantities)
-            own = row if row.part != "text" or section.part == "text" else replace(row, part=section.part)
+            inside = row.part == "text" or (row.part, section.part) == ("encoder", "audio")
+            own = replace(row, part=section.part) if inside and section.part != "text" else row
             if own.kind == "rotary" and not own.formula:
                 made.append((_without_rates(RotaryReader(of_row, known, own, own.part, None), because), None))
             elif own.kind == "rotary":
@@ -334,7 +335,8 @@ class _ConfigReader:
     def _by_fields(self, section: Section, name: str | None) -> _Part:
         """The codes of a type that the table does not hold."""
         fields = fields_of(section, self.file, None, self.facts)
-        fields.note("unknown-model-type", {fields.source("model_type"): name})
+        named = CLASS_KEY if name is None and isinstance(section.values.get(CLASS_KEY), str) else "model_type"
+        fields.note("unknown-model-type", {fields.source(named): name or shown(section.values.get(CLASS_KEY))})
         part = part_of(section, name)
         made: list[tuple[Code, int | None]] = []
         for kind in declared_kinds(fields):
@@ -352,6 +354,11 @@ class _ConfigReader:
         made += self._predicting(section, fields, None, [code for code, _ in made])
         context = fields.whole("context")
         return _Part(made, context, unread(fields))
+
+
+def _of_the_other_side(row: CodeOfType, section: Section) -> bool:
+    """Whether a code is of the side that another model has not taken: sound goes into an encoder alone."""
+    return (row.part, section.part) in {("encoder", "decoder"), ("decoder", "encoder"), ("decoder", "audio")}
 
 
 def _chosen(fields: Fields, row: CodeOfType) -> str | None:

@@ -210,7 +210,8 @@ class UnknownModelType(Kind, code="unknown-model-type"):
                 else "The file names no model type"
             )
             return f"{said}, but the file names the classes of {told}. The audit reads the model as {told}."
-        who = f"clockhands does not know the model type {spoken(names[0])}" if names else "The file names no model type"
+        what = "class of diffusers" if any(place.endswith("_class_name") for place, _ in self.stated) else "model type"
+        who = f"clockhands does not know the {what} {spoken(names[0])}" if names else f"The file names no {what}"
         limits = "The audit reads only the file; what the model's code decides, such as the RoPE layout, is unknown."
         return f"{who}. {limits}"
 
