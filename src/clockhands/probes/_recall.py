@@ -39,14 +39,14 @@ class RecallPlan:
         depths: Shares of the filler text before the fact.
         most: Tokens of the longest text that is chosen by itself.
         keys: How many keys are tried in each place.
-        scalings: Whether scalings are tried at test time.
+        scalings: Names of the scalings that are tried at test time.
     """
 
     lengths: tuple[int, ...] | None = None
     depths: tuple[float, ...] = (0.1, 0.5, 0.9)
     most: int = 2048
     keys: int = 1
-    scalings: bool = True
+    scalings: tuple[str, ...] = ("linear", "ntk", "yarn", "dynamic")
 
 
 @dataclass(frozen=True)
@@ -87,7 +87,7 @@ def measure_recall(
     lengths, missing = _lengths(model, filler, plan, rows)
     found: list[Recalled] = []
     facts = [_fact(model, filler, number) for number in range(plan.keys)]
-    scalings, why = _scalings(model) if plan.scalings else (None, None)
+    scalings, why = scalings_of(model) if plan.scalings else (None, None)
     missing += [why] if why else []
     for length in lengths:
         past = model.context is not None and length > model.context
@@ -95,7 +95,8 @@ def measure_recall(
         found += [_recalled(model.module, facts, filler, (length, past), depth) for depth in (None, *plan.depths)]
         factor = max(2.0, length / model.context) if model.context else 2.0
         middle = plan.depths[len(plan.depths) // 2]
-        for name, change in scalings(factor, length) if scalings else ():
+        tried = scalings(factor, length) if scalings else ()
+        for name, change in ((name, change) for name, change in tried if name in plan.scalings):
             for depth in plan.depths if past else (middle,):
                 with change():
                     each = _recalled(model.module, facts, filler, (length, past), depth)
@@ -173,7 +174,7 @@ def _score(module: nn.Module, ids: Tensor, key: Tensor) -> tuple[float, bool]:
     return float(chosen.mean()), bool((logits.argmax(dim=-1) == key).all())
 
 
-def _scalings(model: RunningModel) -> tuple[Callable[[float, int], Iterator[tuple[str, Any]]] | None, str | None]:
+def scalings_of(model: RunningModel) -> tuple[Callable[[float, int], Iterator[tuple[str, Any]]] | None, str | None]:
     """Scalings at test time, each with what makes a context in which it is in effect; else why there are none."""
     try:
         at = rotating(model.module)
