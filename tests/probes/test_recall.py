@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from clockhands.probes._recall import RecallPlan, measure_recall, scalings_of
+from clockhands.probes._recall import RecallPlan, _scalings, measure_recall
 from clockhands.probes.models import RunningModel
 from probes.tiny_models import CONTEXT, tiny, tokens
 
@@ -91,7 +91,7 @@ def test_a_scaling_is_what_transformers_computes_where_it_is_declared(name):
     plain, scaled = tiny("llama"), tiny("llama", rope_parameters=DECLARED[name])
     scaled.load_state_dict(plain.state_dict())
     ids = tokens(1, 4 * CONTEXT)
-    tried, why = scalings_of(RunningModel("", plain, None, CONTEXT))
+    tried, why = _scalings(RunningModel("", plain, None, CONTEXT))
     assert why is None
     change = dict(tried(4.0, 4 * CONTEXT))[name]
     with torch.no_grad():
@@ -103,5 +103,5 @@ def test_a_scaling_is_what_transformers_computes_where_it_is_declared(name):
 
 
 def test_a_model_with_a_scaling_gets_no_other():
-    _, why = scalings_of(RunningModel("", tiny("llama", rope_parameters=DECLARED["linear"]), None, CONTEXT))
+    _, why = _scalings(RunningModel("", tiny("llama", rope_parameters=DECLARED["linear"]), None, CONTEXT))
     assert "has a scaling (linear)" in why

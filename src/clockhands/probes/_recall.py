@@ -87,7 +87,7 @@ def measure_recall(
     lengths, missing = _lengths(model, filler, plan, rows)
     found: list[Recalled] = []
     facts = [_fact(model, filler, number) for number in range(plan.keys)]
-    scalings, why = scalings_of(model) if plan.scalings else (None, None)
+    scalings, why = _scalings(model) if plan.scalings else (None, None)
     missing += [why] if why else []
     for length in lengths:
         past = model.context is not None and length > model.context
@@ -174,7 +174,7 @@ def _score(module: nn.Module, ids: Tensor, key: Tensor) -> tuple[float, bool]:
     return float(chosen.mean()), bool((logits.argmax(dim=-1) == key).all())
 
 
-def scalings_of(model: RunningModel) -> tuple[Callable[[float, int], Iterator[tuple[str, Any]]] | None, str | None]:
+def _scalings(model: RunningModel) -> tuple[Callable[[float, int], Iterator[tuple[str, Any]]] | None, str | None]:
     """Scalings at test time, each with what makes a context in which it is in effect; else why there are none."""
     try:
         at = rotating(model.module)
