@@ -105,13 +105,13 @@ def test_how_many_queries_a_head_built_by_hand_serves(quiet_page, explorer):
             put(tab, "lookback", shift=back, deviation=deviation, seed=seed)
             share, apart = right_and_margin(64, back, seed, deviation)
             assert 5 < share < 95
-            says(tab, "lookback", "Of # queries in texts of 200 tokens, # % find", 4 * (200 - back), 100)
-            says(tab, "lookback", "and # % if token vectors have a deviation of #", share, deviation, rel=6e-3)
+            says(tab, "lookback", "Of # queries in texts of 200 tokens, #% find", 4 * (200 - back), 100)
+            says(tab, "lookback", "and #% if token vectors have a deviation of #", share, deviation, rel=6e-3)
             says(tab, "lookback", "only # below the largest score of #", apart, 32)
             tip = tab.locator("#lookback [data-right]")
             assert float(tip.get_attribute("data-right")) == pytest.approx(share / 100, abs=1e-12)
         put(tab, "lookback", deviation=0)
-        says(tab, "lookback", "and # % if token vectors have a deviation of 0 ", 100)
+        says(tab, "lookback", "and #% if token vectors have a deviation of 0 ", 100)
 
 
 def distances_to(rows, place):
