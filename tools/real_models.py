@@ -54,7 +54,7 @@ def text() -> str:
 
 
 def minilm() -> Mapping[str, Any]:
-    """What MiniLM does with its table, in windows of 256 tokens, beyond which rows were hardly trained."""
+    """What MiniLM does with its table, in windows of 256 tokens, to which the published model cuts its texts."""
     model = load(str(packaged(*MINILM)))
     found = measure_mechanism(model, windows_of(model, text(), length=256, count=32), print).numbers
     return {name: found[name] for name in ("token_cosines", "score_terms", "position_r2", "table")}
