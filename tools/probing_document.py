@@ -138,7 +138,7 @@ def recall() -> str:
     return table(heads, rows)
 
 
-TABLES: dict[str, Callable[[], str]] = {each.__name__: each for each in (minilm, smollm2, sinusoids)}
+TABLES: dict[str, Callable[[], str]] = {each.__name__: each for each in (minilm, smollm2, sinusoids, recall)}
 
 
 def document(text: str) -> str:

@@ -40,6 +40,7 @@ def apart(width, base, offsets):
 
 MEASURED = json.loads((Path(longer_texts.__file__).with_name("real_models.json")).read_text(encoding="utf-8"))
 SMOLLM2, LONGER = MEASURED["smollm2"], MEASURED["smollm2_in_twice_its_context"]["recall"]
+WITHIN = MEASURED["smollm2_in_its_context"]["recall"]
 
 
 def of_key(depth, scaling):
@@ -136,6 +137,7 @@ INDEPENDENT = {
         "slowest_turn_at_four_times_the_length": 16_384 / waves(128)[-1] / yarn_slowing(63),
         "middle_turns_trained": 4096 / waves(128)[32],
         "middle_turns_at_four_times_the_length": 16_384 / waves(128)[32] / yarn_slowing(32),
+        "in_smollm2_keys_recalled_of_2_in_its_context": int(sum(each["greedy"] for each in WITHIN)),
         "in_smollm2_keys_recalled_of_2_in_twice_its_context_with_yarn": int(
             of_key(0.1, "yarn")["greedy"] + of_key(0.9, "yarn")["greedy"]
         ),

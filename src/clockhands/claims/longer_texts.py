@@ -166,6 +166,9 @@ def yarn_without_training() -> Numbers:
         "measured_loss_of_glassllm_at_512_tokens_without_yarn": recall.value(
             "glassllm", "glass_rotary", length=512
         ).mean,
+        "in_smollm2_keys_recalled_of_2_in_its_context": sum(
+            each["greedy"] == 1 for each in real_model("smollm2_in_its_context")["recall"] if each["depth"] is not None
+        ),
         "in_smollm2_keys_recalled_of_2_in_twice_its_context_with_yarn": sum(
             each["greedy"] == 1 for each in longer if each["scaling"] == "yarn"
         ),

@@ -5,15 +5,19 @@
 // which every deviation follows without another product of vectors.
 
 import { allOf } from "./idle.js";
-import { kernelByDistance } from "./kernels.js";
+import { kernelInParts } from "./kernels.js";
 import { phaseAt } from "./ladders.js";
 import { seededDraw } from "./seeds.js";
 
 export const LOOKED_AT = 200; // tokens of a text
 export const DEVIATIONS = Array.from({ length: 31 }, (_, step) => step / 20);
 
-// Cosine and sine of every pair at the positions 0 to length - 1, one row after another.
-function rowsOfTable(ladder, length) {
+// Cosine and sine of every pair at the positions 0 to length - 1, one row after another; the last ones are kept, so that
+// another distance needs no others.
+let lastRows = { ladder: null };
+
+function* rowsOfTable(ladder, length) {
+  if (lastRows.ladder === ladder && lastRows.length === length) return lastRows.rows;
   const rows = new Float64Array(2 * ladder.pairs * length);
   for (let position = 0, place = 0; position < length; position++) {
     for (let pair = 0; pair < ladder.pairs; pair++) {
@@ -21,8 +25,27 @@ function rowsOfTable(ladder, length) {
       rows[place++] = Math.cos(phase);
       rows[place++] = Math.sin(phase);
     }
+    yield;
   }
+  lastRows = { ladder, length, rows };
   return rows;
+}
+
+// Normal numbers for each token of a text; those of the last few texts are kept.
+const DRAWN_KEPT = 8;
+const drawnTexts = new Map();
+
+function* drawnText(seed, length, wide) {
+  const key = [seed, length, wide].join();
+  if (drawnTexts.has(key)) return drawnTexts.get(key);
+  const draw = seededDraw(seed), drawn = new Float64Array(length * wide);
+  for (let place = 0; place < drawn.length; place++) {
+    drawn[place] = draw.normal();
+    if (place % wide === 0) yield;
+  }
+  if (drawnTexts.size === DRAWN_KEPT) drawnTexts.delete(drawnTexts.keys().next().value);
+  drawnTexts.set(key, drawn);
+  return drawn;
 }
 
 // A vector with every pair turned by its rate times so many tokens back.
@@ -44,11 +67,11 @@ function scoresAt({ rows, mixed, tokens }, deviation) {
 // The queries back to length - 1 of texts drawn from the seeds on: how many find the token `back` before, for each deviation,
 // and the scores of the query `shown` in the first text. Part by part, a query at a time.
 export function* lookingBackInParts(ladder, { back, seed = 0, texts = 1, shown = back, length = LOOKED_AT, deviations = DEVIATIONS }) {
-  const wide = 2 * ladder.pairs, table = rowsOfTable(ladder, length), kernel = kernelByDistance(ladder, length);
+  const wide = 2 * ladder.pairs, table = yield* rowsOfTable(ladder, length), kernel = yield* kernelInParts(ladder, length);
   const right = deviations.map(() => 0);
   let parts = null;
   for (let text = 0; text < texts; text++) {
-    const draw = seededDraw(seed + text), drawn = Float64Array.from({ length: wide * length }, () => draw.normal());
+    const drawn = yield* drawnText(seed + text, length, wide);
     for (let query = back; query < length; query++) {
       const asked = table.subarray((query - back) * wide, (query - back + 1) * wide);
       const own = turnedBack(drawn.subarray(query * wide, (query + 1) * wide), ladder, back);
