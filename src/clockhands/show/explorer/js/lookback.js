@@ -4,7 +4,6 @@
 // the score of query t and key u is p(t - back).p_u + s (p(t - back).e_u + R e_t.p_u) + s^2 R e_t.e_u: three numbers, from
 // which every deviation follows without another product of vectors.
 
-import { allOf } from "./idle.js";
 import { kernelInParts } from "./kernels.js";
 import { phaseAt } from "./ladders.js";
 import { seededDraw } from "./seeds.js";
@@ -94,10 +93,6 @@ export function* lookingBackInParts(ladder, { back, seed = 0, texts = 1, shown =
   const queries = texts * (length - back);
   const margin = kernel[0] - kernel.subarray(1).reduce((most, each) => Math.max(most, each), -Infinity);
   return { right: right.map((count) => count / queries), queries, margin, largest: kernel[0], scores: (deviation) => scoresAt(parts, deviation) };
-}
-
-export function lookingBack(ladder, how) {
-  return allOf(lookingBackInParts(ladder, how));
 }
 
 // The place of the largest number, the first of equals.
