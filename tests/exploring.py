@@ -10,7 +10,10 @@ from browsing import eventually, settled
 from clockhands.show.explorer.data import data
 from clockhands.show.explorer.page import page
 
-VIEWS = ("clock", "pair", "table", "shift", "distance", "naive", "ladder", "precision", "bias", "attention", "model")
+VIEWS = (
+    "clock", "pair", "table", "shift", "lookback", "distance", "naive", "ladder", "precision", "bias", "attention",
+    "model",
+)  # fmt: skip
 NUMBER = r"(-?\d+(?:\.\d+)?(?:e[+-]?\d+)?)"
 EXPONENTS = str.maketrans("⁻⁰¹²³⁴⁵⁶⁷⁸⁹", "-0123456789")
 

@@ -29,11 +29,12 @@ from clockhands.biases import Alibi, Buckets, CeilingBuckets, Clipped, Decay, Fi
 from clockhands.biases.matrices import row_numbers
 from clockhands.clocks import kernel, shift
 from clockhands.dtypes import output_dtype
+from clockhands.heads import margin, relative_head
 from clockhands.ladders import EvenSteps, Explicit, Geometric, Joined, Repeated, geometric
 from clockhands.measures.adding._score_terms import commuting_form, four_terms, offset_share
 from clockhands.measures.ladders._angle_errors import FROM_A_BASE, WAYS, phase_errors, rounded
 from clockhands.measures.ladders.turning import completes
-from clockhands.measures.order.sentences import sentence_layer, word_vector
+from clockhands.measures.order.sentences import SeededDraw, sentence_layer, word_vector
 from clockhands.measures.shifts._kernels import first_negative, first_rise, kernel_bound, kernel_by_distance
 from clockhands.phases import units
 from clockhands.positions import positions_of
@@ -422,6 +423,35 @@ def attention() -> Iterator[Case]:
     yield {"form": form.tolist(), "offset_share": offset_share(form, rows)}
 
 
+def lookback() -> Iterator[Case]:
+    """Queries that find the right token by a head built by hand, with tokens beside the table; one query's scores."""
+    length, deviations = 40, (0.0, 0.15, 0.3, 0.6, 1.0)
+    for width, base, back, seed in ((64, 1e4, 3, 0), (16, 100.0, 1, 5), (32, 1e4, 12, 2)):
+        # Cosine before sine, as the page has them; no score depends on it.
+        spec = Sinusoidal(width, spacing=Geometric(base), order="cos-sin")
+        rows, made, query = table(spec, length, "float64"), relative_head(spec, back), (length + back) // 2
+        found, shown = np.zeros((2, len(deviations))), []
+        for text in range(2):
+            drawn = SeededDraw(seed + text).normal(length, width)
+            for place, deviation in enumerate(deviations):
+                tokens = rows + deviation * drawn
+                scores = tokens @ made.query.T @ (tokens @ made.key.T).T
+                found[text, place] = np.mean(scores.argmax(1)[back:] == np.arange(length - back))
+                shown += [scores[query].tolist()] if text == 0 else []
+        yield {
+            "width": width,
+            "base": base,
+            "back": back,
+            "seed": seed,
+            "length": length,
+            "deviations": list(deviations),
+            "right": found.mean(0).tolist(),
+            "query": query,
+            "scores": shown,
+            "margin": margin(spec, length),
+        }
+
+
 def precision() -> Iterator[Case]:
     """Rounded numbers, midpoints among them, and the errors of angles in each way and dtype."""
     rng = np.random.default_rng(0)
@@ -457,7 +487,8 @@ def precision() -> Iterator[Case]:
 
 
 FILES: dict[str, Callable[[], Iterator[Case]]] = {
-    each.__name__: each for each in (ladders, turning, additive, rotary, biases, kernels, shifts, attention, precision)
+    each.__name__: each
+    for each in (ladders, turning, additive, rotary, biases, kernels, shifts, lookback, attention, precision)
 }
 
 

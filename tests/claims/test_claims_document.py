@@ -37,3 +37,13 @@ def test_every_link_leads_to_a_claim(maker):
     # As GitHub makes anchors: lower case, without dots.
     assert links == [heading.lower().replace(".", "") for heading in headings]
     assert len(set(links)) == len(CLAIMS)
+
+
+def test_the_page_of_probes_shows_the_stored_measurements():
+    import probing_document
+
+    text = probing_document.DOCUMENT.read_text(encoding="utf-8")
+    assert probing_document.document(text) == text, "run tools/probing_document.py"
+    other = text.replace("| 0.971 |", "| 0.972 |")
+    assert other != text
+    assert probing_document.document(other) == text

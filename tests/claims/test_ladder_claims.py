@@ -38,7 +38,15 @@ def apart(width, base, offsets):
     return np.sqrt(np.maximum(width - 2 * alike(width, base, np.asarray(offsets)), 0))
 
 
-SMOLLM2 = json.loads((Path(longer_texts.__file__).with_name("real_models.json")).read_text(encoding="utf-8"))["smollm2"]
+MEASURED = json.loads((Path(longer_texts.__file__).with_name("real_models.json")).read_text(encoding="utf-8"))
+SMOLLM2, LONGER = MEASURED["smollm2"], MEASURED["smollm2_in_twice_its_context"]["recall"]
+WITHIN = MEASURED["smollm2_in_its_context"]["recall"]
+
+
+def of_key(depth, scaling):
+    (found,) = (each for each in LONGER if (each["depth"], each["scaling"]) == (depth, scaling))
+    return found
+
 
 INDEPENDENT = {
     "slowest-wavelength-62832": lambda: {
@@ -129,6 +137,17 @@ INDEPENDENT = {
         "slowest_turn_at_four_times_the_length": 16_384 / waves(128)[-1] / yarn_slowing(63),
         "middle_turns_trained": 4096 / waves(128)[32],
         "middle_turns_at_four_times_the_length": 16_384 / waves(128)[32] / yarn_slowing(32),
+        "in_smollm2_keys_recalled_of_2_in_its_context": int(sum(each["greedy"] for each in WITHIN)),
+        "in_smollm2_keys_recalled_of_2_in_twice_its_context_with_yarn": int(
+            of_key(0.1, "yarn")["greedy"] + of_key(0.9, "yarn")["greedy"]
+        ),
+        "in_smollm2_keys_recalled_of_2_in_twice_its_context_without_yarn": int(
+            of_key(0.1, None)["greedy"] + of_key(0.9, None)["greedy"]
+        ),
+        "in_smollm2_log_probability_of_a_far_key_with_yarn": of_key(0.1, "yarn")["log_probability"],
+        "in_smollm2_log_probability_of_a_near_key_with_yarn": of_key(0.9, "yarn")["log_probability"],
+        "in_smollm2_log_probability_of_a_near_key_without_yarn": of_key(0.9, None)["log_probability"],
+        "in_smollm2_log_probability_of_a_key_that_was_not_given": of_key(None, None)["log_probability"],
     },
     "low-frequencies-carry-meaning": lambda: {
         "turn_of_the_slowest_pair_in_8192_tokens_base_10000": 8192 / waves(256)[-1],

@@ -12,7 +12,8 @@ from clockhands.claims import projections
 from clockhands.claims.claim import Claim
 
 REAL = Path(projections.__file__).with_name("real_models.json")
-MINILM = json.loads(REAL.read_text(encoding="utf-8"))["minilm"]
+MEASURED = json.loads(REAL.read_text(encoding="utf-8"))
+MINILM = MEASURED["minilm"]["token_cosines"]
 
 
 def rows(width, positions=512, layout="interleaved"):
@@ -146,7 +147,16 @@ def random_heads():
         "their_deviation_at_width_512": wide_spread,
         "expected_share_over_32_positions_at_width_512": expected(512, 32),
         "chance_over_512_positions": (2 * 512 - 2) / (512**2 - 1),
+        # `test_mechanism_on_real_models.py` trains the last of these models again.
+        "in_the_small_model_before_training": of_heads("lab_language", "untrained"),
+        "in_the_small_model_trained_on_text": of_heads("lab_language", "trained"),
+        "in_the_small_model_trained_to_copy": of_heads("lab_copy", "trained"),
     }
+
+
+def of_heads(model, state):
+    shares = MEASURED[model][state]["distance_explains"]["trained"]
+    return sum(shares) / len(shares)
 
 
 def crossed():
@@ -188,7 +198,7 @@ INDEPENDENT = {
         "share_below_a_quarter_at_width_16": mpmath.betainc(0.5, 7.5, 0, 1 / 16, regularized=True),
         "found_among_50000_at_a_right_angle_all_the_same": found(512, 16.0, 512**-0.5),
         "cosine_deviation_at_width_384": math.sqrt(1 / 384),
-        # `test_real_models.py` computes these from the weights.
+        # `test_mechanism_on_real_models.py` measures these again.
         "in_minilm_cosine_deviation": MINILM["deviation"],
         "in_minilm_largest_cosine": MINILM["largest"],
         "in_minilm_cosine_deviation_without_the_means": MINILM["centred"],

@@ -126,6 +126,13 @@ BY_HAND = {
         "the_same_without_yarn": fmean(over(text("scaling", "rotary", 256), text("scaling", "rotary", 64))),
         "right_recalls_at_256_tokens": fmean(seeds("drope", "recall", "rotary", "yarn", "whole", "accuracy", 256)),
         "right_recalls_at_256_tokens_without_yarn": right("drope", "recall", "rotary", 256),
+        "loss_of_glassllm_at_128_trained_tokens": fmean(seeds("drope", "glassllm", "glass_rotary", "loss", 128)),
+        "loss_of_glassllm_at_512_tokens_with_yarn": fmean(
+            seeds("drope", "glassllm", "glass_rotary", "yarn", "whole", "loss", 512)
+        ),
+        "loss_of_glassllm_at_512_tokens_without_yarn": fmean(
+            seeds("drope", "glassllm", "glass_rotary", "as trained", "whole", "loss", 512)
+        ),
     },
     "counter-harms-training": lambda: {
         "right_copies_with_a_counter_in_one_channel": right("naive", "copy", "counter_one"),

@@ -11,7 +11,9 @@ import pytest
 import clockhands as ch
 from browsing import expect, settled
 from clockhands.additive import EvenlySpaced, SineOnly, SingleFrequency
+from clockhands.heads import margin, relative_head
 from clockhands.ladders import geometric
+from clockhands.measures.order.sentences import SeededDraw
 from clockhands.measures.shifts._kernels import first_negative, first_rise, kernel_bound, kernel_by_distance
 from clockhands.measures.tokens._unique import distinct_positions
 from clockhands.scaling import Dynamic, Linear, Llama3, Ntk, Yarn
@@ -83,6 +85,33 @@ def test_another_base_is_another_kernel(quiet_page, explorer):
         _, rise, below = told(ch.Sinusoidal(32, 100), 8192)
         words, numbers = kernel_words(rise, below, 8192)
         says(tab, "distance", rf"dot product is the same before and after\. It {words}\. With", *numbers)
+
+
+def right_and_margin(width, back, seed, deviation):
+    """Queries of 4 drawn texts of 200 tokens that find the token before, by the head of the library."""
+    spec = ch.Sinusoidal(width, order="cos-sin")
+    rows, made, shares = ch.table(spec, 200, "float64"), relative_head(spec, back), []
+    for text in range(4):
+        tokens = rows + deviation * SeededDraw(seed + text).normal(200, width)
+        scores = tokens @ made.query.T @ tokens.T
+        shares.append(np.mean(scores.argmax(1)[back:] == np.arange(200 - back)))
+    return 100 * np.mean(shares), margin(spec, 200)
+
+
+def test_how_many_queries_a_head_built_by_hand_serves(quiet_page, explorer):
+    with quiet_page(explorer) as tab:
+        put(tab, "common", width=64)
+        for back, deviation, seed in ((3, 0.3, 0), (7, 0.15, 4)):
+            put(tab, "lookback", shift=back, deviation=deviation, seed=seed)
+            share, apart = right_and_margin(64, back, seed, deviation)
+            assert 5 < share < 95
+            says(tab, "lookback", "Of # queries in texts of 200 tokens, #% find", 4 * (200 - back), 100)
+            says(tab, "lookback", "and #% if token vectors have a deviation of #", share, deviation, rel=6e-3)
+            says(tab, "lookback", "only # below the largest score of #", apart, 32)
+            tip = tab.locator("#lookback [data-right]")
+            assert float(tip.get_attribute("data-right")) == pytest.approx(share / 100, abs=1e-12)
+        put(tab, "lookback", deviation=0)
+        says(tab, "lookback", "and #% if token vectors have a deviation of 0 ", 100)
 
 
 def distances_to(rows, place):

@@ -83,6 +83,29 @@ def test_a_model_without_positions_loses_nothing():
     assert all(row["nats"] == 0 for row in numbers["shifts"])
 
 
+def test_late_tokens_are_no_easier_without_the_rotation(rotary):
+    """The control of the loss by position: what is learned of the text before is lost with the rotation."""
+    first, *_, last = measured(rotary, repeated(6, 1)).numbers["bands"]
+    with off(rotary, 0), off(rotary, 1):
+        *_, spoiled = measured(rotary, repeated(6, 1)).numbers["bands"]
+    assert last["nats"] < first["nats"] - 0.3
+    assert spoiled["nats"] > last["nats"] + 0.3
+
+
+def test_a_table_of_equal_rows_costs_nothing_shifted_shuffled_or_averaged():
+    """The control of a table: every position has the same row."""
+    model = tiny("bert")
+    sound = measured(model, tokens(3, LENGTH)).numbers
+    with torch.no_grad():
+        rows = model.base_model.embeddings.position_embeddings.weight
+        rows[:] = rows.mean(dim=0)
+    spoiled = measured(model, tokens(3, LENGTH)).numbers
+    for found, changed in ((sound, True), (spoiled, False)):
+        assert (found["shuffled"]["nats"] > 1e-4) is changed
+        assert (found["removed"]["table averaged"]["nats"] > 1e-4) is changed
+        assert all((row["nats"] > 1e-4) is changed for row in found["shifts"])
+
+
 def test_a_shift_is_seen_where_it_matters(rotary, learned):
     """Positions of a table are other rows; a rotary model that squares its angles depends on positions too."""
     found = measured(learned, by_place(6, 1)).numbers

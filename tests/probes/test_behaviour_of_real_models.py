@@ -59,7 +59,7 @@ def test_smollm2_without_its_rotation(smollm2, windows):
     run = runner(smollm2.module)
     with all_removed(reached(smollm2.module, run, windows[:1, :16])):
         assert positions_used(smollm2.module, windows[0], run).uses is False
-        plan = RecallPlan(lengths=(256,), depths=(0.5,), scalings=False)
+        plan = RecallPlan(lengths=(256,), depths=(0.5,), scalings=())
         found, _ = measure_recall(smollm2, windows, plan, None, lambda *_: None)
     assert all(each.greedy == 0 for each in found)
 

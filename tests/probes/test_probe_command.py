@@ -1,6 +1,7 @@
 """The commands that run a model: probe, audit --live and audit --price, on a small model in a folder."""
 
 import json
+import re
 
 import pytest
 
@@ -50,6 +51,8 @@ def test_json_has_prices_at_the_top_and_a_page_begins_with_the_answer(folder, tm
     body = text[text.index("<main") :]
     assert body.index("faults are visible") < body.index("<table")
     assert "rotation-off" in body
+    assert re.search(r'<td class="lab-text">No query and key is rotated\.</td>', body), "texts stand left"
+    assert re.search(r"<td>[\d.]+</td>", body), "numbers stand right"
 
 
 def test_the_terminal_has_the_answers_first_and_progress_goes_to_stderr(folder, capsys):

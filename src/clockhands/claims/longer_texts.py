@@ -138,10 +138,12 @@ def _split(before: tuple, after: tuple, factor: int) -> Numbers:
 
 @claim("yarn-without-training")
 def yarn_without_training() -> Numbers:
-    """Turns of the slowest and the middle pair at the ends of both lengths."""
+    """Turns of two pairs at the ends of both lengths; losses and recall of small models, of glassllm and of SmolLM2."""
     before = np.array(geometric(64).rates) / (2 * math.pi)
     after = np.array(Yarn(4, 4096)(geometric(64)).rates) / (2 * math.pi)
     text, recall = measured("scaling"), measured("drope")
+    longer = real_model("smollm2_in_twice_its_context")["recall"]
+    log_probability = {(each["depth"], each["scaling"]): each["log_probability"] for each in longer}
     ratios = {
         each: text.value("language", "rotary", "loss_ratio", length=256, variant=each) for each in ("yarn", AS_TRAINED)
     }
@@ -157,6 +159,26 @@ def yarn_without_training() -> Numbers:
         "measured_the_same_without_yarn": ratios[AS_TRAINED].mean,
         "measured_right_recalls_at_256_tokens": right["yarn"].mean,
         "measured_right_recalls_at_256_tokens_without_yarn": right[AS_TRAINED].mean,
+        "measured_loss_of_glassllm_at_128_trained_tokens": recall.value("glassllm", "glass_rotary").mean,
+        "measured_loss_of_glassllm_at_512_tokens_with_yarn": recall.value(
+            "glassllm", "glass_rotary", length=512, variant="yarn"
+        ).mean,
+        "measured_loss_of_glassllm_at_512_tokens_without_yarn": recall.value(
+            "glassllm", "glass_rotary", length=512
+        ).mean,
+        "in_smollm2_keys_recalled_of_2_in_its_context": sum(
+            each["greedy"] == 1 for each in real_model("smollm2_in_its_context")["recall"] if each["depth"] is not None
+        ),
+        "in_smollm2_keys_recalled_of_2_in_twice_its_context_with_yarn": sum(
+            each["greedy"] == 1 for each in longer if each["scaling"] == "yarn"
+        ),
+        "in_smollm2_keys_recalled_of_2_in_twice_its_context_without_yarn": sum(
+            each["greedy"] == 1 for each in longer if each["scaling"] is None and each["depth"] is not None
+        ),
+        "in_smollm2_log_probability_of_a_far_key_with_yarn": log_probability[0.1, "yarn"],
+        "in_smollm2_log_probability_of_a_near_key_with_yarn": log_probability[0.9, "yarn"],
+        "in_smollm2_log_probability_of_a_near_key_without_yarn": log_probability[0.9, None],
+        "in_smollm2_log_probability_of_a_key_that_was_not_given": log_probability[None, None],
     }
 
 

@@ -48,8 +48,9 @@ def scores_depend_on_the_offset() -> Numbers:
 
 @claim("projections-destroy-the-offset")
 def projections_destroy_the_offset() -> Numbers:
-    """Expected and drawn shares."""
+    """Expected and drawn shares, and those of models with fixed sinusoids that the lab has trained."""
     narrow, wide = _drawn_shares(64, 16), _drawn_shares(512, 64)
+    text, copy = (real_model(name) for name in ("lab_language", "lab_copy"))
     return {
         "expected_share_at_width_64": expected_offset_share(_rows(64)),
         "expected_share_at_width_512": expected_offset_share(_rows(512)),
@@ -59,6 +60,9 @@ def projections_destroy_the_offset() -> Numbers:
         "their_deviation_at_width_512": wide.std(ddof=1),
         "expected_share_over_32_positions_at_width_512": expected_offset_share(_rows(512, 32)),
         "chance_over_512_positions": 2 / 513,
+        "in_the_small_model_before_training": np.mean(text["untrained"]["distance_explains"]["trained"]),
+        "in_the_small_model_trained_on_text": np.mean(text["trained"]["distance_explains"]["trained"]),
+        "in_the_small_model_trained_to_copy": np.mean(copy["trained"]["distance_explains"]["trained"]),
     }
 
 
@@ -109,7 +113,7 @@ def factor_root_width() -> Numbers:
 @claim("adding-is-orthogonal")
 def adding_is_orthogonal() -> Numbers:
     """The law of the cosine at two widths, and the cosines of MiniLM's tokens with the rows of its table."""
-    trained = real_model("minilm")
+    trained = real_model("minilm")["token_cosines"]
     return {
         "cosine_deviation_at_width_512": cosine_deviation(512),
         "cosine_of_999_in_1000_below_at_width_512": cosine_quantile(512, 0.999),

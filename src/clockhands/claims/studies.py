@@ -221,10 +221,10 @@ def _studies() -> Mapping[str, MeasuredStudy]:
 
 @cache
 def real_model(name: str) -> Mapping[str, Any]:
-    """What `tools/real_models.py` measured on a real model: ``minilm`` or ``smollm2``.
+    """What `tools/real_models.py` measured on a packaged model or on one that the lab trained.
 
-    >>> sorted(real_model("minilm"))
-    ['centred', 'deviation', 'found', 'largest', 'mean']
+    >>> real_model("minilm")["command"]
+    'tools/real_models.py minilm'
     """
     text = resources.files("clockhands.claims").joinpath("real_models.json").read_text(encoding="utf-8")
     return json.loads(text)[name]

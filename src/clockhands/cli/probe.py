@@ -65,9 +65,11 @@ def command(  # noqa: PLR0917 - click passes them by name
 ) -> int:
     """Measure what a trained model does with its positions.
 
-    The model is run on pieces of a text: what each fault of positions costs in nats per token, and whether the
-    positions in effect are the declared ones. TARGET is a model folder, a .gguf file, or a name in the local Hugging
-    Face cache; it is run with PyTorch and Transformers. Ctrl-C keeps what was measured.
+    The model is run on pieces of a text: what each fault of positions costs in nats per token (price), what happens
+    without positions, shifted, shuffled and past the context (behaviour), whether the positions in effect are the
+    declared ones (live), and how heads, layers and dimension pairs use them (mechanism). TARGET is a model folder, a
+    .gguf file, or a name in the local Hugging Face cache; it is run with PyTorch and Transformers. Ctrl-C keeps what
+    was measured.
     """
     if force and html is None:
         raise click.UsageError("--force is for --html, which says what to replace.")

@@ -39,14 +39,14 @@ class RecallPlan:
         depths: Shares of the filler text before the fact.
         most: Tokens of the longest text that is chosen by itself.
         keys: How many keys are tried in each place.
-        scalings: Whether scalings are tried at test time.
+        scalings: Names of the scalings that are tried at test time.
     """
 
     lengths: tuple[int, ...] | None = None
     depths: tuple[float, ...] = (0.1, 0.5, 0.9)
     most: int = 2048
     keys: int = 1
-    scalings: bool = True
+    scalings: tuple[str, ...] = ("linear", "ntk", "yarn", "dynamic")
 
 
 @dataclass(frozen=True)
@@ -95,7 +95,8 @@ def measure_recall(
         found += [_recalled(model.module, facts, filler, (length, past), depth) for depth in (None, *plan.depths)]
         factor = max(2.0, length / model.context) if model.context else 2.0
         middle = plan.depths[len(plan.depths) // 2]
-        for name, change in scalings(factor, length) if scalings else ():
+        tried = scalings(factor, length) if scalings else ()
+        for name, change in ((name, change) for name, change in tried if name in plan.scalings):
             for depth in plan.depths if past else (middle,):
                 with change():
                     each = _recalled(model.module, facts, filler, (length, past), depth)

@@ -1,7 +1,7 @@
 """Pieces of the lab's report: verdicts, numbers with their intervals, tables, and charts beside each other."""
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from typing import Any
 
 from clockhands.auditing.findings import spoken
@@ -123,18 +123,36 @@ def words_table(heads: Sequence[str], rows: Iterable[Sequence[Markup | str]], ki
     return element("table", _parts(heads, rows), class_=f"report-table {kind}")
 
 
-def numbers_table(caption: str, heads: Sequence[str], rows: Iterable[Sequence[Markup | str]]) -> Markup:
-    """A table of numbers; where it is too wide it scrolls sideways in a box with a visible edge, beside the names."""
-    made = element("table", _parts(heads, rows), class_="numbers lab-numbers")
+def numbers_table(
+    caption: str, heads: Sequence[str], rows: Iterable[Sequence[Markup | str]], texts: Container[int] = ()
+) -> Markup:
+    """A table of numbers; where it is too wide it scrolls sideways in a box with a visible edge, beside the names.
+
+    Args:
+        caption: What it shows.
+        heads: A heading for each column.
+        rows: Cells as they are shown, the name of the row first.
+        texts: Columns of texts, which stand left like the names.
+    """
+    made = element("table", _parts(heads, rows, texts), class_="numbers lab-numbers")
     box = element("div", made, class_="scrolled", tabindex=0, role="region", aria_label=caption)
     kind = "lab-figure is-wide" if len(heads) > 3 else "lab-figure"
     return element("figure", element("figcaption", caption), box, class_=kind)
 
 
-def _parts(heads: Sequence[str], rows: Iterable[Sequence[Markup | str]]) -> tuple[Markup, Markup]:
-    head = element("tr", (element("th", each, scope="col") for each in heads))
+def _parts(
+    heads: Sequence[str], rows: Iterable[Sequence[Markup | str]], texts: Container[int] = ()
+) -> tuple[Markup, Markup]:
+    def of(column: int) -> str | None:
+        return "lab-text" if column in texts else None
+
+    head = element("tr", (element("th", each, scope="col", class_=of(column)) for column, each in enumerate(heads)))
     body = (
-        element("tr", element("th", name, scope="row"), (element("td", each) for each in cells))
+        element(
+            "tr",
+            element("th", name, scope="row"),
+            (element("td", each, class_=of(column)) for column, each in enumerate(cells, 1)),
+        )
         for name, *cells in rows
     )
     return element("thead", head), element("tbody", body)

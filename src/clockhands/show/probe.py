@@ -72,18 +72,22 @@ def _print_table(page: Page, table: "Columns") -> None:
     cells = [list(table.heads), *([_cell(each) for each in row] for row in table.rows)]
     last = len(table.heads) - 1
     sizes = [min(_WIDEST, max(len(row[column]) for row in cells)) for column in range(last)]
-    numeric = [
-        all(value is None or isinstance(value, int | float) for value in column)
-        for column in zip(*table.rows, strict=True)
-    ] or [False] * (last + 1)
+    texts = _texts(table)
     for number, row in enumerate(cells):
         start = "  " + "".join(
-            f"{text:>{size}}  " if right else f"{text:<{size}}  "
-            for text, size, right in zip(row, sizes, numeric, strict=False)
+            f"{text:<{size}}  " if column in texts else f"{text:>{size}}  "
+            for column, (text, size) in enumerate(zip(row, sizes, strict=False))
         )
         lines = broken(row[last], max(16, page.width - len(start)))
         for place, line in enumerate(lines):
             page.line(Text((start if place == 0 else " " * len(start)) + line, style="dim" if number == 0 else ""))
+
+
+def _texts(table: "Columns") -> set[int]:
+    """The columns in which not every value is a number."""
+    columns = enumerate(zip(*table.rows, strict=True))
+    numbers = {at for at, column in columns if all(each is None or isinstance(each, int | float) for each in column)}
+    return set(range(len(table.heads))) - numbers
 
 
 def _cell(value: str | float | int | None) -> str:
@@ -148,7 +152,8 @@ def _section(result: "ProbeResult") -> Iterator[Markup]:
         yield element("h3", figure.title)
         yield panels([lambda width, figure=figure: line_chart(_chart(figure), width, _HEIGHT)])
     for table in result.columns:
-        yield numbers_table(table.title, table.heads, ([_cell(each) for each in row] for row in table.rows))
+        rows = ([_cell(each) for each in row] for row in table.rows)
+        yield numbers_table(table.title, table.heads, rows, _texts(table))
 
 
 def _chart(figure: "Figure") -> Chart:

@@ -14,6 +14,7 @@ import { bias } from "./views/bias.js";
 import { clock } from "./views/clock.js";
 import { distance } from "./views/distance.js";
 import { ladder } from "./views/ladder.js";
+import { lookback } from "./views/lookback.js";
 import { model } from "./views/model.js";
 import { naive } from "./views/naive.js";
 import { pair } from "./views/pair.js";
@@ -22,7 +23,7 @@ import { shift } from "./views/shift.js";
 import { table } from "./views/table.js";
 
 // In the order of the story; on a wide page those that stay have a column of their own.
-const VIEWS = [clock, pair, table, shift, distance, naive, ladder, precision, bias, attention, model];
+const VIEWS = [clock, pair, table, shift, lookback, distance, naive, ladder, precision, bias, attention, model];
 const STAY = new Set(["clock", "table"]);
 const WORKBENCH = 1080; // CSS pixels from which on there is room for two columns
 const TELLING = 200; // ms without a change after which the address says the state

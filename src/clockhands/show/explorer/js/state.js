@@ -15,6 +15,7 @@ export const DEFAULTS = {
   pair: 4,
   channel: 8, // the column of the table that is pointed at
   shift: 3, // tokens
+  deviation: 0.3, // of the token vectors that a head looks back over, for each dimension
   start: 40, // the position from which the shift is shown
   warp: "none", // none, square, log, reciprocal
   dtype: "bfloat16",
@@ -45,6 +46,7 @@ export const LIMITS = {
   pair: [0, 1023, 1],
   channel: [0, 2047, 1],
   shift: [-4096, 4096, 1],
+  deviation: [0, 1.5, 0.05],
   start: [0, 2 ** 24, 1],
   factor: [1, 64],
   heads: [1, 128, 1],
@@ -77,7 +79,7 @@ export function settled(name, value) {
   const number = String(value).trim() === "" ? NaN : Number(value);
   if (Number.isNaN(number)) return DEFAULTS[name];
   const within = Math.min(Math.max(number, limits[0]), limits[1]);
-  return limits[2] ? Math.round(within / limits[2]) * limits[2] : within;
+  return limits[2] ? Math.round(within / limits[2]) / (1 / limits[2]) : within; // 0.15, and not 3 times 0.05
 }
 
 export function fromFragment(fragment, defaults = DEFAULTS) {

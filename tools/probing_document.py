@@ -1,0 +1,159 @@
+"""Write the tables of docs/probing.md that are measured on real models, from src/clockhands/claims/real_models.json.
+
+The text around them is kept. Run it after `tools/real_models.py` has measured anew; a test holds the document to it.
+"""
+
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+import numpy as np
+
+from clockhands.claims.studies import real_model
+
+DOCUMENT = Path(__file__).resolve().parents[1] / "docs" / "probing.md"
+END = "<!-- end -->\n"
+
+
+def begin(name: str) -> str:
+    """The line before a table."""
+    return f"<!-- {name}: made by tools/probing_document.py -->\n"
+
+
+def table(heads: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
+    """A table whose first column is text."""
+    heads = list(heads)
+    lines = [f"| {' | '.join(line)} |" for line in (heads, *rows)]
+    lines.insert(1, f"|---|{'---:|' * (len(heads) - 1)}")
+    return "\n".join(lines) + "\n"
+
+
+def rounded(number: float) -> str:
+    """Three digits after the point, and no sign of a zero."""
+    return f"{round(number, 3) + 0.0:.3f}"
+
+
+def minilm() -> str:
+    """What MiniLM does with its table."""
+    found = real_model("minilm")
+    read, shape, terms = found["position_r2"], found["table"], found["score_terms"]
+    last = max(read["own"], key=int)
+    shifts = [
+        ", ".join(rounded(shape[name][k]) for k in shape["shift_residuals"])
+        for name in ("shift_residuals", "shift_residuals_same_fourier_spectrum")
+    ]
+    explained = terms["distance_explains"]
+    return table(
+        ("measurement", "MiniLM", "control"),
+        (
+            (
+                "R² of the position, before the first layer",
+                rounded(read["own"]["0"]),
+                f"{rounded(read['frozen']['0'])} with ids of 0, "
+                f"{rounded(read['relabelled']['0'])} with rows in another order",
+            ),
+            (
+                f"R² of the position, after layer {last}",
+                rounded(read["own"][last]),
+                f"{rounded(read['frozen'][last])} and {rounded(read['relabelled'][last])}",
+            ),
+            (
+                "R² of four sinusoids on rows that were left out",
+                rounded(shape["four_waves_r2"]),
+                f"{rounded(shape['four_waves_r2_of_noise'])} at most for 8 noise tables",
+            ),
+            (
+                f"residual of a shift by {', '.join(shape['shift_residuals'])} rows",
+                shifts[0],
+                f"{shifts[1]} for noise of the same spectrum",
+            ),
+            ("share of position-position in the scores of layer 0", rounded(terms["shares"]["position_position"]), ""),
+            (
+                "share of that which the distance explains",
+                rounded(np.mean(explained["trained"])),
+                f"{rounded(explained['random'])} behind random projections",
+            ),
+        ),
+    )
+
+
+def smollm2() -> str:
+    """What SmolLM2 keeps in its dimension pairs."""
+    found = real_model("smollm2")
+    rows = (
+        (
+            f"{group['first']} to {group['last']}",
+            rounded(sum(found["share_of_query_and_key"][group["first"] : group["last"] + 1])),
+            f"{group['removed']['nats']:.2f}",
+            rounded(group["unrotated"]["nats"]),
+        )
+        for group in found["groups"]
+    )
+    return table(
+        ("pairs, fast to slow", "share of query and key norms", "nats if removed", "nats if not rotated"), rows
+    )
+
+
+def sinusoids() -> str:
+    """What trained projections make of fixed sinusoids."""
+    rows = []
+    for name, says in (("lab_language", "text"), ("lab_copy", "copying the token 3 before")):
+        found = real_model(name)
+        for state in ("untrained", "trained"):
+            steps = f", {found['steps']} steps" if state == "trained" else ""
+            explained = found[state]["distance_explains"]
+            rows.append(
+                (
+                    f"{says}, {state}{steps}",
+                    rounded(explained["before"]),
+                    rounded(explained["random"]),
+                    f"{rounded(np.mean(explained['trained']))} ({rounded(min(explained['trained']))} to "
+                    f"{rounded(max(explained['trained']))})",
+                    rounded(found[state]["shares"]["position_position"]),
+                )
+            )
+    heads = ("model", "as it is", "random projections", "projections of its 4 heads", "position-position in the scores")
+    return table(heads, rows)
+
+
+def recall() -> str:
+    """What SmolLM2 recalls at its context and past it."""
+    rows = []
+    for name in ("smollm2_in_its_context", "smollm2_in_twice_its_context"):
+        found = real_model(name)
+        (without,) = (each for each in found["recall"] if each["depth"] is None)
+        for each in found["recall"]:
+            if each["depth"] is not None:
+                scaling = {None: "none", "yarn": "YaRN"}[each["scaling"]]
+                rows.append(
+                    (
+                        f"{found['length']:,}",
+                        f"{each['depth']:.0%}",
+                        scaling,
+                        "yes" if each["greedy"] == 1 else "no",
+                        f"{each['log_probability']:.2f}",
+                        f"{without['log_probability']:.2f}",
+                    )
+                )
+    heads = ("tokens", "depth", "scaling", "recalled", "log-probability", "without the fact")
+    return table(heads, rows)
+
+
+TABLES: dict[str, Callable[[], str]] = {each.__name__: each for each in (minilm, smollm2, sinusoids, recall)}
+
+
+def document(text: str) -> str:
+    """A document with each table in its place."""
+    for name, make in TABLES.items():
+        before, _, rest = text.partition(begin(name))
+        _, _, after = rest.partition(END)
+        text = f"{before}{begin(name)}\n{make()}\n{END}{after}"
+    return text
+
+
+def main() -> None:
+    """Write the document."""
+    DOCUMENT.write_text(document(DOCUMENT.read_text(encoding="utf-8")), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
