@@ -19,6 +19,7 @@ from clockhands.diagnosis import Cosines, of_table
 from clockhands.dtypes import UNIT_ROUNDOFF
 from clockhands.layouts import Layout, pair_channels
 from clockhands.probes._attended import Attended, attended
+from clockhands.probes._yardsticks import runner
 from clockhands.rotary import Rotary
 from clockhands.scaling import Dynamic, LongRope
 from clockhands.sources.resolved import TEXT, Code, layer_numbers
@@ -154,12 +155,7 @@ def single_tokens(module: nn.Module, tokens: Tensor, positions: np.ndarray) -> l
     for start in range(0, len(ids), _BATCH):
         part = slice(start, start + _BATCH)
         with attended(module) as seen, torch.no_grad():
-            module(
-                input_ids=ids[part],
-                position_ids=places[part],
-                attention_mask=torch.ones_like(ids[part]),
-                use_cache=False,
-            )
+            runner(module)(ids[part], position_ids=places[part], attention_mask=torch.ones_like(ids[part]))
         passes.append(seen)
     return [
         Attended(
@@ -167,7 +163,8 @@ def single_tokens(module: nn.Module, tokens: Tensor, positions: np.ndarray) -> l
             same[0].path,
             torch.cat([each.queries for each in same]),
             torch.cat([each.keys for each in same]),
-            any(each.biased for each in same),
+            None,
+            same[0].product,
         )
         for same in zip(*passes, strict=True)
     ]
