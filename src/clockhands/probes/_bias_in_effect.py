@@ -134,11 +134,21 @@ def biases_in_effect(module: nn.Module, token: int, device: Any, context: int | 
         hidden = scores <= torch.finfo(torch.float16).min / 2
         visible = np.where(hidden, np.nan, scores)
         matrix = visible - np.diagonal(visible, axis1=1, axis2=2)[..., None]
-        # A score is a sum of products of all channels: what is left of it may be small beside them.
-        size = float(each.queries.double().norm(dim=-1).max() * each.keys.double().norm(dim=-1).max())
-        size = max(size / np.sqrt(each.queries.shape[-1]), float(np.nanmax(np.abs(visible))))
-        found.setdefault(each.path, LayerBias(each.layer, each.path, matrix, allowed * size))
+        # A score is a sum of products of all channels: what is left of it may be small beside them. Queries and keys
+        # of later tokens have another sum behind them, so they are alike up to rounding only.
+        query, query_apart = _sizes(each.queries)
+        key, key_apart = _sizes(each.keys)
+        scale = each.queries.shape[-1] ** -0.5
+        size = max(query * key * scale, float(np.nanmax(np.abs(visible))))
+        rounding = allowed * size + (query_apart * key + query * key_apart) * scale
+        found.setdefault(each.path, LayerBias(each.layer, each.path, matrix, rounding))
     return found
+
+
+def _sizes(heads: Tensor) -> tuple[float, float]:
+    """The largest length of a row, and of the difference of two."""
+    rows = heads.double()
+    return float(rows.norm(dim=-1).max()), 2 * float((rows - rows[..., :1, :]).norm(dim=-1).max())
 
 
 def _alike(heads: Tensor, allowed: float) -> bool:

@@ -43,7 +43,7 @@ from clockhands.probes._statistics import difference
 from clockhands.probes._yardsticks import divergence, runner, takes
 from clockhands.probes.models import RunningModel
 from clockhands.probes.results import Columns, Curve, Figure, GatheredResult, ProbeResult, Progress, Stopped
-from clockhands.sources.resolved import layer_ranges
+from clockhands.sources.resolved import layer_numbers, layer_ranges
 from clockhands.testing import check_generation
 
 SHIFT = 1000
@@ -55,10 +55,13 @@ KL_LIMIT = 1e-6
 BANDS = 4
 _BY_SPEC = frozenset({"a shifted cache", "rows removed from the cache"})
 """Experiments that rotate cached keys by the declared spec: they fail wherever another rotation is in effect."""
+_NOT_OF_FREQUENCIES = frozenset({"no-rotation", "other-layout", "other-rotated-width", "unrotated-channels-turned"})
+"""Faults of a rotation that no frequencies make."""
 _IN_A_PASS = 2.0**-8  # how far a query of a long pass may be from that of the reference, as a share of its size
 _ROUNDINGS = 4  # of a rotated number: its cosine or sine, two products and their sum
 _TWICE = 2  # as far as rounding moves outputs in passes that are drawn; divergences grow with the square
 _DRAWS = 2
+_COARSE = 2.0**-10  # of an output: far above the rounding of float32, far below a step of int8
 _LEAST_MOVE = 2.0**-12  # of queries that depend on the position
 
 
@@ -146,8 +149,8 @@ def _measured(live: _Live, model: RunningModel, module: nn.Module, ids: Tensor, 
     places = takes(module, "position_ids")
     progress("the rotation of each layer", 0.1)
     rotations = _rotations(live, module, ids, audited, declared=declared, places=places)
-    by_module = {each.layers for each in live.findings}
-    live.findings += [each for each in _of_rotations(rotations) if each.layers not in by_module or not by_module]
+    by_module = [each.layers for each in live.findings]
+    live.findings += [each for each in _of_rotations(rotations) if not _explained(each, by_module)]
     progress("the bias of each layer", 0.2)
     of_bias = _biases(live, module, ids, audited, seen)
     _verdict_of_positions(live, declared, seen[0].queries.dtype)
@@ -165,10 +168,10 @@ def _measured(live: _Live, model: RunningModel, module: nn.Module, ids: Tensor, 
         _reference(live, model, module, ids, _biased_here(module, of_bias, seen, ids), rounding)
     if model.predicts and takes(module, "past_key_values"):
         progress("padding, packing, chunks and cached decoding", 0.6)
-        if _scaled_by_batch(module):
+        if _rounds_activations(module):
             live.answers.append(
-                "Padding, packing, chunks and cached decoding were not compared: the linear layers quantise activations "
-                "with one scale for all tokens of a pass, so outputs depend on the other tokens by design."
+                "Padding, packing, chunks and cached decoding were not compared: linear layers quantise activations, and "
+                "a rounding of a number may move the output by a whole step."
             )
         elif _causal(module, ids):
             _generation(live, module, short=changes_with_length(list(declared.values())), places=places)
@@ -255,6 +258,13 @@ def _first(heads: Tensor) -> Tensor:
     return heads.permute(2, 0, 1, 3).flatten(0, 1)[:, :, None]
 
 
+def _explained(found: Finding, by_module: Sequence[str | None]) -> bool:
+    """Whether wrong frequencies that modules of these layers hold make this rotation."""
+    if found.evidence.get("fault") in _NOT_OF_FREQUENCIES or found.layers is None:
+        return False
+    return any(layers is None or layer_numbers(found.layers) <= layer_numbers(layers) for layers in by_module)
+
+
 def _of_rotations(rotations: Sequence[LayerRotation]) -> list[Finding]:
     """One finding for all layers that differ in the same way."""
     alike: dict[Any, list[LayerRotation]] = {}
@@ -310,8 +320,8 @@ def rounding_of(module: nn.Module, window: Tensor, seen: Sequence[Attended]) -> 
         def rounded(heads: Tensor, drawn: torch.Generator = drawn) -> Tensor:
             unit = UNIT_ROUNDOFF.get(str(heads.dtype).removeprefix("torch."), 2.0**-24)
             pair = heads.float().square().mean(dim=-1, keepdim=True).mul(2).sqrt()
-            noise = 2 * torch.rand(heads.shape, generator=drawn).to(heads.device) - 1
-            return (heads.float() + _ROUNDINGS * unit * pair * noise).to(heads.dtype)
+            drawn_ones = torch.rand((_ROUNDINGS, *heads.shape), generator=drawn).to(heads.device)
+            return (heads.float() + unit * pair * (2 * drawn_ones - 1).sum(dim=0)).to(heads.dtype)
 
         with attended(module, lambda _, queries, keys: (rounded(queries), rounded(keys)), known=seen) as moved_ones:
             changed = logits(module, window)
@@ -327,9 +337,23 @@ def _far(own: Tensor, other: Tensor) -> float:
     return float((own.float() - other.float()).norm() / other.float().norm().clamp_min(1e-30))
 
 
-def _scaled_by_batch(module: nn.Module) -> bool:
-    """Whether activations are quantised by one scale for a whole batch, as torch.ao's dynamic linear layers do."""
-    return any("nn.quantized.dynamic" in type(each).__module__ for each in module.modules())
+def _rounds_activations(module: nn.Module) -> bool:
+    """Whether linear layers quantise what goes into them: then they are not additive, by far more than rounding."""
+    linear: Any = next(
+        (each for each in module.modules() if hasattr(each, "in_features") and not any(each.children())), None
+    )
+    if linear is None:
+        return False
+    like = next(module.parameters())
+    dtype = like.dtype if like.is_floating_point() else torch.float32
+    one, other = torch.randn(2, 4, linear.in_features, generator=torch.Generator().manual_seed(0)).to(
+        like.device, dtype
+    )
+    with torch.no_grad():
+        none, both = linear(torch.zeros_like(one)), linear(one + other)
+        apart = linear(one) + linear(other) - none - both
+    unit = UNIT_ROUNDOFF.get(str(dtype).removeprefix("torch."), 2.0**-24)
+    return float(apart.float().norm() / both.float().norm()) > max(4 * unit, _COARSE)
 
 
 def _compiled(live: _Live, module: nn.Module, own: nn.Module, window: Tensor) -> None:
