@@ -20,9 +20,13 @@ from clockhands.errors import InvalidValue
 from clockhands.probes._yardsticks import runner
 
 _FUSED = nn.functional.scaled_dot_product_attention
+_ARGUMENTS = ("query", "key", "value", "attn_mask", "dropout_p", "is_causal")
 _PRODUCTS = (torch.matmul, Tensor.matmul, Tensor.__matmul__, torch.bmm, Tensor.bmm)
 _PRODUCTS_WITH_SUM = (torch.baddbmm, Tensor.baddbmm)
 _SOFTMAX = (nn.functional.softmax, torch.softmax, Tensor.softmax)
+
+_OF_ANOTHER_TEXT = re.compile(r"EncDecAttention|cross_?att|encoder_attn", re.IGNORECASE)
+"""Names of attention over the text of an encoder."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,16 +102,13 @@ class _Watch(TorchFunctionMode):
         if not self.running:
             return func(*args, **kwargs)
         if func is _FUSED:
-            return self._fused(*args, **kwargs)
+            return self._fused(args, kwargs)
         if func in _PRODUCTS and len(args) == 2:
-            return self._product(func, (), *args)
+            return self._product(func, *args)
         if func in _PRODUCTS_WITH_SUM:
-            first, second = ("batch1", "batch2")
-            given = dict(zip(("input", first, second), args, strict=False)) | kwargs
-            one, other = given.pop(first), given.pop(second)
-            return self._product(
-                lambda a, b: torch.baddbmm(**given, **{first: a, second: b}), (), one, other
-            )  # fmt: skip
+            given = dict(zip(("input", "batch1", "batch2"), args, strict=False)) | kwargs
+            one, other = given.pop("batch1"), given.pop("batch2")
+            return self._product(lambda a, b: torch.baddbmm(batch1=a, batch2=b, **given), one, other)
         if func in _SOFTMAX:
             return self._softmax(func, args, kwargs)
         return func(*args, **kwargs)
@@ -119,7 +120,8 @@ class _Watch(TorchFunctionMode):
         if not isinstance(number, int):
             found = re.search(r"(?:^|\.)(\d+)(?=\.|$)", path)
             number = None if found is None else int(found[1])
-        return None if number is None or getattr(module, "is_cross_attention", False) else (number, path)
+        other = getattr(module, "is_cross_attention", False) or _OF_ANOTHER_TEXT.search(path)
+        return None if number is None or other else (number, path)
 
     def _note(self, where: tuple[int, str], queries: Tensor, keys: Tensor, scores: Any, product: int | None) -> None:
         kept = self._of_texts(scores).detach().float().clone() if self.keep else None
@@ -130,8 +132,10 @@ class _Watch(TorchFunctionMode):
         """[batch, heads, tokens, channels], where batch and heads may be one axis."""
         return array if array.ndim != 3 else array.unflatten(0, (self.batch, -1))
 
-    def _fused(self, query: Tensor, key: Tensor, value: Tensor, attn_mask: Any = None, dropout_p: float = 0.0,
-               is_causal: bool = False, scale: float | None = None, enable_gqa: bool = False) -> Tensor:  # fmt: skip
+    def _fused(self, args: Any, kwargs: Any) -> Tensor:
+        given = dict(zip(_ARGUMENTS, args, strict=False)) | kwargs
+        query, key = given["query"], given["key"]
+        attn_mask, is_causal, scale = given.get("attn_mask"), given.get("is_causal", False), given.get("scale")
         module, _ = self.running[-1]
         where = self._of(module)
         if where is not None:
@@ -158,14 +162,14 @@ class _Watch(TorchFunctionMode):
                 if attn_mask is not None and attn_mask.is_floating_point():
                     added = added + attn_mask
                 attn_mask, is_causal = (hidden + added).to(query.dtype), False
-        more = {"enable_gqa": True} if enable_gqa else {}
-        return _FUSED(query, key, value, attn_mask, dropout_p, is_causal, scale=scale, **more)
+        given |= {"query": query, "key": key, "attn_mask": attn_mask, "is_causal": is_causal}
+        return _FUSED(**given)
 
-    def _product(self, func: Any, before: Any, one: Any, other: Any) -> Any:
+    def _product(self, func: Any, one: Any, other: Any) -> Any:
         module, products = self.running[-1]
         both = isinstance(one, Tensor) and isinstance(other, Tensor) and one.is_floating_point()
         if not both or one.ndim < 3 or other.ndim != one.ndim or isinstance(other, nn.Parameter):
-            return func(*before, one, other)
+            return func(one, other)
         queries, keys = one, other.transpose(-1, -2)
         where = self._of(module)
         wanted = where is not None and self.known.get(where[1], -1) == len(products)
@@ -174,7 +178,7 @@ class _Watch(TorchFunctionMode):
             turned = self.turn(where[0], *(self._of_texts(each) for each in (queries, keys)))
             new = [each.reshape(old.shape) for each, old in zip(turned, (queries, keys), strict=True)]
             one, other = new[0], new[1].transpose(-1, -2)
-        made = func(*before, one, other)
+        made = func(one, other)
         products.append((queries, keys, made.shape))
         return made
 
@@ -193,7 +197,6 @@ class _Watch(TorchFunctionMode):
             return func(*args, **kwargs)
         of_queries, of_keys, shape = products[number]
         self._note(where, of_queries, of_keys, scores[..., : shape[-1]], number)
-        products.clear()
         if self.add is not None:
             changed = self._of_texts(scores).clone()
             seen = changed[..., : shape[-1]]

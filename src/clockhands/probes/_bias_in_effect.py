@@ -24,6 +24,9 @@ from clockhands.sources.resolved import Code, layer_numbers, layer_ranges
 TOKENS = 48
 """Of the text: distances up to here, which fill the exact and most of the logarithmic buckets of T5."""
 
+_HIDDEN = -5_000.0
+"""A score below is that of a key that is not seen: the oldest models subtract 10,000."""
+
 _SUMS = 16
 """Roundings of a score: a product is summed in another order for another query."""
 
@@ -131,7 +134,7 @@ def biases_in_effect(module: nn.Module, token: int, device: Any, context: int | 
         scores = each.scores[0].double().cpu().numpy()
         if not alike or scores.shape[-2] != scores.shape[-1]:
             continue
-        hidden = scores <= torch.finfo(torch.float16).min / 2
+        hidden = scores <= _HIDDEN
         visible = np.where(hidden, np.nan, scores)
         matrix = visible - np.diagonal(visible, axis1=1, axis2=2)[..., None]
         # A score is a sum of products of all channels: what is left of it may be small beside them. Queries and keys
@@ -178,8 +181,8 @@ def _wrong(own: LayerBias, declared: DeclaredBias) -> tuple[str, dict[str, Any]]
     heads, tokens, _ = own.matrix.shape
     wanted = declared.matrix(tokens, tokens)
     if len(wanted) != heads:
-        return "run-differs", {"says": f"A bias of {heads} heads is added to the scores of {own.path}, where the config "
-                               f"declares {len(wanted)}."}  # fmt: skip
+        says = f"A bias of {heads} heads is added to the scores of {own.path}, where the config declares {len(wanted)}."
+        return "run-differs", {"says": says}
     wanted = wanted - np.diagonal(wanted, axis1=1, axis2=2)[..., None]
     # A number of the bias is rounded where it is made and where it is added, also before the diagonal is taken off it.
     roundings = 2 * UNIT_ROUNDOFF.get(declared.dtype, 2.0**-24) * np.abs(wanted).max(axis=(1, 2), keepdims=True)

@@ -22,6 +22,7 @@ from clockhands.probes._attended import Attended, attended
 from clockhands.probes._yardsticks import runner
 from clockhands.rotary import Rotary
 from clockhands.scaling import Dynamic, LongRope
+from clockhands.scores import score_scale
 from clockhands.sources.resolved import TEXT, Code, layer_numbers
 
 TOKENS = 6
@@ -180,6 +181,11 @@ def moved(rows: np.ndarray) -> float:
     return float(np.abs(rows - rows[:1]).max() / max(np.abs(rows[0]).max(), 1e-30))
 
 
+def _sizes(rows: np.ndarray) -> np.ndarray:
+    """The length of each row, which a rotation keeps."""
+    return np.linalg.norm(rows, axis=-1, keepdims=True)
+
+
 def tolerance(dtype: torch.dtype) -> float:
     """What may be left over of a query, as a share of its size."""
     return max(16 * UNIT_ROUNDOFF.get(str(dtype).removeprefix("torch."), 2.0**-24), _LEAST)
@@ -218,7 +224,10 @@ def differing(
             if (each.layer, of) in known:
                 continue
             known.add((each.layer, of))
-            found = _of_heads(rows_of(heads, len(positions)), want, positions, length, tolerance(heads.dtype))
+            rows = rows_of(heads, len(positions))
+            if of == "queries" and want.code.score_scale is not None and moved(_sizes(rows)) > tolerance(heads.dtype):
+                rows = rows / score_scale(want.code.score_scale, positions)[:, None, None]
+            found = _of_heads(rows, want, positions, length, tolerance(heads.dtype))
             if found is not None:
                 yield LayerRotation(each.layer, each.path, of, *found)
 

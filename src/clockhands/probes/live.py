@@ -90,8 +90,7 @@ class _Live(GatheredResult):
             return f"{len(wrong)} problem{'s' if len(wrong) > 1 else ''} of positions at run time."
         if self.numbers.get("positions") == "none":
             return "The model has no position encoding: queries and keys are the same at every position."
-        if self.numbers.get("layers_checked"):
-            count = self.numbers["layers_checked"]
+        if count := self.numbers.get("layers_checked") or self.numbers.get("biases_checked"):
             return f"The declared positions are in effect in all {count} layer{'s' if count != 1 else ''} checked."
         return "No problem was found; no layer declares a rotation that can be measured here."
 
@@ -153,7 +152,7 @@ def _measured(live: _Live, model: RunningModel, module: nn.Module, ids: Tensor, 
     live.findings += [each for each in _of_rotations(rotations) if not _explained(each, by_module)]
     progress("the bias of each layer", 0.2)
     of_bias = _biases(live, module, ids, audited, seen)
-    _verdict_of_positions(live, declared, seen[0].queries.dtype)
+    _verdict_of_positions(live, declared, audited, seen[0].queries.dtype)
     progress("what rounding does to the outputs", 0.25)
     rounding = rounding_of(module, ids[0], seen)
     if places:
@@ -162,16 +161,18 @@ def _measured(live: _Live, model: RunningModel, module: nn.Module, ids: Tensor, 
         _shifted(live, module, ids, model.context, rounding, relative=relative)
         if whole and not live.numbers.get("positions_ignored"):
             progress("the reference from the declared spec", 0.4)
-            _reference(live, model, module, ids, _rotated_here(module, declared, seen), rounding)
+            here = _rotated_here(module, declared, seen)
+            _reference(live, model, module, ids, reference=here, rounding=rounding)
     if of_bias and {each.path for each in seen} <= set(of_bias) and not whole:
         progress("the reference from the declared spec", 0.4)
-        _reference(live, model, module, ids, _biased_here(module, of_bias, seen, ids), rounding)
+        here = _biased_here(module, of_bias, seen, ids)
+        _reference(live, model, module, ids, reference=here, rounding=rounding)
     if model.predicts and takes(module, "past_key_values"):
         progress("padding, packing, chunks and cached decoding", 0.6)
         if _rounds_activations(module):
             live.answers.append(
-                "Padding, packing, chunks and cached decoding were not compared: linear layers quantise activations, and "
-                "a rounding of a number may move the output by a whole step."
+                "Padding, packing, chunks and cached decoding were not compared: linear layers quantise activations, "
+                "and a rounding of a number may move the output by a whole step."
             )
         elif _causal(module, ids):
             _generation(live, module, short=changes_with_length(list(declared.values())), places=places)
@@ -212,9 +213,9 @@ def _rotations(
     if far and not any(code.kind in ("learned", "sinusoidal", "rotary") for code in audited.layers):
         undeclared = [layer for layer, size in far.items() if size > _LEAST_MOVE and layer not in declared]
         if undeclared:
-            evidence = {"says": f"Queries and keys of layers {layer_ranges(undeclared)} depend on the position, but the "
-                        "config declares no position encoding."}  # fmt: skip
-            live.findings.append(judge("run-differs", evidence, layer_ranges(undeclared)))
+            says = f"Queries and keys of layers {layer_ranges(undeclared)} depend on the position, but the config "
+            says += "declares no position encoding."
+            live.findings.append(judge("run-differs", {"says": says}, layer_ranges(undeclared)))
     return found
 
 
@@ -238,7 +239,7 @@ def _biases(
     return declared
 
 
-def _verdict_of_positions(live: _Live, declared: dict[int, DeclaredLayer], dtype: torch.dtype) -> None:
+def _verdict_of_positions(live: _Live, declared: dict[int, DeclaredLayer], audited: Audit, dtype: torch.dtype) -> None:
     """Which layers rotate nothing, and whether the model has positions at all."""
     allowed = tolerance(dtype)
     far = {int(layer): size for layer, size in live.numbers["layers"].items()}
@@ -246,7 +247,8 @@ def _verdict_of_positions(live: _Live, declared: dict[int, DeclaredLayer], dtype
     biased = "layers_with_bias" in live.numbers
     if still:
         live.numbers["layers_without_rotation"] = layer_ranges(still)
-    if len(still) == len(far) and not biased:
+    others = any(code.kind not in ("rotary", "none") for code in audited.layers)
+    if len(still) == len(far) and not biased and not others:
         live.numbers["positions"] = "none"
         live.numbers["positions_ignored"] = any(each.expected for each in declared.values())
     elif biased and len(still) == len(far):
@@ -462,23 +464,24 @@ def _biased_here(
 
 
 def _reference(
-    live: _Live, model: RunningModel, module: nn.Module, ids: Tensor, reference: Reference, rounding: Rounding
+    live: _Live, model: RunningModel, module: nn.Module, ids: Tensor, *, reference: Reference, rounding: Rounding
 ) -> None:
     """The second and the third test: outputs and losses beside those of a reference made here."""
     kls, losses = [], []
     first: int | None = None
+    made = "bias"
     for number, window in enumerate(ids):
         with attended(module) as seen:
             own = logits(module, window)
         wanted, turned = reference(window)
         kls.append(divergence(wanted, own))
         if number == 0 and turned:
+            made = "rotation"
             first = _first_apart(seen, turned, rounding)
         if model.predicts:
             losses.append([_nats(each, window) for each in (own, wanted)])
     kl, limit = float(np.mean(kls)), rounding.kl
     same = kl <= limit
-    made = "rotation" if turned else "bias"
     live.numbers["reference"] = {"kl": kl, "limit": limit, "same": same, "first_layer": first}
     live.answers.append(
         f"Beside a {made} made by clockhands from the declared values: mean KL {kl:.2g} nats (limit {limit:.2g})"
