@@ -93,6 +93,7 @@ def faults(result):
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
+@pytest.mark.filterwarnings("ignore::FutureWarning")
 @pytest.mark.filterwarnings("ignore::UserWarning")
 @pytest.mark.parametrize("kind", WRAPPED)
 def test_a_sound_model_passes_and_a_layer_without_rotation_is_named(kind):
@@ -109,6 +110,7 @@ def test_a_sound_model_passes_and_a_layer_without_rotation_is_named(kind):
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
+@pytest.mark.filterwarnings("ignore::UserWarning")
 def test_activations_that_are_quantised_are_said_not_to_be_compared_in_decoding():
     with pytest.warns(DeprecationWarning, match="torch.ao.quantization is deprecated"):
         model = dynamic_int8(models.llama())

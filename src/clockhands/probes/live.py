@@ -24,6 +24,7 @@ from clockhands.ladders import Explicit
 from clockhands.probes._attended import Attended, attended, attended_once, inner, is_compiled, uncompiled
 from clockhands.probes._bias_in_effect import DeclaredBias, biases_in_effect, declared_biases, differing_biases
 from clockhands.probes._in_effect import (
+    ROUNDINGS,
     TOKENS,
     DeclaredLayer,
     LayerRotation,
@@ -58,7 +59,6 @@ _BY_SPEC = frozenset({"a shifted cache", "rows removed from the cache"})
 _NOT_OF_FREQUENCIES = frozenset({"no-rotation", "other-layout", "other-rotated-width", "unrotated-channels-turned"})
 """Faults of a rotation that no frequencies make."""
 _IN_A_PASS = 2.0**-8  # how far a query of a long pass may be from that of the reference, as a share of its size
-_ROUNDINGS = 4  # of a rotated number: its cosine or sine, two products and their sum
 _TWICE = 2  # as far as rounding moves outputs in passes that are drawn; divergences grow with the square
 _DRAWS = 2
 _COARSE = 2.0**-10  # of an output: far above the rounding of float32, far below a step of int8
@@ -322,7 +322,7 @@ def rounding_of(module: nn.Module, window: Tensor, seen: Sequence[Attended]) -> 
         def rounded(heads: Tensor, drawn: torch.Generator = drawn) -> Tensor:
             unit = UNIT_ROUNDOFF.get(str(heads.dtype).removeprefix("torch."), 2.0**-24)
             pair = heads.float().square().mean(dim=-1, keepdim=True).mul(2).sqrt()
-            drawn_ones = torch.rand((_ROUNDINGS, *heads.shape), generator=drawn).to(heads.device)
+            drawn_ones = torch.rand((ROUNDINGS, *heads.shape), generator=drawn).to(heads.device)
             return (heads.float() + unit * pair * (2 * drawn_ones - 1).sum(dim=0)).to(heads.dtype)
 
         with attended(module, lambda _, queries, keys: (rounded(queries), rounded(keys)), known=seen) as moved_ones:
@@ -341,9 +341,7 @@ def _far(own: Tensor, other: Tensor) -> float:
 
 def _rounds_activations(module: nn.Module) -> bool:
     """Whether linear layers quantise what goes into them: then they are not additive, by far more than rounding."""
-    linear: Any = next(
-        (each for each in module.modules() if hasattr(each, "in_features") and not any(each.children())), None
-    )
+    linear: Any = next((each for each in module.modules() if hasattr(each, "in_features")), None)
     if linear is None:
         return False
     like = next(module.parameters())
