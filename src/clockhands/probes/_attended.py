@@ -125,8 +125,8 @@ class _Watch(TorchFunctionMode):
 
     def _note(self, where: tuple[int, str], queries: Tensor, keys: Tensor, scores: Any, product: int | None) -> None:
         kept = self._of_texts(scores).detach().float().clone() if self.keep else None
-        both = (self._of_texts(each).detach() for each in (queries, keys))
-        self.seen.append(Attended(*where, *both, kept, product))
+        queries, keys = self._of_texts(queries).detach(), self._of_texts(keys).detach()
+        self.seen.append(Attended(*where, queries, keys, kept, product))
 
     def _of_texts(self, array: Tensor) -> Tensor:
         """[batch, heads, tokens, channels], where batch and heads may be one axis."""
