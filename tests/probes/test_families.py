@@ -91,15 +91,11 @@ def test_other_slopes_are_found_with_their_layers(name):
         for inside in each.modules() if inside is not each)][1]  # fmt: skip
 
     def doubled(_, args, kwargs):
-        if isinstance(kwargs.get("attention_mask"), torch.Tensor) and kwargs["attention_mask"].is_floating_point():
-            mask = kwargs["attention_mask"]
-            return args, {**kwargs, "attention_mask": torch.where(mask < -1e30, mask, 2 * mask)}
-        for key in ("alibi", "position_bias"):
-            if key in kwargs:
-                return args, {**kwargs, key: 2 * kwargs[key]}
-        return tuple(
-            2 * each if each is not args[0] and number == 1 else each for number, each in enumerate(args)
-        ), kwargs
+        given = {key: 2 * kwargs[key] for key in ("alibi", "position_bias") if kwargs.get(key) is not None}
+        mask = kwargs.get("attention_mask")
+        if isinstance(mask, torch.Tensor) and mask.is_floating_point():  # Falcon adds its bias to the mask
+            given["attention_mask"] = torch.where(mask < -1e30, mask, 2 * mask)
+        return args, {**kwargs, **given}
 
     attention.register_forward_pre_hook(doubled, with_kwargs=True)
     found = live(model).numbers["findings"]
