@@ -1,5 +1,7 @@
 """Small sound models of many families: the positions in effect are the declared ones, and nothing is raised."""
 
+import inspect
+
 import numpy as np
 import pytest
 
@@ -11,6 +13,7 @@ pytest.importorskip("transformers")
 from clockhands.errors import InvalidValue  # noqa: E402
 from clockhands.probes import probe  # noqa: E402
 from clockhands.sources.resolved import layer_numbers  # noqa: E402
+from probes.tiny_models import hidden_bias, tiny  # noqa: E402
 
 pytestmark = pytest.mark.slow
 
@@ -28,13 +31,17 @@ MORE = {
     "hunyuan_v1_dense": _WIDE, "phi": _ALIKE, "persimmon": _ALIKE, "glm4": {**_WIDE, "pad_token_id": 0},
     "olmoe": {**_GROUPED, **_EXPERTS}, "qwen3_moe": {**_WIDE, **_EXPERTS, "moe_intermediate_size": 32},
     "exaone4": {**_GROUPED, "sliding_window": 32},
+    "mamba": {"hidden_size": 64, "num_hidden_layers": 2, "vocab_size": 100, "state_size": 8},
+    "xlnet": {"d_model": 64, "n_layer": 2, "n_head": 4, "d_inner": 64, "vocab_size": 100},
 }  # fmt: skip
 ROTARY = (
     "llama", "mistral", "qwen2", "qwen3", "gemma2", "gemma3_text", "phi3", "gpt_neox", "modernbert", "smollm3",
-    "gpt_oss", "cohere", "glm", "deepseek_v3", "olmo3", "llama4_text", "gemma4_text", "stablelm", "mixtral", *MORE,
+    "gpt_oss", "cohere", "glm", "deepseek_v3", "olmo3", "llama4_text", "gemma4_text", "stablelm", "mixtral",
+    "falcon", "gptj", "codegen",
+    *(name for name in MORE if name not in {"mamba", "xlnet"}),
 )  # fmt: skip
 OTHERS = ("gpt2", "opt", "bart", "marian", "bert", "roberta")
-NOT_REACHED = ("falcon", "gptj", "codegen", "bloom", "mpt")
+BIASED = ("bloom", "mpt", "falcon with alibi", "t5", "t5 encoder")
 
 
 def small(name):
@@ -48,7 +55,8 @@ def small(name):
 
 
 def live(model):
-    return probe(model, ids=np.random.default_rng(0).integers(3, 100, (1, 32)), measure=["live"])["live"]
+    tokens = model.config.get_text_config().vocab_size
+    return probe(model, ids=np.random.default_rng(0).integers(3, tokens, (1, 32)), measure=["live"])["live"]
 
 
 @pytest.mark.parametrize("name", ROTARY)
@@ -64,11 +72,48 @@ def test_a_sound_model_of_another_code_raises_nothing(name):
     assert live(small(name)).numbers["findings"] == []
 
 
-@pytest.mark.parametrize("name", NOT_REACHED)
-def test_attention_outside_of_the_interface_is_refused_with_the_families(name):
+@pytest.mark.parametrize("name", BIASED)
+def test_a_sound_model_with_a_bias_raises_nothing(name):
+    result = live(tiny(name))
+    assert result.numbers["findings"] == []
+    assert result.numbers["biases_checked"] > 0
+    if name != "t5":
+        assert result.numbers["reference"]["same"], result.numbers["reference"]
+
+
+@pytest.mark.parametrize("name", ["bloom", "mpt", "falcon with alibi"])
+def test_other_slopes_are_found_with_their_layers(name):
+    """The twin: the bias of one layer is doubled."""
+    model = tiny(name)
+    attention = [each for each in model.modules() if {"alibi", "position_bias"} & set(
+        inspect.signature(each.forward).parameters) and not any(
+        {"alibi", "position_bias"} & set(inspect.signature(inside.forward).parameters)
+        for inside in each.modules() if inside is not each)][1]  # fmt: skip
+
+    def doubled(_, args, kwargs):
+        given = {key: 2 * kwargs[key] for key in ("alibi", "position_bias") if kwargs.get(key) is not None}
+        mask = kwargs.get("attention_mask")
+        if isinstance(mask, torch.Tensor) and mask.is_floating_point():  # Falcon adds its bias to the mask
+            given["attention_mask"] = torch.where(mask < -1e30, mask, 2 * mask)
+        return args, {**kwargs, **given}
+
+    attention.register_forward_pre_hook(doubled, with_kwargs=True)
+    found = live(model).numbers["findings"]
+    assert [each["layers"] for each in found if each["code"] == "slopes-differ"] == ["1"], found
+
+
+def test_a_bias_that_no_config_declares_is_named():
+    with hidden_bias(tiny("llama"), [1]) as model:
+        found = live(model).numbers["findings"]
+    assert [(each["code"], each["layers"]) for each in found][:1] == [("run-differs", "1")]
+    assert "declares none" in found[0]["message"]
+
+
+@pytest.mark.parametrize("name", ["mamba", "xlnet"])
+def test_attention_that_is_not_seen_is_refused_in_one_sentence(name):
     with pytest.raises(InvalidValue, match="cannot be reached") as refused:
         live(small(name))
-    assert "Llama" in refused.value.hint
+    assert "docs/probing.md" in refused.value.hint
 
 
 @pytest.mark.parametrize("name", ["llama", "qwen3", "gemma2", "gpt_neox", "olmo2", "phi", "cohere", "stablelm"])

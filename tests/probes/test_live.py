@@ -112,9 +112,21 @@ def test_a_layer_that_rotates_without_being_declared_is_named():
 
 
 def test_attention_that_cannot_be_reached_is_refused_before_it_is_run():
-    with pytest.raises(InvalidValue, match="attention of Linear cannot be reached") as refused:
+    class Averaging(torch.nn.Module):
+        """Layers that mix tokens without queries and keys."""
+
+        def __init__(self):
+            super().__init__()
+            self.tokens, self.layers = torch.nn.Embedding(128, 8), torch.nn.ModuleList([torch.nn.Linear(8, 8)])
+
+        def forward(self, input_ids):
+            return self.layers[0](self.tokens(input_ids).mean(dim=1, keepdim=True))
+
+    with pytest.raises(InvalidValue, match="attention of Averaging cannot be reached") as refused:
+        live(Averaging().eval())
+    assert "docs/probing.md" in refused.value.hint
+    with pytest.raises(InvalidValue, match="Linear cannot be run on token ids alone"):
         live(torch.nn.Linear(2, 2).eval())
-    assert "Llama, Mistral" in refused.value.hint
 
 
 def test_a_model_in_training_mode_is_refused():

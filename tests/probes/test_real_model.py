@@ -1,5 +1,7 @@
 """SmolLM2-135M on speeches: the price of faults, and faults of a patched copy that are found at run time."""
 
+from contextlib import contextmanager
+
 import pytest
 
 from packaged_weights import packaged, smollm2_file
@@ -56,15 +58,81 @@ def test_the_prices_are_those_that_were_measured_by_hand(model, text):
     assert "yarn-4-without-factor" in hidden
 
 
-def test_the_sound_model_passes_and_a_layer_without_rotation_is_named(model, text):
-    ids = windows_of(model, text, length=128, count=1)
-    sound = probe(model, ids=ids, measure=["live"])["live"]
-    assert sound.numbers["findings"] == []
-    assert sound.numbers["layers_checked"] == 30
-    hook = models.without_rotation(model.module, 17)
+LAYER = 17
+
+
+@contextmanager
+def another_base(module):
+    models.another_base(module, 10_000.0)
     try:
-        (found,) = probe(model, ids=ids, measure=["live"])["live"].numbers["findings"]
+        yield
     finally:
-        for layer in hook.model.layers:
-            layer.self_attn._forward_pre_hooks.clear()
-    assert (found["code"], found["layers"], found["evidence"]["fault"]) == ("rotation-differs", "17", "no-rotation")
+        del module.model.rotary_emb.forward
+
+
+@contextmanager
+def without_rotation(module):
+    models.without_rotation(module, LAYER)
+    try:
+        yield
+    finally:
+        module.model.layers[LAYER].self_attn._forward_pre_hooks.clear()
+
+
+@contextmanager
+def inert_scaling(module):
+    kept = module.config.rope_parameters
+    module.config.rope_parameters = {**kept, "rope_type": "linear", "factor": 4.0}
+    try:
+        yield
+    finally:
+        module.config.rope_parameters = kept
+
+
+SABOTAGES = {
+    "another base": (another_base, "rotation-differs", "0-29", None),
+    "the other layout": (lambda _: models.rotating_by(models.neighbours), "rotation-differs", "0-29", "other-layout"),
+    "half of the rotated width": (
+        lambda _: models.rotating_by(models.half_of_the_width), "rotation-differs", "0-29", "other-rotated-width"
+    ),
+    "a scaling that came too late": (inert_scaling, "scaling-inert", "0-29", None),
+    "one layer without rotation": (without_rotation, "rotation-differs", str(LAYER), "no-rotation"),
+    "keys cached before rotation, with wrong offsets": (
+        lambda module: models.keys_rotated_late(module, LAYER), "run-differs", str(LAYER), None
+    ),
+}  # fmt: skip
+
+
+def live_findings(model, ids, *, cached):
+    """Findings; without cached decoding where another test finds the fault before, as Ctrl-C leaves them."""
+
+    def stopped(what, _):
+        if not cached and "cached decoding" in what:
+            raise KeyboardInterrupt
+
+    result = probe(model, ids=ids, measure=["live"], progress=stopped)["live"]
+    return result, [
+        (each["code"], each["layers"], each["evidence"].get("fault")) for each in result.numbers["findings"]
+    ]
+
+
+def test_the_sound_model_passes(model, text):
+    result, found = live_findings(model, windows_of(model, text, length=32, count=1), cached=True)
+    assert found == []
+    assert result.numbers["layers_checked"] == 30
+    assert result.numbers["generation"]["failures"] == []
+
+
+@pytest.mark.parametrize("name", SABOTAGES)
+def test_each_sabotage_is_caught_with_its_layers(model, text, name):
+    sabotage, *expected = SABOTAGES[name]
+    ids = windows_of(model, text, length=32, count=1)
+    with sabotage(model.module):
+        result, found = live_findings(model, ids, cached="cached" in name)
+    if name.startswith("keys cached"):  # the fault is told by experiments of decoding, in the layer that they name
+        found = [(code, layers, None) for code, layers, _ in found]
+        assert result.numbers["reference"]["same"], "one pass is right"
+    if name == "another base":
+        assert result.numbers["shift"]["same"], "a shift alone passes another base"
+        assert "frequencies of base 10,000" in " ".join(result.answers)
+    assert found == [tuple(expected)], result.answers

@@ -5,6 +5,7 @@ import hashlib
 import json
 import math
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -112,6 +113,18 @@ def test_every_value_stands_with_its_file_and_key(config, values):
         for name, place in code.source.items():
             if getattr(code, name, None) is not None:
                 assert " ".join(place.split()) in text
+
+
+def test_a_price_stands_beside_its_problem(config):
+    found = audit(config(TWO_SHAPES))
+    price = {"nats": 0.14, "interval": [0.11, 0.17], "visible": True, "windows": 4, "length": 512, "of": "as loaded"}
+    first = found.problems[0]
+    priced = replace(found, findings=tuple(replace(each, price=price) if each is first else each
+                                           for each in found.findings))  # fmt: skip
+    shown = Parts(report([priced], explorer=False)).text
+    assert shown.count("Price: ") == 1
+    assert "0.14 nats per token (0.11 to 0.17) on 4 windows of 512 tokens." in shown
+    assert "Price: " not in Parts(report([found], explorer=False)).text
 
 
 def test_the_first_screen_has_the_verdict_and_the_edit_before_anything_else(config):

@@ -1,23 +1,32 @@
 """Queries and keys as attention gets them, after the rotation, in every layer of a running model.
 
-Transformers lets a caller register an attention function (``AttentionInterface.register``, with a mask function of the
-same name) and choose it by the config. The function here notes queries, keys and the mask, lets the caller change
-queries and keys, and calls the function that the model used before.
+Attention is a product of queries and keys, whatever a model's code looks like: a call of PyTorch's
+``scaled_dot_product_attention``, or a product of two arrays whose result goes into a softmax in the same module. Both
+are seen by a `TorchFunctionMode`, so no family needs a row of its own. Queries, keys and scores can be changed there.
 """
 
-import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
+from torch.overrides import TorchFunctionMode
 
 from clockhands.errors import InvalidValue
+from clockhands.probes._yardsticks import runner
 
-_NAME = "clockhands_observed_"
-FAMILIES = "Llama, Mistral, Qwen 2, Qwen 3, Gemma 3, Phi-3, GPT-NeoX, GPT-2 or OLMo 2"
+_FUSED = nn.functional.scaled_dot_product_attention
+_ARGUMENTS = ("query", "key", "value", "attn_mask", "dropout_p", "is_causal")
+_PRODUCTS = (torch.matmul, Tensor.matmul, Tensor.__matmul__, torch.bmm, Tensor.bmm)
+_PRODUCTS_WITH_SUM = (torch.baddbmm, Tensor.baddbmm)
+_SOFTMAX = (nn.functional.softmax, torch.softmax, Tensor.softmax)
+
+_OF_ANOTHER_TEXT = re.compile(r"EncDecAttention|cross_?att|encoder_attn", re.IGNORECASE)
+"""Names of attention over the text of an encoder."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,112 +38,231 @@ class Attended:
         path: The path of the attention module.
         queries: [batch, heads, tokens, channels].
         keys: [batch, heads of keys, tokens, channels].
-        biased: Whether the mask adds finite numbers other than zero to scores, as ALiBi does.
+        scores: What goes into the softmax, [batch, heads, tokens, keys], where it was asked for.
+        product: Which product of the module it is; None for the fused function.
     """
 
     layer: int
     path: str
     queries: Tensor
     keys: Tensor
-    biased: bool
+    scores: Tensor | None
+    product: int | None
 
 
 Turn = Callable[[int, Tensor, Tensor], tuple[Tensor, Tensor]]
 """From a layer's number, queries and keys to others."""
 
+Add = Callable[[int, Tensor], Tensor]
+"""From a layer's number and its scores, which say the shape, to what is added to them."""
+
 
 def inner(module: nn.Module) -> nn.Module:
-    """What was compiled, or wrapped by PEFT: the model of Transformers inside."""
+    """What was compiled, or wrapped by PEFT: the model inside."""
     found: Any = getattr(module, "_orig_mod", module)
     base: Any = getattr(found, "get_base_model", None)
-    return found if base is None else base()
+    found = found if base is None else base()
+    return found if found is module else inner(found)
 
 
-def _configs(module: nn.Module) -> dict[int, Any]:
-    """The configs that say which attention function is used."""
-    found = (getattr(each, "config", None) for each in module.modules())
-    return {id(each): each for each in found if getattr(each, "_attn_implementation_internal", None) is not None}
+def is_compiled(module: nn.Module) -> bool:
+    """Whether a model or a part of it was compiled by `torch.compile`."""
+    return any(hasattr(each, "_orig_mod") or getattr(each, "_compiled_call_impl", None) for each in module.modules())
+
+
+def uncompiled() -> Any:
+    """A context in which compiled modules run their own Python code."""
+    stance = getattr(torch.compiler, "set_stance", None)  # since PyTorch 2.6
+    return nullcontext() if stance is None else stance("force_eager")
+
+
+class _Watch(TorchFunctionMode):
+    """Sees the products of a model while it runs."""
+
+    def __init__(
+        self, paths: Mapping[int, str], turn: Turn | None, add: Add | None, known: Sequence[Attended], *, scores: bool
+    ) -> None:
+        super().__init__()
+        self.paths, self.turn, self.add, self.keep = paths, turn, add, scores
+        self.known = {each.path: each.product for each in known}
+        self.running: list[tuple[nn.Module, list[tuple[Tensor, Tensor, torch.Size]]]] = []
+        self.seen: list[Attended] = []
+        self.batch = 1
+
+    def enter(self, module: nn.Module, _: Any) -> None:
+        if id(module) in self.paths and not isinstance(module, nn.Softmax):
+            self.running.append((module, []))
+
+    def leave(self, module: nn.Module, _: Any, __: Any) -> None:
+        while self.running and any(each is module for each, _ in self.running):
+            self.running.pop()
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        if not self.running:
+            return func(*args, **kwargs)
+        if func is _FUSED:
+            return self._fused(args, kwargs)
+        if func in _PRODUCTS and len(args) == 2:
+            return self._product(func, *args)
+        if func in _PRODUCTS_WITH_SUM:
+            given = dict(zip(("input", "batch1", "batch2"), args, strict=False)) | kwargs
+            one, other = given.pop("batch1"), given.pop("batch2")
+            return self._product(lambda a, b: torch.baddbmm(batch1=a, batch2=b, **given), one, other)
+        if func in _SOFTMAX:
+            return self._softmax(func, args, kwargs)
+        return func(*args, **kwargs)
+
+    def _of(self, module: nn.Module) -> tuple[int, str] | None:
+        """The layer of an attention over its own text."""
+        path = self.paths[id(module)]
+        number = getattr(module, "layer_idx", None)
+        if not isinstance(number, int):
+            found = re.search(r"(?:^|\.)(\d+)(?=\.|$)", path)
+            number = None if found is None else int(found[1])
+        other = getattr(module, "is_cross_attention", False) or _OF_ANOTHER_TEXT.search(path)
+        return None if number is None or other else (number, path)
+
+    def _note(self, where: tuple[int, str], queries: Tensor, keys: Tensor, scores: Any, product: int | None) -> None:
+        kept = self._of_texts(scores).detach().float().clone() if self.keep else None
+        queries, keys = self._of_texts(queries).detach(), self._of_texts(keys).detach()
+        self.seen.append(Attended(*where, queries, keys, kept, product))
+
+    def _of_texts(self, array: Tensor) -> Tensor:
+        """[batch, heads, tokens, channels], where batch and heads may be one axis."""
+        return array if array.ndim != 3 else array.unflatten(0, (self.batch, -1))
+
+    def _fused(self, args: Any, kwargs: Any) -> Tensor:
+        given = dict(zip(_ARGUMENTS, args, strict=False)) | kwargs
+        query, key = given["query"], given["key"]
+        attn_mask, is_causal, scale = given.get("attn_mask"), given.get("is_causal", False), given.get("scale")
+        module, _ = self.running[-1]
+        where = self._of(module)
+        if where is not None:
+            scores = None
+            if self.keep or self.add is not None:
+                heads = query.shape[-3] // key.shape[-3]
+                of_keys = key.repeat_interleave(heads, -3) if heads > 1 else key
+                scores = (query @ of_keys.transpose(-1, -2)).float() * (scale or query.shape[-1] ** -0.5)
+                tokens, keys = scores.shape[-2:]
+                hidden = ~torch.ones(tokens, keys, dtype=torch.bool, device=scores.device).tril() if is_causal else None
+                if attn_mask is not None and attn_mask.dtype == torch.bool:
+                    hidden = ~attn_mask
+                elif attn_mask is not None:
+                    scores = scores + attn_mask
+                if hidden is not None:
+                    scores = scores.masked_fill(hidden, float("-inf"))
+            self._note(where, query, key, scores, None)
+            if self.turn is not None:
+                query, key = self.turn(where[0], query, key)
+            if self.add is not None:
+                assert scores is not None
+                added = self.add(where[0], scores).to(query.dtype)
+                hidden = torch.zeros_like(scores).masked_fill(scores <= _hidden(scores), float("-inf"))
+                if attn_mask is not None and attn_mask.is_floating_point():
+                    added = added + attn_mask
+                attn_mask, is_causal = (hidden + added).to(query.dtype), False
+        given |= {"query": query, "key": key, "attn_mask": attn_mask, "is_causal": is_causal}
+        return _FUSED(**given)
+
+    def _product(self, func: Any, one: Any, other: Any) -> Any:
+        module, products = self.running[-1]
+        both = isinstance(one, Tensor) and isinstance(other, Tensor) and one.is_floating_point()
+        if not both or one.ndim < 3 or other.ndim != one.ndim or isinstance(other, nn.Parameter):
+            return func(one, other)
+        queries, keys = one, other.transpose(-1, -2)
+        where = self._of(module)
+        wanted = where is not None and self.known.get(where[1], -1) == len(products)
+        if self.turn is not None and wanted:
+            assert where is not None
+            turned = self.turn(where[0], *(self._of_texts(each) for each in (queries, keys)))
+            new = [each.reshape(old.shape) for each, old in zip(turned, (queries, keys), strict=True)]
+            one, other = new[0], new[1].transpose(-1, -2)
+        made = func(one, other)
+        products.append((queries, keys, made.shape))
+        return made
+
+    def _softmax(self, func: Any, args: Any, kwargs: Any) -> Any:
+        module, products = self.running[-1]
+        where = self._of(module)
+        scores = args[0] if args else kwargs.get("input")
+        if where is None or not isinstance(scores, Tensor) or scores.ndim < 3:
+            return func(*args, **kwargs)
+        tokens, keys = scores.shape[-2:]
+        fits = (
+            number for number, (*_, shape) in enumerate(products) if shape[-2] == tokens and keys - shape[-1] in (0, 1)
+        )  # fmt: skip - one more: a sink
+        number = next(fits, None)
+        if number is None:
+            return func(*args, **kwargs)
+        of_queries, of_keys, shape = products[number]
+        self._note(where, of_queries, of_keys, scores[..., : shape[-1]], number)
+        if self.add is not None:
+            changed = self._of_texts(scores).clone()
+            seen = changed[..., : shape[-1]]
+            seen += self.add(where[0], seen).to(scores.dtype)
+            args = (changed.reshape(scores.shape), *args[1:]) if args else args
+            kwargs = kwargs if args else {**kwargs, "input": changed.reshape(scores.shape)}
+        return func(*args, **kwargs)
+
+
+def _hidden(scores: Tensor) -> float:
+    return torch.finfo(scores.dtype).min / 2
 
 
 @contextmanager
-def attended(module: nn.Module, turn: Turn | None = None) -> Iterator[list[Attended]]:
+def attended(
+    module: nn.Module,
+    turn: Turn | None = None,
+    add: Add | None = None,
+    *,
+    known: Sequence[Attended] = (),
+    scores: bool = False,
+) -> Iterator[list[Attended]]:
     """Note what attention is given in all passes while this lasts.
 
     Args:
-        module: A model of Transformers.
+        module: The model.
         turn: Changes queries and keys before attention.
+        add: Makes what is added to the scores.
+        known: What an earlier pass noted: it says which product of each module ``turn`` changes.
+        scores: Whether scores are kept.
     """
-    from transformers import AttentionInterface, AttentionMaskInterface
+    watch = _Watch({id(each): path for path, each in module.named_modules()}, turn, add, known, scores=scores)
 
-    seen: list[Attended] = []
-    paths = {id(each): path for path, each in module.named_modules()}
+    def begins(_: nn.Module, args: Any, kwargs: Any) -> None:
+        ids = args[0] if args else kwargs.get("input_ids")
+        watch.batch = ids.shape[0] if isinstance(ids, Tensor) else 1
+        watch.running.clear()
 
-    def observed(one: Any, query: Tensor, key: Tensor, value: Tensor, mask: Any, *more: Any, **named: Any) -> Any:
-        layer = getattr(one, "layer_idx", None)
-        path = paths.get(id(one))
-        if layer is not None and path is not None and not getattr(one, "is_cross_attention", False):
-            biased = isinstance(mask, Tensor) and mask.is_floating_point() and _finite_bias(mask)
-            seen.append(Attended(int(layer), path, query.detach(), key.detach(), biased))
-            if turn is not None:
-                query, key = turn(int(layer), query, key)
-        before = one.config._attn_implementation.removeprefix(_NAME)  # noqa: SLF001 - Transformers has no other word
-        return _function(one, before)(one, query, key, value, mask, *more, **named)
-
-    configs = _configs(module)
-    kept = {each: config._attn_implementation_internal for each, config in configs.items()}  # noqa: SLF001
-    masks = AttentionMaskInterface()
-    for name in {str(each) for each in kept.values()}:
-        AttentionInterface.register(f"{_NAME}{name}", observed)
-        if name in masks:
-            AttentionMaskInterface.register(f"{_NAME}{name}", masks[name])
-    try:
-        for each, config in configs.items():
-            config._attn_implementation_internal = f"{_NAME}{kept[each]}"  # noqa: SLF001
-        yield seen
-    finally:
-        for each, config in configs.items():
-            config._attn_implementation_internal = kept[each]  # noqa: SLF001
-
-
-def _function(one: nn.Module, name: str) -> Any:
-    """The attention function of a name, as the model's own file has it where it is its own."""
-    from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
-
-    for kind in type(one).__mro__:
-        file = sys.modules.get(kind.__module__)
-        interface = getattr(file, "ALL_ATTENTION_FUNCTIONS", None)
-        if interface is not None:
-            eager = getattr(file, "eager_attention_forward", None)
-            return interface.get_interface(name, eager)
-    return ALL_ATTENTION_FUNCTIONS[name]
-
-
-def _finite_bias(mask: Tensor) -> bool:
-    least = torch.finfo(mask.dtype).min / 2
-    return bool(((mask > least) & (mask != 0)).any())
+    with ExitStack() as stack:
+        stack.callback(module.register_forward_pre_hook(begins, with_kwargs=True, prepend=True).remove)
+        stack.callback(register_module_forward_pre_hook(watch.enter).remove)
+        stack.callback(register_module_forward_hook(watch.leave).remove)
+        stack.enter_context(uncompiled())
+        stack.enter_context(watch)
+        yield watch.seen
 
 
 def attended_once(module: nn.Module, ids: Tensor) -> list[Attended]:
     """What attention is given in one pass.
 
     Raises:
-        InvalidValue: No attention goes through the interface of Transformers.
+        InvalidValue: The model does not run on token ids, or no attention was seen.
     """
-    seen: list[Attended] = []
-    if _configs(module):
-        try:
-            with attended(module) as seen, torch.no_grad():
-                module(input_ids=ids, use_cache=False)
-        except (AttributeError, TypeError, ValueError) as error:
-            raise InvalidValue(
-                f"{type(module).__name__} cannot be run on token ids alone: {str(error).splitlines()[0][:200]}.",
-                "Probe its decoder, or a model that reads one text.",
-            ) from error
+    try:
+        with attended(module) as seen, torch.no_grad():
+            runner(module)(ids)
+    except (AttributeError, NotImplementedError, RuntimeError, TypeError, ValueError) as error:
+        raise InvalidValue(
+            f"{type(module).__name__} cannot be run on token ids alone: {str(error).splitlines()[0][:200]}.",
+            "Probe its decoder, or a model that reads one text.",
+        ) from error
     if not seen:
         raise InvalidValue(
-            f"The attention of {type(module).__name__} cannot be reached: it does not call the attention interface of "
-            "Transformers with queries and keys.",
-            f"It is reached in families such as {FAMILIES}; a module of your own is checked by "
-            "clockhands.testing.check_generation and check_module.",
+            f"The attention of {type(module).__name__} cannot be reached: no layer calls scaled_dot_product_attention, "
+            "or puts a product of queries and keys into a softmax.",
+            "If it uses another kernel, load it with attn_implementation='sdpa' or 'eager'; docs/probing.md says which "
+            "families are examined, and how attention of your own is reached.",
         )
     return seen

@@ -19,12 +19,16 @@ from clockhands.diagnosis import Cosines, of_table
 from clockhands.dtypes import UNIT_ROUNDOFF
 from clockhands.layouts import Layout, pair_channels
 from clockhands.probes._attended import Attended, attended
+from clockhands.probes._yardsticks import runner
 from clockhands.rotary import Rotary
 from clockhands.scaling import Dynamic, LongRope
+from clockhands.scores import score_scale
 from clockhands.sources.resolved import TEXT, Code, layer_numbers
 
 TOKENS = 6
 _CONSECUTIVE, _FAR = 64, (127, 511, 1023, 4095, 16383, 65535)
+ROUNDINGS = 4
+"""Of a rotated number: its cosine or sine, two products and their sum."""
 _BATCH = 512  # texts of one token in one pass
 _LEAST = 2.0**-12  # of a query's size: what is left over where products are summed in another order
 
@@ -154,12 +158,7 @@ def single_tokens(module: nn.Module, tokens: Tensor, positions: np.ndarray) -> l
     for start in range(0, len(ids), _BATCH):
         part = slice(start, start + _BATCH)
         with attended(module) as seen, torch.no_grad():
-            module(
-                input_ids=ids[part],
-                position_ids=places[part],
-                attention_mask=torch.ones_like(ids[part]),
-                use_cache=False,
-            )
+            runner(module)(ids[part], position_ids=places[part], attention_mask=torch.ones_like(ids[part]))
         passes.append(seen)
     return [
         Attended(
@@ -167,7 +166,8 @@ def single_tokens(module: nn.Module, tokens: Tensor, positions: np.ndarray) -> l
             same[0].path,
             torch.cat([each.queries for each in same]),
             torch.cat([each.keys for each in same]),
-            any(each.biased for each in same),
+            None,
+            same[0].product,
         )
         for same in zip(*passes, strict=True)
     ]
@@ -181,6 +181,11 @@ def rows_of(heads: Tensor, positions: int) -> np.ndarray:
 def moved(rows: np.ndarray) -> float:
     """How far rows are from those at the first position, as a share of their size."""
     return float(np.abs(rows - rows[:1]).max() / max(np.abs(rows[0]).max(), 1e-30))
+
+
+def _sizes(rows: np.ndarray) -> np.ndarray:
+    """The length of each row, which a rotation keeps."""
+    return np.linalg.norm(rows, axis=-1, keepdims=True)
 
 
 def tolerance(dtype: torch.dtype) -> float:
@@ -221,15 +226,19 @@ def differing(
             if (each.layer, of) in known:
                 continue
             known.add((each.layer, of))
-            found = _of_heads(rows_of(heads, len(positions)), want, positions, length, tolerance(heads.dtype))
+            rows = rows_of(heads, len(positions))
+            if of == "queries" and want.code.score_scale is not None and moved(_sizes(rows)) > tolerance(heads.dtype):
+                rows = rows / score_scale(want.code.score_scale, positions)[:, None, None]
+            found = _of_heads(rows, want, positions, length, heads.dtype)
             if found is not None:
                 yield LayerRotation(each.layer, each.path, of, *found)
 
 
 def _of_heads(
-    rows: np.ndarray, want: DeclaredLayer, positions: np.ndarray, length: int, allowed: float
+    rows: np.ndarray, want: DeclaredLayer, positions: np.ndarray, length: int, dtype: torch.dtype
 ) -> tuple[str | None, dict[str, Any]] | None:
     """What is wrong with the rotation of some heads: the fault and the evidence."""
+    allowed = tolerance(dtype)
     if want.expected is None:
         far = moved(rows)
         if far <= allowed:
@@ -246,7 +255,7 @@ def _of_heads(
     rates = np.concatenate([ladder, np.zeros(max(0, cosine.shape[1] - len(ladder)))])
     if left <= allowed:
         verdict = of_table(table, want.expected, 1.0, rates)
-        if verdict.code is None:
+        if verdict.code is None or _rounded_only(table, rates, want.expected.slack, dtype):
             if beside.size and moved(beside) > allowed:
                 return "unrotated-channels-turned", {
                     "moved": moved(beside), "behaves as": "one that also rotates channels that should stay",
@@ -277,6 +286,15 @@ def _of_heads(
                 )
                 return "other-rotated-width", evidence | {"behaves as": says}
     return None, evidence
+
+
+def _rounded_only(table: Cosines, rates: np.ndarray, slack: float, dtype: torch.dtype) -> bool:
+    """Whether roundings of a narrow type explain what is apart: of cosine or sine, of two products and of their sum."""
+    assert table.cos is not None
+    assert table.sin is not None
+    phases = table.positions[:, None] * rates
+    bound = ROUNDINGS * UNIT_ROUNDOFF.get(str(dtype).removeprefix("torch."), 2.0**-24) + phases * slack
+    return bool((np.maximum(np.abs(table.cos - np.cos(phases)), np.abs(table.sin - np.sin(phases))) <= bound).all())
 
 
 _FAULTS = {

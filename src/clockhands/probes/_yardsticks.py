@@ -132,11 +132,12 @@ def yardstick(model: RunningModel, windows: Tensor, causal: bool) -> Yardstick:
     return Yardstick("masked", module, windows, torch.stack(drawn).sort(dim=-1).values, mask)
 
 
-def runner(module: nn.Module) -> Callable[[Tensor], Any]:
-    """Runs a model on token ids [1, tokens]; encoder and decoder get the same."""
-    if getattr(getattr(module, "config", None), "is_encoder_decoder", False):
-        return lambda ids: module(input_ids=ids, decoder_input_ids=ids, use_cache=False)
-    return lambda ids: module(input_ids=ids, use_cache=False)
+def runner(module: nn.Module) -> Callable[..., Any]:
+    """Runs a model on token ids [1, tokens] and further arguments; encoder and decoder get the same ids."""
+    if takes(module, "decoder_input_ids"):
+        return lambda ids, **more: module(input_ids=ids, decoder_input_ids=ids, use_cache=False, **more)
+    without = {"use_cache": False} if takes(module, "use_cache") or takes(module, "kwargs") else {}
+    return lambda ids, **more: module(input_ids=ids, **without, **more)
 
 
 def takes(module: nn.Module, name: str) -> bool:

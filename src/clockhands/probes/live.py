@@ -6,10 +6,9 @@ and the loss in each band of positions is that of the reference. `clockhands.pro
 `clockhands.testing.check_generation` compares padding, packing, chunks and cached decoding with one pass.
 """
 
-import inspect
 import itertools
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -19,10 +18,13 @@ from torch import Tensor, nn
 from clockhands import rotary
 from clockhands.auditing import Audit, Finding, audit
 from clockhands.auditing.findings import judge
+from clockhands.dtypes import UNIT_ROUNDOFF
 from clockhands.errors import ClockhandsError, InvalidValue
 from clockhands.ladders import Explicit
-from clockhands.probes._attended import Attended, attended, attended_once, inner
+from clockhands.probes._attended import Attended, attended, attended_once, inner, is_compiled, uncompiled
+from clockhands.probes._bias_in_effect import DeclaredBias, biases_in_effect, declared_biases, differing_biases
 from clockhands.probes._in_effect import (
+    ROUNDINGS,
     TOKENS,
     DeclaredLayer,
     LayerRotation,
@@ -37,23 +39,30 @@ from clockhands.probes._in_effect import (
     single_tokens,
     tolerance,
 )
+from clockhands.probes._places import all_removed, reached
 from clockhands.probes._statistics import difference
-from clockhands.probes._yardsticks import divergence
+from clockhands.probes._yardsticks import divergence, runner, takes
 from clockhands.probes.models import RunningModel
 from clockhands.probes.results import Columns, Curve, Figure, GatheredResult, ProbeResult, Progress, Stopped
-from clockhands.sources.resolved import layer_ranges
+from clockhands.sources.resolved import layer_numbers, layer_ranges
 from clockhands.testing import check_generation
 
 SHIFT = 1000
 """Tokens by which all positions are shifted, where the context allows it."""
 
-KL_LIMIT, KL_ROUNDED = 1e-6, 1e-2
-"""The largest mean KL divergence in float32, and where numbers of a model have fewer bits."""
+KL_LIMIT = 1e-6
+"""The largest mean KL divergence in float32; other precisions have `rounding_of` the model."""
 
 BANDS = 4
 _BY_SPEC = frozenset({"a shifted cache", "rows removed from the cache"})
 """Experiments that rotate cached keys by the declared spec: they fail wherever another rotation is in effect."""
+_NOT_OF_FREQUENCIES = frozenset({"no-rotation", "other-layout", "other-rotated-width", "unrotated-channels-turned"})
+"""Faults of a rotation that no frequencies make."""
 _IN_A_PASS = 2.0**-8  # how far a query of a long pass may be from that of the reference, as a share of its size
+_TWICE = 2  # as far as rounding moves outputs in passes that are drawn; divergences grow with the square
+_DRAWS = 2
+_COARSE = 2.0**-10  # of an output: far above the rounding of float32, far below a step of int8
+_LEAST_MOVE = 2.0**-12  # of queries that depend on the position
 
 
 @dataclass(kw_only=True)
@@ -81,8 +90,7 @@ class _Live(GatheredResult):
             return f"{len(wrong)} problem{'s' if len(wrong) > 1 else ''} of positions at run time."
         if self.numbers.get("positions") == "none":
             return "The model has no position encoding: queries and keys are the same at every position."
-        if self.numbers.get("layers_checked"):
-            count = self.numbers["layers_checked"]
+        if count := self.numbers.get("layers_checked") or self.numbers.get("biases_checked"):
             return f"The declared positions are in effect in all {count} layer{'s' if count != 1 else ''} checked."
         return "No problem was found; no layer declares a rotation that can be measured here."
 
@@ -116,8 +124,13 @@ def measure_live(model: RunningModel, ids: Tensor, progress: Progress) -> ProbeR
     """
     module = inner(model.module)
     live = _Live()
+    ids = ids.to(next(module.parameters()).device)
     try:
-        _measured(live, model, module, ids.to(next(module.parameters()).device), progress)
+        with uncompiled():
+            _measured(live, model, module, ids, progress)
+        if is_compiled(model.module):
+            progress("the compiled model", 0.95)
+            _compiled(live, model.module, module, ids[0])
     except KeyboardInterrupt:
         raise Stopped(live.verified()) from None
     return live.verified()
@@ -132,21 +145,37 @@ def _measured(live: _Live, model: RunningModel, module: nn.Module, ids: Tensor, 
     config: Any = getattr(module, "config", None)
     declared = declared_layers(audited.layers, layers, reordered=bool(getattr(config, "rope_interleave", False)))
     whole = bool(declared) and set(declared) == set(layers) and any(each.expected for each in declared.values())
-    places = "position_ids" in inspect.signature(module.forward).parameters
+    places = takes(module, "position_ids")
     progress("the rotation of each layer", 0.1)
-    rotations = _rotations(live, module, ids, audited, declared=declared, seen=seen, places=places)
-    by_module = {each.layers for each in live.findings}
-    live.findings += [each for each in _of_rotations(rotations) if each.layers not in by_module or not by_module]
+    rotations = _rotations(live, module, ids, audited, declared=declared, places=places)
+    by_module = [each.layers for each in live.findings]
+    live.findings += [each for each in _of_rotations(rotations) if not _explained(each, by_module)]
+    progress("the bias of each layer", 0.2)
+    of_bias = _biases(live, module, ids, audited, seen)
+    _verdict_of_positions(live, declared, audited, seen[0].queries.dtype)
+    progress("what rounding does to the outputs", 0.25)
+    rounding = rounding_of(module, ids[0], seen)
     if places:
-        progress("shifted positions", 0.25)
+        progress("shifted positions", 0.3)
         relative = whole and not any(code.score_scale for code in audited.layers)
-        _shifted(live, module, ids, model.context, relative=relative)
+        _shifted(live, module, ids, model.context, rounding, relative=relative)
         if whole and not live.numbers.get("positions_ignored"):
             progress("the reference from the declared spec", 0.4)
-            _reference(live, model, module, ids, declared)
-    if model.predicts and "past_key_values" in inspect.signature(module.forward).parameters and _causal(module, ids):
+            here = _rotated_here(module, declared, seen)
+            _reference(live, model, module, ids, reference=here, rounding=rounding)
+    if of_bias and {each.path for each in seen} <= set(of_bias) and not whole:
+        progress("the reference from the declared spec", 0.4)
+        here = _biased_here(module, of_bias, seen, ids)
+        _reference(live, model, module, ids, reference=here, rounding=rounding)
+    if model.predicts and takes(module, "past_key_values"):
         progress("padding, packing, chunks and cached decoding", 0.6)
-        _generation(live, module, short=changes_with_length(list(declared.values())), places=places)
+        if _rounds_activations(module):
+            live.answers.append(
+                "Padding, packing, chunks and cached decoding were not compared: linear layers quantise activations, "
+                "and a rounding of a number may move the output by a whole step."
+            )
+        elif _causal(module, ids):
+            _generation(live, module, short=changes_with_length(list(declared.values())), places=places)
 
 
 def _rotations(
@@ -156,14 +185,12 @@ def _rotations(
     audited: Audit,
     *,
     declared: dict[int, DeclaredLayer],
-    seen: Sequence[Attended],
     places: bool,
 ) -> list[LayerRotation]:
-    """The layers whose rotation is not the declared one; what is in effect at all goes into the numbers."""
+    """The layers whose rotation is not the declared one; how far each rotates goes into the numbers."""
     tokens = ids.flatten().unique()[:: max(1, len(ids.flatten().unique()) // TOKENS)][:TOKENS]
     found: list[LayerRotation] = []
     far: dict[int, float] = {}
-    biased = any(each.biased for each in seen)
     for length in lengths_of(list(declared.values()), audited.context):
         if places:
             positions = positions_of(length)
@@ -172,37 +199,72 @@ def _rotations(
             # Texts of one repeated token: every value is the same, so hidden states are too, wherever a token is.
             positions = np.arange(min(length, 128))
             with attended(module) as given, torch.no_grad():
-                module(input_ids=tokens[:, None].repeat(1, len(positions)), use_cache=False)
+                runner(module)(tokens[:, None].repeat(1, len(positions)))
             given = [
-                Attended(each.layer, each.path, _first(each.queries), _first(each.keys), each.biased) for each in given
-            ]
-        biased = biased or any(each.biased for each in given)
+                replace(each, queries=_first(each.queries), keys=_first(each.keys))
+                for each in given if each.keys.shape[-2] == len(positions)
+            ]  # fmt: skip
         for each in given:
             far[each.layer] = max(far.get(each.layer, 0.0), moved(rows_of(each.queries, len(positions))),
                                   moved(rows_of(each.keys, len(positions))))  # fmt: skip
         found += differing(given, declared, positions, length)
-    allowed = tolerance(seen[0].queries.dtype)
-    still = [layer for layer, size in far.items() if size <= allowed]
     live.numbers["layers"] = {str(layer): size for layer, size in sorted(far.items())}
     live.numbers["layers_checked"] = len(declared)
+    if far and not any(code.kind in ("learned", "sinusoidal", "rotary") for code in audited.layers):
+        undeclared = [layer for layer, size in far.items() if size > _LEAST_MOVE and layer not in declared]
+        if undeclared:
+            says = f"Queries and keys of layers {layer_ranges(undeclared)} depend on the position, but the config "
+            says += "declares no position encoding."
+            live.findings.append(judge("run-differs", {"says": says}, layer_ranges(undeclared)))
+    return found
+
+
+def _biases(
+    live: _Live, module: nn.Module, ids: Tensor, audited: Audit, seen: Sequence[Attended]
+) -> dict[str, DeclaredBias]:
+    """What is declared to be added to scores, by path; what differs becomes findings."""
+    measured = biases_in_effect(module, int(ids[0, 0]), ids.device, audited.context)
+    declared = declared_biases(module, audited.layers, seen)
+    live.findings += differing_biases(measured, declared)
+    present = sorted({each.layer for each in measured.values() if each.present})
+    if present:
+        live.numbers["layers_with_bias"] = layer_ranges(present)
+    if declared:
+        live.numbers["biases_checked"] = len([path for path in measured if path in declared])
+    known = any(code.kind in ("alibi", "buckets", "relative", None) for code in audited.layers)
+    if present and not known:
+        evidence = {"says": f"A bias is added to the scores of layers {layer_ranges(present)}, but the config declares "
+                    "none."}  # fmt: skip
+        live.findings.append(judge("run-differs", evidence, layer_ranges(present)))
+    return declared
+
+
+def _verdict_of_positions(live: _Live, declared: dict[int, DeclaredLayer], audited: Audit, dtype: torch.dtype) -> None:
+    """Which layers rotate nothing, and whether the model has positions at all."""
+    allowed = tolerance(dtype)
+    far = {int(layer): size for layer, size in live.numbers["layers"].items()}
+    still = [layer for layer, size in far.items() if size <= allowed]
+    biased = "layers_with_bias" in live.numbers
     if still:
         live.numbers["layers_without_rotation"] = layer_ranges(still)
-    if len(still) == len(far) and not biased:
+    others = any(code.kind not in ("rotary", "none") for code in audited.layers)
+    if len(still) == len(far) and not biased and not others:
         live.numbers["positions"] = "none"
         live.numbers["positions_ignored"] = any(each.expected for each in declared.values())
     elif biased and len(still) == len(far):
         live.answers.append("Queries and keys are not rotated; a bias is added to the scores.")
-    undeclared = [layer for layer, size in far.items() if size > allowed and layer not in declared]
-    if undeclared and not any(code.kind in ("learned", "sinusoidal", "rotary") for code in audited.layers):
-        evidence = {"says": f"Queries and keys of layers {layer_ranges(undeclared)} depend on the position, but the "
-                    "config declares no position encoding."}  # fmt: skip
-        live.findings.append(judge("run-differs", evidence, layer_ranges(undeclared)))
-    return found
 
 
 def _first(heads: Tensor) -> Tensor:
     """[texts, heads, tokens, channels] as texts of one token, by position."""
     return heads.permute(2, 0, 1, 3).flatten(0, 1)[:, :, None]
+
+
+def _explained(found: Finding, by_module: Sequence[str | None]) -> bool:
+    """Whether wrong frequencies that modules of these layers hold make this rotation."""
+    if found.evidence.get("fault") in _NOT_OF_FREQUENCIES or found.layers is None:
+        return False
+    return any(layers is None or layer_numbers(found.layers) <= layer_numbers(layers) for layers in by_module)
 
 
 def _of_rotations(rotations: Sequence[LayerRotation]) -> list[Finding]:
@@ -226,16 +288,86 @@ def _of_rotations(rotations: Sequence[LayerRotation]) -> list[Finding]:
 def logits(module: nn.Module, window: Tensor, **how: Any) -> Tensor:
     """The output of one window, [tokens, vocabulary or width], in float32."""
     with torch.no_grad():
-        answer = module(input_ids=window[None], use_cache=False, **how)
+        answer = runner(module)(window[None], **how)
     found = getattr(answer, "logits", None)
     return (answer.last_hidden_state if found is None else found)[0].float()
 
 
-def _limit(module: nn.Module) -> float:
-    dtypes = {each.dtype for each in module.parameters()}
-    packed = any("quantized" in type(each).__module__ or "bitsandbytes" in type(each).__module__ for each in
-                 module.modules())  # fmt: skip
-    return KL_LIMIT if dtypes <= {torch.float32, torch.float64} and not packed else KL_ROUNDED
+@dataclass(frozen=True)
+class Rounding:
+    """What rounding alone does to a model.
+
+    Attributes:
+        kl: The largest mean KL divergence that it explains.
+        apart: How far it moves queries and keys of each layer, as a share of their size.
+    """
+
+    kl: float
+    apart: Mapping[int, float]
+
+
+def rounding_of(module: nn.Module, window: Tensor, seen: Sequence[Attended]) -> Rounding:
+    """What rounding alone does to a model, measured on the model itself.
+
+    Two ways to rotate the same numbers may differ by the rounding of a cosine or sine, of two products and of their
+    sum. So queries and keys of all layers are moved by as much at random, and what follows is measured: everything
+    behind rounds as the model does, whatever its precision. In float32 it is far below 1e-6.
+    """
+    with attended(module) as own:
+        sound = logits(module, window)
+    kls, apart = [0.0], {each.layer: 0.0 for each in own}
+    for draw in range(_DRAWS):
+        drawn = torch.Generator().manual_seed(draw)
+
+        def rounded(heads: Tensor, drawn: torch.Generator = drawn) -> Tensor:
+            unit = UNIT_ROUNDOFF.get(str(heads.dtype).removeprefix("torch."), 2.0**-24)
+            pair = heads.float().square().mean(dim=-1, keepdim=True).mul(2).sqrt()
+            drawn_ones = torch.rand((ROUNDINGS, *heads.shape), generator=drawn).to(heads.device)
+            return (heads.float() + unit * pair * (2 * drawn_ones - 1).sum(dim=0)).to(heads.dtype)
+
+        with attended(module, lambda _, queries, keys: (rounded(queries), rounded(keys)), known=seen) as moved_ones:
+            changed = logits(module, window)
+        kls.append(divergence(sound, changed))
+        for one, other in zip(own, moved_ones, strict=True):
+            apart[one.layer] = max(apart[one.layer], _far(one.queries, other.queries), _far(one.keys, other.keys))
+    return Rounding(
+        max(KL_LIMIT, _TWICE**2 * max(kls)), {layer: max(_IN_A_PASS, _TWICE * far) for layer, far in apart.items()}
+    )
+
+
+def _far(own: Tensor, other: Tensor) -> float:
+    return float((own.float() - other.float()).norm() / other.float().norm().clamp_min(1e-30))
+
+
+def _rounds_activations(module: nn.Module) -> bool:
+    """Whether linear layers quantise what goes into them: then they are not additive, by far more than rounding."""
+    linear: Any = next((each for each in module.modules() if hasattr(each, "in_features")), None)
+    if linear is None:
+        return False
+    like = next(module.parameters())
+    dtype = like.dtype if like.is_floating_point() else torch.float32
+    one, other = torch.randn(2, 4, linear.in_features, generator=torch.Generator().manual_seed(0)).to(
+        like.device, dtype
+    )
+    with torch.no_grad():
+        none, both = linear(torch.zeros_like(one)), linear(one + other)
+        apart = linear(one) + linear(other) - none - both
+    unit = UNIT_ROUNDOFF.get(str(dtype).removeprefix("torch."), 2.0**-24)
+    return float(apart.float().norm() / both.float().norm()) > max(4 * unit, _COARSE)
+
+
+def _compiled(live: _Live, module: nn.Module, own: nn.Module, window: Tensor) -> None:
+    """Outputs of the compiled model beside those of its own code, which all other tests run."""
+    with uncompiled():
+        wanted = logits(own, window)
+        limit = rounding_of(own, window, attended_once(own, window[None])).kl
+    kl = divergence(wanted, logits(module, window))
+    live.numbers["compiled"] = {"kl": kl, "limit": limit, "same": kl <= limit}
+    does = "equals" if kl <= limit else "differs from"
+    live.answers.append(f"The compiled model {does} its own code (mean KL {kl:.2g} nats, limit {limit:.2g}).")
+    if not kl <= limit:
+        says = f"The compiled model gives other outputs than its own code (mean KL {kl:.2g} nats)."
+        live.findings.append(judge("run-differs", {"says": says, "kl": kl}))
 
 
 def _causal(module: nn.Module, ids: Tensor) -> bool:
@@ -246,7 +378,9 @@ def _causal(module: nn.Module, ids: Tensor) -> bool:
     return float((one - two).abs().max()) <= 1e-5 * float(one.abs().max())
 
 
-def _shifted(live: _Live, module: nn.Module, ids: Tensor, context: int | None, *, relative: bool) -> None:
+def _shifted(
+    live: _Live, module: nn.Module, ids: Tensor, context: int | None, rounding: Rounding, *, relative: bool
+) -> None:
     """The first test: all positions later by the same number; ``relative``: whether that must change nothing."""
     length = ids.shape[1]
     by = SHIFT if context is None else min(SHIFT, context - length)
@@ -255,7 +389,7 @@ def _shifted(live: _Live, module: nn.Module, ids: Tensor, context: int | None, *
         return
     at = torch.arange(length, device=ids.device)[None]
     kls = [divergence(logits(module, each), logits(module, each, position_ids=at + by)) for each in ids]
-    kl, limit = float(np.mean(kls)), _limit(module)
+    kl, limit = float(np.mean(kls)), rounding.kl
     live.numbers["shift"] = {"by": by, "kl": kl, "limit": limit, "same": kl <= limit}
     does = "the outputs stay the same" if kl <= limit else "the outputs change"
     if not relative and kl > limit:
@@ -263,7 +397,7 @@ def _shifted(live: _Live, module: nn.Module, ids: Tensor, context: int | None, *
     if relative and kl > limit and all(each.severity == "note" for each in live.findings):
         says = f"The outputs change when all positions are {by:,} later (mean KL {kl:.2g} nats), but a rotation depends"
         live.findings.append(judge("run-differs", {"says": f"{says} on distances only.", "kl": kl}))
-    live.answers.append(f"All positions {by:,} later: {does} (mean KL {kl:.2g} nats, limit {limit:g}).")
+    live.answers.append(f"All positions {by:,} later: {does} (mean KL {kl:.2g} nats, limit {limit:.2g}).")
 
 
 def _turned(each: DeclaredLayer, heads: Tensor) -> Tensor:
@@ -282,52 +416,93 @@ def _turned(each: DeclaredLayer, heads: Tensor) -> Tensor:
     return made
 
 
-def _reference(
-    live: _Live, model: RunningModel, module: nn.Module, ids: Tensor, declared: dict[int, DeclaredLayer]
-) -> None:
-    """The second and the third test: outputs and losses beside those of a rotation made here.
+Reference = Callable[[Tensor], tuple[Tensor, Mapping[int, Sequence[tuple[Tensor, Tensor]]]]]
+"""From a window to the outputs of the reference, and queries and keys of its layers, where they are made here."""
+
+
+def _rotated_here(module: nn.Module, declared: dict[int, DeclaredLayer], seen: Sequence[Attended]) -> Reference:
+    """A reference whose queries and keys are rotated by clockhands.
 
     At position 0 a model rotates by nothing. So it is run with every token at position 0, and queries and keys are
     rotated before attention, by the frequencies, layout and channels that the config declares for the layer.
     """
-    turned: dict[int, tuple[Tensor, Tensor]] = {}
 
-    def turn(layer: int, queries: Tensor, keys: Tensor) -> tuple[Tensor, Tensor]:
-        both = _turned(declared[layer], queries), _turned(declared[layer], keys)
-        turned[layer] = both
-        return both
+    def outputs(window: Tensor) -> Any:
+        turned: dict[int, list[tuple[Tensor, Tensor]]] = {}
 
+        def turn(layer: int, queries: Tensor, keys: Tensor) -> tuple[Tensor, Tensor]:
+            both = _turned(declared[layer], queries), _turned(declared[layer], keys)
+            turned.setdefault(layer, []).append(both)
+            return both
+
+        none, ones = torch.zeros_like(window)[None], torch.ones_like(window)[None]
+        with attended(module, turn, known=seen):
+            made = logits(module, window, position_ids=none, attention_mask=ones)
+        return made, turned
+
+    return outputs
+
+
+def _biased_here(
+    module: nn.Module, declared: Mapping[str, DeclaredBias], seen: Sequence[Attended], ids: Tensor
+) -> Reference:
+    """A reference whose own biases are taken out, and whose scores get a bias made by clockhands."""
+    places = [each for each in reached(module, runner(module), ids[:1, :8]) if each.kind == "handed"]
+    of_layers = {each.layer: declared[each.path] for each in seen}
+
+    def outputs(window: Tensor) -> Any:
+        def add(layer: int, scores: Tensor) -> Tensor:
+            made = of_layers[layer].matrix(*scores.shape[-2:])
+            return torch.from_numpy(made).to(scores.device, scores.dtype)[None]
+
+        with all_removed(places), attended(module, add=add):
+            return logits(module, window), {}
+
+    return outputs
+
+
+def _reference(
+    live: _Live, model: RunningModel, module: nn.Module, ids: Tensor, *, reference: Reference, rounding: Rounding
+) -> None:
+    """The second and the third test: outputs and losses beside those of a reference made here."""
     kls, losses = [], []
     first: int | None = None
-    none, ones = torch.zeros_like(ids[:1]), torch.ones_like(ids[:1])
+    made = "bias"
     for number, window in enumerate(ids):
         with attended(module) as seen:
             own = logits(module, window)
-        with attended(module, turn):
-            wanted = logits(module, window, position_ids=none, attention_mask=ones)
+        wanted, turned = reference(window)
         kls.append(divergence(wanted, own))
-        if number == 0:
-            first = next((each.layer for each in seen if _apart(each, turned[each.layer])), None)
+        if number == 0 and turned:
+            made = "rotation"
+            first = _first_apart(seen, turned, rounding)
         if model.predicts:
             losses.append([_nats(each, window) for each in (own, wanted)])
-    kl, limit = float(np.mean(kls)), _limit(module)
+    kl, limit = float(np.mean(kls)), rounding.kl
     same = kl <= limit
     live.numbers["reference"] = {"kl": kl, "limit": limit, "same": same, "first_layer": first}
     live.answers.append(
-        f"Beside a rotation made by clockhands from the declared values: mean KL {kl:.2g} nats (limit {limit:g})"
+        f"Beside a {made} made by clockhands from the declared values: mean KL {kl:.2g} nats (limit {limit:.2g})"
         + ("." if same else f", the outputs differ{'' if first is None else f' from layer {first} on'}.")
     )
     if losses:
         _bands(live, np.array(losses))
     if (not same or first is not None) and all(each.severity == "note" for each in live.findings):
-        says = f"In one pass over a text the outputs are not those of the declared rotation (mean KL {kl:.2g} nats)"
+        says = f"In one pass over a text the outputs are not those of the declared {made} (mean KL {kl:.2g} nats)"
         says += "." if first is None else f"; queries and keys differ from layer {first} on."
         live.findings.append(judge("run-differs", {"says": says, "kl": kl}, None if first is None else str(first)))
 
 
-def _apart(each: Attended, wanted: tuple[Tensor, Tensor]) -> bool:
-    pairs = zip((each.queries, each.keys), wanted, strict=True)
-    return any(float((own - other).norm() / other.norm().clamp_min(1e-30)) > _IN_A_PASS for own, other in pairs)
+def _first_apart(
+    seen: Sequence[Attended], turned: Mapping[int, Sequence[tuple[Tensor, Tensor]]], rounding: Rounding
+) -> int | None:
+    """The first layer whose queries or keys are not those of the reference."""
+    wanted = {layer: iter(each) for layer, each in turned.items()}
+    for each in seen:
+        queries, keys = next(wanted[each.layer])
+        if max(_far(each.queries, queries), _far(each.keys, keys)) > rounding.apart[each.layer]:
+            return each.layer
+    return None
 
 
 def _nats(output: Tensor, window: Tensor) -> np.ndarray:

@@ -1,7 +1,7 @@
 """`probe`: what a trained model does with its positions, by measurements on the running model."""
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -272,7 +272,7 @@ def audit_running(
         progress: Called as ``progress(what, share)`` before each step.
 
     Returns:
-        The audit, and the result of ``live``; None without it.
+        The audit, and the result of ``live``; None without it. Ctrl-C keeps what ``live`` found, and leaves out prices.
 
     Raises:
         InvalidValue, Unreadable, TooLarge: As `probe`.
@@ -287,7 +287,11 @@ def audit_running(
     result = None
     if live:
         check_live(model)
-        result = measure_live(model, pieces, lambda what, share: say(f"live: {what}", share))
+        try:
+            result = measure_live(model, pieces, lambda what, share: say(f"live: {what}", share))
+        except Stopped as stop:
+            ended = "Ctrl-C ended the measurement: this is what was found until then."
+            result, price = replace(stop.result, answers=(*stop.result.answers, ended)), False
         findings = [Finding(**(each | {"edit": None})) for each in result.numbers["findings"]]
         audited = audited.with_live(findings, {k: v for k, v in result.numbers.items() if k != "findings"})
     if price:

@@ -15,7 +15,7 @@ from typing import Any
 
 from clockhands.auditing import CODES, Audit, Finding
 from clockhands.auditing.extending import Extension
-from clockhands.auditing.findings import spoken
+from clockhands.auditing.findings import price_in_words, spoken
 from clockhands.auditing.main_properties import MainProperties
 from clockhands.measures import SHORT
 from clockhands.show._ladder_picture import bands_of, ladder_picture
@@ -199,6 +199,8 @@ def _finding(audit: Audit, finding: Finding) -> Markup:
         element("p", _mark(finding.severity), element("strong", finding.severity), " ",
                 element("code", finding.code), layers, class_="report-code"),
         element("p", what_is_wrong(finding), class_="answer"),
+        None if finding.price is None else
+        element("p", element("strong", "Price: "), price_in_words(finding.price), class_="answer"),
         _pairs(evidence, "report-evidence") if evidence else None,
         element("p", fix, mends, class_="answer") if mends else None,
         _patch(audit, finding),

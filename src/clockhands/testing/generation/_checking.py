@@ -304,7 +304,8 @@ def parted(it: GenerationSubject) -> tuple[str, int] | None:
         share = it.allowed / max(float(np.abs(it.wanted[0]).max()), it.allowed)
         for name, said in one.items():
             wanted, got = said[0], np.concatenate(many[name])
-            off = np.abs(got - wanted).max(axis=-1) > _ROOM * share * np.abs(wanted).max()
+            # Beside the size of the same token: that of the first one may be hundreds of times larger.
+            off = np.abs(got - wanted).max(axis=-1) > _ROOM * share * np.abs(wanted).max(axis=-1)
             if off.any():
                 return name, int(np.argmax(off))
     return None

@@ -1,0 +1,209 @@
+"""The bias that each layer of a running model adds to its scores, beside the declared one.
+
+In a text of one repeated token that is given at one position, all queries are alike, and all keys. So the scores of a
+query differ only by what is added to them, and the bias of every layer can be read off: no code of a family is needed.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from clockhands.auditing import Finding
+from clockhands.auditing.findings import judge
+from clockhands.biases import Alibi, BiasCode, Buckets, bias
+from clockhands.diagnosis import of_slopes
+from clockhands.dtypes import UNIT_ROUNDOFF
+from clockhands.probes._attended import Attended, attended
+from clockhands.probes._yardsticks import runner, takes
+from clockhands.sources.resolved import Code, layer_numbers, layer_ranges
+
+TOKENS = 48
+"""Of the text: distances up to here, which fill the exact and most of the logarithmic buckets of T5."""
+
+_HIDDEN = -5_000.0
+"""A score below is that of a key that is not seen: the oldest models subtract 10,000."""
+
+_SUMS = 16
+"""Roundings of a score: a product is summed in another order for another query."""
+
+
+@dataclass(frozen=True, eq=False)
+class LayerBias:
+    """What one layer adds to its scores.
+
+    Attributes:
+        layer: Its number.
+        path: The path of its attention.
+        matrix: Relative to the query's own position, [heads, queries, keys]; NaN where a key is hidden.
+        rounding: What rounding alone may make of it.
+    """
+
+    layer: int
+    path: str
+    matrix: np.ndarray
+    rounding: float
+
+    @property
+    def present(self) -> bool:
+        """Whether something is added."""
+        return bool(np.nanmax(np.abs(self.matrix)) > self.rounding)
+
+
+@dataclass(frozen=True, eq=False)
+class DeclaredBias:
+    """What a config declares to be added to the scores of a layer.
+
+    Attributes:
+        code: The code.
+        spec: Its spec.
+        values: Its learned numbers, as the module holds them; None where it has none.
+        scale: What the family multiplies it by.
+        dtype: The type in which the family computes it.
+    """
+
+    code: Code
+    spec: BiasCode
+    values: Any = None
+    scale: float = 1.0
+    dtype: str = "float32"
+
+    def matrix(self, queries: int, keys: int) -> np.ndarray:
+        """It, [heads, queries, keys], float64."""
+        values = {} if self.values is None else {"values": self.values}
+        return self.scale * np.asarray(bias(self.spec, queries, keys, **values), np.float64)
+
+
+def declared_biases(module: nn.Module, codes: Sequence[Code], seen: Sequence[Attended]) -> dict[str, DeclaredBias]:
+    """The path of each attention to what is declared to be added there, where that is one bias whose numbers are known.
+
+    Args:
+        module: The model.
+        codes: As an audit has them.
+        seen: One pass.
+    """
+    found: dict[str, DeclaredBias] = {}
+    config: Any = getattr(module, "config", None)
+    for each in seen:
+        side = next((part for part in ("encoder", "decoder") if each.path.startswith(f"{part}.")), None)
+        own = [code for code in codes if code.kind in ("alibi", "buckets")
+               and (code.layers is None or code.layers == "input" or each.layer in layer_numbers(code.layers))
+               and (side is None or code.part in ("text", side))]  # fmt: skip
+        if len(own) != 1:
+            continue
+        (code,) = own
+        if isinstance(code.spec, Alibi):
+            found[each.path] = DeclaredBias(code, code.spec)
+        elif code.kind == "alibi" and code.spec is None and getattr(config, "model_type", None) == "falcon":
+            # Transformers 5.23, models/falcon/modeling_falcon.py: slopes in bfloat16, divided by the root of the width
+            # of a head as the scores are.
+            heads = config.num_attention_heads
+            width = config.hidden_size // heads
+            found[each.path] = DeclaredBias(code, Alibi(heads, form="key"), None, width**-0.5, "bfloat16")
+        elif isinstance(code.spec, Buckets) and (table := _table(module, side)) is not None:
+            found[each.path] = DeclaredBias(code, code.spec, table)
+    return found
+
+
+def _table(module: nn.Module, side: str | None) -> np.ndarray | None:
+    """The learned numbers of buckets, [buckets, heads], of the one table of a stack."""
+    tables = [
+        each for path, each in module.named_modules()
+        if path.endswith("relative_attention_bias") and isinstance(each, nn.Embedding)
+        and (side is None or path.startswith(f"{side}."))
+    ]  # fmt: skip
+    return tables[0].weight.detach().float().cpu().numpy() if len(tables) == 1 else None
+
+
+def biases_in_effect(module: nn.Module, token: int, device: Any, context: int | None) -> dict[str, LayerBias]:
+    """The path of each attention to what it adds to its scores; without those whose queries or keys are not alike."""
+    length = TOKENS if context is None else min(TOKENS, context)
+    ids = torch.full((1, length), token, device=device)
+    how = {"position_ids": torch.zeros_like(ids)} if takes(module, "position_ids") else {}
+    how |= {"attention_mask": torch.ones_like(ids)} if takes(module, "attention_mask") and how else {}
+    with attended(module, scores=True) as seen, torch.no_grad():
+        runner(module)(ids, **how)
+    found: dict[str, LayerBias] = {}
+    for each in seen:
+        assert each.scores is not None
+        allowed = _SUMS * UNIT_ROUNDOFF.get(str(each.queries.dtype).removeprefix("torch."), 2.0**-24)
+        alike = all(_alike(heads, max(allowed, 2.0**-12)) for heads in (each.queries, each.keys))
+        scores = each.scores[0].double().cpu().numpy()
+        if not alike or scores.shape[-2] != scores.shape[-1]:
+            continue
+        hidden = scores <= _HIDDEN
+        visible = np.where(hidden, np.nan, scores)
+        matrix = visible - np.diagonal(visible, axis1=1, axis2=2)[..., None]
+        # A score is a sum of products of all channels: what is left of it may be small beside them. Queries and keys
+        # of later tokens have another sum behind them, so they are alike up to rounding only.
+        query, query_apart = _sizes(each.queries)
+        key, key_apart = _sizes(each.keys)
+        scale = each.queries.shape[-1] ** -0.5
+        size = max(query * key * scale, float(np.nanmax(np.abs(visible))))
+        rounding = allowed * size + (query_apart * key + query * key_apart) * scale
+        found.setdefault(each.path, LayerBias(each.layer, each.path, matrix, rounding))
+    return found
+
+
+def _sizes(heads: Tensor) -> tuple[float, float]:
+    """The largest length of a row, and of the difference of two."""
+    rows = heads.double()
+    return float(rows.norm(dim=-1).max()), 2 * float((rows - rows[..., :1, :]).norm(dim=-1).max())
+
+
+def _alike(heads: Tensor, allowed: float) -> bool:
+    """Whether the rows of all tokens are the same."""
+    rows = heads.double()
+    return bool((rows - rows[..., :1, :]).abs().max() <= allowed * rows.abs().max())
+
+
+def differing_biases(measured: Mapping[str, LayerBias], declared: Mapping[str, DeclaredBias]) -> list[Finding]:
+    """One finding for all layers whose bias differs in the same way."""
+    alike: dict[Any, list[tuple[LayerBias, str, dict[str, Any]]]] = {}
+    for path, each in measured.items():
+        if path not in declared:
+            continue
+        wrong = _wrong(each, declared[path])
+        if wrong is not None:
+            code, evidence = wrong
+            alike.setdefault((code, evidence.get("fault"), evidence.get("it is")), []).append((each, code, evidence))
+    return [
+        judge(group[0][1], {**group[0][2], "module": group[0][0].path} if group[0][1] == "run-differs" else group[0][2],
+              layer_ranges([each.layer for each, *_ in group]))
+        for group in alike.values()
+    ]  # fmt: skip
+
+
+def _wrong(own: LayerBias, declared: DeclaredBias) -> tuple[str, dict[str, Any]] | None:
+    heads, tokens, _ = own.matrix.shape
+    wanted = declared.matrix(tokens, tokens)
+    if len(wanted) != heads:
+        says = f"A bias of {heads} heads is added to the scores of {own.path}, where the config declares {len(wanted)}."
+        return "run-differs", {"says": says}
+    wanted = wanted - np.diagonal(wanted, axis1=1, axis2=2)[..., None]
+    # A number of the bias is rounded where it is made and where it is added, also before the diagonal is taken off it.
+    roundings = 2 * UNIT_ROUNDOFF.get(declared.dtype, 2.0**-24) * np.abs(wanted).max(axis=(1, 2), keepdims=True)
+    apart = np.nan_to_num(np.abs(own.matrix - wanted) - roundings)
+    if apart.max() <= own.rounding:
+        return None
+    if not own.present:
+        return "run-differs", {
+            "says": f"No bias is added to the scores of {own.path}, where the config declares one.",
+            "fault": "bias-dropped",
+        }  # fmt: skip
+    head, query, key = (int(at) for at in np.unravel_index(int(apart.argmax()), apart.shape))
+    if isinstance(declared.spec, Alibi):
+        distance = np.arange(tokens)[:, None] - np.arange(tokens)
+        far = np.where(distance > 0, distance, np.nan)
+        slopes = np.nanmean(-own.matrix / far, axis=(1, 2))
+        left = np.nan_to_num(own.matrix * (distance > 0) + slopes[:, None, None] * np.maximum(distance, 0))
+        if np.abs(left).max() <= own.rounding + float(roundings.max()):
+            verdict = of_slopes(slopes / declared.scale, declared.spec, declared.dtype)
+            if verdict.code == "slopes-differ":
+                return verdict.code, {**verdict.evidence, "what": f"slopes of {own.path}"}
+    says = f"The bias on the scores of {own.path} differs from the declared one: head {head} adds "
+    says += f"{own.matrix[head, query, key]:.4g} at distance {query - key}, expected {wanted[head, query, key]:.4g}."
+    return "run-differs", {"says": says}
