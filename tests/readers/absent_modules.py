@@ -21,7 +21,11 @@ class _Nothing(type):
 
 
 def _nothing(name: str) -> Any:
-    return _Nothing(name, (), {"__init__": lambda self, *args, **named: None})
+    return _Nothing(name, (), {"__init__": _takes_anything})
+
+
+def _takes_anything(_made: Any, *_args: Any, **_named: Any) -> None:
+    pass
 
 
 class _Module(types.ModuleType):
