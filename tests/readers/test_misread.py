@@ -9,7 +9,7 @@ import pytest
 
 from clockhands.errors import InvalidValue
 from clockhands.readers import PATTERNS, Statement, release_order, runtimes, statements
-from clockhands.readers._misread import FORMS
+from clockhands.readers._misread import BASES, FORMS
 
 THREAD = re.compile(r"[\w.-]+/[\w.-]+#\d+")
 OF_A_RELEASE = re.compile(r"\d+\.\d+|\bb\d{3,}\b|\bat [0-9a-f]{12}\b")
@@ -25,6 +25,8 @@ def test_a_statement_is_whole(each):
     assert each.runtime in runtimes()
     assert each.form in FORMS
     assert each.says.endswith(".")
+    assert each.basis in BASES
+    assert OF_A_RELEASE.search(each.source) if each.basis != "thread" else THREAD.search(each.source)
     assert THREAD.search(each.source) or OF_A_RELEASE.search(each.source)
     assert each.types is None or (each.types and list(each.types) == sorted(set(each.types)))
     assert each.mended is None or (each.until is None and THREAD.fullmatch(each.mended))

@@ -42,7 +42,10 @@ def test_the_pattern_of_a_statement_is_what_the_runtime_computed(tmp_path, case)
     found = read(tmp_path, config, case["pattern"])
     assert found.verdict == "differs"
     for code in rotary(found):
-        if "rates" in case:
+        if "window" in case:
+            assert case["window"] == case["config"]["sliding_window"] + 1
+            assert code.window in (case["window"], None)
+        elif "rates" in case:
             assert code.rates == pytest.approx(case["rates"], rel=CLOSE)
             assert code.attention_factor == pytest.approx(case["attention_factor"], rel=CLOSE)
         else:
@@ -55,21 +58,42 @@ def test_a_wrong_number_of_a_runtime_would_be_noticed(tmp_path):
     assert code.rates != pytest.approx([rate * (1 + 2e-5) for rate in case["rates"]], rel=CLOSE)
 
 
+def pinned() -> dict[str, str]:
+    """What `runtimes.txt` installs in each folder."""
+    lines = Path(__file__).with_name("runtimes.txt").read_text(encoding="utf-8").splitlines()
+    return dict(line.split(" ", 1) for line in lines if not line.startswith("#"))
+
+
+RECOMPUTED = {(name.rpartition("-")[0], name.rpartition("-")[2]) for name in pinned() if name != "."}
+RECOMPUTED |= {("transformers", "4.57.6"), ("mlx-lm", "0.32.2")}
+"""The runtimes and releases that the slow tests run again."""
+
+
+def test_a_statement_says_that_it_was_run_if_its_cases_are_run_again():
+    run = set()
+    for case in CASES:
+        if (case["runtime"], case["version"]) in RECOMPUTED:
+            stated = statements_of(case["runtime"], case["version"], case["config"]["model_type"])
+            run |= {each for each in stated if each.pattern == case["pattern"] and each.fits(case["config"])}
+    assert {each for each in statements() if each.basis == "run"} == run
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize(("runtime", "least"), [("transformers", 80), ("mlx-lm", 30)])
-def test_the_runtime_itself_computes_the_numbers_again(runtime, least):
-    """Transformers 4 and mlx-lm are run, in a process that has them: every rotary module of the model."""
-    folder = Path(os.environ.get("RUNTIMES", Path(sys.prefix) / "runtimes"))
+@pytest.mark.parametrize(("runtime", "version"), sorted(RECOMPUTED))
+def test_the_runtime_itself_computes_the_numbers_again(runtime, version):
+    """The runtime is run, in a process that has this release: every rotary module, or the settings that it makes."""
+    runtimes = Path(os.environ.get("RUNTIMES", Path(sys.prefix) / "runtimes"))
+    folder = runtimes / (f"{runtime}-{version}" if f"{runtime}-{version}" in pinned() else ".")
     if not folder.is_dir():
-        pytest.skip("make .venv/stamps/runtimes installs Transformers 4 and mlx-lm beside the others")
-    pinned = (Path(__file__).with_name("runtimes.txt")).read_text(encoding="utf-8")
-    cases = [case for case in CASES if case["runtime"] == runtime and "rates" in case]
-    assert len(cases) >= least
-    assert all(f"\n{runtime}=={case['version']}\n" in pinned for case in cases)
+        pytest.skip("make .venv/stamps/runtimes installs the runtimes beside the others")
+    assert f"{runtime}-{version}" in pinned() or f"{runtime}=={version}" in pinned()["."].split()
+    cases = [case for case in CASES if (case["runtime"], case["version"]) == (runtime, version)]
+    assert cases
+    inside = (*folder.glob("vendor/llama.cpp"), *folder.glob("vendor/llama.cpp/gguf-py"))
     done = subprocess.run(
-        [sys.executable, Path(__file__).with_name("run_runtimes.py")],
+        [sys.executable, Path(__file__).with_name("run_runtimes.py"), runtime],
         input=json.dumps(cases),
-        env=os.environ | {"PYTHONPATH": str(folder)},
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(map(str, (folder, *inside, runtimes)))},
         capture_output=True,
         text=True,
         check=False,
@@ -78,9 +102,12 @@ def test_the_runtime_itself_computes_the_numbers_again(runtime, least):
     for case, modules in zip(cases, json.loads(done.stdout.splitlines()[-1]), strict=True):
         assert modules, name(case)
         for module in modules:
-            # An angle of float32 near 1 is rounded to 6e-8, and mlx-lm's is taken back from its sine and cosine.
-            assert module["rates"] == pytest.approx(case["rates"], rel=2e-5, abs=4e-7), name(case)
-            assert module["attention_factor"] == pytest.approx(case["attention_factor"], rel=2e-5), name(case)
+            for key in ("base", "scaling", "window"):
+                assert key not in case or module[key] == case[key], name(case)
+            if "rates" in case:
+                # An angle of float32 near 1 is rounded to 6e-8; mlx's is taken back from its sine and cosine.
+                assert module["rates"] == pytest.approx(case["rates"], rel=2e-5, abs=4e-7), name(case)
+                assert module["attention_factor"] == pytest.approx(case["attention_factor"], rel=2e-5), name(case)
 
 
 @pytest.mark.slow

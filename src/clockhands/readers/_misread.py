@@ -20,6 +20,9 @@ from clockhands.readers.views import NEW, OLD, scaling_name
 FORMS: Sequence[str] = ("config.json", "params.json", "gguf")
 """The forms of a file that statements are about."""
 
+BASES: Sequence[str] = ("run", "read", "thread")
+"""How a statement is known: a release was run by the tests, its files were read, or a thread reports it."""
+
 
 @dataclass(frozen=True)
 class Runtime:
@@ -45,6 +48,7 @@ class Statement:
         runtime: The runtime's name.
         says: What it does, in a sentence.
         source: The thread, or the file that was read with its release.
+        basis: How it is known, one of `BASES`.
         types: The model types that it is about, of the file or of its text part; None is every type.
         since: The first release that is known to read so; None is not known.
         until: The first release that reads such a file right or refuses it; None is not known.
@@ -60,6 +64,7 @@ class Statement:
     runtime: str
     says: str
     source: str
+    basis: str = "thread"
     types: tuple[str, ...] | None = None
     since: str | None = None
     until: str | None = None
