@@ -25,8 +25,8 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, Phase, settings
 
-# A program of its own, run by the slow tests: it instruments what it imports, with a library that only they install.
-collect_ignore = ["hostile/fuzz_readers.py"]
+# Programs of their own, run by the slow tests: one instruments what it imports, one has other packages on its path.
+collect_ignore = ["hostile/fuzz_readers.py", "readers/run_runtimes.py"]
 
 BACKENDS = ("numpy", "torch", "jax")
 # The standard that they share, and nothing beyond it: for what must work in any array library.

@@ -16,6 +16,7 @@ from torch import nn
 from clockhands.arguments import shown
 from clockhands.errors import ClockhandsError, InvalidValue, TooLarge, Unreadable
 from clockhands.memory import available, readable
+from clockhands.sources.resolve import resolve
 from clockhands.sources.targets import Opened, open_target
 
 # Weights are held in float32; activations, logits and what the loader holds at once are beside them.
@@ -52,10 +53,15 @@ class RunningModel:
         return head is not None and not any("MaskedLM" in each or "Conditional" in each for each in names)
 
 
-def load(target: str) -> RunningModel:
+def load(target: str, length: int | None = None) -> RunningModel:
     """Load a model with Transformers, from files on this machine; code in its folder is never executed.
 
+    Args:
+        target: A folder, a file or a name.
+        length: Tokens that the model will read at a time; refused before it is loaded if its files declare fewer.
+
     Raises:
+        InvalidValue: The context of the model is shorter than ``length``.
         Unreadable: The target holds no model that Transformers can run, or its files cannot be loaded.
         TooLarge: The weights in float32 would not fit into the memory that is available.
     """
@@ -63,6 +69,8 @@ def load(target: str) -> RunningModel:
     if opened.path is None or opened.hub is not None or not opened.tensors:
         then = f" Download it: `{opened.hub}`." if opened.hub else ""
         raise Unreadable(f"{shown(target)} has no weights on this machine, and a probe runs the model.{then}", _RUNS)
+    if length is not None:
+        _refuse_beyond(resolve(opened).context, length)
     _refuse_without_memory(opened)
     try:
         import transformers
@@ -106,11 +114,7 @@ def windows_of(model: RunningModel, text: str, *, length: int, count: int) -> to
             f"{shown(model.name)} has no tokenizer that can be read, so a text has no token ids.",
             "Put its tokenizer.json beside the weights.",
         )
-    if model.context is not None and length > model.context:
-        raise InvalidValue(
-            f"Windows of {length:,} tokens are longer than the context of {model.context:,} that the model declares.",
-            f"Choose --length {model.context} or less.",
-        )
+    _refuse_beyond(model.context, length)
     part = len(text) // count
     found = []
     for number in range(count):
@@ -124,6 +128,30 @@ def windows_of(model: RunningModel, text: str, *, length: int, count: int) -> to
             )
         found.append(ids[:length])
     return torch.tensor(found)
+
+
+def refuse_short(text: str, *, length: int, count: int) -> None:
+    """Refuse a text that cannot have so many tokens, whatever the tokenizer: a token is a byte or more of it.
+
+    A tokenizer may put one token in front of each window.
+
+    Raises:
+        InvalidValue: The text is too short.
+    """
+    size = len(text.encode())
+    if size + count < count * length:
+        raise InvalidValue(
+            f"The text has {size:,} bytes, too few for {count} windows of {length:,} tokens.",
+            "Give a longer text, fewer windows (--windows) or shorter ones (--length).",
+        )
+
+
+def _refuse_beyond(context: int | None, length: int) -> None:
+    if context is not None and length > context:
+        raise InvalidValue(
+            f"Windows of {length:,} tokens are longer than the context of {context:,} that the model declares.",
+            f"Choose --length {context} or less.",
+        )
 
 
 def _refuse_without_memory(opened: Opened) -> None:

@@ -20,6 +20,7 @@ from clockhands.readers.telling import (
 from clockhands.readers.views import NEW, OLD, View, facts, names, positive_number, scaling_name, views
 from clockhands.rotary import Rotary
 from clockhands.scaling import Yarn, longrope_magnitude, yarn_magnitude
+from clockhands.sources.model_types import model_type
 from clockhands.sources.resolved import TEXT, Code
 
 
@@ -392,8 +393,9 @@ def softmax_scale(subject: Audited) -> Iterator[Kind]:
     """mscale_all_dim asks for a factor on the scores too, beside that on cosine and sine."""
     for view, key, block in _blocks(subject):
         factor, whole = (positive_number(block.get(name)) for name in ("factor", "mscale_all_dim"))
-        if factor is None or whole is None or factor <= 1:
-            continue
+        known = model_type(view.name)
+        if factor is None or whole is None or factor <= 1 or (known is not None and not known.scores.get("magnitude")):
+            continue  # the class of a known type scales the scores by it, or has no use for it there
         evidence: dict[str, Any] = {view.place(f"{key}.{name}"): block[name] for name in ("mscale_all_dim", "factor")}
         evidence["scale of the scores"] = yarn_magnitude(factor, whole) ** 2
         evidence["type"] = view.name
