@@ -53,8 +53,8 @@ class Attended:
 Turn = Callable[[int, Tensor, Tensor], tuple[Tensor, Tensor]]
 """From a layer's number, queries and keys to others."""
 
-Add = Callable[[int, Tensor], Tensor]
-"""From a layer's number and its scores, which say the shape, to what is added to them."""
+Add = Callable[[str, Tensor], Tensor]
+"""From the path of an attention and its scores, which say the shape, to what is added to them."""
 
 
 def inner(module: nn.Module) -> nn.Module:
@@ -157,7 +157,7 @@ class _Watch(TorchFunctionMode):
                 query, key = self.turn(where[0], query, key)
             if self.add is not None:
                 assert scores is not None
-                added = self.add(where[0], scores).to(query.dtype)
+                added = self.add(where[1], scores).to(query.dtype)
                 hidden = torch.zeros_like(scores).masked_fill(scores <= _hidden(scores), float("-inf"))
                 if attn_mask is not None and attn_mask.is_floating_point():
                     added = added + attn_mask
@@ -200,7 +200,7 @@ class _Watch(TorchFunctionMode):
         if self.add is not None:
             changed = self._of_texts(scores).clone()
             seen = changed[..., : shape[-1]]
-            seen += self.add(where[0], seen).to(scores.dtype)
+            seen += self.add(where[1], seen).to(scores.dtype)
             args = (changed.reshape(scores.shape), *args[1:]) if args else args
             kwargs = kwargs if args else {**kwargs, "input": changed.reshape(scores.shape)}
         return func(*args, **kwargs)

@@ -165,7 +165,7 @@ def _measured(live: _Live, model: RunningModel, module: nn.Module, ids: Tensor, 
             _reference(live, model, module, ids, reference=here, rounding=rounding)
     if of_bias and {each.path for each in seen} <= set(of_bias) and not whole:
         progress("the reference from the declared spec", 0.4)
-        here = _biased_here(module, of_bias, seen, ids)
+        here = _biased_here(module, of_bias, ids)
         _reference(live, model, module, ids, reference=here, rounding=rounding)
     if model.predicts and takes(module, "past_key_values"):
         progress("padding, packing, chunks and cached decoding", 0.6)
@@ -443,16 +443,13 @@ def _rotated_here(module: nn.Module, declared: dict[int, DeclaredLayer], seen: S
     return outputs
 
 
-def _biased_here(
-    module: nn.Module, declared: Mapping[str, DeclaredBias], seen: Sequence[Attended], ids: Tensor
-) -> Reference:
+def _biased_here(module: nn.Module, declared: Mapping[str, DeclaredBias], ids: Tensor) -> Reference:
     """A reference whose own biases are taken out, and whose scores get a bias made by clockhands."""
     places = [each for each in reached(module, runner(module), ids[:1, :8]) if each.kind == "handed"]
-    of_layers = {each.layer: declared[each.path] for each in seen}
 
     def outputs(window: Tensor) -> Any:
-        def add(layer: int, scores: Tensor) -> Tensor:
-            made = of_layers[layer].matrix(*scores.shape[-2:])
+        def add(path: str, scores: Tensor) -> Tensor:
+            made = declared[path].matrix(*scores.shape[-2:])
             return torch.from_numpy(made).to(scores.device, scores.dtype)[None]
 
         with all_removed(places), attended(module, add=add):

@@ -53,15 +53,17 @@ class RunningModel:
         return head is not None and not any("MaskedLM" in each or "Conditional" in each for each in names)
 
 
-def load(target: str, length: int | None = None) -> RunningModel:
+def load(target: str, text: str | None = None, *, length: int = 0, count: int = 1) -> RunningModel:
     """Load a model with Transformers, from files on this machine; code in its folder is never executed.
 
     Args:
         target: A folder, a file or a name.
-        length: Tokens that the model will read at a time; refused before it is loaded if its files declare fewer.
+        text: What the model will read, if it is known: refused before the model is loaded where that cannot work.
+        length: Tokens of a window of the text.
+        count: Windows.
 
     Raises:
-        InvalidValue: The context of the model is shorter than ``length``.
+        InvalidValue: The context of the model is shorter than a window, or the text is too short.
         Unreadable: The target holds no model that Transformers can run, or its files cannot be loaded.
         TooLarge: The weights in float32 would not fit into the memory that is available.
     """
@@ -69,8 +71,9 @@ def load(target: str, length: int | None = None) -> RunningModel:
     if opened.path is None or opened.hub is not None or not opened.tensors:
         then = f" Download it: `{opened.hub}`." if opened.hub else ""
         raise Unreadable(f"{shown(target)} has no weights on this machine, and a probe runs the model.{then}", _RUNS)
-    if length is not None:
+    if text is not None:
         _refuse_beyond(resolve(opened).context, length)
+        _refuse_short(text, length=length, count=count)
     _refuse_without_memory(opened)
     try:
         import transformers
@@ -130,7 +133,7 @@ def windows_of(model: RunningModel, text: str, *, length: int, count: int) -> to
     return torch.tensor(found)
 
 
-def refuse_short(text: str, *, length: int, count: int) -> None:
+def _refuse_short(text: str, *, length: int, count: int) -> None:
     """Refuse a text that cannot have so many tokens, whatever the tokenizer: a token is a byte or more of it.
 
     A tokenizer may put one token in front of each window.

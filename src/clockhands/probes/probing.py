@@ -18,7 +18,7 @@ from clockhands.probes.behaviour import measure_behaviour
 from clockhands.probes.finding_prices import with_prices
 from clockhands.probes.live import check_live, measure_live
 from clockhands.probes.mechanism import measure_mechanism
-from clockhands.probes.models import RunningModel, load, of_module, refuse_short, windows_of
+from clockhands.probes.models import RunningModel, load, of_module, windows_of
 from clockhands.probes.pricing import check_price, measure_price
 from clockhands.probes.results import ProbeResult, Progress, Stopped
 
@@ -148,11 +148,9 @@ def probe(
             "Give a text in the language of the model: --text FILE, or text= in Python.",
         )
     read = _read(text)
-    if read is not None and not isinstance(model, RunningModel):
-        refuse_short(read, length=length, count=windows)
     say = progress or (lambda _what, _share: None)
     say("loading the model", 0.0)
-    running = _running(model, tokenizer, None if read is None else length)
+    running = _running(model, tokenizer, read, length=length, count=windows)
     kept, left_out = _allowed(running, chosen, asked=measure is not None)
     pieces = _pieces(running, read, ids, windows, length)
     _refuse_without_memory(running, pieces.shape[1])
@@ -197,13 +195,13 @@ def _read(text: "str | Path | None") -> str | None:
         raise Unreadable(f"{shown(str(text))} cannot be read as a text: {error}.", "Give a UTF-8 text file.") from error
 
 
-def _running(model: Any, tokenizer: Any, length: int | None) -> RunningModel:
+def _running(model: Any, tokenizer: Any, text: str | None, *, length: int, count: int) -> RunningModel:
     if isinstance(model, RunningModel):
         return model
     if isinstance(model, nn.Module):
         return of_module(model, tokenizer)
     if isinstance(model, str | PathLike):
-        return load(str(model), length)
+        return load(str(model), text, length=length, count=count)
     raise InvalidType(
         f"Expected a model, got {shown(model)}.", "Give a folder, a name, a .gguf file or a torch.nn.Module."
     )
