@@ -82,6 +82,20 @@ def test_bad_input_is_one_sentence_and_a_hint(folder, capsys, arguments, message
     assert "\nhint: " in err
 
 
+@pytest.mark.parametrize(
+    ("where", "bytes_left", "message"),
+    [("models", 10_000, "parameters and would take about"), ("probing", 1_000, "The logits of 64 tokens would take")],
+)
+def test_a_model_or_a_window_that_does_not_fit_into_memory_is_refused(
+    folder, capsys, monkeypatch, *, where, bytes_left, message
+):
+    monkeypatch.setattr(f"clockhands.probes.{where}.available", lambda: bytes_left)
+    assert invoked("probe", folder, "--text", folder / "text.txt", "--length", "64", "--measure", "price") == 2
+    err = capsys.readouterr().err
+    assert message in err
+    assert "\nhint: " in err
+
+
 def test_a_target_without_weights_is_refused(tmp_path, capsys):
     (tmp_path / "config.json").write_text('{"model_type": "llama"}')
     assert invoked("probe", tmp_path / "config.json", "--measure", "live") == 2
