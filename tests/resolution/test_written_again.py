@@ -12,13 +12,16 @@ from resolution.expected import resolved
 
 ADDED = "the file leaves a tower out, and Transformers writes the default of its class"
 UNLISTED = "the fields that are kept here leave the list of its layers out, and Transformers writes that of its class"
+FURTHER = "the fields that are kept here leave out the layers for multi-token prediction, and Transformers writes 1"
 # Config to what Transformers changes of the model.
 CHANGED = {
+    "deepseek-v3": FURTHER,
     "detr-resnet-50": ADDED,
     "gemma-3-1b-executorch-mediatek": ADDED,
     "llama-4-maverick-17b-128e": ADDED,
     "llama-4-scout-17b-16e": ADDED,
     "llava-v1.5-7b-original": ADDED,
+    "kimi-k2.5": FURTHER,
     "glm-4.1v-9b": "the class drops the share of the head that is rotated, which stands beside text_config",
     "nemotron-3-nano-30b-a3b": UNLISTED,
     "nemotron-3-super-120b-a12b": UNLISTED,
