@@ -85,6 +85,62 @@ def _diffusers() -> Iterator[Rotator]:
     yield Rotator("diffusers (interleaved)", prepare)
 
 
+DECODING_LAYERS, DECODING_WIDTH, QUERY_HEADS, KEY_HEADS = 30, 64, 9, 3  # those of SmolLM2-135M
+SHARED, EACH_SPEC, EACH = "cos_sin shared", "positions, a spec for each layer", "positions, one spec"
+
+
+def decoding() -> dict[str, Callable[[int], object]]:
+    """The rotary work of one new token in all layers of a model, eager: ``step(position)`` does it."""
+    from transformers import LlamaConfig
+    from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding, apply_rotary_pos_emb
+
+    config = LlamaConfig(head_dim=DECODING_WIDTH, hidden_size=QUERY_HEADS * DECODING_WIDTH)
+    queries, keys = (torch.randn(1, heads, 1, DECODING_WIDTH) for heads in (QUERY_HEADS, KEY_HEADS))
+    tokens, embedding = torch.randn(1, 1, QUERY_HEADS * DECODING_WIDTH), LlamaRotaryEmbedding(config)
+    layers = [ch.Rotary(head_width=DECODING_WIDTH) for _ in range(DECODING_LAYERS)]
+
+    def theirs(position: int) -> None:
+        cos, sin = embedding(tokens, torch.tensor([[position]]))
+        for _ in layers:
+            apply_rotary_pos_emb(queries, keys, cos, sin)
+
+    def shared(position: int) -> None:
+        pair = ch.rotary.cos_sin(layers[0], torch.tensor([[position]]), like=tokens)
+        for _ in layers:
+            ch.rotary.rotate_both(queries, keys, layers[0], cos_sin=pair)
+
+    def each(position: int, specs: list[ch.Rotary]) -> None:
+        positions = torch.tensor([[position]])
+        for spec in specs:
+            ch.rotary.rotate_both(queries, keys, spec, positions)
+
+    one = [layers[0]] * DECODING_LAYERS
+    return {
+        LLAMA: theirs,
+        SHARED: shared,
+        EACH: lambda position: each(position, one),
+        EACH_SPEC: lambda position: each(position, layers),
+    }
+
+
+def training(q: torch.Tensor) -> dict[str, Callable[[], object]]:
+    """Rotation forward and backward, halves, cosine and sine made before."""
+    from transformers.models.llama.modeling_llama import apply_rotary_pos_emb
+
+    spec, no_keys, upstream = ch.Rotary(head_width=q.shape[-1]), q[:, :0], torch.randn_like(q)
+    pair = ch.rotary.cos_sin(spec, range(q.shape[-2]), like=q)
+    cos, sin = pair.repeated()
+    wanted = q.clone().requires_grad_()
+
+    def both(rotated: torch.Tensor) -> object:
+        return torch.autograd.grad(rotated, wanted, upstream)
+
+    return {
+        HALVES: lambda: both(ch.rotate(wanted, spec, cos_sin=pair)),
+        LLAMA: lambda: both(apply_rotary_pos_emb(wanted, no_keys, cos[None], sin[None])[0]),
+    }
+
+
 def rotators() -> list[Rotator]:
     """Everybody, the floor first and us second."""
     return [

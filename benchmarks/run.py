@@ -134,12 +134,23 @@ def rotations(repetitions: int, show: Console) -> tuple[list[dict], list[Target]
             repetitions,
             4 * q.numel() * q.element_size(),  # what comes out, and what some peers hold beside it
         )
+        trained = interleaved(
+            {name: lambda _, call=call: call for name, call in rotators.training(q).items()},
+            repetitions,
+            4 * q.numel() * q.element_size(),
+        )
         copy = medians[rotators.COPY]
         where = f"rotating {shape}, {threads} thread{'s' * (threads > 1)}"
         targets += [
-            Target(f"{where}, interleaved: multiple of the copy", medians[rotators.INTERLEAVED] / copy, 1.7),
+            Target(f"{where}, interleaved: multiple of the copy", medians[rotators.INTERLEAVED] / copy, 1.3),
+            Target(f"{where}, halves: multiple of the copy", medians[rotators.HALVES] / copy, 2.5),
             Target(
-                f"{where}, halves: part of transformers' time", medians[rotators.HALVES] / medians[rotators.LLAMA], 0.5
+                f"{where}, halves: part of transformers' time", medians[rotators.HALVES] / medians[rotators.LLAMA], 0.6
+            ),
+            Target(
+                f"{where}, halves, forward and backward: part of transformers' time",
+                trained[rotators.HALVES] / trained[rotators.LLAMA],
+                0.5,
             ),
         ]
         drawn = Table(title=where, title_justify="left")
@@ -154,6 +165,35 @@ def rotations(repetitions: int, show: Console) -> tuple[list[dict], list[Target]
         show.print(drawn)
     del os.environ["CLOCKHANDS_THREADS"]
     return rows, targets
+
+
+def decoding(repetitions: int, show: Console) -> tuple[dict[str, float], list[Target]]:
+    """One new token through the layers of a model, eager, on one thread: microseconds a layer."""
+    import rotators
+    import torch
+
+    torch.set_num_threads(1)
+    with torch.no_grad():
+        medians = interleaved(
+            {
+                name: lambda repetition, step=step: lambda: step(1_000 + repetition)
+                for name, step in rotators.decoding().items()
+            },
+            4 * repetitions,
+        )
+    micro = {name: seconds / rotators.DECODING_LAYERS * 1e6 for name, seconds in medians.items()}
+    where = f"decoding one token, {rotators.DECODING_LAYERS} layers"
+    drawn = Table(title=where, title_justify="left")
+    drawn.add_column("who")
+    drawn.add_column("microseconds a layer", justify="right")
+    for name, figure in sorted(micro.items(), key=lambda row: row[1]):
+        drawn.add_row(name, f"{figure:.1f}")
+    show.print(drawn)
+    limits = {rotators.SHARED: 1.1, rotators.EACH: 1.5, rotators.EACH_SPEC: 1.5}
+    return micro, [
+        Target(f"{where}, {name}: part of transformers' time", medians[name] / medians[rotators.LLAMA], limit)
+        for name, limit in limits.items()
+    ]
 
 
 # Long tables
@@ -262,7 +302,19 @@ def processes(repetitions: int) -> tuple[dict[str, float], list[Target]]:
     ]
 
 
-PARTS = ("tables", "linear", "next", "memory", "start", "audit", "check", "explorer", "training", "rotations")
+PARTS = (
+    "tables",
+    "linear",
+    "next",
+    "memory",
+    "start",
+    "audit",
+    "check",
+    "explorer",
+    "training",
+    "decoding",
+    "rotations",
+)
 
 
 def draw_targets(show: Console, targets: Iterable[Target]) -> None:
@@ -349,6 +401,9 @@ def main() -> None:
         from training import training
 
         figures["training"], reached = training(63 // share, show)
+        targets += reached
+    if "decoding" in asked.only:
+        figures["decoding"], reached = decoding(63 // share, show)
         targets += reached
     if "rotations" in asked.only:  # last: it changes how memory is kept
         figures["rotations"], reached = rotations(63 // share, show)

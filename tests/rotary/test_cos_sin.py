@@ -96,6 +96,34 @@ def test_queries_may_stand_elsewhere_than_keys():
     assert same(keys, rotate(x, spec))
 
 
+@pytest.mark.parametrize("library", ["numpy", "torch", "jax"])
+@pytest.mark.parametrize("case", ["plain", "interleaved", "in part, backward", "axes", "batched"])
+def test_repeated_to_channels_they_rotate_by_the_formula_of_other_libraries(case: str, library: str):
+    spec, positions, given = positions_of(case)
+    x = heads(library, "float32")
+    cosine, sine = (np.asarray(part) for part in cos_sin(spec, given, like=x).repeated())
+    block = np.asarray(x)[..., spec.start : spec.start + spec.rotated]
+    if spec.layout == "halves":
+        first, second = np.split(block, 2, axis=-1)
+        turned = np.concatenate((-second, first), axis=-1)
+    else:
+        turned = np.stack((-block[..., 1::2], block[..., 0::2]), axis=-1).reshape(block.shape)
+    if cosine.ndim == 3:
+        cosine, sine = cosine[:, None], sine[:, None]
+    expected = np.asarray(rotate(x, spec, positions))[..., spec.start : spec.start + spec.rotated]
+    assert np.abs(block * cosine + turned * sine - expected).max() <= 2.0**-22 * np.abs(block).max()
+
+
+def test_a_module_makes_and_takes_the_pair():
+    torch = pytest.importorskip("torch")
+    from clockhands.torch import Rotary
+
+    module, x = Rotary(ch.Rotary(8)), heads("torch", "float32")
+    pair = module.cos_sin(torch.arange(SEQ), like=x)
+    assert same(module(x, cos_sin=pair), module(x, torch.arange(SEQ)))
+    assert all(same(*both) for both in zip(module.both(x, x, cos_sin=pair), module.both(x, x), strict=True))
+
+
 def test_phases_are_made_once(monkeypatch: pytest.MonkeyPatch):
     calls = []
     made = rotating.cosine_sine

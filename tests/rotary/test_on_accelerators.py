@@ -18,6 +18,7 @@ from clockhands.scaling import Linear, Yarn
 from clockhands.traces import BOUND
 
 torch = pytest.importorskip("torch")
+_torch_steps = pytest.importorskip("clockhands.rotary._torch_steps")
 
 FAR = [0, 1, 17, 4096, 123_457, 10**9, 2**31 - 1, 2**40 + 3, 2**63 - 1, -5, -(2**62)]
 GRID = np.stack([np.arange(11), np.arange(11) // 3, np.arange(11)[::-1] * 1000], axis=-1)
@@ -44,6 +45,7 @@ def on_an_accelerator(monkeypatch):
         return isinstance(positions, torch.Tensor) and not positions.is_floating_point()
 
     monkeypatch.setattr(traces, "stay", stay)
+    monkeypatch.setattr(_torch_steps, "_plain", lambda _: False)  # steps are remembered for heads on the CPU
 
     def seal():
         for name in ("__array__", "numpy", "cpu", "item", "tolist", "__bool__", "__int__", "__index__"):

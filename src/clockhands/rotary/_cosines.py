@@ -1,8 +1,11 @@
 """Cosine and sine that are made once a step and used in every layer: the value that holds them, and its checks."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
+
+import numpy as np
 
 from clockhands import traces
 from clockhands.dtypes import name_of
@@ -32,6 +35,28 @@ class CosSin:
     spec: Rotary
     role: str | None = None
     dtype: str = "float32"
+
+    @cached_property
+    def steps(self) -> dict[tuple[Any, ...], Callable[[Any], Any]]:
+        """How heads of a shape, dtype, axis and role are rotated, once such heads have been checked."""
+        return {}
+
+    def repeated(self) -> tuple[Any, Any]:
+        """Cosine and sine of every rotated channel, [*positions, rotated] each, as other libraries hold them.
+
+        A channel has the numbers of its pair: in halves ``(c0, c1, …, c0, c1, …)``, as in Transformers' Llama; with
+        interleaved pairs ``(c0, c0, c1, c1, …)``, as in its GLM. flash-attention takes the pair as it is, and vLLM's
+        ``cos_sin_cache`` is ``concat((cosine, sine), axis=-1)``.
+
+        >>> from clockhands.rotary import Rotary, cos_sin
+        >>> import numpy as np
+        >>> cosine, sine = cos_sin(Rotary(head_width=4, base=100.0), [1], like=np.zeros(1)).repeated()
+        >>> cosine.round(4).tolist(), sine.round(4).tolist()
+        ([[0.5403, 0.995, 0.5403, 0.995]], [[0.8415, 0.0998, 0.8415, 0.0998]])
+        """
+        owners = np.array(traces.known_numbers(self.spec, "owners"), np.int64)
+        xp, index = traces.library(self.cosine), traces.constant(owners, self.cosine)
+        return xp.take(self.cosine, index, axis=-1), xp.take(self.sine, index, axis=-1)
 
     def __iter__(self) -> Iterator[Any]:
         """Cosine, then sine."""

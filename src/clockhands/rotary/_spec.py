@@ -4,7 +4,8 @@ import dataclasses
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
+from weakref import WeakValueDictionary
 
 import numpy as np
 
@@ -63,6 +64,14 @@ class XPos:
     def logarithms(self, pairs: int) -> np.ndarray:
         """``ln(zeta_j) / scale``, per token, float64 [pairs]."""
         return np.log((np.arange(pairs) / pairs + self.smoothing) / (1 + self.smoothing)) / self.scale
+
+
+class _Latest(dict[tuple[str, str | None], tuple[tuple[object, ...], Any]]):
+    """What equal specs remember of the positions that one of them was asked for last."""
+
+
+# By the fields of the specs, as long as one of them is there.
+_LATEST: WeakValueDictionary[tuple[object, ...], _Latest] = WeakValueDictionary()
 
 
 @dataclass(frozen=True, init=False)
@@ -202,6 +211,11 @@ class Rotary:
         return tuple(Ladder(tuple(rates), origin=f"axis {axis}") for axis, rates in enumerate(owned))
 
     @property
+    def owners(self) -> tuple[int, ...]:
+        """The pair of each rotated channel, in the order of the channels."""
+        return tuple((np.argsort(self.channels.ravel(), kind="stable") // 2).tolist())
+
+    @property
     def number_of_axes(self) -> int:
         """Coordinates of a position: 1 unless `axes` says more."""
         return 1 if self.axes is None else max(self.axes) + 1
@@ -217,9 +231,15 @@ class Rotary:
         return {}
 
     @cached_property
-    def latest(self) -> dict[tuple[str, str | None], tuple[tuple[object, ...], tuple[np.ndarray, np.ndarray]]]:
-        """Cosine and sine of the few positions that were asked for last, by dtype and role, with what they are of."""
-        return {}
+    def latest(self) -> _Latest:
+        """Cosine and sine of the few positions that were asked for last, by dtype and role, with what they are of.
+
+        Equal specs share them: the layers of a model may each have a spec of their own.
+        """
+        try:
+            return _LATEST.setdefault(tuple(self.__getstate__().values()), _Latest())
+        except TypeError:  # somebody's scaling that cannot be hashed
+            return _Latest()
 
     @cached_property
     def in_order(self) -> "Rotary":

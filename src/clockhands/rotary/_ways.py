@@ -3,11 +3,13 @@
 `clockhands.rotary.formula.plain` is the definition. A library with a better way has a row in `WAYS`.
 """
 
+import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
+from clockhands.rotary._cosines import CosSin
 from clockhands.rotary._spec import Rotary
 from clockhands.rotary.formula import plain
 from clockhands.traces import is_traced, library_of, stay
@@ -35,7 +37,12 @@ def in_one_kernel(spec: Rotary, by: Any, heads: Sequence[Any], axes: Sequence[in
     ``by`` is positions on that device, or a tuple of cosine and sine. Positions that are known, or exist only inside a
     trace, are not: their cosine and sine are made apart.
     """
-    if library_of(heads[0]) != "torch" or is_traced(by) or not (isinstance(by, tuple) or stay(by)):
+    if (
+        library_of(heads[0]) != "torch"
+        or heads[0].device.type == "cpu"
+        or is_traced(by)
+        or not (isinstance(by, tuple) or stay(by))
+    ):
         return None
     from clockhands.rotary._torch_way import in_one_kernel as of_torch
 
@@ -49,6 +56,35 @@ def phases_in_one_kernel(spec: Rotary, positions: Any) -> tuple[Any, Any] | None
     from clockhands.rotary._torch_way import phases_in_one_kernel as of_torch
 
     return of_torch(spec, positions)
+
+
+def step(  # noqa: PLR0917 - what `rotate` was called with
+    spec: Rotary,
+    heads: tuple[Any, ...],
+    positions: Any,
+    seq_axis: int,
+    roles: tuple[str | None, ...],
+    pairs: tuple[CosSin | None, ...],
+) -> list[Any] | None:
+    """Heads rotated without checks, where heads of their shapes were rotated so before; else None."""
+    torch = sys.modules.get("torch")
+    if torch is None or type(heads[0]) is not torch.Tensor or torch.compiler.is_compiling():
+        return None
+    from clockhands.rotary._torch_steps import step as of_torch
+
+    return of_torch(spec, heads, positions, seq_axis, roles, pairs)
+
+
+def first_step(  # noqa: PLR0917 - what `rotate` was called with
+    spec: Rotary, x: Any, positions: Any, seq_axis: int, role: str | None, pair: CosSin | None, turns: tuple[Any, Any]
+) -> Any:
+    """Heads rotated by cosine and sine that broadcast to their pairs, so that `step` knows them; or None."""
+    torch = sys.modules.get("torch")
+    if torch is None or type(x) is not torch.Tensor or torch.compiler.is_compiling():
+        return None
+    from clockhands.rotary._torch_steps import first_step as of_torch
+
+    return of_torch(spec, x, positions, seq_axis, role, pair, turns)
 
 
 def placed(part: Any, like: Any) -> Any:

@@ -18,7 +18,7 @@ from clockhands.phases import FINE, fill, units
 from clockhands.positions import Positions, positions_of, refuse_masked, refuse_single
 from clockhands.rotary._cosines import CosSin, parts_of
 from clockhands.rotary._spec import Rotary
-from clockhands.rotary._ways import in_one_kernel, phases_in_one_kernel, placed, turned
+from clockhands.rotary._ways import first_step, in_one_kernel, phases_in_one_kernel, placed, step, turned
 from clockhands.traces import is_traced
 
 # The logarithm of the largest number, less 3.7 in float32, which leaves room for pairs of heads that are up to 40 long,
@@ -78,18 +78,22 @@ def rotate(
     >>> rotate(np.eye(2), Rotary(head_width=2, base=100.0), [0, 1]).round(4).tolist()
     [[1.0, 0.0], [-0.8415, 0.5403]]
     """
+    if cos_sin is None or positions is None:
+        again = step(spec, (x,), positions, seq_axis, (role,), (cos_sin,))
+        if again is not None:
+            return again[0]
     shape, kind, axis = _heads(x, spec, seq_axis, "rotate")
     _check_role(spec, role)
     if cos_sin is not None:
         parts = parts_of(cos_sin, x, spec, positions, role, axis)
         made = in_one_kernel(spec, parts, [x], [axis])
-        return _applied(x, spec, *parts, axis) if made is None else made[0]
-    positions = _given(positions, spec, x, axis)
+        return _applied(x, spec, parts, axis, (None, seq_axis, role, cos_sin)) if made is None else made[0]
+    given, positions = positions, _given(positions, spec, x, axis)
     made = in_one_kernel(spec, positions, [x], [axis])
     if made is not None:
         return made[0]
     at = positions if _stay(positions, kind) else _checked(at_origin(positions), spec, shape, axis)
-    return _applied(x, spec, *_turns(spec, at, kind, role), axis)
+    return _applied(x, spec, _turns(spec, at, kind, role), axis, (given, seq_axis, role, None))
 
 
 def rotate_both(
@@ -125,18 +129,27 @@ def rotate_both(
     >>> turned.round(4).tolist(), kept.round(4).tolist()
     ([[0.5403, 0.8415], [0.0, 1.0]], [[0.5403, 0.8415], [0.0, 1.0]])
     """
+    roles: tuple[str | None, str | None] = (None, None)
+    if isinstance(spec, Rotary) and spec.xpos is not None:
+        roles = ("query", "key")
+    pairs = cos_sin if isinstance(cos_sin, tuple) and len(cos_sin) == 2 else (cos_sin, cos_sin)
+    if cos_sin is None or positions is None:
+        again = step(spec, (queries, keys), positions, seq_axis, roles, pairs)
+        if again is not None:
+            return again[0], again[1]
     shape, kind, axis = _heads(queries, spec, seq_axis, "rotate_both", "queries")
     shape_of_keys, kind_of_keys, axis_of_keys = _heads(keys, spec, seq_axis, "rotate_both", "keys")
-    roles = (None, None) if spec.xpos is None else ("query", "key")
     if cos_sin is not None:
-        pairs = cos_sin if isinstance(cos_sin, tuple) and len(cos_sin) == 2 else (cos_sin, cos_sin)
         theirs = parts_of(pairs[0], queries, spec, positions, roles[0], axis, "queries")
         others = parts_of(pairs[1], keys, spec, positions, roles[1], axis_of_keys, "keys")
         if pairs[0] is pairs[1]:
             made = in_one_kernel(spec, theirs, [queries, keys], [axis, axis_of_keys])
             if made is not None:
                 return made[0], made[1]
-        return _applied(queries, spec, *theirs, axis), _applied(keys, spec, *others, axis_of_keys)
+        return (
+            _applied(queries, spec, theirs, axis, (None, seq_axis, roles[0], pairs[0])),
+            _applied(keys, spec, others, axis_of_keys, (None, seq_axis, roles[1], pairs[1])),
+        )
     if shape[axis] != shape_of_keys[axis_of_keys]:
         raise InvalidValue(
             f"Queries and keys must have the same length to have the same positions, got {shape[axis]} and "
@@ -144,7 +157,7 @@ def rotate_both(
             "Rotate queries and keys separately, with positions= for each. In a decoding step the query is at the "
             "position of the last key.",
         )
-    positions = _given(positions, spec, queries, axis)
+    given, positions = positions, _given(positions, spec, queries, axis)
     made = in_one_kernel(spec, positions, [queries, keys], [axis, axis_of_keys])
     if made is not None:
         return made[0], made[1]
@@ -154,10 +167,10 @@ def rotate_both(
         at = _checked(at_origin(positions), spec, shape, axis)
         _checked(at, spec, shape_of_keys, axis_of_keys)
     turns = _turns(spec, at, kind, roles[0])
-    turned_queries = _applied(queries, spec, *turns, axis)
+    turned_queries = _applied(queries, spec, turns, axis, (given, seq_axis, roles[0], None))
     if roles[1] is not None or kind_of_keys != kind:
         turns = _turns(spec, at, kind_of_keys, roles[1])
-    return turned_queries, _applied(keys, spec, *turns, axis_of_keys)
+    return turned_queries, _applied(keys, spec, turns, axis_of_keys, (given, seq_axis, roles[1], None))
 
 
 def cos_sin(spec: Rotary, positions: Any, like: Any, *, role: str | None = None) -> CosSin:
@@ -263,7 +276,7 @@ def rerotate(keys: Any, spec: Rotary, from_: Any, to: Any, seq_axis: int = -2) -
         for place, name, traced in ((start, "from_", inside[0]), (end, "to", inside[1]))
     )
     if any(inside):
-        return _applied(keys, spec, *_wide(_traced_difference(spec, start, end), kind), axis)
+        return _applied(keys, spec, _wide(_traced_difference(spec, start, end), kind), axis)
     if start.shape != end.shape:
         raise InvalidValue(
             f"`from_` and `to` must have the same shape, got {list(start.shape)} and {list(end.shape)}.",
@@ -275,7 +288,7 @@ def rerotate(keys: Any, spec: Rotary, from_: Any, to: Any, seq_axis: int = -2) -
         away = _distances(start) - _distances(end)
         _check_growth(spec, away, kind)
         turn = turn * _growth(spec, away)
-    return _applied(keys, spec, turn.real.astype(dtype), turn.imag.astype(dtype), axis)
+    return _applied(keys, spec, (turn.real.astype(dtype), turn.imag.astype(dtype)), axis)
 
 
 def cosine_sine(spec: Rotary, at: Positions, dtype: np.dtype, role: str | None = None) -> tuple[np.ndarray, np.ndarray]:
@@ -432,14 +445,26 @@ def _wide(parts: tuple[Any, Any], kind: str) -> tuple[Any, Any]:
     return cosine, sine
 
 
-def _applied(x: Any, spec: Rotary, cosine: Any, sine: Any, axis: int) -> Any:
-    """Cosine and sine brought to the axes of ``x``, and turned by."""
+def _applied(
+    x: Any,
+    spec: Rotary,
+    turns: tuple[Any, Any],
+    axis: int,
+    asked: tuple[Any, int, str | None, CosSin | None] | None = None,
+) -> Any:
+    """Cosine and sine brought to the axes of ``x``, and turned by.
+
+    ``asked`` is by what `rotate` was asked for that: positions, axis, role and pair, which the next layers ask again.
+    """
     lead = [1] * (len(x.shape) - 1)
     lead[axis] = x.shape[axis]
+    cosine, sine = turns
     if cosine.ndim == 3:
         lead[0] = cosine.shape[0]
     shape = (*lead, spec.rotated // 2)
-    return turned(x, cosine.reshape(shape), sine.reshape(shape), spec)
+    cosine, sine = cosine.reshape(shape), sine.reshape(shape)
+    made = None if asked is None else first_step(spec, x, *asked, (cosine, sine))
+    return made if made is not None else turned(x, cosine, sine, spec)
 
 
 def _check_spec(spec: object, call: str) -> None:

@@ -101,21 +101,41 @@ class Rotary(_Code):
     def __init__(self, spec: rotary.Rotary) -> None:
         super().__init__(spec, rotary.Rotary, "Rotary(clockhands.Rotary(head_width=64))")
 
+    def cos_sin(self, positions: Any, like: torch.Tensor, *, role: str | None = None) -> rotary.CosSin:
+        """Cosine and sine of these positions, made once a step and used in every layer.
+
+        Give them as ``cos_sin`` to this module, to `both`, or to another module of an equal spec; see
+        `clockhands.rotary.cos_sin`.
+        """
+        return rotary.cos_sin(self.spec, positions, like, role=role)
+
     def forward(
-        self, x: torch.Tensor, positions: Any = None, seq_axis: int = -2, *, role: str | None = None
+        self,
+        x: torch.Tensor,
+        positions: Any = None,
+        seq_axis: int = -2,
+        *,
+        role: str | None = None,
+        cos_sin: rotary.CosSin | None = None,
     ) -> torch.Tensor:
         """``x`` [..., seq, head_width] turned by its positions; see `clockhands.rotary.rotate`."""
-        return rotary.rotate(x, self.spec, positions, seq_axis, role=role)
+        return rotary.rotate(x, self.spec, positions, seq_axis, role=role, cos_sin=cos_sin)
 
     def both(
-        self, queries: torch.Tensor, keys: torch.Tensor, positions: Any = None, seq_axis: int = -2
+        self,
+        queries: torch.Tensor,
+        keys: torch.Tensor,
+        positions: Any = None,
+        seq_axis: int = -2,
+        *,
+        cos_sin: rotary.CosSin | tuple[rotary.CosSin, rotary.CosSin] | None = None,
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """Queries and keys that stand at the same positions, each turned in its role.
 
         They may have different numbers of heads. Where they stand elsewhere, as a query does that attends to
         keys of another sequence, turn them one by one.
         """
-        return rotary.rotate_both(queries, keys, self.spec, positions, seq_axis)
+        return rotary.rotate_both(queries, keys, self.spec, positions, seq_axis, cos_sin=cos_sin)
 
     def prepare(self, queries: Any, keys: Any = None, *, like: torch.Tensor, causal: bool = True) -> PreparedRotary:
         """Cosine and sine of a forward pass, made once; see `clockhands.torch.PositionModule.prepare`."""
