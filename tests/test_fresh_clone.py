@@ -41,25 +41,61 @@ def test_make_run_audits_a_real_model_in_a_fresh_clone(repository: Path, tmp_pat
     assert heavy.returncode != 0, "running needs no framework"
 
 
-@pytest.mark.slow
-def test_the_wheel_holds_every_file_of_the_package(repository: Path, tmp_path: Path):
-    """Data files too: presets and class defaults are read at run time."""
-    command = [
-        sys.executable,
-        "-m",
-        "pip",
-        "wheel",
-        "--quiet",
-        "--no-deps",
-        "--wheel-dir",
-        str(tmp_path),
-        str(repository),
-    ]
+@pytest.fixture(scope="module")
+def wheel(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("wheel")
+    command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", folder, repository]
     subprocess.run(command, check=True, capture_output=True, env=bare_environment())
-    (wheel,) = tmp_path.glob("*.whl")
+    (built,) = folder.glob("*.whl")
+    return built
+
+
+@pytest.mark.slow
+def test_the_wheel_holds_every_file_of_the_package(repository: Path, wheel: Path):
+    """Data files too: presets and class defaults are read at run time."""
     held = {name for name in zipfile.ZipFile(wheel).namelist() if name.startswith("clockhands/")}
     tracked = subprocess.run(
         ["git", "ls-files", "src/clockhands"], cwd=repository, capture_output=True, text=True, check=True
     ).stdout.split()
     assert {str(Path(name).relative_to("src")) for name in tracked} <= held
     assert "clockhands/py.typed" in held
+    assert wheel.stat().st_size < 2_000_000
+
+
+@pytest.mark.slow
+def test_the_wheel_alone_runs_the_readme_and_the_commands(repository: Path, wheel: Path, tmp_path: Path):
+    """In an environment that has nothing else: no framework, no test tool."""
+    folder = tmp_path / "environment"
+    subprocess.run([sys.executable, "-m", "venv", folder], check=True, env=bare_environment())
+    bin_ = folder / "bin"
+    constraints = ["--constraint", repository / "constraints.txt"]
+    install = [bin_ / "python", "-m", "pip", "install", "--quiet", *constraints, wheel]
+    subprocess.run(install, check=True, capture_output=True, env=bare_environment())
+
+    def run(*command: str, expected: int = 0) -> str:
+        done = subprocess.run(
+            [bin_ / command[0], *command[1:]],
+            cwd=tmp_path,
+            env={**bare_environment(), "NO_COLOR": "1"},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == expected, done.stdout + done.stderr
+        return done.stdout
+
+    readme = re.findall(
+        r"^```python\n(.*?)^```", (repository / "README.md").read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE
+    )
+    ran = 0
+    for block in readme:
+        if "torch" not in block and "jax" not in block:
+            run("python", "-c", block)
+            ran += 1
+    assert ran >= 2
+    assert (tmp_path / "config.json").exists(), "a block of the README writes it"
+    assert "RoPE" in run("clockhands", "audit", "config.json")
+    assert "62,832" in run("clockhands", "claims", "slowest-wavelength-62832")
+    run("clockhands", "explore", "vaswani2017", "--out", "explorer.html")
+    assert "<html" in (tmp_path / "explorer.html").read_text(encoding="utf-8")[:1000]
+    assert "probe" in run("python", "-c", "import clockhands; help(clockhands)")

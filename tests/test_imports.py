@@ -81,3 +81,18 @@ def test_what_one_framework_holds_brings_no_other(name: str, other: str):
         loaded = loaded_by(code)
         assert name in loaded
         assert loaded & {other, "click", "rich", "transformers"} == set()
+
+
+def test_the_package_can_be_asked_for_its_names_without_pytorch_and_jax():
+    code = """
+import pydoc, sys
+sys.modules.update(torch=None, jax=None)
+import clockhands as ch
+assert not hasattr(ch, "torch") and not hasattr(ch, "jax") and not hasattr(ch, "nothing")
+assert "identify" in pydoc.render_doc(ch)
+try:
+    ch.torch
+except AttributeError as error:
+    assert "clockhands.torch is not available" in str(error)
+"""
+    loaded_by(code)

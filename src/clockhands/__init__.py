@@ -99,12 +99,18 @@ _SUBMODULES = frozenset(
 
 
 def __getattr__(name: str) -> object:
-    if name in _HOME:
-        value = getattr(import_module(f"clockhands.{_HOME[name]}"), name)
-    elif name in _SUBMODULES:
-        value = import_module(f"clockhands.{name}")
-    else:
+    if name not in _HOME and name not in _SUBMODULES:
         raise AttributeError(f"module 'clockhands' has no attribute {name!r}")
+    try:
+        if name in _HOME:
+            value = getattr(import_module(f"clockhands.{_HOME[name]}"), name)
+        else:
+            value = import_module(f"clockhands.{name}")
+    except ModuleNotFoundError as missing:
+        # An AttributeError, so that `hasattr` and `help` work where PyTorch or JAX is not installed.
+        if str(missing.name).partition(".")[0] == "clockhands":
+            raise
+        raise AttributeError(f"clockhands.{name} is not available: {missing}.") from missing
     globals()[name] = value
     return value
 
