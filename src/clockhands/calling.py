@@ -52,14 +52,14 @@ class Library:
 
     def __init__(self, backend: Any) -> None:
         """Take a name (numpy, torch, jax) or a module of the array API."""
-        self.module = None if isinstance(backend, str) else backend
+        self.module: Any = None if isinstance(backend, str) else backend
         if backend not in LIBRARIES if isinstance(backend, str) else not hasattr(backend, "asarray"):
             raise InvalidType(
                 f"`backend` must be numpy, torch, jax or a module that follows the array API standard, got "
                 f"{shown(backend)}.",
                 "Leave it out to detect it.",
             )
-        self.name = backend if isinstance(backend, str) else getattr(backend, "__name__", "array API")
+        self.name: str = backend if isinstance(backend, str) else getattr(backend, "__name__", "array API")
 
     def floats(self, x: np.ndarray, dtype: str) -> Any:
         """Numbers in this dtype."""
@@ -134,10 +134,13 @@ class ForeignFunction:
 
     def __init__(self, function: Callable[..., Any], output: str, timeout: float | None = None) -> None:
         """Take the function, and the seconds that a call may take; None calls it in this thread, without a limit."""
-        self.function, self.output, self.timeout = function, output, timeout
-        self.calls = self.rows = 0
+        self.function: Callable[..., Any] = function
+        self.output: str = output
+        self.timeout: float | None = timeout
+        self.calls: int = 0
+        self.rows: int = 0
         self.changed: set[str] = set()
-        self.overwrites = False
+        self.overwrites: bool = False
         self._returned: dict[tuple[int, ...], list[tuple[Any, np.ndarray]]] = {}
 
     def find_library(self, backend: Any, attempt: Callable[[], Any]) -> list[tuple[str, Refused]]:

@@ -7,11 +7,13 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeAlias
 
 import click
 
 from clockhands.errors import ClockhandsError, InvalidValue
+
+Option: TypeAlias = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 DTYPES = ("float64", "float32", "float16", "bfloat16")
 BACKENDS = ("numpy", "torch", "jax")
@@ -28,7 +30,7 @@ def options(*chosen: Any) -> Any:
     return decorated
 
 
-json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+json_option: Option = click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 
 
 def keep_stdout() -> None:

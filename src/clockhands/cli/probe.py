@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from clockhands.cli.group import talk
-from clockhands.cli.output import OutPath, json_option, not_there, print_json, write_text
+from clockhands.cli.output import Option, OutPath, json_option, not_there, print_json, write_text
 
 EXAMPLES = """\b
 Examples:
@@ -25,16 +25,16 @@ def _names(_ctx: click.Context, _param: click.Parameter, value: str | None) -> t
     return None if value is None else tuple(name.strip() for name in value.split(",") if name.strip())
 
 
-text_option = click.option(
+text_option: Option = click.option(
     "--text",
     type=click.Path(path_type=Path, dir_okay=False),
     metavar="FILE",
     help="The text that the model reads (UTF-8), in a language that it knows.",
 )
-windows_option = click.option(
+windows_option: Option = click.option(
     "--windows", type=click.IntRange(min=1), default=4, show_default=True, metavar="N", help="Pieces of the text."
 )
-length_option = click.option(
+length_option: Option = click.option(
     "--length", type=click.IntRange(min=8), default=512, show_default=True, metavar="L", help="Tokens of each piece."
 )
 

@@ -57,6 +57,7 @@ class LocalPool:
                 "The engine `local` starts its workers with forkserver, which this system does not have.",
                 "Use Linux or macOS; on Windows, use WSL.",
             )
+        self.at_once: int
         self.at_once, self._threads = shares(available_cores(), at_once, threads)
         self._context = multiprocessing.get_context("forkserver")
         self._workers: dict[int, _Worker] = {}

@@ -54,6 +54,7 @@ class RayPool:
         self._connected = not ray.is_initialized()
         self._started = self._connected and local
         if self._started:
+            self.at_once: int
             self.at_once, self._threads = shares(available_cores(), at_once, threads)
             cores = max(available_cores(), self.at_once * self._threads)
             _connect(ray, "local", num_cpus=cores, include_dashboard=False, _node_ip_address="127.0.0.1")

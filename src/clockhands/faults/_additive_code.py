@@ -46,6 +46,8 @@ from clockhands.grids import Grid
 from clockhands.layouts import pair_channels
 
 # Quarters of a turn that make a wave of a sine, for the two channels of a pair.
+_Stage = Callable[[np.ndarray, Call], np.ndarray] | None
+
 _QUARTERS = {
     "sin-cos": (0, 1),
     "cos-sin": (1, 0),
@@ -177,25 +179,33 @@ class StagedAdditive:
         values: Any = None,
         *,
         hands: ChannelWaves | None = None,
-        places: Callable[[np.ndarray, Call], np.ndarray] | None = None,
-        phases: Callable[[np.ndarray, Call], np.ndarray] | None = None,
-        waves: Callable[[np.ndarray, Call], np.ndarray] | None = None,
-        table: Callable[[np.ndarray, Call], np.ndarray] | None = None,
+        places: _Stage = None,
+        phases: _Stage = None,
+        waves: _Stage = None,
+        table: _Stage = None,
         add: Callable[[np.ndarray, np.ndarray, float], np.ndarray] | None = None,
         scale: float | None = None,
         token_scale: float = 1.0,
         cells: np.ndarray | None = None,
     ) -> None:
-        self.spec, self.values = spec, values
-        self.hands = hands_of(spec, values) if hands is None else hands
+        self.spec: AdditiveCode = spec
+        self.values: Any = values
+        self.hands: ChannelWaves | None = hands_of(spec, values) if hands is None else hands
+        self.mean: Any
+        self.scale: Any
         self.mean, self.scale = getattr(spec, "affine", (0.0, getattr(spec, "scale", 1.0)))
         if scale is not None:
             self.scale = scale
         if isinstance(spec, Sinusoidal) and spec.scaled:
             self.scale = self.scale * float(np.asarray(values).reshape(()))
-        self.places, self.make_phases, self.waves, self.table, self.add = places, phases, waves, table, add
-        self.token_scale, self.cells = token_scale, cells
-        self.reached = np.zeros(0)
+        self.places: _Stage = places
+        self.make_phases: _Stage = phases
+        self.waves: _Stage = waves
+        self.table: _Stage = table
+        self.add: Callable[[np.ndarray, np.ndarray, float], np.ndarray] | None = add
+        self.token_scale: float = token_scale
+        self.cells: np.ndarray | None = cells
+        self.reached: np.ndarray = np.zeros(0)
 
     def __call__(
         self, x: np.ndarray, positions: np.ndarray, dtype: str = "float32", role: str | None = None

@@ -47,10 +47,14 @@ class StagedBias:
         rows: Callable[[np.ndarray], np.ndarray] | None = None,
         numbers: Numbers | None = None,
     ) -> None:
-        self.spec, self.values, self.places, self.tokens, self.rows = spec, values, places, tokens, rows
-        self.made = numbers
-        self.form = form
-        self.slopes = slopes
+        self.spec: BiasCode = spec
+        self.values: Any = values
+        self.places: Places | None = places
+        self.tokens: Callable[[np.ndarray], np.ndarray] | None = tokens
+        self.rows: Callable[[np.ndarray], np.ndarray] | None = rows
+        self.made: Numbers | None = numbers
+        self.form: str | None = form
+        self.slopes: np.ndarray | None = slopes
         if spec.slopes is not None:
             self.form = spec.form if form is None else form  # type: ignore[attr-defined]
             self.slopes = np.array(spec.slopes) if slopes is None else slopes
@@ -130,7 +134,8 @@ class Behind:
         self, blocks: list[tuple[np.ndarray, np.ndarray, np.ndarray]], known: dict[BiasCode, np.ndarray | None]
     ) -> None:
         """Hold what was measured: queries, keys and numbers [heads, queries, keys]; and the tables that are known."""
-        self.blocks, self.known = blocks, known
+        self.blocks: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = blocks
+        self.known: dict[BiasCode, np.ndarray | None] = known
 
     def __call__(self, spec: BiasCode) -> Any:
         """The table of this code; None where it has rows that are alike: it tells apart what is the same."""

@@ -52,10 +52,13 @@ class StagedRotary:
         turn: Callable[[np.ndarray, np.ndarray, np.ndarray, Rotary], np.ndarray] | None = None,
         factor: float | None = None,
     ) -> None:
-        self.spec = spec
-        self.rates = np.array(spec.rates) if rates is None else rates
-        self.factor = spec.attention_factor if factor is None else factor
-        self.places, self.make_phases, self.waves, self.turn = places, phases, waves, turn
+        self.spec: Rotary = spec
+        self.rates: np.ndarray = np.array(spec.rates) if rates is None else rates
+        self.factor: float = spec.attention_factor if factor is None else factor
+        self.places: Callable[[np.ndarray, Call], np.ndarray] | None = places
+        self.make_phases: Callable[[np.ndarray, Call], np.ndarray] | None = phases
+        self.waves: Callable[[np.ndarray, np.ndarray, Call], tuple[np.ndarray, np.ndarray]] | None = waves
+        self.turn: Callable[[np.ndarray, np.ndarray, np.ndarray, Rotary], np.ndarray] | None = turn
 
     def __call__(
         self, x: np.ndarray, positions: np.ndarray, dtype: str = "float32", role: str | None = None

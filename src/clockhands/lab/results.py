@@ -114,7 +114,9 @@ class Results:
     """
 
     def __init__(self, study: Study, stored: StoredStudy, trials: Iterable[Trial], rows: Iterable[StoredRow]) -> None:
-        self.study, self.stored, self.trials = study, stored, tuple(trials)
+        self.study: Study = study
+        self.stored: StoredStudy = stored
+        self.trials: tuple[Trial, ...] = tuple(trials)
         self._rows: dict[tuple, dict[int, float]] = {}
         self._places: dict[tuple, dict[int, dict[int, float]]] = {}
         self._steps: dict[tuple, dict[int, dict[int, float]]] = {}

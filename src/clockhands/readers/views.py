@@ -67,10 +67,10 @@ class View:
     def __init__(self, opened: Opened, section: Section, length: int | None) -> None:
         """Take a copy of the part; objects inside it are copied when they are changed."""
         self.top: Mapping[str, Any] = opened.config or {}
-        self.file = opened.config_name or "config.json"
-        self.path = section.path
+        self.file: str = opened.config_name or "config.json"
+        self.path: str = section.path
         self.values: dict[str, Any] = dict(section.values)
-        self.name = _name(self.top, section)
+        self.name: str | None = _name(self.top, section)
         self.not_read: list[str] = []
         self.says: list[str] = []
         self.longest: float | None = None

@@ -24,7 +24,9 @@ class Linear(KnownScaling):
 
     factor: float
 
-    SPELLINGS: ClassVar = (Spelling("linear", needs=("factor",), make=lambda said: Linear(said["factor"])),)
+    SPELLINGS: ClassVar[tuple[Spelling, ...]] = (
+        Spelling("linear", needs=("factor",), make=lambda said: Linear(said["factor"])),
+    )
 
     def __post_init__(self) -> None:
         """Check the values."""

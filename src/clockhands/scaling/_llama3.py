@@ -32,7 +32,7 @@ class Llama3(KnownScaling):
     low_freq_factor: float = 1.0
     high_freq_factor: float = 4.0
 
-    SPELLINGS: ClassVar = (
+    SPELLINGS: ClassVar[tuple[Spelling, ...]] = (
         Spelling(
             "llama3",
             needs=("factor", "low", "high"),

@@ -51,9 +51,9 @@ class LongRope(KnownScaling):
     short_mscale: float | None = None
     long_mscale: float | None = None
 
-    BY_LENGTH: ClassVar = True
-    BY_FACTOR: ClassVar = False
-    SPELLINGS: ClassVar = (
+    BY_LENGTH: ClassVar[bool] = True
+    BY_FACTOR: ClassVar[bool] = False
+    SPELLINGS: ClassVar[tuple[Spelling, ...]] = (
         Spelling(
             "longrope",
             needs=("short", "long"),

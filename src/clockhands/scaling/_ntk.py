@@ -29,7 +29,7 @@ class Ntk(KnownScaling):
     factor: float
 
     # No file names it: a few classes make it of `dynamic` where an alpha stands beside it, whatever else does.
-    SPELLINGS: ClassVar = (
+    SPELLINGS: ClassVar[tuple[Spelling, ...]] = (
         Spelling(
             "ntk_alpha",
             needs=("alpha",),
@@ -85,8 +85,8 @@ class Dynamic(KnownScaling):
     factor: float
     original: int
 
-    BY_LENGTH: ClassVar = True
-    SPELLINGS: ClassVar = (
+    BY_LENGTH: ClassVar[bool] = True
+    SPELLINGS: ClassVar[tuple[Spelling, ...]] = (
         Spelling(
             "dynamic",
             needs=("factor",),
@@ -140,7 +140,7 @@ class MixedNtk(KnownScaling):
     factor: float
     exponent: float = 1.0
 
-    SPELLINGS: ClassVar = (
+    SPELLINGS: ClassVar[tuple[Spelling, ...]] = (
         Spelling(
             "ntk",
             needs=("factor",),

@@ -29,7 +29,7 @@ class Proportional(KnownScaling):
     fraction: float
     factor: float = 1.0
 
-    SPELLINGS: ClassVar = (
+    SPELLINGS: ClassVar[tuple[Spelling, ...]] = (
         Spelling(
             "proportional",
             may=("factor",),

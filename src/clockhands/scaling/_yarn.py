@@ -63,7 +63,7 @@ class Yarn(KnownScaling):
     attention_factor: float | None = None
     ramp: Literal["index", "turns"] = "index"
 
-    SPELLINGS: ClassVar = (
+    SPELLINGS: ClassVar[tuple[Spelling, ...]] = (
         Spelling(
             "yarn",
             needs=("factor",),

@@ -157,14 +157,15 @@ class Shares:
 
     def __init__(self, measured: MeasuredRates, spacing: Geometric) -> None:
         ladder = spacing.ladder(measured.pairs, measured.channels)
-        self.measured, self.spacing = measured, spacing
-        self.below = np.array(ladder.rates)
-        self.fall = math.log(spacing.base) / float(spacing.denominator(measured.channels))
+        self.measured: MeasuredRates = measured
+        self.spacing: Geometric = spacing
+        self.below: np.ndarray = np.array(ladder.rates)
+        self.fall: float = math.log(spacing.base) / float(spacing.denominator(measured.channels))
         # Rates of noise may be further from the ladder than floats reach; `possible` refuses what is not finite.
         with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
-            self.kept = measured.rates / self.below
-            self.reach = measured.bounds / self.below
-        self.index = np.arange(measured.pairs)
+            self.kept: np.ndarray = measured.rates / self.below
+            self.reach: np.ndarray = measured.bounds / self.below
+        self.index: np.ndarray = np.arange(measured.pairs)
 
     @property
     def possible(self) -> bool:

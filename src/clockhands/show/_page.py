@@ -24,8 +24,8 @@ class Page:
 
     def __init__(self, console: Console) -> None:
         """Use no more columns than can be read at a glance."""
-        self.console = console
-        self.width = max(40, min(console.width, 120))
+        self.console: Console = console
+        self.width: int = max(40, min(console.width, 120))
 
     def line(self, text: Text | str = "") -> None:
         """One line exactly as it is, however long: what must not be broken."""

@@ -10,7 +10,7 @@ from typing import IO, Self
 
 from rich.cells import cell_len
 from rich.console import Console
-from rich.progress import BarColumn, TextColumn
+from rich.progress import BarColumn, TaskID, TextColumn
 from rich.progress import Progress as Bar
 from rich.table import Table
 from rich.text import Text
@@ -31,14 +31,17 @@ class ProgressView:
     """How far a study is, with the time left: a bar on a terminal, else a line now and then. All of it on stderr."""
 
     def __init__(self, trials: int) -> None:
-        self.trials, self.ended, self.began, self.told = trials, 0, time.monotonic(), time.monotonic()
-        self.console = Console(stderr=True, highlight=False, markup=False)
-        self.bar = (
+        self.trials: int = trials
+        self.ended: int = 0
+        self.began: float = time.monotonic()
+        self.told: float = self.began
+        self.console: Console = Console(stderr=True, highlight=False, markup=False)
+        self.bar: Bar | None = (
             Bar(TextColumn("{task.description}"), BarColumn(), console=self.console)
             if self.console.is_terminal
             else None
         )
-        self.task = self.bar.add_task(self._line(0.0), total=1.0) if self.bar is not None else None
+        self.task: TaskID | None = self.bar.add_task(self._line(0.0), total=1.0) if self.bar is not None else None
 
     def __enter__(self) -> Self:
         if self.bar is not None:

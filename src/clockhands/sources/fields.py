@@ -111,10 +111,10 @@ class Fields:
         self.path = path
         self.spellings = spellings
         self.facts = facts
-        self.defaults = defaults or {}
+        self.defaults: Mapping[str, Any] = defaults or {}
         self.default_source = default_source
         self.read_at: dict[str, set[str]] = {} if read_at is None else read_at
-        self.read = self.read_at.setdefault(path, set())
+        self.read: set[str] = self.read_at.setdefault(path, set())
         self.places = places
 
     def with_quantities(self, names: Mapping[str, str]) -> "Fields":

@@ -215,7 +215,8 @@ class ReadAround:
     _AT_ONCE = 2**13  # bytes; a header is read front to back, but between tensors lie their numbers
 
     def __init__(self, path: Path, file: BinaryIO) -> None:
-        self.path, self._file = path, file
+        self.path: Path = path
+        self._file = file
         self._size = file.seek(0, os.SEEK_END)
         self._held, self._start = b"", 0
 

@@ -10,6 +10,7 @@ Source: the format section of the safetensors README, https://github.com/hugging
 """
 
 import math
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeGuard
@@ -205,5 +206,5 @@ def _sizes(value: object) -> TypeGuard[list[int]]:
     return isinstance(value, list) and all(type(number) is int and 0 <= number < 2**64 for number in value)
 
 
-read_index = partial(shards.read_index, read_header)
+read_index: Callable[..., WeightsHeader] = partial(shards.read_index, read_header)
 """A ``*.safetensors.index.json`` and the headers of the shards that it names."""

@@ -92,8 +92,8 @@ class Transfers:
         from huggingface_hub import constants, utils
 
         self.asked = asked
-        self.endpoint = (os.environ.get("HF_ENDPOINT") or constants.ENDPOINT).rstrip("/")
-        self.received = 0
+        self.endpoint: str = (os.environ.get("HF_ENDPOINT") or constants.ENDPOINT).rstrip("/")
+        self.received: int = 0
         self._session = utils.get_session
         self._timeout = float(constants.HF_HUB_DOWNLOAD_TIMEOUT)
         token = None if constants.HF_HUB_DISABLE_IMPLICIT_TOKEN else huggingface_hub.get_token()
@@ -304,7 +304,7 @@ class Growing(io.RawIOBase):
     """
 
     def __init__(self, start: Transferred, more: Callable[[int, int], bytes], most: Callable[[], int]) -> None:
-        self.data = bytearray(start.data)
+        self.data: bytearray = bytearray(start.data)
         self._size, self._more, self._most = start.total or len(start.data), more, most
         self._at = 0
 

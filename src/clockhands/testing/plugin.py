@@ -52,11 +52,11 @@ class Checks:
 
         return self._noted(check_any, fn, **{**_marked(self._item), **options})
 
-    check_rotary = _of_testing("check_rotary")
-    check_additive = _of_testing("check_additive")
-    check_bias = _of_testing("check_bias")
-    check_module = _of_testing("check_module")
-    check_generation = _of_testing("check_generation")
+    check_rotary: Callable[..., Any] = _of_testing("check_rotary")
+    check_additive: Callable[..., Any] = _of_testing("check_additive")
+    check_bias: Callable[..., Any] = _of_testing("check_bias")
+    check_module: Callable[..., Any] = _of_testing("check_module")
+    check_generation: Callable[..., Any] = _of_testing("check_generation")
 
     def _noted(self, check: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
         __tracebackhide__ = True

@@ -151,7 +151,7 @@ class Mixture(PositionModule):
             )
         self.spec = spec
         made = [module(code, each, device=device, dtype=dtype) for code, each in zip(spec.codes, values, strict=True)]
-        self.codes = torch.nn.ModuleList(made)
+        self.codes: torch.nn.ModuleList = torch.nn.ModuleList(made)
 
     def extra_repr(self) -> str:
         """Which layer has which code."""

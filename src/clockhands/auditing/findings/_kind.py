@@ -55,7 +55,7 @@ class Kind:
     news: bool = False
 
     def __init_subclass__(cls, code: str = "") -> None:
-        cls.fields = cls.fields | inspect.get_annotations(cls).keys()
+        cls.fields = cls.fields | (inspect.get_annotations(cls).keys() - inspect.get_annotations(Kind).keys())
         if code:
             cls.code = code
             Kind.kinds[code] = cls
@@ -63,7 +63,8 @@ class Kind:
                 setattr(cls, name, tuple(value) if isinstance(value, list) else value)
 
     def __init__(self, evidence: Mapping[str, Any], layers: str | None = None) -> None:
-        self.evidence, self.layers = evidence, layers
+        self.evidence: Mapping[str, Any] = evidence
+        self.layers: str | None = layers
         named = {name.lower().replace(" ", "_"): value for name, value in evidence.items()}
         vars(self).update({name: value for name, value in named.items() if name in self.fields})
 

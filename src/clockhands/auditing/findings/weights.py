@@ -5,7 +5,7 @@ layers together; its keys, of which there are fewer, support it.
 """
 # ruff: noqa: D101, D102 - the title says what a class is, and `Kind` what its methods are
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -29,12 +29,12 @@ def _z(value: float) -> str:
 
 class PairingAgainstFormat(Kind, code="pairing-against-format"):
     title = "The weights have another layout than runtimes use for the file"
-    severity = "warning"
-    hint = (
+    severity: str | Callable[..., str] = "warning"
+    hint: str | Callable[..., str] = (
         "Convert the original model again, or reorder the rows of the q and k weights with `clockhands convert`."
         " If your runtime has a setting for the layout, you can change this setting instead."
     )
-    blames = "file"
+    blames: str | Callable[..., str | None] | None = "file"
     layout_in_the_weights: str
     layout_of_readers: str
     z: float
@@ -72,12 +72,12 @@ class PairingAgainstFormat(Kind, code="pairing-against-format"):
 
 class PermutedHeads(Kind, code="permuted-heads"):
     title = "The rows of q or k weights are ordered for another number of heads"
-    severity = "warning"
-    hint = (
+    severity: str | Callable[..., str] = "warning"
+    hint: str | Callable[..., str] = (
         "Convert the model again, with the number of key heads for the k weights, and the number of query heads for the"
         " q weights."
     )
-    blames = "file"
+    blames: str | Callable[..., str | None] | None = "file"
     heads: int
     put_in_order_for_heads: int
     or_for_heads: Sequence[int]
