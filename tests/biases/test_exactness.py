@@ -239,7 +239,9 @@ def test_buckets_at_the_ends_of_the_positions(spec):
     assert row_numbers(wide, [FAR], [-FAR])[0, 0] == 63
 
 
-@pytest.mark.parametrize("spec", [Buckets(3, 16, 64), CeilingBuckets(3, 8, 32), CeilingBuckets(3, 9, 32), Clipped(3, 6)])
+@pytest.mark.parametrize(
+    "spec", [Buckets(3, 16, 64), CeilingBuckets(3, 8, 32), CeilingBuckets(3, 9, 32), Clipped(3, 6)]
+)
 def test_every_row_is_some_distances(spec):
     rows = row_numbers(spec, range(-5_000, 5_000), 1)
     missing = set(range(spec.rows)) - set(rows.ravel().tolist())

@@ -3,6 +3,7 @@
 from clockhands.rotary._cosines import CosSin
 from clockhands.rotary._spec import Rotary, XPos
 from clockhands.rotary.axes import alternating, chunked, grid, interleaved
+from clockhands.rotary.limiting import within
 from clockhands.rotary.rotating import cos_sin, rerotate, rotate, rotate_both
 
 __all__ = [
@@ -17,4 +18,5 @@ __all__ = [
     "rerotate",
     "rotate",
     "rotate_both",
+    "within",
 ]
