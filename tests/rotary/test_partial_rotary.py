@@ -43,7 +43,7 @@ ROWS = dict(rows())
 
 
 def given_to_the_rotation(kind, monkeypatch):
-    """The queries that the code of a small model passes to its rotation, and what comes back, [seq, width] of a head."""
+    """The queries of a head that the code of a small model passes to its rotation, and the result, [seq, width]."""
     latent = hasattr(transformers.AutoConfig.for_model(kind), "qk_rope_head_dim")
     config = transformers.AutoConfig.for_model(kind, **(SIZES | (LATENT if latent else {"head_dim": WIDTH})))
     module = importlib.import_module(type(config).__module__.replace("configuration_", "modeling_"))
