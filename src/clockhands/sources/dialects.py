@@ -153,7 +153,7 @@ def in_dialect(config: Mapping[str, Any], file: str) -> InDialect | None:
             notes.append(f"{file}:{path}{key} is {shown(unread)[1:-1]}, whose value is not in this file.")
     for key, nothing in dialect.unset.items():
         values |= {spelt: None for spelt in _spelt(values, (key,), dialect) if values.get(spelt) in nothing}
-    for key in (spelt for key in dialect.left_sides for spelt in _spelt(values, (key,), dialect)):
+    for key in _spelt(values, dialect.left_sides, dialect):
         match values.get(key):
             case [int(before), 0] if before > 0:
                 values[key], places[key] = before + 1, f"{file}:{path}{key}[0] and the token itself"
