@@ -1,5 +1,7 @@
 """Positions that exist only inside a trace: reduced exactly, in every framework, whatever integers they are."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -337,3 +339,60 @@ def test_no_minus_zeros_inside_a_trace(trace):
         known = ch.bias(spec, 4, 4)
         assert np.array_equal(np.signbit(made), np.signbit(known))
         assert np.array_equal(made, known)
+
+
+class OfMlx:
+    """What clockhands sees of an array of MLX 0.32: NumPy can read it, its library is known, and it has no device."""
+
+    shape = (2, 8)
+    ndim = 2
+    dtype = "mlx.core.float32"
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        return np.zeros(self.shape, dtype or np.float32)
+
+    def __array_namespace__(self, *, api_version: str | None = None) -> Any:
+        return np
+
+
+class OfOlderMlx(OfMlx):
+    """One of an older MLX, which names no array API."""
+
+    @property
+    def __array_namespace__(self) -> Any:
+        raise AttributeError("__array_namespace__")
+
+
+for _kind in (OfMlx, OfOlderMlx):
+    _kind.__module__, _kind.__qualname__, _kind.__name__ = "mlx.core", "array", "array"
+
+
+@pytest.mark.parametrize(("kind", "lacks"), [(OfMlx, "device"), (OfOlderMlx, "array API")])
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda x: ch.rotate(x, ch.Rotary(8)),
+        lambda x: ch.rotary.rerotate(x, ch.Rotary(8), [0, 1], [2, 3]),
+        lambda x: ch.rotary.cos_sin(ch.Rotary(8), 2, like=x),
+        lambda x: ch.add(x, ch.Sinusoidal(8)),
+    ],
+    ids=["rotate", "rerotate", "cos_sin", "add"],
+)
+def test_arrays_of_mlx_are_refused_in_a_sentence(call: Any, kind: Any, lacks: str):
+    with pytest.raises(InvalidType) as caught:
+        call(kind())
+    assert caught.value.message == (
+        f"Arrays of mlx are not supported: mlx.core.array has no {lacks}, which the array API standard asks for."
+    )
+    assert caught.value.hint == "Convert it to NumPy in float32, and convert the result back."
+
+
+def test_positions_of_mlx_are_numbers_as_others():
+    class Positions(OfMlx):
+        shape = (8,)
+        dtype = "mlx.core.int32"
+
+        def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+            return np.arange(8, dtype=dtype or np.int32)
+
+    assert np.array_equal(ch.table(ch.Sinusoidal(8), Positions()), ch.table(ch.Sinusoidal(8), 8))

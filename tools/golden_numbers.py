@@ -274,6 +274,7 @@ def biases() -> Iterator[Case]:
         ("bounds that are whole with an epsilon", Buckets(2, buckets=8, max_distance=64, epsilon=1.0)),
         ("one way, whole with an epsilon", Buckets(2, buckets=8, max_distance=64, bidirectional=False, epsilon=1.0)),
         ("ceilings", CeilingBuckets(2, span=8, max_distance=260)),
+        ("ceilings, odd", CeilingBuckets(2, span=9, max_distance=260)),
         ("clipped", Clipped(2, span=5)),
         ("symmetric kerple", Kerple(2, "power", symmetric=True)),
     ]

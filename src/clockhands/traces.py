@@ -159,6 +159,9 @@ def library(array: Any) -> Any:
     """The array API of the array's library.
 
     PyTorch's without asking: its compiler does not follow the question.
+
+    Raises:
+        InvalidType: The library has none.
     """
     torch = sys.modules.get("torch")
     if torch is not None and isinstance(array, torch.Tensor):
@@ -167,7 +170,35 @@ def library(array: Any) -> Any:
         return xp
     from array_api_compat import array_namespace
 
-    return array_namespace(array)
+    try:
+        return array_namespace(array)
+    except TypeError:
+        raise _unsupported(array, "array API") from None
+
+
+def device_of(array: Any) -> Any:
+    """The device of an array, as its library names it.
+
+    Raises:
+        InvalidType: Its library does not follow the array API standard, whose arrays have one: MLX.
+    """
+    torch = sys.modules.get("torch")
+    if torch is not None and isinstance(array, torch.Tensor):
+        return array.device
+    from array_api_compat import device
+
+    try:
+        return device(array)
+    except AttributeError:
+        raise _unsupported(array, "device") from None
+
+
+def _unsupported(array: Any, lacks: str) -> InvalidType:
+    return InvalidType(
+        f"Arrays of {library_of(array)} are not supported: {type(array).__module__}.{type(array).__name__} has no "
+        f"{lacks}, which the array API standard asks for.",
+        "Convert it to NumPy in float32, and convert the result back.",
+    )
 
 
 def library_of(array: Any) -> str:

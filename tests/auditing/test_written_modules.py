@@ -532,3 +532,57 @@ class PositionalEncoding(torch.nn.Module):
 def test_rates_of_a_table_that_is_added_are_not_called_a_rotation():
     (code,) = ch.audit(PositionalEncoding()).layers
     assert (code.kind, code.width, code.rotated, code.base) == ("sinusoidal", 32, None, BASE)
+
+
+@pytest.mark.parametrize("base", [10_000.0, 123_456.0])
+@pytest.mark.parametrize(("neox", "layout"), [(True, "halves"), (False, "interleaved")])
+def test_a_part_of_vllm_is_recognised_by_its_table(base, neox, layout):
+    part = written.OfVllm(head_size=WIDTH, rotary_dim=WIDTH // 2, base=base, is_neox_style=neox)
+    audited = ch.audit(part)
+    assert audited.verdict == "The position settings look correct."
+    (code,) = audited.layers
+    assert (code.kind, code.layout, code.width, code.rotated) == ("rotary", layout, WIDTH, WIDTH // 2)
+    assert (code.base, code.rates) == (base, ch.Rotary(WIDTH // 2, base=base).rates)
+    assert code.source["layout"] == "model:is_neox_style"
+    assert code.source["width"] == "model:head_size"
+    assert code.source["rates"] == "model:cos_sin_cache"
+
+
+def test_the_numbers_of_a_table_say_its_base_and_not_the_module():
+    part = written.OfVllm(base=500_000.0, length=4096)
+    for stated in (None, 10_000.0, "500000", True, float("inf"), 10**400):
+        part.base = stated
+        assert [code.base for code in ch.audit(part).layers] == [500_000.0]
+    part.cos_sin_cache = part.cos_sin_cache.bfloat16()
+    part.base = 500_000.0
+    assert [code.base for code in ch.audit(part).layers] == [500_000.0]
+
+
+def test_tables_of_several_layers_are_one_code_with_the_factor_on_them():
+    model = torch.nn.Module()
+    model.layers = torch.nn.ModuleList(written.OfVllm() for _ in range(3))
+    for layer in model.layers:
+        layer.cos_sin_cache *= 1.25
+    (code,) = ch.audit(model).layers
+    assert (code.layers, code.base, code.attention_factor) == ("0-2", BASE, 1.25)
+
+
+@pytest.mark.parametrize("numbers", ["random", "zero", "short"])
+def test_a_table_that_no_code_makes_is_not_recognised(numbers):
+    part = written.OfVllm()
+    made = {"random": torch.rand(50, WIDTH), "zero": torch.zeros(50, WIDTH), "short": torch.ones(1, WIDTH)}
+    part.cos_sin_cache = made[numbers]
+    assert [code for code in ch.audit(part).layers if code.kind == "rotary"] == []
+
+
+def test_a_transformer_of_diffusers_is_known_by_its_class():
+    diffusers = pytest.importorskip("diffusers")
+    sizes = {"num_layers": 1, "num_single_layers": 2, "attention_head_dim": 16, "num_attention_heads": 2}
+    sizes |= {"in_channels": 4, "joint_attention_dim": 8, "pooled_projection_dim": 8, "axes_dims_rope": [4, 4, 8]}
+    model = diffusers.FluxTransformer2DModel(**sizes)
+    assert "_class_name" not in model.config
+    for audited in (ch.audit(model), ch.audit(type("Mine", (diffusers.FluxTransformer2DModel,), {})(**sizes))):
+        assert audited.verdict == "The position settings look correct."
+        (code,) = audited.layers
+        assert (code.kind, code.layers, code.layout, code.width) == ("rotary", "0-2", "interleaved", 16)
+        assert code.sections["pairs"] == (2, 2, 4)

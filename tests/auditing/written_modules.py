@@ -71,6 +71,14 @@ class Beside(nn.Module):
         self.register_buffer("cos_sin_cache", torch.cat((phases.cos(), phases.sin()), dim=-1), persistent=False)
 
 
+class OfVllm(Beside):
+    """The same with what vLLM's classes keep beside it: no frequencies, no config."""
+
+    def __init__(self, *, head_size=WIDTH, rotary_dim=WIDTH, base=BASE, is_neox_style=True, length=LENGTH):
+        super().__init__(rotary_dim, base, length)
+        self.head_size, self.rotary_dim, self.base, self.is_neox_style = head_size, rotary_dim, base, is_neox_style
+
+
 class Complex(nn.Module):
     """Complex numbers of all positions, a plain attribute of the model, as in Meta's code."""
 

@@ -53,10 +53,6 @@ REFUSED = [
     (lambda: Buckets(8, epsilon=-1.0), "`epsilon` must be finite and not negative, got -1."),
     (lambda: Buckets(8, scale=float("nan")), "`scale` must be finite and positive, got nan."),
     (
-        lambda: CeilingBuckets(8, 5),
-        "`span` must be even, because half of it is for distances with a bucket each, got 5.",
-    ),
-    (
         lambda: CeilingBuckets(8, 8, 5),
         "`max_distance` must be above 5, got 5.\nhint: Use a smaller `span` or a larger `max_distance`: "
         "half of `span` is for distances with a bucket each.",

@@ -204,28 +204,29 @@ def deberta_row(distance, span, most):
     if abs(distance) <= middle:
         return distance + span
     steps, bucket = middle - 1, 0
-    # The smallest k with |distance| <= middle ((most - 1) / middle) ** (k / steps); k = middle is cut off anyway.
-    while bucket < middle and abs(distance) ** steps > (most - 1) ** bucket * middle ** (steps - bucket):
+    # The smallest k with |distance| <= middle ((most - 1) / middle) ** (k / steps); span - middle is cut off anyway.
+    while bucket < span - middle and abs(distance) ** steps > (most - 1) ** bucket * middle ** (steps - bucket):
         bucket += 1
     signed = (middle + bucket) * (1 if distance > 0 else -1)
     return max(0, min(signed + span, 2 * span - 1))
 
 
 @given(
-    middle=st.integers(2, 40),
+    span=st.integers(4, 80),
     most=st.integers(2, 3_000),
     distances=st.lists(st.integers(-4_000, 4_000), min_size=1, max_size=20),
 )
-def test_deberta_buckets_by_whole_numbers(middle, most, distances):
-    spec = CeilingBuckets(1, 2 * middle, most + middle)
+def test_deberta_buckets_by_whole_numbers(span, most, distances):
+    spec = CeilingBuckets(1, span, most + span // 2)
     made = row_numbers(spec, distances, [0])[:, 0].tolist()
-    assert made == [deberta_row(distance, 2 * middle, most + middle) for distance in distances]
+    assert made == [deberta_row(distance, span, most + span // 2) for distance in distances]
 
 
 def test_the_oracle_of_buckets_can_fail():
     assert t5_bucket(-54, 48, 81, False) == 40
     assert t5_bucket(-53, 48, 81, False) == 39
     assert deberta_row(12, 18, 17) == 13 + 18
+    assert [deberta_row(distance, 5, 8) - 5 for distance in (7, 8, 24, 25, -25)] == [3, 4, 4, 4, -5]
 
 
 @pytest.mark.parametrize("spec", [Buckets(2), Buckets(2, bidirectional=False), CeilingBuckets(2), Clipped(2)])
@@ -238,7 +239,9 @@ def test_buckets_at_the_ends_of_the_positions(spec):
     assert row_numbers(wide, [FAR], [-FAR])[0, 0] == 63
 
 
-@pytest.mark.parametrize("spec", [Buckets(3, 16, 64), CeilingBuckets(3, 8, 32), Clipped(3, 6)])
+@pytest.mark.parametrize(
+    "spec", [Buckets(3, 16, 64), CeilingBuckets(3, 8, 32), CeilingBuckets(3, 9, 32), Clipped(3, 6)]
+)
 def test_every_row_is_some_distances(spec):
     rows = row_numbers(spec, range(-5_000, 5_000), 1)
     missing = set(range(spec.rows)) - set(rows.ravel().tolist())

@@ -186,7 +186,7 @@ def float32_deberta(distances, span, most):
     return torch.clamp(made + span, 0, 2 * span - 1).numpy()
 
 
-@pytest.mark.parametrize(("span", "most"), [(256, 512), (64, 512), (8, 16), (128, 1_024)])
+@pytest.mark.parametrize(("span", "most"), [(256, 512), (64, 512), (8, 16), (128, 1_024), (255, 512), (63, 512)])
 def test_deberta_v2_buckets_as_its_code_has_them(span, most):
     distances = np.arange(-3 * most, 3 * most)
     made = row_numbers(CeilingBuckets(1, span, most), distances, 1)[:, 0]

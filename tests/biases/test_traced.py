@@ -21,7 +21,13 @@ COMPUTED = [
     Alibi(3, "last-key"),
     Decay(4),
 ]
-ROWS = [Buckets(3), Buckets(3, bidirectional=False), CeilingBuckets(3), Clipped(3, span=4)]
+ROWS = [
+    Buckets(3),
+    Buckets(3, bidirectional=False),
+    CeilingBuckets(3),
+    CeilingBuckets(3, span=9, max_distance=40),
+    Clipped(3, span=4),
+]
 KERNELS = [Kerple(3), Kerple(3, "power", symmetric=True), Fire(3, hidden=5)]
 PLANES = [Window(3, 3, 5), Window(3, 3, 5, class_token=True), LogWindow(3, 3, 5, hidden=6)]
 

@@ -31,6 +31,7 @@ BUCKETED = [
     Buckets(2, bidirectional=False, epsilon=2.0**-23),
     CeilingBuckets(2, 8, 64),
     CeilingBuckets(1, 4, 4),
+    CeilingBuckets(1, 9, 64),
     Clipped(2, 8),
     Clipped(1, 1),
 ]

@@ -496,3 +496,24 @@ def test_sound_goes_into_an_encoder_alone():
     assert [(code.part, code.kind, code.rows) for code in found.codes] == [("audio", "sinusoidal", 1500)]
     assert found.context is None
     assert "text_model_id" in found.notes[0]
+
+
+def test_mosaic_bert_has_alibi_under_the_name_of_bert():
+    """MosaicBERT and DNABERT-2: their code has no table of positions, and says ALiBi by one key alone."""
+    config = {
+        "model_type": "bert",
+        "architectures": ["BertForMaskedLM"],
+        "auto_map": {"AutoConfig": "configuration_bert.BertConfig"},
+        "hidden_size": 768,
+        "num_attention_heads": 12,
+        "num_hidden_layers": 12,
+        "max_position_embeddings": 512,
+        "position_embedding_type": "absolute",
+    }
+    for published in ({**config, "alibi_starting_size": 512}, {"model_type": "bert", "alibi_starting_size": 1024}):
+        found = resolved(published)
+        (code,) = found.codes
+        assert (code.kind, code.layers, code.rows) == ("alibi", "0-11", None)
+        assert code.spec == Alibi(12, "symmetric")
+        assert [fact.code for fact in found.facts if fact.code != "default-value"] == []
+    assert [code.kind for code in resolved(config).codes] == ["learned"]

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 import clockhands as ch
 from clockhands.errors import InvalidType, InvalidValue
 from clockhands.ladders import EvenSteps, Explicit, Geometric, Joined, Repeated
-from clockhands.rotary import alternating, chunked, grid, interleaved
+from clockhands.rotary import alternating, chunked, grid, imrope, interleaved
 from clockhands.specs import with_fields
 
 SECTIONS = st.lists(st.integers(0, 9), min_size=1, max_size=4).filter(any)
@@ -45,6 +45,61 @@ def test_the_sections_of_qwen3_vl():
     for axis, pairs in ((1, 20), (2, 20)):
         wanted[axis : 3 * pairs : 3] = [axis] * len(wanted[axis : 3 * pairs : 3])
     assert interleaved([24, 20, 20]) == tuple(wanted)
+
+
+@given(SECTIONS, st.integers(1, 40))
+def test_sections_that_code_assigns_as_slices(sections, pairs):
+    wanted, stride = np.zeros(pairs, int), len(sections)
+    for axis, size in enumerate(sections[1:], start=1):
+        wanted[axis : stride * size : stride] = axis
+    assert interleaved(sections, pairs=pairs) == tuple(wanted)
+
+
+def test_sections_of_llama_cpp_and_of_torchtitan():
+    """The same three numbers are other axes in other programs where a section is longer than its places."""
+    assert interleaved([2, 1, 1], pairs=6) == (0, 1, 2, 0, 0, 0)
+    transformers = interleaved([16, 24, 24], pairs=64)
+    assert [transformers.count(axis) for axis in range(4)] == [22, 21, 21, 0]
+    ours = imrope([16, 24, 24, 0])
+    assert [ours.count(axis) for axis in range(4)] == [16, 21, 21, 6]
+    assert [pair for pair, axis in enumerate(ours) if axis == 3] == [48, 51, 54, 57, 60, 63]
+    assert all(axis == 0 for pair, axis in enumerate(transformers) if ours[pair] == 3)
+    qwen3_vl = [pair for pair in range(64) if imrope([24, 20, 20, 0])[pair] != interleaved([24, 20, 20])[pair]]
+    assert qwen3_vl == [61, 62]
+    assert imrope([11, 11, 10]) == interleaved([11, 11, 10]) == tuple(pair % 3 for pair in range(32))
+    assert imrope([2, 1, 1], pairs=6) == (0, 1, 2, 0, 0, 1)  # the pair modulo 4, as sections repeat
+
+
+def test_llama_cpp_leaves_pairs_of_no_section_unrotated_in_text():
+    spec = ch.Rotary(16, axes=imrope([4, 2, 2, 0]))
+    x, at = np.ones((3, 16)), np.arange(3)
+    turned = ch.rotate(x, spec, np.stack([at, at, at, 0 * at], axis=-1))
+    assert np.array_equal(turned[:, [7, 15]], x[:, [7, 15]])
+    assert np.array_equal(turned[:, :7], ch.rotate(x, ch.Rotary(16), at)[:, :7])
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: imrope([4, 4]), "`sections` must be three or four numbers, got 2."),
+        (lambda: imrope([0, 0, 0, 0]), "`sections` must hold at least one pair."),
+        (lambda: imrope([4, 2, 2], pairs=0), "`pairs` must be at least 1, got 0."),
+        (lambda: interleaved([4, 2, 2], pairs=1 << 30), "`pairs` must be at most 1048576, got 1073741824."),
+    ],
+)
+def test_what_is_no_section_of_llama_cpp(call, message):
+    with pytest.raises(InvalidValue) as caught:
+        call()
+    assert caught.value.message == message
+
+
+def test_sections_that_do_not_fit_name_the_two_ways_to_read_them():
+    with pytest.raises(InvalidValue) as caught:
+        interleaved([16, 24, 24])
+    assert caught.value.hint == (
+        "Give it at most 21, and axis 0 the rest; or use chunked sections. interleaved([16, 24, 24], pairs=64) reads "
+        "them as Transformers does, imrope([16, 24, 24]) as llama.cpp."
+    )
 
 
 def test_alternating_pairs_go_round():

@@ -78,9 +78,20 @@ REFUSED = [
     (
         lambda: rotate(FLAT, AXES, [0, 1, 2, 3, 4]),
         "`positions` must be of shape [5, 2] for x of shape [5, 8], got [5].",
-        "They are [seq]",
+        "For text, whose tokens have the same coordinate on every axis, give positions[..., None].",
+    ),
+    (
+        lambda: rotate(X, ch.Rotary(8, axes=(0, 0, 1, 2)), [[0, 1, 2, 3, 4]] * 2),
+        "`positions` must be of shape [5, 3] or [2, 5, 3] for x of shape [2, 5, 8], got [2, 5].",
+        "For text, whose tokens have the same coordinate on every axis, give positions[..., None].",
+    ),
+    (
+        lambda: rotate(X, AXES, [[0, 1, 2, 3, 4]] * 2),
+        "`positions` must be of shape [5, 2] or [2, 5, 2] for x of shape [2, 5, 8], got [2, 5].",
+        "[batch, seq, axes]. For text, whose tokens have the same coordinate on every axis, give positions[..., None].",
     ),
     (lambda: rotate(X, AXES), "An encoding of 2 axes has no default positions.", "see clockhands.rotary.grid"),
+    (lambda: rotate(X, AXES), "An encoding of 2 axes has no default positions.", "give positions[..., None]."),
     (
         lambda: rotate(X, SPEC, [0, 1, 2, 3, 2**63 + 1]),
         "`positions` must be from -2**63 to 2**63",

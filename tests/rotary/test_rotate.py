@@ -15,7 +15,7 @@ from mpmath import mpf
 import clockhands as ch
 from clockhands.ladders import Explicit, Geometric
 from clockhands.positions import positions_of
-from clockhands.rotary import XPos, chunked, grid, rerotate, rotate, rotate_both
+from clockhands.rotary import XPos, chunked, cos_sin, grid, rerotate, rotate, rotate_both
 from clockhands.rotary._ways import WAYS, turned
 from clockhands.rotary.formula import plain
 from clockhands.rotary.rotating import cosine_sine
@@ -248,6 +248,48 @@ def test_coordinates_of_a_batch():
     alone = ch.Rotary(4)
     rows = rotate(x[..., [0, 1, 4, 5]], replace(alone, spacing=Geometric(span=4.0)), at[..., 0])
     assert np.abs(got[..., [0, 1, 4, 5]] - rows).max() <= FLOAT32 * np.abs(x).max()
+
+
+QWEN2_VL = ch.Rotary(8, axes=chunked([1, 2, 1]))
+
+
+@pytest.mark.parametrize("at", [np.arange(4), np.array([[0, 1, 2, 3], [-1, 0, 1, 10**6]])], ids=["seq", "batch"])
+def test_tokens_of_text_have_one_coordinate_for_all_axes(at, any_backend):
+    x = heads(2, 3, 4, 8)
+    held, given = any_backend.asarray(x), any_backend.asarray(at)[..., None]
+    found = any_backend.to_numpy(rotate(held, QWEN2_VL, given))
+    assert np.array_equal(found, any_backend.to_numpy(rotate(held, QWEN2_VL, np.stack([at] * 3, axis=-1))))
+    # The axes do not matter then: it is the code of one axis.
+    assert np.abs(found - rotate(x, replace(QWEN2_VL, axes=None), at)).max() <= FLOAT32 * np.abs(x).max()
+    assert np.abs(found - rotate(x, QWEN2_VL, at[..., ::-1, None])).max() > 0.1
+    moved = rerotate(any_backend.asarray(found), QWEN2_VL, given, any_backend.asarray(at + 7)[..., None])
+    wanted = rotate(x, QWEN2_VL, (at + 7)[..., None])
+    assert np.abs(any_backend.to_numpy(moved) - wanted).max() <= 4 * FLOAT32 * np.abs(x).max()
+
+
+def test_tokens_of_text_have_one_cosine_and_sine(backend):
+    x, at = backend.asarray(heads(2, 3, 4, 8)), backend.asarray(np.array([[0, 1, 2, 3], [5, 6, 7, 8]]))[..., None]
+    found = rotate(x, QWEN2_VL, cos_sin=cos_sin(QWEN2_VL, at, like=x))
+    assert np.array_equal(backend.to_numpy(found), backend.to_numpy(rotate(x, QWEN2_VL, at)))
+
+
+def test_tokens_of_text_in_a_trace():
+    x, at = heads(2, 4, 8), np.array([[0, 1, 2, 3], [5, 6, 7, 8]])
+    wanted = rotate(x, replace(QWEN2_VL, axes=None), at)
+    torch = pytest.importorskip("torch")
+    compiled = torch.compile(lambda x, at: rotate(x, QWEN2_VL, at[..., None]), fullgraph=True, backend="eager")
+    found = compiled(torch.from_numpy(x), torch.from_numpy(at)).numpy()
+    assert np.abs(found - wanted).max() <= 3 * FLOAT32 * np.abs(x).max()
+    jax = pytest.importorskip("jax")
+    inside = jax.jit(lambda x, at: rotate(x, QWEN2_VL, at[..., None]))(x, at)
+    assert np.abs(np.asarray(inside) - wanted).max() <= 3 * FLOAT32 * np.abs(x).max()
+
+
+def test_as_many_tokens_as_axes_are_still_coordinates():
+    """[batch, seq] is never read as text: with three tokens and three axes nobody could say which is meant."""
+    x, at = heads(3, 3, 8), np.array([[0, 4, 7], [1, 5, 8], [2, 6, 9]])
+    assert np.array_equal(rotate(x, QWEN2_VL, at), rotate(x, QWEN2_VL, np.stack([at] * 3)))
+    assert np.abs(rotate(x, QWEN2_VL, at) - rotate(x, QWEN2_VL, at[..., None])).max() > 0.1
 
 
 def test_positions_may_be_anything_that_holds_numbers(any_backend):

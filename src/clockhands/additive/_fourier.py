@@ -17,7 +17,7 @@ from clockhands.ladders import Ladder, working
 from clockhands.layouts import Layout, layout_of
 from clockhands.phases import units_of_sums
 from clockhands.positions import Positions, numpy_of, positions_of
-from clockhands.traces import is_traced
+from clockhands.traces import device_of, is_traced
 
 Raw = Literal["before", "after"]
 Single = Literal["sin", "cos"]
@@ -141,10 +141,8 @@ class FourierFeatures(AdditiveCode):
 
     def from_values(self, values: Any, positions: Positions, xp: Any, work: Any) -> Any:
         """The table of these rates, [*positions, width]."""
-        from array_api_compat import device
-
         shape = positions.shape if self.axes == 1 else positions.shape[:-1]
-        where, flat = device(values), positions.as_float64().reshape(-1, self.axes)
+        where, flat = device_of(values), positions.as_float64().reshape(-1, self.axes)
         coordinates = xp.asarray(flat, dtype=work, device=where)
         numbers = _known(values)
         if numbers is None:

@@ -9,6 +9,7 @@ from clockhands.additive.codes import AdditiveCode
 from clockhands.arguments import count, settle
 from clockhands.errors import InvalidValue
 from clockhands.positions import Positions
+from clockhands.traces import device_of
 
 
 @dataclass(frozen=True)
@@ -127,9 +128,7 @@ class Learned(AdditiveCode):
 
     def from_values(self, values: Any, positions: Positions, xp: Any, work: Any) -> Any:
         """The rows of the positions, [*positions, width]."""
-        from array_api_compat import device
-
-        chosen = xp.asarray(self.row_numbers(positions).reshape(-1), device=device(values))
+        chosen = xp.asarray(self.row_numbers(positions).reshape(-1), device=device_of(values))
         rows = xp.astype(xp.take(values, chosen, axis=0), work)
         return xp.reshape(rows, (*positions.shape, self.width))
 

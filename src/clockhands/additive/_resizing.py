@@ -25,7 +25,7 @@ from clockhands.dtypes import before_rounding, name_of
 from clockhands.errors import InvalidType, InvalidValue
 from clockhands.memory import refuse_larger
 from clockhands.positions import refuse_masked
-from clockhands.traces import in_full, is_traced
+from clockhands.traces import device_of, in_full, is_traced, library
 
 Kind = Literal["linear", "cubic"]
 
@@ -96,12 +96,10 @@ def resize(
         moved = _applied(_finite(values[..., kept:, :].astype(np.float64), np), matrices, np)
         moved = before_rounding(moved, values.dtype).astype(values.dtype)
         return np.concatenate([values[..., :kept, :], moved], axis=-2)
-    from array_api_compat import array_namespace, device
-
-    xp = array_namespace(values)
+    xp = library(values)
     fine = dtype == "float64"
     there = [
-        xp.asarray(matrix.astype(np.float64 if fine else np.float32), device=device(values)) for matrix in matrices
+        xp.asarray(matrix.astype(np.float64 if fine else np.float32), device=device_of(values)) for matrix in matrices
     ]
     with in_full(values):
         given = xp.astype(values[..., kept:, :], xp.float64 if fine else xp.float32)

@@ -12,7 +12,16 @@ from clockhands.errors import InvalidType, InvalidValue
 from clockhands.grids import Grid, without_prefix
 from clockhands.memory import refuse_larger
 from clockhands.positions import Positions, numpy_of, positions_of, refuse_masked, refuse_single
-from clockhands.traces import as_traced, counted, is_compiling, is_traced, known_array, library, refuse_recording
+from clockhands.traces import (
+    as_traced,
+    counted,
+    device_of,
+    is_compiling,
+    is_traced,
+    known_array,
+    library,
+    refuse_recording,
+)
 
 
 def table(
@@ -160,7 +169,7 @@ def add(x: Any, spec: AdditiveCode, positions: Any = None, *, values: Any = None
         rows = _led(spec.from_values(values, at, xp, work), prefix, xp)
     else:
         made = _table_at(spec, at, np.dtype(np.float64 if kind == "float64" else np.float32), values, prefix=prefix)
-        rows = xp.asarray(made, device=_device(x))
+        rows = xp.asarray(made, device=device_of(x))
     return _sum(x, rows, len(_standing(spec, at.shape)), work)
 
 
@@ -183,7 +192,7 @@ def _add_traced(x: Any, spec: AdditiveCode, positions: Any, values: Any, work: A
             "Give NumPy values, a list, or an array of the library of x.",
         )
     if spec.learned and values is not None and not _is_of(xp, values):
-        values = xp.asarray(np.asarray(values), device=_device(x))
+        values = xp.asarray(np.asarray(values), device=device_of(x))
     spec.check_values(None if values is None else tuple(values.shape))
     rows = _led(traced_rows(spec, positions, values, work), prefix, xp)
     return _sum(x, rows, len(_standing(spec, tuple(positions.shape))), work)
@@ -292,9 +301,3 @@ def _check_shape(
     raise InvalidValue(
         f"`positions` must be of shape {allowed} for x of shape {list(shape)}{beside}, got {list(given)}.", hint
     )
-
-
-def _device(x: Any) -> Any:
-    from array_api_compat import device
-
-    return device(x)

@@ -31,8 +31,6 @@ def traced_rows(spec: AdditiveCode, positions: Any, values: Any, work: Any) -> A
     Raises:
         InvalidType: The positions are not integers, or the code has no form inside a trace.
     """
-    from array_api_compat import device
-
     traces.prepare(spec)
     xp = traces.library(positions)
     if isinstance(spec, Learned):
@@ -59,7 +57,7 @@ def traced_rows(spec: AdditiveCode, positions: Any, values: Any, work: Any) -> A
     elif isinstance(spec, SineOnly):
         rows = traces.cosine_sine(spec.ladder, positions, xp)[1]
     elif isinstance(spec, NoPosition):
-        rows = xp.zeros((*positions.shape, spec.width), dtype=work, device=device(positions))
+        rows = xp.zeros((*positions.shape, spec.width), dtype=work, device=traces.device_of(positions))
     else:
         raise InvalidType(
             f"{type(spec).__name__} cannot be computed for positions that exist only inside a trace.",

@@ -19,6 +19,7 @@ from clockhands.layouts import Layout, layout_of, place
 from clockhands.memory import refuse_larger
 from clockhands.phases import fill
 from clockhands.positions import Positions, positions_of
+from clockhands.traces import device_of
 
 Odd = Literal["refuse", "zero", "extra", "cut"]
 
@@ -190,12 +191,10 @@ class Sinusoidal(AdditiveCode):
 
     def from_values(self, values: Any, positions: Positions, xp: Any, work: Any) -> Any:
         """The table times the scale, [*positions, width]."""
-        from array_api_compat import device
-
         # The product of float64 numbers is rounded once; float32 ones are what another library multiplies.
         rows = np.empty((positions.size, self.width), np.float64 if work == xp.float64 else np.float32)
         self.write(rows, positions)
-        table = xp.asarray(rows.reshape(*positions.shape, self.width), device=device(values))
+        table = xp.asarray(rows.reshape(*positions.shape, self.width), device=device_of(values))
         return table * xp.astype(xp.reshape(values, ()), work)
 
     def write(self, out: np.ndarray, positions: Positions, threads: int | None = None) -> None:

@@ -130,15 +130,16 @@ class Buckets(TableCode):
 class CeilingBuckets(TableCode):
     """DeBERTa-v2's buckets: as T5's in idea, but rounded up, and signed.
 
-    With ``m = span / 2``, a distance ``r = q - k`` of at most ``m`` in size is itself, and a larger one becomes
+    With ``m = span // 2``, a distance ``r = q - k`` of at most ``m`` in size is itself, and a larger one becomes
     ``sign(r) (m + ceil(ln(|r| / m) / ln((max_distance - 1) / m) (m - 1)))``, cut to ``-span`` to ``span - 1``; its row
     is that plus ``span``. The model looks up vectors there, for content against position; `row_numbers` are what it
     looks up, and `bias` is the same with one number in place of each vector.
 
     Attributes:
         heads: Number of heads.
-        span: Half of the rows (``position_buckets``), an even number of at least 4.
-        max_distance: From this distance on all share the last bucket (``max_relative_positions``).
+        span: Half of the rows (``position_buckets``), at least 4. An odd one leaves two buckets for distances from
+            ``max_distance`` on, an even one leaves one.
+        max_distance: From this distance on all share the last bucket (``max_relative_positions``), if ``span`` is even.
 
     Values: ``table`` [2 span, heads].
 
@@ -163,11 +164,6 @@ class CeilingBuckets(TableCode):
             span=count("span", self.span, least=4),
             max_distance=count("max_distance", self.max_distance),
         )
-        if self.span % 2:
-            raise InvalidValue(
-                f"`span` must be even, because half of it is for distances with a bucket each, got {self.span}.",
-                "Use an even number.",
-            )
         if self.max_distance - 1 <= self.span // 2:
             raise InvalidValue(
                 f"`max_distance` must be above {self.span // 2 + 1}, got {self.max_distance}.",
@@ -182,7 +178,7 @@ class CeilingBuckets(TableCode):
     @property
     def log_buckets(self) -> LogBuckets:
         """The upper half of a direction's buckets."""
-        return LogBuckets(self.span // 2, self.max_distance - 1, self.span // 2 - 1, up=True)
+        return LogBuckets(self.span // 2, self.max_distance - 1, self.span // 2 - 1, up=True, beyond=self.span % 2)
 
     @cached_property
     def boundaries(self) -> tuple[int, ...]:
@@ -240,7 +236,7 @@ def _signed(span: int, steps: Any, pairs: QueryKeyPairs) -> Any:
 
 def _boundaries(log: LogBuckets) -> tuple[int, ...]:
     # Rounded up, the bucket after the one that ends at the real number t starts at the next whole number above t.
-    which = range(log.steps + 1) if log.up else range(1, log.steps)
+    which = range(log.steps + 1 + log.beyond) if log.up else range(1, log.steps)
     beyond = takewhile(lambda boundary: boundary < _BEYOND, (_boundary(log, k) for k in which))
     return (*range(1, log.first + 1), *beyond)
 

@@ -122,6 +122,7 @@ class LogBuckets:
         steps: The number ``s`` of buckets in between.
         added: Inside the logarithm.
         up: Whether ``y`` is rounded up, as in DeBERTa; else down, as in T5.
+        beyond: How many more buckets begin above ``last``.
     """
 
     first: int
@@ -129,6 +130,7 @@ class LogBuckets:
     steps: int
     added: float = 0.0
     up: bool = False
+    beyond: int = 0
 
     def near_edge(self, sizes: np.ndarray) -> np.ndarray:
         """Which sizes of distances lie so near an edge of two buckets that float32 may put them on either side.
@@ -144,7 +146,7 @@ class LogBuckets:
         y = logarithm / whole * self.steps
         off = UNIT_ROUNDOFF["float32"] * (self.steps / whole * (1 + 2 * logarithm) + 4 * (self.first + y))
         at = np.round(y)
-        return (sizes >= self.first) & (np.abs(y - at) <= off) & (at <= self.steps)
+        return (sizes >= self.first) & (np.abs(y - at) <= off) & (at <= self.steps + self.beyond)
 
 
 class TableCode(BiasCode):

@@ -10,7 +10,7 @@ from clockhands.arguments import shown
 from clockhands.dtypes import NAMES, name_of
 from clockhands.errors import InvalidType, InvalidValue
 from clockhands.positions import numpy_of
-from clockhands.traces import known_numbers, library
+from clockhands.traces import device_of, known_numbers, library
 
 # A tuple: PyTorch's compiler does not follow a union of types.
 _NUMPY = (np.ndarray, np.generic)
@@ -112,8 +112,6 @@ def _is_of(array: Any) -> bool:
 
 
 def _library(given: Mapping[str, Any]) -> tuple[Any, Any]:
-    from array_api_compat import device
-
     arrays = [array for array in given.values() if _is_of(array)]
     if not arrays:
         return np, None
@@ -122,4 +120,4 @@ def _library(given: Mapping[str, Any]) -> tuple[Any, Any]:
         raise InvalidType(
             f"`values` must be arrays of one library, got {kinds}.", "Convert them first, such as to NumPy."
         )
-    return library(arrays[0]), device(arrays[0])
+    return library(arrays[0]), device_of(arrays[0])

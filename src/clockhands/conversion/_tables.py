@@ -6,7 +6,6 @@ from decimal import Decimal
 from typing import Any
 
 import numpy as np
-from array_api_compat import device
 
 from clockhands.additive import AdditiveCode, AxialSinusoidal, EvenlySpaced, SineOnly, SingleFrequency, Sinusoidal
 from clockhands.additive import table as table_of
@@ -16,7 +15,7 @@ from clockhands.layouts import pair_channels
 from clockhands.positions import numpy_of
 from clockhands.presets import preset
 from clockhands.specs import describe
-from clockhands.traces import is_traced, library
+from clockhands.traces import device_of, is_traced, library
 
 SAME_RATE = Decimal("1e-6")
 """Two rates are one where they differ by a relative 1e-6: bases are published with six digits."""
@@ -343,14 +342,14 @@ def _moved(x: Any, places: list[int], xp: Any) -> Any:
     """The channels in their new places."""
     if max(places) >= x.shape[-1]:
         x = xp.concat([x, xp.zeros_like(x[..., :1])], axis=-1)
-    return xp.take(x, xp.asarray(np.array(places), device=device(x)), axis=-1)
+    return xp.take(x, xp.asarray(np.array(places), device=device_of(x)), axis=-1)
 
 
 def _rescaled(made: Any, source: _Written, target: _Written, signs: np.ndarray, xp: Any) -> Any:
     """The numbers with their signs, means and scales."""
     factor = target.factor / source.factor
     shifts = signs * source.mean - target.mean
-    place = device(made)
+    place = device_of(made)
     if factor == 1 and not shifts.any():
         if (signs > 0).all():
             return made
@@ -378,7 +377,7 @@ def _rows(x: Any, made: Any, source: _Written, target: _Written, xp: Any) -> Any
     given = numpy_of(x, "x").astype(np.float64)
     kind = str(made.dtype).rpartition(".")[2]
     zero = ~given.any(axis=-1)
-    place = device(made)
+    place = device_of(made)
     if zero.any() and before - after:
         if len(before) > 1:
             raise InvalidValue(

@@ -6,7 +6,7 @@ gives a `Verdict`: a code, its evidence, how much it explains, and what to do.
 """
 
 from clockhands.diagnosis._computed import SLOPES, Computed, of_array, of_slopes
-from clockhands.diagnosis._cosines import Cosines, cosines_of, of_table, one_of_each
+from clockhands.diagnosis._cosines import Cosines, cosines_of, measured_rates, of_table, one_of_each
 from clockhands.diagnosis._rates import (
     ROUNDED,
     Reference,
@@ -33,6 +33,7 @@ __all__ = [
     "fits",
     "hint_of",
     "judged",
+    "measured_rates",
     "of_array",
     "of_rates",
     "of_slopes",

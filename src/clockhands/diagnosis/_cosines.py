@@ -242,7 +242,7 @@ def _rounder(dtype: str) -> Any:
 
 def _by_rates(table: Cosines, reference: Reference, factor: float, evidence: dict[str, Any]) -> Verdict | None:
     """By the rates that the first rows turn at, where both waves are there: what is wrong with them makes the table."""
-    measured = _measured(table)
+    measured = measured_rates(table)
     if measured is None:
         return None
     numbers, bound = measured
@@ -272,8 +272,8 @@ _NAMED = {
 }
 
 
-def _measured(table: Cosines) -> tuple[np.ndarray, np.ndarray] | None:
-    """The rates that the first rows turn at, and how far each may be off.
+def measured_rates(table: Cosines) -> tuple[np.ndarray, np.ndarray] | None:
+    """The rates that the first rows turn at, and how far each may be off; None for less than nine rows or one of both.
 
     Where a cosine and a sine are off by a unit in the last place each, their angle is off by ``u |sin 2x|`` at most: a
     slow pair is known as well as a fast one. One whose numbers have too few digits lies on the line of the others.

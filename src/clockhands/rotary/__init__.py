@@ -2,7 +2,8 @@
 
 from clockhands.rotary._cosines import CosSin
 from clockhands.rotary._spec import Rotary, XPos
-from clockhands.rotary.axes import alternating, chunked, grid, interleaved
+from clockhands.rotary.axes import alternating, chunked, grid, imrope, interleaved
+from clockhands.rotary.limiting import within
 from clockhands.rotary.rotating import cos_sin, rerotate, rotate, rotate_both
 
 __all__ = [
@@ -13,8 +14,10 @@ __all__ = [
     "chunked",
     "cos_sin",
     "grid",
+    "imrope",
     "interleaved",
     "rerotate",
     "rotate",
     "rotate_both",
+    "within",
 ]

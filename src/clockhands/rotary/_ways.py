@@ -12,7 +12,7 @@ import numpy as np
 from clockhands.rotary._cosines import CosSin
 from clockhands.rotary._spec import Rotary
 from clockhands.rotary.formula import plain
-from clockhands.traces import is_traced, library_of, stay
+from clockhands.traces import device_of, is_traced, library, library_of, stay
 
 
 def turned(x: Any, cosine: Any, sine: Any, spec: Rotary) -> Any:
@@ -20,14 +20,12 @@ def turned(x: Any, cosine: Any, sine: Any, spec: Rotary) -> Any:
 
     ``cosine`` and ``sine`` broadcast to its pairs: NumPy arrays, or the library's own where they were traced.
     """
-    from array_api_compat import array_namespace, device
-
     way = WAYS.get(library_of(x))
     if way is not None:
         return way()(x, cosine, sine, spec)
-    xp = array_namespace(x)
+    xp = library(x)
     if isinstance(cosine, np.ndarray):
-        cosine, sine = xp.asarray(cosine, device=device(x)), xp.asarray(sine, device=device(x))
+        cosine, sine = (xp.asarray(part, device=device_of(x)) for part in (cosine, sine))
     return plain(x, cosine, sine, spec, xp)
 
 
@@ -92,24 +90,22 @@ def placed(part: Any, like: Any) -> Any:
 
     The spec remembers NumPy's arrays, so they are handed out read-only, and PyTorch and JAX get copies.
     """
-    library = library_of(like)
+    theirs = library_of(like)
     if not isinstance(part, np.ndarray):  # traced: PyTorch's and JAX's own
-        return part.to(like.device) if library == "torch" else part
-    if library == "numpy":
+        return part.to(like.device) if theirs == "torch" else part
+    if theirs == "numpy":
         view = part.view()
         view.flags.writeable = False
         return view
-    if library == "torch":
+    if theirs == "torch":
         from clockhands.rotary._torch_way import copied
 
         return copied(part, like)
-    if library == "jax":
+    if theirs == "jax":
         from clockhands.rotary._jax_way import copied
 
         return copied(part, like)
-    from array_api_compat import array_namespace, device
-
-    return array_namespace(like).asarray(part, device=device(like), copy=True)
+    return library(like).asarray(part, device=device_of(like), copy=True)
 
 
 def _numpy_way() -> Callable[..., Any]:

@@ -33,31 +33,68 @@ def chunked(sections: Sequence[int]) -> tuple[int, ...]:
     return tuple(axis for axis, pairs in enumerate(_sections(sections)) for _ in range(pairs))
 
 
-def interleaved(sections: Sequence[int]) -> tuple[int, ...]:
+def interleaved(sections: Sequence[int], pairs: int | None = None) -> tuple[int, ...]:
     """Pairs go round the axes, 0 1 2 0 1 2 …; an axis that has had its section leaves its places to axis 0.
 
     Axis ``a > 0`` owns the pairs ``a, a + n, a + 2 n, …`` up to its section's number, axis 0 all the rest.
 
+    Args:
+        sections: Pairs of each axis, which must fit.
+        pairs: All pairs of a head. With it, sections are read as code does that assigns slices (Transformers,
+            torchtitan): they need not add up to ``pairs``, and an axis whose section is too long gets fewer.
+
     Raises:
-        InvalidValue: The pairs do not leave room for a section at that stride.
+        InvalidValue: Without ``pairs``: the pairs do not leave room for a section at that stride.
 
-    Source: Qwen3-VL; Transformers 5.23.0, ``Qwen3VLTextRotaryEmbedding.recomposition_frequencies``.
+    Source: Qwen3-VL; Transformers 5.23.0, ``Qwen3VLTextRotaryEmbedding.recomposition_frequencies``; torchtitan's
+    ``MRoPE``.
 
-    >>> interleaved([3, 1, 1])
-    (0, 1, 2, 0, 0)
+    >>> interleaved([3, 1, 1]), interleaved([2, 1, 1], pairs=6)
+    ((0, 1, 2, 0, 0), (0, 1, 2, 0, 0, 0))
     """
     sizes = _sections(sections)
-    axes, stride = [0] * sum(sizes), len(sizes)
-    for axis, pairs in enumerate(sizes[1:], start=1):
-        places = range(axis, axis + stride * pairs, stride)
-        if pairs and places[-1] >= len(axes):
+    total = sum(sizes) if pairs is None else _total(pairs)
+    axes, stride = [0] * total, len(sizes)
+    for axis, size in enumerate(sizes[1:], start=1):
+        places = range(axis, axis + stride * size, stride)
+        if pairs is None and size and places[-1] >= total:
             raise InvalidValue(
-                f"Axis {axis} cannot have {pairs} of the {len(axes)} pairs: interleaved, it can have one in {stride}.",
-                f"Give it at most {len(range(axis, len(axes), stride))}, and axis 0 the rest; or use chunked sections.",
+                f"Axis {axis} cannot have {size} of the {total} pairs: interleaved, it can have one in {stride}.",
+                f"Give it at most {len(range(axis, total, stride))}, and axis 0 the rest; or use chunked sections. "
+                f"interleaved({shown(sections)}, pairs={total}) reads them as Transformers does, "
+                f"imrope({shown(sections)}) as llama.cpp.",
             )
         for place in places:
-            axes[place] = axis
+            if place < total:
+                axes[place] = axis
     return tuple(axes)
+
+
+def imrope(sections: Sequence[int], pairs: int | None = None) -> tuple[int, ...]:
+    """Interleaved sections as llama.cpp reads them (``GGML_ROPE_TYPE_IMROPE``; a GGUF file writes a fourth one, 0).
+
+    With ``s`` the pair modulo the sum of all sections, axis ``a < 3`` owns the pairs with ``s mod 3 = a`` and
+    ``s < 3 sections[a]``; all others are on axis 3. Transformers gives these to axis 0, see `interleaved`: with
+    Qwen3-VL's 24, 20 and 20 pairs, 61 and 62 are on axis 3. There a text is at position 0: a token is at (p, p, p, 0).
+
+    Args:
+        sections: Three or four numbers, ``rope.dimension_sections`` in GGUF.
+        pairs: All pairs of a head; their sum unless said.
+
+    Raises:
+        InvalidValue, InvalidType: These are not three or four whole numbers of at least 0 that are not all 0.
+
+    Source: ggml, ggml-cpu/ops.cpp, ``ggml_mrope_cache_init``; llama.cpp, llama-graph.cpp, ``llm_graph_input_pos``.
+
+    >>> imrope([4, 2, 2, 0])
+    (0, 1, 2, 0, 1, 2, 0, 3)
+    """
+    sizes = _sections(sections)
+    if len(sizes) not in (3, 4):
+        raise InvalidValue(f"`sections` must be three or four numbers, got {len(sizes)}.", "Write [24, 20, 20, 0].")
+    whole = sum(sizes)
+    places = (pair % whole for pair in range(whole if pairs is None else _total(pairs)))
+    return tuple(place % 3 if place < 3 * sizes[place % 3] else 3 for place in places)
 
 
 def alternating(pairs: int, axes: int) -> tuple[int, ...]:
@@ -123,6 +160,16 @@ def _dtype(line: range | list[float]) -> type:
     if isinstance(line, range) or all(isinstance(one, int) and -(2**63) <= one < 2**63 for one in line):
         return np.int64
     return np.uint64 if all(isinstance(one, int) and one >= 0 for one in line) else np.float64
+
+
+def _total(pairs: int) -> int:
+    """The number of all pairs."""
+    total = count("pairs", pairs)
+    if total > _MOST:
+        raise InvalidValue(
+            f"`pairs` must be at most {_MOST}, got {shown(pairs)}.", "It is half of the RoPE dimensions."
+        )
+    return total
 
 
 def _sections(sections: Sequence[int]) -> list[int]:

@@ -30,6 +30,8 @@ _NUMPY = (np.ndarray, np.generic)  # not a union: torch.compile cannot make one 
 
 _FLOAT32, _FLOAT64 = np.dtype(np.float32), np.dtype(np.float64)
 
+_TEXT = "For text, whose tokens have the same coordinate on every axis, give positions[..., None]"
+
 FLOATS = ("float64", "float32", "float16", "bfloat16")
 
 
@@ -58,9 +60,11 @@ def rotate(
             library's.
         spec: A rotary code of that head width.
         positions: [seq], or [batch, seq] where ``batch`` is axis 0 of ``x`` (or 1); with one more axis, the
-            coordinates, for codes of several axes. None is 0 to seq - 1. Whole numbers on a GPU stay there: nothing is
-            copied to the CPU or waited for, also in a CUDA graph that is captured after a first call. Fractions on a
-            GPU, and all positions of float64 queries, are copied to the CPU, which waits for them.
+            coordinates, for codes of several axes. There an axis of size 1 holds one coordinate for all axes: the
+            tokens of a text in a model with M-RoPE are at ``positions[..., None]``. None is 0 to seq - 1. Whole numbers
+            on a GPU stay there: nothing is copied to the CPU or waited for, also in a CUDA graph that is captured after
+            a first call. Fractions on a GPU, and all positions of float64 queries, are copied to the CPU, which waits
+            for them.
         seq_axis: Which axis of ``x`` is the sequence.
         role: ``"query"`` or ``"key"``: required where the code treats them differently (xPos), refused elsewhere.
         cos_sin: What `clockhands.rotary.cos_sin` made for these positions, in place of ``positions``: the result is the
@@ -215,15 +219,16 @@ def cos_sin(spec: Rotary, positions: Any, like: Any, *, role: str | None = None)
         positions = _beside_array(positions, like, "positions", "like")
     at = positions if _stay(positions, kind) else at_origin(positions)
     body = tuple(at.shape)
-    if spec.axes is not None and body[-1:] == (spec.number_of_axes,):
+    if spec.axes is not None and body[-1:] in ((spec.number_of_axes,), (1,)):
         body = body[:-1]
     elif spec.axes is not None:
         body = ()
     if len(body) not in (1, 2):
         tail = "" if spec.axes is None else f", {spec.number_of_axes}"
+        hint = "Give one position for each token." if not tail else f"Give one coordinate for each axis. {_TEXT}."
         raise InvalidValue(
             f"`positions` must be of shape [seq{tail}] or [batch, seq{tail}], got {list(at.shape)}.",
-            "Give one position for each token." if spec.axes is None else "Give one coordinate for each axis.",
+            hint,
         )
     cosine, sine = (placed(part, like) for part in _turns(spec, at, kind, role))
     return CosSin(cosine, sine, spec, role, kind)
@@ -358,7 +363,10 @@ def traced_cosine_sine(spec: Rotary, positions: Any, role: str | None = None) ->
     if spec.axes is None:
         cosine, sine = traces.cosine_sine(spec.ladder, positions, xp)
     else:
-        parts = [traces.cosine_sine(ladder, positions[..., axis], xp) for axis, ladder in enumerate(spec.ladders)]
+        given = positions.shape[-1]
+        parts = [
+            traces.cosine_sine(ladder, positions[..., axis % given], xp) for axis, ladder in enumerate(spec.ladders)
+        ]
         # Side by side by axis, then put into the order of the pairs.
         order = np.argsort(np.argsort(np.array(spec.axes), kind="stable"), kind="stable")
         index = traces.constant(order.astype(np.int32), positions)
@@ -381,7 +389,7 @@ def _units(spec: Rotary, at: Positions) -> NDArray[np.complex128]:
         turn = np.empty((*at.shape[:-1], spec.rotated // 2), np.complex128)
         owners = np.array(spec.axes)
         for axis, ladder in enumerate(spec.ladders):
-            turn[..., owners == axis] = units(ladder, at.coordinate(axis))
+            turn[..., owners == axis] = units(ladder, at.coordinate(axis % at.shape[-1]))
     return turn if spec.direction == "forward" else turn.conj()
 
 
@@ -526,7 +534,7 @@ def _given(positions: Any, spec: Rotary, x: Any, axis: int, name: str = "positio
         if spec.axes is not None:
             raise InvalidValue(
                 f"An encoding of {spec.number_of_axes} axes has no default positions.",
-                "Give positions of shape [seq, axes]; see clockhands.rotary.grid and clockhands.grids.Grid.",
+                f"Give positions of shape [seq, axes]; see clockhands.rotary.grid and clockhands.grids.Grid. {_TEXT}.",
             )
         positions = traces.counted(0, shape[axis], x)
     refuse_single(positions, name)
@@ -557,15 +565,18 @@ def _checked(at: Positions, spec: Rotary, shape: tuple[int, ...], axis: int, nam
 def _check_shape(given: tuple[int, ...], spec: Rotary, shape: tuple[int, ...], axis: int, name: str) -> None:
     seq, axes, several = shape[axis], spec.number_of_axes, spec.axes is not None
     body = given[:-1] if several else given
-    coordinates = not several or (len(given) > 1 and given[-1] == axes)
+    coordinates = not several or (len(given) > 1 and given[-1] in (1, axes))
     batched = len(body) == 2 and len(shape) >= 3 and axis != 0 and body[0] in (1, shape[0])
     if coordinates and body[-1:] == (seq,) and (len(body) == 1 or batched):
         return
     tail = f", {axes}]" if several else "]"
     allowed = f"[{seq}{tail}" + (f" or [{shape[0]}, {seq}{tail}" if len(shape) >= 3 and axis != 0 else "")
     hint = "They are [seq], or [batch, seq] where batch is axis 0 of x"
-    if several and given[:1] == (axes,):
-        hint = "Move the axis of the coordinates to the end, [seq, axes] or [batch, seq, axes]"
+    if several:
+        moved = len(given) > 1 and given[0] == axes
+        hints = ["Move the axis of the coordinates to the end, [seq, axes] or [batch, seq, axes]"] * moved
+        hints += [_TEXT] * (len(given) < 3 and given[-1:] == (seq,))
+        hint = ". ".join(hints) or hint
     raise InvalidValue(
         f"`{name}` must be of shape {allowed} for x of shape {list(shape)}, got {list(given)}.", f"{hint}."
     )

@@ -45,6 +45,7 @@ class Dialect:
         defaults: Quantity to what the program takes without a key.
         instead: Quantity to the one that is taken where it has no key.
         unset: Key to the values under it that say the same as no key.
+        left_sides: Keys of windows with a list: how many tokens a query sees before itself, and after.
         only: Quantity to the key, and the values under it, that the program reads the quantity with.
         codes: Its position codes, as those of a model type.
         scaling: Which keys together declare a scaling, the first that fits.
@@ -71,6 +72,7 @@ class Dialect:
     defaults: Mapping[str, Any] = field(default_factory=dict)
     instead: Mapping[str, str] = field(default_factory=dict)
     unset: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
+    left_sides: tuple[str, ...] = ()
     only: Mapping[str, Mapping[str, tuple[Any, ...]]] = field(default_factory=dict)
     codes: tuple[Mapping[str, Any], ...] = ()
     scaling: tuple[Mapping[str, Any], ...] = ()
@@ -151,6 +153,12 @@ def in_dialect(config: Mapping[str, Any], file: str) -> InDialect | None:
             notes.append(f"{file}:{path}{key} is {shown(unread)[1:-1]}, whose value is not in this file.")
     for key, nothing in dialect.unset.items():
         values |= {spelt: None for spelt in _spelt(values, (key,), dialect) if values.get(spelt) in nothing}
+    for key in _spelt(values, dialect.left_sides, dialect):
+        match values.get(key):
+            case [int(before), 0] if before > 0:
+                values[key], places[key] = before + 1, f"{file}:{path}{key}[0] and the token itself"
+            case [-1, 0 | -1]:
+                values[key] = None
     defaults = {quantity: dialect.defaults[other] for quantity, other in dialect.instead.items()}
     defaults |= dict(dialect.defaults)
     for quantity, when in dialect.only.items():

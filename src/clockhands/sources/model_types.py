@@ -242,6 +242,19 @@ def remote_class(values: Mapping[str, Any]) -> str | None:
     return classes[keys[0]].rpartition(".")[2][:200] if keys else None
 
 
+def by_marks(name: str, values: Mapping[str, Any]) -> ModelType | None:
+    """The type that published its code under another type's name, told by keys that only its configs have.
+
+    >>> by_marks("bert", {"alibi_starting_size": 512}).name
+    'mosaic_bert'
+    """
+    for kind, row in table()["types"].items():
+        marks = row.get("marks", {})
+        if marks and marks["type"] == name and all(key in values for key in marks["keys"]):
+            return model_type(kind)
+    return None
+
+
 def by_remote_class(name: str) -> ModelType | None:
     """The type that is run by a class of that name, outside of the library; by a copy of the library's class too."""
     for kind, row in table()["types"].items():
@@ -271,6 +284,6 @@ def _filled(name: str) -> dict[str, Any]:
     # A null takes a default away.
     defaults = {quantity: value for quantity, value in defaults.items() if value is not None}
     # Where an entry was read off is its own, whatever it is like.
-    for own in ("library", "class", "classes"):
+    for own in ("library", "class", "classes", "marks"):
         other.pop(own, None)
     return {**other, **entry, "reads": reads, "defaults": defaults}

@@ -25,6 +25,7 @@ from clockhands.sources.model_types import (
     CodeOfType,
     ModelType,
     by_class,
+    by_marks,
     by_remote_class,
     model_type,
     remote_class,
@@ -258,6 +259,9 @@ class _ConfigReader:
 
     def _by_own_code(self, section: Section, known: ModelType | None) -> ModelType | None:
         """The type whose code runs a part: that of the class which the config brings, if it is known."""
+        marked = None if known is None else by_marks(known.name, section.values)
+        if marked is not None:
+            return marked
         named = remote_class(section.values)
         if named is None:
             return known

@@ -416,6 +416,8 @@ def axes_in_order(sizes: object, order: str, pairs: int) -> tuple[int, ...] | No
     """The axis of each pair for sections of these sizes, ``chunked`` or ``interleaved``; None if they do not fit."""
     if not isinstance(sizes, list | tuple) or not all(type(size) is int and 0 <= size <= pairs for size in sizes):
         return None
+    while len(sizes) > COORDINATES and sizes[-1] == 0:  # a fourth, as GGUF files have it
+        sizes = sizes[:-1]
     if sum(sizes) != pairs or len(sizes) < COORDINATES or len(sizes) > pairs:
         return None
     if order == "chunked":

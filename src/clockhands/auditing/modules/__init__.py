@@ -12,7 +12,15 @@ from clockhands.auditing.findings import Kind
 from clockhands.auditing.findings._table_rows import audit_tables
 from clockhands.auditing.modules._effect import effect_cases, function_codes
 from clockhands.auditing.modules._held import Walked, is_module, walked
-from clockhands.auditing.modules._kept import kept_cases, number_cases, row_cases, slope_cases, slope_codes, waves_cases
+from clockhands.auditing.modules._kept import (
+    kept_cases,
+    number_cases,
+    row_cases,
+    slope_cases,
+    slope_codes,
+    wave_codes,
+    waves_cases,
+)
 from clockhands.auditing.modules._opening import config_root, name_of, open_module
 from clockhands.auditing.modules._rates import ladder_codes, rates_cases
 from clockhands.auditing.modules._serving import declared_by
@@ -28,8 +36,8 @@ def resolve_module(module: Any, found: Walked, opened: Opened, length: int | Non
     """The position codes of a module, and everything that there is to say of what it holds beside them."""
     resolved, cases = audit_tables(opened, resolve(opened, length))
     if opened.config is None:
-        codes = ladder_codes(found)
-        shown = {held.paths[0] for held in found.of("rates")}
+        codes = [*ladder_codes(found), *wave_codes(found)]
+        shown = {held.paths[0] for held in (*found.of("rates"), *(found.of("waves") if codes else ()))}
         resolved = _with_codes(resolved, [*codes, *function_codes(found, shown), *slope_codes(found)], module)
     declared = declared_by(resolved, opened.config, config_root(module)[0])
     of_rates, wrong_parts = rates_cases(found, declared)

@@ -16,10 +16,23 @@ from clockhands.auditing.findings._loaded import (
     TableZero,
 )
 from clockhands.auditing.findings._table_rows import ZeroTable
-from clockhands.auditing.modules._held import HeldTensor, Walked, numbers_of
+from clockhands.auditing.modules._held import WHERE, HeldTensor, Walked, numbers_of
 from clockhands.auditing.modules._serving import DeclaredCodes, joined
 from clockhands.biases import Alibi
-from clockhands.diagnosis import ROUNDED, SLOPES, Verdict, cosines_of, fits, of_slopes, of_table
+from clockhands.diagnosis import (
+    ROUNDED,
+    SLOPES,
+    Verdict,
+    cosines_of,
+    fits,
+    measured_rates,
+    of_slopes,
+    of_table,
+    recognised_spec,
+    reference_of,
+)
+from clockhands.layouts import Layout
+from clockhands.rotary import Rotary
 from clockhands.sources.resolved import Code, layer_ranges
 
 _WAVES = "cosines and sines"
@@ -30,6 +43,10 @@ _FINER = {"bfloat16": 8, "float16": 11, "float32": 24, "float64": 53}  # bits
 # logarithm to the base 2 has a standard deviation of 1.6. Of random bits it has 9 (float16) or 73.
 _SPREAD = 5.0
 _MOST_ROWS = 4096
+
+# Under which names a module states the base of its table.
+_BASES = ("base", "rope_theta", "theta")
+_LARGEST_BASE = 1e15
 
 # No rounding, merging or offset makes a position so many times as large as there are positions.
 _FURTHEST = 16
@@ -199,6 +216,72 @@ def slope_codes(walked: Walked) -> list[Code]:
         if slopes is not None and fits(slopes, np.array(Alibi(len(slopes)).slopes), SLOPES, held.dtype) is not None:
             return [Code("text", None, "alibi", Alibi(len(slopes)), source={"kind": f"{held.place} (recognised)"})]
     return []
+
+
+def wave_codes(walked: Walked) -> list[Code]:
+    """The rotary codes that a module without a config shows as tables of cosines and sines, as vLLM's classes do."""
+    holding_rates = {id(held.owner) for held in walked.of("rates")}
+    alike: dict[tuple[Rotary, float, Layout | None, int | None], list[HeldTensor]] = {}
+    for held in walked.of("waves"):
+        made = None if id(held.owner) in holding_rates else _made_by(held)
+        if made is not None:
+            alike.setdefault((*made, _layout(held.owner), _head_width(held.owner, made[0])), []).append(held)
+    return [_wave_code(*key, group) for key, group in alike.items()]
+
+
+def _made_by(held: HeldTensor) -> tuple[Rotary, float] | None:
+    """The code that makes every row of a table, and the factor on it; its base as the module states it, or measured."""
+    array = held.numbers()
+    if array is None or array.ndim < 2 or array.size < 2:
+        return None
+    # Pairs lie on the last axis, or before a last axis of two; cosines and sines beside each other are half of it each.
+    whole = array.shape[-2] if array.shape[-1] == 2 else array.shape[-1]
+    pairs = whole if np.iscomplexobj(array) or array.shape[-1] == 2 else whole // 2
+    waves = cosines_of(array, held.name, held.dtype, pairs)
+    measured = None if waves is None else measured_rates(waves)
+    if waves is None or waves.cos is None or measured is None:
+        return None
+    rates, bound = measured
+    factor = float(waves.cos[0, 0])
+    stated: list[Any] = [getattr(held.owner, name, None) for name in _BASES]
+    bases = [float(base) for base in stated if type(base) in (int, float) and 1 < base < _LARGEST_BASE]
+    seen = np.isfinite(bound)
+    measured_spec = recognised_spec(rates, float((bound[seen] / rates[seen]).max()))
+    for spec in (*(Rotary(2 * len(rates), base=base) for base in bases), measured_spec):
+        if spec is not None and of_table(waves, reference_of(spec), factor).code in (None, "buffer-rounded"):
+            return spec, factor
+    return None
+
+
+def _wave_code(spec: Rotary, factor: float, layout: Layout | None, width: int | None, group: list[HeldTensor]) -> Code:
+    layers = joined(layer_ranges(held.layers) if held.layers else None for held in group)
+    fields: dict[str, Any] = {
+        "layers": layers,
+        "kind": "rotary",
+        "layout": layout,
+        "width": width,
+        "rotated": spec.rotated,
+    }
+    fields |= {"rates": spec.rates, "attention_factor": factor}
+    source = {name: group[0].place for name, value in fields.items() if value is not None}
+    if spec.base is not None:
+        source["base"] = f"{group[0].place} (recognised)"
+    for name, stated in (("layout", "is_neox_style"), ("width", "head_size")):
+        if name in source:
+            source[name] = f"{WHERE}:{'.'.join(filter(None, (group[0].paths[0], stated)))}"
+    return Code("text", base=spec.base, source=source, **fields)
+
+
+def _layout(owner: Any) -> Layout | None:
+    """The layout that a module states, as vLLM's and SGLang's do."""
+    stated = getattr(owner, "is_neox_style", None)
+    return ("halves" if stated else "interleaved") if isinstance(stated, bool) else None
+
+
+def _head_width(owner: Any, spec: Rotary) -> int | None:
+    """The width of a head that a module states."""
+    stated = getattr(owner, "head_size", None)
+    return stated if type(stated) is int and stated >= spec.rotated else None
 
 
 def _slopes(held: HeldTensor) -> np.ndarray | None:

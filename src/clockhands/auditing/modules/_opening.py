@@ -30,7 +30,7 @@ def open_module(module: Any, walked: Walked) -> Opened:
             "Load its weights first, or audit the folder or config.json that it is made from.",
         )
     root, others = config_root(module)
-    config = None if root is None else _values(_config(module.get_submodule(root)))
+    config = None if root is None else _config_of(module.get_submodule(root))
     notes = tuple(
         f"{other} has its own config and cannot be compared with another: audit it separately." for other in others
     )
@@ -85,6 +85,13 @@ def _values(config: Any) -> dict[str, Any] | None:
     else:
         return None
     return _as_json(made) if isinstance(made, Mapping) else None
+
+
+def _config_of(module: Any) -> dict[str, Any] | None:
+    """The config of a module; one of diffusers with the class, which the library writes only when it saves a model."""
+    config = _values(_config(module))
+    names = [kind.__name__ for kind in type(module).__mro__ if kind.__module__.startswith("diffusers.models.")]
+    return {"_class_name": names[0], **config} if config is not None and names else config
 
 
 def _as_json(value: Any) -> Any:

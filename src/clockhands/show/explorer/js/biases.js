@@ -54,14 +54,17 @@ function lineBias(slopes, form) {
 
 // The smallest distance of every bucket of one direction but the first.
 export function bucketBoundaries(spec) {
-  const { exact, steps, last, strictly } = bucketParts(spec);
+  const { exact, steps, more = 0, last, strictly } = bucketParts(spec);
   const found = Array.from({ length: exact }, (_, distance) => distance + 1);
-  for (let k = strictly ? 0 : 1; k <= (strictly ? steps : steps - 1); k++) found.push(boundaryAt(last, exact, k, steps, spec.epsilon ?? 0, strictly));
+  for (let k = strictly ? 0 : 1; k <= (strictly ? steps + more : steps - 1); k++) found.push(boundaryAt(last, exact, k, steps, spec.epsilon ?? 0, strictly));
   return found;
 }
 
 function bucketParts(spec) {
-  if (spec.type === "CeilingBuckets") return { exact: spec.span / 2, steps: spec.span / 2 - 1, last: spec.max_distance - 1, strictly: true };
+  if (spec.type === "CeilingBuckets") {
+    const exact = Math.floor(spec.span / 2); // an odd span has one bucket more, beyond the last distance
+    return { exact, steps: exact - 1, more: spec.span % 2, last: spec.max_distance - 1, strictly: true };
+  }
   const oneWay = spec.bidirectional ? spec.buckets / 2 : spec.buckets, exact = Math.floor(oneWay / 2);
   return { oneWay, exact, steps: oneWay - exact, last: spec.max_distance, strictly: false };
 }
