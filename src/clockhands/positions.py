@@ -97,6 +97,18 @@ class Positions:
             size += sizes.part
         return size if sizes.negative is None else np.where(sizes.negative, -size, size)
 
+    def as_positions(self, name: str = "positions") -> "Positions":  # noqa: ARG002 - of `HasPositions`
+        """Themselves."""
+        return self
+
+    def taken(self, *rows: slice) -> "Positions":
+        """Those in a slice of each of the first axes; the slices have a start and a stop inside the shape."""
+        if self.whole is None:
+            (row,) = rows
+            return Positions((row.stop - row.start,), start=self.start + self.step * row.start, step=self.step)
+        whole, part, negative = (limb if limb is None else limb[rows] for limb in self.limbs)
+        return Positions(whole.shape, whole, part, negative)
+
     def coordinate(self, axis: int) -> "Positions":
         """One coordinate of positions that have several, [..., axes]."""
         if self.whole is None:

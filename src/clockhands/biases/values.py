@@ -10,6 +10,7 @@ from clockhands.arguments import shown
 from clockhands.dtypes import NAMES, name_of
 from clockhands.errors import InvalidType, InvalidValue
 from clockhands.positions import numpy_of
+from clockhands.sharding import refuse_sharded
 from clockhands.traces import known_numbers, library
 
 # A tuple: PyTorch's compiler does not follow a union of types.
@@ -56,6 +57,18 @@ class Values:
 
     def _placed(self, array: np.ndarray) -> Any:
         return array if self.in_numpy else self.xp.asarray(array, device=self.device)
+
+
+def refuse_distributed(queries: Any, keys: Any, values: Any) -> None:
+    """Refuse DTensors: which heads, queries and keys a rank has cannot be seen from positions or a table.
+
+    Raises:
+        InvalidType: One of them is a DTensor.
+    """
+    hint = "Pass what this rank holds (to_local()), and heads=range(…) where it holds some of the heads."
+    given = values.values() if isinstance(values, Mapping) else (values,)
+    for array, name in ((queries, "queries"), (keys, "keys"), *((each, "values") for each in given)):
+        refuse_sharded(array, name, hint)
 
 
 def values_of(name: str, given: Any, shapes: dict[str, tuple[int, ...]]) -> Values:
