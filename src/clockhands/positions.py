@@ -97,7 +97,7 @@ class Positions:
             size += sizes.part
         return size if sizes.negative is None else np.where(sizes.negative, -size, size)
 
-    def as_positions(self, name: str = "positions") -> "Positions":  # noqa: ARG002 - of `HasPositions`
+    def as_positions(self, name: str = "positions") -> "Positions":
         """Themselves."""
         return self
 
@@ -106,7 +106,8 @@ class Positions:
         if self.whole is None:
             (row,) = rows
             return Positions((row.stop - row.start,), start=self.start + self.step * row.start, step=self.step)
-        whole, part, negative = (limb if limb is None else limb[rows] for limb in self.limbs)
+        part, negative = (limb if limb is None else limb[rows] for limb in (self.part, self.negative))
+        whole = self.whole[rows]
         return Positions(whole.shape, whole, part, negative)
 
     def coordinate(self, axis: int) -> "Positions":

@@ -57,11 +57,7 @@ def is_sharded(*arrays: Any) -> bool:
     module = sys.modules.get("torch.distributed.tensor")
     if module is None:
         return False
-    kind = module.DTensor
-    for array in arrays:
-        if isinstance(array, kind):
-            return True
-    return False
+    return any(isinstance(array, module.DTensor) for array in arrays)
 
 
 def refuse_sharded(array: Any, name: str, hint: str) -> None:

@@ -264,7 +264,7 @@ def rerotate(keys: Any, spec: Rotary, from_: Any, to: Any, seq_axis: int = -2) -
     if is_sharded(keys, from_, to):
         part = Part(keys, axis, "keys")
         mine = [_of_this_rank(part, spec, place, name) for place, name in ((from_, "from_"), (to, "to"))]
-        return part.wrapped(rerotate(part.local, spec, *mine, axis))
+        return part.wrapped(rerotate(part.local, spec, mine[0], mine[1], axis))
     if spec.reordered:
         raise InvalidValue(
             "The dimensions of these keys were reordered, so they cannot be rotated again.",
@@ -303,7 +303,8 @@ def _on_this_rank(  # noqa: PLR0917 - what `rotate` was called with
     cosine, sine = (
         part.positions(each, each.ndim - 1, "cos_sin") for each in parts_of(pair, x, spec, positions, role, axis, name)
     )
-    return part.wrapped(rotate(part.local, spec, None, axis, role=role, cos_sin=replace(pair, cosine=cosine, sine=sine)))
+    mine = replace(pair, cosine=cosine, sine=sine)
+    return part.wrapped(rotate(part.local, spec, None, axis, role=role, cos_sin=mine))
 
 
 def _of_this_rank(part: Part, spec: Rotary, positions: Any, name: str = "positions") -> Any:

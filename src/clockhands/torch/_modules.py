@@ -43,9 +43,13 @@ class _Code(PositionModule):
         """The spec, where PyTorch prints the module."""
         return repr(self.spec)
 
-    def _loaded_as(self, tensor: Any) -> Any:  # noqa: ARG002 - a bias for some heads looks at it
+    def _loaded_as(self, tensor: Any) -> Any:
         """The spec that a tensor of a state dict is compared with."""
         return self.spec
+
+    def _taken(self, name: str, given: Any) -> Any:
+        """What a parameter takes of the tensor that a state dict has for it."""
+        return given
 
     def _load_from_state_dict(  # noqa: PLR0917 - torch's own arguments
         self,
@@ -59,6 +63,8 @@ class _Code(PositionModule):
     ) -> None:
         """Load what is learned; what is computed is compared with the spec and left out (see `_state_dicts`)."""
         own = {name for name, _ in self.named_parameters(recurse=False)}
+        for name in own & {key.removeprefix(prefix) for key in state_dict if key.startswith(prefix)}:
+            state_dict[prefix + name] = self._taken(name, state_dict[prefix + name])
         for key in [key for key in state_dict if key.startswith(prefix) and key.removeprefix(prefix) not in own]:
             try:
                 known = judged(self._loaded_as(state_dict[key]), key, state_dict[key])
@@ -212,7 +218,7 @@ class Bias(_Code):
     numbers, whose distances are exact, and computed biases are within a relative 2**-22.
 
     Under tensor parallelism each rank makes ``Bias(spec, heads=range(4, 8))`` with the spec of the whole model. Its
-    parameters hold these heads alone; a state dict of the whole model loads into it too, and only these heads are taken.
+    parameters and its state dict hold these heads alone; of a state dict of the whole model it takes these heads.
 
     Attributes:
         spec: The bias, of all heads.
@@ -266,15 +272,13 @@ class Bias(_Code):
         """The bias of these heads, where the tensor has one number for each of them; else of all."""
         return self._own if np.shape(tensor)[:1] == (len(self.heads),) else self.spec
 
-    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *others: Any) -> None:
-        """Load what is learned; of numbers for all heads, those of these heads are taken."""
-        for name, shape in self._own.shapes.items():
-            given, whole = state_dict.get(prefix + name), self.spec.shapes[name]
-            if shape != whole == tuple(np.shape(given)):
-                axis = next(axis for axis, sizes in enumerate(zip(shape, whole, strict=True)) if sizes[0] != sizes[1])
-                taken = slice(self.heads.start, self.heads.stop, self.heads.step)
-                state_dict[prefix + name] = given[(slice(None),) * axis + (taken,)]
-        super()._load_from_state_dict(state_dict, prefix, *others)
+    def _taken(self, name: str, given: Any) -> Any:
+        """Of learned numbers of all heads, those of these heads."""
+        whole, own = self.spec.shapes[name], self._own.shapes[name]
+        if own == whole or tuple(np.shape(given)) != whole:
+            return given
+        axis = next(axis for axis, sizes in enumerate(zip(own, whole, strict=True)) if sizes[0] != sizes[1])
+        return given[(slice(None),) * axis + (slice(self.heads.start, self.heads.stop, self.heads.step),)]
 
     @property
     def values(self) -> dict[str, torch.Tensor] | None:
