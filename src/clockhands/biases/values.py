@@ -65,10 +65,17 @@ def refuse_distributed(queries: Any, keys: Any, values: Any) -> None:
     Raises:
         InvalidType: One of them is a DTensor.
     """
-    hint = "Pass what this rank holds (to_local()), and heads=range(…) where it holds some of the heads."
-    given = values.values() if isinstance(values, Mapping) else (values,)
-    for array, name in ((queries, "queries"), (keys, "keys"), *((each, "values") for each in given)):
-        refuse_sharded(array, name, hint)
+    for array, name in ((queries, "queries"), (keys, "keys")):
+        refuse_sharded(
+            array, name, "Pass the positions of this rank: to_local(), or full_tensor() for those of all ranks."
+        )
+    for array in values.values() if isinstance(values, Mapping) else (values,):
+        refuse_sharded(
+            array,
+            "values",
+            "With FSDP, call the bias within a forward that it wraps (register_fsdp_forward_method); else pass "
+            "to_local(), with heads=range(…) where a rank has some of the heads.",
+        )
 
 
 def values_of(name: str, given: Any, shapes: dict[str, tuple[int, ...]]) -> Values:
