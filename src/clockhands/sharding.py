@@ -1,7 +1,7 @@
 """Sequences that are split over machines: a rank's positions, and PyTorch's DTensor, of which each rank holds a part.
 
 A rotation and a sum concern each token alone, so a rank works on its own part with the positions of its own tokens, and
-nothing is sent. Which part a rank has is asked of PyTorch, by splitting what all ranks know in the same way.
+nothing is sent.
 """
 
 import sys
@@ -142,17 +142,20 @@ class Part:
         Raises:
             InvalidValue: A DTensor of another mesh, or one that is split in another way.
         """
-        wanted = self._placements(tuple(given.shape), axes)
-        if isinstance(given, Positions):
-            return given.taken(*(self.tokens(given.shape[i], [each[i] for each in wanted]) for i in range(axes)))
-        placements = [each[-1] for each in wanted]
+        shape = tuple(given.shape)
         if not is_sharded(given):
-            return local_of(self._replicated(given).redistribute(placements=placements))
+            which = [self._shards(axis, shape, axes) for axis in range(axes)]
+            mine = [self.tokens(shape[axis], which[axis]) for axis in range(axes)]
+            if not any(map(any, which)):
+                return given
+            return given.taken(*mine) if isinstance(given, Positions) else given[tuple(mine)]
         if given.device_mesh != self.whole.device_mesh:
             raise InvalidValue(
                 f"`{name}` and `{self.name}` are DTensors of two device meshes.",
                 f"Distribute `{name}` over the mesh of `{self.name}`.",
             )
+        split = zip(*(self._shards(axis, shape, axes) for axis in range(axes)), strict=True)
+        placements = [_of("Shard")(each.index(True)) if any(each) else _of("Replicate")() for each in split]
         if any(own not in (want, _of("Replicate")()) for own, want in zip(given.placements, placements, strict=True)):
             raise InvalidValue(
                 f"`{name}` has the placements {_shown(given.placements)}, but `{self.name}` has "
@@ -185,30 +188,27 @@ class Part:
             )
         return given
 
-    def tokens(self, number: int, placements: Sequence[Any] | None = None) -> slice:
-        """Which of so many tokens this rank has, by these placements of an array [tokens]; by those of the sequence."""
-        torch = sys.modules["torch"]
-        if placements is None:
-            placements = [each[0] for each in self._placements((number,), 1)]
-        every = self._replicated(torch.arange(number))
-        mine = every.redistribute(placements=placements).to_local()
-        first = int(mine[0]) if len(mine) else 0
-        return slice(first, first + len(mine))
+    def tokens(self, number: int, split: Sequence[bool] | None = None) -> slice:
+        """Which of so many tokens this rank has.
 
-    def _replicated(self, array: Any) -> Any:
-        mesh = self.whole.device_mesh
-        return _of("DTensor").from_local(array, mesh, [_of("Replicate")()] * mesh.ndim, run_check=False)
+        Args:
+            number: How many there are.
+            split: Over which axes of the mesh; unless given, those that split the sequence.
+        """
+        mesh, start = self.whole.device_mesh, 0
+        for axis, over in enumerate(self._shards(0, (number,), 1) if split is None else split):
+            if over:  # as `torch.chunk` does it
+                size = -(-number // mesh.size(axis))
+                first = min(mesh.get_local_rank(axis) * size, number)
+                start, number = start + first, min(size, number - first)
+        return slice(start, start + number)
 
-    def _placements(self, shape: tuple[int, ...], axes: int) -> list[tuple[Any, ...]]:
-        """For each axis of the mesh, how the axes of positions are split over it, each alone, and then all at once."""
-        shard, replicate = _of("Shard"), _of("Replicate")()
-        found = []
-        for placement in self.whole.placements:
-            dim = getattr(placement, "dim", None)
-            which = axes - 1 if dim == self.axis else 0 if dim == 0 and axes == 2 and shape[0] != 1 else None
-            alone = [shard(0) if which == axis else replicate for axis in range(axes)]
-            found.append((*alone, replicate if which is None else shard(which)))
-        return found
+    def _shards(self, axis: int, shape: tuple[int, ...], axes: int) -> list[bool]:
+        """For each axis of the mesh, whether this axis of positions, [seq, …] or [batch, seq, …], is split over it."""
+        if axis < axes - 1 and shape[0] == 1:  # one sequence for the whole batch
+            return [False] * len(self.whole.placements)
+        dim = self.axis if axis == axes - 1 else 0
+        return [getattr(placement, "dim", None) == dim for placement in self.whole.placements]
 
 
 def local_of(array: Any) -> Any:
