@@ -90,7 +90,7 @@ def refuse_unsummed(array: Any, name: str, *, last: bool) -> None:
             )
 
 
-class Part:
+class RankPart:
     """The part of a DTensor [..., seq, ..., channels] that this rank holds.
 
     Attributes:

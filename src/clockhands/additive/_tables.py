@@ -12,7 +12,7 @@ from clockhands.errors import InvalidType, InvalidValue
 from clockhands.grids import Grid, without_prefix
 from clockhands.memory import refuse_larger
 from clockhands.positions import Positions, numpy_of, positions_of, refuse_masked, refuse_single
-from clockhands.sharding import Part, is_sharded
+from clockhands.sharding import RankPart, is_sharded
 from clockhands.traces import as_traced, counted, is_compiling, is_traced, known_array, library, refuse_recording
 
 
@@ -176,7 +176,7 @@ def _add_known(x: Any, spec: AdditiveCode, at: Positions, values: Any, *, prefix
 
 def _add_on_this_rank(x: Any, spec: AdditiveCode, positions: Any, values: Any) -> Any:
     """`add` to a DTensor: each rank adds the code of its own tokens."""
-    part, several = Part(x, len(x.shape) - 2), spec.number_of_axes > 1
+    part, several = RankPart(x, len(x.shape) - 2), spec.number_of_axes > 1
     values = part.values(values)
     prefix, positions = without_prefix(positions)
     positions = as_traced(positions, x)

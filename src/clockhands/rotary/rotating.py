@@ -20,7 +20,7 @@ from clockhands.positions import Positions, positions_of, refuse_masked, refuse_
 from clockhands.rotary._cosines import CosSin, parts_of
 from clockhands.rotary._spec import Rotary
 from clockhands.rotary._ways import in_one_kernel, phases_in_one_kernel, placed, turned
-from clockhands.sharding import Part, is_sharded, local_of, refuse_unsummed, wrapped
+from clockhands.sharding import RankPart, is_sharded, local_of, refuse_unsummed, wrapped
 from clockhands.traces import is_traced
 
 # The logarithm of the largest number, less 3.7 in float32, which leaves room for pairs of heads that are up to 40 long,
@@ -262,7 +262,7 @@ def rerotate(keys: Any, spec: Rotary, from_: Any, to: Any, seq_axis: int = -2) -
     """
     shape, kind, axis = _heads(keys, spec, seq_axis, "rerotate")
     if is_sharded(keys, from_, to):
-        part = Part(keys, axis, "keys")
+        part = RankPart(keys, axis, "keys")
         mine = [_of_this_rank(part, spec, place, name) for place, name in ((from_, "from_"), (to, "to"))]
         return part.wrapped(rerotate(part.local, spec, mine[0], mine[1], axis))
     if spec.reordered:
@@ -296,7 +296,7 @@ def _on_this_rank(  # noqa: PLR0917 - what `rotate` was called with
     x: Any, spec: Rotary, positions: Any, axis: int, role: str | None, pair: Any, name: str = "x"
 ) -> Any:
     """`rotate` of a DTensor: each rank rotates its own part, by the positions of its own tokens."""
-    part = Part(x, axis, name)
+    part = RankPart(x, axis, name)
     if pair is None:
         mine = _of_this_rank(part, spec, positions)
         return part.wrapped(rotate(part.local, spec, mine, axis, role=role))
@@ -307,7 +307,7 @@ def _on_this_rank(  # noqa: PLR0917 - what `rotate` was called with
     return part.wrapped(rotate(part.local, spec, None, axis, role=role, cos_sin=mine))
 
 
-def _of_this_rank(part: Part, spec: Rotary, positions: Any, name: str = "positions") -> Any:
+def _of_this_rank(part: RankPart, spec: Rotary, positions: Any, name: str = "positions") -> Any:
     """The positions of this rank's tokens."""
     given = _given(positions, spec, part.whole, part.axis, name)
     if not is_sharded(given) and not traces.stay(given):
