@@ -274,8 +274,8 @@ class Bias(_Code):
 
     def _taken(self, name: str, given: Any) -> Any:
         """Of learned numbers of all heads, those of these heads."""
-        whole, own = self.spec.shapes[name], self._own.shapes[name]
-        if own == whole or tuple(np.shape(given)) != whole:
+        whole, own = (code.shapes.get(name) for code in (self.spec, self._own))  # None: of pruning, or weight_norm
+        if whole is None or own is None or own == whole or tuple(np.shape(given)) != whole:
             return given
         axis = next(axis for axis, sizes in enumerate(zip(own, whole, strict=True)) if sizes[0] != sizes[1])
         return given[(slice(None),) * axis + (slice(self.heads.start, self.heads.stop, self.heads.step),)]
