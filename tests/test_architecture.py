@@ -24,7 +24,7 @@ errors
 arguments written_numbers
 dtypes memory databases
 ladders positions sampling
-grids
+grids sharding
 scaling phases layouts compiling
 clocks traces
 additive rotary biases scores calling

@@ -91,6 +91,7 @@ _SUBMODULES = frozenset(
         "sampling",
         "scaling",
         "scores",
+        "sharding",
         "show",
         "specs",
         "torch",

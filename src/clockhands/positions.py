@@ -97,6 +97,19 @@ class Positions:
             size += sizes.part
         return size if sizes.negative is None else np.where(sizes.negative, -size, size)
 
+    def as_positions(self, name: str = "positions") -> "Positions":
+        """Themselves."""
+        return self
+
+    def taken(self, *rows: slice) -> "Positions":
+        """Those in a slice of each of the first axes; the slices have a start and a stop inside the shape."""
+        if self.whole is None:
+            (row,) = rows
+            return Positions((row.stop - row.start,), start=self.start + self.step * row.start, step=self.step)
+        part, negative = (limb if limb is None else limb[rows] for limb in (self.part, self.negative))
+        whole = self.whole[rows]
+        return Positions(whole.shape, whole, part, negative)
+
     def coordinate(self, axis: int) -> "Positions":
         """One coordinate of positions that have several, [..., axes]."""
         if self.whole is None:

@@ -12,6 +12,7 @@ from clockhands.errors import InvalidType, InvalidValue
 from clockhands.grids import Grid, without_prefix
 from clockhands.memory import refuse_larger
 from clockhands.positions import Positions, numpy_of, positions_of, refuse_masked, refuse_single
+from clockhands.sharding import RankPart, is_sharded
 from clockhands.traces import (
     as_traced,
     counted,
@@ -148,6 +149,8 @@ def add(x: Any, spec: AdditiveCode, positions: Any = None, *, values: Any = None
             )
         positions = counted(spec.first, shape[-2], x)
     refuse_single(positions)
+    if is_sharded(x, positions, values):
+        return _add_on_this_rank(x, spec, positions, values)
     if is_compiling() and isinstance(positions, Grid):
         if not spec.learned:
             rows = known_array(_grid_rows, spec, positions, kind, shape)
@@ -163,14 +166,44 @@ def add(x: Any, spec: AdditiveCode, positions: Any = None, *, values: Any = None
     if at.grid is not None:
         _check_axes(spec, at)
     _check_shape(at.shape, spec, shape, prefix=prefix)
+    return _add_known(x, spec, at, values, prefix=prefix)
+
+
+def _add_known(x: Any, spec: AdditiveCode, at: Positions, values: Any, *, prefix: int) -> Any:
+    """`add` at positions that are known, of the right shape."""
+    xp, wide = library(x), name_of(x) == "float64"
+    work = xp.float64 if wide else xp.float32
     if spec.learned and _is_of(xp, values):
         # Made in the values' own library, so that gradients reach them.
         spec.check_values(tuple(values.shape))
         rows = _led(spec.from_values(values, at, xp, work), prefix, xp)
     else:
-        made = _table_at(spec, at, np.dtype(np.float64 if kind == "float64" else np.float32), values, prefix=prefix)
+        made = _table_at(spec, at, np.dtype(np.float64 if wide else np.float32), values, prefix=prefix)
         rows = xp.asarray(made, device=device_of(x))
     return _sum(x, rows, len(_standing(spec, at.shape)), work)
+
+
+def _add_on_this_rank(x: Any, spec: AdditiveCode, positions: Any, values: Any) -> Any:
+    """`add` to a DTensor: each rank adds the code of its own tokens."""
+    part, several = RankPart(x, len(x.shape) - 2), spec.number_of_axes > 1
+    values = part.values(values)
+    prefix, positions = without_prefix(positions)
+    positions = as_traced(positions, x)
+    if is_sharded(positions) or is_traced(positions):
+        _check_shape(tuple(positions.shape), spec, tuple(x.shape), prefix=prefix)
+        mine = part.positions(positions, len(positions.shape) - several)
+        return part.wrapped(add(part.local, spec, mine, values=values))
+    at = positions_of(positions)
+    if at.grid is not None:
+        _check_axes(spec, at)
+    _check_shape(at.shape, spec, tuple(x.shape), prefix=prefix)
+    if not prefix:
+        mine = part.positions(at, len(at.shape) - several)
+        return part.wrapped(_add_known(part.local, spec, mine, values, prefix=0))
+    tokens = part.tokens(x.shape[part.axis])
+    first, last = (max(0, end - prefix) for end in (tokens.start, tokens.stop))
+    blank = min(tokens.stop, prefix) - min(tokens.start, prefix)
+    return part.wrapped(_add_known(part.local, spec, at.taken(slice(first, last)), values, prefix=blank))
 
 
 def _grid_rows(spec: AdditiveCode, grid: Grid, kind: str, shape: tuple[int, ...]) -> np.ndarray:

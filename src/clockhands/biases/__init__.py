@@ -3,7 +3,7 @@
 from clockhands.biases._buckets import Buckets, CeilingBuckets, Clipped
 from clockhands.biases._kernels import Fire, Kerple
 from clockhands.biases.codes import BiasCode, TableCode
-from clockhands.biases.linear import Alibi, Decay
+from clockhands.biases.linear import Alibi, Decay, some_heads
 from clockhands.biases.matrices import bias, row_numbers
 from clockhands.biases.windows import LogWindow, Window
 
@@ -25,4 +25,5 @@ __all__ = [
     "Window",
     "bias",
     "row_numbers",
+    "some_heads",
 ]

@@ -2,19 +2,20 @@
 
 import math
 from abc import abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal, localcontext
 from fractions import Fraction
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any, Literal
 
 import numpy as np
 
-from clockhands.arguments import count, positive, settle
+from clockhands.arguments import count, positive, settle, shown
 from clockhands.biases.codes import After, BiasCode, Reads, one_of
 from clockhands.biases.distances import QueryKeyPairs
 from clockhands.biases.values import Values
 from clockhands.dtypes import UNIT_ROUNDOFF
+from clockhands.errors import InvalidType, InvalidValue
 from clockhands.ladders import working
 
 Form = Literal["distance", "past", "symmetric", "key", "last-key"]
@@ -76,6 +77,64 @@ class _Line(BiasCode):
         slopes = pairs.xp.reshape(values.known(self, "slopes"), (self.heads, *(1,) * tokens.ndim))
         # No minus zeros: adding 0.0, which does it too, is what compilers leave out.
         return slopes * pairs.xp.where(tokens == 0, pairs.xp.zeros_like(tokens), tokens)
+
+
+@dataclass(frozen=True)
+class SomeHeads(_Line):
+    """Some heads of a bias with slopes: their slopes are those that they have among all heads."""
+
+    whole: _Line
+    which: range
+
+    @property
+    def heads(self) -> int:  # type: ignore[override]
+        """How many they are."""
+        return len(self.which)
+
+    @property
+    def form(self) -> Form:  # type: ignore[override]
+        """That of the whole."""
+        return self.whole.form
+
+    @cached_property
+    def slopes(self) -> tuple[float, ...]:
+        """The bias lost per token in each of these heads."""
+        return tuple(self.whole.slopes[head] for head in self.which)
+
+    @property
+    def slope_errors(self) -> np.ndarray:
+        """Those of these heads."""
+        return self.whole.slope_errors[list(self.which)]
+
+
+def some_heads(spec: BiasCode, heads: Any) -> BiasCode:
+    """A bias for some of its heads, such as those of one rank; itself where they are all or None.
+
+    Learned numbers of it are those of these heads alone.
+
+    Raises:
+        InvalidType: ``heads`` is no range.
+        InvalidValue: It is empty, not in order, or not of heads that the bias has.
+    """
+    if heads is None:
+        return spec
+    hint = "Write range(4, 8) for heads 4 to 7."
+    if not isinstance(heads, range):
+        raise InvalidType(f"`heads` must be a range, got {type(heads).__name__} {shown(heads)}.", hint)
+    if not heads or heads.step < 1 or heads[0] < 0 or heads[-1] >= spec.heads:
+        raise InvalidValue(
+            f"`heads` must be a range of heads from 0 to {spec.heads - 1} in increasing order, got {heads}.", hint
+        )
+    if len(heads) == spec.heads:
+        return spec
+    return _made_for(spec, heads)
+
+
+@lru_cache(maxsize=256)
+def _made_for(spec: Any, heads: range) -> BiasCode:
+    """Made once, so that layers which share it are compiled once."""
+    # What is learned for a head does not depend on how many others there are; a slope does.
+    return SomeHeads(spec, heads) if isinstance(spec, _Line) else replace(spec, heads=len(heads))
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,8 @@ from clockhands.biases._kernels import Fire
 from clockhands.biases._traced import is_inside, traced_bias
 from clockhands.biases.codes import BiasCode, TableCode, truth
 from clockhands.biases.distances import Batches, QueryKeyGrid, batches_of
-from clockhands.biases.values import Values, values_of
+from clockhands.biases.linear import some_heads
+from clockhands.biases.values import Values, refuse_distributed, values_of
 from clockhands.dtypes import before_rounding, output_dtype
 from clockhands.errors import InvalidType, InvalidValue
 from clockhands.memory import refuse_larger
@@ -31,6 +32,7 @@ def bias(
     values: Any = None,
     dtype: object = "float32",
     causal: bool = False,
+    heads: range | None = None,
 ) -> Any:
     """What a bias adds to the scores of these queries and keys, [heads, queries, keys].
 
@@ -43,6 +45,8 @@ def bias(
             and JAX give the bias in that library, and gradients reach them.
         dtype: float64, float32, float16 or bfloat16.
         causal: Whether keys after the query get minus infinity. Nothing is masked unless asked for.
+        heads: The heads that are wanted, such as those of one rank: ``range(4, 8)`` is heads 4 to 7 of ``spec.heads``.
+            Slopes are those that they have among all heads; learned numbers are those of these heads alone.
 
     Returns:
         The bias, [heads, queries, keys], with a batch axis before it where positions have one: a NumPy array, or one
@@ -62,6 +66,7 @@ def bias(
     [[-0.1875, -0.125, -0.0625, 0.0]]
     """
     _check_spec(spec, "bias")
+    spec = some_heads(spec, heads)
     truth("causal", causal, "It says whether keys after the query get minus infinity.")
     if causal and not spec.ordered:
         raise InvalidValue(
@@ -70,6 +75,7 @@ def bias(
             "Leave `causal` out.",
         )
     refuse_recording(queries, keys, *(values.values() if isinstance(values, dict) else (values,)))
+    refuse_distributed(queries, keys, values)
     if is_inside(queries, keys):
         return traced_bias(spec, queries, keys, values, dtype, causal)
     at, kind = batches_of(queries, keys), output_dtype(dtype)

@@ -7,6 +7,7 @@ from clockhands.biases.codes import BiasCode
 from clockhands.dtypes import NAMES, name_of
 from clockhands.errors import InvalidType, InvalidValue
 from clockhands.positions import refuse_single
+from clockhands.sharding import refuse_sharded
 from clockhands.traces import counted
 
 
@@ -19,6 +20,7 @@ def positions_beside(scores: Any, spec: BiasCode, queries: Any, keys: Any) -> tu
     """
     if not hasattr(scores, "shape") or not hasattr(scores, "dtype"):
         raise InvalidType(f"`scores` must be an array, got {type(scores).__name__}.", "Give queries @ keys.")
+    refuse_sharded(scores, "scores", "Pass scores.to_local(), to a bias with heads=range(…) if they are of some heads.")
     if getattr(scores, "is_nested", False):
         raise InvalidType("`scores` must not be a nested tensor.", "Pad it, or pass its sequences one by one.")
     kind, shape = name_of(scores), tuple(scores.shape)

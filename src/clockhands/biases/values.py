@@ -10,6 +10,7 @@ from clockhands.arguments import shown
 from clockhands.dtypes import NAMES, name_of
 from clockhands.errors import InvalidType, InvalidValue
 from clockhands.positions import numpy_of
+from clockhands.sharding import refuse_sharded
 from clockhands.traces import device_of, known_numbers, library
 
 # A tuple: PyTorch's compiler does not follow a union of types.
@@ -56,6 +57,25 @@ class Values:
 
     def _placed(self, array: np.ndarray) -> Any:
         return array if self.in_numpy else self.xp.asarray(array, device=self.device)
+
+
+def refuse_distributed(queries: Any, keys: Any, values: Any) -> None:
+    """Refuse DTensors: which heads, queries and keys a rank has cannot be seen from positions or a table.
+
+    Raises:
+        InvalidType: One of them is a DTensor.
+    """
+    for array, name in ((queries, "queries"), (keys, "keys")):
+        refuse_sharded(
+            array, name, "Pass the positions of this rank: to_local(), or full_tensor() for those of all ranks."
+        )
+    for array in values.values() if isinstance(values, Mapping) else (values,):
+        refuse_sharded(
+            array,
+            "values",
+            "With FSDP, call the bias within a forward that it wraps (register_fsdp_forward_method); else pass "
+            "to_local(), with heads=range(…) where a rank has some of the heads.",
+        )
 
 
 def values_of(name: str, given: Any, shapes: dict[str, tuple[int, ...]]) -> Values:

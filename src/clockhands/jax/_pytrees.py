@@ -113,7 +113,7 @@ class Additive:
         return additive.add(x, self.spec, positions, values=self.values)
 
 
-@_learned
+@partial(jax.tree_util.register_dataclass, data_fields=["values"], meta_fields=["spec", "heads"])
 @dataclass(frozen=True, eq=False)
 class Bias:
     """A bias as a pytree: scores in, scores with the bias out.
@@ -123,8 +123,9 @@ class Bias:
     Positions may exist only inside a trace, as in a step of decoding: then distances are exact up to 2**31 - 1.
 
     Attributes:
-        spec: The bias.
+        spec: The bias, of all heads.
         values: The learned numbers by name; None for a computed bias.
+        heads: The heads that are wanted, as for `clockhands.bias`, such as those of one device; ``values`` are theirs.
 
     Raises:
         InvalidType: ``spec`` is not a bias.
@@ -137,15 +138,19 @@ class Bias:
 
     spec: biases.BiasCode
     values: dict[str, Any] | None = field(default=None)
+    heads: range | None = None
 
     def __post_init__(self) -> None:
         """Check the spec."""
         _check(self.spec, biases.BiasCode, "a bias", "Bias(clockhands.Alibi(heads=8))")
+        biases.some_heads(self.spec, self.heads)
         if len(self.spec.shapes) == 1 and self.values is not None and not isinstance(self.values, Mapping):
             settle(self, values={next(iter(self.spec.shapes)): self.values})
 
     @classmethod
-    def drawn(cls, spec: biases.BiasCode, key: jax.Array, dtype: Any = jnp.float32) -> "Bias":
+    def drawn(
+        cls, spec: biases.BiasCode, key: jax.Array, dtype: Any = jnp.float32, *, heads: range | None = None
+    ) -> "Bias":
         """With learned numbers as the codes draw them that train such a bias.
 
         Tables from a normal distribution of deviation 0.02 (T5 and Swin do so up to the deviation); KERPLE's ``p`` and
@@ -155,22 +160,23 @@ class Bias:
         Raises:
             InvalidType: ``spec`` is not a bias.
         """
-        code = cls(spec)
+        code = cls(spec, heads=heads)
         if not spec.learned:
             return code
-        keys = jax.random.split(key, len(spec.shapes))
+        shapes = biases.some_heads(spec, heads).shapes
+        keys = jax.random.split(key, len(shapes))
         drawn = {}
-        for (name, shape), each in zip(spec.shapes.items(), keys, strict=True):
+        for (name, shape), each in zip(shapes.items(), keys, strict=True):
             if name in ("c", "threshold"):
                 drawn[name] = jnp.asarray(0.1 if name == "c" else 512.0, dtype)
             elif name in ("p", "a"):
                 drawn[name] = jax.random.uniform(each, shape, dtype, 0.01, 2.0 if name == "p" else 1.0)
             elif name[0] in "wb" and name[1:].isdecimal():
-                bound = 1 / math.sqrt(spec.shapes[f"w{name[1:]}"][1])
+                bound = 1 / math.sqrt(shapes[f"w{name[1:]}"][1])
                 drawn[name] = jax.random.uniform(each, shape, dtype, -bound, bound)
             else:
                 drawn[name] = 0.02 * jax.random.normal(each, shape, dtype)
-        return cls(spec, drawn)
+        return cls(spec, drawn, heads)
 
     def matrix(self, queries: Any, keys: Any, *, causal: bool = False, dtype: Any = jnp.float32) -> jax.Array:
         """The bias itself, [heads, queries, keys] (and a batch axis before, where positions have one).
@@ -186,7 +192,8 @@ class Bias:
             most = 2.0 if self.spec.kernel == "power" else None
             values = {name: jnp.clip(number, 0.01, most if name == "p" else None) for name, number in values.items()}
         name = np.dtype(dtype).name
-        return jnp.asarray(biases.bias(self.spec, queries, keys, values=values, dtype=name, causal=causal))
+        made = biases.bias(self.spec, queries, keys, values=values, dtype=name, causal=causal, heads=self.heads)
+        return jnp.asarray(made)
 
     def __call__(self, scores: Any, queries: Any = None, keys: Any = None, *, causal: bool = False) -> jax.Array:
         """Scores [..., heads, queries, keys] plus the bias, made in float32 at least and rounded once.
@@ -201,7 +208,7 @@ class Bias:
         Raises:
             InvalidValue, InvalidType: Scores and positions are not of these shapes, or scores no floats.
         """
-        queries, keys = positions_beside(scores, self.spec, queries, keys)
+        queries, keys = positions_beside(scores, biases.some_heads(self.spec, self.heads), queries, keys)
         work = jnp.promote_types(scores.dtype, jnp.float32)
         bias = self.matrix(queries, keys, causal=causal, dtype=work)
         return (scores.astype(work) + beside(scores, bias)).astype(scores.dtype)

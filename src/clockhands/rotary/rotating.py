@@ -4,6 +4,7 @@ Cosine and sine are made from exact phases in float32 (float64 for a float64 que
 query; the product is made in that precision and rounded once, to the query's dtype.
 """
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,7 @@ from clockhands.positions import Positions, positions_of, refuse_masked, refuse_
 from clockhands.rotary._cosines import CosSin, parts_of
 from clockhands.rotary._spec import Rotary
 from clockhands.rotary._ways import first_step, in_one_kernel, phases_in_one_kernel, placed, step, turned
+from clockhands.sharding import RankPart, is_sharded, local_of, refuse_unsummed, wrapped
 from clockhands.traces import is_traced
 
 # The logarithm of the largest number, less 3.7 in float32, which leaves room for pairs of heads that are up to 40 long,
@@ -88,6 +90,8 @@ def rotate(
             return again[0]
     shape, kind, axis = _heads(x, spec, seq_axis, "rotate")
     _check_role(spec, role)
+    if is_sharded(x, positions, getattr(cos_sin, "cosine", None)):
+        return _on_this_rank(x, spec, positions, axis, role, cos_sin)
     if cos_sin is not None:
         parts = parts_of(cos_sin, x, spec, positions, role, axis)
         made = in_one_kernel(spec, parts, [x], [axis])
@@ -143,6 +147,13 @@ def rotate_both(
             return again[0], again[1]
     shape, kind, axis = _heads(queries, spec, seq_axis, "rotate_both", "queries")
     shape_of_keys, kind_of_keys, axis_of_keys = _heads(keys, spec, seq_axis, "rotate_both", "keys")
+    if cos_sin is None:
+        _check_lengths(shape[axis], shape_of_keys[axis_of_keys])
+    if is_sharded(queries, keys, positions, *(getattr(pair, "cosine", None) for pair in pairs)):
+        return (
+            _on_this_rank(queries, spec, positions, axis, roles[0], pairs[0], "queries"),
+            _on_this_rank(keys, spec, positions, axis_of_keys, roles[1], pairs[1], "keys"),
+        )
     if cos_sin is not None:
         theirs = parts_of(pairs[0], queries, spec, positions, roles[0], axis, "queries")
         others = parts_of(pairs[1], keys, spec, positions, roles[1], axis_of_keys, "keys")
@@ -153,13 +164,6 @@ def rotate_both(
         return (
             _applied(queries, spec, theirs, axis, (None, seq_axis, roles[0], pairs[0])),
             _applied(keys, spec, others, axis_of_keys, (None, seq_axis, roles[1], pairs[1])),
-        )
-    if shape[axis] != shape_of_keys[axis_of_keys]:
-        raise InvalidValue(
-            f"Queries and keys must have the same length to have the same positions, got {shape[axis]} and "
-            f"{shape_of_keys[axis_of_keys]}.",
-            "Rotate queries and keys separately, with positions= for each. In a decoding step the query is at the "
-            "position of the last key.",
         )
     given, positions = positions, _given(positions, spec, queries, axis)
     made = in_one_kernel(spec, positions, [queries, keys], [axis, axis_of_keys])
@@ -213,6 +217,12 @@ def cos_sin(spec: Rotary, positions: Any, like: Any, *, role: str | None = None)
     if kind not in FLOATS:
         raise InvalidType(f"`like` must be of a float dtype, got {kind}.", "Give the queries, or the tokens.")
     _check_role(spec, role)
+    if is_sharded(positions):
+        refuse_unsummed(positions, "positions", last=spec.axes is not None)
+        made = cos_sin(spec, local_of(positions), like, role=role)
+        shape = (*(positions.shape if spec.axes is None else positions.shape[:-1]), spec.rotated // 2)
+        cosine, sine = (wrapped(part, shape, positions) for part in made)
+        return replace(made, cosine=cosine, sine=sine)
     if isinstance(positions, int):  # a count, which the compiler may not know yet
         positions = traces.as_traced(positions, like)
     else:
@@ -269,6 +279,10 @@ def rerotate(keys: Any, spec: Rotary, from_: Any, to: Any, seq_axis: int = -2) -
         InvalidValue, InvalidType: An argument cannot be used; the message says which and why.
     """
     shape, kind, axis = _heads(keys, spec, seq_axis, "rerotate")
+    if is_sharded(keys, from_, to):
+        part = RankPart(keys, axis, "keys")
+        mine = [_of_this_rank(part, spec, place, name) for place, name in ((from_, "from_"), (to, "to"))]
+        return part.wrapped(rerotate(part.local, spec, mine[0], mine[1], axis))
     if spec.reordered:
         raise InvalidValue(
             "The dimensions of these keys were reordered, so they cannot be rotated again.",
@@ -294,6 +308,30 @@ def rerotate(keys: Any, spec: Rotary, from_: Any, to: Any, seq_axis: int = -2) -
         _check_growth(spec, away, kind)
         turn = turn * _growth(spec, away)
     return _applied(keys, spec, (turn.real.astype(dtype), turn.imag.astype(dtype)), axis)
+
+
+def _on_this_rank(  # noqa: PLR0917 - what `rotate` was called with
+    x: Any, spec: Rotary, positions: Any, axis: int, role: str | None, pair: Any, name: str = "x"
+) -> Any:
+    """`rotate` of a DTensor: each rank rotates its own part, by the positions of its own tokens."""
+    part = RankPart(x, axis, name)
+    if pair is None:
+        mine = _of_this_rank(part, spec, positions)
+        return part.wrapped(rotate(part.local, spec, mine, axis, role=role))
+    cosine, sine = (
+        part.positions(each, each.ndim - 1, "cos_sin") for each in parts_of(pair, x, spec, positions, role, axis, name)
+    )
+    mine = replace(pair, cosine=cosine, sine=sine)
+    return part.wrapped(rotate(part.local, spec, None, axis, role=role, cos_sin=mine))
+
+
+def _of_this_rank(part: RankPart, spec: Rotary, positions: Any, name: str = "positions") -> Any:
+    """The positions of this rank's tokens."""
+    given = _given(positions, spec, part.whole, part.axis, name)
+    if not is_sharded(given) and not traces.stay(given):
+        given = at_origin(given, name)
+    _check_shape(tuple(given.shape), spec, tuple(part.whole.shape), part.axis, name)
+    return part.positions(given, len(given.shape) - (spec.axes is not None), name)
 
 
 def cosine_sine(spec: Rotary, at: Positions, dtype: np.dtype, role: str | None = None) -> tuple[np.ndarray, np.ndarray]:
@@ -473,6 +511,15 @@ def _applied(
     cosine, sine = cosine.reshape(shape), sine.reshape(shape)
     made = None if asked is None else first_step(spec, x, *asked, (cosine, sine))
     return made if made is not None else turned(x, cosine, sine, spec)
+
+
+def _check_lengths(queries: int, keys: int) -> None:
+    if queries != keys:
+        raise InvalidValue(
+            f"Queries and keys must have the same length to have the same positions, got {queries} and {keys}.",
+            "Rotate queries and keys separately, with positions= for each. In a decoding step the query is at the "
+            "position of the last key.",
+        )
 
 
 def _check_spec(spec: object, call: str) -> None:

@@ -7,9 +7,9 @@ import numpy as np
 import torch
 
 from clockhands.arguments import shown
-from clockhands.biases import BiasCode, Fire, LogWindow, Window
+from clockhands.biases import BiasCode, Fire, LogWindow, Window, some_heads
 from clockhands.biases.distances import Batches, QueryKeyPairs, batches_of, reals_of
-from clockhands.biases.values import Values, values_of
+from clockhands.biases.values import Values, refuse_distributed, values_of
 from clockhands.errors import InvalidType, InvalidValue
 from clockhands.positions import Positions
 from clockhands.traces import in_full
@@ -22,7 +22,13 @@ _MOST_DIAGONALS = 1 << 20
 
 
 def score_mod(
-    spec: BiasCode, queries: Any, keys: Any, *, values: Any = None, device: torch.device | str | None = None
+    spec: BiasCode,
+    queries: Any,
+    keys: Any,
+    *,
+    values: Any = None,
+    device: torch.device | str | None = None,
+    heads: range | None = None,
 ) -> ScoreMod:
     """The bias as a ``score_mod`` for `torch.nn.attention.flex_attention.flex_attention`.
 
@@ -38,6 +44,7 @@ def score_mod(
         keys: Positions, or a count.
         values: Learned numbers, as for `bias`; gradients reach those of PyTorch as far as FlexAttention's do.
         device: Where the attention happens, if not where the values are.
+        heads: The heads of this attention, as for `bias`, where it has some of them.
 
     Raises:
         InvalidValue, InvalidType: An argument cannot be used; the message says which and why.
@@ -52,6 +59,8 @@ def score_mod(
             f"`score_mod` takes a bias, got {type(spec).__name__} {shown(spec)}.",
             "Biases are Alibi, Buckets and those of clockhands.biases.",
         )
+    spec = some_heads(spec, heads)
+    refuse_distributed(queries, keys, values)
     at = batches_of(queries, keys)
     if 0 in at.shape:
         raise InvalidValue(

@@ -43,6 +43,14 @@ class _Code(PositionModule):
         """The spec, where PyTorch prints the module."""
         return repr(self.spec)
 
+    def _loaded_as(self, tensor: Any) -> Any:
+        """The spec that a tensor of a state dict is compared with."""
+        return self.spec
+
+    def _taken(self, name: str, given: Any) -> Any:
+        """What a parameter takes of the tensor that a state dict has for it."""
+        return given
+
     def _load_from_state_dict(  # noqa: PLR0917 - torch's own arguments
         self,
         state_dict: dict[str, Any],
@@ -55,9 +63,11 @@ class _Code(PositionModule):
     ) -> None:
         """Load what is learned; what is computed is compared with the spec and left out (see `_state_dicts`)."""
         own = {name for name, _ in self.named_parameters(recurse=False)}
+        for name in own & {key.removeprefix(prefix) for key in state_dict if key.startswith(prefix)}:
+            state_dict[prefix + name] = self._taken(name, state_dict[prefix + name])
         for key in [key for key in state_dict if key.startswith(prefix) and key.removeprefix(prefix) not in own]:
             try:
-                known = judged(self.spec, key, state_dict[key])
+                known = judged(self._loaded_as(state_dict[key]), key, state_dict[key])
             except ClockhandsError as wrong:
                 error_msgs.append(str(wrong))
                 known = True
@@ -227,14 +237,19 @@ class Bias(_Code):
     Under ``torch.compile(fullgraph=True)`` all positions, also those that nobody gave, are tensors of the graph: whole
     numbers, whose distances are exact, and computed biases are within a relative 2**-22.
 
+    Under tensor parallelism each rank makes ``Bias(spec, heads=range(4, 8))`` with the spec of the whole model. Its
+    parameters and its state dict hold these heads alone; of a state dict of the whole model it takes these heads.
+
     Attributes:
-        spec: The bias.
+        spec: The bias, of all heads.
+        heads: The heads that this module has, a range.
 
     Args:
         spec: A bias.
-        values: What the parameters start as: an array, or a dict of arrays by name. Unless given, they are drawn as
-            the codes draw them that train such a bias; see `reset_parameters`.
+        values: What the parameters start as: an array, or a dict of arrays by name, of these heads. Unless given, they
+            are drawn as the codes draw them that train such a bias; see `reset_parameters`.
         device, dtype: Of the parameters.
+        heads: The heads that this module has, as for `clockhands.bias`; all unless given.
 
     Raises:
         InvalidType: ``spec`` is not a bias.
@@ -254,27 +269,46 @@ class Bias(_Code):
         *,
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
+        heads: range | None = None,
     ) -> None:
         super().__init__(spec, biases.BiasCode, "Bias(clockhands.Alibi(heads=8))")
+        self._own = own = biases.some_heads(spec, heads)
+        self.heads = range(spec.heads) if heads is None else heads
         if values is not None or not spec.learned:
-            values_of(type(spec).__name__, values, spec.shapes)
+            values_of(type(spec).__name__, values, own.shapes)
             if not isinstance(values, Mapping):
-                values = dict.fromkeys(spec.shapes, values)
-        for name, shape in spec.shapes.items():
+                values = dict.fromkeys(own.shapes, values)
+        for name, shape in own.shapes.items():
             made = _empty(shape, device, dtype) if values is None else _parameter(values[name], device, dtype)
             self.register_parameter(name, made)
         if values is None:
             self.reset_parameters()
 
+    def extra_repr(self) -> str:
+        """The spec, and the heads where they are not all."""
+        return repr(self.spec) + ("" if self._own is self.spec else f", heads={self.heads}")
+
+    def _loaded_as(self, tensor: Any) -> Any:
+        """The bias of these heads, where the tensor has one number for each of them; else of all."""
+        return self._own if np.shape(tensor)[:1] == (len(self.heads),) else self.spec
+
+    def _taken(self, name: str, given: Any) -> Any:
+        """Of learned numbers of all heads, those of these heads."""
+        whole, own = (code.shapes.get(name) for code in (self.spec, self._own))  # None: of pruning, or weight_norm
+        if whole is None or own is None or own == whole or tuple(np.shape(given)) != whole:
+            return given
+        axis = next(axis for axis, sizes in enumerate(zip(own, whole, strict=True)) if sizes[0] != sizes[1])
+        return given[(slice(None),) * axis + (slice(self.heads.start, self.heads.stop, self.heads.step),)]
+
     @property
     def values(self) -> dict[str, torch.Tensor] | None:
         """What is learned, by name, as it is used; or None."""
-        if not self.spec.learned:
+        if not self._own.learned:
             return None
         # Not the parameters: of one that is pruned or made of others, such as by weight_norm, this is what is used.
-        used: dict[str, torch.Tensor] = {name: getattr(self, name) for name in self.spec.shapes}
-        if isinstance(self.spec, biases.Kerple):
-            most = 2.0 if self.spec.kernel == "power" else None
+        used: dict[str, torch.Tensor] = {name: getattr(self, name) for name in self._own.shapes}
+        if isinstance(self._own, biases.Kerple):
+            most = 2.0 if self._own.kernel == "power" else None
             used = {name: number.clamp(0.01, most if name == "p" else None) for name, number in used.items()}
         return used
 
@@ -285,14 +319,14 @@ class Bias(_Code):
         Tables from a normal distribution of deviation 0.02 (T5 and Swin do so up to the deviation); KERPLE's ``p``
         and ``a`` evenly up to 2 and 1; FIRE's rate 0.1 and threshold 512; networks as `torch.nn.Linear` does.
         """
-        for name in self.spec.shapes:
+        for name in self._own.shapes:
             number = self.get_parameter(name)
             if name in ("c", "threshold"):
                 number.fill_(0.1 if name == "c" else 512.0)
             elif name in ("p", "a"):
                 number.uniform_(0.01, 2.0 if name == "p" else 1.0)
             elif name[0] in "wb" and name[1:].isdecimal():
-                bound = 1 / math.sqrt(self.spec.shapes[f"w{name[1:]}"][1])
+                bound = 1 / math.sqrt(self._own.shapes[f"w{name[1:]}"][1])
                 number.uniform_(-bound, bound)
             else:
                 number.normal_(std=0.02)
@@ -319,7 +353,7 @@ class Bias(_Code):
             keys = traces.as_tensor(keys, device)
             queries = queries if isinstance(queries, int) else traces.as_tensor(queries, device)
         made = biases.bias(
-            self.spec, queries, keys, values=self.values, dtype=_NAMES.get(dtype, str(dtype)), causal=causal
+            self._own, queries, keys, values=self.values, dtype=_NAMES.get(dtype, str(dtype)), causal=causal
         )
         return _tensor(made).to(device) if isinstance(made, np.ndarray) else made
 
@@ -339,7 +373,7 @@ class Bias(_Code):
             InvalidValue, InvalidType: Scores and positions are not of these shapes, or scores no floats.
         """
         traces.refuse_recording(scores)
-        queries, keys = positions_beside(scores, self.spec, queries, keys)
+        queries, keys = positions_beside(scores, self._own, queries, keys)
         work = torch.promote_types(scores.dtype, torch.float32)
         bias = self.matrix(queries, keys, causal=causal, device=scores.device, dtype=work)
         return (scores.to(work) + beside(scores, bias)).to(scores.dtype)
@@ -348,7 +382,7 @@ class Bias(_Code):
         """The bias as ``attn_mask``, made once; see `clockhands.torch.PositionModule.prepare`."""
         check_prepare(like, causal)
         keys = queries if keys is None else keys
-        counts = type(queries) is type(keys) is int and not self.spec.learned and queries > 1
+        counts = type(queries) is type(keys) is int and not self._own.learned and queries > 1
 
         def make() -> torch.Tensor:
             mask = self.matrix(queries, keys, causal=causal, device=like.device, dtype=like.dtype)
@@ -356,11 +390,11 @@ class Bias(_Code):
 
         if not counts or torch.compiler.is_compiling():
             return Prepared(make())
-        return Prepared(remembered(self.spec, (queries, keys, causal, like.device, like.dtype), make))
+        return Prepared(remembered(self._own, (queries, keys, causal, like.device, like.dtype), make))
 
     def score_mod(self, queries: Any, keys: Any, *, device: torch.device | str | None = None) -> ScoreMod:
         """The bias for FlexAttention; see `clockhands.torch.score_mod`."""
-        return score_mod(self.spec, queries, keys, values=self.values, device=device)
+        return score_mod(self._own, queries, keys, values=self.values, device=device)
 
 
 _KINDS = {

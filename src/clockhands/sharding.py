@@ -1,0 +1,236 @@
+"""Sequences that are split over machines: a rank's positions, and PyTorch's DTensor, of which each rank holds a part.
+
+A rotation and a sum concern each token alone, so a rank works on its own part with the positions of its own tokens, and
+nothing is sent.
+"""
+
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from clockhands.arguments import count, shown
+from clockhands.errors import InvalidType, InvalidValue
+from clockhands.positions import Positions
+
+
+def rank_positions(tokens: int, rank: int, ranks: int, *, zigzag: bool = False) -> np.ndarray:
+    """The positions of the tokens that one rank has, int64, where a sequence is split over ranks (context parallelism).
+
+    Args:
+        tokens: Length of the whole sequence.
+        rank: Which rank, from 0 on.
+        ranks: How many ranks there are.
+        zigzag: Whether each rank has one chunk of the first half and one of the second, the one as far from the
+            beginning as the other from the end, so that causal attention costs all ranks the same. That is the order of
+            PyTorch's ``context_parallel`` (its head-tail load balancer) and of Megatron and Transformer Engine. False:
+            one chunk each, in order.
+
+    Raises:
+        InvalidType: A number is not whole, or ``zigzag`` not True or False.
+        InvalidValue: There is no such rank, or the tokens cannot be split evenly.
+
+    >>> [rank_positions(8, rank, 2).tolist() for rank in range(2)]
+    [[0, 1, 2, 3], [4, 5, 6, 7]]
+    >>> [rank_positions(8, rank, 2, zigzag=True).tolist() for rank in range(2)]
+    [[0, 1, 6, 7], [2, 3, 4, 5]]
+    """
+    tokens, ranks, rank = count("tokens", tokens, least=0), count("ranks", ranks), count("rank", rank, least=0)
+    if rank >= ranks:
+        raise InvalidValue(f"`rank` must be from 0 to {ranks - 1}, got {rank}.", "The first rank is 0.")
+    if not isinstance(zigzag, bool):
+        raise InvalidType(f"`zigzag` must be True or False, got {shown(zigzag)}.", "It says which tokens a rank has.")
+    chunks = 2 * ranks if zigzag else ranks
+    if tokens % chunks:
+        raise InvalidValue(
+            f"{tokens} tokens cannot be split into {chunks} equal chunks.",
+            f"Pad the sequence to {-(-tokens // chunks) * chunks} tokens.",
+        )
+    size = tokens // chunks
+    mine = (rank, chunks - 1 - rank) if zigzag else (rank,)
+    return np.concatenate([np.arange(chunk * size, (chunk + 1) * size) for chunk in mine])
+
+
+def is_sharded(*arrays: Any) -> bool:
+    """Whether one of these is a DTensor."""
+    module = sys.modules.get("torch.distributed.tensor")
+    # By their types: `isinstance` takes four times as long, in every call.
+    return module is not None and module.DTensor in map(type, arrays)
+
+
+def refuse_sharded(array: Any, name: str, hint: str) -> None:
+    """Refuse a DTensor where a rank's own part is wanted.
+
+    Raises:
+        InvalidType: It is one.
+    """
+    if is_sharded(array):
+        raise InvalidType(f"`{name}` must be the tensor of this rank, got a DTensor.", hint)
+
+
+def refuse_unsummed(array: Any, name: str, *, last: bool) -> None:
+    """Refuse a DTensor whose parts are yet to be summed, and, where asked, one that is split along its last axis.
+
+    Raises:
+        InvalidValue: It is one.
+    """
+    for placement in array.placements:
+        if placement.is_partial():
+            raise InvalidValue(
+                f"`{name}` is a DTensor with the placement {placement}: its parts are not summed yet.",
+                f"Write {name}.redistribute(placements=…) with Shard or Replicate first.",
+            )
+        if last and getattr(placement, "dim", None) == len(array.shape) - 1:
+            raise InvalidValue(
+                f"`{name}` is a DTensor that is split along its last axis, {placement}, so that no rank has a whole "
+                "vector.",
+                "Split it along the batch, the heads or the sequence, or redistribute it first.",
+            )
+
+
+class RankPart:
+    """The part of a DTensor [..., seq, ..., channels] that this rank holds.
+
+    Attributes:
+        whole: The DTensor.
+        axis: Which of its axes is the sequence, counted from 0.
+
+    Raises:
+        InvalidType: It is a plain tensor, and something beside it is a DTensor.
+        InvalidValue: Its parts are yet to be summed, or a token is split over ranks.
+    """
+
+    def __init__(self, whole: Any, axis: int, name: str = "x") -> None:
+        if not is_sharded(whole):
+            raise InvalidType(
+                f"`{name}` is a plain tensor, but what is given with it is a DTensor.",
+                f"Make `{name}` a DTensor of the same mesh, or pass plain tensors of this rank (to_local()).",
+            )
+        self.whole, self.axis, self.name = whole, axis, name
+        refuse_unsummed(whole, name, last=True)
+        for placement in whole.placements:
+            if getattr(placement, "dim", None) in (0, axis) and hasattr(placement, "split_factor"):
+                raise InvalidValue(
+                    f"`{name}` is a DTensor whose tokens are not split in order, {placement}.",
+                    f"Write {name}.redistribute(placements=…) with Shard first.",
+                )
+
+    @property
+    def local(self) -> Any:
+        """What this rank holds; gradients go through."""
+        return local_of(self.whole)
+
+    @property
+    def splits_tokens(self) -> bool:
+        """Whether a rank has some of the tokens, and not all."""
+        return any(hasattr(placement, "dim") for placement in self.whole.placements)
+
+    def wrapped(self, made: Any) -> Any:
+        """What this rank made of its part, as the DTensor of the same shape and placements."""
+        return wrapped(made, self.whole.shape, self.whole)
+
+    def positions(self, given: Any, axes: int, name: str = "positions") -> Any:
+        """This rank's part of positions, or of what is made of them.
+
+        Args:
+            given: Those of all tokens: exact positions, a tensor, or a DTensor.
+            axes: 1 for [seq, …], 2 for [batch, seq, …].
+            name: What the caller names them.
+
+        Raises:
+            InvalidValue: A DTensor of another mesh, or one that is split in another way.
+        """
+        shape = tuple(given.shape)
+        if not is_sharded(given):
+            which = [self._shards(axis, shape, axes) for axis in range(axes)]
+            mine = [self.tokens(shape[axis], which[axis]) for axis in range(axes)]
+            if not any(map(any, which)):
+                return given
+            return given.taken(*mine) if isinstance(given, Positions) else given[tuple(mine)]
+        if given.device_mesh != self.whole.device_mesh:
+            raise InvalidValue(
+                f"`{name}` and `{self.name}` are DTensors of two device meshes.",
+                f"Distribute `{name}` over the mesh of `{self.name}`.",
+            )
+        split = zip(*(self._shards(axis, shape, axes) for axis in range(axes)), strict=True)
+        placements = [_of("Shard")(each.index(True)) if any(each) else _of("Replicate")() for each in split]
+        if any(own not in (want, _of("Replicate")()) for own, want in zip(given.placements, placements, strict=True)):
+            raise InvalidValue(
+                f"`{name}` has the placements {_shown(given.placements)}, but `{self.name}` has "
+                f"{_shown(self.whole.placements)} and needs {_shown(placements)}.",
+                f"Write {name}.redistribute(placements=…), or leave them replicated.",
+            )
+        return local_of(given.redistribute(placements=placements))
+
+    def values(self, given: Any) -> Any:
+        """Learned numbers that every rank has, so that their gradient is that of all tokens.
+
+        Raises:
+            InvalidValue: They are split, or plain and trained beside a part of the tokens.
+        """
+        mesh, hint = self.whole.device_mesh, "Write distribute_module(module, mesh), which replicates its parameters."
+        if is_sharded(given):
+            if given.device_mesh != mesh or not all(each.is_replicate() for each in given.placements):
+                raise InvalidValue(
+                    f"`values` must be replicated over the mesh of `{self.name}`, got {_shown(given.placements)}.", hint
+                )
+            # Each rank has the gradient of its own tokens; the redistribution adds them up on the way back.
+            partial = [_of("Partial" if hasattr(each, "dim") else "Replicate")() for each in self.whole.placements]
+            return given.redistribute(placements=given.placements).to_local(grad_placements=partial)
+        torch = sys.modules["torch"]
+        if self.splits_tokens and torch.is_grad_enabled() and getattr(given, "requires_grad", False):
+            raise InvalidValue(
+                f"`values` is a plain tensor that is trained, but `{self.name}` is a DTensor of which each rank has a "
+                "part of the tokens, so each rank would get another gradient.",
+                hint,
+            )
+        return given
+
+    def tokens(self, number: int, split: Sequence[bool] | None = None) -> slice:
+        """Which of so many tokens this rank has.
+
+        Args:
+            number: How many there are.
+            split: Over which axes of the mesh; unless given, those that split the sequence.
+        """
+        mesh, start = self.whole.device_mesh, 0
+        for axis, over in enumerate(self._shards(0, (number,), 1) if split is None else split):
+            if over:  # as `torch.chunk` does it
+                size = -(-number // mesh.size(axis))
+                first = min(mesh.get_local_rank(axis) * size, number)
+                start, number = start + first, min(size, number - first)
+        return slice(start, start + number)
+
+    def _shards(self, axis: int, shape: tuple[int, ...], axes: int) -> list[bool]:
+        """For each axis of the mesh, whether this axis of positions, [seq, …] or [batch, seq, …], is split over it."""
+        if axis < axes - 1 and shape[0] == 1:  # one sequence for the whole batch
+            return [False] * len(self.whole.placements)
+        dim = self.axis if axis == axes - 1 else 0
+        return [getattr(placement, "dim", None) == dim for placement in self.whole.placements]
+
+
+def local_of(array: Any) -> Any:
+    """What this rank holds of a DTensor, once it is there; gradients go through."""
+    local = array.to_local()
+    return local.wait() if hasattr(local, "wait") else local  # of a collective that is still under way
+
+
+def wrapped(made: Any, shape: Sequence[int], like: Any) -> Any:
+    """A rank's part as a DTensor of this shape, with the mesh and the placements of another."""
+    made, strides, step = made.contiguous(), [1] * len(shape), 1
+    for axis in reversed(range(len(shape))):
+        strides[axis] = step
+        step *= max(1, shape[axis])
+    torch = sys.modules["torch"]
+    return _of("DTensor").from_local(
+        made, like.device_mesh, like.placements, run_check=False, shape=torch.Size(shape), stride=tuple(strides)
+    )
+
+
+def _of(name: str) -> Any:
+    return getattr(sys.modules["torch.distributed.tensor"], name)
+
+
+def _shown(placements: Sequence[Any]) -> str:
+    return "[" + ", ".join(map(str, placements)) + "]"
