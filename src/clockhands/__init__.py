@@ -94,6 +94,7 @@ _SUBMODULES = frozenset(
         "show",
         "specs",
         "torch",
+        "transformers",
     }
 )
 
