@@ -53,13 +53,13 @@ def spec_of(
     alike = list(dict.fromkeys(spec for _, spec in specs))
     if len(alike) == 1:
         return alike[0]
-    layers = [None if code.layers in (None, "input") else layer_numbers(code.layers) for code in codes]
-    if any(numbers is None for numbers in layers):
+    if any(code.layers in (None, "input") for code in codes):
         told = ", ".join(f"{code.kind} ({code.part}, {code.layers or 'all layers'})" for code in codes)
         raise InvalidValue(
             f"{audited.target} has several position encodings that no single spec holds: {told}.",
             "Name one part (part='encoder'), or read each from `ch.audit(target).layers`.",
         )
+    layers = [layer_numbers(code.layers or "") for code in codes]
     place = {number: alike.index(spec) for numbers, (_, spec) in zip(layers, specs, strict=True) for number in numbers}
     missing = sorted(set(range(max(place) + 1)) - set(place))
     if missing or sum(map(len, layers)) != len(place):

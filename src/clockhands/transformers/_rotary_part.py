@@ -9,13 +9,14 @@ from torch import Tensor, nn
 
 from clockhands.arguments import one_of
 from clockhands.errors import InvalidValue
+from clockhands.mixtures import LayerMixture
 from clockhands.rotary import Rotary, cos_sin
 from clockhands.scaling import Dynamic, LongRope
 from clockhands.transformers._reading import spec_of
 
 Form = Literal["halves", "interleaved", "pairs", "complex"]
-"""How cosines and sines of pairs lie in what a module returns: ``halves`` is ``cat(c, c)``, ``interleaved`` each twice in
-a row, ``pairs`` each once (GPT-OSS), ``complex`` as ``cos + i sin`` (Llama 4, DeepSeek-V2)."""
+"""How cosines and sines of pairs lie in what a module returns: ``halves`` is ``cat(c, c)``, ``interleaved`` each twice
+in a row, ``pairs`` each once (GPT-OSS), ``complex`` as ``cos + i sin`` (Llama 4, DeepSeek-V2)."""
 
 
 @dataclass(frozen=True)
@@ -116,8 +117,8 @@ class RotaryEmbedding(ExactRotary):
 
     Source: ``modeling_rope_utils.py`` and ``LlamaRotaryEmbedding`` of Transformers 5.23.
 
-    >>> rotary = RotaryEmbedding({"model_type": "llama", "hidden_size": 8, "num_attention_heads": 2, "rope_theta": 100.0,
-    ...                           "num_hidden_layers": 1})
+    >>> config = {"model_type": "llama", "hidden_size": 8, "num_attention_heads": 2, "num_hidden_layers": 1}
+    >>> rotary = RotaryEmbedding(config | {"rope_theta": 100.0})
     >>> cos, sin = rotary(torch.zeros(1, 2, 8), torch.tensor([[0, 1]]))
     >>> sin[0, 1]
     tensor([0.8415, 0.0998, 0.8415, 0.0998])
@@ -137,8 +138,8 @@ class RotaryEmbedding(ExactRotary):
 def _by_kind(config: object) -> dict[str | None, Rotary]:
     """The code of each kind of layer; under None that of all layers, or of the first that has one."""
     spec = spec_of(config)
-    codes = getattr(spec, "codes", (spec,))
-    rotary = [code for code in codes if isinstance(code, Rotary)]
+    mixed = spec if isinstance(spec, LayerMixture) else LayerMixture((spec,), (0,))
+    rotary = [code for code in mixed.codes if isinstance(code, Rotary)]
     if not rotary:
         raise InvalidValue(
             f"{type(config).__name__} declares no rotary encoding.", "Give the config of a model that rotates."
@@ -146,7 +147,7 @@ def _by_kind(config: object) -> dict[str | None, Rotary]:
     found: dict[str | None, Rotary] = {None: rotary[0]}
     types = config.get("layer_types") if isinstance(config, Mapping) else getattr(config, "layer_types", None)
     for layer, kind in enumerate(types or ()):
-        code = spec.layer(layer) if hasattr(spec, "layer") else spec
+        code = mixed.layer(layer)
         if isinstance(code, Rotary):
             found.setdefault(kind, code)
     return found

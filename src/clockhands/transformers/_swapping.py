@@ -6,62 +6,91 @@ notice. What the new class returns is compared with what the old one returned be
 """
 
 import copy
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cache
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
+from clockhands.additive import Sinusoidal
 from clockhands.arguments import shown
-from clockhands.auditing.modules import DeclaredPart, Expected, declared_parts, module_of
+from clockhands.auditing.modules import DeclaredPart, Expected, declared_parts, in_part, module_of, walked
+from clockhands.biases import Alibi, Buckets
 from clockhands.diagnosis import Cosines, of_table
+from clockhands.dtypes import UNIT_ROUNDOFF
 from clockhands.errors import InvalidType, InvalidValue
 from clockhands.rotary import Rotary
 from clockhands.scaling import Dynamic, LongRope
 from clockhands.sources.resolved import TEXT, Code, layer_numbers
+from clockhands.transformers._exact_biases import ExactBloom, ExactBuckets, ExactMpt
+from clockhands.transformers._exact_tables import ExactAttentionTable, ExactRows, ExactTable, exact_rows
 from clockhands.transformers._rotary_part import ExactRotary, Form, RotaryOutput, frequencies_of
 
 _NEAR, _FAR = 512, (777, 1024, 2049, 4097, 8191)
+_KEPT = frozenset({f"clockhands_{name}" for name in ("output", "length", "spec", "rows", "own")})
 _PART_MAY_RAISE = (Exception,)
 
 
 @dataclass(frozen=True, eq=False)
 class Change:
-    """One part that is to be changed: nothing is until `make` is called.
+    """One part that is to be changed; nothing is changed until `make` is called.
 
     Attributes:
-        paths: Where the part is in the model.
-        code: The kind of the code.
-        layers: The layers that it serves; None for all of its part.
-        make: What changes it.
+        path: Where the part is in the model.
+        owner: The part.
+        codes: The declared codes that it serves, with the layers: None for all.
+        exact: The class with the exact methods.
+        kept: Attributes that these methods need.
+        buffers: Buffers that are changed.
     """
 
-    paths: tuple[str, ...]
-    kind: str
-    layers: str | None
-    make: Callable[[], None]
+    path: str
+    owner: Any
+    codes: tuple[tuple[Code, str | None], ...]
+    exact: type
+    kept: Mapping[str, Any] = field(default_factory=dict)
+    buffers: Mapping[str, Tensor] = field(default_factory=dict)
+
+    def make(self) -> None:
+        """Change the part."""
+        own = {name: getattr(self.owner, name) for name in self.buffers}
+        self.owner.__class__ = exact_class(self.exact, type(self.owner))
+        for name, value in self.kept.items():
+            if isinstance(value, Tensor):
+                self.owner.register_buffer(name, value, persistent=False)
+            else:
+                setattr(self.owner, name, value)
+        for name, value in self.buffers.items():
+            setattr(self.owner, name, value)
+        self.owner.clockhands_own = own
 
 
 class Swapped:
-    """The mark of a class that stands in for another, which is its last base."""
+    """The mark of a class that stands in for another."""
+
+    clockhands_classes: tuple[type, type]
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Copied and pickled by the class that it stands in for."""
-        return _empty, (type(self).__mro__[1], type(self).__mro__[2]), vars(self)
+        """Copied and pickled by the two classes that it is made of."""
+        return _empty, self.clockhands_classes, vars(self)
 
 
 def _empty(exact: type, own: type) -> Any:
-    made = exact_class(exact, own)
+    made: Any = exact_class(exact, own)
     return made.__new__(made)
 
 
 @cache
 def exact_class(exact: type, own: type) -> type:
     """The class of a part of the class ``own`` with the methods of ``exact``."""
-    return type(f"Exact{own.__name__}", (exact, own, Swapped), {"__module__": own.__module__, "__doc__": own.__doc__})
+    # What an embedding looks up is asked for by its own class, which is first therefore.
+    bases = (own, exact, Swapped) if issubclass(exact, nn.Embedding) else (exact, own, Swapped)
+    held = {"__module__": own.__module__, "__doc__": own.__doc__, "clockhands_classes": (exact, own)}
+    return type(f"Exact{own.__name__}", bases, held)
 
 
 def swap(model: nn.Module) -> tuple[str, ...]:
@@ -98,7 +127,8 @@ def swap(model: nn.Module) -> tuple[str, ...]:
         raise InvalidValue(f"{name} is swapped already.", "Call `restore(model)` first.")
     resolved, parts = declared_parts(module)
     changes = [change for part in parts for change in _of_rotary_part(name, part)]
-    wanted = [code for code in resolved.codes if code.part in (*TEXT, "other") and code.kind not in ("none", "learned")]
+    changes += [*_of_tables(module, resolved.codes), *_of_biases(module, resolved.codes)]
+    wanted = [code for code in resolved.codes if _in_use(code, module) and code.kind not in ("none", "learned")]
     lacking = [code for code in wanted if not _served(code, changes)]
     if lacking:
         code = lacking[0]
@@ -113,7 +143,7 @@ def swap(model: nn.Module) -> tuple[str, ...]:
         )
     for change in changes:
         change.make()
-    return tuple(change.paths[0] for change in changes)
+    return tuple(change.path for change in changes)
 
 
 def restore(model: nn.Module) -> tuple[str, ...]:
@@ -134,9 +164,12 @@ def restore(model: nn.Module) -> tuple[str, ...]:
     if not found:
         raise InvalidValue(f"{type(module).__name__} is not swapped.", "Call `swap(model)` first.")
     for part in found.values():
-        for name in [name for name in vars(part) if name.startswith("clockhands_")]:
+        for name, own in part.clockhands_own.items():
+            here = getattr(part, name)
+            setattr(part, name, own.to(device=here.device, dtype=here.dtype))
+        for name in [name for name in (*vars(part), *dict(part.named_buffers(recurse=False))) if name in _KEPT]:
             delattr(part, name)
-        part.__class__ = type(part).__mro__[2]
+        part.__class__ = part.clockhands_classes[1]
     return tuple(found)
 
 
@@ -147,8 +180,19 @@ def _module(model: Any) -> nn.Module:
     return getattr(module, "_orig_mod", module)
 
 
-def _swapped(module: nn.Module) -> dict[str, nn.Module]:
+def _swapped(module: nn.Module) -> dict[str, Any]:
     return {path: part for path, part in module.named_modules() if isinstance(part, Swapped)}
+
+
+def _of_text(code: Code) -> bool:
+    return code.part in (*TEXT, "other")
+
+
+def _in_use(code: Code, module: nn.Module) -> bool:
+    """Whether a code is of a text, in a part that the model has: a config declares an encoder that a decoder lacks."""
+    if code.part not in ("encoder", "decoder"):
+        return _of_text(code)
+    return any(path.rpartition(".")[2] == code.part for path, _ in module.named_modules())
 
 
 def _named(code: Code) -> str:
@@ -157,11 +201,16 @@ def _named(code: Code) -> str:
 
 
 def _served(code: Code, changes: list[Change]) -> bool:
-    own = [change for change in changes if change.kind == code.kind]
-    if code.layers in (None, "input"):
+    """Whether every layer of a code is in one of the changes."""
+    own = [
+        layers
+        for change in changes
+        for each, layers in change.codes
+        if (each.kind, each.part) == (code.kind, code.part)
+    ]
+    if code.layers in (None, "input") or None in own:
         return bool(own)
-    numbers = {number for each in own if each.layers is not None for number in layer_numbers(each.layers)}
-    return any(each.layers is None for each in own) or layer_numbers(code.layers) <= numbers
+    return layer_numbers(code.layers) <= {number for layers in own for number in layer_numbers(layers or "")}
 
 
 # Cosines and sines
@@ -169,39 +218,62 @@ def _served(code: Code, changes: list[Change]) -> bool:
 
 def _of_rotary_part(name: str, part: DeclaredPart) -> list[Change]:
     """The change of a module that returns cosines and sines; none where its part of the model is not a text's."""
-    if not any(part.codes.values()):
+    expected = {kind: codes for kind, codes in part.codes.items() if any(_of_text(each.code) for each in codes)}
+    if not expected:
         return []
-    expected = {kind: codes for kind, codes in part.codes.items() if codes}
-    if all(code.code.part not in (*TEXT, "other") for codes in expected.values() for code in codes):
-        return []
+    served = tuple((each.code, each.layers) for codes in expected.values() for each in codes)
+    if "embed_positions" in dict(part.owner.named_buffers(recurse=False)):
+        rows = _sines_then_cosines(name, part, expected[None])
+        return [Change(part.paths[0], part.owner, served, ExactAttentionTable, buffers={"embed_positions": rows})]
     outputs = {kind: _output(name, part, kind, codes) for kind, codes in expected.items()}
-    own = type(part.owner)
-
-    def make() -> None:
-        part.owner.__class__ = exact_class(ExactRotary, own)
-        part.owner.clockhands_output = outputs
-        part.owner.clockhands_length = {}
-
-    layers = [code.layers for codes in expected.values() for code in codes]
-    whole = None if None in layers else ",".join(str(each) for each in layers)
-    return [Change(part.paths, "rotary", whole, make)]
+    kept = {"clockhands_output": outputs, "clockhands_length": {}}
+    return [Change(part.paths[0], part.owner, served, ExactRotary, kept)]
 
 
-def _output(name: str, part: DeclaredPart, kind: str | None, codes: tuple[Expected, ...]) -> RotaryOutput:
-    """What a part returns for a kind of layer: its exact form, once it is known to be what the config declares."""
-    where = f"{part.paths[0] or name}{f' ({kind})' if kind else ''}"
+def _sines_then_cosines(name: str, part: DeclaredPart, codes: tuple[Expected, ...]) -> Tensor:
+    """The exact table of an attention that keeps sines and then cosines of all positions."""
+    own: Tensor = part.owner.embed_positions
+    spec = _certain(name, part.paths[0], codes)
+    rows = exact_rows(spec, own) if own.ndim == 2 and own.shape[1] == spec.rotated else None
+    if rows is None or not _close(own, rows, max(spec.rates), codes[0].slack):
+        raise _differs(name, part.paths[0])
+    return rows
+
+
+def _close(own: Tensor, exact: Tensor, fastest: float, slack: float = 2.0**-22) -> bool:
+    """Whether rows of sines and cosines are no further from the exact ones than phases of float32 may be."""
+    rounded = UNIT_ROUNDOFF[str(own.dtype).removeprefix("torch.")]
+    phases = torch.arange(len(own), device=own.device)[:, None] * fastest
+    bound = 2.0**-21 + rounded + phases * (slack + 2.0**-23)
+    return own.shape == exact.shape and bool(((own.double() - exact.double()).abs() <= bound).all())
+
+
+def _certain(name: str, where: str, codes: tuple[Expected, ...]) -> Rotary:
     spec = codes[0].code.spec
     if len(codes) != 1 or not codes[0].sure or not isinstance(spec, Rotary) or len(spec.blocks) > 1:
         raise InvalidValue(
             f"It is not certain which rotary encoding {where} of {name} should have: nothing was changed.",
             "`ch.audit(model)` shows what its config declares.",
         )
+    return frequencies_of(spec)
+
+
+def _differs(name: str, where: str) -> InvalidValue:
+    return InvalidValue(
+        f"{where} of {name} does not compute the positions that its config declares: nothing was changed.",
+        "`ch.audit(model)` says what differs, where it is a fault that is known.",
+    )
+
+
+def _output(name: str, part: DeclaredPart, kind: str | None, codes: tuple[Expected, ...]) -> RotaryOutput:
+    """What a part returns for a kind of layer: its exact form, once it is known to be what the config declares."""
+    where = f"{part.paths[0] or name}{f' ({kind})' if kind else ''}"
+    spec = _certain(name, where, codes)
     if "forward" in vars(part.owner):
         raise InvalidValue(
             f"{where} of {name} has a forward of its own, set by a hook: nothing was changed.",
             "Swap before the model is dispatched, or remove the hook first (accelerate.hooks.remove_hook_from_module).",
         )
-    spec = frequencies_of(spec)
     found: RotaryOutput | None = None
     for length in _lengths(spec):
         positions = np.unique([*range(min(_NEAR, length)), *(far for far in _FAR if far < length), length - 1])
@@ -209,11 +281,7 @@ def _output(name: str, part: DeclaredPart, kind: str | None, codes: tuple[Expect
         narrow = _returned(part.owner, kind, positions, len(spec.rates), torch.bfloat16)
         output = None if given is None or narrow is None else _form(given, narrow, spec, codes[0], positions, length)
         if output is None or (found is not None and output != found):
-            raise InvalidValue(
-                f"{where} of {name} does not return the cosines and sines that its config declares: nothing was "
-                "changed.",
-                "`ch.audit(model)` says what differs; a form that is not known is an issue to report.",
-            )
+            raise _differs(name, where)
         found = output
     assert found is not None
     return found
@@ -287,3 +355,88 @@ def _form(  # noqa: PLR0917 - what a part returned, and what it should have
         if all((np.abs(own - right) <= bound).all() for own, right in zip(each[:2], each[2:], strict=True)):
             return output
     return None
+
+
+# Tables added to tokens
+
+
+def _of_tables(module: nn.Module, codes: Sequence[Code]) -> Iterator[Change]:
+    """The changes of sinusoidal tables that modules keep, saved or not."""
+    name = type(module).__name__
+    for held in walked(module).of("rows"):
+        declared = [code for code in in_part(codes, held.paths) if code.kind == "sinusoidal" and _of_text(code)]
+        if not declared:
+            continue
+        owner, own = held.owner, held.tensor
+        spec = declared[0].spec
+        saved = isinstance(owner, nn.Embedding) and held.name == "weight"
+        if not saved and not (held.name == "weights" and hasattr(owner, "get_embedding")):
+            continue
+        if not isinstance(spec, Sinusoidal) or own.ndim != 2 or own.shape[1] != spec.width:
+            raise _differs(name, held.paths[0])
+        rows = exact_rows(spec, own.detach())
+        if not _close(own.detach(), rows, max(spec.rates)):
+            raise _differs(name, held.paths[0])
+        served = tuple((code, None) for code in declared)
+        if saved:
+            yield Change(held.paths[0], owner, served, ExactRows, {"clockhands_rows": rows})
+        else:
+            yield Change(held.paths[0], owner, served, ExactTable, {"clockhands_spec": spec}, {held.name: rows})
+
+
+# Biases
+
+_KEYS = 256
+_T5 = "_relative_position_bucket"
+
+
+def _of_biases(module: nn.Module, codes: Sequence[Code]) -> Iterator[Change]:
+    """The changes of modules whose methods make biases."""
+    name = type(module).__name__
+    for path, owner in module.named_modules():
+        for method, (kind, exact, agrees) in _BIASES.items():
+            declared = [code for code in in_part(codes, (path,)) if isinstance(code.spec, kind) and _of_text(code)]
+            if not declared or not callable(getattr(owner, method, None)):
+                continue
+            if method == _T5 and not getattr(owner, "has_relative_attention_bias", False):
+                continue
+            spec = declared[0].spec
+            if not agrees(owner, exact, spec):
+                raise _differs(name, path)
+            yield Change(path, owner, tuple((code, None) for code in declared), exact, {"clockhands_spec": spec})
+
+
+def _same_lines(owner: Any, exact: Any, spec: Alibi) -> bool:
+    """Whether BLOOM's biases are those of the spec."""
+    mask = torch.ones(1, _KEYS, dtype=torch.int64)
+    mask[:, :3] = 0
+    made = exact.build_alibi_tensor(SimpleNamespace(clockhands_spec=spec), mask, spec.heads, torch.float32)
+    return _near(owner.build_alibi_tensor(mask, spec.heads, torch.float32), made)
+
+
+def _same_last_row(owner: Any, exact: Any, spec: Alibi) -> bool:
+    """Whether MPT's biases are those of the spec."""
+    made = exact.build_mpt_alibi_tensor(SimpleNamespace(clockhands_spec=spec), spec.heads, _KEYS)
+    return _near(owner.build_mpt_alibi_tensor(spec.heads, _KEYS), made)
+
+
+def _near(own: Tensor, exact: Tensor) -> bool:
+    """Equal but for the rounding of a slope, three of float32: a power, a quotient and a product."""
+    return own.shape == exact.shape and bool(torch.allclose(own.float(), exact, rtol=2.0**-21, atol=0.0))
+
+
+def _same_buckets(owner: Any, exact: Any, spec: Buckets) -> bool:
+    """Whether an attention's buckets are those of the spec, at every distance."""
+    own = (not owner.is_decoder, owner.relative_attention_num_buckets, owner.relative_attention_max_distance)
+    if own != (spec.bidirectional, spec.buckets, spec.max_distance):
+        return False
+    places = torch.arange(-2 * spec.max_distance, 2 * spec.max_distance + 1)
+    return torch.equal(getattr(owner, _T5)(places, *own), getattr(exact, _T5)(None, places, *own))
+
+
+_BIASES: Mapping[str, tuple[type, type, Callable[[Any, Any, Any], bool]]] = {
+    "build_alibi_tensor": (Alibi, ExactBloom, _same_lines),
+    "build_mpt_alibi_tensor": (Alibi, ExactMpt, _same_last_row),
+    _T5: (Buckets, ExactBuckets, _same_buckets),
+}
+"""Method that makes biases: the spec that it is of, the class with the exact method, and whether both agree."""

@@ -15,7 +15,7 @@ from clockhands.auditing.modules._held import Walked, is_module, module_of, walk
 from clockhands.auditing.modules._kept import kept_cases, number_cases, row_cases, slope_cases, slope_codes, waves_cases
 from clockhands.auditing.modules._opening import config_root, name_of, open_module, open_values
 from clockhands.auditing.modules._rates import ladder_codes, rates_cases
-from clockhands.auditing.modules._serving import DeclaredPart, declared_by, parts_of
+from clockhands.auditing.modules._serving import DeclaredPart, declared_by, in_part, parts_of
 from clockhands.sources.files import file_and_key
 from clockhands.sources.opened import Opened
 from clockhands.sources.resolve import resolve
@@ -26,6 +26,7 @@ __all__ = [
     "Expected",
     "declared_parts",
     "expected_of",
+    "in_part",
     "is_module",
     "module_of",
     "open_module",
