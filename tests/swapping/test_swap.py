@@ -156,7 +156,7 @@ def test_a_model_that_is_not_what_its_config_declares_is_refused_whole(name, dam
 @pytest.mark.parametrize("name", ["gpt2", "bert", "falcon with alibi", "xlnet"])
 def test_models_without_a_place_that_is_known_are_refused(name):
     model = tiny(name) if name == "falcon with alibi" else small(name)
-    with pytest.raises(InvalidValue, match="no computed position|place that is not known"):
+    with pytest.raises(InvalidValue, match=r"no computed position|place that is not known"):
         swap(model)
 
 

@@ -53,11 +53,17 @@ def spec_of(
     alike = list(dict.fromkeys(spec for _, spec in specs))
     if len(alike) == 1:
         return alike[0]
+    parts = list(dict.fromkeys(code.part for code in codes))
+    if len(parts) > 1:
+        raise InvalidValue(
+            f"The parts of {audited.target} have different position encodings: {', '.join(parts)}.",
+            f"Name one of them: part={parts[0]!r}.",
+        )
     if any(code.layers in (None, "input") for code in codes):
         told = ", ".join(f"{code.kind} ({code.part}, {code.layers or 'all layers'})" for code in codes)
         raise InvalidValue(
             f"{audited.target} has several position encodings that no single spec holds: {told}.",
-            "Name one part (part='encoder'), or read each from `ch.audit(target).layers`.",
+            "Read each from `ch.audit(target).layers`.",
         )
     layers = [layer_numbers(code.layers or "") for code in codes]
     place = {number: alike.index(spec) for numbers, (_, spec) in zip(layers, specs, strict=True) for number in numbers}

@@ -130,12 +130,12 @@ class RotaryEmbedding(ExactRotary):
         form = one_of("form", form, get_args(Form), "Leave it out for halves, as Llama has it.")
         self.config = config
         self.clockhands_output = {
-            kind: RotaryOutput(frequencies_of(spec), form) for kind, spec in _by_kind(config).items()
+            kind: RotaryOutput(frequencies_of(spec), form) for kind, spec in rotary_by_kind(config).items()
         }
         self.clockhands_length = {}
 
 
-def _by_kind(config: object) -> dict[str | None, Rotary]:
+def rotary_by_kind(config: object) -> dict[str | None, Rotary]:
     """The code of each kind of layer; under None that of all layers, or of the first that has one."""
     spec = spec_of(config)
     mixed = spec if isinstance(spec, LayerMixture) else LayerMixture((spec,), (0,))
