@@ -64,7 +64,10 @@ def test_other_kinds_have_their_specs():
     ("config", "says"),
     [
         ({**CONFIG, "rope_parameters": {**LLAMA3, "rope_type": "spiral"}}, "undecided.*unknown-scaling"),
-        ({**CONFIG, "rope_parameters": {"rope_type": "linear", "rope_theta": 1e4}}, "undecided.*missing-value.*factor"),
+        (
+            {**CONFIG, "rope_parameters": {"rope_type": "linear", "rope_theta": 1e4}},
+            "undecided.*its scaling is not known.*lacks factor",
+        ),
         ({"model_type": "no_such_type", "rope_theta": 1e4}, "undecided"),
     ],
 )

@@ -10,6 +10,7 @@ torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 
 import clockhands as ch  # noqa: E402
+from auditing import loaded_models as models  # noqa: E402
 from clockhands.errors import InvalidType, InvalidValue  # noqa: E402
 from clockhands.transformers import restore, swap  # noqa: E402
 from probes.tiny_models import small, tiny  # noqa: E402
@@ -22,12 +23,20 @@ FAMILIES = (
     *("mistral", "qwen2", "qwen3", "gemma2", "phi3", "gpt_neox", "modernbert", "falcon", "smollm3", "glm", "olmo3"),
     *("deepseek_v3", "gemma4_text", "stablelm", "mixtral", "codegen", "mpt", "marian", "olmo", "olmo2", "granite"),
     *("starcoder2", "cohere2", "nemotron", "arcee", "apertus", "bitnet", "diffllama", "gemma", "helium", "ministral"),
-    *("seed_oss", "ernie4_5", "hunyuan_v1_dense", "phi", "persimmon", "glm4", "olmoe", "qwen3_moe", "exaone4"),
+    *("roformer", "esm"),
+    *("seed_oss", "ernie4_5", "hunyuan_v1_dense", "phi", "persimmon", "glm4", "olmoe"),
+    *("qwen3_moe", "exaone4"),
 )
 # Gemma 4 does not divide scores by the square root of the head width, 16: phases of float32 count so many times more.
 SCORES = {"gemma4_text": 4.0}
 _SPAN = "relative_attention_max_distance"
-WITHOUT_GENERATION = {"modernbert", "t5", "m2m_100"}  # their small models have no language-model head
+WITHOUT_GENERATION = {
+    "modernbert",
+    "roformer",
+    "esm",
+    "t5",
+    "m2m_100",
+}  # these small models have no head for text
 
 
 def made(name):
@@ -158,6 +167,18 @@ def test_models_without_a_place_that_is_known_are_refused(name):
     model = tiny(name) if name == "falcon with alibi" else small(name)
     with pytest.raises(InvalidValue, match=r"no computed position|place that is not known"):
         swap(model)
+
+
+@pytest.mark.parametrize("name", ["qwen2_vl", "qwen3_vl"])
+def test_three_coordinates_of_a_token_are_rotated_as_before(name):
+    part, model = models.model_of(name).language_model.rotary_emb, models.model_of(name)
+    ids = torch.stack((torch.arange(40), torch.arange(40) // 7, torch.arange(40) % 7))[:, None].expand(3, 2, 40)
+    x = torch.zeros(2, 40, 64)
+    own = part(x, ids)
+    assert swap(model) == ("language_model.rotary_emb",)
+    for mine, theirs in zip(model.language_model.rotary_emb(x, ids), own, strict=True):
+        assert mine.shape == theirs.shape
+        assert (mine - theirs).abs().max() <= 4 * CLOSE  # phases up to 40 of float32
 
 
 def test_swapping_twice_and_restoring_what_is_not_swapped_are_errors():

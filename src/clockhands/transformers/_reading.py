@@ -5,7 +5,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from clockhands.arguments import shown
 from clockhands.auditing import audit
 from clockhands.errors import InvalidValue
 from clockhands.mixtures import LayerCode, LayerMixture
@@ -109,11 +108,10 @@ def _undecided(audited: Any, codes: list[Code], open_ones: list[Code]) -> tuple[
     of_kind = {"rotary": names[:4], "learned": ("width", "rows", "offset"), "sinusoidal": ("width", "layout", "base")}
     code = open_ones[0]
     lacking = [name for name in of_kind.get(code.kind or "", ()) if getattr(code, name) is None]
-    what = (
-        f"its {', '.join(lacking)}" if lacking else f"its kind ({shown(code.kind)})" if code.kind is None else "a value"
-    )
+    unknown = "kind" if code.kind is None else ", ".join(lacking) or "scaling"
     more = "" if why is None else f" {why.code}: {why.message}"
     return (
-        f"The position encoding of {audited.target} is undecided in the part {code.part}: {what} is not known.{more}",
+        f"The position encoding of {audited.target} is undecided in the part {code.part}: its {unknown} is not known."
+        f"{more}",
         "Add what is missing to the config, or pass it as overrides={key: value}.",
     )

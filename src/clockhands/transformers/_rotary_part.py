@@ -28,12 +28,15 @@ class RotaryOutput:
         form: How pairs lie in the output.
         padded: Pairs behind those of the spec that never turn.
         dtype: The output's dtype; None for that of ``x``.
+        of_axes: The code with the axis of each pair, where positions of three coordinates, [3, batch, seq], give one
+            row for each token (Qwen 3 VL); without it each coordinate gives a row (Qwen 2 VL).
     """
 
     spec: Rotary
     form: Form
     padded: int = 0
     dtype: torch.dtype | None = None
+    of_axes: Rotary | None = None
 
     def at(self, length: int | None) -> Rotary:
         """The code at a length in use."""
@@ -47,9 +50,13 @@ class RotaryOutput:
     def __call__(self, x: Tensor, position_ids: Tensor, length: int | None = None) -> Any:
         """Cosine and sine at positions [..., seq]: each [..., seq, channels], or one complex array."""
         like = x if x.dtype == torch.float64 else x.new_empty(0, dtype=torch.float32)
-        flat = position_ids.reshape(-1, position_ids.shape[-1])
-        pair = cos_sin(self.at(length), flat.to(x.device), like=like)
-        cosine, sine = (part.reshape(*position_ids.shape, -1) for part in pair)
+        position_ids = position_ids.to(x.device)
+        if self.of_axes is not None and position_ids.ndim > 2:
+            cosine, sine = cos_sin(self.of_axes, position_ids.movedim(0, -1), like=like)
+        else:
+            flat = position_ids.reshape(-1, position_ids.shape[-1])
+            pair = cos_sin(self.at(length), flat, like=like)
+            cosine, sine = (part.reshape(*position_ids.shape, -1) for part in pair)
         if self.padded:
             cosine = nn.functional.pad(cosine, (0, self.padded), value=1.0)
             sine = nn.functional.pad(sine, (0, self.padded))

@@ -7,7 +7,7 @@ notice. What the new class returns is compared with what the old one returned be
 
 import copy
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from types import SimpleNamespace
 from typing import Any
@@ -284,7 +284,33 @@ def _output(name: str, part: DeclaredPart, kind: str | None, codes: tuple[Expect
             raise _differs(name, where)
         found = output
     assert found is not None
+    found = _with_axes(part.owner, kind, found, codes[0])
+    if found is None:
+        raise _differs(name, where)
     return found
+
+
+def _with_axes(owner: Any, kind: str | None, output: RotaryOutput, expected: Expected) -> RotaryOutput | None:
+    """The output with the axis of each pair, where a part takes three coordinates of a token and returns one row.
+
+    None where what it returns for three coordinates is not what is declared.
+    """
+    longest = _lengths(output.spec)[0]
+    ids = torch.arange(min(64, max(longest // 4, 1)))[None]
+    given = torch.stack((ids, 2 * ids, 3 * ids))
+    answer = _called(owner, kind, given, len(output.spec.rates), torch.float32)
+    if answer is None:
+        return output
+    declared = expected.code.spec
+    if answer[0].shape[:-1] == ids.shape and isinstance(declared, Rotary) and declared.axes is not None:
+        output = replace(output, of_axes=replace(frequencies_of(declared), axes=declared.axes))
+    device = answer[0].device
+    made = output(torch.zeros(1, device=device), given.to(device), longest)
+    exact = (made,) if isinstance(made, Tensor) else made
+    bound = expected.factor_on_cosines * (2.0**-21 + 192 * max(output.spec.rates) * (expected.slack + 2.0**-23))
+    pairs = zip(answer, exact, strict=True)
+    same = all(own.shape == right.shape and bool(((own - right).abs() <= bound).all()) for own, right in pairs)
+    return output if same else None
 
 
 def _lengths(spec: Rotary) -> tuple[int, ...]:
@@ -297,24 +323,28 @@ def _lengths(spec: Rotary) -> tuple[int, ...]:
 def _returned(
     owner: Any, kind: str | None, positions: np.ndarray, pairs: int, dtype: torch.dtype
 ) -> tuple[Tensor, ...] | None:
-    """What a copy of a part returns for these positions; None where it cannot be asked, or returns something else."""
+    """Rows that a part returns for these positions; None where it cannot be asked, or returns something else."""
+    ids = torch.from_numpy(positions.astype(np.int64))[None]
+    for given in (ids, torch.stack((ids, ids, ids))):
+        parts = _called(owner, kind, given, pairs, dtype)
+        if parts is not None and all(part.shape[-2] == len(positions) for part in parts):
+            return tuple(part.reshape(-1, *part.shape[-2:])[0] for part in parts)
+    return None
+
+
+def _called(owner: Any, kind: str | None, ids: Tensor, pairs: int, dtype: torch.dtype) -> tuple[Tensor, ...] | None:
+    """What a copy of a part returns, one or two arrays; None where it raises, or returns something else."""
     own = {id(value): value for name, value in vars(owner).items() if name == "config"}
     part = copy.deepcopy(owner, own)
     device = next((each.device for each in (*part.buffers(), *part.parameters())), torch.device("cpu"))
-    x = torch.zeros(1, len(positions), 2 * pairs, dtype=dtype, device=device)
-    ids = torch.from_numpy(positions.astype(np.int64)).to(device)[None]
-    more = () if kind is None else (kind,)
-    for given in (ids, torch.stack((ids, 2 * ids, 3 * ids))):
-        try:
-            with torch.no_grad():
-                answer = part(x, given, *more)
-        except _PART_MAY_RAISE:
-            continue
-        parts = answer if isinstance(answer, tuple) else (answer,)
-        if not all(isinstance(each, Tensor) for each in parts) or any(each.shape[:-1] != given.shape for each in parts):
-            return None
-        return tuple(each.reshape(-1, *each.shape[-2:])[0] for each in parts)
-    return None
+    x = torch.zeros(1, ids.shape[-1], 2 * pairs, dtype=dtype, device=device)
+    try:
+        with torch.no_grad():
+            answer = part(x, ids.to(device), *(() if kind is None else (kind,)))
+    except _PART_MAY_RAISE:
+        return None
+    parts = answer if isinstance(answer, tuple) else (answer,)
+    return parts if parts and all(isinstance(each, Tensor) and each.ndim > 1 for each in parts) else None
 
 
 def _form(  # noqa: PLR0917 - what a part returned, and what it should have
@@ -361,27 +391,34 @@ def _form(  # noqa: PLR0917 - what a part returned, and what it should have
 
 
 def _of_tables(module: nn.Module, codes: Sequence[Code]) -> Iterator[Change]:
-    """The changes of sinusoidal tables that modules keep, saved or not."""
+    """The changes of computed tables that modules keep, saved or not."""
     name = type(module).__name__
     for held in walked(module).of("rows"):
-        declared = [code for code in in_part(codes, held.paths) if code.kind == "sinusoidal" and _of_text(code)]
-        if not declared:
+        owner, own = held.owner, held.tensor.detach()
+        declared = [code for code in in_part(codes, held.paths) if code.kind in ("sinusoidal", "rotary")]
+        # A class of its own looks rows up by its forward; the weights of a plain embedding may be added as they are.
+        saved = isinstance(owner, nn.Embedding) and type(owner) is not nn.Embedding and held.name == "weight"
+        grown = held.name == "weights" and hasattr(owner, "get_embedding")
+        if not declared or not _of_text(declared[0]) or not (saved or grown):
             continue
-        owner, own = held.owner, held.tensor
-        spec = declared[0].spec
-        saved = isinstance(owner, nn.Embedding) and held.name == "weight"
-        if not saved and not (held.name == "weights" and hasattr(owner, "get_embedding")):
-            continue
-        if not isinstance(spec, Sinusoidal) or own.ndim != 2 or own.shape[1] != spec.width:
+        code, served = declared[0], tuple((code, None) for code in declared)
+        spec = frequencies_of(code.spec) if isinstance(code.spec, Rotary) else code.spec
+        rows = None
+        if isinstance(spec, Sinusoidal | Rotary) and own.ndim == 2 and own.shape[1] == _channels(spec):
+            made = exact_rows(spec, own)
+            rows = made if _close(own, made, max(spec.rates)) else None
+        if rows is None:
+            if code.kind == "rotary":
+                continue  # a table that is learned beside a rotation
             raise _differs(name, held.paths[0])
-        rows = exact_rows(spec, own.detach())
-        if not _close(own.detach(), rows, max(spec.rates)):
-            raise _differs(name, held.paths[0])
-        served = tuple((code, None) for code in declared)
         if saved:
             yield Change(held.paths[0], owner, served, ExactRows, {"clockhands_rows": rows})
-        else:
+        elif isinstance(spec, Sinusoidal):
             yield Change(held.paths[0], owner, served, ExactTable, {"clockhands_spec": spec}, {held.name: rows})
+
+
+def _channels(spec: Sinusoidal | Rotary) -> int:
+    return spec.rotated if isinstance(spec, Rotary) else spec.width
 
 
 # Biases
