@@ -271,7 +271,7 @@ def _output(name: str, part: DeclaredPart, kind: str | None, codes: tuple[Expect
     spec = _certain(name, where, codes)
     if "forward" in vars(part.owner):
         raise InvalidValue(
-            f"{where} of {name} has a forward of its own, set by a hook: nothing was changed.",
+            f"The forward of {where} in {name} was replaced on the object, as hooks do: nothing was changed.",
             "Swap before the model is dispatched, or remove the hook first (accelerate.hooks.remove_hook_from_module).",
         )
     found: RotaryOutput | None = None
