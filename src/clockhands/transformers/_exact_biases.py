@@ -1,6 +1,5 @@
 """Biases that a model of Transformers adds to scores: ALiBi of BLOOM and MPT, and the buckets of the T5 family."""
 
-from functools import cache
 from typing import Any
 
 import numpy as np
@@ -44,17 +43,16 @@ def _lines(spec: Alibi, places: Tensor) -> Tensor:
 class ExactBuckets(nn.Module):
     """An attention of the T5 family: buckets are looked up, and not made of float32 logarithms."""
 
+    clockhands_rows: Tensor
+
     def _relative_position_bucket(
         self, relative_position: Tensor, bidirectional: bool = True, num_buckets: int = 32, max_distance: int = 128
     ) -> Tensor:
         """The bucket of every key position minus query position."""
-        rows = buckets_of(Buckets(1, num_buckets, max_distance, bidirectional))
-        looked_up = torch.from_numpy(rows).to(relative_position.device)
-        return looked_up[relative_position.clamp(-max_distance, max_distance) + max_distance]
+        return self.clockhands_rows[relative_position.clamp(-max_distance, max_distance) + max_distance]
 
 
-@cache
-def buckets_of(spec: Buckets) -> np.ndarray:
+def buckets_of(spec: Buckets) -> Tensor:
     """The bucket of key minus query position, from -max_distance to max_distance; beyond, it is that of the end."""
     keys = np.arange(-spec.max_distance, spec.max_distance + 1)
-    return row_numbers(spec, np.zeros(1, np.int64), keys)[0].astype(np.int64)
+    return torch.from_numpy(row_numbers(spec, np.zeros(1, np.int64), keys)[0].astype(np.int64))

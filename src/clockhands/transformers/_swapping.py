@@ -26,7 +26,7 @@ from clockhands.errors import InvalidType, InvalidValue
 from clockhands.rotary import Rotary
 from clockhands.scaling import Dynamic, LongRope
 from clockhands.sources.resolved import TEXT, Code, layer_numbers
-from clockhands.transformers._exact_biases import ExactBloom, ExactBuckets, ExactMpt
+from clockhands.transformers._exact_biases import ExactBloom, ExactBuckets, ExactMpt, buckets_of
 from clockhands.transformers._exact_tables import ExactAttentionTable, ExactRows, ExactTable, exact_rows
 from clockhands.transformers._rotary_part import ExactRotary, Form, RotaryOutput, frequencies_of
 
@@ -114,11 +114,10 @@ def swap(model: nn.Module) -> tuple[str, ...]:
         InvalidValue: The model is swapped already, it computes nothing of positions, some layer's code is not known or
             cannot be reached, or a part returns other numbers than the config declares. Nothing is changed then.
 
-    >>> from clockhands.torch import Rotary
     >>> swap(nn.Linear(2, 2))
     Traceback (most recent call last):
         ...
-    clockhands.errors.InvalidValue: Linear has no computed position encoding that is known.
+    clockhands.errors.InvalidValue: Linear has no position encoding that is recognised: nothing was changed.
     hint: `ch.audit(model)` shows what is known of it.
     """
     module = _module(model)
@@ -126,6 +125,11 @@ def swap(model: nn.Module) -> tuple[str, ...]:
     if _swapped(module):
         raise InvalidValue(f"{name} is swapped already.", "Call `restore(model)` first.")
     resolved, parts = declared_parts(module)
+    if any(code.kind is None and _of_text(code) for code in resolved.codes):
+        raise InvalidValue(
+            f"{name} has no position encoding that is recognised: nothing was changed.",
+            "`ch.audit(model)` shows what is known of it.",
+        )
     changes = [change for part in parts for change in _of_rotary_part(name, part)]
     changes += [*_of_tables(module, resolved.codes), *_of_biases(module, resolved.codes)]
     wanted = [code for code in resolved.codes if _in_use(code, module) and code.kind not in ("none", "learned")]
@@ -139,7 +143,8 @@ def swap(model: nn.Module) -> tuple[str, ...]:
         )
     if not changes:
         raise InvalidValue(
-            f"{name} has no computed position encoding that is known.", "`ch.audit(model)` shows what is known of it."
+            f"{name} has no position encoding that is computed: there is nothing to change.",
+            "Learned tables are left alone; `ch.audit(model)` shows what is declared.",
         )
     for change in changes:
         change.make()
@@ -430,7 +435,8 @@ _T5 = "_relative_position_bucket"
 def _of_biases(module: nn.Module, codes: Sequence[Code]) -> Iterator[Change]:
     """The changes of modules whose methods make biases."""
     name = type(module).__name__
-    for path, owner in module.named_modules():
+    for path, part in module.named_modules():
+        owner: Any = part
         for method, (kind, exact, agrees) in _BIASES.items():
             declared = [code for code in in_part(codes, (path,)) if isinstance(code.spec, kind) and _of_text(code)]
             if not declared or not callable(getattr(owner, method, None)):
@@ -438,22 +444,26 @@ def _of_biases(module: nn.Module, codes: Sequence[Code]) -> Iterator[Change]:
             if method == _T5 and not getattr(owner, "has_relative_attention_bias", False):
                 continue
             spec = declared[0].spec
-            if not agrees(owner, exact, spec):
+            kept = {"clockhands_spec": spec}
+            if isinstance(spec, Buckets):
+                device = owner.relative_attention_bias.weight.device
+                kept = {"clockhands_rows": buckets_of(spec).to(device)}
+            if not agrees(owner, exact, SimpleNamespace(**kept), spec):
                 raise _differs(name, path)
-            yield Change(path, owner, tuple((code, None) for code in declared), exact, {"clockhands_spec": spec})
+            yield Change(path, owner, tuple((code, None) for code in declared), exact, kept)
 
 
-def _same_lines(owner: Any, exact: Any, spec: Alibi) -> bool:
+def _same_lines(owner: Any, exact: Any, kept: Any, spec: Alibi) -> bool:
     """Whether BLOOM's biases are those of the spec."""
     mask = torch.ones(1, _KEYS, dtype=torch.int64)
     mask[:, :3] = 0
-    made = exact.build_alibi_tensor(SimpleNamespace(clockhands_spec=spec), mask, spec.heads, torch.float32)
+    made = exact.build_alibi_tensor(kept, mask, spec.heads, torch.float32)
     return _near(owner.build_alibi_tensor(mask, spec.heads, torch.float32), made)
 
 
-def _same_last_row(owner: Any, exact: Any, spec: Alibi) -> bool:
+def _same_last_row(owner: Any, exact: Any, kept: Any, spec: Alibi) -> bool:
     """Whether MPT's biases are those of the spec."""
-    made = exact.build_mpt_alibi_tensor(SimpleNamespace(clockhands_spec=spec), spec.heads, _KEYS)
+    made = exact.build_mpt_alibi_tensor(kept, spec.heads, _KEYS)
     return _near(owner.build_mpt_alibi_tensor(spec.heads, _KEYS), made)
 
 
@@ -462,16 +472,16 @@ def _near(own: Tensor, exact: Tensor) -> bool:
     return own.shape == exact.shape and bool(torch.allclose(own.float(), exact, rtol=2.0**-21, atol=0.0))
 
 
-def _same_buckets(owner: Any, exact: Any, spec: Buckets) -> bool:
+def _same_buckets(owner: Any, exact: Any, kept: Any, spec: Buckets) -> bool:
     """Whether an attention's buckets are those of the spec, at every distance."""
     own = (not owner.is_decoder, owner.relative_attention_num_buckets, owner.relative_attention_max_distance)
     if own != (spec.bidirectional, spec.buckets, spec.max_distance):
         return False
-    places = torch.arange(-2 * spec.max_distance, 2 * spec.max_distance + 1)
-    return torch.equal(getattr(owner, _T5)(places, *own), getattr(exact, _T5)(None, places, *own))
+    places = torch.arange(-2 * spec.max_distance, 2 * spec.max_distance + 1, device=kept.clockhands_rows.device)
+    return torch.equal(getattr(owner, _T5)(places, *own), getattr(exact, _T5)(kept, places, *own))
 
 
-_BIASES: Mapping[str, tuple[type, type, Callable[[Any, Any, Any], bool]]] = {
+_BIASES: Mapping[str, tuple[type, type, Callable[[Any, Any, Any, Any], bool]]] = {
     "build_alibi_tensor": (Alibi, ExactBloom, _same_lines),
     "build_mpt_alibi_tensor": (Alibi, ExactMpt, _same_last_row),
     _T5: (Buckets, ExactBuckets, _same_buckets),
