@@ -37,7 +37,7 @@ torch
 claims sources
 readers testing
 auditing conversion lab
-survey probes
+survey probes transformers
 show
 cli
 __main__
@@ -59,6 +59,7 @@ ALLOWED = {
     "testing": {"pytest", "hypothesis", "array_api_compat", "torch"},
     "engines": {"ray"},
     "probes": {"gguf", "torch", "transformers"},
+    "transformers": {"torch", "transformers"},
     "lab": {"ray", "scipy", "tokenizers", "torch"},
     "show": {"anywidget", "matplotlib", "rich", "traitlets"},
     "cli": {"click", "rich", "ml_dtypes", "safetensors"},

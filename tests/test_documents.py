@@ -66,8 +66,10 @@ def run_python(document: Path, folder: Path) -> int:
 @pytest.mark.filterwarnings("ignore:flex_attention called without torch.compile:UserWarning")  # the text says so too
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
 def test_python_blocks_run(document: Path, tmp_path: Path):
-    if "import torch\n" in document.read_text(encoding="utf-8"):
-        pytest.importorskip("torch")
+    text = document.read_text(encoding="utf-8")
+    for line, library in (("import torch\n", "torch"), ("from transformers import", "transformers")):
+        if line in text and not text.split(line)[0].rpartition("```")[2].startswith(f"python {NOT_RUN}"):
+            pytest.importorskip(library)
     run_python(document, tmp_path)
 
 

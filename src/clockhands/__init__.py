@@ -95,6 +95,7 @@ _SUBMODULES = frozenset(
         "show",
         "specs",
         "torch",
+        "transformers",
     }
 )
 

@@ -13,27 +13,10 @@ pytest.importorskip("transformers")
 from clockhands.errors import InvalidValue  # noqa: E402
 from clockhands.probes import probe  # noqa: E402
 from clockhands.sources.resolved import layer_numbers  # noqa: E402
-from probes.tiny_models import hidden_bias, tiny  # noqa: E402
+from probes.tiny_models import MORE, hidden_bias, small, tiny  # noqa: E402
 
 pytestmark = pytest.mark.slow
 
-_GROUPED = {
-    "hidden_size": 64, "num_hidden_layers": 3, "num_attention_heads": 4, "num_key_value_heads": 2,
-    "intermediate_size": 64, "vocab_size": 100,
-}  # fmt: skip
-_ALIKE = {name: value for name, value in _GROUPED.items() if name != "num_key_value_heads"}
-_WIDE = {**_GROUPED, "head_dim": 16}
-_EXPERTS = {"num_experts": 2, "num_experts_per_tok": 1}
-MORE = {
-    "olmo": _GROUPED, "olmo2": _GROUPED, "granite": _GROUPED, "starcoder2": _GROUPED, "cohere2": _GROUPED,
-    "nemotron": _GROUPED, "arcee": _GROUPED, "apertus": _GROUPED, "bitnet": _GROUPED, "diffllama": _GROUPED,
-    "gemma": _WIDE, "helium": _WIDE, "ministral": _WIDE, "seed_oss": _WIDE, "ernie4_5": _WIDE,
-    "hunyuan_v1_dense": _WIDE, "phi": _ALIKE, "persimmon": _ALIKE, "glm4": {**_WIDE, "pad_token_id": 0},
-    "olmoe": {**_GROUPED, **_EXPERTS}, "qwen3_moe": {**_WIDE, **_EXPERTS, "moe_intermediate_size": 32},
-    "exaone4": {**_GROUPED, "sliding_window": 32},
-    "mamba": {"hidden_size": 64, "num_hidden_layers": 2, "vocab_size": 100, "state_size": 8},
-    "xlnet": {"d_model": 64, "n_layer": 2, "n_head": 4, "d_inner": 64, "vocab_size": 100},
-}  # fmt: skip
 ROTARY = (
     "llama", "mistral", "qwen2", "qwen3", "gemma2", "gemma3_text", "phi3", "gpt_neox", "modernbert", "smollm3",
     "gpt_oss", "cohere", "glm", "deepseek_v3", "olmo3", "llama4_text", "gemma4_text", "stablelm", "mixtral",
@@ -42,16 +25,6 @@ ROTARY = (
 )  # fmt: skip
 OTHERS = ("gpt2", "opt", "bart", "marian", "bert", "roberta")
 BIASED = ("bloom", "mpt", "falcon with alibi", "t5", "t5 encoder")
-
-
-def small(name):
-    library = models.transformers()
-    config = models.config_of(name) if name in models.FAMILIES else library.AutoConfig.for_model(name, **MORE[name])
-    torch.manual_seed(0)
-    try:
-        return library.AutoModelForCausalLM.from_config(config).eval()
-    except ValueError:
-        return library.AutoModel.from_config(config).eval()
 
 
 def live(model):

@@ -5,6 +5,8 @@ from contextlib import contextmanager
 import pytest
 import torch
 
+from auditing import loaded_models as models
+
 transformers = pytest.importorskip("transformers")
 transformers.logging.set_verbosity_error()
 
@@ -54,6 +56,40 @@ FAMILIES = {
     "roberta": ("RobertaForMaskedLM", "RobertaConfig", {**_BERT, "max_position_embeddings": CONTEXT + 2}, "table"),
     "bert without a head": ("BertModel", "BertConfig", _BERT, "table"),
 }  # fmt: skip
+
+
+# Families beside those of `auditing.loaded_models`: the name of their type, and the fields of their config.
+_GROUPED = {
+    "hidden_size": 64, "num_hidden_layers": 3, "num_attention_heads": 4, "num_key_value_heads": 2,
+    "intermediate_size": 64, "vocab_size": 100,
+}  # fmt: skip
+_ALIKE = {name: value for name, value in _GROUPED.items() if name != "num_key_value_heads"}
+_WIDE = {**_GROUPED, "head_dim": 16}
+_EXPERTS = {"num_experts": 2, "num_experts_per_tok": 1}
+MORE = {
+    "olmo": _GROUPED, "olmo2": _GROUPED, "granite": _GROUPED, "starcoder2": _GROUPED, "cohere2": _GROUPED,
+    "nemotron": _GROUPED, "arcee": _GROUPED, "apertus": _GROUPED, "bitnet": _GROUPED, "diffllama": _GROUPED,
+    "gemma": _WIDE, "helium": _WIDE, "ministral": _WIDE, "seed_oss": _WIDE, "ernie4_5": _WIDE,
+    "hunyuan_v1_dense": _WIDE, "phi": _ALIKE, "persimmon": _ALIKE, "glm4": {**_WIDE, "pad_token_id": 0},
+    "olmoe": {**_GROUPED, **_EXPERTS}, "qwen3_moe": {**_WIDE, **_EXPERTS, "moe_intermediate_size": 32},
+    "exaone4": {**_GROUPED, "sliding_window": 32},
+    "mamba": {"hidden_size": 64, "num_hidden_layers": 2, "vocab_size": 100, "state_size": 8},
+    "xlnet": {"d_model": 64, "n_layer": 2, "n_head": 4, "d_inner": 64, "vocab_size": 100},
+}  # fmt: skip
+
+
+def small(name, **fields):
+    """A model of a type, of `auditing.loaded_models` or of `MORE`, with some fields of its config changed."""
+    library = models.transformers()
+    if name in models.FAMILIES:
+        config = models.config_of(name, **fields)
+    else:
+        config = library.AutoConfig.for_model(name, **MORE[name], **fields)
+    torch.manual_seed(0)
+    try:
+        return library.AutoModelForCausalLM.from_config(config).eval()
+    except ValueError:
+        return library.AutoModel.from_config(config).eval()
 
 
 def tiny(family, **fields):

@@ -1,7 +1,6 @@
 """From a target to its audit: open, resolve, look, judge."""
 
 import os
-import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -258,7 +257,7 @@ def _lower(title: str) -> str:
 
 
 def audit(
-    target: "str | os.PathLike[str] | Module",
+    target: "str | os.PathLike[str] | Mapping[str, Any] | Module | object",
     length: int | None = None,
     *,
     overrides: Mapping[str, Any] | None = None,
@@ -268,12 +267,16 @@ def audit(
 ) -> Audit:
     """Audit a preset, a model folder, a config, a GGUF, safetensors or ONNX file, a bare array, or a loaded module.
 
+    A config may be a file, a dict, or an object with ``to_dict`` such as ``LlamaConfig()``; of a pipeline its model is
+    audited.
+
     Of a loaded ``torch.nn.Module`` its config is audited as that of a file, and what its parts hold of positions
     (rates, tables of cosines and sines, position numbers, tables of rows) is held to it, each layer by itself. The
     model is not run and not changed; parts that turn by themselves are copied, and asked for a few positions.
 
     Args:
-        target: What to audit: a path, `-` for a config on standard input, a preset with `:field=value,…`, or a module.
+        target: What to audit: a path, `-` for a config on standard input, a preset with `:field=value,…`, a config as
+            a dict or an object, a module, or a pipeline.
         length: The length, in tokens, at which the rates shall hold; None is that which the target asks for (a training
             file, a Modelfile), else the length of the original training.
         overrides: Values to be set over those of the config before it is read, by key; dots lead into objects.
@@ -292,13 +295,16 @@ def audit(
     named = None if runtime is None else runtime_of(runtime)
     served, overrides = served_length(overrides)
     length = served if length is None else count("length", length)
-    if "torch" in sys.modules and not isinstance(target, str | os.PathLike):
-        # Imported here: who audits files needs none of it.
-        from clockhands.auditing.modules import is_module
+    if isinstance(target, str | os.PathLike):
+        opened = overridden(open_target(target, stdin), overrides)
+        return audit_opened(opened, length, weights=weights, runtime=named)
+    # Imported here: who audits files needs none of it.
+    from clockhands.auditing.modules import module_of, open_values
 
-        if is_module(target):
-            return _of_module(target, length, overrides, weights, named)
-    opened = overridden(open_target(cast("str | os.PathLike[str]", target), stdin), overrides)
+    module = module_of(target)
+    if module is not None:
+        return _of_module(module, length, overrides, weights, named)
+    opened = overridden(open_values(target) or open_target(cast("str", target)), overrides)
     return audit_opened(opened, length, weights=weights, runtime=named)
 
 

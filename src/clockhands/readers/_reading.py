@@ -14,6 +14,8 @@ from clockhands.readers._patterns import COMPUTES, READS, as_the_file
 from clockhands.readers._windows import in_sections, in_windows, window_rule
 from clockhands.readers.views import (
     AS_THE_CLASS,
+    NEW,
+    OLD,
     PER_LAYER,
     ModelFailure,
     Refusal,
@@ -22,13 +24,14 @@ from clockhands.readers.views import (
     about,
     canonical,
     put_back,
+    scaling_name,
     views,
 )
 from clockhands.sources.dialects import dialect_of
 from clockhands.sources.model_types import model_type
 from clockhands.sources.opened import Opened
 from clockhands.sources.resolve import resolve
-from clockhands.sources.resolved import INDEXER, TEXT, Code, Resolved
+from clockhands.sources.resolved import INDEXER, REGISTERED, TEXT, Code, Resolved
 
 
 def _values_of_layers(name: str, view: View) -> None:
@@ -206,6 +209,8 @@ class _Session:
                     with_window.add(section.part)
                 for key in (rule or {}).get("drops", ()):
                     view.drop(key)
+                if name not in PATTERNS:
+                    _given_by_clockhands(view)
                 try:
                     READERS[name](view)
                 except ModelFailure as failure:
@@ -295,3 +300,12 @@ class _Session:
         parts = TEXT if "indexer" in without else (*TEXT, INDEXER)
         mine, theirs = ([code for code in side if code.part in parts] for side in (ours, codes))
         return compared(mine, theirs, windows="windows" not in without, scores="scores" not in without)
+
+
+def _given_by_clockhands(view: View) -> None:
+    """A scaling of a type that only clockhands gives to Transformers."""
+    for block in (view.block(NEW), view.block(OLD)):
+        if block is not None and (scaling_name(block) or "").startswith(REGISTERED):
+            raise Undescribed(
+                f"{scaling_name(block)} is known only to a process that calls clockhands.transformers.register()."
+            )

@@ -12,6 +12,7 @@ from typing import Any
 from clockhands.errors import ClockhandsError
 from clockhands.scaling import SCALINGS, Scaling
 from clockhands.sources.fields import Fields, Sourced, above_zero, value_of
+from clockhands.sources.resolved import REGISTERED
 
 # Names that are spelt differently and mean the same; "mrope" and "axial" only say how axes share a ladder.
 ALIASES = {
@@ -92,7 +93,7 @@ def scaling_type(block: Fields, aliases: Mapping[str, str]) -> Sourced[str] | No
 
 
 def _canonical(name: str, aliases: Mapping[str, str]) -> str:
-    name = name.strip().lower()
+    name = name.strip().lower().removeprefix(REGISTERED)
     return aliases.get(name) or ALIASES.get(name) or name
 
 

@@ -14,6 +14,9 @@ COMPUTED = "computed from "
 BY_LENGTH = ("longrope", "dynamic")
 """Scalings whose rates are others at another length."""
 
+REGISTERED = "clockhands_"
+"""What stands before the type of a scaling that `clockhands.transformers.register` gives to Transformers."""
+
 TEXT = ("text", "encoder", "decoder")
 """Parts whose positions are those of tokens."""
 

@@ -11,7 +11,7 @@ from clockhands.auditing._held_numbers import Expected, expected_of
 from clockhands.auditing.findings import Kind
 from clockhands.auditing.findings._table_rows import audit_tables
 from clockhands.auditing.modules._effect import effect_cases, function_codes
-from clockhands.auditing.modules._held import Walked, is_module, walked
+from clockhands.auditing.modules._held import Walked, is_module, module_of, walked
 from clockhands.auditing.modules._kept import (
     kept_cases,
     number_cases,
@@ -21,15 +21,27 @@ from clockhands.auditing.modules._kept import (
     wave_codes,
     waves_cases,
 )
-from clockhands.auditing.modules._opening import config_root, name_of, open_module
+from clockhands.auditing.modules._opening import config_root, name_of, open_module, open_values
 from clockhands.auditing.modules._rates import ladder_codes, rates_cases
-from clockhands.auditing.modules._serving import declared_by
+from clockhands.auditing.modules._serving import DeclaredPart, declared_by, in_part, parts_of
 from clockhands.sources.files import file_and_key
 from clockhands.sources.opened import Opened
 from clockhands.sources.resolve import resolve
 from clockhands.sources.resolved import TEXT, Resolved
 
-__all__ = ["Expected", "expected_of", "is_module", "open_module", "resolve_module", "walked"]
+__all__ = [
+    "DeclaredPart",
+    "Expected",
+    "declared_parts",
+    "expected_of",
+    "in_part",
+    "is_module",
+    "module_of",
+    "open_module",
+    "open_values",
+    "resolve_module",
+    "walked",
+]
 
 
 def resolve_module(module: Any, found: Walked, opened: Opened, length: int | None) -> tuple[Resolved, list[Kind]]:
@@ -46,6 +58,18 @@ def resolve_module(module: Any, found: Walked, opened: Opened, length: int | Non
     made += effect_cases(found, declared, wrong_parts | wrong_tables)
     made += kept_cases(found, declared, _places(made))
     return resolved, [*made, *row_cases(found, _of_texts(resolved), cases)]
+
+
+def declared_parts(module: Any) -> tuple[Resolved, tuple[DeclaredPart, ...]]:
+    """What the config of a module declares, and every part that makes cosines and sines with what it should make.
+
+    Raises:
+        Unreadable: The module has no values.
+    """
+    found = walked(module)
+    opened = open_module(module, found)
+    resolved = resolve(opened, None)
+    return resolved, parts_of(found, declared_by(resolved, opened.config, config_root(module)[0]))
 
 
 def _of_texts(resolved: Resolved) -> frozenset[str]:

@@ -126,6 +126,11 @@ def is_module(target: object) -> bool:
     return isinstance(module, type) and isinstance(target, module)
 
 
+def module_of(target: object) -> Any:
+    """The module that is audited: the target itself, or the model of a pipeline; None for what is neither."""
+    return next((each for each in (target, getattr(target, "model", None)) if is_module(each)), None)
+
+
 def layers_in(paths: Iterable[str]) -> tuple[int, ...]:
     """The numbers of the layers that paths lead into.
 

@@ -1,14 +1,16 @@
 """A loaded module as a target: its config as that of a file, its tables as tensors of one."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, is_dataclass
+from dataclasses import asdict, is_dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from clockhands.auditing.modules._held import WHERE, HeldTensor, Walked
 from clockhands.errors import Unreadable
 from clockhands.sources.arrays import TensorInfo
+from clockhands.sources.documents import Document
 from clockhands.sources.opened import Opened
+from clockhands.sources.openers import open_document
 from clockhands.sources.weights import rows_and_width
 
 CONFIG = "config"
@@ -40,6 +42,15 @@ def open_module(module: Any, walked: Walked) -> Opened:
         notes += (f"{away[0]}{more} is on the meta device, has no values and was not examined.",)
     tensors = {one.full_name: info for one in walked.of("rows") if (info := _info(one)) is not None}
     return Opened(f"{name} (loaded)", "module", None, config, CONFIG, tensors, notes=notes)
+
+
+def open_values(target: object) -> Opened | None:
+    """A config that is a dict, or an object with ``to_dict``, as a target that was opened; None for anything else."""
+    values = _values(target)
+    if values is None:
+        return None
+    name = "config" if isinstance(target, Mapping) else type(target).__name__
+    return replace(open_document(Document(CONFIG, values), CONFIG, None, CONFIG), target=name)
 
 
 def name_of(module: Any) -> str:

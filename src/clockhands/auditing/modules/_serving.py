@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from clockhands.auditing._held_numbers import Expected, expected_of
+from clockhands.auditing.modules._held import Walked, layers_in
 from clockhands.auditing.modules._opening import within
 from clockhands.sources.resolved import Code, Resolved, layer_numbers, layer_ranges
 
@@ -75,6 +76,34 @@ class DeclaredCodes:
         if not found or any(one is None for one in found):
             return layer_ranges(layers) if layers else None
         return joined(found)
+
+
+@dataclass(frozen=True, eq=False)
+class DeclaredPart:
+    """A part of a module that makes cosines and sines, or turns by them.
+
+    Attributes:
+        paths: Every path under which it is found.
+        owner: The part.
+        codes: The kind of layer, None where the part has one kind, to what it should make there.
+    """
+
+    paths: tuple[str, ...]
+    owner: Any
+    codes: Mapping[str | None, tuple[Expected, ...]]
+
+
+def parts_of(walked: Walked, declared: DeclaredCodes) -> tuple[DeclaredPart, ...]:
+    """Every part that holds rates, or cosines and sines, with the declared codes that it serves."""
+    found = []
+    for path, owner in walked.turning.items():
+        own = [held for held in (*walked.of("rates"), *walked.of("waves")) if held.owner is owner]
+        paths = own[0].paths if own else (path,)
+        layers = layers_in(paths)
+        kinds = dict.fromkeys(held.layer_type for held in own if held.which is None) or {None: None}
+        codes = {kind: declared.serving(owner, paths, layers, kind) for kind in kinds}
+        found.append(DeclaredPart(paths, owner, codes))
+    return tuple(found)
 
 
 def declared_by(resolved: Resolved, config: Mapping[str, Any] | None, root: str | None) -> DeclaredCodes:

@@ -1,0 +1,58 @@
+"""Biases that a model of Transformers adds to scores: ALiBi of BLOOM and MPT, and the buckets of the T5 family."""
+
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from clockhands.biases import Alibi, Buckets
+from clockhands.biases.matrices import row_numbers
+
+
+class ExactBloom(nn.Module):
+    """BLOOM's model: a key's bias is slope times its number among the tokens that are no padding."""
+
+    clockhands_spec: Alibi
+
+    def build_alibi_tensor(self, attention_mask: Tensor, num_heads: int, dtype: torch.dtype) -> Tensor:
+        """Biases [batch x heads, 1, keys]."""
+        places = ((attention_mask.cumsum(dim=-1) - 1) * attention_mask)[:, None, :]
+        return _lines(self.clockhands_spec, places).reshape(-1, 1, attention_mask.shape[-1]).to(dtype)
+
+
+class ExactMpt(nn.Module):
+    """MPT's model: the biases of the last query, up to the longest text."""
+
+    clockhands_spec: Alibi
+
+    def build_mpt_alibi_tensor(
+        self, num_heads: int, sequence_length: int, alibi_bias_max: int = 8, device: Any = None
+    ) -> Tensor:
+        """Biases [heads, 1, keys]."""
+        places = torch.arange(1 - sequence_length, 1, device=device)[None, None, :]
+        return _lines(self.clockhands_spec, places)[0][:, None].float()
+
+
+def _lines(spec: Alibi, places: Tensor) -> Tensor:
+    """Slope times place, float64 [batch, heads, keys]; one rounding follows."""
+    slopes = torch.tensor(spec.slopes, dtype=torch.float64, device=places.device)
+    return slopes[:, None] * places
+
+
+class ExactBuckets(nn.Module):
+    """An attention of the T5 family: buckets are looked up, and not made of float32 logarithms."""
+
+    clockhands_rows: Tensor
+
+    def _relative_position_bucket(
+        self, relative_position: Tensor, bidirectional: bool = True, num_buckets: int = 32, max_distance: int = 128
+    ) -> Tensor:
+        """The bucket of every key position minus query position."""
+        return self.clockhands_rows[relative_position.clamp(-max_distance, max_distance) + max_distance]
+
+
+def buckets_of(spec: Buckets) -> Tensor:
+    """The bucket of key minus query position, from -max_distance to max_distance; beyond, it is that of the end."""
+    keys = np.arange(-spec.max_distance, spec.max_distance + 1)
+    return torch.from_numpy(row_numbers(spec, np.zeros(1, np.int64), keys)[0].astype(np.int64))

@@ -1,0 +1,53 @@
+"""Tables of positions that a model of Transformers keeps: sinusoids, and the sines and cosines of GPT-J."""
+
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from clockhands.additive import Sinusoidal, table
+from clockhands.rotary import Rotary, cos_sin
+
+
+def exact_rows(spec: Sinusoidal | Rotary, like: Tensor) -> Tensor:
+    """A table of positions 0, 1, 2, … of the shape of another, [rows, width], each number rounded once to its dtype.
+
+    Of a rotary code a row is all sines and then all cosines. A row that is zero in ``like``, as fairseq has for
+    padding, stays zero.
+    """
+    wide = torch.zeros(0, dtype=torch.float64)
+    if isinstance(spec, Rotary):
+        pair = cos_sin(spec, np.arange(len(like)), like=wide)
+        rows = torch.cat((pair.sine, pair.cosine), dim=-1)
+    else:
+        rows = torch.from_numpy(np.asarray(table(spec, len(like), dtype="float64")))
+    rows = rows.to(device=like.device, dtype=like.dtype)
+    return torch.where((like != 0).any(dim=-1, keepdim=True), rows, torch.zeros_like(rows))
+
+
+class ExactTable(nn.Module):
+    """A module whose table is kept in a buffer, ``weights``, and made longer when a text is (fairseq's classes)."""
+
+    clockhands_spec: Sinusoidal
+
+    def get_embedding(self, num_embeddings: int, embedding_dim: int, padding_idx: int | None = None) -> Tensor:
+        """The table, with a row of zeros for padding."""
+        like = torch.ones(num_embeddings, embedding_dim, dtype=torch.get_default_dtype())
+        if padding_idx is not None:
+            like[padding_idx] = 0
+        return exact_rows(self.clockhands_spec, like)
+
+
+class ExactAttentionTable(nn.Module):
+    """An attention that keeps sines and cosines of all positions in a buffer (GPT-J, CodeGen): only that is changed."""
+
+
+class ExactRows(nn.Embedding):
+    """An embedding whose weights are a sinusoid and are saved: rows are looked up in an exact table beside them."""
+
+    clockhands_rows: Tensor
+
+    def forward(self, input: Tensor) -> Any:  # noqa: A002 - PyTorch's own name
+        """The rows of these positions."""
+        return nn.functional.embedding(input, self.clockhands_rows)

@@ -1,0 +1,68 @@
+"""Scalings of clockhands in Transformers' list of rope functions, so that a ``rope_type`` in a config selects them."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor
+from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS, RotaryEmbeddingConfigMixin
+
+from clockhands.errors import InvalidValue
+from clockhands.scaling import Dynamic
+from clockhands.sources.resolved import REGISTERED
+from clockhands.transformers._rotary_part import rotary_by_kind
+
+TYPES = ("default", "linear", "dynamic", "yarn", "llama3")
+
+
+def register() -> tuple[str, ...]:
+    """Give Transformers the scalings of clockhands, as rope types ``clockhands_llama3``, ``clockhands_yarn`` and so on.
+
+    A config with ``"rope_type": "clockhands_llama3"`` and the keys of ``llama3`` beside it makes a model whose
+    ``inv_freq`` are the exact frequencies, each rounded once to float32. Types: default, linear, dynamic, yarn and
+    llama3. LongRoPE is left out: Transformers changes its frequencies with the length under the one name
+    ``longrope``. Other programs do not know these names; `swap` needs no change of the config.
+
+    Returns:
+        The names; calling it again changes nothing.
+
+    Accuracy: frequencies within half a unit of the last place of float32; those of Transformers are off by up to a few
+    units (``clockhands.diagnosis.slack_of``).
+
+    Raises:
+        InvalidValue: From a model with such a type, when its config does not decide the frequencies.
+
+    Source: ``ROPE_INIT_FUNCTIONS`` in ``modeling_rope_utils.py`` of Transformers 5.23.
+
+    >>> register()[:2]
+    ('clockhands_default', 'clockhands_linear')
+    """
+    for kind in TYPES:
+        ROPE_INIT_FUNCTIONS.setdefault(REGISTERED + kind, _frequencies)
+        setattr(RotaryEmbeddingConfigMixin, f"_validate_{REGISTERED}{kind}_rope_parameters", _validation(kind))
+    return tuple(REGISTERED + kind for kind in TYPES)
+
+
+def _frequencies(
+    config: Any, device: Any = None, seq_len: Any = None, layer_type: str | None = None, **_: Any
+) -> tuple[Tensor, float]:
+    """Frequencies [pairs] in float32 and the factor on cosines and sines, of one kind of layer."""
+    found = rotary_by_kind(config)
+    if layer_type is not None and layer_type not in found:
+        raise InvalidValue(
+            f"The layers of the type {layer_type} declare no rotary encoding.",
+            f"Known here: {', '.join(map(str, found))}.",
+        )
+    spec = found[layer_type]
+    if isinstance(spec.scaling, Dynamic) and seq_len is not None:
+        spec = replace(spec, length=max(int(seq_len), spec.scaling.original))
+    rates = torch.tensor(spec.rates, dtype=torch.float64)
+    return rates.to(device=device, dtype=torch.float32), spec.attention_factor
+
+
+def _validation(kind: str) -> Callable[..., None]:
+    def validate(self: Any, rope_parameters: Any, ignore_keys: Any = None) -> None:
+        getattr(self, f"_validate_{kind}_rope_parameters")(rope_parameters, ignore_keys=ignore_keys)
+
+    return validate

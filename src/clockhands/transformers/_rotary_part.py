@@ -1,0 +1,160 @@
+"""Cosine and sine as a rotary module of Transformers gives them, from exact phases."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Literal, get_args
+
+import torch
+from torch import Tensor, nn
+
+from clockhands.arguments import one_of
+from clockhands.errors import InvalidValue
+from clockhands.mixtures import LayerMixture
+from clockhands.rotary import Rotary, cos_sin
+from clockhands.scaling import Dynamic, LongRope
+from clockhands.transformers._reading import spec_of
+
+Form = Literal["halves", "interleaved", "pairs", "complex"]
+"""How cosines and sines of pairs lie in what a module returns: ``halves`` is ``cat(c, c)``, ``interleaved`` each twice
+in a row, ``pairs`` each once (GPT-OSS), ``complex`` as ``cos + i sin`` (Llama 4, DeepSeek-V2)."""
+
+
+@dataclass(frozen=True)
+class RotaryOutput:
+    """What a rotary module returns for one kind of layer.
+
+    Attributes:
+        spec: The code; only its frequencies and factor are used.
+        form: How pairs lie in the output.
+        padded: Pairs behind those of the spec that never turn.
+        dtype: The output's dtype; None for that of ``x``.
+        of_axes: The code with the axis of each pair, where positions of three coordinates, [3, batch, seq], give one
+            row for each token (Qwen 3 VL); without it each coordinate gives a row (Qwen 2 VL).
+    """
+
+    spec: Rotary
+    form: Form
+    padded: int = 0
+    dtype: torch.dtype | None = None
+    of_axes: Rotary | None = None
+
+    def at(self, length: int | None) -> Rotary:
+        """The code at a length in use."""
+        scaling = self.spec.scaling
+        if length is None or not isinstance(scaling, LongRope | Dynamic):
+            return self.spec
+        if isinstance(scaling, LongRope):
+            length = scaling.original + (length > scaling.original)
+        return replace(self.spec, length=length)
+
+    def __call__(self, x: Tensor, position_ids: Tensor, length: int | None = None) -> Any:
+        """Cosine and sine at positions [..., seq]: each [..., seq, channels], or one complex array."""
+        like = x if x.dtype == torch.float64 else x.new_empty(0, dtype=torch.float32)
+        position_ids = position_ids.to(x.device)
+        if self.of_axes is not None and position_ids.ndim > 2:
+            cosine, sine = cos_sin(self.of_axes, position_ids.movedim(0, -1), like=like)
+        else:
+            flat = position_ids.reshape(-1, position_ids.shape[-1])
+            pair = cos_sin(self.at(length), flat, like=like)
+            cosine, sine = (part.reshape(*position_ids.shape, -1) for part in pair)
+        if self.padded:
+            cosine = nn.functional.pad(cosine, (0, self.padded), value=1.0)
+            sine = nn.functional.pad(sine, (0, self.padded))
+        if self.form == "complex":
+            return torch.complex(cosine, sine)
+        dtype = self.dtype or x.dtype
+        return tuple(_to_channels(part, self.form).to(dtype) for part in (cosine, sine))
+
+
+def _to_channels(part: Tensor, form: Form) -> Tensor:
+    """Numbers of pairs repeated for both channels of each."""
+    if form == "halves":
+        return torch.cat((part, part), dim=-1)
+    return part.repeat_interleave(2, dim=-1) if form == "interleaved" else part
+
+
+def frequencies_of(spec: Rotary) -> Rotary:
+    """The code without what a rotary module of Transformers knows nothing of: it makes one row for a position."""
+    return replace(spec, axes=None, blocks=(), direction="forward", xpos=None, reordered=False)
+
+
+class ExactRotary(nn.Module):
+    """The forward of a rotary module of Transformers; what it returns is in ``clockhands_output``."""
+
+    clockhands_output: Mapping[str | None, RotaryOutput]
+    clockhands_length: dict[str | None, int]
+
+    @torch.no_grad()
+    def forward(self, x: Tensor, position_ids: Tensor, layer_type: str | None = None) -> Any:
+        """Cosine and sine for the positions of ``x``, in its dtype."""
+        output = self.clockhands_output[layer_type]
+        return output(x, position_ids, self._length(output.spec, position_ids, layer_type))
+
+    def _length(self, spec: Rotary, position_ids: Tensor, layer_type: str | None) -> int | None:
+        """The length in use, for scalings that depend on it, as Transformers tells it from the positions."""
+        if not isinstance(spec.scaling, LongRope | Dynamic):
+            return None
+        length = int(position_ids.max()) + 1
+        if isinstance(spec.scaling, LongRope):
+            return length
+        # A dynamic scaling keeps the longest length until a text is shorter than the original one.
+        original = spec.scaling.original
+        longest = max(length, self.clockhands_length.get(layer_type, original))
+        self.clockhands_length[layer_type] = longest = original if length < original else longest
+        return longest
+
+
+class RotaryEmbedding(ExactRotary):
+    """A rotary module with the signature of Transformers' own, of exact phases.
+
+    ``forward(x, position_ids, layer_type=None)`` returns ``(cos, sin)``, [batch, seq, rotated channels] each, in the
+    dtype of ``x``: the cosine and sine of position times frequency, times the attention factor of the scaling.
+
+    Args:
+        config: A config of Transformers, or its dict.
+        device: Taken as Transformers gives it, and not used: nothing is stored.
+        form: ``"halves"`` for ``cat(c, c)``, as Llama has it; ``"interleaved"`` for each number twice in a row;
+            ``"pairs"`` for each once; ``"complex"`` for ``cos + i sin``.
+
+    Accuracy: float32 numbers are correctly rounded at known positions up to 2**63, and within 2**-22 on a GPU or inside
+    a trace; Transformers' own are off by 9e-3 at position 131,072.
+
+    Raises:
+        InvalidValue: The config does not decide the frequencies, or its layers have no rotary encoding.
+
+    Source: ``modeling_rope_utils.py`` and ``LlamaRotaryEmbedding`` of Transformers 5.23.
+
+    >>> config = {"model_type": "llama", "hidden_size": 8, "num_attention_heads": 2, "num_hidden_layers": 1}
+    >>> rotary = RotaryEmbedding(config | {"rope_theta": 100.0})
+    >>> cos, sin = rotary(torch.zeros(1, 2, 8), torch.tensor([[0, 1]]))
+    >>> sin[0, 1]
+    tensor([0.8415, 0.0998, 0.8415, 0.0998])
+    """
+
+    def __init__(self, config: object, device: Any = None, form: Form = "halves") -> None:
+        """Read the config."""
+        super().__init__()
+        form = one_of("form", form, get_args(Form), "Leave it out for halves, as Llama has it.")
+        self.config = config
+        self.clockhands_output = {
+            kind: RotaryOutput(frequencies_of(spec), form) for kind, spec in rotary_by_kind(config).items()
+        }
+        self.clockhands_length = {}
+
+
+def rotary_by_kind(config: object) -> dict[str | None, Rotary]:
+    """The code of each kind of layer; under None that of all layers, or of the first that has one."""
+    spec = spec_of(config)
+    mixed = spec if isinstance(spec, LayerMixture) else LayerMixture((spec,), (0,))
+    rotary = [code for code in mixed.codes if isinstance(code, Rotary)]
+    if not rotary:
+        raise InvalidValue(
+            f"{type(config).__name__} declares no rotary encoding.", "Give the config of a model that rotates."
+        )
+    found: dict[str | None, Rotary] = {None: rotary[0]}
+    types = config.get("layer_types") if isinstance(config, Mapping) else getattr(config, "layer_types", None)
+    for layer, kind in enumerate(types or ()):
+        code = mixed.layer(layer)
+        if isinstance(code, Rotary):
+            found.setdefault(kind, code)
+    return found

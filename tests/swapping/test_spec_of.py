@@ -1,0 +1,154 @@
+"""The spec of a config, a dict and a model is that of its audit; rope types of clockhands give exact frequencies."""
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+transformers = pytest.importorskip("transformers")
+
+import clockhands as ch  # noqa: E402
+from clockhands.errors import InvalidValue, Unreadable  # noqa: E402
+from clockhands.mixtures import LayerMixture  # noqa: E402
+from clockhands.scaling import Llama3  # noqa: E402
+from clockhands.transformers import RotaryEmbedding, register, spec_of, swap  # noqa: E402
+from probes.tiny_models import small  # noqa: E402
+
+LLAMA3 = {
+    "rope_type": "llama3", "rope_theta": 5e5, "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+    "original_max_position_embeddings": 64,
+}  # fmt: skip
+CONFIG = {
+    "model_type": "llama", "hidden_size": 64, "num_attention_heads": 4, "num_hidden_layers": 3,
+    "max_position_embeddings": 512, "rope_parameters": LLAMA3,
+}  # fmt: skip
+EXPECTED = ch.Rotary(16, base=5e5, scaling=Llama3(factor=8.0, original=64))
+
+
+@pytest.mark.parametrize("form", ["dict", "config", "model", "pipeline"])
+def test_a_config_has_one_spec_in_every_form(form):
+    target = {
+        "dict": lambda: CONFIG,
+        "config": lambda: transformers.LlamaConfig(**{**CONFIG, "vocab_size": 50}),
+        "model": lambda: small("llama", rope_parameters=dict(LLAMA3)),
+        "pipeline": lambda: SimpleNamespace(model=small("llama", rope_parameters=dict(LLAMA3))),
+    }[form]()
+    assert spec_of(target) == EXPECTED
+    assert ch.audit(target).layers[0].base == 5e5
+
+
+def test_the_default_config_of_a_class_has_a_spec():
+    assert spec_of(transformers.LlamaConfig()) == ch.Rotary(128, base=10_000.0)
+    assert ch.audit(transformers.LlamaConfig()).target == "LlamaConfig"
+
+
+def test_layers_that_differ_are_a_mixture():
+    mixture = spec_of(small("gemma3_text").config)
+    assert isinstance(mixture, LayerMixture)
+    assert mixture.pattern == (0, 0, 1)
+    assert mixture.layer(0).base == 10_000.0
+    without = spec_of(small("smollm3"))
+    assert [without.layer(layer) is None for layer in range(3)] == [False, False, True]
+
+
+def test_other_kinds_have_their_specs():
+    assert isinstance(spec_of(small("gpt2")), ch.Learned)
+    assert spec_of(small("bloom")) == ch.Alibi(4, form="key")
+    assert spec_of(small("t5"), part="encoder") == ch.Buckets(4)
+    assert spec_of(small("t5"), part="decoder").bidirectional is False
+    assert spec_of({"model_type": "mamba", "hidden_size": 64, "num_hidden_layers": 2}) is None
+
+
+@pytest.mark.parametrize(
+    ("config", "says"),
+    [
+        ({**CONFIG, "rope_parameters": {**LLAMA3, "rope_type": "spiral"}}, "undecided.*unknown-scaling"),
+        (
+            {**CONFIG, "rope_parameters": {"rope_type": "linear", "rope_theta": 1e4}},
+            "undecided.*its scaling is not known.*lacks factor",
+        ),
+        ({"model_type": "no_such_type", "rope_theta": 1e4}, "undecided"),
+    ],
+)
+def test_what_is_undecided_is_said(config, says):
+    with pytest.raises(InvalidValue, match=says) as caught:
+        spec_of(config)
+    assert "overrides" in caught.value.hint
+
+
+def test_parts_that_differ_are_named_and_what_is_no_model_is_refused():
+    with pytest.raises(InvalidValue, match="encoder, decoder"):
+        spec_of(small("t5"))
+    with pytest.raises(InvalidValue, match="declares no position encoding for this part"):
+        spec_of(CONFIG, part="vision")
+    with pytest.raises((Unreadable, TypeError)):
+        spec_of(3)
+    with pytest.raises((Unreadable, TypeError)):
+        ch.audit(object())
+
+
+@pytest.mark.parametrize("name", ["llama", "gemma3_text", "smollm3"])
+def test_the_rotary_embedding_stands_in_for_that_of_transformers(name):
+    model = small(name)
+    own = model.model.rotary_emb
+    exact = RotaryEmbedding(config=model.config, device=None)
+    x, ids = torch.zeros(2, 5, 64, dtype=torch.bfloat16), torch.tensor([[0, 0, 0, 1, 2], [0, 1, 2, 3, 400]])
+    for kind in ("full_attention", "sliding_attention") if name == "gemma3_text" else (None,):
+        more = () if kind is None else (kind,)
+        for mine, theirs in zip(exact(x, ids, *more), own(x, ids, *more), strict=True):
+            assert (mine.shape, mine.dtype) == (theirs.shape, theirs.dtype)
+            assert (mine.float() - theirs.float()).abs().max() <= 2.0**-8
+    model.model.rotary_emb = exact
+    tokens = torch.arange(20)[None] + 3
+    with torch.no_grad():
+        got, right = model(tokens)[0], small(name)(tokens)[0]
+    assert (got - right).abs().max() <= 1e-6
+    assert list(model.state_dict()) == list(small(name).state_dict())
+
+
+def test_a_model_without_rotation_has_no_rotary_embedding():
+    with pytest.raises(InvalidValue, match="declares no rotary encoding"):
+        RotaryEmbedding(small("gpt2").config)
+    with pytest.raises(InvalidValue, match="form"):
+        RotaryEmbedding(CONFIG, form="quarters")
+
+
+SCALED = {
+    "default": {},
+    "linear": {"factor": 8.0},
+    "dynamic": {"factor": 8.0},
+    "yarn": {"factor": 8.0, "original_max_position_embeddings": 64},
+    "llama3": {each: LLAMA3[each] for each in LLAMA3 if each not in ("rope_type", "rope_theta")},
+}
+
+
+@pytest.mark.parametrize("kind", SCALED)
+def test_a_rope_type_of_clockhands_gives_exact_frequencies(kind):
+    assert f"clockhands_{kind}" in register() == register()
+    length = 32 if kind == "dynamic" else 512
+    own, exact = (
+        small(
+            "mistral",
+            rope_parameters={"rope_type": prefix + kind, "rope_theta": 5e5, **SCALED[kind]},
+            max_position_embeddings=length,
+            sliding_window=None,
+        )
+        for prefix in ("", "clockhands_")
+    )
+    rates = np.array(spec_of(exact).rates).astype(np.float32)
+    assert np.array_equal(exact.model.rotary_emb.inv_freq.numpy(), rates)
+    assert exact.model.rotary_emb.attention_scaling == own.model.rotary_emb.attention_scaling
+    for tokens in (16, 48, 20):  # beyond the original length of the dynamic scaling, and back
+        ids = torch.arange(tokens)[None] + 3
+        with torch.no_grad():
+            assert (own(ids)[0] - exact(ids)[0]).abs().max() <= 1e-6
+    assert not ch.audit(exact).errors
+    assert swap(exact) == ("model.rotary_emb",)
+
+
+def test_no_runtime_is_said_to_know_a_rope_type_of_clockhands():
+    config = {**CONFIG, "rope_parameters": {**LLAMA3, "rope_type": "clockhands_llama3"}}
+    assert spec_of(config) == EXPECTED
+    verdicts = {each.reader: each.verdict for each in ch.audit(config).readings}
+    assert {verdicts[name] for name in ("transformers-5", "vllm", "llama.cpp", "mlx-lm")} == {"unknown"}

@@ -1,0 +1,253 @@
+"""Exact positions in small models of Transformers: same logits, gradients, texts and files, and out again."""
+
+import copy
+import pickle
+from dataclasses import replace
+
+import pytest
+
+torch = pytest.importorskip("torch")
+transformers = pytest.importorskip("transformers")
+
+import clockhands as ch  # noqa: E402
+from auditing import loaded_models as models  # noqa: E402
+from clockhands.errors import InvalidType, InvalidValue  # noqa: E402
+from clockhands.transformers import restore, swap  # noqa: E402
+from probes.tiny_models import small, tiny  # noqa: E402
+
+CLOSE = 1e-6  # of the largest logit, or of 1
+TOKENS = 20
+QUICK = ("llama", "gemma3_text", "gpt_oss", "llama4_text", "cohere", "gptj", "m2m_100", "bloom", "t5")
+FAMILIES = (
+    *QUICK,
+    *("mistral", "qwen2", "qwen3", "gemma2", "phi3", "gpt_neox", "modernbert", "falcon", "smollm3", "glm", "olmo3"),
+    *("deepseek_v3", "gemma4_text", "stablelm", "mixtral", "codegen", "mpt", "marian", "olmo", "olmo2", "granite"),
+    *("starcoder2", "cohere2", "nemotron", "arcee", "apertus", "bitnet", "diffllama", "gemma", "helium", "ministral"),
+    *("roformer", "esm"),
+    *("seed_oss", "ernie4_5", "hunyuan_v1_dense", "phi", "persimmon", "glm4", "olmoe"),
+    *("qwen3_moe", "exaone4"),
+)
+# Gemma 4 does not divide scores by the square root of the head width, 16: phases of float32 count so many times more.
+SCORES = {"gemma4_text": 4.0}
+_SPAN = "relative_attention_max_distance"
+WITHOUT_GENERATION = {
+    "modernbert",
+    "roformer",
+    "esm",
+    "t5",
+    "m2m_100",
+}  # these small models have no head for text
+
+
+def made(name):
+    model = small(name)
+    vocabulary = model.config.get_text_config().vocab_size
+    ids = torch.randint(3, vocabulary, (2, TOKENS), generator=torch.Generator().manual_seed(1))
+    given = {"input_ids": ids}
+    if model.config.is_encoder_decoder and model.config.model_type in ("t5", "m2m_100"):
+        given["decoder_input_ids"] = ids[:, :12]
+    return model, given
+
+
+def answer(model, given):
+    """The first output, and the gradients of its sum of squares."""
+    model.zero_grad()
+    output = model(**given)[0]
+    output.square().mean().backward()
+    grads = {name: each.grad.clone() for name, each in model.named_parameters() if each.grad is not None}
+    return output.detach(), grads
+
+
+def written(model, folder):
+    model.save_pretrained(folder)
+    return {each.name: each.read_bytes() for each in sorted(folder.iterdir())}
+
+
+def generated(model, given):
+    """Tokens after a text, and after a shorter one that is padded on the left."""
+    mask = torch.ones_like(given["input_ids"])
+    mask[1, :7] = 0
+    more = {"do_sample": False, "max_new_tokens": 6, "pad_token_id": 0, "eos_token_id": None}
+    return model.generate(given["input_ids"], attention_mask=mask, **more)
+
+
+def check(name, model, before, given):
+    """Whether a model gives what it gave before."""
+    output, grads = answer(model, given)
+    bound = CLOSE * SCORES.get(name, 1.0)
+    assert (output - before[0]).abs().max() <= bound * max(1.0, before[0].abs().max())
+    assert grads.keys() == before[1].keys()
+    for key, grad in grads.items():
+        assert (grad - before[1][key]).abs().max() <= bound * max(1.0, before[1][key].abs().max()), key
+
+
+def codes(audit):
+    return [(each.code, each.layers, each.severity) for each in audit.findings]
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(each, marks=() if each in QUICK else pytest.mark.slow) for each in FAMILIES]
+)
+def test_a_swapped_model_is_the_same_model(name, tmp_path):
+    model, given = made(name)
+    before, files, judged = answer(model, given), written(model, tmp_path / "before"), codes(ch.audit(model))
+    keys = list(model.state_dict())
+    texts = None if name in WITHOUT_GENERATION else generated(model, given)
+
+    changed = swap(model)
+    assert changed
+    check(name, model, before, given)
+    assert list(model.state_dict()) == keys
+    assert written(model, tmp_path / "after") == files
+    assert codes(ch.audit(model)) == judged
+    assert not ch.audit(model).errors
+    if texts is not None:
+        assert torch.equal(generated(model, given), texts)
+    check(name, copy.deepcopy(model), before, given)
+
+    assert restore(model) == changed
+    assert torch.equal(answer(model, given)[0], before[0])
+    assert written(model, tmp_path / "restored") == files
+
+
+def rotary_part(model):
+    return next(part for part in model.modules() if getattr(part, "clockhands_output", None))
+
+
+@pytest.mark.parametrize("fault", ["base", "layout", "padded"])
+def test_a_wrong_swap_is_noticed(fault):
+    """The twin: the test above fails where the part that was put in place is of another base or layout."""
+    model, given = made("llama")
+    before = answer(model, given)
+    swap(model)
+    part = rotary_part(model)
+    output = part.clockhands_output[None]
+    wrong = {
+        "base": replace(output, spec=ch.Rotary(16, base=10_000.0)),
+        "layout": replace(output, form="interleaved"),
+        "padded": replace(output, spec=ch.Rotary(14, base=500_000.0, scaling=output.spec.scaling), padded=1),
+    }[fault]
+    part.clockhands_output = {None: wrong}
+    with pytest.raises(AssertionError):
+        check("llama", model, before, given)
+
+
+def rolled(model):
+    attention = model.transformer.h[1].attn
+    attention.embed_positions = attention.embed_positions.roll(1, 0)
+
+
+@pytest.mark.parametrize(
+    ("name", "damage"),
+    [
+        ("llama", lambda model: model.model.rotary_emb.inv_freq.mul_(1.01)),
+        ("llama", lambda model: setattr(model.config, "rope_parameters", {"rope_type": "default", "rope_theta": 1e6})),
+        ("gemma3_text", lambda model: model.model.rotary_emb.full_attention_inv_freq.mul_(0.5)),
+        ("gptj", rolled),
+        ("gptj", lambda model: model.transformer.h[2].attn.embed_positions.mul_(0.999)),
+        ("m2m_100", lambda model: model.decoder.embed_positions.weights.add_(0.01)),
+        ("marian", lambda model: model.model.decoder.embed_positions.weight.data.mul_(-1)),
+        ("t5", lambda model: setattr(model.decoder.block[0].layer[0].SelfAttention, _SPAN, 64)),
+    ],
+)
+def test_a_model_that_is_not_what_its_config_declares_is_refused_whole(name, damage):
+    model, given = made(name)
+    damage(model)
+    classes = {path: type(part) for path, part in model.named_modules()}
+    before = answer(model, given)[0]
+    with pytest.raises(InvalidValue, match="nothing was changed") as caught:
+        swap(model)
+    assert caught.value.hint
+    assert {path: type(part) for path, part in model.named_modules()} == classes
+    assert torch.equal(answer(model, given)[0], before)
+
+
+@pytest.mark.parametrize("name", ["gpt2", "bert", "falcon with alibi", "xlnet"])
+def test_models_without_a_place_that_is_known_are_refused(name):
+    model = tiny(name) if name == "falcon with alibi" else small(name)
+    with pytest.raises(InvalidValue, match=r"nothing to change|place that is not known|is recognised"):
+        swap(model)
+
+
+@pytest.mark.parametrize("name", ["qwen2_vl", "qwen3_vl"])
+def test_three_coordinates_of_a_token_are_rotated_as_before(name):
+    part, model = models.model_of(name).language_model.rotary_emb, models.model_of(name)
+    ids = torch.stack((torch.arange(40), torch.arange(40) // 7, torch.arange(40) % 7))[:, None].expand(3, 2, 40)
+    x = torch.zeros(2, 40, 64)
+    own = part(x, ids)
+    assert swap(model) == ("language_model.rotary_emb",)
+    for mine, theirs in zip(model.language_model.rotary_emb(x, ids), own, strict=True):
+        assert mine.shape == theirs.shape
+        assert (mine - theirs).abs().max() <= 4 * CLOSE  # phases up to 40 of float32
+
+
+def test_swapping_twice_and_restoring_what_is_not_swapped_are_errors():
+    model, _ = made("llama")
+    with pytest.raises(InvalidValue, match="is not swapped"):
+        restore(model)
+    swap(model)
+    with pytest.raises(InvalidValue, match="swapped already"):
+        swap(model)
+    with pytest.raises(InvalidType, match="must be a PyTorch module"):
+        swap("llama")
+
+
+def test_a_part_whose_forward_a_hook_replaced_is_refused():
+    model, _ = made("llama")
+    model.model.rotary_emb.forward = model.model.rotary_emb.forward
+    with pytest.raises(InvalidValue, match="was replaced on the object"):
+        swap(model)
+
+
+@pytest.mark.parametrize("kind", ["dynamic", "longrope"])
+def test_scalings_that_depend_on_the_length_change_as_those_of_transformers(kind):
+    """Short, beyond the original length, decoding there, and short again."""
+    scaling = {"rope_type": kind, "rope_theta": 10_000.0, "factor": 4.0}
+    if kind == "longrope":
+        scaling |= {"original_max_position_embeddings": 32, "short_factor": [1.0] * 8, "long_factor": [3.0] * 8}
+    model = small("mistral", rope_parameters=scaling, max_position_embeddings=32, sliding_window=None)
+    exact = copy.deepcopy(model)
+    swap(exact)
+    for length in (16, 48, 40, 64, 33, 32, 20):
+        ids = torch.arange(length)[None] % 90 + 3
+        with torch.no_grad():
+            own, other = model(ids)[0], exact(ids)[0]
+        assert (own - other).abs().max() <= 2 * CLOSE, length
+
+
+def test_a_swapped_model_is_pickled_and_cast():
+    model, given = made("llama")
+    before = answer(model, given)
+    swap(model)
+    check("llama", pickle.loads(pickle.dumps(model)), before, given)
+    narrow = copy.deepcopy(model).to(torch.bfloat16)
+    cos, sin = narrow.model.rotary_emb(torch.zeros(1, 3, 64, dtype=torch.bfloat16), torch.arange(3)[None])
+    assert cos.dtype == sin.dtype == torch.bfloat16
+    far = torch.tensor([[131_071]])
+    cos, _ = narrow.model.rotary_emb(torch.zeros(1, 1, 64), far)
+    pair = ch.rotary.cos_sin(narrow.model.rotary_emb.clockhands_output[None].spec, [131_071], like=torch.zeros(1))
+    assert torch.equal(cos[0, :, :8], pair.cosine)
+    restore(narrow)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["llama", "gemma3_text", "t5", "marian"])
+def test_a_swapped_model_compiles_in_one_graph(name):
+    model, given = made(name)
+    before = model(**given)[0]
+    swap(model)
+    after = torch.compile(model, backend="eager", fullgraph=True)(**given)[0]
+    assert (after - before).abs().max() <= CLOSE * max(1.0, before.abs().max())
+
+
+def test_a_pipeline_is_audited_and_swapped():
+    model, _ = made("llama")
+
+    class Pipeline:
+        def __init__(self, model):
+            self.model = model
+
+    pipeline = Pipeline(model)
+    assert codes(ch.audit(pipeline)) == codes(ch.audit(model))
+    assert swap(pipeline) == ("model.rotary_emb",)
+    assert restore(model) == ("model.rotary_emb",)
