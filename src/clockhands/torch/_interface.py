@@ -11,6 +11,7 @@ from clockhands.arguments import count, shown
 from clockhands.errors import InvalidType, InvalidValue
 from clockhands.grids import at_origin
 from clockhands.torch._attending import attention
+from clockhands.torch._remembering import shared
 
 
 class Prepared:
@@ -127,6 +128,14 @@ class PositionModule(torch.nn.Module):
     """
 
     spec: Any
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        """As PyTorch's; a spec is replaced by the equal one that other modules hold."""
+        super().__setattr__(name, shared(value) if name == "spec" else value)
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """As PyTorch's, for modules that are unpickled and copied, with the spec that equal modules share."""
+        super().__setstate__({**state, "spec": shared(state["spec"])})
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
         memo[id(self.spec)] = self.spec  # frozen, and the compiler knows it again
