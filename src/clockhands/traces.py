@@ -170,6 +170,17 @@ def library(array: Any) -> Any:
     return array_namespace(array)
 
 
+def unwrapped(values: Any) -> Any:
+    """The array of JAX that a variable of a neural network library holds, such as flax's ``nnx.Param``; else as given.
+
+    JAX knows them by ``__jax_array__``. Array libraries take them for arrays, which they are not under ``grad``.
+    """
+    jax = sys.modules.get("jax")
+    if jax is None or isinstance(values, jax.Array) or not hasattr(values, "__jax_array__"):
+        return values
+    return values.__jax_array__()
+
+
 def library_of(array: Any) -> str:
     """The name of the library that an array belongs to; a class derived from PyTorch's tensor is PyTorch's."""
     for name, kind in (("torch", "Tensor"), ("jax", "Array")):

@@ -12,7 +12,16 @@ from clockhands.errors import InvalidType, InvalidValue
 from clockhands.grids import Grid, without_prefix
 from clockhands.memory import refuse_larger
 from clockhands.positions import Positions, numpy_of, positions_of, refuse_masked, refuse_single
-from clockhands.traces import as_traced, counted, is_compiling, is_traced, known_array, library, refuse_recording
+from clockhands.traces import (
+    as_traced,
+    counted,
+    is_compiling,
+    is_traced,
+    known_array,
+    library,
+    refuse_recording,
+    unwrapped,
+)
 
 
 def table(
@@ -130,6 +139,7 @@ def add(x: Any, spec: AdditiveCode, positions: Any = None, *, values: Any = None
     refuse_recording(x)
     shape, kind = _tokens(x, spec)
     xp = library(x)
+    values = unwrapped(values)
     work = xp.float64 if kind == "float64" else xp.float32
     if positions is None:
         if spec.number_of_axes > 1:
