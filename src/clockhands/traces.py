@@ -71,15 +71,20 @@ def stay(positions: Any) -> bool:
 
 
 def refuse_recording(*arrays: Any) -> None:
-    """Refuse arrays of PyTorch inside ``torch.jit.trace``, which would keep these positions as constants, silently.
+    """Refuse what records one call of PyTorch for all later ones: these positions would be constants, silently.
 
     Raises:
-        InvalidValue: One of them is there.
+        InvalidValue: One of these is inside ``torch.jit.trace`` or ``torch.fx.symbolic_trace``.
     """
     torch = sys.modules.get("torch")
-    if torch is None or not torch.jit.is_tracing() or torch.compiler.is_compiling():
+    if torch is None or torch.compiler.is_compiling():
         return
-    if any(isinstance(array, torch.Tensor) for array in arrays):
+    if any(isinstance(array, torch.fx.Proxy) for array in arrays):
+        raise InvalidValue(
+            "torch.fx.symbolic_trace cannot record positions: it knows neither their numbers nor a shape.",
+            "Use torch.compile or torch.export; or make the module a leaf, by is_leaf_module of a torch.fx.Tracer.",
+        )
+    if torch.jit.is_tracing() and any(isinstance(array, torch.Tensor) for array in arrays):
         raise InvalidValue(
             "torch.jit.trace would keep these positions and this length for all later calls.",
             "Use torch.compile or torch.export, which accept new positions.",

@@ -144,6 +144,17 @@ class PositionModule(torch.nn.Module):
         copied.__setstate__(copy.deepcopy(self.__dict__, memo))
         return copied
 
+    def __prepare_scriptable__(self) -> Self:
+        """Refused: TorchScript has no spec, and no exact arithmetic.
+
+        Raises:
+            InvalidType: Always; ``torch.jit.script`` calls it for a module and for its parts.
+        """
+        raise InvalidType(
+            f"torch.jit.script cannot compile {type(self).__name__} of clockhands.torch, which computes from a spec.",
+            "Use torch.compile or torch.export, which accept new positions.",
+        )
+
     def layer(self, index: int) -> "PositionModule":
         """The module of layer ``index``, counted from 0: itself, unless the code is a mixture."""
         count("index", index, least=0)
