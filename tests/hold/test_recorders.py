@@ -20,10 +20,10 @@ MODULES = {
 class Model(torch.nn.Module):
     def __init__(self, code: Any) -> None:
         super().__init__()
-        self.code = code
+        self.position = code
 
     def forward(self, x: Any) -> Any:
-        return self.code(x)
+        return self.position(x)
 
 
 @pytest.mark.filterwarnings("ignore:.torch.jit.script. is deprecated:DeprecationWarning")
