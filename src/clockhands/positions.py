@@ -214,17 +214,25 @@ def numpy_of(array: Any, name: str) -> np.ndarray:
     """An array of any library as a NumPy array that holds the same numbers."""
     refuse_masked(array, name)
     try:
-        if hasattr(array, "detach"):  # torch: NumPy has no bfloat16 of torch's, and float64 holds each of them
-            array = array.detach().cpu()
-            if str(array.dtype) in ("torch.bfloat16", "torch.float16"):
-                array = array.double()
-        return np.asarray(array)
+        return _from_torch(array) if hasattr(array, "detach") else np.asarray(array)
     except (TypeError, ValueError, RuntimeError) as error:
         # JAX raises its own kinds for values that exist only inside a trace, torch for those on "meta".
         raise InvalidType(
             f"`{name}` must be concrete numbers, got {type(array).__name__} ({type(error).__name__}).",
             f"Give `{name}` as NumPy values or Python numbers, outside of jit, vmap and compile.",
         ) from None
+
+
+def _from_torch(tensor: Any) -> np.ndarray:
+    """The numbers of a tensor; NumPy has no bfloat16 of PyTorch's, and float64 holds each of them."""
+    narrow = str(tensor.dtype) in ("torch.bfloat16", "torch.float16")
+    try:
+        here = tensor.detach().cpu()
+        return np.asarray(here.double() if narrow else here)
+    except RuntimeError:
+        # Inside torch.func.grad, vjp and jvp any operation wraps a tensor from outside, and its memory cannot be
+        # reached; its numbers can. Where there are none, as on "meta", this is refused as well.
+        return np.array(tensor.tolist(), "float64" if narrow else str(tensor.dtype).removeprefix("torch."))
 
 
 def _from_range(given: range, name: str) -> Positions:

@@ -71,15 +71,20 @@ def stay(positions: Any) -> bool:
 
 
 def refuse_recording(*arrays: Any) -> None:
-    """Refuse arrays of PyTorch inside ``torch.jit.trace``, which would keep these positions as constants, silently.
+    """Refuse what records one call of PyTorch for all later ones: these positions would be constants, silently.
 
     Raises:
-        InvalidValue: One of them is there.
+        InvalidValue: One of these is inside ``torch.jit.trace`` or ``torch.fx.symbolic_trace``.
     """
     torch = sys.modules.get("torch")
-    if torch is None or not torch.jit.is_tracing() or torch.compiler.is_compiling():
+    if torch is None or torch.compiler.is_compiling():
         return
-    if any(isinstance(array, torch.Tensor) for array in arrays):
+    if any(isinstance(array, torch.fx.Proxy) for array in arrays):
+        raise InvalidValue(
+            "torch.fx.symbolic_trace cannot record positions: it knows neither their numbers nor a shape.",
+            "Use torch.compile or torch.export; or make the module a leaf, by is_leaf_module of a torch.fx.Tracer.",
+        )
+    if torch.jit.is_tracing() and any(isinstance(array, torch.Tensor) for array in arrays):
         raise InvalidValue(
             "torch.jit.trace would keep these positions and this length for all later calls.",
             "Use torch.compile or torch.export, which accept new positions.",
@@ -199,6 +204,17 @@ def _unsupported(array: Any, lacks: str) -> InvalidType:
         f"{lacks}, which the array API standard asks for.",
         "Convert it to NumPy in float32, and convert the result back.",
     )
+
+
+def unwrapped(values: Any) -> Any:
+    """The array of JAX that a variable of a neural network library holds, such as flax's ``nnx.Param``; else as given.
+
+    JAX knows them by ``__jax_array__``. Array libraries take them for arrays, which they are not under ``grad``.
+    """
+    jax = sys.modules.get("jax")
+    if jax is None or isinstance(values, jax.Array) or not hasattr(values, "__jax_array__"):
+        return values
+    return values.__jax_array__()
 
 
 def library_of(array: Any) -> str:

@@ -15,7 +15,8 @@ from laws.bias_members import MEMBERS, values_for
 
 torch = pytest.importorskip("torch")
 flex = pytest.importorskip("torch.nn.attention.flex_attention")
-score_mod = pytest.importorskip("clockhands.torch").score_mod
+held = pytest.importorskip("clockhands.torch")
+score_mod = held.score_mod
 
 
 @pytest.fixture
@@ -238,3 +239,80 @@ def test_one_row_of_positions_is_that_of_every_sequence(spec):
         for head in range(2):
             made = mod(torch.tensor(0.0), torch.tensor(batch), torch.tensor(head), rows, columns)
             assert np.abs(made.detach().numpy() - wanted[0, head]).max() <= 2.0**-20
+
+
+INSIDE = {
+    "counts": lambda bias, q, k: bias.score_mod(q.shape[-2], k.shape[-2]),
+    "tensors": lambda bias, q, k: bias.score_mod(torch.arange(2, 2 + q.shape[-2]), torch.arange(k.shape[-2])),
+    "a batch": lambda bias, q, k: bias.score_mod(torch.arange(2 * q.shape[-2]).reshape(2, -1), k.shape[-2]),
+}
+
+
+def graphs(function, lengths, backend="eager"):
+    """How many graphs a function of queries and keys became at these lengths, each checked without a compiler."""
+    torch.compiler.reset()
+    counter = pytest.importorskip("torch._dynamo.testing").CompileCounterWithBackend(backend)
+    compiled = torch.compile(function, fullgraph=True, backend=counter)
+    for length in lengths:
+        q, k = torch.randn(2, 2, length, 8), torch.randn(2, 2, length + 2, 8)
+        assert torch.allclose(compiled(q, k), function(q, k), rtol=0, atol=1e-5)
+    return counter.frame_count
+
+
+@pytest.mark.filterwarnings("ignore:flex_attention called without torch.compile")
+@pytest.mark.parametrize(
+    ("spec", "way"),
+    [
+        (Buckets(2), "counts"),
+        *(
+            pytest.param(spec, way, marks=pytest.mark.slow)
+            for spec, way in ((Alibi(2), "tensors"), (Alibi(2, "last-key"), "counts"), (Fire(2, hidden=3), "a batch"))
+        ),
+    ],
+    ids=str,
+)
+def test_it_is_made_inside_a_compiled_function(spec, way):
+    bias = held.Bias(spec).requires_grad_(False)
+
+    def attend(q, k):
+        return flex.flex_attention(q, k, k, score_mod=INSIDE[way](bias, q, k))
+
+    # Another length is one graph more, in which lengths are unknown, and no further.
+    assert graphs(attend, (6, 9, 12) if way == "counts" else (6,)) <= 2
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:flex_attention called without torch.compile")
+@pytest.mark.parametrize("inside", [False, True])
+def test_attention_is_compiled_by_inductor(inside):
+    if not shutil.which("g++"):
+        pytest.skip("the compiled way needs a C++ compiler")
+    bias = held.Bias(Buckets(2)).requires_grad_(False)
+    made = bias.score_mod(64, 66)
+
+    def attend(q, k):
+        return flex.flex_attention(q, k, k, score_mod=bias.score_mod(q.shape[-2], k.shape[-2]) if inside else made)
+
+    assert graphs(attend, (64,), "inductor") == 1
+
+
+def test_made_inside_it_stores_a_row_of_distances():
+    """Counts need no matrix in the graph: its largest tensor is [heads, queries + keys - 1], beside the attention."""
+    recorded = pytest.importorskip("torch._dynamo.testing").EagerAndRecordGraphs()
+    torch.compiler.reset()
+    bias = held.Bias(Buckets(2)).requires_grad_(False)
+
+    def table(q, k):
+        return bias.score_mod(q.shape[-2], k.shape[-2])(
+            q[0, 0, 0, 0], 0, torch.tensor(1), torch.tensor(3), torch.tensor(2)
+        )
+
+    q, k = torch.randn(1, 2, 50, 8), torch.randn(1, 2, 60, 8)
+    assert torch.equal(torch.compile(table, fullgraph=True, backend=recorded)(q, k), table(q, k))
+    values = [node.meta.get("example_value") for graph in recorded.graphs for node in graph.graph.nodes]
+    made = [
+        value.numel()
+        for value in values
+        if isinstance(value, torch.Tensor) and value.numel() not in (q.numel(), k.numel())
+    ]
+    assert 0 < max(made) <= 2 * (50 + 60 - 1)

@@ -22,6 +22,7 @@ from clockhands.traces import (
     known_array,
     library,
     refuse_recording,
+    unwrapped,
 )
 
 
@@ -140,6 +141,7 @@ def add(x: Any, spec: AdditiveCode, positions: Any = None, *, values: Any = None
     refuse_recording(x)
     shape, kind = _tokens(x, spec)
     xp = library(x)
+    values = unwrapped(values)
     work = xp.float64 if kind == "float64" else xp.float32
     if positions is None:
         if spec.number_of_axes > 1:

@@ -19,6 +19,7 @@ from clockhands.dtypes import NAMES
 from clockhands.errors import InvalidType, InvalidValue
 
 _NARROW = 2**31
+_LOOKED_UP = 1 << 16  # the largest distance whose bucket is looked up: 256 KiB
 # A tuple: PyTorch's compiler does not follow a union of types.
 _NUMPY = (np.ndarray, np.generic)
 _WHOLE = (int, np.integer)
@@ -70,20 +71,36 @@ class TracedPairs:
         return TracedDistances(self.keys, self.keys[..., -1:], self.xp, self.dtype).reals
 
     def steps(self, spec: Any) -> Any:
-        """How many of the code's boundaries each distance has reached."""
-        wide = _is_wide(self.queries, self.xp)
-        kind = self.xp.int64 if wide else self.xp.uint32
+        """How many of the code's boundaries each distance has reached: looked up, and compared beyond the table.
+
+        Not by a search in the boundaries: ONNX has none.
+        """
+        xp, wide, whole = self.xp, _is_wide(self.queries, self.xp), self.distances.whole
+        if traces.is_compiling():
+            table = traces.known_array(_reached, spec).to(self.queries.device)
+        else:
+            table = traces.constant(_reached(spec), self.queries)
+        within = self.clipped(table.shape[0] - 1)
+        taken = xp.take(table, xp.reshape(within, (-1,)), axis=0)
+        reached = xp.reshape(xp.astype(taken, xp.int64 if wide else xp.int32), whole.shape)
         most = 2**63 if wide else 2**32
-        known = [int(each) for each in traces.known_numbers(spec, "boundaries") if each < most]
-        limits = self.xp.asarray(known, dtype=kind, device=_device(self.queries))
-        reached = self.xp.searchsorted(limits, self.distances.whole, side="right")
-        return reached if wide else self.xp.astype(reached, self.xp.int32)
+        for limit in traces.known_numbers(spec, "boundaries"):
+            if _LOOKED_UP < limit < most:
+                reached = reached + xp.astype(whole >= xp.full_like(whole, limit), reached.dtype)
+        return reached
 
     def clipped(self, most: int, spec: Any = None) -> Any:
         """The size of each distance, at most so much; the spec is for refusals, of which there are none here."""
         whole = self.distances.whole
         within = self.xp.where(whole > most, self.xp.full_like(whole, most), whole)
         return within if _is_wide(self.queries, self.xp) else self.xp.astype(within, self.xp.int32)
+
+
+def _reached(spec: Any) -> np.ndarray:
+    """How many of the code's boundaries each distance has reached, up to the last of them that is looked up."""
+    boundaries = np.array(spec.boundaries, np.uint64)
+    last = int(boundaries[boundaries <= _LOOKED_UP].max(initial=0))
+    return np.searchsorted(boundaries, np.arange(last + 1, dtype=np.uint64), side="right").astype(np.int32)
 
 
 def is_inside(queries: Any, keys: Any) -> bool:

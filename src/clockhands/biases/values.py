@@ -11,7 +11,7 @@ from clockhands.dtypes import NAMES, name_of
 from clockhands.errors import InvalidType, InvalidValue
 from clockhands.positions import numpy_of
 from clockhands.sharding import refuse_sharded
-from clockhands.traces import device_of, known_numbers, library
+from clockhands.traces import device_of, known_numbers, library, unwrapped
 
 # A tuple: PyTorch's compiler does not follow a union of types.
 _NUMPY = (np.ndarray, np.generic)
@@ -101,6 +101,7 @@ def values_of(name: str, given: Any, shapes: dict[str, tuple[int, ...]]) -> Valu
             f"`values` of {name} must contain {words}, and nothing else; got {shown(list(given))}.",
             "Pass a dict with these names.",
         )
+    given = {each: unwrapped(array) for each, array in given.items()}
     xp, device = _library(given)
     arrays = {each: array if _is_of(array) else numpy_of(array, each) for each, array in given.items()}
     for each, array in arrays.items():

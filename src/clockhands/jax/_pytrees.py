@@ -4,6 +4,9 @@ So they pass through ``jit``, ``grad``, ``vmap`` and ``scan`` as arguments like 
 once for equal specs, since the spec compares and hashes by its value. Equally well a spec is a static argument of one's
 own function around ``clockhands.rotate``, ``clockhands.add`` or ``clockhands.bias``, which these classes call.
 
+In flax's nnx, ``self.code = nnx.data(jax.tree.map(nnx.Param, code))`` makes what a code learns into parameters that
+train.
+
 Positions that are known before tracing (NumPy values, lists, ranges, or none at all) are made exact in NumPy and never
 reach JAX as integers: without 64-bit mode it would wrap them, silently. Those that exist only inside a trace are
 reduced exactly there, see `clockhands.traces`: with them cosine and sine are within 2**-22 up to 2**31 - 1.

@@ -7,12 +7,12 @@ import numpy as np
 import torch
 
 from clockhands.arguments import shown
-from clockhands.biases import BiasCode, Fire, LogWindow, Window, some_heads
+from clockhands.biases import BiasCode, Fire, LogWindow, Window, bias, some_heads
 from clockhands.biases.distances import Batches, QueryKeyPairs, batches_of, reals_of
 from clockhands.biases.values import Values, refuse_distributed, values_of
 from clockhands.errors import InvalidType, InvalidValue
 from clockhands.positions import Positions
-from clockhands.traces import in_full
+from clockhands.traces import as_tensor, in_full
 
 # FlexAttention's own order: score, batch, head, index of the query, index of the key.
 ScoreMod = Callable[[Any, Any, Any, Any, Any], Any]
@@ -38,6 +38,9 @@ def score_mod(
     needs no memory of size queries x keys; without one, PyTorch's kernel for the CPU takes all keys as one block, and
     uncompiled it stores all scores.
 
+    It may be made outside of a function that PyTorch compiles, or inside: there a bias of the distance has the same
+    small table where positions are given as counts; any other is a matrix of queries x keys in each head.
+
     Args:
         spec: A bias.
         queries: Positions, or a count, which stands at the last of the keys; as for `bias`. Whole numbers.
@@ -61,6 +64,8 @@ def score_mod(
         )
     spec = some_heads(spec, heads)
     refuse_distributed(queries, keys, values)
+    if torch.compiler.is_compiling():
+        return _inside(spec, queries, keys, values, device)
     at = batches_of(queries, keys)
     if 0 in at.shape:
         raise InvalidValue(
@@ -76,6 +81,38 @@ def score_mod(
         if isinstance(spec, Fire):
             return _by_network(spec, at, learned)
         return _by_distance(spec, at, learned)
+
+
+def _inside(spec: BiasCode, queries: Any, keys: Any, values: Any, device: Any) -> ScoreMod:
+    """The same inside PyTorch's compiler, where counts may be unknown and positions are tensors of the graph."""
+    given = values if isinstance(values, dict) else {"": values}
+    places = [each.device for each in (queries, keys, *given.values()) if isinstance(each, torch.Tensor)]
+    place = device if device is not None or not places else places[0]
+    if isinstance(queries, int) and isinstance(keys, int) and spec.reads == "distance":
+        many = queries + keys - 1
+        # Each distance that occurs, the largest first, as that of a query there from a key at 0.
+        line = torch.arange(keys - 1, keys - 1 - many, -1, device=place)
+        table = _stored(bias(spec, line, torch.zeros_like(line[:1]), values=values)[:, :, 0])
+        last = queries - 1
+
+        def add(score: Any, _batch: Any, head: Any, query: Any, key: Any) -> Any:
+            return score + table[head, key - query + last]
+
+        return add
+    matrix = bias(spec, queries, as_tensor(keys, place), values=values)
+    matrix = _stored(matrix[None] if matrix.dim() == 3 else matrix)
+    batched = matrix.shape[0] != 1
+
+    def add_from_matrix(score: Any, batch: Any, head: Any, query: Any, key: Any) -> Any:
+        return score + matrix[batch if batched else 0, head, query, key]
+
+    return add_from_matrix
+
+
+def _stored(table: torch.Tensor) -> torch.Tensor:
+    """The same numbers in memory of their own: PyTorch's attention on the CPU refuses what it would compute itself."""
+    table = table.contiguous()
+    return table.as_strided(table.shape, table.stride())
 
 
 def _learned(spec: BiasCode, values: Any, device: Any) -> Values:

@@ -11,6 +11,7 @@ from clockhands.arguments import count, shown
 from clockhands.errors import InvalidType, InvalidValue
 from clockhands.grids import at_origin
 from clockhands.torch._attending import attention
+from clockhands.torch._remembering import shared
 
 
 class Prepared:
@@ -128,12 +129,31 @@ class PositionModule(torch.nn.Module):
 
     spec: Any
 
+    def __setattr__(self, name: str, value: Any) -> None:
+        """As PyTorch's; a spec is replaced by the equal one that other modules hold."""
+        super().__setattr__(name, shared(value) if name == "spec" else value)
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """As PyTorch's, for modules that are unpickled and copied, with the spec that equal modules share."""
+        super().__setstate__({**state, "spec": shared(state["spec"])})
+
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
         memo[id(self.spec)] = self.spec  # frozen, and the compiler knows it again
         copied = type(self).__new__(type(self))
         memo[id(self)] = copied
         copied.__setstate__(copy.deepcopy(self.__dict__, memo))
         return copied
+
+    def __prepare_scriptable__(self) -> Self:
+        """Refused: TorchScript has no spec, and no exact arithmetic.
+
+        Raises:
+            InvalidType: Always; ``torch.jit.script`` calls it for a module and for its parts.
+        """
+        raise InvalidType(
+            f"torch.jit.script cannot compile {type(self).__name__} of clockhands.torch, which computes from a spec.",
+            "Use torch.compile or torch.export, which accept new positions.",
+        )
 
     def layer(self, index: int) -> "PositionModule":
         """The module of layer ``index``, counted from 0: itself, unless the code is a mixture."""

@@ -4,8 +4,8 @@ Whatever follows from a spec is made from the spec whenever it is needed. There 
 that ``to_empty`` or a loader on the meta device could leave as garbage, that a copy could share or a state dict could
 carry into a model of another length, and a forward changes nothing, so that calls in any order give the same.
 
-Equal specs need not be one object, but the compiler recognises only that: share one spec between layers that are
-compiled one by one, and they are compiled once.
+Modules with equal specs are compiled once, also where each layer was given a spec of its own: ``module.spec`` is one
+object in all modules whose specs are equal, because the compiler recognises only objects.
 """
 
 import math

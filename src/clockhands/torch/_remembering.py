@@ -1,7 +1,8 @@
-"""The mask of a computed bias, made once and used again: it follows from the spec and two counts alone."""
+"""What modules with equal specs share: the spec, as one object, and the mask of a computed bias, made once."""
 
 from collections.abc import Callable
-from weakref import WeakKeyDictionary
+from typing import Any
+from weakref import ReferenceType, WeakKeyDictionary, ref
 
 import torch
 
@@ -11,6 +12,25 @@ _MOST = 1 << 26  # bytes of a mask that is kept: 4 heads of 2,048 x 2,048 in flo
 
 # By the spec, which is frozen and compared by value: what the mask is of, the mask, and its version in PyTorch.
 _LATEST: WeakKeyDictionary[BiasCode, tuple[tuple[object, ...], torch.Tensor, int]] = WeakKeyDictionary()
+
+# By value, the spec that modules hold; neither is kept alive here.
+_SHARED: WeakKeyDictionary[Any, ReferenceType[Any]] = WeakKeyDictionary()
+
+
+def shared(spec: Any) -> Any:
+    """The spec of this value that the first of the living modules has; this one, where there is none yet.
+
+    PyTorch's compiler recognises a spec only as the object that it is, so modules with equal specs hold one object.
+    """
+    try:
+        held = _SHARED.get(spec)
+        first = None if held is None else held()
+        if first is None:
+            first = spec
+            _SHARED[spec] = ref(spec)
+    except TypeError:  # None, or a spec with a part that has no hash, such as a scaling of one's own
+        return spec
+    return first
 
 
 def remembered(spec: BiasCode, key: tuple[object, ...], make: Callable[[], torch.Tensor]) -> torch.Tensor:
@@ -24,6 +44,7 @@ def remembered(spec: BiasCode, key: tuple[object, ...], make: Callable[[], torch
         return held[1]
     made = make()
     plain = type(made) is torch.Tensor and not made.is_inference() and not made.requires_grad
+    plain = plain and not torch._C._functorch.is_functorch_wrapped_tensor(made)  # type: ignore[attr-defined] # noqa: SLF001
     if plain and made.numel() * made.element_size() <= _MOST and made.device.type != "meta":
         _LATEST[spec] = key, made, made._version  # noqa: SLF001
     return made

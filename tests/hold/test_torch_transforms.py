@@ -1,0 +1,86 @@
+"""torch.func: grad, vjp, jvp and vmap of functions that use positions from outside give what autograd gives."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import clockhands as ch
+from clockhands.biases import Kerple
+from clockhands.rotary import XPos
+
+torch = pytest.importorskip("torch")
+held = pytest.importorskip("clockhands.torch")
+
+AT = torch.arange(5) * 7
+CODES: dict[str, tuple[Callable[[], Callable[..., Any]], tuple[int, ...], tuple[Any, ...]]] = {
+    "rotary": (lambda: held.Rotary(ch.Rotary(8)), (2, 5, 8), (AT,)),
+    "rotary with a batch": (lambda: held.Rotary(ch.Rotary(8, "interleaved")), (2, 5, 8), (AT[None].expand(2, 5),)),
+    "reordered": (lambda: held.Rotary(ch.Rotary(8, "interleaved", reordered=True)), (5, 8), (AT,)),
+    "xpos": (lambda: lambda x, at: ch.rotate(x, ch.Rotary(8, xpos=XPos()), at, role="key"), (5, 8), (AT,)),
+    "sinusoid": (lambda: held.Additive(ch.Sinusoidal(8)), (5, 8), (AT,)),
+    "fractions": (lambda: held.Additive(ch.Sinusoidal(8)), (5, 8), (AT / 2,)),
+    "bfloat16": (lambda: held.Additive(ch.Sinusoidal(8)), (5, 8), (AT.bfloat16(),)),
+    "learned": (lambda: held.Additive(ch.Learned(8, rows=40)), (5, 8), (AT,)),
+    "ALiBi": (lambda: held.Bias(ch.Alibi(heads=2)), (2, 5, 5), (AT, AT)),
+    "buckets": (lambda: held.Bias(ch.Buckets(heads=2)), (2, 5, 5), (AT, AT)),
+}
+
+
+@pytest.mark.parametrize("name", CODES)
+def test_positions_from_outside_of_a_transform_are_exact(name: str):
+    """Bit for bit: inside, the numbers of the positions are known as they are outside."""
+    make, shape, positions = CODES[name]
+    code = make()
+
+    def loss(x: Any) -> Any:
+        return code(x, *positions).sin().sum()
+
+    x, direction, several = (torch.randn(size) for size in (shape, shape, (3, *shape)))
+    leaf, leaves = x.clone().requires_grad_(), several.clone().requires_grad_()
+    (gradient,) = torch.autograd.grad(loss(leaf), leaf)
+    (gradients,) = torch.autograd.grad(sum(loss(each) for each in leaves), leaves)
+    func = torch.func
+    assert torch.equal(func.grad(loss)(x), gradient)
+    assert torch.equal(func.vjp(loss, x)[1](torch.tensor(1.0))[0], gradient)
+    value, slope = func.jvp(loss, (x,), (direction,))
+    assert torch.equal(value, loss(x))
+    assert torch.allclose(slope, (gradient * direction).sum(), rtol=1e-5, atol=1e-5)
+    assert torch.equal(func.vmap(func.grad(loss))(several), gradients)
+    assert torch.equal(func.grad(lambda each: func.vmap(loss)(each).sum())(several), gradients)
+
+
+@pytest.mark.parametrize(
+    ("make", "shape"),
+    [
+        (lambda: held.Additive(ch.Learned(8, rows=40)), (5, 8)),
+        (lambda: held.Additive(ch.Sinusoidal(8, scaled=True)), (5, 8)),
+        (lambda: held.Bias(ch.Buckets(heads=2)), (2, 5, 5)),
+        (lambda: held.Bias(Kerple(heads=2)), (2, 5, 5)),
+    ],
+)
+def test_gradients_reach_what_is_learned(make: Callable[[], Any], shape: tuple[int, ...]):
+    module, x = make(), torch.randn(shape)
+    positions = (AT,) * (2 if len(shape) == 3 else 1)
+
+    def loss(learned: dict[str, Any]) -> Any:
+        return torch.func.functional_call(module, learned, (x, *positions)).square().sum()
+
+    given = torch.func.grad(loss)(dict(module.named_parameters()))
+    module(x, *positions).square().sum().backward()
+    assert given
+    for name, parameter in module.named_parameters():
+        assert torch.equal(given[name], parameter.grad)
+
+
+def test_a_mask_that_was_made_inside_a_transform_is_not_kept():
+    bias, scores = held.Bias(ch.Alibi(heads=3)), torch.randn(1, 3, 6, 6)
+    torch.func.grad(lambda x: (x + bias.prepare(6, like=x, causal=False).mask).square().sum())(scores)
+    kept = bias.prepare(6, like=scores, causal=False).mask
+    assert not torch._C._functorch.is_functorch_wrapped_tensor(kept)
+    assert bias.prepare(6, like=scores, causal=False).mask is kept
+
+
+def test_positions_without_numbers_are_still_refused():
+    with pytest.raises(ch.errors.InvalidType, match="`positions` must be concrete numbers, got Tensor"):
+        ch.table(ch.Sinusoidal(8), torch.arange(3, device="meta"))
