@@ -324,9 +324,9 @@ def longer_texts() -> str:
     return (
         'That an encoding "generalises" past a length is not a property of the encoding alone. An encoding can be '
         "defined at any position, *bounded* at any position, and *shift* by the same rotation everywhere, as sinusoids "
-        "and RoPE do; a learned table ends with its last row. The pairs under *turning* still reach angles that never "
-        "occurred in training. So a model can fail on longer texts although all these properties hold: small models "
-        f"with sinusoids, trained on 64 tokens, have {ratio} times the loss on texts of 128 tokens (the claim "
+        "and RoPE do; a learned table ends with its last row. Pairs that complete no rotation within the length still "
+        "reach new angles in longer texts. So a model can fail on longer texts although all these properties hold: "
+        f"small models with sinusoids, trained on 64 tokens, have {ratio} times the loss on texts of 128 tokens (the claim "
         "[sinusoids-extrapolate](claims.md#sinusoids-extrapolate))."
     )
 
