@@ -326,8 +326,8 @@ def longer_texts() -> str:
         "defined at any position, *bounded* at any position, and *shift* by the same rotation everywhere, as sinusoids "
         "and RoPE do; a learned table ends with its last row. Pairs that complete no rotation within the length still "
         "reach new angles in longer texts. So a model can fail on longer texts although all these properties hold: "
-        f"small models with sinusoids, trained on 64 tokens, have {ratio} times the loss on texts of 128 tokens (the claim "
-        "[sinusoids-extrapolate](claims.md#sinusoids-extrapolate))."
+        f"small models with sinusoids, trained on 64 tokens, have {ratio} times the loss on texts of 128 tokens "
+        "(the claim [sinusoids-extrapolate](claims.md#sinusoids-extrapolate))."
     )
 
 
