@@ -26,6 +26,7 @@ studies, which come with the package; [studies.md](studies.md) has all of them.
 ```sh
 clockhands claims                          # all of them
 clockhands claims monotone-decay           # one, by its ID
+clockhands claims 9956                     # those that name a number
 clockhands claims --json                   # for programs
 ```
 

@@ -25,6 +25,7 @@ from clockhands.additive import (
     WarpedPosition,
 )
 from clockhands.biases import Decay, Fire, Kerple
+from clockhands.claims import CLAIMS
 from clockhands.ladders import geometric
 from clockhands.measures import QUESTIONS, Properties
 from clockhands.measures import _measuring as measuring
@@ -317,6 +318,19 @@ def radians(error: float | None) -> str:
     )
 
 
+def longer_texts() -> str:
+    """What the properties say about texts past the length, and what they do not; the loss is that of the claim."""
+    ratio = CLAIMS["sinusoids-extrapolate"].numbers["measured_loss_ratio_of_128_to_64_tokens"].text
+    return (
+        'That an encoding "generalises" past a length is not a property of the encoding alone. An encoding can be '
+        "defined at any position, *bounded* at any position, and *shift* by the same rotation everywhere, as sinusoids "
+        "and RoPE do; a learned table ends with its last row. Pairs that complete no rotation within the length still "
+        "reach new angles in longer texts. So a model can fail on longer texts although all these properties hold: "
+        f"small models with sinusoids, trained on 64 tokens, have {ratio} times the loss on texts of 128 tokens "
+        "(the claim [sinusoids-extrapolate](claims.md#sinusoids-extrapolate))."
+    )
+
+
 def figures() -> str:
     """The figures of each property by name, as the modules that measure them say."""
     homes: dict[str, list[str]] = {}
@@ -349,6 +363,7 @@ def document() -> str:
     of_tokens, of_turns, of_biases = reports()
     parts = [HEAD, "## What each property means\n\n"]
     parts += [prose(f"**{name}**: {QUESTIONS[name]} {means}") for name, means in MEANS.items()]
+    parts += ["## Longer texts\n\n", prose(longer_texts())]
     parts += ["## Every encoding\n\n", prose(HOW)]
     for title, columns in TABLES:
         parts.append(f"### {title}\n\n{table([*of_tokens, *of_turns], columns)}\n")

@@ -37,6 +37,17 @@ def test_half_of_two_words_changes_places():
     )
 
 
+def test_outputs_of_exchanged_words_are_not_the_same():
+    """Words (1, 0) and (0, 1), scores 1 with themselves and 0 with the other: (1 + tanh(1/2)) (1, −1) is between."""
+    value, within = stated("permutation-equivariant", "first_outputs_of_two_exchanged_words_apart")
+    with mpmath.workdps(30):
+        own = mpmath.e / (mpmath.e + 1)
+        apart = mpmath.norm(mpmath.matrix([1 + own - (1 - own), (1 - own) - own - 1]))
+        assert mpmath.almosteq(apart, mpmath.sqrt(2) * (1 + mpmath.tanh(mpmath.mpf(1) / 2)))
+    # Scores are divided by the root of the width and multiplied by it again.
+    assert float(apart) == pytest.approx(value, abs=within)
+
+
 def test_a_third_is_left_of_exchanging_two_words():
     one, other = (even_layer(even_layer(words(*order, of=3)))[2] for order in ((0, 1, 2), (1, 0, 2)))
     assert [x - y for x, y in zip(one, other, strict=True)] == [Fraction(1, 3), -Fraction(1, 3), 0]

@@ -48,6 +48,8 @@ def of_key(depth, scaling):
     return found
 
 
+LARGE = {"100": 100, "ten_to_4": 10**4, "ten_to_6": 10**6, "ten_to_8": 10**8}
+
 INDEPENDENT = {
     "slowest-wavelength-62832": lambda: {
         "wavelength_by_the_paper": waves(512)[-1],
@@ -98,6 +100,72 @@ INDEPENDENT = {
         "nearest_offset_up_to_200000": 1 + int(np.argmin(apart(512, 100.0, range(1, 20_001)))),
         "distance_of_neighbours": exact_distance(512, 100, 1),
         "distance_after_617_tokens": exact_distance(512, 100, 617),
+    },
+    "four-to-five-orders": lambda: {
+        **{f"orders_at_width_{d}": 4 * mpf(d - 2) / d for d in (512, 64, 4096)},
+        "orders_by_tensor2tensor": mpf(4),
+        "smallest_base_with_4_orders_at_width_512": mpmath.power(10, mpf(4) * 256 / 255),
+        "smallest_base_with_5_orders_at_width_512": mpmath.power(10, mpf(5) * 256 / 255),
+        "orders_of_llama_3": mpf(63) / 64 * mpmath.log10(500_000),
+    },
+    "pairs-cover-62000": lambda: {
+        "longest_wavelength": waves(512)[-1],
+        "half_of_the_longest_wavelength": mp.pi * mpmath.power(10_000, mpf(255) / 256),
+        # pi 10000**(i/256) >= distance
+        **{
+            f"pairs_within_half_a_rotation_at_{each}": 256 - int(mpmath.ceil(256 * mpmath.log(each / mp.pi, 10_000)))
+            for each in (1_000, 10_000, 30_305, 30_306)
+        },
+        "distance_after_60611_tokens": exact_distance(512, 10_000, 60_611),
+    },
+    "base-a-million": lambda: {
+        "divisor_by_the_paper": mpmath.power(10, mpf(6) * 255 / 256),
+        "longest_wavelength_by_the_paper": 2 * mp.pi * mpmath.power(10, mpf(6) * 255 / 256),
+        "longest_wavelength_by_tensor2tensor": 2 * mp.pi * 10**6,
+        "share_reached": mpmath.power(10, -mpf(6) / 256),
+    },
+    "8192-instead-of-10000": lambda: {
+        "largest_ratio_of_two_divisors": mpmath.power(mpf(10_000) / 8192, mpf(255) / 256),
+        "largest_change_of_similarity_in_512": abs(
+            alike(512, 8192.0, np.arange(512)) - alike(512, 10_000.0, np.arange(512))
+        ).max()
+        / 256,
+        **{
+            f"{name}_with_{base}": number
+            for base in (8192, 10_000)
+            for name, number in {
+                "longest_wavelength": waves(512, base)[-1],
+                "nearest_offset_up_to_200000": 1 + int(np.argmin(apart(512, float(base), range(1, 20_001)))),
+                "distance_of_neighbours": exact_distance(512, base, 1),
+                "dot_product_at_10_tokens": sum(mpmath.cos(10 * rate) for rate in rates(512, base)),
+            }.items()
+        },
+    },
+    "any-large-constant": lambda: {
+        **{
+            f"share_of_pairs_that_hardly_rotate_in_4096_with_{name}": mpf(
+                sum(wave > 40_960 for wave in waves(512, base))
+            )
+            / 256
+            for name, base in LARGE.items()
+        },
+        **{f"distance_of_neighbours_with_{name}": exact_distance(512, base, 1) for name, base in LARGE.items()},
+        "longest_wavelength_with_100": waves(512, 100)[-1],
+    },
+    "base-tuned-by-experiments": lambda: {
+        f"distance_of_neighbours_with_base_{base}": exact_distance(512, base, 1) for base in (5_000, 10_000, 20_000)
+    },
+    "log-form-with-100000": lambda: {
+        "last_divisor": mpmath.exp(mpmath.log(100_000) * 510 / 512),
+        "last_divisor_with_10000": mpmath.exp(mpmath.log(10_000) * 510 / 512),
+        "longest_wavelength": waves(512, 100_000)[-1],
+        "longest_wavelength_with_10000": waves(512)[-1],
+        "ratio_of_neighbouring_wavelengths": mpmath.root(100_000, 256),
+        "ratio_with_10000": mpmath.root(10_000, 256),
+        "pairs_of_256_that_complete_no_rotation_in_512": sum(wave > 512 for wave in waves(512, 100_000)),
+        "with_10000_complete_no_rotation_in_512": sum(wave > 512 for wave in waves(512)),
+        "distance_of_neighbours": exact_distance(512, 100_000, 1),
+        "distance_of_neighbours_with_10000": exact_distance(512, 10_000, 1),
     },
     "sinusoids-extrapolate": lambda: {
         "largest_number_at_a_million": max(

@@ -203,6 +203,15 @@ def worst_angle(ladder):
     return max(131_072 * abs(rate - exact) for rate, exact in zip(ladder, rates(512), strict=True))
 
 
+def of_base(base):
+    return [mpmath.power(base, -mpf(pair) / 256) for pair in range(256)]
+
+
+def float32_angle_error(base):
+    """The largest error of an angle at 131,071, frequency and product each rounded once, and the frequency."""
+    return max((abs(single(131_071 * single(float(rate))) - 131_071 * rate), rate) for rate in of_base(base))
+
+
 def drifted(place):
     ladder = [single(float(rate)) for rate in rates(512)]
     rows = [
@@ -352,6 +361,18 @@ INDEPENDENT = {
         "angle_error_at_131072_by_exp": worst_angle(ladder_by_exp(single)),
         "angle_error_at_131072_by_power": worst_angle(ladder_by_power(single)),
         "angle_error_at_131072_by_rounding_the_exact_rate": worst_angle([single(float(rate)) for rate in rates(512)]),
+    },
+    "large-base-is-unstable": lambda: {
+        **{f"angle_error_at_131071_with_ten_to_{n}": float32_angle_error(10**n)[0] for n in (4, 6, 8)},
+        "lowest_frequency_with_the_largest_error_of_a_base": min(float32_angle_error(10**n)[1] for n in (4, 6, 8)),
+        **{
+            f"frequency_error_in_float16_with_ten_to_{n}": max(
+                abs(half(float(rate)) / rate - 1) for rate in of_base(10**n)
+            )
+            for n in (4, 6)
+        },
+        # The smallest number of float16 is 2**-24; what is half of it or less becomes 0.
+        "frequencies_of_256_that_are_0_in_float16_with_ten_to_8": sum(rate <= mpf(2) ** -25 for rate in of_base(10**8)),
     },
     "float32-keeps-the-offset-form": lambda: {
         "exact": alike(512, 10),

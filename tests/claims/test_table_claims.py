@@ -2,6 +2,7 @@
 
 import math
 import struct
+from itertools import combinations, pairwise
 
 import mpmath
 import numpy as np
@@ -137,6 +138,40 @@ def nearest_sines():
     return float(np.abs(2 * np.sin((p - q) / 2) * np.cos((p + q) / 2)).min())
 
 
+def nearest_of_all_sines(number):
+    """The closest two sines, to 40 digits: those of the ten nearest neighbours among the sorted ones."""
+    order = sorted(range(number), key=math.sin)
+    near = sorted(pairwise(order), key=lambda two: math.sin(two[1]) - math.sin(two[0]))[:10]
+    return min(abs(mpmath.sin(q) - mpmath.sin(p)) for p, q in near)
+
+
+def out_of_order_by_pairs():
+    """The share of pairs of offsets below 512 whose larger one has the larger sum of cosines, pair by pair."""
+    turning = 10_000.0 ** (-np.arange(256) / 256)
+    alike = np.cos(np.outer(np.arange(512), turning)).sum(1)
+    near, far = np.triu_indices(512, 1)
+    return (alike[near] < alike[far]).mean()
+
+
+def linear(inputs, outputs):
+    return inputs * outputs + outputs
+
+
+NORM = 2 * 768
+
+
+def bert_base():
+    """BERT base, matrix by matrix, with its biases, its LayerNorms and its pooler."""
+    layer = 4 * linear(768, 768) + NORM + linear(768, 3072) + linear(3072, 768) + NORM
+    return 30_522 * 768 + 512 * 768 + 2 * 768 + NORM + 12 * layer + linear(768, 768)
+
+
+def gpt2():
+    """The smallest GPT-2, matrix by matrix; its output shares the words' table."""
+    layer = NORM + linear(768, 3 * 768) + linear(768, 768) + NORM + linear(768, 3072) + linear(3072, 768)
+    return 50_257 * 768 + 1024 * 768 + 12 * layer + NORM
+
+
 def lost_by_the_best_step():
     """The residual of a projection, by an orthonormal basis of the columns instead of least squares."""
     turning = 10_000.0 ** (-np.arange(64) / 64)
@@ -229,11 +264,19 @@ INDEPENDENT = {
         "norm_at_position_100_and_width_512": 100 * mpmath.sqrt(512),
         "norm_of_a_token_of_unit_variance": mpmath.sqrt(512),
         "times_the_token": mpf(100),
+        # The variance of a token is 1, that of a lone 100 among 512 numbers 100²/512 − (100/512)².
+        "token_divided_by_if_in_one_dimension": mpmath.sqrt(1 + mpf(100**2) / 512 * (1 - mpf(1) / 512)),
+        "norm_after_layernorm_if_in_one_dimension": mpmath.sqrt(512),
     },
     "normalised-index": lambda: {
         "step_in_10_tokens": mpf(1) / 9,
         "step_in_1000_tokens": mpf(1) / 999,
         "ratio": mpf(999) / 9,
+        "step_in_10_tokens_divided_by_N": mpf(1) / 10,
+        "step_in_1000_tokens_divided_by_N": mpf(1) / 1000,
+        "ratio_divided_by_N": mpf(1000) / 10,
+        "last_of_10_tokens_divided_by_N": mpf(9) / 10,
+        "last_of_10_tokens_divided_by_N_less_1": mpf(9) / 9,
     },
     "positions-1-and-100-alike": lambda: {
         "distance_at_rate_1": abs(2 * mpmath.sin(mpf(99) / 2)),
@@ -244,8 +287,36 @@ INDEPENDENT = {
     "sine-alone-is-ambiguous": lambda: {
         "distinct_of_355_sines": len({math.sin(place) for place in range(355)}),
         "nearest_two_of_355_sines": nearest_sines(),
+        "nearest_two_of_100000_sines": nearest_of_all_sines(100_000),
         "nearest_two_of_355_with_the_cosine": min(abs(2 * mpmath.sin(mpf(k) / 2)) for k in range(1, 355)),
         "real_position_with_the_sine_of_1": mp.pi - 1,
+    },
+    "same-sine-opposite-cosine": lambda: {
+        "difference_of_the_sines_of_11_and_344": abs(2 * mpmath.cos(mpf(355) / 2) * mpmath.sin(mpf(333) / 2)),
+        "cosine_of_11": mpmath.cos(11),
+        "cosine_of_344": mpmath.cos(344),
+        "distance_of_11_and_344": abs(2 * mpmath.sin(mpf(333) / 2)),
+    },
+    "counters-have-no-structure": lambda: {
+        "step_at_position_1": mpf(2 - 1),
+        "step_at_position_1001": mpf(1002 - 1001),
+        "pairs_of_distances_out_of_order": sum(a >= b for a, b in combinations(range(512), 2)),
+        "share_out_of_order_for_sinusoids": out_of_order_by_pairs(),
+        "largest_number_in_4096_tokens": max(range(4096)),
+        "largest_number_in_64_tokens": max(range(64)),
+        "product_of_1_and_2": 1 * 2,
+        "product_of_1001_and_1002": 1001 * 1002,
+    },
+    "sinusoids-are-cheaper": lambda: {
+        "learned_numbers_of_bert_base": 512 * 768,
+        "parameters_of_bert_base": bert_base(),
+        "share_of_bert_base": mpf(512 * 768) / bert_base(),
+        "learned_numbers_of_gpt2": 1024 * 768,
+        "parameters_of_gpt2": gpt2(),
+        "share_of_gpt2": mpf(1024 * 768) / gpt2(),
+        "megabytes_to_train_the_table_of_bert_base": mpf(512 * 768 * 16) / 10**6,
+        "megabytes_of_the_table_of_bert_base": mpf(512 * 768 * 4) / 10**6,
+        "megabytes_of_as_many_sinusoids": mpf(512 * 768 * 4) / 10**6,
     },
     "cosines-are-decoration": lambda: {
         "share_lost_by_the_best_step_of_64_sines": lost_by_the_best_step(),

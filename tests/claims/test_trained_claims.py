@@ -55,6 +55,16 @@ def right(study, task, arm, length=64):
     return fmean(seeds(study, task, arm, "accuracy", length))
 
 
+def that_recall(*bases):
+    """How many seeds recall at least 0.9 of the keys, by base."""
+    return {
+        f"seeds_of_3_that_learn_to_recall_with_base_{base}": len(
+            [share for share in seeds("base-bound", "recall", f"base_{base}", "accuracy", 64) if share >= 0.9]
+        )
+        for base in bases
+    }
+
+
 # With three seeds the 95 % interval is from the smallest to the largest.
 BY_HAND = {
     "t5-any-distance": lambda: {
@@ -106,13 +116,12 @@ BY_HAND = {
         "loss_ratio_of_512_to_64_trained_tokens": fmean(ratio("rotary", 512)),
         "loss_ratio_of_512_to_64_trained_tokens_for_alibi": fmean(ratio("alibi", 512)),
     },
+    "base-tuned-by-experiments": lambda: {
+        **that_recall(100, 400, 10_000),
+        **{f"right_recalls_with_base_{base}": right("base-bound", "recall", f"base_{base}") for base in (100, 10_000)},
+    },
     "base-10000-for-any-length": lambda: {
-        **{
-            f"seeds_of_3_that_learn_to_recall_with_base_{base}": len(
-                [share for share in seeds("base-bound", "recall", f"base_{base}", "accuracy", 64) if share >= 0.9]
-            )
-            for base in (10, 100, 400, 10_000)
-        },
+        **that_recall(10, 100, 400, 10_000),
         # The last of the distances, the best seed
         "keys_found_at_56_to_62_tokens_with_base_100_once_learnt": max(
             STUDIES["base-bound"]["tasks"]["recall"]["places"]["arms"]["base_100"][-1][3:]

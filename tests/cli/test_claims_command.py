@@ -77,10 +77,45 @@ def test_several_are_told_once_and_in_the_order_of_reports(run):
     assert [each["id"] for each in document["claims"]] == ["ratio-1.036", "monotone-decay"]
 
 
+@pytest.mark.parametrize(
+    ("words", "found"),
+    [
+        (["9956", "9,956"], {"divisor-9956"}),
+        (["62832", "62,832"], {"slowest-wavelength-62832"}),
+        (["1.036"], {"ratio-1.036"}),
+        (["6.28M"], {"base-a-million"}),
+        (["8192", "8,192"], {"8192-instead-of-10000"}),
+        (["100000", "100,000"], {"log-form-with-100000"}),
+        # In no statement, but among the numbers or in the argument.
+        (["95602.4", "95,602.4"], {"log-form-with-100000"}),
+        (["124439808", "124,439,808"], {"sinusoids-are-cheaper"}),
+        (["169646", "169,646"], {"far-positions-look-alike"}),
+        (["Lambert"], {"unique-for-every-position"}),
+    ],
+    ids=str,
+)
+def test_claims_are_found_by_a_number_or_a_word(run, words, found):
+    for word in words:
+        done = run("claims", word, "--json")
+        assert {each["id"] for each in json.loads(done.out)["claims"]} == found
+
+
+def test_a_part_of_a_number_is_another_number(run):
+    done = run("claims", "956")
+    assert done.code == 2
+    assert "no claim has '956'" in done.err
+
+
+def test_a_word_of_statements_is_not_searched_in_arguments(run):
+    done = run("claims", "62000", "--json")
+    assert {each["id"] for each in json.loads(done.out)["claims"]} == {"unique-up-to-62000", "pairs-cover-62000"}
+    assert run("claims", "62,000", "--json").out == done.out
+
+
 def test_an_unknown_claim_is_misuse_and_the_nearest_is_named(run):
     done = run("claims", "monotone-decoy")
     assert (done.code, done.out) == (2, "")
-    assert "no claim has 'monotone-decoy' in its ID or statement. Did you mean monotone-decay?" in done.err
+    assert "no claim has 'monotone-decoy' in its ID, text or numbers. Did you mean monotone-decay?" in done.err
     assert done.err.splitlines()[-1].startswith("hint: ")
 
 

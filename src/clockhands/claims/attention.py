@@ -41,8 +41,11 @@ def _through(rows: np.ndarray, layers: int, *, causal: bool, scores: float = 0.0
 def permutation_equivariant() -> Numbers:
     """Drawn networks on 16 permuted tokens, and two orthogonal words whose scores are 0."""
     a_first, b_first = (_through(rows, 1, causal=True) for rows in (np.eye(2), np.eye(2)[::-1]))
+    one, other = (_through(rows, 1, causal=False, scores=1.0) for rows in (np.eye(2), np.eye(2)[::-1]))
     return {
         "three_layers_without_a_mask_apart": _found().without["permuted"].largest,
+        "first_outputs_of_two_exchanged_words_apart": float(np.linalg.norm(one[0] - other[0])),
+        "means_of_their_outputs_apart": float(np.abs(one.mean(axis=0) - other.mean(axis=0)).max()),
         "two_even_words_with_a_causal_mask_apart": float(np.linalg.norm(a_first[0] - b_first[1])),
     }
 

@@ -6,6 +6,7 @@ import numpy as np
 
 from clockhands.additive import Sinusoidal, table
 from clockhands.claims.claim import Numbers, claim
+from clockhands.claims.studies import measured
 from clockhands.ladders import TWO_PI, Ladder, geometric
 from clockhands.measures import kernel_by_distance
 
@@ -120,3 +121,129 @@ def distances_apart(ladder: Ladder, length: int) -> np.ndarray:
     ``sqrt(2 (n - sum_i cos(rate_i k)))`` for ``n`` pairs; squares are off by twice `kernel_bound`.
     """
     return np.sqrt(np.maximum(2 * (ladder.pairs - kernel_by_distance(ladder, length)), 0))
+
+
+@claim("four-to-five-orders")
+def four_to_five_orders() -> Numbers:
+    """The logarithms of the fastest rate over the slowest, and the bases that make them 4 and 5."""
+
+    def orders(ladder: Ladder) -> float:
+        return math.log10(ladder.rates[0] / ladder.rates[-1])
+
+    needed = {each: 10 ** (each * 512 / 510) for each in (4, 5)}
+    return {
+        **{f"orders_at_width_{width}": orders(geometric(width // 2)) for width in (512, 64, 4096)},
+        "orders_by_tensor2tensor": orders(geometric(256, span="closed")),
+        **{
+            f"smallest_base_with_{each}_orders_at_width_512": base
+            if math.isclose(orders(geometric(256, base)), each, rel_tol=1e-12)
+            else math.nan
+            for each, base in needed.items()
+        },
+        "orders_of_llama_3": orders(geometric(64, 500_000.0)),
+    }
+
+
+@claim("pairs-cover-62000")
+def pairs_cover_62000() -> Numbers:
+    """Half wavelengths of the ladder of 256 pairs above a distance."""
+    waves = np.array(geometric(256).wavelengths)
+    rows = table(Sinusoidal(width=512), [0, 60_611], "float64")
+    return {
+        "longest_wavelength": waves[-1],
+        "half_of_the_longest_wavelength": waves[-1] / 2,
+        **{
+            f"pairs_within_half_a_rotation_at_{distance}": int((waves / 2 >= distance).sum())
+            for distance in (1_000, 10_000, 30_305, 30_306)
+        },
+        "distance_after_60611_tokens": float(np.linalg.norm(rows[1] - rows[0])),
+    }
+
+
+@claim("base-a-million")
+def base_a_million() -> Numbers:
+    """The longest wavelength of both ladders with the base 10^6."""
+    paper, closed = geometric(256, 1e6), geometric(256, 1e6, span="closed")
+    return {
+        "divisor_by_the_paper": 1 / paper.rates[-1],
+        "longest_wavelength_by_the_paper": paper.wavelengths[-1],
+        "longest_wavelength_by_tensor2tensor": closed.wavelengths[-1],
+        "share_reached": paper.wavelengths[-1] / closed.wavelengths[-1],
+    }
+
+
+@claim("8192-instead-of-10000")
+def base_8192_instead_of_10000() -> Numbers:
+    """Wavelengths, distances and dot products of both ladders of 256 pairs."""
+    ladders = {base: geometric(256, float(base)) for base in (8192, 10_000)}
+    alike = {base: kernel_by_distance(ladder, 512) for base, ladder in ladders.items()}
+    apart = {base: distances_apart(ladder, 200_001) for base, ladder in ladders.items()}
+    ratios = np.array(ladders[8192].rates) / np.array(ladders[10_000].rates)
+    return {
+        **{f"longest_wavelength_with_{base}": ladder.wavelengths[-1] for base, ladder in ladders.items()},
+        "largest_ratio_of_two_divisors": ratios.max(),
+        **{f"nearest_offset_up_to_200000_with_{base}": 1 + int(np.argmin(apart[base][1:])) for base in ladders},
+        **{f"distance_of_neighbours_with_{base}": apart[base][1] for base in ladders},
+        **{f"dot_product_at_10_tokens_with_{base}": alike[base][10] for base in ladders},
+        "largest_change_of_similarity_in_512": float(np.abs(alike[8192] - alike[10_000]).max()) / 256,
+    }
+
+
+@claim("any-large-constant")
+def any_large_constant() -> Numbers:
+    """Pairs of fewer than 0.1 turns in 4,096 tokens, and distances of neighbours, by base."""
+    ladders = {"100": geometric(256, 100.0)} | {f"ten_to_{n}": geometric(256, 10.0**n) for n in (4, 6, 8)}
+    waves = {base: np.array(ladder.wavelengths) for base, ladder in ladders.items()}
+    return {
+        **{
+            f"share_of_pairs_that_hardly_rotate_in_4096_with_{base}": float((4096 / each < 0.1).mean())
+            for base, each in waves.items()
+        },
+        **{f"distance_of_neighbours_with_{base}": distances_apart(each, 2)[1] for base, each in ladders.items()},
+        "longest_wavelength_with_100": waves["100"][-1],
+    }
+
+
+@claim("base-tuned-by-experiments")
+def base_tuned_by_experiments() -> Numbers:
+    """Distances of neighbours by base; seeds of the study of bases that learn to recall."""
+    return {
+        **{
+            f"distance_of_neighbours_with_base_{base}": distances_apart(geometric(256, float(base)), 2)[1]
+            for base in (5_000, 10_000, 20_000)
+        },
+        **{
+            f"measured_seeds_of_3_that_learn_to_recall_with_base_{base}": seeds_that_recall(base)
+            for base in (100, 400, 10_000)
+        },
+        **{
+            f"measured_right_recalls_with_base_{base}": measured("base-bound")
+            .value("recall", f"base_{base}", "accuracy")
+            .mean
+            for base in (100, 10_000)
+        },
+    }
+
+
+def seeds_that_recall(base: int) -> int:
+    """How many models of the study of bases recall at least 0.9 of the keys."""
+    shares = measured("base-bound").value("recall", f"base_{base}", "accuracy").seeds.values()
+    return sum(share >= 0.9 for share in shares)
+
+
+@claim("log-form-with-100000")
+def log_form_with_100000() -> Numbers:
+    """Both ladders of 256 pairs."""
+    wrong, right = geometric(256, 100_000.0), geometric(256)
+    return {
+        "last_divisor": 1 / wrong.rates[-1],
+        "last_divisor_with_10000": 1 / right.rates[-1],
+        "longest_wavelength": wrong.wavelengths[-1],
+        "longest_wavelength_with_10000": right.wavelengths[-1],
+        "ratio_of_neighbouring_wavelengths": wrong.rates[0] / wrong.rates[1],
+        "ratio_with_10000": right.rates[0] / right.rates[1],
+        "pairs_of_256_that_complete_no_rotation_in_512": sum(wave > 512 for wave in wrong.wavelengths),
+        "with_10000_complete_no_rotation_in_512": sum(wave > 512 for wave in right.wavelengths),
+        "distance_of_neighbours": distances_apart(wrong, 2)[1],
+        "distance_of_neighbours_with_10000": distances_apart(right, 2)[1],
+    }

@@ -14,26 +14,49 @@ from clockhands.additive import (
     table,
 )
 from clockhands.claims.claim import Numbers, claim
+from clockhands.measures import kernel_by_distance, out_of_order
 
 
 @claim("index-is-enough")
 def index_is_enough() -> Numbers:
-    """The norm of a row of `Counter`."""
-    norm = float(np.linalg.norm(table(Counter(width=512), [100], "float64")))
+    """The norm of a row of `Counter`, and what LayerNorm makes of it with a token of mean 0 and variance 1."""
+    row = table(Counter(width=512), [100], "float64")[0]
+    norm = float(np.linalg.norm(row))
+    token = np.array([0.0, 0.0] + [math.sqrt(512 / 510), -math.sqrt(512 / 510)] * 255)
+    alone, everywhere, in_one = (_layer_norm(token + more) for more in (0.0, row, row * (np.arange(512) == 0)))
     return {
         "norm_at_position_100_and_width_512": norm,
         "norm_of_a_token_of_unit_variance": math.sqrt(512),
         "times_the_token": norm / math.sqrt(512),
+        "change_after_layernorm_if_in_every_dimension": float(np.abs(everywhere - alone).max()),
+        "token_divided_by_if_in_one_dimension": float((token[2] - token[3]) / (in_one[2] - in_one[3])),
+        "norm_after_layernorm_if_in_one_dimension": float(np.linalg.norm(in_one)),
     }
+
+
+def _layer_norm(row: np.ndarray) -> np.ndarray:
+    """A row less its mean, over its standard deviation."""
+    return (row - row.mean()) / row.std()
 
 
 @claim("normalised-index")
 def normalised_index() -> Numbers:
-    """Steps of `NormalizedCounter` at two lengths."""
-    short, long = (
-        float(np.diff(table(NormalizedCounter(width=1, length=n), 2, "float64"), axis=0)[0, 0]) for n in (10, 1000)
-    )
-    return {"step_in_10_tokens": short, "step_in_1000_tokens": long, "ratio": short / long}
+    """Texts of `NormalizedCounter` at two lengths; a length one larger divides by N."""
+
+    def values(tokens: int, divisor: int) -> np.ndarray:
+        return table(NormalizedCounter(width=1, length=divisor + 1), tokens, "float64")[:, 0]
+
+    short, long, short_by_n, long_by_n = values(10, 9), values(1000, 999), values(10, 10), values(1000, 1000)
+    return {
+        "step_in_10_tokens": short[1],
+        "step_in_1000_tokens": long[1],
+        "ratio": short[1] / long[1],
+        "step_in_10_tokens_divided_by_N": short_by_n[1],
+        "step_in_1000_tokens_divided_by_N": long_by_n[1],
+        "ratio_divided_by_N": short_by_n[1] / long_by_n[1],
+        "last_of_10_tokens_divided_by_N": short_by_n[-1],
+        "last_of_10_tokens_divided_by_N_less_1": short[-1],
+    }
 
 
 @claim("positions-1-and-100-alike")
@@ -54,8 +77,8 @@ def positions_1_and_100_alike() -> Numbers:
 
 @claim("sine-alone-is-ambiguous")
 def sine_alone_is_ambiguous() -> Numbers:
-    """The closest two of the first 355 sines, and of the first 355 points on the circle."""
-    sines = np.sort(table(SineOnly(width=1), 355, "float64")[:, 0])
+    """The closest two of the first 355 and 100,000 sines, and of the first 355 points on the circle."""
+    sines, many = (np.sort(table(SineOnly(width=1), number, "float64")[:, 0]) for number in (355, 100_000))
     circle = table(Sinusoidal(width=2), 355, "float64")
     # A shift is the same everywhere, so the nearest row to the first is the nearest of any two.
     apart = np.linalg.norm(circle[1:] - circle[0], axis=1)
@@ -64,6 +87,7 @@ def sine_alone_is_ambiguous() -> Numbers:
     return {
         "distinct_of_355_sines": len(set(sines.tolist())),
         "nearest_two_of_355_sines": float(np.diff(sines).min()),
+        "nearest_two_of_100000_sines": float(np.diff(many).min()),
         "nearest_two_of_355_with_the_cosine": apart.min(),
         "real_position_with_the_sine_of_1": twin if same else math.nan,
     }
@@ -118,3 +142,37 @@ def logarithmic_positions() -> Numbers:
 def position_in_the_denominator() -> Numbers:
     """Distances of neighbours at three positions; half of bfloat16's step above 1 is its step below."""
     return {**_steps("reciprocal"), "bfloat16_step_at_1": 2.0**-8}
+
+
+@claim("same-sine-opposite-cosine")
+def same_sine_opposite_cosine() -> Numbers:
+    """Rows of one pair at 1,000 angles and at what they are short of π, and at two whole positions."""
+    angles = np.linspace(-math.pi / 2, math.pi / 2, 1000)
+    spec = Sinusoidal(width=2)
+    one, other = table(spec, angles, "float64"), table(spec, math.pi - angles, "float64")
+    early, late = table(spec, [11, 344], "float64")
+    return {
+        "largest_difference_of_the_sines": float(np.abs(one[:, 0] - other[:, 0]).max()),
+        "largest_sum_of_the_cosines": float(np.abs(one[:, 1] + other[:, 1]).max()),
+        "difference_of_the_sines_of_11_and_344": float(abs(early[0] - late[0])),
+        "cosine_of_11": early[1],
+        "cosine_of_344": late[1],
+        "distance_of_11_and_344": float(np.linalg.norm(early - late)),
+    }
+
+
+@claim("counters-have-no-structure")
+def counters_have_no_structure() -> Numbers:
+    """Steps, order, size and products of `Counter`; dot products of sinusoids by offset."""
+    rows = table(Counter(width=1), 4096, "float64")[:, 0]
+    alike = kernel_by_distance(Sinusoidal(width=512).ladder, 512)
+    return {
+        "step_at_position_1": rows[2] - rows[1],
+        "step_at_position_1001": rows[1002] - rows[1001],
+        "pairs_of_distances_out_of_order": out_of_order(-np.abs(rows[:512] - rows[0])),
+        "share_out_of_order_for_sinusoids": out_of_order(alike) / math.comb(512, 2),
+        "largest_number_in_4096_tokens": int(rows.max()),
+        "largest_number_in_64_tokens": int(rows[:64].max()),
+        "product_of_1_and_2": int(rows[1] * rows[2]),
+        "product_of_1001_and_1002": int(rows[1001] * rows[1002]),
+    }

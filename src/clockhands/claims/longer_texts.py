@@ -6,8 +6,9 @@ import numpy as np
 
 from clockhands.additive import Learned, Sinusoidal, table
 from clockhands.claims.claim import Numbers, claim
-from clockhands.claims.frequencies import distances_apart
+from clockhands.claims.frequencies import distances_apart, seeds_that_recall
 from clockhands.claims.studies import AS_TRAINED, measured, real_model
+from clockhands.clocks import shift
 from clockhands.errors import InvalidValue
 from clockhands.ladders import geometric
 from clockhands.measures import first_failing_distance, smallest_sound_base
@@ -20,11 +21,14 @@ def sinusoids_extrapolate() -> Numbers:
     """A row far out, the rows of a long table, the wavelengths above 512; losses and copies of trained models."""
     waves = 2 * math.pi / np.array(geometric(256).rates)
     rows = table(Sinusoidal(width=64), 65_536)
+    spec = Sinusoidal(width=512)
+    far = table(spec, [10**6, 10**6 + 7], "float64")
     study, copies = measured("extrapolation"), measured("quick")
     twice = study.value("language", "sinusoidal", "loss_ratio", length=128)
     return {
-        "largest_number_at_a_million": float(np.abs(table(Sinusoidal(width=512), [10**6], "float64")).max()),
+        "largest_number_at_a_million": float(np.abs(far[0]).max()),
         "distinct_rows_of_65536": len({row.tobytes() for row in rows}),
+        "largest_difference_of_a_shift_at_a_million": float(np.abs(far[1] - shift(spec, 7) @ far[0]).max()),
         "pairs_of_256_with_unseen_angles_at_1024": int((waves > 512).sum()),
         "measured_loss_at_64_trained_tokens": study.value("language", "sinusoidal", length=64).mean,
         "measured_loss_at_128_tokens": study.value("language", "sinusoidal", length=128).mean,
@@ -221,10 +225,7 @@ def far_positions_look_alike() -> Numbers:
 def base_10000_for_any_length() -> Numbers:
     """The first negative sums by base, the smallest base that has none below 4,096, and recalls of trained models."""
     study = measured("base-bound")
-    learnt = {
-        base: sum(share >= 0.9 for share in study.value("recall", f"base_{base}", "accuracy").seeds.values())
-        for base in (10, 100, 400, 10_000)
-    }
+    learnt = {base: seeds_that_recall(base) for base in (10, 100, 400, 10_000)}
     far = study.places("recall", "base_100")["56–62"]
     return {
         "first_distance_at_which_likeness_counts_against_base_10000": _fails_at(10_000.0),

@@ -5,7 +5,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from clockhands.additive import Binary, EvenlySpaced, Sinusoidal, table
+from clockhands.additive import Binary, EvenlySpaced, Learned, Sinusoidal, table
 from clockhands.claims.claim import Numbers, claim
 from clockhands.claims.frequencies import distances_apart
 from clockhands.dtypes import output_dtype
@@ -186,4 +186,35 @@ def binary_counting() -> Numbers:
         "bits_that_flip_from_2047_to_2048": flips[1],
         "pairs_in_one_octave": math.log(2) / math.log(rates[0] / rates[1]),
         "octaves_of_the_ladder": math.log2(rates[0] / rates[-1]),
+    }
+
+
+@claim("sinusoids-are-cheaper")
+def sinusoids_are_cheaper() -> Numbers:
+    """Numbers of both tables, and parameters of the models by their dimensions."""
+    width, layers = 768, 12
+    learned = {name: Learned(width, rows) for name, rows in (("bert_base", 512), ("gpt2", 1024))}
+    rows = {name: table(spec, spec.rows, values=np.zeros((spec.rows, width))) for name, spec in learned.items()}
+    # Attention and feed-forward network with biases, and two LayerNorms.
+    body = layers * (12 * width**2 + 13 * width)
+    whole = {
+        # Words and two segments, a LayerNorm, and the pooler.
+        "bert_base": (30_522 + 2) * width + 2 * width + body + width**2 + width,
+        # Words, and the last LayerNorm.
+        "gpt2": 50_257 * width + 2 * width + body,
+    }
+    found: Numbers = {}
+    for name, each in rows.items():
+        whole[name] += each.size
+        found |= {
+            f"learned_numbers_of_{name}": each.size,
+            f"parameters_of_{name}": whole[name],
+            f"share_of_{name}": each.size / whole[name],
+        }
+    return {
+        **found,
+        # Number, gradient and two moments.
+        "megabytes_to_train_the_table_of_bert_base": 4 * rows["bert_base"].nbytes / 1e6,
+        "megabytes_of_the_table_of_bert_base": rows["bert_base"].nbytes / 1e6,
+        "megabytes_of_as_many_sinusoids": table(Sinusoidal(width), 512).nbytes / 1e6,
     }

@@ -1,5 +1,6 @@
 """`clockhands claims`: statements about positional encodings, recomputed."""
 
+import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
@@ -11,10 +12,14 @@ from clockhands.cli.output import json_option, print_json
 if TYPE_CHECKING:
     from clockhands.claims import Claim
 
+# 9956, 9,956 or 1.036, and no part of a longer number.
+NUMBER = re.compile(r"(?<![\d.])(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?")
+
 EXAMPLES = """\b
 Examples:
   clockhands claims
   clockhands claims unique-for-every-position monotone-decay
+  clockhands claims 9,956
   clockhands claims --json
 """
 
@@ -31,15 +36,31 @@ def _known(ctx: click.Context, _param: click.Parameter, value: tuple[str, ...]) 
     chosen: list[str] = []
     for word in value:
         claims = _claims()
-        with_it = [name for name, each in claims.items() if word.lower() in f"{name} {each.statement}".lower()]
-        if word not in claims and not with_it:
+        with_it = [word] if word in claims else _naming(word, claims)
+        if not with_it:
             near = did_you_mean(word, claims)
             raise click.BadParameter(
-                f"no claim has {word!r} in its ID or statement.{near} `clockhands claims` lists all.",
+                f"no claim has {word!r} in its ID, text or numbers.{near} `clockhands claims` lists all.",
                 ctx,
             )
-        chosen += [word] if word in claims else with_it
+        chosen += with_it
     return tuple(chosen)
+
+
+def _naming(word: str, claims: "Mapping[str, Claim]") -> list[str]:
+    """The claims with a word or a whole number in ID or statement; if there is none, in the rest of the claim."""
+    number = NUMBER.fullmatch(word)
+    wanted = word.replace(",", "") if number else word.lower()
+
+    def has(text: str) -> bool:
+        return wanted in (each.replace(",", "") for each in NUMBER.findall(text)) if number else wanted in text.lower()
+
+    stated = [name for name, each in claims.items() if has(f"{name} {each.statement}")]
+    return stated or [
+        name
+        for name, each in claims.items()
+        if has(" ".join([each.condition, each.argument, each.source, *(n.text for n in each.numbers.values())]))
+    ]
 
 
 @click.command("claims", epilog=EXAMPLES)
@@ -48,9 +69,10 @@ def _known(ctx: click.Context, _param: click.Parameter, value: tuple[str, ...]) 
 def command(ids: tuple[str, ...], as_json: bool) -> int:
     """Say which statements about positional encodings are true, with numbers that are computed again each time.
 
-    WORD is the ID of a claim, such as ten-thousand-is-a-length-limit, or a word of its ID or statement; without
-    WORD, all claims are printed. The exit code is 1 if a computed number does not agree with
-    the stated one in all stated digits.
+    WORD is the ID of a claim, such as ten-thousand-is-a-length-limit, or a word or a number of its ID or statement
+    (9956 and 9,956 are the same). A word that no ID and no statement has is searched in arguments, sources and numbers.
+    Without WORD, all claims are printed. The exit code is 1 if a computed number does not agree with the stated one in
+    all stated digits.
     """
     chosen = [each for name, each in _claims().items() if not ids or name in ids]
     from clockhands.claims import recompute
