@@ -33,8 +33,8 @@ from clockhands.positions import HasPositions
 BOUND = 2.0**-22
 
 _WORD, _HALF = 0xFFFFFFFF, 0xFFFF
-_UNIT_HIGH = float(np.float32(2 * np.pi / 2**32))
-_UNIT_LOW = float(np.float32(2 * np.pi / 2**32 - _UNIT_HIGH))
+UNIT_HIGH = float(np.float32(2 * np.pi / 2**32))
+UNIT_LOW = float(np.float32(2 * np.pi / 2**32 - UNIT_HIGH))
 
 
 def is_traced(positions: Any) -> bool:
@@ -351,7 +351,7 @@ def _circle(fraction: Any, words: _Words) -> tuple[Any, Any]:
     tail = rest & 63
     head = xp.astype(rest - tail, xp.float32)
     # Python numbers that float32 holds exactly: they take the dtype of the array beside them.
-    angle = head * _UNIT_HIGH + (head * _UNIT_LOW + xp.astype(tail, xp.float32) * _UNIT_HIGH)
+    angle = head * UNIT_HIGH + (head * UNIT_LOW + xp.astype(tail, xp.float32) * UNIT_HIGH)
     cosine, sine = xp.cos(angle), xp.sin(angle)
     swap, back, down = (quarter & 1) == 1, (quarter == 1) | (quarter == 2), quarter >= 2
     along, up = xp.where(swap, sine, cosine), xp.where(swap, cosine, sine)

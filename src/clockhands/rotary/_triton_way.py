@@ -20,13 +20,13 @@ import triton.language as tl  # pyright: ignore[reportMissingImports]
 
 from clockhands.compiling import kept_limbs
 from clockhands.rotary._spec import Rotary
-from clockhands.traces import _UNIT_HIGH, _UNIT_LOW
+from clockhands.traces import UNIT_HIGH, UNIT_LOW
 
 # Heads that a program rotates with the cosines that it has made, and numbers of a head that it holds at a time.
 _HEADS, _NUMBERS = 4, 2048
 _TENSORS, _AXES = (torch.Tensor, torch.nn.Parameter), (3, 4)
 _DTYPES = (torch.float32, torch.bfloat16, torch.float16)
-_HIGH, _LOW = tl.constexpr(_UNIT_HIGH), tl.constexpr(_UNIT_LOW)
+_HIGH, _LOW = tl.constexpr(UNIT_HIGH), tl.constexpr(UNIT_LOW)
 
 
 @triton.jit

@@ -117,6 +117,10 @@ class PreparedMixture:
         return self._parts[self._pattern[count("index", index, least=0) % len(self._pattern)]]
 
 
+# Where a module keeps its spec, and that of the heads that it has.
+_SPECS = ("spec", "_own")
+
+
 class PositionModule(torch.nn.Module):
     """A position code as a module: the interface that `clockhands.torch.module` gives to every code.
 
@@ -131,14 +135,16 @@ class PositionModule(torch.nn.Module):
 
     def __setattr__(self, name: str, value: Any) -> None:
         """As PyTorch's; a spec is replaced by the equal one that other modules hold."""
-        super().__setattr__(name, shared(value) if name == "spec" else value)
+        super().__setattr__(name, shared(value) if name in _SPECS else value)
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         """As PyTorch's, for modules that are unpickled and copied, with the spec that equal modules share."""
-        super().__setstate__({**state, "spec": shared(state["spec"])})
+        super().__setstate__({name: shared(value) if name in _SPECS else value for name, value in state.items()})
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
-        memo[id(self.spec)] = self.spec  # frozen, and the compiler knows it again
+        for name in _SPECS:
+            held = getattr(self, name, None)
+            memo[id(held)] = held  # frozen, and the compiler knows it again
         copied = type(self).__new__(type(self))
         memo[id(self)] = copied
         copied.__setstate__(copy.deepcopy(self.__dict__, memo))
