@@ -141,9 +141,10 @@ def rotations(repetitions: int, show: Console) -> tuple[list[dict], list[Target]
         )
         copy = medians[rotators.COPY]
         where = f"rotating {shape}, {threads} thread{'s' * (threads > 1)}"
+        most, most_of_halves = (1.3, 2.5) if threads == 1 else (1.8, 3.0)
         targets += [
-            Target(f"{where}, interleaved: multiple of the copy", medians[rotators.INTERLEAVED] / copy, 1.3),
-            Target(f"{where}, halves: multiple of the copy", medians[rotators.HALVES] / copy, 2.5),
+            Target(f"{where}, interleaved: multiple of the copy", medians[rotators.INTERLEAVED] / copy, most),
+            Target(f"{where}, halves: multiple of the copy", medians[rotators.HALVES] / copy, most_of_halves),
             Target(
                 f"{where}, halves: part of transformers' time", medians[rotators.HALVES] / medians[rotators.LLAMA], 0.6
             ),
