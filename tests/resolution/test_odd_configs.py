@@ -2,6 +2,7 @@
 
 import math
 
+import numpy as np
 import pytest
 
 from clockhands.rotary import Rotary
@@ -613,3 +614,24 @@ def test_a_number_as_text_that_is_past_all_numbers_is_impossible_only():
     facts = [fact.code for fact in resolved({"model_type": "llama", "rope_theta": "1e999"}).facts]
     assert "impossible-value" in facts
     assert "text-number" not in facts
+
+
+@pytest.mark.parametrize("model_type", ["llama", "mistral", "qwen3"])
+def test_a_proportional_share_is_read_where_the_class_reads_no_share(model_type: str):
+    """Transformers' function of the scaling reads it from the block, for every model type."""
+    pytest.importorskip("torch")
+    transformers = pytest.importorskip("transformers")
+    from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
+
+    fields = {
+        "hidden_size": 64,
+        "num_attention_heads": 4,
+        "head_dim": 16,
+        "max_position_embeddings": 4096,
+        "rope_parameters": {"rope_type": "proportional", "rope_theta": 10000.0, "partial_rotary_factor": 0.5},
+    }
+    config = transformers.AutoConfig.for_model(model_type, **fields)
+    expected, _ = ROPE_INIT_FUNCTIONS["proportional"](config, None)
+    found = only({"model_type": model_type, "num_hidden_layers": 2, **fields}).spec.rates
+    assert np.allclose(found, expected.numpy(), rtol=1e-6)
+    assert np.count_nonzero(found) == 4

@@ -118,9 +118,11 @@ class HeadReader:
         channels = None if unmeant else self.fields.whole("rotated", most=WIDEST_HEAD)
         fixed = self.row is not None and self.row.share is not None
         reads_share = self.known is None or fixed or "share" in self.known.reads
-        share = own or (self._share(block) if reads_share else None)
         kind = None if block is None else scaling_type(block, {})
-        if kind is not None and kind.value == "proportional" and width is not None and width.value:
+        # The rope function of Transformers reads the share itself, whatever the class of the model does.
+        proportional = kind is not None and kind.value == "proportional"
+        share = own or (self._share(block) if reads_share or proportional else None)
+        if proportional and width is not None and width.value:
             part = 1.0 if share is None else share.value
             rotated = None if part is None else 2 * int(part * width.value / 2)
             return HeadShape(width, Sourced(rotated, share.source if share else width.source), part)
