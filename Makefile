@@ -126,6 +126,10 @@ format-check: $(STAMPS)/lint
 
 types: $(STAMPS)/lint $(STAMPS)/test
 	$(BIN)/basedpyright
+	@# It looks for the package with the python of the path.
+	@PATH="$(abspath $(BIN)):$$PATH" basedpyright --verifytypes clockhands --ignoreexternal > $(STAMPS)/public-types || \
+		{ cat $(STAMPS)/public-types; exit 1; }
+	@grep 'completeness score' $(STAMPS)/public-types
 
 bench: $(STAMPS)/bench
 	$(BIN)/python benchmarks/run.py $(BENCH_ARGS)

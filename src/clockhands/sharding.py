@@ -107,7 +107,9 @@ class RankPart:
                 f"`{name}` is a plain tensor, but what is given with it is a DTensor.",
                 f"Make `{name}` a DTensor of the same mesh, or pass plain tensors of this rank (to_local()).",
             )
-        self.whole, self.axis, self.name = whole, axis, name
+        self.whole: Any = whole
+        self.axis: int = axis
+        self.name: str = name
         refuse_unsummed(whole, name, last=True)
         for placement in whole.placements:
             if getattr(placement, "dim", None) in (0, axis) and hasattr(placement, "split_factor"):

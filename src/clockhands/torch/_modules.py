@@ -273,7 +273,7 @@ class Bias(_Code):
     ) -> None:
         super().__init__(spec, biases.BiasCode, "Bias(clockhands.Alibi(heads=8))")
         self._own = own = biases.some_heads(self.spec, heads)
-        self.heads = range(spec.heads) if heads is None else heads
+        self.heads: range = range(spec.heads) if heads is None else heads
         if values is not None or not spec.learned:
             values_of(type(spec).__name__, values, own.shapes)
             if not isinstance(values, Mapping):

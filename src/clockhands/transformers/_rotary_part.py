@@ -136,10 +136,10 @@ class RotaryEmbedding(ExactRotary):
         super().__init__()
         form = one_of("form", form, get_args(Form), "Leave it out for halves, as Llama has it.")
         self.config = config
-        self.clockhands_output = {
+        self.clockhands_output: Mapping[str | None, RotaryOutput] = {
             kind: RotaryOutput(frequencies_of(spec), form) for kind, spec in rotary_by_kind(config).items()
         }
-        self.clockhands_length = {}
+        self.clockhands_length: dict[str | None, int] = {}
 
 
 def rotary_by_kind(config: object) -> dict[str | None, Rotary]:
