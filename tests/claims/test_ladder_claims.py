@@ -116,7 +116,8 @@ INDEPENDENT = {
             f"pairs_within_half_a_rotation_at_{each}": 256 - int(mpmath.ceil(256 * mpmath.log(each / mp.pi, 10_000)))
             for each in (1_000, 10_000, 30_305, 30_306)
         },
-        "distance_after_60611_tokens": exact_distance(512, 10_000, 60_611),
+        "smallest_distance_up_to_62000": exact_distance(512, 10_000, 1),
+        "offset_of_the_smallest_distance": 1 + int(np.argmin(apart(512, 10_000.0, range(1, 62_001)))),
     },
     "base-a-million": lambda: {
         "divisor_by_the_paper": mpmath.power(10, mpf(6) * 255 / 256),
@@ -144,13 +145,14 @@ INDEPENDENT = {
     "any-large-constant": lambda: {
         **{
             f"share_of_pairs_that_hardly_rotate_in_4096_with_{name}": mpf(
-                sum(wave > 40_960 for wave in waves(512, base))
+                sum(wave > 409_600 for wave in waves(512, base))
             )
             / 256
             for name, base in LARGE.items()
         },
         **{f"distance_of_neighbours_with_{name}": exact_distance(512, base, 1) for name, base in LARGE.items()},
         "longest_wavelength_with_100": waves(512, 100)[-1],
+        "largest_sine_after_a_hundredth_of_a_rotation": mpmath.sin(mp.pi / 50),
     },
     "base-tuned-by-experiments": lambda: {
         f"distance_of_neighbours_with_base_{base}": exact_distance(512, base, 1) for base in (5_000, 10_000, 20_000)

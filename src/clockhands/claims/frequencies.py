@@ -148,7 +148,7 @@ def four_to_five_orders() -> Numbers:
 def pairs_cover_62000() -> Numbers:
     """Half wavelengths of the ladder of 256 pairs above a distance."""
     waves = np.array(geometric(256).wavelengths)
-    rows = table(Sinusoidal(width=512), [0, 60_611], "float64")
+    apart = distances_apart(geometric(256), 62_001)[1:]
     return {
         "longest_wavelength": waves[-1],
         "half_of_the_longest_wavelength": waves[-1] / 2,
@@ -156,7 +156,8 @@ def pairs_cover_62000() -> Numbers:
             f"pairs_within_half_a_rotation_at_{distance}": int((waves / 2 >= distance).sum())
             for distance in (1_000, 10_000, 30_305, 30_306)
         },
-        "distance_after_60611_tokens": float(np.linalg.norm(rows[1] - rows[0])),
+        "smallest_distance_up_to_62000": float(apart.min()),
+        "offset_of_the_smallest_distance": 1 + int(apart.argmin()),
     }
 
 
@@ -191,16 +192,17 @@ def base_8192_instead_of_10000() -> Numbers:
 
 @claim("any-large-constant")
 def any_large_constant() -> Numbers:
-    """Pairs of fewer than 0.1 turns in 4,096 tokens, and distances of neighbours, by base."""
+    """Pairs of fewer than 0.01 rotations in 4,096 tokens, and distances of neighbours, by base."""
     ladders = {"100": geometric(256, 100.0)} | {f"ten_to_{n}": geometric(256, 10.0**n) for n in (4, 6, 8)}
     waves = {base: np.array(ladder.wavelengths) for base, ladder in ladders.items()}
     return {
         **{
-            f"share_of_pairs_that_hardly_rotate_in_4096_with_{base}": float((4096 / each < 0.1).mean())
+            f"share_of_pairs_that_hardly_rotate_in_4096_with_{base}": float((4096 / each < 0.01).mean())
             for base, each in waves.items()
         },
         **{f"distance_of_neighbours_with_{base}": distances_apart(each, 2)[1] for base, each in ladders.items()},
         "longest_wavelength_with_100": waves["100"][-1],
+        "largest_sine_after_a_hundredth_of_a_rotation": math.sin(2 * math.pi / 100),
     }
 
 
