@@ -251,3 +251,19 @@ def test_a_pipeline_is_audited_and_swapped():
     assert codes(ch.audit(pipeline)) == codes(ch.audit(model))
     assert swap(pipeline) == ("model.rotary_emb",)
     assert restore(model) == ("model.rotary_emb",)
+
+
+def test_frequencies_that_a_swapped_model_no_longer_reads_are_not_audited():
+    """Casting rounds the buffer of frequencies, which decides nothing any more; restored, it does."""
+    model = transformers.LlamaForCausalLM(
+        transformers.LlamaConfig(
+            hidden_size=64, num_hidden_layers=1, num_attention_heads=4, intermediate_size=64, vocab_size=50
+        )
+    )
+    swap(model)
+    cosine, _ = model.model.rotary_emb(torch.zeros(1), torch.tensor([[1000]]))
+    model.to(torch.bfloat16)
+    assert [found.code for found in ch.audit(model).findings if "buffer" in found.code] == []
+    assert torch.equal(model.model.rotary_emb(torch.zeros(1), torch.tensor([[1000]]))[0], cosine)
+    restore(model)
+    assert "buffer-rounded" in [found.code for found in ch.audit(model).findings]
