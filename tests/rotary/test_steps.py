@@ -1,6 +1,8 @@
 """Decoding in PyTorch: a layer that repeats an earlier call is rotated without checks, and gives the same numbers."""
 
+import copy
 import gc
+import pickle
 import weakref
 
 import pytest
@@ -99,6 +101,7 @@ def test_positions_thplaceschange_in_place_are_seen():
 def test_other_arguments_are_checked_after_a_step():
     spec, x = ch.Rotary(8), heads(8)
     pair = cos_sin(spec, AT, like=x)
+    rotate(x, spec)
     rotate(x, spec, AT)
     rotate(x, spec, cos_sin=pair)
     for wrong in (
@@ -114,6 +117,10 @@ def test_other_arguments_are_checked_after_a_step():
         lambda: rotate_both(x, x[:, :, :1], spec, AT),
         lambda: rotate_both(x, x, spec, AT, cos_sin=pair),
         lambda: rotate_both(x, x, spec, cos_sin=(pair, pair, pair)),
+        lambda: rotate_both(x, x, spec, cos_sin=(pair, None)),
+        lambda: rotate_both(x, x, spec, cos_sin=(None, None)),
+        lambda: rotate(x, spec, AT, role=[]),
+        lambda: rotate(x, spec, torch.complex(AT.double(), AT.double()).conj()),
         lambda: rotate_both(x, x, None, AT),
     ):
         with pytest.raises(ClockhandsError):
@@ -151,3 +158,26 @@ def test_whplacesis_remembered_goes_with_the_specs():
     del spec
     gc.collect()
     assert gone() is None
+
+
+def test_a_pair_is_pickled_after_its_use():
+    spec, x = ch.Rotary(8), heads(8)
+    pair = cos_sin(spec, AT, like=x)
+    rotated = rotate(x, spec, cos_sin=pair)
+    for same in (pickle.loads(pickle.dumps(pair)), copy.deepcopy(pair)):
+        assert torch.equal(rotate(x, spec, cos_sin=same), rotated)
+
+
+def test_a_scaling_that_was_changed_between_two_specs_is_seen():
+    class Changing:
+        factor = 2.0
+
+        def __call__(self, ladder, length):
+            return ch.scaling.Linear(factor=self.factor)(ladder, length)
+
+    x, scaling = heads(8), Changing()
+    first = ch.Rotary(8, scaling=scaling)
+    rotate(x, first, AT)
+    scaling.factor = 8.0
+    second = ch.Rotary(8, scaling=scaling)
+    assert torch.equal(rotate(x, second, AT), rotate(x, ch.Rotary(8, scaling=ch.scaling.Linear(factor=8.0)), AT))

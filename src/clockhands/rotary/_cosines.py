@@ -1,7 +1,7 @@
 """Cosine and sine that are made once a step and used in every layer: the value that holds them, and its checks."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import Any
 
@@ -57,6 +57,10 @@ class CosSin:
         owners = np.array(traces.known_numbers(self.spec, "owners"), np.int64)
         xp, index = traces.library(self.cosine), traces.constant(owners, self.cosine)
         return xp.take(self.cosine, index, axis=-1), xp.take(self.sine, index, axis=-1)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What is pickled and copied: the fields, not what is remembered of heads."""
+        return {field.name: getattr(self, field.name) for field in fields(self)}
 
     def __iter__(self) -> Iterator[Any]:
         """Cosine, then sine."""

@@ -237,7 +237,8 @@ class Rotary:
         Equal specs share them: the layers of a model may each have a spec of their own.
         """
         try:
-            return _LATEST.setdefault(tuple(self.__getstate__().values()), _Latest())
+            # With the ladder, since a scaling of somebody else may have changed between two specs.
+            return _LATEST.setdefault((*self.__getstate__().values(), self.ladder), _Latest())
         except TypeError:  # somebody's scaling that cannot be hashed
             return _Latest()
 

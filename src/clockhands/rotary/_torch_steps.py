@@ -12,6 +12,7 @@ import torch
 from clockhands.rotary._cosines import CosSin
 from clockhands.rotary._spec import Rotary
 
+_WHOLE = (torch.int64, torch.int32)
 _MOST, _MOST_POSITIONS = 1 << 14, 256  # numbers of heads, and positions, that are few: Python costs more than they do
 
 
@@ -31,7 +32,7 @@ def step(  # noqa: PLR0917 - what `rotate` was called with
         return None
     key, made = None, []
     for x, role, pair in zip(heads, roles, pairs, strict=True):
-        if not _plain(x):
+        if not _plain(x) or not (role is None or isinstance(role, str)):
             return None
         if pair is None:
             key = key or _key(positions, x, seq_axis)
@@ -101,6 +102,7 @@ def _plain(x: torch.Tensor) -> bool:
         and not x.is_nested
         and x.layout is torch.strided
         and x.is_contiguous()
+        and not x.is_neg()
         and not (x.requires_grad and torch.is_grad_enabled())
         and not torch._C._functorch.is_legacy_batchedtensor(x)  # type: ignore[attr-defined] # noqa: SLF001
     )
@@ -114,7 +116,7 @@ def _key(positions: Any, x: torch.Tensor, seq_axis: int) -> tuple[object, ...] |
     """What tells these few positions from others; None where that takes longer to find out than to start anew."""
     if positions is None:
         return (x.shape[seq_axis],) if -x.ndim <= seq_axis < x.ndim else None
-    if type(positions) is not torch.Tensor or not positions.is_cpu or positions.is_floating_point():
+    if type(positions) is not torch.Tensor or not positions.is_cpu or positions.dtype not in _WHOLE:
         return None
     if positions.is_nested or positions.layout is not torch.strided or positions.numel() > _MOST_POSITIONS:
         return None

@@ -141,7 +141,7 @@ def rotate_both(
     if isinstance(spec, Rotary) and spec.xpos is not None:
         roles = ("query", "key")
     pairs = cos_sin if isinstance(cos_sin, tuple) and len(cos_sin) == 2 else (cos_sin, cos_sin)
-    if cos_sin is None or positions is None:
+    if cos_sin is None or (positions is None and None not in pairs):
         again = step(spec, (queries, keys), positions, seq_axis, roles, pairs)
         if again is not None:
             return again[0], again[1]
