@@ -575,6 +575,7 @@ def test_a_table_that_no_code_makes_is_not_recognised(numbers):
     assert [code for code in ch.audit(part).layers if code.kind == "rotary"] == []
 
 
+@pytest.mark.slow
 def test_a_transformer_of_diffusers_is_known_by_its_class():
     diffusers = pytest.importorskip("diffusers")
     sizes = {"num_layers": 1, "num_single_layers": 2, "attention_head_dim": 16, "num_attention_heads": 2}
