@@ -5,6 +5,7 @@
 #   make test-slow     the rest: fuzzing, peers, a fresh clone
 #   make test-oldest   the quick tests with the oldest versions that are promised to work, NumPy only
 #   make lint          ruff            make format-check   ruff format     make types   basedpyright
+#   make docs          the documentation as HTML pages, with every public name and command, in build/docs
 #   make bench         speed and memory beside other libraries, and frames per second of the explorer
 #   make studies       every study of the lab, whole (about an hour), and docs/studies.md from the results
 #   make mutation      what the tests of the core would miss (5 minutes on two cores)
@@ -26,10 +27,10 @@ PYTEST := -m pytest --numprocesses auto --maxprocesses 4
 THREADS := OMP_NUM_THREADS=$${OMP_NUM_THREADS:-1}
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-slow test-oldest lint format format-check types bench studies mutation clean
+.PHONY: help run test test-slow test-oldest lint format format-check types docs bench studies mutation clean
 
 help:
-	@sed -n '3,14s/^# \{0,1\}//p' Makefile
+	@sed -n '3,15s/^# \{0,1\}//p' Makefile
 
 $(BIN)/python:
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "clockhands needs Python 3.11 or newer: make PYTHON=/path/to/python3.11")'
@@ -82,6 +83,10 @@ $(STAMPS)/lint: $(STAMPS)/package
 	$(PIP) --editable '.[lint]'
 	@touch $@
 
+$(STAMPS)/docs: $(STAMPS)/test
+	$(PIP) --editable '.[docs]'
+	@touch $@
+
 $(STAMPS)/mutation: $(STAMPS)/test
 	$(PIP) --editable '.[mutation]'
 	@touch $@
@@ -130,6 +135,9 @@ types: $(STAMPS)/lint $(STAMPS)/test
 	@PATH="$(abspath $(BIN)):$$PATH" basedpyright --verifytypes clockhands --ignoreexternal > $(STAMPS)/public-types || \
 		{ cat $(STAMPS)/public-types; exit 1; }
 	@grep 'completeness score' $(STAMPS)/public-types
+
+docs: $(STAMPS)/docs
+	@$(BIN)/python tools/documentation.py
 
 bench: $(STAMPS)/bench
 	$(BIN)/python benchmarks/run.py $(BENCH_ARGS)

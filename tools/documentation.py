@@ -1,0 +1,124 @@
+"""Build the documentation as HTML pages, with a reference of every public name and command: `make docs`.
+
+The pages of `docs/`, the README and the page for contributors are brought together, with links between them; a page is
+made for each public module, and one for all commands. A warning of Sphinx is an error: a link that leads nowhere, a
+docstring that cannot be read, a page that no index names.
+"""
+
+import argparse
+import importlib
+import pkgutil
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import click
+
+import clockhands
+from clockhands.cli import main as commands
+
+ROOT = Path(__file__).resolve().parents[1]
+# Pages by the files that they are made of; the others of `docs/` keep their names.
+PAGES = {"README.md": "index.md", "docs/README.md": "tasks.md", "CONTRIBUTING.md": "contributing.md",
+         "CHANGELOG.md": "changelog.md", "SECURITY.md": "security.md"}  # fmt: skip
+FENCED = re.compile(r"(^```.*?^```$)", re.MULTILINE | re.DOTALL)
+LINK = re.compile(r"(?P<text>\[[^][]*\])\((?P<target>[^)\s:#]+)(?P<anchor>#[^)\s]*)?\)")
+
+
+def stage(folder: Path) -> None:
+    """Bring the pages together in a folder that did not exist."""
+    folder.mkdir(parents=True)
+    sources = {path: path.name for path in (ROOT / "docs").glob("*.md") if path.name != "README.md"}
+    sources |= {ROOT / path: name for path, name in PAGES.items()}
+    for path, name in sources.items():
+        parts = FENCED.split(path.read_text(encoding="utf-8"))
+        parts[::2] = [LINK.sub(lambda found, path=path: _link(found, path, sources), part) for part in parts[::2]]
+        text = "".join(parts)
+        if name == "index.md":
+            text = text.replace("docs/pictures/", "pictures/") + _contents(sources)
+        (folder / name).write_text(text, encoding="utf-8")
+    shutil.copytree(ROOT / "docs" / "pictures", folder / "pictures")
+    for schema in (ROOT / "docs").glob("*.json"):
+        shutil.copy(schema, folder)
+    _reference(folder / "reference")
+
+
+def _link(found: re.Match[str], page: Path, sources: dict[Path, str]) -> str:
+    """A link of a page, to where its target is among the pages; the text alone where it is none of them."""
+    target = (page.parent / found["target"]).resolve()
+    if target in sources:
+        return f"{found['text']}({sources[target]}{found['anchor'] or ''})"
+    if target.parent == ROOT / "docs" and target.exists():
+        return f"{found['text']}({target.name})"
+    # What does not exist stays a link, of which Sphinx complains.
+    return found["text"][1:-1] if target.exists() else found[0]
+
+
+def _contents(sources: dict[Path, str]) -> str:
+    """What Sphinx makes its navigation of."""
+    named = ["tasks", *sorted(name.removesuffix(".md") for name in sources.values() if name not in PAGES.values())]
+    listed = "\n".join([*named, "reference/index", "contributing", "security", "changelog"])
+    return f"\n```{{toctree}}\n:hidden:\n\n{listed}\n```\n"
+
+
+def _reference(folder: Path) -> None:
+    """A page for each public module, one for all commands, and their index."""
+    folder.mkdir()
+    modules = _public_modules()
+    for name, public in modules.items():
+        # What the package itself offers is described where it lives.
+        again = "   :no-index:\n" if name == "clockhands" else ""
+        text = f"# {name}\n\n```{{eval-rst}}\n.. automodule:: {name}\n   :members: {', '.join(public)}\n{again}```\n"
+        (folder / f"{name}.md").write_text(text, encoding="utf-8")
+    (folder / "commands.md").write_text(_commands(), encoding="utf-8")
+    listed = "\n".join(["commands", *modules])
+    head = "# Reference\n\nEvery command, and every public name by module."
+    index = f"{head}\n\n```{{toctree}}\n:maxdepth: 1\n\n{listed}\n```\n"
+    (folder / "index.md").write_text(index, encoding="utf-8")
+
+
+def _public_modules() -> dict[str, list[str]]:
+    """Every public module that says what is public in it, with those names."""
+    found = {"clockhands": list(clockhands.__all__)}
+    for each in pkgutil.iter_modules(clockhands.__path__):
+        if each.name.startswith("_") or each.name == "cli":
+            continue
+        names = list(getattr(importlib.import_module(f"clockhands.{each.name}"), "__all__", []))
+        if names:
+            found[f"clockhands.{each.name}"] = names
+    return found
+
+
+def _commands() -> str:
+    """The help of every command."""
+    lines = ["# Commands", ""]
+
+    def add(command: click.Command, context: click.Context, level: int) -> None:
+        lines.extend([f"{'#' * level} {context.command_path}", "", "```text", command.get_help(context), "```", ""])
+        if isinstance(command, click.Group):
+            for name in command.list_commands(context):
+                below = command.get_command(context, name)
+                assert below is not None
+                add(below, click.Context(below, info_name=name, parent=context), min(level + 1, 4))
+
+    add(commands, click.Context(commands, info_name="clockhands", max_content_width=100), 2)
+    return "\n".join(lines)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description="Build the documentation as HTML pages.")
+    parser.add_argument("--out", type=Path, default=ROOT / "build" / "docs", help="a folder, which is replaced")
+    out = parser.parse_args().out.resolve()
+    shutil.rmtree(out, ignore_errors=True)
+    stage(out / "pages")
+    build = [sys.executable, "-m", "sphinx", "--fail-on-warning", "--keep-going", "--quiet", "-b", "html"]
+    done = subprocess.run([*build, "-c", ROOT / "tools" / "pages", out / "pages", out / "html"], check=False)
+    if done.returncode == 0:
+        print(f"the documentation is in {out / 'html' / 'index.html'}")
+    return done.returncode
+
+
+if __name__ == "__main__":
+    sys.exit(main())
