@@ -119,7 +119,7 @@ def needs_a_framework(name: str) -> bool:
     frameworks = re.search(
         r"^(?:import|from) (?:torch|jax|array_api_compat\.torch)\b", file.read_text("utf-8"), re.MULTILINE
     )
-    return frameworks is not None or name.split(".")[1] in {"torch", "jax", "lab"}
+    return frameworks is not None or name.split(".")[1] in {"torch", "jax", "lab", "transformers"}
 
 
 @pytest.mark.parametrize("attempt", range(3))
