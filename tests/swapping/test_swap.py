@@ -17,7 +17,7 @@ from probes.tiny_models import small, tiny  # noqa: E402
 
 CLOSE = 1e-6  # of the largest logit, or of 1
 TOKENS = 20
-QUICK = ("llama", "gemma3_text", "gpt_oss", "llama4_text", "cohere", "gptj", "m2m_100", "bloom", "t5")
+QUICK = ("llama", "gemma3_text", "gpt_oss", "llama4_text", "cohere", "gptj", "m2m_100", "bloom", "t5", "umt5")
 FAMILIES = (
     *QUICK,
     *("mistral", "qwen2", "qwen3", "gemma2", "phi3", "gpt_neox", "modernbert", "falcon", "smollm3", "glm", "olmo3"),
@@ -35,6 +35,7 @@ WITHOUT_GENERATION = {
     "roformer",
     "esm",
     "t5",
+    "umt5",
     "m2m_100",
 }  # these small models have no head for text
 
@@ -44,7 +45,7 @@ def made(name):
     vocabulary = model.config.get_text_config().vocab_size
     ids = torch.randint(3, vocabulary, (2, TOKENS), generator=torch.Generator().manual_seed(1))
     given = {"input_ids": ids}
-    if model.config.is_encoder_decoder and model.config.model_type in ("t5", "m2m_100"):
+    if model.config.is_encoder_decoder and model.config.model_type in ("t5", "umt5", "m2m_100"):
         given["decoder_input_ids"] = ids[:, :12]
     return model, given
 

@@ -43,13 +43,13 @@ def _lines(spec: Alibi, places: Tensor) -> Tensor:
 class ExactBuckets(nn.Module):
     """An attention of the T5 family: buckets are looked up, and not made of float32 logarithms."""
 
+    clockhands_spec: Buckets
     clockhands_rows: Tensor
 
-    def _relative_position_bucket(
-        self, relative_position: Tensor, bidirectional: bool = True, num_buckets: int = 32, max_distance: int = 128
-    ) -> Tensor:
-        """The bucket of every key position minus query position."""
-        return self.clockhands_rows[relative_position.clamp(-max_distance, max_distance) + max_distance]
+    def _relative_position_bucket(self, relative_position: Tensor, *_: Any, **__: Any) -> Tensor:
+        """The bucket of every key position minus query position; what T5 passes beside it, the spec has."""
+        far = self.clockhands_spec.max_distance
+        return self.clockhands_rows[relative_position.clamp(-far, far) + far]
 
 
 def buckets_of(spec: Buckets) -> Tensor:

@@ -6,6 +6,7 @@ notice. What the new class returns is compared with what the old one returned be
 """
 
 import copy
+import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
@@ -429,7 +430,7 @@ def _channels(spec: Sinusoidal | Rotary) -> int:
 # Biases
 
 _KEYS = 256
-_T5 = "_relative_position_bucket"
+_T5, _T5_ARGUMENTS = "_relative_position_bucket", ("bidirectional", "num_buckets", "max_distance")
 
 
 def _of_biases(module: nn.Module, codes: Sequence[Code]) -> Iterator[Change]:
@@ -446,8 +447,7 @@ def _of_biases(module: nn.Module, codes: Sequence[Code]) -> Iterator[Change]:
             spec = declared[0].spec
             kept = {"clockhands_spec": spec}
             if isinstance(spec, Buckets):
-                device = owner.relative_attention_bias.weight.device
-                kept = {"clockhands_rows": buckets_of(spec).to(device)}
+                kept["clockhands_rows"] = buckets_of(spec).to(owner.relative_attention_bias.weight.device)
             if not agrees(owner, exact, SimpleNamespace(**kept), spec):
                 raise _differs(name, path)
             yield Change(path, owner, tuple((code, None) for code in declared), exact, kept)
@@ -478,7 +478,10 @@ def _same_buckets(owner: Any, exact: Any, kept: Any, spec: Buckets) -> bool:
     if own != (spec.bidirectional, spec.buckets, spec.max_distance):
         return False
     places = torch.arange(-2 * spec.max_distance, 2 * spec.max_distance + 1, device=kept.clockhands_rows.device)
-    return torch.equal(getattr(owner, _T5)(places, *own), getattr(exact, _T5)(kept, places, *own))
+    # The method of UMT5 reads these three from the attention.
+    takes = inspect.signature(getattr(owner, _T5)).parameters
+    more = {name: each for name, each in zip(_T5_ARGUMENTS, own, strict=True) if name in takes}
+    return torch.equal(getattr(owner, _T5)(places, **more), getattr(exact, _T5)(kept, places))
 
 
 _BIASES: Mapping[str, tuple[type, type, Callable[[Any, Any, Any, Any], bool]]] = {
