@@ -12,7 +12,7 @@ transformers = pytest.importorskip("transformers")
 import clockhands as ch  # noqa: E402
 from auditing import loaded_models as models  # noqa: E402
 from clockhands.errors import InvalidType, InvalidValue  # noqa: E402
-from clockhands.transformers import restore, swap  # noqa: E402
+from clockhands.transformers import RotaryEmbedding, restore, swap  # noqa: E402
 from probes.tiny_models import small, tiny  # noqa: E402
 
 CLOSE = 1e-6  # of the largest logit, or of 1
@@ -111,6 +111,23 @@ def test_a_swapped_model_is_the_same_model(name, tmp_path):
     assert written(model, tmp_path / "restored") == files
 
 
+@pytest.mark.parametrize("name", ["BloomModel", "MptModel"])
+def test_a_swapped_base_model_is_saved_under_the_name_of_its_class(name, tmp_path):
+    """Here the part that is changed is the model itself."""
+    small_config = {"vocab_size": 50, "hidden_size": 32, "n_layers": 2, "n_heads": 4}
+    model = getattr(transformers, name)(getattr(transformers, name.replace("Model", "Config"))(**small_config)).eval()
+    own, tokens = type(model), torch.arange(9)[None]
+    files, states = written(model, tmp_path / "before"), model(tokens, output_hidden_states=True).hidden_states
+    swap(model)
+    assert (type(model).__name__, type(model).__qualname__, str(type(model))) == (name, own.__qualname__, str(own))
+    assert written(model, tmp_path / "after") == files
+    assert len(model(tokens, output_hidden_states=True).hidden_states) == len(states)
+    copied = pickle.loads(pickle.dumps(model))
+    assert isinstance(copied, own)
+    restore(copied)
+    assert type(copied) is own
+
+
 def rotary_part(model):
     return next(part for part in model.modules() if getattr(part, "clockhands_output", None))
 
@@ -191,6 +208,39 @@ def test_swapping_twice_and_restoring_what_is_not_swapped_are_errors():
         swap(model)
     with pytest.raises(InvalidType, match="must be a PyTorch module"):
         swap("llama")
+
+
+def test_a_part_that_is_exact_already_is_refused():
+    model, given = made("llama")
+    model.model.rotary_emb = RotaryEmbedding(config=model.config)
+    before = answer(model, given)[0]
+    with pytest.raises(
+        InvalidValue, match=r"model\.rotary_emb of LlamaForCausalLM is exact already.*nothing was changed"
+    ):
+        swap(model)
+    assert torch.equal(answer(model, given)[0], before)
+
+
+@pytest.mark.parametrize("name", ["m2m_100", "t5"])
+def test_an_error_on_the_way_takes_back_what_was_changed(name):
+    """The class of the last part refuses subclasses, by an exception of its own."""
+    model, given = made(name)
+    path = swap(model)[-1]
+    restore(model)
+    last = model.get_submodule(path)
+
+    class Final(type(last)):
+        def __init_subclass__(cls, **_):
+            raise RuntimeError("no subclasses")
+
+    last.__class__ = Final
+    classes = {place: type(part) for place, part in model.named_modules()}
+    before, buffers = answer(model, given)[0], dict(model.named_buffers())
+    with pytest.raises(InvalidValue, match=r"RuntimeError: no subclasses\. Nothing was changed"):
+        swap(model)
+    assert {place: type(part) for place, part in model.named_modules()} == classes
+    assert dict(model.named_buffers()).keys() == buffers.keys()
+    assert torch.equal(answer(model, given)[0], before)
 
 
 def test_a_part_whose_forward_a_hook_replaced_is_refused():

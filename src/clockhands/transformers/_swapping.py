@@ -57,9 +57,10 @@ class Change:
     buffers: Mapping[str, Tensor] = field(default_factory=dict)
 
     def make(self) -> None:
-        """Change the part."""
+        """Change the part; an error leaves it as it is, or marked with what `_own_again` needs."""
         own = {name: getattr(self.owner, name) for name in self.buffers}
         self.owner.__class__ = exact_class(self.exact, type(self.owner))
+        self.owner.clockhands_own = own
         for name, value in self.kept.items():
             if isinstance(value, Tensor):
                 self.owner.register_buffer(name, value, persistent=False)
@@ -67,7 +68,6 @@ class Change:
                 setattr(self.owner, name, value)
         for name, value in self.buffers.items():
             setattr(self.owner, name, value)
-        self.owner.clockhands_own = own
 
 
 class Swapped:
@@ -87,11 +87,16 @@ def _empty(exact: type, own: type) -> Any:
 
 @cache
 def exact_class(exact: type, own: type) -> type:
-    """The class of a part of the class ``own`` with the methods of ``exact``."""
+    """The class of a part of the class ``own`` with the methods of ``exact``.
+
+    It keeps the name: ``save_pretrained`` writes it into the config, and others look it up.
+    """
     # What an embedding looks up is asked for by its own class, which is first therefore.
     bases = (own, exact, Swapped) if issubclass(exact, nn.Embedding) else (exact, own, Swapped)
-    held = {"__module__": own.__module__, "__doc__": own.__doc__, "clockhands_classes": (exact, own)}
-    return type(f"Exact{own.__name__}", bases, held)
+    names = ("__module__", "__qualname__", "__doc__")
+    return type(
+        own.__name__, bases, {name: getattr(own, name) for name in names} | {"clockhands_classes": (exact, own)}
+    )
 
 
 def swap(model: nn.Module) -> tuple[str, ...]:
@@ -125,6 +130,12 @@ def swap(model: nn.Module) -> tuple[str, ...]:
     name = type(module).__name__
     if _swapped(module):
         raise InvalidValue(f"{name} is swapped already.", "Call `restore(model)` first.")
+    exact = [path for path, part in module.named_modules() if isinstance(part, ExactRotary)]
+    if exact:
+        raise InvalidValue(
+            f"{exact[0]} of {name} is exact already, a module of clockhands: nothing was changed.",
+            "Where all its parts are, `swap` is not needed; else put the model's own module there first.",
+        )
     resolved, parts = declared_parts(module)
     if any(code.kind is None and _of_text(code) for code in resolved.codes):
         raise InvalidValue(
@@ -148,7 +159,15 @@ def swap(model: nn.Module) -> tuple[str, ...]:
             "Learned tables are left alone; `ch.audit(model)` shows what is declared.",
         )
     for change in changes:
-        change.make()
+        try:
+            change.make()
+        except Exception as error:
+            for part in _swapped(module).values():
+                _own_again(part)
+            raise InvalidValue(
+                f"{change.path} of {name} cannot be changed: {type(error).__name__}: {error}. Nothing was changed.",
+                f"{type(change.owner).__name__} must allow a subclass to be made of it, and assigned to the object.",
+            ) from error
     return tuple(change.path for change in changes)
 
 
@@ -170,13 +189,18 @@ def restore(model: nn.Module) -> tuple[str, ...]:
     if not found:
         raise InvalidValue(f"{type(module).__name__} is not swapped.", "Call `swap(model)` first.")
     for part in found.values():
-        for name, own in part.clockhands_own.items():
-            here = getattr(part, name)
-            setattr(part, name, own.to(device=here.device, dtype=here.dtype))
-        for name in [name for name in (*vars(part), *dict(part.named_buffers(recurse=False))) if name in _KEPT]:
-            delattr(part, name)
-        part.__class__ = part.clockhands_classes[1]
+        _own_again(part)
     return tuple(found)
+
+
+def _own_again(part: Any) -> None:
+    """Put one part's own class and buffers back."""
+    for name, own in part.clockhands_own.items():
+        here = getattr(part, name)
+        setattr(part, name, own.to(device=here.device, dtype=here.dtype))
+    for name in [name for name in (*vars(part), *dict(part.named_buffers(recurse=False))) if name in _KEPT]:
+        delattr(part, name)
+    part.__class__ = part.clockhands_classes[1]
 
 
 def _module(model: Any) -> nn.Module:
