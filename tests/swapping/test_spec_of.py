@@ -9,6 +9,7 @@ torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 
 import clockhands as ch  # noqa: E402
+from auditing import loaded_models as models  # noqa: E402
 from clockhands.errors import InvalidValue, Unreadable  # noqa: E402
 from clockhands.mixtures import LayerMixture  # noqa: E402
 from clockhands.scaling import Llama3  # noqa: E402
@@ -105,6 +106,66 @@ def test_the_rotary_embedding_stands_in_for_that_of_transformers(name):
         got, right = model(tokens)[0], small(name)(tokens)[0]
     assert (got - right).abs().max() <= 1e-6
     assert list(model.state_dict()) == list(small(name).state_dict())
+
+
+@pytest.mark.parametrize("name", ["cohere", "gpt_oss", "llama4_text", "gemma4_text"])
+def test_the_rotary_embedding_has_the_form_of_the_config_s_own_model(name):
+    """Numbers repeated pair by pair, each once, complex, and with pairs that never turn."""
+    model, tokens = small(name), torch.arange(20)[None] + 3
+    with torch.no_grad():
+        before = model(tokens)[0]
+        model.model.rotary_emb = RotaryEmbedding(config=model.config)
+        assert (model(tokens)[0] - before).abs().max() <= 4e-6
+        halves = RotaryEmbedding(config=model.config, form="halves")
+        assert {output.form for output in halves.clockhands_output.values()} == {"halves"}
+
+
+@pytest.mark.parametrize("form", [None, "halves"])
+@pytest.mark.parametrize("name", ["qwen2_vl", "qwen3_vl"])
+def test_the_rotary_embedding_takes_three_coordinates_of_a_token(name, form):
+    own = models.model_of(name).language_model.rotary_emb
+    ids = torch.stack((torch.arange(40), torch.arange(40) // 7, torch.arange(40) % 7))[:, None].expand(3, 2, 40)
+    x = torch.zeros(2, 40, 64)
+    for mine, theirs in zip(RotaryEmbedding(own.config, form=form)(x, ids), own(x, ids), strict=True):
+        assert mine.shape == theirs.shape
+        assert (mine - theirs).abs().max() <= 4e-6
+
+
+def test_the_form_is_found_while_a_model_in_bfloat16_is_made_on_the_meta_device():
+    config = small("gpt_oss").config
+    torch.set_default_dtype(torch.bfloat16)
+    try:
+        with torch.device("meta"):
+            exact = RotaryEmbedding(config)
+    finally:
+        torch.set_default_dtype(torch.float32)
+    assert exact.clockhands_output[None].form == "pairs"
+
+
+def test_a_form_that_is_not_found_is_asked_for():
+    class Own(transformers.LlamaConfig):
+        model_type = "a_llama_of_my_own"
+
+    class Model(transformers.LlamaModel):
+        config_class = Own
+
+        def __init__(self, config):
+            super().__init__(config)
+            self.rotary_emb = RotaryEmbedding(config)
+
+    config = Own(vocab_size=50, hidden_size=32, num_hidden_layers=1, num_attention_heads=2, architectures=["Llama"])
+    config.model_type = "llama"
+    for given, why in ((small("gptj").config, "has no modules"), (config, "Unrecognized configuration class")):
+        with pytest.raises(InvalidValue, match=why) as caught:
+            RotaryEmbedding(given)
+        assert "Pass form=" in caught.value.hint
+        assert RotaryEmbedding(given, form="halves").clockhands_output[None].form == "halves"
+    transformers.AutoModel.register(Own, Model)
+    try:
+        with pytest.raises(InvalidValue, match="is made with a RotaryEmbedding"):
+            Model(config)
+    finally:
+        del transformers.MODEL_MAPPING._extra_content[Own]
 
 
 def test_a_model_without_rotation_has_no_rotary_embedding():

@@ -2,12 +2,11 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
 
-from clockhands.arguments import one_of
 from clockhands.errors import InvalidValue
 from clockhands.mixtures import LayerMixture
 from clockhands.rotary import Rotary, cos_sin
@@ -29,7 +28,7 @@ class RotaryOutput:
         padded: Pairs behind those of the spec that never turn.
         dtype: The output's dtype; None for that of ``x``.
         of_axes: The code with the axis of each pair, where positions of three coordinates, [3, batch, seq], give one
-            row for each token (Qwen 3 VL); without it each coordinate gives a row (Qwen 2 VL).
+            row for each token (Qwen 2 and 3 VL); without it each coordinate gives a row.
     """
 
     spec: Rotary
@@ -102,44 +101,6 @@ class ExactRotary(nn.Module):
         longest = max(length, self.clockhands_length.get(layer_type, original))
         self.clockhands_length[layer_type] = longest = original if length < original else longest
         return longest
-
-
-class RotaryEmbedding(ExactRotary):
-    """A rotary module with the signature of Transformers' own, of exact phases.
-
-    ``forward(x, position_ids, layer_type=None)`` returns ``(cos, sin)``, [batch, seq, rotated channels] each, in the
-    dtype of ``x``: the cosine and sine of position times frequency, times the attention factor of the scaling.
-
-    Args:
-        config: A config of Transformers, or its dict.
-        device: Taken as Transformers gives it, and not used: nothing is stored.
-        form: ``"halves"`` for ``cat(c, c)``, as Llama has it; ``"interleaved"`` for each number twice in a row;
-            ``"pairs"`` for each once; ``"complex"`` for ``cos + i sin``.
-
-    Accuracy: float32 numbers are correctly rounded at known positions up to 2**63, and within 2**-22 on a GPU or inside
-    a trace; Transformers' own are off by 9e-3 at position 131,072.
-
-    Raises:
-        InvalidValue: The config does not decide the frequencies, or its layers have no rotary encoding.
-
-    Source: ``modeling_rope_utils.py`` and ``LlamaRotaryEmbedding`` of Transformers 5.23.
-
-    >>> config = {"model_type": "llama", "hidden_size": 8, "num_attention_heads": 2, "num_hidden_layers": 1}
-    >>> rotary = RotaryEmbedding(config | {"rope_theta": 100.0})
-    >>> cos, sin = rotary(torch.zeros(1, 2, 8), torch.tensor([[0, 1]]))
-    >>> sin[0, 1]
-    tensor([0.8415, 0.0998, 0.8415, 0.0998])
-    """
-
-    def __init__(self, config: object, device: Any = None, form: Form = "halves") -> None:
-        """Read the config."""
-        super().__init__()
-        form = one_of("form", form, get_args(Form), "Leave it out for halves, as Llama has it.")
-        self.config = config
-        self.clockhands_output: Mapping[str | None, RotaryOutput] = {
-            kind: RotaryOutput(frequencies_of(spec), form) for kind, spec in rotary_by_kind(config).items()
-        }
-        self.clockhands_length: dict[str | None, int] = {}
 
 
 def rotary_by_kind(config: object) -> dict[str | None, Rotary]:
