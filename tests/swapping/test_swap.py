@@ -281,6 +281,37 @@ def test_a_swapped_model_is_pickled_and_cast():
     restore(narrow)
 
 
+@pytest.mark.parametrize("name", ["t5", "umt5", "marian"])
+def test_tables_beside_weights_are_made_again_after_to_empty_and_casts(name):
+    model, given = made(name)
+    weights = copy.deepcopy(model.state_dict())
+    swap(model)
+    before = model(**given)[0]
+    rows = {path: buffer.clone() for path, buffer in model.named_buffers() if path.endswith("clockhands_rows")}
+    assert rows
+    assert not set(model.state_dict()) & set(rows)
+    model.to(torch.float16).float()
+    for path, buffer in model.named_buffers():
+        if path in rows:
+            assert torch.equal(buffer, rows[path]), path
+    model.to("meta").to_empty(device="cpu")
+    model.load_state_dict(weights)
+    assert torch.equal(model(**given)[0], before)
+
+
+def test_weights_that_a_swapped_model_does_not_read_are_refused_when_they_are_loaded_first():
+    model, given = made("marian")
+    weights = copy.deepcopy(model.state_dict())
+    weights["model.decoder.embed_positions.weight"].neg_()
+    swap(model)
+    before = answer(model, given)[0]
+    model.load_state_dict(weights)
+    assert torch.equal(answer(model, given)[0], before)
+    restore(model)
+    with pytest.raises(InvalidValue, match="does not compute the positions"):
+        swap(model)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["llama", "gemma3_text", "t5", "marian"])
 def test_a_swapped_model_compiles_in_one_graph(name):

@@ -28,7 +28,7 @@ from clockhands.transformers._exact_biases import ExactBloom, ExactBuckets, Exac
 from clockhands.transformers._exact_tables import ExactAttentionTable, ExactRows, ExactTable, exact_rows
 from clockhands.transformers._rotary_part import ExactRotary, frequencies_of
 
-_KEPT = frozenset({f"clockhands_{name}" for name in ("output", "length", "spec", "rows", "own")})
+_KEPT = frozenset({f"clockhands_{name}" for name in ("output", "length", "spec", "rows", "numbers", "own")})
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,8 +98,9 @@ def swap(model: nn.Module) -> tuple[str, ...]:
     """Put exact position code in the place of a model's own.
 
     What a model computes of positions, cosines and sines, sinusoidal tables, biases, then comes from exact phases. Its
-    weights, buffers, config, caches, hooks and saved files stay as they are; learned tables too. All parts are changed,
-    or none.
+    weights, config, caches, hooks and saved files stay as they are; learned tables too. Buffers that hold a table of
+    sines hold the exact one, and parts that had none beside their weights get one that is not saved. All parts are
+    changed, or none.
 
     Args:
         model: A model of Transformers, or a pipeline.
@@ -284,18 +285,23 @@ def _of_tables(module: nn.Module, codes: Sequence[Code]) -> Iterator[Change]:
             continue
         code, served = declared[0], tuple((code, None) for code in declared)
         spec = frequencies_of(code.spec) if isinstance(code.spec, Rotary) else code.spec
-        rows = None
+        wide = rows = None
         if isinstance(spec, Sinusoidal | Rotary) and own.ndim == 2 and own.shape[1] == _channels(spec):
-            made = exact_rows(spec, own)
-            rows = made if _close(own, made, max(spec.rates)) else None
-        if rows is None:
+            wide = exact_rows(spec, own.double())
+            rows = wide.to(own.dtype) if _close(own, wide.to(own.dtype), max(spec.rates)) else None
+        if wide is None or rows is None:
             if code.kind == "rotary":
                 continue  # a table that is learned beside a rotation
             raise differs(name, held.paths[0])
         if saved:
-            yield Change(held.paths[0], owner, served, ExactRows, {"clockhands_rows": rows})
+            yield Change(held.paths[0], owner, served, ExactRows, _table_beside(wide, rows))
         elif isinstance(spec, Sinusoidal):
             yield Change(held.paths[0], owner, served, ExactTable, {"clockhands_spec": spec}, {held.name: rows})
+
+
+def _table_beside(numbers: Tensor, rows: Tensor) -> dict[str, Any]:
+    """What `RowsBeside` keeps: the numbers, and the table as the part uses it."""
+    return {"clockhands_numbers": numbers.cpu().numpy().copy(), "clockhands_rows": rows}
 
 
 def _channels(spec: Sinusoidal | Rotary) -> int:
@@ -322,7 +328,8 @@ def _of_biases(module: nn.Module, codes: Sequence[Code]) -> Iterator[Change]:
             spec = declared[0].spec
             kept = {"clockhands_spec": spec}
             if isinstance(spec, Buckets):
-                kept["clockhands_rows"] = buckets_of(spec).to(owner.relative_attention_bias.weight.device)
+                rows = torch.from_numpy(buckets_of(spec))
+                kept |= _table_beside(rows, rows.to(owner.relative_attention_bias.weight.device))
             if not agrees(owner, exact, SimpleNamespace(**kept), spec):
                 raise differs(name, path)
             yield Change(path, owner, tuple((code, None) for code in declared), exact, kept)
