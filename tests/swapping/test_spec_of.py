@@ -10,7 +10,7 @@ transformers = pytest.importorskip("transformers")
 
 import clockhands as ch  # noqa: E402
 from auditing import loaded_models as models  # noqa: E402
-from clockhands.errors import InvalidValue, Unreadable  # noqa: E402
+from clockhands.errors import ClockhandsError, InvalidType, InvalidValue  # noqa: E402
 from clockhands.mixtures import LayerMixture  # noqa: E402
 from clockhands.scaling import Llama3  # noqa: E402
 from clockhands.transformers import RotaryEmbedding, register, spec_of, swap  # noqa: E402
@@ -83,10 +83,40 @@ def test_parts_that_differ_are_named_and_what_is_no_model_is_refused():
         spec_of(small("t5"))
     with pytest.raises(InvalidValue, match="declares no position encoding for this part"):
         spec_of(CONFIG, part="vision")
-    with pytest.raises((Unreadable, TypeError)):
-        spec_of(3)
-    with pytest.raises((Unreadable, TypeError)):
-        ch.audit(object())
+    for call in (spec_of, ch.audit):
+        for target in (None, 3, object()):
+            with pytest.raises(InvalidType, match=r"a config, a dict or a loaded model, got "):
+                call(target)
+        with pytest.raises(InvalidType, match=r"`overrides` must be a dict, key to value, got 3\."):
+            call(CONFIG, overrides=3)
+    with pytest.raises(InvalidType, match=r"`config` must be a config of Transformers or its dict, got None\."):
+        RotaryEmbedding(None)
+
+
+_X, _IDS = torch.zeros(1, 3, 64), torch.arange(3)[None]
+
+
+@pytest.mark.parametrize("swapped", [True, False])
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ((_X, _IDS, "chunked"), "`layer_type` must be one of .*'full_attention'.*, got 'chunked'"),
+        ((_X, [[0, 1, 2]], "full_attention"), r"`position_ids` must be a tensor \[batch, seq\], got \[\[0, 1, 2\]\]"),
+        ((_X, None, "full_attention"), "`position_ids` must be .*, got None"),
+        ((_X, torch.tensor(3), "full_attention"), r"`position_ids` must be .* a tensor of the shape \[\] in int64"),
+        ((None, _IDS, "full_attention"), "`x` must be a tensor of floats, got None"),
+        ((_X.long(), _IDS, "full_attention"), r"`x` must be .* a tensor of the shape \[1, 3, 64\] in int64"),
+    ],
+)
+def test_what_a_rotary_part_cannot_take_is_said(swapped, given, says):
+    model = small("gemma3_text")
+    part = RotaryEmbedding(model.config)
+    if swapped:
+        swap(model)
+        part = model.model.rotary_emb
+    with pytest.raises(ClockhandsError, match=says) as caught:
+        part(*given)
+    assert caught.value.hint
 
 
 @pytest.mark.parametrize("name", ["llama", "gemma3_text", "smollm3"])

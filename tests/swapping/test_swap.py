@@ -183,7 +183,7 @@ def test_a_model_that_is_not_what_its_config_declares_is_refused_whole(name, dam
 @pytest.mark.parametrize("name", ["gpt2", "bert", "falcon with alibi", "xlnet"])
 def test_models_without_a_place_that_is_known_are_refused(name):
     model = tiny(name) if name == "falcon with alibi" else small(name)
-    with pytest.raises(InvalidValue, match=r"nothing to change|place that is not known|is recognised"):
+    with pytest.raises(InvalidValue, match=r"nothing to change|does not know which part|is recognised"):
         swap(model)
 
 
@@ -320,6 +320,19 @@ def test_a_swapped_model_compiles_in_one_graph(name):
     swap(model)
     after = torch.compile(model, backend="eager", fullgraph=True)(**given)[0]
     assert (after - before).abs().max() <= CLOSE * max(1.0, before.abs().max())
+
+
+@pytest.mark.parametrize(
+    ("name", "dtype", "says", "hint"),
+    [
+        ("llama", torch.bfloat16, r"model\.rotary_emb of \w+ has inv_freq in bfloat16", "swap first and cast"),
+        ("xlnet", torch.float32, "has relative positions in layers 0-1, and `swap` does not know which", "families"),
+    ],
+)
+def test_a_refusal_names_cause_and_cure(name, dtype, says, hint):
+    with pytest.raises(InvalidValue, match=says) as caught:
+        swap(small(name).to(dtype))
+    assert hint in caught.value.hint
 
 
 def test_a_pipeline_is_audited_and_swapped():

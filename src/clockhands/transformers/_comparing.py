@@ -47,8 +47,15 @@ def certain(name: str, where: str, codes: tuple[Expected, ...]) -> Rotary:
     return frequencies_of(spec)
 
 
-def differs(name: str, where: str) -> InvalidValue:
-    """The error of a part that computes something else than its config declares."""
+def differs(name: str, where: str, owner: Any = None) -> InvalidValue:
+    """The error of a part that computes something else than its config declares, with the cause if it was cast."""
+    held = () if owner is None else owner.named_buffers()
+    narrow = [f"{key} in {str(each.dtype).removeprefix('torch.')}" for key, each in held if each.itemsize < 4]
+    if narrow:
+        return InvalidValue(
+            f"{where} of {name} has {narrow[0]}, too few bits for its frequencies: nothing was changed.",
+            "Load the model with from_pretrained(dtype=...), which keeps them in float32, or swap first and cast then.",
+        )
     return InvalidValue(
         f"{where} of {name} does not compute the positions that its config declares: nothing was changed.",
         "`ch.audit(model)` says what differs, where it is a fault that is known.",
@@ -71,7 +78,7 @@ def _output(name: str, part: DeclaredPart, kind: str | None, codes: tuple[Expect
         narrow = _returned(part.owner, kind, positions, len(spec.rates), torch.bfloat16)
         output = None if given is None or narrow is None else _form(given, narrow, spec, codes[0], positions, length)
         if output is None or (found is not None and output != found):
-            raise differs(name, where)
+            raise differs(name, where, part.owner)
         found = output
     assert found is not None
     found = _with_axes(part.owner, kind, found, codes[0])

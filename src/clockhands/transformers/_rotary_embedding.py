@@ -9,9 +9,9 @@ from typing import Any, get_args
 import torch
 from transformers import AutoConfig, AutoModel
 
-from clockhands.arguments import one_of
+from clockhands.arguments import one_of, shown
 from clockhands.auditing.modules import declared_parts, module_of, walked
-from clockhands.errors import InvalidValue
+from clockhands.errors import InvalidType, InvalidValue
 from clockhands.rotary import Rotary
 from clockhands.transformers._comparing import outputs_of
 from clockhands.transformers._rotary_part import ExactRotary, Form, RotaryOutput, frequencies_of, rotary_by_kind
@@ -34,6 +34,7 @@ class RotaryEmbedding(ExactRotary):
     a trace; Transformers' own are off by 9e-3 at position 131,072.
 
     Raises:
+        InvalidType: This is no config.
         InvalidValue: The config does not decide the frequencies, its layers have no rotary encoding, or the form is not
             given and Transformers has no module for it that can be called.
 
@@ -50,6 +51,11 @@ class RotaryEmbedding(ExactRotary):
         """Read the config."""
         super().__init__()
         config = getattr(module_of(config), "config", config)
+        if not isinstance(config, Mapping) and not hasattr(config, "to_dict"):
+            raise InvalidType(
+                f"`config` must be a config of Transformers or its dict, got {shown(config)}.",
+                "Pass `model.config`, or AutoConfig.from_pretrained(name).",
+            )
         by_kind = rotary_by_kind(config)
         if form is None:
             own = _own_outputs(config)

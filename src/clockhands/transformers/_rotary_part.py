@@ -7,7 +7,8 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from clockhands.errors import InvalidValue
+from clockhands.arguments import shown
+from clockhands.errors import InvalidType, InvalidValue
 from clockhands.mixtures import LayerMixture
 from clockhands.rotary import Rotary, cos_sin
 from clockhands.scaling import Dynamic, LongRope
@@ -72,6 +73,12 @@ def _to_channels(part: Tensor, form: Form) -> Tensor:
     return part.repeat_interleave(2, dim=-1) if form == "interleaved" else part
 
 
+def _shown(value: object) -> str:
+    if not isinstance(value, Tensor):
+        return shown(value)
+    return f"a tensor of the shape {list(value.shape)} in {str(value.dtype).removeprefix('torch.')}"
+
+
 def frequencies_of(spec: Rotary) -> Rotary:
     """The code without what a rotary module of Transformers knows nothing of: it makes one row for a position."""
     return replace(spec, axes=None, blocks=(), direction="forward", xpos=None, reordered=False)
@@ -86,6 +93,22 @@ class ExactRotary(nn.Module):
     @torch.no_grad()
     def forward(self, x: Tensor, position_ids: Tensor, layer_type: str | None = None) -> Any:
         """Cosine and sine for the positions of ``x``, in its dtype."""
+        if layer_type not in self.clockhands_output:
+            known = ", ".join(repr(kind) for kind in self.clockhands_output)
+            raise InvalidValue(
+                f"`layer_type` must be one of {known}, got {shown(layer_type)}.",
+                "Pass the layer's entry of `config.layer_types`; layers of other types have no rotary encoding.",
+            )
+        if not isinstance(x, Tensor) or not x.is_floating_point():
+            raise InvalidType(
+                f"`x` must be a tensor of floats, got {_shown(x)}.",
+                "Pass the hidden states: cosines and sines have their dtype and device.",
+            )
+        if not isinstance(position_ids, Tensor) or not position_ids.ndim:
+            raise InvalidType(
+                f"`position_ids` must be a tensor [batch, seq], got {_shown(position_ids)}.",
+                "Pass for example torch.arange(length)[None].",
+            )
         output = self.clockhands_output[layer_type]
         return output(x, position_ids, self._length(output.spec, position_ids, layer_type))
 

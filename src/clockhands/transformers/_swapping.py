@@ -144,10 +144,10 @@ def swap(model: nn.Module) -> tuple[str, ...]:
     lacking = [code for code in wanted if not _served(code, changes)]
     if lacking:
         code = lacking[0]
-        where = f" of the layers {code.layers}" if code.layers not in (None, "input") else ""
+        where = f" in layers {code.layers}" if code.layers not in (None, "input") else ""
         raise InvalidValue(
-            f"{name} has {_named(code)}{where} in a place that is not known: nothing was changed.",
-            "`ch.audit(model)` shows what is declared; see the families in docs/integration.md.",
+            f"{name} has {_named(code)}{where}, and `swap` does not know which part makes them: nothing was changed.",
+            "`ch.audit(model)` shows what is declared; docs/integration.md lists the families that can be swapped.",
         )
     if not changes:
         raise InvalidValue(
@@ -219,7 +219,7 @@ def _in_use(code: Code, module: nn.Module) -> bool:
 
 def _named(code: Code) -> str:
     names = {"rotary": "a rotary encoding", "sinusoidal": "a sinusoidal table", "alibi": "linear biases (ALiBi)"}
-    return names.get(code.kind or "", f"positions of the kind {code.kind}")
+    return names.get(code.kind or "", f"{code.kind} positions")
 
 
 def _served(code: Code, changes: list[Change]) -> bool:
