@@ -102,7 +102,8 @@ def _own_outputs(config: Any) -> dict[str | None, RotaryOutput]:
             raise InvalidValue(f"its model has {'several' if found else 'no'} modules of cosines and sines.", _PASS)
         return dict(found)
     except Exception as error:
-        why = error.message.removesuffix(": nothing was changed.") if isinstance(error, InvalidValue) else repr(error)
+        why = error.message if isinstance(error, InvalidValue) else str(error).partition("\n")[0]
+        why = why.removesuffix(": nothing was changed.")
         raise InvalidValue(f"The form of the cosines of {name} is not found in Transformers: {why}", _PASS) from error
     finally:
         _asking.reset(token)
