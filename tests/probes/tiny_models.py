@@ -73,6 +73,7 @@ MORE = {
     "hunyuan_v1_dense": _WIDE, "phi": _ALIKE, "persimmon": _ALIKE, "glm4": {**_WIDE, "pad_token_id": 0},
     "olmoe": {**_GROUPED, **_EXPERTS}, "qwen3_moe": {**_WIDE, **_EXPERTS, "moe_intermediate_size": 32},
     "exaone4": {**_GROUPED, "sliding_window": 32},
+    "umt5": {"d_model": 64, "d_kv": 16, "num_layers": 2, "num_heads": 4, "d_ff": 64, "vocab_size": 100},
     "mamba": {"hidden_size": 64, "num_hidden_layers": 2, "vocab_size": 100, "state_size": 8},
     "xlnet": {"d_model": 64, "n_layer": 2, "n_head": 4, "d_inner": 64, "vocab_size": 100},
 }  # fmt: skip

@@ -9,7 +9,8 @@ torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 
 import clockhands as ch  # noqa: E402
-from clockhands.errors import InvalidValue, Unreadable  # noqa: E402
+from auditing import loaded_models as models  # noqa: E402
+from clockhands.errors import ClockhandsError, InvalidType, InvalidValue  # noqa: E402
 from clockhands.mixtures import LayerMixture  # noqa: E402
 from clockhands.scaling import Llama3  # noqa: E402
 from clockhands.transformers import RotaryEmbedding, register, spec_of, swap  # noqa: E402
@@ -82,10 +83,40 @@ def test_parts_that_differ_are_named_and_what_is_no_model_is_refused():
         spec_of(small("t5"))
     with pytest.raises(InvalidValue, match="declares no position encoding for this part"):
         spec_of(CONFIG, part="vision")
-    with pytest.raises((Unreadable, TypeError)):
-        spec_of(3)
-    with pytest.raises((Unreadable, TypeError)):
-        ch.audit(object())
+    for call in (spec_of, ch.audit):
+        for target in (None, 3, object()):
+            with pytest.raises(InvalidType, match=r"a config, a dict or a loaded model, got "):
+                call(target)
+        with pytest.raises(InvalidType, match=r"`overrides` must be a dict, key to value, got 3\."):
+            call(CONFIG, overrides=3)
+    with pytest.raises(InvalidType, match=r"`config` must be a config of Transformers or its dict, got None\."):
+        RotaryEmbedding(None)
+
+
+_X, _IDS = torch.zeros(1, 3, 64), torch.arange(3)[None]
+
+
+@pytest.mark.parametrize("swapped", [True, False])
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ((_X, _IDS, "chunked"), "`layer_type` must be one of .*'full_attention'.*, got 'chunked'"),
+        ((_X, [[0, 1, 2]], "full_attention"), r"`position_ids` must be a tensor \[batch, seq\], got \[\[0, 1, 2\]\]"),
+        ((_X, None, "full_attention"), "`position_ids` must be .*, got None"),
+        ((_X, torch.tensor(3), "full_attention"), r"`position_ids` must be .* a tensor of the shape \[\] in int64"),
+        ((None, _IDS, "full_attention"), "`x` must be a tensor of floats, got None"),
+        ((_X.long(), _IDS, "full_attention"), r"`x` must be .* a tensor of the shape \[1, 3, 64\] in int64"),
+    ],
+)
+def test_what_a_rotary_part_cannot_take_is_said(swapped, given, says):
+    model = small("gemma3_text")
+    part = RotaryEmbedding(model.config)
+    if swapped:
+        swap(model)
+        part = model.model.rotary_emb
+    with pytest.raises(ClockhandsError, match=says) as caught:
+        part(*given)
+    assert caught.value.hint
 
 
 @pytest.mark.parametrize("name", ["llama", "gemma3_text", "smollm3"])
@@ -105,6 +136,66 @@ def test_the_rotary_embedding_stands_in_for_that_of_transformers(name):
         got, right = model(tokens)[0], small(name)(tokens)[0]
     assert (got - right).abs().max() <= 1e-6
     assert list(model.state_dict()) == list(small(name).state_dict())
+
+
+@pytest.mark.parametrize("name", ["cohere", "gpt_oss", "llama4_text", "gemma4_text"])
+def test_the_rotary_embedding_has_the_form_of_the_config_s_own_model(name):
+    """Numbers repeated pair by pair, each once, complex, and with pairs that never turn."""
+    model, tokens = small(name), torch.arange(20)[None] + 3
+    with torch.no_grad():
+        before = model(tokens)[0]
+        model.model.rotary_emb = RotaryEmbedding(config=model.config)
+        assert (model(tokens)[0] - before).abs().max() <= 4e-6
+        halves = RotaryEmbedding(config=model.config, form="halves")
+        assert {output.form for output in halves.clockhands_output.values()} == {"halves"}
+
+
+@pytest.mark.parametrize("form", [None, "halves"])
+@pytest.mark.parametrize("name", ["qwen2_vl", "qwen3_vl"])
+def test_the_rotary_embedding_takes_three_coordinates_of_a_token(name, form):
+    own = models.model_of(name).language_model.rotary_emb
+    ids = torch.stack((torch.arange(40), torch.arange(40) // 7, torch.arange(40) % 7))[:, None].expand(3, 2, 40)
+    x = torch.zeros(2, 40, 64)
+    for mine, theirs in zip(RotaryEmbedding(own.config, form=form)(x, ids), own(x, ids), strict=True):
+        assert mine.shape == theirs.shape
+        assert (mine - theirs).abs().max() <= 4e-6
+
+
+def test_the_form_is_found_while_a_model_in_bfloat16_is_made_on_the_meta_device():
+    config = small("gpt_oss").config
+    torch.set_default_dtype(torch.bfloat16)
+    try:
+        with torch.device("meta"):
+            exact = RotaryEmbedding(config)
+    finally:
+        torch.set_default_dtype(torch.float32)
+    assert exact.clockhands_output[None].form == "pairs"
+
+
+def test_a_form_that_is_not_found_is_asked_for():
+    class Own(transformers.LlamaConfig):
+        model_type = "a_llama_of_my_own"
+
+    class Model(transformers.LlamaModel):
+        config_class = Own
+
+        def __init__(self, config):
+            super().__init__(config)
+            self.rotary_emb = RotaryEmbedding(config)
+
+    config = Own(vocab_size=50, hidden_size=32, num_hidden_layers=1, num_attention_heads=2, architectures=["Llama"])
+    config.model_type = "llama"
+    for given, why in ((small("gptj").config, "has no modules"), (config, "Unrecognized configuration class")):
+        with pytest.raises(InvalidValue, match=why) as caught:
+            RotaryEmbedding(given)
+        assert "Pass form=" in caught.value.hint
+        assert RotaryEmbedding(given, form="halves").clockhands_output[None].form == "halves"
+    transformers.AutoModel.register(Own, Model)
+    try:
+        with pytest.raises(InvalidValue, match="is made with a RotaryEmbedding"):
+            Model(config)
+    finally:
+        del transformers.MODEL_MAPPING._extra_content[Own]
 
 
 def test_a_model_without_rotation_has_no_rotary_embedding():

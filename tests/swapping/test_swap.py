@@ -12,12 +12,12 @@ transformers = pytest.importorskip("transformers")
 import clockhands as ch  # noqa: E402
 from auditing import loaded_models as models  # noqa: E402
 from clockhands.errors import InvalidType, InvalidValue  # noqa: E402
-from clockhands.transformers import restore, swap  # noqa: E402
+from clockhands.transformers import RotaryEmbedding, restore, swap  # noqa: E402
 from probes.tiny_models import small, tiny  # noqa: E402
 
 CLOSE = 1e-6  # of the largest logit, or of 1
 TOKENS = 20
-QUICK = ("llama", "gemma3_text", "gpt_oss", "llama4_text", "cohere", "gptj", "m2m_100", "bloom", "t5")
+QUICK = ("llama", "gemma3_text", "gpt_oss", "llama4_text", "cohere", "gptj", "m2m_100", "bloom", "t5", "umt5")
 FAMILIES = (
     *QUICK,
     *("mistral", "qwen2", "qwen3", "gemma2", "phi3", "gpt_neox", "modernbert", "falcon", "smollm3", "glm", "olmo3"),
@@ -35,6 +35,7 @@ WITHOUT_GENERATION = {
     "roformer",
     "esm",
     "t5",
+    "umt5",
     "m2m_100",
 }  # these small models have no head for text
 
@@ -44,7 +45,7 @@ def made(name):
     vocabulary = model.config.get_text_config().vocab_size
     ids = torch.randint(3, vocabulary, (2, TOKENS), generator=torch.Generator().manual_seed(1))
     given = {"input_ids": ids}
-    if model.config.is_encoder_decoder and model.config.model_type in ("t5", "m2m_100"):
+    if model.config.is_encoder_decoder and model.config.model_type in ("t5", "umt5", "m2m_100"):
         given["decoder_input_ids"] = ids[:, :12]
     return model, given
 
@@ -110,6 +111,23 @@ def test_a_swapped_model_is_the_same_model(name, tmp_path):
     assert written(model, tmp_path / "restored") == files
 
 
+@pytest.mark.parametrize("name", ["BloomModel", "MptModel"])
+def test_a_swapped_base_model_is_saved_under_the_name_of_its_class(name, tmp_path):
+    """Here the part that is changed is the model itself."""
+    small_config = {"vocab_size": 50, "hidden_size": 32, "n_layers": 2, "n_heads": 4}
+    model = getattr(transformers, name)(getattr(transformers, name.replace("Model", "Config"))(**small_config)).eval()
+    own, tokens = type(model), torch.arange(9)[None]
+    files, states = written(model, tmp_path / "before"), model(tokens, output_hidden_states=True).hidden_states
+    swap(model)
+    assert (type(model).__name__, type(model).__qualname__, str(type(model))) == (name, own.__qualname__, str(own))
+    assert written(model, tmp_path / "after") == files
+    assert len(model(tokens, output_hidden_states=True).hidden_states) == len(states)
+    copied = pickle.loads(pickle.dumps(model))
+    assert isinstance(copied, own)
+    restore(copied)
+    assert type(copied) is own
+
+
 def rotary_part(model):
     return next(part for part in model.modules() if getattr(part, "clockhands_output", None))
 
@@ -165,7 +183,7 @@ def test_a_model_that_is_not_what_its_config_declares_is_refused_whole(name, dam
 @pytest.mark.parametrize("name", ["gpt2", "bert", "falcon with alibi", "xlnet"])
 def test_models_without_a_place_that_is_known_are_refused(name):
     model = tiny(name) if name == "falcon with alibi" else small(name)
-    with pytest.raises(InvalidValue, match=r"nothing to change|place that is not known|is recognised"):
+    with pytest.raises(InvalidValue, match=r"nothing to change|does not know which part|is recognised"):
         swap(model)
 
 
@@ -190,6 +208,39 @@ def test_swapping_twice_and_restoring_what_is_not_swapped_are_errors():
         swap(model)
     with pytest.raises(InvalidType, match="must be a PyTorch module"):
         swap("llama")
+
+
+def test_a_part_that_is_exact_already_is_refused():
+    model, given = made("llama")
+    model.model.rotary_emb = RotaryEmbedding(config=model.config)
+    before = answer(model, given)[0]
+    with pytest.raises(
+        InvalidValue, match=r"model\.rotary_emb of LlamaForCausalLM is exact already.*nothing was changed"
+    ):
+        swap(model)
+    assert torch.equal(answer(model, given)[0], before)
+
+
+@pytest.mark.parametrize("name", ["m2m_100", "t5"])
+def test_an_error_on_the_way_takes_back_what_was_changed(name):
+    """The class of the last part refuses subclasses, by an exception of its own."""
+    model, given = made(name)
+    path = swap(model)[-1]
+    restore(model)
+    last = model.get_submodule(path)
+
+    class Final(type(last)):
+        def __init_subclass__(cls, **_):
+            raise RuntimeError("no subclasses")
+
+    last.__class__ = Final
+    classes = {place: type(part) for place, part in model.named_modules()}
+    before, buffers = answer(model, given)[0], dict(model.named_buffers())
+    with pytest.raises(InvalidValue, match=r"RuntimeError: no subclasses\. Nothing was changed"):
+        swap(model)
+    assert {place: type(part) for place, part in model.named_modules()} == classes
+    assert dict(model.named_buffers()).keys() == buffers.keys()
+    assert torch.equal(answer(model, given)[0], before)
 
 
 def test_a_part_whose_forward_a_hook_replaced_is_refused():
@@ -230,6 +281,37 @@ def test_a_swapped_model_is_pickled_and_cast():
     restore(narrow)
 
 
+@pytest.mark.parametrize("name", ["t5", "umt5", "marian"])
+def test_tables_beside_weights_are_made_again_after_to_empty_and_casts(name):
+    model, given = made(name)
+    weights = copy.deepcopy(model.state_dict())
+    swap(model)
+    before = model(**given)[0]
+    rows = {path: buffer.clone() for path, buffer in model.named_buffers() if path.endswith("clockhands_rows")}
+    assert rows
+    assert not set(model.state_dict()) & set(rows)
+    model.to(torch.float16).float()
+    for path, buffer in model.named_buffers():
+        if path in rows:
+            assert torch.equal(buffer, rows[path]), path
+    model.to("meta").to_empty(device="cpu")
+    model.load_state_dict(weights)
+    assert torch.equal(model(**given)[0], before)
+
+
+def test_weights_that_a_swapped_model_does_not_read_are_refused_when_they_are_loaded_first():
+    model, given = made("marian")
+    weights = copy.deepcopy(model.state_dict())
+    weights["model.decoder.embed_positions.weight"].neg_()
+    swap(model)
+    before = answer(model, given)[0]
+    model.load_state_dict(weights)
+    assert torch.equal(answer(model, given)[0], before)
+    restore(model)
+    with pytest.raises(InvalidValue, match="does not compute the positions"):
+        swap(model)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["llama", "gemma3_text", "t5", "marian"])
 def test_a_swapped_model_compiles_in_one_graph(name):
@@ -238,6 +320,19 @@ def test_a_swapped_model_compiles_in_one_graph(name):
     swap(model)
     after = torch.compile(model, backend="eager", fullgraph=True)(**given)[0]
     assert (after - before).abs().max() <= CLOSE * max(1.0, before.abs().max())
+
+
+@pytest.mark.parametrize(
+    ("name", "dtype", "says", "hint"),
+    [
+        ("llama", torch.bfloat16, r"model\.rotary_emb of \w+ has inv_freq in bfloat16", "swap first and cast"),
+        ("xlnet", torch.float32, "has relative positions in layers 0-1, and `swap` does not know which", "families"),
+    ],
+)
+def test_a_refusal_names_cause_and_cure(name, dtype, says, hint):
+    with pytest.raises(InvalidValue, match=says) as caught:
+        swap(small(name).to(dtype))
+    assert hint in caught.value.hint
 
 
 def test_a_pipeline_is_audited_and_swapped():

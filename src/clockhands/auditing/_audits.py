@@ -4,9 +4,9 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, cast
+from typing import IO, TYPE_CHECKING, Any
 
-from clockhands.arguments import count
+from clockhands.arguments import count, shown
 from clockhands.auditing._edits import disputed, pointer
 from clockhands.auditing.extending import Extension, extension
 from clockhands.auditing.findings import (
@@ -28,6 +28,7 @@ from clockhands.errors import InvalidType
 from clockhands.readers import Reading, readings
 from clockhands.readers.runtime_release import RuntimeRelease, runtime_of
 from clockhands.readers.telling import listed, reach_of, reading_to_dict
+from clockhands.sources.opened import READ
 from clockhands.sources.overriding import evidence_by_caller, overridden, served_length
 from clockhands.sources.resolve import resolve
 from clockhands.sources.resolved import TEXT, Code, Resolved
@@ -304,8 +305,13 @@ def audit(
     module = module_of(target)
     if module is not None:
         return _of_module(module, length, overrides, weights, named)
-    opened = overridden(open_values(target) or open_target(cast("str", target)), overrides)
-    return audit_opened(opened, length, weights=weights, runtime=named)
+    values = open_values(target)
+    if values is None:
+        raise InvalidType(
+            f"A target must be a string, a path, a config, a dict or a loaded model, got {shown(target)}.",
+            f"Name a preset, {READ}, or give `model.config` or the model.",
+        )
+    return audit_opened(overridden(values, overrides), length, weights=weights, runtime=named)
 
 
 def audit_opened(

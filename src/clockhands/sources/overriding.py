@@ -106,8 +106,14 @@ def served_length(overrides: Mapping[str, Any] | None) -> tuple[int | None, dict
     """The length that a caller serves at by ``max_model_len``, which is no key of a config, and the other overrides.
 
     Raises:
+        InvalidType: The overrides are no dict.
         InvalidValue: It is no whole number above 0, nor how vLLM writes one.
     """
+    if not isinstance(overrides, Mapping | None):
+        raise InvalidType(
+            f"`overrides` must be a dict, key to value, got {shown(overrides)}.",
+            'Write for example overrides={"rope_theta": 1e6}.',
+        )
     rest = dict(overrides or {})
     said = rest.pop("max_model_len", None)
     if said in (None, -1) or (isinstance(said, str) and said.lower() == "auto"):

@@ -2,7 +2,7 @@
 
 from clockhands.transformers._reading import spec_of
 from clockhands.transformers._registering import register
-from clockhands.transformers._rotary_part import RotaryEmbedding
+from clockhands.transformers._rotary_embedding import RotaryEmbedding
 from clockhands.transformers._swapping import restore, swap
 
 __all__ = ["RotaryEmbedding", "register", "restore", "spec_of", "swap"]

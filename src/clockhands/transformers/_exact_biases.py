@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from clockhands.biases import Alibi, Buckets
 from clockhands.biases.matrices import row_numbers
+from clockhands.transformers._exact_tables import RowsBeside
 
 
 class ExactBloom(nn.Module):
@@ -40,19 +41,18 @@ def _lines(spec: Alibi, places: Tensor) -> Tensor:
     return slopes[:, None] * places
 
 
-class ExactBuckets(nn.Module):
+class ExactBuckets(RowsBeside):
     """An attention of the T5 family: buckets are looked up, and not made of float32 logarithms."""
 
-    clockhands_rows: Tensor
+    clockhands_spec: Buckets
 
-    def _relative_position_bucket(
-        self, relative_position: Tensor, bidirectional: bool = True, num_buckets: int = 32, max_distance: int = 128
-    ) -> Tensor:
-        """The bucket of every key position minus query position."""
-        return self.clockhands_rows[relative_position.clamp(-max_distance, max_distance) + max_distance]
+    def _relative_position_bucket(self, relative_position: Tensor, *_: Any, **__: Any) -> Tensor:
+        """The bucket of every key position minus query position; what T5 passes beside it, the spec has."""
+        far = self.clockhands_spec.max_distance
+        return self.clockhands_rows[relative_position.clamp(-far, far) + far]
 
 
-def buckets_of(spec: Buckets) -> Tensor:
+def buckets_of(spec: Buckets) -> np.ndarray:
     """The bucket of key minus query position, from -max_distance to max_distance; beyond, it is that of the end."""
     keys = np.arange(-spec.max_distance, spec.max_distance + 1)
-    return torch.from_numpy(row_numbers(spec, np.zeros(1, np.int64), keys)[0].astype(np.int64))
+    return row_numbers(spec, np.zeros(1, np.int64), keys)[0].astype(np.int64)

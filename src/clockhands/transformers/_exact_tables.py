@@ -43,10 +43,25 @@ class ExactAttentionTable(nn.Module):
     """An attention that keeps sines and cosines of all positions in a buffer (GPT-J, CodeGen): only that is changed."""
 
 
-class ExactRows(nn.Embedding):
-    """An embedding whose weights are a sinusoid and are saved: rows are looked up in an exact table beside them."""
+class RowsBeside(nn.Module):
+    """A part with a table of its own, in a buffer that is not saved and moves with the part.
+
+    ``to_empty`` leaves buffers as garbage, and a cast of a cast rounds twice: after either, the table is filled again.
+    """
 
     clockhands_rows: Tensor
+    clockhands_numbers: np.ndarray
+
+    def _apply(self, fn: Any, recurse: bool = True) -> Any:
+        moved = super()._apply(fn, recurse)
+        if not self.clockhands_rows.is_meta:
+            with torch.no_grad():
+                self.clockhands_rows.copy_(torch.from_numpy(self.clockhands_numbers))
+        return moved
+
+
+class ExactRows(RowsBeside, nn.Embedding):
+    """An embedding whose weights are a sinusoid and are saved: rows are looked up in an exact table beside them."""
 
     def forward(self, input: Tensor) -> Any:  # noqa: A002 - PyTorch's own name
         """The rows of these positions."""

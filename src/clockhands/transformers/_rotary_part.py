@@ -2,13 +2,13 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
 
-from clockhands.arguments import one_of
-from clockhands.errors import InvalidValue
+from clockhands.arguments import shown
+from clockhands.errors import InvalidType, InvalidValue
 from clockhands.mixtures import LayerMixture
 from clockhands.rotary import Rotary, cos_sin
 from clockhands.scaling import Dynamic, LongRope
@@ -29,7 +29,7 @@ class RotaryOutput:
         padded: Pairs behind those of the spec that never turn.
         dtype: The output's dtype; None for that of ``x``.
         of_axes: The code with the axis of each pair, where positions of three coordinates, [3, batch, seq], give one
-            row for each token (Qwen 3 VL); without it each coordinate gives a row (Qwen 2 VL).
+            row for each token (Qwen 2 and 3 VL); without it each coordinate gives a row.
     """
 
     spec: Rotary
@@ -73,6 +73,12 @@ def _to_channels(part: Tensor, form: Form) -> Tensor:
     return part.repeat_interleave(2, dim=-1) if form == "interleaved" else part
 
 
+def _shown(value: object) -> str:
+    if not isinstance(value, Tensor):
+        return shown(value)
+    return f"a tensor of the shape {list(value.shape)} in {str(value.dtype).removeprefix('torch.')}"
+
+
 def frequencies_of(spec: Rotary) -> Rotary:
     """The code without what a rotary module of Transformers knows nothing of: it makes one row for a position."""
     return replace(spec, axes=None, blocks=(), direction="forward", xpos=None, reordered=False)
@@ -87,6 +93,22 @@ class ExactRotary(nn.Module):
     @torch.no_grad()
     def forward(self, x: Tensor, position_ids: Tensor, layer_type: str | None = None) -> Any:
         """Cosine and sine for the positions of ``x``, in its dtype."""
+        if layer_type not in self.clockhands_output:
+            known = ", ".join(repr(kind) for kind in self.clockhands_output)
+            raise InvalidValue(
+                f"`layer_type` must be one of {known}, got {shown(layer_type)}.",
+                "Pass the layer's entry of `config.layer_types`; layers of other types have no rotary encoding.",
+            )
+        if not isinstance(x, Tensor) or not x.is_floating_point():
+            raise InvalidType(
+                f"`x` must be a tensor of floats, got {_shown(x)}.",
+                "Pass the hidden states: cosines and sines have their dtype and device.",
+            )
+        if not isinstance(position_ids, Tensor) or not position_ids.ndim:
+            raise InvalidType(
+                f"`position_ids` must be a tensor [batch, seq], got {_shown(position_ids)}.",
+                "Pass for example torch.arange(length)[None].",
+            )
         output = self.clockhands_output[layer_type]
         return output(x, position_ids, self._length(output.spec, position_ids, layer_type))
 
@@ -102,44 +124,6 @@ class ExactRotary(nn.Module):
         longest = max(length, self.clockhands_length.get(layer_type, original))
         self.clockhands_length[layer_type] = longest = original if length < original else longest
         return longest
-
-
-class RotaryEmbedding(ExactRotary):
-    """A rotary module with the signature of Transformers' own, of exact phases.
-
-    ``forward(x, position_ids, layer_type=None)`` returns ``(cos, sin)``, [batch, seq, rotated channels] each, in the
-    dtype of ``x``: the cosine and sine of position times frequency, times the attention factor of the scaling.
-
-    Args:
-        config: A config of Transformers, or its dict.
-        device: Taken as Transformers gives it, and not used: nothing is stored.
-        form: ``"halves"`` for ``cat(c, c)``, as Llama has it; ``"interleaved"`` for each number twice in a row;
-            ``"pairs"`` for each once; ``"complex"`` for ``cos + i sin``.
-
-    Accuracy: float32 numbers are correctly rounded at known positions up to 2**63, and within 2**-22 on a GPU or inside
-    a trace; Transformers' own are off by 9e-3 at position 131,072.
-
-    Raises:
-        InvalidValue: The config does not decide the frequencies, or its layers have no rotary encoding.
-
-    Source: ``modeling_rope_utils.py`` and ``LlamaRotaryEmbedding`` of Transformers 5.23.
-
-    >>> config = {"model_type": "llama", "hidden_size": 8, "num_attention_heads": 2, "num_hidden_layers": 1}
-    >>> rotary = RotaryEmbedding(config | {"rope_theta": 100.0})
-    >>> cos, sin = rotary(torch.zeros(1, 2, 8), torch.tensor([[0, 1]]))
-    >>> sin[0, 1]
-    tensor([0.8415, 0.0998, 0.8415, 0.0998])
-    """
-
-    def __init__(self, config: object, device: Any = None, form: Form = "halves") -> None:
-        """Read the config."""
-        super().__init__()
-        form = one_of("form", form, get_args(Form), "Leave it out for halves, as Llama has it.")
-        self.config = config
-        self.clockhands_output: Mapping[str | None, RotaryOutput] = {
-            kind: RotaryOutput(frequencies_of(spec), form) for kind, spec in rotary_by_kind(config).items()
-        }
-        self.clockhands_length: dict[str | None, int] = {}
 
 
 def rotary_by_kind(config: object) -> dict[str | None, Rotary]:

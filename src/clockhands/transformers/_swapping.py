@@ -5,14 +5,13 @@ numbers of positions. Weights, buffers, hooks and names stay as they are, so sav
 notice. What the new class returns is compared with what the old one returned before anything is changed.
 """
 
-import copy
+import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cache
 from types import SimpleNamespace
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -20,19 +19,16 @@ from clockhands.additive import Sinusoidal
 from clockhands.arguments import shown
 from clockhands.auditing.modules import DeclaredPart, Expected, declared_parts, in_part, module_of, walked
 from clockhands.biases import Alibi, Buckets
-from clockhands.diagnosis import Cosines, of_table
 from clockhands.dtypes import UNIT_ROUNDOFF
 from clockhands.errors import InvalidType, InvalidValue
 from clockhands.rotary import Rotary
-from clockhands.scaling import Dynamic, LongRope
-from clockhands.sources.resolved import TEXT, Code, layer_numbers
+from clockhands.sources.resolved import Code, layer_numbers
+from clockhands.transformers._comparing import certain, differs, of_text, outputs_of
 from clockhands.transformers._exact_biases import ExactBloom, ExactBuckets, ExactMpt, buckets_of
 from clockhands.transformers._exact_tables import ExactAttentionTable, ExactRows, ExactTable, exact_rows
-from clockhands.transformers._rotary_part import ExactRotary, Form, RotaryOutput, frequencies_of
+from clockhands.transformers._rotary_part import ExactRotary, frequencies_of
 
-_NEAR, _FAR = 512, (777, 1024, 2049, 4097, 8191)
-_KEPT = frozenset({f"clockhands_{name}" for name in ("output", "length", "spec", "rows", "own")})
-_PART_MAY_RAISE = (Exception,)
+_KEPT = frozenset({f"clockhands_{name}" for name in ("output", "length", "spec", "rows", "numbers", "own")})
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,9 +52,10 @@ class Change:
     buffers: Mapping[str, Tensor] = field(default_factory=dict)
 
     def make(self) -> None:
-        """Change the part."""
+        """Change the part; an error leaves it as it is, or marked with what `_own_again` needs."""
         own = {name: getattr(self.owner, name) for name in self.buffers}
         self.owner.__class__ = exact_class(self.exact, type(self.owner))
+        self.owner.clockhands_own = own
         for name, value in self.kept.items():
             if isinstance(value, Tensor):
                 self.owner.register_buffer(name, value, persistent=False)
@@ -66,7 +63,6 @@ class Change:
                 setattr(self.owner, name, value)
         for name, value in self.buffers.items():
             setattr(self.owner, name, value)
-        self.owner.clockhands_own = own
 
 
 class Swapped:
@@ -86,19 +82,25 @@ def _empty(exact: type, own: type) -> Any:
 
 @cache
 def exact_class(exact: type, own: type) -> type:
-    """The class of a part of the class ``own`` with the methods of ``exact``."""
+    """The class of a part of the class ``own`` with the methods of ``exact``.
+
+    It keeps the name: ``save_pretrained`` writes it into the config, and others look it up.
+    """
     # What an embedding looks up is asked for by its own class, which is first therefore.
     bases = (own, exact, Swapped) if issubclass(exact, nn.Embedding) else (exact, own, Swapped)
-    held = {"__module__": own.__module__, "__doc__": own.__doc__, "clockhands_classes": (exact, own)}
-    return type(f"Exact{own.__name__}", bases, held)
+    names = ("__module__", "__qualname__", "__doc__")
+    return type(
+        own.__name__, bases, {name: getattr(own, name) for name in names} | {"clockhands_classes": (exact, own)}
+    )
 
 
 def swap(model: nn.Module) -> tuple[str, ...]:
     """Put exact position code in the place of a model's own.
 
     What a model computes of positions, cosines and sines, sinusoidal tables, biases, then comes from exact phases. Its
-    weights, buffers, config, caches, hooks and saved files stay as they are; learned tables too. All parts are changed,
-    or none.
+    weights, config, caches, hooks and saved files stay as they are; learned tables too. Buffers that hold a table of
+    sines hold the exact one, and parts that had none beside their weights get one that is not saved. All parts are
+    changed, or none.
 
     Args:
         model: A model of Transformers, or a pipeline.
@@ -124,8 +126,14 @@ def swap(model: nn.Module) -> tuple[str, ...]:
     name = type(module).__name__
     if _swapped(module):
         raise InvalidValue(f"{name} is swapped already.", "Call `restore(model)` first.")
+    exact = [path for path, part in module.named_modules() if isinstance(part, ExactRotary)]
+    if exact:
+        raise InvalidValue(
+            f"{exact[0]} of {name} is exact already, a module of clockhands: nothing was changed.",
+            "Where all its parts are, `swap` is not needed; else put the model's own module there first.",
+        )
     resolved, parts = declared_parts(module)
-    if any(code.kind is None and _of_text(code) for code in resolved.codes):
+    if any(code.kind is None and of_text(code) for code in resolved.codes):
         raise InvalidValue(
             f"{name} has no position encoding that is recognised: nothing was changed.",
             "`ch.audit(model)` shows what is known of it.",
@@ -136,10 +144,10 @@ def swap(model: nn.Module) -> tuple[str, ...]:
     lacking = [code for code in wanted if not _served(code, changes)]
     if lacking:
         code = lacking[0]
-        where = f" of the layers {code.layers}" if code.layers not in (None, "input") else ""
+        where = f" in layers {code.layers}" if code.layers not in (None, "input") else ""
         raise InvalidValue(
-            f"{name} has {_named(code)}{where} in a place that is not known: nothing was changed.",
-            "`ch.audit(model)` shows what is declared; see the families in docs/integration.md.",
+            f"{name} has {_named(code)}{where}, and `swap` does not know which part makes them: nothing was changed.",
+            "`ch.audit(model)` shows what is declared; docs/integration.md lists the families that can be swapped.",
         )
     if not changes:
         raise InvalidValue(
@@ -147,7 +155,15 @@ def swap(model: nn.Module) -> tuple[str, ...]:
             "Learned tables are left alone; `ch.audit(model)` shows what is declared.",
         )
     for change in changes:
-        change.make()
+        try:
+            change.make()
+        except Exception as error:
+            for part in _swapped(module).values():
+                _own_again(part)
+            raise InvalidValue(
+                f"{change.path} of {name} cannot be changed: {type(error).__name__}: {error}. Nothing was changed.",
+                f"{type(change.owner).__name__} must allow a subclass to be made of it, and assigned to the object.",
+            ) from error
     return tuple(change.path for change in changes)
 
 
@@ -169,13 +185,18 @@ def restore(model: nn.Module) -> tuple[str, ...]:
     if not found:
         raise InvalidValue(f"{type(module).__name__} is not swapped.", "Call `swap(model)` first.")
     for part in found.values():
-        for name, own in part.clockhands_own.items():
-            here = getattr(part, name)
-            setattr(part, name, own.to(device=here.device, dtype=here.dtype))
-        for name in [name for name in (*vars(part), *dict(part.named_buffers(recurse=False))) if name in _KEPT]:
-            delattr(part, name)
-        part.__class__ = part.clockhands_classes[1]
+        _own_again(part)
     return tuple(found)
+
+
+def _own_again(part: Any) -> None:
+    """Put one part's own class and buffers back."""
+    for name, own in part.clockhands_own.items():
+        here = getattr(part, name)
+        setattr(part, name, own.to(device=here.device, dtype=here.dtype))
+    for name in [name for name in (*vars(part), *dict(part.named_buffers(recurse=False))) if name in _KEPT]:
+        delattr(part, name)
+    part.__class__ = part.clockhands_classes[1]
 
 
 def _module(model: Any) -> nn.Module:
@@ -189,20 +210,16 @@ def _swapped(module: nn.Module) -> dict[str, Any]:
     return {path: part for path, part in module.named_modules() if isinstance(part, Swapped)}
 
 
-def _of_text(code: Code) -> bool:
-    return code.part in (*TEXT, "other")
-
-
 def _in_use(code: Code, module: nn.Module) -> bool:
     """Whether a code is of a text, in a part that the model has: a config declares an encoder that a decoder lacks."""
     if code.part not in ("encoder", "decoder"):
-        return _of_text(code)
+        return of_text(code)
     return any(path.rpartition(".")[2] == code.part for path, _ in module.named_modules())
 
 
 def _named(code: Code) -> str:
     names = {"rotary": "a rotary encoding", "sinusoidal": "a sinusoidal table", "alibi": "linear biases (ALiBi)"}
-    return names.get(code.kind or "", f"positions of the kind {code.kind}")
+    return names.get(code.kind or "", f"{code.kind} positions")
 
 
 def _served(code: Code, changes: list[Change]) -> bool:
@@ -223,25 +240,24 @@ def _served(code: Code, changes: list[Change]) -> bool:
 
 def _of_rotary_part(name: str, part: DeclaredPart) -> list[Change]:
     """The change of a module that returns cosines and sines; none where its part of the model is not a text's."""
-    expected = {kind: codes for kind, codes in part.codes.items() if any(_of_text(each.code) for each in codes)}
+    expected = {kind: codes for kind, codes in part.codes.items() if any(of_text(each.code) for each in codes)}
     if not expected:
         return []
     served = tuple((each.code, each.layers) for codes in expected.values() for each in codes)
     if "embed_positions" in dict(part.owner.named_buffers(recurse=False)):
         rows = _sines_then_cosines(name, part, expected[None])
         return [Change(part.paths[0], part.owner, served, ExactAttentionTable, buffers={"embed_positions": rows})]
-    outputs = {kind: _output(name, part, kind, codes) for kind, codes in expected.items()}
-    kept = {"clockhands_output": outputs, "clockhands_length": {}}
+    kept = {"clockhands_output": outputs_of(name, part), "clockhands_length": {}}
     return [Change(part.paths[0], part.owner, served, ExactRotary, kept)]
 
 
 def _sines_then_cosines(name: str, part: DeclaredPart, codes: tuple[Expected, ...]) -> Tensor:
     """The exact table of an attention that keeps sines and then cosines of all positions."""
     own: Tensor = part.owner.embed_positions
-    spec = _certain(name, part.paths[0], codes)
+    spec = certain(name, part.paths[0], codes)
     rows = exact_rows(spec, own) if own.ndim == 2 and own.shape[1] == spec.rotated else None
     if rows is None or not _close(own, rows, max(spec.rates), codes[0].slack):
-        raise _differs(name, part.paths[0])
+        raise differs(name, part.paths[0])
     return rows
 
 
@@ -251,145 +267,6 @@ def _close(own: Tensor, exact: Tensor, fastest: float, slack: float = 2.0**-22) 
     phases = torch.arange(len(own), device=own.device)[:, None] * fastest
     bound = 2.0**-21 + rounded + phases * (slack + 2.0**-23)
     return own.shape == exact.shape and bool(((own.double() - exact.double()).abs() <= bound).all())
-
-
-def _certain(name: str, where: str, codes: tuple[Expected, ...]) -> Rotary:
-    spec = codes[0].code.spec
-    if len(codes) != 1 or not codes[0].sure or not isinstance(spec, Rotary) or len(spec.blocks) > 1:
-        raise InvalidValue(
-            f"It is not certain which rotary encoding {where} of {name} should have: nothing was changed.",
-            "`ch.audit(model)` shows what its config declares.",
-        )
-    return frequencies_of(spec)
-
-
-def _differs(name: str, where: str) -> InvalidValue:
-    return InvalidValue(
-        f"{where} of {name} does not compute the positions that its config declares: nothing was changed.",
-        "`ch.audit(model)` says what differs, where it is a fault that is known.",
-    )
-
-
-def _output(name: str, part: DeclaredPart, kind: str | None, codes: tuple[Expected, ...]) -> RotaryOutput:
-    """What a part returns for a kind of layer: its exact form, once it is known to be what the config declares."""
-    where = f"{part.paths[0] or name}{f' ({kind})' if kind else ''}"
-    spec = _certain(name, where, codes)
-    if "forward" in vars(part.owner):
-        raise InvalidValue(
-            f"The forward of {where} in {name} was replaced on the object, as hooks do: nothing was changed.",
-            "Swap before the model is dispatched, or remove the hook first (accelerate.hooks.remove_hook_from_module).",
-        )
-    found: RotaryOutput | None = None
-    for length in _lengths(spec):
-        positions = np.unique([*range(min(_NEAR, length)), *(far for far in _FAR if far < length), length - 1])
-        given = _returned(part.owner, kind, positions, len(spec.rates), torch.float32)
-        narrow = _returned(part.owner, kind, positions, len(spec.rates), torch.bfloat16)
-        output = None if given is None or narrow is None else _form(given, narrow, spec, codes[0], positions, length)
-        if output is None or (found is not None and output != found):
-            raise _differs(name, where)
-        found = output
-    assert found is not None
-    found = _with_axes(part.owner, kind, found, codes[0])
-    if found is None:
-        raise _differs(name, where)
-    return found
-
-
-def _with_axes(owner: Any, kind: str | None, output: RotaryOutput, expected: Expected) -> RotaryOutput | None:
-    """The output with the axis of each pair, where a part takes three coordinates of a token and returns one row.
-
-    None where what it returns for three coordinates is not what is declared.
-    """
-    longest = _lengths(output.spec)[0]
-    ids = torch.arange(min(64, max(longest // 4, 1)))[None]
-    given = torch.stack((ids, 2 * ids, 3 * ids))
-    answer = _called(owner, kind, given, len(output.spec.rates), torch.float32)
-    if answer is None:
-        return output
-    declared = expected.code.spec
-    if answer[0].shape[:-1] == ids.shape and isinstance(declared, Rotary) and declared.axes is not None:
-        output = replace(output, of_axes=replace(frequencies_of(declared), axes=declared.axes))
-    device = answer[0].device
-    made = output(torch.zeros(1, device=device), given.to(device), longest)
-    exact = (made,) if isinstance(made, Tensor) else made
-    bound = expected.factor_on_cosines * (2.0**-21 + 192 * max(output.spec.rates) * (expected.slack + 2.0**-23))
-    pairs = zip(answer, exact, strict=True)
-    same = all(own.shape == right.shape and bool(((own - right).abs() <= bound).all()) for own, right in pairs)
-    return output if same else None
-
-
-def _lengths(spec: Rotary) -> tuple[int, ...]:
-    """Lengths at which a part is compared: below and beyond the original one where frequencies depend on it."""
-    if isinstance(spec.scaling, LongRope | Dynamic):
-        return max(spec.scaling.original - 1, 1), 2 * spec.scaling.original
-    return (max(_FAR) + 1,)
-
-
-def _returned(
-    owner: Any, kind: str | None, positions: np.ndarray, pairs: int, dtype: torch.dtype
-) -> tuple[Tensor, ...] | None:
-    """Rows that a part returns for these positions; None where it cannot be asked, or returns something else."""
-    ids = torch.from_numpy(positions.astype(np.int64))[None]
-    for given in (ids, torch.stack((ids, ids, ids))):
-        parts = _called(owner, kind, given, pairs, dtype)
-        if parts is not None and all(part.shape[-2] == len(positions) for part in parts):
-            return tuple(part.reshape(-1, *part.shape[-2:])[0] for part in parts)
-    return None
-
-
-def _called(owner: Any, kind: str | None, ids: Tensor, pairs: int, dtype: torch.dtype) -> tuple[Tensor, ...] | None:
-    """What a copy of a part returns, one or two arrays; None where it raises, or returns something else."""
-    own = {id(value): value for name, value in vars(owner).items() if name == "config"}
-    part = copy.deepcopy(owner, own)
-    device = next((each.device for each in (*part.buffers(), *part.parameters())), torch.device("cpu"))
-    x = torch.zeros(1, ids.shape[-1], 2 * pairs, dtype=dtype, device=device)
-    try:
-        with torch.no_grad():
-            answer = part(x, ids.to(device), *(() if kind is None else (kind,)))
-    except _PART_MAY_RAISE:
-        return None
-    parts = answer if isinstance(answer, tuple) else (answer,)
-    return parts if parts and all(isinstance(each, Tensor) and each.ndim > 1 for each in parts) else None
-
-
-def _form(  # noqa: PLR0917 - what a part returned, and what it should have
-    given: tuple[Tensor, ...],
-    narrow: tuple[Tensor, ...],
-    spec: Rotary,
-    expected: Expected,
-    positions: np.ndarray,
-    length: int,
-) -> RotaryOutput | None:
-    """How pairs lie in what a part returned; None where it is not what is declared, at one of the positions."""
-    pairs, width = len(spec.rates), given[0].shape[-1]
-    if len(given) == 1 and given[0].is_complex():
-        forms: Mapping[Form, int] = {"complex": width}
-        given = (given[0].real, given[0].imag)
-    elif len(given) == 2 and not any(each.is_complex() for each in given):
-        forms = {"pairs": width} if width == pairs else {"halves": width // 2, "interleaved": width // 2}
-    else:
-        return None
-    dtype = None if narrow[0].dtype == torch.bfloat16 else narrow[0].dtype
-    for form, count in forms.items():
-        if count < pairs:
-            return None
-        output = RotaryOutput(spec, form, count - pairs, None if form == "complex" else dtype)
-        made = output(torch.zeros(1, device=given[0].device), torch.from_numpy(positions)[None], length)
-        exact = (made.real, made.imag) if form == "complex" else made
-        if exact[0].shape[-1] != width:
-            continue
-        each = [part.double().cpu().numpy().reshape(len(positions), width) for part in (*given, *exact)]
-        rates = np.asarray(output.at(length).rates)
-        once = {"halves": np.arange(pairs), "interleaved": 2 * np.arange(pairs)}.get(form, np.arange(pairs))
-        table = Cosines(positions.astype(np.float64), each[0][:, once], each[1][:, once], "float32")
-        if of_table(table, expected, expected.factor_on_cosines, rates).code is not None:
-            continue
-        # Every channel, and those that never turn: no further from the exact ones than phases of float32 may be.
-        phases = positions[:, None] * max(rates)
-        bound = expected.factor_on_cosines * (2.0**-21 + phases * (expected.slack + 2.0**-23))
-        if all((np.abs(own - right) <= bound).all() for own, right in zip(each[:2], each[2:], strict=True)):
-            return output
-    return None
 
 
 # Tables added to tokens
@@ -404,22 +281,27 @@ def _of_tables(module: nn.Module, codes: Sequence[Code]) -> Iterator[Change]:
         # A class of its own looks rows up by its forward; the weights of a plain embedding may be added as they are.
         saved = isinstance(owner, nn.Embedding) and type(owner) is not nn.Embedding and held.name == "weight"
         grown = held.name == "weights" and hasattr(owner, "get_embedding")
-        if not declared or not _of_text(declared[0]) or not (saved or grown):
+        if not declared or not of_text(declared[0]) or not (saved or grown):
             continue
         code, served = declared[0], tuple((code, None) for code in declared)
         spec = frequencies_of(code.spec) if isinstance(code.spec, Rotary) else code.spec
-        rows = None
+        wide = rows = None
         if isinstance(spec, Sinusoidal | Rotary) and own.ndim == 2 and own.shape[1] == _channels(spec):
-            made = exact_rows(spec, own)
-            rows = made if _close(own, made, max(spec.rates)) else None
-        if rows is None:
+            wide = exact_rows(spec, own.double())
+            rows = wide.to(own.dtype) if _close(own, wide.to(own.dtype), max(spec.rates)) else None
+        if wide is None or rows is None:
             if code.kind == "rotary":
                 continue  # a table that is learned beside a rotation
-            raise _differs(name, held.paths[0])
+            raise differs(name, held.paths[0])
         if saved:
-            yield Change(held.paths[0], owner, served, ExactRows, {"clockhands_rows": rows})
+            yield Change(held.paths[0], owner, served, ExactRows, _table_beside(wide, rows))
         elif isinstance(spec, Sinusoidal):
             yield Change(held.paths[0], owner, served, ExactTable, {"clockhands_spec": spec}, {held.name: rows})
+
+
+def _table_beside(numbers: Tensor, rows: Tensor) -> dict[str, Any]:
+    """What `RowsBeside` keeps: the numbers, and the table as the part uses it."""
+    return {"clockhands_numbers": numbers.cpu().numpy().copy(), "clockhands_rows": rows}
 
 
 def _channels(spec: Sinusoidal | Rotary) -> int:
@@ -429,7 +311,7 @@ def _channels(spec: Sinusoidal | Rotary) -> int:
 # Biases
 
 _KEYS = 256
-_T5 = "_relative_position_bucket"
+_T5, _T5_ARGUMENTS = "_relative_position_bucket", ("bidirectional", "num_buckets", "max_distance")
 
 
 def _of_biases(module: nn.Module, codes: Sequence[Code]) -> Iterator[Change]:
@@ -438,7 +320,7 @@ def _of_biases(module: nn.Module, codes: Sequence[Code]) -> Iterator[Change]:
     for path, part in module.named_modules():
         owner: Any = part
         for method, (kind, exact, agrees) in _BIASES.items():
-            declared = [code for code in in_part(codes, (path,)) if isinstance(code.spec, kind) and _of_text(code)]
+            declared = [code for code in in_part(codes, (path,)) if isinstance(code.spec, kind) and of_text(code)]
             if not declared or not callable(getattr(owner, method, None)):
                 continue
             if method == _T5 and not getattr(owner, "has_relative_attention_bias", False):
@@ -446,10 +328,10 @@ def _of_biases(module: nn.Module, codes: Sequence[Code]) -> Iterator[Change]:
             spec = declared[0].spec
             kept = {"clockhands_spec": spec}
             if isinstance(spec, Buckets):
-                device = owner.relative_attention_bias.weight.device
-                kept = {"clockhands_rows": buckets_of(spec).to(device)}
+                rows = torch.from_numpy(buckets_of(spec))
+                kept |= _table_beside(rows, rows.to(owner.relative_attention_bias.weight.device))
             if not agrees(owner, exact, SimpleNamespace(**kept), spec):
-                raise _differs(name, path)
+                raise differs(name, path)
             yield Change(path, owner, tuple((code, None) for code in declared), exact, kept)
 
 
@@ -478,7 +360,10 @@ def _same_buckets(owner: Any, exact: Any, kept: Any, spec: Buckets) -> bool:
     if own != (spec.bidirectional, spec.buckets, spec.max_distance):
         return False
     places = torch.arange(-2 * spec.max_distance, 2 * spec.max_distance + 1, device=kept.clockhands_rows.device)
-    return torch.equal(getattr(owner, _T5)(places, *own), getattr(exact, _T5)(kept, places, *own))
+    # The method of UMT5 reads these three from the attention.
+    takes = inspect.signature(getattr(owner, _T5)).parameters
+    more = {name: each for name, each in zip(_T5_ARGUMENTS, own, strict=True) if name in takes}
+    return torch.equal(getattr(owner, _T5)(places, **more), getattr(exact, _T5)(kept, places))
 
 
 _BIASES: Mapping[str, tuple[type, type, Callable[[Any, Any, Any, Any], bool]]] = {

@@ -25,6 +25,8 @@ def rates_cases(walked: Walked, declared: DeclaredCodes) -> tuple[list[Kind], fr
     # Layers mostly hold the same numbers, and a wrong ladder is held to many others.
     judged_before: dict[Any, Verdict] = {}
     for held in walked.of("rates"):
+        if hasattr(held.owner, "clockhands_output"):
+            continue  # `clockhands.transformers.swap` has put exact code in the place of what read them
         numbers = held.numbers()
         if numbers is None or numbers.ndim != 1 or not numbers.size or np.iscomplexobj(numbers):
             continue
