@@ -65,7 +65,7 @@ class RotaryEmbedding(ExactRotary):
         else:
             one_of("form", form, get_args(Form), "Leave it out for the form of the config's own model.")
             outputs = {kind: _of_form(spec, form) for kind, spec in by_kind.items()}
-        self.config = config
+        self.config: object = config
         self.clockhands_output: Mapping[str | None, RotaryOutput] = outputs
         self.clockhands_length: dict[str | None, int] = {}
 

@@ -1,8 +1,8 @@
 """Exact code in the place of a model's own, and the model's own back again.
 
 A part is changed by its class: the new class is made from the part's own and overrides the one method that makes
-numbers of positions. Weights, buffers, hooks and names stay as they are, so saving, loading, copying and caches do not
-notice. What the new class returns is compared with what the old one returned before anything is changed.
+numbers of positions. Weights, hooks and names stay as they are, so saving, loading, copying and caches do not notice.
+What the new class returns is compared with what the old one returned before anything is changed.
 """
 
 import inspect
