@@ -124,6 +124,14 @@ def test_a_module_makes_and_takes_the_pair():
     assert all(same(*both) for both in zip(module.both(x, x, cos_sin=pair), module.both(x, x), strict=True))
 
 
+def test_a_pair_of_any_library_of_the_array_api():
+    strict = pytest.importorskip("array_api_strict")
+    spec, x = ch.Rotary(8), heads("numpy", "float32")
+    array = strict.asarray(x)
+    rotated = rotate(array, spec, cos_sin=cos_sin(spec, SEQ, like=array))
+    assert np.array_equal(np.asarray(rotated), np.asarray(rotate(array, spec)))
+
+
 def test_phases_are_made_once(monkeypatch: pytest.MonkeyPatch):
     calls = []
     made = rotating.cosine_sine

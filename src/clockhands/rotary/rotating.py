@@ -508,7 +508,11 @@ def _applied(
     if cosine.ndim == 3:
         lead[0] = cosine.shape[0]
     shape = (*lead, spec.rotated // 2)
-    cosine, sine = cosine.reshape(shape), sine.reshape(shape)
+    if hasattr(cosine, "reshape"):
+        cosine, sine = cosine.reshape(shape), sine.reshape(shape)
+    else:  # of a library that has the functions of the array API alone
+        xp = traces.library(cosine)
+        cosine, sine = xp.reshape(cosine, shape), xp.reshape(sine, shape)
     made = None if asked is None else first_step(spec, x, *asked, (cosine, sine))
     return made if made is not None else turned(x, cosine, sine, spec)
 
