@@ -21,7 +21,7 @@ ROTARY = (
     "llama", "mistral", "qwen2", "qwen3", "gemma2", "gemma3_text", "phi3", "gpt_neox", "modernbert", "smollm3",
     "gpt_oss", "cohere", "glm", "deepseek_v3", "olmo3", "llama4_text", "gemma4_text", "stablelm", "mixtral",
     "falcon", "gptj", "codegen",
-    *(name for name in MORE if name not in {"mamba", "xlnet"}),
+    *(name for name in MORE if name not in {"mamba", "xlnet", "umt5"}),  # those rotate nothing
 )  # fmt: skip
 OTHERS = ("gpt2", "opt", "bart", "marian", "bert", "roberta")
 BIASED = ("bloom", "mpt", "falcon with alibi", "t5", "t5 encoder")
