@@ -65,24 +65,26 @@ def step(  # noqa: PLR0917 - what `rotate` was called with
     pairs: tuple[CosSin | None, ...],
 ) -> list[Any] | None:
     """Heads rotated without checks, where heads of their shapes were rotated so before; else None."""
-    torch = sys.modules.get("torch")
-    if torch is None or type(heads[0]) is not torch.Tensor or torch.compiler.is_compiling():
-        return None
-    from clockhands.rotary._torch_steps import step as of_torch
-
-    return of_torch(spec, heads, positions, seq_axis, roles, pairs)
+    steps = _steps(heads[0])
+    return None if steps is None else steps.step(spec, heads, positions, seq_axis, roles, pairs)
 
 
 def first_step(  # noqa: PLR0917 - what `rotate` was called with
     spec: Rotary, x: Any, positions: Any, seq_axis: int, role: str | None, pair: CosSin | None, turns: tuple[Any, Any]
 ) -> Any:
     """Heads rotated by cosine and sine that broadcast to their pairs, so that `step` knows them; or None."""
+    steps = _steps(x)
+    return None if steps is None else steps.first_step(spec, x, positions, seq_axis, role, pair, turns)
+
+
+def _steps(x: Any) -> Any:
+    """The module that remembers steps of heads like ``x``; None where there is none."""
     torch = sys.modules.get("torch")
     if torch is None or type(x) is not torch.Tensor or torch.compiler.is_compiling():
         return None
-    from clockhands.rotary._torch_steps import first_step as of_torch
+    from clockhands.rotary import _torch_steps
 
-    return of_torch(spec, x, positions, seq_axis, role, pair, turns)
+    return _torch_steps
 
 
 def placed(part: Any, like: Any) -> Any:

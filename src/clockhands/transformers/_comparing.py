@@ -174,7 +174,7 @@ def _form(  # noqa: PLR0917 - what a part returned, and what it should have
             continue
         each = [part.double().cpu().numpy().reshape(len(positions), width) for part in (*given, *exact)]
         rates = np.asarray(output.at(length).rates)
-        once = {"halves": np.arange(pairs), "interleaved": 2 * np.arange(pairs)}.get(form, np.arange(pairs))
+        once = np.arange(pairs) * (2 if form == "interleaved" else 1)
         table = Cosines(positions.astype(np.float64), each[0][:, once], each[1][:, once], "float32")
         if of_table(table, expected, expected.factor_on_cosines, rates).code is not None:
             continue
