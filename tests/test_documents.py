@@ -209,6 +209,14 @@ def test_the_index_names_every_page():
     assert missing == ["README.md"]
 
 
+@pytest.mark.parametrize("folder", ["course", "guides"])
+def test_the_index_of_a_folder_names_every_page(folder: str):
+    pages = ROOT / "docs" / folder
+    index = (pages / "index.md").read_text(encoding="utf-8")
+    missing = [path.stem for path in pages.glob("*.md") if not re.search(rf"\b{path.stem}\b", index)]
+    assert missing in ([], ["index"])
+
+
 def test_every_finding_is_in_the_document_of_findings():
     maker = importlib.import_module("findings_document")
     assert maker.DOCUMENT.read_text(encoding="utf-8") == maker.document(), "run tools/findings_document.py"

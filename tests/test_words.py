@@ -49,7 +49,7 @@ NOT_PROSE = re.compile(
 OF_RECORDS = {"docs/studies.md", "docs/architecture.md", "CONTRIBUTING.md"}
 DOCUMENTS = [
     path
-    for path in (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
+    for path in (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")))
     if str(path.relative_to(ROOT)) not in OF_RECORDS
 ]
 

@@ -7,6 +7,7 @@ docstring that cannot be read, a page that no index names.
 
 import argparse
 import importlib
+import os
 import pkgutil
 import re
 import shutil
@@ -23,6 +24,8 @@ ROOT = Path(__file__).resolve().parents[1]
 # Pages by the files that they are made of; the others of `docs/` keep their names.
 PAGES = {"README.md": "index.md", "docs/README.md": "tasks.md", "CONTRIBUTING.md": "contributing.md",
          "CHANGELOG.md": "changelog.md", "SECURITY.md": "security.md"}  # fmt: skip
+# Folders of pages, by the page that names the others.
+FOLDERS = ["course/index", "guides/index"]
 FENCED = re.compile(r"(^```.*?^```$)", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"(?P<text>\[[^][]*\])\((?P<target>[^)\s:#]+)(?P<anchor>#[^)\s]*)?\)")
 
@@ -30,7 +33,8 @@ LINK = re.compile(r"(?P<text>\[[^][]*\])\((?P<target>[^)\s:#]+)(?P<anchor>#[^)\s
 def stage(folder: Path) -> None:
     """Bring the pages together in a folder that did not exist."""
     folder.mkdir(parents=True)
-    sources = {path: path.name for path in (ROOT / "docs").glob("*.md") if path.name != "README.md"}
+    docs = ROOT / "docs"
+    sources = {path: str(path.relative_to(docs)) for path in docs.rglob("*.md") if path != docs / "README.md"}
     sources |= {ROOT / path: name for path, name in PAGES.items()}
     for path, name in sources.items():
         parts = FENCED.split(path.read_text(encoding="utf-8"))
@@ -38,9 +42,10 @@ def stage(folder: Path) -> None:
         text = "".join(parts)
         if name == "index.md":
             text = text.replace("docs/pictures/", "pictures/") + _contents(sources)
+        (folder / name).parent.mkdir(exist_ok=True)
         (folder / name).write_text(text, encoding="utf-8")
     shutil.copytree(ROOT / "docs" / "pictures", folder / "pictures")
-    for schema in (ROOT / "docs").glob("*.json"):
+    for schema in docs.glob("*.json"):
         shutil.copy(schema, folder)
     _reference(folder / "reference")
 
@@ -48,18 +53,20 @@ def stage(folder: Path) -> None:
 def _link(found: re.Match[str], page: Path, sources: dict[Path, str]) -> str:
     """A link of a page, to where its target is among the pages; the text alone where it is none of them."""
     target = (page.parent / found["target"]).resolve()
-    if target in sources:
-        return f"{found['text']}({sources[target]}{found['anchor'] or ''})"
-    if target.parent == ROOT / "docs" and target.exists():
-        return f"{found['text']}({target.name})"
+    place = sources.get(target) or (target.name if target.parent == ROOT / "docs" and target.exists() else None)
+    if place is not None:
+        here = os.path.relpath(place, Path(sources[page]).parent)
+        return f"{found['text']}({here}{found['anchor'] or ''})"
     # What does not exist stays a link, of which Sphinx complains.
     return found["text"][1:-1] if target.exists() else found[0]
 
 
 def _contents(sources: dict[Path, str]) -> str:
-    """What Sphinx makes its navigation of."""
-    named = ["tasks", *sorted(name.removesuffix(".md") for name in sources.values() if name not in PAGES.values())]
-    listed = "\n".join([*named, "reference/index", "contributing", "security", "changelog"])
+    """What Sphinx makes its navigation of: in a folder of pages, its index names the others."""
+    pages = [name.removesuffix(".md") for name in sources.values() if name not in PAGES.values()]
+    first = [page for page in FOLDERS if page in pages]
+    others = sorted(page for page in pages if "/" not in page)
+    listed = "\n".join(["tasks", *first, *others, "reference/index", "contributing", "security", "changelog"])
     return f"\n```{{toctree}}\n:hidden:\n\n{listed}\n```\n"
 
 
@@ -113,7 +120,12 @@ def main() -> int:
     out = parser.parse_args().out.resolve()
     shutil.rmtree(out, ignore_errors=True)
     stage(out / "pages")
+    # The pages of the course show views of this one page.
+    explorer = out / "beside" / "explorer.html"
+    explorer.parent.mkdir()
+    subprocess.run([sys.executable, "-m", "clockhands", "explore", "--out", explorer], check=True, stderr=subprocess.PIPE)
     build = [sys.executable, "-m", "sphinx", "--fail-on-warning", "--keep-going", "--quiet", "-b", "html"]
+    build += ["-D", f"html_extra_path={explorer.parent}"]
     done = subprocess.run([*build, "-c", ROOT / "tools" / "pages", out / "pages", out / "html"], check=False)
     if done.returncode == 0:
         print(f"the documentation is in {out / 'html' / 'index.html'}")

@@ -10,12 +10,18 @@ from sphinx.highlighting import lexers
 project = "clockhands"
 author = "The clockhands authors"
 version = release = installed("clockhands")
-extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx.ext.viewcode"]
+extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx.ext.viewcode"]
 html_theme = "furo"
 html_title = f"clockhands {version}"
 html_copy_source = False
 
 myst_heading_anchors = 4
+myst_enable_extensions = ["colon_fence", "dollarmath"]
+# Pages of the course are run each time, in a process of their own each; an error in one is a warning.
+nb_execution_mode = "force"
+nb_execution_timeout = 300
+nb_execution_show_tb = True
+nb_merge_streams = True
 # `heads` in a docstring may be a public name of three encodings, or an argument: it is only code there.
 suppress_warnings = ["ref.python"]
 lexers["mermaid"] = TextLexer()  # drawn by the pages of git hosts; text here
