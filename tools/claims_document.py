@@ -1,4 +1,4 @@
-"""Write docs/claims.md and the pages of docs/claims/: statements about positional encodings, from the claims themselves.
+"""Write docs/claims.md and the pages of docs/claims/: statements about positional encodings, from the claims.
 
 Run it after a claim has changed; a test holds the pages to it. The numbers are those that are stated; that they are
 still computed so is the test of each claim.

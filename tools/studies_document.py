@@ -1,4 +1,4 @@
-"""Write src/clockhands/claims/studies.json from stores of the lab, and docs/studies.md with its pages from that file alone.
+"""Write src/clockhands/claims/studies.json from stores of the lab, and docs/studies.md with its pages from that file.
 
     tools/studies_document.py STORE...    the shipped studies in these stores, beside those that are in the file already
     tools/studies_document.py             the pages only
@@ -30,8 +30,8 @@ ORDER = (
 BEGIN = """# What the lab's studies measured
 
 Each study below comes with clockhands and was run whole. Its page has all numbers: every gate as it was written before
-the run, also those that fail, every mean with its interval, and what it cost. `tools/studies_document.py` makes the pages
-from `src/clockhands/claims/studies.json`, and that file from the lab's stores; `clockhands claims` takes its
+the run, also those that fail, every mean with its interval, and what it cost. `tools/studies_document.py` makes the
+pages from `src/clockhands/claims/studies.json`, and that file from the lab's stores; `clockhands claims` takes its
 verdicts on trained models from the same file. `clockhands lab run NAME` measures a study again. On the same machine,
 with the same versions, it gives the same numbers.
 
