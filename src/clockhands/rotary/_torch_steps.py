@@ -88,7 +88,7 @@ def _transforms() -> bool:
     """Whether anything may see operations instead of numbers: a trace, a mode, a derivative or map by a function."""
     return (
         torch._C._len_torch_dispatch_stack() > 0
-        or torch._C._are_functorch_transforms_active()  # type: ignore[attr-defined] # noqa: SLF001
+        or torch._C._are_functorch_transforms_active()  # type: ignore[attr-defined]
         or torch.autograd.forward_ad._current_level >= 0
         or torch.jit.is_tracing()  # pyright: ignore[reportPrivateImportUsage]
     )
@@ -104,7 +104,7 @@ def _plain(x: torch.Tensor) -> bool:
         and x.is_contiguous()
         and not x.is_neg()
         and not (x.requires_grad and torch.is_grad_enabled())
-        and not torch._C._functorch.is_legacy_batchedtensor(x)  # type: ignore[attr-defined] # noqa: SLF001
+        and not torch._C._functorch.is_legacy_batchedtensor(x)  # type: ignore[attr-defined]
     )
 
 
