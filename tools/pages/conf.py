@@ -7,6 +7,8 @@ from typing import Any
 from pygments.lexers.special import TextLexer
 from sphinx.highlighting import lexers
 
+from clockhands.auditing import CODES
+
 project = "clockhands"
 author = "The clockhands authors"
 version = release = installed("clockhands")
@@ -14,6 +16,10 @@ extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx.ex
 html_theme = "furo"
 html_title = f"clockhands {version}"
 html_copy_source = False
+# A field that filters the rows and sections of long pages.
+html_static_path = ["static"]
+html_js_files = ["filter.js"]
+html_css_files = ["filter.css"]
 
 myst_heading_anchors = 4
 myst_enable_extensions = ["colon_fence", "dollarmath"]
@@ -35,11 +41,15 @@ autodoc_preserve_defaults = True
 default_role = "py:obj"
 
 
+# Findings are explained in a file of data, which the reference shows in the place of docstrings.
+_EXPLAINED = {kind: f"{kind.title}.\n\n{kind.means}" for kind in CODES.values()}
 _SEVERAL = re.compile(r"^(?P<indent> {4})(?P<names>\w+(?:, \w+)+):(?P<text> .*)$")
 
 
-def _readable(_app: Any, _what: str, _name: str, _object: Any, _options: Any, lines: list[str]) -> None:
+def _readable(_app: Any, _what: str, _name: str, described: Any, _options: Any, lines: list[str]) -> None:
     """Attributes that are described together get a line each; shapes such as [heads, *pairs] are no emphasis."""
+    if not lines and isinstance(described, type) and described in _EXPLAINED:
+        lines[:] = _EXPLAINED[described].splitlines()
     begin = lines.index("Attributes:") if "Attributes:" in lines else len(lines)
     end = next((at for at in range(begin + 1, len(lines)) if re.match(r"\w", lines[at])), len(lines))
     for at in reversed(range(begin, end)):
