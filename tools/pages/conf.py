@@ -7,8 +7,6 @@ from typing import Any
 from pygments.lexers.special import TextLexer
 from sphinx.highlighting import lexers
 
-from clockhands.auditing import CODES
-
 project = "clockhands"
 author = "The clockhands authors"
 version = release = installed("clockhands")
@@ -41,15 +39,11 @@ autodoc_preserve_defaults = True
 default_role = "py:obj"
 
 
-# Findings are explained in a file of data, which the reference shows in the place of docstrings.
-_EXPLAINED = {kind: f"{kind.title}.\n\n{kind.means}" for kind in CODES.values()}
 _SEVERAL = re.compile(r"^(?P<indent> {4})(?P<names>\w+(?:, \w+)+):(?P<text> .*)$")
 
 
-def _readable(_app: Any, _what: str, _name: str, described: Any, _options: Any, lines: list[str]) -> None:
+def _readable(_app: Any, _what: str, _name: str, _object: Any, _options: Any, lines: list[str]) -> None:
     """Attributes that are described together get a line each; shapes such as [heads, *pairs] are no emphasis."""
-    if not lines and isinstance(described, type) and described in _EXPLAINED:
-        lines[:] = _EXPLAINED[described].splitlines()
     begin = lines.index("Attributes:") if "Attributes:" in lines else len(lines)
     end = next((at for at in range(begin + 1, len(lines)) if re.match(r"\w", lines[at])), len(lines))
     for at in reversed(range(begin, end)):
