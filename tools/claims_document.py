@@ -69,7 +69,7 @@ def overview() -> str:
 
 def subject(title: str) -> str:
     """The page of one subject."""
-    head = f"# Claims: {title[0].lower()}{title[1:]}\n\n[All claims](../claims.md), and how to read them.\n"
+    head = f"# Claims: {title}\n\n[All claims](../claims.md), and how to read them.\n"
     return head + "".join(map(section, SUBJECTS[title]))
 
 
