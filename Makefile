@@ -7,7 +7,7 @@
 #   make lint          ruff            make format-check   ruff format     make types   basedpyright
 #   make docs          the documentation as HTML pages, with every public name and command, in build/docs
 #   make bench         speed and memory beside other libraries, and frames per second of the explorer
-#   make studies       every study of the lab, whole (about an hour), and docs/studies.md from the results
+#   make studies       every study of the lab, whole (about an hour), and the pages of docs/studies from the results
 #   make mutation      what the tests of the core would miss (5 minutes on two cores)
 #
 # PYTEST_ARGS reaches pytest: make test PYTEST_ARGS="-k ladders -x"

@@ -8,8 +8,10 @@ import argparse
 import json
 import math
 import os
+import platform
 import random
 import resource
+import shlex
 import statistics
 import sys
 from collections.abc import Callable, Iterable
@@ -347,6 +349,7 @@ def main() -> None:
     reader.add_argument("--quick", action="store_true", help="a third of the repetitions")
     reader.add_argument("--only", choices=PARTS, nargs="+", default=PARTS, help="parts to run")
     reader.add_argument("--json", type=Path, metavar="FILE", help="write the figures there too")
+    reader.add_argument("--page", type=Path, metavar="FILE", help="write them as a page in Markdown too")
     asked = reader.parse_args()
     share = 3 if asked.quick else 1
     show = Console(width=None if sys.stdout.isatty() else 120)
@@ -376,7 +379,10 @@ def main() -> None:
         "audit": lambda: audits(9 // share),
         "check": lambda: checks(9 // share),
     }
-    figures: dict[str, object] = {"versions": versions}
+    machine = (
+        f"{platform.machine()}, {os.cpu_count()} cores, {platform.system()}; load at the start {os.getloadavg()[0]:.1f}"
+    )
+    figures: dict[str, object] = {"versions": versions, "machine": machine}
     targets: list[Target] = []
     if "tables" in asked.only:
         figures["tables"], reached = tables({SMALL: 45 // share, LARGE: 15 // share}, show)
@@ -413,9 +419,14 @@ def main() -> None:
     draw_targets(show, targets)
     missed = [target for target in targets if not target.met]
     show.print(f"{len(targets) - len(missed)} of {len(targets)} targets met")
+    figures["targets"] = [{**asdict(target), "met": target.met} for target in targets]
     if asked.json:
-        figures["targets"] = [{**asdict(target), "met": target.met} for target in targets]
         asked.json.write_text(json.dumps(figures, indent=2) + "\n", encoding="utf-8")
+    if asked.page:
+        from page import page
+
+        called = f'make bench BENCH_ARGS="{shlex.join(sys.argv[1:])}"'
+        asked.page.write_text(page(figures, called), encoding="utf-8")
 
 
 if __name__ == "__main__":

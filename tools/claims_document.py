@@ -1,6 +1,6 @@
-"""Write docs/claims.md: statements about positional encodings, from the claims themselves.
+"""Write docs/claims.md and the pages of docs/claims/: statements about positional encodings, from the claims.
 
-Run it after a claim has changed; a test holds the document to it. The numbers are those that are stated; that they are
+Run it after a claim has changed; a test holds the pages to it. The numbers are those that are stated; that they are
 still computed so is the test of each claim.
 """
 
@@ -11,16 +11,17 @@ from clockhands.claims import CLAIMS, SUBJECTS, Claim, Stated
 from clockhands.show.claims import measured_in_words, name_in_words, stated_in_words, waits_in_words
 
 DOCUMENT = Path(__file__).resolve().parents[1] / "docs" / "claims.md"
+FOLDER = DOCUMENT.with_suffix("")
 
 BEGIN = """# Claims about positional encodings, checked
 
 Articles, courses and papers make many statements about positional encodings: every position has a unique encoding, dot
 products decay with the distance, an encoding works for any length. Some of these statements are true, some are true
-only under a condition, and some are false. This page checks {number} statements; each statement has a verdict, the
-reason and the numbers that show the verdict.
+only under a condition, and some are false. {number} statements are checked here; each statement leads to its verdict,
+the reason and the numbers that show the verdict.
 
-`clockhands claims` computes all numbers again, in a few seconds, and ends with exit code 1 if one differs from this
-page. Formulas are computed by the library. Claims that only training can decide use the stored results of the lab's
+`clockhands claims` computes all numbers again, in a few seconds, and ends with exit code 1 if one differs from these
+pages. Formulas are computed by the library. Claims that only training can decide use the stored results of the lab's
 studies, which come with the package; [studies.md](studies.md) has all of them.
 
 ```sh
@@ -46,38 +47,43 @@ of Vaswani et al. 2017: pair i rotates by 10000^(−2i/d) per token.
 """
 
 
-def document() -> str:
-    """The whole document."""
-    return BEGIN.format(number=len(CLAIMS)) + overview() + "".join(map(subject, SUBJECTS))
+def documents() -> dict[Path, str]:
+    """Every page: the index, and one for each subject."""
+    pages = {FOLDER / f"{anchor(title)}.md": subject(title) for title, claims in SUBJECTS.items() if claims}
+    return {DOCUMENT: BEGIN.format(number=len(CLAIMS)) + overview(), **pages}
 
 
 def overview() -> str:
-    """Every sentence with its verdict, as links to what is said of it."""
-    parts = ["## In short\n"]
+    """Every sentence with its verdict, as links to what is said of it; a line is linked to by the ID of its claim."""
+    parts = []
     for title, claims in SUBJECTS.items():
         if claims:
-            parts.append(f"\n{title}:\n\n")
-            parts += [f"- **{each.verdict}**: [{escaped(each.statement)}](#{anchor(each.id)})\n" for each in claims]
-    return "".join(parts)
+            parts.append(f"\n## {title}\n\n| verdict | statement |\n|---|---|\n")
+            parts += [
+                f'| <a id="{anchor(each.id)}"></a>{each.verdict} '
+                f"| [{escaped(each.statement)}](claims/{anchor(title)}.md#{anchor(each.id)}) |\n"
+                for each in claims
+            ]
+    return "".join(parts).lstrip("\n")
 
 
 def subject(title: str) -> str:
-    """The claims of one subject."""
-    claims = SUBJECTS[title]
-    return f"\n## {title}\n" + "".join(map(section, claims)) if claims else ""
+    """The page of one subject."""
+    head = f"# Claims: {title}\n\n[All claims](../claims.md), and how to read them.\n"
+    return head + "".join(map(section, SUBJECTS[title]))
 
 
 def section(told: Claim) -> str:
     """One claim."""
     condition = f" {told.condition}" if told.condition else "."
     parts = [
-        f"\n### {told.id}\n",
+        f"\n## {told.id}\n",
         wrapped(f"“{escaped(told.statement)}”"),
         wrapped(f"**{told.verdict.capitalize()}**{escaped(condition)} {escaped(told.argument)}"),
         "| what | value |\n|---|---:|\n" + "".join(row(*each) for each in told.numbers.items()),
     ]
     for study, sentence in zip(told.measured, measured_in_words(told), strict=True):
-        parts.append(wrapped(f"{sentence} [All numbers of this study](studies.md#{study})."))
+        parts.append(wrapped(f"{sentence} [All numbers of this study](../studies/{study}.md)."))
     if told.waits_for:
         parts.append(wrapped(escaped(waits_in_words(told))))
     parts.append(wrapped(f"Source: {escaped(told.source)}."))
@@ -96,8 +102,8 @@ def row(name: str, stated: Stated) -> str:
 
 
 def anchor(heading: str) -> str:
-    """What a heading is linked by: its letters, digits and hyphens."""
-    return "".join(char for char in heading.lower() if char.isalnum() or char in "-_")
+    """What a heading is linked by: its letters, digits and hyphens, spaces as hyphens."""
+    return "".join(char for char in heading.lower().replace(" ", "-") if char.isalnum() or char in "-_")
 
 
 def escaped(text: str) -> str:
@@ -108,4 +114,8 @@ def escaped(text: str) -> str:
 
 
 if __name__ == "__main__":
-    DOCUMENT.write_text(document(), encoding="utf-8")
+    FOLDER.mkdir(exist_ok=True)
+    for old in FOLDER.glob("*.md"):
+        old.unlink()
+    for path, text in documents().items():
+        path.write_text(text, encoding="utf-8")

@@ -1,8 +1,8 @@
 """Build the documentation as HTML pages, with a reference of every public name and command: `make docs`.
 
 The pages of `docs/`, the README and the page for contributors are brought together, with links between them; a page is
-made for each public module, and one for all commands. A warning of Sphinx is an error: a link that leads nowhere, a
-docstring that cannot be read, a page that no index names.
+made for each public module, one for all commands, and those of `tools/reference_pages.py`. A warning of Sphinx is an
+error: a link that leads nowhere, a docstring that cannot be read, a page that no index names.
 """
 
 import argparse
@@ -18,6 +18,7 @@ from pathlib import Path
 import click
 
 import clockhands
+import reference_pages
 from clockhands.cli import main as commands
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -26,6 +27,8 @@ PAGES = {"README.md": "index.md", "docs/README.md": "tasks.md", "CONTRIBUTING.md
          "CHANGELOG.md": "changelog.md", "SECURITY.md": "security.md"}  # fmt: skip
 # Folders of pages, by the page that names the others.
 FOLDERS = ["course/index", "guides/index"]
+# An anchor in a line of an index, and the page that the line leads to.
+LEADS_TO = re.compile(r'<a id="(?P<anchor>[^"]+)"></a>.*?\]\((?P<target>[^)\s]+)\)')
 FENCED = re.compile(r"(^```.*?^```$)", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"(?P<text>\[[^][]*\])\((?P<target>[^)\s:#]+)(?P<anchor>#[^)\s]*)?\)")
 
@@ -40,6 +43,8 @@ def stage(folder: Path) -> None:
         parts = FENCED.split(path.read_text(encoding="utf-8"))
         parts[::2] = [LINK.sub(lambda found, path=path: _link(found, path, sources), part) for part in parts[::2]]
         text = "".join(parts)
+        if (below := path.with_suffix("")).is_dir():
+            text += _below(sorted(below.glob("*.md")))
         if name == "index.md":
             text = text.replace("docs/pictures/", "pictures/") + _contents(sources)
         (folder / name).parent.mkdir(exist_ok=True)
@@ -55,6 +60,11 @@ def _link(found: re.Match[str], page: Path, sources: dict[Path, str]) -> str:
     target = (page.parent / found["target"]).resolve()
     place = sources.get(target) or (target.name if target.parent == ROOT / "docs" and target.exists() else None)
     if place is not None:
+        if found["anchor"] and target.suffix == ".md":
+            for line in LEADS_TO.finditer(target.read_text(encoding="utf-8")):
+                if f"#{line['anchor']}" == found["anchor"]:
+                    further = os.path.relpath((target.parent / line["target"]).resolve(), page.parent)
+                    return _link(LINK.match(f"{found['text']}({further})") or found, page, sources)
         here = os.path.relpath(place, Path(sources[page]).parent)
         return f"{found['text']}({here}{found['anchor'] or ''})"
     # What does not exist stays a link, of which Sphinx complains.
@@ -70,6 +80,12 @@ def _contents(sources: dict[Path, str]) -> str:
     return f"\n```{{toctree}}\n:hidden:\n\n{listed}\n```\n"
 
 
+def _below(pages: list[Path]) -> str:
+    """What Sphinx makes its navigation of, where the pages of a folder belong to the page of the same name."""
+    listed = "\n".join(f"{page.parent.name}/{page.stem}" for page in pages)
+    return f"\n```{{toctree}}\n:hidden:\n\n{listed}\n```\n"
+
+
 def _reference(folder: Path) -> None:
     """A page for each public module, one for all commands, and their index."""
     folder.mkdir()
@@ -79,9 +95,16 @@ def _reference(folder: Path) -> None:
         again = "   :no-index:\n" if name == "clockhands" else ""
         text = f"# {name}\n\n```{{eval-rst}}\n.. automodule:: {name}\n   :members: {', '.join(public)}\n{again}```\n"
         (folder / f"{name}.md").write_text(text, encoding="utf-8")
-    (folder / "commands.md").write_text(_commands(), encoding="utf-8")
-    listed = "\n".join(["commands", *modules])
-    head = "# Reference\n\nEvery command, and every public name by module."
+    made = {
+        "commands": _commands(),
+        "presets": reference_pages.presets_page(),
+        "bounds": reference_pages.bounds_page(modules),
+        "schemas": reference_pages.schemas_page(),
+    }
+    for name, text in made.items():
+        (folder / f"{name}.md").write_text(text, encoding="utf-8")
+    listed = "\n".join([*made, *modules])
+    head = "# Reference\n\nEvery command, preset, bound and JSON field, and every public name by module."
     index = f"{head}\n\n```{{toctree}}\n:maxdepth: 1\n\n{listed}\n```\n"
     (folder / "index.md").write_text(index, encoding="utf-8")
 

@@ -1,7 +1,7 @@
-"""Write src/clockhands/claims/studies.json from stores of the lab, and docs/studies.md from that file alone.
+"""Write src/clockhands/claims/studies.json from stores of the lab, and docs/studies.md with its pages from that file.
 
     tools/studies_document.py STORE...    the shipped studies in these stores, beside those that are in the file already
-    tools/studies_document.py             the document only
+    tools/studies_document.py             the pages only
 
 A store is read and never written. It must hold a shipped study as it is now, with no trial left to run.
 """
@@ -20,6 +20,7 @@ from clockhands.claims import AS_TRAINED, OF_TRAINING, MeasuredEstimate, Measure
 ROOT = Path(__file__).resolve().parents[1]
 DATA = ROOT / "src" / "clockhands" / "claims" / "studies.json"
 DOCUMENT = ROOT / "docs" / "studies.md"
+FOLDER = DOCUMENT.with_suffix("")
 
 ORDER = (
     "quick", "naive", "ablation", "extrapolation", "drope", "scaling", "spacing", "slopes", "base-bound", "sinks",
@@ -28,9 +29,9 @@ ORDER = (
 
 BEGIN = """# What the lab's studies measured
 
-Each study below comes with clockhands and was run whole. This page has all of its numbers: every gate as it was written
-before the run, also those that fail, every mean with its interval, and what it cost. `tools/studies_document.py` makes
-the page from `src/clockhands/claims/studies.json`, and that file from the lab's stores; `clockhands claims` takes its
+Each study below comes with clockhands and was run whole. Its page has all numbers: every gate as it was written before
+the run, also those that fail, every mean with its interval, and what it cost. `tools/studies_document.py` makes the
+pages from `src/clockhands/claims/studies.json`, and that file from the lab's stores; `clockhands claims` takes its
 verdicts on trained models from the same file. `clockhands lab run NAME` measures a study again. On the same machine,
 with the same versions, it gives the same numbers.
 
@@ -67,17 +68,17 @@ NAMES_IN_GATES = {
 }
 
 
-def document(data: Mapping[str, Any]) -> str:
-    """The whole document."""
+def documents(data: Mapping[str, Any]) -> dict[Path, str]:
+    """Every page: the index, and one for each study."""
     studies = {name: MeasuredStudy(name, data["studies"][name]) for name in ORDER if name in data["studies"]}
-    return BEGIN + overview(studies) + "".join(map(section, studies.values()))
+    return {DOCUMENT: BEGIN + overview(studies), **{FOLDER / f"{n}.md": section(each) for n, each in studies.items()}}
 
 
 def overview(studies: Mapping[str, MeasuredStudy]) -> str:
     """One line for each study."""
     rows = [
         (
-            f"[{name}](#{name})",
+            f"[{name}](studies/{name}.md)",
             each.data["question"],
             gates_in_short(each.data["gates"]),
             duration(each.data["run"]["wall_seconds"]),
@@ -98,7 +99,8 @@ def gates_in_short(gates: list[dict[str, Any]]) -> str:
 def section(study: MeasuredStudy) -> str:
     """One study."""
     data = study.data
-    parts = [f"\n## {study.name}\n", wrapped(f"**{escaped(data['question'])}**"), gates_of(study)]
+    parts = [f"# The study {study.name}\n", "[All studies](../studies.md), and how to read their numbers.\n"]
+    parts += [wrapped(f"**{escaped(data['question'])}**"), gates_of(study)]
     parts += [task_of(study, name) for name in data["tasks"]]
     if data["published"]:
         parts.append("Published figures to be read beside these:\n")
@@ -165,7 +167,7 @@ def task_of(study: MeasuredStudy, name: str) -> str:
     if model["start"]:
         sizes = f"the weights of {model['start']}"
     parts = [
-        f"### {study.name}: {name}\n",
+        f"## {name[0].upper()}{name[1:]}\n",
         wrapped(
             f"Task {data['kind'].lower()}; {sizes}; {data['steps']} steps of {data['sequences']} sequences of "
             f"{data['length']} tokens unless the arm says otherwise; seeds {seeds}."
@@ -438,7 +440,7 @@ def escaped(text: str) -> str:
 
 
 def main() -> None:
-    """Update the data from stores, then write the document."""
+    """Update the data from stores, then write the pages."""
     from studies_data import collect, written
 
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -448,7 +450,11 @@ def main() -> None:
         known |= collect(path)
     data = {"schema": 1, "studies": {name: known[name] for name in ORDER if name in known}}
     DATA.write_text(written(data), encoding="utf-8")
-    DOCUMENT.write_text(document(json.loads(DATA.read_text(encoding="utf-8"))), encoding="utf-8")
+    FOLDER.mkdir(exist_ok=True)
+    for old in FOLDER.glob("*.md"):
+        old.unlink()
+    for path, text in documents(json.loads(DATA.read_text(encoding="utf-8"))).items():
+        path.write_text(text, encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""docs/studies.md is made of the stored results, and these of a store of the lab."""
+"""docs/studies.md and the pages of the studies are made of the stored results, and these of a store of the lab."""
 
 import copy
 import json
@@ -28,16 +28,18 @@ def data(maker):
     return json.loads(maker.DATA.read_text(encoding="utf-8"))
 
 
-def test_the_document_is_made_of_the_stored_results(maker, keeper, data):
-    assert maker.DOCUMENT.read_text(encoding="utf-8") == maker.document(data), "run tools/studies_document.py"
+def test_the_pages_are_made_of_the_stored_results(maker, keeper, data):
+    written = {path: path.read_text(encoding="utf-8") for path in (maker.DOCUMENT, *maker.FOLDER.glob("*.md"))}
+    assert written == maker.documents(data), "run tools/studies_document.py"
     assert maker.DATA.read_text(encoding="utf-8") == keeper.written(data), "its layout is the tool's"
 
 
-def test_every_stored_study_has_a_section(maker, data):
-    text = maker.document(data)
+def test_every_stored_study_has_a_page(maker, data):
+    pages = maker.documents(data)
     assert set(data["studies"]) <= set(maker.ORDER)
     for name, study in data["studies"].items():
-        assert f"\n## {name}\n" in text
+        assert f"| [{name}](studies/{name}.md) |" in pages[maker.DOCUMENT]
+        text = pages[maker.FOLDER / f"{name}.md"]
         assert study["run"]["commit"] in text
         assert f"`{study['run']['command']}`" in text
         assert study["run"]["hash"][:12] in text
@@ -48,11 +50,11 @@ def test_every_shipped_study_has_a_place(maker):
     assert sorted(maker.ORDER) == studies.shipped()
 
 
-def test_another_number_makes_another_document(maker, data):
-    before = maker.document(data)
+def test_another_number_makes_another_page(maker, data):
+    before = maker.documents(data)
     row = data["studies"]["quick"]["tasks"]["copy"]["cells"]["rotary"]["as trained"]["whole"]["accuracy"]["256"]
     row[0] += 0.01
-    assert maker.document(data) != before
+    assert maker.documents(data) != before
 
 
 def test_a_failed_gate_and_one_without_a_number_are_said(maker, data):
@@ -163,7 +165,7 @@ def test_a_store_is_kept(maker, keeper, store):
     assert study.value("language", "dropped", "won_back").mean == 0.75
     assert study.places("language", "rotary")["32–47"].mean == (32 + 40) / 2
     assert quick["gates"][0]["value"] == [0.0, 0.0, 0.0, 0.0, 0.0, None]
-    text = " ".join(maker.document({"studies": found}).split())
+    text = " ".join("".join(maker.documents({"studies": found}).values()).split())
     assert "0 of 1 gates hold. 1 cannot be judged without a number for every seed: “Rotary is better.”" in text
     assert "- Failed: copy, none, seed 2: The loss is NaN at step 3." in text
     assert "7 trials finished, 1 failed" in text

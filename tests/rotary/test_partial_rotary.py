@@ -1,4 +1,4 @@
-"""The table of docs/in-models.md: what the code of Transformers passes to its rotation, for each family, as it runs."""
+"""The table of docs/guides/model-conventions.md: what the code of Transformers passes to its rotation, as it runs."""
 
 import importlib
 import re
@@ -12,7 +12,7 @@ import clockhands as ch
 transformers = pytest.importorskip("transformers")
 torch = pytest.importorskip("torch")
 
-DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "in-models.md"
+DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "guides" / "model-conventions.md"
 WIDTH, ROTATED = 16, 8
 SIZES = {
     "vocab_size": 32, "hidden_size": 64, "n_embd": 64, "num_attention_heads": 4, "n_head": 4, "num_key_value_heads": 4,

@@ -14,6 +14,10 @@ extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx.ex
 html_theme = "furo"
 html_title = f"clockhands {version}"
 html_copy_source = False
+# A field that filters the rows and sections of long pages.
+html_static_path = ["static"]
+html_js_files = ["filter.js"]
+html_css_files = ["filter.css"]
 
 myst_heading_anchors = 4
 myst_enable_extensions = ["colon_fence", "dollarmath"]

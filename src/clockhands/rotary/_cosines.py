@@ -37,7 +37,7 @@ class CosSin:
     dtype: str = "float32"
 
     @cached_property
-    def steps(self) -> dict[tuple[Any, ...], Callable[[Any], Any]]:
+    def _steps(self) -> dict[tuple[Any, ...], Callable[[Any], Any]]:
         """How heads of a shape, dtype, axis and role are rotated, once such heads have been checked."""
         return {}
 

@@ -226,12 +226,12 @@ class Rotary:
         return self.head_width - self.rotated if self.part == "last" else 0
 
     @cached_property
-    def first_rows(self) -> dict[tuple[str, str | None], tuple[np.ndarray, np.ndarray]]:
+    def _first_rows(self) -> dict[tuple[str, str | None], tuple[np.ndarray, np.ndarray]]:
         """Cosine and sine of the first positions, by dtype and role, remembered on the value that they follow from."""
         return {}
 
     @cached_property
-    def latest(self) -> _Latest:
+    def _latest(self) -> _Latest:
         """Cosine and sine of the few positions that were asked for last, by dtype and role, with what they are of.
 
         Equal specs share them: the layers of a model may each have a spec of their own.

@@ -36,12 +36,12 @@ def step(  # noqa: PLR0917 - what `rotate` was called with
             return None
         if pair is None:
             key = key or _key(positions, x, seq_axis)
-            held = spec.latest.get(_place(x, role))
+            held = spec._latest.get(_place(x, role))
             if held is None or held[0] != key:
                 return None
             steps = held[1]
-        elif pair.__class__ is CosSin and (pair.spec is spec or pair.spec.latest is spec.latest):
-            steps = pair.steps
+        elif pair.__class__ is CosSin and (pair.spec is spec or pair.spec._latest is spec._latest):
+            steps = pair._steps
         else:
             return None
         turn = steps.get((x.shape, x.dtype, seq_axis, role))
@@ -64,12 +64,12 @@ def first_step(  # noqa: PLR0917 - what `rotate` was called with
         key, place = _key(positions, x, seq_axis), _place(x, role)
         if key is None:
             return None
-        held = spec.latest.get(place)
+        held = spec._latest.get(place)
         if held is None or held[0] != key:
-            held = spec.latest[place] = key, {}
+            held = spec._latest[place] = key, {}
         steps = held[1]
     else:
-        steps = pair.steps
+        steps = pair._steps
     # Queries and keys have other numbers of heads, and the same rotation.
     shared = turns[0].shape, x.dtype, role
     turn = steps.get(shared)
@@ -87,9 +87,9 @@ def first_step(  # noqa: PLR0917 - what `rotate` was called with
 def _transforms() -> bool:
     """Whether anything may see operations instead of numbers: a trace, a mode, a derivative or map by a function."""
     return (
-        torch._C._len_torch_dispatch_stack() > 0  # noqa: SLF001
-        or torch._C._are_functorch_transforms_active()  # type: ignore[attr-defined] # noqa: SLF001
-        or torch.autograd.forward_ad._current_level >= 0  # noqa: SLF001
+        torch._C._len_torch_dispatch_stack() > 0
+        or torch._C._are_functorch_transforms_active()  # type: ignore[attr-defined]
+        or torch.autograd.forward_ad._current_level >= 0
         or torch.jit.is_tracing()  # pyright: ignore[reportPrivateImportUsage]
     )
 
@@ -104,7 +104,7 @@ def _plain(x: torch.Tensor) -> bool:
         and x.is_contiguous()
         and not x.is_neg()
         and not (x.requires_grad and torch.is_grad_enabled())
-        and not torch._C._functorch.is_legacy_batchedtensor(x)  # type: ignore[attr-defined] # noqa: SLF001
+        and not torch._C._functorch.is_legacy_batchedtensor(x)  # type: ignore[attr-defined]
     )
 
 

@@ -345,20 +345,20 @@ def cosine_sine(spec: Rotary, at: Positions, dtype: np.dtype, role: str | None =
         return _made(spec, at, dtype, role)
     # A step of decoding: all layers ask for the same few positions, one after another.
     key = (at.shape, at.start, at.step, *(None if limb is None else limb.tobytes() for limb in at.limbs))
-    held = spec.latest.get((dtype.name, role))
+    held = spec._latest.get((dtype.name, role))
     if held is None or held[0] != key:
         held = key, _made(spec, at, dtype, role)
-        spec.latest[dtype.name, role] = held
+        spec._latest[dtype.name, role] = held
     return held[1]
 
 
 def _remembered(spec: Rotary, number: int, dtype: np.dtype, role: str | None) -> tuple[np.ndarray, np.ndarray]:
     """The first rows of a table that is kept on the spec that it follows from, and grows by doubling."""
-    held = spec.first_rows.get((dtype.name, role))
+    held = spec._first_rows.get((dtype.name, role))
     if held is None or len(held[0]) < number:
         rows = min(max(number, 0 if held is None else 2 * len(held[0])), _REMEMBERED[1])
         held = _made(spec, positions_of(range(rows)), dtype, role)
-        spec.first_rows[dtype.name, role] = held
+        spec._first_rows[dtype.name, role] = held
     return held[0][:number], held[1][:number]
 
 

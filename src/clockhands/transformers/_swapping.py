@@ -147,7 +147,7 @@ def swap(model: nn.Module) -> tuple[str, ...]:
         where = f" in layers {code.layers}" if code.layers not in (None, "input") else ""
         raise InvalidValue(
             f"{name} has {_named(code)}{where}, and `swap` does not know which part makes them: nothing was changed.",
-            "`ch.audit(model)` shows what is declared; docs/integration.md lists the families that can be swapped.",
+            "`ch.audit(model)` shows what is declared; docs/guides/transformers.md lists the families it knows.",
         )
     if not changes:
         raise InvalidValue(
