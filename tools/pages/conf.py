@@ -14,6 +14,8 @@ extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx.ex
 html_theme = "furo"
 html_title = f"clockhands {version}"
 html_copy_source = False
+html_static_path = ["static"]
+html_css_files = ["course.css"]
 
 myst_heading_anchors = 4
 myst_enable_extensions = ["colon_fence", "dollarmath"]
@@ -22,6 +24,10 @@ nb_execution_mode = "force"
 nb_execution_timeout = 300
 nb_execution_show_tb = True
 nb_merge_streams = True
+# A message on stderr is a warning, and so an error of the build.
+nb_output_stderr = "warn"
+# Tables that cells make are Markdown with links, which Sphinx checks.
+nb_render_markdown_format = "myst"
 # `heads` in a docstring may be a public name of three encodings, or an argument: it is only code there.
 suppress_warnings = ["ref.python"]
 lexers["mermaid"] = TextLexer()  # drawn by the pages of git hosts; text here
