@@ -126,7 +126,9 @@ def main() -> int:
     # The pages of the course show views of this one page.
     explorer = out / "beside" / "explorer.html"
     explorer.parent.mkdir()
-    subprocess.run([sys.executable, "-m", "clockhands", "explore", "--out", explorer], check=True, stderr=subprocess.PIPE)
+    subprocess.run(
+        [sys.executable, "-m", "clockhands", "explore", "--out", explorer], check=True, stderr=subprocess.PIPE
+    )
     build = [sys.executable, "-m", "sphinx", "--fail-on-warning", "--keep-going", "--quiet", "-b", "html"]
     build += ["-D", f"html_extra_path={explorer.parent}"]
     done = subprocess.run([*build, "-c", ROOT / "tools" / "pages", out / "pages", out / "html"], check=False)
