@@ -52,6 +52,9 @@ def stage(folder: Path) -> None:
     shutil.copytree(ROOT / "docs" / "pictures", folder / "pictures")
     for schema in docs.glob("*.json"):
         shutil.copy(schema, folder)
+    for beside in (docs / "course").iterdir():  # what the cells of the course read
+        if beside.suffix in (".py", ".toml"):
+            shutil.copy(beside, folder / "course")
     _reference(folder / "reference")
 
 

@@ -17,7 +17,7 @@ html_copy_source = False
 # A field that filters the rows and sections of long pages.
 html_static_path = ["static"]
 html_js_files = ["filter.js"]
-html_css_files = ["filter.css"]
+html_css_files = ["filter.css", "course.css"]
 
 myst_heading_anchors = 4
 myst_enable_extensions = ["colon_fence", "dollarmath"]
@@ -26,6 +26,10 @@ nb_execution_mode = "force"
 nb_execution_timeout = 300
 nb_execution_show_tb = True
 nb_merge_streams = True
+# A message on stderr is a warning, and so an error of the build.
+nb_output_stderr = "warn"
+# Tables that cells make are Markdown with links, which Sphinx checks.
+nb_render_markdown_format = "myst"
 # `heads` in a docstring may be a public name of three encodings, or an argument: it is only code there.
 suppress_warnings = ["ref.python"]
 lexers["mermaid"] = TextLexer()  # drawn by the pages of git hosts; text here
