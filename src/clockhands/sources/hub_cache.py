@@ -170,7 +170,8 @@ def keep(asked: HubName, commit: str, name: str, blob: str, data: bytes) -> Path
         blob: The hash of its content, by which the hub names it.
         data: Its content.
 
-    Returns: Its path in the snapshot.
+    Returns:
+        Its path in the snapshot.
 
     Raises:
         OSError: The cache cannot be written.

@@ -27,10 +27,10 @@ def spec_of(
             where encoder and decoder differ.
         overrides: Values that replace those of the config, as for `clockhands.audit`.
 
-    Returns: The spec where all layers have the same; a `clockhands.mixtures.LayerMixture` where they differ, with one
-        entry for each layer; None where no layer has a position encoding. For codes with learned values (a table,
-        relative biases) it describes their shape. Windows do not belong to a spec: ``ch.audit(target).layers`` has
-        them.
+    Returns:
+        The spec where all layers have the same; a `clockhands.mixtures.LayerMixture` where they differ, with one entry
+        for each layer; None where no layer has a position encoding. For codes with learned values (a table, relative
+        biases) it describes their shape. Windows do not belong to a spec: ``ch.audit(target).layers`` has them.
 
     Raises:
         InvalidValue: The config does not determine the encoding, and the message says what is missing; there is no such

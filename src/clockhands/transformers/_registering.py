@@ -24,7 +24,8 @@ def register() -> tuple[str, ...]:
     llama3. LongRoPE is left out: Transformers changes its frequencies with the length under the one name
     ``longrope``. Other programs do not know these names; `swap` needs no change of the config.
 
-    Returns: The names; a second call changes nothing.
+    Returns:
+        The names; a second call changes nothing.
 
     Accuracy: frequencies within half a unit of the last place of float32; those of Transformers are off by up to a few
     units (``clockhands.diagnosis.slack_of``).

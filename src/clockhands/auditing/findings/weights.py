@@ -393,7 +393,8 @@ def _leaders(ones: Sequence[WeightProjection], orders: Sequence[Order]) -> tuple
     Heads of one layer are similar, so their rows also have a high z-score as pairs of each other; but nothing of it is
     in the crossed part, and `Score.turns` distinguishes them from rotating pairs.
 
-    Returns: The permutations, the z-score of the first, and the largest z-score of the stored rows.
+    Returns:
+        The permutations, the z-score of the first, and the largest z-score of the stored rows.
     """
     if not orders:
         return [], 0.0, 0.0

@@ -69,7 +69,8 @@ def four_terms(tokens: Any, rows: Any, query: Any, key: Any) -> Terms:
         query: W_Q [width, head_width], as in ``x @ W_Q``; a linear layer's weight is its transpose.
         key: W_K, in the same form.
 
-    Returns: Each term's variance about its own mean over the n**2 pairs, over the sum of the four. In a single draw the
+    Returns:
+        Each term's variance about its own mean over the n**2 pairs, over the sum of the four. In a single draw the
         terms can be correlated, so that sum equals the variance of the score only on average.
 
     Raises:

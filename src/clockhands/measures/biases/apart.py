@@ -85,8 +85,9 @@ def distinct(numbers: np.ndarray) -> tuple[list[int], list[list[int] | None]]:
     Args:
         numbers: [rows, places].
 
-    Returns: For each row its count, and ``[earlier, later]``: the smallest place whose value occurred before, and the
-        first place with that value; None if all values differ.
+    Returns:
+        For each row its count, and ``[earlier, later]``: the smallest place whose value occurred before, and the first
+        place with that value; None if all values differ.
 
     >>> distinct(np.array([[5, 7, 7, 5], [1, 2, 3, 4]]))
     ([2, 4], [[1, 2], None])

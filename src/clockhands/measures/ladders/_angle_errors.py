@@ -216,7 +216,8 @@ def phase_errors(
         base: For the ways ``power`` and ``exponential``: the base. By default the one for which the last frequency is
             one step before ``1 / base`` (as in the paper).
 
-    Returns: The errors, not reduced modulo ``2 pi``; infinite or NaN where a number overflows the dtype.
+    Returns:
+        The errors, not reduced modulo ``2 pi``; infinite or NaN where a number overflows the dtype.
 
     Accuracy: see the module.
 

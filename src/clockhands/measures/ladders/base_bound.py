@@ -83,7 +83,8 @@ def first_failing_distance(rates: tuple[float, ...], limit: int) -> int | None:
         rates: Radians per token of each pair.
         limit: Distances from 1 to ``limit - 1`` are searched, at most up to `farthest_looked_at`.
 
-    Returns: The distance, or None if no sum is negative within the searched distances.
+    Returns:
+        The distance, or None if no sum is negative within the searched distances.
 
     Source: Men et al. 2024, arXiv:2405.14591, section 4.
     """

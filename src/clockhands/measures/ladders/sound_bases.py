@@ -100,7 +100,8 @@ def smallest_sound_base(pairs: int, length: int, *, still: int = 0, denominator:
         still: Additional pairs of frequency 0 (dimensions that are not rotated).
         denominator: ``den`` of the exponents; the number of pairs by default.
 
-    Returns: The base; 1.0 if every base above 1 is sound.
+    Returns:
+        The base; 1.0 if every base above 1 is sound.
 
     Raises:
         InvalidValue: A number is below 1, or the length is too long to be searched.

@@ -51,8 +51,9 @@ def best_linear_map(
         later: The rows to be predicted, [tokens, channels].
         cutoff: Directions of ``rows`` whose singular value is below this share of the largest are left out.
 
-    Returns: ``M`` [channels of later, channels of rows], and the residual share on the same rows: 0 for an exact map,
-        also if ``later`` does not vary and is predicted.
+    Returns:
+        ``M`` [channels of later, channels of rows], and the residual share on the same rows: 0 for an exact map, also
+        if ``later`` does not vary and is predicted.
 
     >>> turn = np.array([[0.0, 1.0], [-1.0, 0.0]])
     >>> rows = np.array([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]])
