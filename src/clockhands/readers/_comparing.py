@@ -38,7 +38,7 @@ class Parted:
 
     @cached_property
     def verdict(self) -> Verdict | None:
-        """What the second's rates are beside the first's, where both have as many pairs; its search takes a while."""
+        """How the frequencies of the second compare with the first's, if both have as many pairs; cached."""
         if self.ladder is None or self.ours is None or self.theirs is None:
             return None
         return _verdict(self.ours, np.array(self.theirs.rates))

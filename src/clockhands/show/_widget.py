@@ -41,12 +41,12 @@ class Explorer:
     """The explorer in a notebook, opened on a code at a position.
 
     Attributes:
-        spec: The code that is shown, one with hands along one axis; it follows the page's controls, and setting it
-            changes the page.
+        spec: The code that is shown, with dimension pairs along one axis; it follows the page's controls, and setting
+            it changes the page.
         position: The position that is shown, in tokens, from 0 to 2**53 - 1; the same both ways.
 
     Raises:
-        InvalidType, InvalidValue: The code has no hands along one axis, or the position cannot be used.
+        InvalidType, InvalidValue: The code has no dimension pairs along one axis, or the position cannot be used.
         NotInstalled: anywidget is not installed.
     """
 

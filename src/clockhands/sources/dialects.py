@@ -48,7 +48,8 @@ class Dialect:
         only: Quantity to the key, and the values under it, that the program reads the quantity with.
         codes: Its position codes, as those of a model type.
         scaling: Which keys together declare a scaling, the first that fits.
-        named: The key of a model whose values stand in the program's code, the values' names, the values of each model.
+        named: The key of a model name whose values are in the program's code, the names of these values, and the values
+            of each model.
         file_names: How the name of a file begins that says more, and what it says.
         notes: What the file does not determine.
         outdated: For each outdated top-level key, what replaced it.

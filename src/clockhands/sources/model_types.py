@@ -27,8 +27,8 @@ class CodeOfType:
 
     Attributes:
         part: Which part of the model has it.
-        kind: What it is.
-        layout: How channels pair.
+        kind: The kind of code.
+        layout: Which two channels form a pair.
         windows: Which layers see a window only: a ``rule`` (``all``, ``period``, ``from``, ``listed``, ``cycle``, or
             ``unturned`` for the layers that do not rotate) and its numbers; the number of the layer of a period that
             sees all (``turn``), where that is not the last; whether periods are counted ``back`` from the last layer;
@@ -47,21 +47,20 @@ class CodeOfType:
         widths: Kind of layer to the quantity that holds its head width, where that is not ``head_width``.
         scaled: Kinds of layers that a flat scaling block is for; empty means all.
         latent: Whether a head is an unrotated and a rotated part side by side (multi-head latent attention).
-        aliases: Names of scalings that this type takes for others.
+        aliases: Names of scalings that this type reads as others.
         scalings: The scalings that the type has; empty means all.
-        still: Every so many layers there is one that does not rotate.
+        still: The period of layers without RoPE: one layer in so many.
         unturned: Kinds of layers that do not rotate, as long as there is a window.
         labels: Kind of layer to the names of its object in a nested block, where those are not the usual ones.
         assumed: Scaling to what the class takes for keys of it that the block does not hold.
         alpha: Whether a dynamic scaling with an ``alpha`` is a fixed stretch by that number.
-        fragile: Whether the class fails at scalings where the width of a head is not written out.
+        fragile: Whether the class fails at scalings if the config does not give the head width.
         lost: Kinds of layers that the class gives its default base although the config has one at its top.
-        share: Share of a head that turns by the code of the type, whatever stands outside of a block.
-        growth: How the code of the type stretches the ladder by itself for texts longer than those of its training.
-        turning: Which end of a head turns, ``first`` or ``last``, where only a part does.
-        formula: Whether the frequencies follow from the config by the formulas here; some codes have others.
-        rows: Quantity that counts the rows of a table; None where it has none, as its numbers are computed when they
-            are added.
+        share: The partial rotary factor in the code of the type, whatever the file has outside a block.
+        growth: How the code of the type itself scales the frequencies for texts longer than the trained length.
+        turning: Which end of a head is rotated, ``first`` or ``last``, if only a part is.
+        formula: Whether the formulas of this library give the frequencies; some codes have others.
+        rows: Quantity that counts the rows of a table; None if it has no stored table because its numbers are computed.
         extra_rows: Rows that the table has beyond it.
         offset: Number of the first position, or the quantity (a padding row) that it follows.
         zero_rows: Quantity that names a row of zeros.
@@ -73,8 +72,8 @@ class CodeOfType:
         sections: How the pairs are shared among time, rows and columns: ``chunked``, ``interleaved`` or not.
         section_sizes: The sections that the class takes where the file declares none.
         bias: What follows from the type of a bias: fields of a spec, or the parts whose buckets go in both directions.
-        grid: Whether pairs turn by rows and columns of an image, and how they lie: ``together``, ``apart``,
-            ``in turns`` or ``dealt``.
+        grid: Whether pairs rotate by rows and columns of an image, and their arrangement: ``together``, ``apart``, ``in
+            turns`` or ``dealt``.
         padding: Position of padding where it is not counted, or the quantity that holds it.
         distances: Base of the sinusoids that a relative code makes of the distance, as Transformer-XL does: as many
             frequencies as half of the model's width has channels.
