@@ -1,6 +1,6 @@
-"""The audit of a model: what its files declare, what follows from it, and what is wrong.
+"""The audit of a model: what its files declare about positions, what is computed from it, and what is wrong.
 
-`_audits` joins the parts; `findings` has a class for everything that can be found, with what it means and what to do.
+`_audits` joins the parts; `findings` has a class for every finding, with its meaning and what to do about it.
 """
 
 from clockhands.auditing._audits import Audit, audit, audit_opened

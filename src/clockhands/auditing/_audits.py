@@ -1,4 +1,4 @@
-"""From a target to its audit: open, resolve, look, judge."""
+"""Audits a target: opens it, resolves its position codes, runs the checks, and collects the findings."""
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
@@ -65,25 +65,25 @@ LAYER_FIELDS = (
 
 @dataclass(frozen=True, repr=False)
 class Audit:
-    """What a target says about position, and what is wrong with it.
+    """What a target declares about positions, and what is wrong with it.
 
     Attributes:
         target: The target as the caller wrote it.
         model_type: The model type that the files name, if they do.
         context: Usable positions, as the files declare them.
-        length: The length at which the rates hold, in tokens.
+        length: The length for which the frequencies are computed, in tokens.
         layers: The position codes, one for each group of layers that share one.
-        findings: What was found, the grave ones first.
+        findings: What was found, the most severe first.
         source: Where `model_type`, `context` and `length` come from.
         path: The file or folder on disk; None for a preset and for standard input.
-        weights: What the weights say of pairs, or that they were not asked; None where there are none that turn.
-        readings: What other readers compute from the same config, and where they part from `layers`.
-        ignored: Keys about position that nothing read: their places, and what stands there.
-        properties: What the codes can and cannot do, as far as it follows from their specs.
-        notes: What was decided while opening the target that another reader might have decided otherwise.
-        asked: The length that the caller asked for; None for that of the files.
+        weights: What the weights say about the layout, or that they were not examined; None without rotary weights.
+        readings: What runtimes compute from the same config, and where they differ from `layers`.
+        ignored: Position keys that were not read: their sources and values.
+        properties: The main properties of the codes, as far as they follow from their specs.
+        notes: Choices made while opening the target that another program might make differently.
+        asked: The length that the caller gave; None for that of the files.
         runtime: The runtime that the caller named, with its release; None for none.
-        live: What was measured of the running model (``--live``); None where it was not run.
+        live: What was measured on the running model (``--live``); None if it was not run.
     """
 
     target: str
@@ -105,7 +105,7 @@ class Audit:
     live: Mapping[str, Any] | None = field(default=None, hash=False)
 
     def __repr__(self) -> str:
-        """The target and the verdict: all the rest would fill pages of a prompt."""
+        """The target and the verdict only: the full text would fill pages of a prompt."""
         return f"<Audit of {self.target}: {self.verdict}>"
 
     def __str__(self) -> str:
@@ -122,12 +122,12 @@ class Audit:
 
     @property
     def errors(self) -> tuple[Finding, ...]:
-        """Findings that make the model wrong for any reader."""
+        """Findings that make the model wrong in every runtime."""
         return self._of("error")
 
     @property
     def warnings(self) -> tuple[Finding, ...]:
-        """Findings that make it wrong for some reader or some length."""
+        """Findings that make it wrong in some runtime or at some length."""
         return self._of("warning")
 
     @property
@@ -137,7 +137,7 @@ class Audit:
 
     @property
     def computed(self) -> bool:
-        """Whether the RoPE frequencies of all layers for text are known: what is not cannot be said to be correct."""
+        """Whether the RoPE frequencies of all text layers are known; without them no verdict of correct is possible."""
         return all(code.rates for code in self.layers if code.kind == "rotary" and code.part in TEXT)
 
     @property
@@ -163,7 +163,7 @@ class Audit:
 
     @property
     def problems(self) -> tuple[Finding, ...]:
-        """Errors, then warnings; of each, those whose fix is known as a change of the file come first."""
+        """Errors, then warnings; in each group, those with a known change of the file come first."""
         return tuple(
             sorted(
                 (*self.errors, *self.warnings),
@@ -172,9 +172,9 @@ class Audit:
         )
 
     def fixed_with(self, found: Finding) -> Finding | None:
-        """The problem before this one whose fix sets a value that this one is about; None where there is none.
+        """An earlier problem whose fix sets a value that this problem concerns; None if there is none.
 
-        A problem that has a change of the file as its own fix is never looked at as part of another.
+        A problem with a fix that changes the file is never treated as part of another.
         """
         if found.edit is not None and found.edit.patch:
             return None
@@ -189,15 +189,15 @@ class Audit:
 
     @property
     def reach(self) -> int | None:
-        """How far readings are compared, in tokens: the length that was asked for, else as `reach_of`."""
+        """The length up to which readings are compared, in tokens: the given length, else as in `reach_of`."""
         return self.asked or reach_of(self.layers, self.context, self.length)
 
     def with_live(self, findings: Iterable[Finding], measured: Mapping[str, Any]) -> "Audit":
-        """The same audit with what was found of the running model, the grave ones first.
+        """The same audit with the findings of the running model added, the most severe first.
 
         Args:
-            findings: Of the running model; what the audit of the files has already is not repeated.
-            measured: The numbers.
+            findings: Findings of the running model; those that the audit of the files already has are not repeated.
+            measured: The measured numbers.
         """
         have = {(each.code, each.layers) for each in self.findings}
         rank = {code: place for place, code in enumerate(CODES)}
@@ -206,7 +206,7 @@ class Audit:
         return replace(self, findings=tuple(found), live=measured)
 
     def without(self, codes: Iterable[str]) -> "Audit":
-        """The same audit, with the findings of some codes left out."""
+        """The same audit without the findings of some codes."""
         ignored = frozenset(codes)
         return replace(self, findings=tuple(found for found in self.findings if found.code not in ignored))
 
@@ -230,7 +230,7 @@ class Audit:
         }
 
     def _of_the_runtime(self) -> str:
-        """What is known of the runtime that the caller named, where it computes the same."""
+        """What is known about the runtime that the caller named, if it computes the same as the audit."""
         if any(found.code == "runtime-not-known" for found in self.findings):
             return f". What {self.runtime} computes is not known"
         same = [each for each in self.readings if each.verdict == "same"]
@@ -241,7 +241,7 @@ class Audit:
         return f", and {self.runtime} computes these values{but}"
 
     def _lacking(self) -> str:
-        """What the files lack for the frequencies."""
+        """What the files lack for computing the frequencies."""
         lacking = (found for found in self.findings if found.code == "missing-value")
         evidence = [found.evidence for found in lacking if "without it" not in found.evidence]
         names = list(dict.fromkeys(name for held in evidence for name in str(held["missing"]).split(", ")))
@@ -268,30 +268,31 @@ def audit(
 ) -> Audit:
     """Audit a preset, a model folder, a config, a GGUF, safetensors or ONNX file, a bare array, or a loaded module.
 
-    A config may be a file, a dict, or an object with ``to_dict`` such as ``LlamaConfig()``; of a pipeline its model is
-    audited.
+    A config may be a file, a dict, or an object with ``to_dict`` such as ``LlamaConfig()``; for a pipeline, its model
+    is audited.
 
-    Of a loaded ``torch.nn.Module`` its config is audited as that of a file, and what its parts hold of positions
-    (rates, tables of cosines and sines, position numbers, tables of rows) is held to it, each layer by itself. The
-    model is not run and not changed; parts that turn by themselves are copied, and asked for a few positions.
+    The config of a loaded ``torch.nn.Module`` is audited like that of a file, and the position data in its parts
+    (frequencies, tables of cosines and sines, position numbers, tables of rows) are compared with it, layer by layer.
+    The model is not run and not changed; parts that rotate their input are copied, and the copies are called for a few
+    positions.
 
     Args:
         target: What to audit: a path, `-` for a config on standard input, a preset with `:field=value,…`, a config as
             a dict or an object, a module, or a pipeline.
-        length: The length, in tokens, at which the rates shall hold; None is that which the target asks for (a training
-            file, a Modelfile), else the length of the original training.
-        overrides: Values to be set over those of the config before it is read, by key; dots lead into objects.
-            ``max_model_len`` is no key of a config: it is a length, as vLLM takes it, where ``length`` is None.
-        weights: Whether to tell from the query and key projections how channels pair; it reads all of them.
+        length: The length in tokens for which frequencies are computed; None means the length that the target sets (a
+            training file, a Modelfile), else the original trained length.
+        overrides: Values that replace those of the config before it is read, by key; dots lead into objects.
+            ``max_model_len`` is not a key of a config: it is used as the length, as in vLLM, if ``length`` is None.
+        weights: Whether to determine the layout from the query and key projections; this reads all of them.
         runtime: The runtime that will load the model, ``NAME`` or ``NAME@RELEASE`` (``vllm@0.25``): what it computes
-            otherwise is a warning or an error, and what other runtimes do is left out. None asks for none.
+            differently is a warning or an error, and other runtimes are left out. None names no runtime.
         stdin: Where `-` is read from; None is the process's own standard input.
 
     Raises:
         Unreadable: The target cannot be read as what it claims to be, or is a module without numbers.
-        InvalidType: The weights of a module are asked for: they are looked at in files.
-        InvalidValue: The target names a preset with a value that cannot be used, the length is not positive,
-            nothing is read in a place that shall be overridden, or the runtime or its release is not known.
+        InvalidType: ``weights`` is set for a module: weights are examined in files only.
+        InvalidValue: The target names a preset with a value that cannot be used, the length is not positive, an
+            overridden key is not read, or the runtime or its release is not known.
     """
     named = None if runtime is None else runtime_of(runtime)
     served, overrides = served_length(overrides)
@@ -299,7 +300,7 @@ def audit(
     if isinstance(target, str | os.PathLike):
         opened = overridden(open_target(target, stdin), overrides)
         return audit_opened(opened, length, weights=weights, runtime=named)
-    # Imported here: who audits files needs none of it.
+    # Imported here: audits of files do not need it.
     from clockhands.auditing.modules import module_of, open_values
 
     module = module_of(target)
@@ -317,12 +318,12 @@ def audit(
 def audit_opened(
     opened: Opened, length: int | None = None, *, weights: bool = False, runtime: RuntimeRelease | None = None
 ) -> Audit:
-    """The audit of a target that is open already.
+    """Audit a target that is already open.
 
     Args:
         opened: The target, with what the caller set over it.
-        length: The length, in tokens, at which the rates shall hold; None is that which the target asks for.
-        weights: Whether to tell from the query and key projections how channels pair.
+        length: The length in tokens for which frequencies are computed; None means the length that the target sets.
+        weights: Whether to determine the layout from the query and key projections.
         runtime: The runtime that will load the model, or None.
     """
     length = opened.length if length is None else length
@@ -338,7 +339,7 @@ def audit_opened(
 def _of_module(
     module: Any, length: int | None, overrides: Mapping[str, Any] | None, weights: bool, runtime: RuntimeRelease | None
 ) -> Audit:
-    """The audit of a loaded module: its config as that of a file, and what its parts hold beside it."""
+    """The audit of a loaded module: its config like that of a file, and the position data that its parts hold."""
     from clockhands.auditing.modules import open_module, resolve_module, walked
 
     if weights:
@@ -353,9 +354,9 @@ def _of_module(
 
 
 def _undisputed(findings: Sequence[Finding]) -> list[Finding]:
-    """The findings, a note without its edit where a problem's edit writes another value under the same key.
+    """The findings; a note loses its edit if a problem's edit writes another value under the same key.
 
-    The base that a class takes for an absent one is worth writing down only where no release has another.
+    Writing the default base of a class into the file is useful only if no release has another base.
     """
     kept = [each.edit for each in findings if each.severity != "note" and each.edit is not None]
     return [
@@ -369,7 +370,7 @@ def _undisputed(findings: Sequence[Finding]) -> list[Finding]:
 def judged(
     opened: Opened, resolved: Resolved, cases: Iterable[Kind] = (), *, runtime: RuntimeRelease | None = None
 ) -> Audit:
-    """The audit of what was resolved: facts and checks become findings, the grave ones first."""
+    """The audit of what was resolved: facts and checks become findings, the most severe first."""
     resolved = resolved.with_lengths()
     others = readings(opened, resolved, resolved.length)
     subject = Audited(opened, resolved, others, runtime)
@@ -377,14 +378,14 @@ def judged(
     noticed = [*cases, *(with_release(subject, fact) for fact in facts)]
     noticed += [case for check in CHECKS for case in check(subject)]
     if any(place.endswith("rope_theta") for place in opened.lost):
-        # The override is told to have lost the base; the file has it.
+        # The override is reported to have lost the base; the file has it.
         noticed = [case for case in noticed if case.code not in ("default-base", "differs-from-release")]
     documents = {opened.config_name or "": opened.config, **opened.beside}
     findings = [judge(case.code, evidence_by_caller(case.evidence, opened), case.layers, documents) for case in noticed]
     if runtime is not None:
         others = readings_of(subject)
         if any(each.verdict != "unknown" for each in others) or any("runtime" in each.evidence for each in findings):
-            # What other runtimes make of the file was not asked; notes are left where not all was compared.
+            # Patterns of misreading were not compared; notes are kept where not everything was compared.
             whole = others and not any(each.not_compared for each in others)
             kept = () if whole else ("note",)
             findings = [

@@ -1,7 +1,7 @@
-"""The smallest change of a file that mends a finding, in words and as a JSON Patch (RFC 6902).
+"""The smallest change of a file that fixes a finding, as text and as a JSON Patch (RFC 6902).
 
 Sources name a value as `file:key.inner.key`. A rule makes its edit from such names alone; `placed` then finds the keys
-in the file itself, because a key may hold a dot of its own, and drops a patch that does not fit the file.
+in the file itself, because a key may contain a dot, and drops a patch that does not fit the file.
 """
 
 from collections.abc import Mapping, Sequence
@@ -12,8 +12,8 @@ from clockhands.sources.files import file_and_key
 
 STDIN = "<stdin>"
 
-# Keys and dots of the longest place that a patch is made for; the deepest in use has five. Through objects in objects
-# whose keys are dotted too lead more ways than can be counted.
+# The most keys and dots of a path for which a patch is made; the deepest path in use has five. With dotted keys inside
+# nested objects, the possible readings of a longer path could be too many to count.
 _MOST_STEPS = 12
 
 
@@ -22,9 +22,9 @@ class Edit:
     """A change of one file.
 
     Attributes:
-        says: The change in words.
+        says: The change as a sentence.
         file: The file that it changes, as sources name it.
-        patch: The same as operations of JSON Patch; empty where the file is no JSON.
+        patch: The same as operations of JSON Patch; empty if the file is not JSON.
     """
 
     says: str
@@ -37,7 +37,7 @@ class Edit:
 
 
 def pointer(place: str) -> tuple[str, str]:
-    """The file and the JSON pointer (RFC 6901) of a source, every dot taken for a step.
+    """The file and the JSON pointer (RFC 6901) of a source, with every dot read as a step.
 
     >>> pointer("config.json:text_config.rope_scaling.factor")
     ('config.json', '/text_config/rope_scaling/factor')
@@ -47,32 +47,32 @@ def pointer(place: str) -> tuple[str, str]:
 
 
 def removed(place: str, says: str) -> Edit:
-    """Without one key."""
+    """Remove one key."""
     return _edit(place, says, {"op": "remove"})
 
 
 def replaced(place: str, value: Any, says: str) -> Edit:
-    """With another value under a key that is there."""
+    """Replace the value of an existing key."""
     return _edit(place, says, {"op": "replace"}, value)
 
 
 def added(place: str, value: Any, says: str) -> Edit:
-    """With a key that is not there."""
+    """Add a key."""
     return _edit(place, says, {"op": "add"}, value)
 
 
 def moved(place: str, to: str, says: str) -> Edit:
-    """With a value under another key of the same file, where nothing stands yet."""
+    """Move a value to another key of the same file, which does not exist yet."""
     return _edit(to, says, {"op": "move", "from": pointer(place)[1]})
 
 
 def copied(place: str, to: str, says: str) -> Edit:
-    """With the value of one key under another one of the same file too, whatever stands there."""
+    """Copy the value of one key to another key of the same file, whether that exists or not."""
     return _edit(to, says, {"op": "copy", "from": pointer(place)[1]})
 
 
 def together(says: str, *edits: Edit) -> Edit:
-    """Several changes of one file as one, made in this order."""
+    """Several changes of one file as one, applied in this order."""
     files = {edit.file for edit in edits}
     whole = len(files) == 1 and all(edit.patch for edit in edits)
     patch = tuple(step for edit in edits for step in edit.patch) if whole else ()
@@ -80,10 +80,10 @@ def together(says: str, *edits: Edit) -> Edit:
 
 
 def placed(edit: Edit | None, documents: Mapping[str, Any]) -> Edit | None:
-    """An edit whose pointers lead through the keys that the file has, dots in them and all.
+    """Fit the pointers of an edit to the keys that the file has, including keys with dots.
 
-    The patch is dropped, and the words stay, where it does not fit: the file is not among those that were read, a key
-    is not there, a value would be moved over another one, or the dots can be read in two ways.
+    The patch is dropped, and the sentence is kept, if it does not fit: the file was not read, a key is missing, a value
+    would be moved over another one, or the dots can be read in two ways.
 
     Args:
         edit: The edit, or None.
@@ -94,10 +94,10 @@ def placed(edit: Edit | None, documents: Mapping[str, Any]) -> Edit | None:
     document = documents.get(edit.file or "")
     steps: list[dict[str, Any]] = []
     for step in edit.patch:
-        # A step may use what an earlier one made: it is fitted to the file as the steps before it leave it.
+        # A step may use what an earlier one created: it is fitted to the file as the earlier steps leave it.
         try:
             document = document if not steps else applied(steps[-1], document)
-        except (KeyError, IndexError):  # a step took away what it should be put into
+        except (KeyError, IndexError):  # an earlier step removed the object that this one adds to
             return replace(edit, patch=())
         fitted = None if document is None else _fitted(step, document)
         if fitted is None:
@@ -123,12 +123,12 @@ def _fitted(step: Mapping[str, Any], document: Any) -> dict[str, Any] | None:
             return None
         fitted[name] = _pointed(found)
     if step["op"] == "move" and fitted["path"].startswith(f"{fitted['from']}/"):
-        return None  # nothing can be moved into itself
+        return None  # a value cannot be moved into itself
     return fitted
 
 
 def applied(step: Mapping[str, Any], document: Any) -> Any:
-    """A document with one fitted step made; the objects on the way are copied, the rest is shared."""
+    """A document after one fitted step; objects on the path are copied, the rest is shared."""
     value = step.get("value")
     if "from" in step:
         origin = keys_of(step["from"])
@@ -154,7 +154,7 @@ def keys_of(pointer: str) -> list[str]:
 
 
 def _found(parts: Sequence[str], document: Any) -> list[str] | None:
-    """The keys of a document that these parts, some of them joined by dots, lead through; None unless just one way."""
+    """The keys of a document that match these parts, some joined by dots; None unless there is exactly one match."""
     if len(parts) > _MOST_STEPS:
         return None
     ways = _ways(tuple(parts), document)
@@ -162,7 +162,7 @@ def _found(parts: Sequence[str], document: Any) -> list[str] | None:
 
 
 def _ways(parts: tuple[str, ...], here: Any) -> list[list[str]]:
-    """The first two ways at most: a second one is enough to know that there is not just one."""
+    """At most two matches: a second one is enough to know that the match is not unique."""
     if not parts:
         return [[]]
     if isinstance(here, list):
@@ -198,7 +198,7 @@ def _is_json(file: str) -> bool:
 
 
 def disputed(one: Edit, other: Edit) -> str | None:
-    """The key to which two edits give different values; None where they do not contradict each other."""
+    """The key to which two edits give different values; None if they do not contradict each other."""
     first, second = ({step["path"]: step for step in edit.patch} for edit in (one, other))
     shared = (path for path in first.keys() & second.keys() if first[path] != second[path])
     return next((keys_of(path)[-1] for path in shared), None)

@@ -1,7 +1,7 @@
-"""What is known of a position code of a target: its spec, else its rates, and the learned numbers that the file holds.
+"""What is known about a position code of a target: its spec, else its frequencies, and learned numbers from the file.
 
-A config says how a learned table is shaped and not what is in it; the weights beside it say that. Numbers that lie in
-blocks of a GGUF type are read by the format's own library where it is installed.
+A config describes the shape of a learned table and not its values; the weights hold those. Values in quantised GGUF
+blocks are read by the format's own library, if it is installed.
 """
 
 from collections.abc import Sequence
@@ -32,14 +32,14 @@ _ABSENT = "Its trained numbers are not in what was read: name the weights to hav
 
 @dataclass(frozen=True, eq=False)
 class HeldCode:
-    """A code as far as a target tells it.
+    """A code as far as a target determines it.
 
     Attributes:
-        spec: The code; None where too little is known to make one.
-        values: Its learned numbers; None where it has none, or the target does not hold them.
-        notes: What was assumed, and which numbers are not there, in sentences.
+        spec: The code; None if too little is known.
+        values: Its learned numbers; None if it has none, or the target does not hold them.
+        notes: What was assumed, and which numbers are missing, in sentences.
         why: Why there is no spec.
-        length: Rows of a bare array, or of its longest axis; None for what is no such array.
+        length: Rows of a bare array, or of its longest axis; None for other targets.
     """
 
     spec: Any = None
@@ -50,7 +50,7 @@ class HeldCode:
 
 
 def spec_of(code: Code) -> Any:
-    """The spec of a code: its own, else one of its rates, since no property depends on how channels pair; else None."""
+    """The spec of a code: its own, else one made from its frequencies (no property depends on the layout)."""
     spec = code.spec
     if spec is None and code.kind == "rotary" and code.rates:
         try:
@@ -58,20 +58,20 @@ def spec_of(code: Code) -> Any:
         except ClockhandsError:
             return None
     if isinstance(spec, Rotary) and spec.scaling is None and spec.length is not None:
-        return replace(spec, length=None)  # nothing in it depends on a length, and it stays the one that is known
+        return replace(spec, length=None)  # nothing in it depends on a length, so the known length is kept
     return spec
 
 
 def in_step(code: Code, spec: Any) -> Any:
-    """The spec of a code as text meets it: all coordinates of a text token are equal, so all sections advance together.
+    """The spec of a code for text: all coordinates of a text token are equal, so all sections advance together.
 
-    The pairs of all axes then make one ladder, in the order of the channels. Of one axis it is the spec itself.
+    The pairs of all axes then form one ladder, in the order of the channels. With one axis it is the spec itself.
     """
     return spec if code.sections is None or code.counts_apart else replace(spec, axes=None)
 
 
 def held_by(opened: Opened, code: Code) -> HeldCode:
-    """What a target tells of one of its codes."""
+    """What a target determines about one of its codes."""
     spec = spec_of(code)
     if spec is None:
         return HeldCode(why=_why_unknown(code))
@@ -86,10 +86,10 @@ def held_by(opened: Opened, code: Code) -> HeldCode:
 
 
 def held_array(info: TensorInfo) -> HeldCode:
-    """What a bare array is: a computed code where it is recognised as one, else rows that were learned.
+    """The code of a bare array: a computed code if it is recognised, else learned rows.
 
     Raises:
-        Unreadable: It is no table of rows of numbers, or cannot be read.
+        Unreadable: It is not a table of numbers, or cannot be read.
     """
     where = f"{info.name} in {info.file}" if info.name != info.file.name else str(info.file)
     if not is_table(info):
@@ -113,7 +113,7 @@ def held_array(info: TensorInfo) -> HeldCode:
 
 
 def _computed(match: Match) -> tuple[Any, int] | None:
-    """The spec that makes exactly these rows from its first position on, and how many there are along an axis."""
+    """The spec that gives exactly these rows from its first position on, and the number of rows along an axis."""
     learned = match.values is not None and np.size(match.values) > 1
     if learned or match.residual is not None or match.computed_in in LOW_PRECISION:
         return None
@@ -133,7 +133,7 @@ def _recognised(match: Match) -> str:
 
 
 def _of_rates(code: Code) -> Rotary:
-    """A rotary code of these rates, in a layout that no property depends on."""
+    """A rotary code with these frequencies, in an arbitrary layout (no property depends on it)."""
     assert code.rates is not None
     rotated = code.rotated or 2 * len(code.rates)
     factor = code.attention_factor
@@ -168,7 +168,7 @@ def _learned(opened: Opened, code: Code, spec: Learned) -> HeldCode:
 
 
 def _looked_up(opened: Opened, code: Code, spec: TableCode) -> HeldCode:
-    """A bias whose table stands once for all layers, in the first."""
+    """A bias whose table is stored once, in the first layer, for all layers."""
     shape = next(iter(spec.shapes.values()))
     found = [info for name, info in opened.tensors.items() if BUCKETS.search(name) and code.part == part_in(name)]
     fits = [info for info in found if info.shape == shape]
@@ -178,7 +178,7 @@ def _looked_up(opened: Opened, code: Code, spec: TableCode) -> HeldCode:
 
 
 def _with(spec: Learned | BiasCode, info: TensorInfo, shape: Sequence[int]) -> HeldCode:
-    """The spec with its numbers out of one tensor, or without and the reason."""
+    """The spec with its values from one tensor, or without them and the reason."""
     try:
         values = numbers_of(info)
     except ClockhandsError as error:
@@ -206,7 +206,7 @@ def numbers_of(info: TensorInfo) -> np.ndarray:
 
 
 def _not_finite(rows: np.ndarray) -> str | None:
-    """The first row that holds a NaN or an infinity, in a sentence; None where all are numbers."""
+    """A sentence naming the first row with a NaN or an infinity; None if all values are finite."""
     step = max(1, 2**20 // max(1, rows.shape[-1]))
     for begin in range(0, len(rows), step):
         bad = np.flatnonzero(~np.isfinite(np.asarray(rows[begin : begin + step])).all(axis=-1))
@@ -220,24 +220,24 @@ def _not_finite(rows: np.ndarray) -> str | None:
 
 @dataclass(frozen=True)
 class Expected(Reference):
-    """The rates that a module should hold, with the code that declares them and the layers that turn by them."""
+    """The frequencies that a module should hold, with the code that declares them and the layers that use them."""
 
     code: Code = field(kw_only=True)
     layers: str | None = None
 
     @property
     def factor_on_cosines(self) -> float:
-        """What cosines and sines are multiplied by."""
+        """The factor on cosines and sines."""
         return self.code.attention_factor or 1.0
 
 
 def expected_of(
     code: Code, layers: str | None, which: str | None = None, reach: int | None = None, *, sure: bool = True
 ) -> Expected | None:
-    """What a module that serves a code should hold; ``which`` of its ladders, and how far it has been asked."""
+    """What a module that serves a code should hold; ``which`` of its ladders, ``reach`` the longest length used."""
     if not code.rates:
         return None
-    # Of a type whose class was not read the layout is not known, and the rest is guessed from common keys.
+    # The layout of a type whose class was not read is not known, and the rest is guessed from common keys.
     sure = sure and code.layout is not None
     factor = (code.scaling or {}).get("factor")
     if isinstance(code.spec, Rotary):

@@ -1,7 +1,7 @@
-"""Findings that a team knows of and lives with, kept in a file: only what is new fails the next run.
+"""Known findings that a team has accepted, kept in a file, so that only new findings fail the next run.
 
-A finding is known again by its target, its code, its layers and what stands in the files (`file:key` and value):
-wording may change between releases, and what is computed from the files need not be compared.
+A finding is recognised by its target, its code, its layers and the values in the files (`file:key` and value): wording
+may change between releases, and computed numbers need not be compared.
 """
 
 import json
@@ -22,7 +22,7 @@ def known_in(path: Path) -> Known:
     """The findings of a baseline file.
 
     Raises:
-        Unreadable: It cannot be read, or it is no baseline.
+        Unreadable: It cannot be read, or it is not a baseline.
     """
     held = documents.read(path).fields
     findings = held.get("findings")
@@ -39,13 +39,13 @@ def baseline_of(audits: Iterable[Audit]) -> dict[str, Any]:
 
 
 def without_known(audit: Audit, known: Known) -> Audit:
-    """The same audit, without the findings that a baseline knows."""
+    """The same audit, without the findings that a baseline lists."""
     left = [each for each in audit.findings if json.dumps(_mark(audit, each), sort_keys=True) not in known]
     return replace(audit, findings=tuple(left))
 
 
 def _mark(audit: Audit, finding: Finding) -> dict[str, Any]:
-    # What a runtime was found to compute is no value of a file, and another runtime's is another finding.
+    # What a runtime computes is not a value of a file, and for another runtime it is another finding.
     of_a_runtime = ("runtime", "instead", "because")
     held = {name: json_value(value) for name, value in finding.evidence.items() if ":" in name or name in of_a_runtime}
     target = PurePath(audit.target).as_posix()  # the same file on every system

@@ -1,4 +1,4 @@
-"""The smallest change of a config, or of a GGUF file, for each scaling that readers of the model's family have."""
+"""The smallest change of a config, or of a GGUF file, for each scaling that runtimes of the model's family support."""
 
 import math
 from collections.abc import Mapping
@@ -23,7 +23,7 @@ SHAPES: Mapping[str, str] = {
     KEYS: "keys of the GGUF file, as llama.cpp reads them",
 }
 
-# Scalings for which a block can be written, in the order in which they are told.
+# Scalings for which a block can be written, in the order of the report.
 _MADE = ("linear", "dynamic", "yarn", "llama3")
 _LLAMA3 = {"low_freq_factor": 1.0, "high_freq_factor": 4.0}  # those of Llama 3.1
 
@@ -33,7 +33,7 @@ Change = tuple[str, dict[str, dict[str, Any]], dict[str, tuple[str, ...]]]
 
 
 def of_gguf(opened: Opened, resolved: Resolved, code: Code, length: int) -> tuple[list[Change], list[str]]:
-    """The changes of a GGUF file's keys, and why there are no others."""
+    """The changes of a GGUF file's keys, and the reasons why others are not possible."""
     context, config = resolved.context or 0, opened.config or {}
     name = config.get(ARCHITECTURE)
     kind = (code.scaling or {}).get("type")
@@ -61,13 +61,13 @@ def of_gguf(opened: Opened, resolved: Resolved, code: Code, length: int) -> tupl
 
 
 def of_config(opened: Opened, resolved: Resolved, code: Code, length: int) -> tuple[list[Change], list[str]]:
-    """The changes of a config, and why there are no others.
+    """The changes of a config, and the reasons why others are not possible.
 
     Args:
         opened: The target.
-        resolved: What was made of it.
+        resolved: Its resolved position codes.
         code: The code of the layers that see all positions.
-        length: The length that the model shall be served at.
+        length: The length at which the model will be served.
     """
     if is_params(opened.config or {}):
         return [], ["A params.json uses other keys: write the block into the config.json of the same model."]
@@ -123,7 +123,7 @@ def _scalings(kind: str | None, allowed: Any) -> list[str]:
 
 @dataclass(frozen=True)
 class _Writer:
-    """The change of a config for one length."""
+    """Writes the change of a config for one length."""
 
     part: Part
     opened: Opened
@@ -132,7 +132,7 @@ class _Writer:
     length: int
 
     def change(self, scaling: str) -> Change:
-        """The values to be set in each shape that the class reads, and the findings that stay."""
+        """The values to set in each shape that the class reads, and the findings that remain afterwards."""
         values, warns = {}, {}
         assert self.part.known is not None
         for shape in self.part.known.reads["blocks"]:
@@ -142,7 +142,7 @@ class _Writer:
         return scaling, values, warns
 
     def _loses_layers(self) -> bool:
-        """Whether the old shape has no place for what the new one says of each kind of layer."""
+        """Whether the old shape cannot express what the new one declares for each kind of layer."""
         return any(block.kind is not None for block in self.part.blocks()) and not self._row_scales_full()
 
     def _row_scales_full(self) -> bool:
@@ -170,18 +170,18 @@ class _Writer:
         return values
 
     def _held(self) -> Mapping[str, Any]:
-        """The block that is there for the layers that see all."""
+        """The existing block of the layers that see all positions."""
         blocks = list(self.part.blocks())
         whole = [block for block in blocks if block.kind in (None, "full")]
         held = next((block.values for block in (*whole, *blocks)), {})
         row = self.part.row
         if row is None or "mrope_section" in held or not row.section_sizes:
             return held
-        # The class has sections where the file has no block at all; a block without them would take them away.
+        # The class has default sections if the file has no block; a new block must repeat them to keep them.
         return {**held, "mrope_section": list(row.section_sizes)}
 
     def _by_kind(self, block: dict[str, Any]) -> dict[str, Any]:
-        """A block for each kind of layer, of which only those that see all change."""
+        """A block for each kind of layer; only the layers that see all positions change."""
         there = self.part.section.values.get(NEW)
         inner = (
             {key: held for key, held in there.items() if isinstance(held, Mapping)}
@@ -200,11 +200,11 @@ class _Writer:
         return {full: block, **others}
 
     def _near(self) -> Code | None:
-        """The code of the layers that slide in a window."""
+        """The code of the layers with a sliding window."""
         return next((code for code in self.resolved.codes if code.window is not None and code.kind == "rotary"), None)
 
     def _bases(self, path: str) -> dict[str, Any]:
-        """The bases outside the block, where the old shape has them, if they stand inside one now."""
+        """The bases at the top level, where the old shape has them, if they are inside a block now."""
         assert self.part.known is not None
         reads = self.part.known.reads
         values: dict[str, Any] = {}
@@ -224,7 +224,7 @@ class _Writer:
         return f"{self.part.section.path}{self.part.known.reads['context'][0]}"
 
     def _numbers(self, scaling: str, held: Mapping[str, Any]) -> dict[str, Any]:
-        """The numbers of a scaling: from the length of the training to the one asked for."""
+        """The numbers of a scaling, from the trained length to the requested one."""
         context, now = self.resolved.context or self.length, self.code.scaling or {}
         before = float(now.get("factor") or 1.0)
         original = now.get("original") or context
@@ -244,7 +244,7 @@ class _Writer:
         return numbers
 
 
-# What an audit of the changed config still says: whether a length holds its factor already is read in two ways.
+# Findings that an audit of the changed config still has: whether a length includes its factor is read in two ways.
 _STAY: Mapping[str, tuple[str, ...]] = {
     "dynamic": ("length-times-factor",),
     "linear": ("length-times-factor",),

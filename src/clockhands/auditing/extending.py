@@ -1,8 +1,8 @@
-"""What a model is served with at a longer length than it declares: what is sound there, and the smallest change for it.
+"""Serving a model at a longer length than it declares: what works there, and the smallest change for each scaling.
 
-No config teaches a model to read further than it was trained to. What a config can do is keep the angles of slow pairs
-within what the model has seen; this module says which pairs that concerns, writes the block for each scaling that the
-readers of the model's family have, and repeats what is published about its price.
+No change of a config makes a model work beyond its trained length for certain. It can keep the angles of slow pairs
+within those seen in training. This module says which pairs are affected, writes the block for each scaling that
+runtimes of the model's family support, and repeats published results on the loss of quality.
 """
 
 from collections.abc import Iterator, Mapping
@@ -28,10 +28,10 @@ class Way:
 
     Attributes:
         scaling: Its name in configs.
-        values: For each shape the keys to be set, dots leading into objects; null takes a key away.
-        says: What it does to this ladder.
-        costs: What is published about it.
-        warns: Codes of findings that an audit of the changed config still has, by shape, because of it.
+        values: For each shape the keys to set; dots lead into objects, null removes a key.
+        says: What it does to the frequencies of this model.
+        costs: Published results on its effect.
+        warns: Codes of findings that an audit of the changed config has because of it, by shape.
     """
 
     scaling: str
@@ -56,12 +56,12 @@ class Extension:
     """What is known about a model at a length beyond its context.
 
     Attributes:
-        length: The length that was asked for.
-        context: The context that is declared.
-        sound: What holds and what does not at that length with the files as they are.
+        length: The requested length.
+        context: The declared context.
+        sound: What works and what does not at that length with the unchanged files.
         ways: The scalings that would serve.
-        without: Why there is no block for a scaling, or none at all.
-        cannot: What no change of the files can promise.
+        without: Why there is no block for one scaling, or for any.
+        cannot: What no change of the files can guarantee.
     """
 
     length: int
@@ -84,12 +84,12 @@ class Extension:
 
 
 def extension(opened: Opened, resolved: Resolved, length: int | None) -> Extension | None:
-    """What is known about a model at a length that its files do not declare; None where they declare it.
+    """What is known about a model at a length that its files do not declare; None if they declare it.
 
     Args:
         opened: The target.
-        resolved: What was made of it at that length.
-        length: The length that was asked for, or None.
+        resolved: Its position codes, resolved at that length.
+        length: The requested length, or None.
     """
     context = resolved.context
     codes = [code for code in resolved.codes if code.part in TEXT and code.kind is not None]
@@ -118,7 +118,7 @@ def extension(opened: Opened, resolved: Resolved, length: int | None) -> Extensi
 
 
 def _sound(code: Code, resolved: Resolved, length: int) -> Iterator[str]:
-    """What a code does at a length past its context, in sentences."""
+    """How a code behaves at a length beyond its context, in sentences."""
     where = _where(code)
     trained = _trained(code, resolved)
     match code.kind:
@@ -202,10 +202,10 @@ def _where(code: Code) -> str:
 
 
 def _trained(code: Code, resolved: Resolved) -> int:
-    """The length that a code was trained at, as far as the files say it."""
+    """The length at which a code was trained, as far as the files say."""
     original = (code.scaling or {}).get("original")
     if isinstance(original, int) and (code.scaling or {}).get("type") != "dynamic":
-        # With its scaling the model was trained, or at least served, at all of its context.
+        # The model was trained with its scaling, or at least served, at its whole context.
         return max(resolved.context or original, code.scaled_to or 0)
     if code.kind == "learned" and code.rows is not None:
         return code.rows - (code.offset or 0)
@@ -231,7 +231,7 @@ def _ways(opened: Opened, resolved: Resolved, code: Code, length: int) -> tuple[
 
 
 def _after(opened: Opened, values: Mapping[str, Any], length: int) -> Code | None:
-    """The code of the layers that see all once the values are set, by the same resolver as every audit."""
+    """The code of the full-attention layers after the change, by the resolver that every audit uses."""
     try:
         changed = resolve(overridden(opened, values), length)
     except ClockhandsError:
@@ -241,7 +241,7 @@ def _after(opened: Opened, values: Mapping[str, Any], length: int) -> Code | Non
 
 
 def _does(before: Code, after: Code, length: int) -> Iterator[str]:
-    """What a change does to a ladder."""
+    """The effect of a change on the frequencies."""
     pairs = list(zip(before.rates or (), after.rates or (), strict=False))
     ratios = [old / new for old, new in pairs if old > 0 and new > 0]
     if ratios:

@@ -1,10 +1,10 @@
-"""Fixes: the edits of findings, made in the text of a JSON file. Every character outside of an edit stays as it is.
+"""Applies the edits of findings to the text of a JSON file; every other character stays as it is.
 
-A fix is made from JSON Patch operations (RFC 6902) that `clockhands.auditing._edits.placed` has fitted to the file. The
+A fix consists of JSON Patch operations (RFC 6902) that `clockhands.auditing._edits.placed` has fitted to the file. The
 text is read by Python's own JSON parser, value by value, so that the parser and the fix agree on where a value ends.
-Fixes are made one after the other. After each, the model is audited again with the changed file, in a folder of links
-to its other files, because an edit that was right for the first text may be wrong for the next one; a fix that brings a
-new problem is not made.
+Fixes are applied one after the other. After each, the model is audited again with the changed file, in a folder of
+links to its other files, because an edit may no longer be right after an earlier one; a fix that causes a new problem
+is not applied.
 """
 
 import difflib
@@ -28,7 +28,7 @@ from clockhands.sources.targets import open_target
 
 _DECODER = json.JSONDecoder()
 _BLANK = re.compile(r"[ \t\r\n]*")
-_LINE = re.compile(r"[^\n]*\n|[^\n]+")  # not str.splitlines, which parts lines at characters that are text here
+_LINE = re.compile(r"[^\n]*\n|[^\n]+")  # not str.splitlines, which splits at characters that are text here
 
 
 class _Member(NamedTuple):
@@ -48,7 +48,7 @@ class Fix:
         path: The file.
         before: Its text.
         after: Its text with the fixes.
-        left: The audit of the model with the fixed file.
+        left: The audit of the model after the fixes.
     """
 
     path: Path
@@ -57,7 +57,7 @@ class Fix:
     left: Audit
 
     def diff(self) -> str:
-        """The fix as a unified diff, which ``patch -p1`` and ``git apply`` take; empty where nothing changes."""
+        """The fix as a unified diff for ``patch -p1`` and ``git apply``; empty if nothing changes."""
         try:
             name = self.path.absolute().relative_to(Path.cwd())
         except (ValueError, OSError):
@@ -66,7 +66,7 @@ class Fix:
 
 
 def codes_with_fix(found: Audit, finding: Finding) -> tuple[Code, ...]:
-    """The position codes of a model with the fix of one finding in its config; none where it changes no config.
+    """The position codes of a model after the fix of one finding; empty if the fix does not change the config.
 
     Args:
         found: The audit of the model.
@@ -89,7 +89,7 @@ def fix_of(found: Audit, name: str, again: Callable[[Path], Audit]) -> Fix:
     Args:
         found: The audit.
         name: The file, as sources name it.
-        again: Audits a file or folder as the model was audited.
+        again: Audits a file or folder with the same options.
 
     Raises:
         InvalidValue: Two findings ask for different values under one key.
@@ -108,7 +108,7 @@ def fix_of(found: Audit, name: str, again: Callable[[Path], Audit]) -> Fix:
         tried.append(finding.edit)
         try:
             changed = patched(text, finding.edit.patch)
-        except InvalidValue:  # an earlier fix has taken away what this one starts from
+        except InvalidValue:  # an earlier fix removed what this one starts from
             continue
         after = _audited_with(found.path, path, changed, again)
         if changed != text and {each.code for each in after.problems} <= {each.code for each in left.problems}:
@@ -116,7 +116,7 @@ def fix_of(found: Audit, name: str, again: Callable[[Path], Audit]) -> Fix:
 
 
 def file_of(path: Path, name: str) -> Path:
-    """The path of a file that a finding names, of an audited file or folder."""
+    """The path of a file that a finding names, in an audited file or folder."""
     if path.name == name:
         return path
     return path / name if path.is_dir() else path.with_name(name)
@@ -144,7 +144,7 @@ def _refuse_contradictions(path: Path, offered: Sequence[Finding]) -> None:
 
 
 def _audited_with(target: Path, path: Path, text: str, again: Callable[[Path], Audit]) -> Audit:
-    """The audit of a target with another text of one of its files."""
+    """The audit of a target with one of its files replaced by another text."""
     with tempfile.TemporaryDirectory(prefix="clockhands-") as folder:
         here = Path(folder)
         for each in itertools.islice(path.parent.iterdir(), _MOST_FILES):
@@ -154,7 +154,7 @@ def _audited_with(target: Path, path: Path, text: str, again: Callable[[Path], A
         return replace(again(here if target.is_dir() else here / path.name), target=str(target), path=target)
 
 
-# Files beside a config that an audit may look at; a folder with more is no model's.
+# Files beside a config that an audit may read; a folder with more files is not a model folder.
 _MOST_FILES = 4096
 
 
@@ -170,7 +170,7 @@ def lines_of_edit(path: Path, edit: Edit) -> list[str]:
 
 
 def patched(text: str, patch: Iterable[Mapping[str, Any]]) -> str:
-    r"""A JSON text with operations of JSON Patch; everything else stays, character for character.
+    r"""A JSON text after operations of JSON Patch; everything else stays, character for character.
 
     >>> print(patched('{\n  "rope_theta": 1e4,\n  "type": "x"\n}', [{"op": "remove", "path": "/type"}]))
     {
@@ -178,7 +178,7 @@ def patched(text: str, patch: Iterable[Mapping[str, Any]]) -> str:
     }
 
     Raises:
-        InvalidValue: A key that an operation starts from is not there.
+        InvalidValue: A key that an operation starts from is missing.
     """
     for step in patch:
         keys = keys_of(step["path"])
@@ -200,14 +200,14 @@ def patched(text: str, patch: Iterable[Mapping[str, Any]]) -> str:
 
 def unified(before: str, after: str, name: str) -> str:
     """The difference of two texts as a unified diff of one file."""
-    end = "\t" if " " in name else ""  # without it, ``patch`` reads a name up to its first blank
+    end = "\t" if " " in name else ""  # without it, ``patch`` ends a name at its first blank
     lines = difflib.unified_diff(_LINE.findall(before), _LINE.findall(after), f"a/{name}{end}", f"b/{name}{end}", n=1)
-    # A last line without an end says so, as `diff` does; else two lines would run together.
+    # A last line without a newline is marked, as in `diff`; otherwise two lines would be joined.
     return "".join(line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in lines)
 
 
 def _members(text: str, start: int) -> Iterator[_Member]:
-    """What is in the object or list that begins at ``start``."""
+    """The members of the object or list that begins at ``start``."""
     closing = {"{": "}", "[": "]"}.get(text[start : start + 1])
     at = _blank(text, start + 1)
     index = 0
@@ -236,7 +236,7 @@ def _start(text: str) -> int:
 def _member(text: str, keys: list[str]) -> _Member | None:
     start, found = _start(text), None
     for key in keys:
-        # Of a key that is there twice, parsers take the last.
+        # If a key occurs twice, parsers use the last one.
         found = next((each for each in reversed(list(_members(text, start))) if each.key == key), None)
         if found is None:
             return None
@@ -245,7 +245,7 @@ def _member(text: str, keys: list[str]) -> _Member | None:
 
 
 def _object(text: str, keys: list[str]) -> int:
-    """Where the object begins that these keys lead to."""
+    """Where the object begins to which these keys lead."""
     if not keys:
         return _start(text)
     found = _member(text, keys)
@@ -255,7 +255,7 @@ def _object(text: str, keys: list[str]) -> int:
 
 
 def _without(text: str, keys: list[str]) -> str:
-    while True:  # every one of a key that is there twice: an earlier one would come to the surface
+    while True:  # every occurrence of a duplicate key: otherwise an earlier one would become effective
         inside = list(_members(text, _object(text, keys[:-1])))
         where = next((number for number, each in enumerate(inside) if each.key == keys[-1]), None)
         if where is None:
@@ -277,7 +277,7 @@ def _with(text: str, keys: list[str], written: str, value: Any = None) -> str:
     inside = list(_members(text, start))
     if inside:
         before = inside[-2].end if len(inside) > 1 else start
-        # What is between the last two keys: a line's end and the margin.
+        # What is between the last two keys: a line break and the indentation.
         margin = text[text.index("," if len(inside) > 1 else "{", before) + 1 : inside[-1].start]
         at = inside[-1].end
     else:

@@ -1,7 +1,7 @@
-"""The main properties of each code of an audited model: what follows from its spec in a few milliseconds.
+"""The main properties of each code of an audited model: those that follow from its spec in a few milliseconds.
 
-An audit opens many files, so nothing is looked at here that needs the rows of a table or grows with the length:
-`clockhands properties` has all of them.
+An audit opens many files, so nothing is measured here that needs the rows of a table or takes longer with the length;
+`clockhands properties` measures all.
 """
 
 from collections.abc import Mapping
@@ -30,14 +30,14 @@ from clockhands.specs import SPECS
 
 
 def _bound_of_its_own(subject: MeasuredCode) -> Property:
-    """The bound of the code's own ladder: the audit has looked for it already, and other bases take too long here."""
+    """The base bound of the code's own ladder; the audit has computed it, and other bases take too long here."""
     if subject.axes > 1 or getattr(subject.spec, "xpos", None) is not None:
         return not_computed("Distances of several axes, or of frequencies with a decay, take too long for an audit.")
     return base_bound(subject, search=False)
 
 
 def _angles_at_the_end(subject: MeasuredCode) -> Property:
-    """How wrong angles are at the last position; to look for the first that is off takes too long here."""
+    """The angle errors at the last position; searching for the first large error takes too long here."""
     if not subject.ladders or isinstance(subject.spec, WarpedPosition):
         return not_computed("Its angles are not position x frequency.")
     last = subject.first + subject.length - 1
@@ -75,9 +75,9 @@ class MainProperties:
 
     Attributes:
         part: The part of the model, and ``layers`` its layers, as in the code.
-        length: Tokens that they are about: the length of the code, or 2,048 where nothing is declared.
-        properties: What was measured, by name; what makes no sense for the code is left out.
-        notes: What else is to be said with the length.
+        length: The length in tokens for which they hold: that of the code, or 2,048 if none is declared.
+        properties: The measured properties, by name; those that do not apply to the code are left out.
+        notes: Remarks on the length.
     """
 
     part: str
@@ -88,7 +88,7 @@ class MainProperties:
 
     @property
     def over(self) -> str:
-        """The length in words, with what else is to be said of it."""
+        """The length as text, with its remarks."""
         return ", ".join((f"over {self.length:,} tokens", *self.notes))
 
     def to_dict(self) -> dict[str, Any]:
@@ -103,7 +103,7 @@ class MainProperties:
 
 
 def main_properties(resolved: Resolved) -> tuple[MainProperties, ...]:
-    """The main properties of all codes whose spec, or whose rates, are known, each over the length of the code."""
+    """The main properties of all codes with a known spec or known frequencies, each over the length of the code."""
     found = (_of_code(code) for code in resolved.codes if code.part not in SECOND)
     return tuple(one for one in found if one is not None and one.properties)
 
@@ -123,7 +123,7 @@ def _of_code(code: Code) -> MainProperties | None:
     try:
         subject = subject_of(in_step(code, spec), length, "float32", None)
     except ClockhandsError:
-        return None  # a table that is shorter than the length that was asked for: a finding says so
+        return None  # a table shorter than the requested length: a finding reports it
     found = {name: measure(subject) for name, measure in _MEASURES.items()}
     measured_ones = {name: one for name, one in found.items() if one.state == "measured"}
     return MainProperties(code.part, code.layers, length, measured_ones, tuple(notes))

@@ -1,4 +1,4 @@
-"""What is published about serving a model at longer lengths than it was trained on, each figure with its source."""
+"""Published results on serving a model at longer lengths than it was trained for, each figure with its source."""
 
 import json
 from collections.abc import Mapping
@@ -15,11 +15,11 @@ LABELS: Mapping[str, str] = {
 
 @dataclass(frozen=True)
 class Cost:
-    """One thing that is known of a way to reach further.
+    """One published result on a scaling.
 
     Attributes:
-        says: What, with the model and the data that it was measured on.
-        source: Where it stands; empty where it follows from the formula, or where nothing was found.
+        says: The result, with the model and the data of the measurement.
+        source: Where it was published; empty if it follows from the formula, or nothing was found.
         label: How it is known: a key of `LABELS`.
     """
 

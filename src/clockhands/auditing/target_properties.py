@@ -1,4 +1,4 @@
-"""What the position codes of a target can and cannot do: each with its own numbers, at a length and in a dtype."""
+"""Measures all properties of the position codes of a target, at a length and in a dtype."""
 
 import os
 from collections.abc import Iterator
@@ -30,15 +30,15 @@ MOST_LEARNED = 4_096
 
 @dataclass(frozen=True)
 class CodeProperties:
-    """One position code of a target and what it can do.
+    """One position code of a target and its properties.
 
     Attributes:
-        code: The code as it was read.
-        spec: The spec; None where too little is known. One of several axes is measured as text meets it, where all
+        code: The code as read from the target.
+        spec: The spec; None where too little is known. A spec of several axes is measured as for text, where all
             coordinates of a token are equal.
         length: Tokens that it was measured over, and ``dtype`` what its numbers were rounded to.
         properties: What was measured; None without a spec.
-        notes: What was assumed, which numbers are not there, and where the length comes from.
+        notes: What was assumed, which numbers are missing, and where the length comes from.
         why: Why nothing was measured.
     """
 
@@ -52,7 +52,7 @@ class CodeProperties:
 
     @property
     def says(self) -> str:
-        """The code in words."""
+        """The code as text."""
         if self.spec is not None:
             return describe(self.spec)
         return "no position encoding" if self.code.kind == "none" else self.code.kind or "a code that is not recognised"
@@ -77,12 +77,12 @@ class CodeProperties:
 
 @dataclass(frozen=True)
 class TargetProperties:
-    """What all position codes of a target can do.
+    """The properties of all position codes of a target.
 
     Attributes:
         target: As the caller wrote it.
         codes: The codes, one for each group of layers that share one.
-        notes: What was decided on the way that another reader might have decided otherwise.
+        notes: Choices made while reading that another program might make differently.
     """
 
     target: str
@@ -101,16 +101,16 @@ def target_properties(
     *,
     stdin: IO[bytes] | None = None,
 ) -> TargetProperties:
-    """What the position codes of a preset, a config, a file of weights or a bare array can and cannot do.
+    """Measure the properties of the position codes of a preset, a config, a file of weights or a bare array.
 
-    Learned numbers are read from the weights where the target has them. Without a length each code is measured over
-    the positions that it serves, at most 8,192 of them (4,096 of a learned table), and 2,048 where nothing says how
-    many; a layer that sees a window alone, over its window.
+    Learned numbers are read from the weights if the target has them. Without a length, each code is measured over the
+    positions that it serves, at most 8,192 (4,096 for a learned table), or 2,048 if their number is not known; a layer
+    with a window is measured over its window.
 
     Args:
         target: What to measure, as `clockhands.audit` takes it.
-        length: Tokens to measure over; None chooses by the target.
-        dtype: What the numbers are rounded to.
+        length: Tokens to measure over; None chooses as described above.
+        dtype: The dtype to which the numbers are rounded.
         stdin: Where `-` is read from; None is the process's own standard input.
 
     Raises:
@@ -139,19 +139,19 @@ def target_properties(
 
 
 def usual_length(code: Code, spec: Any) -> tuple[int, str | None]:
-    """How many tokens a code is measured over unless it is said, and the sentence to say where it is not all of them.
+    """The default number of tokens over which a code is measured, and a sentence if that is not all of them.
 
     >>> usual_length(Code("text", "0-3", "rotary", usable_length=131072), None)
     (8192, 'Measured over the first 8,192 of 131,072 positions; --length 131072 measures all.')
     """
     served = spec.usable if isinstance(spec, Learned) else code.usable_length
     if code.farthest is not None and (served is None or code.farthest < served):
-        # A query meets no distance beyond, so that whatever holds at one means nothing for the model.
+        # A query sees no greater distance, so properties beyond it mean nothing for the model.
         seen = min(code.farthest, MOST)
         return seen, f"A query here attends only to {code.seen}: measured over {seen:,}."
     most = MOST_LEARNED if isinstance(spec, Learned) else MOST
     if served is None:
-        # A preset is a convention, of which no context is expected.
+        # A preset is a convention, without an expected context.
         return (
             WITHOUT_CONTEXT,
             None
@@ -164,7 +164,7 @@ def usual_length(code: Code, spec: Any) -> tuple[int, str | None]:
 
 
 def held_codes(opened: Opened, length: int | None = None) -> Iterator[tuple[Code, HeldCode]]:
-    """Each code of a target with what is known of it, its learned numbers among it."""
+    """Each code of a target with what is known about it, including its learned numbers."""
     if opened.form == "array":
         for info in opened.tensors.values():
             held = held_array(info)
@@ -172,7 +172,7 @@ def held_codes(opened: Opened, length: int | None = None) -> Iterator[tuple[Code
         return
     resolved = resolve(opened, length)
     if opened.config is None and opened.spec is None:
-        resolved, _ = audit_tables(opened, resolved)  # weights alone do not say what their tables are
+        resolved, _ = audit_tables(opened, resolved)  # weights alone do not show what their tables are
     for code in resolved.codes:
         name = file_and_key(code.source.get("rows", ""))[1]
         if code.spec is None and code.kind is None and name in opened.tensors:
@@ -197,7 +197,7 @@ def _measured(one: CodeProperties, values: Any, asked: int | None, known: dict[A
 
 
 def _nothing_to_measure(opened: Opened, found: list[CodeProperties]) -> Unreadable:
-    """The error for a target without any position code that could be measured."""
+    """The error for a target without a position code that can be measured."""
     if found and all(one.code.kind == "none" for one in found):
         return Unreadable(
             f"{opened.target} declares no position encoding, so there is nothing to measure.",

@@ -1,7 +1,7 @@
-"""Common statements about encodings, recomputed: sentence, verdict, condition, numbers, argument, source.
+"""Common statements about position encodings, with a verdict, numbers that are recomputed, an argument and a source.
 
-A subject is a Python file, whose functions compute (`claim.py`), and a TOML file beside it with what is stated; every
-claim in such a file is found here by itself.
+A subject is a Python file, whose functions compute the numbers (see `claim.py`), and a TOML file of the same name with
+the statements; every claim in such a file is found automatically.
 """
 
 from types import MappingProxyType

@@ -1,4 +1,4 @@
-"""Claims about attention: what it can tell of order without a code, and with one."""
+"""Claims about attention: what it can tell about the order of tokens without a position encoding, and with one."""
 
 import math
 from functools import cache
@@ -16,7 +16,7 @@ from clockhands.rotary import Rotary, rotate
 
 @cache
 def _found() -> OrderMatters:
-    """What `clockhands order` finds: nine drawn networks, "dog bites man" and "man bites dog"."""
+    """The result of `clockhands order`: nine random networks, "dog bites man" and "man bites dog"."""
     return order()
 
 
@@ -25,13 +25,13 @@ def _code(name: str) -> CodeOrder:
 
 
 def _handing_on(width: int, scores: float = 0.0) -> Layer:
-    """A layer of one head that hands tokens on as they are, with scores of ``x . y`` times ``scores``."""
+    """A layer of one head that copies tokens unchanged, with scores of ``x . y`` times ``scores``."""
     eye = np.eye(width)[None]
     return Layer(scores * math.sqrt(width) * eye, eye, eye, eye)
 
 
 def _through(rows: np.ndarray, layers: int, *, causal: bool, scores: float = 0.0) -> np.ndarray:
-    """What layers that hand on make of tokens."""
+    """The output of several copying layers for some tokens."""
     for _ in range(layers):
         rows = attend(rows, _handing_on(rows.shape[1], scores), causal=causal).numbers
     return rows
@@ -39,7 +39,7 @@ def _through(rows: np.ndarray, layers: int, *, causal: bool, scores: float = 0.0
 
 @claim("permutation-equivariant")
 def permutation_equivariant() -> Numbers:
-    """Drawn networks on 16 permuted tokens, and two orthogonal words whose scores are 0."""
+    """Random networks on 16 permuted tokens, and two orthogonal words whose scores are 0."""
     a_first, b_first = (_through(rows, 1, causal=True) for rows in (np.eye(2), np.eye(2)[::-1]))
     one, other = (_through(rows, 1, causal=False, scores=1.0) for rows in (np.eye(2), np.eye(2)[::-1]))
     return {
@@ -52,7 +52,7 @@ def permutation_equivariant() -> Numbers:
 
 @claim("bag-of-words")
 def bag_of_words() -> Numbers:
-    """Means of the outputs for both sentences."""
+    """The means of the outputs for both sentences."""
     without = _found().without
     return {
         "means_of_three_layers_apart": without["pooled"].largest,
@@ -63,7 +63,7 @@ def bag_of_words() -> Numbers:
 
 @claim("causal-mask-tells-the-order")
 def causal_mask_tells_the_order() -> Numbers:
-    """The last output of drawn networks, and of two layers worked out by hand: (a − b) / 3, for words of length 1."""
+    """The last output of random networks, and of two layers computed by hand: (a − b) / 3, for words of length 1."""
     one, other = (_through(np.eye(3)[rows], 2, causal=True)[2] for rows in ([0, 1, 2], [1, 0, 2]))
     without = _found().without
     return {
@@ -76,7 +76,7 @@ def causal_mask_tells_the_order() -> Numbers:
 
 @claim("language-models-need-a-code")
 def language_models_need_a_code() -> Numbers:
-    """Different last outputs over all orders of three words before a fourth."""
+    """How the last outputs differ over all orders of three words before a fourth."""
     orders = [[0, 1, 2], [0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]]
 
     def told(*, causal: bool) -> int:
@@ -91,7 +91,7 @@ def language_models_need_a_code() -> Numbers:
 
 @claim("decoders-count-without-a-code")
 def decoders_count_without_a_code() -> Numbers:
-    """Drawn networks on equal words, and a head of scores 0 after another word."""
+    """Random networks on equal words, and a head with scores of 0 after another word."""
     words = np.eye(2)[[0] + [1] * 16]
     shares = (_through(words, 1, causal=True) - words)[1:, 0]
     return {
@@ -103,7 +103,7 @@ def decoders_count_without_a_code() -> Numbers:
 
 @claim("previous-token-without-a-code")
 def previous_token_without_a_code() -> Numbers:
-    """Scores of 16 equal words, without a code and with a rotary head made by hand."""
+    """Scores of 16 equal words, without an encoding and with a rotary head built by hand."""
     equal = np.zeros((16, 16))
     spec = Rotary(64)
     head = relative_head(spec, back=1)
@@ -125,7 +125,7 @@ def softmax(scores: np.ndarray) -> np.ndarray:
 
 @claim("one-matrix-looks-back")
 def one_matrix_looks_back() -> Numbers:
-    """Queries 3 to 199 whose largest score is that of the token 3 before, over 16 draws of the tokens."""
+    """Queries 3 to 199 whose largest score is that of the token 3 before, over 16 random draws of the tokens."""
     spec, back = Sinusoidal(512), 3
     rows, head = table(spec, 200, "float64"), relative_head(spec, back)
 
@@ -149,7 +149,7 @@ def one_matrix_looks_back() -> Numbers:
 
 @claim("any-code-tells-the-order")
 def any_code_tells_the_order() -> Numbers:
-    """Every kind of code on both sentences, and the symmetric form of ALiBi."""
+    """Every kind of encoding on both sentences, and the symmetric form of ALiBi."""
     codes = [code for code in _found().codes if code.member.name != "none"]
     symmetric = _code("ALiBi symmetric")
     return {
@@ -163,7 +163,7 @@ def any_code_tells_the_order() -> Numbers:
 
 @claim("rotary-tells-the-position")
 def rotary_tells_the_position() -> Numbers:
-    """One word 16 times through three layers, with every kind of code."""
+    """One word repeated 16 times, through three layers, with every kind of encoding."""
     codes = [code for code in _found().codes if code.member.name != "none"]
     added = [code for code in codes if isinstance(code.member.spec, AdditiveCode)]
     return {
@@ -175,7 +175,7 @@ def rotary_tells_the_position() -> Numbers:
 
 @claim("rotary-is-blind-to-direction")
 def rotary_is_blind_to_direction() -> Numbers:
-    """Scores of one pair of rate 1, of a query at 1 with keys at 0 and at 2."""
+    """Scores of one pair of frequency 1, of a query at position 1 with keys at 0 and at 2."""
     spec = Rotary(2)
 
     def sides(key: list[float]) -> float:
@@ -206,7 +206,7 @@ def adding_a_code_is_enough() -> Numbers:
 
 @claim("pooling-loses-the-order")
 def pooling_loses_the_order() -> Numbers:
-    """Means of the outputs for both sentences."""
+    """The means of the outputs for both sentences."""
     return {
         "means_apart_without_a_code": _code("none").swapped.largest,
         "means_apart_with_a_sinusoid_least": _code("sinusoidal").swapped.smallest,
@@ -217,7 +217,7 @@ def pooling_loses_the_order() -> Numbers:
 
 @claim("sinks-come-from-the-code")
 def sinks_come_from_the_code() -> Numbers:
-    """The mean over queries of what the first of 64 words gets: the harmonic number of 64, over 64; measured shares."""
+    """The mean attention to the first of 64 words: the 64th harmonic number over 64; measured shares."""
     words = np.eye(64)
     shares = _through(words, 1, causal=True) - words
     study = measured("sinks")

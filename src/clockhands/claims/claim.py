@@ -1,8 +1,8 @@
-"""One thing that people say about position codes: whether it is so, and the numbers that show it.
+"""One common statement about position encodings: whether it is true, and the numbers that show it.
 
-What is said is data: each subject has a TOML file with the sentence, the verdict, the argument, the source, and the
-numbers as they were when the claim was written. The function of the same ID, in the Python file beside it, computes the
-numbers again each time. A number that is no longer what was stated has *moved*::
+The statements are data: each subject has a TOML file with the sentence, the verdict, the argument, the source, and the
+numbers as they were when the claim was written. The function of the same ID, in the Python file beside it, recomputes
+the numbers each time. A number that no longer agrees with the stated one has *moved*::
 
     [step-of-one-token]                                            @claim("step-of-one-token")
     statement = "Neighbouring positions are closer …"              def step_of_one_token() -> Numbers:
@@ -11,8 +11,8 @@ numbers again each time. A number that is no longer what was stated has *moved*:
     source = "…"
     numbers = { distance_at_width_512 = "3.714" }
 
-A number is stated as text, so that its digits say how far a recomputed one may be; "at most 1e-12" is zero but for
-rounding; a bare number is a count, and nothing else will do.
+A number is stated as text; the recomputed one may differ by half a unit of its last digit. "at most 1e-12" means zero
+up to rounding. A bare number is a count, which must match exactly.
 """
 
 import math
@@ -33,12 +33,12 @@ Numbers = dict[str, Number]
 
 @dataclass(frozen=True)
 class Stated:
-    """A number as it is stated, and how far the recomputed one may be from it.
+    """A stated number, and how far the recomputed one may differ from it.
 
     Attributes:
-        text: The number as it is written.
-        within: The greatest difference: half a unit of the last digit that is written, or 0.
-        limit: Whether the number is a bound, which the recomputed one may not exceed in size.
+        text: The number as written in the file.
+        within: The largest allowed difference: half a unit of the last written digit, or 0.
+        limit: Whether the number is a bound, which the absolute value of the recomputed one may not exceed.
     """
 
     text: str
@@ -53,7 +53,7 @@ class Stated:
         return int(self.text) if self.within == 0 and not self.limit else float(self.text)
 
     def holds(self, number: Number) -> bool:
-        """Whether a recomputed number is the one that is stated; NaN and infinity never are.
+        """Whether a recomputed number agrees with the stated one; NaN and infinity never do.
 
         >>> near("3.714").holds(3.71449), near("3.714").holds(3.7146), near("3.714").holds(float("nan"))
         (True, False, False)
@@ -74,14 +74,14 @@ class Stated:
 
 
 def exactly(number: int | bool) -> Stated:
-    """A count, or a yes or no: nothing else will do."""
+    """A count, or a yes or no: only the same value agrees."""
     if not isinstance(number, int):
         raise TypeError(f"`exactly` takes a count, True or False, got {number!r}. Write the digits: near('{number}').")
     return Stated(str(number), Decimal(0))
 
 
 def near(digits: str) -> Stated:
-    """A number to the digits that are written, which therefore come as text: half a unit of the last one is allowed.
+    """A number given as text; it may differ by half a unit of its last written digit.
 
     >>> near("60,611.5").within, near("2.10e-3").within
     (Decimal('0.05'), Decimal('0.000005'))
@@ -95,7 +95,7 @@ def near(digits: str) -> Stated:
 
 
 def at_most(bound: str) -> Stated:
-    """Zero, but for rounding: the recomputed number may not exceed the bound in size.
+    """Zero, up to rounding: the absolute value of the recomputed number may not exceed the bound.
 
     >>> at_most("1e-12").holds(-3e-15), at_most("1e-12").holds(2e-12)
     (True, False)
@@ -105,19 +105,19 @@ def at_most(bound: str) -> Stated:
 
 @dataclass(frozen=True, eq=False)
 class Claim:
-    """What people say, and what is so.
+    """A common statement, with its verdict and the numbers that show it.
 
     Attributes:
-        id: Its name, words joined by hyphens.
+        id: Its name, as words joined by hyphens.
         statement: The sentence as people say it.
         verdict: ``"true"``, ``"false"``, or ``"only if"`` with the ``condition``.
-        condition: When it is true; empty for the other verdicts, or what the verdict is about.
-        numbers: The numbers that show it, as they are stated, by name.
-        argument: Why, in a few sentences that are each understood alone.
-        source: Where it is said, or who showed it.
-        compute: Computes the numbers again.
-        waits_for: The measurement that would decide what is not shown; empty where nothing waits.
-        measured: The studies of the lab whose stored results the numbers are taken from.
+        condition: When it is true; for the other verdicts empty, or the case that the verdict covers.
+        numbers: The stated numbers that show it, by name.
+        argument: The reason, in a few sentences that can each be understood alone.
+        source: Where it is stated, or who showed it.
+        compute: Recomputes the numbers.
+        waits_for: The measurement that would decide what is not shown yet; empty if none is missing.
+        measured: The lab studies from whose stored results the numbers are taken.
     """
 
     id: str
@@ -133,7 +133,7 @@ class Claim:
 
 
 def claim(id: str) -> Callable[[Callable[[], Numbers]], Claim]:  # noqa: A002 - it is what the claim calls it
-    """Make a claim of the function that computes its numbers; what it states is in the TOML file beside its module."""
+    """Decorator for the function that computes a claim's numbers; the TOML file beside its module has the statement."""
 
     def made(compute: Callable[[], Numbers]) -> Claim:
         fields = data_of(compute.__module__.rpartition(".")[2])[id]
@@ -154,7 +154,7 @@ def data_of(subject: str) -> Mapping[str, Any]:
 
 
 def stated(written: str | int | bool) -> Stated:
-    """A number as its file has it.
+    """A number of a claim's file, parsed.
 
     >>> stated("at most 1e-12").limit, stated("60,611.5").within, stated(64).within
     (True, Decimal('0.05'), Decimal('0'))
@@ -171,8 +171,8 @@ class Recomputed:
 
     Attributes:
         claim: The claim.
-        numbers: Its numbers by name.
-        moved: The names of those that are not what was stated.
+        numbers: The recomputed numbers by name.
+        moved: The names of those that do not agree with the stated ones.
     """
 
     claim: Claim
@@ -181,7 +181,7 @@ class Recomputed:
 
     @property
     def holds(self) -> bool:
-        """Whether every number is what was stated."""
+        """Whether every number agrees with the stated one."""
         return not self.moved
 
     def to_dict(self) -> dict[str, Any]:
@@ -203,7 +203,7 @@ class Recomputed:
 
 
 def recompute(told: Claim) -> Recomputed:
-    """Compute the numbers of a claim again, and compare them with what it states."""
+    """Recompute the numbers of a claim, and compare them with the stated ones."""
     numbers = {name: _as_python(number) for name, number in told.compute().items()}
     assert set(numbers) == set(told.numbers), f"{told.id} states {set(told.numbers)} and computes {set(numbers)}"
     ordered = {name: numbers[name] for name in told.numbers}
@@ -211,5 +211,5 @@ def recompute(told: Claim) -> Recomputed:
 
 
 def _as_python(number: Any) -> Number:
-    """NumPy's numbers as Python's."""
+    """NumPy's scalars as Python's."""
     return number.item() if hasattr(number, "item") else number

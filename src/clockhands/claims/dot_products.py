@@ -1,4 +1,4 @@
-"""Claims about dot products and shifts: what two positions have to do with each other."""
+"""Claims about dot products and shifts: how the encodings of two positions are related."""
 
 import math
 
@@ -60,7 +60,7 @@ def monotone_decay() -> Numbers:
 
 @claim("shift-is-linear")
 def shift_is_linear() -> Numbers:
-    """R_7 on rows at several places; entries off by 3.2 ulp of 1 (the matrix by 0.8), turned and rounded."""
+    """R_7 on rows at several places; entries off by 3.2 ulp of 1 (the matrix by 0.8), rotated and rounded."""
     places = [0, 1, 500, 10**6, 10**12, 10**18]
     before, after = (table(SPEC, [place + k for place in places], "float64") for k in (0, 7))
     turn = shift(SPEC, 7)
@@ -73,7 +73,7 @@ def shift_is_linear() -> Numbers:
 
 @claim("geometric-makes-shifts-linear")
 def geometric_makes_shifts_linear() -> Numbers:
-    """R_7 on rows of two ladders; accuracy as in `shift_is_linear`."""
+    """R_7 on rows with geometric and with other frequencies; accuracy as in `shift_is_linear`."""
     found: Numbers = {}
     for name, spec in (("evenly_spaced", EvenlySpaced(width=512)), ("geometric", SPEC)):
         before, after = table(spec, [3, 1000], "float64"), table(spec, [10, 1007], "float64")
@@ -97,6 +97,6 @@ def pairs_must_be_adjacent() -> Numbers:
 
 @claim("negative-means-far")
 def negative_means_far() -> Numbers:
-    """The smallest number of the kernel by distance."""
+    """The smallest dot product by distance."""
     alike = kernel_by_distance(SPEC.ladder, 100_000) / 256
     return {"smallest_likeness_within_100000": alike.min(), "likeness_of_opposite_rows": math.cos(math.pi)}

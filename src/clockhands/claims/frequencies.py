@@ -1,4 +1,4 @@
-"""Claims about rates and wavelengths: how fast each pair turns, and in how many tokens it comes round."""
+"""Claims about frequencies and wavelengths: how fast each pair rotates, and after how many tokens its values repeat."""
 
 import math
 
@@ -13,7 +13,7 @@ from clockhands.measures import kernel_by_distance
 
 @claim("slowest-wavelength-62832")
 def slowest_wavelength_62832() -> Numbers:
-    """2π over the last rate of both ladders of 256 pairs."""
+    """2π over the last frequency, for both ladders of 256 pairs."""
     return {
         "wavelength_by_the_paper": 2 * math.pi / geometric(256).rates[-1],
         "wavelength_by_tensor2tensor": 2 * math.pi / geometric(256, span="closed").rates[-1],
@@ -28,11 +28,11 @@ def wavelengths_to_ten_thousand_turns() -> Numbers:
 
 @claim("divisor-9956")
 def divisor_9956() -> Numbers:
-    """The reciprocals of last rates, and the exponent of 9,956."""
+    """The reciprocals of the last frequencies, and the exponent of 9,956."""
     return {
         "divisor_by_the_paper": 1 / geometric(256).rates[-1],
         "divisor_by_tensor2tensor": 1 / geometric(256, span="closed").rates[-1],
-        # A rate of its own for every channel: the last of 512 then has the exponent 511/512.
+        # A separate frequency for every channel: the last of 512 then has the exponent 511/512.
         "divisor_of_the_exponent_511_512": 1 / geometric(512).rates[-1],
         "numerator_that_9956_needs": 512 * math.log(9956) / math.log(10_000),
     }
@@ -40,7 +40,7 @@ def divisor_9956() -> Numbers:
 
 @claim("ratio-1.036")
 def ratio_1036() -> Numbers:
-    """The first rate over the second, and what 255 steps of a ratio come to."""
+    """The first frequency over the second, and that ratio to the power 255."""
     ladders = {"ratio_by_the_paper": geometric(256), "ratio_by_tensor2tensor": geometric(256, span="closed")}
     return {
         **{name: ladder.rates[0] / ladder.rates[1] for name, ladder in ladders.items()},
@@ -62,7 +62,7 @@ def lower_dimensions_change_slowly() -> Numbers:
 
 @claim("ten-thousand-is-a-length-limit")
 def ten_thousand_is_a_length_limit() -> Numbers:
-    """The slowest pair's turns, the rows of a table of 20,000, and a row far out."""
+    """The rotations of the slowest pair, the rows of a table of 20,000 positions, and a row at a far position."""
     rows = table(Sinusoidal(width=64), 20_000)
     return {
         "turns_of_the_slowest_pair_at_10000": 10_000 * geometric(256).rates[-1] / (2 * math.pi),
@@ -73,14 +73,14 @@ def ten_thousand_is_a_length_limit() -> Numbers:
 
 @claim("fastest-pair-at-nyquist")
 def fastest_pair_at_nyquist() -> Numbers:
-    """The fastest rate of a ladder, against π."""
+    """The fastest frequency of a ladder, compared with π."""
     fastest = max(geometric(256).rates)
     return {"tokens_in_a_turn": 2 * math.pi / fastest, "share_of_the_nyquist_rate": fastest / math.pi}
 
 
 @claim("the-code-is-periodic")
 def the_code_is_periodic() -> Numbers:
-    """The distance between rows at these offsets, from the rows themselves."""
+    """The distance between rows at these offsets, computed from the rows."""
     rows = table(Sinusoidal(width=512), [0, 60_611, 62_832], "float64")
     return {
         "distance_after_one_slowest_turn_at_width_512": float(np.linalg.norm(rows[1] - rows[0])),
@@ -91,7 +91,7 @@ def the_code_is_periodic() -> Numbers:
 
 @claim("every-pair-turns-in-training")
 def every_pair_turns_in_training() -> Numbers:
-    """Wavelengths of 64 pairs beyond a length."""
+    """Wavelengths of 64 pairs that exceed a length."""
     waves = [TWO_PI / rate for rate in geometric(64).exact]
     within = sum(wave <= 4096 for wave in waves)
     return {
@@ -103,7 +103,7 @@ def every_pair_turns_in_training() -> Numbers:
 
 @claim("small-base-repeats")
 def small_base_repeats() -> Numbers:
-    """The nearest pair of rows by distance, from the dot products by offset."""
+    """The nearest two rows and their distance, from the dot products by offset."""
     ladder = geometric(256, 100.0)
     apart = distances_apart(ladder, 200_001)
     nearest = 1 + int(np.argmin(apart[1:]))
@@ -116,7 +116,7 @@ def small_base_repeats() -> Numbers:
 
 
 def distances_apart(ladder: Ladder, length: int) -> np.ndarray:
-    """How far the rows of two positions are apart, by their offset 0 to ``length - 1``: float64.
+    """The Euclidean distance of the rows of two positions, by their offset from 0 to ``length - 1``: float64.
 
     ``sqrt(2 (n - sum_i cos(rate_i k)))`` for ``n`` pairs; squares are off by twice `kernel_bound`.
     """
@@ -125,7 +125,7 @@ def distances_apart(ladder: Ladder, length: int) -> np.ndarray:
 
 @claim("four-to-five-orders")
 def four_to_five_orders() -> Numbers:
-    """The logarithms of the fastest rate over the slowest, and the bases that make them 4 and 5."""
+    """The logarithms of the ratio of fastest to slowest frequency, and the bases for which they are 4 and 5."""
 
     def orders(ladder: Ladder) -> float:
         return math.log10(ladder.rates[0] / ladder.rates[-1])
@@ -146,7 +146,7 @@ def four_to_five_orders() -> Numbers:
 
 @claim("pairs-cover-62000")
 def pairs_cover_62000() -> Numbers:
-    """Half wavelengths of the ladder of 256 pairs above a distance."""
+    """The half wavelengths of the ladder of 256 pairs that exceed a distance."""
     waves = np.array(geometric(256).wavelengths)
     apart = distances_apart(geometric(256), 62_001)[1:]
     return {
@@ -192,7 +192,7 @@ def base_8192_instead_of_10000() -> Numbers:
 
 @claim("any-large-constant")
 def any_large_constant() -> Numbers:
-    """Pairs of fewer than 0.01 rotations in 4,096 tokens, and distances of neighbours, by base."""
+    """Pairs with fewer than 0.01 rotations in 4,096 tokens, and distances of neighbours, by base."""
     ladders = {"100": geometric(256, 100.0)} | {f"ten_to_{n}": geometric(256, 10.0**n) for n in (4, 6, 8)}
     waves = {base: np.array(ladder.wavelengths) for base, ladder in ladders.items()}
     return {
@@ -208,7 +208,7 @@ def any_large_constant() -> Numbers:
 
 @claim("base-tuned-by-experiments")
 def base_tuned_by_experiments() -> Numbers:
-    """Distances of neighbours by base; seeds of the study of bases that learn to recall."""
+    """Distances of neighbours by base; the seeds that learn to recall in the study of bases."""
     return {
         **{
             f"distance_of_neighbours_with_base_{base}": distances_apart(geometric(256, float(base)), 2)[1]

@@ -19,7 +19,7 @@ from clockhands.measures import kernel_by_distance, out_of_order
 
 @claim("index-is-enough")
 def index_is_enough() -> Numbers:
-    """The norm of a row of `Counter`, and what LayerNorm makes of it with a token of mean 0 and variance 1."""
+    """The norm of a row of `Counter`, and its values after LayerNorm, added to a token of mean 0 and variance 1."""
     row = table(Counter(width=512), [100], "float64")[0]
     norm = float(np.linalg.norm(row))
     token = np.array([0.0, 0.0] + [math.sqrt(512 / 510), -math.sqrt(512 / 510)] * 255)
@@ -41,7 +41,7 @@ def _layer_norm(row: np.ndarray) -> np.ndarray:
 
 @claim("normalised-index")
 def normalised_index() -> Numbers:
-    """Texts of `NormalizedCounter` at two lengths; a length one larger divides by N."""
+    """`NormalizedCounter` at two lengths; a length of N + 1 gives the divisor N."""
 
     def values(tokens: int, divisor: int) -> np.ndarray:
         return table(NormalizedCounter(width=1, length=divisor + 1), tokens, "float64")[:, 0]
@@ -77,10 +77,10 @@ def positions_1_and_100_alike() -> Numbers:
 
 @claim("sine-alone-is-ambiguous")
 def sine_alone_is_ambiguous() -> Numbers:
-    """The closest two of the first 355 and 100,000 sines, and of the first 355 points on the circle."""
+    """The closest two of the first 355 and of the first 100,000 sines, and of the first 355 points on the circle."""
     sines, many = (np.sort(table(SineOnly(width=1), number, "float64")[:, 0]) for number in (355, 100_000))
     circle = table(Sinusoidal(width=2), 355, "float64")
-    # A shift is the same everywhere, so the nearest row to the first is the nearest of any two.
+    # A shift changes no distance, so the row nearest to the first gives the smallest distance of any two.
     apart = np.linalg.norm(circle[1:] - circle[0], axis=1)
     twin = math.pi - 1
     same = abs(float(np.subtract(*table(SineOnly(width=1), [1.0, twin], "float64")[:, 0]))) < 1e-15
@@ -108,7 +108,7 @@ def cosines_are_decoration() -> Numbers:
 
 
 def _lost(rows: np.ndarray) -> float:
-    """The share of the squares that the best linear map from each row to the next does not make."""
+    """The share of the sum of squares that the best linear map from each row to the next does not explain."""
     before, after = rows[:-1], rows[1:]
     best = np.linalg.lstsq(before, after, rcond=None)[0]
     return float(np.sum((after - before @ best) ** 2) / np.sum(after**2))
@@ -125,7 +125,7 @@ def squared_positions() -> Numbers:
 
 
 def _steps(warp: str) -> Numbers:
-    """How far the next row is, at positions 1, 100 and 1,000."""
+    """The distance to the next row at positions 1, 100 and 1,000."""
     spec = WarpedPosition(width=512, warp=warp)  # type: ignore[arg-type]
     rows = {place: table(spec, [place, place + 1], "float64") for place in (1, 100, 1000)}
     return {f"step_at_{place}": float(np.linalg.norm(two[1] - two[0])) for place, two in rows.items()}

@@ -1,4 +1,4 @@
-"""Claims about longer texts: what is defined beyond the training length, and what the scalings of a ladder do."""
+"""Claims about longer texts: what is defined beyond the training length, and what RoPE scalings change."""
 
 import math
 
@@ -18,7 +18,7 @@ from clockhands.scaling import Linear, Llama3, Ntk, Yarn
 
 @claim("sinusoids-extrapolate")
 def sinusoids_extrapolate() -> Numbers:
-    """A row far out, the rows of a long table, the wavelengths above 512; losses and copies of trained models."""
+    """A row at a far position, the rows of a long table, wavelengths above 512; losses and copies of trained models."""
     waves = 2 * math.pi / np.array(geometric(256).rates)
     rows = table(Sinusoidal(width=64), 65_536)
     spec = Sinusoidal(width=512)
@@ -45,7 +45,7 @@ def sinusoids_extrapolate() -> Numbers:
 
 @claim("rotary-any-length")
 def rotary_any_length() -> Numbers:
-    """Turns of the ladder of 64 pairs at the ends of two lengths; losses of trained models."""
+    """Rotations of the ladder of 64 pairs at the ends of two lengths; losses of trained models."""
     turns = np.array(geometric(64).rates) / (2 * math.pi)
     study = measured("extrapolation")
     ratios = {n: study.value("language", "rotary", "loss_ratio", length=n) for n in (128, 256, 512)}
@@ -65,7 +65,7 @@ def rotary_any_length() -> Numbers:
 
 @claim("learned-tables-end")
 def learned_tables_end() -> Numbers:
-    """A table of 512 rows, asked at its end and beyond."""
+    """A table of 512 rows, used at its end and beyond."""
     spec, values = Learned(width=4, rows=512), np.ones((512, 4))
     inside = table(spec, [511], values=values)
     try:
@@ -79,7 +79,7 @@ def learned_tables_end() -> Numbers:
 
 @claim("interpolation-divides-the-rates")
 def interpolation_divides_the_rates() -> Numbers:
-    """Ones turned either way at 64 positions; each float32 product of numbers up to 1.42 is off by 2**-23 at most."""
+    """Vectors of ones, rotated either way; a float32 product of numbers up to 1.42 is off by at most 2**-23."""
     ones = np.ones((64, 128), np.float32)
     plain, divided = Rotary(head_width=128), Rotary(head_width=128, scaling=Linear(4))
     apart = rotate(ones, plain, np.arange(64) / 4) - rotate(ones, divided, np.arange(64))
@@ -92,7 +92,7 @@ def interpolation_divides_the_rates() -> Numbers:
 
 @claim("larger-base-is-interpolation")
 def larger_base_is_interpolation() -> Numbers:
-    """The rates before over those after `Ntk`, and over those of the base."""
+    """The frequencies before scaling over those after `Ntk`, and over those of the larger base."""
     before = geometric(64)
     after = Ntk(4)(before)
     slowing = np.array(before.rates) / np.array(after.rates)
@@ -108,7 +108,7 @@ def larger_base_is_interpolation() -> Numbers:
 
 @claim("ntk-keeps-the-fastest-pair")
 def ntk_keeps_the_fastest_pair() -> Numbers:
-    """The 60-digit rates before and after, compared."""
+    """The 60-digit frequencies before and after, compared."""
     before = geometric(64).exact
     after = Ntk(4)(geometric(64)).exact
     same = [one == other for one, other in zip(before, after, strict=True)]
@@ -121,20 +121,20 @@ def ntk_keeps_the_fastest_pair() -> Numbers:
 
 @claim("yarn-leaves-high-frequencies")
 def yarn_leaves_high_frequencies() -> Numbers:
-    """The rates before and after, compared."""
+    """The frequencies before and after, compared."""
     after = Yarn(4, 4096)(geometric(64))
     return {**_split(geometric(64).exact, after.exact, 4), "factor_on_cosine_and_sine": after.attention_factor}
 
 
 @claim("llama3-29-6-29")
 def llama3_29_6_29() -> Numbers:
-    """The rates before and after, compared."""
+    """The frequencies before and after, compared."""
     before = geometric(64, 500_000.0)
     return _split(before.exact, Llama3(8, 8192)(before).exact, 8)
 
 
 def _split(before: tuple, after: tuple, factor: int) -> Numbers:
-    """How many rates are kept, divided by the factor (to the 28 digits of decimal), or something between."""
+    """How many frequencies are kept, how many are divided by the factor (to 28 digits), and how many lie between."""
     kept = sum(one == other for one, other in zip(before, after, strict=True))
     divided = sum(abs(one / (factor * other) - 1) < 1e-26 for one, other in zip(before, after, strict=True))
     return {"pairs_kept": kept, "pairs_blended": len(before) - kept - divided, f"pairs_divided_by_{factor}": divided}
@@ -142,7 +142,7 @@ def _split(before: tuple, after: tuple, factor: int) -> Numbers:
 
 @claim("yarn-without-training")
 def yarn_without_training() -> Numbers:
-    """Turns of two pairs at the ends of both lengths; losses and recall of small models, of glassllm and of SmolLM2."""
+    """Rotations of two pairs at the ends of both lengths; losses and recall of small models, glassllm and SmolLM2."""
     before = np.array(geometric(64).rates) / (2 * math.pi)
     after = np.array(Yarn(4, 4096)(geometric(64)).rates) / (2 * math.pi)
     text, recall = measured("scaling"), measured("drope")
@@ -223,7 +223,7 @@ def far_positions_look_alike() -> Numbers:
 
 @claim("base-10000-for-any-length")
 def base_10000_for_any_length() -> Numbers:
-    """The first negative sums by base, the smallest base that has none below 4,096, and recalls of trained models."""
+    """The first negative sums by base, the smallest base without one below 4,096, and recall of trained models."""
     study = measured("base-bound")
     learnt = {base: seeds_that_recall(base) for base in (10, 100, 400, 10_000)}
     far = study.places("recall", "base_100")["56–62"]
@@ -239,7 +239,7 @@ def base_10000_for_any_length() -> Numbers:
 
 
 def _fails_at(base: float) -> int:
-    """The first distance below 100,000 at which the sum of 64 pairs is negative, 0 where there is none."""
+    """The first distance below 100,000 at which the sum of 64 pairs is negative; 0 if there is none."""
     return first_failing_distance(geometric(64, base).rates, 100_000) or 0
 
 

@@ -1,7 +1,8 @@
-"""Claims about rounding: which of it matters, and where.
+"""Claims about rounding: which rounding errors matter, and where.
 
-Float32 arithmetic is imitated step by step: products and quotients as NumPy rounds them; powers, exponentials, sines
-and cosines in double precision and then rounded, so that the numbers do not depend on a machine's functions.
+Float32 arithmetic is emulated step by step: products and quotients are rounded by NumPy; powers, exponentials, sines
+and cosines are computed in double precision and then rounded, so that the numbers do not depend on a machine's
+libraries.
 """
 
 import math
@@ -21,7 +22,7 @@ FLOAT32, FLOAT16 = np.dtype(np.float32), np.dtype(np.float16)
 
 
 def _ladders(width: int, dtype: np.dtype) -> tuple[np.ndarray, np.ndarray]:
-    """The rates by ``exp(2i × (−ln 10,000 / d))`` and by ``1 / 10,000^(2i/d)``, each step rounded to the dtype."""
+    """The frequencies by ``exp(2i × (−ln 10,000 / d))`` and by ``1 / 10,000^(2i/d)``, rounded after each step."""
     even = np.arange(0, width, 2).astype(dtype)
     factor = np.asarray(-math.log(10_000) / width).astype(dtype)
     by_logarithm = np.exp((even * factor).astype(float)).astype(dtype)
@@ -31,7 +32,7 @@ def _ladders(width: int, dtype: np.dtype) -> tuple[np.ndarray, np.ndarray]:
 
 @claim("log-form-for-stability")
 def log_form_for_stability() -> Numbers:
-    """The largest relative error of a rate, either way, in two dtypes."""
+    """The largest relative error of a frequency, computed both ways, in two dtypes."""
     exact = np.array(geometric(256).rates)
     found: Numbers = {}
     for dtype in (FLOAT32, FLOAT16):
@@ -42,7 +43,7 @@ def log_form_for_stability() -> Numbers:
 
 @claim("log-form-for-angles")
 def log_form_for_angles() -> Numbers:
-    """The largest error of a rate times the position; that product is exact in float32."""
+    """The largest error of frequency times position; that product is exact in float32."""
     exact = np.array(geometric(256).rates)
     ways: dict[str, np.ndarray] = dict(zip(("by_exp", "by_power"), _ladders(512, FLOAT32), strict=True))
     ways["by_rounding_the_exact_rate"] = exact.astype(FLOAT32)
@@ -54,7 +55,7 @@ def log_form_for_angles() -> Numbers:
 
 @claim("float32-keeps-the-offset-form")
 def float32_keeps_the_offset_form() -> Numbers:
-    """Dot products of float32 rows ten tokens apart, made either way and summed in double precision."""
+    """Dot products of float32 rows ten tokens apart, computed both ways and summed in double precision."""
     rates = np.array(geometric(256).rates).astype(FLOAT32)
 
     def drifted(place: int) -> float:
@@ -130,7 +131,7 @@ def rotary_in_bfloat16() -> Numbers:
 
 
 def _scores(queries: np.ndarray, keys: np.ndarray, way: str, shift: int) -> np.ndarray:
-    """All scores of 64 queries and keys that stand at ``shift`` and after, turned in one of four ways."""
+    """All scores of 64 queries and keys at positions ``shift`` and later, rotated in one of four ways."""
     spec = Rotary(head_width=64)
     places = np.arange(shift, shift + 64)
     rates = np.array(spec.rates)
@@ -151,19 +152,19 @@ def _scores(queries: np.ndarray, keys: np.ndarray, way: str, shift: int) -> np.n
 
 
 def _turn(x: np.ndarray, cosine: np.ndarray, sine: np.ndarray) -> np.ndarray:
-    """Pairs in halves, turned in double precision."""
+    """Pairs in the half-split layout, rotated in double precision."""
     first, second = np.split(x, 2, axis=-1)
     return np.concatenate([first * cosine - second * sine, first * sine + second * cosine], axis=-1)
 
 
 def _bfloat16(numbers: np.ndarray) -> np.ndarray:
-    """Rounded to bfloat16, as doubles."""
+    """Values rounded to bfloat16, as doubles."""
     return numbers.astype(output_dtype("bfloat16")).astype(float)
 
 
 @claim("large-base-is-unstable")
 def large_base_is_unstable() -> Numbers:
-    """Angles in float32, tables and float16 rates, by base; 2**-25 × 1.01 is 3.01e-8."""
+    """Angles in float32, tables and float16 frequencies, by base; 2**-25 × 1.01 is 3.01e-8."""
     exact = {n: np.array(geometric(256, 10.0**n).rates) for n in (4, 6, 8)}
     places = np.arange(131_008, 131_072)[:, None]
     errors = {

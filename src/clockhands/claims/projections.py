@@ -1,4 +1,4 @@
-"""Claims about adding a code to a token, and about what projections make of it."""
+"""Claims about adding a position encoding to a token, and about the effect of projections on the sum."""
 
 import math
 
@@ -27,14 +27,14 @@ def _rows(width: int, positions: int = 512) -> np.ndarray:
 
 
 def _drawn_shares(width: int, head_width: int, heads: int = 12) -> np.ndarray:
-    """The offset's share behind projections of independent N(0, 1 / width), over 512 positions."""
+    """The share that the offset explains after random projections of variance 1 / width, over 512 positions."""
     rows, rng = _rows(width), np.random.default_rng(0)
     return np.array([offset_share(drawn_projections(rng, width, head_width), rows) for _ in range(heads)])
 
 
 @claim("scores-depend-on-the-offset")
 def scores_depend_on_the_offset() -> Numbers:
-    """What the best function of the offset leaves of the scores behind drawn blocks, and behind random projections."""
+    """What the best function of the offset leaves unexplained, for commuting blocks and random projections."""
     a, b = np.random.default_rng(0).standard_normal((2, 256))
     rows, halves = _rows(512), table(Sinusoidal(width=512, layout="halves"), 512, "float64")
     form, other = (commuting_form(256, layout, a, b) for layout in ("interleaved", "halves"))
@@ -48,7 +48,7 @@ def scores_depend_on_the_offset() -> Numbers:
 
 @claim("projections-destroy-the-offset")
 def projections_destroy_the_offset() -> Numbers:
-    """Expected and drawn shares, and those of models with fixed sinusoids that the lab has trained."""
+    """Expected and simulated shares, and those of models with fixed sinusoids trained in the lab."""
     narrow, wide = _drawn_shares(64, 16), _drawn_shares(512, 64)
     text, copy = (real_model(name) for name in ("lab_language", "lab_copy"))
     return {
@@ -68,12 +68,12 @@ def projections_destroy_the_offset() -> Numbers:
 
 @claim("crossed-terms-destroy-the-rotation")
 def crossed_terms_destroy_the_rotation() -> Numbers:
-    """The offset's share in each part, and in the score of drawn tokens behind a form that commutes."""
+    """The share that the offset explains in each term, and in the score of random tokens with a commuting matrix."""
     rows, rng = _rows(512), np.random.default_rng(0)
     tokens = rng.standard_normal(rows.shape)
     form = commuting_form(256, "interleaved", *rng.standard_normal((2, 256)))
     terms = expected_terms(rows)
-    # x_i M p_j is that of the rows (x, 0) and (0, p) of a form that is M in one corner.
+    # x_i M p_j is the form of the rows (x, 0) and (0, p) with a matrix that is M in one corner.
     crossed = np.block([[np.zeros_like(form), form], [np.zeros_like(form), np.zeros_like(form)]])
     return {
         "share_of_the_offset_position_position_random": expected_offset_share(rows),
@@ -86,7 +86,7 @@ def crossed_terms_destroy_the_rotation() -> Numbers:
 
 @claim("adding-destroys-the-token")
 def adding_destroys_the_token() -> Numbers:
-    """Shares of tokens that are nearest to themselves."""
+    """Shares of tokens that are nearest to themselves after the addition."""
     return {
         "found_among_50000_at_width_512_deviation_1": expected_share(512, 16.0),
         "found_among_50000_at_width_64_deviation_1": expected_share(64, math.sqrt(32)),
@@ -98,7 +98,7 @@ def adding_destroys_the_token() -> Numbers:
 
 @claim("factor-root-width")
 def factor_root_width() -> Numbers:
-    """Lengths, and what a nearest neighbour finds."""
+    """Norms, and the share that a nearest-neighbour search finds."""
     small = 512**-0.5
     return {
         "row_over_token_without": 16.0 / (small * math.sqrt(512)),
@@ -130,7 +130,7 @@ def adding_is_orthogonal() -> Numbers:
 
 @claim("scores-are-content")
 def scores_are_content() -> Numbers:
-    """The expected shares of the four terms at two lengths of tokens."""
+    """The expected shares of the four terms, for two token norms."""
     rows = _rows(512)
     unit, small = expected_terms(rows), expected_terms(rows, 512**-0.5)
     return {

@@ -1,4 +1,4 @@
-"""Claims about rotary codes: what a rotation keeps, what the scores see, and which details matter."""
+"""Claims about rotary encodings: what a rotation preserves, what the scores depend on, and which details matter."""
 
 import math
 
@@ -16,13 +16,13 @@ SPEC = Rotary(head_width=128)
 
 
 def drawn(*shape: int) -> np.ndarray:
-    """Numbers of unit variance, the same ones each time."""
+    """Random numbers of unit variance, the same ones each time."""
     return np.random.default_rng(0).standard_normal(shape)
 
 
 @claim("rotation-keeps-norms")
 def rotation_keeps_norms() -> Numbers:
-    """Norms before and after, far out too; each square is off by some ulp."""
+    """Norms before and after rotation, also at far positions; each square is off by a few ulp."""
     queries = drawn(6, 128)
     places = [0, 1, 100, 10**6, 10**12, 10**18]
     norms = np.linalg.norm(rotate(queries, SPEC, places), axis=1) / np.linalg.norm(queries, axis=1)
@@ -35,14 +35,14 @@ def rotation_keeps_norms() -> Numbers:
 
 @claim("identity-at-position-0")
 def identity_at_position_0() -> Numbers:
-    """Queries at position 0, before and after."""
+    """Queries at position 0, before and after rotation."""
     queries = drawn(1, 128).astype(np.float32)
     return {"queries_are_the_same_bit_for_bit": bool((rotate(queries, SPEC, [0]) == queries).all())}
 
 
 @claim("scores-depend-on-distance")
 def scores_depend_on_distance() -> Numbers:
-    """The score of a query 10 tokens past its key; 128 products of numbers up to 4, each off by some ulp."""
+    """The score of a query 10 tokens after its key; 128 products of numbers up to 4, each off by a few ulp."""
     query, key = drawn(2, 1, 128)
 
     def score(shift: int) -> float:
@@ -57,7 +57,7 @@ def scores_depend_on_distance() -> Numbers:
 
 @claim("rotary-scores-decay")
 def rotary_scores_decay() -> Numbers:
-    """Scores by distance of a key that was turned and of ones; E (q · R k)² is the sum of the squares of R."""
+    """Scores by distance of a rotated key and of vectors of ones; E (q · R k)² is the sum of the squares of R."""
     query = drawn(1, 128)
     key = rotate(query, SPEC, [100])
     scores = (np.repeat(rotate(query, SPEC, [1000]), 1000, axis=0) * rotate(np.repeat(key, 1000, axis=0), SPEC)).sum(1)
@@ -72,7 +72,7 @@ def rotary_scores_decay() -> Numbers:
 
 @claim("rotary-is-the-sinusoid")
 def rotary_is_the_sinusoid() -> Numbers:
-    """Scores of ones by distance, against the kernel."""
+    """Rotary scores of vectors of ones by distance, compared with the kernel."""
     ones = np.ones((1001, 128))
     scores = rotate(ones, SPEC) @ rotate(ones[:1], SPEC, [0])[0]
     rows = 2 * kernel(SPEC, range(1001))
@@ -85,7 +85,7 @@ def rotary_is_the_sinusoid() -> Numbers:
 
 @claim("layouts-are-interchangeable")
 def layouts_are_interchangeable() -> Numbers:
-    """Scores of 64 drawn queries and keys in both layouts, against those of the right one."""
+    """Scores of 64 random queries and keys in both layouts, compared with those of the correct one."""
     queries, keys = drawn(2, 64, 128)
     other = Rotary(head_width=128, layout="interleaved")
     order = permutation(64, "halves", "interleaved")
@@ -101,7 +101,7 @@ def layouts_are_interchangeable() -> Numbers:
 
 @claim("turning-backward")
 def turning_backward() -> Numbers:
-    """Scores of drawn queries and keys whose second channels are negated, in both directions."""
+    """Scores of random queries and keys whose second channels are negated, rotated in both directions."""
     queries, keys = drawn(2, 64, 128)
     back = Rotary(head_width=128, direction="backward")
     mirror = np.concatenate([np.ones(64), -np.ones(64)])
@@ -118,7 +118,7 @@ def turning_backward() -> Numbers:
 
 @claim("cached-keys-are-fixed")
 def cached_keys_are_fixed() -> Numbers:
-    """Keys turned for 100 and moved to 7, against keys turned for 7."""
+    """Keys rotated for position 100 and moved to 7, compared with keys rotated for 7."""
     keys = drawn(1, 128)
     moved = rerotate(rotate(keys, SPEC, [100]), SPEC, [100], [7])
     return {

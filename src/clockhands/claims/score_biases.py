@@ -1,4 +1,4 @@
-"""Claims about biases of the scores: T5's buckets and ALiBi's slopes."""
+"""Claims about biases added to attention scores: T5's buckets and ALiBi's slopes."""
 
 import math
 
@@ -73,7 +73,7 @@ def alibi_slopes_from_a_quarter() -> Numbers:
 
 @claim("alibi-needs-distances")
 def alibi_needs_distances() -> Numbers:
-    """Attention of 8 heads over 64 tokens on scores of 0; biases up to 32, their exponentials off by some ulp."""
+    """Attention of 8 heads over 64 tokens on scores of 0; biases up to 32, their exponentials off by a few ulp."""
     by_distance, by_key, symmetric = (
         softmax(bias(Alibi(heads=8, form=form), 64, 64, dtype="float64")) for form in ("distance", "key", "symmetric")
     )
@@ -107,7 +107,7 @@ def alibi_uses_longer_context() -> Numbers:
 
 @claim("alibi-slopes-are-essential")
 def alibi_slopes_are_essential() -> Numbers:
-    """The slopes, and the same halved; losses of models trained with other ones."""
+    """The slopes, and the same slopes halved; losses of models trained with other slopes."""
     slopes = Alibi(heads=8).slopes
     halved = {slope / 2 for slope in slopes}
     study = measured("slopes")

@@ -1,4 +1,4 @@
-"""What the studies of the lab measured, from the stored results that come with the package (`studies.json`).
+"""The measured results of the lab's studies, read from the stored file that comes with the package (`studies.json`).
 
 `tools/studies_document.py` writes the file from the lab's stores; nothing here needs the lab, PyTorch or SciPy.
 """
@@ -37,7 +37,7 @@ class MeasuredEstimate:
 
     Attributes:
         mean: The mean.
-        low, high: The ends of the interval, None where there is a single seed.
+        low, high: The ends of the interval; None for a single seed.
         seeds: The number of each seed.
     """
 
@@ -63,7 +63,7 @@ class MeasuredStudy:
 
     Attributes:
         name: The study's name.
-        data: What `studies.json` says of it.
+        data: Its entry in `studies.json`.
     """
 
     name: str
@@ -71,16 +71,16 @@ class MeasuredStudy:
 
     @property
     def command(self) -> str:
-        """The command that measures it again."""
+        """The command that repeats the measurement."""
         return f"clockhands lab run {self.name}"
 
     @property
     def seeds(self) -> tuple[int, ...]:
-        """Every seed of some task."""
+        """All seeds that some task used."""
         return tuple(sorted({seed for task in self.data["tasks"].values() for seed in task["seeds"]}))
 
     def to_dict(self) -> dict[str, Any]:
-        """Where the numbers are from, as JSON values."""
+        """Where the numbers come from, as JSON values."""
         run = self.data["run"]
         return {
             "study": self.name,
@@ -138,7 +138,7 @@ class MeasuredStudy:
         minus_variant: str = AS_TRAINED,
         protocol: str = "whole",
     ) -> MeasuredEstimate:
-        """A measure of one arm less that of another, seed by seed.
+        """A measure of one arm minus that of another, seed by seed.
 
         Raises:
             InvalidValue: One of them was not measured, or they share no seed.
@@ -202,7 +202,7 @@ def estimated(seeds: Mapping[int, float]) -> MeasuredEstimate:
     if len(numbers) < 2 or not np.isfinite(numbers).all():
         return MeasuredEstimate(mean, None, None, dict(seeds))
     drawn = np.random.default_rng(0).integers(len(numbers), size=(_RESAMPLES, len(numbers)))
-    # Sums in another order round otherwise; the mean of equal numbers is that number.
+    # Sums in another order round differently; the mean of equal numbers must be that number.
     low, high = (float(each) for each in np.percentile(numbers[np.sort(drawn, axis=1)].mean(axis=1), (2.5, 97.5)))
     least, most = float(numbers.min()), float(numbers.max())
     return MeasuredEstimate(mean, max(low, least), min(high, most), dict(seeds))

@@ -1,4 +1,4 @@
-"""Claims about the numbers of a table: different, near, bounded, and how they fill the channels."""
+"""Claims about the rows of a table: whether they differ, how near and how large they are, which channels they use."""
 
 import math
 from itertools import pairwise
@@ -14,7 +14,7 @@ from clockhands.ladders import TWO_PI, geometric
 
 @claim("unique-for-every-position")
 def unique_for_every_position() -> Numbers:
-    """Rows of tables of 65,536 positions, counted as bytes, and the first that comes again among more."""
+    """Unique rows of tables of 65,536 positions, compared as bytes, and the first repeated row among more positions."""
     found: Numbers = {
         f"distinct_of_65536_at_width_{width}_in_{dtype}": distinct(table(Sinusoidal(width=width), 65_536, dtype))
         for width, dtype in ((4, "float32"), (4, "float16"), (4, "bfloat16"), (64, "bfloat16"))
@@ -28,13 +28,13 @@ def unique_for_every_position() -> Numbers:
 
 
 def distinct(rows: np.ndarray) -> int:
-    """How many different rows there are, bit by bit but for the sign of zero."""
+    """How many different rows there are, compared bit by bit except for the sign of zero."""
     whole = np.ascontiguousarray(rows + 0).view(np.uint8).reshape(len(rows), -1)
     return len(np.unique(whole.view(f"V{whole.shape[1]}")))
 
 
 def first_alike(rows: np.ndarray) -> tuple[int, int]:
-    """The first row that has been before, bit by bit, and where it was: (where it was, where it is)."""
+    """The first row that is equal to an earlier one, bit by bit: (earlier position, this position)."""
     seen: dict[bytes, int] = {}
     for position, row in enumerate(rows):
         before = seen.setdefault(row.tobytes(), position)
@@ -45,7 +45,7 @@ def first_alike(rows: np.ndarray) -> tuple[int, int]:
 
 @claim("two-channels-are-enough")
 def two_channels_are_enough() -> Numbers:
-    """The first row that comes again, in each dtype."""
+    """The first repeated row, in each dtype."""
     found: Numbers = {"distinct_of_65536_in_float32": distinct(table(Sinusoidal(width=2), 65_536))}
     for dtype in ("float16", "bfloat16"):
         first, again = first_alike(table(Sinusoidal(width=2), 1024, dtype))
@@ -60,7 +60,7 @@ def two_channels_are_enough() -> Numbers:
 
 @claim("positions-in-bfloat16")
 def positions_in_bfloat16() -> Numbers:
-    """Whole numbers after rounding."""
+    """Whole numbers after rounding to a dtype."""
     found: Numbers = {}
     for dtype in ("bfloat16", "float16"):
         rounded = np.arange(4096).astype(output_dtype(dtype)).astype(int)
@@ -104,14 +104,14 @@ def step_shrinks_with_width() -> Numbers:
 
 
 def _missing_likeness() -> float:
-    """The mean of ``1 - cos(10000**-s)`` over s from 0 to 1, by the midpoint rule in a million parts (to 1e-12)."""
+    """The mean of ``1 - cos(10000**-s)`` over s from 0 to 1, by the midpoint rule with a million parts (to 1e-12)."""
     middle = (np.arange(10**6) + 0.5) / 10**6
     return float(np.mean(1 - np.cos(10_000.0**-middle)))
 
 
 @claim("neighbours-nearly-alike")
 def neighbours_nearly_alike() -> Numbers:
-    """The mean of the cosines of the rates, and its limit."""
+    """The mean of the cosines of the frequencies, and its limit."""
     missing = _missing_likeness()
     return {
         "cosine_at_width_512": float(np.cos(geometric(256).rates).mean()),
@@ -122,7 +122,7 @@ def neighbours_nearly_alike() -> Numbers:
 
 @claim("constant-norm")
 def constant_norm() -> Numbers:
-    """The norms of rows 0 to 999 and of far ones; 512 entries off by 3.2 ulp of 1 and their sum move them by 5e-13."""
+    """The norms of rows 0 to 999 and of far rows; 512 entries off by 3.2 ulp of 1 and their sum add 5e-13."""
     norms = np.linalg.norm(table(Sinusoidal(width=512), [*range(1000), 10**6, 10**12, 10**18], "float64"), axis=1)
     return {"norm_at_width_512": norms[-1], "largest_difference": float(np.abs(norms - 16).max())}
 
@@ -144,7 +144,7 @@ def sinusoids_orthogonal() -> Numbers:
 
 @claim("all-channels-are-used")
 def all_channels_are_used() -> Numbers:
-    """The squared singular values of a table without its mean row."""
+    """The squared singular values of a table minus its mean row."""
     rows = table(Sinusoidal(width=512), 512, "float64")
     mean = rows.mean(axis=0)
     energy = np.linalg.svd(rows - mean, compute_uv=False) ** 2
@@ -159,7 +159,7 @@ def all_channels_are_used() -> Numbers:
 
 @claim("any-different-frequencies-do")
 def any_different_frequencies_do() -> Numbers:
-    """Distances of rows of both ladders."""
+    """Distances of rows for two choices of frequencies."""
     spec = EvenlySpaced(width=512)
     even = table(spec, [0, 1, 1602], "float64")
     usual = table(Sinusoidal(width=512), [0, 1602], "float64")
@@ -173,7 +173,7 @@ def any_different_frequencies_do() -> Numbers:
 
 @claim("binary-counting")
 def binary_counting() -> Numbers:
-    """Bits that flip, and the factor between pairs."""
+    """Bits that flip, and the ratio between successive pairs."""
     digits = table(Binary(width=12), [2046, 2047, 2048])
     flips = [int(np.abs(one - other).sum()) for one, other in pairwise(digits)]
     rates = geometric(256).rates
@@ -191,7 +191,7 @@ def binary_counting() -> Numbers:
 
 @claim("sinusoids-are-cheaper")
 def sinusoids_are_cheaper() -> Numbers:
-    """Numbers of both tables, and parameters of the models by their dimensions."""
+    """The numbers of both tables, and the parameters of the models, from their dimensions."""
     width, layers = 768, 12
     learned = {name: Learned(width, rows) for name, rows in (("bert_base", 512), ("gpt2", 1024))}
     rows = {name: table(spec, spec.rows, values=np.zeros((spec.rows, width))) for name, spec in learned.items()}

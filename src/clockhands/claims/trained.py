@@ -1,4 +1,4 @@
-"""Claims about trained models that only training can settle: what the lab's studies measured."""
+"""Claims that only training can decide: what the lab's studies measured on trained models."""
 
 from clockhands.claims.claim import Numbers, claim
 from clockhands.claims.studies import measured
@@ -88,7 +88,7 @@ def removing_the_code_breaks_the_model() -> Numbers:
 
 @claim("dropped-rotary-recovers")
 def dropped_rotary_recovers() -> Numbers:
-    """Arms of the study of dropping: at three quarters of 600 steps, and with 450 steps before and after."""
+    """Arms of the study that removes RoPE: at three quarters of 600 steps, and with 450 steps before and after."""
     study = measured("drope")
     return {
         "measured_rise_of_the_loss_when_dropped": study.value("language", "drop_75", "spike").mean,

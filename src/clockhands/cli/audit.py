@@ -1,4 +1,4 @@
-"""`clockhands audit`: what a model is told about position, and what is wrong with it."""
+"""`clockhands audit`: what a model declares about positions, and what is wrong with it."""
 
 import json
 import os
@@ -37,7 +37,7 @@ Examples:
 """
 
 FORMATS = ("text", "json", "sarif", "github")
-MANY = 10  # targets from which on a person may wonder how far it is
+MANY = 10  # number of targets from which a progress bar is shown
 
 Failure = dict[str, str]
 
@@ -159,17 +159,17 @@ def command(  # noqa: PLR0917 - click passes them by name
         raise click.UsageError("--diff prints a diff; leave out --format and --json.")
     if None not in (html, write_baseline) and Path(html or "").resolve() == Path(write_baseline or "").resolve():
         raise click.UsageError("--html and --write-baseline name the same file.")
-    # Imported when it is called: the help of all commands needs none of it.
+    # Imported when called: the help of all commands does not need it.
     from clockhands.auditing.baselines import baseline_of, known_in, without_known
     from clockhands.readers.runtime_release import runtime_of
     from clockhands.sources.overriding import read_overrides
 
     if runtime is not None:
-        runtime_of(runtime)  # a name that is not known is said before any target is read
+        runtime_of(runtime)  # an unknown name is reported before any target is read
     reads = [*targets, *([] if baseline is None else [baseline])]
     if html is not None:
         not_there(html, force=force, reads=reads)
-    if write_baseline is not None and not _is_baseline(write_baseline):  # one is there to be written anew
+    if write_baseline is not None and not _is_baseline(write_baseline):  # there is one that would be overwritten
         not_there(write_baseline, force=True, reads=targets)
     overrides = read_overrides(settings)
     known = None if baseline is None else known_in(baseline)
@@ -234,7 +234,7 @@ def _run(
     text: Path | None,
     quiet: bool,
 ) -> list[Audit]:
-    """The audits with what the running models show; a model that cannot be run is among the failures too."""
+    """The audits with the results of the running models; a model that cannot be run is added to the failures."""
     # Imported when models are run: PyTorch and Transformers are optional.
     from clockhands.cli.probe import shown_progress
     from clockhands.probes import audit_running
@@ -256,12 +256,12 @@ def _run(
 
 
 def audited(target: str, failures: list[Failure], length: int | None = None, **how: Any) -> Audit | None:
-    """What is found in a target, its notes on stderr; None, and the reason there and among the failures, if it fails.
+    """The audit of a target, with its notes on stderr; None if it fails, with the reason on stderr and in the failures.
 
     Args:
         target: What `clockhands.audit` takes, as ``length`` and ``how``.
-        failures: To which one is added.
-        length: Tokens.
+        failures: The list to which a failure is added.
+        length: The length in tokens.
         how: Further arguments.
     """
     try:
@@ -286,17 +286,17 @@ def _fixed(
     force: bool,
     shown: bool,
 ) -> list[Audit]:
-    """Print the fixes as diffs, and write them if asked; the audits of what is on disk afterwards.
+    """Print the fixes as diffs, and write them if requested; return the audits of the files afterwards.
 
     Args:
         audits: Of the models.
-        failures: To which models whose fixes contradict each other, or cannot be written, are added.
-        again: Audits a file or folder as the models were audited.
-        place: Where the fixed text of a file goes; None to write nothing.
-        force: Whether a file that is there may be replaced.
+        failures: The list for models whose fixes contradict each other, or cannot be written.
+        again: Audits a file or folder with the same options.
+        place: The path for the fixed text of a file; None to write nothing.
+        force: Whether an existing file may be replaced.
         shown: Whether diffs are printed.
     """
-    # Imported when it is called, as all that reads files.
+    # Imported when called, like everything that reads files.
     from clockhands.auditing.fixes import fix_of
     from clockhands.show.findings import on_terminal
 
@@ -323,7 +323,7 @@ def _fixed(
 
 
 def _fixable(found: Audit) -> list[str]:
-    """The files of a model that its problems have edits for."""
+    """The files of a model for which its problems have edits."""
     if found.path is None:
         if found.problems:
             talk(f"note: {found.target} has no file to fix.")
@@ -350,7 +350,7 @@ def _models_under(targets: Sequence[str]) -> tuple[str, ...]:
 
 
 def _all_audited(targets: Sequence[str], failures: list[Failure], jobs: int | None, **how: Any) -> Iterator[Audit]:
-    """The audits of the targets, in their order; those that cannot be read are among the failures."""
+    """The audits of the targets, in their order; those that cannot be read are added to the failures."""
     jobs = min(jobs or os.cpu_count() or 1, len(targets))
     if jobs == 1 or len(targets) < MANY or "-" in targets:
         for target in _with_progress(targets):
@@ -358,7 +358,7 @@ def _all_audited(targets: Sequence[str], failures: list[Failure], jobs: int | No
             if found is not None:
                 yield found
         return
-    # Imported when there are many: one audit pays for no processes.
+    # Imported for many targets: a single audit needs no processes.
     from concurrent.futures import ProcessPoolExecutor
     from multiprocessing import get_context
 
@@ -376,7 +376,7 @@ def _all_audited(targets: Sequence[str], failures: list[Failure], jobs: int | No
 
 
 def _audited_elsewhere(target: str, **how: Any) -> tuple[Audit | None, Failure | None]:
-    """The audit of a target, or why there is none, in another process."""
+    """The audit of a target, or the reason for a failure, in another process."""
     try:
         return audit(target, **how), None
     except ClockhandsError as error:
@@ -389,7 +389,7 @@ def _failure(target: str, error: ClockhandsError) -> Failure:
 
 
 def _is_baseline(path: Path) -> bool:
-    # Imported when it is called, as all that reads files.
+    # Imported when called, like everything that reads files.
     from clockhands.auditing.baselines import known_in
 
     try:
@@ -406,7 +406,7 @@ def _left_out(found: Audit, kept: Audit, why: str) -> None:
 
 
 def _with_progress(targets: Sequence[str]) -> Iterable[str]:
-    """The targets one by one; on a terminal with a bar where there are many."""
+    """The targets one by one; for many targets on a terminal, with a progress bar."""
     terminal = sys.stderr is not None and sys.stderr.isatty()  # pyright: ignore[reportUnnecessaryComparison] - closed
     return _bar(targets) if terminal and len(targets) >= MANY else targets
 
@@ -417,7 +417,7 @@ def _bar(targets: Sequence[str]) -> Iterator[str]:
 
 
 def _print(form: str, audits: list[Audit], failures: list[Failure], *, verbose: bool, quiet: bool) -> None:
-    # A program that asks for data does not pay for the drawing.
+    # Not imported for output as data.
     if form == "json":
         told: dict[str, Any] = {"targets": [found.to_dict() for found in audits]}
         print_json(told | ({"unread": failures} if failures else {}))

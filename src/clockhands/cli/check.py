@@ -1,4 +1,4 @@
-"""`clockhands check`: whether a function or a module is the position code that it should be."""
+"""`clockhands check`: whether a function or a module computes the expected position code."""
 
 import contextlib
 import sys
@@ -30,7 +30,7 @@ Examples:
 def _codes(ctx: click.Context, _param: click.Parameter, values: tuple[str, ...]) -> frozenset[str]:
     if not values:
         return frozenset()
-    # Imported when it is needed: the help needs none of it.
+    # Imported when needed: the help does not need it.
     from clockhands.faults import FAULTS
 
     return known_codes(ctx, values, FAULTS, "fault")
@@ -122,7 +122,7 @@ def _checked(target: str, kind: str | None, make: bool, options: dict[str, Any])
     from clockhands.calling import outliving
 
     refuse_source(target)
-    # What the function prints is talk: only the report may stand on stdout.
+    # What the function prints goes to stderr: only the report may be on stdout.
     with contextlib.redirect_stdout(sys.stderr), outliving():
         return _reported(target, kind, make, options)
 
@@ -147,7 +147,7 @@ def _reported(target: str, kind: str | None, make: bool, options: dict[str, Any]
 
 
 def _built(function: Any) -> Any:
-    """A model: itself, or what a class or a function without arguments makes."""
+    """A model: the object itself, or the result of a class or a function without arguments."""
     from clockhands.calling import EndsProcess
     from clockhands.testing.kinds import is_module
 
@@ -164,7 +164,7 @@ def _built(function: Any) -> Any:
 
 
 def _like(like: str | None, width: int | None) -> dict[str, Any]:
-    """The code that it should be, and learned numbers that come with it, as options of a check."""
+    """The expected code, and its learned numbers, as options of a check."""
     from clockhands.specs import with_fields
     from clockhands.testing.kinds import spec_of
 
@@ -189,7 +189,7 @@ def _print(target: str, report: Report, verbose: bool, as_json: bool) -> None:
         spec = None if report.spec is None else to_dict(report.spec)
         print_json({"target": target, "spec": spec, **report.to_dict()})
         return
-    # A program that asks for JSON does not pay for the drawing.
+    # Not imported for JSON output.
     from clockhands.show.explanation import print_report
 
     print_report(report, verbose=verbose)

@@ -1,4 +1,4 @@
-"""`clockhands claims`: statements about positional encodings, recomputed."""
+"""`clockhands claims`: common statements about position encodings, recomputed."""
 
 import re
 from collections.abc import Mapping
@@ -12,7 +12,7 @@ from clockhands.cli.output import json_option, print_json
 if TYPE_CHECKING:
     from clockhands.claims import Claim
 
-# 9956, 9,956 or 1.036, and no part of a longer number.
+# 9956, 9,956 or 1.036, and not a part of a longer number.
 NUMBER = re.compile(r"(?<![\d.])(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?")
 
 EXAMPLES = """\b
@@ -25,7 +25,7 @@ Examples:
 
 
 def _claims() -> "Mapping[str, Claim]":
-    """All claims, imported when they are asked for: the help of all commands needs none of it."""
+    """All claims, imported on first use: the help of all commands does not need them."""
     one_thread()
     from clockhands.claims import CLAIMS
 

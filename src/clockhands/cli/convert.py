@@ -1,4 +1,4 @@
-"""`clockhands convert`: a checkpoint for code that pairs channels the other way."""
+"""`clockhands convert`: converts a checkpoint to the other layout (interleaved or half-split)."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""`clockhands diff`: two position encodings, or one as two runtimes read it, side by side."""
+"""`clockhands diff`: compares two position encodings, or one encoding as two runtimes read it."""
 
 from dataclasses import dataclass
 
@@ -33,7 +33,7 @@ Examples:
 
 @dataclass(frozen=True)
 class ComparedSide:
-    """One of the two that are compared."""
+    """One of the two compared sides."""
 
     label: str
     codes: tuple[Code, ...]
@@ -43,7 +43,7 @@ class ComparedSide:
 
 
 def _readers(ctx: click.Context, param: click.Parameter, value: str | None) -> tuple[str, ...]:
-    """The readers that are named: none, the one of --reader, or the two of --readers."""
+    """The named readers: none, the one of --reader, or the two of --readers."""
     if value is None:
         return ()
     names = tuple(name.strip() for name in value.split(",")) if param.name == "readers" else (value,)
@@ -156,10 +156,10 @@ def _audited(target: str, length: int | None) -> tuple[Opened, Audit]:
 
 
 def _side(opened: Opened, found: Audit, reader: str, length: int | None) -> ComparedSide:
-    """A target as one reader takes it.
+    """A target as one reader reads it.
 
     Raises:
-        Unreadable: The reader does not load it, or what it computes cannot be told from the files.
+        Unreadable: The reader does not load it, or its result cannot be determined from the files.
         InvalidValue: What it does with such a file is not known.
     """
     reach = reach_of(found.layers, found.context, found.length)
@@ -188,7 +188,7 @@ def _side(opened: Opened, found: Audit, reader: str, length: int | None) -> Comp
 
 
 def _check_known(found: Audit) -> None:
-    """Two targets of which nothing is known are not the same for that."""
+    """Refuse two targets of which nothing is known: they are not equal for that reason."""
     if all(code.kind is None and code.spec is None for code in found.layers):
         raise Unreadable(
             f"{found.target} has no known position encoding, so it cannot be compared.",

@@ -1,4 +1,4 @@
-"""`clockhands explain`: what a finding or a fault means, whom it blames, how to mend it."""
+"""`clockhands explain`: the meaning of a finding or a fault, its cause, and its fix."""
 
 from typing import Any
 
@@ -36,7 +36,7 @@ def command(code: str | None, as_json: bool) -> int:
     CODE is the code of a finding, such as default-base, or of a fault, such as positions-rounded. Without CODE, all
     codes are listed: findings with their severity, and faults with their symptoms.
     """
-    # A code that is both is told once: what a check says of it stands below the finding.
+    # A code that is both is printed once: the text on the check follows the finding.
     findings = [each for each in CODES if code in (None, each)]
     faults = [each for each in FAULTS if code in (None, each)]
     if as_json:

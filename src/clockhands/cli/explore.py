@@ -1,4 +1,4 @@
-"""`clockhands explore`: position codes to be turned by hand, on one page that needs no network."""
+"""`clockhands explore`: writes the interactive explorer, one HTML page that needs no network."""
 
 import tempfile
 import webbrowser
@@ -56,7 +56,7 @@ def command(targets: tuple[str, ...], out: Path | None, force: bool) -> int:
 
 
 def _title(audits: list[Audit]) -> str:
-    """What stands in the window's title: the one model, if it is one."""
+    """The window's title: the name of the model, if there is only one."""
     if len(audits) != 1:
         return "clockhands"
     # Imported when there is something to show.
@@ -66,7 +66,7 @@ def _title(audits: list[Audit]) -> str:
 
 
 def _opened(text: str) -> bool:
-    """Show the page in a browser, from a file that stays, since the browser may read it again."""
+    """Show the page in a browser, from a file that is kept, since the browser may reload it."""
     with tempfile.NamedTemporaryFile(prefix="clockhands-", suffix=".html", delete=False) as file:
         path = Path(file.name)
     path.write_text(text, encoding="utf-8")

@@ -1,6 +1,7 @@
-"""The `clockhands` group: which commands there are, how errors are told, what the exit codes mean.
+"""The `clockhands` group: its commands, how errors are printed, and the exit codes.
 
-Exit codes: 0 done and sound, 1 done and errors found, 2 could not, 130 interrupted, 141 nobody reads on.
+Exit codes: 0 finished without errors in the target, 1 finished and errors found, 2 could not run, 130 interrupted, 141
+the reader of the output has closed it.
 """
 
 import os
@@ -38,17 +39,17 @@ COMMANDS = {
 
 
 class UnknownCommand(click.UsageError):
-    """A command that does not exist, with the ones that are spelt alike."""
+    """A command that does not exist, with similar command names."""
 
 
 class CommandGroup(click.Group):
     """A group that knows its commands by name and imports one when it is called.
 
-    The help of the whole group needs none of them, so it costs what click costs.
+    The help of the whole group imports no command, so it only takes the time of click.
     """
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """The commands in the order in which a newcomer needs them."""
+        """The commands in the order in which a new user needs them."""
         return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
@@ -65,7 +66,7 @@ class CommandGroup(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Find the command that is meant; for a misspelt one, say which is near."""
+        """Find the command; for a misspelt one, suggest a similar name."""
         name = args[0]
         if name not in COMMANDS and not name.startswith("-"):
             raise UnknownCommand(f"There is no command {name!r}.{did_you_mean(name, COMMANDS)}", ctx)
@@ -80,13 +81,13 @@ class CommandGroup(click.Group):
         windows_expand_args: bool = True,
         **extra: Any,
     ) -> NoReturn:
-        """Run a command line and exit; every way to fail ends in one line `error:` and one line `hint:`."""
+        """Run a command line and exit; every failure ends in one line `error:` and one line `hint:`."""
         if os.environ.get("NO_COLOR"):
             extra["color"] = False
         if sys.stdout is None:  # pyright: ignore[reportUnnecessaryComparison] - closed by the caller: only files count
             sys.stdout = Path(os.devnull).open("w")  # noqa: SIM115 - it lives as long as the process
         for stream in (sys.stdout, sys.stderr):
-            # A file name that the terminal's encoding does not hold must not end the report.
+            # A file name that the terminal's encoding cannot represent must not end the report.
             if isinstance(stream, TextIOWrapper):
                 stream.reconfigure(errors="backslashreplace")
         try:
@@ -104,7 +105,7 @@ class CommandGroup(click.Group):
             complain(error.message, error.hint)
             code = 2
         except (BrokenPipeError, SystemExit):
-            # click itself turns a broken pipe into SystemExit; here nothing else raises that.
+            # click itself turns a broken pipe into SystemExit; nothing else raises it here.
             _silence()
             code = 141
         except (click.Abort, KeyboardInterrupt):
@@ -125,7 +126,7 @@ class CommandGroup(click.Group):
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """` Did you mean …?` for a word that is nearly a known one, else nothing.
+    """` Did you mean …?` for a word that is similar to a known one, else "".
 
     >>> did_you_mean("tabel", ["table", "audit"])
     ' Did you mean table?'
@@ -135,7 +136,7 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
 
 
 def known_codes(ctx: click.Context, values: Iterable[str], known: Iterable[str], what: str) -> frozenset[str]:
-    """The codes of an option that may be given again, each one or several with commas between them."""
+    """The codes given by a repeatable option, each value one or several codes separated by commas."""
     known = list(known)
     codes = [code.strip() for value in values for code in value.split(",")]
     for code in codes:
@@ -147,7 +148,7 @@ def known_codes(ctx: click.Context, values: Iterable[str], known: Iterable[str],
 
 
 def one_thread() -> None:
-    """Have the linear algebra library use one thread, unless the user has said how many.
+    """Make the linear algebra library use one thread, unless the user has set a number.
 
     The threads of small products mostly wait on each other: one takes a third of the time, and on a busy machine far
     less. The variable is read when NumPy is first imported, so this comes before that.
@@ -156,23 +157,23 @@ def one_thread() -> None:
 
 
 def complain(message: str, hint: str) -> None:
-    """One error on stderr: what is wrong, and what to do."""
+    """Print one error on stderr: what is wrong, and what to do."""
     click.echo(f"error: {_visible(message)}\nhint: {_visible(hint)}", err=True)
 
 
 def talk(message: str) -> None:
-    """Something worth saying that is not data: it goes to stderr."""
+    """Print a remark that is not data, on stderr."""
     click.echo(_visible(message), err=True)
 
 
 def _visible(text: str) -> str:
-    # Names of files may hold what moves a terminal's cursor.
+    # Names of files may contain characters that move a terminal's cursor.
     return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
 
 
 def _usage_message(error: click.UsageError) -> str:
     if isinstance(error, click.NoSuchOption) and error.possibilities:
-        # click names every option that is a little like the misspelt one; the nearest is enough.
+        # click names every similar option; the most similar one is enough.
         nearest = get_close_matches(error.option_name, error.possibilities, n=1, cutoff=0.0)
         return click.NoSuchOption(error.option_name, possibilities=nearest).format_message()
     return error.format_message()
@@ -184,7 +185,7 @@ def _usage_hint(error: click.UsageError) -> str:
 
 
 def _silence() -> None:
-    # What is still buffered would raise again when the interpreter flushes at exit.
+    # Buffered output would raise again when the interpreter flushes at exit.
     try:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except (OSError, ValueError):

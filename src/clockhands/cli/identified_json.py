@@ -1,4 +1,4 @@
-"""What was recognised as JSON, and back: what `identify --json` writes, `table` makes again."""
+"""Writes the result of `identify --json` as JSON, and reads it back for `table`."""
 
 import json
 import re
@@ -19,14 +19,14 @@ from clockhands.sources import documents
 from clockhands.sources.targets import open_target
 from clockhands.specs import SPECS, describe, from_dict, to_dict
 
-# What a shell passes on as it is.
+# Characters that a shell leaves unchanged.
 _PLAIN = re.compile(r"[\w.,:=@%+/-]+")
-_SHORT = 16  # positions that are written into a command one by one
-_FEW = 4096  # numbers of `values` that JSON holds
+_SHORT = 16  # the most positions that are written singly into a command
+_FEW = 4096  # the most numbers of `values` in JSON
 
 
 def result_to_dict(what: str, shape: Iterable[int] | None, dtype: str | None, matches: Matches) -> dict[str, Any]:
-    """One element of `results`: what was looked at, the reason, and the matches, best first."""
+    """One element of `results`: the name, the reason, and the matches, best first."""
     return {
         "what": what,
         "shape": None if shape is None else list(shape),
@@ -56,7 +56,7 @@ def match_to_dict(match: Match) -> dict[str, Any]:
 
 
 def positions_to_json(positions: Any) -> Any:
-    """Positions in few words: a range, a grid, equal steps; else each of them."""
+    """Positions in short form: a range, a grid, equal steps; else each of them."""
     if positions is None:
         return None
     if isinstance(positions, range):
@@ -80,10 +80,10 @@ def positions_to_json(positions: Any) -> Any:
 
 
 def positions_from_json(told: Any) -> Any:
-    """The positions that `positions_to_json` told.
+    """The positions from the form that `positions_to_json` writes.
 
     Raises:
-        InvalidValue: They are none.
+        InvalidValue: The value does not describe positions.
     """
     try:
         if not isinstance(told, dict):
@@ -115,7 +115,7 @@ def equal_steps(each: np.ndarray) -> tuple[float, float] | None:
 
 
 def values_to_json(values: Any) -> Any:
-    """Learned numbers, where they are few: those of a table stay in the file that they came from."""
+    """Learned numbers, if they are few; those of a table stay in the file that they came from."""
     if values is None:
         return None
     each = np.asarray(values, dtype=np.float64)
@@ -123,14 +123,14 @@ def values_to_json(values: Any) -> Any:
 
 
 def command_of(match: Match) -> str | None:
-    """The command that prints this table again; None where a command line cannot say it."""
+    """The command that prints this table again; None if a command line cannot express it."""
     positions, spec = _positions_word(match.positions), match.spec
     if positions is None:
         return None
     if match.values is not None:
         if not isinstance(spec, Sinusoidal) or not spec.scaled:
             return None
-        # On a command line a trained scale is a scale.
+        # On a command line, a trained scale is given as a fixed one.
         spec = replace(spec, scaled=False, scale=spec.scale * float(np.reshape(match.values, ())))
     for name in dict.fromkeys(filter(None, (match.name, "vaswani2017"))):
         target = _preset_word(name, spec)
@@ -141,7 +141,7 @@ def command_of(match: Match) -> str | None:
 
 
 def _preset_word(name: str, spec: Any) -> str | None:
-    """``preset:field=value,…`` for a spec, if that is what it says."""
+    """``preset:field=value,…`` for a spec, if that form can express it."""
     try:
         known = to_dict(open_target(f"preset:{name}").spec)  # type: ignore[arg-type]
     except ClockhandsError:
@@ -170,14 +170,14 @@ def _preset_word(name: str, spec: Any) -> str | None:
 
 
 def _silent(spec: Any) -> tuple[str, ...]:
-    """Fields that no number of a table depends on."""
+    """Fields on which no number of a table depends."""
     if not isinstance(spec, Sinusoidal):
         return ()
     return ("first",) if spec.width % 2 else ("first", "odd")
 
 
 def _positions_word(positions: Any) -> str | None:
-    """``--positions`` for these, where the command line has a word for them."""
+    """The value of ``--positions`` for these positions, if there is one."""
     if isinstance(positions, range):
         step = "" if positions.step == 1 else f":{positions.step}"
         return f"{positions.start}:{positions.stop}{step}"
@@ -213,7 +213,7 @@ def read_found(path: Path) -> tuple[Any, Any, Any]:
 
     Raises:
         Unreadable: It is not JSON.
-        InvalidValue: It is none of these, or recognised nothing, or has several tables.
+        InvalidValue: It is not such a file, or recognised nothing, or has several tables.
     """
     fields = documents.read(path).fields
     if "type" in fields:

@@ -1,4 +1,4 @@
-"""`clockhands identify`: what made these numbers."""
+"""`clockhands identify`: recognises which encoding produced a table or a function."""
 
 import contextlib
 import shlex
@@ -99,7 +99,7 @@ def _function(target: str, width: int | None, options: dict[str, Any]) -> Matche
     running = hanging()
     keep_stdout()
     try:
-        # What the function prints is talk: only the answer may stand on stdout.
+        # What the function prints goes to stderr: only the answer may be on stdout.
         with contextlib.redirect_stdout(sys.stderr), outliving():
             return _of_function(target, width, options)
     except ClockhandsError as error:
@@ -120,7 +120,7 @@ def _of_function(target: str, width: int | None, options: dict[str, Any]) -> Mat
 
 
 def _tables(target: str, positions: str | None) -> tuple[list[tuple[str, TensorInfo | None, Matches]], bool]:
-    """What each table of a file was recognised as, and whether one could not be read."""
+    """The result for each table of a file, and whether one could not be read."""
     from clockhands.sources.position_tables import rows_of
 
     opened = _opened(target)
@@ -160,7 +160,7 @@ def _opened(target: str) -> Opened:
 
 
 def _chosen(opened: Opened) -> tuple[str, ...]:
-    """The tables to look at."""
+    """The tables to identify."""
     from clockhands.sources.position_tables import position_tables
 
     if len(opened.tensors) == 1:
@@ -186,7 +186,7 @@ def _what(info: TensorInfo) -> str:
 
 
 def _asked(target: str, info: TensorInfo | None, positions: str | None, alone: bool) -> str:
-    """The command that asks for this table and no other."""
+    """The command that selects this table and no other."""
     picked = target if alone or info is None else f"{info.declared_in}:{info.name}"
     words = ["clockhands", "identify", picked, *(() if positions is None else ("--positions", positions))]
     return shlex.join(words)

@@ -225,7 +225,7 @@ def _need(package: str, extra: str) -> None:
 
 
 def _checked(study: "Study", path: Path, how: Mapping[str, Any]) -> "Options":
-    """The options of a run; refuses what cannot be run before anything is written."""
+    """The options of a run; what cannot be run is refused before anything is written."""
     for package in ("torch", "scipy"):
         _need(package, "lab")
     if how["engine"] == "ray":
@@ -252,7 +252,7 @@ def _checked(study: "Study", path: Path, how: Mapping[str, Any]) -> "Options":
 
 
 def _run(study: "Study", path: Path, how: Mapping[str, Any], *, again: bool = False) -> "Results":
-    """Check a study, run what is missing of it, failed trials too if ``again``, and read what was measured."""
+    """Check a study, run its missing parts (also failed trials if ``again``), and read the results."""
     from clockhands.lab.results import Results
     from clockhands.lab.store import Store
 
@@ -269,7 +269,7 @@ def _run(study: "Study", path: Path, how: Mapping[str, Any], *, again: bool = Fa
 
 
 def _say_interrupted(study: "Study", path: Path, how: Mapping[str, Any]) -> None:
-    """What is kept, and the command that goes on, with the options that were given."""
+    """Print what was kept, and the command that continues, with the given options."""
     from clockhands.lab.store import Store
 
     held, trials = [], []
@@ -331,13 +331,13 @@ def _train(study: "Study", store: "Store", options: "Options", tensorboard: Path
 
 
 class _EventFiles:
-    """Event files of finished trials, where a folder for them was given and for as long as it can be written."""
+    """Event files of finished trials, if a folder for them was given and as long as it can be written."""
 
     def __init__(self, folder: Path | None, study: "Study", store: "Store") -> None:
         self.folder, self.study, self.store = folder, study, store
 
     def write(self, key: "Key", say: Callable[[str], None]) -> None:
-        """The file of one trial; what goes wrong is said once, and costs no training."""
+        """Write the file of one trial; an error is reported once, and does not stop the training."""
         if self.folder is None:
             return
         from clockhands.lab.tensorboard import write_trial
@@ -354,7 +354,7 @@ class _EventFiles:
 
 
 def _chosen(store: "Store", study: str | None) -> "list[StoredStudy]":
-    """The studies of a store that are meant, the newest last."""
+    """The selected studies of a store, the newest last."""
     found = store.studies()
     if study is not None:
         hashes = set()

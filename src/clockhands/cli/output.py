@@ -1,4 +1,4 @@
-"""What commands share in writing: JSON for programs, and files that are whole or not there."""
+"""Shared output functions of commands: JSON for programs, and files that are written completely or not at all."""
 
 import json
 import os
@@ -20,7 +20,7 @@ BACKENDS = ("numpy", "torch", "jax")
 
 
 def options(*chosen: Any) -> Any:
-    """Several options of a command as one decorator, in this order."""
+    """Combine several options of a command into one decorator, in this order."""
 
     def decorated(function: Any) -> Any:
         for option in reversed(chosen):
@@ -34,10 +34,10 @@ json_option: Option = click.option("--json", "as_json", is_flag=True, help="Prin
 
 
 def keep_stdout() -> None:
-    """Print to a copy of file descriptor 1, which itself leads to stderr from here on.
+    """Print to a copy of file descriptor 1, and redirect descriptor 1 itself to stderr from here on.
 
-    For commands that run a user's code: what it writes to the descriptor is talk, and so is what a C library keeps back
-    until the process ends. Hence it is not undone.
+    For commands that run a user's code: what it writes to the descriptor is not data, and neither is what a C library
+    keeps in a buffer until the process ends. So it is not undone.
     """
     try:
         if sys.stdout.fileno() != 1:
@@ -53,9 +53,9 @@ def keep_stdout() -> None:
 
 @contextmanager
 def showing_what_is_fetched() -> Iterator[None]:
-    """Show on a terminal what is being fetched from a hub, in one line that does not stay.
+    """Show on a terminal what is being fetched from a hub, in one line that is erased afterwards.
 
-    Not for --quiet, nor where a program reads what is printed.
+    Not with --quiet, nor if the output is read by a program.
     """
     context = click.get_current_context(silent=True)
     given = {} if context is None else context.params
@@ -85,13 +85,13 @@ _CLEARED = "\r\x1b[2K"  # the beginning of the line, and nothing on it
 
 
 def hanging() -> int:
-    """How many calls of a user's code did not come back in time and still run."""
+    """How many calls of a user's code exceeded their time and are still running."""
     calling = sys.modules.get("clockhands.calling")
     return 0 if calling is None else calling.hanging()
 
 
 def leave(code: int) -> NoReturn:
-    """End the process beside a call that still runs: ending it the usual way may wait for that call, or crash."""
+    """End the process while a call still runs: a normal exit may wait for that call, or crash."""
     for stream in (sys.stdout, sys.stderr):
         with suppress(OSError, ValueError):
             stream.flush()
@@ -99,16 +99,16 @@ def leave(code: int) -> NoReturn:
 
 
 class CannotWrite(ClockhandsError, OSError):
-    """The place where the result should go does not take it."""
+    """The result cannot be written to this place."""
 
 
 def print_json(document: dict[str, Any]) -> None:
-    """Print one JSON document with the number of its schema; NaN and infinity are refused, as JSON refuses them."""
+    """Print one JSON document with the number of its schema; NaN and infinity are refused, as in JSON."""
     click.echo(json.dumps({"schema": 1, **document}, indent=2, allow_nan=False))
 
 
 class OutPath(click.Path):
-    """Where a command writes; an empty name is none, nor is ``-``, which other programs take for standard output."""
+    """The path that a command writes to; an empty name and ``-`` are refused."""
 
     def __init__(self, *, folder: bool = False) -> None:
         super().__init__(path_type=Path, dir_okay=folder)
@@ -128,15 +128,15 @@ def store_option(default: str) -> Any:
 
 
 def not_there(path: Path, *, force: bool, reads: Sequence[str | Path] = ()) -> None:
-    """Refuse a place where a file is already, or what the command reads; those that take long ask before they begin.
+    """Refuse the path of an existing file, or of an input; slow commands call this before they begin.
 
     Args:
-        path: Where a file shall be.
-        force: Whether a file that is already there may be replaced.
+        path: The path to write.
+        force: Whether an existing file may be replaced.
         reads: Targets, and paths of files, that are read and so never replaced.
 
     Raises:
-        InvalidValue: The place is taken, or its folder is not there.
+        InvalidValue: The path exists, or its folder does not exist.
     """
     for each in reads:
         if path.exists() and _would_lose(path, each):
@@ -155,7 +155,7 @@ def not_there(path: Path, *, force: bool, reads: Sequence[str | Path] = ()) -> N
 
 
 def _would_lose(path: Path, read: str | Path) -> bool:
-    """Whether writing ``path`` would replace what is read, or a file of a model folder that is no page."""
+    """Whether writing ``path`` would replace an input, or a file of a model folder that is not an HTML page."""
     place = _place(read)
     if _same(path, read) or place is None or not place.is_dir():
         return _same(path, read)
@@ -182,12 +182,12 @@ def _place(read: str | Path) -> Path | None:
 
 
 def write_whole(path: Path, write: Callable[[Path], object], *, force: bool, reads: Sequence[str | Path] = ()) -> None:
-    """Write a file under another name and give it its own when it is complete.
+    """Write a file under a temporary name and rename it when it is complete.
 
     Args:
-        path: Where the file shall be.
+        path: The final path.
         write: Writes the content to the path that it is given.
-        force: Whether a file that is already there may be replaced.
+        force: Whether an existing file may be replaced.
         reads: What is never replaced, as in `not_there`.
     """
     # Imported when a file is to be written: the help of all commands needs none of it.

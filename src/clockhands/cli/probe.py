@@ -101,16 +101,16 @@ def command(  # noqa: PLR0917 - click passes them by name
 
 @contextmanager
 def shown_progress(*, quiet: bool = False) -> Iterator[Progress]:
-    """A bar on stderr with what is measured now; a line for each step where stderr is no terminal.
+    """A bar on stderr with the present measurement; a line for each step if stderr is not a terminal.
 
     Args:
-        quiet: Whether a program reads what is printed: then there are no lines, but a bar on a terminal.
+        quiet: Whether a program reads the output: then there are no lines, only a bar on a terminal.
     """
     stderr = sys.stderr
     if stderr is None or not stderr.isatty():  # pyright: ignore[reportUnnecessaryComparison] - closed by the caller
         yield (lambda _what, _share: None) if quiet or stderr is None else (lambda what, _share: talk(f"{what} ..."))  # pyright: ignore[reportUnnecessaryComparison]
         return
-    # Imported when there is somebody to see it.
+    # Imported when a terminal shows it.
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 

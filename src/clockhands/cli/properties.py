@@ -1,4 +1,4 @@
-"""`clockhands properties`: what the position codes of a target can and cannot do, in its own numbers."""
+"""`clockhands properties`: measures the properties of a target's position codes."""
 
 import click
 

@@ -130,7 +130,7 @@ def report(store: Path, **how: Any) -> int:
 
 @contextmanager
 def _listed(targets: tuple[str, ...], names: str | None) -> Iterator[Iterator[str]]:
-    """The targets that are named, then those of the list."""
+    """The named targets, then those of the list."""
     from clockhands.survey.running import read_names
 
     if names is None:
@@ -156,7 +156,7 @@ def _check_files(how: dict[str, Any]) -> None:
 
 
 def _report(store: "SurveyStore", how: dict[str, Any]) -> int:
-    """Print the survey, and write the files that were asked for."""
+    """Print the survey, and write the requested files."""
     from clockhands.survey.revisions import still_there
     from clockhands.survey.store import export_csv
 
@@ -217,7 +217,7 @@ def _model_page(store: "SurveyStore", row: "SurveyRow") -> str:
 
 
 class _Progress:
-    """How far a survey is: one line on a terminal, and nothing elsewhere."""
+    """The progress of a survey: one line on a terminal, and nothing elsewhere."""
 
     def __init__(self) -> None:
         stream = sys.stderr
@@ -232,6 +232,6 @@ class _Progress:
             click.echo(f"\raudited {progress.stored:,}{failed}, known {progress.known:,} ", nl=False, err=True)
 
     def end(self) -> None:
-        """Leave the line."""
+        """End the progress line."""
         if self.shown and self.next:
             click.echo("\r" + " " * 60 + "\r", nl=False, err=True)

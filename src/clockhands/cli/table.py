@@ -42,11 +42,11 @@ Examples:
 
 
 def parse_positions(text: str) -> int | range | list[int | float] | Grid:
-    """The positions that a word of the command line stands for.
+    """Parse the value of ``--positions``.
 
-    A single whole number is a count, as everywhere in this library; a comma makes it a position. Written as a real
-    (1e3, 5.0) it could be meant as either, and is refused. A grid has a size for each axis of the code, in their order;
-    the last runs fastest unless ``/1,0`` says otherwise, slowest first; ``1+`` before it is a row that stands nowhere.
+    A single whole number is a count, as everywhere in this library; a comma makes it a position. A real number (1e3,
+    5.0) is ambiguous and refused. A grid has a size for each axis of the code, in their order; the last one changes
+    fastest, unless ``/1,0`` gives another order, slowest first; ``1+`` before it adds a row without a position.
 
     >>> parse_positions("5"), parse_positions("0:100:7"), parse_positions("7,"), parse_positions("0,0.5")
     (5, range(0, 100, 7), [7], [0, 0.5])
@@ -54,7 +54,7 @@ def parse_positions(text: str) -> int | range | list[int | float] | Grid:
     (Grid((3, 14, 14)), Grid((14, 16), order=(1, 0), prefix=1))
 
     Raises:
-        InvalidValue: It is none of these.
+        InvalidValue: It has none of these forms.
     """
     text = text.strip()
     grid = _GRID.match(text)
@@ -130,7 +130,7 @@ def command(  # noqa: PLR0917 - click passes them by name
 
 
 def _spec(preset: str) -> tuple[Any, Any, Any]:
-    """The spec that is meant, and the positions and learned numbers that come with it."""
+    """The spec, and the positions and learned numbers that come with it."""
     path = Path(preset)
     if preset.lower().endswith(".json") and path.exists():
         from clockhands.cli.identified_json import read_found
@@ -142,7 +142,7 @@ def _spec(preset: str) -> tuple[Any, Any, Any]:
 
 @dataclass(frozen=True)
 class _Cells:
-    """Positions of several coordinates, and rows before them that stand nowhere."""
+    """Positions of several coordinates, after rows without a position."""
 
     at: Positions
     prefix: int
@@ -154,14 +154,14 @@ class _Cells:
         return self.at.shape[-1] if len(self.at.shape) > 1 else 1
 
     def element(self, index: int) -> str:
-        """The coordinates of a row, in words."""
+        """The coordinates of a row, as text."""
         if index < self.prefix:
             return "none"
         first = (index - self.prefix) * self.axes
         return " ".join(str(self.at.element(first + axis)) for axis in range(self.axes))
 
     def array(self) -> np.ndarray:
-        """The coordinates, float64 [rows, axes], NaN for rows that stand nowhere."""
+        """The coordinates, float64 [rows, axes], NaN for rows without a position."""
         cells = self.at.as_float64().reshape(-1, self.axes)
         return np.concatenate([np.full((self.prefix, self.axes), np.nan), cells])
 
@@ -190,7 +190,7 @@ def _writer(out: Path, dtype: str) -> Callable[[Path, np.ndarray, Positions | _C
 
 
 def _write_npy(path: Path, numbers: np.ndarray, _positions: Positions | _Cells, _spec: str) -> None:
-    # np.save hides the cause of a failed write: of a full disk it says how many numbers were written.
+    # np.save hides the cause of a failed write: for a full disk it only gives the number of numbers written.
     rows = np.ascontiguousarray(numbers)
     with path.open("wb") as file:
         np.lib.format.write_array_header_1_0(file, np.lib.format.header_data_from_array_1_0(rows))
@@ -198,7 +198,7 @@ def _write_npy(path: Path, numbers: np.ndarray, _positions: Positions | _Cells, 
 
 
 def _write_npz(path: Path, numbers: np.ndarray, positions: Positions | _Cells, spec: str) -> None:
-    # As np.savez does, which in NumPy 2.1 leaves its archive open after a failed write.
+    # Like np.savez, which in NumPy 2.1 leaves its archive open after a failed write.
     import zipfile
 
     arrays = {"table": np.asarray(numbers), "positions": _exact_array(positions), "spec": np.array(spec)}
@@ -268,7 +268,7 @@ def _print(numbers: np.ndarray, positions: Positions | _Cells) -> None:
 
 
 def _ends(count: int, room: int | None) -> list[int | None]:
-    """The places to show: all, or as many as there is room for: the first ones, a gap (None) and the last ones."""
+    """The places to show: all, or as many as fit: the first ones, a gap (None) and the last ones."""
     if room is None or count <= room:
         return list(range(count))
     last = max(1, room // 4)

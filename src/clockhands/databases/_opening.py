@@ -1,4 +1,4 @@
-"""How a store is opened, read and written; what is in its tables is said by the class that inherits from it."""
+"""Opens, reads and writes a store in a SQLite file; the class that inherits from `Database` defines its tables."""
 
 import os
 import sqlite3
@@ -26,7 +26,7 @@ class Database:
     """One SQLite file; made by ``open``, closed by ``close`` or ``with``.
 
     Attributes:
-        form: The kind of store that a class reads and writes.
+        form: The kind of store: file marks, tables and message texts.
         path: The file.
         writable: Whether it was opened to be written.
     """
@@ -67,8 +67,7 @@ class Database:
         if not file.exists() and not (create and write):
             raise NotAStore(f"There is no {form.what} at {file}.", f"Check the name, or {form.begin} it first.")
         with said(file, "the new store", patience, form):
-            # First to read only, so that a file of another program is not changed, not even by SQLite's recovery.
-            # Never by Python's `open`: closing a file drops all locks that this process has on it, SQLite's too.
+            # Opened read-only first, so that a file of another program is not changed, not even by SQLite's recovery.
             known = file.exists() and file.stat().st_size > 0 and _inspected_read_only(file, patience, form)
             if not known and not (create and write):
                 raise NotAStore(f"{file} is empty.", f"Check the name, or {form.begin} it first.")
@@ -140,7 +139,8 @@ def _reader(file: Path, patience: float) -> sqlite3.Connection:
     except sqlite3.OperationalError as error:
         connection.close()
         if error.sqlite_errorcode == sqlite3.SQLITE_READONLY_ROLLBACK:
-            # A program without write-ahead log was killed in a transaction: SQLite must undo it before anyone reads.
+            # A program without write-ahead log was killed in a transaction: SQLite must undo that before the file is
+            # read.
             connection = _connected(file, "mode=rw", patience)
             connection.execute("PRAGMA query_only = 1")
             return connection
@@ -161,7 +161,7 @@ def _inspected_read_only(file: Path, patience: float, form: Form) -> bool:
 
 
 def _inspected(connection: sqlite3.Connection, file: Path, form: Form) -> bool:
-    """Whether it is a store, inside a transaction; ``False`` if the file is empty, an error if it is something else."""
+    """Whether the file is a store; ``False`` if it is empty, an error if it is something else."""
     application = connection.execute("PRAGMA application_id").fetchone()[0]
     version = connection.execute("PRAGMA user_version").fetchone()[0]
     tables = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
@@ -188,9 +188,9 @@ def _inspected(connection: sqlite3.Connection, file: Path, form: Form) -> bool:
 
 def _prepared(connection: sqlite3.Connection, file: Path, patience: float, form: Form) -> None:
     """Makes the tables of a new store; refuses a file that cannot be written."""
-    # SIGKILL is survived by any level, because the write-ahead log is in the kernel's hands by then. A power loss is
-    # survived only by FULL, which waits for the disk at each commit, for milliseconds; with NORMAL the last commits
-    # before it are gone, and the file is whole.
+    # Any level survives SIGKILL, because the kernel then already has the write-ahead log. Only FULL survives a power
+    # loss: it waits milliseconds for the disk at each commit; with NORMAL the last commits before it are lost, and the
+    # file stays valid.
     connection.execute(f"PRAGMA synchronous = {'FULL' if form.survives_power_loss else 'NORMAL'}")
     # Without shared memory (network disks) SQLite keeps its rollback journal, which is slower and as safe.
     _patiently(lambda: connection.execute("PRAGMA journal_mode = WAL").fetchone(), patience)
@@ -200,7 +200,7 @@ def _prepared(connection: sqlite3.Connection, file: Path, patience: float, form:
                 connection.execute(command)
             connection.execute(f"PRAGMA application_id = {form.application}")
             connection.execute(f"PRAGMA user_version = {form.version}")
-        # Changes nothing, and fails where nothing can be written: `BEGIN IMMEDIATE` lets that pass.
+        # Changes nothing, and fails where nothing can be written; `BEGIN IMMEDIATE` would not fail there.
         connection.execute(f"DELETE FROM {form.first} WHERE 0")
 
 
@@ -208,7 +208,7 @@ def _prepared(connection: sqlite3.Connection, file: Path, patience: float, form:
 
 
 def _patiently(action: Any, patience: float) -> Any:
-    """Repeats what is answered by "database is locked": SQLite does not wait by itself in all cases."""
+    """Repeats a command that fails with "database is locked": SQLite does not wait by itself in all cases."""
     end = time.monotonic() + patience
     while True:
         try:

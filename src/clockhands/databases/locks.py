@@ -1,4 +1,4 @@
-"""A locked file, which the kernel frees when its process ends, however it ends."""
+"""File locks that the kernel releases when the process ends, for whatever reason it ends."""
 
 import errno
 import os
@@ -13,7 +13,7 @@ def hold(lock: Path, store: Path) -> int | None:
 
     Args:
         lock: The file; it is made if there is none.
-        store: Whose it is, for messages.
+        store: The kind of store that it belongs to, for messages.
 
     Raises:
         NoLocks: Files cannot be locked here.
@@ -30,13 +30,13 @@ def hold(lock: Path, store: Path) -> int | None:
         except BaseException:
             os.close(handle)
             raise
-        os.close(handle)  # its owner removed the file between our opening and our locking it
+        os.close(handle)  # its owner removed the file after it was opened here and before it was locked
 
 
 def give_back(handle: int, lock: Path) -> None:
     """Remove a file that this process holds, and unlock it; the descriptor stays open."""
     with suppress(OSError):
-        lock.unlink()  # while it is locked; who opened it before looks again, see `hold`
+        lock.unlink()  # removed while locked; a process that opened it before checks for that, see `hold`
     _unlock(handle)
 
 

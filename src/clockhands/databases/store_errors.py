@@ -1,4 +1,4 @@
-"""What can go wrong with a store, in sentences."""
+"""The errors of stores, and the translation of SQLite and system errors into them."""
 
 import errno
 import os
@@ -46,7 +46,7 @@ class NoLocks(StoreError):
 
 @dataclass(frozen=True)
 class Form:
-    """A kind of store: what marks its files, its tables, and the words of the messages about it.
+    """A kind of store: how its files are recognised, its tables, and texts for its error messages.
 
     Attributes:
         application: The number in the header of the file (`PRAGMA application_id`).
@@ -58,7 +58,8 @@ class Form:
         go_on: How to continue.
         kept: What is safe after an error, one sentence.
         export: The command that writes the rows of a store to a text file.
-        survives_power_loss: Whether a commit waits for the disk. A killed process loses no commit either way.
+        survives_power_loss: Whether a commit waits until the disk has written it. A killed process loses no commit
+            either way.
     """
 
     application: int
@@ -75,7 +76,7 @@ class Form:
 
 @contextmanager
 def said(path: Path, what: str, patience: float, form: Form) -> Iterator[None]:
-    """Errors of SQLite and of the system as errors of this library."""
+    """Raise errors of SQLite and of the system as errors of this library."""
     try:
         yield
     except (sqlite3.Error, OSError) as error:
@@ -116,7 +117,7 @@ def code_of(error: Exception) -> int:
 
 
 def read_only(path: Path) -> ReadOnly:
-    """That a file cannot be written."""
+    """The error for a file that cannot be written."""
     return ReadOnly(
         f"{path} cannot be written: the file or its folder is read-only.",
         "Allow writing to both, or copy the store to another folder. What was finished is kept and can be read.",
@@ -124,7 +125,7 @@ def read_only(path: Path) -> ReadOnly:
 
 
 def corrupted(path: Path, why: str, form: Form) -> Corrupted:
-    """That a database is damaged, and what SQLite says about it."""
+    """The error for a damaged database, with what SQLite says about it."""
     return Corrupted(
         f"The database {path} is damaged: {why}. It was not changed.",
         f"Keep a copy, then save what can be read: sqlite3 {path} .recover; or {form.begin} a new file.",

@@ -33,7 +33,7 @@ def run(
     address: str | None = None,
     preload: Iterable[str] = (),
 ) -> Generator[Event, None, None]:
-    """Run each job in a worker process of its own; the events in the order in which they arrive.
+    """Run each job in a separate worker process; yield the events in the order in which they arrive.
 
     The next job is taken from ``jobs`` when a worker is free for it; while any job runs, an iterator that had none may
     have one later, such as what is left of a job that failed. Closing the generator ends all workers, so hold it

@@ -106,7 +106,7 @@ Message = tuple[Any, ...]
 
 
 class Pool(Protocol):
-    """The part that each engine writes itself: workers, known by a number."""
+    """The workers of one engine, each known by a number; each engine implements this class."""
 
     at_once: int
 
@@ -128,7 +128,7 @@ class Pool(Protocol):
 
 
 def failure(error: BaseException) -> Message:
-    """An exception, as a worker sends it."""
+    """An exception as the message that a worker sends."""
     details = "".join(traceback.format_exception(error))
     if isinstance(error, ClockhandsError):
         return "failed", error.message, details, error.hint
@@ -137,17 +137,17 @@ def failure(error: BaseException) -> Message:
 
 
 def payload(job: Job) -> bytes:
-    """What a worker needs of a job."""
+    """The pickled call that a worker needs to run a job."""
     return pickle.dumps((job.call, dict(job.arguments)))
 
 
 def work(payload: bytes, send: Callable[[bytes], None], *, leads: bool = True) -> bool:
-    """Import and call a function in the worker, and send what it tells, and its result or its exception.
+    """Import and call a function in the worker, and send its messages, and its result or its exception.
 
     Args:
         payload: The call, pickled by the driver.
         send: Takes a pickled message to the driver.
-        leads: Whether this worker speaks for its job; one that does not sends only its exception.
+        leads: Whether this worker reports for its job; one that does not sends only its exception.
 
     Returns:
         Whether the function returned.
@@ -172,7 +172,7 @@ def work(payload: bytes, send: Callable[[bytes], None], *, leads: bool = True) -
 
 
 def limit_threads(threads: int) -> None:
-    """Have the numerical libraries of this process use so many threads, loaded or not."""
+    """Limit the numerical libraries of this process to this many threads, whether they are loaded already or not."""
     os.environ.update(dict.fromkeys(THREAD_VARIABLES, str(threads)))
     if (torch := sys.modules.get("torch")) is not None:
         torch.set_num_threads(threads)
@@ -184,7 +184,7 @@ def available_cores() -> int:
 
 
 def shares(cores: int, at_once: int | None, threads: int | None) -> tuple[int, int]:
-    """Jobs at once and threads of each: what is not given follows from the cores."""
+    """Jobs at once and threads of each; values that are not given are derived from the number of cores."""
     if at_once is None:
         at_once = max(1, cores // (threads or 1))
     return at_once, threads or max(1, cores // at_once)

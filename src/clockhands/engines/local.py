@@ -1,7 +1,7 @@
-"""The engine ``local``: one process for each job, forked from a server that has imported what is slow to import.
+"""The engine ``local``: one process for each job, forked from a server that has imported the slow modules once.
 
 A worker is the leader of its own process group, so that Ctrl-C in the terminal reaches only the driver, and so that
-what a worker has started ends with it. A worker ends itself when the driver is gone.
+processes started by a worker end with it. A worker ends itself when the driver is gone.
 """
 
 import multiprocessing
@@ -148,7 +148,7 @@ def _signal(process: BaseProcess, number: signal.Signals) -> None:
 
 
 def _stop(workers: list[_Worker]) -> list[str]:
-    """Wait for workers that are ending, kill those that do not; how each ended."""
+    """Wait for workers that are ending and kill those that do not end; return how each one ended."""
     deadline = time.monotonic() + GRACE
     reasons = []
     for worker in workers:
@@ -171,7 +171,7 @@ def _reason(code: int | None) -> str:
 
 
 def _work(called: bytes, sender: Connection, environment: dict[str, str], threads: int) -> None:
-    """What a worker runs."""
+    """The main function of a worker process."""
     os.setpgrp()
     threading.Thread(target=_end_with_driver, daemon=True).start()
     os.dup2(2, 1)  # the driver's stdout is the driver's

@@ -102,8 +102,8 @@ class RayPool:
         for number, data in self._ray.get(self._mailbox.take.remote()):
             message = pickle.loads(data)
             if message[0] == "failed":
-                self._failures.setdefault(number, message)  # the first one is the cause of those in other workers
-            elif number in running:  # and not the last words of a lost worker
+                self._failures.setdefault(number, message)  # the first exception caused those of the other workers
+            elif number in running:  # and is not one that a lost worker still sent
                 yield number, message
         for task in ended:
             number = self._tasks.pop(task)
@@ -146,7 +146,7 @@ class _Mailbox:
 
 
 def _print_messages(ray: Any, *, wanted: bool) -> None:
-    """Whether Ray prints on standard output that a worker died, which it does whatever ``log_to_driver`` says.
+    """Set whether Ray prints on standard output that a worker died; ``log_to_driver`` does not control that.
 
     Here a dead worker is an event, and standard output belongs to the caller. Ray has no public switch for it.
     """
@@ -184,7 +184,7 @@ def _reason(error: Exception) -> str:
 
 @dataclass(frozen=True)
 class _Call:
-    """What a worker gets."""
+    """What a worker gets: the call, and where to send messages."""
 
     payload: bytes
     threads: int

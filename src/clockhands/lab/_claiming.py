@@ -1,4 +1,4 @@
-"""Who works on a trial: a locked file, which the kernel frees when its process ends, however it ends."""
+"""Claims a trial for one process by a locked file, which the kernel frees when the process ends."""
 
 import os
 from dataclasses import dataclass, field

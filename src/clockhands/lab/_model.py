@@ -1,7 +1,7 @@
-"""A small transformer with one seam for the position encoding: `clockhands.lab._model_codes.ModelCode`.
+"""A small transformer whose position encoding is exchangeable: `clockhands.lab._model_codes.ModelCode`.
 
-Nothing in it knows which encoding it has. ``embed`` is called once on the tokens, ``prepare`` once a forward pass, and
-each layer takes from what was prepared its rotation and its mask.
+The model does not depend on the encoding. ``embed`` is called once on the tokens, ``prepare`` once for each forward
+pass, and each layer takes its rotation and its mask from the prepared result.
 """
 
 import math
@@ -40,7 +40,7 @@ class Attention(nn.Module):
         self.shares: list[torch.Tensor] | None = None
 
     def add_norms(self) -> None:
-        """Normalise queries and keys from now on, each channel with a weight that starts at 1."""
+        """Normalise queries and keys from now on, with a weight for each channel that starts at 1."""
         self.query_norm = nn.RMSNorm(self.head_width, eps=EPSILON, device=self.out.weight.device)
         self.key_norm = nn.RMSNorm(self.head_width, eps=EPSILON, device=self.out.weight.device)
 

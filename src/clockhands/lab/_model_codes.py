@@ -1,4 +1,4 @@
-"""The position encoding of an arm inside a model: `clockhands.torch.module` and what an arm changes about it."""
+"""The position encoding of an arm inside a model: `clockhands.torch.module`, with what an arm changes about it."""
 
 import math
 from collections.abc import Iterator
@@ -27,7 +27,7 @@ from clockhands.lab.arms import Code, Setting, in_arm, setting, sizes_of, wanted
 from clockhands.lab.study import Arm, Study
 from clockhands.mixtures import LayerCode, LayerMixture
 
-_FEW = 8  # tokens that tell whether a code can be built
+_FEW = 8  # the length in tokens with which a code is built as a test
 
 
 def check(study: Study) -> None:
@@ -111,13 +111,13 @@ class ModelCode(nn.Module):
 
 
 def _module(of: Setting) -> held.PositionModule:
-    # A study takes encodings only (`specs.CODES`), so that a spec is never a scale of scores.
+    # A study only takes encodings (`specs.CODES`), so a spec is never a scale of scores.
     spec = cast("LayerCode | LayerMixture", of.spec)
     return FaultyCode(spec, of.fault) if of.fault else held.module(spec)
 
 
 def _slope_factors(spec: Code, arm: Arm, seed: int) -> torch.Tensor | None:
-    """What each head's own slope is multiplied by so that it becomes the drawn one; None where they are its own."""
+    """The factor on each head's own slope that gives the drawn one; None if the slopes are not drawn."""
     if arm.slopes == "own" or spec is None:
         return None
     if not isinstance(spec, biases.Alibi):
@@ -131,12 +131,12 @@ def _slope_factors(spec: Code, arm: Arm, seed: int) -> torch.Tensor | None:
 class FaultyCode(held.PositionModule):
     """A code with one fault of `clockhands.faults`, as a module like those of `clockhands.torch`.
 
-    What a fault does is asked of its suspect: an additive code is ``a x + t`` at each position, a rotary code a matrix
-    at each position, a bias a matrix of numbers. Faults that depend on the token, on earlier calls, or that need
-    learned numbers cannot be built in this way and are refused.
+    The effect of a fault is taken from its suspect (a faulty function): an additive code is ``a x + t`` at each
+    position, a rotary code a matrix at each position, a bias a matrix of numbers. Faults that depend on the token, on
+    earlier calls, or that need learned numbers cannot be built in this way and are refused.
 
     Args:
-        spec: The right code.
+        spec: The correct code.
         fault: The code of the fault.
 
     Raises:
@@ -215,7 +215,7 @@ def _times(matrices: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
 
 
 def _asked(spec: Any, fault: str, length: int) -> Any:
-    """What the fault makes of a code at the first positions, as tensors."""
+    """The effect of the fault on a code at the first positions, as tensors."""
     tried = 0
     suspects, stateful = _suspects(spec, length)
     for suspect in suspects:
@@ -256,7 +256,7 @@ def _suspects(spec: Any, length: int) -> tuple[Iterator[Suspect], set[str]]:
 
 
 def _matrices(made: Any, spec: rotary.Rotary, length: int) -> tuple[torch.Tensor, torch.Tensor] | None:
-    """The matrix of each position for queries and for keys, [length, head_width, head_width]; None if it is none."""
+    """The matrix of each position for queries and keys, [length, head_width, head_width]; None if not a matrix."""
     width, found = spec.head_width, []
     probe = np.random.default_rng(0).standard_normal((1, 2, length, width))
     basis = np.broadcast_to(np.eye(width)[None, :, None, :], (1, width, length, width)).copy()
@@ -270,7 +270,7 @@ def _matrices(made: Any, spec: rotary.Rotary, length: int) -> tuple[torch.Tensor
 
 
 def _affine(made: Any, width: int, length: int) -> tuple[torch.Tensor, torch.Tensor] | None:
-    """Factor and table of ``a x + t``, [length, width] each; None if that is not what it does."""
+    """Factor and table of ``a x + t``, [length, width] each; None if the code has another form."""
     probe = np.random.default_rng(0).standard_normal((1, 1, length, width))
     at = np.arange(length)
     zero = np.asarray(made(np.zeros_like(probe), at, "float32", None))[0, 0]

@@ -1,4 +1,4 @@
-"""What a store of results holds: studies, trials, and what they measured."""
+"""The records in a store of results: studies, trials, and measurements."""
 
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -75,8 +75,8 @@ class StoredStudy(NamedTuple):
     """One study: its file, and where and with what it was first run.
 
     Attributes:
-        machine: Where, with which threads and device, on which texts and from which checkpoints.
-        bounds: What was derived about the scores, by task and by length (as text); empty in older stores.
+        machine: The machine, threads, device, texts and checkpoints of the first run.
+        bounds: Derived bounds of the scores, by task and by length (as text); empty in older stores.
     """
 
     hash: str

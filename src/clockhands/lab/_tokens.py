@@ -1,8 +1,4 @@
-"""Tokenizers that somebody else trained, read from their files; no package is imported for its tokenizer.
-
-glassllm's own pairs characters; that of SmolLM2, inside its GGUF file, pairs bytes. The `tokenizers` library applies
-them, and is needed only for that.
-"""
+"""Reads trained tokenizers from their files; no package is imported for its tokenizer."""
 
 import importlib.metadata
 import json
@@ -31,14 +27,14 @@ MOST_TOKENS = 1 << 16
 """Texts are kept as uint16."""
 
 _LONGEST_FILE = 1 << 26  # bytes of a .json; glassllm's has 15,000
-_PIECE = 1 << 14  # characters that the library gets at once: many, so that its threads share them
+_PIECE = 1 << 14  # characters per call of the library: many, so that its threads share them
 
-# glassllm/tokenizer.py: what is special, the mark of a space, and the chunks that no pair crosses.
+# glassllm/tokenizer.py: special tokens, the mark of a space, and chunks that no pair crosses.
 _SPECIALS = ("<pad>", "<unk>", "<bos>", "<eos>")
 _SPACE = "▁"
 _CHUNKS = r"\n|▁*[^▁\n]+|▁+"
 
-# Where a text may be cut without a change of its tokens: where no chunk goes on.
+# Where a text may be cut without changing its tokens: where no chunk continues.
 _AFTER_A_LINE = re.compile(r"(?<=\n)")
 _BEFORE_A_WORD = re.compile(r"(?<=\S)(?= \S)")
 
@@ -80,7 +76,7 @@ class Tokenizer:
 
     def _model(self) -> tuple[Any, re.Pattern[str]]:
         library = load_library(self.name)
-        # glassllm's training may find a token twice, from two pairs: the last number is what it uses, too.
+        # glassllm's training may find a token twice, from two pairs: glassllm uses the last number, too.
         vocabulary = {token: number for number, token in enumerate(self.tokens)}
         try:
             if self.of_bytes:
@@ -122,7 +118,7 @@ def load_library(tokenizer: str) -> Any:
 
 
 def is_name(name: object) -> bool:
-    """Whether `read` can make something of a name."""
+    """Whether `read` accepts a name."""
     return isinstance(name, str) and (name in PACKAGED or name.lower().endswith((".json", ".gguf")))
 
 

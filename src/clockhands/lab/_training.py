@@ -1,11 +1,11 @@
-"""One trial: a model with one code trained on one task with one seed, evaluated, and all of it resumable.
+"""One trial: trains and evaluates one model with one code on one task with one seed; it can be resumed.
 
-A trial runs in a process of its own and returns its rows; it writes nothing but its checkpoint, which holds the
-model, the optimiser, the state of every generator and the rows so far. A trial that goes on from a checkpoint gives the
-same rows, bit for bit, as one that was never interrupted.
+A trial runs in a separate process and returns its rows; it only writes its checkpoint, which holds the model, the
+optimiser, the state of every random generator and the rows so far. A trial resumed from a checkpoint gives the same
+rows, bit for bit, as one that was never interrupted.
 
 Where `torch.distributed` is initialised, each process takes its part of every batch and `DistributedDataParallel`
-averages the gradients. The first process alone evaluates, returns rows and writes the checkpoint.
+averages the gradients. Only the first process evaluates, returns rows and writes the checkpoint.
 """
 
 import dataclasses
@@ -44,7 +44,7 @@ Tell = Callable[[Mapping[str, Any]], None]
 
 _BUCKETS = 8  # of positions, for each training length
 
-# What the generators of a trial are for: the numbers keep them apart.
+# The purposes of the generators of a trial: the numbers keep them apart.
 _TRAINING, _EVALUATION, _POSITIONS, _CODE = 1, 2, 3, 4
 
 
@@ -79,7 +79,7 @@ def trial(
 
 @contextmanager
 def _settings(threads: int, *, deterministic: bool) -> Iterator[None]:
-    """PyTorch's settings of the whole process, for one trial: a caller in the same process gets its own back."""
+    """Set PyTorch's global settings for one trial, and restore the caller's settings afterwards."""
     memory: Any = switches  # PyTorch's own types do not have what it documents
     kept, filled = torch.get_num_threads(), memory.fill_uninitialized_memory
     was_deterministic = torch.are_deterministic_algorithms_enabled()
@@ -143,7 +143,7 @@ class TrialRun:
         return model.to(self.device)
 
     def _parallel(self) -> torch.nn.Module:
-        """What is called in training: the model, which averages its gradients over the processes if there are many."""
+        """The module that is called in training; it averages gradients if there are several processes."""
         return self.model if self.workers == 1 else DistributedDataParallel(self.model, broadcast_buffers=False)
 
     def _groups(self, parameters: Iterable[tuple[str, torch.nn.Parameter]]) -> list[dict[str, Any]]:
@@ -213,7 +213,7 @@ class TrialRun:
         if self.step % self.training.record == 0 or self.step in (1, self.steps):
             self._record()
         curve = self.plan.evaluation.curve
-        # After a drop, the loss at the end says how much was won back, also where no curve is asked for.
+        # After a drop, the loss at the end shows the recovery, also if no curve is requested.
         at_end = self.step == self.steps and (curve or self.dropped)
         if at_end or (curve and self.step % curve == 0):
             self._curve(AS_TRAINED)
@@ -324,7 +324,7 @@ class TrialRun:
 
     @contextmanager
     def _changed(self, length: int, variant: str) -> Iterator[None]:
-        """The model with its code as one evaluation needs it; the learned numbers stay."""
+        """The model with its code as one evaluation needs it; the learned numbers are unchanged."""
         made, kept = self._setting(length, variant), self.model.code
         code, own = self._code(made), dict(kept.named_parameters())
         for name, each in code.named_parameters():
@@ -342,7 +342,7 @@ class TrialRun:
 
     @torch.no_grad()
     def _measured(self, length: int, sequences: int, protocol: str) -> dict[int | None, tuple[float, float]]:
-        """Loss and accuracy on held-out data: over all under None, then by position or depth."""
+        """Loss and accuracy on held-out data: the mean under None, then by position or depth."""
         self.model.eval()
         losses: dict[int, np.ndarray] = {}
         rng = self._generator(_EVALUATION, length)
@@ -402,7 +402,7 @@ class TrialRun:
             "rows": [list(row) for row in self.rows],
             "sums": self.sums,
         }
-        written = io.BytesIO()  # of a full disk PyTorch's own writer says nothing that helps
+        written = io.BytesIO()  # for a full disk, PyTorch's own writer gives no useful message
         torch.save(state, written)
         unfinished = self.path.with_name(f"{self.path.name}.{os.getpid()}.unfinished")
         try:

@@ -1,4 +1,4 @@
-"""What an arm computes: its spec at the sizes of the model, at a length, and as a variant at test time."""
+"""Determines what an arm computes: its spec for the sizes of the model, a length, and a variant at test time."""
 
 import dataclasses
 from collections.abc import Iterator, Mapping
@@ -188,7 +188,7 @@ def _fitting(spec: specs.Spec, sizes: Mapping[str, Any]) -> specs.Spec:
 
 
 def _refuse_one_sided(spec: Code) -> None:
-    """Refuse a code that says nothing, or nonsense, about keys after the query."""
+    """Refuse a code that is not defined for keys after the query."""
     if isinstance(spec, biases.Decay | biases.Fire) or getattr(spec, "xpos", None) is not None:
         name = "Rotary with xpos" if isinstance(spec, rotary.Rotary) else type(spec).__name__
         raise InvalidValue(
@@ -222,7 +222,7 @@ def _sizes(kind: type, model: Model, trained: int, channels: int, causal: bool) 
 
 
 def _scaled(spec: Code, table: Any, ratio: float, trained: int, length: int) -> Code:
-    """A rotary code with a scaling; what it leaves out is the ratio of the lengths, and the trained length."""
+    """A rotary code with a scaling; missing values are the ratio of the lengths, and the trained length."""
     if isinstance(spec, LayerMixture):
         codes = tuple(
             _scaled(code, table, ratio, trained, length) if isinstance(code, rotary.Rotary) else code
@@ -269,7 +269,7 @@ def _number(text: str) -> Any:
 
 
 def last_position(spec: Code) -> int | None:
-    """The last position that a code has numbers for; None where there is no end."""
+    """The last position for which a code is defined; None if there is no end."""
     if isinstance(spec, additive.Learned):
         return spec.rows - 1 - spec.offset
     if isinstance(spec, biases.Window):
@@ -314,7 +314,7 @@ def check(study: Study) -> None:
 
 
 def in_arm(key: Key, wrong: ClockhandsError, variant: str = AS_TRAINED) -> ClockhandsError:
-    """The same error, with its place in the study at its beginning."""
+    """The same error, prefixed with its place in the study."""
     where = f"`arms.{key.arm}`" + (f", `at_test.{variant}`," if variant else "")
     return type(wrong)(f"In {where} for `tasks.{key.task}`: {wrong.message}", wrong.hint)
 
@@ -365,7 +365,7 @@ def _check(study: Study, key: Key, arm: Arm, training: Training) -> None:
             )
     if arm.positions is not None:
         _check_positions(arm, code, arm.positions, trained)
-    # What one pass holds at least: the scores of a layer where there is a bias, and the logits with their gradient.
+    # The least memory of a pass: the scores of a layer if there is a bias, and the logits with their gradient.
     longest = max(trained, *study.lengths_of(key))
     hint = "Use fewer sequences, or shorter ones."
     for shape, what in (

@@ -1,9 +1,4 @@
-"""What a store says about a study: means and intervals, paired differences, and the verdict of every gate.
-
-A number is measured once for each seed. Its interval is the 95 % percentile bootstrap of the mean over seeds
-(`scipy.stats.bootstrap`); for a difference of two arms the pairs of one seed are resampled together. With 3 seeds such
-an interval is about the range of the three numbers: it says whether all seeds agree, not more.
-"""
+"""Evaluates the stored results of a study: means and intervals, paired differences, and the verdict of every gate."""
 
 import math
 from collections.abc import Iterable, Mapping
@@ -90,10 +85,10 @@ def _interval(values: tuple[float, ...]) -> tuple[float, float]:
 
 @dataclass(frozen=True)
 class GateResult:
-    """A gate with what was measured.
+    """A gate with its measured value.
 
     Attributes:
-        gate: As it was written before the run.
+        gate: The gate as written before the run.
         value: The estimate from the seeds that were measured; None where there is none.
         holds: Whether it holds; None where the number of a seed is missing or is NaN.
     """
@@ -104,11 +99,11 @@ class GateResult:
 
 
 class Results:
-    """All that was measured in one study.
+    """All measurements of one study.
 
     Args:
         study: The study.
-        stored: What the store says about how it was run.
+        stored: How it was run, from the store.
         trials: Its trials.
         rows: Its rows.
     """
@@ -152,11 +147,10 @@ class Results:
     ) -> dict[int, float]:
         """A measure for each seed; empty where it was not measured. Length 0 is the training length.
 
-        Beside what is stored: ``loss_ratio`` is the loss over that at the training length; ``spike`` the loss right
-        after a drop less that right before; ``won_back`` the part of the spike that is gone at the end of training,
-        where there is training after the drop;
-        ``steps_to_threshold`` the first step of the curve with the task's threshold accuracy, or infinity;
-        ``gradient_norm_start`` the norm of the first step's gradient.
+        Derived measures: ``loss_ratio`` is the loss over that at the training length; ``spike`` the loss right after a
+        drop less that right before; ``won_back`` the part of the spike that is recovered at the end of training, if
+        there is training after the drop; ``steps_to_threshold`` the first step of the curve with the task's threshold
+        accuracy, or infinity; ``gradient_norm_start`` the norm of the first step's gradient.
         """
         trained = self.study.training_of(Key(task, arm, 0)).length
         length = length or trained
@@ -209,7 +203,7 @@ class Results:
         variant: str = AS_TRAINED,
         **where: Any,
     ) -> Estimate | None:
-        """``arm`` less ``minus``, paired by seed; None where they share no seed."""
+        """``arm`` minus ``minus``, paired by seed; None if they share no seed."""
         own = self.by_seed(task, arm, measure, variant=variant, **where)
         other = self.by_seed(task, minus, measure, variant=minus_variant, **where)
         pairs = {seed: own[seed] - other[seed] for seed in own if seed in other}
@@ -236,7 +230,7 @@ class Results:
         return {step: estimate({seed: each[step] for seed, each in seeds.items() if step in each}) for step in steps}
 
     def bounds(self, task: str) -> dict[str, Mapping[str, float]]:
-        """What can be derived about the scores of a task, by length, as stored when the study was run.
+        """The derived bounds of the scores of a task, by length, as stored when the study was run.
 
         Empty for a store without them whose text is not on this machine.
         """
@@ -280,7 +274,7 @@ class Results:
         return GateResult(gate, value, holds)
 
     def facts(self, arm: str) -> dict[str, Any]:
-        """By task, what the trials of an arm say: its model's parameters, and the median of tokens per second."""
+        """By task, the facts of an arm's trials: the model's parameters, and the median of tokens per second."""
         found = {}
         for task in self.study.tasks:
             facts = [each.facts for each in self.trials if (each.task, each.arm, each.state) == (task, arm, "finished")]

@@ -1,6 +1,6 @@
-"""Running a study: the trials that are not finished go to an engine, and what they measured into the store.
+"""Runs a study: gives unfinished trials to an engine, and stores their measurements.
 
-This process alone writes to the store. A trial is claimed when it is handed out, and finished in one transaction.
+Only this process writes to the store. A trial is claimed when it is given out, and finished in one transaction.
 """
 
 import hashlib
@@ -37,13 +37,13 @@ AS_BEGUN = ("threads", "device", "workers")
 
 @dataclass(frozen=True)
 class Options:
-    """How a study is run; none of it changes what is measured but what is in `AS_BEGUN`.
+    """How a study is run; only the options in `AS_BEGUN` change the results.
 
     Attributes:
         engine: ``local`` or ``ray``.
         address: A Ray cluster.
         at_once: Trials at the same time; None is one for each core.
-        threads: Threads of a trial. Sums in another order round otherwise, so the number is stored with the results.
+        threads: Threads of a trial. They change the order of sums and so their rounding, so the number is stored.
         device: ``cpu`` or ``cuda``.
         gpus: GPUs that Ray reserves for a trial.
         workers: Processes of one trial; more than 1 needs Ray.
@@ -62,15 +62,15 @@ class Options:
 
 @dataclass
 class Progress:
-    """How far a study is; tokens count what is trained, so that long and short trials weigh as they should.
+    """The progress of a study, counted in training tokens, so that long and short trials have the right weight.
 
     Attributes:
         tokens: Training tokens of all trials that were not finished at the start.
         done: How many of them were trained so far, by trial.
         elsewhere: Trials that another lab works on.
         keys: Trials by the names of their jobs.
-        facts: With what the trials are made, stored with each.
-        warning: In what that differs from the trials that are finished; "" if it does not.
+        facts: The settings and versions of the trials, stored with each.
+        warning: How these differ from those of finished trials; "" if they do not.
     """
 
     tokens: dict[Key, int]
@@ -88,7 +88,7 @@ class Progress:
 
 
 def check(study: Study, options: Options) -> None:
-    """Refuse what cannot be run, before a store is made and anything is trained.
+    """Refuse a study that cannot be run, before a store is created and anything is trained.
 
     Raises:
         InvalidValue, InvalidType, TooLarge: An arm, a length or a task of the study cannot be used, or an option.
@@ -117,7 +117,7 @@ def _check_device(options: Options) -> None:
     except RuntimeError:
         raise InvalidValue(f"There is no device {options.device!r}.", "Use cpu, cuda, cuda:1 and so on.") from None
     if options.engine != "local":
-        return  # it is the cluster that has to have it
+        return  # the cluster must have it
     reason = ""
     if device.type == "cuda":  # counted, not used: some GPUs belong to one process at a time
         have = torch.cuda.device_count()
@@ -191,7 +191,7 @@ def _refuse_other_inputs(before: Mapping[str, Any], now: Mapping[str, Any]) -> N
 
 
 def _inputs(machine: Mapping[str, Any]) -> dict[str, tuple[str, str]]:
-    """SHA-256 and name of everything that a study reads beside its own text, by the words for it."""
+    """SHA-256 and name of everything that a study reads besides its own text, by what it is."""
     found = {}
     for task, each in machine.get("texts", {}).items():
         found[f"text of `tasks.{task}`"] = each["sha256"], f"{each['name']} {each['version']}".strip()
@@ -203,7 +203,7 @@ def _inputs(machine: Mapping[str, Any]) -> dict[str, tuple[str, str]]:
 
 
 def _mixed(trials: Iterable[Trial], now: Mapping[str, str]) -> str:
-    """In what the finished trials were made otherwise, one sentence."""
+    """How the settings of the finished trials differ, in one sentence."""
     facts = [each.facts for each in trials if each.state == "finished"]
     parts = []
     for name, value in now.items():
@@ -216,7 +216,7 @@ def _mixed(trials: Iterable[Trial], now: Mapping[str, str]) -> str:
 
 
 def _bounds(study: Study) -> dict[str, dict[str, dict[str, float]]]:
-    """What can be derived about the scores, by task and length; kept because its text may be gone later."""
+    """Derived bounds of the scores, by task and length; stored because the text may be gone later."""
     return {
         name: {str(length): plan.task.bounds(length) for length in plan.evaluation.lengths}
         for name, plan in study.tasks.items()
@@ -224,7 +224,7 @@ def _bounds(study: Study) -> dict[str, dict[str, dict[str, float]]]:
 
 
 def events(study: Study, store: Store, options: Options, progress: Progress) -> Generator[Event, None, None]:
-    """Run what is not finished; every event of the engine, after what it says was stored.
+    """Run the unfinished trials; yield every event of the engine after its content was stored.
 
     Closing the generator ends all workers and frees their trials.
     """
@@ -291,7 +291,7 @@ def _tokens(study: Study, key: Key) -> int:
 
 
 def provenance(study: Study, command: str, options: Options) -> dict[str, Any]:
-    """With what, where, on which texts and from which checkpoints a study is run."""
+    """The machine, versions, texts and checkpoints with which a study is run."""
     packages = ("torch", "numpy", "scipy", "tokenizers", "ray")
     versions = {"python": platform.python_version()}
     for name in packages:

@@ -1,7 +1,7 @@
 """The sections of a study file: a frozen dataclass each.
 
-A field's metadata hold its check, its JSON Schema and one sentence, so that the parser, the published schema and the
-documentation cannot disagree.
+The metadata of a field hold its check, its JSON Schema and one sentence, so that the parser, the published schema and
+the documentation always agree.
 """
 
 import dataclasses
@@ -37,7 +37,7 @@ _NO_DEFAULT: Any = dataclasses.MISSING
 
 
 def near(word: str, known: Iterable[str]) -> str:
-    """What may have been meant: the nearest valid name, or all of them."""
+    """The nearest valid name, or all of them, as a hint."""
     known = list(known)
     near = get_close_matches(word, known, n=1, cutoff=0.5)
     return f"Did you mean {near[0]}?" if near else f"Valid names: {', '.join(known)}."
@@ -55,7 +55,7 @@ def refuse_unknown(given: Iterable[str], known: Iterable[str], where: str) -> No
             raise InvalidValue(f"{where} has the unknown field {name!r}.", near(name, known))
 
 
-# What a field holds: each of these makes one field of a section.
+# Each of these functions makes one field of a section.
 
 
 def _field(says: str, check: Callable[[str, Any], Any], schema: Mapping[str, Any], default: Any = _NO_DEFAULT) -> Any:
@@ -164,7 +164,7 @@ def _or_table(says: str, item: Any, default: Any) -> Any:
 
 
 def _free(says: str, schema: Mapping[str, Any], default: Any = _NO_DEFAULT) -> Any:
-    """A value that is checked later, where more is known."""
+    """A value that is checked later, when more is known."""
     return _field(says, lambda _name, value: value, schema, default)
 
 
@@ -214,7 +214,7 @@ def steps_of(name: str, value: Any) -> tuple[float, str]:
 
 @dataclass(frozen=True)
 class Head:
-    """What stands at the top of the file."""
+    """The top level of the file."""
 
     question: str = _text("The question, one sentence.")
     schema: int = _field("Version of the format.", count, {"const": SCHEMA}, SCHEMA)
@@ -371,7 +371,7 @@ class Drop:
 
 @dataclass(frozen=True)
 class DrawnPositions:
-    """Positions that are drawn anew for each training sequence (`clockhands.sampling`)."""
+    """Positions that are drawn again for each training sequence (`clockhands.sampling`)."""
 
     draw: str = _word("How random positions are chosen.", ("randomised", "shifted"))
     largest: int = _whole("Random positions are below this (randomised), or the largest start (shifted).")
@@ -379,7 +379,7 @@ class DrawnPositions:
 
 @dataclass(frozen=True)
 class Arm:
-    """One thing that is compared: a code, and how it is trained and tested."""
+    """One variant that is compared: a code, and how it is trained and tested."""
 
     code: Any = _free(
         'A spec as a table with its `type`, a preset with its fields, "none", or a table with `codes` and `pattern`.',
@@ -421,7 +421,7 @@ BOUNDS = ("at_least", "at_most", "interval_above", "interval_below")
 
 @dataclass(frozen=True)
 class Gate:
-    """A sentence with a number, written before the run: the report says whether it holds.
+    """A condition on the results, written before the run; the report says whether it holds.
 
     The number is the mean over seeds of a measure of ``arm``, less that of ``minus`` where one is named, paired by
     seed. ``loss_ratio`` is the loss over the same arm's loss at the training length. Bounds of an
@@ -531,7 +531,7 @@ def checked(cls: Any, given: Any, where: str) -> dict[str, Any]:
 
 
 def within(where: str, wrong: ClockhandsError) -> ClockhandsError:
-    """The same error, with the place in the study file at its beginning."""
+    """The same error, prefixed with its place in the study file."""
     return type(wrong)(f"In `{where}`: {wrong.message}", wrong.hint)
 
 

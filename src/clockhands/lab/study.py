@@ -63,12 +63,12 @@ class Study:
 
     Attributes:
         name: What it is called by.
-        question: What is asked, one sentence.
+        question: The question of the study, one sentence.
         text: The file's text; its SHA-256 is the study's identity in a store.
         tasks, arms: By name.
         gates: In the order of the file.
         published: Published figures to be shown beside, one line each with their source.
-        scope: What a model of this size can and cannot settle.
+        scope: What a model of this size can and cannot show.
     """
 
     name: str
@@ -87,7 +87,7 @@ class Study:
         return hashlib.sha256(self.text.encode()).hexdigest()
 
     def trial_keys(self) -> list[Key]:
-        """Every trial: seeds one after another, so that an interrupted study has whole comparisons first."""
+        """Every trial, seed by seed, so that an interrupted study has complete comparisons first."""
         seeds = sorted({seed for plan in self.tasks.values() for seed in plan.seeds})
         return [
             Key(task, arm, seed)
@@ -307,7 +307,7 @@ def _arm(table: Any, where: str) -> Arm:
 
 
 def _check_gate(study: Study, gate: Gate) -> None:
-    """Refuse a gate that names what there is not, or that would never be measured."""
+    """Refuse a gate that names something unknown, or that would never be measured."""
     if gate.task not in study.tasks:
         raise InvalidValue(f"there is no task {gate.task!r}.", near(gate.task, study.tasks))
     plan = study.tasks[gate.task]
@@ -368,7 +368,7 @@ def _goes_on_after_drop(study: Study, key: Key) -> bool:
 
 
 def _named(given: Any, where: str) -> Mapping[str, Any]:
-    """A table of tables whose names are clear in messages, in rows and as names of files."""
+    """A table of tables whose names are safe in messages, in rows and as file names."""
     for name in a_table(given, where):
         if not re.fullmatch(NAME, name):
             raise InvalidValue(

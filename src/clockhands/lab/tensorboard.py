@@ -1,4 +1,4 @@
-"""What was measured, as TensorBoard event files: one run folder for each trial."""
+"""Writes measurements as TensorBoard event files: one run folder for each trial."""
 
 import shutil
 from collections.abc import Iterable

@@ -1,4 +1,4 @@
-"""Learning rates for a study: one small grid for every arm, on seeds that the study itself does not use."""
+"""Tunes the learning rates of a study: one small grid for every arm, on seeds that the study itself does not use."""
 
 import math
 from collections.abc import Mapping

@@ -1,9 +1,10 @@
-"""Where two rotary ladders part: at which pair, from which distance on, by how many radians.
+"""Compares the frequencies of two rotary codes: which pairs differ, from which distance on, by how many radians.
 
-Score and phase depend on distances only, so two ladders ``w`` and ``v`` of as many pairs differ, at distance ``p``, by
-the *phase error* ``p (w_j - v_j)`` of each pair ``j`` (radians, not reduced). A query and a key that the one turns and
-the other reads are off by that angle; what is left of a score whose length lies evenly on all pairs is the mean
-cosine ``mean_j cos(p (w_j - v_j))``: 1 where nothing is lost, 0 where nothing is left.
+Scores depend on the distance only. So two ladders ``w`` and ``v`` with the same number of pairs differ, at distance
+``p``, by the *phase error* ``p (w_j - v_j)`` of each pair ``j`` (radians, not reduced). A query and a key that are
+rotated by one ladder, where the other is expected, are off by that angle in each pair. If a score is spread evenly over
+all pairs, the share of it that remains is the mean cosine ``mean_j cos(p (w_j - v_j))``: 1 means that nothing is lost,
+0 that nothing is left.
 """
 
 import math
@@ -15,27 +16,26 @@ import numpy as np
 from clockhands.arguments import count
 from clockhands.errors import InvalidValue
 
-# Rates that one real number gives are within a few ulp of each other, however they were computed in double precision;
-# what a file rounds (a factor of nine digits) is further apart.
+# Frequencies of the same real numbers are within a few ulp of each other, however they were computed in double
+# precision; numbers that a file rounds (a factor of nine digits) differ by more.
 SAME_RATE = 1e-12
-# Factors are written into files with seven digits or more: an error of 1e-6 in a score is below float32's steps.
+# Files hold factors with seven digits or more: an error of 1e-6 in a score is below the spacing of float32.
 SAME_FACTOR = 1e-6
 
 
 @dataclass(frozen=True)
 class LadderDifference:
-    """How two ladders of as many pairs differ.
+    """How two ladders with the same number of pairs differ.
 
     Attributes:
         pairs: How many pairs both have.
-        first: The first pair whose rates differ, counted from 0, the fastest; None where none does.
+        first: The first pair whose frequencies differ, counted from 0; None if none differs.
         last: The last such pair.
-        ratio: The largest ratio of the two rates of one pair, at least 1; infinite where one of the two stands still.
-        ratio_pair: The pair that has it; None where none differs.
-        drift: The largest phase error that a token of distance adds, ``max_j |w_j - v_j|``, in rad/token.
-        drift_pair: The pair that has it; None where none differs.
-        factor_ratio: What the first multiplies cosine and sine by, over what the second does; scores are in the ratio
-            of the squares.
+        ratio: The largest ratio of the two frequencies of one pair, at least 1; infinite if only one of them is 0.
+        ratio_pair: The pair with that ratio; None if none differs.
+        drift: The largest phase error for each token of distance, ``max_j |w_j - v_j|``, in rad/token.
+        drift_pair: The pair with that drift; None if none differs.
+        factor_ratio: The attention factor of the first over that of the second; scores are in the ratio of the squares.
     """
 
     pairs: int
@@ -50,12 +50,12 @@ class LadderDifference:
 
     @property
     def same_rates(self) -> bool:
-        """Whether every pair turns alike."""
+        """Whether every pair has the same frequency in both."""
         return self.first is None
 
     @property
     def same_factor(self) -> bool:
-        """Whether both multiply cosine and sine by the same, up to the rounding of what files hold."""
+        """Whether both have the same attention factor, up to the rounding of numbers in files."""
         return abs(self.factor_ratio - 1) <= SAME_FACTOR
 
     @property
@@ -68,12 +68,12 @@ class LadderDifference:
         return distance * self.drift
 
     def angle_error(self, distance: int) -> float:
-        """The largest angle between the two at a distance, on the circle: at most pi, in radians."""
+        """The largest angle between the two at a distance, measured on the circle: at most pi, in radians."""
         turned = distance * self._errors
         return float(np.abs(turned - 2 * np.pi * np.round(turned / (2 * np.pi))).max(initial=0.0))
 
     def reaches(self, radians: float) -> int | None:
-        """The first distance at which some pair is off by more than so many radians; None where none ever is."""
+        """The first distance at which some pair is off by more than this many radians; None if there is none."""
         return None if self.drift == 0 else math.floor(radians / self.drift) + 1
 
     def mean_cosine(self, distance: int) -> float:
@@ -87,13 +87,13 @@ def difference(
     """Compare two ladders pair by pair.
 
     Args:
-        rates: Rates of the first, in rad/token.
-        others: Rates of the second, as many.
-        factor: What the first multiplies cosine and sine by.
-        other_factor: What the second does.
+        rates: Frequencies of the first, in rad/token.
+        others: Frequencies of the second, the same number.
+        factor: Attention factor of the first: what cosine and sine are multiplied by.
+        other_factor: Attention factor of the second.
 
     Raises:
-        InvalidValue: They have different numbers of pairs, or none: then no pair of the one is a pair of the other.
+        InvalidValue: They have different numbers of pairs, so that pairs do not correspond, or no pairs.
 
     >>> import math
     >>> found = difference((1.0, 0.1), (1.0, 0.2))
@@ -133,9 +133,9 @@ def difference(
 
 
 def distances(context: int | None, asked: int | None = None) -> tuple[int, ...]:
-    """Where differences are looked at: 1, 16, 256, 1,024, 4,096, … up to the context, the context, four times as far.
+    """Distances at which ladders are compared: 1, 16, 256, 1,024, 4,096, …, the context and four times the context.
 
-    One that is asked for stands among them.
+    A distance that the caller asks for is added.
 
     >>> distances(8192), distances(None, 1000)
     ((1, 16, 256, 1024, 4096, 8192, 32768), (1, 16, 256, 1000, 1024, 4096))

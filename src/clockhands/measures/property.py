@@ -1,4 +1,4 @@
-"""One property of one position code: whether it holds, with its numbers, in a few words and in a sentence."""
+"""The result of measuring one property of a code: whether it holds, its numbers, a short answer and a sentence."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -12,14 +12,14 @@ State = Literal["measured", "not applicable", "not computed"]
 
 @dataclass(frozen=True)
 class Property:
-    """What is known of one property.
+    """The result of measuring one property.
 
     Attributes:
-        state: ``"measured"``; ``"not applicable"`` where the question makes no sense for the code; ``"not computed"``
-            where it does, and something is missing or would take too long. ``says`` has the reason.
-        holds: The answer, where the question has a yes or a no.
-        brief: The answer in the few words that fit a cell of a table.
-        says: The answer in one sentence or two, with its own numbers.
+        state: ``"measured"``; ``"not applicable"`` if the question makes no sense for the code; ``"not computed"`` if
+            it does, but something is missing or would take too long. ``says`` has the reason.
+        holds: The answer, if the question is a yes-or-no question.
+        brief: The answer in a few words, for a cell of a table.
+        says: The answer in one or two sentences, with its numbers.
         numbers: The figures by name: plain JSON values.
     """
 
@@ -45,12 +45,12 @@ def not_applicable(why: str) -> Property:
 
 
 def not_computed(why: str, **numbers: Any) -> Property:
-    """A property that could be told, and why it was not."""
+    """A property that makes sense for a code but was not computed, and why."""
     return Property("not computed", None, "not computed", why, numbers)
 
 
 class Unanswered(Exception):
-    """Raised below a measure in place of a number: the property that says why there is none."""
+    """Raised inside a measure instead of returning a number: holds the property that says why there is none."""
 
     def __init__(self, answer: Property) -> None:
         super().__init__(answer.says)
@@ -62,10 +62,10 @@ _Measure = Callable[Concatenate[MeasuredCode, _Given], Property]
 
 
 def measure(**senseless: str) -> Callable[[_Measure[_Given]], _Measure[_Given]]:
-    """Make a function of a subject a measure, which answers for every code.
+    """Decorator: turns a function of a subject into a measure, which gives an answer for every code.
 
     Args:
-        senseless: Why the question makes no sense, by the kind of code (`MeasuredCode.kind`) for which it makes none.
+        senseless: For each kind of code (`MeasuredCode.kind`) to which the question does not apply, the reason.
     """
 
     def made(function: _Measure[_Given]) -> _Measure[_Given]:
@@ -84,7 +84,7 @@ def measure(**senseless: str) -> Callable[[_Measure[_Given]], _Measure[_Given]]:
 
 
 def said(number: float) -> str:
-    """A number as a sentence has it: thousands with commas, three digits of what is small.
+    """A number as text: commas between thousands, three digits for small numbers.
 
     >>> said(8192), said(438001.27), said(0.0123456), said(12.5)
     ('8,192', '438,001', '0.0123', '12.5')
@@ -93,7 +93,7 @@ def said(number: float) -> str:
 
 
 def percent(share: float) -> str:
-    """A share as a sentence has it: what is neither nothing nor all does not read so.
+    """A share as text: 0% and 100% are only written if they are exact.
 
     >>> percent(0.3829), percent(0.00001), percent(0.99999), percent(1.0)
     ('38.3%', 'under 0.1%', 'over 99.9%', '100%')

@@ -1,7 +1,8 @@
-"""A position code as the measures see it: its hands, and the numbers of each of its tokens in a dtype.
+"""A position code as the input of the measures: its dimension pairs, and the numbers of each token in a dtype.
 
-A code whose tokens are hands of a clock is the same wherever one stands, so most of its facts follow from its rates.
-Which codes these are is said here once: sinusoids of one axis or several, and rotations.
+If a code consists of cosine-sine pairs (here called a *clock*, and a pair a *hand*), it looks the same from every
+position, so most of its properties follow from its frequencies. This module decides which codes are clocks: sinusoids
+of one or several axes, and rotations.
 """
 
 import math
@@ -30,18 +31,18 @@ from clockhands.specs import SPECS
 Code = AdditiveCode | Rotary | BiasCode
 MakeRows = Callable[[int, int], np.ndarray]
 
-_THREADED = 1 << 22  # pairs from which a second thread is worth its start on a busy machine
+_THREADED = 1 << 22  # number of pairs from which a second thread saves time on a busy machine
 
 
 @dataclass(frozen=True, eq=False)
 class MeasuredCode:
-    """A code, the tokens and the dtype that it is measured in.
+    """A code, with the number of tokens and the dtype for which it is measured.
 
     Attributes:
         spec: One code.
-        length: Tokens, from the first on; along each axis where positions have several coordinates.
-        dtype: What the numbers are rounded to.
-        values: Learned numbers, or None where they are not known.
+        length: Number of tokens, from the first on; along each axis if positions have several coordinates.
+        dtype: The dtype to which the numbers are rounded.
+        values: Learned numbers, or None if they are not known.
     """
 
     spec: Code
@@ -51,7 +52,7 @@ class MeasuredCode:
 
     @property
     def kind(self) -> Literal["additive", "rotary", "bias", "none"]:
-        """How the code reaches the scores; ``"none"`` for a model without one."""
+        """How the code enters the attention scores; ``"none"`` for a model without one."""
         if isinstance(self.spec, NoPosition):
             return "none"
         if isinstance(self.spec, AdditiveCode):
@@ -65,7 +66,7 @@ class MeasuredCode:
 
     @property
     def first(self) -> int:
-        """Position of the first token: 1 where the code has no numbers for 0."""
+        """Position of the first token: 1 if the code is not defined at 0."""
         if isinstance(self.spec, WarpedPosition):
             return 0 if self.spec.warp == "square" else 1
         return getattr(self.spec, "first", 0)
@@ -77,14 +78,14 @@ class MeasuredCode:
 
     @cached_property
     def ladders(self) -> tuple[Ladder, ...]:
-        """The rates of the hands, one ladder for each axis; empty where the code has none or they are learned."""
+        """The frequencies of the pairs, one ladder for each axis; empty if the code has none or they are learned."""
         several = getattr(self.spec, "ladders", None)
         one = getattr(self.spec, "ladder", None)
         return tuple(several) if several is not None else () if one is None else (one,)
 
     @cached_property
     def clock(self) -> Clock | None:
-        """The clock behind the code, None where no rotation shifts it; `why_no_clock` says why."""
+        """The clock of the code; None if a shift is not a rotation of it, see `why_no_clock`."""
         try:
             return None if isinstance(self.spec, BiasCode) else self.spec.clock()
         except InvalidValue:
@@ -92,24 +93,24 @@ class MeasuredCode:
 
     @property
     def clock_ladders(self) -> tuple[Ladder, ...]:
-        """The ladder of each axis of the clock; empty where there is no clock."""
+        """The ladder of each axis of the clock; empty without a clock."""
         return () if self.clock is None else self.clock.axes or (self.clock.ladder,)
 
     @property
     def trained_scale(self) -> float:
-        """The trained number that a code is multiplied by; 1 where there is none, or it is not known."""
+        """The trained number that multiplies a code; 1 if there is none, or it is not known."""
         if not getattr(self.spec, "scaled", False) or self.values is None:
             return 1.0
         return float(numpy_of(self.values, "values").reshape(()))
 
     @property
     def scale(self) -> float:
-        """What the hands of a clock are multiplied by."""
+        """The factor that multiplies the pairs of a clock."""
         return getattr(self.spec, "scale", 1.0) * self.trained_scale
 
     @cached_property
     def missing(self) -> str | None:
-        """Why the numbers of a token cannot be made; None where they can."""
+        """Why the numbers of a token cannot be computed; None if they can."""
         if isinstance(self.spec, BiasCode):
             return "A score bias has one value for each pair of tokens, not for each position."
         if self.spec_is_learned and self.values is None:
@@ -131,8 +132,8 @@ class MeasuredCode:
     def rows_at(self, tokens: range | np.ndarray, axis: int = 0, dtype: object = None) -> np.ndarray:
         """The numbers of these tokens, counted from the first, [tokens, channels].
 
-        Of an additive code its channels; of a rotary one the cosines of all pairs, then their sines, as queries are
-        turned by them. Along one axis; the other coordinates stand at the first position.
+        For an additive code its channels; for a rotary code the cosines of all pairs, then their sines. Positions vary
+        along one axis; the other coordinates are at the first position.
 
         Raises:
             InvalidValue: `missing` says why there are none.
@@ -158,10 +159,10 @@ class MeasuredCode:
 
 
 def subject_of(spec: object, length: object, dtype: object, values: Any) -> MeasuredCode:
-    """The subject of these arguments.
+    """Check the arguments, and make the subject of a measure.
 
     Raises:
-        InvalidType: It is no position code, or the length is no whole number.
+        InvalidType: The spec is not a position code, or the length is not a whole number.
         InvalidValue: The length is below 1 or beyond a learned table, the dtype does not exist, or the learned
             numbers are of another shape, NaN or infinite.
     """
@@ -185,9 +186,9 @@ def subject_of(spec: object, length: object, dtype: object, values: Any) -> Meas
 
 
 def _refuse_what_is_not_finite(name: str, numbers: np.ndarray) -> None:
-    """One NaN would make every figure that numbers are compared for NaN, or its answer wrong."""
+    """Refuse NaN and infinity: one NaN would make every figure that compares numbers NaN or wrong."""
     if numbers.dtype.kind not in "fV":
-        return  # whole numbers are finite, and what is no number is refused where it is used
+        return  # whole numbers are finite, and non-numbers are refused where they are used
     wrong = np.argwhere(~np.isfinite(numbers.astype(np.float64)))
     if len(wrong):
         first = wrong[0].tolist()
@@ -224,11 +225,11 @@ def _numbers_of_bias(spec: BiasCode, values: Any) -> dict[str, np.ndarray]:
 
 @dataclass(frozen=True)
 class PairLadders:
-    """Ladders that say everything about the distances between tokens of a code.
+    """The ladders that determine all distances between the tokens of a code.
 
     Attributes:
-        ladders: The rates in radians per token, one ladder for each axis.
-        factor: What every cosine and sine is multiplied by.
+        ladders: The frequencies in radians per token, one ladder for each axis.
+        factor: The factor of every cosine and sine.
     """
 
     ladders: tuple[Ladder, ...]
@@ -236,16 +237,15 @@ class PairLadders:
 
     @property
     def norm(self) -> float:
-        """Euclidean length of a token's numbers, the same for all: ``factor sqrt(pairs)``."""
+        """Euclidean norm of a token's numbers, the same for all tokens: ``factor sqrt(pairs)``."""
         return self.factor * sum(ladder.pairs for ladder in self.ladders) ** 0.5
 
 
 def hands_of(subject: MeasuredCode) -> PairLadders | None:
-    """The hands of a code; None where its tokens are not those of a clock.
+    """The dimension pairs of a code; None if its tokens are not those of a clock.
 
-    They are not where a hand has lost a channel or holds one wave twice, where raw coordinates stand beside them, where
-    xPos lets them grow, and where a token among those measured has zeros in their place (padding's row). A learned
-    scale that is not known makes no hands either.
+    They are not if a pair lacks a channel or holds one wave twice, if raw coordinates are added as channels, if xPos
+    makes them grow, if a measured token has a row of zeros (padding), or if a learned scale is not known.
     """
     spec = subject.spec
     if isinstance(spec, Rotary):
@@ -257,17 +257,17 @@ def hands_of(subject: MeasuredCode) -> PairLadders | None:
 
 
 def zero_tokens(subject: MeasuredCode) -> list[int]:
-    """The positions among those measured whose row is zero by the code's rule."""
+    """The measured positions whose row is zero by definition of the code."""
     return [row for row in getattr(subject.spec, "zero_rows", ()) if subject.first <= row <= subject.last]
 
 
 def row_norms(rows: np.ndarray) -> np.ndarray:
-    """Euclidean length of each row."""
+    """Euclidean norm of each row."""
     return np.sqrt(np.einsum("rc,rc->r", rows, rows))
 
 
 def rows_within(work: float, length: int, width: int, most: int) -> int:
-    """How many of the first rows are looked at, so that ``rows width min(rows, width)`` is at most ``work``."""
+    """How many of the first rows are used, so that ``rows width min(rows, width)`` is at most ``work``."""
     rows = min(length, most)
     if rows * width * min(rows, width) <= work:
         return rows
@@ -275,7 +275,7 @@ def rows_within(work: float, length: int, width: int, most: int) -> int:
 
 
 def different_axes(subject: MeasuredCode) -> list[int]:
-    """The axes to be measured: of those with the same ladder the first, since their channels hold the same numbers."""
+    """The axes to measure: the first of those with equal ladders, since their channels hold the same numbers."""
     if len(subject.ladders) != subject.axes:
         return list(range(subject.axes))
     first = {ladder: axis for axis, ladder in reversed(list(enumerate(subject.ladders)))}
@@ -283,16 +283,16 @@ def different_axes(subject: MeasuredCode) -> list[int]:
 
 
 def rows_of(subject: MeasuredCode, axis: int = 0, dtype: object = None) -> MakeRows:
-    """A function of ``(start, stop)`` that makes the numbers of these tokens, counted from the first.
+    """A function of ``(start, stop)`` that returns the numbers of these tokens, counted from the first.
 
-    Of a clock only the hands of the axis are made, cosine beside sine, ``[tokens, 2 pairs]``: the channels of other
-    axes do not change along this one, and the order of channels changes no distance. Of any other code the rows are
+    For a clock, only the pairs of the axis are computed, cosines beside sines, ``[tokens, 2 pairs]``: the channels of
+    other axes do not change along this one, and the order of channels changes no distance. For other codes the rows are
     `MeasuredCode.rows`.
 
     Accuracy: that of `clockhands.phases`, rounded once to the dtype.
 
     Raises:
-        InvalidValue: The numbers do not fit the dtype.
+        InvalidValue: The numbers overflow the dtype.
     """
     kind = subject.dtype if dtype is None else output_dtype(dtype)
     hands = hands_of(subject)
@@ -320,14 +320,14 @@ def rows_of(subject: MeasuredCode, axis: int = 0, dtype: object = None) -> MakeR
 
 
 def rounding_distance(subject: MeasuredCode, hands: PairLadders, axis: int = 0) -> float:
-    """By how much rounding to the dtype moves the distance of two tokens at most.
+    """The largest change of the distance of two tokens by rounding to the dtype.
 
-    Each of the ``2 pairs`` numbers of either token is off by at most ``e``, so their distance is by
-    ``2 e sqrt(2 pairs)``. Of numbers up to ``f`` in size, ``e`` is half of the spacing that the dtype has just below
-    ``f``, and a hundredth more for the arithmetic before it; for float64 the 4 ulp of `clockhands.additive.table`.
+    Each of the ``2 pairs`` numbers of either token is off by at most ``e``, so their distance is off by at most ``2 e
+    sqrt(2 pairs)``. For numbers up to ``f``, ``e`` is half of the dtype's spacing just below ``f``, plus 1 % for the
+    arithmetic before it; for float64 it is the 4 ulp of `clockhands.additive.table`.
     """
     eps = 2.0 ** (1 - limits(subject.dtype)[0])
-    share, power = math.frexp(hands.factor)  # factor = share 2**power, and a share of 1/2 is a power of two itself
+    share, power = math.frexp(hands.factor)  # factor = share 2**power; share 1/2: a power of two
     spacing = eps * 2.0 ** (power - 1 - (share == 0.5))
     error = 4 * eps * hands.factor if subject.dtype == np.float64 else 1.01 * spacing / 2
     return 2 * error * (2 * hands.ladders[axis].pairs) ** 0.5

@@ -1,9 +1,9 @@
-"""The four terms of the attention scores of layer 0 of a model that adds its positions to its tokens.
+"""Splits the attention scores of layer 0 into four terms, for a model that adds positions to its tokens.
 
-What layer 0 attends to is ``norm(content + position)``. A LayerNorm is linear once each token's own standard deviation
-is given, so with ``q = W_q norm(.) + b_q`` the score of two tokens is exactly content-content + content-position +
-position-content + position-position + what the biases add. Later layers see a mixture of both, and nothing here is
-said of them.
+The input of attention in layer 0 is ``norm(content + position)``. A LayerNorm is linear once each token's own standard
+deviation is given, so with ``q = W_q norm(.) + b_q`` the score of two tokens is exactly content-content +
+content-position + position-content + position-position + the terms of the biases. Later layers see a mixture of both
+and are not covered.
 
 Where a model adds its positions is a row of `FAMILIES`. To add a family, write the names of its modules in a new row.
 """
@@ -104,7 +104,7 @@ class Adding:
 
 
 def adding(module: nn.Module) -> Adding | None:
-    """Where a model adds its positions; None where it does not, or is of no known family."""
+    """Where a model adds its positions; None if it does not, or belongs to no known family."""
     base: Any = getattr(module, "base_model", module)
     for family in FAMILIES:
         named = dict(base.named_modules())
@@ -136,7 +136,7 @@ def lab_rows(base: Any, length: int) -> Tensor:
 
 @contextmanager
 def _seen(at: Adding) -> Iterator[dict[str, Tensor]]:
-    """What the position module gives and what the norm is given, of the last window that was run."""
+    """The outputs of the position module and the inputs of the norm, for the last window that was run."""
     kept: dict[str, Tensor] = {}
 
     def added(_: nn.Module, __: Any, y: Tensor) -> None:
@@ -159,7 +159,7 @@ class ScoreTerms:
 
     Attributes:
         shares: Share of each term in the variance, the mean over heads and windows, mean rows taken out.
-        apart: The largest difference of the four terms and the biases from the scores of layer 0, in float64.
+        apart: The largest difference between the sum of all terms and the scores of layer 0, in float64.
         scores: Scores of the first window, [heads, length, length], float64.
         offsets: Share of the position-position part that the distance explains: ``before`` a projection, behind
             ``random`` projections (expected) and ``one_random``, ``trained`` by head.
@@ -215,7 +215,7 @@ def _offsets(rows: np.ndarray, norm: Any, project: "_Projections") -> dict[str, 
 
 
 class _GivenDeviation:
-    """A norm as a linear map, given each token's own standard deviation."""
+    """A norm as a linear map, given each token's standard deviation."""
 
     def __init__(self, norm: Any, summed: Tensor) -> None:
         self.centred = isinstance(norm, nn.LayerNorm)
@@ -245,7 +245,7 @@ class _Projections:
 
     @classmethod
     def of(cls, query: nn.Module, key: nn.Module, heads: int, inner: int, *, joined: bool) -> "_Projections":
-        """Read from what the modules make of the unit vectors and of zero."""
+        """Determined from the outputs of the modules for the unit vectors and for zero."""
         columns = (slice(0, inner), slice(inner, 2 * inner)) if joined else (slice(0, inner), slice(0, inner))
         own: Any = query
         width = own.in_features if isinstance(own, nn.Linear) else own.weight.shape[0]

@@ -1,8 +1,8 @@
-"""Queries and keys as attention gets them, after the rotation, in every layer of a running model.
+"""Captures queries and keys as attention receives them, after the rotation, in every layer of a running model.
 
-Attention is a product of queries and keys, whatever a model's code looks like: a call of PyTorch's
-``scaled_dot_product_attention``, or a product of two arrays whose result goes into a softmax in the same module. Both
-are seen by a `TorchFunctionMode`, so no family needs a row of its own. Queries, keys and scores can be changed there.
+Attention is a product of queries and keys in every model: a call of PyTorch's ``scaled_dot_product_attention``, or a
+product of two arrays whose result goes into a softmax in the same module. A `TorchFunctionMode` sees both, so no model
+family needs special code. Queries, keys and scores can be changed there.
 """
 
 import re
@@ -38,7 +38,7 @@ class Attended:
         path: The path of the attention module.
         queries: [batch, heads, tokens, channels].
         keys: [batch, heads of keys, tokens, channels].
-        scores: What goes into the softmax, [batch, heads, tokens, keys], where it was asked for.
+        scores: The input of the softmax, [batch, heads, tokens, keys], if requested.
         product: Which product of the module it is; None for the fused function.
     """
 
@@ -58,7 +58,7 @@ Add = Callable[[str, Tensor], Tensor]
 
 
 def inner(module: nn.Module) -> nn.Module:
-    """What was compiled, or wrapped by PEFT: the model inside."""
+    """The model inside a compiled or PEFT-wrapped one."""
     found: Any = getattr(module, "_orig_mod", module)
     base: Any = getattr(found, "get_base_model", None)
     found = found if base is None else base()
@@ -219,13 +219,13 @@ def attended(
     known: Sequence[Attended] = (),
     scores: bool = False,
 ) -> Iterator[list[Attended]]:
-    """Note what attention is given in all passes while this lasts.
+    """Record the inputs of attention in all passes while the context is open.
 
     Args:
         module: The model.
         turn: Changes queries and keys before attention.
         add: Makes what is added to the scores.
-        known: What an earlier pass noted: it says which product of each module ``turn`` changes.
+        known: The records of an earlier pass, which say which product of each module ``turn`` changes.
         scores: Whether scores are kept.
     """
     watch = _Watch({id(each): path for path, each in module.named_modules()}, turn, add, known, scores=scores)
@@ -245,7 +245,7 @@ def attended(
 
 
 def attended_once(module: nn.Module, ids: Tensor) -> list[Attended]:
-    """What attention is given in one pass.
+    """The inputs of attention in one pass.
 
     Raises:
         InvalidValue: The model does not run on token ids, or no attention was seen.

@@ -1,7 +1,7 @@
-"""The bias that each layer of a running model adds to its scores, beside the declared one.
+"""Measures the bias that each layer of a running model adds to its scores, and compares it with the declared one.
 
-In a text of one repeated token that is given at one position, all queries are alike, and all keys. So the scores of a
-query differ only by what is added to them, and the bias of every layer can be read off: no code of a family is needed.
+In a text of one repeated token whose tokens all have the same position, all queries are equal, and all keys. So the
+scores of a query differ only by the bias, which can be read off in every layer without code for the model family.
 """
 
 from collections.abc import Mapping, Sequence
@@ -39,7 +39,7 @@ class LayerBias:
         layer: Its number.
         path: The path of its attention.
         matrix: Relative to the query's own position, [heads, queries, keys]; NaN where a key is hidden.
-        rounding: What rounding alone may make of it.
+        rounding: The largest value that rounding alone can cause.
     """
 
     layer: int
@@ -61,7 +61,7 @@ class DeclaredBias:
         code: The code.
         spec: Its spec.
         values: Its learned numbers, as the module holds them; None where it has none.
-        scale: What the family multiplies it by.
+        scale: The factor by which the family multiplies it.
         dtype: The type in which the family computes it.
     """
 
@@ -72,13 +72,13 @@ class DeclaredBias:
     dtype: str = "float32"
 
     def matrix(self, queries: int, keys: int) -> np.ndarray:
-        """It, [heads, queries, keys], float64."""
+        """The declared bias, [heads, queries, keys], float64."""
         values = {} if self.values is None else {"values": self.values}
         return self.scale * np.asarray(bias(self.spec, queries, keys, **values), np.float64)
 
 
 def declared_biases(module: nn.Module, codes: Sequence[Code], seen: Sequence[Attended]) -> dict[str, DeclaredBias]:
-    """The path of each attention to what is declared to be added there, where that is one bias whose numbers are known.
+    """For each attention path the declared bias, if it is a single bias with known numbers.
 
     Args:
         module: The model.
@@ -119,7 +119,7 @@ def _table(module: nn.Module, side: str | None) -> np.ndarray | None:
 
 
 def biases_in_effect(module: nn.Module, token: int, device: Any, context: int | None) -> dict[str, LayerBias]:
-    """The path of each attention to what it adds to its scores; without those whose queries or keys are not alike."""
+    """For each attention path the bias added to its scores, if its queries and keys are all equal."""
     length = TOKENS if context is None else min(TOKENS, context)
     ids = torch.full((1, length), token, device=device)
     how = {"position_ids": torch.zeros_like(ids)} if takes(module, "position_ids") else {}
@@ -155,7 +155,7 @@ def _sizes(heads: Tensor) -> tuple[float, float]:
 
 
 def _alike(heads: Tensor, allowed: float) -> bool:
-    """Whether the rows of all tokens are the same."""
+    """Whether the rows of all tokens are equal up to rounding."""
     rows = heads.double()
     return bool((rows - rows[..., :1, :]).abs().max() <= allowed * rows.abs().max())
 

@@ -1,9 +1,9 @@
-"""Changes of a running model: each puts one fault of positions in place by hooks of PyTorch and takes it out again.
+"""Changes a running model by PyTorch hooks: each puts one position fault in place and removes it again.
 
-A rotation reaches a decoder of Transformers in two places: one module makes cosine and sine for the positions
-(``forward(x, position_ids[, layer_type]) -> (cosine, sine)``), and every attention rotates queries and keys by them.
-A fault of frequencies or positions is a change of the first; another layout is the same as another order of the
-channels of each head before the rotation, since attention scores do not depend on the order of channels.
+A rotation reaches a decoder of Transformers in two places: one module computes cosine and sine for the positions
+(``forward(x, position_ids[, layer_type]) -> (cosine, sine)``), and every attention rotates queries and keys by them. A
+fault of frequencies or positions changes the first; another layout is equivalent to reordering the channels of each
+head before the rotation, since attention scores do not depend on the order of channels.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -27,11 +27,11 @@ SAME = 1e-5
 
 @dataclass(frozen=True, eq=False)
 class Waves:
-    """Cosine and sine of one kind of layers, as the model makes them.
+    """Cosine and sine of one kind of layers, as the model computes them.
 
     Attributes:
         rates: Radians per token of each pair, float64 [pairs].
-        factor: What cosine and sine are multiplied by.
+        factor: The factor on cosine and sine.
     """
 
     rates: Tensor
@@ -39,7 +39,7 @@ class Waves:
 
     @property
     def geometric(self) -> Ladder | None:
-        """The frequencies as powers of one base; None where they are not."""
+        """The geometric ladder with these frequencies; None if they are not powers of one base."""
         rates = self.rates.numpy()
         if len(rates) < 2 or rates[-1] <= 0:
             return None
@@ -52,7 +52,7 @@ class Rotating:
     """Where a model rotates.
 
     Attributes:
-        rotary: The module that makes cosine and sine.
+        rotary: The module that computes cosine and sine.
         waves: Kind of layer, as the model names it, to what it makes; one without a name where all layers are alike.
         attentions: The attention modules in order, with their number of channels per head.
         layout: Which two channels of a head are a pair.
@@ -96,7 +96,7 @@ def rotating(model: nn.Module, declared: Rotary | None = None) -> Rotating:
 
 
 def _kinds(module: Any) -> list[str]:
-    """What stands before ``inv_freq`` in the names of a module's buffers: nothing, or ``full_attention_`` and so on."""
+    """The prefixes before ``inv_freq`` in the names of a module's buffers: "", or ``full_attention_`` and so on."""
     names = [name for name, _ in module.named_buffers(recurse=False) if name.endswith(HELD)]
     return [name.removesuffix(HELD) for name in names if not name.endswith(f"original_{HELD}")]
 
@@ -109,7 +109,7 @@ def of_waves(
     rates: Callable[[Waves], Waves] = lambda same: same,
     angles: Callable[[Tensor], Tensor] = lambda same: same,
 ) -> Change:
-    """Other frequencies, factors or angles; cosine and sine are made of them in float64."""
+    """Change frequencies, factors or angles; cosine and sine are computed from them in float64."""
 
     @contextmanager
     def changed(at: Rotating) -> Iterator[None]:
@@ -134,7 +134,7 @@ def of_waves(
 
 
 def of_positions(by: int) -> Change:
-    """All positions later by some tokens, with cosine and sine as the model itself makes them."""
+    """Shift all positions by some tokens, with cosine and sine as the model itself computes them."""
 
     @contextmanager
     def changed(at: Rotating) -> Iterator[None]:
@@ -153,12 +153,12 @@ def of_positions(by: int) -> Change:
 
 
 def _neighbours(wave: Tensor) -> bool:
-    """Whether neighbouring channels hold the same wave, as some models with interleaved pairs make it."""
+    """Whether neighbouring channels hold the same value, as in some models with interleaved pairs."""
     return wave.shape[-1] > 2 and torch.equal(wave[..., 0::2], wave[..., 1::2])
 
 
 def of_channels(order: Callable[[int], Tensor], layers: Sequence[int] | None = None) -> Change:
-    """Queries and keys with the rotated channels of each head in another order before the rotation."""
+    """Reorder the rotated channels of each head of queries and keys before the rotation."""
 
     @contextmanager
     def changed(at: Rotating) -> Iterator[None]:
@@ -177,14 +177,14 @@ def of_channels(order: Callable[[int], Tensor], layers: Sequence[int] | None = N
 
 @contextmanager
 def of_other_layout(at: Rotating) -> Iterator[None]:
-    """Queries and keys rotated in the pairs of the other layout: a change by itself."""
+    """Rotate queries and keys in the other layout, as a change."""
     other: Layout = "halves" if at.layout == "interleaved" else "interleaved"
     with of_channels(lambda rotated: torch.from_numpy(permutation(rotated // 2, other, at.layout)))(at):
         yield
 
 
 def of_queries(by: float) -> Change:
-    """Queries turned by some positions more than keys; for a model whose layers are alike."""
+    """Rotate queries by some positions more than keys; for a model whose layers all rotate the same way."""
 
     @contextmanager
     def changed(at: Rotating) -> Iterator[None]:
@@ -207,7 +207,7 @@ def of_queries(by: float) -> Change:
 
 
 def without_pairs(pairs: Sequence[int]) -> Change:
-    """Queries with the channels of some pairs set to zero, so that these pairs add nothing to a score."""
+    """Set the channels of some pairs of the queries to zero, so that these pairs add nothing to a score."""
 
     @contextmanager
     def changed(at: Rotating) -> Iterator[None]:
@@ -229,7 +229,7 @@ def without_pairs(pairs: Sequence[int]) -> Change:
 def _on_heads(
     at: Rotating, which: Sequence[str], change: Callable[[Tensor, int], Tensor], layers: Sequence[int] | None = None
 ) -> Iterator[None]:
-    """Change what goes into the rotation: the output of a norm of queries and keys, else that of the projection."""
+    """Change the input of the rotation: the output of a norm of queries and keys, else that of the projection."""
     with ExitStack() as stack:
         for number, (attention, width) in enumerate(at.attentions):
             if layers is not None and number not in layers:
@@ -250,7 +250,7 @@ def before_rotation(attention: Any, name: str) -> nn.Module:
 
 
 def together(*changes: Change) -> Change:
-    """Several changes at once."""
+    """Apply several changes at once."""
 
     @contextmanager
     def changed(at: Rotating) -> Iterator[None]:
@@ -263,6 +263,6 @@ def together(*changes: Change) -> Change:
 
 
 def first_half(width: int) -> Tensor:
-    """The order in which halves turn the pairs (i, i + width / 4) of the first half of the channels."""
+    """The channel order in which half-split code rotates the pairs (i, i + width / 4) of the first half of a head."""
     one, two, three, four = torch.arange(width).view(4, -1)
     return torch.cat((one, three, two, four))

@@ -1,9 +1,9 @@
-"""The rotation in effect in every layer of a running model, beside the declared one.
+"""Measures the rotation in effect in every layer of a running model, and compares it with the declared one.
 
-A text of one token attends to that token alone: its hidden states are the same at every position, in every layer. So a
-batch of such texts at positions 0, 1, 2, ... shows each layer's rotation by itself: a query at position p is the query
-at position 0, rotated by p. For each pair of channels the 2 x 2 matrix between them is fitted by least squares over
-heads and tokens. What is left over says whether these two channels are a pair; cosine and sine are in the matrix.
+In a text of a single token, that token attends to itself alone, so its hidden states are the same at every position. A
+batch of such texts at positions 0, 1, 2, ... therefore shows each layer's rotation: a query at position p is the query
+at position 0, rotated by p. For each pair of channels a 2 x 2 matrix is fitted by least squares over heads and tokens.
+The residual shows whether these two channels are a pair; cosine and sine are entries of the matrix.
 """
 
 from collections.abc import Iterator, Sequence
@@ -30,7 +30,7 @@ _CONSECUTIVE, _FAR = 64, (127, 511, 1023, 4095, 16383, 65535)
 ROUNDINGS = 4
 """Of a rotated number: its cosine or sine, two products and their sum."""
 _BATCH = 512  # texts of one token in one pass
-_LEAST = 2.0**-12  # of a query's size: what is left over where products are summed in another order
+_LEAST = 2.0**-12  # share of a query's size: the residual if products are summed in another order
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,7 +40,7 @@ class DeclaredLayer:
     Attributes:
         code: The code; its kind is ``rotary`` or ``none``.
         expected: Its frequencies; None without a rotation.
-        layout: How the channels lie that attention gets.
+        layout: The arrangement of the channels that attention receives.
     """
 
     code: Code
@@ -54,7 +54,7 @@ class DeclaredLayer:
         return max(self.code.rotated or 0, 2 * len(self.expected.rates))
 
     def channels(self, width: int) -> slice:
-        """Where they lie among the channels of a head."""
+        """The places of the rotated channels among the channels of a head."""
         last = isinstance(self.code.spec, Rotary) and self.code.spec.part == "last"
         last = last or (self.code.width is not None and self.code.width < width)  # multi-head latent attention
         return slice(width - self.rotated, width) if last else slice(0, self.rotated)
@@ -67,13 +67,13 @@ class DeclaredLayer:
 
 @dataclass(frozen=True)
 class LayerRotation:
-    """How queries or keys of one layer are rotated, where that is not what is declared.
+    """How queries or keys of one layer are rotated, if that differs from the declaration.
 
     Attributes:
         layer: Its number.
         path: The path of its attention.
         of: ``queries`` or ``keys``.
-        fault: The fault of `clockhands.faults` that it is; None where no known one fits.
+        fault: The matching fault of `clockhands.faults`; None if no known one fits.
         evidence: As the finding ``rotation-differs`` takes it.
     """
 
@@ -87,7 +87,7 @@ class LayerRotation:
 def declared_layers(
     codes: Sequence[Code], layers: Sequence[int], *, reordered: bool = False
 ) -> dict[int, DeclaredLayer]:
-    """What is declared for each layer, where that is a rotation or none, and certain.
+    """The declaration of each layer, if it is certain and is a rotation or none.
 
     Args:
         codes: As an audit has them.
@@ -144,7 +144,7 @@ def ladder_at(each: DeclaredLayer, length: int) -> np.ndarray:
 
 
 def positions_of(length: int) -> np.ndarray:
-    """The first positions, and some that are far."""
+    """The first positions, and some far ones."""
     near = np.arange(min(_CONSECUTIVE, length))
     far = [place for place in (*_FAR, length - 1) if _CONSECUTIVE <= place < length]
     return np.unique(np.concatenate([near, np.array(far, np.int64)]))
@@ -179,7 +179,7 @@ def rows_of(heads: Tensor, positions: int) -> np.ndarray:
 
 
 def moved(rows: np.ndarray) -> float:
-    """How far rows are from those at the first position, as a share of their size."""
+    """How far rows differ from those at the first position, as a share of their size."""
     return float(np.abs(rows - rows[:1]).max() / max(np.abs(rows[0]).max(), 1e-30))
 
 
@@ -189,15 +189,15 @@ def _sizes(rows: np.ndarray) -> np.ndarray:
 
 
 def tolerance(dtype: torch.dtype) -> float:
-    """What may be left over of a query, as a share of its size."""
+    """The largest accepted residual of a query, as a share of its size."""
     return max(16 * UNIT_ROUNDOFF.get(str(dtype).removeprefix("torch."), 2.0**-24), _LEAST)
 
 
 def fitted(rows: np.ndarray, pairs: np.ndarray) -> tuple[np.ndarray, np.ndarray, float]:
-    """Cosines and sines [positions, pairs] of channels [pairs, 2], and what is left over as a share of their size.
+    """Cosines and sines [positions, pairs] of channels [pairs, 2], and the residual as a share of their size.
 
-    A norm behind the rotation with a weight for each channel makes ``D R D^-1`` of a rotation ``R``: the trace is still
-    twice the cosine, and the other two elements have the product minus the squared sine.
+    A norm after the rotation with a weight for each channel turns a rotation ``R`` into ``D R D^-1``: the trace is
+    still twice the cosine, and the other two elements have the product minus the squared sine.
     """
     both = rows[..., pairs].transpose(2, 0, 1, 3)  # pair, position, row, 2
     first = both[:, :1]
@@ -216,7 +216,7 @@ def fitted(rows: np.ndarray, pairs: np.ndarray) -> tuple[np.ndarray, np.ndarray,
 def differing(
     seen: Sequence[Attended], declared: dict[int, DeclaredLayer], positions: np.ndarray, length: int
 ) -> Iterator[LayerRotation]:
-    """Every layer whose queries or keys are not rotated as is declared."""
+    """Every layer whose queries or keys are not rotated as declared."""
     known: set[tuple[int, str]] = set()
     for each in seen:
         want = declared.get(each.layer)
@@ -289,7 +289,7 @@ def _of_heads(
 
 
 def _rounded_only(table: Cosines, rates: np.ndarray, slack: float, dtype: torch.dtype) -> bool:
-    """Whether roundings of a narrow type explain what is apart: of cosine or sine, of two products and of their sum."""
+    """Whether rounding to a narrow dtype explains the difference: of cosine or sine, two products and their sum."""
     assert table.cos is not None
     assert table.sin is not None
     phases = table.positions[:, None] * rates
@@ -311,7 +311,7 @@ _FAULTS = {
 
 
 def _half_stands(table: Cosines, rates: np.ndarray) -> bool:
-    """Whether the second half of the pairs stands still, where it should move as the first half does."""
+    """Whether the second half of the pairs does not rotate, although it should like the first half."""
     assert table.cos is not None
     assert table.sin is not None
     half = len(rates) // 2

@@ -1,4 +1,4 @@
-"""The layers of any PyTorch model: found by one run, and left out of a run where their outputs are known."""
+"""Finds the layers of any PyTorch model by one run, and skips layers whose outputs are known."""
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
@@ -26,18 +26,18 @@ class LayerStack:
 
 
 def hidden_states(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Tensor | None:
-    """What goes into a layer, [1, tokens, channels]; None for something else."""
+    """The input of a layer, [1, tokens, channels]; None for other inputs."""
     given = args[0] if args else kwargs.get("hidden_states")
     return given if isinstance(given, Tensor) and given.ndim == 3 and given.is_floating_point() else None
 
 
 def with_hidden_states(args: tuple[Any, ...], kwargs: dict[str, Any], states: Tensor) -> tuple[Any, dict[str, Any]]:
-    """The arguments of a layer with other hidden states."""
+    """The arguments of a layer with its hidden states replaced."""
     return ((states, *args[1:]), kwargs) if args else (args, {**kwargs, "hidden_states": states})
 
 
 def first_tensor(output: Any) -> Tensor:
-    """The hidden states that a layer gives back, alone or as the first of several."""
+    """The hidden states that a layer returns, alone or as the first of several values."""
     return output if isinstance(output, Tensor) else output[0]
 
 
@@ -69,7 +69,7 @@ def stacks(model: nn.Module, run: Run, ids: Tensor) -> tuple[LayerStack, ...]:
 
 @contextmanager
 def kept_outputs(stack: LayerStack) -> Iterator[list[Any]]:
-    """Collect what each layer gives back while the model runs."""
+    """Collect the outputs of each layer while the model runs."""
     kept: list[Any] = []
     with ExitStack() as hooks:
         for layer in stack.layers:
@@ -79,7 +79,7 @@ def kept_outputs(stack: LayerStack) -> Iterator[list[Any]]:
 
 @contextmanager
 def begun_at(stack: LayerStack, number: int, kept: list[Any]) -> Iterator[None]:
-    """Let layers before `number` give back what they gave before, without computing it again."""
+    """Let layers before `number` return their previous outputs without computing them again."""
     before = stack.layers[:number]
     try:
         for layer, output in zip(before, kept, strict=False):
@@ -91,7 +91,7 @@ def begun_at(stack: LayerStack, number: int, kept: list[Any]) -> Iterator[None]:
 
 
 def _copied(output: Any) -> Any:
-    """Later layers may add to what they get in place."""
+    """Copied, because later layers may add to their input in place."""
     if isinstance(output, Tensor):
         return output.clone()
     return type(output)(_copied(each) for each in output) if type(output) in (tuple, list) else output

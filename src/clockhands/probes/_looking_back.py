@@ -1,4 +1,4 @@
-"""How far back attention heads look, and which look a fixed number of tokens back, from the attention probabilities."""
+"""Measures how far back attention heads look, and finds heads that look a fixed number of tokens back."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -22,7 +22,7 @@ FIXED = 0.5
 
 @dataclass
 class HeadsSeen:
-    """What the heads of all layers do, sums over windows.
+    """Attention of all heads of all layers, means over windows.
 
     Attributes:
         windows: Windows that were seen.
@@ -40,7 +40,7 @@ class HeadsSeen:
 
 
 class Watching:
-    """Collects the attention of the windows that are run while it watches; without eager attention it sees nothing."""
+    """Collects the attention of the windows that run while it is active; without eager attention it sees nothing."""
 
     def __init__(self) -> None:
         self.windows: list[list[tuple[np.ndarray, np.ndarray, np.ndarray]]] = []
@@ -66,7 +66,7 @@ class Watching:
         self.windows[-1].append(_summary(own))
 
     def found(self) -> HeadsSeen | None:
-        """The means over windows; None where no attention was seen."""
+        """The means over windows; None if no attention was seen."""
         if not self.windows or not self.windows[0]:
             return None
         at, distance, first = (
@@ -91,7 +91,7 @@ def _summary(shares: Tensor) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 @contextmanager
 def watching(module: nn.Module) -> Iterator[Watching]:
-    """Watch the attention of a model of Transformers, in its eager implementation for so long."""
+    """Watch the attention of a model of Transformers, with its eager implementation switched on meanwhile."""
     config: Any = getattr(module, "config", None)
     before = getattr(config, "_attn_implementation", None)
     found = Watching()
@@ -138,7 +138,7 @@ def fixed_heads(seen: HeadsSeen, frozen: HeadsSeen, spec: Any, length: int) -> l
 
     Args:
         seen: The heads as they are.
-        frozen: The same with all tokens at position 0: what is left has another reason than positions.
+        frozen: The same with all tokens at position 0: what remains is not caused by positions.
         spec: The encoding of which a head is built by hand, a Rotary or a Sinusoidal; None for none.
         length: Tokens of a window.
     """

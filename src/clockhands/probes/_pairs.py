@@ -1,4 +1,4 @@
-"""What a rotary model keeps in each dimension pair, and what is lost when pairs are switched off."""
+"""Measures the content of each dimension pair in a rotary model, and the loss when pairs are switched off."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -44,7 +44,7 @@ class PairShares:
 
 
 def pair_shares(module: nn.Module, at: Rotating, windows: Tensor, progress: Progress, *, predicts: bool) -> PairShares:
-    """Measure the pairs of a model in which all layers rotate alike; losses only of a model that predicts."""
+    """Measure the pairs of a model in which all layers rotate the same way; losses only if it predicts tokens."""
     (waves,) = at.waves.values()
     pairs = len(waves.rates)
     groups = tuple(tuple(each.tolist()) for each in np.array_split(np.arange(pairs), min(GROUPS, pairs)))

@@ -1,8 +1,8 @@
-"""Where positions reach the layers of a model of Transformers, by family as data, and how they are taken out by hooks.
+"""Where positions enter the layers of Transformers models, by family as data, and hooks that remove them.
 
-A family is reached by the names that its code gives to things. To add one, add a row to one of three tables: `HANDED`
-for what is handed to every attention as an argument (rotation, biases), `TABLES` for modules that make a row of numbers
-for each position and are added to tokens, `KEPT` for what every attention keeps itself.
+A family is found by the names in its code. To add one, add a row to one of three tables: `HANDED` for arguments of
+every attention (rotation, biases), `TABLES` for modules that compute a row for each position which is added to tokens,
+`KEPT` for what every attention stores itself.
 """
 
 import inspect
@@ -54,7 +54,7 @@ KEPT: Mapping[str, str] = {"embed_positions": "GPT-J, CodeGen"}
 
 @dataclass(frozen=True, eq=False)
 class Reached:
-    """One position code of a model, where it can be taken out.
+    """One position code of a model, at a place where it can be removed.
 
     Attributes:
         code: ``rotary``, ``ALiBi``, ``relative bias`` or ``table``.
@@ -70,17 +70,17 @@ class Reached:
 
     @property
     def removals(self) -> tuple[Removal, ...]:
-        """The ways in which it can be taken out."""
+        """The ways in which it can be removed."""
         return ("zeroed", "averaged") if self.kind == "table" else ("off",)
 
     @property
     def layers(self) -> int:
-        """In how many layers it can be taken out by itself; 0 for what is added before the first layer."""
+        """In how many layers it can be removed separately; 0 for a code that is added before the first layer."""
         return 0 if self.kind == "table" else len(self.modules)
 
     @contextmanager
     def removed(self, how: Removal = "off", layers: Sequence[int] | None = None) -> Iterator[None]:
-        """Take the code out, in the whole model or in some layers."""
+        """Remove the code, in the whole model or in some layers."""
         chosen = self.modules if layers is None else [self.modules[number] for number in layers]
         with ExitStack() as stack:
             for module in chosen:
@@ -96,10 +96,10 @@ class Reached:
 
 
 def reached(model: nn.Module, run: Run, ids: Tensor) -> tuple[Reached, ...]:
-    """Every position code of a model that can be taken out; found by one run on token ids [1, tokens].
+    """Every position code of a model that can be removed; found by one run on token ids [1, tokens].
 
     Raises:
-        InvalidValue: There is none at a place that is known.
+        InvalidValue: There is none at a known place.
     """
     attentions = [each for each in model.modules() if _innermost(each)]
     used: dict[str, list[nn.Module]] = {}
@@ -141,13 +141,13 @@ def reached(model: nn.Module, run: Run, ids: Tensor) -> tuple[Reached, ...]:
 
 
 def families() -> str:
-    """The families whose positions can be reached."""
+    """The families whose positions can be removed."""
     return "; ".join([*(each for _, _, each in HANDED.values()), *TABLES.values(), *KEPT.values()])
 
 
 @contextmanager
 def all_removed(places: Sequence[Reached], layers: Sequence[int] | None = None) -> Iterator[None]:
-    """Take out every code, tables by their zeros."""
+    """Remove every code; tables are replaced by zeros."""
     with ExitStack() as stack:
         for place in places:
             stack.enter_context(place.removed(place.removals[0], layers))
@@ -159,7 +159,7 @@ def _parameters(module: nn.Module) -> tuple[str, ...]:
 
 
 def _innermost(module: nn.Module) -> bool:
-    """Whether a module takes one of the arguments, and none inside it does."""
+    """Whether a module takes one of the arguments, and no module inside it does."""
     names = set(HANDED) & set(_parameters(module))
     return bool(names) and not any(names & set(_parameters(each)) for each in module.modules() if each is not module)
 
@@ -169,7 +169,7 @@ def _named(module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) 
 
 
 def _handed_without(attention: Any, name: str) -> tuple[Any, Any]:
-    """Hooks that hand an attention what has no positions, and later layers what they would have got."""
+    """Hooks that give an attention inputs without positions, and later layers their usual inputs."""
     given: dict[str, Any] = {}
     place = _parameters(attention).index(name)
 

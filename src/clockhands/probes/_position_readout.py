@@ -1,4 +1,4 @@
-"""Where in a model the position can be read: ridge regression of the position from hidden states, on held-out text."""
+"""Measures where in a model the position can be read: ridge regression from hidden states, on held-out text."""
 
 import numpy as np
 import torch
@@ -22,8 +22,8 @@ def layers_read(number: int) -> list[int]:
 def read_position(states: np.ndarray, fitted: int) -> float:
     """R2 of the position in the last windows, by ridge regression on the first ones.
 
-    The penalty is the one with the least error in windows left out of the first ones in turn; tokens of one window
-    share its positions with all others, so that leaving out single tokens would leave out nothing.
+    The penalty is chosen by cross-validation over the first windows. Whole windows are held out, since all windows have
+    the same positions, so holding out single tokens would hold out nothing.
 
     Args:
         states: Hidden states, [windows, length, width].
@@ -57,7 +57,7 @@ def _errors(known: np.ndarray, judged: np.ndarray, places: np.ndarray) -> np.nda
 
 
 def hidden_states(module: nn.Module, window: Tensor, positions: Tensor | None) -> list[Tensor]:
-    """What goes into the first layer and comes out of each, [length, width] each."""
+    """The input of the first layer and the output of each layer, [length, width] each."""
     base: nn.Module = getattr(module, "base_model", module)
     with torch.no_grad():
         if hasattr(base, "config"):

@@ -1,12 +1,12 @@
-"""Whether a model uses positions, and in which layers: seen from its outputs, whatever its config declares.
+"""Tests whether a model uses positions, and in which layers, from its outputs and not from its config.
 
 Attention without positions does not depend on the order of the tokens that a query attends to. So the hidden states
-that go into one layer are permuted, except the last, and the last token's output is compared. This holds with and
-without a causal mask. It has to be done layer by layer: with a causal mask, outputs of two or more layers depend on
-the order even without positions (Haviv et al. 2022, arXiv:2203.16634), because each token attends to those before it.
+that go into one layer are permuted, except the last, and the last token's output is compared. This works with and
+without a causal mask. It must be done layer by layer: with a causal mask, outputs of two or more layers depend on the
+order even without positions (Haviv et al. 2022, arXiv:2203.16634), because each token attends to those before it.
 
-What is added to tokens is seen before the first layer: one token, repeated, has the same hidden state at every
-position of a model without positions.
+Codes that are added to tokens are seen before the first layer: in a model without positions, one repeated token has the
+same hidden state at every position.
 """
 
 from collections.abc import Iterator
@@ -35,7 +35,7 @@ ROUNDING = 1e-5
 
 @dataclass(frozen=True)
 class PositionsUsed:
-    """What a model does with the order of its tokens.
+    """How a model depends on the order of its tokens.
 
     Attributes:
         added: Largest difference of the hidden states of one repeated token before the first layer, as a share.
@@ -58,7 +58,7 @@ class PositionsUsed:
 
     @property
     def uses(self) -> bool | None:
-        """Whether there is a position code; None where the model has no layers that can be found."""
+        """Whether there is a position code; None if no layers can be found."""
         if self.added > ROUNDING or self.in_layers or (self.whole or 0.0) > ROUNDING:
             return True
         return False if self.layers or self.whole is not None else None
@@ -90,7 +90,7 @@ def positions_used(model: nn.Module, ids: Tensor, run: Run | None = None) -> Pos
 
 
 def outputs_of(result: Any) -> Tensor:
-    """Logits, else the last hidden states, of what a model gives back."""
+    """Logits, else the last hidden states, from the output of a model."""
     for name in ("logits", "last_hidden_state"):
         if isinstance(getattr(result, name, None), Tensor):
             return getattr(result, name)
@@ -98,16 +98,16 @@ def outputs_of(result: Any) -> Tensor:
 
 
 def share(changed: Tensor, sound: Tensor) -> float:
-    """The largest change of a row as a share of its length."""
+    """The largest change of a row as a share of its norm."""
     return float(((changed - sound).norm(dim=-1) / sound.norm(dim=-1).clamp_min(1e-30)).max())
 
 
 class _Stop(Exception):
-    """What comes after a layer is not needed."""
+    """Ends a run after the layer of interest."""
 
 
 def _permuted(found: tuple[LayerStack, ...], run: Run, ids: Tensor) -> list[float]:
-    """For each layer the change of the last token's output; layers before it are run once, those after it never."""
+    """For each layer the change of the last token's output; earlier layers run once, later ones not at all."""
     with ExitStack() as hooks:
         kept = [hooks.enter_context(kept_outputs(stack)) for stack in found]
         run(ids)
@@ -147,7 +147,7 @@ def _of_layer(layer: nn.Module, run: Run, ids: Tensor) -> Iterator[Tensor]:
 
 
 def _order(tokens: int, seed: int, fixed: int) -> Tensor:
-    """A permutation of tokens; `fixed` more behind them stay where they are."""
+    """A permutation of tokens; the last `fixed` tokens keep their places."""
     drawn = torch.randperm(tokens, generator=torch.Generator().manual_seed(seed))
     return torch.cat((drawn, torch.arange(tokens, tokens + fixed)))
 

@@ -1,8 +1,8 @@
-"""Recall of a planted fact, by where it is and how long the text is, with and without scalings at test time.
+"""Measures recall of a planted fact by its place and the text length, with and without scalings at test time.
 
 A fact with a key of five digits is put into filler text, and the text ends with the question. The score is the mean
-log-probability of the key's tokens and whether each is the most probable one. The control is the same text without the
-fact: what the model guesses there is no recall.
+log-probability of the key's tokens, and whether each is the most probable one. The control is the same text without the
+fact: what the model guesses there is not recall.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -75,7 +75,7 @@ class Recalled:
 def measure_recall(
     model: RunningModel, filler: Tensor, plan: RecallPlan, rows: int | None, progress: Progress
 ) -> tuple[tuple[Recalled, ...], tuple[str, ...]]:
-    """Recall at every length and depth, and sentences on what was not measured and why.
+    """Recall at every length and depth, and sentences on what was not measured, with the reason.
 
     Args:
         model: A model that predicts the next token.
@@ -175,7 +175,7 @@ def _score(module: nn.Module, ids: Tensor, key: Tensor) -> tuple[float, bool]:
 
 
 def _scalings(model: RunningModel) -> tuple[Callable[[float, int], Iterator[tuple[str, Any]]] | None, str | None]:
-    """Scalings at test time, each with what makes a context in which it is in effect; else why there are none."""
+    """Scalings at test time, each with a context manager that puts it in effect; or the reason why there are none."""
     try:
         at = rotating(model.module)
     except InvalidValue:

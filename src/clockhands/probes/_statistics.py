@@ -1,4 +1,4 @@
-"""Paired differences of losses with intervals, and when one is visible."""
+"""Paired differences of losses with intervals, and the threshold above which a difference counts."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -35,7 +35,7 @@ class PairedDifference:
 
     @property
     def visible(self) -> bool:
-        """Whether it is over .01 nats and over 3 standard errors."""
+        """Whether it is over 0.01 nats and over 3 standard errors."""
         return abs(self.mean) > LEAST and abs(self.mean) > ERRORS * self.error
 
 
@@ -51,7 +51,7 @@ def difference(changed: np.ndarray, sound: np.ndarray) -> PairedDifference:
     (0.5, 0.5, 0.5, True)
     """
     apart = changed - sound
-    # Blocks of nearly equal size hold every token, so that the interval is one of the mean that is reported.
+    # Blocks of nearly equal size cover every token, so that the interval belongs to the reported mean.
     pieces = np.array_split(apart, max(1, round(apart.shape[1] / BLOCK)), axis=1)
     blocks = np.stack([piece.mean(axis=1) for piece in pieces]).ravel()
     sizes = np.repeat([piece.shape[1] for piece in pieces], len(apart))

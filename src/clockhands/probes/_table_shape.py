@@ -1,8 +1,8 @@
-"""What shape a learned table of positions has: how near it is to a sinusoid, and whether one matrix shifts it.
+"""Measures the shape of a learned position table: how close it is to a sinusoid, and whether one matrix shifts it.
 
-Both are judged on rows that were not fitted, every third run of eight rows, and beside tables that keep a spectrum of
-the given one and nothing else: the same singular values with random directions, and the same Fourier spectrum of each
-channel with random phases.
+Both are tested on held-out rows, every third run of eight rows, and compared with random tables that share one spectrum
+with the given table: the same singular values with random directions, or the same Fourier spectrum of each channel with
+random phases.
 """
 
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ class Waves4:
     """The best sum of four waves whose frequencies have a constant ratio.
 
     Attributes:
-        share: R2 on the rows left out; ``fitted`` on the rows that were fitted.
+        share: R2 on the held-out rows; ``fitted`` on the fitted rows.
         rates: The frequencies, rad per row.
     """
 
@@ -33,7 +33,7 @@ class Waves4:
 
 
 def four_waves(table: np.ndarray) -> Waves4:
-    """Frequencies are fitted to even rows, amplitudes to all rows, outside the runs left out; R2 is of these runs.
+    """Fit four waves, frequencies to even rows and amplitudes to all rows, and compute R2 on the held-out runs.
 
     >>> rows = np.arange(128)[:, None] * 0.5 ** np.arange(4)
     >>> four_waves(np.concatenate([np.sin(rows), np.cos(rows)], axis=1)).share > 0.99
@@ -74,14 +74,14 @@ def _waves(rows: np.ndarray, rates: np.ndarray) -> np.ndarray:
 
 
 def same_singular_values(table: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """Rows in random directions with the singular values of a table: nothing is left of the order of its rows."""
+    """Rows in random directions with the singular values of a table: no trace of the order of its rows remains."""
     left, sizes, right = np.linalg.svd(table, full_matrices=False)
     drawn, _ = np.linalg.qr(rng.standard_normal(left.shape))
     return (drawn * sizes) @ right
 
 
 def same_fourier_spectrum(table: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """Channels with the power of a table's channels at each frequency, and random phases: as smooth, and no code."""
+    """Channels with the Fourier power of a table's channels and random phases: equally smooth, but no position code."""
     spectrum = np.fft.rfft(table, axis=0)
     turned = np.abs(spectrum) * np.exp(2j * np.pi * rng.random(spectrum.shape))
     turned[0] = spectrum[0]
@@ -90,7 +90,7 @@ def same_fourier_spectrum(table: np.ndarray, rng: np.random.Generator) -> np.nda
 
 @dataclass(frozen=True, eq=False)
 class TrainedTable:
-    """What a table is like, and what tables without a code are like.
+    """The shape of a table, and that of random tables for comparison.
 
     Attributes:
         waves: The best four waves.
@@ -122,7 +122,7 @@ def table_shape(table: np.ndarray, draws: int = DRAWS) -> TrainedTable:
 
 
 def shift_residuals(table: np.ndarray) -> tuple[float, ...]:
-    """What the best linear map from row t to row t + k leaves of rows it was not fitted to, for each of `DISTANCES`."""
+    """The residual share of the best linear map from row t to row t + k on held-out rows, for each of `DISTANCES`."""
     return tuple(float("nan") if each is None else each.share for each in judged(table, DISTANCES))
 
 

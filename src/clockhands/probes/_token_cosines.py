@@ -1,4 +1,4 @@
-"""The angle between the tokens of a model and the rows of its position table, and whether a token is found in a sum."""
+"""Measures the angle between tokens and position rows, and whether a token can be identified from the sum."""
 
 from dataclasses import dataclass
 
@@ -14,7 +14,7 @@ class TrainedCosines:
     Attributes:
         mean: Their mean.
         deviation: The root of their mean square; ``1 / sqrt(width)`` for random vectors.
-        largest: The largest in size.
+        largest: The largest absolute value.
         centred: The root of the mean square once the mean token and the mean row are subtracted.
         found: Share of sums of a token and a row, drawn evenly, that are nearest to their own token.
     """

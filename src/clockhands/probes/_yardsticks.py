@@ -1,4 +1,4 @@
-"""What a change of positions does to a model, in the unit that its outputs allow: nats of tokens, else cosines."""
+"""The scale on which a change of positions is measured: nats of tokens if the model predicts, else cosines."""
 
 import inspect
 from collections.abc import Callable
@@ -28,7 +28,7 @@ SAYS: dict[Kind, str] = {
 
 @dataclass(frozen=True, eq=False)
 class Yardstick:
-    """How outputs are turned into one number for each token.
+    """How outputs become one number for each token.
 
     Attributes:
         kind: ``next``, ``masked``, ``second-half`` (encoder and decoder) or ``states``.
@@ -50,7 +50,7 @@ class Yardstick:
         return self.kind != "states"
 
     def given(self, number: int, shuffled: Tensor | None = None) -> Tensor:
-        """Token ids of a window as the model gets them; `shuffled` is the order of all tokens of a window."""
+        """Token ids of a window as input of the model; `shuffled` is an order for all its tokens."""
         ids = self.windows[number]
         if self.kind == "second-half":
             half = len(ids) // 2
@@ -105,7 +105,7 @@ class Yardstick:
 
 
 def yardstick(model: RunningModel, windows: Tensor, causal: bool) -> Yardstick:
-    """The one that fits a model.
+    """Choose the yardstick for a model.
 
     Args:
         model: The model.

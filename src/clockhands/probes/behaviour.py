@@ -1,9 +1,9 @@
-"""What a trained model does with its positions: what it loses without them, shifted, shuffled, and how it recalls.
+"""Measures what a trained model loses without its positions, shifted or shuffled, and what it recalls.
 
-Measured are the loss by position, a shift of all positions, shuffled tokens, each position code taken out of the whole
-model and of one layer at a time, and the recall of a planted fact by depth and length. The unit is nats where a model
-predicts tokens; the result says which loss it is. A difference is of the same tokens with and without the change, with
-a 95 % bootstrap interval over blocks of tokens.
+Measured are the loss by position, a shift of all positions, shuffled tokens, each position code removed from the whole
+model and from one layer at a time, and the recall of a planted fact by depth and length. The unit is nats if the model
+predicts tokens; the result names the loss. A difference compares the same tokens with and without the change, with a 95
+% bootstrap interval over blocks of tokens.
 """
 
 from collections.abc import Iterator, Sequence
@@ -42,10 +42,10 @@ def measure_behaviour(
         model: In evaluation mode.
         ids: Token ids, [windows, tokens].
         progress: Called as ``progress(what, share)`` before each step.
-        recall: Where facts are planted; None for few places.
+        recall: Where facts are planted; None for a small default.
 
     Raises:
-        InvalidValue: The windows are shorter than 32 tokens, or the positions of the model cannot be reached.
+        InvalidValue: The windows are shorter than 32 tokens, or the positions of the model cannot be changed.
     """
     if ids.ndim != 2 or ids.shape[1] < 2 * FIRST_BAND:
         raise InvalidValue(
@@ -87,7 +87,7 @@ def measure_behaviour(
 
 
 class _MeasuredModel:
-    """What the measurements share: the unchanged model's numbers."""
+    """Shared by all measurements: the numbers of the unchanged model."""
 
     def __init__(self, model: RunningModel, by: Yardstick, places: Sequence[Reached], progress: Progress) -> None:
         self.model, self.by, self.places, self.progress = model, by, places, progress
@@ -101,7 +101,7 @@ class _MeasuredModel:
         self.sound = self.by.all_numbers(like=self.states)
 
     def apart(self, shuffled: Tensor | None = None) -> PairedDifference:
-        """The difference that the present change makes."""
+        """The difference caused by the change that is in effect now."""
         return difference(self.by.all_numbers(shuffled, self.states), self.sound)
 
     @property
@@ -226,7 +226,7 @@ def _of_bands(work: _MeasuredModel) -> GatheredResult:
 
 
 def _mean(numbers: np.ndarray, inside: np.ndarray) -> PairedDifference:
-    """The mean of the numbers at some places, which may be others in each window."""
+    """The mean of the numbers at some places, which may differ between windows."""
     least = int(inside.sum(axis=1).min())
     if least == 0:
         return difference(numbers[inside][None], np.zeros((1, int(inside.sum()))))
@@ -308,7 +308,7 @@ def _of_part(by: Yardstick, number: int, outputs: Tensor, like: Tensor | None) -
 
 
 def _first(places: Sequence[Reached]) -> int:
-    """The first row of a table that is used: RoBERTa's tables begin with a row for padding."""
+    """The first used row of a table: RoBERTa's tables begin with a padding row."""
     rows = [
         getattr(module, "padding_idx", None) for place in places if place.kind == "table" for module in place.modules
     ]
@@ -366,7 +366,7 @@ def _of_removal(work: _MeasuredModel) -> GatheredResult:
 
 
 def _layer_by_layer(work: _MeasuredModel, place: Reached, part: GatheredResult) -> None:
-    """The code taken out of one layer at a time; layers before it are not computed again."""
+    """Remove the code from one layer at a time; earlier layers are not computed again."""
     found = stacks(work.model.module, work.run, work.by.windows[:1, :FIRST_BAND])
     at = [_layer_of(found, module) for module in place.modules]
     numbers: list[list[Tensor]] = [[] for _ in place.modules]

@@ -1,4 +1,4 @@
-"""The price of a finding: what the fault that it names costs the model that has it, in nats per token."""
+"""Measures the price of a finding: what its fault costs the audited model, in nats per token."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -22,9 +22,9 @@ _OF_BUFFERS = ("buffer-", "scaling-inert", "attention-factor-differs", "shared-o
 def with_prices(audited: Audit, model: RunningModel, ids: Tensor, progress: Progress) -> Audit:
     """An audit with the price beside each problem whose fault can be built.
 
-    Of a problem of the file it is the loss of the model as it is loaded, minus its loss with the fix of the finding in
-    place. Of a problem of runtimes it is the loss with the values that a runtime computes, minus the loss as it is
-    loaded; of several runtimes, the largest.
+    For a problem of the file it is the loss of the model as loaded, minus its loss with the fix of the finding in
+    place. For a problem of runtimes it is the loss with the values that a runtime computes, minus the loss as loaded;
+    for several runtimes, the largest.
 
     Args:
         audited: The audit of its files.
@@ -33,7 +33,7 @@ def with_prices(audited: Audit, model: RunningModel, ids: Tensor, progress: Prog
         progress: Called before each price.
 
     Raises:
-        InvalidValue: The model does not predict the next token, or its rotation cannot be reached.
+        InvalidValue: The model does not predict the next token, or its rotation cannot be changed.
     """
     declared = declared_rotary(model)
     at = rotating_of(model, declared)
@@ -56,7 +56,7 @@ def with_prices(audited: Audit, model: RunningModel, ids: Tensor, progress: Prog
 
 
 def _changes(found: Finding, audited: Audit, at: Rotating) -> list[tuple[Change, bool, str]]:
-    """What is put in place: a change, whether it is the wrong one of the two, and what is compared."""
+    """The change to apply, whether it is the wrong one of the two, and what is compared."""
     if found.code in _OF_LAYOUT:
         return [(of_other_layout, False, "as loaded, and with the other layout")]
     if len(at.waves) != 1:
@@ -80,7 +80,7 @@ def _changes(found: Finding, audited: Audit, at: Rotating) -> list[tuple[Change,
 
 
 def _waves(codes: Sequence[Code], held: Waves) -> Waves | None:
-    """What one rotary code of all layers makes; None where there are several, or another number of pairs."""
+    """The frequencies of a single rotary code for all layers; None for several codes, or another number of pairs."""
     text = [code for code in codes if code.part in TEXT and code.kind == "rotary" and code.rates]
     alike = {(code.rates, code.attention_factor) for code in text}
     if len(alike) != 1:

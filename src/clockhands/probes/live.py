@@ -1,9 +1,10 @@
-"""Whether the positions in effect in a running model are the declared ones.
+"""Tests whether the positions in effect in a running model are the declared ones.
 
-Three tests together, since each alone passes some fault: the outputs stay when all positions are shifted, which a wrong
-base passes too; the outputs are those of a reference whose queries and keys are rotated here, from the declared spec;
-and the loss in each band of positions is that of the reference. `clockhands.probes._in_effect` names the layers, and
-`clockhands.testing.check_generation` compares padding, packing, chunks and cached decoding with one pass.
+Three tests are combined, since each alone misses some fault: outputs do not change when all positions are shifted (a
+wrong base passes this, too); outputs equal those of a reference whose queries and keys are rotated here, by the
+declared spec; and the loss in each band of positions equals that of the reference. `clockhands.probes._in_effect` finds
+the layers, and `clockhands.testing.check_generation` compares padding, packing, chunks and cached decoding with one
+pass.
 """
 
 import itertools
@@ -58,7 +59,7 @@ _BY_SPEC = frozenset({"a shifted cache", "rows removed from the cache"})
 """Experiments that rotate cached keys by the declared spec: they fail wherever another rotation is in effect."""
 _NOT_OF_FREQUENCIES = frozenset({"no-rotation", "other-layout", "other-rotated-width", "unrotated-channels-turned"})
 """Faults of a rotation that no frequencies make."""
-_IN_A_PASS = 2.0**-8  # how far a query of a long pass may be from that of the reference, as a share of its size
+_IN_A_PASS = 2.0**-8  # the largest accepted difference from the reference's query, as a share of its size
 _TWICE = 2  # as far as rounding moves outputs in passes that are drawn; divergences grow with the square
 _DRAWS = 2
 _COARSE = 2.0**-10  # of an output: far above the rounding of float32, far below a step of int8
@@ -67,7 +68,7 @@ _LEAST_MOVE = 2.0**-12  # of queries that depend on the position
 
 @dataclass(kw_only=True)
 class _Live(GatheredResult):
-    """What was measured so far; the answers are those after the verdict.
+    """The results so far; the answers are those after the verdict.
 
     Attributes:
         findings: Problems.
@@ -101,7 +102,7 @@ def _told(found: Finding) -> str:
 
 
 def check_live(model: RunningModel) -> None:
-    """Refuse a model whose attention cannot be reached, before any long work."""
+    """Refuse a model whose attention cannot be captured, before any long work."""
     module = inner(model.module)
     if module.training:
         raise InvalidValue(
@@ -187,7 +188,7 @@ def _rotations(
     declared: dict[int, DeclaredLayer],
     places: bool,
 ) -> list[LayerRotation]:
-    """The layers whose rotation is not the declared one; how far each rotates goes into the numbers."""
+    """The layers whose rotation differs from the declared one; the frequencies go into the numbers."""
     tokens = ids.flatten().unique()[:: max(1, len(ids.flatten().unique()) // TOKENS)][:TOKENS]
     found: list[LayerRotation] = []
     far: dict[int, float] = {}
@@ -196,7 +197,7 @@ def _rotations(
             positions = positions_of(length)
             given = single_tokens(module, tokens, positions)
         else:
-            # Texts of one repeated token: every value is the same, so hidden states are too, wherever a token is.
+            # Texts of one repeated token: all values are equal, so hidden states are too, at every position.
             positions = np.arange(min(length, 128))
             with attended(module) as given, torch.no_grad():
                 runner(module)(tokens[:, None].repeat(1, len(positions)))
@@ -222,7 +223,7 @@ def _rotations(
 def _biases(
     live: _Live, module: nn.Module, ids: Tensor, audited: Audit, seen: Sequence[Attended]
 ) -> dict[str, DeclaredBias]:
-    """What is declared to be added to scores, by path; what differs becomes findings."""
+    """The declared biases on scores, by path; differences become findings."""
     measured = biases_in_effect(module, int(ids[0, 0]), ids.device, audited.context)
     declared = declared_biases(module, audited.layers, seen)
     live.findings += differing_biases(measured, declared)
@@ -256,12 +257,12 @@ def _verdict_of_positions(live: _Live, declared: dict[int, DeclaredLayer], audit
 
 
 def _first(heads: Tensor) -> Tensor:
-    """[texts, heads, tokens, channels] as texts of one token, by position."""
+    """[texts, heads, tokens, channels] reshaped to texts of one token, by position."""
     return heads.permute(2, 0, 1, 3).flatten(0, 1)[:, :, None]
 
 
 def _explained(found: Finding, by_module: Sequence[str | None]) -> bool:
-    """Whether wrong frequencies that modules of these layers hold make this rotation."""
+    """Whether wrong frequencies held by modules of these layers explain this rotation."""
     if found.evidence.get("fault") in _NOT_OF_FREQUENCIES or found.layers is None:
         return False
     return any(layers is None or layer_numbers(found.layers) <= layer_numbers(layers) for layers in by_module)
@@ -295,7 +296,7 @@ def logits(module: nn.Module, window: Tensor, **how: Any) -> Tensor:
 
 @dataclass(frozen=True)
 class Rounding:
-    """What rounding alone does to a model.
+    """The effect of rounding alone on a model.
 
     Attributes:
         kl: The largest mean KL divergence that it explains.
@@ -307,11 +308,11 @@ class Rounding:
 
 
 def rounding_of(module: nn.Module, window: Tensor, seen: Sequence[Attended]) -> Rounding:
-    """What rounding alone does to a model, measured on the model itself.
+    """Measure the effect of rounding alone on the model itself.
 
     Two ways to rotate the same numbers may differ by the rounding of a cosine or sine, of two products and of their
-    sum. So queries and keys of all layers are moved by as much at random, and what follows is measured: everything
-    behind rounds as the model does, whatever its precision. In float32 it is far below 1e-6.
+    sum. So queries and keys of all layers are changed randomly by that much, and the effect is measured: all later
+    operations round as in the model, whatever its precision. In float32 it is far below 1e-6.
     """
     with attended(module) as own:
         sound = logits(module, window)
@@ -340,7 +341,7 @@ def _far(own: Tensor, other: Tensor) -> float:
 
 
 def _rounds_activations(module: nn.Module) -> bool:
-    """Whether linear layers quantise what goes into them: then they are not additive, by far more than rounding."""
+    """Whether linear layers quantise their inputs: they are then not additive, by far more than rounding."""
     linear: Any = next((each for each in module.modules() if hasattr(each, "in_features")), None)
     if linear is None:
         return False
@@ -357,7 +358,7 @@ def _rounds_activations(module: nn.Module) -> bool:
 
 
 def _compiled(live: _Live, module: nn.Module, own: nn.Module, window: Tensor) -> None:
-    """Outputs of the compiled model beside those of its own code, which all other tests run."""
+    """Compare the outputs of the compiled model with those of its Python code, which all other tests run."""
     with uncompiled():
         wanted = logits(own, window)
         limit = rounding_of(own, window, attended_once(own, window[None])).kl
@@ -381,7 +382,7 @@ def _causal(module: nn.Module, ids: Tensor) -> bool:
 def _shifted(
     live: _Live, module: nn.Module, ids: Tensor, context: int | None, rounding: Rounding, *, relative: bool
 ) -> None:
-    """The first test: all positions later by the same number; ``relative``: whether that must change nothing."""
+    """The first test: shift all positions by the same number; ``relative``: whether that must not change outputs."""
     length = ids.shape[1]
     by = SHIFT if context is None else min(SHIFT, context - length)
     if by < 1:
@@ -401,7 +402,7 @@ def _shifted(
 
 
 def _turned(each: DeclaredLayer, heads: Tensor) -> Tensor:
-    """Heads at position 0, rotated by clockhands from the declared spec."""
+    """Heads at position 0, rotated by clockhands by the declared spec."""
     if each.expected is None:
         return heads
     length = heads.shape[-2]
@@ -444,7 +445,7 @@ def _rotated_here(module: nn.Module, declared: dict[int, DeclaredLayer], seen: S
 
 
 def _biased_here(module: nn.Module, declared: Mapping[str, DeclaredBias], ids: Tensor) -> Reference:
-    """A reference whose own biases are taken out, and whose scores get a bias made by clockhands."""
+    """A reference without the model's own biases, whose scores get a bias computed by clockhands."""
     places = [each for each in reached(module, runner(module), ids[:1, :8]) if each.kind == "handed"]
 
     def outputs(window: Tensor) -> Any:
@@ -461,7 +462,7 @@ def _biased_here(module: nn.Module, declared: Mapping[str, DeclaredBias], ids: T
 def _reference(
     live: _Live, model: RunningModel, module: nn.Module, ids: Tensor, *, reference: Reference, rounding: Rounding
 ) -> None:
-    """The second and the third test: outputs and losses beside those of a reference made here."""
+    """The second and the third test: compare outputs and losses with those of the reference."""
     kls, losses = [], []
     first: int | None = None
     made = "bias"
@@ -493,7 +494,7 @@ def _reference(
 def _first_apart(
     seen: Sequence[Attended], turned: Mapping[int, Sequence[tuple[Tensor, Tensor]]], rounding: Rounding
 ) -> int | None:
-    """The first layer whose queries or keys are not those of the reference."""
+    """The first layer whose queries or keys differ from those of the reference."""
     wanted = {layer: iter(each) for layer, each in turned.items()}
     for each in seen:
         queries, keys = next(wanted[each.layer])
@@ -540,10 +541,10 @@ def _bands(live: _Live, losses: np.ndarray) -> None:
 
 
 def _generation(live: _Live, module: nn.Module, *, short: bool, places: bool) -> None:
-    """Padding, packing, chunks and cached decoding beside one pass.
+    """Compare padding, packing, chunks and cached decoding with one pass.
 
     Args:
-        live: Where the result goes.
+        live: The object that collects the result.
         module: The model.
         short: Whether frequencies depend on the length in use: cached keys then keep those of shorter texts by design,
             so texts stay below the original length.

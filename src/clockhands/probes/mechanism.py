@@ -1,4 +1,4 @@
-"""What a model does with its positions: score terms, heads, positions that can be read, table shape, pairs."""
+"""Measures how a model uses its positions: score terms, heads, readable positions, table shape, pairs."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -38,17 +38,17 @@ WAVES_LEAST, SHIFT_MOST = 0.45, 0.06
 
 @dataclass(frozen=True, eq=False)
 class _Pass:
-    """One run over all windows: heads, and hidden states of some layers, [windows, length, width] each."""
+    """The results of one run over all windows: heads, and hidden states, [windows, length, width] each."""
 
     heads: HeadsSeen | None
     states: Mapping[int, np.ndarray]
 
 
 def measure_mechanism(model: RunningModel, ids: Tensor, progress: Progress) -> ProbeResult:
-    """Measure what a model does with its positions.
+    """Measure how a model uses its positions.
 
     Args:
-        model: A model of Transformers, or one of the lab. What it has no module for is left out.
+        model: A model of Transformers, or one of the lab. Measurements for which it has no module are left out.
         ids: Token ids, [windows, length]; of at least two windows the position is read on held-out text.
         progress: Called as ``progress(what, share)`` before each step.
 
@@ -113,7 +113,7 @@ def _rotating(model: RunningModel) -> Rotating | None:
 
 
 def _spec_of(at: Rotating | None, added: Adding | None) -> Any:
-    """The encoding of which a head is built by hand: the model's own, a sinusoid beside a table, None for others."""
+    """The encoding for the head built by hand: the model's own, a sinusoid for a table, None for others."""
     if at is not None and len(at.waves) == 1:
         (waves,) = at.waves.values()
         ladder = waves.geometric
@@ -137,7 +137,7 @@ def _run(module: nn.Module, ids: Tensor, positions: Tensor | None) -> _Pass:
 
 
 def _attention_apart(terms: ScoreTerms, heads: HeadsSeen | None) -> float | None:
-    """The largest difference of the softmax of the scores from the model's own attention in layer 0, first window."""
+    """The largest difference between the softmax of the scores and the model's own attention, layer 0, first window."""
     if heads is None or heads.example is None:
         return None
     scores, own = terms.scores, heads.example.double()

@@ -1,4 +1,4 @@
-"""Models that are run: a folder, a name or a GGUF file becomes a PyTorch module, and a text becomes token ids."""
+"""Loads models to run: a folder, a name or a GGUF file becomes a PyTorch module, and a text becomes token ids."""
 
 import math
 from collections.abc import Callable, Iterator, Sequence
@@ -21,7 +21,7 @@ from clockhands.sources.targets import Opened, open_target
 
 # Weights are held in float32; activations, logits and what the loader holds at once are beside them.
 _BYTES, _BESIDE = 4, 1.5
-# A token of English text has about 4 characters; as many are read as are surely enough.
+# A token of English text has about 4 characters; a length that is certainly enough is read.
 _CHARACTERS = 12
 
 _RUNS = "Name a folder with config.json and weights, a model in the local Hugging Face cache, or a .gguf file."
@@ -48,7 +48,7 @@ class RunningModel:
         """Whether its outputs are logits of the next token."""
         config = getattr(self.module, "config", None)
         head = getattr(self.module, "get_output_embeddings", lambda: None)()
-        # A model that was made from a config names no architecture there.
+        # A model that was built from a config has no architecture name there.
         names = (type(self.module).__name__, *(getattr(config, "architectures", None) or ()))
         return head is not None and not any("MaskedLM" in each or "Conditional" in each for each in names)
 
@@ -101,7 +101,7 @@ def load(target: str, text: str | None = None, *, length: int = 0, count: int = 
 
 
 def of_module(module: nn.Module, tokenizer: Any = None) -> RunningModel:
-    """A module that the caller has already loaded, with its tokenizer."""
+    """Wrap a module that the caller has already loaded, with its tokenizer."""
     encode = None if tokenizer is None else lambda text: list(tokenizer(text, add_special_tokens=False)["input_ids"])
     return RunningModel(type(module).__name__, module, encode, _context(module))
 
@@ -208,7 +208,7 @@ def _first_line(error: Exception) -> str:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Without progress bars and warnings of the loader: they would stand between the lines of the answer."""
+    """Suppress progress bars and warnings of the loader, which would mix with the report."""
     from transformers.utils import logging
 
     level, shown_bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
@@ -226,8 +226,8 @@ def _quiet() -> Iterator[None]:
 def _read_once() -> Iterator[None]:
     """Let Transformers read a GGUF file once: it reads the file for the config, for the tokenizer and for the weights.
 
-    It also makes the same map of tensor names for each of 400 modules, and reads 100,000 tokens one by one out of a
-    memory map, which takes ten times as long as out of an array. Together that is most of the time of loading.
+    It also builds the same map of tensor names for each of 400 modules, and reads 100,000 tokens one by one from a
+    memory map, which takes ten times as long as from an array. Together this is most of the loading time.
     """
     try:
         import gguf

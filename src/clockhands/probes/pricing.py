@@ -1,4 +1,4 @@
-"""What each fault of positions costs a trained model, in nats per token."""
+"""Measures what each position fault costs a trained model, in nats per token."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -40,10 +40,10 @@ class PricedFault:
 
     Attributes:
         name: Its name in a report.
-        says: What the model then does, for people.
+        says: What the model does with the fault, as text.
         code: The fault of `clockhands check` that it is; None where it is none by itself.
         change: Puts it in place.
-        harmless: Whether a sound model must not show it.
+        harmless: Whether a correct model must not change its loss with it.
     """
 
     name: str
@@ -71,12 +71,12 @@ class Price:
 
 
 def rotary_faults(at: Rotating, declared: Rotary | None, context: int | None) -> Iterator[PricedFault]:
-    """The faults that a rotary model can be given.
+    """The faults that can be put into a rotary model.
 
     Args:
         at: Where it rotates.
-        declared: The spec that its config declares, where that is one for all layers.
-        context: Usable positions, for the scaling that is tried; None where they are not known.
+        declared: The spec that its config declares, if that is one for all layers.
+        context: Usable positions, for the scaling that is tried; None if they are not known.
     """
     yield PricedFault("rotation-off", "No query and key is rotated.", None, of_waves(_with_rates(torch.zeros_like)))
     yield PricedFault(
@@ -183,7 +183,7 @@ def declared_rotary(model: RunningModel) -> Rotary | None:
 
 
 def rotating_of(model: RunningModel, declared: Rotary | None) -> Rotating:
-    """Where a model rotates, and that its loss can be measured.
+    """Where a model rotates, after checking that its loss can be measured.
 
     Raises:
         InvalidValue: It does not predict the next token, or its rotation cannot be reached.
@@ -251,7 +251,7 @@ def _priced(prices: Sequence[Price], sound: np.ndarray, ids: Tensor) -> ProbeRes
 
 
 def _answers(ordered: Sequence[Price], sound: np.ndarray, length: int) -> Iterator[str]:
-    """What the prices say, the largest ones first."""
+    """The prices as sentences, the largest ones first."""
     shown = [each for each in ordered if each.nats.visible and not each.fault.harmless]
     if shown:
         named = ", ".join(f"{each.fault.name} {each.nats.mean:.3g}" for each in shown[:3])

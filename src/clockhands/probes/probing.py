@@ -1,4 +1,4 @@
-"""`probe`: what a trained model does with its positions, by measurements on the running model."""
+"""The function `probe`: measures what a trained model does with its positions, by running it."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -118,8 +118,8 @@ def probe(
 ) -> Probe:
     """Measure what a trained model does with its positions.
 
-    The model is run, and stays as it is: each change is put in place by hooks and taken out again. Ctrl-C keeps what
-    was measured until then.
+    The model is run and not changed: hooks put each change in place and remove it again. Ctrl-C keeps what was measured
+    until then.
 
     Args:
         model: A folder, a name in the local Hugging Face cache or a GGUF file, or a module that is already loaded.
@@ -210,7 +210,7 @@ def _running(model: Any, tokenizer: Any, text: str | None, *, length: int, count
 def _allowed(
     model: RunningModel, chosen: Sequence[ProbeMeasurement], *, asked: bool
 ) -> tuple[list[ProbeMeasurement], tuple[tuple[str, str], ...]]:
-    """The measurements that the model allows; the others are left out, or refused where the caller asked for them."""
+    """The measurements that the model allows; the others are left out, or refused if the caller requested them."""
     kept, left_out = [], []
     for each in chosen:
         try:
@@ -262,11 +262,11 @@ def _refuse_without_memory(model: RunningModel, length: int) -> None:
 def audit_running(
     audited: Audit, *, live: bool, price: bool, text: "str | Path | None" = None, progress: Progress | None = None
 ) -> tuple[Audit, ProbeResult | None]:
-    """An audit of files with what the model shows when it is run.
+    """Extend an audit of files by what the running model shows.
 
     Args:
         audited: The audit.
-        live: Whether to look at the positions in effect; what is wrong becomes findings.
+        live: Whether to measure the positions in effect; problems become findings.
         price: Whether to put the price beside each problem whose fault can be built.
         text: The text that the model reads; without one, ``live`` takes random tokens.
         progress: Called as ``progress(what, share)`` before each step.

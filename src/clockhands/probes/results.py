@@ -1,4 +1,4 @@
-"""The result of one measurement of a probe, in one form for JSON, the terminal and the page."""
+"""The result of one measurement of a probe, in a common form for JSON, the terminal and the HTML page."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field

@@ -1,7 +1,8 @@
 """What each runtime (Transformers, vLLM, llama.cpp, ...) computes from the same config.
 
-Each reader is a small function over a copy of the config (`views`), with its facts as data (`readers.json`, where the
-release and the files stand that it was read off). A rule that was not read in code is not here.
+A reader is a small function that changes a copy of the config (`views`) as one runtime reads it. Its facts are data in
+`readers.json`, which also names the release and the source files that they were read from. A rule that was not read
+from a runtime's code is not here.
 """
 
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""Two readings of a model side by side: which layers part, and how."""
+"""Compares two readings of a model: which layers differ, and how."""
 
 import itertools
 from collections.abc import Collection, Iterator, Sequence
@@ -38,7 +38,7 @@ class Parted:
 
     @cached_property
     def verdict(self) -> Verdict | None:
-        """What the second's rates are beside the first's, where both have as many pairs; its search takes a while."""
+        """How the frequencies of the second compare with the first's, if both have as many pairs; cached."""
         if self.ladder is None or self.ours is None or self.theirs is None:
             return None
         return _verdict(self.ours, np.array(self.theirs.rates))
@@ -65,7 +65,7 @@ class Parted:
 
     @property
     def equivalent(self) -> bool:
-        """Whether both compute the same but for float32 rounding and a layout that a conversion changes.
+        """Whether both compute the same, apart from float32 rounding and a layout that a conversion changes.
 
         Rates are within the bound of `clockhands.diagnosis`, attention factors within 1e-6.
         """
@@ -78,13 +78,13 @@ class Parted:
 def compared(
     ours: Sequence[Code], theirs: Sequence[Code], *, windows: bool = True, scores: bool = False
 ) -> tuple[Parted, ...]:
-    """Every group of layers that shares one code in each reading.
+    """Every group of layers that has one code in each reading, with the two codes compared.
 
     Args:
         ours: The first reading.
         theirs: The second.
-        windows: Whether windows and chunks are compared, which not every reading knows.
-        scores: Whether scales of scores are compared, which not every reading knows.
+        windows: Whether windows and chunks are compared; not every reading knows them.
+        scores: Whether scales of attention scores are compared; not every reading knows them.
 
     Layers for multi-token prediction that only one reading has are left out: the model runs without them.
     """
@@ -105,7 +105,7 @@ def compared(
 
 
 def _placed(codes: Sequence[Code]) -> dict[tuple[str, Any], Code]:
-    """Part and layer (or what stands for it) to the code; several codes at one place are told apart by their order."""
+    """Map (part, layer) to its code; several codes at one place are distinguished by their order."""
     made: dict[tuple[str, Any], Code] = {}
     for code in codes:
         for layer in _layers(code.layers):
@@ -118,11 +118,11 @@ def _placed(codes: Sequence[Code]) -> dict[tuple[str, Any], Code]:
 
 
 def _spread(first: dict[tuple[str, Any], Code], second: dict[tuple[str, Any], Code]) -> None:
-    """Give a code that is for all layers of a part, whose number is not said, the layers that the other side has."""
+    """Give a code that applies to all layers of a part of unknown size the layers that the other reading lists."""
     for part in {place[0] for place in first}:
         places, others = ([place for place in side if place[0] == part] for side in (first, second))
         if len(places) == len(others) == 1 and not isinstance(places[0][1], int) and not isinstance(others[0][1], int):
-            # One code on either side, added at the bottom here and in every layer there.
+            # One code in each reading: added to the embeddings in one, and in every layer in the other.
             first[others[0]] = first.pop(places[0])
             continue
         layers = [place for place in others if isinstance(place[1], int)]
@@ -132,7 +132,7 @@ def _spread(first: dict[tuple[str, Any], Code], second: dict[tuple[str, Any], Co
 
 
 def _layers(layers: str | None) -> list[Any]:
-    """The numbers of layers, or the words where they are none."""
+    """The layer numbers, or a word such as "all" where there are no numbers."""
     if layers is None or not all(piece and piece in "0123456789,-" for piece in layers):
         return [layers]
     return sorted(layer_numbers(layers))
@@ -145,7 +145,7 @@ def _named(places: list[Any]) -> str | None:
 
 
 def _parted(part: str, layers: str | None, ours: Code | None, theirs: Code | None, also: Collection[str]) -> Parted:
-    """Two codes side by side; one that may slide or not is no other than one that it may be."""
+    """Two codes compared; a code with an undecided window is not different from either possibility."""
     first, *others = itertools.product(_either(ours), _either(theirs))
     found = side_by_side(part, layers, *first, also)
     for one, other in others:
@@ -169,7 +169,7 @@ def side_by_side(
     says = list(_apart(ours, theirs, also))
     ladder = None
     turning = ours.kind == theirs.kind and ours.kind in ("rotary", "sinusoidal")
-    # Else a pair of the one is no pair of the other.
+    # Otherwise pair i of one code does not correspond to pair i of the other.
     if turning and ours.rates and theirs.rates and (len(ours.rates), ours.width) == (len(theirs.rates), theirs.width):
         factor, other = ours.attention_factor or 1.0, theirs.attention_factor or 1.0
         ladder = difference(ours.rates, theirs.rates, factor=factor, other_factor=other)
@@ -177,7 +177,7 @@ def side_by_side(
 
 
 def _verdict(ours: Code, rates: np.ndarray) -> Verdict:
-    """What rates are beside those of a code at the length at which it was read."""
+    """How the frequencies compare with those of a code at the length at which it was read."""
     reference = reference_of_rates(np.array(ours.rates))
     if isinstance(ours.spec, Rotary):
         reference = replace(reference_of(ours.spec), ladders=reference.ladders)
@@ -185,7 +185,7 @@ def _verdict(ours: Code, rates: np.ndarray) -> Verdict:
 
 
 def _apart(ours: Code, theirs: Code, also: Collection[str]) -> Iterator[str]:
-    """What differs beside the rates, in words."""
+    """The differences other than the frequencies, as text."""
     if ours.kind != theirs.kind:
         yield f"{kind_in_words(ours)} against {kind_in_words(theirs)}"
         return
@@ -220,7 +220,7 @@ def _layouts(ours: Code | None, theirs: Code | None) -> str:
 
 
 def _other_kinds(ours: Code, theirs: Code) -> Iterator[str]:
-    """Additive codes and biases: their tables and the fields of their specs."""
+    """Differences of additive codes and biases: their tables and the fields of their specs."""
     for name, word in (("width", "channels"), ("rows", "rows"), ("offset", "as the row of position 0")):
         mine, other = getattr(ours, name), getattr(theirs, name)
         if mine != other:
@@ -237,7 +237,7 @@ def _other_kinds(ours: Code, theirs: Code) -> Iterator[str]:
 
 
 def kind_in_words(code: Code) -> str:
-    """The kind of a code for people."""
+    """The kind of a code, as text for people."""
     if code.kind is None:
         return "a code that is not recognised" if code.spec is None else type(code.spec).__name__
     return "no position encoding" if code.kind == "none" else code.kind

@@ -1,7 +1,7 @@
-"""Which runtimes are known to misread files, from which release until which: ``misread.json``.
+"""Known misreadings of files by runtimes, with the releases from which and until which they occur: ``misread.json``.
 
-A statement says that a runtime reads as a pattern of `_patterns.py` does. It holds for the releases and for the files
-that its source shows, and for no others: a runtime that no statement names is not said to read a file right.
+A statement says that a runtime behaves like a pattern of `_patterns.py`. It covers the releases and the files that its
+source shows, and no others: a runtime without a statement is not thereby known to read a file correctly.
 """
 
 import json
@@ -30,7 +30,7 @@ class Runtime:
 
     Attributes:
         name: What the command line takes.
-        title: What people call it.
+        title: Its name for people.
         releases: The releases whose code was read for the statements, in order.
     """
 
@@ -41,7 +41,7 @@ class Runtime:
 
 @dataclass(frozen=True)
 class Statement:
-    """What a runtime makes of a file, in some of its releases.
+    """How a runtime misreads a file, in some of its releases.
 
     Attributes:
         pattern: The reader that computes it, one of `PATTERNS`.
@@ -49,15 +49,17 @@ class Statement:
         says: What it does, in a sentence.
         source: The thread, or the file that was read with its release.
         basis: How it is known, one of `BASES`.
-        types: The model types that it is about, of the file or of its text part; None is every type.
-        since: The first release that is known to read so; None is not known.
-        until: The first release that reads such a file right or refuses it; None is not known.
-        mended: The thread that mended it, where it is not known in which release; then no release is said to do it.
-        only_if: On what else it depends, such as a library that is installed; None is nothing.
+        types: The model types that it covers, of the file or of its text part; None covers every type.
+        since: The first release known to misread the file; None if not known.
+        until: The first release that reads such a file correctly or refuses it; None if not known.
+        mended: The thread that fixed it, where the release with the fix is not known; then no release is said to
+            misread.
+        only_if: What else it depends on, such as an installed library; None if nothing.
         form: The form of the file, one of `FORMS`.
         has: Keys that the file has, at the level of the text part or in one of its blocks.
         lacks: Keys that the file does not have at the level of the text part.
-        scalings: Names of scalings of which the file has one, ``default`` for a block without; empty is any or none.
+        scalings: Scaling types of which the file has one, ``default`` for a block without a type; empty matches any
+            file.
     """
 
     pattern: str
@@ -77,7 +79,7 @@ class Statement:
 
     @property
     def releases(self) -> str:
-        """The runtime and its releases, in words.
+        """The runtime and its releases, as text.
 
         >>> Statement("no-windows", "vllm", "It has none.", "vllm 0.9: x.py", since="0.8", until="0.10").releases
         'vLLM from 0.8 on, before 0.10'
@@ -100,7 +102,7 @@ class Statement:
         return self.source if found is None else found[0]
 
     def covers(self, version: str | None) -> bool:
-        """Whether it holds for a release; for no release in particular it holds while it is not known to be mended."""
+        """Whether it covers a release; without a named release, whether the misreading is not known to be fixed."""
         if self.mended is not None:
             return False
         if version is None:
@@ -110,7 +112,7 @@ class Statement:
         return after and (self.until is None or at < release_order(self.until))
 
     def certain(self, version: str | None) -> bool:
-        """Whether a release is between two for which it is known: a bound of its own, or a release that was read."""
+        """Whether a release lies between two known ones: the statement's bounds, or releases whose code was read."""
         if version is None or self.only_if is not None or not self.covers(version):
             return False
         at = release_order(version)
@@ -119,12 +121,12 @@ class Statement:
         return begun and (self.until is not None or any(at <= each for each in read))
 
     def is_about(self, model_type: str | Collection[str] | None, form: str = "config.json") -> bool:
-        """Whether it is about files of this form and type; of several types, those of a file and of its text part."""
+        """Whether it covers files of this form and type; with several types, those of a file and of its text part."""
         names = {model_type} if isinstance(model_type, str) else set(model_type or ())
         return form == self.form and (self.types is None or not names.isdisjoint(self.types))
 
     def fits(self, values: Mapping[str, Any]) -> bool:
-        """Whether the text part of a config has the keys that it is about."""
+        """Whether the text part of a config has the keys that it requires."""
         blocks = [block for block in _blocks(values) if isinstance(block, Mapping)]
         has = all(any(level.get(key) is not None for level in (values, *blocks)) for key in self.has)
         lacks = all(values.get(key) is None for key in self.lacks)
@@ -134,16 +136,16 @@ class Statement:
 
 
 def _blocks(values: Mapping[str, Any]) -> list[Any]:
-    """The blocks of a config for RoPE (``yarn`` in a params.json), and those of each kind of layer inside them."""
+    """The RoPE blocks of a config (``yarn`` in a params.json), and the blocks of each kind of layer inside them."""
     outer = [values.get(key) for key in (OLD, NEW, "yarn")]
     return outer + [inner for block in outer if isinstance(block, Mapping) for inner in block.values()]
 
 
 def release_order(version: str) -> Version:
-    """What sorts releases: 0.9 before 0.10, a candidate before its release; of a build such as b5000, its number.
+    """Sort key of releases: 0.9 before 0.10, a candidate before its release; builds such as b5000 sort by number.
 
     Raises:
-        InvalidValue: It is no number of a release.
+        InvalidValue: The text is not a release number.
 
     >>> sorted(["0.5.10", "0.5.9.post1", "0.5.9", "0.5.9rc2"], key=release_order)
     ['0.5.9rc2', '0.5.9', '0.5.9.post1', '0.5.10']

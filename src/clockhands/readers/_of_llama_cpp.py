@@ -1,7 +1,7 @@
-"""llama.cpp, through its converter to GGUF and the loader of what that writes.
+"""The reader for llama.cpp: what its converter writes to GGUF, and what its loader reads from that.
 
-The converter looks at ``rope_parameters`` before ``rope_scaling``, and gets both, with the classes' defaults, through
-Transformers 4. What it writes for a scaling follows from the model type.
+The converter reads ``rope_parameters`` before ``rope_scaling``, and gets both, with the classes' defaults, through
+Transformers 4. What it writes for a scaling depends on the model type.
 """
 
 from typing import Any
@@ -23,7 +23,7 @@ from clockhands.scaling import yarn_magnitude
 
 
 def llama_cpp(view: View) -> None:
-    """Read a part as llama.cpp does, as packed into llama-cpp-python 0.3.36."""
+    """Read a part as the llama.cpp inside llama-cpp-python 0.3.36 does."""
     architecture = _architecture(view)
     key = NEW if view.block(NEW) is not None else OLD
     if key == NEW:
@@ -34,7 +34,7 @@ def llama_cpp(view: View) -> None:
         if name in entry:
             view.default(*entry[name])
     if view.name == "smollm3":
-        # Its loader leaves every fourth layer without rotation, and the file has no key for another choice.
+        # Its loader does not rotate every fourth layer, and the file has no key for another choice.
         view.drop("no_rope_layers")
         view.put("no_rope_layer_interval", 4)
     block = view.block(key)
@@ -45,11 +45,11 @@ def llama_cpp(view: View) -> None:
 
 
 def _architecture(view: View) -> str:
-    """The architecture by which the converter chooses: that of the text part before that of the whole.
+    """The architecture that selects the converter: that of the text part, else that of the whole config.
 
     Raises:
-        Refusal: It has no converter.
-        Undescribed: Its converter was not read.
+        Refusal: llama.cpp has no converter for it.
+        Undescribed: The code of its converter was not read.
     """
     held = facts()["llama.cpp"]
     declared = view.get("architectures") or view.top.get("architectures")
@@ -62,7 +62,7 @@ def _architecture(view: View) -> str:
 
 
 def _written(view: View, block: dict[str, Any], key: str, architecture: str) -> dict[str, Any]:
-    """What a scaling becomes in the GGUF file, and what its loader takes of that."""
+    """The scaling that the GGUF file gets, as the loader then reads it."""
     held = facts()["llama.cpp"]
     kind, factor = scaling_name(block), view.number("factor", block)
     plain = {name: value for name, value in block.items() if name in ("rope_theta", "partial_rotary_factor")}
@@ -91,7 +91,8 @@ def _yarn(view: View, block: dict[str, Any], key: str, factor: float, architectu
     made = yarn_magnitude(factor)
     whole = view.number("mscale_all_dim", block)
     if architecture in held["mscale"] and whole:
-        # The loader supposes that mscale is 1, or for DeepSeek-V2 and its descent that it equals mscale_all_dim.
+        # The loader assumes that mscale is 1; for DeepSeek-V2 and models derived from it, that it equals
+        # mscale_all_dim.
         same = architecture not in held["betas"] and whole != 1.0
         made = yarn_magnitude(factor, whole if same else 1.0) / yarn_magnitude(factor, whole)
     view.drop_inside(block, key, "attention_factor", "mscale", "truncate")

@@ -1,4 +1,4 @@
-"""mlx-lm 0.32.2: a dataclass for each type takes the keys that it names and drops all others."""
+"""The reader for mlx-lm 0.32.2: a dataclass for each model type takes the keys that it names and drops all others."""
 
 from typing import Any
 
@@ -62,7 +62,7 @@ def _filled(view: View, entry: dict[str, Any]) -> None:
         if base is None and view.get(key) is None:
             raise Refusal(f"mlx-lm needs {key} at this place (TypeError or ValueError).")
         if base == "whole":
-            # It turns the whole head, whatever the share.
+            # It rotates the whole head, whatever the partial rotary factor.
             view.drop(key)
             view.put(key, 1.0)
         elif base is not None and (key == "rope_theta" or "share" in entry):
@@ -72,14 +72,14 @@ def _filled(view: View, entry: dict[str, Any]) -> None:
 
 
 def _unscaled(view: View) -> None:
-    """No scaling, also for a type whose class in Transformers has one by default."""
+    """Remove the scaling, also for a type whose class in Transformers has one by default."""
     known = model_type(view.name) if view.name else None
     if known is not None and any(row.block for row in known.rows):
         view.put(OLD, {"rope_type": "default"})
 
 
 def _shared(view: View, block: dict[str, Any]) -> dict[str, Any]:
-    """What models/rope_utils.py makes of a block; it looks at ``type`` before ``rope_type``."""
+    """Apply what models/rope_utils.py does with a block; it reads ``type`` before ``rope_type``."""
     kind = scaling_name(block, old_first=True) or "default"
     if kind not in _KNOWN:
         raise Refusal(f"The scaling is of type {kind}, which mlx-lm does not support (ValueError).")
@@ -93,7 +93,7 @@ def _shared(view: View, block: dict[str, Any]) -> dict[str, Any]:
         view.drop_inside(block, OLD, "attention_factor", "truncate")
         block.setdefault(ORIGINAL, 4096)
         view.drop(ORIGINAL)
-        # The two numbers went into the factor on cosine and sine, which is stated from here on.
+        # The two numbers are already in the factor on cosine and sine, which is stated explicitly from here on.
         rest = {key: value for key, value in block.items() if key not in ("mscale", "mscale_all_dim")}
         return {**named(rest, "yarn"), "attention_factor": made}
     if kind == "llama3":
@@ -109,7 +109,7 @@ def _shared(view: View, block: dict[str, Any]) -> dict[str, Any]:
 
 
 def _su(view: View, block: dict[str, Any]) -> None:
-    """Phi-3's: ``type`` alone, and the original length outside the block, 4,096 without one."""
+    """Phi-3: only ``type`` is read, and the original length comes from outside the block (4,096 if absent)."""
     if not all(key in block for key in ("type", "long_factor")):
         raise Refusal(f"{OLD} lacks type or long_factor (ValueError).")
     if block["type"] == "linear":
@@ -122,7 +122,7 @@ def _su(view: View, block: dict[str, Any]) -> None:
 
 
 def _long(view: View, block: dict[str, Any], original: float) -> dict[str, Any]:
-    """The long list at every length, and a factor on cosine and sine from the two lengths."""
+    """Use the long list at every length, and a factor on cosine and sine derived from the two lengths."""
     view.drop_inside(block, OLD, "short_factor", "attention_factor", "factor", "short_mscale", "long_mscale")
     context = view.number(CONTEXT) or 131072
     view.values.pop(ORIGINAL, None)

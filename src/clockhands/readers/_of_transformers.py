@@ -1,8 +1,8 @@
-"""Transformers of two ages.
+"""The readers for Transformers 4 and Transformers 5.
 
-Transformers 4 (4.57.1) reads a base at the top of the text part and a scaling in ``rope_scaling``; it keeps
-``rope_parameters`` as an attribute that no code of it looks at. Transformers 5 (5.23.0) reads both blocks, the old one
-before the new one, and is what this project's own resolver follows.
+Transformers 4 (4.57.1) reads a base at the top level of the text part and a scaling in ``rope_scaling``; it keeps
+``rope_parameters`` as an attribute that its code never uses. Transformers 5 (5.23.0) reads both blocks, the old one
+before the new one; this project's own resolver follows it.
 """
 
 from collections.abc import Mapping
@@ -26,7 +26,8 @@ from clockhands.readers.views import (
 )
 from clockhands.sources.model_types import model_type, table
 
-# What each scaling raises a KeyError without (modeling_rope_utils.py, `_check_received_keys` and the functions).
+# The keys without which each scaling raises a KeyError (modeling_rope_utils.py, `_check_received_keys` and the
+# functions).
 _NEEDED: Mapping[str, tuple[str, ...]] = {
     "default": (),
     "linear": ("factor",),
@@ -36,21 +37,21 @@ _NEEDED: Mapping[str, tuple[str, ...]] = {
     "llama3": ("factor", "low_freq_factor", "high_freq_factor", ORIGINAL),
 }
 _PHI3 = frozenset({"phi3", "phi4_multimodal"})
-# Their config classes take `mrope`, which only says how three axes share a ladder, for no scaling.
+# Their config classes read `mrope`, which only says how three axes share the pairs, as no scaling.
 _MROPE = frozenset({"qwen2_vl", "qwen2_vl_text", "qwen2_5_vl", "qwen2_5_vl_text"})
 
 
 def known_to(reader: str, view: View) -> str:
-    """The model type, if this Transformers has it.
+    """The model type, if this release of Transformers has it.
 
     Raises:
-        Refusal: It has not, and no code lies beside the model either.
+        Refusal: It does not have the type, and the model brings no code of its own either.
         Undescribed: The model brings its own code, or names no type.
     """
     name = view.name
     if name is None:
         raise Undescribed("The file names no model type.")
-    # A part inside a config is made by the class of the whole.
+    # A part inside a config is built by the class of the whole config.
     whole = view.top.get("model_type") if view.path else name
     if not isinstance(whole, str) or whole not in names(reader):
         if view.top.get("auto_map"):
@@ -72,7 +73,7 @@ def transformers_4(view: View) -> None:
         if key in entry:
             view.default(*entry[key])
     if "scaling" in entry and view.get(OLD) is None:
-        # A null is no scaling, where an absent key is the class default.
+        # A null means no scaling, where an absent key means the class default.
         empty = OLD in view.values and not entry.get("null_too", False)
         view.put(OLD, {"rope_type": "default"} if empty else entry["scaling"])
     block = view.block(OLD)
@@ -86,15 +87,15 @@ def transformers_4(view: View) -> None:
 
 
 def _check_needed(name: str, block: Mapping[str, Any] | None, entry: Mapping[str, Any]) -> None:
-    """What the class of a type looks up in the old block without asking whether it is there.
+    """Check the keys that the class of a type takes from the old block without testing whether they are present.
 
     Raises:
         ModelFailure: There is no block.
-        Refusal: A key of it is not there.
+        Refusal: A key of it is missing.
     """
     if block is None:
         if "needs" in entry:
-            # An index into None fails otherwise than a method of it.
+            # Indexing None raises another error than calling a method on None.
             error = "TypeError" if entry["needs"] else "AttributeError"
             raise ModelFailure(f"The class of {name} needs {OLD}, which is absent ({error}).")
         return
@@ -106,7 +107,7 @@ def _check_needed(name: str, block: Mapping[str, Any] | None, entry: Mapping[str
 
 
 def _old_block(view: View, block: dict[str, Any], name: str, *, old_first: bool) -> dict[str, Any]:
-    """The old block as the functions of modeling_rope_utils.py take it."""
+    """The old block as the functions of modeling_rope_utils.py read it."""
     kind = scaling_name(block, old_first=old_first)
     if name in _PHI3:
         kind = _phi3(block)
@@ -122,13 +123,13 @@ def _old_block(view: View, block: dict[str, Any], name: str, *, old_first: bool)
     if kind == "longrope":
         return _old_longrope(view, block)
     if kind == "yarn" and view.get(ORIGINAL) is not None:
-        # Only LongRoPE looks outside the block.
+        # Only LongRoPE reads keys outside the block.
         view.drop(ORIGINAL)
     return block
 
 
 def _phi3(block: Mapping[str, Any]) -> str:
-    """Phi-3's config class reads ``type`` alone, takes two names for LongRoPE, and allows three keys."""
+    """Phi-3's config class reads only ``type``, accepts two names for LongRoPE, and allows three keys."""
     kind = block.get("type")
     if kind not in ("su", "yarn", "longrope"):
         raise Refusal(f"{OLD} must name type longrope under the key `type` (ValueError).")
@@ -138,11 +139,11 @@ def _phi3(block: Mapping[str, Any]) -> str:
 
 
 def _old_longrope(view: View, block: dict[str, Any]) -> dict[str, Any]:
-    """LongRoPE goes by the original length outside the block, and by the declared context without one."""
+    """LongRoPE uses the original length outside the block; without one, the declared context length."""
     view.drop_inside(block, OLD, ORIGINAL)
     context, original = view.number(CONTEXT), view.number(ORIGINAL)
     if context and original:
-        # The ratio of the lengths replaces a factor that is written down.
+        # The ratio of the lengths replaces a factor given in the file.
         return {**block, "factor": max(context / original, 1.0)}
     if block.get("factor") is None and block.get("attention_factor") is None:
         raise Refusal(f"Transformers finds neither {ORIGINAL} nor a factor (TypeError).")
@@ -150,7 +151,7 @@ def _old_longrope(view: View, block: dict[str, Any]) -> dict[str, Any]:
 
 
 def transformers_5(view: View) -> None:
-    """Read a part as Transformers 5.23.0 does: as this project's resolver, but for what stands below."""
+    """Read a part as Transformers 5.23.0 does: like this project's resolver, apart from the differences below."""
     config_of_5(view)
     view.sections = AS_THE_CLASS
     for key, block in blocks_of_5(view):
@@ -162,7 +163,7 @@ def transformers_5(view: View) -> None:
 
 
 def blocks_of_5(view: View) -> list[tuple[str, Mapping[str, Any]]]:
-    """The block that the class takes, the old one before the new one, or those for each kind of layer in it."""
+    """The block that the class reads, the old one before the new one, or the blocks of each kind of layer inside it."""
     for key in (OLD, NEW):
         block = view.block(key)
         if block is not None:
@@ -172,9 +173,9 @@ def blocks_of_5(view: View) -> list[tuple[str, Mapping[str, Any]]]:
 
 
 def config_of_5(view: View) -> None:
-    """What the config classes of Transformers 5.23.0 make of a part, whoever makes the ladder of it."""
+    """Apply what the config classes of Transformers 5.23.0 change in a part; vLLM uses them too."""
     name = known_to("transformers-5", view)
-    view.values.pop("indexer_rope_interleave", None)  # the class of glm_moe_dsa interleaves, whatever this key says
+    view.values.pop("indexer_rope_interleave", None)  # the class of glm_moe_dsa always interleaves
     text = facts()["transformers-5"]["flat"].get(name)
     if text is not None and not view.path and "text_config" not in view.values:
         for key in table()["position_keys"]:
@@ -192,7 +193,7 @@ def config_of_5(view: View) -> None:
         view.drop(OLD)
     for key, block in blocks_of_5(view):
         kind = scaling_name(block)
-        # The original length is filled in, but not under LongRoPE's old name, which is put right too late.
+        # The original length is filled in, but not under LongRoPE's old name, which is renamed only after that.
         missing = [each for each in _NEEDED.get(kind or "", ()) if each not in block and each != ORIGINAL]
         if kind == "su" and (ORIGINAL not in block or name not in _PHI3):
             missing.append(ORIGINAL if name in _PHI3 else "a known type")

@@ -1,6 +1,6 @@
-"""vLLM of two ages: 0.11.0, on Transformers 4, and 0.33.0, on Transformers 5.
+"""The readers for two releases of vLLM: 0.11.0, on Transformers 4, and 0.33.0, on Transformers 5.
 
-Both get the config through the classes of Transformers and make the ladder themselves (``get_rope``).
+Both get the config through the classes of Transformers and compute the frequencies themselves (``get_rope``).
 """
 
 from typing import Any
@@ -24,9 +24,9 @@ from clockhands.readers.views import (
 )
 from clockhands.scaling import yarn_magnitude
 
-# Names that may stand beside each other although they differ (patch_legacy_rope_type, 0.33.0).
+# Type names that may both be present although they differ (patch_legacy_rope_type, 0.33.0).
 _BESIDE = {("su", "longrope"), ("mrope", "default")}
-# What 0.33.0 takes the declared length to hold the factor of already (config/model.py).
+# Types for which 0.33.0 assumes that the declared length already includes the factor (config/model.py).
 _DEEPSEEK = "deepseek_yarn"
 _QWEN = frozenset({"qwen2", "qwen3"})
 _FULL, _SLIDES = "full_attention", "sliding_attention"
@@ -47,11 +47,11 @@ def vllm_0_11(view: View) -> None:
     outside = view.number(ORIGINAL) if view.name in held["outside"] else None
     again = declared is not None and scaling_name(declared) == _DEEPSEEK
     if declared is not None and again:
-        # A name of its own, of which the classes of Transformers 4 make nothing.
+        # A key that only vLLM has; the classes of Transformers 4 ignore it.
         view.put(OLD, named(declared, "yarn"))
     transformers_4(view)
     if view.name in _QWEN:
-        # What their config classes take where a key is absent.
+        # The defaults of their config classes where a key is absent.
         view.default("max_window_layers", 28)
         view.default("sliding_window", 4096)
         _one_window(view)
@@ -61,16 +61,16 @@ def vllm_0_11(view: View) -> None:
     if view.name in held["without_scaling"]:
         view.drop(OLD)
         return
-    # What it takes for the original length, as it stands in the block or in that of the model's own file.
+    # What it uses as the original length: the value in the block, or the one in the block of the model's own file.
     original = outside or view.number(ORIGINAL, declared)
     kind, factor, context = scaling_name(block), view.number("factor", block), view.number(CONTEXT)
     if kind == "yarn":
         block = _yarn_0_11(view, block, original, deepseek=again or view.name in held["deepseek"])
         if factor is not None and original is not None:
-            # Only the name yarn makes the longest length begin with the original one.
+            # Only for the type yarn does the longest length start from the original one.
             view.longest = (context or original) * factor if again else original * factor
     elif kind == "dynamic" and "alpha" not in block and factor is not None and context is not None:
-        # The base is raised once, for factor x context, and taken at every length.
+        # The base is raised once, for factor x context, and used at every length.
         view.longest = context * factor
         view.length = int(context * factor)
     elif kind == "longrope":
@@ -81,7 +81,7 @@ def vllm_0_11(view: View) -> None:
 
 
 def _one_window(view: View) -> None:
-    """The windows of Qwen 2 and Qwen 3, whose code has one window for all layers, whichever the file lists.
+    """Set the windows of Qwen 2 and Qwen 3: their code has one window for all layers, whatever the file lists.
 
     Raises:
         Refusal: The list has both kinds of layers, and `max_window_layers` is not the number of layers.
@@ -107,7 +107,7 @@ def _one_window(view: View) -> None:
 
 
 def _known(transformers: str, view: View) -> None:
-    """Types that Transformers lacks may have a config class in vLLM itself, and those were not read."""
+    """Check the type: types that Transformers lacks may have a config class in vLLM itself, and those were not read."""
     try:
         known_to(transformers, view)
     except Refusal:
@@ -117,7 +117,7 @@ def _known(transformers: str, view: View) -> None:
 
 
 def _yarn_0_11(view: View, block: dict[str, Any], original: float | None, *, deepseek: bool) -> dict[str, Any]:
-    """Without what the block says of the magnitude, but for DeepSeek's two numbers."""
+    """YaRN without the magnitude keys of the block, except DeepSeek's two numbers."""
     factor = view.number("factor", block)
     if original is None or factor is None:
         raise Refusal(f"{OLD} of type yarn lacks {ORIGINAL} (KeyError).")
@@ -142,7 +142,7 @@ def vllm(view: View) -> None:
     if block is None:
         return
     if "mrope_section" in block and view.name in names("vllm", "sections"):
-        # The class in Transformers has one order, whatever the file says.
+        # The class in Transformers has one layout, whatever the file says.
         view.sections = "interleaved" if block.get("mrope_interleaved") else "consecutive"
     if view.name == "ministral3" and GROWTH in block and not view.get("llama_4_scaling"):
         view.not_read.append(view.place(f"{key}.{GROWTH}"))
@@ -158,8 +158,8 @@ def vllm(view: View) -> None:
         made = ratio(factor, block)
         view.drop_inside(block, key, "attention_factor", "truncate")
         block = {**named(block, "yarn"), "attention_factor": made}
-    elif kind == "dynamic" and "alpha" not in block:  # with one the base is raised by it at every length
-        # Its table is as long as the context and its trained length is the same, so that the base is never raised.
+    elif kind == "dynamic" and "alpha" not in block:  # with one, the base is raised by it at every length
+        # Its table is as long as the context and its trained length is the same, so the base is never raised.
         block = {name: value for name, value in block.items() if name in ("rope_theta", "partial_rotary_factor")}
         block["rope_type"] = "default"
         view.says.append("vLLM keeps the base unchanged at every length.")
@@ -170,7 +170,7 @@ def vllm(view: View) -> None:
 
 
 def _layers_that_rotate(view: View) -> None:
-    """A list of Step-3.5 that Transformers passes over: whether each layer rotates.
+    """A list of Step-3.5 that Transformers ignores: whether each layer rotates.
 
     Raises:
         Undescribed: The list fits neither the layers nor their bases.
@@ -185,7 +185,7 @@ def _layers_that_rotate(view: View) -> None:
 
 
 def _long_magnitude(view: View, block: dict[str, Any], key: str, original: float | None) -> dict[str, Any]:
-    """The factor on cosine and sine from the two lengths, whatever stands in the block."""
+    """The factor on cosine and sine derived from the two lengths, whatever the block says."""
     context = view.number(CONTEXT)
     if context is None or original is None:
         raise Refusal(f"{key} of type longrope lacks {ORIGINAL} (KeyError).")

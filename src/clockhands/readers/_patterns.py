@@ -1,7 +1,7 @@
-"""What many programs make of a config although it says otherwise: patterns of misreading, each as a reader.
+"""Common misreadings of a config by many programs: each pattern is written as a reader.
 
-A pattern is no program. Which runtimes and releases are known to follow one, and the thread in which that was reported,
-stand in ``misread.json``. A pattern that changes nothing of a file does not apply to it.
+A pattern is not a program. The runtimes and releases known to follow one, and the thread in which that was reported,
+are in ``misread.json``. A pattern that changes nothing in a file does not apply to it.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -27,10 +27,10 @@ _BASES = (_BASE, "rope_local_base_freq", "local_rope_theta", "global_rope_theta"
 
 
 def no_scaling(view: View) -> None:
-    """The base is taken and the scaling is left out.
+    """The base is read and the scaling is ignored.
 
     Raises:
-        Undescribed: There is no scaling to leave out.
+        Undescribed: There is no scaling to ignore.
     """
     found = False
     for place, block in _blocks(view):
@@ -41,7 +41,7 @@ def no_scaling(view: View) -> None:
 
 
 def default_base(view: View) -> None:
-    """The base is asked for where it is no longer, and 10,000 is taken in its place; the scaling is kept."""
+    """The base is looked up at its old place, is not there, and becomes 10,000; the scaling is kept."""
     for key in _BASES:
         if key in view.values:
             view.put(key, DEFAULT_BASE)
@@ -51,10 +51,10 @@ def default_base(view: View) -> None:
 
 
 def default_base_without_scaling(view: View) -> None:
-    """Neither base nor scaling is found, since both moved: base 10,000 and no scaling.
+    """Neither base nor scaling is found at its old place: base 10,000 and no scaling.
 
     Raises:
-        Undescribed: There is no scaling, so that `default_base` says all of it.
+        Undescribed: There is no scaling, so `default_base` describes it completely.
     """
     no_scaling(view)
     default_base(view)
@@ -105,7 +105,7 @@ def scaling_everywhere(view: View) -> None:
 
 
 class _Kinds(NamedTuple):
-    """How a class that scales its full-attention layers alone names its kinds of layers and their bases."""
+    """How a class that scales only its full-attention layers names its kinds of layers and their bases."""
 
     full: str
     sliding: str
@@ -116,7 +116,7 @@ class _Kinds(NamedTuple):
 
 
 def _kinds_of_class(view: View) -> _Kinds | None:
-    """Those of the view's type; None where its class has one scaling for all layers, or is not known."""
+    """The kinds of the view's type; None where its class has one scaling for all layers, or is not known."""
     known = model_type(view.name) if view.name is not None else None
     row = next((row for row in known.rows if row.nested and "full" in row.scaled), None) if known else None
     if known is None or row is None:
@@ -148,14 +148,14 @@ def _put_kinds(view: View, kinds: _Kinds, full: dict[str, Any], sliding: dict[st
 
 
 def whole_head(view: View) -> None:
-    """All dimensions of a head are rotated where the file rotates a part."""
+    """All dimensions of a head are rotated although the file rotates only some."""
     view.put(_SHARE, 1.0)
     for place, block in _blocks(view):
         _put(view, place, block | {_SHARE: 1.0})
 
 
 def outer_level(view: View) -> None:
-    """Only the top level of a nested config is looked at: what stands in its text part is not found.
+    """Only the top level of a nested config is read: keys in its text part are not found.
 
     Raises:
         Undescribed: The config is not nested.
@@ -173,10 +173,10 @@ def outer_level(view: View) -> None:
 
 
 def ordinary_partial(view: View) -> None:
-    """A proportional rotation is read as a partial one: the exponents are divided by the rotated width.
+    """Proportional RoPE is read as partial RoPE: the exponents are divided by the rotated width.
 
     Raises:
-        Undescribed: There is none.
+        Undescribed: The file has no proportional RoPE.
     """
     blocks = [(place, block) for place, block in _blocks(view) if scaling_name(block) == "proportional"]
     if not blocks:
@@ -186,16 +186,16 @@ def ordinary_partial(view: View) -> None:
 
 
 def linear_in_its_place(view: View) -> None:
-    """Whatever the type of the scaling, its factor divides all frequencies alike.
+    """The factor of a scaling of any type divides all frequencies alike.
 
     Raises:
-        Undescribed: There is no other type with a factor.
+        Undescribed: There is no scaling with a factor.
     """
     _in_scalings(view, lambda block: {**_kept(block), "factor": block["factor"], "rope_type": "linear"}, "factor")
 
 
 def context_as_original(view: View) -> None:
-    """The declared context length is taken for the length that the scaling starts from.
+    """The declared context length is used as the original length of the scaling.
 
     Raises:
         Undescribed: The file lacks one of the two.
@@ -210,13 +210,13 @@ def default_betas(view: View) -> None:
     """YaRN's bounds are 32 and 1, whatever the file says.
 
     Raises:
-        Undescribed: The file does not say.
+        Undescribed: The file does not declare them.
     """
     _in_scalings(view, lambda block: block | {"beta_fast": 32.0, "beta_slow": 1.0}, "beta_fast")
 
 
 def formula_magnitude(view: View) -> None:
-    """YaRN's attention factor is 0.1 ln(factor) + 1; ``attention_factor``, ``mscale`` and what a class takes are not.
+    """YaRN's attention factor is always 0.1 ln(factor) + 1; the file and the class defaults are ignored.
 
     Raises:
         Undescribed: The file has no YaRN.
@@ -252,7 +252,7 @@ def every_layer_rotated(view: View) -> None:
 
 
 def nope_inverted(view: View) -> None:
-    """``no_rope_layers`` is read as its name says: 1 for a layer without RoPE, where its classes take 1 for one with.
+    """``no_rope_layers`` is read as its name says: 1 for a layer without RoPE (the classes mean the reverse).
 
     Raises:
         Undescribed: The file has no such list.
@@ -269,7 +269,7 @@ def no_windows(view: View) -> None:
 
 
 def window_of_one_more(view: View) -> None:
-    """Every window has one token more than the class gives it."""
+    """Every window has one token more than in the model class."""
     view.window_rule = {"sees": "one more"}
 
 
@@ -284,7 +284,7 @@ def sections_in_turns(view: View) -> None:
 
 
 def as_the_file(view: View) -> None:
-    """Nothing is read otherwise: the pattern is in what is computed of it."""
+    """The config is read correctly; what the pattern changes is computed from it afterwards."""
 
 
 def without_magnitude(code: Code) -> Code:
@@ -298,7 +298,7 @@ def magnitude_twice(code: Code) -> Code:
 
 
 def other_layout(code: Code) -> Code:
-    """Interleaved pairs are taken for half-split ones, and the reverse."""
+    """Interleaved pairs are read as half-split ones, and the reverse."""
     layout = {"interleaved": "halves", "halves": "interleaved"}.get(code.layout or "")
     if layout is None or not isinstance(code.spec, Rotary) or code.part == INDEXER:
         return code
@@ -306,19 +306,19 @@ def other_layout(code: Code) -> Code:
 
 
 def other_layout_of_indexer(code: Code) -> Code:
-    """The indexer of a sparse attention has the layout that its model's indexer has not."""
+    """The indexer of a sparse attention gets the layout that the indexer of this model does not have."""
     return replace(other_layout(replace(code, part="text")), part=INDEXER) if code.part == INDEXER else code
 
 
 def one_axis(code: Code) -> Code:
-    """Several axes of positions are read as one."""
+    """Several position axes are read as one."""
     if not isinstance(code.spec, Rotary) or code.spec.axes is None or code.counts_apart:
         return code
     return replace(code, spec=replace(code.spec, axes=None))
 
 
 def proportional_partial(code: Code) -> Code:
-    """A partial rotation is read as a proportional one: exponents over the whole head, and pairs across it."""
+    """Partial RoPE is read as proportional RoPE: the exponents and the pairs span the whole head."""
     width, rotated, spec = code.width, code.rotated, code.spec
     if not isinstance(spec, Rotary) or not width or not rotated or code.base is None:
         return code
@@ -355,7 +355,7 @@ READS: Mapping[str, Callable[[View], None]] = {
 
 
 def without_score_scale(code: Code) -> Code:
-    """Scores are not multiplied by the scale that follows from the position of the query."""
+    """Scores are not multiplied by the scale that depends on the position of the query."""
     return code if code.score_scale is None else replace(code, score_scale=None)
 
 
@@ -372,7 +372,7 @@ COMPUTES: Mapping[str, Callable[[Code], Code]] = {
 
 
 def _blocks(view: View) -> list[tuple[tuple[str, str], dict[str, Any]]]:
-    """Each block with its place: the key and, inside of it, the kind of layer, "" for a flat one."""
+    """Each block with its place: the key and, inside it, the kind of layer ("" for a flat block)."""
     found = []
     for key in (OLD, NEW):
         block = view.block(key) or {}
@@ -382,7 +382,7 @@ def _blocks(view: View) -> list[tuple[tuple[str, str], dict[str, Any]]]:
 
 
 def _scaling(view: View) -> dict[str, Any]:
-    """The first block that names a scaling; empty where there is none."""
+    """The first block that names a scaling; an empty one if there is none."""
     return next((block for _, block in _blocks(view) if scaling_name(block) not in _UNSCALED), {})
 
 

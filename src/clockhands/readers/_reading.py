@@ -1,4 +1,4 @@
-"""What other readers compute from the same config."""
+"""What each runtime computes from the same config, compared with the audit."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -35,7 +35,7 @@ from clockhands.sources.resolved import INDEXER, REGISTERED, TEXT, Code, Resolve
 
 
 def _values_of_layers(name: str, view: View) -> None:
-    """Values that single layers have of their own: only Transformers 5 was read for them, where its class takes them.
+    """Refuse values of single layers: only Transformers 5 was read for them, where its class takes them.
 
     Raises:
         Undescribed: There are some, and what this reader does with them was not read.
@@ -73,22 +73,22 @@ _SHOWN = tuple(name for name in READERS if name not in PATTERNS or name == "no-s
 
 @dataclass(frozen=True)
 class Reading:
-    """What one reader makes of a config.
+    """How one runtime (or one pattern of misreading) reads a config.
 
     Attributes:
         reader: Its name, a key of `READERS`.
-        title: What people call it.
+        title: Its name for people.
         version: The release whose code was read.
         verdict: ``same``, ``differs``, ``refuses`` (it does not load the file) or ``unknown`` (not described here).
         because: Why it refuses, or why it is not known, in a sentence.
         codes: The position codes as it computes them; empty where it refuses or is not known. Where its model class
             fails after its config class has taken the file, those that follow from what the config class took.
         not_read: Keys of the file that it drops, as ``file:key``.
-        parted: The groups of layers in which it computes something else than the audit.
-        longest: The longest length in tokens that it takes the model for, where it is not the declared one.
-        says: What else is worth knowing, in sentences.
-        not_compared: What the model has and the comparison leaves out, since it was not read in this reader's code:
-            ``windows``, ``sections``, ``scores`` (what they are multiplied by).
+        parted: The groups of layers in which it computes something different from the audit.
+        longest: The longest context in tokens that it allows, where that is not the declared one.
+        says: Further remarks, in sentences.
+        not_compared: What the comparison leaves out although the model has it, since this runtime's code was not read
+            for it: ``windows``, ``sections``, ``scores`` (what they are multiplied by).
     """
 
     reader: str
@@ -105,12 +105,12 @@ class Reading:
 
     @property
     def of_program(self) -> bool:
-        """Whether a program reads so, and it is no pattern that many ports follow."""
+        """Whether this is a program, and not a pattern that many ports follow."""
         return self.reader not in PATTERNS
 
 
 def incomparable(opened: Opened, resolved: Resolved) -> str | None:
-    """Why the readers of configs cannot be compared on a target, in a sentence; None where they can."""
+    """Why runtimes cannot be compared on a target, in a sentence; None where they can."""
     if opened.form == "preset":
         return "This target is a spec of clockhands, which runtimes do not read."
     if opened.form == "module":
@@ -130,9 +130,9 @@ def incomparable(opened: Opened, resolved: Resolved) -> str | None:
 def readings(
     opened: Opened, resolved: Resolved, length: int | None = None, only: Iterable[str] | None = None
 ) -> tuple[Reading, ...]:
-    """What each reader makes of the same file, beside what was resolved.
+    """How each runtime reads the same file, compared with what was resolved.
 
-    Only configs with a rotary code in a part for text are compared: other kinds hold nothing that readers take apart.
+    Only configs with a rotary code in a part for text are compared: in other kinds of encodings runtimes do not differ.
     A GGUF file is resolved as llama.cpp reads it; for all other targets each reading says why it cannot be compared.
 
     Args:
@@ -156,7 +156,7 @@ def readings(
 
 
 def misreadings(opened: Opened, resolved: Resolved, length: int | None = None) -> tuple[Reading, ...]:
-    """The patterns of misreading that change what is computed from a config; each as the reading that it makes.
+    """The patterns of misreading that change what is computed from a config, each with its reading.
 
     Args:
         opened: The target, with what the caller set over it.
@@ -170,7 +170,7 @@ def misreadings(opened: Opened, resolved: Resolved, length: int | None = None) -
 
 
 def _alone(name: str, opened: Opened, resolved: Resolved, reason: str) -> Reading:
-    """The reading of a target that is no config."""
+    """The reading of a target that is not a config."""
     title, version, _ = about(name)
     followed = opened.form == "gguf" and name == "llama.cpp"
     if followed and not any(fact.code == "unknown-model-type" for fact in resolved.facts):
@@ -181,7 +181,7 @@ def _alone(name: str, opened: Opened, resolved: Resolved, reason: str) -> Readin
 
 
 class _Session:
-    """All readings of one target: configs that are seen alike are resolved once."""
+    """All readings of one target; views that are equal are resolved once."""
 
     def __init__(self, opened: Opened, resolved: Resolved, length: int | None) -> None:
         self.opened, self.resolved, self.length = opened, resolved, length
@@ -244,7 +244,7 @@ class _Session:
             parted = tuple(group for group in groups if not self._only_windows_that_never_act(group))
         open_rates = any(code.kind == "rotary" and code.part in TEXT and not code.rates for code in codes)
         if open_rates and not parted and not failing:
-            # Two readings that both lack their numbers are not two that agree on them.
+            # Two readings that both lack their frequencies do not agree on them.
             return Reading(name, title, version, "unknown", "The file lacks values for the RoPE frequencies.")
         context = self.resolved.context
         return Reading(
@@ -269,7 +269,7 @@ class _Session:
         declared: Collection[str],
     ) -> tuple[str, ...]:
         text = [code for code in self.resolved.codes if code.part in TEXT]
-        # A window that the class of Transformers passes over may be one that this reader takes.
+        # A window that the class of Transformers ignores may be one that this reader uses.
         windowed = {code.part for code in text if code.farthest is not None} | set(declared)
         windows = any(rules.get(part) is None for part in windowed)
         axes = any(code.sections is not None and sections.get(code.part) is None for code in text)
@@ -278,7 +278,7 @@ class _Session:
         return ("windows",) * windows + ("sections",) * axes + ("scores",) * scores + ("indexer",) * indexer
 
     def _only_windows_that_never_act(self, group: Parted) -> bool:
-        """Whether two codes differ in windows alone, and both reach past the context."""
+        """Whether two codes differ in windows alone, and both windows are at least as long as the context."""
         context, ours, theirs = self.resolved.context, group.ours, group.theirs
         if context is None or ours is None or theirs is None or (group.ladder is not None and not group.ladder.same):
             return False
@@ -303,7 +303,7 @@ class _Session:
 
 
 def _given_by_clockhands(view: View) -> None:
-    """A scaling of a type that only clockhands gives to Transformers."""
+    """Whether a scaling has a type that only clockhands registers in Transformers."""
     for block in (view.block(NEW), view.block(OLD)):
         if block is not None and (scaling_name(block) or "").startswith(REGISTERED):
             raise Undescribed(

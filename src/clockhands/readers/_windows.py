@@ -1,6 +1,6 @@
-"""Which positions a reader's layers can see, and how it shares the pairs of M-RoPE among the axes.
+"""Which positions the layers can see in each runtime, and how it shares the pairs of M-RoPE among the axes.
 
-Rules for windows stand in ``readers.json`` under each reader, by model type. Without a rule nothing is compared.
+The rules for windows are in ``readers.json`` under each reader, by model type. Without a rule nothing is compared.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,11 +16,11 @@ from clockhands.sources.resolved import TEXT, Code
 def window_rule(reader: str, view: View) -> Mapping[str, Any] | None:
     """What a reader does with the windows of a part; None where it was not read for this type, or for such a file.
 
-    ``drops`` are keys that it does not look at, so that the pattern of the type stands. ``sees`` changes what the file
-    says: ``all`` positions, or ``one more``. The same under ``mixed`` holds only where some layers have a window and
-    others do not, where ``refuses`` stands for an error. ``unless`` are keys that the class of Transformers passes over
-    or takes otherwise: the rule holds for files that do not set them. ``takes`` is a key that it passes over and the
-    reader takes for the window of every layer.
+    ``drops`` are keys that it does not read, so that the pattern of the type remains. ``sees`` changes what the file
+    says: ``all`` positions, or ``one more``. The same under ``mixed`` applies only where some layers have a window and
+    others do not; ``refuses`` there means an error. ``unless`` are keys that the class of Transformers ignores or reads
+    differently: the rule applies to files that do not set them. ``takes`` is a key that this class ignores and the
+    reader uses as the window of every layer.
     """
     held = facts()[reader].get("windows", {})
     rule = held.get(view.name, held.get("*"))
@@ -84,7 +84,7 @@ def _shared(code: Code, how: str | None) -> Code:
 
 
 def _strided(sections: Sequence[int]) -> tuple[int, ...]:
-    """Every n-th pair for each of n axes, where sections that are too large end with the pairs.
+    """Every n-th pair for each of n axes; a section that is too large ends at the last pair.
 
     Source: ``apply_interleaved_mrope`` of Qwen3-VL in Transformers 5.23.0.
     """

@@ -1,8 +1,8 @@
-"""A draft model beside its target: what of the position settings must agree, and what may differ.
+"""Compares a draft model with its target model: which position settings must agree, and which may differ.
 
-A draft of speculative decoding runs at the positions of its target and, where it is a head (EAGLE, multi-token
-prediction), on hidden states that were made with the target's rotation. Base, scaling, layout and attention factor must
-be those of some of the target's layers, and its context must be as long. Width, layers and windows are its own.
+A draft of speculative decoding runs at the positions of its target and, if it is a head (EAGLE, multi-token
+prediction), on hidden states computed with the target's rotation. Base, scaling, layout and attention factor must equal
+those of some of the target's layers, and its context must be as long. Width, layers and windows may differ.
 """
 
 import re
@@ -18,7 +18,7 @@ _KEYS = ("draft_vocab_size", "speculators_model_type", "eagle_config", "dflash_c
 
 
 def is_draft(config: Mapping[str, Any] | None) -> bool:
-    """Whether a config says that it is one of a draft: by its class, its type or a key that only drafts have.
+    """Whether a config declares a draft model: by its class, its type or a key that only drafts have.
 
     >>> is_draft({"architectures": ["LlamaForCausalLMEagle3"]}), is_draft({"architectures": ["LlamaForCausalLM"]})
     (True, False)
@@ -31,7 +31,7 @@ def is_draft(config: Mapping[str, Any] | None) -> bool:
 
 
 def of_draft(target: Sequence[Code], draft: Sequence[Code]) -> tuple[Parted, ...]:
-    """Each rotary code of a draft beside that code of the target which it is nearest to.
+    """Each rotary code of a draft, compared with the closest code of the target.
 
     Args:
         target: The codes of the target.
@@ -65,7 +65,7 @@ def _beside(target: Code, draft: Code) -> Parted:
 
 
 def _settings(target: Code, draft: Code) -> Iterator[str]:
-    """What differs in two codes whose heads have other widths, so that a pair of one is no pair of the other."""
+    """The differences of two codes whose heads have other widths, so that pair i of one is not pair i of the other."""
     if target.layout != draft.layout and target.layout and draft.layout:
         yield f"{target.layout} layout against {draft.layout} layout"
     if target.base != draft.base:

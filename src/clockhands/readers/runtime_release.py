@@ -1,4 +1,4 @@
-"""A runtime as a user names it, ``vllm@0.25``, and what is known of that release."""
+"""A runtime as a user names it, ``vllm@0.25``, and what is known about that release."""
 
 import difflib
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,9 +18,9 @@ class RuntimeRelease:
 
     Attributes:
         name: Its name, a key of `runtimes`.
-        release: The release as it was written; None is the newest one that is known.
-        readers: The readers (keys of `clockhands.readers.READERS`) that answer for it: the one of this release, or
-            those of the nearest releases before and after it whose code was read. Empty where none was.
+        release: The release as it was written; None for the newest known one.
+        readers: The readers (keys of `clockhands.readers.READERS`) used for it: that of this release, or those of the
+            nearest releases before and after it whose code was read. Empty where none was read.
         exact: Whether the code of this very release was read.
     """
 
@@ -34,22 +34,22 @@ class RuntimeRelease:
 
     @property
     def title(self) -> str:
-        """What people call it."""
+        """Its name for people."""
         described = runtimes().get(self.name)
         return self.name if described is None else described.title
 
     def statements(self, opened: Opened) -> tuple[Statement, ...]:
-        """What this release misreads of files like this one; what was mended in an unknown release, it may misread."""
+        """What this release misreads in files like this one; what was fixed in an unknown release, it may misread."""
         about = (each for each in _about(opened) if each.runtime == self.name)
         older = self.release is not None and not self.exact
         return tuple(each for each in about if each.covers(self.release) or (older and each.mended is not None))
 
     def right_again(self, opened: Opened) -> frozenset[str]:
-        """The patterns that an older release followed for files like this one and this release is known not to."""
+        """The patterns that older releases followed for files like this one, and this release is known not to."""
         return frozenset(each.pattern for each in self.fixed_before(opened))
 
     def fixed_before(self, opened: Opened) -> tuple[Statement, ...]:
-        """What older releases misread of files like this one, and this release is known not to."""
+        """What older releases misread in files like this one, and this release is known not to misread."""
         if self.release is None:
             return ()
         asked = release_order(self.release)
@@ -58,12 +58,12 @@ class RuntimeRelease:
 
 
 def misreaders(pattern: str, opened: Opened) -> tuple[Statement, ...]:
-    """What is known of runtimes that make the mistake of a pattern in files like this one, in any release."""
+    """The statements about runtimes that make the mistake of a pattern in files like this one, in any release."""
     return tuple(each for each in _about(opened) if each.pattern == pattern)
 
 
 def _about(opened: Opened) -> Iterator[Statement]:
-    """The statements about files with the type and the keys of this one."""
+    """The statements that cover files with the type and the keys of this one."""
     parts = [view for _, view in views(opened, None)]
     for each in statements():
         if any(each.is_about(_types(view)) and each.fits(view.values) for view in parts):
@@ -86,10 +86,10 @@ def _readers_by_name() -> Mapping[str, Sequence[str]]:
 
 
 def runtime_of(text: str) -> RuntimeRelease:
-    """The runtime that a text names, ``NAME`` or ``NAME@RELEASE``.
+    """Parse the name of a runtime, ``NAME`` or ``NAME@RELEASE``.
 
-    Of the releases of the same major version the nearest one before and the nearest one after the named release
-    answer, unless the named release was read itself. The name of a reader, such as ``vllm-0.11``, names its release.
+    If the code of the named release was not read, the nearest releases of the same major version before and after it
+    are used. The name of a reader, such as ``vllm-0.11``, names its release.
 
     Args:
         text: What the caller wrote.
@@ -144,6 +144,6 @@ def _read(reader: str) -> Version | None:
 
 
 def _same(asked: Version, read: Version) -> bool:
-    """Whether a release is meant by what was asked: ``4`` and ``4.57`` mean 4.57.1, and 0.33.2 is as 0.33.0."""
+    """Whether a requested release matches: ``4`` and ``4.57`` match 4.57.1, and 0.33.2 counts as 0.33.0."""
     length = min(len(asked.release), 2)
     return asked.release[:length] == read.release[:length]

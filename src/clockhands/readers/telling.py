@@ -1,4 +1,4 @@
-"""Readings and differences in words and as JSON values."""
+"""Readings and differences as text and as JSON values."""
 
 import math
 from collections.abc import Iterable
@@ -14,7 +14,7 @@ FAR_OFF = (0.1, 1.0)
 
 
 def reach_of(codes: Iterable[Code], context: int | None, length: int | None) -> int | None:
-    """How far two readings are compared: the context, or the length of the rates where they hold for that one alone."""
+    """The length up to which two readings are compared: the context, or the only length at which frequencies hold."""
     regimes = any(code.by_length for code in codes)
     return length if regimes and length is not None else context
 
@@ -40,7 +40,7 @@ def parted_to_dict(group: Parted, context: int | None, length: int | None = None
 
 
 def _cause(group: Parted) -> dict[str, Any]:
-    """What the second's rates are beside the first's, in the word that is used of any rates."""
+    """The probable cause of the second reading's frequencies, beside the first's; None if they were not compared."""
     return {"cause": None if group.verdict is None else group.verdict.cause}
 
 
@@ -70,10 +70,11 @@ def _ladder_to_dict(ladder: LadderDifference, context: int | None, length: int |
 
 
 def parted_in_words(group: Parted, context: int | None) -> str:
-    """What a reading computes in some layers instead of what the audit does, in one line.
+    """How a reading differs from the audit in some layers, in one line.
 
-    Base and scaling where they are others, what else differs, the pairs and how far apart, the position from which one
-    is off by more than a radian, and the mean cosine at the context. No distance is named that both windows exclude.
+    It names base and scaling where they differ, other differences, the differing pairs and their largest ratio, the
+    position from which one pair is off by more than a radian, and the mean cosine at the context length. Distances
+    outside both windows are left out.
     """
     ours, theirs, ladder = group.ours, group.theirs, group.ladder
     words = [code_in_words(theirs)] if code_in_words(theirs) != code_in_words(ours) else []
@@ -95,7 +96,7 @@ def parted_in_words(group: Parted, context: int | None) -> str:
 
 
 def in_its_place(says: str) -> str:
-    """What the second of two has instead of what the first has, where a sentence names the first before it.
+    """A comparison rewritten as "second instead of first".
 
     >>> in_its_place("the last 512 positions against all positions")
     'all positions instead of the last 512 positions'
@@ -117,7 +118,7 @@ def pairs_in_words(ladder: LadderDifference) -> str:
 
 
 def ratio_in_words(ladder: LadderDifference) -> str:
-    """The largest ratio of two rates.
+    """The largest ratio of two frequencies.
 
     >>> from clockhands.measures import difference
     >>> ratio_in_words(difference((1.0, 0.1), (1.0, 0.2)))
@@ -131,7 +132,7 @@ def ratio_in_words(ladder: LadderDifference) -> str:
 
 
 def cosine_in_words(cosine: float) -> str:
-    """A cosine with three digits, without a minus before zeros.
+    """A cosine with three digits, without a minus sign before zero.
 
     >>> cosine_in_words(0.76894), cosine_in_words(-0.0001)
     ('0.769', '0.000')
@@ -140,7 +141,7 @@ def cosine_in_words(cosine: float) -> str:
 
 
 def code_in_words(code: Code | None) -> str:
-    """Base, scaling, share and factor of a rotary code, in a few words.
+    """Base, scaling, rotated share and attention factor of a rotary code, as a short text.
 
     >>> code_in_words(Code("text", None, "rotary", base=1e4, width=64, rotated=64, attention_factor=1.0))
     'base 10,000, no scaling'
@@ -168,7 +169,7 @@ def scaling_in_words(code: Code) -> str:
 
 
 def part_in_words(part: str) -> str:
-    """A part of a model for people.
+    """The name of a part of a model, for people.
 
     >>> part_in_words("mtp"), part_in_words("vision")
     ('multi-token prediction', 'vision')
@@ -177,12 +178,12 @@ def part_in_words(part: str) -> str:
 
 
 def lengths_differ(first: int | None, second: int | None) -> bool:
-    """Whether two lengths are declared, and are not the same."""
+    """Whether two lengths are both declared and differ."""
     return first is not None and second is not None and first != second
 
 
 def listed(words: Iterable[str], joint: str = "and") -> str:
-    """Some words as a list in a sentence.
+    """Words joined as a list in a sentence.
 
     >>> listed(["one", "two", "three"])
     'one, two and three'

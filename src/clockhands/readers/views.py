@@ -1,7 +1,7 @@
-"""One part of a config, as a reader takes it: what it drops, renames, fills in and refuses.
+"""One part of a config as a reader sees it: keys that it drops, renames, fills in and refuses.
 
-A reader is a function that changes a `View`; the project's own resolver then makes the rates of what is left. So every
-reader is as exact as the audit itself, and a difference is one of reading, never of arithmetic.
+A reader is a function that changes a `View`; the project's own resolver then computes the frequencies from the result.
+So every reader is as exact as the audit itself, and a difference always comes from reading, never from arithmetic.
 """
 
 import json
@@ -27,7 +27,7 @@ ORIGINAL, CONTEXT = "original_max_position_embeddings", "max_position_embeddings
 AS_THE_CLASS = "as the class"
 """Sections of M-RoPE that are those of the type's class in Transformers, whatever the file says."""
 
-# Beyond this a number of a file is no magnitude of anything.
+# A number of a file above this is not accepted as a magnitude.
 _LARGEST_MAGNITUDE = 1e6
 
 
@@ -36,7 +36,7 @@ class Refusal(Exception):
 
 
 class ModelFailure(Refusal):
-    """A reader's config class takes the file, and its model class fails: code that goes by the config does not."""
+    """A reader's config class accepts the file, and its model class, which uses that config, fails."""
 
 
 class Undescribed(Exception):
@@ -48,20 +48,20 @@ GROWTH = "llama_4_scaling_beta"
 
 
 class View:
-    """The text part of a config, changed as a reader takes it.
+    """The text part of a config, changed as a reader reads it.
 
     Attributes:
         top: The whole config, unchanged.
         values: The part, changed.
         name: Its model type.
-        not_read: Keys that stand in the file and that the reader drops, as ``file:key``.
-        says: What else is worth knowing about this reader and this file, in sentences.
-        longest: The longest length that the reader takes the model for, where it does not go by the declared one.
-        length: Tokens at which the rates shall hold.
-        at: Tokens at which the reading is compared with the audit's, where that is not the length that was asked for.
+        not_read: Keys of the file that the reader drops, as ``file:key``.
+        says: Further remarks on this reader and this file, in sentences.
+        longest: The longest context that the reader allows, where that is not the declared one.
+        length: The length in tokens for which frequencies are computed.
+        at: The length in tokens at which the reading is compared with the audit, where that is not the requested one.
         sections: How the reader shares the pairs of M-RoPE among its axes: `AS_THE_CLASS`, ``consecutive``,
             ``interleaved``, or ``strided``, which is interleaved and ends with the pairs; None where that was not read.
-        window_rule: What it makes of windows, where that does not follow from the model type; see `_windows.py`.
+        window_rule: How it treats windows, where that does not follow from the model type; see `_windows.py`.
     """
 
     def __init__(self, opened: Opened, section: Section, length: int | None) -> None:
@@ -80,13 +80,13 @@ class View:
         self.window_rule: Mapping[str, Any] | None = None
 
     def lacks_growth(self, block: Mapping[str, Any]) -> bool:
-        """Whether the code of the type takes `GROWTH` out of the block, which has none."""
+        """Whether the code of the type reads `GROWTH` from the block, and the block does not have it."""
         known = model_type(self.name) if self.name else None
         scores = {} if known is None else known.scores
         return scores.get("formula") == "steps" and "layers" not in scores and GROWTH not in block
 
     def place(self, key: str) -> str:
-        """Where a key stands: ``config.json:text_config.rope_theta``."""
+        """The source of a key: ``config.json:text_config.rope_theta``."""
         return f"{self.file}:{self.path}{key}"
 
     def get(self, key: str) -> Any:
@@ -99,12 +99,12 @@ class View:
         return dict(value) if isinstance(value, Mapping) and value else None
 
     def drop(self, key: str) -> None:
-        """Take a key away that the reader does not look at."""
+        """Remove a key that the reader does not read."""
         if self.values.pop(key, None) is not None:
             self.not_read.append(self.place(key))
 
     def drop_inside(self, block: dict[str, Any], under: str, *keys: str) -> None:
-        """Take keys out of an object that the reader does not look at."""
+        """Remove keys of an object that the reader does not read."""
         for key in keys:
             if block.pop(key, None) is not None:
                 self.not_read.append(self.place(f"{under}.{key}"))
@@ -118,11 +118,11 @@ class View:
         self.values.setdefault(key, value)
 
     def number(self, key: str, block: Mapping[str, Any] | None = None) -> float | None:
-        """A positive number that fits a model, of the part or of an object; None where none stands there."""
+        """A positive number that fits a model, from the part or from an object; None if there is none."""
         return positive_number((self.values if block is None else block).get(key))
 
     def original(self, block: Mapping[str, Any]) -> float | None:
-        """The original length: in an object, else beside it."""
+        """The original length: from an object, else from the part around it."""
         inside = self.number(ORIGINAL, block)
         return self.number(ORIGINAL) if inside is None else inside
 
@@ -135,7 +135,7 @@ def views(opened: Opened, length: int | None) -> Iterator[tuple[Section, View]]:
 
 
 def put_back(config: Mapping[str, Any], section: Section, values: Mapping[str, Any]) -> dict[str, Any]:
-    """The config with a part replaced; what is on the way to it is copied, not changed."""
+    """The config with a part replaced; the objects around the part are copied, not changed."""
     path = [name for name in section.path.split(".") if name]
     if not path:
         return dict(values)
@@ -149,26 +149,26 @@ def put_back(config: Mapping[str, Any], section: Section, values: Mapping[str, A
 
 
 def positive_number(value: Any) -> float | None:
-    """A value where it is a positive number below 10**15, beyond which no length and no factor lies; else None."""
+    """A value if it is a positive number below 10**15 (no length or factor is larger); else None."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < 1e15:
         return None
     return value
 
 
 def scaling_name(block: Mapping[str, Any], *, old_first: bool = False) -> str | None:
-    """The type that a block names, by its new key or its old one, whichever the reader looks at first."""
+    """The type that a block names, under its new key or its old one, in the order in which the reader looks."""
     keys = ("type", "rope_type") if old_first else ("rope_type", "type")
     found = next((block[key] for key in keys if block.get(key) is not None), None)
     return found if isinstance(found, str) else None
 
 
 def named(block: Mapping[str, Any], name: str) -> dict[str, Any]:
-    """The block with its type under the new key alone."""
+    """The block with its type under the new key only."""
     return {"rope_type": name, **{key: value for key, value in block.items() if key not in ("type", "rope_type")}}
 
 
 def canonical(config: Mapping[str, Any]) -> dict[str, Any]:
-    """A config in which the old spelling of a block's type is the new one, to tell whether two are read alike."""
+    """A config in which the old spelling of a block's type is replaced by the new one, to compare two readings."""
     made = dict(config)
     for key, value in config.items():
         if isinstance(value, Mapping) and (key in (OLD, NEW) or key in table()["sections"]):
@@ -180,7 +180,7 @@ def canonical(config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _name(top: Mapping[str, Any], section: Section) -> str | None:
-    """The model type of a part: its own, else what the type around it has in that place."""
+    """The model type of a part: its own, else the one that the type around it has in that place."""
     name = section.values.get("model_type")
     if isinstance(name, str):
         return name
@@ -202,20 +202,20 @@ def names(reader: str, key: str = "names") -> frozenset[str]:
 
 
 def about(reader: str) -> tuple[str, str, str]:
-    """Title, version, and where it was read."""
+    """Title, release, and the files that were read."""
     held = facts()["readers"][reader]
     return held["title"], held["version"], held["read"]
 
 
 def ratio(factor: float, block: Mapping[str, Any]) -> float:
-    """DeepSeek's ``g(mscale) / g(mscale_all_dim)``, which take 1 and 0 where they are absent."""
+    """DeepSeek's ``g(mscale) / g(mscale_all_dim)``; absent values count as 1 and 0."""
     return yarn_magnitude(factor, _magnitude_in(block, "mscale", 1.0)) / yarn_magnitude(
         factor, _magnitude_in(block, "mscale_all_dim", 0.0)
     )
 
 
 def longrope(context: float, original: float) -> dict[str, float]:
-    """What follows from the two lengths under LongRoPE: what cosine and sine are multiplied by, and the factor."""
+    """What LongRoPE derives from the two lengths: the factor on cosine and sine, and the scaling factor."""
     stretch = context / original
     return {"attention_factor": longrope_magnitude(stretch, original), "factor": max(stretch, 1.0)}
 

@@ -1,13 +1,13 @@
 """Output: text, JSON, SARIF, HTML pages and figures. Nothing is computed here.
 
-The explorer alone computes what it shows, in the browser; its numbers are held to those of this library.
+Only the explorer computes what it shows, in the browser; tests compare its numbers with those of this library.
 
 >>> from clockhands import preset, show
 >>> show.heatmap(preset("vaswani2017"))  # doctest: +SKIP
 >>> show.Explorer(preset("llama"), position=100)  # doctest: +SKIP
 
 The figures need ``pip install 'clockhands[figures]'``, the explorer in a notebook ``clockhands[notebook]``; the command
-line needs neither, so both are imported when they are first asked for.
+line needs neither, so both are imported on first use.
 """
 
 from typing import TYPE_CHECKING, Any

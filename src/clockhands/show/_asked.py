@@ -1,4 +1,4 @@
-"""What a figure is asked for, checked before anything is drawn: one position, some of a kind, two sentences."""
+"""Checks the arguments of figures before anything is drawn: a position, several items, two sentences."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -13,14 +13,14 @@ from clockhands.positions import positions_of
 MOST_POINTS = 2048
 """Points of a line, or rows of a picture, that are computed: a few for each dot of a figure."""
 
-_MOST_WORDS, _MOST_LETTERS = 8, 40  # more are laid over each other
+_MOST_WORDS, _MOST_LETTERS = 8, 40  # the most items in a figure; more would overlap
 
 
 def one_position(name: str, value: Any) -> int | float:
     """A single position, in tokens, as a Python number.
 
     Raises:
-        InvalidType, InvalidValue: It is none, or too far.
+        InvalidType, InvalidValue: It is not a position, or too far.
     """
     if getattr(value, "shape", ()) != ():
         raise InvalidType(f"`{name}` must be one number, got {shown(value)}.", f"Give `{name}` as an int or a float.")
@@ -31,16 +31,16 @@ def one_position(name: str, value: Any) -> int | float:
 
 
 def several(name: str, value: Any, what: str, most: int) -> tuple[Any, ...]:
-    """Several of a kind, from one to ``most``.
+    """A list of one to ``most`` items.
 
     Args:
         name: The argument.
         value: What was given for it.
-        what: What each is, in the plural, with an example.
-        most: How many a figure has room for.
+        what: What the items are, in the plural, with an example.
+        most: How many fit in a figure.
 
     Raises:
-        InvalidType: It is no list, or a single word.
+        InvalidType: It is not a list, or a single word.
         InvalidValue: There are none, or too many.
     """
     hint = f"Give `{name}` as a list or tuple of {what}."
@@ -54,11 +54,11 @@ def several(name: str, value: Any, what: str, most: int) -> tuple[Any, ...]:
 
 
 def two_sentences(name: str, value: Any) -> tuple[list[str], list[str]]:
-    """The words of two sentences, which are the same in two orders.
+    """The words of two sentences, which must be the same words in two orders.
 
     Raises:
         InvalidType: They are not two texts.
-        InvalidValue: They are not the same words, or more than a figure has room for.
+        InvalidValue: They are not the same words, or too many for a figure.
     """
     hint = 'Write ("dog bites man", "man bites dog").'
     if not isinstance(value, list | tuple) or not all(isinstance(each, str) for each in value):
@@ -78,7 +78,7 @@ def two_sentences(name: str, value: Any) -> tuple[list[str], list[str]]:
 
 
 def evenly(length: int, most: int = MOST_POINTS) -> range:
-    """At most ``most`` places from 0 to ``length - 1``, one step apart.
+    """At most ``most`` evenly spaced places from 0 to ``length - 1``.
 
     >>> evenly(5), evenly(100_000)
     (range(0, 5), range(0, 100000, 49))
@@ -87,7 +87,7 @@ def evenly(length: int, most: int = MOST_POINTS) -> range:
 
 
 def every(step: int) -> str:
-    """How far apart places are, in words.
+    """The step between places, as text.
 
     >>> every(2), every(49), every(112), every(1023)
     ('every 2nd', 'every 49th', 'every 112th', 'every 1,023rd')
@@ -98,13 +98,13 @@ def every(step: int) -> str:
 
 
 def extremes(values: NDArray[np.float64], most: int = MOST_POINTS) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """Where a line of many values turns, and the values there: the least and the largest of each stretch, and its ends.
+    """Reduce a line of many values to the minimum and maximum of each interval, and the ends of the line.
 
-    A line through them covers the same dots as one through all.
+    A line through them covers the same pixels as one through all values.
 
     Args:
         values: One for each place from 0 on, float64 [length].
-        most: How many places are left, about.
+        most: The approximate number of places that remain.
 
     Returns:
         Places, int64, rising; values, float64, of the same length.
@@ -115,7 +115,7 @@ def extremes(values: NDArray[np.float64], most: int = MOST_POINTS) -> tuple[NDAr
     if len(values) <= most:
         return np.arange(len(values)), values
     size = -(-len(values) // max(1, most // 2))
-    # The last stretch is filled with its end, which stands before what fills it.
+    # The last interval is padded with its end, and argmin and argmax find that end before the padding.
     blocks = np.pad(values, (0, -len(values) % size), mode="edge").reshape(-1, size)
     starts = np.arange(len(blocks)) * size
     places = np.unique(

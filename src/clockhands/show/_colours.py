@@ -1,7 +1,7 @@
 """The colours of the pictures, read from the explorer's style sheet, so that a page and a figure show the same.
 
-The map of signed values is made in OKLab, where equal steps look equally large: neutral at 0, and as far from it on
-one side as on the other.
+The map of signed values is computed in OKLab, where equal steps look equally large: neutral at 0, and symmetric around
+it.
 
 Source: Björn Ottosson, "A perceptual color space for image processing", 2020.
 """
@@ -24,7 +24,7 @@ THEMES = ("light", "dark")
 _FIRST_BLOCK = re.compile(r":root\s*\{([^}]*)\}")
 _COLOUR = re.compile(r"--([\w-]+):\s*(?:light-dark\(\s*(#\w+)\s*,\s*(#\w+)\s*\)|(#\w+))\s*;")
 
-# Lightness of the middle, of both ends, chroma, and the hues of -1 and +1 in degrees, as in `js/colours.js`.
+# Lightness of the middle and of both ends, chroma, and the hues of -1 and +1 in degrees, as in `js/colours.js`.
 _SIGNED = {"light": (0.965, 0.44, 0.11, 325, 155), "dark": (0.24, 0.84, 0.12, 325, 155)}
 _LMS = np.array([[1, 0.3963377774, 0.2158037573], [1, -0.1055613458, -0.0638541728], [1, -0.0894841775, -1.291485548]])
 _RGB = np.array(
@@ -37,7 +37,7 @@ _RGB = np.array(
 
 
 def colours(theme: Theme) -> Mapping[str, str]:
-    """The colours of a theme by what they are for: ``ink``, ``paper``, ``sine``, ``error`` and so on, as ``#rrggbb``.
+    """The colours of a theme by their purpose: ``ink``, ``paper``, ``sine``, ``error`` and so on, as ``#rrggbb``.
 
     Raises:
         InvalidValue: The theme is neither light nor dark.

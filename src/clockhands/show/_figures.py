@@ -1,8 +1,7 @@
 """The explorer's figures without a browser: for a notebook, or as SVG, PNG or PDF by ``savefig``.
 
-Each has a question as its heading and the answer below it, with the code's own numbers, and is a matplotlib figure
-that belongs to no window. All take ``theme="dark"`` for the other set of colours. They need
-``pip install 'clockhands[figures]'``.
+Each has a question as its heading and below it the answer with the numbers of the code. It is a matplotlib figure
+without a window. All take ``theme="dark"`` for dark colours. They need ``pip install 'clockhands[figures]'``.
 
 >>> from clockhands.additive import Sinusoidal
 >>> heatmap(Sinusoidal(width=64), 128).savefig("table.svg")  # doctest: +SKIP

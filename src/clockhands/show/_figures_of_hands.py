@@ -1,4 +1,4 @@
-"""Figures of what a code's hands write and where they stand: the table, the clock, one pair, a shift."""
+"""Figures of the dimension pairs of a code: the table, all pairs as clock hands, one pair, a shift."""
 
 import math
 from collections.abc import Sequence
@@ -35,7 +35,7 @@ from clockhands.specs import describe
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-_FEW_CHANNELS = 256  # that many have two dots each in a figure of the usual size
+_FEW_CHANNELS = 256  # rows, or columns, that have two pixels each in a figure of the usual size
 _MOST_HANDS = 32
 _MOST_STARTS = 20
 _MOST_CELLS = 2**22
@@ -47,13 +47,14 @@ def heatmap(
 ) -> "Figure":
     """What does the model get? The table of a code: a row for each position, a column for each channel.
 
-    A rotary code adds nothing to tokens; of it the sines and cosines of its hands are shown.
+    A rotary code adds nothing to tokens; the sines and cosines of its pairs are shown instead.
 
     Args:
-        spec: A code that is added to tokens, or one with hands.
-        rows: Positions, from 0 on; of more than a figure has dots for, some are drawn, evenly spaced.
-        values: Learned numbers, where the code has some.
-        trained: The length in tokens at which the hands that never come round are marked; the rows unless said.
+        spec: A code that is added to tokens, or one with dimension pairs.
+        rows: Number of positions, from 0 on; if they exceed the pixels of the figure, evenly spaced ones are drawn.
+        values: Learned numbers, if the code has some.
+        trained: The trained length in tokens: pairs that complete no rotation within it are marked; by default
+            ``rows``.
         theme: The set of colours.
 
     Raises:
@@ -82,7 +83,7 @@ def heatmap(
     figure = frame(theme, 3.6, "What does the model get?", answer)
     axes = dressed(figure.add_subplot(), theme, "channel", "position (token)")
     most = float(np.abs(numbers).max()) or 1.0
-    # A cell that is wider than a dot is one number, and has no other's colour.
+    # A cell that is wider than a pixel shows one number, without mixing colours.
     image = axes.imshow(
         numbers,
         cmap=signed_map(theme),
@@ -124,7 +125,7 @@ def _channels(clock: Clock) -> NDArray[np.int64]:
 
 
 def _spans(clock: Clock, pairs: Sequence[int]) -> list[tuple[int, int]]:
-    """The runs of channels that these pairs write."""
+    """The ranges of channels that these pairs fill."""
     channels = sorted(int(channel) for channel in _channels(clock)[list(pairs)].ravel() if channel < clock.width)
     spans: list[tuple[int, int]] = []
     for channel in channels:
@@ -136,10 +137,10 @@ def _spans(clock: Clock, pairs: Sequence[int]) -> list[tuple[int, int]]:
 
 
 def clock(spec: Any, position: float = 100, *, theme: Theme = "light") -> "Figure":
-    """Where are we? Every hand at a position, in the order of the pairs; of many hands some, evenly chosen.
+    """Where are we? The angle of every pair at a position, as clock hands; of many pairs, evenly chosen ones.
 
     Raises:
-        InvalidType, InvalidValue: The spec has no hands along one axis, or the position cannot be used.
+        InvalidType, InvalidValue: The spec has no pairs along one axis, or the position is invalid.
         NotInstalled: matplotlib is not installed.
     """
     held = clock_of(spec)
@@ -167,16 +168,16 @@ def clock(spec: Any, position: float = 100, *, theme: Theme = "light") -> "Figur
 
 
 def pair(spec: Any, pair: int = 0, *, position: float = 3, theme: Theme = "light") -> "Figure":
-    """Why two waves? Both waves of a pair, and the point on its circle; one wave alone has each height twice.
+    """Why two waves? Sine and cosine of a pair, and its point on the circle; one wave alone takes each value twice.
 
     Args:
-        spec: A code with hands.
-        pair: Which of them.
+        spec: A code with dimension pairs.
+        pair: The index of the pair.
         position: The position that is marked.
         theme: The set of colours.
 
     Raises:
-        InvalidType, InvalidValue: The spec has no hands along one axis, or no such pair, or the pair never turns.
+        InvalidType, InvalidValue: The spec has no pairs along one axis, or no such pair, or the pair has frequency 0.
         NotInstalled: matplotlib is not installed.
     """
     ladder = clock_of(spec).ladder
@@ -186,7 +187,7 @@ def pair(spec: Any, pair: int = 0, *, position: float = 3, theme: Theme = "light
     if not rate:
         raise InvalidValue(f"Pair {pair} never rotates.", "Choose a pair with a frequency above 0.")
     phase = float(np.angle(units(ladder, positions_of([position]))[0, pair]))
-    # The next position with the same sine, which is a real number: its phase is pi less this one's.
+    # The next position with the same sine, a real number: its phase is pi minus this one's.
     other = position + ((math.pi - 2 * phase) % _TURN) / rate
     answer = (
         f"Pair {pair} {wavelength_in_words(rate)}. Its sine is {said(math.sin(phase))} at {position:,} and again at "
@@ -197,7 +198,7 @@ def pair(spec: Any, pair: int = 0, *, position: float = 3, theme: Theme = "light
     chosen = colours(theme)
     waves, circle = figure.subplots(1, 2, width_ratios=[3, 1])
     dressed(waves, theme, "position (token)", "value")
-    # It ends where the sine is highest and the cosine is 0, so that their names stand apart.
+    # The curve ends where the sine is highest and the cosine is 0, so that their labels are apart.
     end = position + ((math.pi / 2 - phase) % _TURN + _TURN) / rate
     at = np.linspace(max(0.0, position - 0.75 * _TURN / rate), end, 800)
     turned = phase + rate * (at - position)
@@ -228,11 +229,11 @@ def _one_pair(pairs: int, pair: int) -> int:
 
 
 def shift(spec: Any, k: float = 3, *, starts: Sequence[float] = (0, 40, 1000), theme: Theme = "light") -> "Figure":
-    """What does "k further" do? Hands before and after a shift from several starts: each turns by its own fixed angle.
+    """What does "k further" do? Pairs before and after a shift: each rotates by a fixed angle, from any start.
 
     Args:
-        spec: A code with hands.
-        k: Tokens.
+        spec: A code with dimension pairs.
+        k: The shift in tokens.
         starts: The positions from which the shift is shown, a row for each, at most 20.
         theme: The set of colours.
 
@@ -243,7 +244,7 @@ def shift(spec: Any, k: float = 3, *, starts: Sequence[float] = (0, 40, 1000), t
     held = clock_of(spec)
     k = one_position("k", k)
     begins = [one_position("starts", start) for start in several("starts", starts, "positions", _MOST_STARTS)]
-    shift_of(spec, k)  # refuses what has none, with the reason
+    shift_of(spec, k)  # raises the error with the reason, if the code has no shift
     pairs = held.ladder.pairs
     chosen_pairs = sorted({round(place * (pairs - 1) / 5) for place in range(6)})
     before, after = (

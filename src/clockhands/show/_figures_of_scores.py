@@ -1,4 +1,4 @@
-"""Figures of what attention makes of a code: kernel, ladder against a length, rounding, biases, two sentences."""
+"""Figures of the effect of a code on attention: kernel, wavelengths and a length, rounding, biases, two sentences."""
 
 import math
 from collections.abc import Sequence
@@ -36,20 +36,20 @@ _LINES = ("-", (0, (5, 2)), (0, (1, 1.5)), (0, (5, 1.5, 1, 1.5)))
 _SENTENCES = ("dog bites man", "man bites dog")
 _CODES = {"sinusoidal": "the sinusoidal code", "rotary": "RoPE", "alibi": "ALiBi"}
 _DTYPES = ("float64", "float32", "float16", "bfloat16")
-_SAME_WEIGHT = 1e-12  # two weights that differ by less differ by rounding
+_SAME_WEIGHT = 1e-12  # a smaller difference of two weights is rounding
 
 
 def kernel(spec: Any, other: Any = None, *, length: int = 2048, theme: Theme = "light") -> "Figure":
     """What does a dot product know? ``sum_i cos(rate_i distance)``, its mean over the pairs, against distance.
 
     Args:
-        spec: A code with hands.
+        spec: A code with dimension pairs.
         other: A second one to compare with.
-        length: Distances, from 0 on.
+        length: Number of distances, from 0 on.
         theme: The set of colours.
 
     Raises:
-        InvalidType, InvalidValue: A spec has no hands along one axis, or the length cannot be used.
+        InvalidType, InvalidValue: A spec has no pairs along one axis, or the length is invalid.
         NotInstalled: matplotlib is not installed.
     """
     length = count("length", length, 2)
@@ -90,14 +90,13 @@ def ladder(spec: Any, length: int | None = None, *, served: int | None = None, t
     """Is this ladder fit for this length? The wavelengths on a logarithmic axis, before a scaling and after it.
 
     Args:
-        spec: A code with hands; the scaling of a rotary one is shown against the ladder without it.
-        length: Tokens that the model was trained on; the original length of its scaling unless said, and 2,048 tokens
-            of a ladder without one, of which no length is known.
-        served: Tokens that it is used with.
+        spec: A code with dimension pairs; for a rotary code with a scaling, the wavelengths without it are also shown.
+        length: The trained length in tokens; by default the original length of the scaling, or 2,048 without a scaling.
+        served: The length in tokens at which it is used.
         theme: The set of colours.
 
     Raises:
-        InvalidType, InvalidValue: The spec has no hands along one axis, or a length cannot be used.
+        InvalidType, InvalidValue: The spec has no pairs along one axis, or a length is invalid.
         NotInstalled: matplotlib is not installed.
     """
     original = getattr(getattr(spec, "scaling", None), "original", None)
@@ -157,16 +156,16 @@ def precision(
 ) -> "Figure":  # fmt: skip
     """When do numbers lie? The largest error of any pair's angle against position, a line for each dtype.
 
-    Positions are odd, one in each half octave: a power of two is a position that every dtype holds.
+    Positions are odd, one in each half octave, because every dtype represents powers of two exactly.
 
     Args:
-        spec: A code with hands.
-        dtypes: What each step is rounded to.
+        spec: A code with dimension pairs.
+        dtypes: The dtypes to which each step is rounded.
         way: Which steps are rounded, one of `clockhands.measures.ladders._angle_errors.WAYS`.
         theme: The set of colours.
 
     Raises:
-        InvalidType, InvalidValue: The spec has no hands along one axis, or a name is unknown.
+        InvalidType, InvalidValue: The spec has no pairs along one axis, or a name is unknown.
         NotInstalled: matplotlib is not installed.
     """
     found = clock_of(spec).ladder
@@ -207,16 +206,16 @@ def precision(
 
 
 def bias(spec: Any, length: int = 256, *, values: Any = None, theme: Theme = "light") -> "Figure":
-    """How far does each head look? What a bias adds to the score of a key so many tokens back, a line for each head.
+    """How far does each head look? The bias of a key by its distance before the query, a line for each head.
 
     Args:
         spec: A bias.
-        length: Distances, from 0 on.
-        values: Learned numbers, where the code has some.
+        length: Number of distances, from 0 on.
+        values: Learned numbers, if the code has some.
         theme: The set of colours.
 
     Raises:
-        InvalidType, InvalidValue: It is no bias, or its learned numbers are missing or of another shape.
+        InvalidType, InvalidValue: It is not a bias, or its learned numbers are missing or of another shape.
         NotInstalled: matplotlib is not installed.
     """
     if not isinstance(spec, BiasCode):
@@ -256,20 +255,20 @@ def attention(
     seed: int = 0,
     theme: Theme = "light",
 ) -> "Figure":
-    """Can it see order? How much two orders of the same words take of each other, without a code and with one.
+    """Can it see order? Attention weights of two orders of the same words, without a code and with one.
 
-    One head of a layer whose weights and words are drawn, of 32 channels and two heads, as on the explorer's page. Rows
-    and columns stand in the order of the first sentence in all four, so that what is the same looks the same.
+    One head of a layer with random weights and words, 32 channels and two heads, as on the explorer's page. Rows and
+    columns are in the order of the first sentence in all four, so that equal weights look equal.
 
     Args:
         code: ``sinusoidal``, ``rotary``, or ``alibi`` in its symmetric form, since nothing is masked.
         sentences: Two orders of the same words, each once.
-        seed: Where the numbers come from.
+        seed: The random seed.
         theme: The set of colours.
 
     Raises:
-        InvalidValue, InvalidType: The code is unknown, the sentences are not the same words, or more than there is room
-            for, or the seed is no whole number from 0 on.
+        InvalidValue, InvalidType: The code is unknown, the sentences are not the same words, or too long, or the seed
+            is not a whole number from 0 on.
         NotInstalled: matplotlib is not installed.
     """
     one_of("code", code, _CODES, "Pass one of them.")
@@ -317,7 +316,7 @@ def attention(
 
 
 def _upper_half(theme: Theme) -> Any:
-    """A map of numbers from 0 up: the upper half of the signed one."""
+    """A colour map for numbers from 0 up: the upper half of the signed one."""
     from matplotlib.colors import ListedColormap
 
     return ListedColormap(signed_colours(np.linspace(0, 1, 257), theme).tolist())

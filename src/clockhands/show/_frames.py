@@ -1,4 +1,4 @@
-"""What all figures have in common: a question as the heading, the answer below it, quiet axes with units."""
+"""The common frame of all figures: a question as the heading, the answer below it, and axes with units."""
 
 import math
 import re
@@ -24,20 +24,20 @@ _LETTERS = 92  # of a line of the answer
 
 
 class NotInstalled(InvalidType, ImportError):
-    """A library that only some need is not there."""
+    """An optional library is not installed."""
 
 
 def frame(theme: Theme, height: float, question: str, answer: str) -> "Figure":
     """An empty figure with its heading, its answer and room for the rest.
 
-    It belongs to no window and to no list of open figures; a notebook shows it as a picture, and its ``savefig``
-    writes SVG, PNG or PDF.
+    It has no window and is not registered with pyplot; a notebook shows it as a picture, and its ``savefig`` writes
+    SVG, PNG or PDF.
 
     Args:
         theme: The set of colours.
-        height: Of the axes, in inches; the heading comes on top.
+        height: Height of the axes in inches, without the heading.
         question: The heading.
-        answer: A sentence or two with the code's own numbers.
+        answer: One or two sentences with the numbers of the code.
 
     Raises:
         NotInstalled: matplotlib is not installed.
@@ -51,7 +51,7 @@ def frame(theme: Theme, height: float, question: str, answer: str) -> "Figure":
             "The figures need matplotlib, which is not installed.",
             "Install it with `pip install 'clockhands[figures]'`.",
         ) from None
-    # A true minus sign before a number, as the axes have it; a dollar sign in a name is no formula.
+    # A true minus sign before a number, as on the axes; a dollar sign in a name does not start a formula.
     answer = re.sub(r"(?<![\w.)])-(?=\d)", "−", answer)
     lines = textwrap.wrap(answer.replace("$", r"\$"), _LETTERS)
     head = 0.42 + 0.19 * len(lines)
@@ -67,20 +67,20 @@ def frame(theme: Theme, height: float, question: str, answer: str) -> "Figure":
 
 
 def _picture(figure: "Figure") -> tuple[bytes, dict[str, int]]:
-    """PNG, and how wide a notebook shows it in CSS pixels."""
+    """The figure as PNG, and its width in a notebook in CSS pixels."""
     held = BytesIO()
     figure.savefig(held, format="png", dpi=_DPI)
     return held.getvalue(), {"width": round(96 * figure.get_figwidth()), "height": round(96 * figure.get_figheight())}
 
 
 def dressed(axes: "Axes", theme: Theme, across: str, up: str) -> "Axes":
-    """Axes in the quiet colours, with their names; nothing is drawn on the two sides without numbers."""
+    """Style axes: quiet colours, names, no lines on the two sides without numbers."""
     chosen = colours(theme)
     axes.set_facecolor(chosen["paper"])
     axes.set_xlabel(across, color=chosen["quiet"], size=9, loc="right")
     axes.set_ylabel(up, color=chosen["quiet"], size=9, loc="top")
     formatter: Any = axes.xaxis.get_major_formatter()
-    formatter.set_powerlimits((-5, 8))  # a factor of ten that stands apart lies on the axis's name
+    formatter.set_powerlimits((-5, 8))  # a separate factor of ten would overlap the axis label
     axes.tick_params(colors=chosen["quiet"], labelsize=8.5, which="both", color=chosen["rule"])
     for side, spine in axes.spines.items():
         spine.set_visible(side in ("left", "bottom"))
@@ -89,7 +89,7 @@ def dressed(axes: "Axes", theme: Theme, across: str, up: str) -> "Axes":
 
 
 def name_end(axes: "Axes", x: float, y: float, name: str, colour: str) -> None:
-    """The name of a line at its end."""
+    """The label of a line at its end."""
     place: dict[str, Any] = {"textcoords": "offset points", "va": "center", "annotation_clip": False}
     axes.annotate(name.replace("$", r"\$"), (x, y), (4, 0), color=colour, size=8.5, **place)
 
@@ -110,7 +110,7 @@ def signed_map(theme: Theme) -> "ListedColormap":
 
 
 def has_clock(spec: Any) -> bool:
-    """Whether a spec has hands; one that has none for a reason of its own says why when it is asked for them."""
+    """Whether a spec has dimension pairs; if not, `clock_of` raises an error with the reason."""
     if isinstance(spec, type) or not isinstance(spec, HasClock):
         return False
     try:
@@ -123,7 +123,7 @@ def clock_of(spec: Any) -> Clock:
     """The clock behind a spec, along one axis.
 
     Raises:
-        InvalidType, InvalidValue: It has none; the message says why.
+        InvalidType, InvalidValue: It has none; the message gives the reason.
     """
     if isinstance(spec, type) or not isinstance(spec, HasClock):
         raise InvalidType(
@@ -140,7 +140,7 @@ def clock_of(spec: Any) -> Clock:
 
 
 def said(number: float, digits: int = 4) -> str:
-    """A number as in a sentence.
+    """A number as text.
 
     >>> said(62.83185), said(1234567.0), said(0.00001)
     ('62.83', '1,234,567', '1.000e-05')
@@ -152,5 +152,5 @@ def said(number: float, digits: int = 4) -> str:
 
 
 def wavelength_in_words(rate: float) -> str:
-    """How long a hand of this rate takes for a turn, as what is said of it."""
+    """The wavelength of a pair of this frequency, as text."""
     return f"completes one rotation in {said(2 * math.pi / rate)} tokens" if rate else "never rotates"

@@ -1,7 +1,7 @@
-"""What a study of the lab found, in sentences made from its numbers.
+"""Writes the results of a lab study as sentences with its numbers.
 
-Two arms are distinguishable where the interval of their difference, paired by seed, does not include zero. An arm is
-compared with the best one; of two arms that are not distinguishable from the best nothing is said about each other.
+Two arms are distinguishable if the interval of their difference, paired by seed, does not include zero. Arms are
+compared with the best one only; two arms that are not distinguishable from the best are not compared.
 """
 
 import math
@@ -15,8 +15,8 @@ from clockhands.lab.study import AS_TRAINED
 from clockhands.show._lab_drops import drop_answers
 from clockhands.show._lab_numbers import Line, at_length, in_full, lengths_of, listed, measure_of, under, value_of
 
-_NAMED = 4  # arms that are named with their numbers in a sentence
-_FLAT = 0.01  # a loss that changes by less, as a share, is called flat
+_NAMED = 4  # the most arms named with their numbers in a sentence
+_FLAT = 0.01  # a loss that changes by less than this share is called flat
 
 
 def lines_of(results: Results, task: str) -> list[Line]:
@@ -53,7 +53,7 @@ class Ranking:
 
     @cached_property
     def measure(self) -> str:
-        """By what they are compared."""
+        """The measure that is compared."""
         return measure_of(self.results, self.task)
 
     @cached_property
@@ -66,7 +66,7 @@ class Ranking:
 
     @cached_property
     def values(self) -> dict[Line, Estimate]:
-        """What is compared, best mean first: finite numbers, of at least two seeds where any line has two."""
+        """The compared values, best mean first: finite numbers, of at least two seeds if any line has two."""
         finite = [line for line, value in self.measured.items() if math.isfinite(value.mean)]
         several = [line for line in finite if self.measured[line].low is not None]
         sign = -1 if self.measure == "accuracy" else 1
@@ -90,7 +90,7 @@ class Ranking:
         return found
 
     def better(self, one: Line, other: Line) -> bool:
-        """Whether one is better than another, and the two are distinguishable."""
+        """Whether one line is better than another, and the two are distinguishable."""
         verdict, opposite = ("above", "below") if self.measure == "accuracy" else ("below", "above")
         return self._verdicts.get((one, other)) == verdict or self._verdicts.get((other, one)) == opposite
 
@@ -169,7 +169,7 @@ def rankings(results: Results, task: str, protocol: str, lines: Sequence[Line]) 
 
 
 def answers(results: Results, task: str) -> list[str]:
-    """What a report says first: what drops do where there are any, else the best arms at two lengths."""
+    """The first sentences of a report: the effect of drops if there are any, else the best arms at two lengths."""
     said = drop_answers(results, task) or general_answers(results, task)
     return [*said, *one_seed(results, task)] if said else ["Nothing was measured yet."]
 
@@ -194,7 +194,7 @@ def one_seed(results: Results, task: str) -> list[str]:
 
 
 def with_length(results: Results, task: str, protocol: str) -> list[str]:
-    """By how much the loss of a language model changes from the trained to the longest length."""
+    """How much the loss of a language model changes from the trained to the longest length."""
     trained, longest = results.study.tasks[task].training.length, max(lengths_of(results, task))
     found = ratios(results, task, protocol, lines_of(results, task), longest)
     if longest == trained or len(found) < 2 or measure_of(results, task) != "loss":
@@ -216,7 +216,7 @@ def ratios(results: Results, task: str, protocol: str, lines: Sequence[Line], le
 
 
 def early_tokens(results: Results, task: str) -> list[str]:
-    """What both protocols say together: which gains are from fewer early tokens, and which lines are flat."""
+    """What both protocols show together: which gains come from fewer early tokens, and which lines are flat."""
     longest, lines = max(lengths_of(results, task)), lines_of(results, task)
     whole, sliding = (ratios(results, task, protocol, lines, longest) for protocol in ("whole", "sliding"))
     if longest == results.study.tasks[task].training.length:

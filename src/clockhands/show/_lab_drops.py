@@ -1,4 +1,4 @@
-"""What removing a position encoding during training did, in sentences made from the numbers of a study."""
+"""Writes sentences on the effect of removing a position encoding during training, from a study's numbers."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -18,15 +18,15 @@ from clockhands.show._lab_numbers import (
     value_of,
 )
 
-_SCALINGS = 3  # compared in sentences; the tables have all
-_RISE = 0.01  # nats per token; a rise at a drop that is smaller is not called one
+_SCALINGS = 3  # the most comparisons in sentences; the tables have all
+_RISE = 0.01  # nats per token; a smaller rise at a drop is not called a rise
 
 Reference = tuple[str, dict[str, Line]]
 """What dropped arms are compared with, in words, and the line that each of them is compared with."""
 
 
 def drop_step(results: Results, task: str, arm: str) -> int | None:
-    """The step at which the encoding of an arm is removed; None where it is kept."""
+    """The step at which the encoding of an arm is removed; None if it is kept."""
     drop = results.study.arms[arm].drop
     return None if drop is None else results.study.training_of(Key(task, arm, 0)).in_steps(drop.at)
 
@@ -39,12 +39,12 @@ def dropped_arms(results: Results, task: str) -> list[str]:
 
 
 def from_checkpoint(results: Results, task: str, arm: str) -> bool:
-    """Whether an arm goes on from a checkpoint: its training text is then another than before."""
+    """Whether an arm starts from a checkpoint, which was trained on another text."""
     return bool(results.study.model_of(Key(task, arm, 0)).start)
 
 
 def is_one_number(results: Results, task: str, arm: str) -> bool:
-    """Whether the rise at a drop is measured on one checkpoint before any training, and so the same for every seed."""
+    """Whether the rise at a drop is measured on one checkpoint before training, and so is equal for all seeds."""
     value = results.value(task, arm, "spike")
     at_start = from_checkpoint(results, task, arm) and drop_step(results, task, arm) == 0
     return value is not None and at_start and len(set(value.seeds.values())) == 1
@@ -59,7 +59,7 @@ def rise_of(results: Results, task: str, arm: str) -> str:
 
 
 def recovered(results: Results, task: str, arm: str) -> Estimate | None:
-    """The share of the rise that is recovered, where that says something: not where the text changed as well."""
+    """The share of the rise that is recovered, if meaningful: not if the text changed as well."""
     value = None if from_checkpoint(results, task, arm) else results.value(task, arm, "won_back")
     return value if value is not None and math.isfinite(value.mean) else None
 
@@ -68,7 +68,7 @@ _OTHER_TEXT = "The recovered share is not given for an arm that starts from a ch
 
 
 def of_drop(results: Results, task: str, arm: str) -> str:
-    """What removing the encoding of one arm does to the loss, and how much is recovered; empty without a drop."""
+    """The effect of removing the encoding of one arm on the loss, and the recovery; empty without a drop."""
     spike = results.value(task, arm, "spike")
     if spike is None:
         return ""
@@ -92,7 +92,7 @@ def _is_rise(spike: Estimate) -> bool:
 
 
 def drop_answers(results: Results, task: str) -> list[str]:
-    """What a study of drops asks first: the rise, the recovery, and how dropped arms compare with arms that are not."""
+    """The main results of a study of drops: the rise, the recovery, and dropped arms compared with others."""
     arms = dropped_arms(results, task)
     if not arms:
         return []
@@ -121,7 +121,7 @@ def _rises(results: Results, task: str, arms: Sequence[str]) -> str:
 
 
 def _range(values: dict[str, Estimate], of: Callable[[float], float] = float) -> str:
-    """The least and the greatest of some means with their arms.
+    """The smallest and the largest of some means with their arms.
 
     >>> _range({"a": Estimate(0.5, None, None, {}), "b": Estimate(0.25, None, None, {})})
     '0.250 (b) to 0.500 (a)'
@@ -134,7 +134,7 @@ def _range(values: dict[str, Estimate], of: Callable[[float], float] = float) ->
 
 
 def references_of(results: Results, task: str, arms: Sequence[str], *, scaled: bool) -> list[Reference]:
-    """What dropped arms are compared with: the same arm with its encoding, that with a scaling, one without any.
+    """The arms to compare dropped arms with: the same one with its encoding, with a scaling, one without encoding.
 
     Args:
         results: The study.
@@ -149,7 +149,7 @@ def references_of(results: Results, task: str, arms: Sequence[str], *, scaled: b
     by_scaling: dict[str, dict[str, Line]] = {}
     for arm in arms:
         own, steps = study.arms[arm], study.training_of(Key(task, arm, 0)).steps
-        # Of several, the one that was trained as long.
+        # Of several, the one that was trained for the same number of steps.
         nearest = sorted(others, key=lambda other: study.training_of(Key(task, other, 0)).steps != steps)
         for other in nearest:
             that = study.arms[other]
@@ -240,7 +240,7 @@ def _against(results: Results, task: str, reference: Reference, length: int) -> 
 
 
 def _absolute(value: Estimate) -> Estimate:
-    """A difference without its sign."""
+    """The absolute value of a difference."""
     if value.mean >= 0:
         return value
     low, high = (None if end is None else -end for end in (value.high, value.low))

@@ -129,7 +129,7 @@ def task_parts(
 
 @dataclass(frozen=True)
 class _Task:
-    """What `task_parts` is given, and what it makes of that."""
+    """The arguments of `task_parts`, and the parts of the report made from them."""
 
     results: Results
     name: str

@@ -1,7 +1,7 @@
-"""The ladders of a model against its lengths, as SVG: which pairs come round, and what a scaling does to them.
+"""Draws the wavelengths of a model and its lengths as SVG: which pairs complete a rotation, before and after scaling.
 
-One band for each ladder, with a mark for each pair on a logarithmic axis of wavelengths; a scaled ladder below the one
-that it was made from. Marks tell by their shape, and not by their colour alone, which pairs never complete a turn.
+One band for each ladder, with a mark for each pair on a logarithmic axis of wavelengths; a scaled ladder is below the
+unscaled one. The shape of a mark, not only its colour, shows whether the pair completes a rotation.
 """
 
 import math
@@ -29,12 +29,12 @@ class Band:
     """One ladder.
 
     Attributes:
-        title: Whose it is.
-        before: Its rates before the scaling; None where there is none, or where it is not known.
-        rates: Its rates in use.
-        trained: The length that the slow pairs saw, in tokens; None if nothing declares one.
-        served: The length that all figures of the report are about; None if nothing declares one.
-        window: Whether the lengths are those of a window, past which no query of these layers looks.
+        title: The layers that have it.
+        before: Its frequencies before scaling; None if there is no scaling, or they are not known.
+        rates: Its frequencies in use.
+        trained: The trained length in tokens; None if none is declared.
+        served: The length for all figures of the report; None if none is declared.
+        window: Whether the lengths are those of a window, beyond which no query of these layers sees.
     """
 
     title: str
@@ -46,16 +46,17 @@ class Band:
 
     @property
     def beyond(self) -> tuple[bool, ...]:
-        """For each pair whether it never came round in training and is turned further than that when it is served."""
+        """For each pair: did it complete no rotation in training, and does it rotate further in use?"""
         if self.trained is None or self.served is None:
             return (False,) * len(self.rates)
         return turned_beyond(self.before or self.rates, self.rates, self.trained, self.served)
 
     @property
     def marks(self) -> tuple[str, ...]:
-        """How each pair in use is marked: ``beyond``, else ``turning`` or ``never``, by its rate at the served length.
+        """The mark of each pair in use: ``beyond``, else ``turning`` or ``never``, by its frequency.
 
-        What stands on the axis beyond the line of that length thus never completes a turn there.
+        ``turning`` and ``never`` are decided at the served length, so the pairs beyond the line of that length on the
+        axis complete no rotation there.
         """
         return tuple(
             "beyond" if far else "turning" if self.served is None or completes(rate, self.served) else "never"
@@ -64,7 +65,7 @@ class Band:
 
     @property
     def marks_before(self) -> tuple[str, ...]:
-        """The same of the rates before the scaling, at the trained length."""
+        """The same for the frequencies before scaling, at the trained length."""
         return tuple(
             "turning" if self.trained is None or completes(rate, self.trained) else "never"
             for rate in self.before or ()
@@ -72,7 +73,7 @@ class Band:
 
     @property
     def says(self) -> str:
-        """What is to be seen, in a sentence."""
+        """The content of the picture, in a sentence."""
         pairs = len(self.rates)
         if self.served is None or self.trained is None:
             return f"{self.title}: {pairs} pairs; no length is declared that they could be held against."
@@ -95,7 +96,7 @@ def _never(rates: Sequence[float], length: int) -> int:
 
 
 def bands_of(audit: Audit) -> tuple[Band, ...]:
-    """The ladders of an audit, one for each group of layers with rates; a ladder that is shared is shown once."""
+    """The ladders of an audit, one for each group of layers with frequencies; a shared ladder is shown once."""
     found: dict[tuple[object, ...], Band] = {}
     for code in audit.layers:
         if not code.rates or not all(math.isfinite(rate) and rate >= 0 for rate in code.rates):
@@ -104,7 +105,7 @@ def bands_of(audit: Audit) -> tuple[Band, ...]:
         trained = original if isinstance(original, int) and original > 0 else code.usable_length or served
         window = code.window is not None and served == code.window
         if window:
-            # No query of these layers looks further back.
+            # No query of these layers sees further back.
             trained = min(trained or math.inf, code.window or math.inf)
         title = title_of(code, LISTED)
         where = title.rpartition(": ")[0] or title
@@ -118,7 +119,7 @@ def bands_of(audit: Audit) -> tuple[Band, ...]:
 
 
 def _before(code: Code, in_use: Sequence[float]) -> tuple[float, ...] | None:
-    """The rates before the scaling that a code declares; None where they are those in use."""
+    """The frequencies before the scaling that a code declares; None if they equal those in use."""
     if not code.scaling or code.kind != "rotary":
         return None
     spec = code.spec
@@ -219,7 +220,7 @@ class _Picture:
             top += height
 
     def row(self, rates: Sequence[float], top: float, kinds: Sequence[str]) -> Iterator[Markup]:
-        """A mark for each pair: a line where it comes round, a taller one where it never does, an arrow beyond."""
+        """A mark for each pair: a line if it completes a rotation, a taller one if not, an arrow if ``beyond``."""
         last: dict[str, float] = {}
         paths: dict[str, list[str]] = {"turning": [], "never": [], "beyond": []}
         for rate, kind in zip(rates, kinds, strict=True):
@@ -240,7 +241,7 @@ class _Picture:
                 yield element("path", class_=f"mark {kind}", d="".join(parts))
 
     def join(self, before: Sequence[float], after: Sequence[float], top: float, low: float) -> Markup:
-        """Lines from where some pairs stood to where they stand, at most some thirty of them."""
+        """Lines from the old to the new wavelength of some pairs, about thirty at most."""
         step = max(1, round(len(before) / 32))
         parts = [
             f"M{self.x(2 * math.pi / old)},{top}L{self.x(2 * math.pi / new)},{low}"

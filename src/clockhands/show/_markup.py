@@ -1,4 +1,4 @@
-"""HTML and SVG from strings that stay text: whatever is not made by `element` is escaped."""
+"""Builds HTML and SVG safely: everything that was not built by `element` is escaped."""
 
 import base64
 import hashlib
@@ -13,13 +13,13 @@ _WITHOUT_END = frozenset({"meta", "link", "br", "wbr"})
 
 
 class Markup(str):
-    """Text that is markup already, and goes into other markup as it is."""
+    """Text that is already markup, and is inserted into other markup unchanged."""
 
     __slots__ = ()
 
 
 def element(name: str, /, *children: Markup | str | Iterable[Markup | str] | None, **attributes: object) -> Markup:
-    """One element; text is escaped, with whatever could hide or turn it made visible.
+    """One element; text is escaped, and characters that could hide or reverse it are made visible.
 
     Args:
         name: The element's name.
@@ -59,10 +59,10 @@ def _text(child: Markup | str | Iterable[Markup | str] | None) -> str:
 
 
 def document(title: str, style: str, script: str, held: Mapping[str, Mapping[str, Any]], *body: Markup) -> str:
-    """A whole page in one text, in which this style and this script alone may act, and which may fetch nothing.
+    """A whole page as one text; its policy allows only this style and this script, and no requests.
 
     Args:
-        title: What stands in the window's title.
+        title: The window's title.
         style: The style sheet.
         script: One ES module, which runs when the page is there.
         held: Data for the script, by the ids of the elements that hold them as JSON.
@@ -90,6 +90,6 @@ def _digest(text: str) -> str:
 
 
 def _data_element(name: str, value: Mapping[str, Any]) -> Markup:
-    """Data in the page; `<` is written otherwise, so that nothing in it can end the element."""
+    """Data in the page; `<` is escaped, so that nothing in it can end the element."""
     text = json.dumps(value, allow_nan=False).replace("<", "\\u003c")
     return element("script", Markup(text), type="application/json", id=name)

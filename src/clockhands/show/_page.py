@@ -1,4 +1,4 @@
-"""How a report is set in a terminal: names, values and where they stand, each line broken between words only."""
+"""Lays out a report in a terminal: names, values and sources, with line breaks between words only."""
 
 import textwrap
 from collections.abc import Iterable
@@ -18,7 +18,7 @@ class Page:
     """Where a report is written, line by line.
 
     Attributes:
-        console: What it goes to.
+        console: The console that it is printed on.
         width: Columns that are used.
     """
 
@@ -28,7 +28,7 @@ class Page:
         self.width: int = max(40, min(console.width, 120))
 
     def line(self, text: Text | str = "") -> None:
-        """One line exactly as it is, however long: what must not be broken."""
+        """One line unchanged, however long, because it must not be broken."""
         self.console.print(text, soft_wrap=True)
 
     def paragraph(self, text: str, style: str = "", indent: int = 0) -> None:
@@ -37,11 +37,11 @@ class Page:
             self.line(Text(" " * indent + line, style=style))
 
     def row(self, label: str, value: str, *sources: str | None) -> None:
-        """A name, a value, and quietly where the value stands."""
+        """A name, a value, and in a quiet colour its source."""
         self.beside(value, f"  {label}".ljust(LABEL), [source for source in sources if source])
 
     def beside(self, value: str, label: str, sources: Iterable[str], style: str = "") -> None:
-        """A value with its sources: the first on the line's end where it fits, the others below."""
+        """A value with its sources: the first at the end of the line if it fits, the others below."""
         places = [self.place(source) for source in sources]
         start = cell_len(label)
         lines = broken(value, self.width - start)
@@ -58,7 +58,7 @@ class Page:
                 self.line(Text(" " * (PLACE if at_place else LABEL)) + Text(line, style="dim"))
 
     def pair(self, name: str, value: str) -> None:
-        """A piece of evidence: where it stands and what stands there, on one line where it fits."""
+        """A piece of evidence: its source and value, on one line if they fit."""
         text = f"    {name} = {value}"
         if cell_len(text) <= self.width:
             self.line(Text(text, style="dim"))
@@ -73,7 +73,7 @@ class Page:
 
 
 def console_on(file: IO[str] | None, width: int | None) -> Console:
-    """Where a report goes: a file, or standard output where there is none; in columns, or the terminal's, or 80."""
+    """The console for a report: a file, else standard output; with the given width, the terminal's, or 80 columns."""
     return Console(file=file, width=width, highlight=False, markup=False, emoji=False)
 
 

@@ -1,4 +1,4 @@
-"""The explorer in a notebook: an anywidget whose spec and position follow the page, and the page them."""
+"""The explorer in a notebook: an anywidget whose spec and position are synchronised with the page."""
 
 import json
 import re
@@ -21,7 +21,8 @@ MOST_PAIRS = 1024
 _PAGE_RULE = re.compile(r"^(?:html|body|main)[^{}]*\{[^{}]*\}\n?", re.MULTILINE)
 _THEMED = re.compile(r"^:root(\[[^\]]*\]|:[^{\s]*)\s*\{", re.MULTILINE)
 _ROOT = re.compile(r"^:root\s*\{", re.MULTILINE)
-# A notebook's theme may be another than the system's. High contrast on light has both words of VS Code; the last holds.
+# A notebook's theme may differ from the system's. High contrast on light has both words of VS Code; the last one
+# counts.
 _NOTEBOOK_THEMES = """
 [data-jp-theme-light="false"] .clockhands,
 .vscode-dark .clockhands, .vscode-high-contrast .clockhands { color-scheme: dark; }
@@ -31,7 +32,7 @@ _NOTEBOOK_THEMES = """
 
 
 def style() -> str:
-    """The explorer's style for a page that is somebody else's: nothing in it reaches past the widget."""
+    """The explorer's style for a page of another program: nothing in it affects elements outside the widget."""
     text = _PAGE_RULE.sub("", source("style.css"))
     return _ROOT.sub(".clockhands {", _THEMED.sub(r":root\1 .clockhands {", text)) + _NOTEBOOK_THEMES
 
@@ -40,21 +41,21 @@ class Explorer:
     """The explorer in a notebook, opened on a code at a position.
 
     Attributes:
-        spec: The code that is shown, one with hands along one axis; it follows the page's controls, and setting it
-            changes the page.
+        spec: The code that is shown, with dimension pairs along one axis; it follows the page's controls, and setting
+            it changes the page.
         position: The position that is shown, in tokens, from 0 to 2**53 - 1; the same both ways.
 
     Raises:
-        InvalidType, InvalidValue: The code has no hands along one axis, or the position cannot be used.
+        InvalidType, InvalidValue: The code has no dimension pairs along one axis, or the position cannot be used.
         NotInstalled: anywidget is not installed.
     """
 
-    # It stands in for the widget where anywidget is not there, so that the name is one even so.
+    # It replaces the widget if anywidget is not installed, so that the name exists even then.
     spec: Any
     position: int
 
     def __new__(cls, spec: Any = None, position: int = 0, **traits: Any) -> Any:
-        """The widget, or the reason why there is none."""
+        """Create the widget, or raise the reason why there is none."""
         return explorer_class()(spec, position, **traits)
 
 
@@ -63,7 +64,7 @@ Explorer.__module__ = "clockhands.show"
 
 @cache
 def explorer_class() -> Any:
-    """The class `clockhands.show.Explorer`; made when it is first asked for, since anywidget is an extra.
+    """The class `clockhands.show.Explorer`; created on first use, since anywidget is an extra.
 
     Raises:
         NotInstalled: anywidget is not installed.
@@ -81,7 +82,7 @@ def explorer_class() -> Any:
         __doc__ = Explorer.__doc__
         _esm = module()
         _css = style()
-        # A spec travels as the dictionary that its JSON is made of.
+        # A spec is sent as the dictionary of its JSON.
         spec = traitlets.Any().tag(
             sync=True, to_json=lambda value, _: to_dict(value), from_json=lambda value, _: from_dict(value)
         )

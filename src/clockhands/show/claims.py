@@ -1,4 +1,4 @@
-"""Claims with their numbers as text on a terminal, grouped by subject, the verdict first."""
+"""Prints claims with their numbers on a terminal, grouped by subject, the verdict first."""
 
 from collections.abc import Sequence
 from decimal import Decimal
@@ -16,11 +16,11 @@ _BELOW = f"{'':{_INDENT}}"
 
 
 def print_claims(found: Sequence[Recomputed], file: IO[str] | None = None, width: int | None = None) -> None:
-    """Print claims with the numbers that were computed just now, and a sentence about all of them.
+    """Print claims with their recomputed numbers, and a summary.
 
     Args:
         found: The claims, recomputed.
-        file: Where to; None is standard output.
+        file: Where to print; None is standard output.
         width: Columns to use; None takes the terminal's.
     """
     page = Page(console_on(file, width))
@@ -80,14 +80,14 @@ def summary(found: Sequence[Recomputed]) -> str:
 
 
 def moved_in_words(found: Recomputed, name: str) -> str:
-    """A number that moved, beside the one that was stated."""
+    """A moved number, with the stated one."""
     stated = found.claim.numbers[name]
     limit = "at most " if stated.limit else ""
     return f"{name_in_words(name)} is {found.numbers[name]!r}, stated is {limit}{stated_in_words(stated)}."
 
 
 def condition_in_words(told: Claim) -> str:
-    """The condition as a sentence, empty where there is none.
+    """The condition as a sentence; empty if there is none.
 
     >>> from clockhands.claims import CLAIMS
     >>> condition_in_words(CLAIMS["positions-1-and-100-alike"])
@@ -110,7 +110,7 @@ def measured_in_words(told: Claim) -> list[str]:
 
 
 def waits_in_words(told: Claim) -> str:
-    r"""What is not shown, and the measurement that would show it; empty where nothing waits.
+    r"""What is not shown yet, and the missing measurement; empty if none is missing.
 
     >>> from clockhands.claims import CLAIMS
     >>> print(waits_in_words(CLAIMS["counter-harms-training"]).replace(". ", ".\n").replace(", ", ",\n"))
@@ -125,7 +125,7 @@ def waits_in_words(told: Claim) -> str:
 
 
 def name_in_words(name: str) -> str:
-    """The name of a number as it is read.
+    """The name of a number, for people.
 
     >>> name_in_words("distance_at_width_64")
     'distance at width 64'
@@ -134,7 +134,7 @@ def name_in_words(name: str) -> str:
 
 
 def number_in_words(stated: Stated, number: Number) -> str:
-    """A recomputed number with as many digits as are stated; all of its digits where it moved.
+    """A recomputed number with as many digits as are stated; with all digits if it moved.
 
     >>> from clockhands.claims.claim import at_most, exactly, near
     >>> number_in_words(near("60,611.5"), 60611.4778), number_in_words(near("5.66e-7"), 5.6584e-7)
@@ -161,7 +161,7 @@ def number_in_words(stated: Stated, number: Number) -> str:
 
 
 def stated_in_words(stated: Stated) -> str:
-    """The number as it is stated, in the same words.
+    """The stated number, in the same form.
 
     >>> from clockhands.claims.claim import near
     >>> stated_in_words(near("60611.5"))

@@ -1,7 +1,7 @@
-"""Two readings of position codes side by side, as text.
+"""Prints a comparison of two readings of position codes.
 
-For each group of layers: what either side has, which pairs differ and how far, from which distance on, and a table of
-the phase error and the mean cosine by distance.
+For each group of layers: both codes, which pairs differ by how much and from which distance on, and a table of the
+phase error and the mean cosine by distance.
 """
 
 from collections.abc import Sequence
@@ -44,11 +44,11 @@ def print_differences(
         second: What the second is.
         groups: The layers that share one code in either of them.
         contexts: The length that each declares.
-        reach: How far they are compared.
+        reach: The length up to which they are compared.
         length: A distance to show beside the usual ones.
         exact: Whether float32 rounding, and a layout that a conversion changes, are differences.
         draft: Whether the second is a draft model of the first.
-        file: Where to; None is standard output.
+        file: Where to print; None is standard output.
         width: Columns to use; None takes the terminal's.
     """
     page = Page(console_on(file, width))
@@ -71,7 +71,7 @@ def print_differences(
 
 
 def _expected(groups: Sequence[Parted]) -> str:
-    """What differs and is expected."""
+    """The expected differences, as text."""
     words = []
     if any(group.layout_changed for group in groups):
         words.append("another layout, as GGUF converters reorder the weights")

@@ -1,4 +1,4 @@
-"""What a check found, and what a kind of finding or a fault means, as text on a terminal."""
+"""Prints the result of a check, and the explanation of a kind of finding or a fault, on a terminal."""
 
 from collections.abc import Mapping
 from string import Formatter
@@ -29,7 +29,7 @@ def print_report(
     Args:
         report: What to show.
         verbose: All evidence, and why each experiment was left out.
-        file: Where to; None is standard output.
+        file: Where to print; None is standard output.
         width: Columns to use; None takes the terminal's.
     """
     page = Page(console_on(file, width))
@@ -54,8 +54,8 @@ def print_explanation(code: str, rule: type[Kind], file: IO[str] | None = None, 
 
     Args:
         code: The code.
-        rule: Its row in the table of findings.
-        file: Where to; None is standard output.
+        rule: Its class of finding.
+        file: Where to print; None is standard output.
         width: Columns to use; None takes the terminal's.
     """
     page = Page(console_on(file, width))
@@ -76,7 +76,7 @@ def print_explanation(code: str, rule: type[Kind], file: IO[str] | None = None, 
 
 
 def print_faults(faults: Mapping[str, Fault], file: IO[str] | None = None, width: int | None = None) -> None:
-    """Print every fault with what it behaves like."""
+    """Print every fault with its symptom."""
     page = Page(console_on(file, width))
     longest = max(map(len, faults))
     for code, fault in faults.items():
@@ -91,14 +91,14 @@ def print_fault(
     *,
     above: type[Kind] | None = None,
 ) -> None:
-    """Print what one fault looks like, and what to do about it.
+    """Print the symptom of one fault, and what to do about it.
 
     Args:
         fault: Its row.
-        asks: What each experiment asks, by its name.
-        file: Where to; None is standard output.
+        asks: The question of each experiment, by its name.
+        file: Where to print; None is standard output.
         width: Columns to use; None takes the terminal's.
-        above: The finding of the same code, where it stands above with its advice and cases.
+        above: The finding of the same code, if it was printed before with its advice and cases.
     """
     page = Page(console_on(file, width))
     if above is None:
@@ -122,7 +122,7 @@ def _subject_of(fault: Fault) -> str:
 
 
 def fault_in_words(fault: Fault) -> str:
-    """What a fault behaves like, after "The function"; a name in angle brackets stands for what is measured.
+    """The symptom of a fault, after "The function"; a name in angle brackets is replaced by a measured value.
 
     >>> from clockhands.faults import FAULTS
     >>> fault_in_words(FAULTS["another-base"])
@@ -133,12 +133,12 @@ def fault_in_words(fault: Fault) -> str:
 
 
 def shown_name(name: str) -> str:
-    """A parameter of a fault's sentence, as a reader sees it."""
+    """A parameter of a fault's sentence, for people."""
     return {"told": "details", "rate": "frequency"}.get(name, name.replace("_", " "))
 
 
 def fault_of(fault: Fault) -> str:
-    """The kinds of code that can have it, in words."""
+    """The kinds of code that can have it, as text."""
     names = {
         "rotary": "RoPE",
         "additive": "additive encodings",
@@ -151,5 +151,5 @@ def fault_of(fault: Fault) -> str:
 
 
 def severity_in_words(rule: type[Kind]) -> str:
-    """The severity, where it is always the same."""
+    """The severity, if it is always the same."""
     return rule.severity if isinstance(rule.severity, str) else "depends"

@@ -1,4 +1,4 @@
-"""What a target is called, and what a finding says wherever it is shown: what is wrong, where, and what mends it."""
+"""The short name of a target, and the texts of a finding used by all reports: problem, place and fix."""
 
 import os
 from collections.abc import Mapping
@@ -21,14 +21,14 @@ _WITH_LINES = (".json", ".yaml", ".yml")  # endings of the files whose keys have
 
 
 class Place(NamedTuple):
-    """A file, and a line in it, from 1, where one can be named."""
+    """A file, and a line in it, from 1, if one can be named."""
 
     path: Path
     line: int | None
 
 
 def short_name(target: str) -> str:
-    """The last part of a path, and the folder before it where the file is called as all of its kind are.
+    """The last part of a path, with the folder before it if the file has the usual name of its kind.
 
     >>> short_name("models/smol/config.json"), short_name("models/smol"), short_name("llama:head_width=64")
     ('smol/config.json', 'smol', 'llama:head_width=64')
@@ -38,7 +38,7 @@ def short_name(target: str) -> str:
 
 
 def cut(text: str, most: int = 400) -> str:
-    """A text as a heading shows it: its first letters, where it is longer.
+    """A text for a heading, shortened to its first letters if it is too long.
 
     >>> cut("llama"), cut("x" * 3000, 5)
     ('llama', 'xxxx…')
@@ -47,7 +47,7 @@ def cut(text: str, most: int = 400) -> str:
 
 
 def place_of(audit: Audit, finding: Finding) -> Place | None:
-    """Where a finding is; None for what has no file, such as a preset or standard input."""
+    """Where a finding is; None for a target without a file, such as a preset or standard input."""
     if audit.path is None:
         return None
     stated = next((name for name in finding.evidence if in_a_file(name)), None)
@@ -61,12 +61,12 @@ def place_of(audit: Audit, finding: Finding) -> Place | None:
 
 
 def on_terminal(text: str) -> str:
-    """Lines of a file with everything made visible that could move a terminal's cursor."""
+    """Lines of a file, with characters that could move a terminal's cursor made visible."""
     return "\n".join(safe(line.expandtabs(4)) for line in text.split("\n"))
 
 
 def relative(path: Path) -> PurePath | None:
-    """The path as seen from the current folder; None where it lies outside."""
+    """The path relative to the current folder; None if it is outside."""
     try:
         return path.absolute().relative_to(Path.cwd())
     except (ValueError, OSError):
@@ -74,14 +74,14 @@ def relative(path: Path) -> PurePath | None:
 
 
 def uri(path: Path) -> str:
-    """The path as a URI: relative to the current folder where it lies inside, so that it holds on other machines."""
+    """The path as a URI: relative to the current folder if it is inside, so that it is valid on other machines."""
     inside = relative(path)
     # A name that is not UTF-8 is given by its bytes, as the system has it.
     return path.absolute().as_uri() if inside is None else quote(os.fsencode(inside.as_posix()))
 
 
 def _main_file(audit: Audit) -> Path:
-    """The file that most is read from; a finding about a folder must point at a file."""
+    """The file that most values are read from; a finding about a folder must point at a file."""
     path = audit.path or Path()
     for source in audit.source.values():
         if in_a_file(source):
@@ -100,8 +100,8 @@ BLAMED = {
 
 
 def what_is_wrong(finding: Finding) -> str:
-    """The message, and whether the file, some readers or nobody for certain is wrong."""
-    # What the caller sets stands in no file.
+    """The message, and the cause: the file, some runtimes, or not certain."""
+    # A value set by the caller is in no file.
     by_caller = any(name.startswith(f"{CALLER}:") for name in finding.evidence)
     # A finding about one runtime names it in its first words.
     silent = by_caller or "runtime" in finding.evidence or finding.severity == "note"
@@ -110,12 +110,12 @@ def what_is_wrong(finding: Finding) -> str:
 
 
 def what_mends_it(finding: Finding) -> str:
-    """The smallest edit in words, or nothing where the finding has none."""
+    """The smallest edit as text; empty if the finding has none."""
     return "" if finding.edit is None else finding.edit.says
 
 
 def in_one_line(finding: Finding) -> str:
-    """All that a finding says, for programs that show it beside a file."""
+    """The whole finding in one line, for programs that show it next to a file."""
     layers = f" (layers {finding.layers})" if finding.layers else ""
     return f"{what_is_wrong(finding)}{layers} {finding.hint} {what_mends_it(finding)}".rstrip()
 

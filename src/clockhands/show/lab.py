@@ -1,4 +1,4 @@
-"""The lab on a terminal: progress while a study runs, then the answer, the gates and the numbers."""
+"""The lab on a terminal: progress while a study runs, then the answers, the gates and the numbers."""
 
 import math
 import re
@@ -28,7 +28,7 @@ _EVERY = 15.0  # seconds between two lines where there is no terminal
 
 
 class ProgressView:
-    """How far a study is, with the time left: a bar on a terminal, else a line now and then. All of it on stderr."""
+    """The progress of a study with the time left, on stderr: a bar on a terminal, else an occasional line."""
 
     def __init__(self, trials: int) -> None:
         self.trials: int = trials
@@ -84,7 +84,7 @@ class ProgressView:
 
 
 def duration(seconds: float) -> str:
-    """Seconds as people say them.
+    """A duration as text.
 
     >>> duration(4.2), duration(95), duration(4000)
     ('4 s', '1 min 35 s', '1 h 6 min')
@@ -146,7 +146,7 @@ def _print_gate(page: Page, results: Results, each: GateResult) -> None:
 
 
 def gate_in_numbers(results: Results, each: GateResult) -> str:
-    """What was measured, and what is required."""
+    """The measured and the required value."""
     gate = each.gate
     what = gate.arm + (f" {gate.variant}" if gate.variant else "")
     if gate.minus:
@@ -213,7 +213,7 @@ def _print_table(page: Page, results: Results, task: str, measure: str) -> None:
 
 
 def _print_whole(page: Page, drawn: Table) -> None:
-    """A table as wide as it needs to be: numbers are not broken over lines, also where the terminal is narrower."""
+    """Print a table as wide as it needs to be: numbers are not broken over lines, even in a narrow terminal."""
     wide = page.console.options.update(max_width=10_000, width=10_000)
     width = max(page.width, page.console.measure(drawn, options=wide).maximum)
     Console(file=page.console.file, width=width, highlight=False, markup=False).print(drawn)
@@ -229,7 +229,7 @@ def _print_drops(page: Page, results: Results, task: str) -> None:
 
 
 def print_shipped(studies: Mapping[str, Study | ClockhandsError]) -> None:
-    """The studies that come with the library, a line each; what one needs that cannot be read."""
+    """The studies that come with the library, one line each; for an unreadable one, what it needs."""
     rows = []
     for name, each in studies.items():
         known = not isinstance(each, ClockhandsError)
@@ -249,7 +249,7 @@ def print_stored(found: Sequence[tuple[StoredStudy, Sequence[Trial]]]) -> None:
     _print_rows(rows)
 
 
-_LONGEST = 30  # letters of a name beside which there is still room for words
+_LONGEST = 30  # letters of a name next to which there is still room for text
 
 
 def _print_rows(rows: Sequence[tuple[str, str]]) -> None:
@@ -281,5 +281,5 @@ def print_tuned(found: Sequence[Tuned], file: IO[str] | None = None) -> None:
 
 
 def _toml_key(name: str) -> str:
-    # What else a name of a study may hold needs no escape.
+    # The other characters allowed in the name of a study need no escape.
     return name if re.fullmatch("[A-Za-z0-9_-]+", name) else f'"{name}"'

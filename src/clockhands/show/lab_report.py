@@ -266,7 +266,7 @@ def _median(values: Iterable[Any]) -> str:
 
 
 def _measured(gate: Gate) -> str:
-    """What a gate measures, in words."""
+    """The measure of a gate, as text."""
     minus = f" minus {Line(gate.minus, gate.minus_variant)}" if gate.minus else ""
     length = f" at {gate.length:,} tokens" if gate.length else ""
     protocol = f" under {gate.protocol}" if gate.protocol != "whole" else ""
@@ -275,7 +275,7 @@ def _measured(gate: Gate) -> str:
 
 
 def _arm(arm: Arm) -> str:
-    """What an arm is: the words of the study file, and everything that its encoding does not say."""
+    """An arm as text: the description in the study file, and settings that its encoding does not show."""
     parts = [arm.says]
     if arm.channels:
         parts.append(f"The encoding uses {arm.channels} dimension{'s' * (arm.channels != 1)} of a token.")
@@ -302,7 +302,7 @@ def _arm(arm: Arm) -> str:
 
 
 def _change(change: AtTest) -> str:
-    """A change at test time in a few words."""
+    """A change at test time, as a short text."""
     parts = []
     if change.code is not None:
         parts.append("no position encoding" if change.code == "none" else f"position encoding {_fields(change.code)}")

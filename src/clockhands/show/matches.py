@@ -1,4 +1,4 @@
-"""What was recognised, for people: what it is, where its rows stand, how far off it is and how sure that is."""
+"""Prints what was recognised: the encoding, the positions of its rows, the error and the confidence."""
 
 from collections.abc import Iterable, Iterator
 from fractions import Fraction
@@ -13,7 +13,7 @@ from clockhands.recognition import Match, Matches, Residual, Rows
 from clockhands.show._page import LABEL, Page, console_on, safe
 from clockhands.specs import SPECS, describe
 
-_OTHERS = 4  # other names that are shown
+_OTHERS = 4  # the most other names that are shown
 
 
 def print_matches(
@@ -30,13 +30,13 @@ def print_matches(
     """Print what one array or function was recognised as.
 
     Args:
-        what: The name of what was looked at.
+        what: The name of the array or function.
         matches: What was found.
         shape: The array's shape.
         dtype: Its type.
-        commands: For each match the command that makes it again, where there is one.
-        asked: The command that prints this: where no other makes the table again, its JSON does.
-        file: Where to; None is standard output.
+        commands: For each match the command that makes its table again, if there is one.
+        asked: The command that prints this; if no other command makes the table again, its JSON does.
+        file: Where to print; None is standard output.
         width: Columns to use; None takes the terminal's.
     """
     page = Page(console_on(file, width))
@@ -63,7 +63,7 @@ def print_matches(
 
 
 def title_of(match: Match) -> str:
-    """The name, if it has one, and the code in words."""
+    """The name, if it has one, and the code as text."""
     return f"{match.name}: {describe(match.spec)}" if match.name else describe(match.spec)
 
 
@@ -96,7 +96,7 @@ def rows_of(match: Match) -> Iterator[tuple[str, str]]:
 
 
 def confidence_in_words(match: Match) -> str:
-    """What the confidence of this match counts.
+    """What the confidence of this match means.
 
     >>> confidence_in_words(Match(None, confidence=1.0)), confidence_in_words(Match(None, confidence=0.5))
     ('every row is made by it', 'the share of the rows that it makes')
@@ -109,7 +109,7 @@ def confidence_in_words(match: Match) -> str:
 
 
 def measured_in_words(match: Match) -> Iterator[tuple[str, str]]:
-    """What was measured of a function, where it says more than the spec."""
+    """Measurements of a function that say more than the spec."""
     seen = dict(match.evidence)
     for name, what in (("positions_in", "positions"), ("rates_in", "rates"), ("phases_in", "phases")):
         if seen.get(name):
@@ -124,7 +124,7 @@ def measured_in_words(match: Match) -> Iterator[tuple[str, str]]:
 
 
 def positions_in_words(positions: Any) -> str:
-    """Where rows stand.
+    """The positions of rows, as text.
 
     >>> positions_in_words(range(5)), positions_in_words(range(8, 0, -2)), positions_in_words([0.5, 7])
     ('0 to 4', '8, 6, ..., 2', '0.5, 7')
@@ -142,7 +142,7 @@ def positions_in_words(positions: Any) -> str:
 
 
 def grid_in_words(grid: Grid) -> str:
-    """A grid: its cells, where they stand and which axis changes slowest.
+    """A grid, as text: its cells, their positions, and the axis that changes slowest.
 
     >>> grid_in_words(Grid((2, 3), start=0.5, prefix=1))
     'a grid of 2 x 3; each axis from 0.5 in steps of 1; axis 0 changes slowest; 1 row of zeros before it'
@@ -162,7 +162,7 @@ def grid_in_words(grid: Grid) -> str:
 
 
 def zeros_in_words(rows: Rows) -> str:
-    """Rows of zeros.
+    """Rows of zeros, as text.
 
     >>> zeros_in_words(Rows(zeroed=(1,), prepended=0)), zeros_in_words(Rows(prepended=2))
     ('row 1', '2 before the first position')
@@ -175,7 +175,7 @@ def zeros_in_words(rows: Rows) -> str:
 
 
 def residual_in_words(residual: Residual) -> str:
-    """How far a table has moved from the code, and where most."""
+    """How much a table differs from the code, and where most."""
     rows = ", ".join(map(str, residual.rows[:3]))
     return (
         f"by {residual.largest:.2g} at most, {residual.share:.2g} of the code in root mean square; furthest in row"

@@ -1,4 +1,4 @@
-"""What attention makes of one order of words and of another, as text on a terminal."""
+"""Prints how attention treats two orders of the same words, on a terminal."""
 
 from collections.abc import Iterable
 from typing import IO
@@ -21,9 +21,9 @@ def print_order(
     """Print the report.
 
     Args:
-        found: What attention tells of order.
-        added: What adding a code does to the token.
-        file: Where to; None is standard output.
+        found: What attention distinguishes.
+        added: The effect of adding a code to the token.
+        file: Where to print; None is standard output.
         width: Columns to use; None takes the terminal's.
     """
     _OrderPage(console_on(file, width), found, added).print()
@@ -126,7 +126,7 @@ class _OrderPage(Page):
 
 
 def verdict(found: OrderMatters) -> str:
-    """What was found, in two sentences or three."""
+    """The result in two or three sentences."""
     real = [code for code in found.codes if code.member.name != "none"]
     telling = [code for code in real if code.swapped.apart]
     none = found.without["pooled"]
@@ -148,7 +148,7 @@ def verdict(found: OrderMatters) -> str:
 
 
 def in_words(figure: Difference) -> str:
-    """One figure: that it is rounding, or how far apart.
+    """One figure as text: rounding only, or how large the difference is.
 
     >>> in_words(Difference(2e-16, 1e-16, 3e-16, 1e-12, False))
     'the same: 2e-16 is rounding'

@@ -1,4 +1,4 @@
-"""What the measurements of a probe found, on a terminal and as one HTML page; answers come before tables."""
+"""Prints the results of a probe on a terminal, and writes them as one HTML page; answers come before tables."""
 
 from collections.abc import Iterator, Sequence
 from importlib.resources import files
@@ -35,7 +35,7 @@ def print_probe(found: "Probe", file: IO[str] | None = None, width: int | None =
 
     Args:
         found: What to show.
-        file: Where to; None is standard output.
+        file: Where to print; None is standard output.
         width: Columns to use; None takes the terminal's.
     """
     page = Page(console_on(file, width))
@@ -68,7 +68,7 @@ def print_result(page: Page, result: "ProbeResult") -> None:
 
 
 def _print_table(page: Page, table: "Columns") -> None:
-    """Columns beside each other; the last one is broken where the line ends."""
+    """Print columns side by side; the last one is wrapped at the end of the line."""
     cells = [list(table.heads), *([_cell(each) for each in row] for row in table.rows)]
     last = len(table.heads) - 1
     sizes = [min(_WIDEST, max(len(row[column]) for row in cells)) for column in range(last)]

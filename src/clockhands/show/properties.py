@@ -1,4 +1,4 @@
-"""What a position code can and cannot do, as text: each property as the question that it answers."""
+"""Prints the properties of position codes, each as a question with its answer."""
 
 from dataclasses import replace
 from typing import IO
@@ -16,11 +16,11 @@ _INDENT = 5
 
 
 def print_properties(report: TargetProperties, file: IO[str] | None = None, width: int | None = None) -> None:
-    """Print what the codes of one target can do.
+    """Print the properties of the codes of one target.
 
     Args:
         report: What to show.
-        file: Where to; None is standard output.
+        file: Where to print; None is standard output.
         width: Columns to use; None takes the terminal's.
     """
     page = Page(console_on(file, width))
@@ -74,7 +74,7 @@ def _print_property(page: Page, name: str, found: Property) -> None:
 
 
 def _together(found: list[tuple[str, Property]]) -> dict[str, list[str]]:
-    """Names of properties by the reason for which they make no sense."""
+    """Names of properties, grouped by the reason why they do not apply."""
     reasons: dict[str, list[str]] = {}
     for name, each in found:
         reasons.setdefault(each.says, []).append(name)

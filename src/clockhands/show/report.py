@@ -1,4 +1,4 @@
-"""The report of an audit as one HTML file: it opens from disk, asks for nothing from anywhere, and prints on paper.
+"""The report of an audit as one HTML file: it opens from disk, makes no requests, and prints on paper.
 
 First the target, the verdict and the problems, each with its fix as a diff; then the layers, their frequencies and the
 context length, and the properties; then the source of every value, and notes. Of several targets, the worst come first,
@@ -41,7 +41,7 @@ AUDIT = "clockhands-audit"
 """The id of the script element that holds what `clockhands audit --json` prints."""
 
 _WIDE, _NARROW = 800, 320  # px of the two drawings of a ladder: for a page or paper, and for a phone
-_LONGEST = 600  # letters of a step of an edit; the whole of it is in the JSON
+_LONGEST = 600  # letters of a step of an edit; the JSON has all of it
 
 _SHAPES = {
     "error": "M3,3L13,13M13,3L3,13",
@@ -181,7 +181,7 @@ def _grade(audit: Audit) -> str:
 
 
 def _mark(kind: str) -> Markup:
-    """A sign that differs by shape as well as by colour; the words beside it say the same."""
+    """A sign that differs in shape as well as colour; the text next to it says the same."""
     return _sign(f"report-mark is-{kind}", element("path", d=_SHAPES[kind]), 16)
 
 
@@ -210,7 +210,7 @@ def _finding(audit: Audit, finding: Finding) -> Markup:
 
 
 def _patch(audit: Audit, finding: Finding) -> Markup | None:
-    """The edit as the lines that change; as JSON Patch, a step a line, where the file cannot be read."""
+    """The edit as changed lines; as JSON Patch, one step a line, if the file cannot be read."""
     if finding.edit is None or not finding.edit.patch:
         return None
     if changed := list(changed_lines(audit, finding)):
@@ -231,7 +231,7 @@ def _pairs(rows: Iterable[tuple[Markup | str, Markup | str]], kind: str) -> Mark
 
 
 def _place(text: str) -> Markup:
-    """A place in a file, which may break after each of its steps where a line ends."""
+    """A source, which may be broken after each of its steps."""
     pieces: list[Markup | str] = []
     for sign in text:
         pieces.append(sign)
@@ -247,7 +247,7 @@ def _code(code: Code) -> Markup:
 
 
 def _key() -> Markup:
-    """What the marks of a ladder mean."""
+    """The legend of the marks of a ladder."""
     marks = (
         ("turning", "M6,3V13", "completes a rotation within the length"),
         ("never", "M6,0V16", "never completes a rotation within it"),
@@ -286,7 +286,7 @@ def _extension(extension: Extension) -> Iterator[Markup]:
 
 
 def _provenance(audit: Audit) -> Iterator[Markup]:
-    """A row for each value: whose, what, how much, and the file and key."""
+    """A row for each value: the layers, the field, the value, and the file and key."""
     of_model = [
         (name.replace("_", " "), _as_text(value), audit.source[name])
         for name, value in (("model_type", audit.model_type), ("context", audit.context), ("length", audit.length))
@@ -320,7 +320,7 @@ def _places(whose: str, rows: Iterable[tuple[str, str, str]]) -> Markup:
 
 
 def _field(code: Code, name: str) -> str:
-    """A field of a code in a few words; nothing where it has none."""
+    """A field of a code as a short text; empty if it has none."""
     value = getattr(code, name)
     if value is None:
         return ""

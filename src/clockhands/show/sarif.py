@@ -1,8 +1,8 @@
-"""Audits as code hosts take the results of checks: SARIF 2.1.0, and the annotations of a GitHub workflow.
+"""Audits in the formats of code hosts: SARIF 2.1.0, and the annotations of a GitHub workflow.
 
 Source: OASIS, Static Analysis Results Interchange Format (SARIF) Version 2.1.0; GitHub Docs, "Workflow commands for
-GitHub Actions". What a file holds can end no workflow command: the characters that could are written as the host
-decodes them.
+GitHub Actions". Text from a file cannot end a workflow command: special characters are escaped as the host decodes
+them.
 """
 
 import hashlib
@@ -27,7 +27,7 @@ def sarif_of(
 
     Args:
         audits: What was audited.
-        failures: What could not be: ``target``, ``message`` and ``hint`` of each.
+        failures: Targets that could not be audited: ``target``, ``message`` and ``hint`` of each.
         verbose: Whether notes that every correct model of the type has are among the results.
     """
     results = [(audit, finding) for audit in audits for finding in _reported(audit, verbose=verbose)]
@@ -61,7 +61,7 @@ def sarif_of(
 
 
 def _as_utf8(value: Any) -> Any:
-    r"""The same with `\udce9` written out where a name is not UTF-8: half a surrogate pair is no text to a parser."""
+    r"""The same with `\udce9` written out in names that are not UTF-8: parsers refuse half a surrogate pair."""
     if isinstance(value, dict):
         return {_as_utf8(key): _as_utf8(held) for key, held in value.items()}
     if isinstance(value, list):
@@ -104,7 +104,7 @@ def _result(audit: Audit, finding: Finding, index: int) -> dict[str, Any]:
 
 
 def _fingerprint(audit: Audit, finding: Finding) -> str:
-    """What stays the same from run to run: the target, the code, the layers and the keys, not the wording."""
+    """What stays the same between runs: the target, the code, the layers and the keys, not the wording."""
     keys = [name for name in finding.evidence if ":" in name]
     text = json.dumps([audit.target, finding.code, finding.layers, keys])
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:32]

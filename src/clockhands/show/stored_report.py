@@ -1,4 +1,4 @@
-"""The report of a model as a survey stored it, for files that have changed since or are gone."""
+"""The report of a model as stored by a survey, for files that have changed or disappeared since."""
 
 from collections.abc import Iterator, Mapping
 from importlib.resources import files
@@ -18,7 +18,7 @@ def stored_report(row: SurveyRow, told: Mapping[str, Any]) -> str:
 
     Args:
         row: The row of the survey.
-        told: Its report, as one element of `targets` in the JSON of `clockhands audit`.
+        told: Its stored report, as one element of `targets` in the JSON of `clockhands audit`.
 
     Returns:
         A whole HTML document.

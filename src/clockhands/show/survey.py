@@ -1,4 +1,4 @@
-"""A survey in a terminal: how many models are correct, and what was found in the others."""
+"""A survey on a terminal: how many models are correct, and the findings in the others."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -20,7 +20,7 @@ GRADES = {
 }
 """What is said of the models of a grade, the worst first."""
 
-_LISTED = 10  # models that could not be audited
+_LISTED = 10  # the most models listed that could not be audited
 
 
 def headline(rows: Sequence[SurveyRow]) -> str:
@@ -43,7 +43,7 @@ def print_survey(
 ) -> None:
     """Print the headline, each finding with the number of its models, and the first models that were not audited.
 
-    ``gone`` are rows of models whose files are no longer there: they are named, and not counted.
+    ``gone`` are rows of models whose files no longer exist: they are named but not counted.
     """
     page = Page(console_on(file, width))
     says = headline(rows) if rows or not gone else "0 models: the files of all have been deleted or moved."
@@ -82,7 +82,7 @@ def print_survey(
 
 
 def distinct_names(targets: Sequence[str]) -> dict[str, str]:
-    """Each target with the end of its path, as long as it takes to tell it from all others.
+    """Each target with the end of its path, as long as needed to be unique.
 
     >>> list(distinct_names(["/m/a/smol", "/m/b/smol", "/m/a/gpt2"]).values())
     ['a/smol', 'b/smol', 'gpt2']
@@ -102,7 +102,7 @@ def _longer(target: str, name: str) -> str:
 
 
 def worst_first(rows: Iterable[SurveyRow]) -> list[SurveyRow]:
-    """The rows by their grade, each grade in the order that they had."""
+    """The rows by grade, the worst first; within a grade the order is kept."""
     rank = list(GRADES)
     return sorted(rows, key=lambda row: rank.index(row.grade))
 
@@ -110,7 +110,7 @@ def worst_first(rows: Iterable[SurveyRow]) -> list[SurveyRow]:
 def survey_to_dict(rows: Sequence[SurveyRow], gone: Sequence[SurveyRow] = ()) -> dict[str, Any]:
     """The JSON of `clockhands survey report`: how many models of each grade and with each finding, and all rows.
 
-    ``gone`` are rows of models whose files are no longer there: their targets are listed, and not counted.
+    ``gone`` are rows of models whose files no longer exist: their targets are listed but not counted.
     """
     grades = Counter(row.grade for row in rows)
     return {

@@ -1,4 +1,4 @@
-"""A survey as one HTML file: how many models are correct, what was found, and a table of all to sort and filter.
+"""A survey as one HTML file: how many models are correct, the findings, and a table of all to sort and filter.
 
 It opens from disk and fetches nothing. The rows are in it as JSON; the script draws one page of the table at a time.
 Reports of single models are files beside it, which it links to.
@@ -183,7 +183,7 @@ def _runtimes(rows: Sequence[SurveyRow]) -> Markup:
 
 
 def _charts(rows: Sequence[SurveyRow]) -> list[Markup]:
-    """The distributions of base, factor and length, as far as any model has one."""
+    """The distributions of base, factor and length, as far as known."""
     made = (
         ("RoPE base", "models by base, log", math.sqrt(10), [row.base for row in rows if row.base]),
         ("factor of the RoPE scaling", "models by factor, log", 2.0, [row.factor for row in rows if row.factor]),
@@ -291,12 +291,12 @@ def _cells(row: SurveyRow, root: str, page: str) -> list[Any]:
         "refused": row.refused_by,
         "page": page,
     } | {name: getattr(row, name) for name in ("notes", "kinds", "base", "factor")}
-    # Text of files may hold signs that hide or reverse what follows.
+    # Text from files may contain characters that hide or reverse what follows.
     return [safe(cell) if isinstance(cell, str) else cell for cell in map(cells.get, _COLUMNS)]
 
 
 def _root(targets: Iterable[str]) -> str:
-    """The folder that holds all targets with a path; "" where there is none."""
+    """The folder that contains all targets with a path; "" if there is none."""
     folders = {os.path.dirname(target) for target in targets if os.path.isabs(target)}
     return os.path.commonpath(folders) if folders else ""
 
@@ -308,7 +308,7 @@ def _mark(grade: str) -> Markup:
 
 
 def _runtime(name: str) -> str:
-    """A runtime as people call it."""
+    """The name of a runtime for people."""
     held = facts()["readers"].get(name)
     return held["title"] if held else name
 

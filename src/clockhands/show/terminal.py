@@ -55,10 +55,10 @@ def print_audit(
 
     Args:
         audit: What to show.
-        file: Where to; None is standard output.
+        file: Where to print; None is standard output.
         width: Columns to use; None takes the terminal's.
         verbose: Whether everything is shown.
-        quiet: Whether problems alone are shown; where there are none, nothing is printed.
+        quiet: Whether only problems are shown; without any, nothing is printed.
     """
     if not quiet or audit.problems:
         _AuditPage(console_on(file, width), audit).print(verbose=verbose, quiet=quiet)
@@ -77,11 +77,11 @@ def print_audits(
 
     Args:
         audits: What to show.
-        failures: What could not be read: ``target``, ``message`` and ``hint`` of each.
-        file: Where to; None is standard output.
+        failures: Targets that could not be read: ``target``, ``message`` and ``hint`` of each.
+        file: Where to print; None is standard output.
         width: Columns to use; None takes the terminal's.
         verbose: Whether each target has its whole report.
-        quiet: Whether problems alone are shown.
+        quiet: Whether only problems are shown.
     """
     if len(audits) < 2:
         for audit in audits:
@@ -102,7 +102,7 @@ def print_audits(
 
 
 def _print_table(page: Page, ordered: Sequence[Audit], failures: Sequence[Mapping[str, str]]) -> None:
-    """A line for each target with a problem, then those that are not known together, and the correct ones."""
+    """A line for each target with a problem, then one for the unknown ones together, and one for the correct ones."""
     wrong = [audit for audit in ordered if audit.problems]
     others = [audit for audit in ordered if not audit.problems]
     names = max(
@@ -129,7 +129,7 @@ def _print_table(page: Page, ordered: Sequence[Audit], failures: Sequence[Mappin
             page.paragraph(f"{len(held)} {words}{named}", style=style)
 
 
-# Lines of the names of correct targets; more than these nobody reads.
+# The most lines of names of correct targets.
 _CORRECT_LINES = 6
 
 
@@ -146,7 +146,7 @@ def verdict_style(audit: Audit) -> str:
 
 
 class _AuditPage(Page):
-    """One report: the audit and the short names of the files it speaks of."""
+    """One report: the audit and the short names of its files."""
 
     def __init__(self, console: Console, audit: Audit) -> None:
         super().__init__(console)
@@ -179,7 +179,7 @@ class _AuditPage(Page):
         self.notes()
 
     def problems(self) -> None:
-        """The problems alone, after the name of the target: the first sentence of each, and its fix in words."""
+        """The problems only, after the name of the target: the first sentence of each, and its fix as text."""
         for finding in self.audit.problems:
             if self.audit.fixed_with(finding) is None:
                 self.head(finding, Text(f"{safe(self.audit.target)}: ", style="bold"))
@@ -211,7 +211,7 @@ class _AuditPage(Page):
         self.line(Text.assemble(before, (finding.severity, SEVERITY_STYLES[finding.severity]), safe(head)))
 
     def evidence(self, finding: Finding) -> None:
-        """The values that the message has not said, and where all of them are from."""
+        """The values that the message does not contain, and the sources of all."""
         shown = dict(evidence_to_show(finding))
         said = [name for name, value in shown.items() if value in finding.message]
         if said:
@@ -240,7 +240,7 @@ class _AuditPage(Page):
             self.row("runtimes", words, None)
 
     def notes(self) -> None:
-        """Notes that are news, a line each; those that correct models of the type have, in one line together."""
+        """Notes worth reading, one line each; those that correct models of the type have, together in one line."""
         notes = [finding for finding in self.audit.findings if finding.severity == "note"]
         news = [finding for finding in notes if CODES[finding.code].news]
         if notes:
@@ -299,19 +299,19 @@ class _AuditPage(Page):
             self.row("sources", f"{short}: is {safe(Path(name).name)}", None)
 
     def unread(self) -> list[str]:
-        """Places of keys that nothing read; what a finding tells already is not said again."""
+        """Keys that were not read; those that a finding names already are left out."""
         told = {name for finding in self.audit.findings for name in finding.evidence}
         return [place for place in self.audit.ignored if place not in told]
 
     def length(self) -> None:
-        """The length that was asked for, or that the rates hold at where they change with it."""
+        """The requested length, or the one for which the frequencies are computed, if they depend on it."""
         length = self.audit.length
         if length is None or length == self.audit.context:
             return
         scalings = [code.scaling or {} for code in self.audit.layers]
         bent = any(code.by_length and code.rates for code in self.audit.layers)
         if not bent and length in [scaling.get("original") for scaling in scalings]:
-            return  # it stands beside the scaling, and says nothing of how far these rates hold
+            return  # it is shown with the scaling, and is not the length for these frequencies
         hold = ", for which the frequencies are computed" if bent else ""
         self.row("length", f"{spoken(length)}{hold}", self.audit.source.get("length"))
 
@@ -326,11 +326,11 @@ class _AuditPage(Page):
             self.paragraph(LIMITS, indent=2)
 
     def place(self, source: str) -> str:
-        """A source with its keys together, and without what the heading says once for all."""
+        """A source with its keys joined, and without what the heading already says."""
         return self.shortened(together(safe(source)))
 
     def shortened(self, text: str) -> str:
-        """The text without what the heading says once for all: libraries, and long file names for short ones."""
+        """The text without what the heading already says: libraries, and long file names replaced by short ones."""
         text = _LIBRARY.sub("", text)
         for name, short in self.files.items():
             text = text.replace(f"{safe(name)}:", f"{short}:")
@@ -374,7 +374,7 @@ def in_short(code: Code) -> str:
 
 
 def _runtimes_in_short(readings: Iterable[Reading]) -> str:
-    """How many runtimes compute the same, and which do not; nothing where none can be compared."""
+    """How many runtimes compute the same, and which do not; empty if none can be compared."""
     held = [each for each in readings if each.of_program]
     words = []
     reasons = {each.because for each in held if each.verdict == "unknown"}
@@ -395,7 +395,7 @@ def _runtimes_in_short(readings: Iterable[Reading]) -> str:
     return "; ".join(words)
 
 
-# Lines of a file that are longer are not printed to show what changes in them.
+# Longer lines of a file are not printed to show a change in them.
 _LONGEST_LINE = 200
 
 
@@ -405,14 +405,14 @@ def changed_lines(audit: Audit, finding: Finding) -> Iterator[str]:
         return
     try:
         lines = list(lines_of_edit(file_of(audit.path, finding.edit.file), finding.edit))
-    except (ClockhandsError, OSError, ValueError):  # the file is gone or was changed meanwhile: the words remain
+    except (ClockhandsError, OSError, ValueError):  # the file is gone or was changed meanwhile: the sentence remains
         return
-    if all(len(line) <= _LONGEST_LINE for line in lines):  # a config in one line would be printed twice as a whole
+    if all(len(line) <= _LONGEST_LINE for line in lines):  # a config in one line would be printed twice completely
         yield from lines
 
 
 def evidence_to_show(finding: Finding) -> Iterator[tuple[str, str]]:
-    """The evidence with its places, and numbers that the message has not said."""
+    """The evidence with its sources, and numbers that the message does not contain."""
     for name, value in finding.evidence.items():
         number = isinstance(value, int | float) and not isinstance(value, bool)
         if name in finding.evidence.get("mistakes", ()):
@@ -422,15 +422,15 @@ def evidence_to_show(finding: Finding) -> Iterator[tuple[str, str]]:
 
 
 def places_of(code: Code, *fields: str) -> list[str]:
-    """Where some fields of a code come from; what one source says already is not said again."""
-    # What is computed from the lines above has its source there.
+    """The sources of some fields of a code, without repetitions."""
+    # What is computed from the lines above has its sources there.
     told = (code.source.get(field, "") for field in fields)
     places = list(dict.fromkeys(source for source in told if source and not source.startswith(COMPUTED)))
     return [place for place in places if not any(place in other for other in places if other != place)]
 
 
 def together(source: str) -> str:
-    """Several keys of one object of one file in one term.
+    """Join several keys of one object of one file.
 
     >>> together("config.json:rope_scaling.type, config.json:rope_scaling.factor")
     'config.json:rope_scaling.{type, factor}'
@@ -458,7 +458,7 @@ def title_of(code: Code, most: int | None = None) -> str:
 
 
 def rows_of(code: Code) -> Iterator[tuple[str, str, tuple[str, ...]]]:
-    """The lines of one code: name, value and the fields whose sources stand beside it."""
+    """The lines of one code: name, value and the fields whose sources are shown with it."""
     if code.kind == "none":
         yield from _window(code)
         return
@@ -503,7 +503,7 @@ def _window(code: Code) -> Iterator[tuple[str, str, tuple[str, ...]]]:
 
 
 def score_scale_in_words(code: Code) -> str:
-    """What scores are multiplied by at position ``p``, and what that is at the last position.
+    """The factor on scores at position ``p``, and its value at the last position.
 
     >>> from clockhands.scores import FloorLogScale
     >>> score_scale_in_words(Code("text", "3", "none", score_scale=FloorLogScale(8192), usable_length=32768))
@@ -524,7 +524,7 @@ def score_scale_in_words(code: Code) -> str:
 
 
 def layout_in_words(code: Code) -> str:
-    """Which channels make a pair.
+    """Which channels form a pair, as text.
 
     >>> layout_in_words(Code("text", "0-3", "rotary", layout="halves", rotated=64))
     'half-split: pairs (i, i+32)'
@@ -538,7 +538,7 @@ def layout_in_words(code: Code) -> str:
             return "interleaved: pairs (2i, 2i+1)"
         case "rotary", "halves":
             return f"half-split: pairs (i, i+{_partner(code)})"
-        case "sinusoidal", _ if not second:  # one wave a channel, each with a phase of its own
+        case "sinusoidal", _ if not second:  # one wave for each channel, each with its own phase
             return f"all {_PLURAL[first]}"
         case "sinusoidal", "interleaved":
             return f"interleaved: {first}, {second}, {first}, ..."
@@ -562,7 +562,7 @@ def _partner(code: Code) -> int | str:
 
 
 def _waves(order: str) -> tuple[str, str]:
-    """The two waves of a pair.
+    """The two functions of a pair, from the name of their order.
 
     >>> _waves("cos-sin"), _waves("-sin-cos"), _waves("cos--sin")
     (('cos', 'sin'), ('-sin', 'cos'), ('cos', '-sin'))
@@ -573,7 +573,7 @@ def _waves(order: str) -> tuple[str, str]:
 
 
 def sections_in_words(code: Code) -> str:
-    """How many pairs each axis has; nothing for one axis.
+    """How many pairs each axis has, as text; empty for one axis.
 
     >>> from clockhands.rotary import Rotary, chunked
     >>> sections_in_words(Code("text", "0-3", "rotary", Rotary(128, axes=chunked([16, 24, 24]))))
@@ -587,7 +587,7 @@ def sections_in_words(code: Code) -> str:
 
 
 def rates_in_words(rates: tuple[float, ...]) -> str:
-    """First and last rate.
+    """The first and the last frequency, as text.
 
     >>> rates_in_words((1.0, 0.1, 0.01))
     '1 to 0.01 rad/token, 3 pairs'
@@ -608,7 +608,7 @@ def wavelengths_in_words(rates: tuple[float, ...]) -> str:
 
 
 def scaling_in_words(scaling: Mapping[str, Any] | None) -> str:
-    """The scaling, its factor and the length it starts from.
+    """The scaling, its factor and its original length, as text.
 
     >>> scaling_in_words({"type": "yarn", "factor": 4.0, "original": 32768}), scaling_in_words(None)
     ('yarn, factor 4, original length 32,768', 'none')
@@ -651,9 +651,9 @@ def _sources(audit: Audit) -> Iterator[str]:
 
 
 def _short_names(audit: Audit) -> dict[str, str]:
-    """A short name for each long file name, so that sources fit beside their values: `gguf` for a long `….gguf`."""
+    """A short name for each long file name, so that sources fit next to their values: `gguf` for a long `….gguf`."""
     names: dict[str, str] = {}
-    # What is computed from several places has words before the files, and commas or signs between them.
+    # What is computed from several sources has words before the files, and commas or signs between them.
     terms = (term for source in _sources(audit) for term in _BETWEEN.split(source.removeprefix(COMPUTED)))
     for found in filter(None, map(_FILE.match, terms)):
         if len(found["file"]) > len("model.safetensors") and found["suffix"] not in names.values():
@@ -665,9 +665,9 @@ def _short_names(audit: Audit) -> dict[str, str]:
 
 
 def rows_of_readers(readings: Iterable[Reading], context: int | None) -> Iterator[tuple[str, str]]:
-    """Label and text of each line: who computes the same, who does not and how far apart, who refuses.
+    """Label and text of each line: runtimes that compute the same, that differ and by how much, that refuse the file.
 
-    Last those that cannot be compared, with the reason.
+    The last lines are the runtimes that cannot be compared, with the reason.
     """
     held = list(readings)
     if held and all(each.verdict == "unknown" for each in held) and len({each.because for each in held}) == 1:
@@ -682,7 +682,7 @@ def rows_of_readers(readings: Iterable[Reading], context: int | None) -> Iterato
         if each.verdict == "differs":
             for text in _readings_that_differ(each, context):
                 differing.setdefault(text, []).append(_who(each))
-    # Last what no program does by its name, unless one of the others does it too.
+    # A pattern that no named runtime follows comes last, unless another reading differs in the same way.
     for text, names in sorted(differing.items(), key=lambda entry: entry[1] == [_PORT]):
         yield "differs", f"{listed(name for name in names if names == [_PORT] or name != _PORT)}: {text}"
     for verdict, label in (("refuses", "refuses"), ("unknown", "not compared")):
@@ -709,7 +709,7 @@ def _who(reading: Reading) -> str:
 
 
 def _readings_that_differ(reading: Reading, context: int | None) -> Iterator[str]:
-    """One text for each way in which it differs, with its layers where not all differ alike."""
+    """One text for each kind of difference, with its layers if they do not all differ in the same way."""
     texts: dict[str, list[str | None]] = {}
     for group in reading.parted:
         texts.setdefault(parted_in_words(group, context), []).append(group.layers)
@@ -727,7 +727,7 @@ def print_main_properties(page: Page, found: tuple[MainProperties, ...]) -> None
     """Print the main properties of each group of layers, those that have the same ones together.
 
     Args:
-        page: Where to.
+        page: Where to print.
         found: What was measured.
     """
     page.paragraph("properties (all: clockhands properties)", style="bold")
@@ -749,7 +749,7 @@ def _briefs(one: MainProperties) -> tuple[tuple[str, str], ...]:
 
 
 def where_of(one: MainProperties, most: int | None = None) -> str:
-    """The layers in words, as `layers_in_words`; nothing where they are all that there is."""
+    """The layers as text, as in `layers_in_words`; empty if they are all layers."""
     part = "" if one.part in ("text", "other") else part_in_words(one.part)
     layers = "" if one.layers in (None, "input") else layers_in_words(one.layers, most)
     return ", ".join(filter(None, (part, layers)))

@@ -1,8 +1,8 @@
 """Opens a target (config, checkpoint, GGUF, preset, ...) and reads what it declares about positions.
 
-``open_target`` finds and opens it: a preset, a config, a GGUF or safetensors file, an array, a model
-folder. Only headers and the few tensors asked for are ever read. What is said about positions is read by
-``clockhands.sources.resolve``, which is not imported here: many callers only open.
+``open_target`` finds and opens it: a preset, a config, a GGUF or safetensors file, an array, a model folder. Only
+headers and the few tensors that are needed are read. The position settings are read by ``clockhands.sources.resolve``,
+which is not imported here, because many callers only open targets.
 """
 
 from clockhands.sources.arrays import TensorInfo

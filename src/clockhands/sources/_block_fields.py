@@ -1,4 +1,4 @@
-"""The rotary block of a config: old or new, flat or one for each kind of layer, in the file or assumed by a class."""
+"""Reads the rotary block of a config: old or new, flat or for each kind of layer, from the file or a class default."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -8,7 +8,7 @@ from clockhands.sources._scaling_fields import scaling_type
 from clockhands.sources.fields import Fields
 from clockhands.sources.model_types import CodeOfType, table
 
-# What the two shapes of a block are held against each other by: all that bends a ladder or its magnitude.
+# The quantities by which the two shapes of a block are compared: all that change frequencies or their magnitude.
 COMPARED = (
     "type", "factor", "original", "low", "high", "fast", "slow", "truncate", "mscale", "mscale_all", "attention_factor",
     "alpha", "short", "long", "base", "share",
@@ -19,7 +19,7 @@ class RotaryBlocks:
     """The rotary block of a config, old or new, flat or one for each kind of layer."""
 
     def __init__(self, fields: Fields, row: CodeOfType | None, groups: list[LayerGroup], default_source: str) -> None:
-        """Look at both spellings of the block; where both stand, the old one is used, as Transformers does."""
+        """Read both spellings of the block; if both exist, the old one is used, as in Transformers."""
         self.fields = fields
         self.nested = row is not None and row.nested
         self.known = row is not None
@@ -34,7 +34,7 @@ class RotaryBlocks:
             fields.took_default(fields.spellings["blocks"][-1], _block_as_text(row.block), of)
         self.flat = next((block for block in self.blocks if not self._inner(block)), None)
         if self.nested:
-            if row is None or not row.labels:  # a class with kinds of its own reads either spelling
+            if row is None or not row.labels:  # a class with separate kinds of layers reads either spelling
                 self._old_spelling()
             self._flat_beside_nested(groups, row)
         elif self.known:
@@ -57,7 +57,7 @@ class RotaryBlocks:
         return self._rounding(self.flat, group)
 
     def _rounding(self, block: Fields | None, group: LayerGroup) -> Fields | None:
-        """Transformers 5.23.0 looks for YaRN's ``truncate`` beside the objects of the kinds of layers, never inside."""
+        """Transformers 5.23.0 looks for YaRN's ``truncate`` next to the objects of layer kinds, never inside."""
         layered = not self.scaled or group.kind in self.scaled
         if self.nested and block is not None and layered and block.values.get("truncate") is False:
             because = (
@@ -68,7 +68,7 @@ class RotaryBlocks:
         return block
 
     def _merged(self, inner: Fields, group: LayerGroup) -> Fields:
-        """A nested block, over which an old flat one stands for the layers that see all."""
+        """A nested block, overridden by an old flat one for the layers that see all positions."""
         if not (self.nested and self.flat is not None and self.flat.path.endswith("rope_scaling.")):
             return inner
         return inner if group.kind != "full" else Layered(self.flat, inner)
@@ -79,7 +79,7 @@ class RotaryBlocks:
         return {label: inner for label, inner in held.items() if inner is not None}
 
     def _old_spelling(self) -> None:
-        """Transformers 5.23.0 lays the old block over ``rope_type: default``, where ``type`` alone changes nothing."""
+        """Transformers 5.23.0 puts the old block over ``rope_type: default``, so ``type`` alone has no effect."""
         if self.flat is None or not self.flat.path.endswith("rope_scaling.") or "rope_type" in self.flat.values:
             return
         held = self.flat.values.get("type")
@@ -90,7 +90,7 @@ class RotaryBlocks:
             self.fields.ignored(self.flat.source("type"), held, because, 'rope_type "default"')
 
     def _flat_beside_nested(self, groups: list[LayerGroup], row: CodeOfType | None) -> None:
-        """A type whose new block has one object for each kind of layer drops what stands flat in it."""
+        """A type whose new block has one object for each kind of layer ignores flat keys in it."""
         if self.flat is None or not self.flat.path.endswith("rope_parameters."):
             return
         values = {self.flat.source(key): value for key, value in self.flat.values.items() if value is not None}
@@ -99,7 +99,7 @@ class RotaryBlocks:
             bases = row.bases if row is not None else {}
             evidence: dict[str, Any] = {"kinds of layers": list(kinds.values())}
             for kind, label in kinds.items():
-                # What stands in for the flat base: its own key outside the block, else the class default.
+                # What replaces the flat base: its own key outside the block, else the class default.
                 base = self.fields.number(bases.get(kind, "base"))
                 evidence[f"base of {label}"] = None if base is None else base.value
             evidence["scaled"] = [kinds[kind] for kind in (row.scaled if row is not None else ()) if kind in kinds]
@@ -108,7 +108,7 @@ class RotaryBlocks:
         self.flat = next((block for block in self.blocks if not self._inner(block)), None)
 
     def _compare(self) -> None:
-        """Two blocks that say different things: readers of different ages take different ones."""
+        """Note two blocks that differ: runtimes of different ages use different ones."""
         if len(self.blocks) < 2:
             return
         old, new = self.blocks[0], self.blocks[1]
@@ -128,19 +128,19 @@ class RotaryBlocks:
             self.fields.note("conflicting-shapes", {**evidence, "used": old.source("")[:-1].rstrip(".")})
 
     def _compare_bases(self, old: Fields, new: Fields, evidence: dict[str, Any]) -> None:
-        """The base of the old shape stands in its block or outside of it."""
+        """Compare the bases of the old shape: one may be inside its block, one outside."""
         first, second = old.raw("base") or self.fields.raw("base"), new.raw("base")
         if first is not None and second is not None and first.value != second.value:
             evidence |= {first.source: first.value, second.source: second.value}
 
 
 def conflict_code(source: str) -> str:
-    """The fact that a key outside the block and one inside disagree: two shapes, or two keys of one."""
+    """The code of the fact that two keys disagree: of the two shapes of a config, or of one shape."""
     return "conflicting-shapes" if "rope_parameters." in source else "conflicting-keys"
 
 
 def completed(block: Fields | None, row: CodeOfType, default_source: str) -> Fields | None:
-    """A block with what the class takes for keys of its scaling that are not there."""
+    """A block completed with the class defaults for missing keys of its scaling."""
     kind = None if block is None else scaling_type(block, row.aliases)
     held = row.assumed.get(kind.value or "") if kind is not None else None
     if block is None or held is None:
@@ -149,7 +149,7 @@ def completed(block: Fields | None, row: CodeOfType, default_source: str) -> Fie
 
 
 def _assumed(values: Mapping[str, Any], like: Fields, spellings: Mapping[str, Any], source: str) -> Fields:
-    """A block that no file holds: the one that a class takes where there is none."""
+    """A block that is not in the file: the class default."""
     return Fields(values, like.file, spellings, like.facts, path=like.path, places=source)
 
 
@@ -167,7 +167,7 @@ class Layered(Fields):
         self.under = under
 
     def present(self, quantity: str) -> list[str]:
-        """The keys of a quantity that hold something, read in both objects."""
+        """The keys of a quantity that have a value, read in both objects."""
         for each in (self.over, self.under):
             each.present(quantity)
         return super().present(quantity)

@@ -1,10 +1,10 @@
-"""Headers of PyTorch checkpoints (``.bin``, ``.pt``, ``.pth``), without PyTorch and without running anything.
+"""Headers of PyTorch checkpoints (``.bin``, ``.pt``, ``.pth``), read without PyTorch and without running code.
 
-A checkpoint is a pickle that says which tensors there are, and their numbers. Since 2020 both lie in a
-zip archive, as ``NAME/data.pkl`` and ``NAME/data/KEY``, stored as they are; before, one behind the other
-in one file. The pickle is read as data (``_pickles``), so what would run code is refused by its name, as
-``torch.load(weights_only=True)`` refuses it; PyTorch is not loaded for that, which takes seconds and runs
-machine code on whatever the file holds. The tests hold the two to each other.
+A checkpoint consists of a pickle that describes the tensors, and of their numbers. Since 2020 both are in a zip
+archive, uncompressed, as ``NAME/data.pkl`` and ``NAME/data/KEY``; before that they followed each other in one file. The
+pickle is read as data (``_pickles``), and anything that would run code is refused by name, like
+``torch.load(weights_only=True)`` does. PyTorch is not loaded: that takes seconds, and it would run native code on
+untrusted data. Tests check that both agree.
 
 Source: ``torch/serialization.py`` of PyTorch 2.13 (``_legacy_save``, ``_save``, ``_legacy_load``).
 """
@@ -25,7 +25,7 @@ from clockhands.sources.arrays import TensorInfo, possible
 from clockhands.sources.files import DOWNLOAD_AGAIN, TRUNCATED, is_not, open_regular
 from clockhands.sources.shards import WeightsHeader
 
-# What the files of before 2020 begin with: a number and a version, both as pickles.
+# Files from before 2020 begin with a number and a version, both as pickles.
 _MAGIC, _VERSION = 0x1950A86A20F9469CFC6C, 1001
 
 MOST_TENSORS = 2**20
@@ -37,21 +37,21 @@ def is_checkpoint(path: Path) -> bool:
     """Whether an archive is one of PyTorch's, and not one of arrays.
 
     Raises:
-        Unreadable: It is no archive.
+        Unreadable: It is not an archive.
     """
     with archives.open_archive(path, "a zip archive") as archive:
         return any(name.endswith("/data.pkl") for name in archive.namelist())
 
 
 def read_header(path: Path) -> WeightsHeader:
-    """The tensors of a checkpoint: their names, types, shapes and where their numbers lie.
+    """The tensors of a checkpoint: their names, types, shapes and the places of their numbers.
 
     Dictionaries in dictionaries give names with dots: ``state_dict.embed.weight``. A file of one tensor
     gives it the file's name.
 
     Raises:
-        Unreadable: It is no checkpoint or damaged, holds anything but tensors in dictionaries and lists
-            (which could run code when loaded), or declares tensors beyond its storages or its size.
+        Unreadable: It is not a checkpoint or damaged, holds anything but tensors in dictionaries and lists (which could
+            run code when loaded), or declares tensors beyond its storages or its size.
     """
     with open_regular(path) as file:
         start = file.read(32)
@@ -81,7 +81,7 @@ read_index = partial(shards.read_index, read_header)
 
 
 def _from_archive(path: Path) -> tuple[Any, dict[str, tuple[int, int]], bool]:
-    """What the archive's pickle describes, key of each storage to its place and bytes, and the byte order."""
+    """The object in the archive's pickle, the place and size of each storage by key, and the byte order."""
     with archives.open_archive(path, "a PyTorch checkpoint") as archive:
         names = archive.namelist()
         pickled = [name for name in names if name.count("/") == 1 and name.endswith("/data.pkl")]
@@ -106,7 +106,7 @@ def _from_archive(path: Path) -> tuple[Any, dict[str, tuple[int, int]], bool]:
 
 
 def _from_stream(path: Path) -> tuple[Any, dict[str, tuple[int, int]], bool]:
-    """The same of a file of before 2020: four pickles, the keys in order, then each storage behind its length."""
+    """The same for a file from before 2020: four pickles, the keys in order, then each storage after its length."""
     with open_regular(path) as file:
         magic = pickles.read_pickle(file, str(path))
         if magic != _MAGIC:
@@ -141,7 +141,7 @@ def _from_stream(path: Path) -> tuple[Any, dict[str, tuple[int, int]], bool]:
 def _storages(
     path: Path, file: IO[bytes], keys: list[tuple[str, int]], order: Literal["big", "little"]
 ) -> dict[str, tuple[int, int]]:
-    """Where each storage lies that follows the pickles: a count of numbers, then the numbers.
+    """The places of the storages after the pickles: each is a count of numbers, then the numbers.
 
     Args:
         path: The file.
@@ -205,7 +205,7 @@ def _items(value: Any) -> Iterator[tuple[Any, Any]]:
 
 
 def _placed(path: Path, name: str, tensor: Tensor, places: dict[str, tuple[int, int]], big: bool) -> TensorInfo:
-    """Where a tensor's numbers lie, checked against its storage and the file."""
+    """The place of a tensor's numbers, checked against its storage and the file."""
     where = f"{path}: tensor {shown(name)}"
     dtype, width = _type(tensor)
     if not possible(tensor.shape):
@@ -224,7 +224,7 @@ def _placed(path: Path, name: str, tensor: Tensor, places: dict[str, tuple[int, 
         )
     order = _order(tensor)
     if order is None:
-        # Views with gaps are rare in checkpoints, and no position table is one.
+        # Views with gaps are rare in checkpoints, and position tables are not stored like that.
         dtype = f"scattered {dtype}"
     return TensorInfo(
         name, dtype, tensor.shape, path, start + tensor.offset * width, fortran=order == "F", big_endian=big
@@ -238,7 +238,7 @@ def _type(tensor: Tensor) -> tuple[str, int]:
 
 
 def _order(tensor: Tensor) -> str | None:
-    """Whether the numbers lie side by side, with the last axis together (C) or the first (F)."""
+    """Whether the numbers are contiguous in C order or in Fortran order."""
     for order, step in (("C", -1), ("F", 1)):
         expected, fits = 1, True
         for count, stride in list(zip(tensor.shape, tensor.strides, strict=True))[::step]:

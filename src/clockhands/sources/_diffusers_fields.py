@@ -1,8 +1,8 @@
-"""Position codes out of the config of a transformer of diffusers, which names its class and not a model type.
+"""Position codes from the config of a diffusers transformer, which names its class instead of a model type.
 
-What a class does is data, ``diffusers.json``. Tokens of images and films have several coordinates: text or
-time, rows, columns. Each turns a share of the head by a geometric ladder of its own, from rate 1 on; or a grid
-of sinusoids or a learned table is added at the bottom.
+What each class does is data, ``diffusers.json``. Tokens of images and videos have several coordinates: text or time,
+rows, columns. Each coordinate rotates a share of the head by a separate geometric ladder that starts at 1 rad per
+token; or a grid of sinusoids or a learned table is added to the embeddings.
 
 Source: diffusers 0.42.1, ``models/transformers/*.py`` and ``models/embeddings.py``; arXiv:2104.09864 for the ladder.
 """
@@ -35,19 +35,19 @@ class DiffusersClass:
 
     Attributes:
         name: As in ``_class_name``.
-        library: Where the entry was read off.
+        library: The library and release whose code was read.
         kind: ``rotary``, ``sinusoidal`` or ``learned``.
-        axes: The key with the channels of each axis, or the rule by which they follow.
-        base: The key with the base, or the base that stands in the code.
+        axes: The key with the channels of each axis, or the rule from which they follow.
+        base: The key with the base, or the base in the code.
         layers: The keys that count layers; blocks of several kinds follow each other.
         width: The key with the width of a head; or two keys: for heads the first over the second, for tables the
             product of both.
         rows: The key with the side of a square grid, or with the size of an image and that of a patch.
         switch: The key that must be true for the class to have the code.
-        needs: The key that must hold something for the class to have any code.
-        layout: How channels pair.
+        needs: The key that must have a value for the class to have any code.
+        layout: Which two channels form a pair.
         stretch: The key with a factor for each axis, which stretches its base as NTK scaling does.
-        defaults: Key to what the class takes without it.
+        defaults: The class default of each key.
     """
 
     name: str
@@ -66,16 +66,16 @@ class DiffusersClass:
 
     @property
     def title(self) -> str:
-        """The name with the library that it was read off."""
+        """The name with the library and release whose code was read."""
         return f"{self.name} ({self.library})"
 
     @property
     def architecture_source(self) -> str:
-        """How what follows from the class alone is named as a source."""
+        """The source text for values that follow from the class alone."""
         return f"architecture of {self.title}"
 
 
-# How a head is shared among time, rows and columns where no key says it.
+# How a head is divided among time, rows and columns if no key says it.
 RULES = {
     "frames": lambda width: [width - 4 * (width // 6), 2 * (width // 6), 2 * (width // 6)],
     "video": lambda width: [width // 4, width // 8 * 3, width // 8 * 3],
@@ -90,7 +90,7 @@ def diffusers_class(values: Mapping[str, Any]) -> DiffusersClass | None:
 
 
 def diffusers_codes(values: Mapping[str, Any], file: str, facts: list[Fact]) -> Codes | None:
-    """The codes of a config of diffusers, and what was read; None for a class that is not in the table."""
+    """The codes of a diffusers config, and the keys that were read; None for a class that is not in the table."""
     known = diffusers_class(values)
     if known is None:
         return None
@@ -126,7 +126,7 @@ def _classes() -> Mapping[str, DiffusersClass]:
 
 
 def _rotary(fields: Fields, known: DiffusersClass) -> Code:
-    """The rotation of the heads: as many ladders as the tokens have axes."""
+    """The rotation of the heads: one ladder for each axis of the tokens."""
     because = known.architecture_source
     width = _head_width(fields, known)
     base = fields.number(known.base, above_one) if isinstance(known.base, str) else Sourced(known.base, because)
@@ -164,7 +164,7 @@ def _head_width(fields: Fields, known: DiffusersClass) -> Sourced[int] | None:
 
 
 def _shares(fields: Fields, known: DiffusersClass, width: Sourced[int]) -> Sourced[list[int]] | None:
-    """The channels of each axis, which are those of the head together, and even."""
+    """The channels of each axis; they must be even and add up to the head width."""
     if width.value is None:
         return None
     if known.axes in RULES:
@@ -187,7 +187,7 @@ def _shares(fields: Fields, known: DiffusersClass, width: Sourced[int]) -> Sourc
 
 
 def _stretches(fields: Fields, known: DiffusersClass, axes: int) -> Sequence[float] | None:
-    """The factor of each axis: ones where the class stretches nothing, None where the file holds no such factors."""
+    """The factor of each axis: ones if the class scales nothing, None if the file has no such factors."""
     if known.stretch is None:
         return [1.0] * axes
     declared = fields.items(known.stretch)
@@ -223,7 +223,7 @@ def _table(fields: Fields, known: DiffusersClass) -> Code:
     if len(lengths) == len(sizes):
         side, *patch = lengths or [1]
         side //= patch[0] if patch else 1
-        # SD3 and those before count the side of a grid by this key, AuraFlow counts its cells.
+        # SD3 and earlier models give the side of a grid in this key, AuraFlow the number of its cells.
         rows = side if known.kind == "learned" else side * side
         source["rows"] = " / ".join(size.source for size in sizes if size)
     if known.kind == "sinusoidal" and width is not None and width <= WIDEST:

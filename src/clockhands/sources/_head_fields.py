@@ -1,4 +1,4 @@
-"""The shape of a rotary head: its channels, how many of them turn, and how many its ladder counts."""
+"""Reads the shape of a rotary head: its width, the rotated channels, and the channels that the exponents count."""
 
 from dataclasses import dataclass
 
@@ -12,14 +12,14 @@ SHARE_ALLOWED = "a number above 0 and at most 1"
 
 @dataclass(frozen=True)
 class HeadShape:
-    """Channels of a head, and how many of them turn.
+    """Channels of a head, and how many of them are rotated.
 
     Attributes:
         width: Channels of a head.
-        rotated: Channels that turn.
-        share: The share of the head that turns, where it is said so.
-        counted: Channels over which the ladder is spread, where that is not ``rotated``: a class that cuts the head at
-            an odd channel turns one more.
+        rotated: Rotated channels.
+        share: The partial rotary factor, if it is declared as one.
+        counted: Channels that the exponents of the frequencies count, if not ``rotated``: a class that cuts the head at
+            an odd channel rotates one more.
     """
 
     width: Sourced[int] | None
@@ -29,13 +29,13 @@ class HeadShape:
 
     @property
     def pairs(self) -> int | None:
-        """How many pairs turn."""
+        """The number of rotated pairs."""
         return None if self.rotated is None or self.rotated.value is None else self.rotated.value // 2
 
 
 @dataclass(frozen=True)
 class HeadReader:
-    """What reads the shape of the heads of one part.
+    """Reads the shape of the heads of one part.
 
     Attributes:
         fields: The config of the part.
@@ -49,16 +49,16 @@ class HeadReader:
 
     @property
     def architecture(self) -> str:
-        """The source of what follows from the type."""
+        """The source text for what follows from the model type."""
         return self.known.architecture_source if self.known else ""
 
     @property
     def _uneven(self) -> bool:
-        """Whether the class cuts a head at an odd channel too, whose pair then turns whole."""
+        """Whether the class may cut the head at an odd channel, and then rotates the whole pair."""
         return self.known is not None and self.known.uneven
 
     def shape(self, block: Fields | None, kind: str, own: Sourced[float] | None = None) -> HeadShape:
-        """The shape of the heads in layers of one kind, whose rotary block is given and maybe their own share."""
+        """The shape of the heads in layers of one kind, from their rotary block and possibly their own share."""
         if self.is_latent():
             unrotated, rotated = self._two_parts(kind)
             if rotated is None or unrotated is None or rotated.value is None or unrotated.value is None:
@@ -71,7 +71,7 @@ class HeadReader:
         return self._rotated(width, block, own)
 
     def _two_parts(self, kind: str) -> tuple[Sourced[int] | None, Sourced[int] | None]:
-        """The part of a head that does not turn and the one that does; some types have others in layers that slide."""
+        """The unrotated and the rotated part of a head; in some types sliding layers have other widths."""
         whole = self.row.widths.get(kind) if self.row and self.fields.raw("per_layer") is None else None
         of_kind = ("unrotated", "rotated") if whole is None else ("local_unrotated", "local_rotated")
         unrotated = self.fields.whole(of_kind[0], least=0, most=WIDEST_HEAD)
@@ -84,7 +84,7 @@ class HeadReader:
         return unrotated, rotated
 
     def _fits_the_ladder(self, rotated: Sourced[int]) -> bool:
-        """Whether as many channels turn as a class makes its ladder over, where it reads that in another place."""
+        """Whether the rotated width equals the width that the frequencies are computed for, if a class reads both."""
         ladder = self.fields.whole("ladder_width", most=WIDEST_HEAD)
         if ladder is None or ladder.value in (None, rotated.value):
             return True
@@ -95,7 +95,7 @@ class HeadReader:
         return False
 
     def is_latent(self) -> bool:
-        """Whether a head is an unrotated and a rotated part side by side."""
+        """Whether a head consists of an unrotated and a rotated part."""
         if self.known is not None and self.row is not None:
             switch = self.fields.flag("latent")
             return self.row.latent and not (switch is not None and switch.value is False)
@@ -111,15 +111,15 @@ class HeadReader:
         return divided(self.fields, uneven=self._uneven)
 
     def _rotated(self, width: Sourced[int] | None, block: Fields | None, own: Sourced[float] | None) -> HeadShape:
-        """How much of a head turns: a number of channels before a share, the block's share before the outer one."""
+        """How much of a head is rotated: a number of channels before a share, the block's share before the outer."""
         named = self.fields.raw("rotated")
-        # Where heads are not made of two parts, the width of the rotated part is written as 0, or not meant.
+        # If heads do not have two parts, the width of the rotated part is 0 in the file, or unused.
         unmeant = self.row.latent if self.row else named is not None and named.value == 0
         channels = None if unmeant else self.fields.whole("rotated", most=WIDEST_HEAD)
         fixed = self.row is not None and self.row.share is not None
         reads_share = self.known is None or fixed or "share" in self.known.reads
         kind = None if block is None else scaling_type(block, {})
-        # The rope function of Transformers reads the share itself, whatever the class of the model does.
+        # The rope function of Transformers reads the share itself, whatever the model class does.
         proportional = kind is not None and kind.value == "proportional"
         share = own or (self._share(block) if reads_share or proportional else None)
         if proportional and width is not None and width.value:
@@ -131,7 +131,7 @@ class HeadReader:
             turned = None if width.value is None or share.value is None else int(width.value * share.value)
             of_share = Sourced(turned, f"{share.source} x {width.source}")
         if channels is not None:
-            # A class that reads both takes the number for a share where no share is written.
+            # A class that reads both uses the number only if no share is given.
             by_share = self._says_share(block) and self.known is not None and "share" in self.known.reads
             if share is not None and self._disagree(channels, of_share, block):
                 self.fields.conflict(share if by_share else channels, channels, share)
@@ -172,11 +172,11 @@ class HeadReader:
 
 
 def divided(fields: Fields, *, uneven: bool = False) -> Sourced[int] | None:
-    """The width of a head where only the model's width and the number of heads stand.
+    """The width of a head, computed from the hidden size and the number of heads.
 
     Args:
         fields: The config of the part.
-        uneven: Whether a class leaves over the channels that the heads do not divide evenly.
+        uneven: Whether the class ignores channels that the heads do not divide evenly.
     """
     hidden, heads = fields.whole("hidden", most=WIDEST), fields.whole("heads", most=WIDEST)
     if hidden is None or heads is None:

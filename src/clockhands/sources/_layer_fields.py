@@ -1,4 +1,4 @@
-"""Which layers share a position code: windows, kinds of layers, layers without rotation."""
+"""Groups the layers that share a position code: windows, kinds of layers, layers without RoPE."""
 
 import math
 import re
@@ -11,10 +11,10 @@ from clockhands.sources.fields import MOST_LAYERS, Fields, Sourced, value_of
 from clockhands.sources.model_types import CodeOfType, table
 from clockhands.sources.resolved import layer_ranges
 
-# Rules of windows that lie on both sides of the query.
+# Window rules for windows on both sides of the query.
 TWO_SIDED = ("both", "beyond", "radius", "shared")
 
-# Quantities that say something about position and that single layers may have other values of.
+# Position quantities for which single layers may have other values.
 OF_ONE_LAYER = ("head_width", "rotated", "unrotated", "window")
 
 
@@ -24,16 +24,16 @@ class LayerGroup:
 
     Attributes:
         kind: ``full``, ``sliding``, ``chunked`` or ``none`` (no rotation).
-        labels: What the file calls such layers, as keys of a nested block.
+        labels: The names that the file uses for such layers, as keys of a nested block.
         layers: Their numbers in the short form; None if the number of layers is unknown.
         window: Tokens that they see, or None for all.
-        two_sided: Whether these lie on both sides of the query.
-        chunk: Tokens of a chunk, of which they see their own alone, or None.
-        pattern: Whether something says which layers are of which kind.
-        base: Their own base, where the file has one for each layer.
-        share: Their own share of a head that turns, likewise.
-        own: The config as these layers have it, where single layers have values of their own; else None.
-        source: Field to where it comes from.
+        two_sided: Whether these are on both sides of the query.
+        chunk: Tokens of a chunk, if a layer only sees the query's own chunk; else None.
+        pattern: Whether it is known which layers are of which kind.
+        base: Their own base, if the file has one for each layer.
+        share: Their own partial rotary factor, likewise.
+        own: The config with the values of these layers, if single layers have other values; else None.
+        source: The source of each field.
     """
 
     kind: str
@@ -50,12 +50,12 @@ class LayerGroup:
 
 
 def layer_groups(fields: Fields, row: CodeOfType | None, type_source: str, part: str) -> list[LayerGroup]:
-    """The layers of one part, grouped by what they do with position.
+    """The layers of one part, grouped by their position code.
 
     Args:
         fields: The config of the part.
         row: The code of its type, or None for a type that is not in the table.
-        type_source: How rules that follow from the type are named as a source.
+        type_source: The source text for rules that follow from the type.
         part: The part.
     """
     sides = None if row is None else _sides(fields, row, part)
@@ -68,7 +68,7 @@ def layer_groups(fields: Fields, row: CodeOfType | None, type_source: str, part:
     if row is not None and row.windows.get("last") and kinds[-1] == "sliding" and number:
         kinds = [*kinds[:-1], "full"]
     if row is not None and row.windows.get("every") and window is not None and window.value:
-        # The class gives its window to every layer that attends, whatever the list calls it.
+        # The class uses its window in every layer that attends, whatever the list says.
         kinds = ["sliding" if kind == "full" else kind for kind in kinds]
     slides = [kind == "sliding" for kind in kinds]
     if still:
@@ -78,7 +78,7 @@ def layer_groups(fields: Fields, row: CodeOfType | None, type_source: str, part:
     chunk = _or_none(fields, "chunk")
     chunks = row is not None and row.windows.get("chunks") and not fields.declares("layer_types")
     if chunks and chunk is not None and chunk.value:
-        # Unless they are listed, all layers that rotate attend inside of chunks.
+        # Unless they are listed, all rotary layers attend inside chunks.
         kinds = ["chunked" if kind == "full" else kind for kind in kinds]
     bases = _layer_bases(fields, number)
     if bases is not None:
@@ -89,13 +89,13 @@ def layer_groups(fields: Fields, row: CodeOfType | None, type_source: str, part:
     of_layers = [nothing if found is None else found.value or nothing for found in (bases, shares)]
     apart = fields.raw("per_layer")
     owns = None if apart is None else _own_values(fields, fields.key_of(apart), number)
-    # Of a type that is not in the table, what layers that do not turn see is not known.
+    # For an unknown type, what layers without RoPE see is not known.
     slides = [slide and (kind == "sliding" or row is not None) for slide, kind in zip(slides, kinds, strict=True)]
     each = list(zip(kinds, slides, *of_layers, owns or nothing, strict=True))
     alike: dict[Any, list[int]] = {}
     for layer, mark in enumerate(each):
         alike.setdefault(mark, []).append(layer)
-    # The numbers of layers as they are written, such as "5" or "05".
+    # Layer numbers as they are written, such as "5" or "05".
     written = (
         {} if apart is None or owns is None else {int(layer): layer for layer in fields.values[fields.key_of(apart)]}
     )
@@ -128,7 +128,7 @@ def layer_groups(fields: Fields, row: CodeOfType | None, type_source: str, part:
 def _still_kinds(
     fields: Fields, row: CodeOfType | None, labels: Mapping[str, tuple[str, ...]], window: Sourced[int] | None
 ) -> set[str]:
-    """Kinds of layers that do not turn: by the type, or as the file has null where others have their rotary block."""
+    """Kinds of layers without RoPE: by the type, or because the file has null instead of their rotary block."""
     if row is None:
         return set()
     still = set(row.unturned) if window is not None and window.value else set()
@@ -143,7 +143,10 @@ def _still_kinds(
 
 
 def _sides(fields: Fields, row: CodeOfType, part: str) -> str | None:
-    """Where the window of a type lies, by its rule and the key that makes a decoder an encoder; None for the last."""
+    """Where the window of a type is, by its rule and the key that turns a decoder into an encoder.
+
+    None stands for a window of the last tokens.
+    """
     switch = fields.raw("two_sided")
     if switch is not None and switch.value in (True, "all"):
         return row.windows.get("switched", "both")
@@ -152,7 +155,7 @@ def _sides(fields: Fields, row: CodeOfType, part: str) -> str | None:
 
 
 def _seen(window: int | None, sides: str | None) -> int | None:
-    """How many tokens a window of this number covers."""
+    """How many tokens a window of this size covers."""
     if window is None or sides is None or sides == "shared":
         return window
     if sides in ("both", "beyond"):
@@ -161,7 +164,7 @@ def _seen(window: int | None, sides: str | None) -> int | None:
 
 
 def _own_values(fields: Fields, key: str, number: int | None) -> list[tuple[tuple[str, int | None], ...]] | None:
-    """For each layer the keys that it has other values of, as Transformers 5 writes them; None where none has any."""
+    """The keys that have other values in single layers, by layer, as in Transformers 5; None if there are none."""
     held = fields.values[key]
     if number is None:
         return None
@@ -181,26 +184,26 @@ def _own_values(fields: Fields, key: str, number: int | None) -> list[tuple[tupl
 
 
 def _layer_bases(fields: Fields, number: int | None) -> Sourced[list[float]] | None:
-    """A base for each layer, where the file lists them."""
+    """The base of each layer, if the file lists them."""
     return _of_layers(fields, "layer_bases", number, _is_base, "a base above 1, or 0 for no rotation,")
 
 
 def _layer_shares(fields: Fields, number: int | None) -> Sourced[list[float]] | None:
-    """The share of a head that turns in each layer, where the file lists them."""
+    """The partial rotary factor of each layer, if the file lists them."""
     return _of_layers(fields, "layer_shares", number, _is_share, "a share above 0 and at most 1")
 
 
 def _of_layers(
     fields: Fields, quantity: str, number: int | None, fits: Callable[[Any], bool], allowed: str
 ) -> Sourced[list[float]] | None:
-    """A number for each layer; the list may go on with the layers that predict further tokens."""
+    """A number for each layer; the list may continue with layers for multi-token prediction."""
     held = fields.raw(quantity)
     if (
         held is not None
         and not isinstance(held.value, list)
         and fields.key_of(held) in fields.spellings.get("base", ())
     ):
-        return None  # one base for all layers, under the key that may list them too
+        return None  # one base for all layers, under the key that may also list them
     listed = fields.items(quantity)
     if listed is None or not listed.value or number is None:
         return None
@@ -211,7 +214,7 @@ def _of_layers(
 
 
 def _further_layers(fields: Fields) -> int:
-    """How many layers predict further tokens, after those of the model itself."""
+    """The number of layers for multi-token prediction, after those of the model itself."""
     return value_of(fields.whole("further_layers", least=0, most=MOST_LAYERS)) or 0
 
 
@@ -247,7 +250,7 @@ def _check_window(fields: Fields, window: Sourced[int] | None, listed: Sourced[l
 
 
 def _or_none(fields: Fields, quantity: str) -> Sourced[int] | None:
-    """How much a layer sees; null says all, where an absent key means the class default."""
+    """How much a layer sees; null means all, while a missing key means the class default."""
     if fields.raw(quantity) is None and quantity in fields.defaults and fields.written(quantity):
         return None
     return fields.whole(quantity, least=0)
@@ -261,7 +264,7 @@ def _kinds(  # noqa: PLR0917 - what the kinds follow from
     type_source: str,
     still: tuple[frozenset[int], str] | None,
 ) -> tuple[list[str], str | None]:
-    """The kind of each layer, and where the pattern comes from. Of unknown many layers, one of each kind."""
+    """The kind of each layer, and the source of the pattern; if their number is unknown, one layer of each kind."""
     listed = fields.items("layer_types")
     named = _named_kinds(fields, listed, number) if listed is not None else None
     if named is not None and listed is not None:
@@ -272,7 +275,7 @@ def _kinds(  # noqa: PLR0917 - what the kinds follow from
     if marked is not None:
         return marked
     rule = dict(row.windows) if row is not None else {"rule": "period" if fields.declares("window_period") else "all"}
-    # Kinds that differ in more than their window stay what they are without one.
+    # Kinds that differ in more than their window remain different without one.
     apart = row is not None and bool(row.nested or row.bases or {"others", "always"} & set(row.windows))
     needed = row is not None and window is None and _has_a_window_always(fields, row)
     if "rule" not in rule or ((window is None or not window.value) and not apart and not needed):
@@ -287,7 +290,7 @@ def _kinds(  # noqa: PLR0917 - what the kinds follow from
 
 
 def _has_a_window_always(fields: Fields, row: CodeOfType) -> bool:
-    """Whether a null stands for the window of a type whose class makes layers with a window whatever it is."""
+    """Whether null means the window of a type whose class always builds layers with a window."""
     rule = row.windows
     always = rule.get("needed") or (rule.get("rule") in ("period", "cycle") and not rule.get("until"))
     switch = fields.flag("window_on")
@@ -303,7 +306,7 @@ def _kinds_by_rule(  # noqa: PLR0917 - what the kinds follow from
     type_source: str,
     still: tuple[frozenset[int], str] | None,
 ) -> tuple[list[str], str | None]:
-    """The kind of each layer by the rule of a type, and where the pattern comes from."""
+    """The kind of each layer by the rule of a type, and the source of the pattern."""
     name = rule["rule"]
     if name == "all":
         return ["sliding"] * (number or 1), type_source if row else None
@@ -312,7 +315,7 @@ def _kinds_by_rule(  # noqa: PLR0917 - what the kinds follow from
         return ["sliding" if layer in inside else "full" for layer in range(number or 1)], place
     if name == "cycle":
         cycle = fields.items("cycle")
-        # Blocks that attend see a window here; all others keep a state of their own.
+        # Attention blocks have a window here; all others keep a recurrent state.
         marks = ["sliding" if each == "attention" else "none" for each in (cycle.value if cycle else None) or ()]
         every = len(marks) or 1
         of_all = [marks[layer % every] if marks else "full" for layer in range(number or every)]
@@ -345,7 +348,7 @@ def _kinds_by_rule(  # noqa: PLR0917 - what the kinds follow from
     every: int | None = period.value
     if every is None:
         return _unknown_kinds(row, number), None
-    # One layer in so many sees all, the last of them or the one that the rule numbers; the others slide.
+    # One layer in each period sees all positions, the last one or the one that the rule numbers; the others slide.
     turn = rule.get("turn", every - 1)
     if rule.get("back") and number:
         turn = (number - 1) % every  # counted from the last layer
@@ -360,7 +363,7 @@ def _kinds_by_rule(  # noqa: PLR0917 - what the kinds follow from
 
 
 def _unknown_kinds(row: CodeOfType | None, number: int | None) -> list[str]:
-    """Kinds of layers where the pattern of a file cannot be used: they are not said to have no rotation."""
+    """Kinds of layers if the pattern of a file cannot be used: no layer is assumed to have no RoPE."""
     return ["sliding" if row is not None and "full" in row.unturned else "full"] * (number or 1)
 
 
@@ -368,7 +371,7 @@ def _marked_kinds(fields: Fields, number: int | None) -> tuple[list[str], str] |
     """Kinds by a number for each layer: 1 where it slides; or how much it compresses, 0 where it only slides."""
     for quantity, slides in (("window_flags", 1), ("compressions", 0)):
         listed = fields.items(quantity)
-        # A list may go on with the layers that predict further tokens.
+        # A list may continue with layers for multi-token prediction.
         if listed is None or not listed.value or number is None or len(listed.value) < number:
             continue
         return ["sliding" if mark == slides else "full" for mark in listed.value[:number]], listed.source
@@ -382,7 +385,7 @@ def _named_kinds(fields: Fields, listed: Sourced[list[Any]], number: int | None)
     meaning = {name: kind for kind, names in table()["labels"].items() if kind != "says" for name in names}
     key = fields.key_of(listed)
     if number is not None and len(held) != number and key not in fields.values:
-        # The list that the class takes where the file has none is for its own number of layers.
+        # The default list of the class is for its default number of layers.
         if len(set(map(str, held))) == 1 and held[0] in meaning:
             return [meaning[held[0]]] * number
         missing = (fields.spellings.get("layer_types") or ("layer_types",))[0]
@@ -411,7 +414,7 @@ def _label_names() -> dict[str, tuple[str, ...]]:
 def _still_layers(
     fields: Fields, row: CodeOfType | None, number: int | None, type_source: str
 ) -> tuple[frozenset[int], str] | None:
-    """Layers without rotation, by a list of flags (1 rotates), a list of numbers, or a period."""
+    """Layers without RoPE, by a list of flags (1 rotates), a list of numbers, or a period."""
     if number is None:
         return None
     flags = fields.items("rotating_layers")
@@ -420,7 +423,7 @@ def _still_layers(
             key = fields.key_of(flags)
             if key in fields.values:
                 fields.impossible(key, f"0 or 1 for each of the {number} layers")
-            else:  # the list that the class takes is for its own number of layers
+            else:  # the default list of the class is for its default number of layers
                 missing = (fields.spellings.get("rotating_layers") or ("rotating_layers",))[0]
                 fields.missing(missing, "the layers without rotation")
             return None
@@ -442,7 +445,7 @@ def _still_layers(
 
 
 def _attends_not(block: Any) -> bool:
-    """Whether a layer has no attention, or something linear in its place, by the object that describes it."""
+    """Whether a layer has no attention, or linear attention, by the object that describes it."""
     attention = block.get("attention") if isinstance(block, Mapping) else None
     return isinstance(attention, Mapping) and bool(attention.get("no_op") or attention.get("replace_with_linear"))
 

@@ -1,12 +1,11 @@
-"""Tensors of an ONNX model: where they lie, without reading them.
+"""Finds the tensors of an ONNX model without reading their values.
 
-For people who deploy encoders (sentence embeddings, BERT, ViT exported for onnxruntime or a browser): the table of
-positions that runs is in this file, often without a config. Read are initialisers, the values of Constant nodes, those
-of subgraphs and functions, and data in files beside the model. The file is walked here, a few kilobytes at a time. The
-``onnx`` package does not serve them, also not behind an extra: it reads a model whole, and twice (1,000 MiB of weights
-took it 2 s and 2,000 MiB of memory), where an audit looks at one table; and it adds 31 MB and protobuf to the
-installation. The tests hold both to each other: what the package opens is opened, and gives the same numbers. Nothing
-in the file is run. Sparse tensors and those of training are not looked at.
+For encoders deployed with onnxruntime or in a browser (sentence embeddings, BERT, ViT): the position table that runs is
+in this file, often without a config. Covered are initialisers, values of Constant nodes, subgraphs, functions, and data
+in files beside the model. The file is walked a few kilobytes at a time, and nothing in it is run. The ``onnx`` package
+is not used, not even as an extra: it reads a whole model, and twice (1,000 MiB of weights took 2 s and 2,000 MiB of
+memory), where an audit needs one table; and it adds 31 MB and protobuf to the installation. Tests check that both
+agree: what the package opens is opened, with the same numbers. Sparse tensors and tensors for training are ignored.
 
 Source: ``onnx.proto`` of onnx 1.23.2 (numbers of fields and types), and its ``docs/ExternalData.md``.
 """
@@ -69,7 +68,7 @@ MOST_NODES = 2**18
 MOST_AXES = 64
 DEEPEST_GRAPH = 32
 
-# Bytes of numbers that are kept because no part of the file holds them as they are.
+# Bytes of numbers that are kept because the file does not hold them in that form.
 _KEPT_IN_ALL = 2**26
 
 # Numbers of fields.
@@ -80,10 +79,10 @@ _NODE = {"input": 1, "output": 2, "operator": 4, "attribute": 5, "domain": 7}
 _ATTRIBUTE = {"name": 1, "tensor": 5, "graph": 6, "floats": 7, "graphs": 11}
 _TENSOR = {"sizes": 1, "type": 2, "name": 8, "raw": 9, "external": 13, "location": 14}
 
-# Fields of numbers that are not raw bytes: the floats as they are, the integers as varints.
+# Fields of numbers that are not raw bytes: floats as they are, integers as varints.
 _FLOATS, _VARINTS = {4: FIXED32, 10: FIXED64}, (5, 7, 11)
 
-# What may stand between a table and the sum that it goes into.
+# Operations that may be between a table and the sum that it goes into.
 _TO_A_SUM = frozenset({"Add", "Sum", "Slice", "Gather", "Unsqueeze", "Expand", "Cast", "Identity", "Reshape"})
 
 
@@ -91,8 +90,8 @@ def read_header(path: Path) -> WeightsHeader:
     """Walk an ONNX model and find its tensors.
 
     Raises:
-        Unreadable: The file is no ONNX model or truncated, a tensor has another size than its shape takes, or declares
-            its data at a path that leaves the model's folder (links in the folder are followed).
+        Unreadable: The file is not an ONNX model or truncated, a tensor's size does not match its shape, or its data
+            have a path outside the model's folder (links in the folder are followed).
     """
     with open_regular(path) as file:
         size = file.seek(0, 2)
@@ -110,7 +109,7 @@ def read_header(path: Path) -> WeightsHeader:
 
 @dataclass(frozen=True)
 class _Said:
-    """What the model says of a tensor, before its numbers are looked for."""
+    """What the model says about a tensor, before its values are located."""
 
     label: str
     owner: str
@@ -120,13 +119,13 @@ class _Said:
 
     @property
     def size(self) -> int:
-        """Bytes that its numbers take."""
+        """The bytes of its values."""
         return -(-math.prod(self.shape) * self.bits // 8)
 
 
 @dataclass
 class _Walk:
-    """What was found on the way through one model."""
+    """The results of walking through one model."""
 
     file: MessageFile
     tensors: dict[str, TensorInfo] = field(default_factory=dict)
@@ -145,7 +144,7 @@ class _Walk:
                 self._graph(self._message(kind, value), "", 0)
             elif number == _MODEL["function"]:
                 self._function(self._message(kind, value))
-        # Without these a file of a few random bytes would be a model.
+        # Without these checks a file of a few random bytes would count as a model.
         for name in ("version", "graph", "opset"):
             if _MODEL[name] not in seen:
                 raise self.file.wrong(f"it has no {'set of operators' if name == 'opset' else name}")
@@ -190,7 +189,7 @@ class _Walk:
             self._node(node, f"{name}/", 1)
 
     def _node(self, span: Span, owner: str, depth: int) -> None:
-        """A node: the tensor that it holds, the graphs inside it, and which tensors it adds."""
+        """Read a node: the tensor that it holds, the graphs inside it, and the tensors that it adds."""
         parts: dict[str, list[Field]] = {name: [] for name in _NODE}
         names = {number: name for name, number in _NODE.items()}
         for each in self.file.fields(span):
@@ -228,7 +227,7 @@ class _Walk:
             self._add(said, *self._laid(floats, False, 4))
 
     def _tensor(self, span: Span, name: str | None, owner: str) -> None:
-        """A tensor with its numbers: raw, in a field of their own, or in a file beside the model."""
+        """Add a tensor whose values are raw, in a typed field, or in a file beside the model."""
         own, kind_number, outside = "", 0, 0
         sizes: list[int] = []
         raw: Span | None = None
@@ -267,13 +266,13 @@ class _Walk:
             self._outside(said, external)
         elif raw is not None:
             self._add(said, raw.start, len(raw), None)
-        elif bits < 8:  # text, or several numbers in a byte: their numbers are not read
+        elif bits < 8:  # text, or several numbers in a byte: these values are not read
             self._put(said, TensorInfo("", dtype, shape, self.file.path))
         else:
             self._add(said, *self._laid(numbers, varints, bits // 8))
 
     def _laid(self, numbers: list[Span | int], varints: bool, width: int) -> tuple[int, int, bytes | None]:
-        """Where numbers begin, how many bytes they take, and they themselves where they do not lie there as bytes."""
+        """The offset and size of the values, and the values themselves if the file does not hold them as bytes."""
         if len(numbers) == 1 and isinstance(numbers[0], Span) and not varints:
             return numbers[0].start, len(numbers[0]), None
         made, room = [], _KEPT_IN_ALL - self.kept
@@ -322,7 +321,7 @@ class _Walk:
         return key, value
 
     def _add(self, said: _Said, offset: int, length: int, data: bytes | None) -> None:
-        """A tensor in the model itself; a length below 0 says that too much of it would have to be kept."""
+        """Add a tensor of the model itself; a length below 0 means that too much of it would have to be kept."""
         if length >= 0:
             self._check(said, length)
         dtype = said.dtype if length >= 0 else f"scattered {said.dtype}"
@@ -339,7 +338,7 @@ class _Walk:
     def _put(self, said: _Said, info: TensorInfo) -> None:
         if len(self.tensors) >= MOST_TENSORS:
             raise self._too_many(MOST_TENSORS, "tensors")
-        # Graphs inside each other may use a name again, and some tensors have none.
+        # Nested graphs may use a name twice, and some tensors have none.
         label = said.label or "unnamed"
         name, count = label, len(self.tensors)
         if name in self.tensors and said.owner:
@@ -359,12 +358,12 @@ class _Walk:
 
 
 def _beside(model: Path, where: str, location: str) -> Path:
-    """The file that a tensor names, by a path that stays in the model's folder: no ``..`` and none from the root.
+    """The data file of a tensor; its path must stay in the model's folder: no ``..``, no absolute path.
 
-    That is asked of the path as the model declares it. The file may be a link, and links are followed wherever they
-    lead: the Hugging Face cache has the data of every model as links to ``../../blobs``, which the model cannot make.
+    The path is checked as the model declares it. The file may be a link, and links are followed: the Hugging Face cache
+    stores the data of every model as links to ``../../blobs``, which a model cannot create itself.
     """
-    # Judged as a Windows path too, so that a model is refused on every system or on none.
+    # Checked as a Windows path too, so that a model is refused on all systems or on none.
     parts = PurePosixPath(location).parts
     windows = PureWindowsPath(location)
     outside = ".." in parts or ".." in windows.parts or windows.anchor or location.startswith("/")

@@ -1,12 +1,11 @@
-"""A pickle of tensors, read as data: nothing in it is imported, called or made.
+"""Reads a pickle of tensors as data: nothing in it is imported, called or constructed.
 
-A pickle is a program for a small machine with a stack. The machine here knows the instructions that
-checkpoints of PyTorch consist of, and what it would call stays a name: of the names, only the few by
-which tensors are put together have a meaning here, and any other ends the reading with its name in a
-sentence, before anything has been believed. PyTorch itself is not needed.
+A pickle is a program for a small stack machine. The interpreter here supports the instructions that PyTorch checkpoints
+use. Everything that the pickle would import stays a name; only the few names that build tensors have a meaning, and any
+other name ends the reading with an error that contains it. PyTorch itself is not needed.
 
-Source: ``pickletools`` of the standard library (the instructions), ``torch/_utils.py`` and
-``torch/serialization.py`` of PyTorch 2.13 (how tensors are pickled).
+Source: ``pickletools`` of the standard library (the instructions), ``torch/_utils.py`` and ``torch/serialization.py``
+of PyTorch 2.13 (how tensors are pickled).
 """
 
 from collections.abc import Callable, Mapping
@@ -60,8 +59,8 @@ class Tensor:
         storage: Where its numbers are.
         offset: The first of them.
         shape: Its sizes.
-        strides: How far apart neighbours along each axis lie.
-        dtype: The name of its type, where the storage does not have one.
+        strides: The step between neighbours along each axis.
+        dtype: The name of its type, if the storage does not have one.
     """
 
     storage: Storage
@@ -72,11 +71,11 @@ class Tensor:
 
 
 class PickledDict(list[tuple[Any, Any]]):
-    """A dictionary as it is written: keys are never hashed, for they may be made to collide."""
+    """A dictionary as written: keys are not hashed, since a hostile file could make them collide."""
 
 
 class _Opaque:
-    """Something that says nothing about tensors."""
+    """An object without meaning for tensors."""
 
 
 OPAQUE = _Opaque()
@@ -95,13 +94,13 @@ _PLAIN = {
 }
 _CLASSES = {("torch.nn.parameter", "Parameter"), ("torch", "Tensor"), ("torch.nn.parameter", "Buffer")}
 _STORAGE_MODULES = ("torch", "torch.cuda", "torch.storage")
-# Types of numbers, with the bytes of one.
+# Number types, with the bytes of one number.
 DTYPES = {
     "bool": 1, "uint8": 1, "uint16": 2, "uint32": 4, "uint64": 8, "int8": 1, "int16": 2, "int32": 4, "int64": 8,
     "float16": 2, "bfloat16": 2, "float32": 4, "float64": 8, "complex64": 8, "complex128": 16,
     "float8_e4m3fn": 1, "float8_e5m2": 1, "float8_e4m3fnuz": 1, "float8_e5m2fnuz": 1, "float8_e8m0fnu": 1,
 }  # fmt: skip
-# The types that storages are named for; of others (None) the tensor has the type.
+# The types that storages are named for; for others (None) the tensor has the type.
 STORAGES = {
     "FloatStorage": "float32", "DoubleStorage": "float64", "HalfStorage": "float16", "BFloat16Storage": "bfloat16",
     "LongStorage": "int64", "IntStorage": "int32", "ShortStorage": "int16", "CharStorage": "int8",
@@ -111,12 +110,12 @@ STORAGES = {
 
 
 def read_pickle(stream: IO[bytes], where: str) -> Any:
-    """What one pickle describes, with tensors as ``Tensor``; the stream is left behind its end.
+    """The object of one pickle, with tensors as ``Tensor``; the stream is left after its end.
 
     Raises:
         Unreadable: It is damaged, too large, or holds anything but tensors in dictionaries and lists.
     """
-    # Imported here: most targets are no pickles.
+    # Imported here: most targets are not pickles.
     import pickletools
 
     machine = _Machine(where)
@@ -137,7 +136,7 @@ def read_pickle(stream: IO[bytes], where: str) -> Any:
 
 
 class _BoundedStream:
-    """A stream from which neither one text nor the whole pickle can be large."""
+    """A stream that limits the size of one text and of the whole pickle."""
 
     def __init__(self, stream: IO[bytes], where: str) -> None:
         self.stream = stream
@@ -160,7 +159,7 @@ class _BoundedStream:
 
 
 class _Machine:
-    """The stack, its marks, and what was put aside to be named again."""
+    """The stack, its marks, and the memo."""
 
     def __init__(self, where: str) -> None:
         self.where = where
@@ -202,7 +201,7 @@ class _Machine:
             )
 
     def since_mark(self) -> list[Any]:
-        """All values above the last mark, which goes too."""
+        """Remove and return all values above the last mark."""
         values = []
         while (value := self.stack.pop()) is not _MARK:
             values.append(value)
@@ -249,7 +248,7 @@ class _Machine:
         kind, storage, key, _, numel, *view = self.stack.pop()
         if kind != "storage" or not isinstance(storage, Name) or not isinstance(key, str) or not _size(numel):
             raise TypeError("it refers to something else than a storage")
-        # Files before 2020 may hold storages that are parts of others, which nobody writes any more.
+        # Files from before 2020 may have storages that are parts of others; they are no longer written.
         part = "part of a " if view and view[0] is not None else ""
         self.stack.append(Storage(part + storage.name, key, numel))
 

@@ -1,7 +1,7 @@
-"""The wire format of protocol buffers: the fields of a message, where they lie in a file.
+"""Walks the wire format of protocol buffers: the fields of a message and their places in a file.
 
-A message is a row of fields, each a key (number and kind) and a value. A value that has a length is not read: where
-it lies is enough to walk into it, if it is a message, or to find the numbers later.
+A message is a sequence of fields, each with a key (number and kind) and a value. A value with a length is not read: its
+place is enough to walk into it, if it is a message, or to read its numbers later.
 
 Source: https://protobuf.dev/programming-guides/encoding.
 """
@@ -17,9 +17,9 @@ from clockhands.sources.files import TRUNCATED, WRITE_AGAIN, ReadAround
 
 VARINT, FIXED64, LENGTH, FIXED32 = 0, 1, 2, 5
 
-_LONGEST_VARINT = 10  # bytes of 7 bits, for 64 of them
-# A field takes two bytes and a microsecond: a small file could hold a reader for minutes. Models have ten to twenty for
-# each node, and thousands of nodes.
+_LONGEST_VARINT = 10  # bytes of 7 bits each, for 64 bits
+# A field needs two bytes and a microsecond: a small file could keep a parser busy for minutes. Models have ten to
+# twenty fields for each node, and thousands of nodes.
 MOST_FIELDS = 2**22
 _MESSAGE = 4
 
@@ -63,10 +63,10 @@ class MessageFile:
         return Span(0, len(self.data))
 
     def fields(self, span: Span) -> Iterator[Field]:
-        """The fields of the message in ``span``, in the order in which they stand.
+        """The fields of the message in ``span``, in the order of the file.
 
         Raises:
-            Unreadable: A field reaches beyond the message, is of no kind that the format has, or is one too many.
+            Unreadable: A field reaches beyond the message, has an unknown kind, or there are too many.
         """
         data, at, stop = self.data, span.start, span.stop
         self.left -= _MESSAGE
@@ -101,11 +101,11 @@ class MessageFile:
             at += length
 
     def text(self, span: Span) -> str:
-        """The text that lies there; what is not UTF-8 is made visible."""
+        """The text at a place; bytes that are not UTF-8 are made visible."""
         return self.data[span.start : span.stop].decode("utf-8", errors="backslashreplace")
 
     def integers(self, kind: int, value: int | Span, most: int) -> list[int]:
-        """The signed 64-bit integers of one field, packed or not; no more than ``most`` and one are read."""
+        """The signed 64-bit integers of one field, packed or not; at most ``most + 1`` are read."""
         if isinstance(value, int):
             return [_signed(value)]
         if kind != LENGTH:
@@ -131,7 +131,7 @@ class MessageFile:
         return np.concatenate(made) if made else np.empty(0, np.uint64)
 
     def wrong(self, fault: str) -> Unreadable:
-        """The error for bytes that are no such message."""
+        """The error for bytes that are not such a message."""
         return Unreadable(f"{self.path} is not {self.what}, or damaged: {fault}.", WRITE_AGAIN)
 
     def _varint(self, at: int, stop: int) -> tuple[int, int]:

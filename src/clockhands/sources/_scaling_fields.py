@@ -1,8 +1,8 @@
-"""From the scaling that a file declares to the scaling that it computes.
+"""Reads the scaling that a file declares, with defaults for missing keys.
 
-Files spell the same scalings in several ways and leave keys out; what stands in for an absent key follows Transformers,
-and each stand-in is a fact. A scaling that cannot be known (an unknown type, a needed key missing) is not
-replaced by none: its rates are unknown.
+Files spell the same scalings in several ways and omit keys. A missing key is replaced as in Transformers, and each
+replacement is a fact. A scaling that cannot be known (an unknown type, a required key missing) does not count as none:
+the frequencies are then unknown.
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,7 +14,7 @@ from clockhands.scaling import SCALINGS, Scaling
 from clockhands.sources.fields import Fields, Sourced, above_zero, value_of
 from clockhands.sources.resolved import REGISTERED
 
-# Names that are spelt differently and mean the same; "mrope" and "axial" only say how axes share a ladder.
+# Names that are spelt differently and mean the same; "mrope" and "axial" only say how axes share the pairs.
 ALIASES = {
     "su": "longrope", "mrope": "default", "axial": "default", "none": "default", "deepseek_yarn": "yarn",
     "telechat3-yarn": "yarn",
@@ -27,13 +27,13 @@ NEEDS: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     **{name: (each.needs, each.may) for name, each in SPELLINGS.items()},
 }
 
-# No file names it: what a few classes make of `dynamic` where an alpha stands beside it, whatever else does.
+# Not a name in files: what a few classes do with `dynamic` if an alpha is given, whatever else is given.
 BY_ALPHA = "ntk_alpha"
 
-# What only types have whose rows say so.
+# Scalings that only types with an entry in the table have.
 _OF_SOME_TYPES = (BY_ALPHA, "ntk")
 
-# Keys of a block that belong to position without changing a ladder.
+# Position keys of a block that do not change frequencies.
 BESIDE = frozenset([
     "mrope_section", "mrope_interleaved", "interleaved", "llama_4_scaling_beta", "finetuned",
     "max_position_embeddings", "apply_scale", "xdrope_section",
@@ -45,12 +45,12 @@ class DeclaredScaling:
     """A declared scaling.
 
     Attributes:
-        scaling: What it computes; None for no scaling, and where it cannot be known.
+        scaling: The scaling; None if there is none, or it cannot be known.
         summary: ``{"type", "factor", "original"}`` as declared, or None for no scaling.
-        known: Whether the ladder can be known.
-        original: The original length, where it is declared or follows.
+        known: Whether the frequencies can be known.
+        original: The original length, if it is declared or follows.
         source: Where the summary comes from.
-        values: Every value that went into it, by source, as evidence if it is impossible.
+        values: Every value that it uses, by source: evidence if they are impossible.
     """
 
     scaling: Scaling | None = None
@@ -63,16 +63,16 @@ class DeclaredScaling:
 
 @dataclass(frozen=True)
 class Surroundings:
-    """What a scaling needs to know beyond its own block.
+    """Values outside its block that a scaling needs.
 
     Attributes:
         context: The longest context that the file declares.
-        original: An original length that stands outside the block.
+        original: An original length outside the block.
         pairs: How many pairs the ladder has.
-        share: Share of the head that turns, for the proportional ladder.
-        aliases: Names that this model type takes for others.
+        share: The partial rotary factor, for proportional RoPE.
+        aliases: Scaling names that this model type reads as others.
         allowed: The scalings that this model type has; empty means all.
-        alpha: Whether this model type takes a dynamic scaling with an ``alpha`` for a fixed stretch by that number.
+        alpha: Whether this model type reads a dynamic scaling with an ``alpha`` as a fixed factor.
     """
 
     context: Sourced[int] | None = None
@@ -121,7 +121,7 @@ def read_scaling(block: Fields | None, around: Surroundings) -> DeclaredScaling:
 
 
 def _one_type(block: Fields, around: Surroundings) -> None:
-    """Two spellings of the key that name two scalings; names that mean the same do not contradict each other."""
+    """Check the two keys for a scaling's name; names that mean the same do not contradict each other."""
     said = {key: block.values[key] for key in block.present("type") if isinstance(block.values[key], str)}
     meant = {_canonical(value, around.aliases) for value in said.values()}
     if len(meant) > 1:
@@ -171,7 +171,7 @@ def _read(block: Fields, kind: Sourced[str], around: Surroundings) -> DeclaredSc
 def _magnitude_source(
     block: Fields, kind: str, factor: Sourced[float] | None, original: Sourced[int] | None
 ) -> str | None:
-    """The keys that what multiplies cosine and sine follows from, for the scalings that have such a number."""
+    """The keys that determine the attention factor, for scalings that have one."""
     if not SPELLINGS[kind].magnitude:
         return None
     for names in SPELLINGS[kind].magnitude:
@@ -186,7 +186,7 @@ def _magnitude_source(
 
 
 def _arguments(block: Fields, kind: str, around: Surroundings) -> tuple[dict[str, Any], bool]:
-    """What the scaling has beyond factor and original, and whether all of it can be used."""
+    """The arguments of the scaling beyond factor and original length, and whether all of them can be used."""
     arguments: dict[str, Any] = {}
     sound = True
     for name in (*NEEDS[kind][0], *NEEDS[kind][1]):
@@ -207,7 +207,7 @@ def _arguments(block: Fields, kind: str, around: Surroundings) -> tuple[dict[str
 
 
 def _original(block: Fields, kind: str, around: Surroundings) -> Sourced[int] | None:
-    """The original length: outside the block before inside it, as Transformers reads it; else the whole context."""
+    """The original length: outside the block before inside it, as in Transformers; else the whole context."""
     if SPELLINGS[kind].original == "none":
         return None
     if SPELLINGS[kind].original == "context":
@@ -231,7 +231,7 @@ def _original(block: Fields, kind: str, around: Surroundings) -> Sourced[int] | 
 def _factor(
     block: Fields, kind: str, original: Sourced[int] | None, context: Sourced[int] | None
 ) -> Sourced[float] | None:
-    """The factor; where LongRoPE has none, or YaRN a null, it is the declared context over the original length."""
+    """The factor; if LongRoPE has none, or YaRN a null, the declared context over the original length."""
     if kind == BY_ALPHA:
         return _stretch(block, "alpha")
     found = _stretch(block, "factor")
@@ -240,7 +240,7 @@ def _factor(
         return found
     if original is None or context is None or not original.value or not context.value:
         return None
-    # A context below the original length leaves nothing to stretch.
+    # A context below the original length leaves nothing to scale.
     ratio = max(context.value / original.value, 1.0)
     return Sourced(ratio, f"{context.source} / {original.source}" if context != original else context.source)
 
@@ -252,7 +252,7 @@ def _stretch(block: Fields, quantity: str) -> Sourced[float] | None:
 def _length_mismatch(
     block: Fields, kind: str, factor: Sourced[float] | None, original: Sourced[int] | None, context: Sourced[int] | None
 ) -> None:
-    """Factor times original length should be the declared context, unless the context is still the original's."""
+    """Check that factor times original length is the declared context, unless that is still the original one."""
     if not SPELLINGS[kind].reaches_context or not block.declares("factor"):
         return
     if factor is None or original is None or context is None:
@@ -263,13 +263,13 @@ def _length_mismatch(
     if abs(reach - context.value) > 1e-6 * context.value:
         evidence: dict[str, Any] = {factor.source: factor.value, original.source: original.value}
         evidence |= {"factor x original": reach, context.source: context.value, "scaling": kind}
-        if ":" not in context.source:  # what a program has in its code stands in no file
+        if ":" not in context.source:  # a constant in a program's code is in no file
             evidence |= {"declared": context.value, "declared in": context.source}
         block.note("factor-times-original", evidence)
 
 
 def _typeless(block: Fields) -> DeclaredScaling:
-    """A block that names no type: fine if it only holds a base, not to be known if it holds a scaling's keys."""
+    """Read a block without a type: correct if it only has a base, unknown if it has keys of a scaling."""
     held = [key for name in ("factor", "low", "high", "fast", "slow", "short", "long") for key in block.present(name)]
     _unknown_keys(block, None)
     if not held:

@@ -1,7 +1,7 @@
-"""What a config says of the scale of attention scores by position.
+"""Reads from a config the scale of attention scores that depends on the position.
 
-Which type has one, and in which layers, is data beside the types (``scores`` in ``model_types.json``); its numbers
-stand at the top of a config, in its rotary block, or in an object of their own.
+Which type has one, and in which layers, is data beside the types (``scores`` in ``model_types.json``). Its numbers are
+at the top level of a config, in its rotary block, or in a separate object.
 """
 
 from collections.abc import Mapping
@@ -20,12 +20,12 @@ _GROWTH_ALLOWED = "a finite number of at least 0"
 def score_scale_of(
     says: Mapping[str, Any], fields: Fields, block: Fields | None, *, rotating: bool
 ) -> Sourced[ScoreScale] | None:
-    """The scale of a group of layers; None where there is none, and where it cannot be known.
+    """The scale of a group of layers; None if there is none, or it cannot be known.
 
     Args:
-        says: What the type of the model has: the ``formula`` (``steps`` or ``log``), what the ``first`` token is
-            counted as, whether the ``magnitude`` of YaRN is put on the scores, and in which ``layers``: those that
-            rotate unless it is ``still`` (those that do not) or ``all``.
+        says: What the type of the model has: the ``formula`` (``steps`` or ``log``), the number of the ``first`` token,
+            whether the ``magnitude`` of YaRN multiplies the scores, and the ``layers``: by default the rotary ones,
+            else ``still`` (those without RoPE) or ``all``.
         fields: The config of the part.
         block: The rotary block of these layers.
         rotating: Whether these layers rotate.
@@ -42,7 +42,7 @@ def score_scale_of(
         if holder is not None and (switch is None or switch.value):
             grown = steps_of(holder, says["first"], switch)
             if block is not None and holder is block and not block.declares("score_growth"):
-                # The classes that scale their scores by the block multiply by the number whatever the type.
+                # The classes that scale scores by the block use its number for every type of scaling.
                 held = block.raw("type")
                 evidence = {} if held is None else {held.source: held.value}
                 block.note("incomplete-scaling", {**evidence, "missing": block.spellings["score_growth"][0]})
@@ -62,7 +62,7 @@ def with_scores(code: Code, scale: Sourced[ScoreScale] | None) -> Code:
 
 
 def steps_of(holder: Fields, first: int, *beside: Sourced[Any] | None) -> Sourced[ScoreScale] | None:
-    """The scale in steps whose growth and length an object has; ``beside`` is what turns it on."""
+    """The scale in steps, from the growth and length in an object; ``beside`` is the key that switches it on."""
     growth = holder.number("score_growth", lambda value: value >= 0, _GROWTH_ALLOWED)
     length = holder.whole("score_length") or holder.whole("original")
     if growth is None or length is None or not growth.value or length.value is None:
@@ -71,7 +71,7 @@ def steps_of(holder: Fields, first: int, *beside: Sourced[Any] | None) -> Source
 
 
 def _switch(fields: Fields) -> Sourced[bool] | None:
-    """Whether the scale is on; a number that is not 0 turns it on too, as the first configs of Llama 4 have it."""
+    """Whether the scale is on; a non-zero number also switches it on, as in the first configs of Llama 4."""
     held = fields.raw("score_switch")
     if held is not None and isinstance(held.value, int):
         return Sourced(bool(held.value), held.source)
@@ -86,7 +86,7 @@ def _log(fields: Fields, first: int) -> Sourced[ScoreScale] | None:
 
 
 def _magnitude(block: Fields) -> Sourced[float] | None:
-    """The square of YaRN's magnitude for ``mscale_all_dim``, where a scaling of any type has one."""
+    """The square of YaRN's magnitude for ``mscale_all_dim``, if a scaling of any type has that key."""
     kind = scaling_type(block, {})
     if kind is None or kind.value in (None, "default") or not block.declares("mscale_all"):
         return None

@@ -1,8 +1,8 @@
-"""Second rotations beside the attention of a model: indexers of a sparse attention, layers for multi-token prediction.
+"""Reads rotations besides the main attention: indexers of sparse attention, layers for multi-token prediction.
 
-The layers for multi-token prediction follow those of the model and are counted on from them, as vLLM and llama.cpp do.
-Their position code is that of the model's layers where these have one only; where they have several, it is known for
-some types, see ``multi_token_prediction`` in ``config_keys.json``.
+Layers for multi-token prediction follow those of the model and continue their numbers, as in vLLM and llama.cpp. Their
+position code is that of the model's layers if these have only one; if they have several, it is known for some types,
+see ``multi_token_prediction`` in ``config_keys.json``.
 """
 
 import re
@@ -15,17 +15,17 @@ from clockhands.sources.model_types import CodeOfType, ModelType, table
 from clockhands.sources.opened import Opened
 from clockhands.sources.resolved import MTP, Code, layer_numbers, layer_ranges
 
-# More of them than any model has.
+# More layers than any model has.
 _MOST_PREDICTING = 64
-# Weights of such layers: below a name of their own, or beside those of the model, with what joins two inputs in one.
+# Weights of such layers have a separate prefix, or are beside those of the model, with a projection of two inputs.
 _OWN_NAME = re.compile(r"(?:^|\.)mtp(?:_layers|_block)?\.(?:layers\.)?(?:(\d+)\.)?")
 _JOINING = re.compile(r"(?:^|\.)layers\.(\d+)\.(?:eh_proj|enorm|hnorm|shared_head)\.")
 
 
 def in_own_layers(code: Code, fields: Fields, row: CodeOfType) -> Code | None:
-    """The code in those of its layers that have it by its type; None where it has it in none of them.
+    """The code, restricted to the layers that have it in this type; None if there are none.
 
-    The other layers take the keys that an earlier layer chose, or attend to all.
+    The other layers reuse the keys that an earlier layer chose, or attend to all.
     """
     says = row.only
     if not says or code.layers is None:
@@ -54,14 +54,14 @@ def in_own_layers(code: Code, fields: Fields, row: CodeOfType) -> Code | None:
 
 
 def _listed(fields: Fields, quantity: str, number: int | None) -> Sequence[Any] | None:
-    """A mark for each layer, as a list or as letters; the list may go on with layers that predict further tokens."""
+    """A mark for each layer, from a list or letters; it may continue with layers for multi-token prediction."""
     found = fields.raw(quantity)
     held = fields.defaults.get(quantity) if found is None else found.value
     return held[:number] if isinstance(held, list | str) and number is not None and len(held) >= number else None
 
 
 def _counted(says: Mapping[str, Any], fields: Fields, number: int) -> set[int] | None:
-    """The layers that have the code where a file lists none: none of them, or as the type counts them."""
+    """The layers that have the code if a file lists none: none of them, or those by the rule of the type."""
     if "every" not in says:
         return set() if "marks" in says else None
     every = _number(says["every"], fields)
@@ -90,7 +90,7 @@ def for_further_tokens(
     *,
     top: str | None,
 ) -> tuple[list[Code], list[str]]:
-    """The codes of the layers for multi-token prediction of a text, and what else is known of them, in sentences.
+    """The codes of the layers for multi-token prediction of a text, and remarks on them as sentences.
 
     Args:
         opened: The target, whose weights may hold such layers that its config does not declare.
@@ -107,7 +107,7 @@ def for_further_tokens(
         return [], []
     names = (None if known is None else known.name, top)
     says = next((held for name, held in table()["multi_token_prediction"].items() if name in names), {})
-    # Keys that contradict each other leave open how many there are.
+    # Contradicting keys leave the number open.
     further = range(number, number + (count.value or 1))
     layers = None if count.value is None else layer_ranges(further)
     title = "the layers for multi-token prediction" + ("" if layers is None else f" ({layers})")
@@ -124,7 +124,7 @@ def for_further_tokens(
 
 
 def _declared(fields: Fields) -> Sourced[int] | None:
-    """How many layers the config declares, without a number where its keys contradict each other; None for none."""
+    """How many layers the config declares; no number if its keys contradict each other, None for no layers."""
     counts = {key: fields.values[key] for key in fields.present("predicting") if type(fields.values[key]) is int}
     counts = {key: count for key, count in counts.items() if 0 < count <= _MOST_PREDICTING}
     numbers = set(counts.values())
@@ -148,7 +148,7 @@ def _in_weights(opened: Opened, number: int) -> Sourced[int] | None:
 
 
 def _built(says: Mapping[str, Any], known: ModelType | None, title: str) -> list[str]:
-    """What Transformers does with such layers, where its class was read."""
+    """What Transformers does with such layers, for classes that were read."""
     if known is None or "ignored" not in says:
         return []
     if says.get("built"):
@@ -163,7 +163,7 @@ def _likened(
     further: range,
     longer: Callable[[Fields], Iterable[Code]],
 ) -> list[Code]:
-    """The codes that such layers have; none where that is not known."""
+    """The codes of such layers; empty if not known."""
     different = _different(own)
     like = says.get("as")
     if like == "listed":
@@ -182,7 +182,7 @@ def _likened(
 
 
 def _listed_on(fields: Fields, further: range, longer: Callable[[Fields], Iterable[Code]]) -> list[Code]:
-    """The codes that the further layers have where the lists of a config go on with them."""
+    """The codes of the further layers, if the lists of a config continue with them."""
     (key,) = fields.written("layers")[:1] or ("",)
     lists = [each for each in fields.values.values() if isinstance(each, list) and len(each) == further.stop]
     if not key or not lists:
@@ -207,7 +207,7 @@ def _bare(code: Code) -> Code:
 
 
 def counted_apart(code: Code, fields: Fields) -> Iterable[Code]:
-    """A code of a GGUF file, whose number of layers counts those for multi-token prediction: these apart, if any."""
+    """A code of a GGUF file whose layer count includes multi-token prediction: split off those layers, if any."""
     count, predicting = fields.whole("layers", most=MOST_LAYERS), fields.raw("predicting")
     further = None if predicting is None else predicting.value
     number = value_of(count)

@@ -1,4 +1,4 @@
-"""Codes that are added at the bottom of a model, and biases: out of configs and headers of weights."""
+"""Reads codes that are added to the embeddings, and biases, from configs and headers of weights."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -39,7 +39,7 @@ def table_code(
         fields.impossible_together("more rows than the offset", rows, offset, layers="input")
         usable = None
     elif row.extra_rows and declared is not None and row.rows != "patches":
-        usable = declared.value  # the rows before the first position come on top of what is declared
+        usable = declared.value  # the rows before the first position are additional to the declared ones
     found = _tensor(row.tensors, tensors, row.part)
     if found is not None:
         rows, width = _real(fields, found, rows, width)
@@ -55,9 +55,9 @@ def table_code(
 
 
 def bias_codes(fields: Fields, kind: str | None, because: str | None, row: CodeOfType | None = None) -> list[Code]:
-    """A code that lies in every attention layer: a bias, none at all, or one not known.
+    """A code of every attention layer: a bias, none at all, or an unknown one.
 
-    A type in the table says enough for a spec of its bias, or has none.
+    The entry of a type in the table determines a spec of its bias, or has none.
     """
     width = fields.whole("hidden", most=WIDEST)
     fields.present("buckets")
@@ -80,7 +80,7 @@ def bias_codes(fields: Fields, kind: str | None, because: str | None, row: CodeO
 
 
 def _bias(fields: Fields, row: CodeOfType | None, part: str) -> tuple[BiasCode | None, dict[str, str]]:
-    """The spec of a bias whose type says all of it, and where its numbers stand."""
+    """The spec of a bias that is determined by its type, and the sources of its numbers."""
     if row is None or (row.kind, bool(row.bias)) not in (("alibi", True), ("buckets", True)):
         return None, {}
     named = {"heads": fields.whole("heads", most=WIDEST)}
@@ -139,7 +139,7 @@ def _learned(fields: Fields, row: CodeOfType, code: Code) -> Code:
 
 
 def _patches(fields: Fields) -> Sourced[int] | None:
-    """Patches of an image, whose size is one number or a height and a width: what is left at its edges is no patch."""
+    """The number of patches of an image, whose size is one number or two; incomplete patches do not count."""
     image, patch = _sides(fields, "image"), _sides(fields, "patch")
     if image is None or patch is None:
         return None
@@ -152,7 +152,7 @@ def _patches(fields: Fields) -> Sourced[int] | None:
 
 
 def _sides(fields: Fields, quantity: str) -> Sourced[tuple[int, int]] | None:
-    """The height and the width of an image or of a patch; a patch of a video may say first that it has one frame."""
+    """Height and width of an image or of a patch; a patch of a video may begin with the number of frames, 1."""
     raw = fields.raw(quantity)
     held = None if raw is None else raw.value
     if isinstance(held, list | tuple) and len(held) == 1 + len(_AXES) and held[0] == 1:
@@ -180,7 +180,7 @@ def _offset(fields: Fields, row: CodeOfType, architecture: str) -> Sourced[int] 
 def _real(
     fields: Fields, found: "TensorInfo", rows: Sourced[int] | None, width: Sourced[int] | None
 ) -> tuple[Sourced[int] | None, Sourced[int] | None]:
-    """What the weights hold counts; that the config says otherwise is a fact."""
+    """Use the shape in the weights; if the config differs, note a fact."""
     where = f"{found.declared_in.name}:{found.name}"
     if len(found.shape) != 2:
         fields.note("table-size", {where: list(found.shape), "expected": "a table of rows and columns"}, "input")
@@ -194,7 +194,7 @@ def _real(
 
 
 def _tensor(ends: tuple[str, ...] | Any, tensors: Mapping[str, "TensorInfo"], part: str) -> "TensorInfo | None":
-    """The tensor of one of these names; of several (a model of text and images has two) that of the part."""
+    """The tensor with one of these names; of several (a model of text and images has two) that of the part."""
     for end in ends:
         named = [name for name in tensors if name == end or name.endswith(f".{end}")]
         own = [name for name in named if part_in(name) == part]

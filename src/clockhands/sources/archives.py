@@ -1,8 +1,8 @@
-"""Zip archives as NumPy and PyTorch write them, opened so that none can ask for more than it is worth.
+"""Opens zip archives as NumPy and PyTorch write them, with limits against hostile files.
 
-The standard library reads an archive's directory whole, at about 600 bytes of memory for an entry, and
-unpacks whatever a member holds. Here a directory has at most 8 MiB, a member is stored or deflated, and
-one that would unpack to a multiple of its size that no table of numbers reaches is refused unopened.
+The standard library reads an archive's whole directory, at about 600 bytes of memory for an entry, and unpacks any
+member. Here a directory has at most 8 MiB, a member is stored or deflated, and a member with a compression ratio that
+no table of numbers reaches is refused without unpacking.
 
 Source: APPNOTE.TXT of the .ZIP format, sections 4.3 and 4.4 (local headers, methods of compression).
 """
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 # A checkpoint of 90,000 tensors has a directory of about 7 MB.
 LARGEST_DIRECTORY = 8 * 2**20
 
-# Noise does not shrink, and half the bytes of trained numbers are noise; what shrinks a hundredfold is all
-# but constant. Small ones are unpacked all the same: a table of zeros is a fault worth reporting.
+# Noise cannot be compressed, and half the bytes of trained numbers are noise; only nearly constant data shrink a
+# hundredfold. Small members are unpacked anyway: a table of zeros is a fault worth reporting.
 _MOST_RATIO = 100
 _SMALL = 256 * 2**20
 
@@ -34,7 +34,7 @@ _LOCAL = struct.Struct("<4s5H3I2H")
 
 
 class _BoundedFile:
-    """A file from which nobody can ask for more bytes at once than a directory may have."""
+    """A file that refuses to read more bytes at once than a directory may have."""
 
     def __init__(self, file: IO[bytes]) -> None:
         self.file = file
@@ -43,7 +43,7 @@ class _BoundedFile:
         return getattr(self.file, name)
 
     def read(self, count: int = -1) -> bytes:
-        if count < 0:  # the end of the file is meant, which says where the directory is
+        if count < 0:  # the end of the file, where the directory is described
             at = self.file.tell()
             count = self.file.seek(0, io.SEEK_END) - at
             self.file.seek(at)
@@ -57,9 +57,9 @@ def open_archive(path: Path, kind: str) -> Iterator["zipfile.ZipFile"]:
     """The archive at ``path``; ``kind`` is what messages call it, such as "an .npz archive".
 
     Raises:
-        Unreadable: It is no zip archive, or its directory is damaged or has more than 8 MiB.
+        Unreadable: It is not a zip archive, or its directory is damaged or has more than 8 MiB.
     """
-    # Imported here: most targets are no archives.
+    # Imported here: most targets are not archives.
     import zipfile
 
     with open_regular(path) as file:
@@ -81,7 +81,7 @@ def open_member(archive: "zipfile.ZipFile", path: Path, name: str) -> Iterator[I
     """One member of an archive, unpacked as it is read.
 
     Raises:
-        Unreadable: It is damaged, encrypted, compressed in a way that neither library uses, or a bomb.
+        Unreadable: It is damaged, encrypted, compressed in a way that neither library uses, or a zip bomb.
     """
     info = archive.getinfo(name)
     if info.compress_type not in (0, 8):
@@ -100,14 +100,14 @@ def open_member(archive: "zipfile.ZipFile", path: Path, name: str) -> Iterator[I
         stream = archive.open(name)
     except Exception as error:  # noqa: BLE001 - zipfile has a dozen exceptions for a damaged member
         raise damaged(path, error) from None
-    # Imported here: most targets are no archives.
+    # Imported here: most targets are not archives.
     import zipfile
     import zlib
 
     with stream:
         try:
             yield stream
-        except (zipfile.BadZipFile, zlib.error, EOFError) as error:  # noticed only where the damaged bytes are read
+        except (zipfile.BadZipFile, zlib.error, EOFError) as error:  # noticed only when the damaged bytes are read
             raise damaged(path, error) from None
 
 

@@ -1,9 +1,8 @@
-"""Tensors in files: where one lies, how to read it, and a summary of it that never holds it whole.
+"""Tensors in files: where a tensor is, how to read it, and a summary that needs little memory.
 
-Every container (``.npy``, ``.npz``, safetensors, GGUF) ends in the same thing: a block of numbers of
-one type at some place in a file. A reader of headers says where (``TensorInfo``); this module reads
-it. ``.npy`` and ``.npz`` headers are read here, by NumPy's own functions, before any memory is taken;
-pickles are never opened.
+In every container (``.npy``, ``.npz``, safetensors, GGUF) a tensor is a block of numbers of one type at some place in a
+file. The parser of a header gives that place (``TensorInfo``), and this module reads it. ``.npy`` and ``.npz`` headers
+are read here by NumPy's own functions, before memory is allocated; pickles are never opened.
 
 Source: the .npy format, NumPy Enhancement Proposal 1 and ``numpy.lib.format``.
 """
@@ -28,14 +27,14 @@ from clockhands.errors import TooLarge, Unreadable
 from clockhands.sources import archives
 from clockhands.sources.files import WRITE_AGAIN, open_regular, place, seems
 
-# The most that one tensor may take in memory, if there is as much. The largest position table known is
-# about 1 GB (131,072 rows of 2,048 float32); without a bound a zip bomb would be unpacked for minutes.
+# The most memory for one tensor, if that much is available. The largest known position table has about 1 GB (131,072
+# rows of 2,048 float32); without a limit a zip bomb would be unpacked for minutes.
 LARGEST = 4 * 2**30
 
 # NumPy's own bound for a header (numpy.lib.format), checked here before the header is read.
 _LONGEST_HEADER = 10_000
 
-_CHUNK = 2**18  # elements that `summarise` holds at once
+_CHUNK = 2**18  # elements that `summarise` reads at once
 
 _NPZ = "an .npz archive"
 
@@ -50,12 +49,12 @@ class TensorInfo:
         shape: Rows first, as NumPy writes it.
         file: The file that holds it.
         offset: Where in the file, in bytes; inside the member for an .npz archive.
-        fortran: The first axis is the one that lies together.
+        fortran: The first axis is contiguous (Fortran order).
         big_endian: The bytes of each number are in big-endian order.
         member: The member of an .npz archive.
-        held: The bytes of its numbers, where no part of the file holds them as they are.
-        model: The file that declares it, where another one holds its numbers.
-        hub: The command that downloads the model, where only the header of the file was fetched from a hub.
+        held: The bytes of its numbers, if the file does not hold them in this form.
+        model: The file that declares it, if another one holds its numbers.
+        hub: The command that downloads the model, if only the header of the file was fetched from a hub.
     """
 
     name: str
@@ -77,13 +76,13 @@ class TensorInfo:
 
     @property
     def declared_in(self) -> Path:
-        """The file that it is picked from by its name, wherever its numbers lie."""
+        """The file that declares it, wherever its numbers are."""
         return self.model or self.file
 
 
 @dataclass(frozen=True)
 class Summary:
-    """What can be said about an array without knowing what it is.
+    """A summary of an array.
 
     Attributes:
         shape: Its shape.
@@ -99,7 +98,7 @@ class Summary:
 
 
 def possible(shape: Sequence[int]) -> bool:
-    """Whether NumPy could have an array of this shape at all, empty or not: 64 axes, sizes that do not overflow."""
+    """Whether NumPy can represent this shape: at most 64 axes, sizes that do not overflow."""
     return len(shape) <= 64 and math.prod(max(size, 1) for size in shape) < 2**59
 
 
@@ -108,7 +107,7 @@ def read(info: TensorInfo) -> np.ndarray:
 
     Raises:
         Unreadable: Its type has no NumPy counterpart (it is quantised), or the file ends inside it.
-        TooLarge: It takes more than 4 GiB, or more than there is; refused before memory is taken.
+        TooLarge: It takes more than 4 GiB, or more than is available; it is refused before memory is allocated.
     """
     dtype = number_type(info)
     size = info.elements * dtype.itemsize
@@ -129,9 +128,9 @@ def read(info: TensorInfo) -> np.ndarray:
 
 
 def mapped(info: TensorInfo) -> np.ndarray:
-    """One tensor; of more than 64 MiB only what is looked at is read, where its bytes lie in a file as they are.
+    """One tensor; above 64 MiB it is memory-mapped, if the file holds its bytes as they are in memory.
 
-    A map is for those that may not fit into memory: a file that is truncated under it ends the process (SIGBUS).
+    Smaller tensors are not mapped, because truncating a mapped file ends the process (SIGBUS).
 
     Raises:
         Unreadable: Its type has no NumPy counterpart (it is quantised), or the file ends inside it.
@@ -151,13 +150,13 @@ _MAPPED_FROM = 2**26
 
 
 def _is_plain(info: TensorInfo, dtype: np.dtype) -> bool:
-    """Whether the bytes of its numbers lie in a file as they are in memory."""
+    """Whether the file holds the numbers as they are in memory."""
     plain = info.member is None and info.held is None and not info.big_endian and dtype.kind != "b"
     return plain and info.elements > 0 and sys.byteorder == "little"
 
 
 def read_rows(info: TensorInfo, rows: np.ndarray) -> np.ndarray:
-    """Some rows of a tensor; where its bytes lie in a file as they are, no byte of another row is read.
+    """Some rows of a tensor; if the file holds its bytes as they are in memory, no other row is read.
 
     Raises:
         Unreadable: Its type has no NumPy counterpart (it is quantised), or the file ends inside it.
@@ -172,7 +171,7 @@ def read_rows(info: TensorInfo, rows: np.ndarray) -> np.ndarray:
 
 
 def taken_rows(file: IO[bytes], info: TensorInfo, width: int, rows: np.ndarray) -> np.ndarray:
-    """The bytes of some rows of a tensor, [rows, width]; neighbours are read at once.
+    """The bytes of some rows of a tensor, [rows, width]; neighbouring rows are read together.
 
     Raises:
         Unreadable: The file ends inside the tensor.
@@ -201,7 +200,7 @@ def summarise(info: TensorInfo) -> Summary:
     if dtype.kind in "biu" or not info.elements:
         return Summary(info.shape, info.dtype, 0, ())
     row_size = info.elements // rows
-    # In C order a row is over before the next begins. In Fortran order all are open to the end: one flag each.
+    # In C order a row ends before the next begins. In Fortran order all rows are open to the end, with one flag each.
     flags = np.zeros(rows if info.fortran else 0, dtype=bool)
     count, first, last, start = 0, [], -1, 0
     for block in _blocks(info, dtype):
@@ -225,7 +224,7 @@ def number_type(info: TensorInfo) -> np.dtype:
     """The NumPy type of a tensor's numbers.
 
     Raises:
-        Unreadable: There is none: the tensor is quantised, or of a type narrower than a byte.
+        Unreadable: The tensor is quantised, or of a type narrower than a byte.
     """
     if re.fullmatch(r"bool|u?int(8|16|32|64)|float(16|32|64|96|128)|complex(64|128|192|256)", info.dtype):
         return np.dtype(info.dtype)
@@ -253,7 +252,7 @@ def _blocks(info: TensorInfo, dtype: np.dtype) -> Iterator[np.ndarray]:
 
 def _numbers(data: bytes, dtype: np.dtype, big_endian: bool) -> np.ndarray:
     if dtype.kind == "b":
-        return np.frombuffer(data, np.uint8) != 0  # a bool of another byte than 0 or 1 is undefined in NumPy
+        return np.frombuffer(data, np.uint8) != 0  # a bool byte other than 0 or 1 is undefined in NumPy
     if not big_endian:
         return np.frombuffer(data, dtype if dtype.kind == "V" else dtype.newbyteorder("<")).astype(dtype, copy=False)
     if dtype.kind == "V":  # ml_dtypes' types have no byte order of their own
@@ -283,7 +282,7 @@ def opened_file(info: TensorInfo) -> IO[bytes]:
     """The file that holds the numbers, open for reading bytes.
 
     Raises:
-        Unreadable: It did not come along with the one that declares them, only its header was fetched, or it cannot be
+        Unreadable: It is missing beside the file that declares them, only its header was fetched, or it cannot be
             opened.
     """
     if info.hub is not None:
@@ -310,7 +309,7 @@ def _exactly(stream: IO[bytes], count: int, info: TensorInfo) -> bytes:
 
 
 def npy_header(path: Path) -> TensorInfo:
-    """Where the array of a ``.npy`` file lies, checked against the file's size; its name is the file's.
+    """The place of the array in a ``.npy`` file, checked against the file's size; its name is the file's.
 
     Raises:
         Unreadable: It is not a .npy file, declares more than it holds, or holds anything but plain
@@ -337,7 +336,7 @@ def npz_names(path: Path) -> tuple[str, ...]:
 
 
 def npz_header(path: Path, name: str) -> TensorInfo:
-    """Where one array of an ``.npz`` archive lies, checked against the member's declared size.
+    """The place of one array in an ``.npz`` archive, checked against the member's declared size.
 
     Raises:
         Unreadable: There is no such array, or it is refused for a reason that ``npy_header`` gives.
@@ -349,7 +348,7 @@ def npz_header(path: Path, name: str) -> TensorInfo:
 
 
 def npz_headers(path: Path, names: Sequence[str]) -> dict[str, TensorInfo]:
-    """Where some arrays of an ``.npz`` archive lie, each checked against its member's declared size.
+    """The places of some arrays in an ``.npz`` archive, each checked against its member's declared size.
 
     Raises:
         Unreadable: One of them is refused for a reason that ``npy_header`` gives.

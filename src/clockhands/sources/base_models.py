@@ -1,8 +1,8 @@
-"""Files that name another model and change it: training files of axolotl and TRL, and Ollama's Modelfile.
+"""Opens files that name another model and change it: training files of axolotl and TRL, and Ollama's Modelfile.
 
-The model that they name is opened where it is on this machine (a folder, the Hugging Face cache, Ollama's own store),
-and what they change is laid over its config, as ``--set`` does it; sources then name the file that changes it. Where
-the model is not here, a training file is read for what it says by itself.
+The named model is opened if it is on this machine (a folder, the Hugging Face cache, Ollama's store), and the changes
+are applied to its config as with ``--set``; sources then name the file with the change. If the model is not on this
+machine, a training file is read for the settings that it contains itself.
 
 Source: https://docs.axolotl.ai/docs/config-reference.html (``base_model``, ``overrides_of_model_config``),
 https://huggingface.co/docs/trl/sft_trainer (``model_name_or_path``, ``model_init_kwargs``, ``max_length``),
@@ -27,7 +27,7 @@ from clockhands.sources.opened import Opened
 from clockhands.sources.openers import open_file, open_folder
 from clockhands.sources.overriding import overridden
 
-# Modelfiles hold prompts too: the largest seen has 60 kB.
+# Modelfiles contain prompts too: the largest seen has 60 kB.
 _LARGEST = 2**20
 
 _QUOTED = re.compile(r'"""(.*?)"""', re.DOTALL)
@@ -35,10 +35,10 @@ _INSTRUCTION = re.compile(r"\s*(FROM|PARAMETER)\s+(\S.*?)\s*", re.IGNORECASE)
 
 
 def on_base(opened: Opened) -> Opened:
-    """The model that a training file names, with the changes of the file; what is no such file stays as it is.
+    """The model that a training file names, with the changes of the file; other targets are returned unchanged.
 
     Raises:
-        Unreadable: The model is not on this machine or cannot be read, and the file itself says nothing of positions.
+        Unreadable: The model is not on this machine or cannot be read, and the file itself has no position settings.
     """
     dialect = dialect_of(opened.config or {}) if opened.form == "dialect" else None
     name = (opened.config or {}).get(dialect.base["name"]) if dialect is not None and dialect.base else None
@@ -65,7 +65,7 @@ def on_base(opened: Opened) -> Opened:
         changed = _changed(changed, config[inside], f"{opened.config_name}:{inside}.")
     where = base.path if base.path is not None else base.target
     notes = (*opened.notes, f"The base model {shown(name)[1:-1]} is read from {where}.", *base.notes)
-    # Without a path nobody writes the fix of a training file into a model that others use.
+    # Without a path, a fix of the training file is not written into a model that others use.
     length = {"length": opened.length, "length_place": opened.length_place}
     return replace(changed, target=opened.target, path=None, notes=notes, **length)
 
@@ -74,7 +74,7 @@ def open_modelfile(path: Path, target: str) -> Opened:
     """Open the model that a Modelfile is built from, with its parameters.
 
     Raises:
-        Unreadable: The file is none, names no model, or the model is not on this machine or cannot be read.
+        Unreadable: It is not a Modelfile, names no model, or the model is not on this machine or cannot be read.
     """
     text = documents.decoded(documents.bytes_of(path, _LARGEST), str(path), "Modelfile")
     said = [_INSTRUCTION.fullmatch(line) for line in _QUOTED.sub('""', text).splitlines()]
@@ -105,7 +105,7 @@ def open_modelfile(path: Path, target: str) -> Opened:
 
 
 def _model(name: str, beside: Path | None) -> Opened | None:
-    """The model of a name: a folder or weights by path, from here or from the file that names it, or in the cache."""
+    """The model with a name: a folder or weights by path, relative to here or to the naming file, or in the cache."""
     text = os.path.expanduser(name)
     if "\0" in text or len(text) > 4096:
         return None
@@ -121,7 +121,7 @@ def _model(name: str, beside: Path | None) -> Opened | None:
 
 
 def _changed(base: Opened, changes: Mapping[str, Any], place: str) -> Opened:
-    """A model with those of the changes that are about position; a training file may change anything."""
+    """A model with the position changes of a training file, which may change other keys too."""
     for key, value in changes.items():
         try:
             base = overridden(base, {key: value}, place)
@@ -131,7 +131,7 @@ def _changed(base: Opened, changes: Mapping[str, Any], place: str) -> Opened:
 
 
 def _parameters(parameters: Mapping[str, str], gguf: bool) -> dict[str, dict[str, Any]]:
-    """What the parameters of older versions of Ollama set, by parameter and by key of the model."""
+    """The parameters of older versions of Ollama and their values, by parameter and by key of the model."""
     base, scale = (_number(parameters.get(f"rope_frequency_{name}")) for name in ("base", "scale"))
     changes: dict[str, dict[str, Any]] = {}
     if base:

@@ -1,7 +1,7 @@
-"""A function by its name, ``package.module:callable``: imported from the user's path, and only when it is asked for.
+"""Imports a function by its name, ``package.module:callable``, from the user's path, only when a command calls it.
 
-Importing runs the module. So nothing here is called for a target that could be a file or a preset, and no command
-but those that call functions comes here.
+Importing runs the module. So this is never used for a target that could be a file or a preset, and only by commands
+that call functions.
 """
 
 import difflib
@@ -20,10 +20,10 @@ NAMED = re.compile(r"(?P<module>[A-Za-z_]\w*(\.[A-Za-z_]\w*)*):(?P<name>[A-Za-z_
 
 
 def load(text: str) -> Callable[..., Any]:
-    """The function of that name; its module is looked for in the current folder first, as ``python -m`` does.
+    """The function with that name; its module is searched in the current folder first, as with ``python -m``.
 
     Raises:
-        Unreadable: There is no such module or name, importing it fails, or what is there cannot be called.
+        Unreadable: There is no such module or name, importing it fails, or the object cannot be called.
     """
     found = NAMED.fullmatch(text)
     if found is None:
@@ -54,10 +54,10 @@ def load(text: str) -> Callable[..., Any]:
 
 
 def refuse_source(target: str) -> None:
-    """Refuse a function that is named by the file that it stands in.
+    """Refuse a function that is named by its source file.
 
     Raises:
-        InvalidValue: The target is ``folder/module.py:callable``; the hint says how it is written.
+        InvalidValue: The target is ``folder/module.py:callable``; the hint gives the right form.
     """
     file, _, name = target.partition(".py:")
     if target.endswith(".py"):

@@ -1,10 +1,9 @@
-"""Configs in the dialects of other programs: how each is recognised, and what its keys mean, as data.
+"""Configs of other programs: how each is recognised, and what its keys mean, as data.
 
-``dialects.json`` has a row for each program: the keys that give its files away, where in the file the model stands,
-which of its keys hold which quantity, what its code takes where a key is absent, and how it pairs channels. That is
-what a row of a model type says, so a file in a dialect is read as a part of a config whose type is the dialect. Values
-keep the keys and places of the file. Only the block of a scaling is put together of them where a dialect has no block,
-each value with the key that it came from.
+``dialects.json`` has an entry for each program: the keys that identify its files, where the model is in the file, which
+keys hold which quantity, the program's defaults, and its layout. This is the same information as for a model type, so a
+file in a dialect is read as a part of a config whose type is the dialect. Values keep the keys and places of the file.
+Only the scaling block is assembled, if a dialect has no block; each value keeps the key that it came from.
 """
 
 import json
@@ -20,13 +19,13 @@ from clockhands.errors import Unreadable
 from clockhands.sources.model_types import CodeOfType, ModelType
 from clockhands.sources.section_fields import Section
 
-# The key under which a scaling that stands in several keys of a file is put together.
+# The key under which a scaling is assembled from several keys of a file.
 BLOCK = "scaling of the file"
 
-# What OmegaConf puts in for a value that must be set on the command line.
+# OmegaConf's marker for a value that must be set on the command line.
 _UNSET = "???"
 _REFERENCE = re.compile(r"\$\{(\.*)([\w.-]+)\}")
-_REFERENCES = 8  # one that leads to one that leads to one, ...
+_REFERENCES = 8  # the longest chain of references
 
 
 @dataclass(frozen=True)
@@ -35,24 +34,25 @@ class Dialect:
 
     Attributes:
         name: The program.
-        library: Where the entry was read off, without commas: sources are joined by them.
+        library: The library and release that was read, without commas, since commas join sources.
         marks: Lists of keys, with dots into objects; a file that has all keys of one list is of this dialect.
         unless: Keys that no file of this dialect has.
-        at: Where in the file the model stands, the first that is there; "" is the file itself.
+        at: Possible places of the model in the file, the first existing one counts; "" is the file itself.
         inner: Objects there whose keys are read too, under their name with a dot.
-        merged: Objects there whose keys the program lays beside those of the model; they are spelt as these.
+        merged: Objects there whose keys the program merges with those of the model.
         reads: Quantity to the keys that hold it, spelt with underscores.
-        defaults: Quantity to what the program takes without a key.
-        instead: Quantity to the one that is taken where it has no key.
-        unset: Key to the values under it that say the same as no key.
+        defaults: The program's default for each quantity.
+        instead: The quantity used for another one that has no key.
+        unset: For each key, the values that mean the same as a missing key.
         left_sides: Keys of windows with a list: how many tokens a query sees before itself, and after.
         only: Quantity to the key, and the values under it, that the program reads the quantity with.
         codes: Its position codes, as those of a model type.
         scaling: Which keys together declare a scaling, the first that fits.
-        named: The key of a model whose values stand in the program's code, the values' names, the values of each model.
+        named: The key of a model name whose values are in the program's code, the names of these values, and the values
+            of each model.
         file_names: How the name of a file begins that says more, and what it says.
-        notes: What the file leaves open.
-        outdated: Key at the top to what became of it.
+        notes: What the file does not determine.
+        outdated: For each outdated top-level key, what replaced it.
         texts: Objects of the file whose keys the program takes as PyYAML reads them: a number with an exponent is
             a text where it lacks a dot or a sign; "" is the file itself.
         lengths: Keys of the file, which together say how long a text may be (``keys``), what the program does where it
@@ -88,7 +88,7 @@ class Dialect:
         """The key and the length that the model of a training file is used at, where the file says it.
 
         Raises:
-            Unreadable: It is no whole number above 0, which the program refuses too.
+            Unreadable: It is not a positive whole number; the program refuses it too.
         """
         key = next((key for key in self.base.get("length", ()) if config.get(key) is not None), None)
         return key, None if key is None else whole_length(config[key], f"{file}:{key}")
@@ -100,7 +100,7 @@ class InDialect:
 
     Attributes:
         dialect: The dialect.
-        section: The model in it, with the places of what is no key of the file.
+        section: The model in it, with the places of values that are not keys of the file.
         known: The dialect as a model type.
         notes: What could not be read.
     """
@@ -113,7 +113,7 @@ class InDialect:
 
 @cache
 def dialects() -> tuple[Dialect, ...]:
-    """All dialects; of those that fit a file the first is taken."""
+    """All dialects; the first one that fits a file is used."""
     data = json.loads(resources.files("clockhands.sources").joinpath("dialects.json").read_text(encoding="utf-8"))
     return tuple(
         Dialect(name, **{key: _frozen(value) for key, value in row.items()}) for name, row in data["dialects"].items()
@@ -121,12 +121,12 @@ def dialects() -> tuple[Dialect, ...]:
 
 
 def dialect_of(config: Mapping[str, Any]) -> Dialect | None:
-    """The dialect of a config, by its keys; None for one of Transformers, and for what is none."""
+    """The dialect of a config, by its keys; None for a config of Transformers and for other documents."""
     return next((dialect for dialect in dialects() if _fits(config, dialect)), None)
 
 
 def could_be_dialect(text: str) -> bool:
-    """Whether a text has the words of all keys that some dialect is known by: a quick look, before it is parsed."""
+    """Whether a text contains all identifying keys of some dialect: a quick check before parsing."""
     spelt = text.replace("-", "_")
     return any(
         all(any(name.partition("=")[0].rpartition(".")[2] in spelt for name in mark.split("|")) for mark in marks)
@@ -136,7 +136,7 @@ def could_be_dialect(text: str) -> bool:
 
 
 def in_dialect(config: Mapping[str, Any], file: str) -> InDialect | None:
-    """A config as a part that is read by its dialect; None where it is in none."""
+    """A config as a part that is read by its dialect; None if it is in none."""
     dialect = dialect_of(config)
     if dialect is None:
         return None
@@ -176,14 +176,14 @@ def in_dialect(config: Mapping[str, Any], file: str) -> InDialect | None:
         places |= {f"{BLOCK}.{key}": place for key, (_, place) in block.items()}
         reads["blocks"] = (BLOCK,)
     held = [key for name in ("base", "blocks") for key in reads.get(name, ()) if values.get(key) is not None]
-    # The code of a model that is not here is known as far as the file changes it.
+    # The code of a model that is not on this machine is known as far as the file changes it.
     rows = () if dialect.base and not held else dialect.codes
     known = ModelType(dialect.name, dialect.library, reads, defaults, {}, tuple(CodeOfType(**row) for row in rows), {})
     return InDialect(dialect, Section("text", path, values, places=places), known, tuple(dict.fromkeys(notes)))
 
 
 def as_program_reads(config: Mapping[str, Any], exponents: Mapping[str, str]) -> dict[str, Any]:
-    """A YAML file with those of its numbers with exponents as texts that are texts for its program."""
+    """A YAML file in which numbers with exponents are text where its program reads them as text."""
     dialect = dialect_of(config)
     held = () if dialect is None else dialect.texts
     texts = {path: text for path, text in exponents.items() if path.rpartition(".")[0] in held}
@@ -198,7 +198,7 @@ def _with_texts(values: Mapping[str, Any], texts: Mapping[str, str], path: str =
 
 
 def set_lengths(config: Mapping[str, Any], file: str) -> Iterator[tuple[dict[str, int], Mapping[str, Any]]]:
-    """The lengths that a file sets beside the context: the keys of each by their places, and its row of the dialect."""
+    """The lengths that a file sets besides the context: the keys of each, with their sources, and its entry."""
     dialect = dialect_of(config)
     holders = () if dialect is None else ("", *filter(None, (*dialect.at, *dialect.merged)))
     for row in () if dialect is None else dialect.lengths:
@@ -210,14 +210,14 @@ def set_lengths(config: Mapping[str, Any], file: str) -> Iterator[tuple[dict[str
 
 
 def keys_of_dialects() -> frozenset[str]:
-    """Every key that some dialect reads, without the object that it stands in."""
+    """Every key that some dialect reads, without the object around it."""
     found = {key for dialect in dialects() for keys in dialect.reads.values() for key in keys}
     found |= {key for dialect in dialects() for rule in dialect.scaling for key in _keys_of(rule)}
     return frozenset(key.rpartition(".")[2] for key in found)
 
 
 def plain(key: str) -> str:
-    """A key as dialects spell it in ``dialects.json``: programs take hyphens and underscores for the same.
+    """A key in the spelling of ``dialects.json``: programs treat hyphens and underscores as the same.
 
     >>> plain("--rotary-base"), plain("pos-emb")
     ('rotary_base', 'pos_emb')
@@ -229,7 +229,7 @@ def whole_length(value: Any, place: str) -> int:
     """A length that a file sets, written as a number or as its text.
 
     Raises:
-        Unreadable: It is no whole number above 0.
+        Unreadable: It is not a positive whole number.
     """
     number = float(value) if re.fullmatch(r"\d{1,15}(\.0*)?", str(value)) and not isinstance(value, bool) else 0.0
     if number < 1:
@@ -250,7 +250,7 @@ def _fits(config: Mapping[str, Any], dialect: Dialect) -> bool:
 
 
 def _marked(config: Mapping[str, Any], mark: str) -> bool:
-    """Whether a key is there, or one of several parted by a bar; behind = stands how its value begins."""
+    """Whether a key exists, or one of several separated by a bar; after = is the required start of its value."""
     for alternative in mark.split("|"):
         key, _, start = alternative.partition("=")
         found = _found(config, key)
@@ -265,7 +265,7 @@ def _found(config: Any, path: str) -> Any:
 
 
 def _spelt_at(config: Any, path: str) -> tuple[str, Any]:
-    """A path as the file spells it, and the value there; None where it leads nowhere."""
+    """A path in the spelling of the file, and its value; None if it does not exist."""
     spelt: list[str] = []
     for name in filter(None, path.split(".")):
         held = config if isinstance(config, Mapping) else {}
@@ -276,7 +276,7 @@ def _spelt_at(config: Any, path: str) -> tuple[str, Any]:
 
 
 def _flat(values: Mapping[str, Any], inner: tuple[str, ...]) -> dict[str, Any]:
-    """An object with the keys of some objects in it, under dotted names, instead of these objects."""
+    """An object in which the keys of some inner objects replace these objects, under dotted names."""
     made = {key: value for key, value in values.items() if isinstance(key, str)}
     for name in inner:
         spelt, held = _spelt_at(values, name)
@@ -287,7 +287,7 @@ def _flat(values: Mapping[str, Any], inner: tuple[str, ...]) -> dict[str, Any]:
 
 
 def _spelt(values: Mapping[str, Any], keys: tuple[str, ...], dialect: Dialect) -> tuple[str, ...]:
-    """The keys of a quantity as the file spells them; those that it has not, as the table does."""
+    """The keys of a quantity in the spelling of the file; missing ones in that of the table."""
     spellings: dict[str, list[str]] = {}
     for key in values:
         holder, _, own = key.partition(".")
@@ -299,7 +299,10 @@ def _spelt(values: Mapping[str, Any], keys: tuple[str, ...], dialect: Dialect) -
 def _completed(
     values: Mapping[str, Any], dialect: Dialect, file: str
 ) -> tuple[dict[str, Any], dict[str, str], list[str]]:
-    """An object with what the program knows by a name, its places, and a note where it knows the name and we do not."""
+    """An object completed by the values that the program knows by a name, and their places.
+
+    A note is added if the program knows the name and this library does not.
+    """
     held = {key: value for key, value in values.items() if value is not None}
     for start, said in dialect.file_names.items():
         if file.startswith(start):
@@ -341,7 +344,7 @@ def _holds(values: Mapping[str, Any], when: Mapping[str, tuple[Any, ...]], diale
 
 
 def _spent(key: str, values: Mapping[str, Any], dialect: Dialect) -> bool:
-    """Whether a key went into the scaling, or says that there is none."""
+    """Whether a key is part of the scaling, or says that there is none."""
     chosen = _chosen(values, dialect)
     if chosen is not None and any(key in _spelt(values, (name,), dialect) for name in _keys_of(chosen)):
         return True
@@ -352,7 +355,7 @@ def _spent(key: str, values: Mapping[str, Any], dialect: Dialect) -> bool:
 def _block(
     values: Mapping[str, Any], dialect: Dialect, place: Callable[[str], str]
 ) -> dict[str, tuple[Any, str]] | None:
-    """The block that the keys of a scaling make: its keys, with value and place."""
+    """The block assembled from the keys of a scaling: its keys, each with value and place."""
     rule = _chosen(values, dialect)
     if rule is None:
         return None
@@ -367,12 +370,12 @@ def _block(
 
 
 def _value(values: Mapping[str, Any], key: str, dialect: Dialect) -> tuple[str, Any]:
-    """The key as the file spells it, and its value; None for none."""
+    """The key in the spelling of the file, and its value; None if there is none."""
     return next(((spelt, values[spelt]) for spelt in _spelt(values, (key,), dialect) if spelt in values), (key, None))
 
 
 def _referred(config: Mapping[str, Any], path: str, key: str, value: Any) -> tuple[Any, str | None]:
-    """A value, or that to which ``${a.b}`` and ``${.b}`` lead; None and the text where they lead out of the file.
+    """A value, with references ``${a.b}`` and ``${.b}`` resolved; None and the text if they lead out of the file.
 
     Source: https://omegaconf.readthedocs.io/en/2.3_branch/usage.html#variable-interpolation
     """

@@ -1,8 +1,8 @@
-"""JSON documents, as the field writes them: ``config.json``, a checkpoint's index, a config on standard input.
+"""JSON documents: ``config.json``, a checkpoint's index, a config on standard input.
 
-Read more freely than RFC 8259 where real files ask for it: a byte order mark, and bare ``Infinity``
-and ``NaN`` (Python's ``json`` writes them, and configs contain them). Everything else that is not
-JSON is refused in one sentence that says where.
+More is accepted than in RFC 8259 where real files need it: a byte order mark, and bare ``Infinity`` and ``NaN``
+(Python's ``json`` writes them, and configs contain them). Everything else that is not JSON is refused in one sentence
+that gives the place.
 """
 
 import json
@@ -20,14 +20,14 @@ from clockhands.sources.files import open_binary, seems
 # The largest config seen has 34 kB, and one with the labels of ImageNet-21k has about 3 MB.
 LARGEST = 8 * 2**20
 
-# Real configs nest 5 levels. The bound keeps every later walk over one far from Python's recursion limit.
+# Real configs nest 5 levels. The limit keeps recursive functions far from Python's recursion limit.
 DEEPEST = 100
 
 # A config with the labels of ImageNet-21k, by number and by name, has 44,000 keys; the longest key seen has 60 letters.
 MOST_KEYS = 2**17
 LONGEST_KEY = 4096
 MOST_DUPLICATES = 100
-MOST_DIGITS = 300  # no float holds more, and what follows computes with floats
+MOST_DIGITS = 300  # above this no float exists, and later computations use floats
 
 _PIECE = 2**20  # bytes read at a time
 _EXPECTED = {"JSON": "a JSON object", "YAML": "a YAML file"}
@@ -35,13 +35,13 @@ _EXPECTED = {"JSON": "a JSON object", "YAML": "a YAML file"}
 
 @dataclass
 class _Bounds:
-    """What a config may have of keys; headers and indexes name a tensor in each, and have bounds of their own."""
+    """Limits on the keys of a config; headers and indexes, which name each tensor in a key, have other limits."""
 
     where: str
     keys: int = 0
 
     def spend(self, pairs: list[tuple[str, Any]], duplicates: int) -> None:
-        """Count the keys of one more object, and refuse what no config has."""
+        """Count the keys of one more object, and refuse more than any config has."""
         self.keys += len(pairs)
         if self.keys > MOST_KEYS:
             raise self._refusal(f"more than {MOST_KEYS:,} keys")
@@ -51,7 +51,7 @@ class _Bounds:
             raise self._refusal(f"more than {MOST_DUPLICATES} keys that are given more than once")
 
     def whole(self, digits: str) -> int:
-        """A whole number that a float can hold."""
+        """A whole number that fits a float."""
         if len(digits) > MOST_DIGITS:
             raise self._refusal(f"a whole number of {len(digits.lstrip('-')):,} digits")
         return int(digits)
@@ -62,13 +62,13 @@ class _Bounds:
 
 @dataclass(frozen=True)
 class Document:
-    """A JSON object, or a YAML mapping, and what was odd about how it was written.
+    """A JSON object or a YAML mapping, with irregularities of its text.
 
     Attributes:
         where: The file, as messages call it.
-        fields: The object. Of a key given twice, the last value counts, as for every common reader.
+        fields: The object. For a duplicate key the last value counts, as in all common parsers.
         duplicates: Keys that an object gives more than once, at any depth.
-        exponents: Path of a key to its number as it is written, where PyYAML would read it as a text.
+        exponents: The text of each number that PyYAML would read as a string, by path of its key.
     """
 
     where: str
@@ -78,7 +78,7 @@ class Document:
 
 
 def read(path: Path, largest: int = LARGEST, *, found: bool = False) -> Document:
-    """Read the JSON object in a file; ``found`` says that the file was found, and not named: it must be a regular one.
+    """Read the JSON object in a file; if it was ``found`` rather than named by the user, it must be a regular file.
 
     Raises:
         Unreadable: The file cannot be opened, has more than ``largest`` bytes, or is not a JSON object.
@@ -87,7 +87,7 @@ def read(path: Path, largest: int = LARGEST, *, found: bool = False) -> Document
 
 
 def bytes_of(path: Path, largest: int, *, found: bool = False) -> bytes:
-    """The bytes of a file, of which there may be ``largest``; what is ``found`` must be a regular one.
+    """The bytes of a file, at most ``largest``; a ``found`` file must be a regular one.
 
     Raises:
         Unreadable: The file cannot be opened, or has more bytes.
@@ -107,17 +107,17 @@ def bytes_of(path: Path, largest: int, *, found: bool = False) -> bytes:
 
 
 def bytes_in(stream: IO[bytes] | IO[str] | None, where: str, largest: int) -> bytes:
-    """The bytes of an open stream, of bytes or of text, of which there may be ``largest``.
+    """The bytes of an open stream of bytes or text, at most ``largest``.
 
     Raises:
         Unreadable: The stream is closed or fails, or holds more bytes.
     """
     if stream is None:
         raise Unreadable(f"{where} is closed.", "Pipe a config.json into the command.")
-    source = getattr(stream, "buffer", stream)  # the bytes below a text stream, which may be decoded as anything
+    source = getattr(stream, "buffer", stream)  # the byte stream below a text stream, whose encoding may be anything
     raw = bytearray()
     try:
-        # Piece by piece: asked for all at once, Python allocates the bound before it reads.
+        # In pieces: for a single read, Python allocates the whole limit first.
         while len(raw) <= largest and (data := source.read(_PIECE)):
             raw += data.encode(errors="surrogatepass") if isinstance(data, str) else data
     except (OSError, ValueError) as error:
@@ -136,10 +136,10 @@ def too_large(where: str, largest: int) -> Unreadable:
 
 
 def parse(data: bytes, where: str, strict: bool = False, many: bool = False) -> Document:
-    """Parse the bytes of a JSON object; ``where`` is what messages call them.
+    """Parse the bytes of a JSON object; ``where`` is their name in messages.
 
-    ``strict`` refuses what is read although JSON has no such thing: a byte order mark, NaN, infinities. ``many`` lets
-    there be as many keys as there are bytes for, and of any length: headers and indexes have one for each tensor.
+    ``strict`` refuses the extensions of JSON: a byte order mark, NaN, infinities. ``many`` allows any number of keys of
+    any length: headers and indexes have one for each tensor.
 
     Raises:
         Unreadable: They are empty, not UTF-8, not JSON, nested deeper than 100 levels, not an object, or hold more or
@@ -176,7 +176,7 @@ def parse(data: bytes, where: str, strict: bool = False, many: bool = False) -> 
         raise too_deep(where) from None
     except Unreadable:
         raise
-    except ValueError as error:  # an integer of more digits than Python converts
+    except ValueError as error:  # an integer with more digits than Python converts
         raise Unreadable(
             f"{where} holds a number that cannot be read: {error}.", "Write the number with an exponent, such as 1e6."
         ) from None
@@ -192,7 +192,7 @@ def parse(data: bytes, where: str, strict: bool = False, many: bool = False) -> 
 
 
 def decoded(data: bytes, where: str, what: str, encoding: str = "utf-8-sig") -> str:
-    """The text of a document that should be ``what`` (JSON, YAML); ``where`` is what messages call it.
+    """The text of a document that should be ``what`` (JSON, YAML); ``where`` is its name in messages.
 
     Raises:
         Unreadable: It is empty, or not UTF-8.
@@ -231,7 +231,7 @@ def _called(value: object) -> str:
 
 
 def too_deep(where: str) -> Unreadable:
-    """The error for a document of objects in objects that no config has."""
+    """The error for a document with deeper nesting than any config."""
     return Unreadable(
         f"{where} nests objects or lists deeper than {DEEPEST} levels.",
         "No config does; check that this is the file you mean.",
@@ -249,7 +249,7 @@ def _check_depth(value: object, where: str) -> None:
 
 
 def _check_surrogates(value: object, where: str) -> None:
-    # Half of a pair is no text: nothing could print it or write it as UTF-8 later on.
+    # Half of a surrogate pair is not text: it could not be printed or written as UTF-8 later.
     try:
         json.dumps(value, ensure_ascii=False).encode()
     except UnicodeEncodeError:

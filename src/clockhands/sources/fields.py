@@ -1,8 +1,8 @@
-"""Reading one value after another out of a config, without guessing and without believing it.
+"""Reads single values from a config, checks them, and records where they come from.
 
 A *quantity* (``base``, ``layers``) is what a value means; its *spellings* are the keys under which files hold it.
-`Fields` looks a quantity up, checks what it finds, remembers where it stood, and turns everything odd into a `Fact`
-instead of an exception: a config that can be parsed can be audited, whatever it holds.
+`Fields` looks a quantity up, checks the value, records its source, and turns every irregularity into a `Fact` instead
+of an exception: any config that can be parsed can be audited.
 """
 
 import math
@@ -17,12 +17,12 @@ from clockhands.sources.resolved import Code, Fact
 
 T = TypeVar("T")
 
-# Past these a config describes no model, and a ladder or a list of layers would not fit in memory.
+# Above these limits a config describes no model, and a ladder or a list of layers would not fit in memory.
 MOST_LAYERS = 10_000
 WIDEST = 1 << 16
 WIDEST_HEAD = 1 << 13  # the widest heads that are known have 512 channels
 LONGEST = 1 << 53
-MOST_FACTS = 300  # the oddest of published configs has 20
+MOST_FACTS = 300  # the published config with the most facts has 20
 
 _NUMBER = re.compile(r"\s*[-+]?(\d+(\.\d*)?|\.\d+)([eE][-+]?\d{1,4})?\s*")
 
@@ -36,14 +36,14 @@ class Sourced(Generic[T]):
 
 
 def value_of(found: Sourced[T] | None) -> T | None:
-    """The value, None for what is absent."""
+    """The value; None if absent."""
     return None if found is None else found.value
 
 
 def code_from(
     part: str, layers: str | None, kind: str | None, source: Mapping[str, str], /, **found: Sourced[Any] | None
 ) -> Code:
-    """A code whose fields were found, each with its source; ``context`` and ``axes`` give a source only."""
+    """A code from fields that were found, each with its source; ``context`` and ``axes`` only give a source."""
     values: dict[str, Any] = {
         name: value_of(each) for name, each in found.items() if name not in ("context", "axes", "layers")
     }
@@ -62,7 +62,7 @@ def above_one(value: float) -> bool:
 
 
 def shown(value: Any) -> Any:
-    """A value as evidence: JSON has no NaN and no infinity, and long lists say their length."""
+    """A value as evidence: NaN and infinities as JSON can hold them, long lists as their length."""
     if isinstance(value, float) and not math.isfinite(value):
         return "NaN" if math.isnan(value) else ("Infinity" if value > 0 else "-Infinity")
     if isinstance(value, int) and not isinstance(value, bool) and abs(value) >= 10**30:
@@ -82,14 +82,15 @@ class Fields:
     Attributes:
         values: Keys and values, as parsed.
         file: Name of the file, for sources.
-        path: Where in the file the object stands, such as ``"text_config."``.
+        path: The place of the object in the file, such as ``"text_config."``.
         spellings: Quantity to the keys that hold it, the one that wins first.
-        defaults: Quantity to the value that stands in where the key is absent.
+        defaults: The default of each quantity whose key is absent.
         default_source: Where those values come from.
-        facts: What was noticed; shared by all objects of a target.
-        read: Keys that something asked for.
-        read_at: Path to the keys that something asked for there; shared by an object and those inside it.
-        places: Key (with dots into objects) to its source, where that is not this object; a text is that of all keys.
+        facts: Irregularities that were noted; shared by all objects of a target.
+        read: Keys that were looked up.
+        read_at: The keys that were looked up, by path; shared by an object and those inside it.
+        places: The sources of keys (with dots into objects) that are not from this object; a text is the source of all
+            keys.
     """
 
     def __init__(
@@ -105,7 +106,7 @@ class Fields:
         read_at: dict[str, set[str]] | None = None,
         places: Mapping[str, str] | str = "",
     ) -> None:
-        """Take the object; nothing is read yet."""
+        """Store the object; nothing is read yet."""
         self.values = values
         self.file = file
         self.path = path
@@ -118,7 +119,7 @@ class Fields:
         self.places = places
 
     def with_quantities(self, names: Mapping[str, str]) -> "Fields":
-        """The same object with quantities that are read as others are; one whose name is empty is absent."""
+        """The same object with other quantities; one whose name is empty counts as absent."""
         if not names:
             return self
         spellings, defaults = dict(self.spellings), dict(self.defaults)
@@ -130,7 +131,7 @@ class Fields:
         return self._with(spellings=spellings, defaults=defaults)
 
     def with_values(self, values: Mapping[str, Any], place: str) -> "Fields":
-        """The same object with other values for some keys, which stand at ``place`` inside of it."""
+        """The same object with other values for some keys, whose source is ``place`` inside it."""
         if not values:
             return self
         places = self.places
@@ -139,7 +140,7 @@ class Fields:
         return self._with(values={**self.values, **values}, places=places)
 
     def apart(self, values: Mapping[str, Any]) -> "Fields":
-        """The same object with other values for some keys; what is noticed of it is not noticed of this one."""
+        """The same object with other values for some keys; facts about it are not recorded here."""
         return Fields(
             {**self.values, **values}, self.file, self.spellings, [],
             path=self.path, defaults=self.defaults, default_source=self.default_source, places=self.places,
@@ -152,7 +153,7 @@ class Fields:
         return Fields(values, self.file, spellings, self.facts, **held)
 
     def source(self, key: str) -> str:
-        """Where a key stands, for people: ``config.json:text_config.rope_theta``."""
+        """The source of a key, for people: ``config.json:text_config.rope_theta``."""
         place = self.places if isinstance(self.places, str) else self.places.get(key)
         return place or f"{self.file}:{self.path}{key}"
 
@@ -160,7 +161,7 @@ class Fields:
         """Remember a fact, once.
 
         Raises:
-            Unreadable: There are more than any config of a model gives rise to.
+            Unreadable: There are more facts than any model's config causes.
         """
         fact = Fact(code, {name: shown(value) for name, value in evidence.items()}, layers)
         if fact in self.facts:
@@ -170,14 +171,14 @@ class Fields:
         self.facts.append(fact)
 
     def too_many(self) -> Unreadable:
-        """The error for a config that is odd in more places than any model's."""
+        """The error for a config with more irregularities than any model's."""
         return Unreadable(
             f"{self.file} holds more than {MOST_FACTS} unknown keys and values.",
             "Check that this is the config of a model.",
         )
 
     def present(self, quantity: str) -> list[str]:
-        """The keys of a quantity that hold something; null holds nothing."""
+        """The keys of a quantity that have a value other than null."""
         keys = self.written(quantity)
         self.read.update(keys)
         return [key for key in keys if self.values[key] is not None]
@@ -191,18 +192,18 @@ class Fields:
         return found.source.rsplit(":", 1)[-1].removeprefix(self.path)
 
     def declares(self, quantity: str) -> bool:
-        """Whether the file itself holds the quantity."""
+        """Whether the file itself has the quantity."""
         return bool(self.present(quantity))
 
     def raw(self, quantity: str) -> Sourced[Any] | None:
-        """The value as it stands, unchecked."""
+        """The value as written, unchecked."""
         keys = self.present(quantity)
         return Sourced(self.values[keys[0]], self.source(keys[0])) if keys else None
 
     def number(
         self, quantity: str, fits: Callable[[float], bool] = math.isfinite, allowed: str = "a finite number"
     ) -> Sourced[float] | None:
-        """A real number, or the default; absent is None, unusable is a `Sourced` without value."""
+        """A real number, or the default; None if absent, a `Sourced` without value if unusable."""
         return self._quantity(quantity, lambda key: self._number(key, fits, allowed))
 
     def whole(self, quantity: str, least: int = 1, most: int = LONGEST) -> Sourced[int] | None:
@@ -260,7 +261,7 @@ class Fields:
         return self._quantity(quantity, convert)
 
     def inside(self, key: str, spellings: Mapping[str, Sequence[str]]) -> "Fields | None":
-        """The object under a key; None if it is absent, null, empty, or no object (which is a fact)."""
+        """The object under a key; None if it is absent, null, empty, or not an object (which is a fact)."""
         self.read.add(key)
         value = self.values.get(key)
         if value is None or value == {}:
@@ -275,11 +276,11 @@ class Fields:
         return Fields(value, self.file, spellings, self.facts, path=path, read_at=self.read_at, places=places)
 
     def impossible(self, key: str, allowed: str) -> None:
-        """Note a value from which no code can be built."""
+        """Note a value that no code can have."""
         self.note("impossible-value", {self.source(key): self.values[key], "allowed": allowed})
 
     def impossible_together(self, allowed: str, *found: Sourced[Any], layers: str | None = None) -> None:
-        """Note values from which no code can be built together."""
+        """Note values that no code can have together."""
         self.note("impossible-value", {**{each.source: each.value for each in found}, "allowed": allowed}, layers)
 
     def conflict(
@@ -291,20 +292,20 @@ class Fields:
     def ignored(
         self, source: str, value: Any, because: str, instead: str | None = None, layers: str | None = None
     ) -> None:
-        """Note a value that is not read, and what is read instead of it."""
+        """Note a value that is not read, and what is read instead."""
         evidence = {source: value, "because": because}
         self.note("ignored-key", evidence | ({} if instead is None else {"read instead": instead}), layers)
 
     def missing(self, what: str, needed_for: str, **more: Any) -> None:
-        """Note that something is not there."""
+        """Note a missing key."""
         self.note("missing-value", {**more, "missing": what, "needed for": needed_for})
 
     def took_default(self, field: str, used: Any, of: str, **more: Any) -> None:
-        """Note what stands in for a key that is not there."""
+        """Note the default for a missing key."""
         self.note("default-value", {"field": field, "used": used, "default of": of, "documented": True, **more})
 
     def unreadable(self, key: str, expected: str) -> None:
-        """Note a value whose form is not understood."""
+        """Note a value in an unknown form."""
         self.note("unreadable-field", {self.source(key): self.values[key], "expected": expected})
 
     def _quantity(self, quantity: str, convert: Callable[[str], T | None]) -> Sourced[T] | None:
@@ -315,8 +316,8 @@ class Fields:
             return Sourced(self.defaults[quantity], self.default_source)
         first, value = keys[0], convert(keys[0])
         others = [key for key in keys[1:] if convert(key) != value]
-        # Files have several lengths, of training and of serving, which need not be the same; and several names of one
-        # scaling, which whoever reads the scaling knows.
+        # Files have several lengths, for training and serving, which may differ; and several names of one scaling,
+        # which the scaling's own parser checks.
         if others and value is not None and quantity not in ("context", "type"):
             evidence = {self.source(key): self.values[key] for key in keys}
             self.note("conflicting-keys", {**evidence, "used": self.source(first)})
@@ -334,7 +335,7 @@ class Fields:
             except OverflowError:
                 return self.impossible(key, allowed)
         else:
-            return self.impossible(key, allowed)  # a word is no better a base than a zero is
+            return self.impossible(key, allowed)  # a word is no better as a base than zero
         if not math.isfinite(number) or not fits(number):
             return self.impossible(key, allowed)
         return number

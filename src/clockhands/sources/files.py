@@ -1,8 +1,7 @@
-"""Open a file for reading, and tell what it is by its name and its first bytes.
+"""Opens files for reading, and determines their kind from their names and first bytes.
 
-Nothing here reads more than the head of a file. Every way in which a file cannot be opened ends in
-one ``Unreadable``, so that no reader above has to think about the operating system. A file that was
-written under another name gets its own here.
+Nothing here reads more than the beginning of a file. Every failure to open a file ends in one ``Unreadable``, so that
+the modules above need not handle operating-system errors. Finished files are also given their final names here.
 """
 
 import difflib
@@ -18,7 +17,7 @@ from typing import IO, Any, BinaryIO
 
 from clockhands.errors import Unreadable
 
-# What a target may be, by the end of its name. The longer ending comes first.
+# Kinds of targets by the ending of the name. Longer endings come first.
 KINDS = {
     ".safetensors.index.json": "index",
     ".safetensors": "safetensors",
@@ -38,12 +37,12 @@ KINDS = {
     "modelfile": "modelfile",
 }
 
-_MOST_NEIGHBOURS = 1000  # names of a folder that are looked at for one that was meant
+_MOST_NEIGHBOURS = 1000  # names of a folder that are compared with a misspelt one
 
-# Kinds that hold tensors which can be picked by name.
+# Kinds that hold tensors which can be selected by name.
 CONTAINERS = frozenset({"index", "safetensors", "gguf", "npy", "npz", "onnx", "checkpoint", "checkpoint-index"})
 
-# First bytes that give a file away, and what to call it. Files in download caches have no endings.
+# First bytes that identify a file, and its name in messages. Files in download caches have no endings.
 SIGNATURES = (
     (b"GGUF", "gguf", "a GGUF file"),
     (b"\x93NUMPY", "npy", "a .npy array"),
@@ -64,17 +63,17 @@ TRUNCATED = "The file is truncated: download it again."
 
 _HEAD = 32
 
-# The file of a source, which may have a colon in its name.
+# The file part of a source, which may contain a colon.
 _PLACE = re.compile(rf"(.+?(?:{'|'.join(map(re.escape, KINDS))})):(.*)", re.DOTALL | re.IGNORECASE)
 
-_TRIES = 10  # to find a writer of a pipe, in a second
+_TRIES = 10  # attempts to find the writer of a pipe, in one second
 
 
 def open_binary(path: Path) -> BinaryIO:
-    """Open ``path`` for reading bytes; a pipe too, if somebody writes to it.
+    """Open ``path`` for reading bytes; also a pipe, if it has a writer.
 
     Raises:
-        Unreadable: There is no such file, it is a directory, or it may not be read; a pipe to which nobody writes.
+        Unreadable: There is no such file, it is a directory, or it may not be read; a pipe without a writer.
     """
     try:
         return _open_pipe(path) if path.is_fifo() else path.open("rb")
@@ -93,13 +92,13 @@ def open_binary(path: Path) -> BinaryIO:
 
 
 def _open_pipe(path: Path) -> BinaryIO:
-    """Open a pipe without waiting for a writer longer than for one that is just being started."""
+    """Open a pipe; wait for a writer only as long as a program needs to start."""
     number = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
     try:
         for _ in range(_TRIES):
             try:
                 first = os.read(number, 1)
-            except BlockingIOError:  # somebody has it open, and has written nothing yet
+            except BlockingIOError:  # a writer has it open, and has written nothing yet
                 first = None
             if first != b"":
                 os.set_blocking(number, True)
@@ -113,7 +112,7 @@ def _open_pipe(path: Path) -> BinaryIO:
 
 
 class _Begun(io.RawIOBase):
-    """A stream of which the first byte has been read already."""
+    """A stream whose first byte has been read already."""
 
     def __init__(self, first: bytes, rest: io.FileIO) -> None:
         self.first = first
@@ -134,12 +133,12 @@ class _Begun(io.RawIOBase):
 
 
 def open_regular(path: Path) -> BinaryIO:
-    """Open ``path`` for reading bytes anywhere in it: a pipe or a device will not do.
+    """Open ``path`` for random access; a pipe or a device is refused.
 
     Raises:
         Unreadable: ``open_binary`` refuses it, or it is not a regular file.
     """
-    # Looked at before it is opened: opening a pipe waits for somebody to write.
+    # Checked before it is opened: opening a pipe waits for a writer.
     if place(path) == "file" and path.exists() and not path.is_file():
         raise Unreadable(
             f"{path} is not a regular file, but this kind of file cannot be read as a stream.",
@@ -155,15 +154,15 @@ def state(file: IO[bytes]) -> tuple[int, int, int, int]:
 
 
 def rename(unfinished: Path, path: Path, *, replace: bool) -> None:
-    """Give a finished file its name, when its content is on the disk.
+    """Give a finished file its final name, after its content is on the disk.
 
     Args:
-        unfinished: The file; no other name is left to it.
-        path: Its name.
+        unfinished: The file under its temporary name, which is removed.
+        path: Its final name.
         replace: Whether a file that is there is replaced.
 
     Raises:
-        FileExistsError: Something is there, and is not to be replaced.
+        FileExistsError: The name exists, and is not to be replaced.
         OSError: The file cannot be synced or renamed.
     """
     with unfinished.open("rb") as written:
@@ -183,9 +182,9 @@ def rename(unfinished: Path, path: Path, *, replace: bool) -> None:
 
 
 def place(path: Path) -> str | None:
-    """What is at the end of ``path``: "folder", "file" (anything that is no folder), or None for nothing.
+    """The kind of ``path``: "folder", "file" (anything else that exists), or None if it does not exist.
 
-    What may not be looked at counts as a file: opening it will say why.
+    A path that may not be accessed counts as a file: opening it will give the reason.
     """
     try:
         return "folder" if stat.S_ISDIR(path.stat().st_mode) else "file"
@@ -196,7 +195,7 @@ def place(path: Path) -> str | None:
 
 
 def link_target(path: Path) -> Path | None:
-    """Where the symbolic link ``path`` points; None if it is none."""
+    """The target of a symbolic link; None if ``path`` is not a link."""
     try:
         return path.readlink()
     except (OSError, ValueError):
@@ -204,15 +203,15 @@ def link_target(path: Path) -> Path | None:
 
 
 class ReadAround:
-    """The bytes of an open file by place, read a little at a time around where they are asked for.
+    """The bytes of an open file by offset, read in small pieces around the requested place.
 
-    A memory map would do the same with less code, but the process ends (SIGBUS) where a file is truncated under it.
+    A memory map would need less code, but truncating the file would end the process (SIGBUS).
 
     Attributes:
         path: The file.
     """
 
-    _AT_ONCE = 2**13  # bytes; a header is read front to back, but between tensors lie their numbers
+    _AT_ONCE = 2**13  # bytes; a header is read front to back, with tensor data in between
 
     def __init__(self, path: Path, file: BinaryIO) -> None:
         self.path: Path = path
@@ -224,7 +223,7 @@ class ReadAround:
         return self._size
 
     def around(self, at: int, count: int) -> tuple[bytes, int]:
-        """Bytes that hold the ``count`` ones from ``at`` on, which lie in the file, and where in them these begin.
+        """A buffer that holds the ``count`` bytes from ``at`` on, and where in it they begin.
 
         Raises:
             Unreadable: The file has become shorter since it was opened, or cannot be read.
@@ -256,7 +255,7 @@ class ReadAround:
 
 
 def missing(path: Path) -> Unreadable:
-    """The error for a path with nothing at its end."""
+    """The error for a path that does not exist."""
     target = link_target(path)
     if target:
         return Unreadable(
@@ -268,7 +267,7 @@ def missing(path: Path) -> Unreadable:
 
 
 def _neighbour(path: Path) -> str | None:
-    """The name in the folder of a path that is spelt nearly as the path's own."""
+    """The name in the folder of a path that is spelt most like it, if one is similar."""
     try:
         names = sorted(entry.name for entry in islice(os.scandir(path.parent), _MOST_NEIGHBOURS))
     except OSError:
@@ -299,7 +298,7 @@ def head(path: Path) -> bytes:
 
 
 def signature(start: bytes) -> tuple[str, str] | None:
-    """The kind of file that begins with ``start`` and what to call it in a message, if that can be told."""
+    """The kind of file that begins with ``start`` and its name in messages, if known."""
     for mark, name, words in SIGNATURES:
         if start.startswith(mark):
             return name, words
@@ -311,7 +310,7 @@ def signature(start: bytes) -> tuple[str, str] | None:
 
 
 def seems(start: bytes) -> str:
-    """``start`` in words, for a message about a file that is not what its name says."""
+    """What ``start`` looks like, as text, for a message about a file that is not what its name says."""
     if not start:
         return "it is empty"
     found = signature(start)
@@ -319,7 +318,7 @@ def seems(start: bytes) -> str:
 
 
 def is_not(path: Path, what: str, start: bytes) -> Unreadable:
-    """The error for a file that begins with ``start``, and so is not what it is taken for: "a GGUF file"."""
+    """The error for a file that begins with ``start``, and so is not the expected kind, such as "a GGUF file"."""
     hint = "Give the file the ending of its real type, or download it again."
     if start.startswith(b"version https://git-lfs"):
         hint = "Run `git lfs pull` in the model folder."
@@ -333,12 +332,12 @@ def kind(path: Path) -> str | None:
         if name.endswith(ending):
             return word
     if path.exists() and not path.is_file():
-        return "json"  # a pipe: what is read from it to look at would be gone
+        return "json"  # a pipe: reading from it here would lose the bytes
     found = signature(head(path))
     return found[0] if found else None
 
 
 def is_pointer(path: Path) -> bool:
-    """Whether Git left a pointer in place of a large file (a clone without Git LFS)."""
+    """Whether Git left a pointer instead of a large file (a clone without Git LFS)."""
     found = signature(head(path)) if path.is_file() else None
     return found is not None and found[0] == "pointer"

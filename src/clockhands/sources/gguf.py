@@ -1,12 +1,11 @@
-"""The header of a GGUF file: every key and every tensor's place, without reading the tensors.
+"""Reads the header of a GGUF file: every key and every tensor's place, without reading the tensors.
 
-The header is walked once, front to back, a few kilobytes at a time: keys in any order, then the tensors.
-What an audit never needs as Python objects (a vocabulary of 49,000 strings) is stepped over and kept
-as an ``Unread``, which costs the time of its lengths and no memory. Every count and length is held
-against what is left of the file before anything is taken for it.
+The header is walked once from front to back, a few kilobytes at a time: keys in any order, then the tensors. Values
+that an audit never needs as Python objects (a vocabulary of 49,000 strings) are skipped and kept as an ``Unread``,
+which takes no memory. Every count and length is checked against the rest of the file before memory is allocated for it.
 
-Source: https://github.com/ggml-org/ggml/blob/master/docs/gguf.md (the layout), and for the sizes of
-the quantised types ``GGML_QUANT_SIZES`` of the ``gguf`` package, 0.19.
+Source: https://github.com/ggml-org/ggml/blob/master/docs/gguf.md (the layout), and for the sizes of the quantised types
+``GGML_QUANT_SIZES`` of the ``gguf`` package, 0.19.
 """
 
 import math
@@ -78,11 +77,11 @@ TENSOR_TYPES = {
 # most 300,000 strings, a model at most 100,000 tensors.
 MOST_KEYS = 2**16
 MOST_TENSORS = 2**20
-MOST_STEPS = 2**24  # strings stepped over in one header, at about 10 million a second
-_STEPS_OF_AN_ARRAY = 16  # an array inside an array takes the time of about so many strings
-LONGEST_NAME = 2**16 - 1  # the format's bound for a key
+MOST_STEPS = 2**24  # the most strings that are skipped in one header, at about 10 million a second
+_STEPS_OF_AN_ARRAY = 16  # an array inside an array takes the time of about this many strings
+LONGEST_NAME = 2**16 - 1  # the format's limit for a key
 DEEPEST_ARRAY = 8
-MOST_AXES = 4  # ggml's bound
+MOST_AXES = 4  # ggml's limit
 
 # What is kept as Python values: arrays of up to 1,024 elements and texts of up to 1 MiB, 64 MiB in all.
 _KEPT_ELEMENTS = 1024
@@ -92,7 +91,7 @@ _KEPT_IN_ALL = 2**26
 
 @dataclass(frozen=True, slots=True)
 class Unread:
-    """An array or a text that was stepped over: what it is, and where it lies.
+    """An array or a text that was skipped: its kind and its place.
 
     Attributes:
         item: The kind of its elements, such as "string", or "character" for a text.
@@ -131,16 +130,16 @@ def read_header(path: Path) -> Header:
     """Read all keys and all tensor places of a GGUF file, version 2 or 3, of either byte order.
 
     Raises:
-        Unreadable: The file is truncated or no GGUF file, has another version, or lies: counts and
-            lengths beyond the file, unknown kinds of values, a key or a tensor given twice, tensors
-            that overlap or lie outside.
+        Unreadable: The file is truncated or not a GGUF file, has another version, or is inconsistent: counts and
+            lengths beyond the file, unknown kinds of values, a key or a tensor given twice, tensors that overlap or lie
+            outside.
     """
     with open_regular(path) as file:
         return header_in(path, file)
 
 
 def header_in(path: Path, file: BinaryIO) -> Header:
-    """Read the header out of an open file, from its beginning; ``path`` is where its tensors lie.
+    """Read the header from an open file, from its beginning; ``path`` is the file with its tensors.
 
     Raises:
         Unreadable: As `read_header`.
@@ -184,7 +183,7 @@ def _version(path: Path, number: int) -> tuple[int, str]:
 
 @dataclass
 class _Cursor:
-    """A place in a file; every step is checked against the end before it is taken."""
+    """A position in a file; every step is checked against the end before it is made."""
 
     path: Path
     data: ReadAround
@@ -203,7 +202,7 @@ class _Cursor:
         return form.unpack_from(*self.data.around(at, form.size))[0]
 
     def step(self, count: int, what: str) -> int:
-        """Move ``count`` bytes on; the place before."""
+        """Move ``count`` bytes on; return the position before."""
         at = self.at
         if count > self.end - at:
             if count > self.end:
@@ -230,7 +229,7 @@ class _Cursor:
             raise Unreadable(f"{self.path}: {what} has a name that is not UTF-8 text.", DOWNLOAD_AGAIN) from None
 
     def strings_over(self, count: int, what: str) -> None:
-        """Step over ``count`` strings."""
+        """Skip ``count`` strings."""
         self.spend(count)
         unpack, at, last = struct.Struct(self.order + "Q").unpack_from, self.at, self.end - 8
         held, start, stop = b"", 0, 0
@@ -248,7 +247,7 @@ class _Cursor:
         self.at = at
 
     def spend(self, steps: int) -> None:
-        """Count steps that take time but hardly any bytes, so that a sparse file cannot ask for hours."""
+        """Count steps that take time but hardly any bytes, so that a sparse file cannot cause hours of work."""
         self.steps += steps
         if self.steps > MOST_STEPS:
             raise Unreadable(
@@ -257,7 +256,7 @@ class _Cursor:
             )
 
     def keep(self, elements: int, start: int) -> bool:
-        """Whether what lies between ``start`` and here is small enough to become Python values."""
+        """Whether the bytes between ``start`` and here are few enough to become Python values."""
         span = self.at - start
         if elements > _KEPT_ELEMENTS or span > _KEPT_BYTES or self.kept + span > _KEPT_IN_ALL:
             return False
@@ -300,7 +299,7 @@ def _value(cursor: _Cursor, kind: int, key: str) -> object:
 
 
 def _over(cursor: _Cursor, item: int, count: int, what: str, depth: int) -> None:
-    """Step over the elements of an array."""
+    """Skip the elements of an array."""
     if item in SCALARS:
         cursor.step(count * struct.calcsize("<" + SCALARS[item][1]), what)
     elif item == STRING:
@@ -323,7 +322,7 @@ def _over(cursor: _Cursor, item: int, count: int, what: str, depth: int) -> None
 
 
 def _elements(cursor: _Cursor, item: int, count: int, start: int) -> list[object]:
-    """The elements of a short array that was stepped over already."""
+    """The elements of a short array that was skipped before."""
     if item in SCALARS:
         form = struct.Struct(f"{cursor.order}{count}{SCALARS[item][1]}")
         return list(form.unpack(cursor.data[start : start + form.size]))
@@ -336,7 +335,7 @@ def _elements(cursor: _Cursor, item: int, count: int, start: int) -> list[object
 
 
 def _decoded(data: bytes) -> str:
-    # Values are only shown; old converters cut some of them inside a character.
+    # Values are only displayed; old converters cut some of them inside a character.
     return data.decode(errors="replace")
 
 

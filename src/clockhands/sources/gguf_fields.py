@@ -1,7 +1,7 @@
-"""Position codes out of the keys of a GGUF file.
+"""Position codes from the keys of a GGUF file.
 
-A GGUF file says less than it seems: what stands in for an absent key, how rows pair, which layers slide is what the
-reader of such files, llama.cpp, does for the architecture. That is data in ``gguf_architectures.json``.
+A GGUF file does not say everything: defaults for missing keys, the layout and which layers slide follow from what
+llama.cpp does for the architecture. That is data in ``gguf_architectures.json``.
 """
 
 import math
@@ -41,10 +41,10 @@ ARCHITECTURE = "general.architecture"
 FREQUENCIES = "rope_freqs.weight"
 LISTS = {"short_factor": "rope_factors_short.weight", "long_factor": "rope_factors_long.weight"}
 
-# How far a rate may be off, in parts of it: divisor and base lie in float32, and each may be rounded twice.
+# The relative error of a frequency: divisor and base are float32, and each may be rounded twice.
 _FLOAT32 = 2.0**-22
 
-# The scaling keys of a file by quantity, under the names that configs use.
+# The scaling keys of a file by quantity, under the names used in configs.
 BLOCK_KEYS = {
     "type": "rope_type", "factor": "factor", "original": "original_max_position_embeddings", "fast": "beta_fast",
     "slow": "beta_slow",
@@ -53,7 +53,7 @@ BLOCK_KEYS = {
 
 @dataclass(frozen=True)
 class GgufLayers:
-    """Layers of one kind: their numbers, whether they turn, whether they slide, what they see."""
+    """Layers of one kind: their numbers, whether they rotate, whether they slide, what they see."""
 
     numbers: str | None
     turning: bool
@@ -67,7 +67,7 @@ class GgufLayers:
 def gguf_codes(
     opened: Opened, facts: list[Fact], length: int | None
 ) -> tuple[list[tuple[Code, int | None]], Sourced[int] | None, Mapping[str, Any]]:
-    """The codes of a GGUF file with the original length of each scaling, the declared context, and keys not read."""
+    """The codes of a GGUF file with the original length of each scaling, the declared context, and unread keys."""
     file = _File(opened, facts, length)
     codes, context = file.codes()
     apart = [(each, original) for code, original in codes for each in counted_apart(code, file.fields)]
@@ -75,7 +75,7 @@ def gguf_codes(
 
 
 def _recognised(code: Code, spacing: Explicit | None) -> dict[str, Any]:
-    """The scaling that divisors of the rates are of: a llama3, or factors that no formula gives."""
+    """The scaling given by frequency divisors: a llama3, or factors without a formula."""
     if spacing is not None and code.base is not None:
         rates = np.array(spacing.rates)
         for fit in fit_ladder(rates, rates * _FLOAT32):
@@ -132,7 +132,7 @@ class _File:
     def _maybe_sliding(
         self, layers: GgufLayers, layout: str | None, context: Sourced[int] | None
     ) -> tuple[Code, int | None]:
-        """The code of some layers; with that of sliding ones beside it where a file has a window and not its layers."""
+        """The code of some layers, with a sliding alternative if the file has a window but not which layers use it."""
         code, original = self._rotary(layers, layout, context)
         window = self.fields.whole("window", least=0)
         if layers.sliding or window is None or not window.value or self._says_who_slides():
@@ -151,7 +151,7 @@ class _File:
         return replace(code, either=sliding), original
 
     def _says_who_slides(self) -> bool:
-        """Whether the file or the table of architectures says which layers slide."""
+        """Whether the file or the table of architectures determines which layers slide."""
         count, pattern = self.fields.whole("layers", most=MOST_LAYERS), self.fields.raw("window_layers")
         listed = pattern is not None and isinstance(pattern.value, list | tuple)
         whole = listed and count is not None and len(pattern.value) == count.value  # type: ignore[union-attr]
@@ -189,13 +189,13 @@ class _File:
         return self._with_scores(self._magnified(made, declared), context), declared.original
 
     def _with_scores(self, code: Code, context: Sourced[int] | None) -> Code:
-        """The code with the scale of its scores, as the reader has it for the architecture."""
+        """The code with the scale of its scores, as llama.cpp has it for the architecture."""
         says = self.table["scores"].get(self.name)
         if says is None or self._unchunked:
             return code
         spellings = {name: self.fields.spellings[name] for name in ("score_growth", "score_length")}
         defaults: dict[str, Any] = {name: says[name] for name in spellings if name in says}
-        if defaults:  # the reader has its own numbers, whatever the file says
+        if defaults:  # llama.cpp has its own numbers, whatever the file says
             spellings = {name: [] for name in spellings}
         elif says.get("length") == "original":
             spellings["score_length"] = self.fields.spellings["original"]
@@ -208,13 +208,13 @@ class _File:
         return with_scores(code, score_scale_of(says, own, self._block(), rotating=code.kind != "none"))
 
     def _place(self, code: Code) -> tuple[dict[str, Any], bool]:
-        """Which channels turn and by which coordinate, as fields of the spec, and whether all of that is known."""
+        """Which channels rotate by which coordinate, as fields of the spec, and whether all of that is known."""
         more: dict[str, Any] = {}
         if self.name in self.table["latent"] or self.fields.declares("latent_width"):
             more["part"] = "last"
         sections = self.fields.items("sections")
         order = self.table["sections"].get(self.name)
-        # There are four, of which the last stay empty.
+        # There are four sections, of which the last ones stay empty.
         sizes = [size for size in (sections.value if sections else None) or () if size != 0]
         if sections is None or not sizes:
             return more, order is None
@@ -227,7 +227,7 @@ class _File:
         return more, axes is not None
 
     def _magnified(self, code: Code, declared: DeclaredScaling) -> Code:
-        """The code with the file's factor, where no scaling has taken it up: this reader applies it to all."""
+        """The code with the file's attention factor, if no scaling uses it: llama.cpp always applies it."""
         if isinstance(declared.scaling, Yarn | LongRope) or code.attention_factor is None:
             return code
         multiplier = self._multiplier()
@@ -236,7 +236,7 @@ class _File:
         source = {**code.source, "attention_factor": multiplier.source}
         if multiplier.value is None:
             return replace(code, spec=None, rates=None, attention_factor=None, source=source)
-        # No spec has a factor without a scaling.
+        # No spec has an attention factor without a scaling.
         return replace(code, spec=None, attention_factor=code.attention_factor * multiplier.value, source=source)
 
     def _multiplier(self) -> Sourced[float] | None:
@@ -257,7 +257,7 @@ class _File:
         self.fields.impossible_together(allowed, Sourced(f"{len(numbers)} numbers", where))
 
     def _divisors(self, rotated: Sourced[int] | None) -> tuple[str, tuple[float, ...] | None] | None:
-        """Divisors of the rates that lie beside the weights (Llama 3); unreadable ones leave the rates unknown."""
+        """Frequency divisors beside the weights (Llama 3); unreadable ones leave the frequencies unknown."""
         if FREQUENCIES not in self.opened.tensors or rotated is None:
             return None
         where = f"{self.opened.config_name}:{FREQUENCIES}"
@@ -287,7 +287,7 @@ class _File:
         return base
 
     def _beside_the_base(self) -> dict[str, Any]:
-        """What a default base can be held against: the length, the scaling and the window beside it."""
+        """What a default base can be compared with: the length, the scaling and the window."""
         block, window = self._block(), self.fields.whole("window", least=0)
         kind = None if block is None else scaling_type(block, {})
         if kind is not None and kind.value == "default":
@@ -309,7 +309,7 @@ class _File:
         return width, rotated
 
     def _uniform(self, quantity: str) -> Fields:
-        """The fields, with one number where a list has the same for every layer that has any."""
+        """The fields, with one number instead of a list that has the same for every layer that has any."""
         found = self.fields.raw(quantity)
         if found is None or not isinstance(found.value, list | tuple):
             return self.fields
@@ -344,17 +344,17 @@ class _File:
 
     @property
     def _chunk(self) -> int | None:
-        """The size of chunks that the reader has for the architecture, whatever window the file declares."""
+        """The size of chunks that llama.cpp has for the architecture, whatever window the file declares."""
         return self._window_rule.get("chunk")
 
     @property
     def _window_rule(self) -> Mapping[str, Any]:
-        """What the reader does with a window of the architecture; empty where that is not known."""
+        """What llama.cpp does with a window of the architecture; empty if not known."""
         return self.table["windows"].get(self.name, {})
 
     @property
     def _unchunked(self) -> bool:
-        """Whether the file switches chunks off, with layers that do not rotate and the scale of their scores."""
+        """Whether the file disables chunks, together with layers without RoPE and the scale of scores."""
         window = self.fields.raw("window")
         return self._chunk is not None and window is not None and window.value == 0
 
@@ -380,12 +380,12 @@ class _File:
         return [layer % period != rule.get("turn", period - 1) for layer in range(count)], self.architecture
 
     def _still(self, count: int) -> tuple[frozenset[int], str]:
-        """Layers that rotate nothing: every so many by the architecture, or those without attention heads."""
+        """Layers without RoPE: at intervals by the architecture, or those without attention heads."""
         period = self.table["still"].get(self.name)
         if period and not self._unchunked:
             return frozenset(layer for layer in range(count) if (layer + 1) % period == 0), self.architecture
         still, because = frozenset[int](), ""
-        # Layers that mix tokens in another way have no heads, or none for keys.
+        # Layers with another token mixer have no heads, or none for keys.
         for key in (f"{self.name}.attention.head_count", f"{self.name}.attention.head_count_kv"):
             heads = self.fields.values.get(key)
             self.fields.read.add(key)
@@ -395,7 +395,7 @@ class _File:
         return still, because
 
     def _block(self) -> Fields | None:
-        """The scaling keys, under the names that configs use."""
+        """The scaling keys, under the names used in configs."""
         values: dict[str, Any] = {}
         names: dict[str, str] = {}
         for quantity, target in BLOCK_KEYS.items():
@@ -404,7 +404,7 @@ class _File:
                 values[target], names[target] = found.value, found.source
         if "rope_type" not in values:
             if all(tensor in self.opened.tensors for tensor in LISTS.values()):
-                # This reader takes the lists wherever they lie, and converters name no type beside them.
+                # llama.cpp uses the lists wherever they are, and converters write no type beside them.
                 values["rope_type"] = "longrope"
                 names["rope_type"] = f"{self.opened.config_name}:{LISTS['long_factor']}"
             elif "factor" in values:
@@ -426,9 +426,9 @@ class _File:
                     values[target] = list(numbers)
 
     def _magnitude(self, values: dict[str, Any], names: dict[str, str]) -> None:
-        """What llama.cpp multiplies cosine and sine by, in the words of configs.
+        """The attention factor of llama.cpp, in the keys of configs.
 
-        For YaRN that is ``g(m) / g(L)`` with ``g(m) = 0.1 m ln f + 1`` times a number of the file; only some
+        For YaRN it is ``g(m) / g(L)`` with ``g(m) = 0.1 m ln f + 1`` times a number of the file; only some
         architectures have an ``L``, each in its own unit.
         """
         multiplier = self._multiplier()
@@ -444,7 +444,7 @@ class _File:
         if multiplier is None or values["rope_type"] not in ("yarn", "longrope"):
             return
         if multiplier.value is None:
-            # Refused once more where the scaling is made, so that no rates follow from it.
+            # Refused again where the scaling is made, so that no frequencies follow from it.
             values["attention_factor"] = self.fields.values[self.fields.present("attention_multiplier")[0]]
             names["attention_factor"] = multiplier.source
             return

@@ -1,11 +1,11 @@
-"""A model on a hub, read without downloading it: its configs, and of its weights the headers.
+"""Reads a model on the Hugging Face Hub without downloading it: its configs, and the headers of its weights.
 
-Configs go into the library's own cache, checked against the hash that the hub gives, so that the next audit needs no
-network. Of the weights come the bytes of the headers, and a few small tensors that configs leave to the weights
-(``inv_freq``, ``rope_freqs``, relative biases): all as data, and never more than 20 MB.
+Configs are stored in the library's cache and checked against the hash from the hub, so that the next audit needs no
+network. Of the weights, the headers are fetched, and a few small tensors that configs do not determine (``inv_freq``,
+``rope_freqs``, relative biases): all as data, and never more than 20 MB.
 
-Source: https://huggingface.co/docs/hub/api (what the hub lists of a model), and for the hashes of files Git
-(SHA-1 of a blob) and Git LFS (SHA-256).
+Source: https://huggingface.co/docs/hub/api (what the hub lists of a model), and for the hashes of files Git (SHA-1 of a
+blob) and Git LFS (SHA-256).
 """
 
 import hashlib
@@ -32,10 +32,10 @@ from clockhands.sources.weights import BUCKETS, RATES
 LARGEST_TEXT = 5_000_000  # bytes of a config or of a list of files; a config with many labels has 3 MB
 LARGEST_INDEX = 10_000_000  # a checkpoint with 92,000 tensors has an index of 9 MB
 
-_FIRST = 2**15  # bytes of a header that are asked for before its length is known
+_FIRST = 2**15  # bytes of a header that are requested before its length is known
 _LARGEST_GUESS = 2**17
-_BLOCK = 2**20  # of a GGUF header, which has no length: it is read on to its end
-_SMALL = 2**16  # bytes of a tensor that is fetched itself
+_BLOCK = 2**20  # bytes of a GGUF header, which does not state its length: it is read to its end
+_SMALL = 2**16  # bytes of a tensor that is itself fetched
 _MOST_SMALL = 256
 
 Done = TypeVar("Done")
@@ -43,7 +43,7 @@ Done = TypeVar("Done")
 
 @dataclass(frozen=True)
 class _Remote:
-    """A file of the repository; what the hub does not say of it is None."""
+    """A file of the repository; None for what the hub does not say about it."""
 
     name: str
     size: int | None
@@ -54,7 +54,7 @@ def fetched(asked: HubName, target: str) -> Opened:
     """Open a model, or a file or folder of its repository, with as few bytes as that takes.
 
     Args:
-        asked: The model.
+        asked: The name of the model.
         target: As the caller wrote it.
 
     Raises:
@@ -67,7 +67,7 @@ def fetched(asked: HubName, target: str) -> Opened:
 
 
 def _listed(transfers: Transfers) -> tuple[str, dict[str, _Remote]]:
-    """The commit that a revision stands at, and its files by name."""
+    """The commit of a revision, and its files by name."""
     asked, where = transfers.asked, f"what {transfers.endpoint} lists of {transfers.asked}"
     fields = documents.parse(transfers.listing(LARGEST_TEXT), where, many=True).fields
     commit, listed = fields.get("sha"), fields.get("siblings")
@@ -93,13 +93,13 @@ def _listed(transfers: Transfers) -> tuple[str, dict[str, _Remote]]:
 
 
 def _is_inside(name: str) -> bool:
-    """Whether the name of a file can only lead into the folder that it is put in."""
+    """Whether the name of a file can only lead into the folder where it is stored."""
     parts = PurePosixPath(name).parts
     return bool(parts) and not set(parts) & {"/", "..", "."} and not re.search(r"[\\:\x00-\x1f]", name)
 
 
 class _Fetch:
-    """What is fetched of one commit."""
+    """The files that are fetched from one commit."""
 
     def __init__(self, transfers: Transfers, commit: str, files: dict[str, _Remote]) -> None:
         self.transfers, self.commit, self.files = transfers, commit, files
@@ -109,10 +109,10 @@ class _Fetch:
         self.headers = 0
         self.tensors = 0
         self.notes: list[str] = []
-        self.downloaded = False  # the weights, before their config
+        self.downloaded = False  # the weights before their config
 
     def opened(self, target: str) -> Opened:
-        """The model, or the part of the repository that is asked for."""
+        """The model, or the requested part of the repository."""
         part = self.asked.part
         if part is None:
             opened = self._model("", target)
@@ -163,7 +163,7 @@ class _Fetch:
         weights = [self.folder / under / name for name in names if name.endswith((".safetensors", ".bin"))]
         self.downloaded = any(path.exists() for path in weights)
         tensors = {} if self.downloaded else self._tensors(under, names)
-        # Only now, so that a model is in the cache when all that is fetched of it is there.
+        # Only now: a model is in the cache only when everything that is fetched of it is there.
         for name, content in contents.items():
             self._keep(under + name, content)
         self._refer()
@@ -260,7 +260,7 @@ class _Fetch:
     # Headers of weights
 
     def _tensors(self, under: str, names: list[str]) -> dict[str, TensorInfo]:
-        """The tensors of a model, as far as headers of its weights could be fetched; the rest is in the notes."""
+        """The tensors of a model, as far as headers of its weights could be fetched; notes describe the rest."""
         index = preferred(names, ".safetensors.index.json", "model.safetensors.index.json")
         file = preferred(names, ".safetensors", "model.safetensors")
         if index is None and file is None:
@@ -329,7 +329,7 @@ class _Fetch:
     # Small tensors
 
     def _small(self, tensors: dict[str, TensorInfo], start: bytes | bytearray = b"") -> dict[str, bytes]:
-        """The bytes of the small tensors that say something about positions; ``start`` is of the file, if it is one."""
+        """The bytes of the small tensors for positions; ``start`` is the beginning of the file, if it is one."""
         wanted = {name: info for name, info in tensors.items() if _says_of_positions(name) and _bytes(info) <= _SMALL}
         ends = {name: info.offset + _bytes(info) for name, info in wanted.items()}
         here = {
@@ -351,9 +351,9 @@ class _Fetch:
         return data
 
     def _each(self, names: Iterable[str], work: Callable[[str], Done]) -> dict[str, Done]:
-        """What ``work`` makes of each name, several at once; what is not fetched is left out, and its reason a note.
+        """The result of ``work`` for each name, several at once; failures are left out, with the reason as a note.
 
-        The first one goes alone: a hub that sends whole files only is asked once.
+        The first one runs alone, so that a hub that only sends whole files gets one request.
         """
         left = list(names)
         done: dict[str, Done] = {}
@@ -377,18 +377,18 @@ class _Fetch:
 
 
 def _hashes(data: bytes) -> tuple[str, str]:
-    """What the hub may call a file: the hash of Git, and that of Git LFS."""
+    """The hashes by which the hub may name a file: that of Git, and that of Git LFS."""
     git = hashlib.sha1(b"blob %d\0%b" % (len(data), data), usedforsecurity=False)
     return git.hexdigest(), hashlib.sha256(data).hexdigest()
 
 
 def _says_of_positions(name: str) -> bool:
-    """Whether a tensor holds numbers that configs leave to the weights."""
+    """Whether a tensor holds numbers that configs do not determine."""
     return name in (FREQUENCIES, *LISTS.values()) or bool(RATES.search(name) or BUCKETS.search(name))
 
 
 def _bytes(info: TensorInfo) -> int:
-    """How many bytes the numbers of a tensor have; more than any small one where they cannot be read one by one."""
+    """The size of a tensor in bytes; larger than any small one if its numbers cannot be read singly."""
     try:
         return info.elements * arrays.number_type(info).itemsize
     except ClockhandsError:

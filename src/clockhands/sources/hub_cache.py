@@ -1,7 +1,7 @@
-"""Names of models on the Hugging Face hub, and what its local cache holds of them.
+"""Parses model names of the Hugging Face Hub, and finds and stores files in its local cache.
 
-The cache has a folder for each model: ``refs/NAME`` holds the commit that a branch or a tag stood at,
-``snapshots/COMMIT`` the files by name, as links to ``blobs/``, where each lies once under the hash of its content.
+The cache has a folder for each model: ``refs/NAME`` holds the commit of a branch or a tag, ``snapshots/COMMIT`` the
+files by name, as links to ``blobs/``, which stores each content once under its hash.
 
 Source: https://huggingface.co/docs/huggingface_hub/guides/manage-cache (its folders) and
 https://huggingface.co/docs/huggingface_hub/package_reference/environment_variables (where it is).
@@ -27,12 +27,12 @@ _PATH = r"[\w-][\w.+ -]*"
 _NAME = re.compile(
     rf"(?P<name>{_WORD}/{_WORD})(?:@(?P<revision>{_WORD}(?:/{_WORD})*))?(?::(?P<part>{_PATH}(?:/{_PATH})*))?", re.ASCII
 )
-_SHORTEST_COMMIT = 7  # digits of a commit that name it, as Git abbreviates
+_SHORTEST_COMMIT = 7  # digits that abbreviate a commit, as in Git
 
 
 @dataclass(frozen=True)
 class HubName:
-    """A model as it is called on a hub.
+    """The name of a model on a hub.
 
     Attributes:
         name: ``org/name``.
@@ -64,7 +64,7 @@ class HubName:
 
 
 def hub_name(text: str) -> HubName | None:
-    """``org/name[@revision][:part]`` taken apart; None for a text that is no such name.
+    """Parse ``org/name[@revision][:part]``; None for a text that is not such a name.
 
     >>> hub_name("org/name@v2:model.gguf")
     HubName(name='org/name', revision='v2', part='model.gguf')
@@ -84,17 +84,17 @@ def hub_folder() -> Path:
 
 
 def home() -> Path:
-    """The folder of all that the library keeps: ``HF_HOME``, else one in the user's cache folder."""
+    """The folder of everything that the library stores: ``HF_HOME``, else one in the user's cache folder."""
     if os.environ.get("HF_HOME"):
         return Path(os.environ["HF_HOME"]).expanduser()
     return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "huggingface"
 
 
 def cached_model(asked: HubName) -> Path | None:
-    """Where a model of this revision lies in the cache, or the part of it; None if nothing of the model is there.
+    """The place of a model of this revision in the cache, or of a part of it; None if the model is not there.
 
     Raises:
-        Unreadable: The model is in the cache, but not this revision of it, or not what could be read.
+        Unreadable: The model is in the cache, but not this revision of it, or nothing that can be read.
     """
     model = _folder(asked)
     if not model.is_dir():
@@ -117,7 +117,7 @@ def cached_model(asked: HubName) -> Path | None:
 
 
 def snapshots(asked: HubName) -> Path:
-    """The folder that has one for the files of each commit, whether anything is there or not."""
+    """The folder that has one folder for each commit, whether it exists or not."""
     return _folder(asked) / "snapshots"
 
 
@@ -151,7 +151,7 @@ def _commit(asked: HubName, model: Path, there: list[str]) -> str:
 
 
 def _holds_model(folder: Path) -> bool:
-    """Whether a snapshot holds a config or weights, and not only a tokenizer, say."""
+    """Whether a snapshot holds a config or weights, and not only, for example, a tokenizer."""
     for each in folder.iterdir():
         kind = next((kind for ending, kind in files.KINDS.items() if each.name.lower().endswith(ending)), None)
         weights = kind in files.CONTAINERS and not each.name.endswith(".json")
@@ -161,17 +161,17 @@ def _holds_model(folder: Path) -> bool:
 
 
 def keep(asked: HubName, commit: str, name: str, blob: str, data: bytes) -> Path:
-    """Put one file of a model into the cache, as a download does; it is there whole or not at all.
+    """Put one file of a model into the cache, as a download does, in one step: never a partial file.
 
     Args:
         asked: The model.
         commit: The commit that the file is of.
         name: Its path in the repository.
-        blob: The hash of its content, by which the hub calls it.
+        blob: The hash of its content, by which the hub names it.
         data: Its content.
 
     Returns:
-        Where it lies in the snapshot.
+        Its path in the snapshot.
 
     Raises:
         OSError: The cache cannot be written.
@@ -188,13 +188,13 @@ def keep(asked: HubName, commit: str, name: str, blob: str, data: bytes) -> Path
             path.unlink()  # a link whose content was deleted
         try:
             path.symlink_to(os.path.relpath(content, path.parent))
-        except OSError:  # a file system without links: the library keeps the file itself there
+        except OSError:  # a file system without links: the library stores the file itself there
             write(path, data)
     return path
 
 
 def refer(asked: HubName, commit: str) -> None:
-    """Note which commit a branch or a tag stands at; a commit that is named by itself needs no note.
+    """Record the commit of a branch or a tag; a revision that is itself a commit needs no record.
 
     Raises:
         OSError: The cache cannot be written.
@@ -208,7 +208,7 @@ def refer(asked: HubName, commit: str) -> None:
 
 
 def write(path: Path, data: bytes) -> None:
-    """Write a file, which is there whole or not at all.
+    """Write a file in one step: never a partial file.
 
     Raises:
         OSError: It cannot be written.

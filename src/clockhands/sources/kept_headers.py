@@ -1,7 +1,7 @@
-"""Headers of safetensors files that were fetched from a hub, kept so that the next audit says the same without it.
+"""Stores headers of safetensors files fetched from a hub, so that the next audit gives the same result offline.
 
-They lie in the folder that ``huggingface_hub`` has for what other programs derive from models, one JSON document for
-each folder of a commit: the text and the file size of each header, and the small tensors that were fetched with them.
+They are stored in the folder that ``huggingface_hub`` reserves for data derived from models, one JSON document for each
+folder of a commit: the text and the file size of each header, and the small tensors that were fetched with them.
 
 Source: https://huggingface.co/docs/huggingface_hub/guides/manage-cache (caching assets).
 """
@@ -27,7 +27,7 @@ _LARGEST = 64_000_000  # bytes; what is fetched of one model has at most 20 MB
 
 @dataclass(frozen=True)
 class RemoteHeader:
-    """The header of a file that is somewhere else.
+    """The header of a file that is not on this machine.
 
     Attributes:
         size: Bytes of the whole file.
@@ -39,15 +39,15 @@ class RemoteHeader:
 
 
 def tensors_of(folder: Path, index: str | None, headers: Mapping[str, RemoteHeader]) -> dict[str, TensorInfo]:
-    """The tensors that headers declare, checked as those of files that are here.
+    """The tensors that headers declare, with the same checks as for local files.
 
     Args:
-        folder: The folder of a snapshot, in which the files would lie.
-        index: The name of the index, which is there; None for a file without one.
+        folder: The folder of a snapshot, where the files would be.
+        index: The name of the index, which is present; None for a file without one.
         headers: Headers by the name of the file.
 
     Raises:
-        Unreadable: A header lies, or the index looks for a tensor where there is none.
+        Unreadable: A header is inconsistent, or the index names a file that lacks a tensor.
     """
     found = {folder / name: safetensors.header_of(folder / name, one.text, one.size) for name, one in headers.items()}
     if index is None:
@@ -59,7 +59,7 @@ def tensors_of(folder: Path, index: str | None, headers: Mapping[str, RemoteHead
 def away(
     tensors: Mapping[str, TensorInfo], download: str, held: Mapping[str, bytes | bytearray]
 ) -> dict[str, TensorInfo]:
-    """Tensors whose numbers are somewhere else, but for those whose bytes are ``held``; ``download`` gets them all."""
+    """Tensors whose values are not on this machine, except those whose bytes are ``held``; ``download`` fetches all."""
     return {
         name: replace(info, hub=download, held=bytes(held[name]) if name in held else None)
         for name, info in tensors.items()
@@ -69,7 +69,7 @@ def away(
 def keep(
     asked: HubName, folder: Path, index: str | None, headers: Mapping[str, RemoteHeader], held: Mapping[str, bytes]
 ) -> None:
-    """Keep what was fetched for a folder of a snapshot; where that cannot be written, it is fetched again next time."""
+    """Store what was fetched for a folder of a snapshot; if that fails, it is fetched again next time."""
     document = {
         "index": index,
         "headers": {name: {"size": one.size, "text": one.text.decode()} for name, one in headers.items()},
@@ -82,7 +82,7 @@ def keep(
 
 
 def with_kept(asked: HubName, opened: Opened) -> Opened:
-    """A model out of the cache, with the headers of its weights where only those were fetched."""
+    """A model from the cache, with the stored headers of its weights if only those were fetched."""
     if opened.tensors or opened.path is None or not opened.path.is_dir():
         return opened
     try:

@@ -1,4 +1,4 @@
-"""On which line of a JSON or YAML text a key stands, so that an editor or a review can point at it."""
+"""Finds the line of a key in a JSON or YAML text, for editors and code reviews."""
 
 import re
 from functools import lru_cache
@@ -8,14 +8,14 @@ from clockhands.errors import ClockhandsError
 from clockhands.sources import files
 from clockhands.sources.yaml_documents import key_lines
 
-# Configs are smaller; what is larger is pointed at as a whole.
+# Configs are smaller; for a larger file no line is given.
 MOST = 1 << 22
 
 _TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\],:]|[^\s{}\[\],:"]+')
 
 
 def line_of(text: str, place: str) -> int | None:
-    r"""The line, from 1, of the key that ``place`` names, with dots between the keys; None where there is none.
+    r"""The line, from 1, of the key that ``place`` names, with dots between the keys; None if there is none.
 
     >>> line_of('{\n "rope_scaling": {\n  "factor": 4}}', "rope_scaling.factor")
     3
@@ -43,7 +43,7 @@ def line_of(text: str, place: str) -> int | None:
 
 
 def line_in(path: Path, place: str) -> int | None:
-    """The line of a key in a file; None where the file is no text, too large, or has no such key."""
+    """The line of a key in a file; None if the file is not text, too large, or lacks the key."""
     try:
         seen = path.stat()
         text = _text(path, seen.st_mtime_ns, seen.st_size)
@@ -56,7 +56,7 @@ def line_in(path: Path, place: str) -> int | None:
 
 @lru_cache(maxsize=1)
 def _text(path: Path, _changed: int, _size: int) -> str | None:
-    """The text of a file, read once for all findings about it; None where it is too large."""
+    """The text of a file, read once for all findings on it; None if it is too large."""
     with files.open_regular(path) as file:
         held = file.read(MOST + 1)
     return held.decode("utf-8-sig") if len(held) <= MOST else None

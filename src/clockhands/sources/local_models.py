@@ -1,10 +1,11 @@
-"""Models that Ollama or LM Studio keeps on this machine, by the names that these programs have for them.
+"""Opens models that Ollama or LM Studio stores on this machine, by the names that these programs use.
 
 Ollama has a manifest for each model, ``manifests/HOST/NAMESPACE/MODEL/TAG``, which lists layers by the hash of their
 content; the layer of the weights is a GGUF file among the ``blobs``. LM Studio keeps files as ``PUBLISHER/MODEL/FILE``.
 
-Source: https://docs.ollama.com/faq (where models are stored), https://github.com/ollama/ollama/blob/main/docs/modelfile.mdx
-(``num_ctx``) and ``manifest/manifest.go`` there (the layers); https://lmstudio.ai/docs/app/advanced/import-model.
+Source: https://docs.ollama.com/faq (where models are stored),
+https://github.com/ollama/ollama/blob/main/docs/modelfile.mdx (``num_ctx``) and ``manifest/manifest.go`` there (the
+layers); https://lmstudio.ai/docs/app/advanced/import-model.
 """
 
 import difflib
@@ -34,7 +35,7 @@ def open_local(text: str) -> Opened:
     """Open ``ollama:[[HOST/]NAMESPACE/]MODEL[:TAG]`` or ``lmstudio:PUBLISHER/MODEL[/FILE]``.
 
     Raises:
-        Unreadable: The program keeps no model of this name here, or what it keeps cannot be read.
+        Unreadable: The program has no model of this name here, or its files cannot be read.
     """
     if text.startswith("lmstudio:"):
         return _open_lm_studio(text)
@@ -61,7 +62,7 @@ def local_path(text: str) -> Path | None:
 
 
 def _ollama_folders() -> list[Path]:
-    """Where models may be: where the user says, else in the home folders of the user and of the service on Linux."""
+    """Possible folders of models: the user's setting, else the home folders of the user and of the service on Linux."""
     if os.environ.get("OLLAMA_MODELS"):
         return [Path(os.environ["OLLAMA_MODELS"]).expanduser()]
     return [Path("~/.ollama/models").expanduser(), Path("/usr/share/ollama/.ollama/models")]
@@ -88,7 +89,7 @@ def _manifest(text: str) -> Path:
 
 
 def _ollama_names(folder: Path) -> list[str]:
-    """The models in a folder of Ollama, as `ollama list` names them."""
+    """The models in a folder of Ollama, with the names of `ollama list`."""
     found = []
     for manifest in (folder / "manifests").glob("*/*/*/*"):
         host, space, model, tag = manifest.parts[-4:]
@@ -124,7 +125,7 @@ def _blob(layers: dict[str, Path], text: str) -> Path:
 
 
 def _parameters(layers: dict[str, Path]) -> tuple[int | None, list[str]]:
-    """The length that the parameters of the model ask for, and what to say of them."""
+    """The length that the parameters of the model set, and notes on them."""
     blob = layers.get(_PARAMETERS)
     if blob is None:
         return None, []

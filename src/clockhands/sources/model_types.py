@@ -1,10 +1,10 @@
-"""What is known about model types: a table of data, and how to ask it.
+"""The table of model types: how each class pairs channels, its defaults, its keys; and functions to query it.
 
-A config does not say how its class pairs channels, nor what the class takes where a key is absent; both follow from the
-model type. ``model_types.json`` holds them as people read them off one named version of the library, so that a new type
-is a new row; ``types_of_classes.json`` holds what tools/model_types.py read from the classes of that version, and a row
-by a person is used before it. The keys themselves are in ``config_keys.json``, and GGUF architectures in
-``gguf_architectures.json``. A type may be ``like`` another: its own entries win, the other's fill in.
+A config does not say how its class pairs channels, nor the class default of a missing key; both follow from the model
+type. ``model_types.json`` holds what people read from one named version of the library, so a new type is a new entry;
+``types_of_classes.json`` holds what tools/model_types.py read from the classes of that version, and an entry by a
+person has priority. The keys are in ``config_keys.json``, and GGUF architectures in ``gguf_architectures.json``. A type
+may be ``like`` another: its own entries override those of the other.
 """
 
 import json
@@ -27,8 +27,8 @@ class CodeOfType:
 
     Attributes:
         part: Which part of the model has it.
-        kind: What it is.
-        layout: How channels pair.
+        kind: The kind of code.
+        layout: Which two channels form a pair.
         windows: Which layers see a window only: a ``rule`` (``all``, ``period``, ``from``, ``listed``, ``cycle``, or
             ``unturned`` for the layers that do not rotate) and its numbers; the number of the layer of a period that
             sees all (``turn``), where that is not the last; whether periods are counted ``back`` from the last layer;
@@ -47,21 +47,20 @@ class CodeOfType:
         widths: Kind of layer to the quantity that holds its head width, where that is not ``head_width``.
         scaled: Kinds of layers that a flat scaling block is for; empty means all.
         latent: Whether a head is an unrotated and a rotated part side by side (multi-head latent attention).
-        aliases: Names of scalings that this type takes for others.
+        aliases: Names of scalings that this type reads as others.
         scalings: The scalings that the type has; empty means all.
-        still: Every so many layers there is one that does not rotate.
+        still: The period of layers without RoPE: one layer in so many.
         unturned: Kinds of layers that do not rotate, as long as there is a window.
         labels: Kind of layer to the names of its object in a nested block, where those are not the usual ones.
         assumed: Scaling to what the class takes for keys of it that the block does not hold.
         alpha: Whether a dynamic scaling with an ``alpha`` is a fixed stretch by that number.
-        fragile: Whether the class fails at scalings where the width of a head is not written out.
+        fragile: Whether the class fails at scalings if the config does not give the head width.
         lost: Kinds of layers that the class gives its default base although the config has one at its top.
-        share: Share of a head that turns by the code of the type, whatever stands outside of a block.
-        growth: How the code of the type stretches the ladder by itself for texts longer than those of its training.
-        turning: Which end of a head turns, ``first`` or ``last``, where only a part does.
-        formula: Whether the frequencies follow from the config by the formulas here; some codes have others.
-        rows: Quantity that counts the rows of a table; None where it has none, as its numbers are computed when they
-            are added.
+        share: The partial rotary factor in the code of the type, whatever the file has outside a block.
+        growth: How the code of the type itself scales the frequencies for texts longer than the trained length.
+        turning: Which end of a head is rotated, ``first`` or ``last``, if only a part is.
+        formula: Whether the formulas of this library give the frequencies; some codes have others.
+        rows: Quantity that counts the rows of a table; None if it has no stored table because its numbers are computed.
         extra_rows: Rows that the table has beyond it.
         offset: Number of the first position, or the quantity (a padding row) that it follows.
         zero_rows: Quantity that names a row of zeros.
@@ -73,8 +72,8 @@ class CodeOfType:
         sections: How the pairs are shared among time, rows and columns: ``chunked``, ``interleaved`` or not.
         section_sizes: The sections that the class takes where the file declares none.
         bias: What follows from the type of a bias: fields of a spec, or the parts whose buckets go in both directions.
-        grid: Whether pairs turn by rows and columns of an image, and how they lie: ``together``, ``apart``,
-            ``in turns`` or ``dealt``.
+        grid: Whether pairs rotate by rows and columns of an image, and their arrangement: ``together``, ``apart``, ``in
+            turns`` or ``dealt``.
         padding: Position of padding where it is not counted, or the quantity that holds it.
         distances: Base of the sinusoids that a relative code makes of the distance, as Transformer-XL does: as many
             frequencies as half of the model's width has channels.
@@ -135,15 +134,16 @@ class ModelType:
 
     Attributes:
         name: As in ``model_type``.
-        library: Where the entry was read off: the library of the table, or what the entry names instead.
+        library: The library that was read: that of the table, or the one that the entry names instead.
         reads: Quantity to the keys that the class reads for it.
-        defaults: Quantity to what the class takes where no key is there.
-        fixed: Quantity to what the code of the model says, whatever a file holds.
-        rows: Its position codes; none for a type that is only the frame around models of other types.
-        sections: Part to the type of the object inside, where that object does not say.
-        uneven: Whether the class takes heads that do not divide the model evenly, and cuts a head at an odd channel.
+        defaults: The class default of each quantity.
+        fixed: Quantities that the code of the model sets, whatever a file holds.
+        rows: Its position codes; none for a type that only contains models of other types.
+        sections: For each part the type of the object inside, if that object does not say.
+        uneven: Whether the class accepts heads that do not divide the hidden size evenly, and cuts a head at an odd
+            channel.
         scores: What scores are multiplied by, see `clockhands.sources._score_fields`.
-        not_read: What the type does with positions that is not read here, in words; None for nothing that is known.
+        not_read: What the type does with positions that this library does not read, as text; None if nothing is known.
     """
 
     name: str
@@ -159,17 +159,17 @@ class ModelType:
 
     @property
     def title(self) -> str:
-        """The name with the library that it was read off."""
+        """The name with the library and release whose code was read."""
         return f"{self.name} ({self.library})"
 
     @property
     def default_source(self) -> str:
-        """How a default is named as a source."""
+        """The source text for a default."""
         return f"class default of {self.title}"
 
     @property
     def architecture_source(self) -> str:
-        """How what follows from the type alone is named as a source."""
+        """The source text for what follows from the type alone."""
         return f"architecture of {self.title}"
 
 
@@ -183,7 +183,7 @@ def table() -> Mapping[str, Any]:
 
 @cache
 def learned_tensors() -> frozenset[str]:
-    """Ends of names of tensors that are learned tables in every type that has them."""
+    """Endings of the names of tensors that are learned tables in every type that has them."""
     codes = [code for row in table()["types"].values() for code in row.get("codes", ()) if isinstance(code, dict)]
     kinds = {(name, code["kind"]) for code in codes for name in code.get("tensors", ())}
     return frozenset(name for name, kind in kinds if kind == "learned" and (name, "sinusoidal") not in kinds)
@@ -191,12 +191,12 @@ def learned_tensors() -> frozenset[str]:
 
 @cache
 def model_type(name: str) -> ModelType | None:
-    """The type of that name, or None where the table has no row for it."""
+    """The type of that name, or None if the table has no entry for it."""
     data = table()
     if name not in data["types"]:
         return None
     entry = _filled(name)
-    # Which version the program read, where no person wrote the row.
+    # The version that the program read, if the entry was not written by a person.
     read_from = data["library"] if "class" not in data["types"][name] else data["library_of_classes"]
     return ModelType(
         name=name,
@@ -213,7 +213,7 @@ def model_type(name: str) -> ModelType | None:
 
 
 def by_class(values: Mapping[str, Any]) -> ModelType | None:
-    """The type whose classes a config names under ``architectures``: how configs without a known type say it.
+    """The type whose classes a config names under ``architectures``, for configs without a known type.
 
     >>> by_class({"architectures": ["GPTNeoXForCausalLM"]}).name
     'gpt_neox'
@@ -243,7 +243,7 @@ def remote_class(values: Mapping[str, Any]) -> str | None:
 
 
 def by_marks(name: str, values: Mapping[str, Any]) -> ModelType | None:
-    """The type that published its code under another type's name, told by keys that only its configs have.
+    """The type that is published under another type's name, recognised by keys that only its configs have.
 
     >>> by_marks("bert", {"alibi_starting_size": 512}).name
     'mosaic_bert'
@@ -256,7 +256,7 @@ def by_marks(name: str, values: Mapping[str, Any]) -> ModelType | None:
 
 
 def by_remote_class(name: str) -> ModelType | None:
-    """The type that is run by a class of that name, outside of the library; by a copy of the library's class too."""
+    """The type that a class of that name, outside of the library, runs; also for copies of the library's class."""
     for kind, row in table()["types"].items():
         if name in row.get("classes", ()):
             return model_type(kind)
@@ -274,16 +274,16 @@ def model_types() -> tuple[str, ...]:
 
 
 def _filled(name: str) -> dict[str, Any]:
-    """The entry of a type with what it takes over from the type that it is like."""
+    """The entry of a type, completed by the type that it is like."""
     entry = dict(table()["types"][name])
     if "like" not in entry:
         return entry
     other = _filled(entry.pop("like"))
     reads = {**other.get("reads", {}), **entry.get("reads", {})}
     defaults = {**other.get("defaults", {}), **entry.get("defaults", {})}
-    # A null takes a default away.
+    # A null removes a default.
     defaults = {quantity: value for quantity, value in defaults.items() if value is not None}
-    # Where an entry was read off is its own, whatever it is like.
+    # The library that was read is never taken from the other entry.
     for own in ("library", "class", "classes", "marks"):
         other.pop(own, None)
     return {**other, **entry, "reads": reads, "defaults": defaults}

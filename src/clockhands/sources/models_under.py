@@ -1,4 +1,4 @@
-"""Models in a folder and in the folders inside: config folders, GGUF files, configs of other programs, Modelfiles."""
+"""Finds models in a folder and its subfolders: config folders, GGUF files, configs of other programs, Modelfiles."""
 
 import json
 import os
@@ -20,12 +20,12 @@ _OF_MODELS = frozenset({
 
 
 def models_under(folder: Path) -> Iterator[Path]:
-    """Every model, in the order of names: a folder with a model's config, or a file that is one by itself.
+    """Every model, in the order of names: a folder with a model's config, or a file that is a model by itself.
 
-    Such are GGUF files, YAML configs of other programs whatever they are called, and Modelfiles. A training file that
-    names the model which it trains is none. JSON and YAML files of other programs are passed over. Links to folders are
-    not followed, and hidden folders not entered. A folder that cannot be listed, and one whose ``config.json`` cannot
-    be read, is no object or is a folder, are among the models: an audit says why.
+    Such files are GGUF files, YAML configs of other programs with any name, and Modelfiles. A training file that names
+    the model to train does not count. Other JSON and YAML files are skipped. Links to folders are not followed, and
+    hidden folders are skipped. A folder that cannot be listed, or whose ``config.json`` cannot be read, is not an
+    object or is a folder, is included: an audit gives the reason.
     """
     unread: list[Path] = []
     for here, inside, names in os.walk(folder, onerror=lambda error: unread.append(Path(str(error.filename)))):

@@ -1,4 +1,4 @@
-"""An opened target: what its headers say, and how to read one tensor of it."""
+"""An opened target: the contents of its headers, and methods to read single tensors."""
 
 import difflib
 from collections.abc import Mapping
@@ -27,22 +27,21 @@ class Opened:
             "safetensors", "pytorch", "onnx", "npz" (weights with a config beside them) or "array" (a .npy, or one
             tensor of a file).
         path: The file or folder on disk; None for a preset and for standard input.
-        config: The parsed config.json, or the keys of a GGUF file as they stand there; None if there is none.
+        config: The parsed config.json, or the keys of a GGUF file; None if there is none.
         config_name: The file that ``source`` names: that of ``config``, "<stdin>" for standard input, or the array's.
         tensors: Every tensor by name, headers only.
         spec: The spec of a preset, or of a file that `clockhands.to_json` wrote.
-        notes: What a person should know about how the target was understood.
+        notes: Remarks for the user on how the target was read.
         duplicates: Keys that the config gives more than once; the last value counts.
-        added: Tensors that the graph of an ONNX model adds, or takes rows of.
-        overridden: Full key in ``config`` that the caller or another file has set, to the place where it is set.
-        lost: Place in the file to a value that stands there and that is lost, because the caller set a whole block
-            without it.
+        added: Tensors that the graph of an ONNX model adds, or gathers rows of.
+        overridden: The source of each full key in ``config`` that the caller or another file has set.
+        lost: Values in the file, by place, that are lost because the caller set a whole block without them.
         beside: The other documents of a model folder, by file name (``tokenizer_config.json`` and so on), where the
             folder itself is the target; those that cannot be read are in ``notes`` instead.
-        length: Tokens that the target says the model is used at (of training, or ``num_ctx``); None where it does not.
-        length_place: Where it says so, as ``file:key``.
-        hub: The command that downloads the model, where it was fetched from a hub: then of its weights only headers
-            are there.
+        length: The length in tokens at which the target says the model is used (training, or ``num_ctx``); else None.
+        length_place: The source of that length, as ``file:key``.
+        hub: The command that downloads the model, if it was fetched from a hub: then only headers of its weights are
+            here.
     """
 
     target: str
@@ -63,7 +62,7 @@ class Opened:
     hub: str | None = None
 
     def array(self, name: str) -> np.ndarray:
-        """Read one tensor; no other is touched.
+        """Read one tensor and no other.
 
         Raises:
             Unreadable: There is no such tensor, it is quantised, or the file ends inside it.
@@ -72,7 +71,7 @@ class Opened:
         return arrays.read(self.tensor(name))
 
     def summary(self, name: str) -> Summary:
-        """Shape, type and non-finite rows of one tensor, which is never held whole.
+        """Shape, type and non-finite rows of one tensor, which is read in pieces.
 
         Raises:
             Unreadable: There is no such tensor, it is quantised, or the file ends inside it.
@@ -80,7 +79,7 @@ class Opened:
         return arrays.summarise(self.tensor(name))
 
     def tensor(self, name: str) -> TensorInfo:
-        """Where one tensor lies.
+        """The place of one tensor.
 
         Raises:
             Unreadable: There is no such tensor.
@@ -91,7 +90,7 @@ class Opened:
 
 
 def _nearest(name: str, names: tuple[str, ...]) -> str:
-    """A hint for a name that is not there: the nearest one, or some of those that are."""
+    """A hint for a name that does not exist: the most similar one, or some of the existing ones."""
     # Comparing with each takes about 20 microseconds.
     near = difflib.get_close_matches(name, names, n=1, cutoff=0.7) if len(names) <= 10_000 else []
     return f"Did you mean {shown(near[0])[1:-1]}?" if near else arrays.listed("It holds", names)

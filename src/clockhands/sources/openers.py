@@ -1,4 +1,4 @@
-"""Open a file (a config, weights with the config that belongs to them, an array) or the folder of a model."""
+"""Opens a file (a config, weights with the config that belongs to them, an array) or the folder of a model."""
 
 import re
 import shlex
@@ -21,26 +21,25 @@ from clockhands.sources.opened import READ, Opened
 from clockhands.sources.shards import WeightsHeader
 from clockhands.specs import WRITTEN, from_dict
 
-# What `clockhands.to_json` names a spec by.
+# The key by which `clockhands.to_json` marks a spec.
 _SPECS = frozenset(kind.__name__ for kind in WRITTEN)
 
-# The config of a model, where there are several the first: Hugging Face's, Meta's and Mistral's own, ONNX Runtime's,
-# LitGPT's.
+# The config of a model, the first existing one: Hugging Face's, Meta's and Mistral's own, ONNX Runtime's, LitGPT's.
 CONFIGS = ("config.json", "params.json", "genai_config.json", "model_config.yaml")
 
-# What stands beside a config in releases and says something about lengths or rotation as well.
+# Documents beside a config in releases that also have lengths or rotation settings.
 BESIDE = ("params.json", "generation_config.json", "tokenizer_config.json")
 
-# The usual names of weights in PyTorch's own format. Others may be the state of an optimizer.
+# The usual names of weights in PyTorch's own format. Other names may hold the state of an optimizer.
 CHECKPOINTS = ("pytorch_model.bin", "model.bin", "model.pt", "model.pth", "consolidated.00.pth")
 
 
 def open_file(path: Path, target: str, tensor: str | None) -> Opened:
-    """Open a file by its kind; with ``tensor``, one tensor of it as an array by itself.
+    """Open a file by its kind; with ``tensor``, open one tensor of it as an array.
 
     Raises:
-        Unreadable: It cannot be read as what it is, or is of no kind that is read here.
-        InvalidValue, InvalidType: It is the JSON of a spec, with values that are impossible.
+        Unreadable: It is damaged, or of a kind that is not supported.
+        InvalidValue, InvalidType: It is the JSON of a spec, with invalid values.
     """
     kind = files.kind(path)
     if tensor is not None and kind not in files.CONTAINERS:
@@ -55,7 +54,7 @@ def open_file(path: Path, target: str, tensor: str | None) -> Opened:
     if kind == "json":
         document = documents.read(path)
         kind_of_spec = document.fields.get("type")
-        # The type of a config that is no spec may be any value, also one that cannot be looked up.
+        # The type in a config that is not a spec may be any value, also an unhashable one.
         if "model_type" not in document.fields and isinstance(kind_of_spec, str) and kind_of_spec in _SPECS:
             spec = from_dict(document.fields)
             if isinstance(spec, ScoreScale):
@@ -75,7 +74,7 @@ def open_file(path: Path, target: str, tensor: str | None) -> Opened:
 
 
 def open_document(document: Document, target: str, path: Path | None, name: str) -> Opened:
-    """A config that was read, in the dialect that its keys are of; ``name`` is what sources call it."""
+    """Open a parsed config, in the dialect that its keys belong to; ``name`` is its name in sources."""
     config = as_program_reads(document.fields, document.exponents)
     opened = Opened(target, "config", path, config, name, duplicates=document.duplicates)
     found = in_dialect(config, name)
@@ -115,7 +114,7 @@ def _open_array(path: Path, target: str, kind: str, name: str | None) -> Opened:
 
 
 def _picked(opened: Opened, name: str) -> Opened:
-    """One tensor of a file, as an array by itself."""
+    """One tensor of a file, as an array."""
     info = opened.tensor(name)
     return Opened(opened.target, "array", opened.path, None, info.declared_in.name, {name: info})
 
@@ -130,7 +129,7 @@ def open_gguf(path: Path, target: str) -> Opened:
 
 
 def opened_gguf(header: gguf.Header, target: str) -> Opened:
-    """What the header of a GGUF file opens.
+    """Open the header of a GGUF file as a target.
 
     Raises:
         Unreadable: It is of a part that does not declare the model.
@@ -155,7 +154,7 @@ def _open_weights(
 ) -> Opened:
     """Open weights, with the config in the folder ``where``, else in that of the weights."""
     header = read(path)
-    if list(header.tensors) == [path.name] and form == "pytorch":  # a tensor saved by itself
+    if list(header.tensors) == [path.name] and form == "pytorch":  # a tensor saved on its own
         return Opened(target, "array", path, None, path.name, header.tensors)
     notes: tuple[str, ...] = ()
     if form == "onnx":
@@ -165,13 +164,13 @@ def _open_weights(
 
 
 def _open_onnx(path: Path, target: str) -> Opened:
-    # Libraries for browsers keep the models of a repository in a folder `onnx`, and the config above it.
+    # Libraries for browsers store the models of a repository in a folder `onnx`, and the config above it.
     above = path.parent.absolute().name == "onnx" and files.place(path.parent / "config.json") is None
     return _open_weights(path, target, "onnx", onnx.read_header, path.absolute().parents[1] if above else None)
 
 
 def _with_config(opened: Opened, config: Path) -> Opened:
-    """Tensors with the config.json that belongs to them, if there is one: alone they say little about positions."""
+    """Tensors with the config.json that belongs to them, if there is one: tensors alone say little about positions."""
     if files.place(config) is None:
         config = config.with_name("params.json")  # as Mistral and Meta publish their own weights
     if files.place(config) is None:
@@ -197,12 +196,12 @@ _OPENERS: Mapping[str, Callable[[Path, str], Opened]] = {
 
 
 def open_folder(folder: Path, target: str, *, weights: bool = True) -> Opened:
-    """A model folder: its config with what safetensors it holds, or the only thing that is there.
+    """Open a model folder: its config with its safetensors files, or the only model file in it.
 
     Args:
         folder: The folder.
         target: As the caller wrote it.
-        weights: Whether the weights beside a config are looked at.
+        weights: Whether the headers of weights beside a config are read.
 
     Raises:
         Unreadable: The folder cannot be listed, holds no model or several, or its config or weights cannot be read.
@@ -237,7 +236,7 @@ def open_folder(folder: Path, target: str, *, weights: bool = True) -> Opened:
 def gguf_models(names: Sequence[str]) -> tuple[list[str], list[str]]:
     """The GGUF files among some names, and of those the ones that declare a model.
 
-    Of a split file that is the first part; the projector of a vision model (``mmproj``) is beside the model.
+    Of a split file that is the first part; the projector of a vision model (``mmproj``) only counts if it is alone.
     """
     models = [name for name in names if name.lower().endswith(".gguf")]
     first = [name for name in models if not re.search(r"-\d{5}-of-\d{5}\.gguf$", name.lower()) or "-00001-of-" in name]
@@ -245,7 +244,7 @@ def gguf_models(names: Sequence[str]) -> tuple[list[str], list[str]]:
 
 
 def _documents_beside(folder: Path, names: list[str]) -> tuple[dict[str, dict[str, Any]], tuple[str, ...]]:
-    """The documents that stand beside a config, and notes: one that is broken is no reason to refuse the model."""
+    """The documents beside a config, and notes: a damaged one does not make the model unreadable."""
     beside, notes = {}, []
     for name in BESIDE:
         if name not in names:
@@ -276,7 +275,7 @@ def _folder_hint(folder: Path, names: list[str]) -> str:
 def _folder_tensors(folder: Path, names: list[str], has_config: bool) -> tuple[dict[str, TensorInfo], tuple[str, ...]]:
     """The tensors of a model folder, and notes on what was left out.
 
-    With a config, weights that were not downloaded are a note: the config alone can be judged.
+    With a config, missing weights are only a note: the config alone can be audited.
     """
     index = preferred(names, ".safetensors.index.json", "model.safetensors.index.json")
     if index:
@@ -300,7 +299,7 @@ def _folder_tensors(folder: Path, names: list[str], has_config: bool) -> tuple[d
 def _checkpoint_tensors(
     folder: Path, names: list[str], has_config: bool
 ) -> tuple[dict[str, TensorInfo], tuple[str, ...]]:
-    """The tensors of a folder whose weights are in PyTorch's own format; what cannot be read is a note too."""
+    """The tensors of a folder with weights in PyTorch's format; unreadable files are also notes."""
     index = preferred(names, ".bin.index.json", "pytorch_model.bin.index.json")
     file = index or next((name for name in CHECKPOINTS if name in names), None)
     if file is None:
@@ -321,7 +320,7 @@ def _checkpoint_tensors(
 
 
 def _present(header: WeightsHeader) -> tuple[dict[str, TensorInfo], tuple[str, ...]]:
-    """The tensors of the shards that are there, and a note on the others."""
+    """The tensors of the shards that are present, and a note on the others."""
     count = len(header.absent)
     notes = [
         f"{count} of the shards that {header.path.name} names are not here, {name} first." for name in header.absent
@@ -330,7 +329,7 @@ def _present(header: WeightsHeader) -> tuple[dict[str, TensorInfo], tuple[str, .
 
 
 def preferred(names: Sequence[str], ending: str, usual: str) -> str | None:
-    """The file of the usual name, else the only one with that ending."""
+    """The file with the usual name, else the only one with that ending."""
     if usual in names:
         return usual
     found = [name for name in names if name.endswith(ending)]

@@ -1,7 +1,7 @@
-"""Values that a caller sets over those of a config, as servers take them on their command lines.
+"""Values that a caller sets in place of those of a config, as on the command lines of servers.
 
-They are laid over the parsed config before anything is read from it, so everything after this is the same as if the
-file had held them; only the sources tell the difference: ``--set:rope_theta`` instead of ``config.json:rope_theta``.
+They replace values of the parsed config before it is read, so the result is the same as if the file had them; only the
+sources differ: ``--set:rope_theta`` instead of ``config.json:rope_theta``.
 """
 
 import difflib
@@ -19,7 +19,7 @@ from clockhands.sources.model_types import table
 from clockhands.sources.opened import Opened
 from clockhands.sources.resolved import Code, Fact, Resolved
 
-# What stands before the colon of a source where the value is the caller's.
+# What precedes the colon of a source for a value from the caller.
 CALLER = "--set"
 
 # Options of vLLM's and SGLang's command lines that change how positions are read, with the key that each sets.
@@ -29,7 +29,7 @@ _OPTIONS: Mapping[str, str] = {
     "context_length": "max_model_len",
 }
 
-# Keys of a config that hold an object, which a caller may set a part of although the file has none of it.
+# Keys of a config that hold an object, which a caller may set in part although the file lacks it.
 _LABELS = ("full", "sliding", "chunked")
 
 
@@ -37,9 +37,9 @@ def read_overrides(texts: Iterable[str]) -> dict[str, Any]:
     """``KEY=VALUE`` texts as a mapping; a value is JSON where it can be read as such, else it is the text itself.
 
     A text that is a JSON object by itself sets all of its keys, as vLLM's ``--hf-overrides`` does: an object under the
-    name of a part (``text_config``) is laid over that part, any other value replaces what is there. vLLM's options
+    name of a part (``text_config``) is merged into that part, any other value replaces the existing one. vLLM's options
     ``hf-overrides``, ``rope-scaling``, ``rope-theta`` and ``max-model-len`` may be written with their names, and so may
-    SGLang's ``json-model-override-args``, which lays nothing over a part but replaces it whole, and ``context-length``.
+    SGLang's ``json-model-override-args``, which replaces a whole part instead of merging, and ``context-length``.
 
     >>> read_overrides(["rope_theta=1e6", "rope_scaling.rope_type=yarn", 'rope_scaling={"factor": 4}'])
     {'rope_theta': 1000000.0, 'rope_scaling.rope_type': 'yarn', 'rope_scaling': {'factor': 4}}
@@ -50,7 +50,7 @@ def read_overrides(texts: Iterable[str]) -> dict[str, Any]:
     ``python/sglang/srt/utils/hf_transformers/config.py`` (``config.update(model_override_args)``).
 
     Raises:
-        InvalidValue: A text has no ``=``, no key, a key that another text has too, or an object that is no JSON.
+        InvalidValue: A text has no ``=``, no key, a key that another text has too, or an object that is not JSON.
     """
     values: dict[str, Any] = {}
     for text in texts:
@@ -103,11 +103,11 @@ def _spread(values: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, An
 
 
 def served_length(overrides: Mapping[str, Any] | None) -> tuple[int | None, dict[str, Any]]:
-    """The length that a caller serves at by ``max_model_len``, which is no key of a config, and the other overrides.
+    """Split the length given by ``max_model_len``, which is not a key of a config, from the other overrides.
 
     Raises:
-        InvalidType: The overrides are no dict.
-        InvalidValue: It is no whole number above 0, nor how vLLM writes one.
+        InvalidType: The overrides are not a dict.
+        InvalidValue: It is not a positive whole number, nor in vLLM's notation for one.
     """
     if not isinstance(overrides, Mapping | None):
         raise InvalidType(
@@ -117,7 +117,7 @@ def served_length(overrides: Mapping[str, Any] | None) -> tuple[int | None, dict
     rest = dict(overrides or {})
     said = rest.pop("max_model_len", None)
     if said in (None, -1) or (isinstance(said, str) and said.lower() == "auto"):
-        return None, rest  # vLLM then takes as much of the declared context as fits in its memory
+        return None, rest  # vLLM then uses as much of the declared context as fits in its memory
     length = _with_suffix(said) if isinstance(said, str) else said
     if type(length) is not int or length < 1:
         raise InvalidValue(
@@ -128,7 +128,7 @@ def served_length(overrides: Mapping[str, Any] | None) -> tuple[int | None, dict
 
 
 def _with_suffix(text: str) -> int | None:
-    """A length as vLLM takes it on its command line: thousands for a small suffix, powers of 1,024 for a large one.
+    """A length as on vLLM's command line: thousands for a small suffix, powers of 1,024 for a large one.
 
     Source: vllm 0.33.0, ``vllm/utils/argparse_utils.py``, ``human_readable_int``.
     """
@@ -140,17 +140,17 @@ def _with_suffix(text: str) -> int | None:
 
 
 def overridden(opened: Opened, overrides: Mapping[str, Any] | None, said: str = f"{CALLER}:") -> Opened:
-    """A target whose config has some values set by the caller.
+    """The target with some values of its config set by the caller.
 
     Args:
         opened: A target with a config or with the keys of a GGUF file.
-        overrides: Key to value. A dot leads into an object (``text_config.rope_theta``); None takes a key away. Keys of
+        overrides: Key to value. A dot leads into an object (``text_config.rope_theta``); None removes a key. Keys of
             GGUF files are written with the architecture before them or without it (``rope.freq_base``).
-        said: What sources call the place of the values, before the key.
+        said: The name of the place of the values in sources, before the key.
 
     Raises:
         InvalidValue: The target has no config, or nothing reads a key in that place.
-        InvalidType: A key is no text, or a value is nothing that JSON can hold.
+        InvalidType: A key is not text, or JSON cannot represent a value.
     """
     if not overrides:
         return opened
@@ -175,13 +175,13 @@ def overridden(opened: Opened, overrides: Mapping[str, Any] | None, said: str = 
             config[full] = value
         names[full] = f"{said}{key}"
     lost = {} if opened.form == "gguf" else _lost(config, opened, overrides)
-    # A key that the file gives twice no longer matters where the caller has set it.
+    # A key that occurs twice in the file no longer matters if the caller has set it.
     left = tuple(key for key in opened.duplicates if key not in names)
     return replace(opened, config=config, overridden=names, duplicates=left, lost={**opened.lost, **lost})
 
 
 def by_caller(resolved: Resolved, opened: Opened) -> Resolved:
-    """What was resolved, with the caller named as the source of what the caller set."""
+    """The resolved codes, with the caller as the source of the values that the caller set."""
     if not opened.overridden:
         return resolved
     said = speaker(opened)
@@ -202,7 +202,7 @@ def by_caller(resolved: Resolved, opened: Opened) -> Resolved:
 
 
 def evidence_by_caller(evidence: Mapping[str, Any], opened: Opened) -> dict[str, Any]:
-    """Evidence, with the caller named as the place of what the caller set."""
+    """Evidence, with the caller as the place of the values that the caller set."""
     if not opened.overridden:
         return dict(evidence)
     said = speaker(opened)
@@ -210,9 +210,9 @@ def evidence_by_caller(evidence: Mapping[str, Any], opened: Opened) -> dict[str,
 
 
 def speaker(opened: Opened) -> Callable[[str], str]:
-    """From a text that names places in the config to one that names the caller where the caller has set them."""
+    """A function that replaces places in the config by the caller, in a text, where the caller has set them."""
     file = re.escape(f"{opened.config_name}:")
-    # The longest first, so that a key inside an object is not taken for the object.
+    # The longest first, so that a key inside an object is not mistaken for the object.
     keys = sorted(opened.overridden, key=len, reverse=True)
     places = re.compile(rf"(?<![\w./-]){file}({'|'.join(map(re.escape, keys))})(?![\w-])")
     return lambda text: places.sub(lambda found: opened.overridden[found[1]], text)
@@ -230,7 +230,7 @@ def _check_value(key: str, value: Any) -> None:
 
 
 def _gguf_key(opened: Opened, key: str) -> str:
-    """The full key: as it stands, or behind the architecture."""
+    """The full key: as given, or with the architecture before it."""
     config = opened.config or {}
     architecture = config.get("general.architecture")
     full = f"{architecture}.{key}"
@@ -246,9 +246,9 @@ def _gguf_key(opened: Opened, key: str) -> str:
 
 
 def _set_inside(config: dict[str, Any], opened: Opened, key: str, value: Any) -> str:
-    """Set a value inside nested objects, of which those on the way are copied, not changed; give the key of the file.
+    """Set a value inside nested objects, copying those on the path; return the key in the spelling of the file.
 
-    Programs with a dialect of their own take hyphens and underscores for the same: the file's spelling is kept.
+    Programs with a dialect treat hyphens and underscores as the same: the file's spelling is kept.
     """
     *path, last = key.split(".")
     here, walked = config, ""
@@ -275,17 +275,17 @@ def _set_inside(config: dict[str, Any], opened: Opened, key: str, value: Any) ->
     return f"{walked}{last}"
 
 
-# What stands in a block beside its scaling, and what Transformers 5 moves into it from the level of the block.
+# What a block holds beside its scaling, and what Transformers 5 moves into it from the level of the block.
 _IN_A_BLOCK = ("rope_theta", "partial_rotary_factor", "mrope_section", "mrope_interleaved")
 _BLOCKS = ("rope_scaling", "rope_parameters")
 
 
 def _lost(config: dict[str, Any], opened: Opened, overrides: Mapping[str, Any]) -> dict[str, Any]:
-    """Take away the block under the other key where the caller gives a whole one, and tell what is lost with it.
+    """Remove the block under the other key if the caller gives a whole one, and return the lost values.
 
-    Whoever sets ``rope_scaling`` or ``rope_parameters`` sets it on the config that is built already. Both names are one
-    block there, which has the base and the share of rotated dimensions too, wherever the file has them: what the new
-    block leaves out is lost.
+    A caller who sets ``rope_scaling`` or ``rope_parameters`` sets it on the config object. Both names are one block
+    there, which also holds the base and the partial rotary factor, wherever the file has them: what the new block omits
+    is lost.
 
     Source: Transformers 5.23.0, ``PreTrainedConfig.from_dict``, which sets what the caller passes after construction.
     """
@@ -320,7 +320,7 @@ def _spelling(here: Mapping[str, Any], opened: Opened, name: str) -> str:
 
 
 def _objects() -> frozenset[str]:
-    """Objects that a config may lack and still get: rotary blocks, and what those hold for each kind of layer."""
+    """Objects that a config may lack and still receive: rotary blocks, and their objects for each kind of layer."""
     data = table()
     labels = [label for kind in _LABELS for label in data["labels"][kind]]
     return frozenset((*data["spellings"]["config"]["blocks"], *labels))

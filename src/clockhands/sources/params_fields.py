@@ -1,17 +1,15 @@
-"""Position codes out of a ``params.json``, the config that Meta and Mistral publish beside their own weights.
+"""Position codes from a ``params.json``, the config that Meta and Mistral publish with their own weights.
 
-It has keys of its own (``dim``, ``n_heads``, ``use_scaled_rope``, ``yarn``), names no type, and belongs to
-weights whose rows pair channels that lie side by side. What the file leaves out, the code of its makers
-has: that is said as a default, with where it was read off. Values keep their keys and places; only the
-block of a scaling is put together of them, each value with the key that it came from.
+It has separate key names (``dim``, ``n_heads``, ``use_scaled_rope``, ``yarn``), no model type, and belongs to weights
+with interleaved pairs. Missing keys get the defaults of the publisher's code, which is named as the source. Values keep
+their keys and places; only the scaling block is assembled, each value with the key that it came from.
 
 Source: llama-models 0.3.0, ``llama3/args.py``, ``llama3/model.py``, ``llama4/args.py`` and ``llama4/model.py``;
 meta-llama/llama, ``llama/model.py``, commit 0504cf440a50aab815cadccd10a46e7ba70ff344; mistral-inference 1.6.0,
-``args.py``, ``rope.py``, ``transformer.py`` and ``vision_encoder.py``, and of its repository
-``one_file_ref.py``, commit 215fc80d4a00177854b51a93fd3d455094f0e085; vllm-project/vllm,
-``vllm/transformers_utils/configs/mistral.py``, commit
-01da88c5bef903224038ae4e57d653964740dc04 (the ``yarn`` block), and ``vllm/model_executor/models/deepseek_v2.py``, commit
-002d6073aa034d4f5545d45021b0e56d1f3c3593 (its magnitude and ``llama_4_scaling`` in latent attention).
+``args.py``, ``rope.py``, ``transformer.py`` and ``vision_encoder.py``, and of its repository ``one_file_ref.py``,
+commit 215fc80d4a00177854b51a93fd3d455094f0e085; vllm-project/vllm, ``vllm/transformers_utils/configs/mistral.py``,
+commit 01da88c5bef903224038ae4e57d653964740dc04 (the ``yarn`` block), and ``vllm/model_executor/models/deepseek_v2.py``,
+commit 002d6073aa034d4f5545d45021b0e56d1f3c3593 (its magnitude and ``llama_4_scaling`` in latent attention).
 """
 
 from collections.abc import Mapping
@@ -25,10 +23,10 @@ from clockhands.sources.model_types import CodeOfType, ModelType
 from clockhands.sources.resolved import Code, Fact
 from clockhands.sources.rotary_fields import RotaryReader, built
 
-# Keys that every such file has, and that configs of other makers do not have together.
+# Keys that every such file has, and that configs of other publishers do not have together.
 MARKS = ("dim", "n_layers", "n_heads")
 
-# Keys of ExecuTorch's params, which are called so too and pair channels as the key ``use_hf_rope`` says.
+# Keys of ExecuTorch's params files, which have the same name; their layout follows from the key ``use_hf_rope``.
 OTHERS = frozenset(
     {"use_hf_rope", "attention_qkv_bias", "act_fn", "layer_types", "no_rope_layer_interval", "intermediate_dim"}
 )
@@ -53,12 +51,12 @@ READS: Mapping[str, tuple[str, ...]] = {
     "score_growth": ("attn_scale", "llama_4_scaling.beta"),
 }
 
-# Llama 3's stretching as Meta's code has it, and what is different for Llama 4 Scout.
+# Llama 3's scaling in Meta's code, and the differences for Llama 4 Scout.
 LLAMA3 = {"factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 8192}
 LLAMA4 = LLAMA3 | {"factor": 16.0, "high_freq_factor": 1.0}
 SCALED = {"factor": ("rope_scaling_factor", "rope_scale_factor"), "high_freq_factor": ("rope_high_freq_factor",)}
 
-# Keys of the ``yarn`` block, and what configs of Transformers call them.
+# Keys of the ``yarn`` block, and their names in configs of Transformers.
 YARN = {
     "factor": "factor",
     "original_max_position_embeddings": "original_max_position_embeddings",
@@ -76,8 +74,8 @@ def is_params(values: Mapping[str, Any]) -> bool:
 def params_codes(
     values: Mapping[str, Any], file: str, facts: list[Fact], length: int | None
 ) -> tuple[list[tuple[Code, int | None]], Sourced[int] | None, Fields]:
-    """The codes of a ``params.json``, each with the original length of its scaling; the context; what was read."""
-    # Meta's files say how wide a feed-forward is by a multiple, Mistral's by its width.
+    """The codes of a ``params.json``, each with the original length of its scaling; the context; the keys read."""
+    # Meta's files give the feed-forward width as a multiple, Mistral's as a number.
     known = _meta(values) if "multiple_of" in values else _mistral(values)
     fields = Fields(values, file, READS, facts, defaults=known.defaults, default_source=known.default_source)
     more, places = _scaling(fields, known)
@@ -105,7 +103,7 @@ def _positive(value: object) -> bool:
 
 
 def _meta(values: Mapping[str, Any]) -> ModelType:
-    """Meta's code: without a base, that of Llama 1 and 2 has 10,000, that of Llama 3 and 4 has 500,000."""
+    """Defaults of Meta's code: a missing base is 10,000 in that of Llama 1 and 2, 500,000 in that of Llama 3 and 4."""
     vocabulary = values.get("vocab_size")
     later = type(vocabulary) is int and vocabulary > 100_000
     library = "llama-models 0.3.0, args.py" if later else "meta-llama/llama, llama/model.py"
@@ -115,7 +113,7 @@ def _meta(values: Mapping[str, Any]) -> ModelType:
 
 
 def _mistral(values: Mapping[str, Any]) -> ModelType:
-    """Mistral's code: it first had no other base than 10,000, and a window; without a window it now takes 1,000,000."""
+    """Defaults of Mistral's code: first always base 10,000 and a window; now 1,000,000 if there is no window."""
     if values.get("sliding_window"):
         return _maker("Mistral's models", "mistral-inference, one_file_ref.py of 2023", {"base": 10000.0})
     known = _maker("Mistral's models", "mistral-inference 1.6.0, transformer.py", {"base": 1000000.0})
@@ -127,7 +125,7 @@ def _maker(name: str, library: str, defaults: Mapping[str, Any]) -> ModelType:
 
 
 def _scaling(fields: Fields, known: ModelType) -> tuple[dict[str, Any], dict[str, str]]:
-    """The block that a scaling of the file makes, under the key where readers of blocks look, and its places."""
+    """The block for a scaling of the file, under the key where parsers of blocks look, and its places."""
     values = fields.values
     block: dict[str, Any] = {}
     places: dict[str, str] = {}
@@ -140,7 +138,7 @@ def _scaling(fields: Fields, known: ModelType) -> tuple[dict[str, Any], dict[str
             block["attention_factor"] = 1.0
             places["attention_factor"] = yarn.source("apply_scale")
         elif _positive(values.get("qk_nope_head_dim")):
-            # In latent attention the magnitude is on the scores, squared, and cancelled on cosine and sine.
+            # In latent attention the magnitude multiplies the scores, squared, and is cancelled on cosine and sine.
             block |= {"mscale": 1.0, "mscale_all_dim": 1.0}
             places |= dict.fromkeys(("mscale", "mscale_all_dim"), f"{fields.file}:yarn of latent attention")
     fields.spellings = {**fields.spellings, "scaled": ("use_scaled_rope",)}
@@ -161,20 +159,20 @@ def _scaling(fields: Fields, known: ModelType) -> tuple[dict[str, Any], dict[str
 
 
 def meta_scaling(values: Mapping[str, Any]) -> tuple[Mapping[str, float], str]:
-    """What Meta's code takes for ``use_scaled_rope`` where the file says no more, and which code that is."""
+    """The scaling of Meta's code for ``use_scaled_rope`` if the file says no more, and which code that is."""
     later = any(key in values for key in ("nope_layer_interval", "moe_args", "attention_chunk_size"))
     return (LLAMA4, "llama-models 0.3.0, llama4/model.py") if later else (LLAMA3, "llama-models 0.3.0, llama3/model.py")
 
 
 def _steps(fields: Fields) -> dict[str, Any]:
-    """The growing scale of scores in files of Mistral, an object of its own, under the keys where readers look."""
+    """The growing scale of scores in files of Mistral, as a separate object, under the keys where parsers look."""
     block = fields.inside("llama_4_scaling", {})
     held = {} if block is None else {f"llama_4_scaling.{key}": value for key, value in block.values.items()}
     return {key: held[key] for key in ("llama_4_scaling.beta", f"llama_4_scaling.{ORIGINAL}") if key in held}
 
 
 def _windows(fields: Fields) -> dict[str, Any] | None:
-    """A list of windows, repeated over the layers: numbers slide, nulls see all (``mistral_inference/cache.py``)."""
+    """A list of windows, repeated over the layers: numbers slide, null sees all (``mistral_inference/cache.py``)."""
     listed, count = fields.values.get("sliding_window"), fields.values["n_layers"]
     if not isinstance(listed, list):
         return None
@@ -188,7 +186,7 @@ def _windows(fields: Fields) -> dict[str, Any] | None:
 
 
 def _vision(fields: Fields) -> list[Code]:
-    """The tower of images: of one ladder for the whole head every other rate turns by rows, the rest by columns."""
+    """The vision tower: of one ladder, every other frequency rotates by rows, the rest by columns."""
     reads = {"hidden": ("hidden_size",), "heads": ("num_attention_heads",), "layers": ("num_hidden_layers",)}
     reads |= {"base": ("rope_theta",), "head_width": ("head_dim",)}
     tower = fields.inside("vision_encoder", reads)
@@ -209,7 +207,7 @@ def _vision(fields: Fields) -> list[Code]:
     code = replace(code, layout="interleaved")
     if width is None or base is None or base.value is None:
         return [code]
-    # Rates 0, 2, 4, ... of the ladder come first; the others are the same ladder, one rate further down.
+    # Frequencies 0, 2, 4, ... of the ladder come first; the others are the same ladder, shifted by one frequency.
     each = width // 4
     further = Geometric(base.value, multiplier=base.value ** (-2 / width))
     spacing = Joined(((each, Geometric(base.value)), (each, further)))

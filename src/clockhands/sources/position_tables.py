@@ -1,4 +1,4 @@
-"""Which tensors of a file may be tables of positions, and one of them as rows, as little of it in memory as can be."""
+"""Finds the tensors of a file that may be position tables, and reads one of them as rows with little memory."""
 
 from dataclasses import replace
 
@@ -13,17 +13,17 @@ from clockhands.sources.weights import TABLE, rows_and_width
 
 FLOATS = ("float64", "float32", "float16", "bfloat16")
 
-# A file of no more tables than this is one of tables; one of more is a model, whose matrices are looked at by name.
+# A file with at most this many tables contains only tables; with more it is a model, where names decide.
 _FEW = 16
 
-_HEAD = 256  # rows that tell what a tensor without a name might be
+_HEAD = 256  # rows that are read to recognise a tensor without a name
 
 
 def position_tables(opened: Opened) -> tuple[str, ...]:
     """The tensors that are tables of positions by their names; else those that a graph adds; else all of a few.
 
-    Only tensors of floats with rows of several channels: axes of size 1 do not count. A graph adds and gathers much
-    else, embeddings of words above all: of that only what begins like a computed code counts, and no more is read.
+    Only float tensors with rows of several channels count; axes of size 1 are ignored. A graph also adds and gathers
+    other tensors, mostly word embeddings: of these only tensors that begin like a computed code count.
     """
     likely = [name for name, info in opened.tensors.items() if is_table(info)]
     named = tuple(name for name in likely if TABLE.search(name))
@@ -35,13 +35,13 @@ def position_tables(opened: Opened) -> tuple[str, ...]:
 
 
 def is_table(info: TensorInfo) -> bool:
-    """Whether a tensor has rows of several channels of floats."""
+    """Whether a tensor is a float matrix with several channels."""
     found = rows_and_width(info.shape)
     return info.dtype in FLOATS and found is not None and found[0] > 1 and found[1] > 1
 
 
 def _begins_like_a_code(info: TensorInfo) -> bool:
-    """Whether the first rows are a code that is computed."""
+    """Whether the first rows are those of a computed code."""
     try:
         matches = identify(_first_rows(info))
     except ClockhandsError:
@@ -58,7 +58,7 @@ def _first_rows(info: TensorInfo) -> np.ndarray:
 
 
 def rows_of(info: TensorInfo) -> np.ndarray:
-    """A tensor as [rows, width], where its axes of size 1 leave two; read from the file piece by piece where it can be.
+    """A tensor as [rows, width] after removing axes of size 1; memory-mapped if possible.
 
     Raises:
         Unreadable: It is quantised, or the file ends inside it.

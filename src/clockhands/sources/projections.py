@@ -1,8 +1,8 @@
-"""Where the query and key projections of a checkpoint lie, and their turning rows, one layer at a time.
+"""Finds the query and key projections of a checkpoint, and reads their rotated rows one layer at a time.
 
-Which tensors they are is data: ``tensors.json`` by model type, ``projections.json`` for GGUF files, for further types
-and for usual names. A projection that is stored packed, or fused in an order that is not known, is not read but said to
-be left out. A tensor is mapped, or dequantised by the rows that are needed; no two are held together.
+The tensor names are data: ``tensors.json`` by model type, ``projections.json`` for GGUF files, further types and usual
+names. A projection that is packed, or fused in an unknown order, is not read but reported as left out. A tensor is
+memory-mapped, or only its needed rows are dequantised; no two are in memory together.
 """
 
 import json
@@ -27,7 +27,7 @@ from clockhands.sources.section_fields import fields_of, sections
 from clockhands.sources.targets import Opened
 from clockhands.sources.tensor_names import Arrangement, NamedTensor, Tensors, held, quantisation, slots_of, tensors_of
 
-# Far beyond any model; a file that declares more would take hours to look at.
+# More than any model has; a file that declares more would take hours to examine.
 _MOST_HEADS = _WIDEST = 1024
 _PLAIN = ("weight", "base_layer.weight")
 _SCALES = ("weight_scale_inv", "weight_scale")
@@ -43,10 +43,10 @@ class WeightProjection:
         info: The tensor.
         starts: The first row of each head.
         width: Rows of a head.
-        rotated: How many of them turn.
-        first: The first of those.
-        transposed: Whether the tensor holds output channels as columns, as code that computes `x @ W` keeps them.
-        scale: The tensor of factors by which blocks of the numbers are to be multiplied, if there is one.
+        rotated: How many of them are rotated.
+        first: The first rotated row.
+        transposed: Whether output channels are columns, as in code that computes `x @ W`.
+        scale: The tensor of factors for blocks of the numbers, if there is one.
     """
 
     layer: int
@@ -60,11 +60,11 @@ class WeightProjection:
     scale: TensorInfo | None = None
 
     def read(self) -> np.ndarray:
-        """The turning rows of each head [heads, rotated, inputs], in the type that they are stored in if it has one.
+        """The rotated rows of each head [heads, rotated, inputs], in their stored dtype if NumPy has it.
 
         Raises:
-            TooLarge: They take more than 4 GiB, or more than there is.
-            Unreadable: The numbers cannot be read one by one, need the extra `gguf`, or the file ends inside them.
+            TooLarge: They take more than 4 GiB, or more than is available.
+            Unreadable: The numbers cannot be read singly, need the extra `gguf`, or the file ends inside them.
         """
         rows = np.add.outer(np.asarray(self.starts), self.first + np.arange(self.rotated)).reshape(-1)
         inputs = self.info.elements // self.info.shape[1 if self.transposed else 0]
@@ -90,8 +90,8 @@ class Projections:
 
     Attributes:
         projections: Those that can be read, by layer.
-        left_out: Why others cannot, a clause for each reason, with how many tensors it holds for.
-        heads: Query heads, where the files say so.
+        left_out: Why others cannot, a clause for each reason, with the number of tensors.
+        heads: Query heads, if the files declare them.
         keys: Key heads.
     """
 
@@ -103,16 +103,16 @@ class Projections:
 
 @cache
 def names() -> Mapping[str, Any]:
-    """The table of names for what `tensors.json` has no row for."""
+    """The table of names for types without an entry in `tensors.json`."""
     return json.loads(resources.files("clockhands.sources").joinpath("projections.json").read_text(encoding="utf-8"))
 
 
 def projections(opened: Opened, resolved: Resolved) -> Projections:
-    """Every query and key projection of the rotary layers of the text model; headers only, no number is read."""
+    """Every query and key projection of the rotary layers of the text model; only headers are read."""
     shape = _Shape.of(opened)
     codes = [code for code in resolved.codes if code.kind == "rotary" and code.part in TEXT]
     named = list(_named(opened.tensors, shape, codes))
-    # A key projection has another number of outputs than of inputs in most models, and so tells how all are stored.
+    # In most models a key projection has different numbers of outputs and inputs, and so shows how all are stored.
     if any(_lies_across(info, one, code, shape) for info, one, code in named):
         shape = replace(shape, transposed=True)
     found: list[WeightProjection] = []
@@ -135,15 +135,15 @@ def projections(opened: Opened, resolved: Resolved) -> Projections:
 
 @dataclass(frozen=True)
 class HeadWidth:
-    """Heads of another width in the weights than the files declare.
+    """Heads whose width in the weights differs from the declared one.
 
     Attributes:
         info: A query projection.
         rows: Its rows.
         heads: The query heads that the files declare.
-        width: The width of a head that is declared, or follows.
-        found: The width that the rows have room for.
-        layers: The layers whose projections are so, as one code has them.
+        width: The declared or derived width of a head.
+        found: The width according to the rows.
+        layers: The layers of the code that has these projections.
         source: Where the declared width comes from.
     """
 
@@ -157,14 +157,14 @@ class HeadWidth:
 
 
 def other_widths(opened: Opened, resolved: Resolved) -> Iterator[HeadWidth]:
-    """Codes whose heads have another width in the weights: rows over heads, in the first plain query projection.
+    """Codes whose heads have another width in the weights: rows over heads of the first plain query projection.
 
-    Only where a projection holds the queries and nothing else, under a name that is known, and its rows are as many
-    equal heads; a layer of each code is looked at, headers only.
+    Only projections that hold nothing but queries, under a known name, and whose rows divide into equal heads; one
+    layer of each code is checked, from headers only.
     """
     shape = _Shape.of(opened)
     heads = shape.heads
-    # Under other names the rows may be a part of a model that is spread over several devices.
+    # Under other names the rows may be one part of a model that is distributed over several devices.
     known = shape.form == "gguf" or shape.tensors is not None
     if heads is None or not known:
         return
@@ -174,19 +174,19 @@ def other_widths(opened: Opened, resolved: Resolved) -> Iterator[HeadWidth]:
         if not waiting:
             return
         plain = one.arrangement == "heads" and one.of == "q" and one.leaf in _PLAIN and len(info.shape) == 2
-        numbers = is_quantised(info) or "float" in info.dtype  # else several numbers may be packed into one
+        numbers = is_quantised(info) or "float" in info.dtype  # otherwise several numbers may be packed into one
         if not plain or not numbers or code not in waiting:
             continue
         waiting.remove(code)
         rows, width = info.shape[0], code.width or 0
-        # Twice the rows may be the queries and as many gates.
+        # Twice as many rows may be queries and gates.
         if rows not in (heads * width, 2 * heads * width) and rows % heads == 0:
             yield HeadWidth(info, rows, heads, width, rows // heads, code.layers, code.source.get("width", ""))
 
 
 @dataclass(frozen=True)
 class _Shape:
-    """What the files say of heads, the row of the type in the table of tensors, and which way the tensors lie."""
+    """What the files say about heads, the type's entry in the table of tensors, and how the tensors are oriented."""
 
     heads: int | None
     keys: int | None
@@ -219,7 +219,7 @@ class _Shape:
 
 
 def _one(value: object) -> int | None:
-    """A number of heads; of a list with one for each layer, the only one in it beside 0."""
+    """A number of heads; for a list with one for each layer, the only value other than 0."""
     if isinstance(value, list | tuple):
         numbers = {number for number in value if type(number) is int and number}
         return numbers.pop() if len(numbers) == 1 else None
@@ -229,7 +229,7 @@ def _one(value: object) -> int | None:
 def _named(
     tensors: Mapping[str, TensorInfo], shape: _Shape, codes: list[Code]
 ) -> Iterator[tuple[TensorInfo, NamedTensor, Code]]:
-    """Tensors whose names are those of a query or key projection of a rotary layer."""
+    """Tensors with the name of a query or key projection of a rotary layer."""
     numbers = [(None if code.layers is None else layer_numbers(code.layers), code) for code in codes]
     for name, info in tensors.items():
         one = _held(name, shape)
@@ -245,7 +245,7 @@ def _held(name: str, shape: _Shape) -> NamedTensor | None:
         return _by(name, names()["gguf"]["modules"])
     if shape.tensors is not None:
         found = held(name, shape.tensors)
-        # A norm over a head's channels is indexed by them too, and is no projection.
+        # A norm over a head's channels is indexed by them too, but is not a projection.
         return None if found is None or (found.arrangement == "head" and not shape.tensors.latent) else found
     own = names()["fused"].get(shape.name)
     return _by(name, own) if own is not None else _by_usual_name(name)
@@ -271,7 +271,7 @@ def _by_usual_name(name: str) -> NamedTensor | None:
 
 
 def _lies_across(info: TensorInfo, one: NamedTensor, code: Code, shape: _Shape) -> bool:
-    """Whether columns and not rows are those of the heads that the files declare."""
+    """Whether the columns, not the rows, have the size of the heads that the files declare."""
     if one.arrangement != "heads" or one.leaf not in _PLAIN or len(info.shape) != 2 or code.width is None:
         return False
     heads = shape.heads if one.of == "q" else shape.keys
@@ -293,7 +293,7 @@ def _placed(info: TensorInfo, one: NamedTensor, code: Code, shape: _Shape) -> li
     if width is None or rotated is None:
         return "of heads whose width is not known"
     if code.scaling is not None and code.scaling.get("type") == "proportional":
-        rotated = width  # all channels pair; those beyond the share stand still
+        rotated = width  # all channels form pairs; those beyond the share have frequency 0
     if rotated % 2 or not 0 < rotated <= width or len(info.shape) != 2:
         return f"of the shape {list(info.shape)}, which does not fit heads of width {width}"
     rows = info.shape[1] if shape.transposed else info.shape[0]
@@ -316,7 +316,7 @@ def _placed(info: TensorInfo, one: NamedTensor, code: Code, shape: _Shape) -> li
 
 
 def _kinds(one: NamedTensor, rows: int, width: int, shape: _Shape) -> str | None:
-    """A letter for each slot of ``width`` rows: q, k, v, or g for a gate; None where the rows are not such slots."""
+    """A letter for each slot of ``width`` rows: q, k, v, or g for a gate; None if there are no such slots."""
     if not rows or rows % width:
         return None
     slots, heads = rows // width, shape.heads

@@ -1,4 +1,4 @@
-"""Numbers of quantised tensors in GGUF files, by the format's own library, a few rows at a time."""
+"""Reads a few rows at a time of quantised tensors in GGUF files, with the format's own library."""
 
 import numpy as np
 
@@ -13,12 +13,12 @@ _HINT = "Use a copy of the model in float32, float16 or bfloat16."
 
 
 def is_quantised(info: TensorInfo) -> bool:
-    """Whether the numbers lie in blocks of a GGUF type."""
+    """Whether the numbers are in quantised blocks of a GGUF type."""
     return info.dtype in _BLOCKS
 
 
 def quantised_rows(info: TensorInfo, rows: np.ndarray) -> np.ndarray:
-    """Some rows of a quantised matrix, float32; no byte of another row is read.
+    """Some rows of a quantised matrix, float32; no other row is read.
 
     Raises:
         Unreadable: The extra `gguf` is not installed, it does not know the type, or the file ends inside the tensor.

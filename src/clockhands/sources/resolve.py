@@ -1,8 +1,8 @@
-"""From an opened target to its position codes, with a source for every value.
+"""Resolves an opened target to its position codes, with a source for every value.
 
-The way is the same for every model: find the parts, look their types up in the table, read the quantities that the type
-reads, make specs of them. A type that is not in the table is read by its fields alone; what follows from a type only
-(how channels pair) is then unknown.
+The steps are the same for every model: find the parts, look up their types in the table, read the quantities that the
+type reads, and make specs from them. A type that is not in the table is read by its fields alone; what follows only
+from a type (the layout) is then unknown.
 """
 
 from collections.abc import Mapping
@@ -50,7 +50,7 @@ from clockhands.sources.weights import tensor_codes
 
 __all__ = ["Code", "Fact", "Resolved", "resolve", "type_of"]
 
-# Kinds of the specs that are added; naive codes are of none of the known kinds.
+# Kinds of the specs that are added; naive codes belong to none of the known kinds.
 KINDS = {
     "Sinusoidal": "sinusoidal",
     "AxialSinusoidal": "sinusoidal",
@@ -67,7 +67,7 @@ BIASES = {
     "Window": "relative",
 }
 
-# Fields that a spec gives a code.
+# Fields of a code that come from its spec.
 KNOWN_OF_SPECS = (
     "kind", "layout", "width", "rotated", "base", "rates", "attention_factor", "scaling", "rows", "offset",
     "usable_length",
@@ -75,16 +75,16 @@ KNOWN_OF_SPECS = (
 
 
 def resolve(opened: Opened, length: int | None = None, overrides: Mapping[str, Any] | None = None) -> Resolved:
-    """Everything that a target says about position.
+    """Resolve everything that a target declares about positions.
 
     Args:
         opened: A target with its headers read.
-        length: Tokens at which the rates shall hold; None is the length of the original training.
-        overrides: Values to be set over those of the config, by key.
+        length: The length in tokens for which frequencies are computed; None means the original trained length.
+        overrides: Values that replace those of the config, by key.
 
     Raises:
-        InvalidValue: A value cannot be set in the place that is named.
-        InvalidType: A value is nothing that a config can hold.
+        InvalidValue: A value cannot be set in the named place.
+        InvalidType: A config cannot hold a value.
     """
     opened = overridden(opened, overrides)
     resolved = _resolved(opened, length)
@@ -93,10 +93,10 @@ def resolve(opened: Opened, length: int | None = None, overrides: Mapping[str, A
 
 
 def _stretched_from_the_context(resolved: Resolved, opened: Opened) -> Resolved:
-    """The codes, with the context as the original length of linear scalings that it cannot count already.
+    """The codes, with the context as the original length of linear scalings, if it cannot include the factor.
 
-    A linear scaling says no original length, and a config that holds both may count the factor in its context or not.
-    A context that stands in another file than the scaling does not count it.
+    A linear scaling has no original length, and the context of the same config may include the factor or not. A context
+    in another file than the scaling does not include it.
     """
     place = resolved.source.get("context", "")
     if resolved.context is None or opened.config is None or not place.startswith(f"{opened.config_name}:"):
@@ -139,7 +139,7 @@ class _Part:
     def usable(self) -> tuple[Code, ...]:
         """The codes with the length that each can be used for."""
         context, place = (None, None) if self.context is None else (self.context.value, self.context.source)
-        # The context of a text says nothing about a tower beside it.
+        # The context of the text does not apply to a tower beside it.
         beside = {"vision", "audio"} - {self.name}
         return tuple(
             code.within(None, None) if code.part in beside else code.within(context, place) for code, _ in self.codes
@@ -175,7 +175,7 @@ def _of_dialect(opened: Opened, found: InDialect, length: int | None) -> Resolve
     reader = _ConfigReader(opened, file, None, _given_twice(opened, file), length)
     part = reader.by_table(found.section, found.known)
     keys, style = found.known.reads.get("style", ()), found.known.defaults.get("style")
-    other = any(code.kind != "rotary" for code, _ in part.codes)  # than what most models have
+    other = any(code.kind != "rotary" for code, _ in part.codes)  # instead of what most models have
     if style is not None and other and all(found.section.values.get(key) is None for key in keys):
         place = f"{file}:{found.section.path}{keys[0]}"
         taken = {"field": keys[0], "used": style, "default of": found.dialect.name, "documented": True}
@@ -189,7 +189,7 @@ def _given_twice(opened: Opened, file: str) -> list[Fact]:
 
 
 def _around(config: Mapping[str, Any], name: str | None) -> list[Section]:
-    """The config itself, where its type has codes of its own around the objects of other types."""
+    """The config itself, if its type has codes of its own around the objects of other types."""
     known = None if name is None else model_type(name)
     if known is None or not known.rows or not known.sections or not all(each.path for each in sections(config)):
         return []
@@ -207,7 +207,7 @@ def _of_parts(  # noqa: PLR0917 - what a config or a GGUF file says
     facts: list[Fact],
     beside: Mapping[str, Any],
 ) -> Resolved:
-    """The parts of a target together, of which ``main`` has the context; ``place`` is where the type stands."""
+    """The parts of a target together; ``main`` has the context, ``place`` is the source of the type."""
     context, original = (None, None) if main is None else (main.context, main.original)
     source = {"model_type": place} if name is not None else {}
     if context is not None:
@@ -219,7 +219,7 @@ def _of_parts(  # noqa: PLR0917 - what a config or a GGUF file says
 
 
 def _main(parts: list[_Part]) -> _Part | None:
-    """The part that people mean by the context of a model: what reads or writes text."""
+    """The part that the context of a model refers to: the one that reads or writes text."""
     for name in ("text", "decoder", "encoder", "audio", "vision", "other"):
         for part in parts:
             holds = any(code.part == name for code, _ in part.codes)
@@ -230,7 +230,7 @@ def _main(parts: list[_Part]) -> _Part | None:
 
 @dataclass(frozen=True)
 class _ConfigReader:
-    """What reads the parts of one config, whose ``top`` names a model type; facts and notes are added to its lists."""
+    """Reads the parts of a config, whose ``top`` names a model type; facts and notes are added to its lists."""
 
     opened: Opened
     file: str
@@ -258,7 +258,7 @@ class _ConfigReader:
         return self._by_fields(section, name) if known is None else self.by_table(section, known)
 
     def _by_own_code(self, section: Section, known: ModelType | None) -> ModelType | None:
-        """The type whose code runs a part: that of the class which the config brings, if it is known."""
+        """The type whose code runs a part: that of the class that comes with the model, if it is known."""
         marked = None if known is None else by_marks(known.name, section.values)
         if marked is not None:
             return marked
@@ -302,7 +302,7 @@ class _ConfigReader:
                 if own.rows == "patches" and context is None and positions is not None:
                     context = Sourced(positions, code.source.get("rows", ""))
                 if own.rows == "context" and context is not None:
-                    # Positions, not rows: a table may begin with rows that no token gets.
+                    # Positions, not rows: a table may begin with rows that no token uses.
                     context = Sourced(positions, code.source.get("context", context.source))
             else:
                 says = because or known.architecture_source
@@ -324,7 +324,7 @@ class _ConfigReader:
     def _predicting(
         self, section: Section, fields: Fields, known: ModelType | None, codes: list[Code]
     ) -> list[tuple[Code, int | None]]:
-        """The codes of the layers for multi-token prediction, where a text has them."""
+        """The codes of the layers for multi-token prediction, if a text part has them."""
 
         def longer(further: Fields) -> list[Code]:
             rows = () if known is None else [row for row in known.rows if row.part == "text" and row.kind == "rotary"]
@@ -347,7 +347,7 @@ class _ConfigReader:
             if kind.value == "rotary" and part == "text":
                 made += RotaryReader(fields, None, None, part, self.length).codes()
             elif kind.value == "rotary":
-                # Images and sound have axes of their own, which no common key describes: a ladder would be a guess.
+                # Images and sound have axes that no common key describes: their frequencies would be a guess.
                 made.append((_without_rates(RotaryReader(fields, None, None, part, None), kind.source), None))
             elif kind.value in ("learned", "sinusoidal"):
                 made.append((Code(part, "input", kind.value, source={"kind": kind.source}), None))
@@ -361,12 +361,12 @@ class _ConfigReader:
 
 
 def _of_the_other_side(row: CodeOfType, section: Section) -> bool:
-    """Whether a code is of the side that another model has not taken: sound goes into an encoder alone."""
+    """Whether a code belongs to the side that another model has not taken: sound is input of an encoder only."""
     return (row.part, section.part) in {("encoder", "decoder"), ("decoder", "encoder"), ("decoder", "audio")}
 
 
 def _chosen(fields: Fields, row: CodeOfType) -> str | None:
-    """What makes a type have this code: the sources of its conditions, "" without any; None where it has it not."""
+    """Why a type has this code: the sources of its conditions, "" without any; None if it does not have the code."""
     sources = []
     for quantity, values in row.when.items():
         read = {bool: fields.flag, int: fields.whole}.get(type(values[0]), fields.text)
@@ -378,12 +378,12 @@ def _chosen(fields: Fields, row: CodeOfType) -> str | None:
 
 
 def _because(code: Code, chosen: str) -> Code:
-    """A code with what chose it, where a type has one of several."""
+    """A code with the source of its choice, if a type has one of several."""
     return replace(code, source={**code.source, "kind": chosen}) if chosen else code
 
 
 def _without_rates(reader: RotaryReader, because: str) -> Code:
-    """A rotary code whose frequencies no formula here gives."""
+    """A rotary code whose frequencies are not given by a formula of this library."""
     made = reader.codes()[0][0]
     source = {name: where for name, where in made.source.items() if name not in ("layout", "scaling")}
     code = replace(made, spec=None, rates=None, attention_factor=None, layout=None, scaling=None)
@@ -391,14 +391,14 @@ def _without_rates(reader: RotaryReader, because: str) -> Code:
 
 
 def _in_part(code: Code, part: str) -> Code:
-    """A code of a part that is not text; an encoder and a decoder stay what they are."""
+    """A code of a part that is not text; encoders and decoders stay as they are."""
     return code if part == "text" or code.part != "text" else replace(code, part=part)
 
 
 def type_of(section: Section, name: str | None, top: str | None) -> ModelType | None:
-    """The row for a section: by its own type, else by what the type around it has in that place.
+    """The entry for a section: by its own type, else by the type around it.
 
-    Old files name the whole model's type in a part of it.
+    Old files repeat the whole model's type in a part.
     """
     if name is not None and section.path and name != top:
         return model_type(name)
@@ -412,7 +412,7 @@ def type_of(section: Section, name: str | None, top: str | None) -> ModelType | 
 def _name(values: Mapping[str, Any], file: str, path: str, facts: list[Fact]) -> str | None:
     name = values.get("model_type")
     if name is None or isinstance(name, str):
-        return name if name or not path else None  # an empty type in a part is what the type around has there
+        return name if name or not path else None  # an empty type in a part means that of the surrounding one
     fact = Fact("unreadable-field", {f"{file}:{path}model_type": str(name)[:200], "expected": "a text"})
     if fact not in facts:
         facts.append(fact)
@@ -429,10 +429,10 @@ def _of_gguf(opened: Opened, length: int | None) -> Resolved:
 
 
 def _of_spec(opened: Opened, length: int | None) -> Resolved:
-    """A preset is its own source, and so is the file of a spec."""
+    """The codes of a preset or of the file of a spec; both are their own source."""
     spec = opened.spec
     if isinstance(spec, LayerMixture):
-        # How many layers there are is not said: those of one period are named.
+        # The number of layers is not known: those of one period are named.
         of_period = [",".join(map(str, spec.layers(code))) for code in range(len(spec.codes))]
         each = [
             (code, f"{layers} of every {len(spec.pattern)}") for code, layers in zip(spec.codes, of_period, strict=True)
@@ -451,7 +451,7 @@ def _of_spec(opened: Opened, length: int | None) -> Resolved:
 
 
 def _summary(scaling: Scaling | None) -> dict[str, Any] | None:
-    """A scaling as configs name it: the type, its factor and the length that it starts from."""
+    """A scaling as named in configs: the type, its factor and its original length."""
     if scaling is None:
         return None
     factor, original = getattr(scaling, "factor", None), getattr(scaling, "original", None)
@@ -459,7 +459,7 @@ def _summary(scaling: Scaling | None) -> dict[str, Any] | None:
 
 
 def code_of(spec: Any, layers: str | None, length: int | None) -> Code:
-    """What a spec says of itself; the rates of several axes follow one another."""
+    """The code of a spec; the frequencies of several axes follow one another."""
     if spec is None:
         return Code("text", layers, "none", None)
     if isinstance(spec, Rotary):

@@ -1,4 +1,4 @@
-"""What a target says about position: one `Code` for each group of layers, and what was noticed on the way."""
+"""The result of resolving a target: one `Code` for each group of layers, and the facts noted while reading."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -8,7 +8,7 @@ from typing import Any
 from clockhands.rotary import Rotary, chunked
 from clockhands.scores import ScoreScale
 
-# How the source of a value begins that no key holds, because it follows from others.
+# How the source of a derived value begins, which is in no key.
 COMPUTED = "computed from "
 
 BY_LENGTH = ("longrope", "dynamic")
@@ -40,32 +40,32 @@ _AXES = {2: ("height", "width"), 3: ("temporal", "height", "width")}  # of an im
 class Code:
     """One position code in one group of layers.
 
-    A field that does not apply, or that cannot be known from what was read, is None. No field is guessed: ``source``
-    says for each where it comes from.
+    A field that does not apply, or that is not known from what was read, is None. No field is guessed: ``source`` has
+    the source of each.
 
     Attributes:
         part: ``text``, ``encoder``, ``decoder``, ``vision``, ``audio``, ``indexer``, ``mtp`` or ``other``.
-        layers: ``"0-4,6-10"``; ``"input"`` for what is added once at the bottom; None if their number is unknown.
+        layers: ``"0-4,6-10"``; ``"input"`` for a code that is added to the embeddings; None if their number is unknown.
         kind: ``sinusoidal``, ``learned``, ``rotary``, ``alibi``, ``buckets``, ``relative``, ``none`` or None.
-        spec: The spec that says all of it, where everything is known.
+        spec: The complete spec, if everything is known.
         layout: Which two channels form a pair.
         width: Channels of a head for rotary, of the model otherwise.
-        rotated: How many of them turn.
-        base: Ratio that spans the ladder, before any scaling.
-        rates: Radians per token of each pair, at the length that was asked for.
-        attention_factor: What cosine and sine are multiplied by.
+        rotated: How many of them are rotated (RoPE dimensions).
+        base: RoPE base (``rope_theta``), before any scaling.
+        rates: RoPE frequency of each pair in radians per token, at the requested length.
+        attention_factor: The factor on cosine and sine.
         scaling: ``{"type", "factor", "original"}`` of the declared scaling.
         rows: Rows of a table.
         offset: Row of the first position.
         window: Tokens that a query of these layers can see: the last ones, or those around it.
         two_sided: Whether the window lies on both sides of the query, as in encoders.
-        chunk: Tokens of each chunk that a text is cut into, where a query of these layers sees its own chunk alone.
-        score_scale: What the scores of these layers are multiplied by besides, by the position of the query.
-        usable_length: Positions that the code can be asked for: rows of a table from the first position on, else the
-            context that is declared.
-        length: Tokens that all figures of a report on this code are about; `Resolved.with_lengths` says which.
-        source: Field to where its value stands, such as ``config.json:rope_theta``.
-        either: The code of those of these layers that slide, where a file has a window and does not say which do.
+        chunk: Tokens of each chunk of a text, if a query of these layers only sees its own chunk.
+        score_scale: An additional factor on the scores of these layers that depends on the position of the query.
+        usable_length: Number of usable positions: rows of a table from the first position on, else the declared
+            context.
+        length: The length in tokens for all figures of a report on this code, see `Resolved.with_lengths`.
+        source: The source of each field, such as ``config.json:rope_theta``.
+        either: The code of the sliding layers among these, if a file has a window but not the layers that use it.
     """
 
     part: str
@@ -92,10 +92,10 @@ class Code:
 
     @property
     def sections(self) -> dict[str, Any] | None:
-        """Which pairs each axis of positions has, where a rotary code has several; None else.
+        """The pairs of each position axis, if a rotary code has several axes; else None.
 
-        ``axes`` are their names, ``pairs`` how many each has, and ``order`` how they lie among the pairs of a head:
-        ``consecutive``, ``interleaved`` (in turns), or ``mixed``.
+        ``axes`` are their names, ``pairs`` how many each has, and ``order`` their arrangement among the pairs of a
+        head: ``consecutive``, ``interleaved`` (in turns), or ``mixed``.
 
         >>> from clockhands.rotary import Rotary, chunked
         >>> Code("text", "0-3", "rotary", Rotary(128, axes=chunked([16, 24, 24]))).sections["pairs"]
@@ -115,7 +115,7 @@ class Code:
 
     @property
     def scaled_to(self) -> int | None:
-        """The length that the declared scaling is for: its factor times its original length; None where one lacks.
+        """The length that the declared scaling covers: factor times original length; None if one is missing.
 
         >>> Code("text", "0-3", "rotary", scaling={"type": "yarn", "factor": 4.0, "original": 32768}).scaled_to
         131072
@@ -127,14 +127,14 @@ class Code:
 
     @property
     def farthest(self) -> int | None:
-        """How many positions a query can see in one direction, itself among them, so that no distance is larger."""
+        """How many positions a query can see in one direction, including itself; no distance is larger."""
         if self.chunk is not None or self.window is None:
             return self.chunk
         return self.window // 2 + 1 if self.two_sided else self.window
 
     @property
     def seen(self) -> str:
-        """The positions that a query of these layers can see, for people."""
+        """The positions that a query of these layers can see, as text."""
         if self.farthest is None:
             return "all positions"
         if self.chunk is not None:
@@ -145,16 +145,16 @@ class Code:
 
     @property
     def counts_apart(self) -> bool:
-        """Whether the axes of a text do not advance together: ChatGLM counts the tokens before and in a block."""
+        """Whether the axes of a text do not advance together: ChatGLM counts tokens before a block and inside it."""
         return isinstance(self.spec, Rotary) and bool(self.spec.blocks) and self.part in TEXT and not self.bare
 
     @property
     def bare(self) -> bool:
-        """Whether it is of a preset or of a file of a spec, and of no model."""
+        """Whether it is from a preset or the file of a spec, and not from a model."""
         return any(place.startswith(("preset ", "the spec in ")) for place in self.source.values())
 
     def rates_at(self, length: int) -> tuple[float, ...]:
-        """The rates that are in use at a length: those of dynamic scalings and of LongRoPE depend on it."""
+        """The frequencies in use at a length: those of dynamic scalings and of LongRoPE depend on it."""
         spec = self.spec
         if self.by_length and isinstance(spec, Rotary) and spec.length != length:
             return replace(spec, length=length).rates
@@ -162,12 +162,12 @@ class Code:
 
     @property
     def by_length(self) -> bool:
-        """Whether the rates are others at another length."""
+        """Whether the frequencies depend on the length."""
         return (self.scaling or {}).get("type") in BY_LENGTH
 
     @property
     def order(self) -> str | None:
-        """Whether sine or cosine stands first, where the two are written into channels."""
+        """Whether sine or cosine comes first, for codes that write both into channels."""
         return getattr(self.spec, "order", None)
 
     def within(self, context: int | None, place: str | None) -> "Code":
@@ -183,26 +183,26 @@ class Code:
         return replace(self, usable_length=context, source={**self.source, "usable_length": place})
 
     def explained(self) -> "Code":
-        """The code with a source for the values that follow from others."""
+        """The code with a source for derived values."""
         source = dict(self.source)
         if self.rates is not None and "rates" not in source:
             known = (source.get(name) for name in ("base", "rotated" if self.kind == "rotary" else "width", "scaling"))
             parts = dict.fromkeys(part for part in known if part)
             source["rates"] = COMPUTED + ", ".join(parts)
         if self.attention_factor is not None and "attention_factor" not in source:
-            # A scaling that has no factor of its own says so by its type.
+            # A scaling without a factor says so by its type.
             source["attention_factor"] = COMPUTED + (source.get("scaling") or "no scaling: 1").split(", ")[0]
         return replace(self, source=source)
 
 
 @dataclass(frozen=True)
 class Fact:
-    """Something noticed while reading. What it means is for the audit to judge.
+    """Something noted while reading; the audit decides what it means.
 
     Attributes:
         code: A stable name.
-        evidence: ``file:key`` to the value that stands there, and plain words to what was computed or is allowed.
-        layers: The layers that it is about, or None for the whole model.
+        evidence: Values in files by ``file:key``, and computed or allowed values by plain words.
+        layers: The layers that it concerns, or None for the whole model.
     """
 
     code: str
@@ -217,13 +217,13 @@ class Resolved:
     Attributes:
         model_type: The type that the files name.
         context: Usable positions that the files declare.
-        length: Tokens at which the rates hold.
-        asked: The length that the caller asks for, if any.
+        length: The length in tokens for which the frequencies are computed.
+        asked: The length that the caller gave, if any.
         codes: One for each group of layers that shares a code.
-        facts: What was noticed.
+        facts: What was noted while reading.
         source: Where ``model_type``, ``context`` and ``length`` come from.
-        ignored: Place to value of the keys about position that nothing read.
-        notes: What the types of the model do with positions that is not read here, in sentences.
+        ignored: The values of position keys that were not read, by source.
+        notes: What the model types do with positions that this library does not read, in sentences.
     """
 
     model_type: str | None
@@ -237,14 +237,14 @@ class Resolved:
     notes: tuple[str, ...] = ()
 
     def with_lengths(self) -> "Resolved":
-        """The same with one length for each code, so that a report answers each question at one length.
+        """The same with one length for each code, so that a report uses one length for each code.
 
-        It is the length that the caller asks for, else the positions that the code serves. A model that is extended by
-        a scaling is measured at its declared context, with the frequencies in use there, since people serve it at that
+        It is the length that the caller gave, else the number of usable positions. A model that is extended by a
+        scaling is measured at its declared context, with the frequencies in use there, since people serve it at that
         length; the original length is named with the scaling. Where no context is declared, as in a preset, the
         original length is the only one known. Layers with a window are measured over the window if it is shorter: no
-        query attends further. Towers for images or sound have lengths of their own, whatever is asked of the text.
-        None where nothing is declared.
+        query attends further. Towers for images or sound keep their own lengths, whatever length is given for the text.
+        None if nothing is declared.
 
         >>> code = Code("text", "0-3", "rotary", window=512, usable_length=8192)
         >>> Resolved(None, 8192, 8192, (code, replace(code, window=None)), ()).with_lengths().codes[0].length
@@ -279,7 +279,7 @@ def layer_ranges(layers: Iterable[int]) -> str:
 
 
 def layer_numbers(ranges: str) -> frozenset[int]:
-    """Layer numbers out of the short form of the report; what is no number of a layer is none.
+    """Layer numbers from the short form of the report; other words give none.
 
     >>> sorted(layer_numbers("0-2,6")), sorted(layer_numbers("input"))
     ([0, 1, 2, 6], [])

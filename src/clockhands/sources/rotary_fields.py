@@ -1,4 +1,4 @@
-"""From the fields of a rotary config to its ladder, one for each group of layers."""
+"""Computes RoPE frequencies from the fields of a rotary config, for each group of layers."""
 
 import math
 import re
@@ -23,26 +23,26 @@ from clockhands.sources.section_fields import inner_base
 
 ANOTHER_BASE = re.compile(r"(rope|rotary)_?\w*(theta|base)")
 SCALED_OUTSIDE = re.compile(r"rope_scaling_\w")
-# Under this key a converted config says how its weights pair, where the type has no key of its own for that.
+# The key by which a converted config declares the layout of its weights, if the type has no other key for that.
 LAYOUT_KEY = "clockhands_layout"
 SWITCHES = ("use_scaled_rope", "use_dynamic_ntk")
 BASE_ALLOWED = "a finite number above 1"
-# What begins the name of a grid whose columns come before its rows.
+# The prefix of a grid whose columns come before its rows.
 COLUMNS_FIRST = "columns "
-# Time, rows and columns; a list of more sections goes round them again.
+# Time, rows and columns; a list of more sections repeats them.
 COORDINATES = 3
 
 
 @dataclass(frozen=True)
 class RotaryReader:
-    """What reads the rotary codes of one part.
+    """Reads the rotary codes of one part.
 
     Attributes:
         fields: The config of the part.
         known: Its type, or None for one that is not in the table.
         row: The code of that type.
         part: The part.
-        length: The length that the caller asks for, or None.
+        length: The length that the caller gave, or None.
     """
 
     fields: Fields
@@ -53,12 +53,12 @@ class RotaryReader:
 
     @property
     def architecture(self) -> str:
-        """The source of what follows from the type."""
+        """The source text for what follows from the type."""
         return self.known.architecture_source if self.known else ""
 
     @property
     def _defaults(self) -> str:
-        """The source of what the class takes for what is absent."""
+        """The source text for class defaults."""
         return self.known.default_source if self.known else ""
 
     def codes(self) -> list[tuple[Code, int | None]]:
@@ -133,7 +133,7 @@ class RotaryReader:
                 )
                 return code, declared.original
             more |= in_grid(self.row.grid, shape.pairs, code.base)
-        # Without its axes a code of several is another code, with the same ladder.
+        # Without its axes, a code of several axes would be another code with the same frequencies.
         whole = axes is None or axes.value is not None
         spacing = None
         if shape.counted is not None and code.base is not None:
@@ -149,7 +149,7 @@ class RotaryReader:
         return with_scores(code, score_scale_of(says, self.fields, block, rotating=code.kind != "none"))
 
     def _without_width(self) -> None:
-        """Some classes divide nothing: at these scalings they take the width of a head from its key alone."""
+        """Note classes that do not derive the head width: for these scalings they read it from its key only."""
         if self.known is None or self.fields.declares("head_width"):
             return
         without = f"{self.known.library} fails to build this scaling for {self.known.name} models that leave it out"
@@ -158,7 +158,7 @@ class RotaryReader:
 
     def _layout(self, layers: str | None) -> Sourced[str] | None:
         known, said = self._layout_of_type(), self.fields.values.get(LAYOUT_KEY)
-        if said is None or self.part == INDEXER:  # a conversion moves the rows of the attention alone
+        if said is None or self.part == INDEXER:  # a conversion only moves the rows of the main attention
             return known
         where = self.fields.source(LAYOUT_KEY)
         if said not in ("interleaved", "halves"):
@@ -169,7 +169,7 @@ class RotaryReader:
         return Sourced(said, where)
 
     def _layout_of_type(self) -> Sourced[str] | None:
-        """How the class of this type pairs channels, whatever a conversion did."""
+        """The layout of the class of this type, whatever a conversion did."""
         if self.row is None or self.row.layout is None:
             return None
         flag = self.fields.flag("interleave")
@@ -221,12 +221,12 @@ class RotaryReader:
         return outer
 
     def _plausible_for(self, quantity: str, block: Fields | None) -> dict[str, Any]:
-        """What a default base can be held against: the length, the scaling and the window beside it."""
+        """What a default base can be compared with: the length, the scaling and the window."""
         context, kind = self.fields.whole("context"), None if block is None else scaling_type(block, {})
         switch, window = self.fields.flag("window_on"), self.fields.whole("window", least=0)
         off = (switch is not None and switch.value is False) or (
             bool(self.fields.written("window"))
-            and not self.fields.declares("window")  # null: no window, not the default's
+            and not self.fields.declares("window")  # null: no window, not even the default one
         )
         slides = window is not None and window.value and not off
         keys = self.fields.spellings.get(quantity, ())
@@ -238,7 +238,7 @@ class RotaryReader:
         }
 
     def _lost(self, group: LayerGroup, quantity: str, outer: Sourced[float]) -> None:
-        """A base at the top of a config that the class gives to other layers only; these get its default."""
+        """A base at the top level of a config that the class only gives to other layers; these get its default."""
         default = None if self.known is None else self.known.defaults.get(quantity)
         if self.known is None or not self.fields.declares(quantity) or default in (None, outer.value):
             return
@@ -249,7 +249,7 @@ class RotaryReader:
         self.fields.ignored(outer.source, outer.value, because, f"{default:,.0f}", group.layers)
 
     def _further_bases(self) -> bool:
-        """Bases under keys that no common reader knows: some layers take them, and nothing says which."""
+        """Bases under keys that no common parser knows: some layers use them, and which ones is not stated."""
         known = {key for name in ("base", "local_base") for key in self.fields.spellings.get(name, ())}
         further = [key for key in self.fields.values if key not in known and ANOTHER_BASE.search(str(key))]
         further = [key for key in further if isinstance(self.fields.values[key], int | float)]
@@ -259,18 +259,18 @@ class RotaryReader:
         return bool(further)
 
     def _switches_are_complete(self) -> bool:
-        """Whether no key outside the block turns a scaling on whose numbers the file does not hold."""
+        """Whether no key outside the block switches on a scaling whose numbers the file lacks."""
         held = [key for key in SWITCHES if self.fields.values.get(key) is True]
         held += [key for key in self.fields.values if SCALED_OUTSIDE.match(str(key)) and self.fields.values[key]]
         for key in held:
             evidence = {self.fields.source(key): self.fields.values[key], "missing": "a scaling block with its numbers"}
             self.fields.note("incomplete-scaling", evidence)
-        # A dynamic scaling leaves the ladder as it is at the trained length.
+        # A dynamic scaling does not change the frequencies at the trained length.
         return not held or (held == ["use_dynamic_ntk"] and self.length is None)
 
 
 def _without_widths(row: CodeOfType | None) -> CodeOfType | None:
-    """The code of a type in a file that says of each layer how wide its heads are."""
+    """The code of a type in a file that declares the head width of each layer."""
     return None if row is None else replace(row, widths={})
 
 
@@ -284,22 +284,22 @@ def built(
     assumed: bool = True,
     more: Mapping[str, Any] | None = None,
 ) -> Code:
-    """The code with its ladder, or without rates and with a fact where no ladder can be made.
+    """The code with its frequencies, or without them and with a fact if they cannot be computed.
 
     Args:
-        code: What is known of it.
+        code: What is known about it.
         declared: Its scaling.
         fields: Where facts go.
-        length: Tokens at which the rates shall hold.
-        spacing: Its rates, where they are no geometric ladder of its base.
-        assumed: Whether all that a spec says is known.
+        length: The length in tokens for which frequencies are computed.
+        spacing: Its frequencies, if they are not the geometric ladder of its base.
+        assumed: Whether everything in a spec is known.
         more: Further fields of the spec.
     """
     if not declared.known or code.width is None or code.rotated is None:
         return code
     if code.base is None and spacing is None:
         return code
-    # Such a ladder goes over the whole head, or over the whole rotated part of a head of two parts.
+    # Such a ladder covers the whole head, or the whole rotated part of a head of two parts.
     proportional = isinstance(declared.scaling, Proportional) and (more or {}).get("part") != "last"
     regimes = isinstance(declared.scaling, Dynamic | LongRope)
     try:
@@ -322,17 +322,17 @@ def built(
 
 
 def grown(fields: Fields, row: CodeOfType | None, declared: DeclaredScaling, length: int | None) -> DeclaredScaling:
-    """What was declared, or the scaling that the code of the type adds where a switch of the config is on.
+    """The declared scaling, or the one that the code of the type adds if a switch of the config is on.
 
-    Two ways are known. ``doubling`` (Qwen): NTK-aware scaling by ``2 ** ceil(log2(L / L0) + 1) - 1`` for a text of
-    ``L`` tokens and a training length of ``L0``. ``other``: in a way that no formula here has; beyond ``L0`` the rates
-    are then unknown.
+    Two kinds are known. ``doubling`` (Qwen): NTK-aware scaling by ``2 ** ceil(log2(L / L0) + 1) - 1`` for a text of
+    ``L`` tokens and a training length of ``L0``. ``other``: by a formula that this library does not have; beyond ``L0``
+    the frequencies are then unknown.
 
     Args:
         fields: The config of the part.
         row: The code of its type.
         declared: The scaling of its block.
-        length: Tokens at which the rates shall hold, or None.
+        length: The length in tokens for which frequencies are computed, or None.
     """
     if row is None or row.growth is None:
         return declared
@@ -352,7 +352,7 @@ def grown(fields: Fields, row: CodeOfType | None, declared: DeclaredScaling, len
 
 
 def multiplied(fields: Fields, base: Sourced[float] | None) -> Sourced[float] | None:
-    """A base times the ratio that the config has for it (ChatGLM), if its type reads one."""
+    """A base times the ratio that the config gives for it (ChatGLM), if its type reads one."""
     ratio = fields.number("base_ratio", above_zero, "a number above 0")
     if base is None or base.value is None or ratio is None or ratio.value in (None, 1.0):
         return base
@@ -362,13 +362,13 @@ def multiplied(fields: Fields, base: Sourced[float] | None) -> Sourced[float] | 
 def axes_of(block: Fields | None, row: CodeOfType, pairs: int, type_source: str) -> Sourced[tuple[int, ...]] | None:
     """The axis of each pair, or None for a type whose tokens have one position.
 
-    The value is None where what is declared cannot be used, which is a fact.
+    The value is None if the declared sections cannot be used, which is a fact.
 
     Args:
         block: The rotary block of the config.
         row: The code of the type: the order of its sections, and those that its class takes where none are declared.
-        pairs: How many pairs turn.
-        type_source: How what follows from the type is named as a source.
+        pairs: How many pairs are rotated.
+        type_source: The source text for what follows from the type.
     """
     if row.sections is None:
         return None
@@ -390,13 +390,13 @@ def axes_of(block: Fields | None, row: CodeOfType, pairs: int, type_source: str)
 
 
 def in_grid(order: str, pairs: int, base: float) -> dict[str, Any]:
-    """The fields of a rotary spec that turns half of its pairs by rows, half by columns.
+    """The fields of a rotary spec that rotates half of its pairs by rows, half by columns.
 
     Args:
         order: ``together``, where all pairs share one layout, ``apart``, where each half is a layout of its own, ``in
             turns``, where a pair of the rows and one of the columns follow each other, or ``dealt``, where rows take
             every other frequency of one ladder and columns the rest (Pixtral). After ``columns ``, columns come first.
-        pairs: How many pairs turn, an even number.
+        pairs: How many pairs are rotated, an even number.
         base: Base of both ladders.
     """
     rows, columns = (1, 0) if order.startswith(COLUMNS_FIRST) else (0, 1)
@@ -416,7 +416,7 @@ def axes_in_order(sizes: object, order: str, pairs: int) -> tuple[int, ...] | No
     """The axis of each pair for sections of these sizes, ``chunked`` or ``interleaved``; None if they do not fit."""
     if not isinstance(sizes, list | tuple) or not all(type(size) is int and 0 <= size <= pairs for size in sizes):
         return None
-    while len(sizes) > COORDINATES and sizes[-1] == 0:  # a fourth, as GGUF files have it
+    while len(sizes) > COORDINATES and sizes[-1] == 0:  # a fourth section, as in GGUF files
         sizes = sizes[:-1]
     if sum(sizes) != pairs or len(sizes) < COORDINATES or len(sizes) > pairs:
         return None

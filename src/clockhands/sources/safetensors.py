@@ -1,10 +1,9 @@
-"""Headers of safetensors files and of sharded checkpoints; the numbers stay where they are.
+"""Reads headers of safetensors files and of sharded checkpoints, without their numbers.
 
-A file is a length (8 bytes), a JSON header of that length, and the tensors one after the other. The
-header is read and checked here rather than by the ``safetensors`` library because the library's
-refusals name neither the tensor nor a way out, it keeps the last of two tensors of one name, and it
-has no NumPy arrays for float8. The tests hold both to each other: what the library refuses is refused
-here, and what it opens is opened and gives the same numbers, absurd shapes and double names apart.
+A file is a length (8 bytes), a JSON header of that length, and the tensors one after the other. The header is read here
+and not by the ``safetensors`` library, because the library's errors name neither the tensor nor a solution, it keeps
+the last of two tensors with the same name, and it has no NumPy arrays for float8. Tests compare both: what the library
+refuses is refused here, and what it opens is opened with the same numbers, except absurd shapes and duplicate names.
 
 Source: the format section of the safetensors README, https://github.com/huggingface/safetensors.
 """
@@ -56,9 +55,9 @@ def read_header(path: Path) -> WeightsHeader:
     """Read the header of one safetensors file and check it against the file's size.
 
     Raises:
-        Unreadable: The file is truncated or no safetensors file, or its header lies: a length beyond
-            the file, an unknown type, offsets that are negative, overlap, leave holes, do not fit the
-            shape or do not end where the file ends, or two tensors of one name.
+        Unreadable: The file is truncated or not a safetensors file, or its header is inconsistent: a length beyond the
+            file, an unknown type, offsets that are negative, overlap, leave holes, do not fit the shape or do not end
+            where the file ends, or two tensors of one name.
     """
     with open_regular(path) as file:
         state = files.state(file)
@@ -71,15 +70,15 @@ def read_header(path: Path) -> WeightsHeader:
 
 
 def header_length(path: Path, start: bytes, size: int) -> int:
-    """How many bytes the header has that follows the first 8 bytes of a file.
+    """The number of bytes of the header after the first 8 bytes of a file.
 
     Args:
-        path: What messages call the file.
+        path: The file, for messages.
         start: Its first 32 bytes, or all that it has.
         size: How many bytes it has.
 
     Raises:
-        Unreadable: The file is too short for the header, or no safetensors file.
+        Unreadable: The file is too short for the header, or not a safetensors file.
     """
     if len(start) < 8:
         raise Unreadable(
@@ -92,16 +91,16 @@ def header_length(path: Path, start: bytes, size: int) -> int:
 
 
 def header_of(path: Path, text: bytes, size: int, state: tuple[int, int, int, int] | None = None) -> WeightsHeader:
-    """What the text of a header says, checked against the size of the file.
+    """Parse the text of a header, and check it against the size of the file.
 
     Args:
-        path: The file that the tensors lie in.
+        path: The file that holds the tensors.
         text: The header, without the 8 bytes of its length.
         size: How many bytes the file has.
         state: What `files.state` says of the file.
 
     Raises:
-        Unreadable: The header lies, as `read_header` says.
+        Unreadable: The header is inconsistent, as for `read_header`.
     """
     where = f"the header of {path}"
     document = documents.parse(text, where, strict=True, many=True)
@@ -143,7 +142,7 @@ def _length_error(path: Path, length: int, size: int, start: bytes) -> Unreadabl
 
 
 def _tensors(fields: dict[str, Any], path: Path, data_start: int, size: int) -> dict[str, TensorInfo]:
-    """Check every entry by itself, then that together they cover the data once."""
+    """Check every entry separately, then that together they cover the data exactly once."""
     entries = [(*_entry(name, entry, path), name) for name, entry in fields.items()]
     # One tensor of size zero may begin where another begins; the format orders them by begin, then end.
     entries.sort(key=lambda entry: entry[:2])
@@ -202,7 +201,7 @@ def _entry(name: str, entry: object, path: Path) -> tuple[int, int, str, tuple[i
 
 
 def _sizes(value: object) -> TypeGuard[list[int]]:
-    # 2**64 is where the format's own integers end.
+    # 2**64 is the limit of the format's own integers.
     return isinstance(value, list) and all(type(number) is int and 0 <= number < 2**64 for number in value)
 
 

@@ -1,4 +1,4 @@
-"""The parts of a config, what kind of position code each declares, and keys about position that nothing read."""
+"""Finds the parts of a config, the kind of position code that each declares, and position keys that were not read."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -9,7 +9,7 @@ from clockhands.sources.fields import MOST_FACTS, Fields, Sourced, shown
 from clockhands.sources.model_types import ModelType, table
 from clockhands.sources.resolved import Code, Fact
 
-# What files call the kinds of position codes.
+# The names of kinds of position codes in files.
 STYLES = {
     "absolute": "learned",
     "learned": "learned",
@@ -28,16 +28,16 @@ STYLE_KEYS = ("position_embedding_type", "pos_emb", "pos_embedding_type", "posit
 # A name or a letter for each layer.
 LISTS_OF_LAYERS = ("layers_block_type", "hybrid_override_pattern")
 
-# Objects in objects: a config has three levels at most.
+# The deepest nesting: a config has three levels at most.
 DEEPEST = 4
 
-# What the names of such keys are made of, beyond those that the table knows.
+# Words in the names of such keys, beyond those that the table knows.
 ABOUT_POSITION = re.compile(
     r"rope|rotary|alibi|yarn|ntk|(^|[_.])position|(^|_)theta($|_)|sliding_window|mscale|^llama_4_scaling$|attention\.temperature_"
 )
-# Quantities of a model that say nothing about position by themselves.
+# Quantities of a model that are not about positions by themselves.
 SHAPE = frozenset({"hidden", "heads", "head_width", "layers", "decoder_layers", "image", "patch"})
-# Objects in objects: a block, one for each kind of layer, a list of numbers.
+# The deepest nesting: a block, one for each kind of layer, a list of numbers.
 _DEEPEST_BLOCK = 3
 
 
@@ -47,10 +47,10 @@ class Section:
 
     Attributes:
         part: ``text``, ``encoder``, ``decoder``, ``vision``, ``audio`` or ``other``.
-        path: Where the object stands, such as ``"text_config."``.
+        path: The place of the object, such as ``"text_config."``.
         values: The object.
         outer: The object around it, or None.
-        places: Key (with dots into objects) to its source, where the file has no such key.
+        places: The sources of keys (with dots into objects) that the file does not have.
     """
 
     part: str
@@ -61,7 +61,7 @@ class Section:
 
 
 def sections(config: Mapping[str, Any], path: str = "", part: str = "text") -> Iterator[Section]:
-    """The parts of a config: the objects with a known name, or the config itself where none holds its text part."""
+    """The parts of a config: the objects with a known name, or the config itself if none holds its text part."""
     inner = [
         (key, of)
         for key, of in table()["sections"].items()
@@ -76,7 +76,7 @@ def sections(config: Mapping[str, Any], path: str = "", part: str = "text") -> I
 
 
 def fields_of(section: Section, file: str, known: ModelType | None, facts: list[Fact]) -> Fields:
-    """The fields of a part, under the keys that its type reads and with its defaults; of another type, usual keys."""
+    """The fields of a part, by the keys and defaults of its type; for an unknown type, by usual keys."""
     if known is None:
         return Fields(section.values, file, table()["spellings"]["config"], facts, path=section.path)
     defaults, source = known.defaults, known.default_source
@@ -93,7 +93,7 @@ def fields_of(section: Section, file: str, known: ModelType | None, facts: list[
 
 
 def _inner_values(values: Mapping[str, Any], reads: Mapping[str, Sequence[str]]) -> dict[str, Any]:
-    """What a type reads under dotted keys, which lead into objects: key to value."""
+    """What a type reads under dotted keys, which lead into objects."""
     found = {}
     for key in {key for keys in reads.values() for key in keys if "." in key}:
         outer, _, inner = key.partition(".")
@@ -106,7 +106,7 @@ def _inner_values(values: Mapping[str, Any], reads: Mapping[str, Sequence[str]])
 def _with_layers_counted(
     section: Section, file: str, keys: Sequence[str], stages: Sequence[str]
 ) -> tuple[Mapping[str, Any], Mapping[str, str]]:
-    """The object, with the number of its layers where it has a list of them, or of how many each stage has."""
+    """The object with its number of layers, if it has a list of layers or the numbers of its stages."""
     values = section.values
     for listed in stages:
         held = values.get(listed)
@@ -123,9 +123,9 @@ def _with_layers_counted(
 
 
 def _other_names(values: Mapping[str, Any], known: ModelType) -> dict[str, list[str]]:
-    """Sizes that a file has under a usual name which its type does not read: they come before any default.
+    """Sizes under a usual name that the type does not read: they have priority over any default.
 
-    The length is none of them: the class uses its default, and the key is a finding, ``ignored-key``.
+    The length is not among them: the class uses its default, and the key is a finding, ``ignored-key``.
     """
     found: dict[str, list[str]] = {}
     for quantity in ("hidden", "heads", "layers"):
@@ -140,7 +140,7 @@ def _other_names(values: Mapping[str, Any], known: ModelType) -> dict[str, list[
 
 
 def declared_kinds(fields: Fields) -> list[Sourced[str]]:
-    """The kinds that the fields of an unknown type declare, each with the key that says so."""
+    """The kinds that the fields of an unknown type declare, each with the key that declares it."""
     found: list[Sourced[str]] = []
 
     def add(kind: str, key: str) -> None:
@@ -163,7 +163,7 @@ def declared_kinds(fields: Fields) -> list[Sourced[str]]:
         if kind is None:
             fields.unreadable(key, f"one of {', '.join(STYLES)}")
         elif kind != "learned" or not found:
-            # "absolute" is what configs of BERT's descent keep saying when something else took its place.
+            # Configs derived from BERT keep "absolute" even when another encoding is used.
             add(kind, key)
     return found
 
@@ -185,7 +185,7 @@ def _switches(fields: Fields) -> Iterator[tuple[str, str]]:
 
 
 def part_of(section: Section, name: str | None) -> str:
-    """The part of a section; a type that says it is a tower for images or sound is no text."""
+    """The part of a section; a type of a tower for images or sound is not text."""
     if section.part != "text" or section.path or name is None:
         return section.part
     for part, words in (("vision", ("vision", "vit", "image", "dinov")), ("audio", ("audio", "wav2vec", "wavlm"))):
@@ -195,7 +195,7 @@ def part_of(section: Section, name: str | None) -> str:
 
 
 def ignored_keys(fields: Fields, known: ModelType, codes: Sequence[Code]) -> None:
-    """Position keys that the type does not read, where they say more than nothing and something else than its codes."""
+    """Position keys that the type does not read, unless they are empty or repeat what its codes do."""
     data = table()
     fields.present("unused")
     meaning = {key: quantity for quantity, keys in data["spellings"]["config"].items() for key in keys}
@@ -210,7 +210,7 @@ def ignored_keys(fields: Fields, known: ModelType, codes: Sequence[Code]) -> Non
         if any(fields.values[other] == value for other in instead):
             continue
         if not instead and value == known.fixed.get(quantity, known.defaults.get(quantity)):
-            continue  # it says what the class takes by itself
+            continue  # it repeats the class default
         if _as_computed(quantity, value, [code for code in codes if code.kind == "rotary"]):
             continue
         if value is True and any(row.kind == key for row in known.rows):
@@ -228,12 +228,12 @@ def ignored_keys(fields: Fields, known: ModelType, codes: Sequence[Code]) -> Non
         fields.ignored(base.source, base.value, f"{known.title} does not read it there", instead)
 
 
-# What programs call RoPE with one layout or the other, where a key names the encoding.
+# The names that programs use for RoPE with each layout, in a key for the encoding.
 _NAMED_LAYOUTS = {"rope_gptj": "interleaved", "rope_gpt_neox": "halves"}
 
 
 def _as_computed(quantity: str, value: Any, turning: Sequence[Code]) -> bool:
-    """Whether a share of the head or the name of a layout says what the codes are in any case."""
+    """Whether a partial rotary factor or the name of a layout equals what the codes have anyway."""
     if not turning:
         return False
     if quantity == "share" and isinstance(value, int | float):
@@ -242,7 +242,7 @@ def _as_computed(quantity: str, value: Any, turning: Sequence[Code]) -> bool:
 
 
 def inner_base(fields: Fields, known: ModelType) -> Sourced[Any] | None:
-    """A base among the values of attention, where DBRX was published with it and the class looks at the top only."""
+    """A base among the values of attention: DBRX was published with it, and the class only reads the top level."""
     attention, reads = fields.values.get("attn_config"), known.reads.get("base", ())
     if not isinstance(attention, Mapping) or fields.declares("base"):
         return None
@@ -253,10 +253,10 @@ def inner_base(fields: Fields, known: ModelType) -> Sourced[Any] | None:
 
 
 def outer_keys(section: Section, fields: Fields) -> None:
-    """Position keys beside the object of the text part: readers that look at the top only take those."""
+    """Position keys beside the object of the text part: runtimes that read only the top level use those."""
     if section.part != "text" or section.outer is None:
         return
-    # Some types keep something there that is not about their text, such as times of sound.
+    # Some types keep values there that are not about their text, such as times of sound.
     own = table()["beside_the_text"].get(str(section.outer.get("model_type")), ())
     for key in table()["position_keys"]:
         value = section.outer.get(key)
@@ -274,12 +274,12 @@ def outer_keys(section: Section, fields: Fields) -> None:
 
 
 def unread(fields: Fields) -> dict[str, Any]:
-    """Place to value of each key of an object, and of the rotary blocks in it, that is about position and was not read.
+    """The values, by source, of unread position keys of an object and of the rotary blocks in it.
 
-    A null, an empty object and an empty list say nothing and are left out.
+    A null, an empty object and an empty list are left out.
 
     Raises:
-        Unreadable: There are more than any config of a model has.
+        Unreadable: There are more than in any model's config.
     """
     blocks = table()["spellings"]["config"]["blocks"]
     held = dict(_unread(fields.values, "", fields, family()))
@@ -293,12 +293,12 @@ def unread(fields: Fields) -> dict[str, Any]:
 
 
 def beside(config: Mapping[str, Any], file: str) -> dict[str, Any]:
-    """The same for keys around the objects that hold the parts of a model, which nothing reads."""
+    """The same for keys around the objects that hold the parts of a model."""
     return {f"{file}:{key}": shown(value) for key, value in config.items() if _says(value) and _is_about(key, family())}
 
 
 def family() -> frozenset[str]:
-    """The keys about position that some type reads."""
+    """The position keys that some type reads."""
     data = table()
     spelt = data["spellings"]["config"]
     return frozenset(
@@ -309,7 +309,7 @@ def family() -> frozenset[str]:
 def _unread(
     values: Mapping[str, Any], path: str, fields: Fields, known: frozenset[str] | None
 ) -> Iterator[tuple[str, Any]]:
-    """Keys of one object by their path in it; of a block every key is about position."""
+    """Keys of one object by their path in it; in a block every key is about positions."""
     read = fields.read_at.get(f"{fields.path}{path}", frozenset())
     for name, value in values.items():
         key = str(name)

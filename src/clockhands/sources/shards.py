@@ -1,6 +1,6 @@
-"""Checkpoints in several files: an index that says which tensor lies in which of them.
+"""Checkpoints in several files: reads an index that lists the file of each tensor.
 
-An index comes from whoever made the checkpoint, so it may name files of its own folder and no others.
+An index comes from an untrusted source, so it may only name files in its own folder.
 """
 
 from collections.abc import Callable
@@ -19,14 +19,15 @@ LARGEST_INDEX = 128 * 2**20
 
 @dataclass(frozen=True)
 class WeightsHeader:
-    """What the header of a file of weights says, or those of all shards of a checkpoint together.
+    """The header of a file of weights, or those of all shards of a checkpoint together.
 
     Attributes:
         path: The file, or the index.
         tensors: Every tensor by name, in the order of the data.
         metadata: Free text by key, as the writer left it.
-        absent: Files that hold tensors and are not there: shards, where that was allowed, or those beside a model.
-        added: Tensors that the graph of an ONNX model adds to something, or takes rows of: a position table is one.
+        absent: Missing files with tensors: shards, if that was allowed, or data files beside a model.
+        added: Tensors that the graph of an ONNX model adds to something, or gathers rows of, as it does with position
+            tables.
         state: Of a safetensors file, what `files.state` said of it when the header was read.
     """
 
@@ -39,10 +40,10 @@ class WeightsHeader:
 
 
 def shard_of_each(path: Path) -> dict[str, str]:
-    """The name of each tensor that an index lists, with that of the file that it is in.
+    """The tensors that an index lists, each with the name of its file.
 
     Raises:
-        Unreadable: The index cannot be read, or is none.
+        Unreadable: The index cannot be read, or is not an index.
     """
     names = documents.read(path, LARGEST_INDEX, found=True).fields.get("weight_map")
     if not isinstance(names, dict) or not all(isinstance(shard, str) for shard in names.values()):
@@ -54,7 +55,7 @@ def shard_of_each(path: Path) -> dict[str, str]:
 
 
 def is_here(file: Path) -> bool:
-    """Whether a shard is there itself, and not a Git LFS pointer to it."""
+    """Whether a shard itself is present, and not a Git LFS pointer to it."""
     return place(file) is not None and not is_pointer(file)
 
 
@@ -103,8 +104,8 @@ def read_index(
 
 
 def _shard(index: Path, name: str) -> Path:
-    """The file that an index calls ``name``: always one of its own folder."""
-    # Judged as a Windows path too, so that an index is refused on every system or on none.
+    """The path of the file that an index calls ``name``: always in the index's own folder."""
+    # Checked as a Windows path too, so that an index is refused on all systems or on none.
     inside = len(PurePosixPath(name).parts) == len(PureWindowsPath(name).parts) == 1
     if not inside or name in ("", ".", "..") or PureWindowsPath(name).drive or "\0" in name:
         raise Unreadable(
@@ -122,7 +123,7 @@ def _shard(index: Path, name: str) -> Path:
 
 
 def _followed(file: Path) -> Path | None:
-    """Where a link leads in the end; None for what is no link, and for links in a circle."""
+    """The final target of a link; None if it is not a link, or a link in a circle."""
     try:
         return file.resolve() if file.is_symlink() else None
     except (OSError, RuntimeError, ValueError):
@@ -132,8 +133,8 @@ def _followed(file: Path) -> Path | None:
 def _belongs(target: Path, index: Path) -> bool:
     """Whether a link stays in the folder of the index, or leads to a file of a download cache.
 
-    The cache of Hugging Face keeps the files of a model in ``models--ORG--NAME/blobs``, and what people see are links
-    to them.
+    The cache of Hugging Face keeps the files of a model in ``models--ORG--NAME/blobs``, and snapshots contain links to
+    them.
     """
     if target.is_relative_to(index.parent.resolve()):
         return True

@@ -1,10 +1,10 @@
-"""Open a target: whatever a person may name on the command line, from a preset to a model folder.
+"""Opens a target: anything that a user may name on the command line, from a preset to a model folder.
 
-Tried in this order: ``-`` (a config on standard input), an existing path, a preset's exact name, a
-model in the local Hugging Face cache, the same on the hub, a callable. ``preset:NAME`` and ``file:PATH``
-force one; ``ollama:NAME`` and ``lmstudio:NAME`` are models that these programs keep. The network is used
-for ``org/name[@revision]`` alone, with the extra ``hub`` and unless ``HF_HUB_OFFLINE`` is set. Of a
-tensor file only the header is read.
+Tried in this order: ``-`` (a config on standard input), an existing path, a preset's exact name, a model in the local
+Hugging Face cache, the same on the hub, a callable. ``preset:NAME`` and ``file:PATH`` select one of these;
+``ollama:NAME`` and ``lmstudio:NAME`` are models of these programs. The network is used only for
+``org/name[@revision]``, with the extra ``hub`` and unless ``HF_HUB_OFFLINE`` is set. Of a tensor file only the header
+is read.
 """
 
 import difflib
@@ -28,7 +28,7 @@ from clockhands.sources.opened import READ, Opened
 from clockhands.sources.openers import open_document, open_file, open_folder
 from clockhands.sources.transfers import why_not
 
-# An address of the hub, with the model and maybe a revision in it, or any other.
+# An address on the hub, with a model and possibly a revision in it, or any other address.
 _ADDRESS = re.compile(
     r"(?:https?://)?(?:www\.)?(?:huggingface\.co|hf\.co)/(?P<name>[\w.-]+/[\w.-]+)"
     r"(?:/(?:tree|blob|resolve|raw)/(?P<revision>[\w.-]+)(?:[/?#].*)?|[/?#].*)?"
@@ -43,7 +43,7 @@ def open_target(text: str | os.PathLike[str], stdin: IO[bytes] | IO[str] | None 
     Raises:
         InvalidType: ``text`` is neither a string nor a path.
         InvalidValue: A preset's fields are impossible.
-        Unreadable: Nothing has that name, or what has it cannot be read.
+        Unreadable: Nothing has that name, or it cannot be read.
     """
     if isinstance(text, os.PathLike):
         return _open_path(Path(text), os.fspath(text), None)
@@ -64,7 +64,7 @@ def open_target(text: str | os.PathLike[str], stdin: IO[bytes] | IO[str] | None 
 
 
 def path_of(text: str) -> Path | None:
-    """The file or folder that ``text`` would be read from; None for a preset, standard input and what is not there.
+    """The file or folder that ``text`` names; None for a preset, standard input and what does not exist.
 
     >>> path_of("vaswani2017"), path_of("-")
     (None, None)
@@ -79,14 +79,14 @@ def path_of(text: str) -> Path | None:
 
 
 def is_function(text: str) -> bool:
-    """Whether ``text`` can only be ``package.module:callable``: no path, no preset and no model is called so."""
+    """Whether ``text`` can only be ``package.module:callable``: no path, preset or model has this name."""
     if not NAMED.fullmatch(text) or _known_ending(text.partition(":")[0]) or text.startswith(PREFIXES):
         return False
     return _path_and_tensor(text) is None and not _is_preset(text)
 
 
 def _first_reading(text: str) -> Opened:
-    """The first reading of ``text`` that fits, with a note for each later one that would have."""
+    """The first interpretation of ``text`` that fits, with a note for each later one that would fit too."""
     readings = []
     found = _path_and_tensor(text)
     if found:
@@ -110,7 +110,7 @@ def _first_reading(text: str) -> Opened:
 
 
 def _cached(asked: HubName, beside: bool) -> Path | None:
-    """``cached_model``; what the cache lacks is no matter where another reading comes first, or the hub has it."""
+    """Like ``cached_model``; a missing model is not an error if another interpretation fits, or the hub has it."""
     try:
         return cached_model(asked)
     except Unreadable:
@@ -120,7 +120,7 @@ def _cached(asked: HubName, beside: bool) -> Path | None:
 
 
 def _fetched(asked: HubName, target: str) -> Opened:
-    """The model as it is on the hub."""
+    """The model on the hub."""
     hindered = why_not()
     if hindered is not None:
         why, way_out = hindered
@@ -128,7 +128,7 @@ def _fetched(asked: HubName, target: str) -> Opened:
             f"{asked} is neither a path here nor a model in the local Hugging Face cache ({hub_folder()}), {why}.",
             f"Check the spelling; to fetch its config and headers, {way_out}; or download it: `{asked.download}`.",
         )
-    # Imported here: most targets are files, and fetching brings what reads GGUF keys with it.
+    # Imported here: most targets are files, and fetching also imports the parser of GGUF keys.
     from clockhands.sources.hub import fetched
 
     return fetched(asked, target)
@@ -165,7 +165,7 @@ def _known_ending(text: str) -> bool:
 
 
 def _before_tensor(text: str) -> str:
-    """``file`` of a text that looks like ``file:tensor``, else all of it."""
+    """``file`` if the text looks like ``file:tensor``, else all of it."""
     for at in _colons(text):
         if _known_ending(text[:at]):
             return text[:at]
@@ -173,7 +173,7 @@ def _before_tensor(text: str) -> str:
 
 
 def _colons(text: str) -> list[int]:
-    """Where ``text`` may be cut into a file and a tensor: at every colon but that of a Windows drive."""
+    """The colons at which ``text`` may be split into a file and a tensor: all except that of a Windows drive."""
     drive = re.match(r"[A-Za-z]:[\\/]", text)
     return [at for at, mark in enumerate(text) if mark == ":" and not (drive and at == 1)]
 
@@ -205,7 +205,7 @@ def _open_path(path: Path, target: str, tensor: str | None) -> Opened:
 
 
 def _preset_names() -> tuple[str, ...]:
-    # Imported here: most targets are files, and presets bring all specs with them.
+    # Imported here: most targets are files, and presets import all specs.
     from clockhands.presets import names
 
     return names()
@@ -236,7 +236,7 @@ def _unknown_preset(name: str, message: str, otherwise: str = f"; else name {REA
 
 
 def _fields(text: str, target: str) -> dict[str, object]:
-    """The fields of ``preset:field=value,…``; a comma inside a value is one that no ``field=`` follows."""
+    """Split the fields of ``preset:field=value,…``; a comma that no ``field=`` follows belongs to a value."""
     fields: dict[str, object] = {}
     for part in re.split(r",(?=\s*[A-Za-z_]\w*\s*=)", text):
         name, equals, value = part.partition("=")
@@ -253,13 +253,13 @@ def _fields(text: str, target: str) -> dict[str, object]:
 
 
 def _field_value(text: str) -> object:
-    """A number if it reads as one, a JSON list or constant if it is one, else the text itself."""
+    """The value of a field: a number, a JSON list or constant, if it reads as one, else the text itself."""
     for number in (int, float):
         try:
             value = number(text)
         except ValueError:
             continue
-        # 1e3 is a short way to write a whole number; 512.0 says that it is a real one.
+        # 1e3 is a short form of a whole number; 512.0 is a real number on purpose.
         return int(value) if "." not in text and math.isfinite(value) and value == int(value) else value
     try:
         value = json.loads(text)

@@ -1,7 +1,7 @@
-"""What is known about the names of tensors: a table of data, and how to ask it.
+"""The table of tensor names by model type, and functions to query it.
 
-``tensors.json`` says for each model type which modules are indexed by a query's or key's channel, and for all types
-what the tensors of such a module are. What is in no row is never guessed at.
+``tensors.json`` lists for each model type the modules whose tensors are indexed by a query's or key's channel, and for
+all types what the tensors of such a module are. A name without an entry is never guessed.
 """
 
 import json
@@ -27,15 +27,15 @@ class Tensors:
 
     Attributes:
         name: The type.
-        modules: Pattern of a module to the arrangement of its rows; a pattern names the ``layer``, and in ``of``
-            whether it is a query's or a key's where it is not both.
-        stays: Patterns of tensors whose names look like a query's or key's and whose rows are no rotated channels.
-        part: Which channels of a head turn.
-        latent: Whether keys are made of one latent vector beside the rotated channels.
-        layout: How channels pair, for a type that no config's table holds.
-        defaults: What the class takes where a key is absent, for such a type.
-        keys: Key of the config that counts key heads; None where no key says it for sure.
-        switch: Key of the config that says the layout, and its value for each.
+        modules: The arrangement of rows for each module pattern; a pattern captures the ``layer``, and in ``of``
+            whether it is a query's or a key's, if it is not both.
+        stays: Patterns of tensors that are named like a query's or key's but whose rows are not rotated channels.
+        part: Which channels of a head are rotated.
+        latent: Whether keys are computed from one latent vector beside the rotated channels.
+        layout: The layout, for a type that is not in the table of configs.
+        defaults: The class defaults, for such a type.
+        keys: Key of the config that counts key heads; None if no key does so reliably.
+        switch: Key of the config that declares the layout, and its value for each layout.
     """
 
     name: str
@@ -97,7 +97,7 @@ def _filled(name: str) -> dict[str, Any]:
 
 
 def held(name: str, known: Tensors) -> NamedTensor | None:
-    """What the table says about a tensor of this name; None where it is of no module in it."""
+    """What the table says about a tensor of this name; None if it belongs to no module in it."""
     for pattern, arrangement in known.modules.items():
         found = _module(pattern).fullmatch(name)
         if found is not None:
@@ -108,17 +108,17 @@ def held(name: str, known: Tensors) -> NamedTensor | None:
 
 
 def stays(name: str, known: Tensors) -> bool:
-    """Whether the table says that a tensor of this name is indexed by no rotated channel."""
+    """Whether the table says that a tensor of this name is not indexed by rotated channels."""
     return any(re.fullmatch(table()["prefix"] + pattern, name) for pattern in known.stays)
 
 
 def quantisation(leaf: str) -> str | None:
-    """The quantisation that this leaf belongs to, if it is one that cannot be moved."""
+    """The quantisation that this part of a name belongs to, if its tensors cannot be permuted."""
     return _of_leaf(leaf, "refused")
 
 
 def looks_like_query_or_key(name: str) -> bool:
-    """Whether the name of a tensor is one that queries or keys have in some model.
+    """Whether the name of a tensor is used for queries or keys in some model.
 
     >>> looks_like_query_or_key("h.0.attn.q_proj.weight"), looks_like_query_or_key("mlp.up_proj.weight")
     (True, False)
@@ -140,7 +140,7 @@ def _module(pattern: str) -> re.Pattern[str]:
 
 
 def slots_of(arrangement: Arrangement, slots: int, heads: int | None) -> str | None:
-    """A letter for each slot of a tensor, query, key or value; None where so many heads cannot be arranged so.
+    """A letter for each slot of a tensor, query, key or value; None if the number of slots does not fit.
 
     The slots of a tensor that holds heads alone are all ``q``, whichever of the two they are.
 

@@ -1,9 +1,9 @@
-"""Requests to a hub: bounded in bytes, patient for seconds, and said in one sentence when they fail.
+"""Requests to a hub, with limits on bytes and seconds, and one-sentence errors.
 
-Everything goes through the session of ``huggingface_hub``, which knows the user's proxies and certificates and
-refuses when the hub is switched off. Its own download is not used: it waits as long as a server asks for, reads as much
-as a server sends, and asks for a list of programs on the way. The token goes to the hub alone: on a redirect to another
-host the session leaves it out.
+All requests use the session of ``huggingface_hub``, which knows the user's proxies and certificates and refuses when
+the hub is switched off. Its own download function is not used: it waits as long as a server asks, reads as much as a
+server sends, and additionally requests a list of programs. The token is sent to the hub alone: on a redirect to another
+host the session removes it.
 
 Source: RFC 9110, sections 10.2.3 (Retry-After) and 14 (ranges); for the codes of errors ``huggingface_hub``,
 ``utils/_http.py``, ``hf_raise_for_status``.
@@ -30,7 +30,7 @@ MOST = 17_000_000
 
 _PAUSES = (0.5, 2.0)  # seconds before the second and the third try
 _LONGEST_PAUSE = 30.0  # seconds that a server may ask for
-_LONGEST = 60.0  # seconds for one request, however slowly its answer drips
+_LONGEST = 60.0  # the longest time in seconds for one request, however slowly its answer arrives
 _AT_ONCE = 8  # requests
 THREADS = "clockhands fetching"
 _BUSY = (429, 500, 502, 503, 504)
@@ -42,11 +42,11 @@ WATCH: ContextVar[Callable[[str], None] | None] = ContextVar("WATCH", default=No
 
 
 class NotFetched(Unreadable):
-    """Something beside the config was not fetched: the model can be read without it."""
+    """Something other than the config was not fetched: the model can be read without it."""
 
 
 class WholeFilesOnly(NotFetched):
-    """A hub that does not send parts of files."""
+    """The hub does not send parts of files."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class Transferred:
 
     Attributes:
         data: The bytes.
-        total: How many the whole file has, where the answer to a range says so.
+        total: The size of the whole file, if the answer to a range request gives it.
     """
 
     data: bytes
@@ -63,7 +63,7 @@ class Transferred:
 
 
 def why_not() -> tuple[str, str] | None:
-    """Why nothing can be fetched here, as the end of a sentence, and what to do; None if it can."""
+    """Why nothing can be fetched here, as the end of a sentence, and what to do; None if fetching is possible."""
     for name in ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE"):
         if os.environ.get(name, "").upper() in ("1", "ON", "YES", "TRUE"):
             return f"and {name} is set", f"unset {name}"
@@ -108,7 +108,7 @@ class Transfers:
 
     @property
     def left(self) -> int:
-        """Bytes that may still be asked for."""
+        """Bytes that may still be requested."""
         with self._lock:
             return max(0, MOST - self.received - self._reserved)
 
@@ -127,7 +127,7 @@ class Transfers:
         return self._get(self._address(commit, path), most).data
 
     def range(self, commit: str, path: str, start: int, count: int) -> Transferred:
-        """Bytes of a file, as many as there are of those asked for.
+        """The requested bytes of a file, or fewer at its end.
 
         Raises:
             NotFetched: More than are left of the budget.
@@ -140,7 +140,7 @@ class Transfers:
         return f"{self.endpoint}/{self.asked.name}/resolve/{commit}/{quote(path)}"
 
     def _get(self, url: str, most: int, start: int | None = None) -> Transferred:
-        """Bytes of an address, at most ``most``; with ``start``, those from there on."""
+        """Bytes from an address, at most ``most``; with ``start``, those from there on."""
         self._reserve(most)
         try:
             for pause in (*_PAUSES, None):
@@ -165,7 +165,7 @@ class Transfers:
         raise AssertionError("the last try returns or raises")
 
     def _reserve(self, count: int) -> None:
-        """Set bytes aside, so that requests at the same time stay within the budget together."""
+        """Reserve bytes, so that concurrent requests together stay within the limit."""
         with self._lock:
             if count > 0 and self.received + self._reserved + count > MOST:
                 raise NotFetched(
@@ -175,7 +175,7 @@ class Transfers:
             self._reserved += count
 
     def _once(self, url: str, most: int, start: int | None) -> tuple[int, Any, Transferred | None]:
-        """Status, headers and, where the server agrees, the bytes of one answer."""
+        """Status, headers and, if the server agrees, the bytes of one answer."""
         headers = dict(self._headers)
         if start is not None:
             headers["Range"] = f"bytes={start}-{start + most - 1}"
@@ -212,7 +212,7 @@ class Transfers:
         with self._lock:
             self.received += count
             spent = self.received > MOST
-        if spent:  # by tries that failed, or a server that sends more than was asked for
+        if spent:  # by failed tries, or a server that sends more than requested
             raise NotFetched(
                 f"{self.endpoint} sent more than {MOST // 10**6} MB for {self.asked}, and no more is taken.",
                 f"Try again later, or download the model: `{self.asked.download}`.",
@@ -265,9 +265,9 @@ class Transfers:
 
 
 def at_once(names: list[str], work: Callable[[str], Done]) -> Generator[tuple[str, Done | Exception], None, None]:
-    """Each name with what ``work`` makes of it, in the order in which they are done.
+    """Each name with the result of ``work`` for it, in the order of completion.
 
-    The threads are daemons, so that a user who interrupts does not wait for answers.
+    The threads are daemons, so that an interrupt does not wait for answers.
     """
     waiting: queue.SimpleQueue[str] = queue.SimpleQueue()
     results: queue.SimpleQueue[tuple[str, Done | Exception]] = queue.SimpleQueue()
@@ -291,16 +291,16 @@ def at_once(names: list[str], work: Callable[[str], Done]) -> Generator[tuple[st
         for _ in names:
             yield results.get()
     finally:
-        with suppress(queue.Empty):  # of those that nobody waits for any more, none is begun
+        with suppress(queue.Empty):  # after an interrupt, no further job is started
             while True:
                 waiting.get_nowait()
 
 
 class Growing(io.RawIOBase):
-    """A remote file that is read from the front: what is read for the first time is fetched.
+    """A remote file that is read from the front: bytes are fetched when they are read for the first time.
 
     Attributes:
-        data: The bytes that are here.
+        data: The bytes fetched so far.
     """
 
     def __init__(self, start: Transferred, more: Callable[[int, int], bytes], most: Callable[[], int]) -> None:
@@ -341,7 +341,7 @@ class Growing(io.RawIOBase):
 
 
 def _asked_wait(headers: Any) -> float | None:
-    """Seconds that a server asks to wait, by either header for it; None if it does not say, or gives a date."""
+    """The seconds that a server asks to wait, by either header for it; None if it does not say, or gives a date."""
     found = re.fullmatch(r"\s*(\d{1,9})\s*", headers.get("Retry-After", "")) or re.search(
         r";\s*t=(\d{1,9})", headers.get("RateLimit", "")
     )

@@ -1,4 +1,4 @@
-"""What headers of weights alone tell about position: names and shapes."""
+"""Reads position codes from headers of weights alone: tensor names and shapes."""
 
 import re
 from typing import TYPE_CHECKING
@@ -9,7 +9,8 @@ from clockhands.sources.resolved import Code, Fact
 if TYPE_CHECKING:
     from clockhands.sources.opened import Opened
 
-# Names under which libraries keep trained tables, fixed tables, rates and biases; the part is in the name if anywhere.
+# Names under which libraries store trained tables, fixed tables, frequencies and biases; only the name may show the
+# part.
 TABLE = re.compile(
     r"(^|[./])(position_embeddings?|embed_positions|positional_embeddings?|positional_encodings?|position_encodings?"
     r"|pos_embed(ding)?s?|pos_enc(oding)?|position_enc|pos_table|wpe|pe|position_embd)(\.weights?|\.embedding|\.pe)?$"
@@ -20,7 +21,7 @@ PARTS = (("encoder", "encoder"), ("decoder", "decoder"), ("vision", "vision"), (
 
 
 def tensor_codes(opened: "Opened", facts: list[Fact]) -> tuple[Code, ...]:
-    """The codes that a file of weights shows without a config; what a file cannot tell is None."""
+    """The codes that a file of weights shows without a config; None for what a file cannot show."""
     codes: list[Code] = []
     for name, tensor in opened.tensors.items():
         where = f"{tensor.declared_in.name}:{name}"
@@ -35,7 +36,7 @@ def tensor_codes(opened: "Opened", facts: list[Fact]) -> tuple[Code, ...]:
             codes.append(_rates(opened, name, where, facts))
     kept: list[Code] = []
     for code in codes:
-        # Models keep the same rates once for each layer.
+        # Models store the same frequencies once for each layer.
         if not any(_same(code, other) for other in kept):
             kept.append(code)
     if not kept:
@@ -51,7 +52,7 @@ def tensor_codes(opened: "Opened", facts: list[Fact]) -> tuple[Code, ...]:
 
 
 def rows_and_width(shape: tuple[int, ...]) -> tuple[int, int] | None:
-    """Rows and channels of a table, whose other axes are of size 1; None where there are more.
+    """Rows and channels of a table, if all other axes have size 1; else None.
 
     >>> rows_and_width((1, 512, 64)), rows_and_width((5000, 1, 64)), rows_and_width((2, 3, 4))
     ((512, 64), (5000, 64), None)
@@ -85,7 +86,7 @@ def _same(code: Code, other: Code) -> bool:
 
 
 def part_in(name: str) -> str:
-    """The part of a model that a tensor is of, by its name.
+    """The part of a model to which a tensor belongs, by its name.
 
     >>> part_in("vision_model.embeddings.position_embedding.weight"), part_in("wpe.weight")
     ('vision', 'text')

@@ -1,9 +1,9 @@
-"""YAML documents, as training programs write their configs, read as the same plain values as JSON.
+"""Reads YAML documents, as training programs write their configs, as the same plain values as JSON.
 
-The text is parsed by PyYAML into nodes, and the values are made here: nothing in a file can name a Python object, an
-alias counts as what it stands for, and every key has its line. The rules are those of YAML 1.1 as PyYAML's safe loader
-has them, but for numbers such as ``1e6``. YAML 1.1 asks for a dot and a sign of the exponent, so that PyYAML reads a
-text; the programs that these configs are for expect a number, and it is read as one here.
+PyYAML parses the text into nodes, and the values are built here: nothing in a file can name a Python object, an alias
+counts as its target, and every key has its line. The rules are those of YAML 1.1 as in PyYAML's safe loader, except for
+numbers such as ``1e6``: YAML 1.1 requires a dot and a sign of the exponent, so PyYAML reads text; the programs that
+these configs are for expect a number, and it is read as one here.
 
 Source: https://yaml.org/spec/1.1/ and https://pyyaml.org/wiki/PyYAMLDocumentation (safe loading, resolvers, nodes).
 """
@@ -31,7 +31,7 @@ _MERGE = f"{_TAG}merge"
 
 
 def read(path: Path, *, found: bool = False) -> Document:
-    """Read the mapping in a YAML file; ``found`` says that the file was found, and not named.
+    """Read the mapping in a YAML file; ``found`` says that it was found rather than named by the user.
 
     Raises:
         Unreadable: The file cannot be opened, is larger than any config, or is not one YAML mapping of plain values.
@@ -40,7 +40,7 @@ def read(path: Path, *, found: bool = False) -> Document:
 
 
 def read_stream(stream: IO[bytes] | IO[str] | None, where: str) -> Document:
-    """Read the JSON object or the YAML mapping in an open stream: JSON is what begins with a bracket.
+    """Read the JSON object or the YAML mapping in an open stream; JSON begins with a bracket.
 
     Raises:
         Unreadable: The stream is closed or fails, holds more than any config, or is neither.
@@ -54,7 +54,7 @@ def read_stream(stream: IO[bytes] | IO[str] | None, where: str) -> Document:
 
 
 def parse(data: bytes, where: str) -> Document:
-    """Parse the bytes of a YAML mapping; ``where`` is what messages call them.
+    """Parse the bytes of a YAML mapping; ``where`` is their name in messages.
 
     Raises:
         Unreadable: They are empty, not UTF-8, not YAML, several documents, no mapping, nested deeper than 100 levels,
@@ -73,7 +73,7 @@ def parse(data: bytes, where: str) -> Document:
 
 @lru_cache(maxsize=2)
 def key_lines(text: str) -> Mapping[str, int]:
-    r"""The line, from 1, of each key of a YAML text, with dots between the keys; none where it cannot be read.
+    r"""The line, from 1, of each key of a YAML text, with dots between the keys; empty if it cannot be read.
 
     >>> key_lines("model:\n  rotary_base: 10000\n")["model.rotary_base"]
     2
@@ -89,16 +89,16 @@ def key_lines(text: str) -> Mapping[str, int]:
 
 
 def _root(text: str, where: str) -> yaml.Node:
-    """The one document of a text that holds something."""
+    """The only document of a text that is not empty."""
     try:
-        # The loader in C is faster, but deep nesting ends the process there.
+        # The C loader is faster, but deep nesting crashes the process there.
         found = [node for node in yaml.compose_all(text, Loader=yaml.SafeLoader) if not _is_empty(node)]
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         place = "" if mark is None else f" at line {mark.line + 1}, column {mark.column + 1}"
         said = (error.problem or error.context or "it cannot be parsed").rstrip(".")
         raise Unreadable(f"{where} is not YAML: {said}{place}.", "Correct the file there.") from None
-    except yaml.YAMLError:  # a character that YAML has no place for
+    except yaml.YAMLError:  # a character that YAML does not allow
         raise Unreadable(f"{where} is not YAML: it holds control characters.", "Check that this is a text.") from None
     except RecursionError:
         raise documents.too_deep(where) from None
@@ -118,14 +118,14 @@ def _is_empty(node: yaml.Node | None) -> bool:
 
 @dataclass
 class _Maker:
-    """What makes plain values of nodes, within the bounds of a config.
+    """Builds plain values from nodes, within the limits of a config.
 
     Attributes:
         where: The file, as messages call it.
         values: How many values were made; an alias counts as often as it is used.
         duplicates: Keys that a mapping gives more than once.
         lines: Path of a key to its line.
-        exponents: Path of a key to its number as it is written, where YAML 1.1 has a text.
+        exponents: The text of each number that YAML 1.1 reads as a string, by path of its key.
     """
 
     where: str
@@ -135,7 +135,7 @@ class _Maker:
     exponents: dict[str, str] = field(default_factory=dict)
 
     def mapping(self, node: yaml.MappingNode, depth: int, path: str = "") -> dict[str, Any]:
-        """The keys and values of a mapping; what `<<` brings in stands under the keys of the mapping itself."""
+        """The keys and values of a mapping; values merged by `<<` yield to keys of the mapping itself."""
         merged: dict[str, Any] = {}
         made: dict[str, Any] = {}
         for key_node, value_node in node.value:
@@ -152,11 +152,11 @@ class _Maker:
         return {**merged, **made}
 
     def value(self, node: yaml.Node, depth: int, path: str) -> Any:
-        """What a node stands for."""
+        """The value of a node."""
         self.values += 1
         if self.values > MOST_KEYS:
             raise self._refusal(f"more than {MOST_KEYS:,} values, those that aliases repeat among them")
-        if depth > DEEPEST:  # also where an alias lies inside of what it stands for
+        if depth > DEEPEST:  # also if an alias is inside its own target
             raise documents.too_deep(self.where)
         kind = node.tag.removeprefix(_TAG)
         if isinstance(node, yaml.MappingNode) and kind == "map":
@@ -192,7 +192,7 @@ class _Maker:
         return node.value
 
     def _merged(self, node: yaml.Node, depth: int, path: str) -> dict[str, Any]:
-        """What `<<` names: a mapping, or a list of them of which the first wins."""
+        """The mappings that `<<` names: one, or a list of which the first has priority."""
         if isinstance(node, yaml.SequenceNode):
             held: dict[str, Any] = {}
             for each in node.value:

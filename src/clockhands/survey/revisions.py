@@ -1,4 +1,4 @@
-"""Which content of a target was audited, as one number that changes when the content does."""
+"""A hash of the content of an audit target, so that a survey notices when the content has changed."""
 
 import hashlib
 import os
@@ -16,7 +16,7 @@ WHOLE = 1 << 20
 _HEAD = 1 << 16
 
 _DOCUMENTS = frozenset({*CONFIGS, *BESIDE, "hparams.json"})
-_ALONE = ("gguf", "npy")  # nothing beside such a file is read
+_ALONE = ("gguf", "npy")  # other files beside such a file are not read
 
 
 def revision_of(target: str) -> str:
@@ -38,12 +38,9 @@ def revision_of(target: str) -> str:
 
 
 def still_there(rows: Iterable[SurveyRow]) -> tuple[list[SurveyRow], list[SurveyRow]]:
-    """The rows whose targets are still there, and those whose files have been deleted or moved since.
-
-    A store that was made on another machine has no file here, nor the folder of its files: then nothing is gone.
-    """
+    """The rows whose targets still exist; rows whose files were deleted or moved since are left out."""
     rows = list(rows)
-    # Only a row with a revision had files; a name that never led to one is no deleted file.
+    # Only a row with a revision had files; a name that was never found is not a deleted file.
     of_files = [row.target for row in rows if row.revision and os.path.isabs(row.target)]
     gone = {target for target in of_files if path_of(target) is None}
     if gone and len(gone) == len(of_files):
@@ -54,7 +51,7 @@ def still_there(rows: Iterable[SurveyRow]) -> tuple[list[SurveyRow], list[Survey
 
 
 def _read_of(path: Path) -> Iterator[tuple[str, Path]]:
-    """The files of a target with the names by which they count, in one order."""
+    """The files of a target with the names under which they enter the hash, in a fixed order."""
     if path.is_dir():
         yield from _in_folder(path, weights=True)
         return
@@ -85,7 +82,7 @@ def _kind(path: Path) -> str | None:
 
 
 def _state(name: str, file: Path) -> bytes:
-    """A file as it counts; one that cannot be read counts as such, and a pipe or a device is not opened."""
+    """What enters the hash for a file; an unreadable file is recorded as such, and pipes and devices are not opened."""
     start = os.fsencode(name) + b"\0"
     try:
         if not stat.S_ISREG(file.stat().st_mode):

@@ -6,12 +6,12 @@ from typing import NamedTuple
 from clockhands.auditing import Audit
 from clockhands.sources.resolved import TEXT, Code
 
-# Among the kinds of a row, an encoding that was not recognised.
+# A kind that a row may list: an encoding that was not recognised.
 UNKNOWN = "unknown"
-# And RoPE of a part for text whose frequencies could not be computed.
+# A kind that a row may list: RoPE of a text part whose frequencies could not be computed.
 UNCOMPUTED = "rotary-uncomputed"
 
-_LETTERS = 200  # of a text that comes from a file: a row stays small whatever a file holds
+_LETTERS = 200  # The limit for a text from a file: a row stays small whatever the file contains.
 
 
 class SurveyRow(NamedTuple):
@@ -21,7 +21,7 @@ class SurveyRow(NamedTuple):
 
     Attributes:
         target: The absolute path, or the name of a preset or model.
-        revision: What `revision_of` gave for it.
+        revision: Its hash from `revision_of`.
         version: The version of clockhands that audited it.
         state: ``done``, or ``failed`` where there is no audit.
         message: Why it failed.
@@ -38,7 +38,7 @@ class SurveyRow(NamedTuple):
         factor: Factor of that scaling.
         context: Usable positions (token) that the files declare.
         head_width: Channels of a head that RoPE is applied in.
-        differs_in: Runtimes that compute other frequencies than the files mean.
+        differs_in: Runtimes that compute other frequencies than the files declare.
         refused_by: Runtimes that do not load the files.
         seconds: Time that the audit took.
         audited_at: When it ended, in UTC.
@@ -114,13 +114,13 @@ def row_of(audit: Audit, target: str, revision: str, version: str) -> SurveyRow:
 
 
 def _main(codes: Iterable[Code]) -> Code | None:
-    """The rotary code that a row is about: of the text where there is one, without a window, the first."""
+    """The rotary code that a row describes: the first without a window, of the text part if there is one."""
     rotary = [code for code in codes if code.kind == "rotary"]
     return min(rotary, key=lambda code: (code.part not in TEXT, code.farthest is not None), default=None)
 
 
 def _kind(code: Code) -> str:
-    """The kind of a code; of a spec that no config names, its class."""
+    """The kind of a code; for a spec without a config, the name of its class."""
     if code.kind == "rotary" and code.part in TEXT and not code.rates:
         return UNCOMPUTED
     return code.kind or (UNKNOWN if code.spec is None else type(code.spec).__name__.lower())
@@ -131,7 +131,7 @@ def _words(each: Iterable[str]) -> str:
 
 
 def _number(value: object) -> float | None:
-    """A number as SQLite and JSON hold it; None for what is none."""
+    """A number as SQLite and JSON can store it; None for other values and for NaN and infinities."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     try:

@@ -1,4 +1,4 @@
-"""Runs a survey: hands batches of targets to workers, stores each row when it arrives, and blames only what is guilty.
+"""Runs a survey: gives batches of targets to workers, stores each row at once, and finds targets that kill workers.
 
 Memory does not grow with the number of targets: they are taken from an iterator when a worker is free, and a row leaves
 memory when it is stored.
@@ -40,7 +40,7 @@ class SurveyOptions:
 
     Attributes:
         engine: ``local`` or ``ray``.
-        address: Of the Ray cluster.
+        address: The Ray cluster to connect to.
         at_once: Workers at the same time; None for one on each core.
         length: Tokens at which all targets are audited; None for the length that each declares.
         timeout: Seconds for each target.
@@ -83,7 +83,7 @@ class _Batch:
 
 @dataclass
 class _Batches:
-    """The jobs of a survey; what a dead worker has left behind is given out again before anything new."""
+    """The jobs of a survey; targets left by a dead worker are given out again before new ones."""
 
     targets: Iterator[str]
     store: SurveyStore
@@ -211,10 +211,10 @@ def _stored(running: Iterable[Event], batches: _Batches) -> Iterator[SurveyProgr
 
 
 def _after_loss(batches: _Batches, batch: _Batch, reason: str) -> SurveyRow | None:
-    """Give out again what a dead worker had; the row of the target that it died of, if that is certain.
+    """Give out the targets of a dead worker again; a failure row for the target that killed it, if certain.
 
-    A worker may be killed for what it has nothing to do with. So its target is tried again by itself, and only one that
-    ends this worker too is blamed.
+    A worker may be killed for reasons unrelated to its target. So the target is tried again alone, and gets a failure
+    row only if that worker dies too.
     """
     guilty, rest = batch.current, [target for target in batch.targets if target != batch.current]
     if rest:

@@ -15,7 +15,8 @@ from clockhands.survey.rows import SurveyRow
 
 _COLUMNS = ", ".join(SurveyRow._fields)
 
-# `latest` says which row is about a target as it is now: one that got its old content back has its old row again.
+# `latest` marks the row that describes a target as it is now: a target that has its old content again has its old row
+# again.
 _TABLES = """
 CREATE TABLE settings (name TEXT PRIMARY KEY, value TEXT NOT NULL);
 CREATE TABLE audits (
@@ -42,7 +43,7 @@ FORM = Form(
     go_on="run the same command again",
     kept="Every finished row is kept.",
     export="clockhands survey report --csv FILE",
-    # What a power loss takes is audited again, in milliseconds.
+    # Rows lost in a power failure are audited again, in milliseconds each.
     survives_power_loss=False,
 )
 
@@ -76,10 +77,10 @@ class SurveyStore(Database):
             os.close(handle)
 
     def keep_settings(self, settings: Mapping[str, str]) -> None:
-        """Store with what all rows are made, the first time; later compare.
+        """Store the settings with which all rows are made the first time; later runs are compared with them.
 
         Raises:
-            InvalidValue: The rows that are there were made with another value.
+            InvalidValue: The existing rows were made with another value.
         """
         with self._writing("the settings of the survey") as database:
             database.executemany("INSERT INTO settings VALUES (?, ?) ON CONFLICT DO NOTHING", settings.items())
@@ -99,7 +100,7 @@ class SurveyStore(Database):
         return None if held == AS_DECLARED else int(held)
 
     def known(self, target: str, revision: str, version: str) -> str | None:
-        """The state of a row; None if there is none. The row that there is becomes the latest of its target."""
+        """The state of the row for a target; None if there is none. The row becomes the latest of its target."""
         target = _text(target)
         found = self._read(
             "SELECT id, state, (SELECT audit FROM latest WHERE latest.target = audits.target) FROM audits"
@@ -157,7 +158,7 @@ def write_csv(rows: Iterable[SurveyRow], file: TextIO) -> None:
     """Write rows as CSV, the names of the columns first.
 
     A text that a spreadsheet would take for a formula gets an apostrophe before it: names and messages come from files
-    that may want that. See https://owasp.org/www-community/attacks/CSV_Injection.
+    that may do that on purpose. See https://owasp.org/www-community/attacks/CSV_Injection.
     """
     writer = csv.writer(file, lineterminator="\n")
     writer.writerow(SurveyRow._fields)

@@ -1,4 +1,4 @@
-"""What a worker of a survey does: audits a batch of targets, one after the other, within limits of time and memory."""
+"""A survey worker: audits a batch of targets one after the other, within limits of time and memory."""
 
 import faulthandler
 import json
@@ -26,13 +26,13 @@ GRACE = 2.0
 
 
 class _TimeIsUp(BaseException):
-    """The time limit of a target; no handler of ordinary errors may take it for one."""
+    """The time limit of a target was reached; not an `Exception`, so that ordinary error handlers do not catch it."""
 
 
 def audit_batch(
     targets: Sequence[str], version: str, length: int | None, timeout: float, tell: Callable[[Any], None]
 ) -> None:
-    """Audit targets, and tell of each that it begins, then its row and its report as JSON text.
+    """Audit targets; report for each that it begins, then its row and its report as JSON text.
 
     Args:
         targets: What `clockhands.audit` takes, as text.
@@ -49,7 +49,7 @@ def audit_batch(
 
 
 def surveyed(target: str, version: str, length: int | None = None, timeout: float = 60.0) -> tuple[SurveyRow, str]:
-    """The row of a target and its report as JSON text, which is "" where there is no audit."""
+    """The row of a target and its report as JSON text; the report is "" if the audit failed."""
     start = time.monotonic()
     revision, report = "", ""
     try:
@@ -57,7 +57,7 @@ def surveyed(target: str, version: str, length: int | None = None, timeout: floa
             revision = revision_of(target)
             found = audited(target, length)
             report = json.dumps(found.to_dict(), allow_nan=False)
-            revision = revision or revision_of(target)  # of files that the audit itself has fetched
+            revision = revision or revision_of(target)  # applies to files that the audit itself has fetched
             row = row_of(found, target, revision, version)
     except ClockhandsError as error:
         row = failed(target, revision, version, error.message, error.hint)
@@ -77,7 +77,7 @@ def surveyed(target: str, version: str, length: int | None = None, timeout: floa
 
 
 def audited(target: str, length: int | None = None) -> Audit:
-    """The audit of a target of a survey: an absolute path that exists is a path, whatever its name looks like."""
+    """The audit of a survey target: an absolute path that exists is opened as a path, whatever its name looks like."""
     with suppress(OSError, ValueError):
         if os.path.isabs(target) and Path(target).exists():
             return audit(Path(target), length)
@@ -90,15 +90,15 @@ def failed(target: str, revision: str, version: str, message: str, hint: str) ->
 
 
 def too_long(timeout: float) -> tuple[str, str]:
-    """Message and hint for a target that took longer than it may."""
+    """Message and hint for a target that exceeded its time limit."""
     return f"The audit took longer than {timeout:g} seconds.", "Give more time with `--timeout` and `--retry`."
 
 
 @contextmanager
 def _time_limit(seconds: float) -> Iterator[None]:
-    """Raise in the code that runs too long, and end the process a little later where that code does not notice.
+    """Raise an exception in code that runs too long, and end the process a little later if the code does not react.
 
-    Only Python code notices a signal. The second limit is kept by a thread of the interpreter that needs no lock, so it
+    Only Python code handles a signal. The second limit is enforced by an interpreter thread that needs no lock, so it
     also ends a process that hangs in C code or in a read.
     """
     if threading.current_thread() is not threading.main_thread():
@@ -121,7 +121,7 @@ def _time_limit(seconds: float) -> Iterator[None]:
 
 
 def _limit_memory(size: int) -> None:
-    """Limit the address space of this process to what it has and ``size`` bytes more, where the system can do that."""
+    """Limit the address space of this process to its present size plus ``size`` bytes, where the system supports it."""
     with suppress(ImportError, OSError, ValueError, IndexError):
         import resource
 

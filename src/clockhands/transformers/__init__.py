@@ -1,4 +1,4 @@
-"""Exact and cheap positions inside models of Transformers: read from a config, put in place, taken out again."""
+"""Exact positions inside Transformers models: read a spec from a config, swap exact code in, restore the original."""
 
 from clockhands.transformers._reading import spec_of
 from clockhands.transformers._registering import register

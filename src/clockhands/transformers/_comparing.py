@@ -1,4 +1,4 @@
-"""What a rotary module of Transformers returns, found out by calling a copy of it, beside what its config declares."""
+"""Calls a copy of a Transformers module and compares what it returns with what the model's config declares."""
 
 import copy
 from collections.abc import Mapping
@@ -22,12 +22,12 @@ _PART_MAY_RAISE = (Exception,)
 
 
 def of_text(code: Code) -> bool:
-    """Whether a code is of a text, and not of images or audio."""
+    """Whether a code belongs to a text part, and not to images or audio."""
     return code.part in (*TEXT, "other")
 
 
 def outputs_of(name: str, part: DeclaredPart) -> dict[str | None, RotaryOutput]:
-    """What a part returns for each kind of layer; nothing where its part of the model is not a text's.
+    """What a part returns for each kind of layer; empty if it does not belong to a text part.
 
     Raises:
         InvalidValue: It is not certain what it should return, or it returns something else.
@@ -37,7 +37,7 @@ def outputs_of(name: str, part: DeclaredPart) -> dict[str | None, RotaryOutput]:
 
 
 def certain(name: str, where: str, codes: tuple[Expected, ...]) -> Rotary:
-    """The code of a part, where one is declared and no other can be meant."""
+    """The code of a part, where one is declared and no other can apply."""
     spec = codes[0].code.spec
     if len(codes) != 1 or not codes[0].sure or not isinstance(spec, Rotary) or len(spec.blocks) > 1:
         raise InvalidValue(
@@ -48,7 +48,7 @@ def certain(name: str, where: str, codes: tuple[Expected, ...]) -> Rotary:
 
 
 def differs(name: str, where: str, owner: Any = None) -> InvalidValue:
-    """The error of a part that computes something else than its config declares, with the cause if it was cast."""
+    """The error for a part that computes something else than its config declares, with the cause if it was cast."""
     held = () if owner is None else owner.named_buffers()
     narrow = [f"{key} in {str(each.dtype).removeprefix('torch.')}" for key, each in held if each.itemsize < 4]
     if narrow:
@@ -63,7 +63,7 @@ def differs(name: str, where: str, owner: Any = None) -> InvalidValue:
 
 
 def _output(name: str, part: DeclaredPart, kind: str | None, codes: tuple[Expected, ...]) -> RotaryOutput:
-    """What a part returns for a kind of layer: its exact form, once it is known to be what the config declares."""
+    """What a part returns for a kind of layer, in exact form, once that is known to agree with the config."""
     where = f"{part.paths[0] or name}{f' ({kind})' if kind else ''}"
     spec = certain(name, where, codes)
     if "forward" in vars(part.owner):
@@ -88,9 +88,9 @@ def _output(name: str, part: DeclaredPart, kind: str | None, codes: tuple[Expect
 
 
 def _with_axes(owner: Any, kind: str | None, output: RotaryOutput, expected: Expected) -> RotaryOutput | None:
-    """The output with the axis of each pair, where a part takes three coordinates of a token and returns one row.
+    """The output with the axis of each pair, for a part that takes three coordinates of a token and returns one row.
 
-    None where what it returns for three coordinates is not what is declared.
+    None if what it returns for three coordinates does not agree with the config.
     """
     longest = _lengths(output.spec)[0]
     ids = torch.arange(min(64, max(longest // 4, 1)))[None]
@@ -120,7 +120,7 @@ def _lengths(spec: Rotary) -> tuple[int, ...]:
 def _returned(
     owner: Any, kind: str | None, positions: np.ndarray, pairs: int, dtype: torch.dtype
 ) -> tuple[Tensor, ...] | None:
-    """Rows that a part returns for these positions; None where it cannot be asked, or returns something else."""
+    """Rows that a part returns for these positions; None if it cannot be called, or returns something else."""
     ids = torch.from_numpy(positions.astype(np.int64))[None]
     for given in (ids, torch.stack((ids, ids, ids))):
         parts = _called(owner, kind, given, pairs, dtype)
@@ -152,7 +152,7 @@ def _form(  # noqa: PLR0917 - what a part returned, and what it should have
     positions: np.ndarray,
     length: int,
 ) -> RotaryOutput | None:
-    """How pairs lie in what a part returned; None where it is not what is declared, at one of the positions."""
+    """How the pairs are arranged in the returned rows; None if the rows disagree with the config somewhere."""
     pairs, width = len(spec.rates), given[0].shape[-1]
     if len(given) == 1 and given[0].is_complex():
         forms: Mapping[Form, int] = {"complex": width}
@@ -178,7 +178,7 @@ def _form(  # noqa: PLR0917 - what a part returned, and what it should have
         table = Cosines(positions.astype(np.float64), each[0][:, once], each[1][:, once], "float32")
         if of_table(table, expected, expected.factor_on_cosines, rates).code is not None:
             continue
-        # Every channel, and those that never turn: no further from the exact ones than phases of float32 may be.
+        # Every channel, including those that never rotate, must be as close to the exact value as float32 phases allow.
         phases = positions[:, None] * max(rates)
         bound = expected.factor_on_cosines * (2.0**-21 + phases * (expected.slack + 2.0**-23))
         if all((np.abs(own - right) <= bound).all() for own, right in zip(each[:2], each[2:], strict=True)):

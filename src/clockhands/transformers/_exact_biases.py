@@ -1,4 +1,4 @@
-"""Biases that a model of Transformers adds to scores: ALiBi of BLOOM and MPT, and the buckets of the T5 family."""
+"""Exact biases for Transformers models: ALiBi of BLOOM and MPT, and the relative-position buckets of the T5 family."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ from clockhands.transformers._exact_tables import RowsBeside
 
 
 class ExactBloom(nn.Module):
-    """BLOOM's model: a key's bias is slope times its number among the tokens that are no padding."""
+    """BLOOM's model: a key's bias is the slope times the number of unpadded tokens before the key."""
 
     clockhands_spec: Alibi
 
@@ -36,23 +36,23 @@ class ExactMpt(nn.Module):
 
 
 def _lines(spec: Alibi, places: Tensor) -> Tensor:
-    """Slope times place, float64 [batch, heads, keys]; one rounding follows."""
+    """Slope times place, in float64 [batch, heads, keys]; it is rounded once afterwards."""
     slopes = torch.tensor(spec.slopes, dtype=torch.float64, device=places.device)
     return slopes[:, None] * places
 
 
 class ExactBuckets(RowsBeside):
-    """An attention of the T5 family: buckets are looked up, and not made of float32 logarithms."""
+    """An attention module of the T5 family that looks buckets up instead of computing float32 logarithms."""
 
     clockhands_spec: Buckets
 
     def _relative_position_bucket(self, relative_position: Tensor, *_: Any, **__: Any) -> Tensor:
-        """The bucket of every key position minus query position; what T5 passes beside it, the spec has."""
+        """The bucket of each key position minus query position; T5's other arguments come from the spec."""
         far = self.clockhands_spec.max_distance
         return self.clockhands_rows[relative_position.clamp(-far, far) + far]
 
 
 def buckets_of(spec: Buckets) -> np.ndarray:
-    """The bucket of key minus query position, from -max_distance to max_distance; beyond, it is that of the end."""
+    """The bucket of each distance from -max_distance to max_distance; farther distances use the end buckets."""
     keys = np.arange(-spec.max_distance, spec.max_distance + 1)
     return row_numbers(spec, np.zeros(1, np.int64), keys)[0].astype(np.int64)

@@ -1,4 +1,4 @@
-"""Tables of positions that a model of Transformers keeps: sinusoids, and the sines and cosines of GPT-J."""
+"""Exact position tables for Transformers models: sinusoids, and the sines and cosines of GPT-J."""
 
 from typing import Any
 
@@ -11,9 +11,9 @@ from clockhands.rotary import Rotary, cos_sin
 
 
 def exact_rows(spec: Sinusoidal | Rotary, like: Tensor) -> Tensor:
-    """A table of positions 0, 1, 2, … of the shape of another, [rows, width], each number rounded once to its dtype.
+    """Exact rows of positions 0, 1, 2, … in the shape of another table, [rows, width], rounded once to its dtype.
 
-    Of a rotary code a row is all sines and then all cosines. A row that is zero in ``like``, as fairseq has for
+    For a rotary code a row is all sines and then all cosines. A row that is zero in ``like``, such as fairseq's row for
     padding, stays zero.
     """
     wide = torch.zeros(0, dtype=torch.float64)
@@ -27,7 +27,7 @@ def exact_rows(spec: Sinusoidal | Rotary, like: Tensor) -> Tensor:
 
 
 class ExactTable(nn.Module):
-    """A module whose table is kept in a buffer, ``weights``, and made longer when a text is (fairseq's classes)."""
+    """A module that keeps its table in a buffer, ``weights``, and extends it for longer texts (fairseq's classes)."""
 
     clockhands_spec: Sinusoidal
 
@@ -40,13 +40,13 @@ class ExactTable(nn.Module):
 
 
 class ExactAttentionTable(nn.Module):
-    """An attention that keeps sines and cosines of all positions in a buffer (GPT-J, CodeGen): only that is changed."""
+    """An attention module that keeps sines and cosines of all positions in a buffer (GPT-J, CodeGen)."""
 
 
 class RowsBeside(nn.Module):
-    """A part with a table of its own, in a buffer that is not saved and moves with the part.
+    """A part with an additional table, in a buffer that is not saved and moves to devices with the part.
 
-    ``to_empty`` leaves buffers as garbage, and a cast of a cast rounds twice: after either, the table is filled again.
+    ``to_empty`` leaves buffers uninitialised, and casting twice rounds twice: after either, the table is filled again.
     """
 
     clockhands_rows: Tensor
@@ -64,5 +64,5 @@ class ExactRows(RowsBeside, nn.Embedding):
     """An embedding whose weights are a sinusoid and are saved: rows are looked up in an exact table beside them."""
 
     def forward(self, input: Tensor) -> Any:  # noqa: A002 - PyTorch's own name
-        """The rows of these positions."""
+        """The rows of the given positions."""
         return nn.functional.embedding(input, self.clockhands_rows)

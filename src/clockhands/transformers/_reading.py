@@ -1,4 +1,4 @@
-"""The spec of a model, as its audit reads it."""
+"""Reads the position spec of a model or config, as its audit does."""
 
 import os
 from collections.abc import Iterable, Mapping
@@ -25,16 +25,16 @@ def spec_of(
             `clockhands.audit` takes.
         part: The part of a model with several: ``"encoder"``, ``"decoder"``, ``"vision"``, …; None for the text. Needed
             where encoder and decoder differ.
-        overrides: Values to be set over those of the config, as for `clockhands.audit`.
+        overrides: Values that replace those of the config, as for `clockhands.audit`.
 
     Returns:
         The spec where all layers have the same; a `clockhands.mixtures.LayerMixture` where they differ, with one entry
-        for each layer; None where no layer has a position encoding. Of codes with learned numbers (a table, relative
-        biases) it is their shape. Windows do not belong to a spec: ``ch.audit(target).layers`` has them.
+        for each layer; None where no layer has a position encoding. For codes with learned values (a table, relative
+        biases) it describes their shape. Windows do not belong to a spec: ``ch.audit(target).layers`` has them.
 
     Raises:
-        InvalidValue: Something of the encoding is not decided by the config, and the message says what; there is no
-            such part; or codes are added to tokens and used in the layers at once.
+        InvalidValue: The config does not determine the encoding, and the message says what is missing; there is no such
+            part; or codes are added to tokens and used in the layers at once.
         Unreadable: The target cannot be read.
 
     Source: the class of the type in Transformers 5.23 (``docs/readers.md``).
@@ -88,7 +88,7 @@ def _decided(code: Code) -> bool:
 
 
 def _spec(code: Code) -> Any:
-    """The spec at the length of training where nothing in it depends on a length."""
+    """The spec at the trained length, for codes that do not depend on a length."""
     spec = code.spec
     if isinstance(spec, Rotary) and spec.length is not None:
         return replace(spec, length=None)

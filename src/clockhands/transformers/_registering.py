@@ -1,4 +1,4 @@
-"""Scalings of clockhands in Transformers' list of rope functions, so that a ``rope_type`` in a config selects them."""
+"""Adds clockhands' scalings to Transformers' rope functions, so that a ``rope_type`` in a config selects them."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -25,7 +25,7 @@ def register() -> tuple[str, ...]:
     ``longrope``. Other programs do not know these names; `swap` needs no change of the config.
 
     Returns:
-        The names; calling it again changes nothing.
+        The names; a second call changes nothing.
 
     Accuracy: frequencies within half a unit of the last place of float32; those of Transformers are off by up to a few
     units (``clockhands.diagnosis.slack_of``).
@@ -47,7 +47,7 @@ def register() -> tuple[str, ...]:
 def _frequencies(
     config: Any, device: Any = None, seq_len: Any = None, layer_type: str | None = None, **_: Any
 ) -> tuple[Tensor, float]:
-    """Frequencies [pairs] in float32 and the factor on cosines and sines, of one kind of layer."""
+    """The frequencies [pairs] in float32 and the attention factor of one kind of layer."""
     found = rotary_by_kind(config)
     if layer_type is not None and layer_type not in found:
         raise InvalidValue(

@@ -18,17 +18,17 @@ from clockhands.transformers._rotary_part import ExactRotary, Form, RotaryOutput
 
 
 class RotaryEmbedding(ExactRotary):
-    """A rotary module with the signature of Transformers' own, of exact phases.
+    """A rotary module with the signature of Transformers' own that computes exact phases.
 
     ``forward(x, position_ids, layer_type=None)`` returns ``(cos, sin)``, [batch, seq, rotated channels] each, in the
     dtype of ``x``: the cosine and sine of position times frequency, times the attention factor of the scaling.
 
     Args:
         config: A config of Transformers, or its dict.
-        device: Taken as Transformers gives it, and not used: nothing is stored.
-        form: How the numbers of pairs lie: ``"halves"`` for ``cat(c, c)``, as Llama has it; ``"interleaved"`` for each
-            number twice in a row; ``"pairs"`` for each once; ``"complex"`` for ``cos + i sin``. None: as the module of
-            Transformers has them for this ``model_type``, which is made from the config, called and compared.
+        device: Accepted because Transformers passes it; not used, since nothing is stored.
+        form: How the values of pairs are arranged: ``"halves"`` for ``cat(c, c)``, as Llama has it; ``"interleaved"``
+            for each number twice in a row; ``"pairs"`` for each once; ``"complex"`` for ``cos + i sin``. None: as the
+            module of Transformers has them for this ``model_type``, which is made from the config, called and compared.
 
     Accuracy: float32 numbers are correctly rounded at known positions up to 2**63, and within 2**-22 on a GPU or inside
     a trace; Transformers' own are off by 9e-3 at position 131,072.
@@ -79,12 +79,12 @@ _asking: ContextVar[bool] = ContextVar("_asking", default=False)
 
 
 def _own_outputs(config: Any) -> dict[str | None, RotaryOutput]:
-    """What the rotary modules of a config's own model return for each kind of layer, compared with the config.
+    """What the rotary modules of the model class of a config return for each kind of layer, checked against the config.
 
-    The model is made without weights; its rotary modules, which have none, are made again with numbers.
+    The model is built without weights; its rotary modules, which have none, are then built again with real buffers.
     """
     name = type(config).__name__
-    if _asking.get():  # a model of its own, made with this class
+    if _asking.get():  # a model class that is itself built with this class
         raise InvalidValue("its model is made with a RotaryEmbedding.", _PASS)
     token = _asking.set(True)
     try:

@@ -1,4 +1,4 @@
-"""Cosine and sine as a rotary module of Transformers gives them, from exact phases."""
+"""Computes cosine and sine in the form of a Transformers rotary module, from exact phases."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -25,8 +25,8 @@ class RotaryOutput:
 
     Attributes:
         spec: The code; only its frequencies and factor are used.
-        form: How pairs lie in the output.
-        padded: Pairs behind those of the spec that never turn.
+        form: How pairs are arranged in the output.
+        padded: Number of pairs after those of the spec that never rotate.
         dtype: The output's dtype; None for that of ``x``.
         of_axes: The code with the axis of each pair, where positions of three coordinates, [3, batch, seq], give one
             row for each token (Qwen 2 and 3 VL); without it each coordinate gives a row.
@@ -67,7 +67,7 @@ class RotaryOutput:
 
 
 def _to_channels(part: Tensor, form: Form) -> Tensor:
-    """Numbers of pairs repeated for both channels of each."""
+    """The values of pairs, repeated for both channels of each pair."""
     if form == "halves":
         return torch.cat((part, part), dim=-1)
     return part.repeat_interleave(2, dim=-1) if form == "interleaved" else part
@@ -80,12 +80,12 @@ def _shown(value: object) -> str:
 
 
 def frequencies_of(spec: Rotary) -> Rotary:
-    """The code without what a rotary module of Transformers knows nothing of: it makes one row for a position."""
+    """The code reduced to what a rotary module of Transformers can compute: one row for each position."""
     return replace(spec, axes=None, blocks=(), direction="forward", xpos=None, reordered=False)
 
 
 class ExactRotary(nn.Module):
-    """The forward of a rotary module of Transformers; what it returns is in ``clockhands_output``."""
+    """The forward method of a rotary module of Transformers; what it returns is described by ``clockhands_output``."""
 
     clockhands_output: Mapping[str | None, RotaryOutput]
     clockhands_length: dict[str | None, int]
@@ -113,13 +113,13 @@ class ExactRotary(nn.Module):
         return output(x, position_ids, self._length(output.spec, position_ids, layer_type))
 
     def _length(self, spec: Rotary, position_ids: Tensor, layer_type: str | None) -> int | None:
-        """The length in use, for scalings that depend on it, as Transformers tells it from the positions."""
+        """The current length, for scalings that depend on it, derived from the positions as Transformers does."""
         if not isinstance(spec.scaling, LongRope | Dynamic):
             return None
         length = int(position_ids.max()) + 1
         if isinstance(spec.scaling, LongRope):
             return length
-        # A dynamic scaling keeps the longest length until a text is shorter than the original one.
+        # A dynamic scaling keeps the longest length so far until a text is shorter than the original length.
         original = spec.scaling.original
         longest = max(length, self.clockhands_length.get(layer_type, original))
         self.clockhands_length[layer_type] = longest = original if length < original else longest
@@ -127,7 +127,7 @@ class ExactRotary(nn.Module):
 
 
 def rotary_by_kind(config: object) -> dict[str | None, Rotary]:
-    """The code of each kind of layer; under None that of all layers, or of the first that has one."""
+    """The code of each kind of layer; the key None has that of all layers, or of the first layer that has one."""
     spec = spec_of(config)
     mixed = spec if isinstance(spec, LayerMixture) else LayerMixture((spec,), (0,))
     rotary = [code for code in mixed.codes if isinstance(code, Rotary)]

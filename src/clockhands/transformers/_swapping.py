@@ -1,8 +1,8 @@
-"""Exact code in the place of a model's own, and the model's own back again.
+"""Replaces a model's own position code by exact code, and restores the original.
 
-A part is changed by its class: the new class is made from the part's own and overrides the one method that makes
-numbers of positions. Weights, hooks and names stay as they are, so saving, loading, copying and caches do not notice.
-What the new class returns is compared with what the old one returned before anything is changed.
+A part is changed through its class: the new class inherits from the part's own class and overrides the one method that
+computes positions. Weights, hooks and names stay as they are, so saving, loading, copying and caches keep working.
+Before anything is changed, what the new class returns is compared with what the old one returned.
 """
 
 import inspect
@@ -33,13 +33,13 @@ _KEPT = frozenset({f"clockhands_{name}" for name in ("output", "length", "spec",
 
 @dataclass(frozen=True, eq=False)
 class Change:
-    """One part that is to be changed; nothing is changed until `make` is called.
+    """A planned change of one part; nothing is changed until `make` is called.
 
     Attributes:
         path: Where the part is in the model.
         owner: The part.
         codes: The declared codes that it serves, with the layers: None for all.
-        exact: The class with the exact methods.
+        exact: The class that has the exact methods.
         kept: Attributes that these methods need.
         buffers: Buffers that are changed.
     """
@@ -52,7 +52,7 @@ class Change:
     buffers: Mapping[str, Tensor] = field(default_factory=dict)
 
     def make(self) -> None:
-        """Change the part; an error leaves it as it is, or marked with what `_own_again` needs."""
+        """Change the part; after an error it is unchanged, or marked with what `_own_again` needs to restore it."""
         own = {name: getattr(self.owner, name) for name in self.buffers}
         self.owner.__class__ = exact_class(self.exact, type(self.owner))
         self.owner.clockhands_own = own
@@ -66,12 +66,12 @@ class Change:
 
 
 class Swapped:
-    """The mark of a class that stands in for another."""
+    """Marks a class that replaces another one."""
 
     clockhands_classes: tuple[type, type]
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Copied and pickled by the two classes that it is made of."""
+        """Copied and pickled by the two classes that it is built from."""
         return _empty, self.clockhands_classes, vars(self)
 
 
@@ -82,11 +82,11 @@ def _empty(exact: type, own: type) -> Any:
 
 @cache
 def exact_class(exact: type, own: type) -> type:
-    """The class of a part of the class ``own`` with the methods of ``exact``.
+    """A subclass of ``own`` (the class of a part) with the methods of ``exact``.
 
     It keeps the name: ``save_pretrained`` writes it into the config, and others look it up.
     """
-    # What an embedding looks up is asked for by its own class, which is first therefore.
+    # An embedding's lookup is called by its own class, so that class comes first.
     bases = (own, exact, Swapped) if issubclass(exact, nn.Embedding) else (exact, own, Swapped)
     names = ("__module__", "__qualname__", "__doc__")
     return type(
@@ -95,12 +95,12 @@ def exact_class(exact: type, own: type) -> type:
 
 
 def swap(model: nn.Module) -> tuple[str, ...]:
-    """Put exact position code in the place of a model's own.
+    """Replace a model's own position code by exact code.
 
-    What a model computes of positions, cosines and sines, sinusoidal tables, biases, then comes from exact phases. Its
-    weights, config, caches, hooks and saved files stay as they are; learned tables too. Buffers that hold a table of
-    sines hold the exact one, and parts that had none beside their weights get one that is not saved. All parts are
-    changed, or none.
+    Everything that a model computes from positions (cosines and sines, sinusoidal tables, biases) then comes from exact
+    phases. Its weights, learned tables, config, caches, hooks and saved files stay as they are. Buffers that hold a
+    table of sines hold the exact one, and parts that had none beside their weights get one that is not saved. All parts
+    are changed, or none.
 
     Args:
         model: A model of Transformers, or a pipeline.
@@ -113,8 +113,8 @@ def swap(model: nn.Module) -> tuple[str, ...]:
 
     Raises:
         InvalidType: This is no PyTorch module.
-        InvalidValue: The model is swapped already, it computes nothing of positions, some layer's code is not known or
-            cannot be reached, or a part returns other numbers than the config declares. Nothing is changed then.
+        InvalidValue: The model is swapped already, it computes nothing from positions, some layer's code is not known
+            or cannot be reached, or a part returns other numbers than the config declares. Nothing is changed then.
 
     >>> swap(nn.Linear(2, 2))
     Traceback (most recent call last):
@@ -211,7 +211,7 @@ def _swapped(module: nn.Module) -> dict[str, Any]:
 
 
 def _in_use(code: Code, module: nn.Module) -> bool:
-    """Whether a code is of a text, in a part that the model has: a config declares an encoder that a decoder lacks."""
+    """Whether a code belongs to a text part that the model has; a config may declare an encoder that it lacks."""
     if code.part not in ("encoder", "decoder"):
         return of_text(code)
     return any(path.rpartition(".")[2] == code.part for path, _ in module.named_modules())
@@ -239,7 +239,7 @@ def _served(code: Code, changes: list[Change]) -> bool:
 
 
 def _of_rotary_part(name: str, part: DeclaredPart) -> list[Change]:
-    """The change of a module that returns cosines and sines; none where its part of the model is not a text's."""
+    """The change of a module that returns cosines and sines; empty if it does not belong to a text part."""
     expected = {kind: codes for kind, codes in part.codes.items() if any(of_text(each.code) for each in codes)}
     if not expected:
         return []
@@ -252,7 +252,7 @@ def _of_rotary_part(name: str, part: DeclaredPart) -> list[Change]:
 
 
 def _sines_then_cosines(name: str, part: DeclaredPart, codes: tuple[Expected, ...]) -> Tensor:
-    """The exact table of an attention that keeps sines and then cosines of all positions."""
+    """The exact table of an attention module that keeps sines, then cosines, of all positions."""
     own: Tensor = part.owner.embed_positions
     spec = certain(name, part.paths[0], codes)
     rows = exact_rows(spec, own) if own.ndim == 2 and own.shape[1] == spec.rotated else None
@@ -262,7 +262,7 @@ def _sines_then_cosines(name: str, part: DeclaredPart, codes: tuple[Expected, ..
 
 
 def _close(own: Tensor, exact: Tensor, fastest: float, slack: float = 2.0**-22) -> bool:
-    """Whether rows of sines and cosines are no further from the exact ones than phases of float32 may be."""
+    """Whether rows of sines and cosines are as close to the exact ones as float32 phases allow."""
     rounded = UNIT_ROUNDOFF[str(own.dtype).removeprefix("torch.")]
     phases = torch.arange(len(own), device=own.device)[:, None] * fastest
     bound = 2.0**-21 + rounded + phases * (slack + 2.0**-23)
@@ -273,12 +273,12 @@ def _close(own: Tensor, exact: Tensor, fastest: float, slack: float = 2.0**-22) 
 
 
 def _of_tables(module: nn.Module, codes: Sequence[Code]) -> Iterator[Change]:
-    """The changes of computed tables that modules keep, saved or not."""
+    """The changes of modules that keep computed tables, saved or not."""
     name = type(module).__name__
     for held in walked(module).of("rows"):
         owner, own = held.owner, held.tensor.detach()
         declared = [code for code in in_part(codes, held.paths) if code.kind in ("sinusoidal", "rotary")]
-        # A class of its own looks rows up by its forward; the weights of a plain embedding may be added as they are.
+        # A class with its own forward looks rows up there; the weights of a plain embedding may be added as they are.
         saved = isinstance(owner, nn.Embedding) and type(owner) is not nn.Embedding and held.name == "weight"
         grown = held.name == "weights" and hasattr(owner, "get_embedding")
         if not declared or not of_text(declared[0]) or not (saved or grown):
@@ -291,7 +291,7 @@ def _of_tables(module: nn.Module, codes: Sequence[Code]) -> Iterator[Change]:
             rows = wide.to(own.dtype) if _close(own, wide.to(own.dtype), max(spec.rates)) else None
         if wide is None or rows is None:
             if code.kind == "rotary":
-                continue  # a table that is learned beside a rotation
+                continue  # a table that is learned, beside a rotation
             raise differs(name, held.paths[0])
         if saved:
             yield Change(held.paths[0], owner, served, ExactRows, _table_beside(wide, rows))
@@ -300,7 +300,7 @@ def _of_tables(module: nn.Module, codes: Sequence[Code]) -> Iterator[Change]:
 
 
 def _table_beside(numbers: Tensor, rows: Tensor) -> dict[str, Any]:
-    """What `RowsBeside` keeps: the numbers, and the table as the part uses it."""
+    """What `RowsBeside` keeps: the exact values, and the table as the part uses it."""
     return {"clockhands_numbers": numbers.cpu().numpy().copy(), "clockhands_rows": rows}
 
 
@@ -315,7 +315,7 @@ _T5, _T5_ARGUMENTS = "_relative_position_bucket", ("bidirectional", "num_buckets
 
 
 def _of_biases(module: nn.Module, codes: Sequence[Code]) -> Iterator[Change]:
-    """The changes of modules whose methods make biases."""
+    """The changes of modules whose methods compute biases."""
     name = type(module).__name__
     for path, part in module.named_modules():
         owner: Any = part
@@ -350,7 +350,7 @@ def _same_last_row(owner: Any, exact: Any, kept: Any, spec: Alibi) -> bool:
 
 
 def _near(own: Tensor, exact: Tensor) -> bool:
-    """Equal but for the rounding of a slope, three of float32: a power, a quotient and a product."""
+    """Equal up to the rounding of a slope, three float32 roundings: a power, a quotient and a product."""
     return own.shape == exact.shape and bool(torch.allclose(own.float(), exact, rtol=2.0**-21, atol=0.0))
 
 
@@ -360,7 +360,7 @@ def _same_buckets(owner: Any, exact: Any, kept: Any, spec: Buckets) -> bool:
     if own != (spec.bidirectional, spec.buckets, spec.max_distance):
         return False
     places = torch.arange(-2 * spec.max_distance, 2 * spec.max_distance + 1, device=kept.clockhands_rows.device)
-    # The method of UMT5 reads these three from the attention.
+    # The method of UMT5 reads these three attributes from the attention module.
     takes = inspect.signature(getattr(owner, _T5)).parameters
     more = {name: each for name, each in zip(_T5_ARGUMENTS, own, strict=True) if name in takes}
     return torch.equal(getattr(owner, _T5)(places, **more), getattr(exact, _T5)(kept, places))

@@ -1,7 +1,7 @@
-"""Every finding: one class for each, beside the check that notices it, in one module for each thing they are about.
+"""All kinds of findings: one class each, next to the check that notices it, grouped in modules by subject.
 
-A reader of files notices (`Fact`: a code and its numbers), a check computes; neither judges. The judgement is the
-class: adding a finding means adding a class and its explanation, and a check unless readers note it.
+A parser of files notes a `Fact` (a code and its numbers), and a check computes numbers; neither judges. The class of
+the finding judges: to add a finding, add a class and its explanation, and a check unless parsers note the fact.
 """
 
 from collections.abc import Mapping
@@ -57,18 +57,18 @@ CODES: Mapping[str, type[Kind]] = {
 def judge(
     code: str, evidence: Mapping[str, Any], layers: str | None = None, documents: Mapping[str, Any] | None = None
 ) -> Finding:
-    """The finding for something that was noticed.
+    """The finding for a fact that was noted.
 
     Args:
         code: A name of `CODES`.
-        evidence: What stands in files and what was computed from it.
-        layers: The layers that it is about.
-        documents: The parsed files by name: the patch that mends the finding is made to fit them.
+        evidence: The values in files and what was computed from them.
+        layers: The layers that it concerns.
+        documents: The parsed files by name: the patch that fixes the finding is fitted to them.
     """
     found = CODES[code](evidence, layers).finding()
     if documents is None or found.edit is None:
         return found
     if any(name.startswith(f"{CALLER}:") for name in evidence):
-        # What the caller has set is in no file: a patch of the file for it would not fit without it.
+        # Values set by the caller are in no file: without them, a patch of the file would not fit.
         return replace(found, edit=replace(found.edit, patch=()))
     return replace(found, edit=placed(found.edit, documents))

@@ -1,4 +1,4 @@
-"""One quantity in two files of a model folder: its config, Meta's or Mistral's params.json, a GGUF file beside them."""
+"""Findings on a quantity that differs between files of a folder: config, params.json of Meta or Mistral, GGUF file."""
 
 import math
 from collections.abc import Iterator, Mapping
@@ -55,12 +55,12 @@ class FilesDisagree(Kind, code="files-disagree"):
 
 PARAMS = "params.json"
 _MOST_GGUF = 4  # of a folder: quantisations of one model have the same keys
-_SAME = 1e-3  # of a rate: files hold bases and divisors in float32
+_SAME = 1e-3  # relative, of a frequency: files hold bases and divisors in float32
 
 
 @check
 def files_disagree(subject: Audited) -> Iterator[Kind]:
-    """Base, scaling, layers and heads, where another file of the folder says otherwise than the config."""
+    """Base, scaling, layers and heads for which another file of the folder contradicts the config."""
     opened = subject.opened
     if opened.form == "gguf" and opened.path is not None:
         yield from _against_config(subject, opened.path)
@@ -75,7 +75,7 @@ def files_disagree(subject: Audited) -> Iterator[Kind]:
 
 
 def _turning(resolved: Resolved) -> Code | None:
-    """The code of the layers that see all, which every reader has; else of any."""
+    """The code of the full-attention layers, which every runtime has; else of any layers."""
     turning = [code for code in resolved.codes if code.kind == "rotary" and code.part in TEXT and code.rates]
     wide = [code for code in turning if code.window is None]
     return next(iter(wide or turning), None)
@@ -110,19 +110,19 @@ def _against_params(subject: Audited, code: Code, params: Mapping[str, Any]) -> 
         for name, key in (("factor", "factor"), ("original", "original_max_position_embeddings")):
             said = {_placed(code, key) or here: scaling.get(name)}
             yield from _numbers(scaling.get(name), yarn.get(key), f"YaRN's {name}", said, f"{PARAMS}:yarn.{key}")
-        if "qk_nope_head_dim" not in params:  # in latent attention the switch is about scores
+        if "qk_nope_head_dim" not in params:  # in latent attention the switch concerns scores
             yield from _apply_scale(code, yarn)
     yield from _steps_of_scores(code, params.get("llama_4_scaling"))
 
 
 def _placed(code: Code, key: str) -> str | None:
-    """Where a number of the scaling stands in the file."""
+    """The source of a number of the scaling."""
     places = code.source.get("scaling", "").split(", ")
     return next((place for place in places if in_a_file(place) and place.endswith(f".{key}")), None)
 
 
 def _meta_factor(code: Code, params: Mapping[str, Any], here: Mapping[str, Any]) -> Iterator[Kind]:
-    """The factor beside the one that the file's maker takes for its switch, which is a constant of the code."""
+    """The factor, compared with the constant that Meta's code uses when its switch is on."""
     ours = (code.scaling or {}).get("factor")
     written = next((key for key in SCALED["factor"] if params.get(key) is not None), None)
     if written is not None:
@@ -136,7 +136,7 @@ def _meta_factor(code: Code, params: Mapping[str, Any], here: Mapping[str, Any])
 
 
 def _apply_scale(code: Code, yarn: Mapping[str, Any]) -> Iterator[Kind]:
-    """Whether cosine and sine are multiplied by YaRN's ``0.1 ln f + 1``, which Mistral's files say by a switch."""
+    """Whether cosine and sine are multiplied by YaRN's ``0.1 ln f + 1``, which Mistral's files control by a switch."""
     applied, factor = yarn.get("apply_scale"), yarn.get("factor")
     if not isinstance(applied, bool) or not isinstance(factor, int | float) or factor <= 1:
         return
@@ -150,7 +150,7 @@ def _apply_scale(code: Code, yarn: Mapping[str, Any]) -> Iterator[Kind]:
 
 
 def _steps_of_scores(code: Code, theirs: Any) -> Iterator[Kind]:
-    """The scale of scores by position; a config whose type is not known does not say that it has none."""
+    """The scale of scores by position; the config of an unknown type does not say whether it has none."""
     if not isinstance(theirs, Mapping) or code.layout is None:
         return
     places = [place for place in code.source.get("score_scale", "").split(", ") if in_a_file(place)]
@@ -190,14 +190,14 @@ def _against_gguf(subject: Audited, code: Code) -> Iterator[Kind]:
         try:
             opened = open_gguf(path, str(path))
         except ClockhandsError:
-            continue  # another part of a split file, or a broken one: the config can be judged without it
+            continue  # one part of a split file, or a damaged one: the config can be judged without it
         if _of_another_width(subject, opened.config or {}):
             continue  # a draft, or an image tower
         yield from _held_together(subject.resolved, code, resolve(opened, subject.resolved.length), path.name)
 
 
 def _against_config(subject: Audited, gguf: Path) -> Iterator[Kind]:
-    """A GGUF file against the config in its folder, where both are of one shape: files of one folder are often not."""
+    """Compare a GGUF file with the config in its folder if both have the same shape: folders often mix models."""
     path = gguf.with_name("config.json")
     if files.place(path) != "file":
         return
@@ -213,7 +213,7 @@ def _against_config(subject: Audited, gguf: Path) -> Iterator[Kind]:
 
 
 def _held_together(ours: Resolved, code: Code, other: Resolved, name: str) -> Iterator[Kind]:
-    """A config and the GGUF file of this name, as they were resolved; ``code`` turns in the config."""
+    """Compare a config and a GGUF file, as they were resolved; ``code`` is the rotary code of the config."""
     theirs = _turning(other)
     if theirs is None or theirs.rates is None or code.rates is None:
         return
@@ -239,7 +239,7 @@ def _of_another_width(subject: Audited, keys: Mapping[str, Any]) -> bool:
 
 
 def _ladders(code: Code, theirs: Code, name: str) -> Iterator[Kind]:
-    """Two ladders of one base: where they differ, a scaling was lost or changed."""
+    """Two ladders of one base: if they differ, a scaling was lost or changed."""
     ratios = [a / b for a, b in zip(code.rates or (), theirs.rates or (), strict=True) if b]
     worst = max(ratios, key=lambda ratio: abs(math.log(ratio)) if ratio > 0 else 0.0, default=1.0)
     if abs(worst - 1) <= _SAME:

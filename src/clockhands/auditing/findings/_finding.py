@@ -1,4 +1,4 @@
-"""One finding: what is wrong or worth knowing, the numbers that show it, and what to do about it."""
+"""A single finding: what is wrong or worth knowing, the numbers that show it, and what to do about it."""
 
 import math
 import numbers
@@ -18,16 +18,16 @@ class Finding:
     """Something noticed about a model's position codes.
 
     Attributes:
-        code: What kind of finding this is; a name of `CODES`, the word that `--ignore` takes.
+        code: The kind of finding: a key of `CODES`, and the word that `--ignore` takes.
         severity: One of `SEVERITIES`.
         message: One or two full sentences with the numbers.
-        evidence: The numbers: `"file:key"` for what stands in a file, plain words for what was computed from it.
+        evidence: The numbers: the keys are `"file:key"` for values in a file, plain words for computed values.
         hint: What to do.
-        layers: The layers it is about, as in a position code; None if it is about the whole model.
-        blames: Who is wrong: ``file``, ``reader``, ``module`` (a loaded one), or ``ambiguous`` where nobody is for
-            certain; None: nobody.
-        edit: The smallest change of the file that mends it, where one does.
-        price: What it costs the model that has it, in nats per token, where that was measured (``--price``).
+        layers: The layers that it concerns, as in a position code; None for the whole model.
+        blames: The cause: ``file``, ``reader`` (a runtime), ``module`` (a loaded one), or ``ambiguous`` if it is not
+            certain; None if nothing is wrong.
+        edit: The smallest change of the file that fixes it, if there is one.
+        price: The increase of the model's loss in nats per token, if it was measured (``--price``).
     """
 
     code: str
@@ -70,7 +70,7 @@ def price_in_words(price: Mapping[str, Any]) -> str:
 
 
 def json_value(value: object) -> object:
-    """A value that strict JSON can hold: NaN and the infinities become words, a spec its fields, the rest its text.
+    """A value for strict JSON: NaN and infinities become words, a spec becomes its fields, other objects their text.
 
     >>> json_value({"base": float("nan"), "rates": (1.0, 0.5)})
     {'base': 'NaN', 'rates': [1.0, 0.5]}
@@ -92,7 +92,7 @@ def json_value(value: object) -> object:
 
 
 def spoken(value: object) -> str:
-    """A value as it stands in a sentence: thousands with commas, six digits of a real number, text in quotes.
+    """A value as text for a sentence: commas between thousands, six digits of a real number, text in quotes.
 
     >>> spoken(100000.0), spoken(8192), spoken(1.4330125702369627e-05), spoken("yarn"), spoken(None)
     ('100,000', '8,192', '1.43301e-05', '"yarn"', 'null')

@@ -1,4 +1,4 @@
-"""What a GGUF file of an architecture must hold beside its keys, and what its tensors divide the rates by."""
+"""Findings on GGUF files: missing keys and tensors of an architecture, and tensors that divide the frequencies."""
 
 import json
 import math
@@ -155,20 +155,20 @@ class DimensionCount(Kind, code="dimension-count"):
         return Edit(f"Set {key} to {spoken(self.expected)}.", file)
 
 
-_MOST_NUMBERS = 2**16  # of a tensor that is read; a head has at most some hundreds of pairs
-_CLOSE = 1e-3  # of divisors: they are stored in float32, and converters compute them in it
-_NEVER = 1e10  # divisors from here on stop a pair: converters write 1e30 for channels that shall not turn
+_MOST_NUMBERS = 2**16  # the largest tensor that is read; a head has at most some hundreds of pairs
+_CLOSE = 1e-3  # relative, of divisors: they are stored in float32, and converters compute them in it
+_NEVER = 1e10  # divisors from here on stop a pair: converters write 1e30 for channels that are not rotated
 
 
 @dataclass(frozen=True)
 class ScaledRelease:
-    """What releases of one architecture and base are.
+    """What published releases of one architecture and base have.
 
     Attributes:
-        reach: Positions that they have without a scaling.
-        least: The least context that only those with a scaling have.
-        name: One of them.
-        scaling: Its scaling, in words.
+        reach: Their context length without a scaling.
+        least: The smallest context length that only releases with a scaling have.
+        name: The name of one of them.
+        scaling: Its scaling, as text.
     """
 
     architecture: str
@@ -181,54 +181,54 @@ class ScaledRelease:
 
 @cache
 def _known() -> Mapping[str, Any]:
-    """What is known by architecture; the file says what its parts are."""
+    """Data by architecture; the file itself documents its fields."""
     text = resources.files("clockhands.auditing.findings").joinpath("gguf_releases.json").read_text(encoding="utf-8")
     return json.loads(text)
 
 
 @dataclass(frozen=True)
 class _GgufModel:
-    """A GGUF file by the short names of its keys."""
+    """A GGUF file, read by the short names of its keys."""
 
     subject: Audited
     architecture: str
     code: Code
 
     def value(self, key: str) -> Any:
-        """What stands under a key of the architecture."""
+        """The value of a key of the architecture."""
         return (self.subject.opened.config or {}).get(f"{self.architecture}.{key}")
 
     def place(self, key: str) -> str:
-        """Where it stands."""
+        """The source of that key."""
         return f"{self.subject.opened.config_name}:{self.architecture}.{key}"
 
     def said(self, *keys: str) -> dict[str, Any]:
-        """Some values by their places, where they are there."""
+        """Some values by their sources, for the keys that exist."""
         return {self.place(key): self.value(key) for key in keys if self.value(key) is not None}
 
     def scaled_release(self, how: str) -> ScaledRelease | None:
-        """The releases of its architecture and base that have a scaling: ``divided`` by a tensor, or ``keyed``."""
+        """The releases of its architecture and base with a scaling: ``divided`` by a tensor, or ``keyed`` in keys."""
         rows = (ScaledRelease(**row) for row in _known()[how])
         alike = (self.architecture, self.code.base or 0.0)
         return next((row for row in rows if (row.architecture, row.base) == alike), None)
 
     @property
     def whole(self) -> bool:
-        """Whether all tensors of the model are in this file: of one part of several nothing can be missed."""
+        """Whether this file has all tensors of the model: in one part of a split file, none counts as missing."""
         parts = (self.subject.opened.config or {}).get("split.count")
         return bool(self.subject.opened.tensors) and not (isinstance(parts, int) and parts > 1)
 
     @property
     def is_scaled(self) -> bool:
-        """Whether keys declare a scaling that stretches; readers take a factor without a type for a linear one."""
+        """Whether keys declare a scaling that changes frequencies; loaders read a factor without a type as linear."""
         return self.value("rope.scaling.type") in (None, "linear", "yarn") and self.factor() > 1
 
     def turning(self) -> list[int] | None:
-        """The channels that may turn; empty where any number may, None where it cannot be said."""
+        """The allowed numbers of rotated channels; empty if any is allowed, None if unknown."""
         width = self.code.width or 0
         if self.value("attention.key_length_mla") is None:
             return [int(share * width) for share in _known()["shares"].get(self.architecture, ())]
-        # Keys are kept as what they are made from and, behind it, the channels that turn.
+        # Keys are stored as the value they are made from, followed by the channels that rotate.
         kept, rank = self.value("attention.key_length"), self.value("attention.kv_lora_rank")
         known = type(kept) is int and type(rank) is int and self.architecture in _known()["shares"]
         if not known or not 0 < kept - rank <= width:
@@ -236,7 +236,7 @@ class _GgufModel:
         return [kept - rank]
 
     def shapes(self) -> Iterator[ModelShape]:
-        """The shape, under each type of configs that is converted to this architecture."""
+        """The shape, for each model type that is converted to this architecture."""
         numbers = [self.value(key) for key in ("embedding_length", "block_count", "attention.head_count")]
         if any(type(number) is not int for number in numbers):
             return
@@ -251,7 +251,7 @@ class _GgufModel:
             yield ModelShape(name, hidden, layers, heads, *told)
 
     def factor(self) -> float:
-        """What the keys stretch by; 1 where none says."""
+        """The factor of the scaling in the keys; 1 if there is none."""
         for key in ("rope.scaling.factor", "rope.scale_linear"):
             factor = self.value(key)
             if isinstance(factor, int | float) and factor:
@@ -259,7 +259,7 @@ class _GgufModel:
         return 1.0
 
     def numbers(self, name: str) -> list[float] | None:
-        """The numbers of a small tensor; None where there is none, or it cannot be read."""
+        """The values of a small tensor; None if there is none, or it cannot be read."""
         info = self.subject.opened.tensors.get(name)
         if info is None or not 0 < info.elements <= _MOST_NUMBERS:
             return None
@@ -281,7 +281,7 @@ def _model(subject: Audited) -> _GgufModel | None:
 
 @check
 def rope_freqs(subject: Audited) -> Iterator[Kind]:
-    """Divisors of the rates that are missing, that no formula gives, or that are applied beside a scaling in keys."""
+    """Frequency divisors that are missing, follow no known formula, or are combined with a scaling in keys."""
     model = _model(subject)
     context = subject.resolved.context
     if model is None:
@@ -296,9 +296,9 @@ def rope_freqs(subject: Audited) -> Iterator[Kind]:
         return
     divisors = model.numbers(FREQUENCIES)
     if divisors is None or model.code.base is None or len(divisors) * 2 != model.code.rotated:
-        return  # said where it was read
+        return  # reported where it was read
     if not all(0 < number < math.inf for number in divisors):
-        return  # so was this
+        return  # also reported where it was read
     where = {f"{subject.opened.config_name}:{FREQUENCIES}": f"{len(divisors)} numbers"}
     found = {"first": divisors[0], "last": divisors[-1], "largest": max(divisors), "pairs": len(divisors)}
     if all(abs(number - 1) <= _CLOSE for number in divisors):
@@ -318,10 +318,10 @@ def rope_freqs(subject: Audited) -> Iterator[Kind]:
 
 
 def llama3_divisors(divisors: Sequence[float], base: float) -> bool:
-    """Whether divisors of a ladder are those of a llama3 scaling, of any factor, original length and pair of bounds.
+    """Whether divisors are those of a llama3 scaling with any factor, original length and bounds.
 
-    With ``f`` the last divisor, pair ``i`` keeps the share ``s_i`` of its rate, ``1 / d_i = (1 - s_i) / f + s_i``. By
-    the formula ``s_i`` is a straight line in the rate, held to 0 and 1.
+    With ``f`` the last divisor, pair ``i`` keeps the share ``s_i`` of its frequency, ``1 / d_i = (1 - s_i) / f + s_i``.
+    In the formula ``s_i`` is a linear function of the frequency, clipped to 0 and 1.
     """
     number = np.array(divisors)
     factor = number[-1]
@@ -333,13 +333,13 @@ def llama3_divisors(divisors: Sequence[float], base: float) -> bool:
         return False
     between = (kept > _CLOSE) & (kept < 1 - _CLOSE)
     if between.sum() < 2:
-        return True  # a line goes through one point in any direction
+        return True  # one point fits a line of any slope
     line = np.polyfit(rates[between], kept[between], 1)
     return bool(np.abs(np.clip(np.polyval(line, rates), 0, 1) - kept).max() <= 10 * _CLOSE)
 
 
 def _bases_of_releases(divisors: Sequence[float]) -> set[float]:
-    """The bases of the published models whose llama3 scaling divides the rates by these numbers."""
+    """The bases of the published models whose llama3 scaling divides the frequencies by these numbers."""
     number = np.array(divisors)
     bases = set()
     for release in releases():
@@ -355,7 +355,7 @@ def _bases_of_releases(divisors: Sequence[float]) -> set[float]:
 
 
 def _stops(divisors: Sequence[float]) -> bool:
-    """Whether they leave the first pairs as they are and stop the others (a proportional ladder)."""
+    """Whether they leave the first pairs unchanged and stop the others (proportional RoPE)."""
     turning = [number for number in divisors if number < _NEVER]
     stopped = len(turning) < len(divisors)
     return (
@@ -364,13 +364,13 @@ def _stops(divisors: Sequence[float]) -> bool:
 
 
 def _is_listed(model: _GgufModel, divisors: Sequence[float]) -> bool:
-    """Whether they are one of LongRoPE's lists, which lie beside them."""
+    """Whether they equal one of the LongRoPE lists in the same file."""
     return any(model.numbers(name) == list(divisors) for name in LISTS.values())
 
 
 @check
 def longrope_factors(subject: Audited) -> Iterator[Kind]:
-    """A LongRoPE model without the two lists that its rates are divided by, or with the one in the other's place."""
+    """LongRoPE models without the two lists of divisors, or with the lists exchanged."""
     model = _model(subject)
     if model is None:
         return
@@ -399,7 +399,7 @@ def _swapped_lists(model: _GgufModel) -> Iterator[Kind]:
 
 @check
 def dimension_count(subject: Audited) -> Iterator[Kind]:
-    """A number of turned channels that is no share of a head which this architecture is known to have."""
+    """A number of rotated channels that does not fit a head of this architecture."""
     model = _model(subject)
     if model is None or model.code.width is None:
         return
@@ -423,7 +423,7 @@ def dimension_count(subject: Audited) -> Iterator[Kind]:
 
 @check
 def missing_keys(subject: Audited) -> Iterator[Kind]:
-    """A context that releases of an architecture have with a scaling in their keys, and no such keys."""
+    """A context that releases of an architecture only have with a scaling in their keys, and no such keys."""
     model = _model(subject)
     context = subject.resolved.context
     release = None if model is None else model.scaled_release("keyed")
@@ -448,13 +448,13 @@ def missing_keys(subject: Audited) -> Iterator[Kind]:
 
 @check
 def releases_of_the_architecture(subject: Audited) -> Iterator[Kind]:
-    """No scaling, where every published model of the shape and the base has one."""
+    """No scaling, although every published model of this shape and base has one."""
     model = _model(subject)
     if model is None or model.code.base is None or not model.code.rates or scaling_of(model.code) is not None:
         return
     block = model.said("rope.scaling.factor", "rope.scale_linear")
     if model.value("rope.scaling.type") not in (None, "none", "linear", "yarn") or (block and model.factor() != 1):
-        return  # told as what is unread of it, or as incomplete
+        return  # reported as unread keys, or as an incomplete scaling
     known = [each for shape in model.shapes() for each in of_shape(shape) if each.base == model.code.base]
     context = subject.resolved.context
     if not known or context is None or not all(each.scaling for each in known):
@@ -478,7 +478,7 @@ def releases_of_the_architecture(subject: Audited) -> Iterator[Kind]:
 
 @check
 def yarn_without_type(subject: Audited) -> Iterator[Kind]:
-    """Numbers of YaRN beside a factor without a type, which readers take for a linear scaling."""
+    """YaRN numbers next to a factor without a type, which loaders read as a linear scaling."""
     model = _model(subject)
     if model is None or not model.is_scaled or model.value("rope.scaling.type") is not None:
         return

@@ -1,4 +1,4 @@
-"""Keys that contradict each other, stand twice, or are not read; the old and the new shape of a config."""
+"""Findings on keys that contradict each other, occur twice, or are not read, and on the old and new config shapes."""
 
 import re
 from collections.abc import Sequence
@@ -9,14 +9,14 @@ from clockhands.auditing.findings._kind import Kind, listed, nearest, spoken
 from clockhands.sources.files import file_and_key
 from clockhands.sources.overriding import CALLER
 
-# A share of the channels and their number are two ways to say one thing: the value of the one is none of the other.
+# A share of the channels and their number express the same setting: the value of one key is not valid for the other.
 _SHARE = re.compile(r"(factor|pct|percentage)$")
 
-# What the keys of position codes are made of, in the spellings of all families.
+# The words in keys of position codes, in the spellings of all families.
 _ABOUT_POSITIONS = re.compile(
     r"rope|rot|position|theta|scal|factor|window|slid|seq|ctx|context|head|layer|hidden|model"
 )
-# What only some readers take, each in a way of its own; under no name of another key does it mean the same.
+# Keys that only some runtimes read, each in its own way; the value means something else under any other key.
 _OF_SOME = {
     "attn_factor": "vLLM 0.11.0 multiplies YaRN's attention factor by attn_factor, and Transformers ignores the key;"
     " attention_factor, which Transformers reads, replaces YaRN's attention factor"
@@ -41,7 +41,7 @@ class ConflictingKeys(Kind, code="conflicting-keys"):
         )
 
     def edit(self) -> Edit | None:
-        """The other keys made to say what the used one says, or taken away where they count something else."""
+        """Set the other keys to the value of the used one, or remove them if they count something else."""
         used = self.used
         others = [name for name, _ in self.stated if name != used]
         if used is None or used not in self.evidence or not others:
@@ -108,7 +108,7 @@ class UnknownKey(Kind, code="unknown-key"):
         return _OF_SOME.get(place.rpartition(".")[2])
 
     def _nearest(self) -> str | None:
-        """The key of the block that the unknown one is most like, if it is like one."""
+        """The key of the block that is spelt most like the unknown one, if one is similar."""
         return nearest((self.place or "").rpartition(".")[2], self.known)
 
 
@@ -128,15 +128,15 @@ class IgnoredKey(Kind, code="ignored-key"):
 
     @property
     def by_caller(self) -> bool:
-        """Whether the caller set the key, who then expects it to act."""
+        """Whether the caller set the key, and so expects an effect."""
         return any(place.startswith(f"{CALLER}:") for place, _ in self.stated)
 
     def severity(self) -> str:
         if self.by_caller:
             return "warning"
-        # A key that stands in the wrong place loses its value; one that this type has no use for loses nothing.
+        # A key in a wrong place loses its value; one that this type does not use loses nothing.
         misplaced = re.search(r"block|object", str(self.because))
-        # What a switch turns on is another code than the type has: whoever wrote it meant another model.
+        # A switch turns on a code that the type does not have: the author meant another model.
         switched = any(value is True for _, value in self.stated)
         return "warning" if misplaced or switched or self.read_instead else "note"
 
@@ -156,7 +156,7 @@ class IgnoredKey(Kind, code="ignored-key"):
         instead = str(self.read_instead)
         if key == "type" and instead.startswith("rope_type"):
             return copied(place, f"{place.removesuffix('type')}rope_type", "Write the name under rope_type as well.")
-        # What is read instead is a key of the same object, or the value that stands in for the one that is not read.
+        # What is read instead is a key of the same object, or the default for the unread one.
         if not re.fullmatch(r"[a-z]\w*", instead) or instead in ("true", "false", "null"):
             return None
         return moved(place, f"{file}:{around}{'.' if around else ''}{instead}", f"Rename the key to {instead}.")
@@ -179,7 +179,7 @@ class ConflictingShapes(Kind, code="conflicting-shapes"):
         )
 
     def edit(self) -> Edit | None:
-        """The place that is not used made to say what the used one says, number by number."""
+        """Set the unused place to the values of the used one, number by number."""
         used = str(self.used)
         entries = self.stated
         edits = []
@@ -187,7 +187,7 @@ class ConflictingShapes(Kind, code="conflicting-shapes"):
             (from_, value), (to, _) = (second, first) if second[0].startswith(used) else (first, second)
             key = to.rpartition(":")[2].rpartition(".")[2]
             if value is None:
-                # What is used does not hold the key: a type stands for none, another key has to go.
+                # The used place does not have the key: a missing type can be written, another key must be removed.
                 edits.append(replaced(to, "default", "") if key in ("type", "rope_type") else removed(to, ""))
             else:
                 edits.append(copied(from_, to, ""))
@@ -196,7 +196,7 @@ class ConflictingShapes(Kind, code="conflicting-shapes"):
         return together(says, *edits)
 
     def _paired(self) -> str:
-        """What is said of one thing in two places, side by side; what stands in one of the two only comes last."""
+        """The values of one setting in two places, side by side; values that only one place has come last."""
         entries = self.named
         both: list[str] = []
         alone: dict[str, list[str]] = {}
@@ -257,13 +257,13 @@ class FlatLayerTypes(Kind, code="flat-layer-types"):
         )
 
     def edit(self) -> Edit | None:
-        """The block moved into the object of the layers that it is for; the others get what the class gives them."""
+        """Move the block into the object of the layers that it is for; the other layers get the class default."""
         kinds, owners = list(self.kinds_of_layers), list(self.scaled)
         entries = self.stated
         if len(owners) != 1 or not kinds or not entries:
             return None
         if any(place.rpartition(".")[2] in kinds for place, _ in entries):
-            return None  # a kind of layer has something there that is no object: what was meant is not known
+            return None  # a kind of layer has a value that is not an object: the intention is unknown
         block = entries[0][0].rpartition(".")[0]
         edits = []
         for kind in kinds:

@@ -1,4 +1,4 @@
-"""A kind of finding is a class, and what was noticed of one target is an instance: evidence, from which all is said."""
+"""The base class of findings: a kind of finding is a subclass; an instance is one case, described by its evidence."""
 
 import difflib
 import inspect
@@ -20,24 +20,23 @@ class Kind:
     """One kind of finding; an instance is one case of it.
 
     A subclass declares what it takes from the evidence as typed fields: ``largest_ratio: float`` is the entry "largest
-    ratio". A field without a default must be there. What stands in a file is in `stated`, under its place.
+    ratio". A field without a default is required. Values from files are in `stated`, by their sources.
 
     Attributes:
-        evidence: The numbers, in the order in which they are shown: `"file:key"` to what stands there, plain words to
-            what was computed.
-        layers: The layers that it is about; None for the whole model.
+        evidence: The numbers, in display order: keys are `"file:key"` for values in files, plain words for computed
+            ones.
+        layers: The layers that it concerns; None for the whole model.
         code: The name of the kind.
         title: What it is, in a few words.
         severity: One of `SEVERITIES`, or a method where it depends on the case.
         hint: What to do, or a method.
-        blames: Who is wrong: the ``file``; nobody for certain, because the file can be read in two ways
-            (``ambiguous``); a ``reader`` that misreads a file that is right; or the loaded ``module``. None where
-            nothing is wrong.
-        edit: A method that makes the smallest change of the file that mends it; None where no change of it does.
-        means: What it does to a model and how it shows, for `clockhands explain`.
-        unmended: Why no change of the file mends it, or why not in every case.
+        blames: The cause: the ``file``; ``ambiguous`` if the file can be read in two ways; a ``reader`` (runtime) that
+            misreads a correct file; or the loaded ``module``. None if nothing is wrong.
+        edit: A method that returns the smallest change of the file that fixes it; None if no change does.
+        means: Its effect on a model and how that shows, for `clockhands explain`.
+        unmended: Why no change of the file fixes it, or why not in every case.
         cases: Public cases: ``owner/repository#number``, with the month.
-        news: Whether a note is worth reading: it is not what every correct model of the type has.
+        news: Whether a note is worth reading; False if every correct model of the type has it.
     """
 
     kinds: ClassVar[dict[str, type["Kind"]]] = {}
@@ -74,16 +73,16 @@ class Kind:
 
     @classmethod
     def advice(cls) -> str:
-        """What to do in general, where the hint depends on the case."""
+        """General advice, if the hint depends on the case."""
         return cls.hint if isinstance(cls.hint, str) else cls({}).hint()  # pyright: ignore[reportCallIssue]
 
     @classmethod
     def gravest(cls) -> int:
-        """The place of its severity among `SEVERITIES`; one that depends on the case may be an error."""
+        """The index of its severity in `SEVERITIES`; if it depends on the case, that of an error."""
         return SEVERITIES.index(cls.severity) if isinstance(cls.severity, str) else 0
 
     def finding(self) -> Finding:
-        """The finding that is made of this case."""
+        """The `Finding` for this case."""
         return Finding(
             self.code,
             self.severity if isinstance(self.severity, str) else self.severity(),
@@ -97,24 +96,25 @@ class Kind:
 
     @property
     def stated(self) -> list[tuple[str, Any]]:
-        """The entries that stand in a file: their names are `file:key`."""
+        """The entries with values from a file: their names are `file:key`."""
         return [(name, value) for name, value in self.evidence.items() if ":" in name]
 
     @property
     def place(self) -> str | None:
-        """The first place in a file."""
+        """The first source."""
         return next((name for name, _ in self.stated), None)
 
     @property
     def named(self) -> list[tuple[str, Any]]:
-        """What stands in the file under its bare keys; with the file's name where there are several files."""
+        """The values from files under their bare keys; with the file's name if there are several files."""
         files = {file_and_key(name)[0] for name, _ in self.stated}
-        # A quantity of several keys names the file before each: `file:hidden_size / file:num_attention_heads`.
+        # A quantity computed from several keys names the file before each: `file:hidden_size /
+        # file:num_attention_heads`.
         bare = "" if len(files) != 1 else f"{min(files)}:"
         return [(name.replace(bare, "") if bare else name, value) for name, value in self.stated]
 
     def said(self, joint: str = "and") -> str:
-        """What the file says, in words.
+        """What the file says, as text.
 
         >>> Kind({"config.json:rope_theta": 10000.0, "used": 1}).said()
         'rope_theta is 10,000'
@@ -123,13 +123,13 @@ class Kind:
 
 
 def nearest(name: str, known: str) -> str | None:
-    """The one of some names, which commas part, that a name is most like, if it is like one."""
+    """Of several names, separated by commas, the one spelt most like a name, if one is similar."""
     return next(iter(difflib.get_close_matches(name, known.split(", "), n=1, cutoff=0.7)), None)
 
 
 @cache
 def explanations() -> Mapping[str, Mapping[str, Any]]:
-    """Code to what is told of it beyond its case: texts, kept in lines that fit a page."""
+    """For each code, its explanation: general texts, stored in lines that fit a page."""
     text = resources.files("clockhands.auditing.findings").joinpath("explanations.toml").read_text(encoding="utf-8")
     return {
         code: {name: " ".join(held.split()) if isinstance(held, str) else held for name, held in told.items()}

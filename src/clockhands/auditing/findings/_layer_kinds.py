@@ -1,4 +1,4 @@
-"""What differs between layers, channels, axes and heads, held against what the model's type does."""
+"""Findings on differences between layers, channels, axes and heads, compared with the model type's own pattern."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -34,7 +34,7 @@ class LayerTypeScaling(Kind, code="layer-type-scaling"):
         )
 
     def edit(self) -> Edit | None:
-        """The scaling's keys moved to the kind of layer that has it, or taken away where that one has its own."""
+        """Move the scaling's keys to the kind of layer that has it, or remove them if that kind has its own."""
         wrong, right = self.block, self.belongs_in
         if not isinstance(wrong, str) or not isinstance(right, str):
             return None
@@ -259,7 +259,7 @@ class OtherHeadWidth(Kind, code="head-width"):
         return replaced(places[0], right, says) if places else Edit(says)
 
 
-# Keys of a block that belong to its scaling; what is left is a base and a share.
+# Keys of a block that belong to its scaling; the rest is a base and a share.
 _SCALES = (
     "rope_type", "type", "factor", "original_max_position_embeddings", "attention_factor", "mscale", "mscale_all_dim",
     "beta_fast", "beta_slow", "low_freq_factor", "high_freq_factor", "truncate",
@@ -268,7 +268,7 @@ _SCALES = (
 
 @check
 def layer_type_scaling(subject: Audited) -> Iterator[Kind]:
-    """A scaling on the kind of layer that this type does not stretch."""
+    """A scaling on a kind of layer that this type does not scale."""
     for part in rotary_parts(subject):
         if part.row is None or not part.row.nested or not part.row.scaled:
             continue
@@ -295,7 +295,7 @@ def _scales(block: RotaryBlock) -> bool:
 
 @check
 def nope_inverted(subject: Audited) -> Iterator[Kind]:
-    """A list of layers without rotation that is the inverse of what the interval or the family says, or names none."""
+    """A list of layers without RoPE that is inverted compared with the interval or the family, or that is empty."""
     for part in rotary_parts(subject):
         flags = part.fields.items("rotating_layers")
         period = part.fields.whole("still_period")
@@ -304,16 +304,16 @@ def nope_inverted(subject: Audited) -> Iterator[Kind]:
             continue
         layers = part.fields.whole("layers", most=MOST_LAYERS)
         if layers is None or len(flags.value) != layers.value:
-            continue  # a list of another length is impossible, and told as that
+            continue  # a list of another length is impossible, and reported as such
         still = sum(1 for flag in flags.value if flag == 0)
         if still == 0 and all(flag == 1 for flag in flags.value) and len(flags.value) >= every:
-            # The class fills the list from the interval: one without any such layer was filled by something else.
+            # The class fills the list from the interval: a list without such a layer was written by something else.
             if period is not None and part.fields.declares("still_period"):
                 evidence = {flags.source: flags.value, period.source: every, "layers without rotation": 0}
                 evidence |= {"layers": len(flags.value), "one layer without rotation in": every}
                 yield NopeInverted(evidence)
             continue
-        # One in `every` does not rotate: a list in which most do not is its inverse, not another choice of layers.
+        # One layer in `every` has no RoPE: a list in which most have none is inverted, not another choice of layers.
         if 2 * still <= len(flags.value) or any(flag not in (0, 1) for flag in flags.value):
             continue
         evidence = {flags.source: flags.value, "layers without rotation": still, "layers": len(flags.value)}
@@ -322,7 +322,7 @@ def nope_inverted(subject: Audited) -> Iterator[Kind]:
 
 @check
 def mrope_order(subject: Audited) -> Iterator[Kind]:
-    """A key that says another order of axes than the class of the type has."""
+    """A key that declares another order of axes than the class of the type has."""
     for part in rotary_parts(subject):
         if part.row is None or part.row.sections is None or part.known is None:
             continue
@@ -335,7 +335,7 @@ def mrope_order(subject: Audited) -> Iterator[Kind]:
 
 @check
 def partial_meaning(subject: Audited) -> Iterator[Kind]:
-    """A share of the head that can be read as a shorter ladder, or as one whose slow pairs stand still."""
+    """A partial rotary factor that can mean a shorter ladder, or a full one whose slow pairs have frequency 0."""
     for part in rotary_parts(subject):
         if part.row is None or part.known is None:
             continue
@@ -369,7 +369,7 @@ def _share_beside_sections(part: Part) -> Iterator[Kind]:
 
 
 def _own_meanings(part: Part) -> dict[str, str]:
-    """Kind of layer to the meaning that the class has of a share there."""
+    """For each kind of layer, how the class reads its partial rotary factor."""
     block = part.row.block if part.row is not None else {}
     held = {kind: block.get(label, {}) for kind in ("full", "sliding", "chunked") for label in labels_of(kind)[:1]}
     return {kind: str(values["rope_type"]) for kind, values in held.items() if "rope_type" in values}
@@ -382,18 +382,18 @@ def _share(part: Part) -> float | None:
 
 @check
 def inert_window(subject: Audited) -> Iterator[Kind]:
-    """A window beside a switch that turns it off."""
+    """A window next to a switch that disables it."""
     for part in rotary_parts(subject):
         switch, window = part.fields.flag("window_on"), part.fields.raw("window")
         if any(code.window for code in subject.resolved.codes if code.part == part.section.part):
-            continue  # a class whose switch does not turn off the layers that a file lists
+            continue  # a class whose switch does not disable windows of layers listed in the file
         if switch is not None and window is not None and switch.value is False and window.value:
             yield InertWindow({window.source: window.value, switch.source: switch.value})
 
 
 @check
 def head_width(subject: Audited) -> Iterator[Kind]:
-    """Heads of another width than the rows of the query projection have room for."""
+    """Heads of another width than the rows of the query projection allow."""
     for other in other_widths(subject.opened, subject.resolved) if subject.opened.tensors else ():
         evidence: dict[str, Any] = {
             "tensor": other.info.name,

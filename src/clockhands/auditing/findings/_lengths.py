@@ -1,4 +1,4 @@
-"""How far the codes reach, lengths that disagree, rows before the first position, what a dtype holds."""
+"""Findings on lengths: context and trained length, lengths that disagree, padding rows, positions in the dtype."""
 
 import math
 from collections.abc import Iterator, Mapping
@@ -15,7 +15,7 @@ from clockhands.sources.dialects import set_lengths
 from clockhands.sources.files import file_and_key
 from clockhands.sources.resolved import SECOND, TEXT, Code, Resolved
 
-# Encodings that no scaling of a config changes.
+# Encodings that scalings in a config do not change.
 _WITHOUT_SCALING: Mapping[str | None, str] = {
     "alibi": "There is no scaling to declare: ALiBi has no frequencies.",
     "buckets": "There is no scaling to declare: relative position buckets, as in T5, have no frequencies.",
@@ -37,7 +37,7 @@ class BeyondContext(Kind, code="beyond-context"):
 
     @property
     def reached(self) -> bool:
-        """Whether the scaling that the file declares is for this length."""
+        """Whether the declared scaling covers this length."""
         return self.kind != "learned" and self.scaled_to >= self.length
 
     def severity(self) -> str:
@@ -107,7 +107,7 @@ class SetBeyondContext(Kind, code="set-beyond-context"):
 
     def message(self) -> str:
         set_to = list(self.named)
-        # The context stands first, where it stands in a file.
+        # The context comes first, if it is in a file.
         key = None if sum(value for _, value in set_to) == self.length else set_to.pop(0)[0]
         said = listed([f"{name} is {spoken(value)}" for name, value in set_to])
         together = f", together {spoken(self.length)}" if len(set_to) > 1 else ""
@@ -165,7 +165,7 @@ class NeverTurning(Kind, code="never-turning"):
 
     def message(self) -> str:
         still = self.pairs_that_stand_still_on_purpose
-        # The same number as that of the property `turning`.
+        # Equal to the number of the property `turning`.
         count, pairs = self.pairs_that_never_complete_a_turn + still, self.pairs
         length, longest = spoken(self.length), spoken(self.longest_wavelength)
         complete = "completes" if count == 1 else "complete"
@@ -237,17 +237,17 @@ class CollidingPositions(Kind, code="colliding-positions"):
 
 @check
 def never_turning(subject: Audited) -> Iterator[Kind]:
-    """Pairs so slow that no training sequence showed the model their whole circle.
+    """Pairs so slow that they complete no rotation within any training sequence.
 
-    Counted at the length of the code, as its properties are; layers with a window meet no angle past it. Pairs of rate
-    0 were stopped on purpose (a proportional ladder): they are told apart in the evidence and not counted.
+    Counted at the length of the code, as its properties are; layers with a window reach no angle beyond it. Pairs of
+    frequency 0 are intended (proportional RoPE): they are a separate entry of the evidence and not counted.
     """
     for code in subject.resolved.codes:
         length = code.length
         if not code.rates or length is None or length == code.farthest or code.part in SECOND:
-            continue  # no query of a window ever meets an angle beyond it; second parts have the pairs of the attention
+            continue  # a query with a window reaches no angle beyond it; second parts have the pairs of the attention
         if code.kind == "sinusoidal" and _axes(code) > 1:
-            continue  # how far a table goes along each of several axes, its rows alone do not say
+            continue  # the rows alone do not show how long a table is along each of several axes
         moving = [rate for rate in code.rates_at(length) if rate > 0]
         slow = [rate for rate in moving if not completes(rate, length)]
         if not slow:
@@ -267,7 +267,7 @@ def never_turning(subject: Audited) -> Iterator[Kind]:
 
 @check
 def set_beyond_context(subject: Audited) -> Iterator[Kind]:
-    """A length of training, building or generating that a file of another program sets beyond its context."""
+    """A length for training, building or generating, set in another program's file, that exceeds its context."""
     resolved, opened = subject.resolved, subject.opened
     if opened.form != "dialect" or resolved.context is None:
         return
@@ -282,17 +282,17 @@ def set_beyond_context(subject: Audited) -> Iterator[Kind]:
 
 
 def _seeing(resolved: Resolved) -> list[Code]:
-    """The rotary layers that see everything: others meet no new distance, with or without a scaling."""
+    """The rotary layers without a window: only they reach new distances, with or without a scaling."""
     return [code for code in resolved.codes if code.part in TEXT and code.kind == "rotary" and code.farthest is None]
 
 
 def _scaled_to(resolved: Resolved, *, whole: bool = False) -> int:
-    """The length that the scalings of all these layers are for; 0 where one has none, or does not say it.
+    """The length that the scalings of all these layers cover; 0 if one has none, or does not say.
 
     Args:
         resolved: The model.
-        whole: Whether a scaling without an original length is for the context times its factor: so it is meant in a
-            file that sets a longer length itself.
+        whole: Whether a scaling without an original length covers the context times its factor, as intended in a file
+            that sets a longer length itself.
     """
     codes = _seeing(resolved)
     if whole:
@@ -307,12 +307,12 @@ def _known(scaling: Mapping[str, Any] | None) -> dict[str, Any]:
 
 @check
 def beyond_context(subject: Audited) -> Iterator[Kind]:
-    """A length that the caller or a training file asks for and that the config does not declare."""
+    """A length from the caller or a training file that the config does not declare."""
     resolved = subject.resolved
     length, context = resolved.length, resolved.context
     originals = {(code.scaling or {}).get("original") for code in resolved.codes}
     if length is None or context is None or length <= context or length in originals:
-        return  # an original length past the context is no wish of the caller's
+        return  # an original length beyond the context is not a request of the caller
     reached = _scaled_to(resolved)
     if length == subject.opened.length and _scaled_to(resolved, whole=True) >= length:
         return  # a training file or a Modelfile that declares the scaling for its own length
@@ -324,7 +324,7 @@ def beyond_context(subject: Audited) -> Iterator[Kind]:
     elif len(kinds) == 1 and not kinds.isdisjoint(_WITHOUT_SCALING):
         evidence["kind"] = kinds.pop()
     scaling = {(code.scaling or {}).get("type") for code in _seeing(resolved)}
-    # Only of a linear scaling a file may count the factor in its context or not.
+    # Only for a linear scaling may a file include the factor in its context or not.
     perhaps = _scaled_to(resolved, whole=True) if not reached and scaling == {"linear"} else 0
     if max(reached, perhaps) > context:
         evidence |= {"scaling": next(iter(scaling)), "scaled to" if reached else "unless counted": reached or perhaps}
@@ -338,7 +338,7 @@ def _axes(code: Code) -> int:
 
 
 def _length_place(code: Code, resolved: Resolved) -> dict[str, Any]:
-    """Where the length of a code stands; nothing where it was asked for."""
+    """The source of a code's length; empty if the caller gave it."""
     if code.length == code.farthest:
         key = code.source.get("window" if code.chunk is None else "chunk", "").split(", ")[0]
         return {key: code.farthest} if in_a_file(key) else {}
@@ -352,43 +352,44 @@ def _length_place(code: Code, resolved: Resolved) -> dict[str, Any]:
     return declared(resolved, "context")
 
 
-# Keys beside the context that say how long a text may be. What a model was trained at and what it serves may differ.
+# Keys besides the context that give a text length. The trained length and the served length may differ.
 _CONTEXT_KEYS = (
     "max_position_embeddings", "model_max_length", "max_sequence_length", "max_seq_len", "seq_length", "n_ctx",
 )  # fmt: skip
-# Keys of documents beside a config that say the same.
+# Keys of documents beside a config with the same meaning.
 _BESIDE = {
     "tokenizer_config.json": ("model_max_length",),
     "generation_config.json": ("max_length",),
     "params.json": ("max_position_embeddings", "max_seq_len"),
 }
-# Tokenizers without a length of their own write int(1e30).
+# Tokenizers without a length write int(1e30).
 _NO_LENGTH = 10**15
 
-# Families whose own releases give a longer length beside the context that is served without more memory or a scaling.
+# Families whose own releases declare a longer length next to the context that is served without extra memory or
+# scaling.
 PUBLISHED_SO: Mapping[str, str] = {
     "cohere": "Command-R declares 8,192 positions and a model_max_length of 131,072",
     "cohere2": "Command-R declares 8,192 positions and a model_max_length of 131,072",
     "qwen": "Qwen gives its training length as seq_length",
 }
 
-# Qwen's maintainers: the tokenizer's length has nothing to do with what the model was trained to (QwenLM/Qwen3#342).
+# Qwen's maintainers: the tokenizer's length is unrelated to the trained length (QwenLM/Qwen3#342).
 _LONGEST_OF_FAMILY = "qwen"
 
-# The first whole number that a dtype does not hold.
+# The first whole number that a dtype cannot represent.
 _FIRST_LOST = {"bfloat16": 257, "float16": 2049}
 
 
 @check
 def base_below_bound(subject: Audited) -> Iterator[Kind]:
-    """Ladders whose pairs, at a distance within the length of the code, score a like token below a random one."""
+    """Ladders that score a matching token below a random one at a distance within the length of the code."""
     seen = set()
     for code in subject.resolved.codes:
         reach = code.length
         if reach is None or code.kind != "rotary" or code.part not in TEXT or not code.rates:
             continue
         if isinstance(code.spec, Rotary) and code.spec.blocks:
-            continue  # a token stands at two counters, which no single distance describes
+            continue  # a token has two position counters here, and no single distance describes them
         rates = with_still_pairs(code, reach)
         first = first_failing_distance(rates, reach)
         if first is None or (code.part, rates) in seen:
@@ -400,9 +401,9 @@ def base_below_bound(subject: Audited) -> Iterator[Kind]:
 
 
 def with_still_pairs(code: Code, length: int) -> tuple[float, ...]:
-    """The rates of all pairs of a head at a length: channels that do not turn are pairs of rate 0.
+    """The frequencies of all pairs of a head at a length: channels that are not rotated are pairs of frequency 0.
 
-    They score a like token alike at every distance: where half of a head stands still no distance fails.
+    They score a matching token the same at every distance: if they are half of a head, no distance fails.
     """
     rates = code.rates_at(length)
     still = 0 if code.width is None else max(code.width // 2 - len(rates), 0)
@@ -419,7 +420,7 @@ def lengths_differ(subject: Audited) -> Iterator[Kind]:
     told = {where for values, _ in set_lengths(opened.config, opened.config_name or "") for where in values}
     for where, other in _other_lengths(subject, place):
         if other > resolved.context and where in told:
-            continue  # the program that the file is for says what happens then
+            continue  # the program that the file is for decides what happens then
         if other == resolved.context or _counts_padding(resolved, other):
             continue
         evidence: dict[str, Any] = {"context": resolved.context, "other": other}
@@ -449,7 +450,7 @@ def _other_lengths(subject: Audited, place: str) -> Iterator[tuple[str, int]]:
         document = opened.beside.get(name)
         for key in keys if document else ():
             for where, other in _length(f"{name}:{key}", (document or {}).get(key)):
-                # What is generated by default is a few tokens: only a length past the context says something of it.
+                # The default generation length is short: only a length beyond the context is informative.
                 if name != "generation_config.json" or other > (subject.resolved.context or 0):
                     yield where, other
 
@@ -464,13 +465,13 @@ def _has_table(resolved: Resolved) -> bool:
 
 
 def _counts_padding(resolved: Resolved, other: int) -> bool:
-    """Whether a length is the context with the rows before the first position."""
+    """Whether a length is the context plus the rows before the first position."""
     offsets = {code.offset for code in resolved.codes if code.kind == "learned" and code.offset}
     return any(other == (resolved.context or 0) + offset for offset in offsets)
 
 
 def _published(resolved: Resolved, where: str, other: int) -> str | None:
-    """Why a longer length beside the context is no fault: the family is published so, or a scaling reaches it."""
+    """Why a longer length next to the context is correct: the family is published so, or a scaling reaches it."""
     if resolved.model_type is not None and resolved.model_type in PUBLISHED_SO:
         return PUBLISHED_SO[resolved.model_type]
     if where.startswith("tokenizer_config.json:") and (resolved.model_type or "").startswith(_LONGEST_OF_FAMILY):
@@ -486,7 +487,7 @@ def _published(resolved: Resolved, where: str, other: int) -> str | None:
 
 @check
 def padding_offset(subject: Audited) -> Iterator[Kind]:
-    """Tables whose first rows belong to no position: fewer texts fit than the table has rows."""
+    """Tables whose first rows belong to no position: texts must be shorter than the table."""
     for code in subject.resolved.codes:
         if code.kind != "learned" or not code.offset or code.rows is None or code.rows <= code.offset:
             continue
@@ -498,7 +499,7 @@ def padding_offset(subject: Audited) -> Iterator[Kind]:
 
 @check
 def colliding_positions(subject: Audited) -> Iterator[Kind]:
-    """Positions that the checkpoint's dtype cannot tell apart, where a code is computed from them."""
+    """Positions that are equal in the checkpoint's dtype, if a code is computed from them."""
     resolved, opened = subject.resolved, subject.opened
     computed = any(code.kind in ("rotary", "sinusoidal") and code.part in TEXT for code in resolved.codes)
     if resolved.context is None or not computed or opened.form == "gguf":
@@ -512,7 +513,7 @@ def colliding_positions(subject: Audited) -> Iterator[Kind]:
 
 
 def _dtypes(config: Mapping[str, Any], file: str, path: str = "") -> Iterator[tuple[str, Any]]:
-    """The dtype that a config declares: at its top, else in its text part."""
+    """The dtype that a config declares: at its top level, else in its text part."""
     for key in ("dtype", "torch_dtype"):
         if isinstance(config.get(key), str):
             yield f"{file}:{path}{key}", config[key]

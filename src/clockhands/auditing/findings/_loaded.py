@@ -1,4 +1,4 @@
-"""What a loaded module holds, where that is not what its own config declares."""
+"""Findings on values that a loaded module holds and that differ from what its own config declares."""
 
 from collections.abc import Mapping
 
@@ -8,9 +8,9 @@ from clockhands.faults import FAULTS
 
 
 class Loaded(Kind):
-    """What a part of a loaded model holds or does, and should not.
+    """A wrong value or behaviour of a part of a loaded model.
 
-    What to do stands with the fault of the same code, where there is one: whoever finds it gives the same advice.
+    If there is a fault (`clockhands check`) of the same code, the finding gives the same advice.
     """
 
     hint = (
@@ -47,7 +47,7 @@ class Loaded(Kind):
         return f"The {what} in {self._parts()}"
 
     def _at(self) -> str:
-        """Where the numbers part most."""
+        """Where the values differ most."""
         if self.declared is None or self.stored is None:
             return ""
         stored, declared = spoken(self.stored), spoken(self.declared)

@@ -1,4 +1,4 @@
-"""What a check looks at: a target as it was read, and the parts of its config whose heads rotate."""
+"""The input of checks: a target as it was read, and the rotary parts of its config."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,13 +18,13 @@ from clockhands.sources.targets import Opened
 
 @dataclass(frozen=True)
 class Audited:
-    """What a check looks at.
+    """The input of a check.
 
     Attributes:
         opened: The target: its config, the documents beside it, the headers of its tensors.
-        resolved: What was made of them.
-        readings: What other readers make of them.
-        runtime: The runtime that the caller named; None asks for no runtime in particular.
+        resolved: The position codes resolved from them.
+        readings: How runtimes read them.
+        runtime: The runtime that the caller named; None if none was named.
     """
 
     opened: Opened
@@ -40,13 +40,13 @@ CHECKS: list[Check] = []
 
 
 def check(function: Check) -> Check:
-    """Have a function called by every audit."""
+    """Decorator: register a function as a check that every audit calls."""
     CHECKS.append(function)
     return function
 
 
 def declared(holder: Code | Resolved, *fields: str) -> dict[str, Any]:
-    """The values of some fields under the names of their places, for those that stand in a file."""
+    """The values of some fields by their sources, for those that are in a file."""
     stated = {}
     for field in fields:
         place, value = holder.source.get(field), getattr(holder, field)
@@ -56,9 +56,9 @@ def declared(holder: Code | Resolved, *fields: str) -> dict[str, Any]:
 
 
 def in_a_file(place: str) -> bool:
-    """Whether a source is `file:key`, and not words about an architecture or a default.
+    """Whether a source is `file:key`, and not a text about an architecture or a default.
 
-    A loaded module has its ``config`` and the ``model`` itself where others have files.
+    For a loaded module, ``config`` and ``model`` take the place of files.
 
     >>> in_a_file("config.json:rope_theta"), in_a_file("architecture: llama")
     (True, False)
@@ -74,7 +74,7 @@ class Part:
 
     Attributes:
         section: The object that describes it.
-        fields: Its quantities, with the defaults of its type. What is odd about them was noted when it was resolved.
+        fields: Its quantities, with the defaults of its type. Problems with them were noted when it was resolved.
         known: Its type, or None for one that is not in the table.
         row: The rotary code of that type; None for an unknown type.
         name: The name of the type.
@@ -105,8 +105,8 @@ class RotaryBlock:
     """One rotary block.
 
     Attributes:
-        place: Where it stands.
-        values: What it holds.
+        place: Its source.
+        values: Its contents.
         kind: The kind of layer that it is for, such as ``sliding``; None for all.
         key: Under which key of the part: the old shape or the new one.
     """
@@ -117,19 +117,19 @@ class RotaryBlock:
     key: str
 
     def said(self, *names: str) -> dict[str, Any]:
-        """The values of some keys by their places, for those that stand there."""
+        """The values of some keys by their sources, for those that exist."""
         held = {name: self.values[name] for name in names if self.values.get(name) is not None}
         return {f"{self.place}.{name}": shown(value) for name, value in held.items()}
 
     @property
     def scaling(self) -> str | None:
-        """The name of the scaling, in lower case; None where none is named, or no text."""
+        """The name of the scaling, in lower case; None if there is none, or it is not text."""
         name = self.values.get("rope_type", self.values.get("type"))
         return name.strip().lower() if isinstance(name, str) else None
 
 
 def rotary_parts(subject: Audited) -> Iterator[Part]:
-    """The parts of a config that the table or their own fields call rotary; none for other forms of files."""
+    """The parts of a config that are rotary by their type or their own fields; empty for other forms of files."""
     opened = subject.opened
     if opened.form in ("gguf", "dialect") or not isinstance(opened.config, Mapping):
         return
@@ -155,12 +155,12 @@ def rotary_parts(subject: Audited) -> Iterator[Part]:
 
 
 def labels_of(kind: str) -> Sequence[str]:
-    """What files call the layers of one kind."""
+    """The names that files use for layers of one kind."""
     return table()["labels"][kind]
 
 
 def _kinds(row: CodeOfType | None) -> Mapping[str, str]:
-    """What files call the layers of all kinds, with the names that one type has of its own."""
+    """The names that files use for all kinds of layers, including those of one type only."""
     named = {kind: names for kind, names in table()["labels"].items() if kind != "says"}
     own = row.labels if row is not None else {}
     return {label: kind for held in (named, own) for kind, names in held.items() for label in names}

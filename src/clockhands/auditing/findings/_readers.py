@@ -1,4 +1,4 @@
-"""What a file says rightly, and what some reader of it takes otherwise."""
+"""Findings on correct settings that some runtimes misread."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -54,7 +54,7 @@ class NewShapeOnly(Kind, code="new-shape-only"):
                 f" and at least one pair is off by 1 radian from distance {spoken(self.off_by_a_radian_from)} on."
             )
         if self.fails:
-            # The class fails where it is called; what goes by its config alone does not.
+            # The class fails when it is called; runtimes that use only its config do not fail.
             return (
                 f"The RoPE settings are only in rope_parameters, which {self.reader} does not read."
                 f" {self.fails} Other old runtimes, which read only the config, use"
@@ -67,7 +67,7 @@ class NewShapeOnly(Kind, code="new-shape-only"):
         )
 
     def edit(self) -> Edit | None:
-        """The same in the old shape as well."""
+        """Write the same values in the old shape as well."""
         return None if not self.in_the_old_shape else in_both_shapes(self.in_the_old_shape)
 
 
@@ -293,19 +293,19 @@ class UncommonBetas(Kind, code="uncommon-betas"):
 
 
 _CONTEXT, _ORIGINAL = "max_position_embeddings", "original_max_position_embeddings"
-# Two bases under keys of the old shape: that of the layers with a window, and those that hold the other one.
+# Two bases in keys of the old shape: that of the windowed layers, and the keys for the other one.
 _LOCAL = {"rope_local_base_freq": ("rope_theta",), "local_rope_theta": ("global_rope_theta", "rope_theta")}
-# Names of scalings that one program or family uses, and what they are called elsewhere.
+# Scaling names of a single program or family, and their common names.
 _UNCOMMON = {"deepseek_yarn": "yarn", "deepseek_llama_scaling": "yarn", "telechat3-yarn": "yarn"}
-# Lengths beside the declared one that may say whether it holds a factor already.
+# Lengths beside the declared one that may show whether it already includes a factor.
 _LENGTHS = ("model_max_length", "max_sequence_length", "seq_length", "max_seq_len", "n_ctx")
 
 
 @check
 def new_shape_only(subject: Audited) -> Iterator[Kind]:
-    """A base or a scaling in the new shape alone, which a reader of the old shape passes over."""
+    """A base or a scaling in the new shape alone, which runtimes that read the old shape ignore."""
     reading = _reading(subject, "transformers-4")
-    # Where its model class fails without the old shape, others that go by its config class do not.
+    # If the model class fails without the old shape, runtimes that use only its config class do not fail.
     if reading is None or not reading.parted or _noticed(subject, "conflicting-shapes"):
         return
     if not any(place.endswith(NEW) for place in reading.not_read):
@@ -323,7 +323,7 @@ def new_shape_only(subject: Audited) -> Iterator[Kind]:
 
 @check
 def legacy_layer_bases(subject: Audited) -> Iterator[Kind]:
-    """Two bases in keys of the old shape, of which a reader that looks at one gives all layers the same."""
+    """Two bases in keys of the old shape: a runtime that reads only one gives all layers the same base."""
     for view in _views(subject):
         for local, others in _LOCAL.items():
             other = next((key for key in others if view.number(key)), None)
@@ -341,7 +341,7 @@ def legacy_layer_bases(subject: Audited) -> Iterator[Kind]:
 
 @check
 def uncommon_scaling_name(subject: Audited) -> Iterator[Kind]:
-    """A name of a scaling that only some readers know."""
+    """A scaling name that only some runtimes know."""
     for view, key, block in _blocks(subject):
         name = scaling_name(block)
         if name not in _UNCOMMON:
@@ -358,7 +358,7 @@ def uncommon_scaling_name(subject: Audited) -> Iterator[Kind]:
 
 @check
 def explicit_attention_factor(subject: Audited) -> Iterator[Kind]:
-    """An attention factor that is written out, and that the scaling's formula does not give."""
+    """An explicit attention factor that differs from the scaling's formula."""
     for view, key, block in _blocks(subject):
         written, formula = positive_number(block.get("attention_factor")), _formula(view, block)
         if written is None or formula is None or abs(written / formula - 1) <= 1e-6:
@@ -370,7 +370,7 @@ def explicit_attention_factor(subject: Audited) -> Iterator[Kind]:
 
 @check
 def disputed_attention_factor(subject: Audited) -> Iterator[Kind]:
-    """Mscale beside mscale_all_dim: a ratio for one family of readers, nothing or the formula for another."""
+    """The key mscale next to mscale_all_dim: some runtimes use their ratio, others ignore them or use the formula."""
     for view, key, block in _blocks(subject):
         factor = positive_number(block.get("factor"))
         scales = [positive_number(block.get(name)) for name in ("mscale", "mscale_all_dim")]
@@ -390,18 +390,18 @@ def disputed_attention_factor(subject: Audited) -> Iterator[Kind]:
 
 @check
 def softmax_scale(subject: Audited) -> Iterator[Kind]:
-    """mscale_all_dim asks for a factor on the scores too, beside that on cosine and sine."""
+    """mscale_all_dim requires a factor on the scores too, besides that on cosine and sine."""
     for view, key, block in _blocks(subject):
         factor, whole = (positive_number(block.get(name)) for name in ("factor", "mscale_all_dim"))
         known = model_type(view.name)
         if factor is None or whole is None or factor <= 1 or (known is not None and not known.scores.get("magnitude")):
-            continue  # the class of a known type scales the scores by it, or has no use for it there
+            continue  # the class of a known type scales the scores by it, or does not use it there
         evidence: dict[str, Any] = {view.place(f"{key}.{name}"): block[name] for name in ("mscale_all_dim", "factor")}
         evidence["scale of the scores"] = yarn_magnitude(factor, whole) ** 2
         evidence["type"] = view.name
         for reader in ("transformers-5", "transformers-4"):
             reading = _reading(subject, reader)
-            # A part inside a config may be made by another class than its own type says.
+            # A part inside a config may be built by another class than its own type says.
             if reading is not None and reading.codes and view.name in names(reader):
                 evidence[release(reading)] = view.name in facts()[reader]["scores"]
         yield SoftmaxScale(evidence)
@@ -409,7 +409,7 @@ def softmax_scale(subject: Audited) -> Iterator[Kind]:
 
 @check
 def uncommon_betas(subject: Audited) -> Iterator[Kind]:
-    """YaRN with other ends of its ramp than those that readers with constants take."""
+    """YaRN with other ramp bounds than those of runtimes that use constants."""
     seen = set()
     for view, key, block in _blocks(subject):
         if scaling_name(block) not in ("yarn", *_UNCOMMON):
@@ -431,7 +431,7 @@ def uncommon_betas(subject: Audited) -> Iterator[Kind]:
 
 @check
 def misplaced_original(subject: Audited) -> Iterator[Kind]:
-    """LongRoPE's original length inside the block, where the class of the type looks outside."""
+    """LongRoPE's original length inside the block, where the class of the type looks outside it."""
     for view, key, block in _blocks(subject):
         inside = _ORIGINAL in block and view.get(_ORIGINAL) is None
         if not inside or "long_factor" not in block or view.name not in ("phi3", "phimoe", "phi4_multimodal"):
@@ -444,7 +444,7 @@ def misplaced_original(subject: Audited) -> Iterator[Kind]:
 
 @check
 def length_times_factor(subject: Audited) -> Iterator[Kind]:
-    """A scaling whose factor some readers multiply the declared length by, and others take to be in it."""
+    """A scaling whose factor some runtimes multiply the declared length by, and others assume to be included."""
     for view, key, block in _blocks(subject):
         factor, context = positive_number(block.get("factor")), view.number(_CONTEXT)
         if scaling_name(block) not in ("linear", "dynamic") or factor is None or factor <= 1 or context is None:
@@ -464,7 +464,7 @@ def length_times_factor(subject: Audited) -> Iterator[Kind]:
 
 @check
 def flat_vision_language(subject: Audited) -> Iterator[Kind]:
-    """A config of images and text in the old flat form, of a type whose new class reads text_config alone."""
+    """A vision-language config in the old flat form, of a type whose new class reads text_config alone."""
     flat = facts()["transformers-5"]["flat"]
     for view in _views(subject):
         text = None if view.path or view.name is None else flat.get(view.name)
@@ -496,14 +496,14 @@ def _reading(subject: Audited, name: str) -> Reading | None:
 
 
 def _views(subject: Audited) -> Iterator[View]:
-    """The text parts of a config whose readers are compared."""
+    """The text parts of a config that runtimes are compared on."""
     if incomparable(subject.opened, subject.resolved) is None:
         for _, view in views(subject.opened, None):
             yield view
 
 
 def _blocks(subject: Audited) -> Iterator[tuple[View, str, Mapping[str, Any]]]:
-    """Every block that names a scaling, flat or for one kind of layer, with the key that it stands under."""
+    """Every block that names a scaling, flat or for one kind of layer, with the key that holds it."""
     for view in _views(subject):
         for key in (OLD, NEW):
             block = view.block(key)
@@ -543,10 +543,10 @@ def _apart(group: Parted) -> dict[str, Any]:
 
 
 def in_both_shapes(held: Mapping[str, str]) -> Edit:
-    """The edit that copies values of the new shape to the old one as well.
+    """The edit that also writes values of the new shape in the old one.
 
     Args:
-        held: Each place in the old shape, with the place that holds its value.
+        held: For each source in the old shape, the source that holds its value.
     """
     keys = listed([to.rpartition(":")[2] for to in held])
     return together(
@@ -556,7 +556,7 @@ def in_both_shapes(held: Mapping[str, str]) -> Edit:
 
 
 def in_the_old_shape(subject: Audited, code: Code) -> dict[str, Any]:
-    """Keys of the old shape, each with the place in the new one that holds its value."""
+    """Keys of the old shape, each with the source in the new one that holds its value."""
     for view in _views(subject):
         block, entry = view.block(NEW), facts()["transformers-4"]["types"].get(view.name)
         if block is None or entry is None or "short_factor" in block:
@@ -579,7 +579,7 @@ def in_the_old_shape(subject: Audited, code: Code) -> dict[str, Any]:
 
 
 def instead_of(group: Parted) -> list[str]:
-    """What the second of two readings uses instead of what the first uses, a clause for each difference."""
+    """What the second of two readings uses instead of the first, a clause for each difference."""
     words = []
     if group.ladder is not None and not group.ladder.same and group.ours != group.theirs:
         theirs, ours = _changed(group.theirs, group.ours), _changed(group.ours, group.theirs)
@@ -595,7 +595,7 @@ def instead_of(group: Parted) -> list[str]:
 
 
 def _changed(code: Code | None, other: Code | None) -> str:
-    """What one reading has where the other has something else: base, scaling, share."""
+    """The values that differ in the second reading: base, scaling, share."""
     if code is None or other is None or code.kind != other.kind:
         return code_in_words(code)
     words = []
@@ -610,7 +610,7 @@ def _changed(code: Code | None, other: Code | None) -> str:
 
 
 def _scaling_said(code: Code) -> dict[str, Any]:
-    """The scaling's name and factor by their places."""
+    """The scaling's name and factor by their sources."""
     said = {}
     for place in code.source.get("scaling", "").split(", "):
         key = place.rpartition(".")[2]
@@ -621,7 +621,7 @@ def _scaling_said(code: Code) -> dict[str, Any]:
 
 
 def _formula(view: View, block: Mapping[str, Any]) -> float | None:
-    """What multiplies cosine and sine where nothing is written out, as Transformers computes it."""
+    """The attention factor if none is given, as Transformers computes it."""
     factor = positive_number(block.get("factor"))
     kind = scaling_name(block)
     if kind in ("longrope", "su"):
@@ -643,7 +643,7 @@ def _multiplies(reading: Reading, value: float) -> bool:
 
 
 def _with_constants(subject: Audited) -> dict[str, Any]:
-    """Which pairs a reader with constants bends otherwise."""
+    """Which pairs a runtime with constant bounds scales differently."""
     for code in subject.resolved.codes:
         spec = code.spec
         if not isinstance(spec, Rotary) or not isinstance(spec.scaling, Yarn):

@@ -1,4 +1,4 @@
-"""A model held against the published ones of its shape: the same ladder, another, or one that was lost on the way."""
+"""Compares a model with published models of its shape: the same frequencies, others, or a setting that was lost."""
 
 import json
 import math
@@ -18,7 +18,7 @@ from clockhands.sources.resolved import Code
 
 
 class OfRelease(Kind):
-    """What a release of the model's shape has in the place of what is missing or was lost."""
+    """The published value that a release of the model's shape has for a missing or lost setting."""
 
     release: str
     mended_at: str | None = None
@@ -90,7 +90,7 @@ class DiffersFromRelease(OfRelease, code="differs-from-release"):
         return f"{here}, but a published model of {alike}, {self.release}, has {self.published}. {self._guess()}"
 
     def edit(self) -> Edit | None:
-        """The release's value in the place of what was lost; none for a model that may be meant to differ."""
+        """Write the release's value for the lost one; None for a model that may differ on purpose."""
         return super().edit() if self.because else None
 
     def _guess(self) -> str:
@@ -102,21 +102,21 @@ class DiffersFromRelease(OfRelease, code="differs-from-release"):
         )
 
 
-# Tokens that derivatives of a model add to its vocabulary, at most.
+# The most tokens that derived models add to the vocabulary.
 _ADDED_TOKENS = 512
 
 
 @dataclass(frozen=True)
 class ModelShape:
-    """What tells models of one type apart.
+    """The sizes that distinguish models of one type.
 
     Attributes:
-        type: The model type, of the text where there are several parts.
-        hidden: Channels of the model.
-        layers: Its layers.
-        heads: Its query heads.
-        vocabulary: Its tokens; None where the file does not say.
-        feed_forward: The inner width of its feed-forward layers; None where the file does not say.
+        type: The model type, of the text part if there are several.
+        hidden: Hidden size.
+        layers: Number of layers.
+        heads: Number of query heads.
+        vocabulary: Size of the vocabulary; None if the file does not say.
+        feed_forward: The inner width of its feed-forward layers; None if the file does not say.
     """
 
     type: str
@@ -127,12 +127,12 @@ class ModelShape:
     feed_forward: int | None = None
 
     def __str__(self) -> str:
-        """The shape in words."""
+        """The shape as text."""
         words = f"{self.type}, width {self.hidden:,}, {self.layers} layers, {self.heads} heads"
         return words if self.vocabulary is None else f"{words}, {self.vocabulary:,} tokens"
 
     def fits(self, other: "ModelShape") -> bool:
-        """Whether a model of this shape may have been made from one of the other: tokens may have been added."""
+        """Whether a model of this shape may be derived from one of the other: tokens may have been added."""
         alike = (family(self.type), self.hidden, self.layers, self.heads)
         if alike != (family(other.type), other.hidden, other.layers, other.heads):
             return False
@@ -148,12 +148,12 @@ class Release:
     """One published model.
 
     Attributes:
-        name: What it is called.
+        name: Its name.
         shape: Its shape.
-        base: The base of its ladder; of the layers that see all, where kinds of layers differ.
+        base: Its RoPE base; that of the full-attention layers, if layers differ.
         scaling: Its scaling block, without lists; None without a scaling.
-        sections: How many pairs turn by time, rows and columns; None where tokens have one position.
-        context: Positions that it was published with; None where that is not known.
+        sections: How many pairs rotate by time, rows and columns; None if tokens have one position.
+        context: Its published context length; None if not known.
         trained: The original length that a YaRN extension of it starts from, where its publisher documents one.
         source: The copy of its config that this was read from.
     """
@@ -170,7 +170,7 @@ class Release:
 
 @cache
 def releases() -> tuple[Release, ...]:
-    """All of them."""
+    """All known releases."""
     data = json.loads(
         resources.files("clockhands.auditing.findings").joinpath("releases.json").read_text(encoding="utf-8")
     )
@@ -192,26 +192,26 @@ def releases() -> tuple[Release, ...]:
 
 
 def of_shape(shape: ModelShape) -> tuple[Release, ...]:
-    """The releases that a model of this shape may be or come from: where some have its vocabulary, only those."""
+    """The releases that a model of this shape may be or come from; if some have its vocabulary, only those."""
     known = tuple(release for release in releases() if shape.fits(release.shape))
     own = tuple(release for release in known if shape.vocabulary in (None, release.shape.vocabulary))
     return own or known
 
 
 def of_type(model_type: str) -> tuple[Release, ...]:
-    """The releases of a model type, whatever their shape."""
+    """The releases of a model type, of any shape."""
     return tuple(release for release in releases() if family(release.shape.type) == family(model_type))
 
 
 def reach_of(model_type: str, base: float) -> int | None:
-    """The longest context that releases of a type reach with a base alone, before any scaling."""
+    """The longest context that releases of a type have without a scaling."""
     alike = [each for each in of_type(model_type) if each.base == base]
     reached = [(each.scaling or {}).get("original_max_position_embeddings", each.context) for each in alike]
     return max((length for length in reached if length), default=None)
 
 
 def family(model_type: str) -> str:
-    """The type of the whole for that of its text part.
+    """The type of the whole config for that of its text part.
 
     >>> family("gemma3_text"), family("mllama_text_model"), family("llama")
     ('gemma3', 'mllama', 'llama')
@@ -219,10 +219,10 @@ def family(model_type: str) -> str:
     return model_type.removesuffix("_model").removesuffix("_text")
 
 
-# The base that most readers take where a file has none, and the contexts that it is plausible for without a scaling.
+# The base that most runtimes use if a file has none, and the contexts for which it is plausible without a scaling.
 _USUAL_BASE = 10_000.0
 _PLAIN_CONTEXT = 8_192
-# The factor of Llama 3.1, which converters have as a default.
+# The factor of Llama 3.1, which converters use as a default.
 _USUAL_LLAMA3 = 8.0
 CLAIMED = 4
 """How many times longer than what the base alone reaches a context has to be, to need the scaling."""
@@ -233,7 +233,7 @@ OF_LENGTH = ("llama3", "yarn", "longrope")
 
 @check
 def releases_of_the_shape(subject: Audited) -> Iterator[Kind]:
-    """Another base or scaling than every release of the shape has; or a context without the scaling it needs."""
+    """A base or scaling that no release of the shape has, or a context without the scaling that it needs."""
     for part in rotary_parts(subject):
         code, shape = _main_code(subject, part), _shape(subject, part)
         if code is None or shape is None or code.base is None or not code.rates:
@@ -249,16 +249,16 @@ def releases_of_the_shape(subject: Audited) -> Iterator[Kind]:
 
 
 def _declared_context(subject: Audited) -> int | None:
-    """The context that the file declares: the one of the class says nothing of which release a file is of."""
+    """The context that the file declares; a class default does not show which release a file is from."""
     resolved = subject.resolved
     return resolved.context if in_a_file(resolved.source.get("context", "").split(" ")[0]) else None
 
 
 def with_release(subject: Audited, case: Kind) -> Kind:
-    """A case that was noticed while reading, with what the release of the model's shape has in that place.
+    """Add to a fact noted while reading what the release of the model's shape has in that place.
 
-    It is added where it decides how grave the case is or how it is mended: a default that is the release's own value,
-    numbers of a scaling that are not there, a length that was left as it was when a scaling was switched on.
+    It is added where it decides the severity or the fix: a default that equals the release's value, missing numbers of
+    a scaling, a length that was not changed when a scaling was switched on.
     """
     code, evidence = case.code, case.evidence
     if code not in ("default-base", "incomplete-scaling", "missing-original", "factor-times-original"):
@@ -270,7 +270,7 @@ def with_release(subject: Audited, case: Kind) -> Kind:
             context = subject.resolved.context or 0
             reaching = [each for each in known if each.context is None or context <= each.context]
             own = next((each for each in reaching if each.base == evidence.get("used")), None)
-            # Where another release of the shape has another base, an absent one may have been either.
+            # If another release of the shape has another base, a missing one may be either.
             alone = len({each.base for each in reaching}) == 1
             if own is not None and alone and evidence.get("belongs at") == _base_place(part):
                 return type(case)({**evidence, "as released": own.name}, case.layers)
@@ -279,7 +279,7 @@ def with_release(subject: Audited, case: Kind) -> Kind:
             context = subject.resolved.context or 0
             own = next((each for each in known if each.scaling is None and each.context == context), None)
             reach = evidence.get("factor x original", 0)
-            # A product that no float holds is evidence in words.
+            # A product that overflows float is evidence as text.
             stretches = evidence.get("scaling") == "yarn" and isinstance(reach, int | float) and reach > context
             if own is not None and stretches:
                 return type(case)({**evidence, "switched on in": own.name}, case.layers)
@@ -299,10 +299,10 @@ def with_release(subject: Audited, case: Kind) -> Kind:
 
 
 def _of_their_length(known: tuple[Release, ...], context: int | None, *, scaled: bool) -> tuple[Release, ...]:
-    """Releases without those that have the base of readers' fallback where others of the shape have one of their own.
+    """Remove releases with the common fallback base, if others of the shape have another base.
 
-    Such a base says that a file is of that release only together with the context of it, unless a scaling has made that
-    another one.
+    That base only shows that a file is from such a release if the context agrees as well, unless a scaling has changed
+    the context.
     """
     if scaled or all(each.base == _USUAL_BASE for each in known):
         return known
@@ -310,7 +310,7 @@ def _of_their_length(known: tuple[Release, ...], context: int | None, *, scaled:
 
 
 def _completes(block: RotaryBlock, release: Release) -> bool:
-    """Whether a release has the scaling of a block, and what the block holds of it."""
+    """Whether a release has the scaling of a block, and the keys that the block has of it."""
     there = release.scaling
     if there is None or there["rope_type"] != block.scaling:
         return False
@@ -330,8 +330,8 @@ def _differing(
     if extended is not None:
         stated = any("original_max_position_embeddings" in block.values for block in part.blocks())
         scaling, context = code.scaling or {}, subject.resolved.context
-        # An extension from another length to one beyond the training's, as of a model that was trained further, or
-        # whose context was shortened before, is the user's own.
+        # An extension from another original length to one beyond the trained length was chosen by the user: the model
+        # was trained further, or its context was shortened before.
         reached = scaling.get("factor", 0) * scaling.get("original", 0)
         further = context is not None and context == reached and context > (extended.trained or 0)
         if stated and not further and extended.trained != scaling.get("original"):
@@ -347,14 +347,14 @@ def _differing(
     )
     if not _same_base(code, nearest):
         yield _other_base(subject, part, code, nearest, shape, known=known)
-    # A scaling that stands where this type does not read it is a finding of its own.
+    # A scaling in a place where this type does not read it is a separate finding.
     unread = scaling_of(code) is None and any(_scales(block) for block in part.blocks())
     if not _same_scaling(code, nearest) and not unread:
         yield _other_scaling(subject, part, code, nearest, shape)
 
 
 def _extended(code: Code, known: tuple[Release, ...], context: int | None) -> Release | None:
-    """The release without a scaling that this one extends by a YaRN, where its original length is documented."""
+    """The release without a scaling that this one extends by a YaRN, if its original length is documented."""
     scaling = code.scaling or {}
     if scaling.get("type") != "yarn" or scaling.get("original") is None:
         return None
@@ -363,7 +363,7 @@ def _extended(code: Code, known: tuple[Release, ...], context: int | None) -> Re
 
 
 def _other_original(part: Part, code: Code, release: Release, shape: ModelShape) -> Kind:
-    """A YaRN whose original length is not the one that the release was trained with."""
+    """A YaRN whose original length is not the trained length of the release."""
     block = next((each for each in part.blocks() if each.kind in (None, "full")), None)
     evidence: dict[str, Any] = {} if block is None else block.said("original_max_position_embeddings")
     if not evidence:
@@ -389,7 +389,7 @@ def _nearness(code: Code, release: Release, context: int | None) -> tuple[bool, 
 
 
 def _main_code(subject: Audited, part: Part) -> Code | None:
-    """The code of the layers that see all, or of all layers."""
+    """The code of the full-attention layers, or of all layers."""
     if part.section.part != "text":
         return None
     codes = [code for code in subject.resolved.codes if code.kind == "rotary" and code.part == "text"]
@@ -410,7 +410,7 @@ def _shape(subject: Audited, part: Part) -> ModelShape | None:
 
 @check
 def missing_sections(subject: Audited) -> Iterator[Kind]:
-    """No sections of time, rows and columns, in a type whose releases declare them, each the same."""
+    """Missing sections of time, rows and columns, in a type whose releases all declare the same ones."""
     for part in rotary_parts(subject):
         code = _main_code(subject, part)
         if code is None or part.row is None or part.row.sections is None or part.name is None:
@@ -424,10 +424,10 @@ def missing_sections(subject: Audited) -> Iterator[Kind]:
             continue
         values: dict[str, Any] = {"mrope_section": list(sections)}
         if part.row.sections == "interleaved":
-            values["mrope_interleaved"] = True  # readers that go by the file alone take sections side by side
+            values["mrope_interleaved"] = True  # runtimes that use only the file take consecutive sections
         block = next(part.blocks(), None)
         if block is None and not part.fields.declares("base"):
-            continue  # the file says nothing at all about rotation, which is a finding of its own
+            continue  # the file says nothing about rotation at all, which is a separate finding
         if block is None:
             values = {"rope_type": "default", **values}
         evidence: dict[str, Any] = {
@@ -480,7 +480,7 @@ def _other_base(
         lost = code.base == _USUAL_BASE and (context > _PLAIN_CONTEXT or scaling_of(code) is not None)
         because = f"{spoken(code.base)} is what runtimes use if a file has no base" if lost else None
         if not lost and context == release.context and _same_scaling(code, release) and _surely(shape, release):
-            # Where releases of one shape and context have several bases, nobody knows which one was meant.
+            # If releases of one shape and context have several bases, the intended one is unknown.
             bases = {each.base for each in known if each.context == context and _same_scaling(code, each)}
             if len(bases) > 1:
                 because = None
@@ -488,7 +488,7 @@ def _other_base(
                 because = "context length and scaling are those of the release"
             elif code.base is not None and release.base in (code.base * 10, code.base / 10):
                 because = "the context length is that of the release, and the base has one zero more or less"
-    # The base of another release of this shape, whose context was changed, may be meant.
+    # The base may be that of another release of this shape, whose context was changed.
     certain = all(each.base != code.base for each in of_shape(shape)) or not declared(code, "base")
     at = next(
         iter(declared(code, "base")), part.fields.source((*part.fields.spellings.get("base", ()), "rope_theta")[0])
@@ -517,7 +517,7 @@ def _other_scaling(subject: Audited, part: Part, code: Code, release: Release, s
             because = f"{spoken(_USUAL_LLAMA3)} is the factor of Llama 3.1 and a default of converters"
         elif (
             there is not None
-            and here.get("rope_type") != "dynamic"  # which changes nothing within the context of the release
+            and here.get("rope_type") != "dynamic"  # it changes nothing within the context of the release
             and _same_base(code, release)
             and subject.resolved.context == release.context
             and _surely(shape, release)
@@ -530,19 +530,19 @@ def _other_scaling(subject: Audited, part: Part, code: Code, release: Release, s
 
 
 def _surely(shape: ModelShape, release: Release) -> bool:
-    """Whether the shape is that of the release in every number, the vocabulary among them."""
+    """Whether the shape equals that of the release in every number, including the vocabulary."""
     return shape.vocabulary is not None and shape.vocabulary == release.shape.vocabulary
 
 
 def _before_stretching(context: int | None, scaling: Mapping[str, Any] | None) -> bool:
-    """Whether a model with this context may be an earlier stage of a release, before its context was stretched."""
+    """Whether a model with this context may be an earlier stage of a release, before its context was extended."""
     if context is None or scaling is None or scaling["rope_type"] not in OF_LENGTH:
         return False
     return context <= scaling.get("original_max_position_embeddings", 0)
 
 
 def _mended(part: Part, release: Release) -> dict[str, Any]:
-    """Where the release's scaling belongs, and its numbers; nothing where it has lists, which are not kept here."""
+    """Where the release's scaling belongs, and its numbers; empty if it has lists, which are not stored here."""
     if release.scaling is None or release.scaling["rope_type"] == "longrope":
         return {}
     block = next((each for each in part.blocks() if each.kind in (None, "full")), None)
@@ -572,7 +572,7 @@ def _same_scaling(code: Code, release: Release) -> bool:
 
 
 def scaling_of(code: Code) -> dict[str, Any] | None:
-    """The scaling as it stands; None where there is none, or a linear one that changes nothing."""
+    """The scaling block; None if there is none, or a linear one that changes nothing."""
     held = code.scaling
     if held is None or held.get("type") is None or (held["type"] == "linear" and held.get("factor") == 1):
         return None
@@ -583,7 +583,7 @@ def scaling_of(code: Code) -> dict[str, Any] | None:
 
 
 def scaling_in_words(block: Mapping[str, Any] | None, keys: Sequence[str] = ()) -> str:
-    """What a release scales by."""
+    """The scaling of a release, as text."""
     if block is None:
         return "no scaling"
     ends = listed([f"{key} {spoken(block[key])}" for key in keys if key in block])
@@ -591,7 +591,7 @@ def scaling_in_words(block: Mapping[str, Any] | None, keys: Sequence[str] = ()) 
 
 
 def _differing_keys(here: Mapping[str, Any] | None, there: Mapping[str, Any] | None) -> tuple[str, ...]:
-    """The keys beside type and factor in which two scalings of one type differ."""
+    """The keys other than type and factor in which two scalings of one type differ."""
     if here is None or there is None or here["rope_type"] != there["rope_type"]:
         return ()
     own = {"original_max_position_embeddings": here["original"], **{key: here.get(key) for key in _LLAMA3}}

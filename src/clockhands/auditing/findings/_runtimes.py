@@ -1,4 +1,4 @@
-"""What runtimes are known to make of this file: the one that the caller named, and common mistakes of others."""
+"""Findings on how runtimes read this file: the runtime that the caller named, and common mistakes of others."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -54,7 +54,7 @@ class MisreadByRuntime(Kind, code="misread-by-runtime"):
         return " ".join([*words, *filter(None, [self.not_read])])
 
     def edit(self) -> Edit | None:
-        """The same in the old shape as well, where the runtime then computes what the file says."""
+        """Write the same values in the old shape as well, if the runtime then computes what the file declares."""
         return None if not self.in_the_old_shape else in_both_shapes(self.in_the_old_shape)
 
 
@@ -110,7 +110,7 @@ class OftenMisread(Kind, code="often-misread"):
         return f"{number} {change} the position encoding of this file: {'; '.join(self.mistakes)}. {known}"
 
 
-# Every file with RoPE can be read so: it is told where a runtime is known to.
+# Every file with RoPE can be misread like this: it is reported if a runtime is known to do it.
 _INVITED_BY_NOTHING = ("other-layout",)
 
 
@@ -134,14 +134,14 @@ def often_misread(subject: Audited) -> Iterator[Kind]:
 
 @check
 def named_runtime(subject: Audited) -> Iterator[Kind]:
-    """What the runtime that the caller named makes of this file."""
+    """How the runtime that the caller named reads this file."""
     runtime = subject.runtime
     if runtime is None:
         return
     held = readings_of(subject)
     known = [each for each in held if each.verdict != "unknown"]
     stated = {} if runtime.exact and known else dict(_stated(subject))
-    # A statement about this very release says more than the code of another one.
+    # A statement about this very release is more precise than the code of another one.
     shown = [each for each in held if not any(_alike(each, stated_so) for stated_so in stated.values())]
     answers = [*_of_its_code(subject, shown), *_of_statements(subject, stated)]
     if not answers and not (known and runtime.exact):
@@ -151,12 +151,12 @@ def named_runtime(subject: Audited) -> Iterator[Kind]:
 
 
 def _unread(subject: Audited) -> str:
-    """That the code of the named release was not read, and which releases read the file right."""
+    """That the code of the named release was not read, and which releases read the file correctly."""
     runtime = subject.runtime
     assert runtime is not None
     if not runtime.readers:
         return "The code of this runtime was not read, and no known mistake of this runtime is about such a file."
-    # One that was compared in part only is not said to be right.
+    # A reading that was compared only in part is not called correct.
     right = [release(each) for each in readings_of(subject) if each.verdict == "same" and not each.not_compared]
     reads = f" {listed(right)} {'read' if len(right) > 1 else 'reads'} the file right." if right else ""
     fixed = [each.until for each in runtime.fixed_before(subject.opened) if each.until is not None]
@@ -165,9 +165,9 @@ def _unread(subject: Audited) -> str:
 
 
 def readings_of(subject: Audited) -> tuple[Reading, ...]:
-    """The readings that answer for the runtime which the caller named.
+    """The readings used for the runtime that the caller named.
 
-    What an older release computes says nothing of a release in which just that was mended.
+    An older release is not used for a release that fixed the very point in which it differs.
     """
     runtime = subject.runtime
     assert runtime is not None
@@ -181,7 +181,7 @@ def readings_of(subject: Audited) -> tuple[Reading, ...]:
 
 
 def _of_its_code(subject: Audited, held: Sequence[Reading]) -> Iterator[Kind]:
-    """What the releases make of the file whose code was read."""
+    """How the releases whose code was read compute this file."""
     runtime = subject.runtime
     assert runtime is not None
     for reading in held:
@@ -202,7 +202,7 @@ def _of_its_code(subject: Audited, held: Sequence[Reading]) -> Iterator[Kind]:
 
 
 def _stated(subject: Audited) -> Iterator[tuple[Statement, Reading]]:
-    """What is said of the named release, with what the pattern makes of the file where that is something else."""
+    """A statement about the named release, with what the pattern computes from the file if that differs."""
     runtime = subject.runtime
     assert runtime is not None
     held = {each.pattern: each for each in runtime.statements(subject.opened)}
@@ -212,7 +212,7 @@ def _stated(subject: Audited) -> Iterator[tuple[Statement, Reading]]:
 
 
 def _of_statements(subject: Audited, stated: Mapping[Statement, Reading]) -> Iterator[Kind]:
-    """What statements say that the named release makes of the file."""
+    """What the named release computes from the file, by the statements."""
     runtime = subject.runtime
     assert runtime is not None
     for said, reading in stated.items():
@@ -234,13 +234,13 @@ def _of_statements(subject: Audited, stated: Mapping[Statement, Reading]) -> Ite
 
 
 def _alike(first: Reading, second: Reading) -> bool:
-    """Whether two readings compute the same, and something else than the audit."""
+    """Whether two readings compute the same, and differ from the audit."""
     differ = first.verdict == second.verdict == "differs"
     return differ and all(group.same for group in compared(first.codes, second.codes))
 
 
 def _differs(subject: Audited, parted: Sequence[Parted]) -> dict[str, Any]:
-    """What is computed instead in the worst group of layers, as evidence."""
+    """The differences in the worst group of layers, as evidence."""
     worst = worst_of(parted)
     resolved = subject.resolved
     reach = reach_of(resolved.codes, resolved.context, resolved.length)
@@ -252,7 +252,7 @@ def _differs(subject: Audited, parted: Sequence[Parted]) -> dict[str, Any]:
 
 
 def _written_for(subject: Audited, parted: Sequence[Parted], mends: Callable[[Opened], bool]) -> dict[str, Any]:
-    """The change that writes the values in the old shape as well, where that mends what the runtime reads."""
+    """The change that writes the values in the old shape as well, if that fixes what the runtime reads."""
     code = worst_of(parted).ours
     held = {} if code is None else in_the_old_shape(subject, code)
     if not held or not isinstance(subject.opened.config, dict):

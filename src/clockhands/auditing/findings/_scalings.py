@@ -1,4 +1,4 @@
-"""Scalings that are unknown, incomplete, or at odds with the lengths and the lists beside them."""
+"""Findings on scalings that are unknown, incomplete, or contradict the lengths and lists beside them."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -33,7 +33,7 @@ class UnknownScaling(Kind, code="unknown-scaling"):
         return replaced(place, near, f"Write {spoken(near)}, if this scaling was meant.") if place and near else None
 
     def _nearest_scaling(self) -> str | None:
-        """The known scaling whose name is most like the unknown one, if one is like it."""
+        """The known scaling whose name is spelt most like the unknown one, if one is similar."""
         return nearest(next((str(value).lower() for _, value in self.stated), ""), self.known)
 
 
@@ -198,13 +198,13 @@ class LongropeSwapped(Kind, code="longrope-swapped"):
         return together("Swap the two lists.", *steps)
 
 
-# How many times longer than the first distance that a ladder fails at no training is known to have been.
+# The largest known ratio of a trained length to the first failing distance of its ladder.
 _PAST_BOUND = 20
 
 
 @check
 def wrong_original(subject: Audited) -> Iterator[Kind]:
-    """An original length that cannot be the length of the training."""
+    """An original length that cannot be the trained length."""
     resolved = subject.resolved
     context = resolved.context
     for code in resolved.codes:
@@ -228,7 +228,7 @@ def wrong_original(subject: Audited) -> Iterator[Kind]:
         elif original == context and kind == "longrope":
             scaling = code.spec.scaling if isinstance(code.spec, Rotary) else None
             if not isinstance(scaling, LongRope) or scaling.long == scaling.short:
-                continue  # lists that agree are a ladder of their own
+                continue  # equal lists define a ladder of their own
             evidence["long list"] = max(scaling.long)
         elif factor <= 1:
             continue
@@ -236,27 +236,28 @@ def wrong_original(subject: Audited) -> Iterator[Kind]:
 
 
 def _unscaled_rates(code: Code) -> tuple[float, ...]:
-    """The ladder before its scaling; empty where its base is not known."""
+    """The frequencies before scaling; empty if the base is not known."""
     pairs = (code.rotated or 0) // 2
     return () if code.base is None else tuple(code.base ** (-pair / pairs) for pair in range(pairs))
 
 
 @check
 def longrope_swapped(subject: Audited) -> Iterator[Kind]:
-    """A short list that stretches more than the long one."""
+    """A short list with larger factors than the long one."""
     for part in rotary_parts(subject):
         for block in part.blocks():
             short, long = (_numbers(block.values.get(name)) for name in ("short_factor", "long_factor"))
             if not short or not long or len(short) != len(long):
                 continue
-            # Pair by pair the two may cross: the first numbers of Phi-3's long list are below those of its short one.
+            # Single pairs may be the other way round: the first numbers of Phi-3's long list are below those of its
+            # short one.
             if max(short) > max(long) and sum(short) > sum(long):
                 evidence = block.said("short_factor", "long_factor")
                 yield LongropeSwapped({**evidence, "largest short": max(short), "largest long": max(long)})
 
 
 def _numbers(value: object) -> list[float]:
-    # Whole numbers may have more digits than a float holds.
+    # Integers may be too large for a float.
     if not isinstance(value, list) or not all(type(item) in (int, float) and abs(item) < 1e300 for item in value):
         return []
     return [float(item) for item in value]

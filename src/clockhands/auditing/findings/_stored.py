@@ -1,4 +1,4 @@
-"""What a checkpoint stores that a model computes: rates and position numbers, held against what its config declares."""
+"""Findings on values that a checkpoint stores although a model computes them: frequencies and position numbers."""
 
 import re
 from collections.abc import Iterator
@@ -21,7 +21,7 @@ from clockhands.sources.weights import RATES
 
 
 class Stored(Kind):
-    """Tensors of a checkpoint that hold what is computed."""
+    """Tensors of a checkpoint that hold computed values."""
 
     tensors: int = 1
 
@@ -57,7 +57,7 @@ class StoredFrequenciesDiffer(Stored, code="stored-frequencies-differ"):
 
 
 def _in_a_checkpoint(kind: type[Kind]) -> type[Kind]:
-    """A kind for a loaded model's rates, for those in a checkpoint: the same cause has the same sentence and hint."""
+    """The kind of finding for a checkpoint, made from that for a loaded model: same cause, same sentence and hint."""
     kind.blames = "file"
     kind.title = kind.title.replace("frequency buffer", "frequency tensor in the checkpoint")
     kind.means = f"{kind.means} {StoredFrequenciesDiffer.means}"
@@ -131,8 +131,8 @@ _NUMBERS = re.compile(r"(^|\.)position_ids$")
 _LAYER = re.compile(r"\.(\d+)\.")
 _OTHER_PART = re.compile(r"vision|visual|audio|image")
 _FLOATS = ("float64", "float32", "float16", "bfloat16")
-_MOST_NUMBERS = 2**16  # of one tensor; a head has some hundreds of pairs, a table of numbers as many as positions
-_MOST_TENSORS = 512  # models keep the same rates once for each layer
+_MOST_NUMBERS = 2**16  # the largest tensor that is read, above the pairs of a head and the positions of a table
+_MOST_TENSORS = 512  # models store the same frequencies once for each layer
 
 CODES_OF_STORED = {
     "buffer-differs": "stored-frequencies-differ",
@@ -143,7 +143,7 @@ CODES_OF_STORED = {
 
 @check
 def stored_frequencies(subject: Audited) -> Iterator[Kind]:
-    """Rates in a checkpoint: what they are beside the config, one case for all tensors that are alike."""
+    """Frequencies in a checkpoint compared with the config, one case for all tensors that are alike."""
     opened = subject.opened
     names = [name for name, info in opened.tensors.items() if RATES.search(name) and _is_small(info)][:_MOST_TENSORS]
     alike: dict[str, tuple[dict[str, Any], int]] = {}
@@ -151,7 +151,7 @@ def stored_frequencies(subject: Audited) -> Iterator[Kind]:
         numbers = _numbers(subject, name)
         if numbers is None:
             continue
-        with np.errstate(all="ignore"):  # stored garbage may be anything
+        with np.errstate(all="ignore"):  # uninitialised memory may hold anything
             verdict, evidence = _beside_config(subject, name, numbers)
         first, count = alike.get(verdict, (evidence, 0))
         alike[verdict] = first, count + 1
@@ -171,13 +171,13 @@ def _numbers(subject: Audited, name: str) -> np.ndarray | None:
 
 
 def _beside_config(subject: Audited, name: str, numbers: np.ndarray) -> tuple[str, dict[str, Any]]:
-    """What one tensor is: the code of the finding, with what tells its cases apart behind a colon, and the evidence."""
+    """One tensor's result: the code of the finding, after a colon what distinguishes its cases, and the evidence."""
     opened, info = subject.opened, subject.opened.tensors[name]
     where = f"{info.declared_in.name}:{name}"
     evidence: dict[str, Any] = {where: f"{len(numbers)} numbers in {info.dtype}"}
     code = None if opened.config is None else _declared(subject, name)
     if opened.config is None:
-        # They are all that this file says of rates.
+        # They are all that this file says about frequencies.
         if info.dtype in ROUNDED:
             return "low-precision", evidence | {"rates": True, "dtype": info.dtype, "error": ROUNDED[info.dtype]}
         return "stored-frequencies", evidence
@@ -191,14 +191,14 @@ def _beside_config(subject: Audited, name: str, numbers: np.ndarray) -> tuple[st
         return "stored-frequencies", evidence
     evidence |= verdict.evidence
     if verdict.code == "buffer-rounded":
-        # The library computes the rates of the types that it knows; code that came with a model may load them.
+        # The library computes the frequencies of known types; code that came with a model may load them.
         known = subject.resolved.model_type is not None and model_type(subject.resolved.model_type) is not None
         evidence["loaded"] = "no" if known else "maybe"
     return CODES_OF_STORED.get(verdict.code) or f"stored-frequencies-{verdict.cause}", evidence
 
 
 def _declared(subject: Audited, name: str) -> Code | None:
-    """The code of the layer whose rates a tensor holds; None where that cannot be told."""
+    """The code of the layer whose frequencies a tensor holds; None if that is not known."""
     codes = [code for code in subject.resolved.codes if code.kind == "rotary" and code.part in TEXT]
     if _OTHER_PART.search(name) or not codes:
         return None
@@ -215,14 +215,14 @@ def _holds(layers: str | None, number: int) -> bool:
 
 
 def _is_before_linear(code: Code, verdict: Verdict) -> bool:
-    """Whether they are the ladder before a linear scaling: older code divided positions by the factor, not rates."""
+    """Whether they are the frequencies before a linear scaling: older code divided positions by the factor instead."""
     exactly = "rounded to" not in verdict.evidence and "it is" not in verdict.evidence
     return (code.scaling or {}).get("type") == "linear" and verdict.code == "buffer-unscaled" and exactly
 
 
 @check
 def position_numbers(subject: Audited) -> Iterator[Kind]:
-    """Stored numbers of positions that are no whole numbers from 0, or not kept as such."""
+    """Stored position numbers that are not whole numbers from 0, or not stored as integers."""
     opened = subject.opened
     for name in [name for name in opened.tensors if _NUMBERS.search(name)][:_MOST_TENSORS]:
         info = opened.tensors[name]

@@ -1,8 +1,8 @@
-"""Tables of positions: what they are, and whether all their rows are numbers, something, and different.
+"""Findings on tables of positions: what they are, and whether all rows are finite, non-zero and different.
 
-A bare array (a `.npy`, or one member of a container) is identified, and so are the tables in a model that are named
-like positions or that a graph adds. What a table was recognised as is compared with what is declared of it. Every row
-is looked at, a block at a time, and no other tensor is touched.
+A bare array (a `.npy`, or one member of a container) is identified, and so are tables in a model that have a position
+name or that a graph adds. The result is compared with what is declared. Every row is read, a block at a time, and no
+other tensor is read.
 """
 
 import math
@@ -55,7 +55,7 @@ class ShortTable(Kind, code="short-table"):
         return f"The learned table has {rows} rows{before}: {ends}"
 
     def edit(self) -> Edit | None:
-        """The declared length as what the table has, where the length stands in a file by itself."""
+        """Set the declared length to that of the table, if the length is in a file."""
         usable = self.usable
         place = next((name for name, value in self.stated if value == self.context), None)
         if place is None or not isinstance(usable, int) or usable < 1:
@@ -111,7 +111,7 @@ class RepeatedRows(Kind, code="repeated-rows"):
     positions_rounded_to: str | None = None
 
     def severity(self) -> str:
-        # Rows of a formula are all different; trained ones may be alike where no text of that length was seen.
+        # Rows of a formula are all different; trained rows may be equal if no text of that length occurred in training.
         return "error" if self.kind == "sinusoidal" or self.positions_rounded_to else "warning"
 
     def message(self) -> str:
@@ -295,20 +295,20 @@ class NotRecognised(Kind, code="not-recognised"):
         )
 
 
-# Tables of a model that are looked at although nothing is declared of them.
+# Tables of a model that are examined although nothing is declared about them.
 _MOST_TABLES = 16
-_BLOCK = 2**20  # numbers that are looked at together
+_BLOCK = 2**20  # numbers that are examined together
 
 
 @check
 def short_table(subject: Audited) -> Iterator[Kind]:
-    """Learned tables that end before the context that the file declares."""
+    """Learned tables that are shorter than the context that the file declares."""
     resolved = subject.resolved
     for code in resolved.codes:
         if code.kind != "learned" or code.rows is None or resolved.context is None or code.part not in TEXT:
             continue
         if code.source.get("context") not in (None, resolved.source.get("context")):
-            continue  # a side of the model whose length is declared by a key of its own
+            continue  # a part of the model whose length is declared by a separate key
         offset = code.offset or 0
         if code.rows - offset < resolved.context:
             evidence = {"rows": code.rows, "offset": offset, "usable": code.rows - offset, "context": resolved.context}
@@ -317,13 +317,13 @@ def short_table(subject: Audited) -> Iterator[Kind]:
 
 @dataclass(frozen=True)
 class RowFlags:
-    """Rows of a table that say nothing, or nothing of their own.
+    """Rows of a table that are not finite, zero, or repeated.
 
     Attributes:
-        count: Rows of the table.
-        nonfinite: Those with a NaN or an infinity.
-        zero: Those of zeros.
-        repeated: Those that are the row before, zeros apart.
+        count: Number of rows of the table.
+        nonfinite: Rows with a NaN or an infinity.
+        zero: Rows of zeros.
+        repeated: Rows equal to the row before, except zeros.
     """
 
     count: int
@@ -334,15 +334,16 @@ class RowFlags:
 
 @dataclass(frozen=True)
 class Looked:
-    """One table that was looked at.
+    """One table that was examined.
 
     Attributes:
         place: Where it is: the file and the name.
         info: The tensor.
         rows: Its rows.
         matches: What it was recognised as.
-        code: What is declared of it, or None.
-        rounded: The dtype that its positions were rounded to, if its rows repeat just where that one has no number.
+        code: The declared code, or None.
+        rounded: The dtype to which its positions were rounded, if its rows repeat exactly where that dtype skips
+            numbers.
     """
 
     place: str
@@ -359,7 +360,7 @@ class Looked:
 
 
 def audit_array(opened: Opened) -> tuple[Resolved, list[Kind]]:
-    """What a bare array is, and what there is to say of it."""
+    """What a bare array is, and the findings on it."""
     codes, cases = [], []
     for name in opened.tensors:
         looked = _looked(opened, name, None)
@@ -370,7 +371,7 @@ def audit_array(opened: Opened) -> tuple[Resolved, list[Kind]]:
 
 
 def audit_tables(opened: Opened, resolved: Resolved) -> tuple[Resolved, list[Kind]]:
-    """What the tables inside a model are, where they can be read (they may be quantised), beside what is declared."""
+    """What the tables inside a model are, compared with what is declared; quantised tables only if they can be read."""
     codes, cases = list(resolved.codes), []
     seen = set()
     for place, code in enumerate(resolved.codes):
@@ -392,7 +393,7 @@ def audit_tables(opened: Opened, resolved: Resolved) -> tuple[Resolved, list[Kin
         if name in seen or not (unnamed or opened.config is not None):
             continue
         looked = _try(opened, name, None)
-        # Without a word of what it is, a matrix that a graph adds may be anything but a sinusoid.
+        # Without a name or declaration, a matrix that a graph adds may be anything but a sinusoid.
         if looked is None or looked.match is None or not isinstance(looked.match.spec, AdditiveCode):
             continue
         if looked.match.spec.learned and looked.match.values is not None and np.size(looked.match.values) > 1:
@@ -427,7 +428,7 @@ def _looked(opened: Opened, name: str, code: Code | None) -> Looked:
         matches = identify(array)
     rounded = _rounded(rows) if is_table(info) else None
     if rounded is not None and not any(_exact(match) or match.computed_in == rounded for match in matches[:1]):
-        # Rows that fall together are no trained ones, whatever else they are.
+        # Equal rows are not trained ones, whatever else they are.
         matches = _at_rounded_positions(array, rounded) or Matches([], matches.reason)
     return Looked(_place(info), info, rows, matches, code, rounded)
 
@@ -437,7 +438,7 @@ def _exact(match: Match) -> bool:
 
 
 def _at_rounded_positions(array: np.ndarray, rounded: str) -> Matches | None:
-    """Any code, made exactly at positions that were rounded; its error is how far off that has put it."""
+    """Any code, computed exactly at rounded positions; its error is the effect of that rounding."""
     count = len(array)
     again = identify(array, positions=_positions_in(rounded, count))
     if not again or not _exact(again[0]):
@@ -449,7 +450,7 @@ def _at_rounded_positions(array: np.ndarray, rounded: str) -> Matches | None:
 
 
 def _rounded(rows: RowFlags) -> str | None:
-    """The dtype whose missing whole numbers are where rows repeat the one before.
+    """The dtype that skips exactly those whole numbers at which rows repeat the one before.
 
     >>> nothing = np.empty(0, np.int64)
     >>> _rounded(RowFlags(261, nothing, nothing, np.array([257, 260])))
@@ -466,7 +467,7 @@ def _rounded(rows: RowFlags) -> str | None:
 
 
 def _positions_in(dtype: str, count: int) -> np.ndarray:
-    """The positions 0 to ``count - 1`` as a dtype holds them."""
+    """The positions 0 to ``count - 1``, rounded to a dtype."""
     with np.errstate(over="ignore"):
         return np.arange(count).astype(output_dtype(dtype)).astype(np.float64)
 
@@ -499,7 +500,7 @@ def _rows(array: np.ndarray) -> RowFlags:
 
 
 def _recognised_code(looked: Looked) -> Code:
-    """The position code that a table is; of one that is not recognised its shape."""
+    """The position code of a table; for an unrecognised one, its shape."""
     declared, match, shape = looked.code, looked.match, looked.info.shape
     part, layers = ("other", None) if declared is None else (declared.part, declared.layers)
     width, rows = shape[-1] if shape else None, shape[-2] if len(shape) > 1 else None
@@ -521,7 +522,7 @@ def _recognised_code(looked: Looked) -> Code:
 
 
 def _offset(match: Match) -> int | None:
-    """The row of position 0, where the rows stand at whole positions one after the other."""
+    """The row of position 0, if the rows are at consecutive whole positions."""
     positions = match.positions
     if isinstance(positions, range) and positions.step == 1 and 0 <= -positions.start < len(positions):
         return -positions.start
@@ -572,11 +573,11 @@ def _kind(looked: Looked) -> str | None:
 
 
 def _unexpected_zeros(looked: Looked) -> np.ndarray:
-    """Rows of zeros that are neither before the first position nor what the code has as padding."""
+    """Rows of zeros that are neither before the first position nor the code's padding row."""
     match, zero = looked.match, looked.rows.zero
     told = set()
     if match is not None:
-        # One row of zeros is the padding's.
+        # One row of zeros is the padding row.
         told = {*range(match.rows.prepended), *(match.rows.zeroed if len(match.rows.zeroed) == 1 else ())}
     offset = (looked.code.offset if looked.code is not None else None) or 0
     return np.array([row for row in zero if row not in told and row >= max(offset, 1)], np.int64)
@@ -602,7 +603,7 @@ def _of_recognition(looked: Looked, *, bare: bool) -> Iterator[Kind]:
 
 
 def _computed(match: Match) -> bool:
-    """Whether the code is computed, and not a table of trained rows."""
+    """Whether the code is computed, and not a trained table."""
     return match.values is None or np.size(match.values) == 1
 
 
@@ -616,7 +617,7 @@ def _moved(match: Match, shape: dict[str, Any], layers: str | None) -> Kind:
         "share": json_value(residual.share),
         "furthest row": residual.rows[0] if residual.rows else None,
     }
-    # Identification lists the first ten rows that differ: where there are fewer, they are all.
+    # Identification lists the first ten rows that differ: fewer than ten are all of them.
     if isinstance(wrong, list | tuple) and 0 < len(wrong) < 10:
         return WrongRows(evidence | {"rows that differ": [int(row) for row in wrong]} | shape, layers)
     return MovedTable(evidence | shape, layers)
@@ -637,7 +638,7 @@ def _recognised(match: Match) -> dict[str, Any]:
 
 
 def _positions(match: Match) -> str | None:
-    """Where the rows stand, in a sentence: `positions 0 to 511`."""
+    """The positions of the rows, as text: `positions 0 to 511`."""
     positions = match.positions
     if isinstance(positions, Grid):
         before = (
@@ -658,7 +659,7 @@ def _positions(match: Match) -> str | None:
 
 
 def _of_declaration(looked: Looked) -> Iterator[Kind]:
-    """A table that is declared to be a sinusoid, held to it."""
+    """A table that is declared to be a sinusoid, compared with it."""
     code = looked.code
     if code is None or code.kind != "sinusoidal" or not isinstance(code.spec, Sinusoidal):
         return
@@ -666,9 +667,9 @@ def _of_declaration(looked: Looked) -> Iterator[Kind]:
         return  # said already
     width = looked.info.shape[-1]
     if width != code.spec.width:
-        return  # that sizes differ is a finding of its own
+        return  # different sizes are a separate finding
     largest, row = _difference(rows_of(looked.info), code.spec)
-    # Tables are made in float32 as a rule: a rate is within an ulp or two, and the phase with it.
+    # Tables are usually computed in float32: a frequency is within an ulp or two, and so is the phase.
     allowed = UNIT_ROUNDOFF[looked.info.dtype] / 2 + 2.0**-24 + looked.rows.count * max(code.spec.rates) * 2.0**-22
     if largest <= allowed:
         return

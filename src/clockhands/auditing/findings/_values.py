@@ -1,4 +1,4 @@
-"""Values that cannot be used or that no file holds, and model types: what is noted while a config is read."""
+"""Findings on unusable or missing values, and on model types: what is noted while a config is read."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -9,17 +9,17 @@ from clockhands.auditing.findings._kind import Kind, listed, spoken
 from clockhands.auditing.findings._parts import Audited, check
 from clockhands.sources.files import file_and_key
 
-# Bases that loaders and classes take where a file has none; they are right for models of a few thousand positions.
+# Bases that loaders and classes use if a file has none; they are right for models with a few thousand positions.
 _USUAL_BASE = 10_000.0
-# The longest context that releases with such a base and no scaling have been published with.
+# The longest published context with such a base and no scaling.
 _PLAIN_CONTEXT = 8_192
 
 
 class Default(Kind):
-    """A value that is not in the file, and that the class of the model has a default for.
+    """A value that is missing in the file, and for which the class of the model has a default.
 
     Attributes:
-        never: Which bases the releases of the architecture have, in words, where none has the default.
+        never: The bases of the releases of the architecture, as text, if none has the default.
         as_released: The name of a release of the same shape that has the default.
     """
 
@@ -43,7 +43,7 @@ class Default(Kind):
         return f"{self.field} is not in the file{nulled}, so the audit uses the {which} of {owner}: {used}.{others}"
 
     def _doubt(self) -> str:
-        """Why a default base is not the one that the model was trained with; "" where it may well be."""
+        """Why a default base is not the trained one; "" if it may be."""
         used, context, scaling = self.used, self.context, self.scaling
         if not isinstance(used, int | float) or used > _USUAL_BASE or self.as_released:
             return ""
@@ -81,7 +81,7 @@ class ImpossibleValue(Kind, code="impossible-value"):
 
     def message(self) -> str:
         limit = str(self.allowed).rstrip(".")
-        # Some limits are sentences of their own: they come from the code that refused the values.
+        # Some limits are whole sentences: they come from the code that refused the values.
         allowed = f" ({limit})" if " must " in limit else f" (allowed: {limit})" if limit else ""
         return f"{self.said()}, which cannot be used{allowed}. The audit did not compute what depends on this value."
 
@@ -106,7 +106,7 @@ class TextNumber(Kind, code="text-number"):
 
     @property
     def exponent(self) -> bool:
-        """Whether it is a number with an exponent in YAML, which needs no quotes to be a text."""
+        """Whether it is a number with an exponent, which YAML reads as text without quotes."""
         in_yaml = file_and_key(self.place or "")[0].lower().endswith((".yaml", ".yml"))
         return in_yaml and any("e" in str(value).lower() for _, value in self.stated)
 
@@ -146,7 +146,7 @@ class DefaultBase(Default, code="default-base"):
         )
 
     def severity(self) -> str:
-        """A note where the default may be what the model was trained with, a warning where it cannot well be."""
+        """A note if the model may have been trained with the default, a warning if that is implausible."""
         return "warning" if self._doubt() else super().severity()
 
     def message(self) -> str:
@@ -249,7 +249,7 @@ class OverrideReplacesBlock(Kind, code="override-replaces-block"):
     lost: Mapping[str, Any]
 
     def severity(self) -> str:
-        """An error where a block of the file had the value; beside the block, older runtimes still find it."""
+        """An error if a block of the file had the value; beside the block, older runtimes still find it."""
         return "error" if any("rope_" in place.rpartition(".")[0] for place in self.lost) else "warning"
 
     def hint(self) -> str:
@@ -271,7 +271,7 @@ _TAKE_OVERRIDES = ("transformers", "vllm", "sglang")
 
 @check
 def override_replaces_block(subject: Audited) -> Iterator[Kind]:
-    """A whole block that the caller has set, without the base or another value that the file has."""
+    """A whole block set by the caller, without the base or another value that the file has."""
     if subject.runtime is not None and subject.runtime.name not in _TAKE_OVERRIDES:
         return
     for override in subject.opened.overridden:

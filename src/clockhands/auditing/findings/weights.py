@@ -1,7 +1,7 @@
-"""How channels pair, from the weights alone, beside what readers of the file do; one layer's projection at a time.
+"""Determines the layout from the weights alone, one layer's projection at a time, and compares it with the runtimes.
 
-The statistic and its null are in ``recognition.pairing``. The verdict on a model is that of its query projections, all
-layers together; its keys, of which there are fewer, support it.
+The statistic and its null distribution are in ``recognition.pairing``. The verdict on a model is that of all query
+projections together; the keys, of which there are fewer, support it.
 """
 # ruff: noqa: D101, D102 - the title says what a class is, and `Kind` what its methods are
 
@@ -110,16 +110,16 @@ LIMITS = (
 
 @dataclass(frozen=True)
 class Permuted:
-    """Rows that pair only after an order for another number of heads is undone.
+    """Rows that show a layout only after a permutation for another number of heads is undone.
 
     Attributes:
         of: ``q`` or ``k``.
-        heads: The heads that the tensor has.
-        undone: The heads for which its rows were put in order.
-        also: Other numbers of heads that explain it nearly as well.
-        layout: How they pair once that is undone.
-        z: Standard deviations from chance then.
-        before: The most that the rows have as they stand.
+        heads: The number of heads of the tensor.
+        undone: The number of heads for which its rows were permuted.
+        also: Other numbers of heads that fit nearly as well.
+        layout: The layout after the permutation is undone.
+        z: Its z-score.
+        before: The largest z-score of the rows as stored.
     """
 
     of: str
@@ -136,16 +136,16 @@ class Pairing:
     """What the weights of a model say about how channels pair.
 
     Attributes:
-        layout: The layout, or None if it cannot be told or was not looked at.
-        confidence: How likely it is that this layout is not ahead by chance, at most 0.99; None without a layout.
-        queries: All query projections together; None if none was looked at.
-        keys: All key projections, which support the verdict and do not make it.
-        layers: The layers whose queries were looked at.
-        by_layer: Layer to what its queries say by themselves.
-        says: All this in a clause.
-        left_out: What was not looked at, and why.
-        permuted: Projections whose rows are in order for another number of heads.
-        examined: Whether weights were looked at at all.
+        layout: The layout, or None if it cannot be determined or was not examined.
+        confidence: The probability that this layout is not ahead by chance, at most 0.99; None without a layout.
+        queries: All query projections together; None if none was examined.
+        keys: All key projections, which support the verdict but do not decide it.
+        layers: The layers whose queries were examined.
+        by_layer: For each layer, the result of its queries alone.
+        says: A summary in one clause.
+        left_out: What was not examined, and why.
+        permuted: Projections whose rows are permuted for another number of heads.
+        examined: Whether any weights were examined.
     """
 
     layout: Layout | None
@@ -179,12 +179,12 @@ class Pairing:
 
 
 def unexamined(says: str, left_out: tuple[str, ...] = ()) -> Pairing:
-    """A verdict that was not sought, or for which there is nothing to look at."""
+    """The result if no examination was requested, or there is nothing to examine."""
     return Pairing(None, None, None, None, None, {}, says, left_out, examined=False)
 
 
 def not_asked(opened: Opened, resolved: Resolved) -> Pairing | None:
-    """What stands in a report for weights that nobody asked to look at; None where there are none that turn."""
+    """The entry in a report if weights were not to be examined; None if there are no rotary weights."""
     if not opened.tensors or all(code.kind != "rotary" for code in resolved.codes):
         return None
     if opened.hub is not None:
@@ -193,7 +193,7 @@ def not_asked(opened: Opened, resolved: Resolved) -> Pairing | None:
 
 
 def pairing(opened: Opened, resolved: Resolved) -> Pairing:
-    """How channels pair, from the query and key projections of a model; what cannot be read is said and left out.
+    """Determine the layout from the query and key projections of a model; unreadable ones are listed and left out.
 
     Raises:
         Unreadable: The model was fetched from a hub, without its weights.
@@ -228,12 +228,12 @@ def pairing(opened: Opened, resolved: Resolved) -> Pairing:
         tuple(permuted(found)),
     )
     if any(one.of == "q" for one in made.permuted):
-        made = replace(made, layout=None, confidence=None)  # as the rows stand they pair in neither
+        made = replace(made, layout=None, confidence=None)  # as stored, the rows pair in neither layout
     return replace(made, says=_says(made))
 
 
 def cases_of(found: Pairing | None, resolved: Resolved) -> Iterator[Kind]:
-    """What is to be said where the weights do not pair as readers of the file pair them."""
+    """The findings where the layout of the weights differs from what runtimes assume for the file."""
     if found is None or found.queries is None:
         return
     for one in found.permuted:
@@ -258,7 +258,7 @@ def cases_of(found: Pairing | None, resolved: Resolved) -> Iterator[Kind]:
     if found.keys is not None and found.keys.verdict() not in (None, code.layout) and "k" not in told:
         evidence = _against(code, found.keys, found) | {"projection": "keys", "queries": found.layout}
         yield PairingAgainstFormat(evidence, found.layers)
-    # A layer by itself must reach what a model must, because a model has many.
+    # A single layer must reach the threshold of a whole model, because a model has many layers.
     odd = {layer: one for layer, one in found.by_layer.items() if one.verdict() not in (None, found.layout)}
     if odd:
         evidence = _against(code, max(odd.values(), key=lambda one: one.z[one.best]), found)
@@ -267,7 +267,7 @@ def cases_of(found: Pairing | None, resolved: Resolved) -> Iterator[Kind]:
 
 
 def with_layout(codes: tuple[Code, ...], found: Pairing | None) -> tuple[Code, ...]:
-    """The codes of a model type that does not say how it pairs, with what its weights say."""
+    """The codes of a model type with unknown layout, completed by what its weights show."""
     if found is None or found.layout is None:
         return codes
     because = f"the weights, confidence {found.confidence:.2f}"
@@ -292,13 +292,13 @@ def _against(code: Code, against: Score, found: Pairing) -> dict[str, Any]:
 
 
 def _expected(resolved: Resolved) -> Code | None:
-    """A code that says how readers pair, if all turning layers of the text agree."""
+    """A code with the layout that runtimes assume, if all rotary layers of the text agree."""
     codes = [code for code in resolved.codes if code.kind == "rotary" and code.part in TEXT]
     return codes[0] if len({code.layout for code in codes}) == 1 and codes[0].layout is not None else None
 
 
 def _scored(found: Projections, of: str) -> tuple[dict[int, Score], str]:
-    """The scores of all queries or keys by layer, and why some have none."""
+    """The scores of all queries or keys by layer, and the reasons for missing ones."""
     scores: dict[int, Score] = {}
     failed: list[str] = []
     for one in found.projections:
@@ -347,18 +347,18 @@ def _rounded(one: Score | None) -> dict[str, float] | None:
     return None if one is None else {layout: round(value, 3) for layout, value in one.z.items()}
 
 
-# Rows that a converter has put in order for another number of heads. Moving rows from one pairing to the other takes
-# the number of heads. Told a wrong one, a converter moves rows across pairs; undoing that for the same number shows the
-# pairs again, more clearly than the rows show any as they stand.
+# Rows that a converter has permuted for a wrong number of heads. Moving rows from one layout to the other needs the
+# number of heads. With a wrong number, a converter moves rows across pairs; undoing that for the same number shows the
+# pairs again, more clearly than the stored rows show any.
 
 Order = tuple[int, Layout]
 """A number of heads, and the layout in whose order rows stood before they were put into the other's for so many."""
 
-_SOME_LAYERS = 8  # among which an order is looked for; what they show is confirmed by all
+_SOME_LAYERS = 8  # layers in which a permutation is searched; all layers then confirm the result
 
 
 def permuted(found: Projections) -> Iterator[Permuted]:
-    """Orders for another number of heads that explain queries or keys better than their rows as they stand."""
+    """Permutations for another number of heads that explain queries or keys better than the stored rows."""
     for of in ("q", "k"):
         ones = [one for one in found.projections if one.of == of and one.rotated == one.width]
         if len({(len(one.starts), one.width) for one in ones}) != 1:
@@ -367,7 +367,7 @@ def permuted(found: Projections) -> Iterator[Permuted]:
         wrong = [count for count in _wrong_counts(found, heads) if heads * width % (2 * count) == 0]
         some = ones[:: max(1, len(ones) // _SOME_LAYERS)]
         near, _, _ = _leaders(some, [(count, layout) for count in wrong for layout in LAYOUTS])
-        # Two orders that undo much of the same are told apart by all layers, if at all.
+        # Two permutations that undo nearly the same can only be distinguished by all layers.
         near, z, before = _leaders(ones, near)
         if near:
             (undone, layout), *others = near
@@ -376,10 +376,10 @@ def permuted(found: Projections) -> Iterator[Permuted]:
 
 
 def _wrong_counts(found: Projections, heads: int) -> list[int]:
-    """Numbers of heads that a converter may have taken for the right one.
+    """Numbers of heads that a converter may have used by mistake.
 
-    One for all, those of the other projection, and queries over keys, which llama.cpp's converter took until pull
-    request 3364 of September 2023.
+    One head for all, the number of the other projection, and queries divided by keys, which llama.cpp's converter used
+    until pull request 3364 of September 2023.
     """
     counts = {1, found.heads, found.keys}
     if found.heads and found.keys:
@@ -388,13 +388,13 @@ def _wrong_counts(found: Projections, heads: int) -> list[int]:
 
 
 def _leaders(ones: Sequence[WeightProjection], orders: Sequence[Order]) -> tuple[list[Order], float, float]:
-    """The order that explains the rows best, if better than they are as they stand, and those that come near it.
+    """The permutation that explains the rows best, if better than the stored order, and those close to it.
 
-    Heads of one layer are alike, so that their rows taken for pairs of one another have a high z too; but none of it is
-    in the crossed part, and `Score.turns` tells them from pairs that turn.
+    Heads of one layer are similar, so their rows also have a high z-score as pairs of each other; but nothing of it is
+    in the crossed part, and `Score.turns` distinguishes them from rotating pairs.
 
     Returns:
-        The orders, the z of the first, and the most that the rows have as they stand.
+        The permutations, the z-score of the first, and the largest z-score of the stored rows.
     """
     if not orders:
         return [], 0.0, 0.0
@@ -422,7 +422,7 @@ def _leaders(ones: Sequence[WeightProjection], orders: Sequence[Order]) -> tuple
 
 
 def _undone(heads: np.ndarray, count: int, layout: Layout) -> Iterator[np.ndarray]:
-    """Rows in the order of a layout, before they were put into the other's for a number of heads; a head at a time."""
+    """Rows in a layout, as they were before they were permuted to the other layout for a number of heads."""
     rows = heads.reshape(-1, heads.shape[-1])
     order = np.arange(len(rows)).reshape(count, 2, -1).swapaxes(1, 2).reshape(-1)  # from halves to interleaved
     places = np.argsort(order) if layout == "halves" else order

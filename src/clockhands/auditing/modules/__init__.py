@@ -1,7 +1,7 @@
-"""A loaded ``torch.nn.Module``: what it holds of positions, beside what its own config declares.
+"""A loaded ``torch.nn.Module``: the position data that it holds, compared with what its own config declares.
 
-`_held` walks the module, `_serving` says which declared code a part of it serves, `clockhands.diagnosis` says what
-numbers are beside the right ones, and each of the others looks at one kind of thing.
+`_held` walks the module, `_serving` finds the declared code of each part, `clockhands.diagnosis` compares numbers with
+the correct ones, and each other module checks one kind of data.
 """
 
 from dataclasses import replace
@@ -45,7 +45,7 @@ __all__ = [
 
 
 def resolve_module(module: Any, found: Walked, opened: Opened, length: int | None) -> tuple[Resolved, list[Kind]]:
-    """The position codes of a module, and everything that there is to say of what it holds beside them."""
+    """The position codes of a module, and every fact about the position data that it holds."""
     resolved, cases = audit_tables(opened, resolve(opened, length))
     if opened.config is None:
         codes = [*ladder_codes(found), *wave_codes(found)]
@@ -61,7 +61,7 @@ def resolve_module(module: Any, found: Walked, opened: Opened, length: int | Non
 
 
 def declared_parts(module: Any) -> tuple[Resolved, tuple[DeclaredPart, ...]]:
-    """What the config of a module declares, and every part that makes cosines and sines with what it should make.
+    """What a module's config declares, and every part that computes cosines and sines with what it should return.
 
     Raises:
         Unreadable: The module has no values.
@@ -79,12 +79,12 @@ def _of_texts(resolved: Resolved) -> frozenset[str]:
 
 
 def _places(cases: list[Kind]) -> frozenset[str]:
-    """The names of the tensors that cases are about."""
+    """The names of the tensors of these facts."""
     return frozenset(file_and_key(name)[1] for case in cases for name in case.evidence if ":" in name)
 
 
 def _with_codes(resolved: Resolved, more: list[Any], module: Any) -> Resolved:
-    """What is declared nowhere, with the codes that the module itself shows."""
+    """The codes that the module itself shows, where nothing is declared."""
     if not more:
         count = sum(1 for _ in (*module.parameters(), *module.buffers()))
         says = {f"{name_of(module)} (loaded)": f"{count} tensors, but none has the name of a known position tensor"}

@@ -1,8 +1,8 @@
-"""The rotation in effect: what a part of a model turns by when it is asked for a few positions, near and far.
+"""Finds the rotation that a part of a loaded model applies, by calling a copy of it for a few near and far positions.
 
-The part is copied before it is asked, because some change what they hold when they are called (dynamic and LongRoPE
-scalings); the model itself is never run. What is given back is held to the declared code; what differs and follows no
-known way to go wrong is read by `clockhands.identify`, as is a part that turns its input by itself.
+The part is copied because some parts change what they hold when called (dynamic and LongRoPE scalings); the model
+itself is never run. The result is compared with the declared code. A difference without a known cause is analysed by
+`clockhands.identify`, and so is a part that rotates its input itself.
 """
 
 import copy
@@ -28,15 +28,15 @@ from clockhands.specs import describe
 
 _CONSECUTIVE = 512
 _FAR = (777, 1023, 1024, 1025, 2049, 4097, 8191, 16385, 32769, 65537, 131071)
-_LENGTH = 8192  # where no context is declared
+_LENGTH = 8192  # if no context is declared
 _AT = ("positions", "input_pos", "token_positions", "pos")
 
-# A part that cannot be called in a way that is known may raise anything.
+# A part that cannot be called in a known way may raise any exception.
 _FAILS = (Exception,)
 
 
 def effect_cases(walked: Walked, declared: DeclaredCodes, wrong: frozenset[int]) -> Iterator[Kind]:
-    """What every part turns by, where that is not what is declared; ``wrong`` are parts that hold wrong numbers."""
+    """Every part whose rotation is not the declared one; ``wrong`` are parts known to hold wrong numbers."""
     alike: dict[Any, list[tuple[dict[str, Any], str | None]]] = {}
     for path, owner in walked.turning.items():
         if id(owner) in wrong or _without_numbers(owner):
@@ -45,7 +45,7 @@ def effect_cases(walked: Walked, declared: DeclaredCodes, wrong: frozenset[int])
         for held in own or [None]:
             found = _of_part(path, owner, held, declared, walked)
             if found is not None:
-                # What is told of one part is told of all that behave so, with the layers of all.
+                # One case is reported for all parts that behave the same, with the layers of all.
                 evidence = {name: value for name, value in found[0].items() if name != "module"}
                 alike.setdefault(str(evidence), []).append(found)
     for group in alike.values():
@@ -79,7 +79,7 @@ def _without_numbers(owner: Any) -> bool:
 def _verdict(
     owner: Any, layer_type: str | None, expected: Expected, context: int | None, dtype: str | None
 ) -> Verdict | None:
-    """What a part turns by, beside one code; None where it cannot be asked."""
+    """The rotation of a part compared with one code; None if it cannot be called."""
     found: Verdict | None = None
     for length, ladder in _lengths(expected, context):
         waves = _asked(owner, layer_type, _positions(length), dtype or "float32", len(ladder))
@@ -95,11 +95,11 @@ def _verdict(
 
 
 def _lengths(expected: Expected, context: int | None) -> Iterator[tuple[int, np.ndarray]]:
-    """Lengths to ask for, each with the rates that hold there."""
+    """Lengths to call the part with, each with the frequencies that hold there."""
     ladders = list(expected.ladders.values())
     scaling = expected.code.spec.scaling if isinstance(expected.code.spec, Rotary) else None
     if isinstance(scaling, Dynamic):
-        # One less: of a text just as long as the original length classes keep what a longer one has left.
+        # One less: at exactly the original length, classes keep the state that a longer text has left.
         yield max(scaling.original - 1, 1), ladders[0]
     elif isinstance(scaling, LongRope):
         yield scaling.original, ladders[0]
@@ -116,7 +116,7 @@ def _positions(length: int) -> np.ndarray:
 
 
 def _asked(owner: Any, layer_type: str | None, positions: np.ndarray, dtype: str, pairs: int) -> Cosines | None:
-    """The cosines and sines that a part gives for these positions; None where it gives no such thing."""
+    """The cosines and sines that a part returns for these positions; None if it returns something else."""
     names = parameters_of(owner)
     import torch
 
@@ -145,13 +145,13 @@ def _asked(owner: Any, layer_type: str | None, positions: np.ndarray, dtype: str
 
 
 def copied(owner: Any) -> Any:
-    """A part of its own numbers, whatever it shares with the model otherwise (its config, above all)."""
+    """A copy of a part with its own numbers, whatever it shares with the model otherwise (mainly its config)."""
     memo = {id(value): value for name, value in vars(owner).items() if name == "config"}
     return copy.deepcopy(owner, memo)
 
 
 def _waves(answer: Any, positions: np.ndarray, pairs: int) -> Cosines | None:
-    """What a part gave back, as cosines and sines of pairs: complex numbers, or two arrays of pairs or of channels."""
+    """What a part returned, as cosines and sines of pairs: from complex numbers, or two arrays of pairs or channels."""
     import torch
 
     parts = answer if isinstance(answer, tuple | list) else (answer,)
@@ -177,7 +177,7 @@ def _waves(answer: Any, positions: np.ndarray, pairs: int) -> Cosines | None:
 
 
 def _read(verdict: Verdict, owner: Any, layer_type: str | None, rates: np.ndarray) -> Verdict:
-    """With what `identify` reads out of the part, where it knows it."""
+    """The evidence extended by what `identify` recognises in the part."""
 
     def turned(x: Any, positions: Any) -> Any:
         import torch
@@ -202,7 +202,7 @@ def _identified(function: Callable[[Any, Any], Any], width: int) -> str | None:
 
 
 def _by_itself(owner: Any, expected: Expected) -> Verdict | None:
-    """A part that turns its input by itself: what `identify` reads out of it, beside what is declared."""
+    """A part that rotates its input itself: what `identify` recognises in it, compared with what is declared."""
     width = expected.code.rotated or 2 * len(expected.rates)
     function = turning_function(owner, width)
     if function is None:
@@ -223,7 +223,7 @@ def _by_itself(owner: Any, expected: Expected) -> Verdict | None:
 
 
 def turning_function(owner: Any, width: int) -> Callable[[Any, Any], Any] | None:
-    """A part that takes rows and positions, as function(x [seq, width], positions [seq]); None where it is no such."""
+    """A part that takes rows and positions, as function(x [seq, width], positions [seq]); None for other parts."""
     names = parameters_of(owner)
     at = next((name for name in _AT if name in names), None)
     if at is None:
@@ -248,7 +248,7 @@ def turning_function(owner: Any, width: int) -> Callable[[Any, Any], Any] | None
 
 
 def function_codes(walked: Walked, known: set[str]) -> list[Code]:
-    """The codes of parts that turn their input by themselves, of a module that declares none and holds no rates."""
+    """Codes of parts that rotate their input themselves, in a module that declares none and holds no frequencies."""
     codes = []
     for path, owner in walked.turning.items():
         if path in known or _without_numbers(owner):

@@ -1,7 +1,7 @@
-"""What a loaded module holds of positions: rates, tables of cosines and sines, position numbers, tables of rows.
+"""Collects the position data of a loaded module: frequencies, cosine and sine tables, position numbers, row tables.
 
-A module is walked and never run; PyTorch is not imported here, because who has a module has it already. A tensor is
-found by its name, as libraries give it, wherever it is kept: as a buffer, a parameter or a plain attribute.
+The module is walked and never run. PyTorch is not imported here, because a caller with a module has loaded it. A tensor
+is found by its name, as libraries give it, whether it is a buffer, a parameter or a plain attribute.
 """
 
 import inspect
@@ -15,13 +15,13 @@ import numpy as np
 
 from clockhands.sources.weights import TABLE
 
-# Names under which libraries keep what they compute; before them may stand a kind of layer (Transformers 5), and
-# which of several ladders it is.
+# Names under which libraries keep what they compute; a kind of layer (Transformers 5) may precede them, and which of
+# several ladders it is.
 _RATES = re.compile(r"^_?(?:(?P<kind>\w+?)_)??(?P<which>original_|long_|short_)?(?:inv_freqs?|inverse_frequency)$")
 _WAVES = re.compile(
     r"^_?(?:cos|sin)(?:_k)?_?(?:cached|cache|table|embeddings?)?$|^cos_sin_cache$|^freqs_(?:cis|complex|cos|sin)$"
 )
-# As `TABLE`, with words before: `decoder_pos_embed`.
+# Like `TABLE`, with words before: `decoder_pos_embed`.
 _ROWS = re.compile(r"(^|[._])pos(ition(al)?)?_(embed(ding)?s?|enc(oding)?s?)(\.weight)?$")
 _NUMBERS = re.compile(r"^position_ids$")
 _SLOPES = re.compile(r"^(?:alibi_)?slopes$")
@@ -38,7 +38,7 @@ class HeldTensor:
     """One tensor of a module.
 
     Attributes:
-        paths: Every path under which the module that holds it is found; the first is the one that is told.
+        paths: Every path under which the module that holds it is found; the first one is reported.
         name: Its name in that module.
         kind: ``rates``, ``waves`` (cosines and sines), ``numbers`` of positions, ``rows``, ``slopes``, or ``biases`` of
             distances.
@@ -46,7 +46,7 @@ class HeldTensor:
         tensor: The tensor.
         persistent: Whether it is written with the weights; None for a plain attribute.
         layer_type: The kind of layer that its name says it is for, where the name says one.
-        which: ``original``, ``long`` or ``short`` where its name says that it is one of several ladders.
+        which: ``original``, ``long`` or ``short`` if its name says which of several ladders it is.
     """
 
     paths: tuple[str, ...]
@@ -60,12 +60,12 @@ class HeldTensor:
 
     @property
     def full_name(self) -> str:
-        """The path from the module that is audited."""
+        """The path from the audited module."""
         return f"{self.paths[0]}.{self.name}" if self.paths[0] else self.name
 
     @property
     def place(self) -> str:
-        """As evidence names it."""
+        """The name that evidence uses."""
         return f"{WHERE}:{self.full_name}"
 
     @property
@@ -75,33 +75,33 @@ class HeldTensor:
 
     @property
     def on_meta(self) -> bool:
-        """Whether it has a shape and no numbers."""
+        """Whether it has a shape but no values (meta device)."""
         return bool(getattr(self.tensor, "is_meta", False))
 
     @property
     def learned(self) -> bool:
-        """Whether it is trained, and not computed."""
+        """Whether it is trained rather than computed."""
         return bool(getattr(self.tensor, "requires_grad", False))
 
     @property
     def layers(self) -> tuple[int, ...]:
-        """The numbers of the layers that hold it; none where the whole model shares it."""
+        """The numbers of the layers that hold it; empty if the whole model shares it."""
         return layers_in(self.paths)
 
     def numbers(self) -> np.ndarray | None:
-        """Its numbers in double precision; None where they cannot be had (on the meta device, or spread out)."""
+        """Its values in double precision; None if they are not available (on the meta device, or distributed)."""
         return numbers_of(self.tensor)
 
 
 @dataclass(frozen=True, eq=False)
 class Walked:
-    """A module that was walked.
+    """The result of walking a module.
 
     Attributes:
-        held: What it holds of positions.
+        held: The position data that it holds.
         only_meta: Whether it has tensors, and all of them are on the meta device.
-        floats: How many numbers of its parameters are of each type of float.
-        turning: Modules that hold rates or cosines, and others that are called like ones that turn; path to module.
+        floats: How many parameter values have each floating-point dtype.
+        turning: Modules that hold frequencies or cosines, or have the name of a rotary module; path to module.
     """
 
     held: tuple[HeldTensor, ...]
@@ -115,19 +115,19 @@ class Walked:
 
     @property
     def dtype(self) -> str | None:
-        """The type that most numbers of the parameters have."""
+        """The dtype of most parameter values."""
         return max(self.floats, key=lambda name: self.floats[name]) if self.floats else None
 
 
 def is_module(target: object) -> bool:
-    """Whether something is a ``torch.nn.Module``; PyTorch is not imported for the question."""
+    """Whether an object is a ``torch.nn.Module``, without importing PyTorch."""
     torch = sys.modules.get("torch")
     module = getattr(getattr(torch, "nn", None), "Module", None)
     return isinstance(module, type) and isinstance(target, module)
 
 
 def module_of(target: object) -> Any:
-    """The module that is audited: the target itself, or the model of a pipeline; None for what is neither."""
+    """The audited module: the target itself, or the model of a pipeline; None for other targets."""
     return next((each for each in (target, getattr(target, "model", None)) if is_module(each)), None)
 
 
@@ -142,7 +142,7 @@ def layers_in(paths: Iterable[str]) -> tuple[int, ...]:
 
 
 def walked(module: Any) -> Walked:
-    """Everything that a module and the modules in it hold of positions."""
+    """All position data of a module and its submodules."""
     paths: dict[int, tuple[Any, list[str]]] = {}
     for path, one in module.named_modules(remove_duplicate=False):
         paths.setdefault(id(one), (one, []))[1].append(path)
@@ -177,7 +177,7 @@ def _tensors(owner: Any) -> Iterator[tuple[str, Any, bool | None]]:
 
 
 def _held(paths: tuple[str, ...], owner: Any, name: str, tensor: Any, persistent: bool | None) -> HeldTensor | None:
-    # Names that may be of anything are of rates, and of what is made of them, in a part that is called rotary.
+    # Ambiguous names count as frequencies, or as tables made from them, inside a part with a rotary name.
     if _may_turn(paths[0], owner) and tensor.ndim == 1 and name in ("theta", "freqs"):
         return HeldTensor(paths, name, "rates", owner, tensor, persistent)
     if _may_turn(paths[0], owner) and tensor.ndim == 3 and name == "cache":
@@ -189,7 +189,7 @@ def _held(paths: tuple[str, ...], owner: Any, name: str, tensor: Any, persistent
     kind = next((kind for kind, names in _BY_NAME if names.fullmatch(name)), None)
     full = f"{paths[0]}.{name}" if paths[0] else name
     if kind is None and name == "embed_positions" and persistent is not True:
-        kind = "waves"  # GPT-J keeps sines and cosines under the name that others give to rows
+        kind = "waves"  # GPT-J uses a name for sines and cosines that other models use for rows
     if kind is None and _BIASES.search(full):
         kind = "biases"
     named = TABLE.search(full) or _ROWS.search(full) or (name == "weights" and TABLE.search(paths[0]))
@@ -202,13 +202,13 @@ _BY_NAME = (("waves", _WAVES), ("numbers", _NUMBERS), ("slopes", _SLOPES))
 
 
 def _may_turn(path: str, owner: Any) -> bool:
-    """Whether a part is called like one that turns, or is all that was given; it has no parts of its own."""
+    """Whether a part without submodules has the name of a rotary module, or is the only module that was given."""
     called = re.search(r"rotary|rope", f"{path.rpartition('.')[2]} {type(owner).__name__}", re.IGNORECASE)
     return bool(called or not path) and next(owner.children(), None) is None
 
 
 def parameters_of(owner: Any) -> frozenset[str]:
-    """The names of what a module takes when it is called; none where that cannot be told."""
+    """The names of the arguments of a module's forward; empty if they cannot be determined."""
     try:
         return frozenset(inspect.signature(owner.forward).parameters)
     except (TypeError, ValueError, AttributeError):
@@ -216,7 +216,7 @@ def parameters_of(owner: Any) -> frozenset[str]:
 
 
 def numbers_of(tensor: Any) -> np.ndarray | None:
-    """The numbers of a tensor in double precision (complex ones too); None where they cannot be had."""
+    """The values of a tensor in double precision (complex ones too); None if they are not available."""
     if getattr(tensor, "is_meta", False):
         return None
     try:
@@ -225,4 +225,4 @@ def numbers_of(tensor: Any) -> np.ndarray | None:
         wide = here.to(sys.modules["torch"].complex128 if "complex" in name else sys.modules["torch"].float64)
         return np.array(wide.numpy())
     except (RuntimeError, TypeError, ValueError, NotImplementedError):
-        return None  # a tensor that is spread over devices, quantised, or none but in name
+        return None  # a tensor that is distributed over devices, quantised, or not a real tensor

@@ -1,4 +1,4 @@
-"""What a loaded module keeps beside rates: cosines and sines, position numbers, rows, slopes; what it saves."""
+"""Checks what a loaded module holds besides frequencies: cosine and sine tables, position numbers, rows, slopes."""
 
 import math
 from collections.abc import Iterable, Iterator
@@ -39,21 +39,21 @@ _WAVES = "cosines and sines"
 _FLOATS = ("float64", "float32", "float16", "bfloat16")
 _FINER = {"bfloat16": 8, "float16": 11, "float32": 24, "float64": 53}  # bits
 
-# Numbers of one row, random or trained, are within a few doublings of each other: of a normal distribution the
-# logarithm to the base 2 has a standard deviation of 1.6. Of random bits it has 9 (float16) or 73.
+# The values of one row, random or trained, are mostly within a few factors of two of each other: for a normal
+# distribution, the logarithm to base 2 has a standard deviation of 1.6. For random bits it is 9 (float16) or 73.
 _SPREAD = 5.0
 _MOST_ROWS = 4096
 
-# Under which names a module states the base of its table.
+# Attribute names under which modules keep the base of their table.
 _BASES = ("base", "rope_theta", "theta")
 _LARGEST_BASE = 1e15
 
-# No rounding, merging or offset makes a position so many times as large as there are positions.
+# No rounding, merging or offset makes a position this many times larger than the number of positions.
 _FURTHEST = 16
 
 
 def waves_cases(walked: Walked, declared: DeclaredCodes) -> tuple[list[Kind], frozenset[int]]:
-    """What there is to say of every table of cosines and sines, and the modules (by their ids) whose table is wrong."""
+    """The facts about all tables of cosines and sines, and the ids of the modules whose table is wrong."""
     alike: dict[Any, list[tuple[HeldTensor, str | None, Verdict]]] = {}
     for held in walked.of("waves"):
         if held.on_meta or (array := held.numbers()) is None or array.ndim < 2:
@@ -96,7 +96,7 @@ def _together(groups: Iterable[list[tuple[HeldTensor, str | None, Verdict]]]) ->
 
 
 def _by_itself(array: np.ndarray) -> Verdict:
-    """What can be said of a table that nothing is declared of."""
+    """What can be said about a table for which nothing is declared."""
     bad = ~np.isfinite(array.reshape(len(array), -1)).all(axis=1)
     if bad.any():
         return Verdict("buffer-uninitialised", {"wrong": int(bad.sum()), "pairs": len(array), "of": "rows"})
@@ -104,7 +104,7 @@ def _by_itself(array: np.ndarray) -> Verdict:
 
 
 def _of_another_type(held: HeldTensor, walked: Walked) -> Verdict:
-    """A table that is right for its type, which is coarser than the model's."""
+    """A table that is correct for its dtype, which is less precise than the model's."""
     right = walked.dtype
     if held.dtype not in ROUNDED or right is None or _FINER.get(right, 0) <= _FINER[held.dtype]:
         return Verdict(None, {})
@@ -112,7 +112,7 @@ def _of_another_type(held: HeldTensor, walked: Walked) -> Verdict:
 
 
 def number_cases(walked: Walked) -> Iterator[Kind]:
-    """Numbers of positions that are held as floats, or are no whole numbers one after the other."""
+    """Position numbers stored as floats, or that are not consecutive whole numbers."""
     for held in walked.of("numbers"):
         shape = tuple(held.tensor.shape)
         count = math.prod(shape)
@@ -136,10 +136,10 @@ def number_cases(walked: Walked) -> Iterator[Kind]:
 
 
 def row_cases(walked: Walked, told: frozenset[str], cases: Iterable[Kind]) -> Iterator[Kind]:
-    """Tables of rows, and biases of distances, that nobody filled, beside what was found of tables by their names.
+    """Uninitialised tables of rows and distance biases, in addition to what was found about tables by their names.
 
-    ``told`` are tables of a text's positions that are declared: those begin with random rows. Where images are looked
-    at, training begins with rows of zeros, so that zeros in a table that can be trained may be as they should.
+    ``told`` are declared tables of text positions: they are initialised with random rows. Tables for images are
+    initialised with zeros, so zeros in a trainable table may be correct there.
     """
     begun = {held.full_name for held in walked.of("rows") if held.learned and held.full_name not in told}
     known: set[str] = set()
@@ -169,7 +169,7 @@ def row_cases(walked: Walked, told: frozenset[str], cases: Iterable[Kind]) -> It
 
 
 def kept_cases(walked: Walked, declared: DeclaredCodes, wrong: frozenset[str]) -> Iterator[Kind]:
-    """Computed tensors that are written with the weights, and such without numbers in a model that has some."""
+    """Computed tensors that are saved with the weights, and tensors without values in a model that has some."""
     computed = (*walked.of("rates"), *walked.of("waves"))
     written = [held for held in computed if held.persistent and not held.learned and held.full_name not in wrong]
     if written:
@@ -190,7 +190,7 @@ def _layers(held: HeldTensor, declared: DeclaredCodes) -> str | None:
 
 
 def slope_cases(walked: Walked, declared: DeclaredCodes) -> Iterator[Kind]:
-    """What there is to say of every list of slopes; all that are wrong in one way are told together."""
+    """The facts about every list of slopes; all that are wrong in the same way give one fact."""
     codes = [code for code in declared.resolved.codes if code.kind == "alibi" and isinstance(code.spec, Alibi)]
     alike: dict[tuple[object, ...], list[tuple[HeldTensor, Verdict]]] = {}
     for held in walked.of("slopes"):
@@ -210,7 +210,7 @@ def slope_cases(walked: Walked, declared: DeclaredCodes) -> Iterator[Kind]:
 
 
 def slope_codes(walked: Walked) -> list[Code]:
-    """The biases that a module without a config shows: slopes as published for so many heads."""
+    """The biases of a module without a config: slopes as published for that number of heads."""
     for held in walked.of("slopes"):
         slopes = _slopes(held)
         if slopes is not None and fits(slopes, np.array(Alibi(len(slopes)).slopes), SLOPES, held.dtype) is not None:
@@ -219,7 +219,7 @@ def slope_codes(walked: Walked) -> list[Code]:
 
 
 def wave_codes(walked: Walked) -> list[Code]:
-    """The rotary codes that a module without a config shows as tables of cosines and sines, as vLLM's classes do."""
+    """The rotary codes of a module without a config, from its cosine and sine tables, such as those of vLLM."""
     holding_rates = {id(held.owner) for held in walked.of("rates")}
     alike: dict[tuple[Rotary, float, Layout | None, int | None], list[HeldTensor]] = {}
     for held in walked.of("waves"):
@@ -230,11 +230,12 @@ def wave_codes(walked: Walked) -> list[Code]:
 
 
 def _made_by(held: HeldTensor) -> tuple[Rotary, float] | None:
-    """The code that makes every row of a table, and the factor on it; its base as the module states it, or measured."""
+    """The code that gives every row of a table, and the factor on it; the base is stated by the module, or measured."""
     array = held.numbers()
     if array is None or array.ndim < 2 or array.size < 2:
         return None
-    # Pairs lie on the last axis, or before a last axis of two; cosines and sines beside each other are half of it each.
+    # Pairs are on the last axis, or before a last axis of two; if cosines and sines are concatenated, each has one
+    # half.
     whole = array.shape[-2] if array.shape[-1] == 2 else array.shape[-1]
     pairs = whole if np.iscomplexobj(array) or array.shape[-1] == 2 else whole // 2
     waves = cosines_of(array, held.name, held.dtype, pairs)
@@ -273,7 +274,7 @@ def _wave_code(spec: Rotary, factor: float, layout: Layout | None, width: int | 
 
 
 def _layout(owner: Any) -> Layout | None:
-    """The layout that a module states, as vLLM's and SGLang's do."""
+    """The layout that a module states, as vLLM and SGLang modules do."""
     stated = getattr(owner, "is_neox_style", None)
     return ("halves" if stated else "interleaved") if isinstance(stated, bool) else None
 

@@ -1,4 +1,4 @@
-"""A loaded module as a target: its config as that of a file, its tables as tensors of one."""
+"""Opens a loaded module as a target: its config like that of a file, its tables like tensors of a file."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, is_dataclass, replace
@@ -20,10 +20,10 @@ _FLOATS = ("float64", "float32", "float16", "bfloat16")
 
 
 def open_module(module: Any, walked: Walked) -> Opened:
-    """A module as a target that was opened.
+    """Open a module as a target.
 
     Raises:
-        Unreadable: All its tensors are on the meta device: they have shapes and no numbers.
+        Unreadable: All its tensors are on the meta device: they have shapes but no values.
     """
     name = name_of(module)
     if walked.only_meta and walked.held:
@@ -45,7 +45,7 @@ def open_module(module: Any, walked: Walked) -> Opened:
 
 
 def open_values(target: object) -> Opened | None:
-    """A config that is a dict, or an object with ``to_dict``, as a target that was opened; None for anything else."""
+    """Open a config that is a dict, or an object with ``to_dict``, as a target; None for other objects."""
     values = _values(target)
     if values is None:
         return None
@@ -54,15 +54,15 @@ def open_values(target: object) -> Opened | None:
 
 
 def name_of(module: Any) -> str:
-    """The name of a module's class; of what is compiled, that of what was."""
+    """The class name of a module; for a compiled module, that of the original."""
     inner = getattr(module, "_orig_mod", module)
     return type(inner).__name__
 
 
 def config_root(module: Any) -> tuple[str | None, tuple[str, ...]]:
-    """The path of the outermost module that has a config, and of others that have one and lie beside it.
+    """The path of the outermost module that has a config, and those of its siblings that have one.
 
-    Of several the one with the most numbers is taken: it is the model, and others stand by.
+    Of several, the one with the most parameters is taken: it is the model.
     """
     roots: list[str] = []
     for path, one in sorted(module.named_modules(), key=lambda each: each[0].count(".") + bool(each[0])):
@@ -74,7 +74,7 @@ def config_root(module: Any) -> tuple[str | None, tuple[str, ...]]:
 
 
 def within(path: str, root: str) -> bool:
-    """Whether a module lies in another, or is it.
+    """Whether a module is inside another, or is the same one.
 
     >>> within("model.layers.0", "model"), within("model2", "model"), within("model", "")
     (True, False, True)
@@ -99,14 +99,14 @@ def _values(config: Any) -> dict[str, Any] | None:
 
 
 def _config_of(module: Any) -> dict[str, Any] | None:
-    """The config of a module; one of diffusers with the class, which the library writes only when it saves a model."""
+    """The config of a module; for diffusers with the class name, which that library only writes when saving."""
     config = _values(_config(module))
     names = [kind.__name__ for kind in type(module).__mro__ if kind.__module__.startswith("diffusers.models.")]
     return {"_class_name": names[0], **config} if config is not None and names else config
 
 
 def _as_json(value: Any) -> Any:
-    """Values as JSON holds them; what it cannot hold is its text."""
+    """Values as JSON values; what JSON cannot represent becomes text."""
     if value is None or isinstance(value, bool | int | float | str):
         return value
     if isinstance(value, Mapping):
@@ -117,7 +117,7 @@ def _as_json(value: Any) -> Any:
 
 
 def _info(held: HeldTensor) -> TensorInfo | None:
-    """A table of rows as the tensor of a file named ``model``; None where its numbers cannot be had."""
+    """A table of rows as the tensor of a file named ``model``; None if its values are not available."""
     tensor = held.tensor
     if held.on_meta or held.dtype not in _FLOATS:
         return None

@@ -1,4 +1,4 @@
-"""The rates that a loaded module holds, beside those that its config declares, each module and each layer by itself."""
+"""Compares the frequencies that a loaded module holds with those that its config declares, module by module."""
 
 import itertools
 import re
@@ -15,18 +15,18 @@ from clockhands.auditing.modules._serving import DeclaredCodes, joined
 from clockhands.diagnosis import ROUNDED, Verdict, judged, recognised_spec, unlike_any
 from clockhands.sources.resolved import Code, layer_ranges
 
-# A factor on cosine and sine is made in double precision, or kept in float32.
+# A factor on cosine and sine is computed in double precision, or kept in float32.
 _SAME_FACTOR = 2.0**-20
 
 
 def rates_cases(walked: Walked, declared: DeclaredCodes) -> tuple[list[Kind], frozenset[int]]:
-    """What there is to say of every ladder, and the modules (by their ids) whose ladder is wrong."""
+    """The facts about every ladder, and the ids of the modules whose ladder is wrong."""
     found: list[tuple[HeldTensor, str | None, Verdict]] = []
-    # Layers mostly hold the same numbers, and a wrong ladder is held to many others.
+    # Layers mostly hold the same values, and a wrong ladder is compared with many others.
     judged_before: dict[Any, Verdict] = {}
     for held in walked.of("rates"):
         if hasattr(held.owner, "clockhands_output"):
-            continue  # `clockhands.transformers.swap` has put exact code in the place of what read them
+            continue  # `clockhands.transformers.swap` has replaced the code that read them
         numbers = held.numbers()
         if numbers is None or numbers.ndim != 1 or not numbers.size or np.iscomplexobj(numbers):
             continue
@@ -50,7 +50,7 @@ def rates_cases(walked: Walked, declared: DeclaredCodes) -> tuple[list[Kind], fr
 
 
 def _verdict(held: HeldTensor, numbers: np.ndarray, expected: tuple[Expected, ...], context: int | None) -> Verdict:
-    """What a ladder is beside the nearest of those that it may be."""
+    """A ladder compared with the closest one that it may be."""
     if not expected:
         return unlike_any(numbers)
     verdicts = [judged(numbers, held.dtype, one, context) for one in expected]
@@ -58,14 +58,14 @@ def _verdict(held: HeldTensor, numbers: np.ndarray, expected: tuple[Expected, ..
     best = best or next((one for one in verdicts if one.code == "buffer-rounded"), verdicts[0])
     unknown = ("buffer-of-another-width", "buffer-of-another-scaling", "buffer-differs")
     if best.code in unknown and expected[0].code.part in ("vision", "audio"):
-        return Verdict(None, {})  # a tower turns along axes, each of which may have a ladder of its own
+        return Verdict(None, {})  # a vision tower rotates along several axes, each of which may have another ladder
     if best.code is None and held.dtype in ROUNDED:
         return Verdict("buffer-of-another-dtype", {"dtype": held.dtype, "right": "float32", "exact": True})
     return best
 
 
 def _inert(held: HeldTensor, expected: tuple[Expected, ...]) -> Verdict | None:
-    """A scaling that the config has and the module was built without: it says itself how it was built."""
+    """A scaling that the config has and the module was built without, as the module itself states."""
     built = getattr(held.owner, "rope_type", None)
     if isinstance(built, Mapping):
         built = built.get(held.layer_type)
@@ -80,7 +80,7 @@ def _inert(held: HeldTensor, expected: tuple[Expected, ...]) -> Verdict | None:
 
 
 def _reach(owner: Any, layer_type: str | None) -> int | None:
-    """The longest length that a module with a dynamic scaling has been asked for."""
+    """The longest length for which a module with a dynamic scaling has been called."""
     for name in (f"{layer_type}_max_seq_len_cached", "max_seq_len_cached"):
         value = getattr(owner, name, None)
         if value is not None:
@@ -98,7 +98,7 @@ def _layers(held: HeldTensor, expected: tuple[Expected, ...]) -> str | None:
 
 
 def _shrinking(found: list[tuple[HeldTensor, str | None, Verdict]]) -> list[tuple[HeldTensor, str | None, Verdict]]:
-    """Ladders of several layers that become shorter from one to the next: an object that they share was changed."""
+    """Ladders of several layers that become shorter from one to the next: a shared object was changed."""
     pairs = [(held.layers[0], held.tensor.shape[0]) for held, _, _ in found if len(held.layers) == 1]
     pairs.sort()
     sizes = [size for _, size in pairs]
@@ -115,7 +115,7 @@ def _shrinking(found: list[tuple[HeldTensor, str | None, Verdict]]) -> list[tupl
 
 
 def _together(found: list[tuple[HeldTensor, str | None, Verdict]]) -> Iterator[Kind]:
-    """One case for all ladders that are wrong in the same way; their copies under other names are counted."""
+    """One case for all ladders that are wrong in the same way; copies under other names are counted."""
     alike: dict[Any, list[tuple[HeldTensor, str | None, Verdict]]] = {}
     for held, layers, verdict in found:
         if verdict.code is not None:
@@ -125,7 +125,7 @@ def _together(found: list[tuple[HeldTensor, str | None, Verdict]]) -> Iterator[K
             key = (verdict.code, held.layer_type, held.which == "long", *shown.items())
             alike.setdefault(key, []).append((held, layers, verdict))
     for group in alike.values():
-        # A copy that is kept beside (`original_inv_freq`) is told where it alone is wrong.
+        # A copy that is kept for later (`original_inv_freq`) is reported if only it is wrong.
         group.sort(key=lambda each: each[0].which is not None)
         held, _, verdict = group[0]
         assert verdict.code is not None
@@ -137,7 +137,7 @@ def _together(found: list[tuple[HeldTensor, str | None, Verdict]]) -> Iterator[K
 
 
 def _factors(walked: Walked, declared: DeclaredCodes, wrong: frozenset[int]) -> Iterator[Kind]:
-    """The factor on cosine and sine that a module keeps, beside the config's."""
+    """The factor on cosine and sine that a module keeps, compared with the config's."""
     seen: set[tuple[int, str]] = set()
     for held in walked.of("rates"):
         name = f"{held.layer_type}_attention_scaling" if held.layer_type else "attention_scaling"
@@ -159,7 +159,7 @@ def _factors(walked: Walked, declared: DeclaredCodes, wrong: frozenset[int]) -> 
 
 
 def ladder_codes(walked: Walked) -> list[Code]:
-    """The ladders of a module without a config, as codes: one for all layers that have the same rates."""
+    """The codes of a module without a config, from its ladders: one for all layers with the same frequencies."""
     alike: dict[tuple[float, ...], list[HeldTensor]] = {}
     for held in walked.of("rates"):
         numbers = held.numbers()
@@ -197,7 +197,7 @@ def ladder_codes(walked: Walked) -> list[Code]:
 
 
 def kind_of(held: HeldTensor) -> str | None:
-    """What rates are used for, by the name of their module and by what it takes; None where neither says."""
+    """What frequencies are used for, by the name and the arguments of their module; None if neither shows it."""
     name = f"{held.paths[0].rpartition('.')[2]} {type(held.owner).__name__}".lower()
     if re.search(r"rotary|rope", name):
         return "rotary"

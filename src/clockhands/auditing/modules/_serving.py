@@ -1,4 +1,4 @@
-"""Which of the declared position codes a part of a module serves: by its path, its layer, and the kind of layer."""
+"""Finds which declared position codes a part of a module serves, by its path, its layer and the kind of layer."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -10,7 +10,7 @@ from clockhands.auditing.modules._held import Walked, layers_in
 from clockhands.auditing.modules._opening import within
 from clockhands.sources.resolved import Code, Resolved, layer_numbers, layer_ranges
 
-# Words in a path to the parts of a model that they can be in; the first that fits.
+# Words in a path that name the part of the model; the first match counts.
 _PARTS = (
     (re.compile(r"vision|visual|image|patch"), ("vision",)),
     (re.compile(r"audio|speech"), ("audio",)),
@@ -22,12 +22,12 @@ _TEXT = ("text", "encoder", "decoder", "other")
 
 @dataclass(frozen=True)
 class DeclaredCodes:
-    """What a module's config declares, in the form in which its parts ask for it.
+    """What a module's config declares, organised for its parts.
 
     Attributes:
         resolved: The position codes.
-        layer_types: The kind of each layer, where a config says it, by the part whose config it is.
-        root: The path of the module whose config it is; what lies outside is held to nothing.
+        layer_types: The kind of each layer, if a config lists it, by part of the model.
+        root: The path of the module whose config it is; modules outside are not compared.
     """
 
     resolved: Resolved
@@ -44,7 +44,7 @@ class DeclaredCodes:
         which: str | None = None,
         reach: int | None = None,
     ) -> tuple[Expected, ...]:
-        """What a part should hold: one, or several where nothing says which of several codes it serves."""
+        """The codes that a part should hold: one, or several if it is not known which of them it serves."""
         paths = [path for path in paths if within(path, self.root)]
         if not paths:
             return ()
@@ -53,7 +53,7 @@ class DeclaredCodes:
         if layers:
             codes = [code for code in codes if code.layers is None or _share(code.layers, layers)] or codes
         own = getattr(owner, "config", None)
-        # A part that was given the config of a whole of several parts may be for any of them.
+        # A part that received the config of a model with several parts may serve any of them.
         sure = getattr(own, "text_config", None) is None
         if layer_type is not None:
             types = getattr(own, "layer_types", None) or self.layer_types
@@ -80,12 +80,12 @@ class DeclaredCodes:
 
 @dataclass(frozen=True, eq=False)
 class DeclaredPart:
-    """A part of a module that makes cosines and sines, or turns by them.
+    """A part of a module that computes cosines and sines, or rotates by them.
 
     Attributes:
         paths: Every path under which it is found.
         owner: The part.
-        codes: The kind of layer, None where the part has one kind, to what it should make there.
+        codes: For each kind of layer (None if there is one kind) what it should compute.
     """
 
     paths: tuple[str, ...]
@@ -94,7 +94,7 @@ class DeclaredPart:
 
 
 def parts_of(walked: Walked, declared: DeclaredCodes) -> tuple[DeclaredPart, ...]:
-    """Every part that holds rates, or cosines and sines, with the declared codes that it serves."""
+    """Every part that holds frequencies, or cosines and sines, with the declared codes that it serves."""
     found = []
     for path, owner in walked.turning.items():
         own = [held for held in (*walked.of("rates"), *walked.of("waves")) if held.owner is owner]
@@ -123,7 +123,7 @@ def in_part(codes: Iterable[Code], paths: tuple[str, ...]) -> list[Code]:
 
 
 def joined(ranges: Iterable[str | None]) -> str | None:
-    """The layers of several, together; None where one is not known."""
+    """The layers of several parts together; None if one is not known."""
     given = list(ranges)
     if any(one is None for one in given):
         return None

@@ -1,1 +1,1 @@
-"""What adding a code does to the token: whether it is found again, and the terms of a score."""
+"""Effects of adding a code to tokens: whether a token can still be identified, and the terms of a score."""

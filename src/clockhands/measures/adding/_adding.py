@@ -1,7 +1,7 @@
-"""What adding a code does to the token: how long its rows are beside a token, and what can still be told apart.
+"""Measures what adding a code does to a token: the norm of its rows, and whether the token can still be identified.
 
-Numbers of the property, for a vocabulary of 50,000 drawn tokens (`_recoverable`) and drawn projections
-(`_score_terms`); none is simulated:
+Numbers of the property, for a vocabulary of 50,000 random tokens (`_recoverable`) and random projections
+(`_score_terms`); all are computed from formulas, none is simulated:
 
 * ``positions_measured``: the number of rows that were measured: the first 128 and 64 that are evenly spaced over the
   length; of a learned table all rows. ``first_positions``: the number of the first positions, at most 128, for which
@@ -33,7 +33,7 @@ Numbers of the property, for a vocabulary of 50,000 drawn tokens (`_recoverable`
   rows are equal.
 
 The property holds where at least 99 % of the tokens are found at deviation 1. Codes of several axes are measured along
-each axis with the other coordinates at the first position; the worst is told.
+each axis with the other coordinates at the first position; the worst axis is reported.
 """
 
 import math
@@ -65,7 +65,7 @@ _FIRST, _SPREAD = 128, 64
     bias="A score bias adds nothing to the token: a bias is added to the scores.",
 )
 def adding(subject: MeasuredCode) -> Property:
-    """Whether the token is still there after the code was added; the numbers are in the docstring of the module."""
+    """Whether a token can be identified after the code was added; the module's docstring lists the numbers."""
     if subject.missing is not None:
         return not_computed(subject.missing)
     try:
@@ -140,11 +140,12 @@ def _measured(subject: MeasuredCode, lengths: np.ndarray, farthest: np.ndarray, 
 
 
 def _spread(subject: MeasuredCode, axis: int) -> np.ndarray:
-    """Rows beyond the first: of a learned table all, else at most 64, evenly spaced, with the last one."""
+    """Positions beyond the first ones: of a learned table all, else at most 64, evenly spaced, including the last."""
     if isinstance(subject.spec, Learned) or subject.length <= _FIRST + _SPREAD:
         return subject.rows(_FIRST, subject.length, axis)
     assert isinstance(subject.spec, AdditiveCode)
-    # In Python's integers: a float64 above 2**53 steps over positions, and the last may be 2**63, which no int64 holds.
+    # Computed with Python integers: float64 skips positions above 2**53, and the last may be 2**63, which int64 cannot
+    # hold.
     apart = subject.length - 1 - _FIRST
     places: Any = np.array([subject.first + _FIRST + round(Fraction(apart * i, _SPREAD - 1)) for i in range(_SPREAD)])
     if subject.axes > 1:
@@ -173,7 +174,7 @@ def _rounded_off(spacing: float) -> float:
 
 
 def _percent(share: float) -> str:
-    """A share in whole per cent, with a digit more below 10; never rounded to all or nothing that it is not."""
+    """A share in whole per cent, with one digit more below 10; 0 % and 100 % only if they are exact."""
     percent = 100 * share
     if 0 < percent < 0.1:
         return "under 0.1%"
@@ -183,5 +184,5 @@ def _percent(share: float) -> str:
 
 
 def _short(number: float) -> str:
-    """Three digits, or a whole number."""
+    """A number as text: three digits, or a whole number."""
     return f"{number:,.0f}" if 1000 <= number < 1e6 else f"{number:.3g}"

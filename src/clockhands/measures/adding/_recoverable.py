@@ -1,15 +1,15 @@
-"""Whether a token can still be told after a position was added to it, and at which angle the two stand.
+"""Computes how many random tokens can be identified after a position was added, and the angle between the two.
 
-The vocabulary is drawn: V tokens with independent normal channels, N(0, s**2), as embeddings are before training. What
-trained ones do is for a measurement. ``s`` is the *token deviation*: ``1 / sqrt(width)`` for tokens of length about 1,
-1 for those of a unit normal, which is also what the factor sqrt(width) of Vaswani et al. makes of the first.
+The vocabulary is random: V tokens with independent normal channels, N(0, s**2), as embeddings are before training. For
+trained embeddings this has to be measured. ``s`` is the *token deviation*: ``1 / sqrt(width)`` for tokens of length
+about 1, 1 for unit normal channels; the factor sqrt(width) of Vaswani et al. turns the first into the second.
 
-A token x at a position with row p becomes z = x + p. Somebody who knows the position takes p away again and has x, up
-to the rounding of the sum. Somebody who does not, and looks for the nearest token, errs for every other token y with
-``|z - y| < |p|``. All of it follows from three numbers alone, because normal tokens look the same from all sides: the
+A token x at a position with row p becomes z = x + p. If the position is known, subtracting p gives x, up to the
+rounding of the sum. If it is not known, a search for the nearest token fails when another token y has ``|z - y| <
+|p|``. The distribution of normal tokens has no preferred direction, so the result depends on three numbers only: the
 width d, V, and ``r = |p| / s``.
 
-* Of two tokens, the other one is nearer with probability ``B_d(r / sqrt(2), r / sqrt(2))`` (`pair_error`), where
+* With one other token, that token is nearer with probability ``B_d(r / sqrt(2), r / sqrt(2))`` (`pair_error`), where
   ``B_d(R, c)`` is the share of a standard normal of d channels that lies in a ball of radius R around a point at the
   distance c (`ball_share`). Wide tokens and a sinusoid, whose rows have the length ``sqrt(d / 2)``: a Gaussian tail,
   ``Q(s sqrt(d))``, because the difference of two tokens has the length ``s sqrt(2 d)`` and half of it must be overcome
@@ -37,30 +37,30 @@ import numpy as np
 from clockhands.arguments import count, not_negative, positive
 from clockhands.dtypes import output_dtype
 
-_NODES = 64  # of each integral
-_KNOTS = 33  # of the polynomial between the logarithms of two integrals
-_PANELS = 64  # of the integral over the length of x + p, _PER_PANEL nodes each
+_NODES = 64  # nodes of each integral
+_KNOTS = 33  # knots of the polynomial between the logarithms of two integrals
+_PANELS = 64  # panels of the integral over the length of x + p, with _PER_PANEL nodes each
 _PER_PANEL = 12
 _DROP = 40.0  # exponents below the peak that are left out
-_REACH = 9.0  # deviations of a length that are looked at: 1e-18 lies beyond
-_FAR = 1e9  # a ball of that radius is a half space, to less than the accuracy
-_BLOCK = 4096  # tokens of a drawn vocabulary at once
+_REACH = 9.0  # range of a length in standard deviations: outside it lies 1e-18
+_FAR = 1e9  # a ball of that radius equals a half space within the accuracy
+_BLOCK = 4096  # tokens of a random vocabulary that are processed at once
 
 
 @dataclass(frozen=True)
 class Recovered:
-    """How many tokens of a drawn vocabulary are found again.
+    """How many tokens of a random vocabulary are identified after the addition.
 
     Attributes:
         width: Channels of a token.
         vocabulary: Tokens.
         token_deviation: Standard deviation of a token's channels.
-        row_norm: Mean length of the position rows that were added.
-        expected: Share that is nearest to itself, by the integral, at that length.
-        share: Share that was found again by a search, the position unknown; ``low`` and ``high`` are the ends of
+        row_norm: Mean norm of the position rows that were added.
+        expected: Share that is nearest to itself, by the integral, for that norm.
+        share: Share that a search identified without knowing the position; ``low`` and ``high`` are the ends of
             Wilson's interval of 95 %.
-        known: Share that is found again by a search when the row is taken away from the sum, all three in bfloat16:
-            those that rounding moved by less than half the way to the nearest other token.
+        known: Share that a search identifies after the row is subtracted from the sum, all in bfloat16: tokens that
+            rounding moved by less than half the distance to the nearest other token.
         trials: Tokens that were searched for.
     """
 
@@ -76,15 +76,15 @@ class Recovered:
     trials: int
 
     def to_dict(self) -> dict[str, Any]:
-        """The figures by name."""
+        """The figures by name, as JSON values."""
         return asdict(self)
 
 
 def ball_share(width: int, radius: float, distances: Any) -> np.ndarray:
     """Share of a standard normal of ``width`` channels in balls of one radius at these distances from its centre.
 
-    In other words the distribution function, at ``radius**2``, of the noncentral chi-square variables of ``width``
-    degrees and noncentralities ``distances**2``. Float64 in the shape of ``distances``; a relative 1e-8.
+    This is the distribution function, at ``radius**2``, of the noncentral chi-square variables with ``width`` degrees
+    of freedom and noncentralities ``distances**2``. Float64 in the shape of ``distances``; a relative 1e-8.
 
     >>> ball_share(1, 1.0, [0.0]).round(4).tolist()
     [0.6827]
@@ -93,7 +93,7 @@ def ball_share(width: int, radius: float, distances: Any) -> np.ndarray:
 
 
 def pair_error(width: int, row_norm: float, token_deviation: float = 1.0) -> float:
-    """Probability that of two drawn tokens the other is nearer to token + position: ``B_d(r / sqrt 2, r / sqrt 2)``.
+    """Probability that another random token is nearer to token + position: ``B_d(r / sqrt 2, r / sqrt 2)``.
 
     >>> round(pair_error(2, row_norm=1.0), 5)  # (1 - exp(-1/2) I_0(1/2)) / 2
     0.17748
@@ -103,7 +103,7 @@ def pair_error(width: int, row_norm: float, token_deviation: float = 1.0) -> flo
 
 
 def expected_share(width: int, row_norm: float, token_deviation: float = 1.0, vocabulary: int = 50_000) -> float:
-    """Share of tokens that are nearest to themselves after the position was added, the position being unknown.
+    """Share of tokens that are nearest to themselves after an unknown position was added.
 
     Args:
         width: Channels of a token.
@@ -121,16 +121,16 @@ def expected_share(width: int, row_norm: float, token_deviation: float = 1.0, vo
     if not ratio or not others:
         return 1.0
     ratio = min(ratio, _FAR)
-    # Of all other tokens together no more can be nearer than they are one by one.
+    # The probability that any other token is nearer is at most the sum over the other tokens.
     if (lost := others * pair_error(width, ratio)) < 1e-8:
         return 1 - lost
-    # The length of x + p, in deviations: its own deviation is at most 1 around the root of the mean square.
+    # The length of x + p in standard deviations: it varies by at most 1 around the root of its mean square.
     centre = math.hypot(ratio, math.sqrt(width))
     low, high = max(centre - _REACH, 0.0), centre + _REACH
     knots, fine, weights, between = _interpolation()
     lengths, at = ((low + high) / 2 + (high - low) / 2 * part for part in (knots, fine))
-    # Both logarithms are smooth in the length. Their exponentials raised to the power V - 1 are not: so they are
-    # taken at the knots of a polynomial, and the integral at many more lengths.
+    # Both logarithms are smooth in the length, but their exponentials raised to the power V - 1 are not. So the
+    # logarithms are computed at the knots of a polynomial, and the integral at many more lengths.
     logs = np.stack([_log_ball_share(width, ratio, lengths), _log_length_density(width, ratio, lengths)])
     error, angular = between @ logs[0], between @ logs[1]
     density = (width - 1) * np.log(at) - (at - ratio) ** 2 / 2 + angular
@@ -140,10 +140,10 @@ def expected_share(width: int, row_norm: float, token_deviation: float = 1.0, vo
 
 
 def deviation_needed(width: int, row_norm: float, share: float = 0.99, vocabulary: int = 50_000) -> float:
-    """Token deviation from which on this share of tokens is nearest to itself, to a relative 1e-4.
+    """Smallest token deviation at which this share of tokens is nearest to itself, to a relative 1e-4.
 
     `expected_share` falls with the row's length over the deviation and depends on nothing else; the double logarithm of
-    the share is nearly straight over the logarithm of the ratio, and chords lead there.
+    the share is nearly linear in the logarithm of that ratio, so the secant method finds it.
 
     >>> round(deviation_needed(512, 16.0), 3)
     0.21
@@ -155,7 +155,7 @@ def deviation_needed(width: int, row_norm: float, share: float = 0.99, vocabular
         found = expected_share(width, math.exp(ratio), vocabulary=vocabulary)
         return math.log(-math.log(min(max(found, 1e-300), 1 - 2.0**-53))) - math.log(-math.log(share))
 
-    # Where a Gaussian tail would have it, then by the chord through the last two, at most a factor e at once.
+    # Start from the Gaussian tail, then use the secant through the last two points, by at most a factor e at once.
     tail = NormalDist().inv_cdf(1 - (1 - share) / vocabulary)
     before, at = math.log(width / tail), math.log(width / tail / math.sqrt(2))
     height, there = beyond(before), beyond(at)
@@ -170,7 +170,7 @@ def deviation_needed(width: int, row_norm: float, share: float = 0.99, vocabular
 
 
 def cosine_deviation(width: int) -> float:
-    """Standard deviation of the cosine between a drawn token and any fixed row: ``1 / sqrt(width)``, exactly.
+    """Standard deviation of the cosine between a random token and any fixed row: ``1 / sqrt(width)``, exactly.
 
     >>> round(cosine_deviation(512), 4)
     0.0442
@@ -179,7 +179,7 @@ def cosine_deviation(width: int) -> float:
 
 
 def cosine_below(width: int, cosine: float) -> float:
-    """Share of drawn tokens whose cosine with a fixed row is smaller than this one in size.
+    """Share of random tokens whose cosine with a fixed row is smaller than this in absolute value.
 
     Its density is ``(1 - c**2) ** ((d - 3)/2)``, up to a factor; over the angle t that is ``sin(t) ** (d - 2)``, which
     is integrated here. At least two channels; absolute accuracy 1e-12.
@@ -189,7 +189,7 @@ def cosine_below(width: int, cosine: float) -> float:
     """
     power = count("width", width, least=2) - 2
     angle = math.acos(min(1.0, not_negative("cosine", cosine)))
-    # From the angle to a quarter turn, where the whole is sqrt(pi) Gamma((d - 1)/2) / (2 Gamma(d/2)).
+    # From the angle to pi/2; the whole integral is sqrt(pi) Gamma((d - 1)/2) / (2 Gamma(d/2)).
     reach = min(math.pi / 2 - angle, _REACH / math.sqrt(power + 1))
     nodes, weights = _quadrature(_NODES)
     part = (weights * np.cos((nodes + 1) / 2 * reach) ** power).sum() * reach / 2
@@ -198,7 +198,7 @@ def cosine_below(width: int, cosine: float) -> float:
 
 
 def cosine_quantile(width: int, share: float) -> float:
-    """The cosine that this share of drawn tokens stays below in size, by bisection of `cosine_below`.
+    """The cosine that this share of random tokens stays below in absolute value, by bisection of `cosine_below`.
 
     >>> round(cosine_quantile(3, 0.25), 9)
     0.25
@@ -211,7 +211,7 @@ def cosine_quantile(width: int, share: float) -> float:
 
 
 def wilson(successes: int, trials: int, confidence: float = 0.95) -> tuple[float, float]:
-    """Wilson's interval of a share: the shares that lie within z of their own deviations from what was counted.
+    """Wilson's interval of a share: all shares whose distance from the counted one is at most z standard deviations.
 
     Source: Wilson 1927, J. Am. Stat. Assoc. 22, 209-212.
 
@@ -233,18 +233,18 @@ def recovered(
     trials: int = 200,
     seed: Any = 0,
 ) -> list[Recovered]:
-    """Draw a vocabulary, add a position to some of its tokens, and look for the nearest token.
+    """Draw a random vocabulary, add positions to some of its tokens, and search for the nearest token.
 
-    The tokens of a smaller vocabulary and of another deviation are those of the largest one, cut and scaled. The
-    intervals take the trials for independent; they share a vocabulary, which matters little as long as no token is
-    near to many sums at once (the tests count how often the interval holds what is expected).
+    Smaller vocabularies and other deviations use the tokens of the largest one, cut and scaled. The intervals treat the
+    trials as independent. They share a vocabulary, which matters little as long as no token is near to many sums at
+    once (the tests count how often the interval contains the expected share).
 
     Args:
-        rows: Position rows [positions, width]; the first ``trials`` tokens get them in turn.
+        rows: Position rows [positions, width]; the first ``trials`` tokens get them cyclically.
         token_deviations: Standard deviations of the tokens' channels.
         vocabularies: Sizes, each at least ``trials``.
         trials: Tokens that are searched for.
-        seed: Of NumPy's generator, or a generator, which moves on.
+        seed: Seed of NumPy's generator, or a generator, whose state advances.
     """
     rows = np.asarray(rows, np.float32)
     width, sizes = rows.shape[1], sorted(set(vocabularies))
@@ -260,7 +260,7 @@ def recovered(
     found: list[Recovered] = []
     for start, stop in _blocks([trials, *sizes]):
         tokens = rng.standard_normal((stop - start, width), np.float32) if start else own
-        # |x + p / s - y|**2 / 2 less what all y share, in deviations of a token; without p first.
+        # |x + p / s - y|**2 / 2 minus what all y share, in token deviations; first without p.
         apart = (tokens**2).sum(-1) / 2 - own @ tokens.T
         added_part = added @ tokens.T
         for number, deviation in enumerate(token_deviations):
@@ -284,7 +284,7 @@ def recovered(
 
 
 def _moved(tokens: np.ndarray, added: np.ndarray, deviation: float, coarse: np.dtype) -> np.ndarray:
-    """How far rounding moves tokens when a row is added and taken away again, in deviations of a token."""
+    """How far rounding moves tokens when a row is added and subtracted again, in token deviations."""
     row = added.astype(coarse).astype(np.float32)
     total = ((tokens * np.float32(deviation)).astype(coarse).astype(np.float32) + row).astype(coarse)
     back = (total.astype(np.float32) - row).astype(coarse).astype(np.float32)
@@ -304,7 +304,7 @@ def _blocks(sizes: list[int]) -> Iterator[tuple[int, int]]:
 def _log_ball_share(width: int, radius: float, distances: np.ndarray) -> np.ndarray:
     """Natural logarithm of `ball_share`."""
     shape, c = distances.shape, distances.reshape(-1, 1)
-    if width == 1:  # nothing lies beside the line
+    if width == 1:  # nothing lies beside the line in one dimension
         across, along = np.zeros_like(c), np.full_like(c, radius)
     else:
         across, along = _rings(width, radius, c)
@@ -357,7 +357,7 @@ def _log_length_density(width: int, ratio: float, lengths: np.ndarray) -> np.nda
     with np.errstate(divide="ignore", invalid="ignore"):
         left = np.where(peak > 0, np.sqrt(2 * _DROP / (power / np.sin(peak) ** 2 + pull * cosine)), 0.0)
     low = np.maximum(peak - left, 0)
-    # cos t falls by at least a quarter of the square of t until half a turn is all but reached.
+    # cos t falls by at least a quarter of the square of t until t is close to pi.
     high = np.minimum(peak + np.sqrt(2 * _DROP / (power + pull / 4)), np.pi)
     nodes, weights = _quadrature(_NODES)
     angle = (low + high) / 2 + (high - low) / 2 * nodes
@@ -386,13 +386,13 @@ def _log_tail(z: np.ndarray) -> np.ndarray:
 
 @cache
 def _quadrature(number: int) -> tuple[np.ndarray, np.ndarray]:
-    """Nodes and weights of Gauss and Legendre on (-1, 1)."""
+    """Nodes and weights of Gauss-Legendre quadrature on (-1, 1)."""
     return np.polynomial.legendre.leggauss(number)
 
 
 @cache
 def _interpolation() -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Chebyshev's knots; nodes and weights of panels between -1 and 1; the matrix from numbers at knots to nodes."""
+    """Chebyshev knots; nodes and weights of panels on (-1, 1); the matrix from values at knots to values at nodes."""
     knots = np.cos((np.arange(_KNOTS) + 0.5) * np.pi / _KNOTS)
     nodes, weights = _quadrature(_PER_PANEL)
     starts = np.arange(_PANELS)[:, None] * 2 / _PANELS - 1

@@ -1,25 +1,26 @@
-"""The four terms of an attention score of token + position, and what of the last still depends on the offset alone.
+"""Splits the attention score of token + position into four terms, and measures how far the last depends on the offset.
 
-A head scores a query token i and a key token j by ``(x_i + p_i) M (x_j + p_j)^T`` with ``M = W_Q W_K^T``, here
-[width, width] of rank at most the head's width. It is the sum of content-content ``x_i M x_j^T``, content-position
-``x_i M p_j^T``, position-content and position-position. This is exact for the first layer, up to the model's own norm;
-later layers mix everything. What all scores are multiplied by (``1 / sqrt(head width)``) changes no share.
+A head scores a query token i and a key token j by ``(x_i + p_i) M (x_j + p_j)^T`` with ``M = W_Q W_K^T``, here [width,
+width] of rank at most the head's width. It is the sum of content-content ``x_i M x_j^T``, content-position ``x_i M
+p_j^T``, position-content and position-position. This is exact for the first layer, up to the model's own norm; later
+layers mix the terms. The common factor of all scores (``1 / sqrt(head width)``) changes no share.
 
-**Weights that are drawn.** If the entries of W_Q and W_K are independent with mean 0 and variance ``1 / width``, then
-``E[M_ab M_cd]`` is ``head_width / width**2`` for a = c and b = d, and 0 otherwise. So, for fixed rows ``a_i`` and
-``b_j``, the variance of ``a_i M b_j^T`` over all pairs (i, j), about its mean, has the expectation
+**Random weights.** If the entries of W_Q and W_K are independent with mean 0 and variance ``1 / width``, then ``E[M_ab
+M_cd]`` is ``head_width / width**2`` for a = c and b = d, and 0 otherwise. So, for fixed rows ``a_i`` and ``b_j``, the
+variance of ``a_i M b_j^T`` over all pairs (i, j), about its mean, has the expectation
 
 ``(head_width / width**2) (mean |a_i|**2 mean |b_j|**2 - |mean a|**2 |mean b|**2)``:
 
-the shares depend on lengths alone, not on the head's width, which sets how far single draws scatter (`expected_terms`).
+the shares depend on norms only, not on the head's width, which determines how much single draws vary
+(`expected_terms`).
 
 **A function of the offset.** The best function of j - i is the mean of each diagonal of the position-position scores;
-``R**2 = 1 - sum of squares within diagonals / total sum of squares about the mean`` is its share (`offset_share`).
-It is 1 for a clock and an M of blocks [[a, b], [-b, a]] on its hands, because these commute with the rotations
-(`commuting_form`). For drawn weights the mean of a diagonal of m pairs has the expected square
-``(head_width / width**2) m**-2 sum_ij G_ij G_(i+k, j+k)``, with the Gram matrix G of the rows, so the ratio of the
-expected sums of squares follows from G, without any draw (`expected_offset_share`). A matrix of independent numbers
-would have ``(2 n - 2) / (n**2 - 1)``, which is 2 / (n + 1): that much is nothing.
+``R**2 = 1 - sum of squares within diagonals / total sum of squares about the mean`` is its share (`offset_share`). It
+is 1 for a sinusoidal code and an M of blocks [[a, b], [-b, a]] on its pairs, because these commute with the rotations
+(`commuting_form`). For random weights the mean of a diagonal of m pairs has the expected square ``(head_width /
+width**2) m**-2 sum_ij G_ij G_(i+k, j+k)``, with the Gram matrix G of the rows, so the ratio of the expected sums of
+squares follows from G, without any random draw (`expected_offset_share`). A matrix of independent numbers has ``(2 n -
+2) / (n**2 - 1)``, which is 2 / (n + 1): a share of that size means no dependence.
 """
 
 import math
@@ -43,10 +44,10 @@ class Terms:
     """Shares of the four terms of a score in the sum of their variances over all pairs of tokens.
 
     Attributes:
-        content_content: Of token with token.
-        content_position: Of the query's token with the key's position.
-        position_content: Of the query's position with the key's token.
-        position_position: Of position with position.
+        content_content: Token with token.
+        content_position: The query's token with the key's position.
+        position_content: The query's position with the key's token.
+        position_position: Position with position.
     """
 
     content_content: float
@@ -63,14 +64,14 @@ def four_terms(tokens: Any, rows: Any, query: Any, key: Any) -> Terms:
     """Shares of the four terms in the scores of every token as a query with every token as a key.
 
     Args:
-        tokens: What is said, [n, width].
-        rows: What is added for the position, [n, width].
+        tokens: Token vectors, [n, width].
+        rows: Position rows that are added to them, [n, width].
         query: W_Q [width, head_width], as in ``x @ W_Q``; a linear layer's weight is its transpose.
-        key: W_K, alike.
+        key: W_K, in the same form.
 
     Returns:
-        Each term's variance about its own mean over the n**2 pairs, over the sum of the four. Terms can be correlated
-        in one draw, so that sum is the variance of the score in the mean over tokens only.
+        Each term's variance about its own mean over the n**2 pairs, over the sum of the four. In a single draw the
+        terms can be correlated, so that sum equals the variance of the score only on average.
 
     Raises:
         InvalidValue: The shapes do not fit, or no term varies.
@@ -94,10 +95,10 @@ def four_terms(tokens: Any, rows: Any, query: Any, key: Any) -> Terms:
 
 
 def expected_terms(rows: Any, token_deviation: float = 1.0) -> Terms:
-    """The same for many tokens of independent N(0, s**2) channels and drawn weights: ratios of expectations.
+    """`four_terms` for many tokens of independent N(0, s**2) channels and random weights: ratios of expectations.
 
-    With P the mean squared length of the rows, m the length of their mean and X = s**2 width: X**2, X P, X P and
-    ``P**2 - m**4``, over their sum. With many tokens the mean token is nothing.
+    With P the mean squared norm of the rows, m the norm of their mean and X = s**2 width, the shares are X**2, X P, X P
+    and ``P**2 - m**4``, over their sum. With many tokens the mean token is 0.
 
     >>> import numpy as np
     >>> found = expected_terms(np.array([[1.0, 0.0], [-1.0, 0.0]]), token_deviation=0.5)
@@ -143,7 +144,7 @@ def offset_share(matrix: Any, rows: Any) -> float:
     for start in range(0, n, _BLOCK):
         block = queries[start : start + _BLOCK] @ keys.T - mean
         total += float((block**2).sum())
-        # Rows from last to first, each one channel shorter than its place: what is read as a column has one offset.
+        # The rows from last to first, each shifted by one channel: each column then holds one offset.
         held = np.zeros((len(block), n + len(block)))
         held[:, :n] = block[::-1]
         wide = n + len(block) - 1
@@ -158,13 +159,13 @@ def offset_share(matrix: Any, rows: Any) -> float:
 
 
 def expected_offset_share(rows: Any) -> float:
-    """What `offset_share` is for drawn weights: the ratio of the expected sums of squares, for any head width.
+    """The value of `offset_share` for random weights: the ratio of the expected sums of squares, for any head width.
 
     Args:
         rows: [n, width] of consecutive positions; n**2 log n operations.
 
     Raises:
-        InvalidValue: There are too many rows, or they are no matrix.
+        InvalidValue: There are too many rows, or they are not a matrix.
 
     >>> import numpy as np
     >>> round(expected_offset_share(np.eye(5)), 3)  # independent numbers: 2 / (n + 1)
@@ -173,8 +174,8 @@ def expected_offset_share(rows: Any) -> float:
     p = _rows(rows, MOST_ROWS)
     n = len(p)
     gram = p @ p.T
-    # sum_ij G_ij G_(i+k, j+k) is, for each e = j - i, the autocorrelation at k of the diagonal e of G; both e and -e
-    # have the same. A row of 2 n numbers read as rows of 2 n + 1 makes columns of the diagonals.
+    # sum_ij G_ij G_(i+k, j+k) is, for each e = j - i, the autocorrelation at k of diagonal e of G; e and -e have the
+    # same one. Reading rows of 2 n numbers as rows of 2 n + 1 turns diagonals into columns.
     held = np.zeros(n * (2 * n + 1))
     held[: 2 * n * n].reshape(n, 2 * n)[:, :n] = gram
     diagonals = held.reshape(n, 2 * n + 1)[:, :n]
@@ -191,7 +192,7 @@ def expected_offset_share(rows: Any) -> float:
 
 
 def commuting_form(pairs: int, layout: Layout, a: Any = 1.0, b: Any = 0.0) -> np.ndarray:
-    """A form of blocks [[a, b], [-b, a]] on the pairs of a layout, [2 pairs, 2 pairs]: it commutes with every rotation.
+    """A matrix of blocks [[a, b], [-b, a]] on the pairs of a layout, [2 pairs, 2 pairs]: it commutes with rotations.
 
     ``a`` and ``b`` are one number, or one for each pair.
 

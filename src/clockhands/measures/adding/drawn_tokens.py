@@ -1,11 +1,10 @@
-"""What adding the paper's sinusoid does to drawn tokens: figures by width, each simulated beside what follows exactly.
+"""Simulates adding the paper's sinusoid to random tokens: figures by width, each with its exact expectation.
 
-Tokens, pairs of tokens and projections are drawn, not trained; the generator is seeded, and every figure stands beside
-the one that `_recoverable` and `_score_terms` derive. An embedding of ``width`` channels is drawn at one of
-three scales:
+Tokens, pairs of tokens and projections are random, not trained; the generator is seeded. Every figure comes with the
+one that `_recoverable` and `_score_terms` derive. An embedding of ``width`` channels is drawn at one of three scales:
 
 * ``"1/sqrt(width)"``: entries N(0, 1 / width), a token of length about 1;
-* ``"1"``: entries N(0, 1), which is also what the factor sqrt(width) of Vaswani et al. makes of the first;
+* ``"1"``: entries N(0, 1), which is also the result of the factor sqrt(width) of Vaswani et al. on the first;
 * ``"sqrt(width)"``: that factor on entries N(0, 1).
 """
 
@@ -38,24 +37,24 @@ from clockhands.measures.adding._score_terms import (
     offset_share,
 )
 
-POSITIONS = 512  # rows of the sinusoid: the first ones
+POSITIONS = 512  # rows of the sinusoid, from the first on
 HEAD_WIDTHS = (16, 64)
-_TRIALS = 200  # tokens that are searched for
+_TRIALS = 200  # number of tokens that are searched for
 _PAIRS = 2000
-_DRAWS = 24  # heads
-_TOKENS = 256  # of a score
+_DRAWS = 24  # random heads
+_TOKENS = 256  # positions of a score matrix
 
 
 @dataclass(frozen=True)
 class PairErrors:
-    """How often the other one of two drawn tokens is nearer to token + position.
+    """How often another random token is nearer to token + position than the token itself.
 
     Attributes:
         width: Channels.
         token_scale: How the tokens are drawn; ``token_deviation`` as a number.
-        row_norm: Length of the row.
-        expected: The probability, exactly; ``wide_limit`` is the Gaussian tail that it tends to, ``Q(s sqrt(width))``.
-        share: How often it was so in ``trials`` pairs, with the ends of Wilson's interval of 95 %.
+        row_norm: Norm of the row.
+        expected: The exact probability; ``wide_limit`` is the Gaussian tail that it tends to, ``Q(s sqrt(width))``.
+        share: The share in ``trials`` simulated pairs, with the ends of Wilson's interval of 95 %.
     """
 
     width: int
@@ -72,13 +71,13 @@ class PairErrors:
 
 @dataclass(frozen=True)
 class TokenCosines:
-    """The cosine between drawn tokens and the rows of the code.
+    """The cosine between random tokens and the rows of the code.
 
     Attributes:
         width: Channels.
-        expected_deviation: ``1 / sqrt(width)``; ``deviation`` is what ``trials`` cosines have.
-        cosine_999: What 999 of 1,000 are below in size, exactly; ``below_999`` is the share of the drawn that are.
-        below_a_quarter: Share of tokens whose cosine is below 1/4 in size, exactly.
+        expected_deviation: ``1 / sqrt(width)``; ``deviation`` is that of ``trials`` simulated cosines.
+        cosine_999: 999 of 1,000 cosines are below this in absolute value; ``below_999`` is the simulated share.
+        below_a_quarter: The exact share of tokens whose cosine is below 1/4 in absolute value.
     """
 
     width: int
@@ -92,12 +91,12 @@ class TokenCosines:
 
 @dataclass(frozen=True)
 class HeadTerms:
-    """Shares of the four terms in the scores of drawn heads.
+    """Shares of the four terms in the scores of random heads.
 
     Attributes:
         width, head_width: Channels of a token and of the head.
         token_scale: How the tokens are drawn.
-        expected: Ratios of expectations; ``mean`` and ``deviation`` are over ``draws`` heads, with tokens of their own.
+        expected: Ratios of expectations; ``mean`` and ``deviation`` are over ``draws`` heads, each with other tokens.
     """
 
     width: int
@@ -115,11 +114,11 @@ class OffsetShares:
 
     Attributes:
         width, head_width: Channels of a token and of the head.
-        positions: Rows, the first ones.
+        positions: Number of rows, from the first one on.
         commuting_interleaved: The share for blocks [[a, b], [-b, a]] drawn for the pairs, in the layout interleaved;
             ``commuting_halves`` in the other.
         expected: Ratio of expectations for random projections; ``mean`` and ``deviation`` are over ``draws`` of them.
-        chance: What scores without any order would have.
+        chance: The share for scores of independent random numbers.
     """
 
     width: int
@@ -139,13 +138,13 @@ class AddingFigures:
     """What adding does to the token: all figures.
 
     Attributes:
-        seed: Where all drawn numbers come from.
+        seed: The random seed.
         positions: Rows of the sinusoid that were used.
-        found: How many tokens are found again, by width, size of the vocabulary and scale.
-        pairs: How often one other token is nearer, by width and scale.
+        found: How many tokens are identified, by width, size of the vocabulary and scale.
+        pairs: How often another token is nearer, by width and scale.
         angles: The angle between token and position, by width.
         terms: The four terms of a score, by width, width of the head and scale.
-        offsets: How much of the fourth is a function of the offset, by width and width of the head.
+        offsets: How much of the fourth term is a function of the offset, by width and width of the head.
     """
 
     seed: int
@@ -164,7 +163,7 @@ class AddingFigures:
         }
 
     def sentences(self) -> tuple[str, ...]:
-        """What the figures of the widest tokens and the largest vocabulary say, a sentence or two for each question."""
+        """The main figures as sentences: those of the largest width and vocabulary, one or two for each question."""
         width = max(each.width for each in self.angles)
         size = max(each.vocabulary for each in self.found)
         small, unit, *_ = (each for each in self.found if (each.width, each.vocabulary) == (width, size))
@@ -196,12 +195,12 @@ class AddingFigures:
 def adding_measured(
     widths: Sequence[int] = (16, 64, 512), vocabularies: Sequence[int] = (1_000, 50_000), seed: int = 0
 ) -> AddingFigures:
-    """Draw tokens and heads, add the paper's sinusoid, and measure what became of the token.
+    """Draw tokens and heads, add the paper's sinusoid, and measure the effect on the token.
 
     Args:
         widths: Even widths of tokens, of at least 16 channels.
         vocabularies: Sizes, each at least 200.
-        seed: Of NumPy's generator; the same figures follow each time.
+        seed: Seed of NumPy's generator; the same seed gives the same figures.
 
     Raises:
         InvalidValue, InvalidType: A number cannot be used.

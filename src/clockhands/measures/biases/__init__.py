@@ -1,1 +1,1 @@
-"""What is added to scores: how large, how far a head sees, where buckets begin, which distances are one to a head."""
+"""Properties of attention biases: their size, how far a head sees, bucket edges, and which distances are equal."""

@@ -1,8 +1,8 @@
-"""Whether the numbers of a bias depend on the distance alone: constant along the diagonals of [queries, keys].
+"""Measures whether a bias depends on the distance only: it is then constant along the diagonals of [queries, keys].
 
-What a shift is to a code, the same step for query and key is to a bias: where its numbers depend on the distance alone,
-moving both changes nothing. Softmax does not see what is added to a whole row, so a bias that is constant along the
-diagonals *up to a constant in each row* is as good.
+If a bias depends on the distance only, moving the query and the key by the same number of tokens changes nothing.
+Softmax does not change when a constant is added to a whole row, so a bias that is constant along the diagonals *up to a
+constant in each row* has the same effect.
 
 **The numbers** (tokens; a bias has the unit of a score):
 
@@ -17,8 +17,9 @@ diagonals *up to a constant in each row* is as good.
 * ``largest_difference_rounded``: the same difference as ``largest_difference_within_rows``, for biases rounded to the
   measured dtype; None where the dtype cannot represent the biases.
 
-Without learned numbers the square holds the table's rows by number (then a difference of 0 says that every table is
-constant along diagonals); a network without them is told by its formula, and the differences are None.
+If the learned numbers of a table are not known, the row numbers of the table are compared (a difference of 0 then means
+that every table is constant along diagonals). For a network whose numbers are not known the answer follows from its
+formula, and the differences are None.
 
 **Accuracy.** Numbers in float64 are within a few ulp of the largest; a difference below 1e-9 of it counts as none.
 """
@@ -36,9 +37,9 @@ _SAME = 1e-9
 
 
 def along_diagonals(square: NDArray[np.float64]) -> float:
-    """The largest difference of two neighbours on one diagonal of [..., queries, keys]; 0 for a single token.
+    """The largest difference of two neighbouring entries on a diagonal of [..., queries, keys]; 0 for a single token.
 
-    Between the ends of a diagonal it adds up: 0 means that the whole diagonal is constant.
+    0 means that every diagonal is constant.
 
     >>> along_diagonals(np.array([[0.0, 1.0], [2.0, 0.5]]))
     0.5
@@ -47,7 +48,7 @@ def along_diagonals(square: NDArray[np.float64]) -> float:
 
 
 def diagonals(subject: MeasuredCode) -> Property:
-    """Whether a bias depends on the distance alone, or up to a constant in each row.
+    """Whether a bias depends on the distance only, possibly up to a constant in each row.
 
     Accuracy: see the module.
     """
@@ -84,7 +85,7 @@ def diagonals(subject: MeasuredCode) -> Property:
 
 
 def _without_own(square: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Each row less its number at distance 0."""
+    """Each row minus its value at distance 0."""
     return square - np.diagonal(square, axis1=-2, axis2=-1)[..., None]
 
 
@@ -93,7 +94,7 @@ def _property_of(
     figures: dict[str, object],
     holds: bool,
     rounded: float | None,
-    how: str,  # the reason, in words
+    how: str,  # the reason, as text
 ) -> Property:
     name = type(spec).__name__
     told = f", {how}" if how else ""

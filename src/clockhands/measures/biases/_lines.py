@@ -1,11 +1,11 @@
-"""The numbers that one query gives to keys at the distances 0, 1, 2, …: what reach and telling apart are read from.
+"""The bias of one query by distance 0, 1, 2, …: the input of the measures `reach` and `told_apart`.
 
-A *line* is one row of a bias, [heads, distances], read from the query outwards. Its query is the last token, at
-``length - 1``, so that every distance within the length is there, and a number that depends on where the key or the
-query stands (the key forms of ALiBi, FIRE) is the one that this token really gets.
+A *line* is one row of a bias, [heads, distances], from the query outwards. Its query is the last token, at ``length -
+1``, so that every distance within the length occurs. For biases that depend on the position of the key or the query
+(the key forms of ALiBi, FIRE), these are the values that this token gets.
 
-A softmax does not see what is added to a whole row. What counts is the *fall*, ``line[0] - line[distance]``: at equal
-content a key weighs ``exp(-fall)`` beside the query itself.
+Softmax does not change when a constant is added to a whole row. What counts is the *fall*, ``line[0] -
+line[distance]``: at equal content, the weight of a key is ``exp(-fall)`` times that of the query's own position.
 """
 
 import numpy as np
@@ -26,10 +26,10 @@ from clockhands.biases import (
 from clockhands.measures.property import Property, Unanswered, not_applicable, not_computed
 from clockhands.measures.subject import MeasuredCode
 
-# Numbers made at once: 128 MiB of float64. A line of more is "not computed".
+# Numbers computed at once: 128 MiB of float64. A longer line is "not computed".
 MOST_NUMBERS = 2**24
 
-# Where positions end; a distance beyond is none.
+# The end of the range of positions; larger distances do not exist.
 MOST_DISTANCE = 2.0**63
 
 AFTER_SAYS = {
@@ -42,7 +42,7 @@ AFTER_SAYS = {
 
 
 def name(spec: BiasCode) -> str:
-    """What a report calls the code."""
+    """The name of the code in a report."""
     names = {
         Alibi: "ALiBi",
         Buckets: "T5's buckets",
@@ -58,12 +58,12 @@ def name(spec: BiasCode) -> str:
 
 
 def line(subject: MeasuredCode, distances: int, dtype: object = None) -> np.ndarray:
-    """The numbers of the last token's row by distance, [heads, distances], rounded to a dtype and held as float64.
+    """The biases of the last token by distance, [heads, distances], rounded to a dtype and stored as float64.
 
     Args:
         subject: A bias that depends on distance, key or query, with its learned numbers if it has any.
-        distances: How many, from 0 on; at most the length.
-        dtype: What to round to; that of the subject if not given.
+        distances: How many distances, from 0 on; at most the length.
+        dtype: The dtype to round to; that of the subject if not given.
 
     Raises:
         InvalidValue: A number does not fit the dtype.
@@ -75,7 +75,7 @@ def line(subject: MeasuredCode, distances: int, dtype: object = None) -> np.ndar
 
 
 def unknown(subject: MeasuredCode) -> Property | None:
-    """Why numbers of this bias cannot be measured; None where they can."""
+    """Why this bias cannot be measured; None if it can."""
     spec = _bias(subject)
     if not spec.learned:
         return None
@@ -104,16 +104,16 @@ def refuse_more(subject: MeasuredCode, numbers: int) -> None:
 
 
 def tokens(distance: float) -> str:
-    """A distance in words: "9.2 tokens", "1,179 tokens"."""
+    """A distance as text: "9.2 tokens", "1,179 tokens"."""
     text = f"{distance:,.0f}" if distance >= 100 or float(distance).is_integer() else f"{distance:.3g}"
     return f"{text} token{'' if text == '1' else 's'}"
 
 
 def refuse_others(subject: MeasuredCode, asked: str, instead: str) -> None:
-    """Refuse a code that is no bias.
+    """Refuse a code that is not a bias.
 
     Raises:
-        Unanswered: A question about biases makes no sense for it.
+        Unanswered: The question applies to biases only.
     """
     if subject.kind == "bias":
         return

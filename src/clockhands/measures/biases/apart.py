@@ -1,10 +1,10 @@
-"""Which distances a head tells apart, once its numbers are rounded to a dtype.
+"""Measures which distances have different biases in a head, after the biases are rounded to a dtype.
 
-Two distances that get one number in a head are one to that head, whatever the contents. Numbers are those of the last
-token's row, by distance from it, each rounded once to the dtype; what is lost when they are then added to a score is
-not counted. A key form of ALiBi says the same as the distance form where a mask hides keys to come, since a softmax
-does not see what all keys of a row share; but its numbers grow with the place in the text, so rounding merges the
-nearest keys of a late token, where the distance form merges the farthest.
+A head cannot distinguish two distances with the same bias. The biases are those of the last token, by distance from it,
+each rounded once to the dtype; rounding when they are added to a score is not counted. With a causal mask, the key form
+of ALiBi has the same effect as the distance form, since softmax does not change when a constant is added to a row. But
+its values grow with the position, so rounding merges the nearest keys of a late token, while in the distance form it
+merges the farthest keys.
 
 Numbers, all whole and exact; distances in tokens, lists by head:
 
@@ -23,7 +23,7 @@ Numbers, all whole and exact; distances in tokens, lists by head:
 * ``values_known``: False if the biases are learned and the learned values are not given. Then the buckets of the
   distances are compared instead of the biases: two distances in one bucket count as equal.
 
-``holds``: every head tells every distance within the length from every other.
+``holds``: in every head, all distances within the length have different biases.
 """
 
 from collections.abc import Sequence
@@ -51,10 +51,10 @@ from clockhands.measures.subject import MeasuredCode
 
 @measure()
 def told_apart(subject: MeasuredCode) -> Property:
-    """Which distances get numbers of their own in the subject's dtype; see the module.
+    """Which distances have different biases in the subject's dtype; see the module.
 
-    Not applicable to codes that give no number to a distance; not computed where learned numbers that matter are not
-    given, where a number does not fit the dtype, or where there would be too many.
+    Not applicable to codes without a bias for a distance. Not computed where needed learned values are not given, a
+    value does not fit the dtype, or there would be too many values.
     """
     spec = subject.spec
     refuse_others(subject, "no head gives two distances the same bias", "unique")
@@ -62,7 +62,7 @@ def told_apart(subject: MeasuredCode) -> Property:
     if isinstance(spec, Window | LogWindow):
         return _of_window(subject, spec, missing)
     if isinstance(spec, Buckets | CeilingBuckets | Clipped):
-        # One distance more than the first of the last bucket: beyond it nothing new comes.
+        # One distance beyond the start of the last bucket: after it no new value occurs.
         number = min(subject.length, sides(spec)[0].firsts[-1] + 2)
         heads = 1 if missing else spec.heads
     elif missing:
@@ -80,14 +80,14 @@ def told_apart(subject: MeasuredCode) -> Property:
 
 
 def distinct(numbers: np.ndarray) -> tuple[list[int], list[list[int] | None]]:
-    """How many different numbers each row has, and the first two places that have the same.
+    """The number of different values in each row, and the first two places with the same value.
 
     Args:
         numbers: [rows, places].
 
     Returns:
-        For each row its count, and the smallest place whose number stands at an earlier one, after the first such
-        place; None where all differ.
+        For each row its count, and ``[earlier, later]``: the smallest place whose value occurred before, and the first
+        place with that value; None if all values differ.
 
     >>> distinct(np.array([[5, 7, 7, 5], [1, 2, 3, 4]]))
     ([2, 4], [[1, 2], None])
@@ -96,7 +96,7 @@ def distinct(numbers: np.ndarray) -> tuple[list[int], list[list[int] | None]]:
     order = numbers.argsort(axis=1, kind="stable")
     sorted_ = np.take_along_axis(numbers, order, axis=1)
     again = sorted_[:, 1:] == sorted_[:, :-1]
-    # A stable order keeps equal numbers in the order of their places: all but the first of each come again.
+    # A stable sort keeps equal values in the order of their places: all but the first are repeats.
     later = np.where(again, order[:, 1:], places).min(axis=1, initial=places)
     firsts: list[list[int] | None] = [
         None if place == places else [int((row == row[place]).argmax()), int(place)]
@@ -106,8 +106,8 @@ def distinct(numbers: np.ndarray) -> tuple[list[int], list[list[int] | None]]:
 
 
 def _together(numbers: np.ndarray) -> tuple[int, list[int] | None]:
-    """The same of all rows at once: places are one if they are in every row."""
-    columns = np.ascontiguousarray(numbers.T) + 0.0  # no minus zeros, which have other bytes
+    """The same for all rows together: two places are equal if they are equal in every row."""
+    columns = np.ascontiguousarray(numbers.T) + 0.0  # removes minus zeros, which have other bytes
     keys = columns.view(f"V{columns.shape[1] * columns.itemsize}")[:, 0]
     _, first, which = np.unique(keys, return_index=True, return_inverse=True)
     repeated = np.flatnonzero(first[which] != np.arange(len(keys)))
@@ -116,13 +116,13 @@ def _together(numbers: np.ndarray) -> tuple[int, list[int] | None]:
 
 @dataclass(frozen=True)
 class _Apart:
-    """How many of some places each head tells apart, and which two it does not.
+    """How many different values each head has over some places, and the first two places that are equal.
 
     Attributes:
         places: How many there are.
-        counts: Different numbers by head.
-        merged: The first two places with one number, by head.
-        together: Different places of all heads together, and the first two that are not.
+        counts: Different values by head.
+        merged: The first two places with the same value, by head.
+        together: The same two figures for all heads together.
     """
 
     places: int
@@ -132,12 +132,12 @@ class _Apart:
 
     @property
     def fewest(self) -> int:
-        """The head that tells fewest apart."""
+        """The head with the fewest different values."""
         return min(range(len(self.counts)), key=self.counts.__getitem__)
 
     @property
     def first(self) -> list[int] | None:
-        """The first two places that any head does not tell apart."""
+        """The first two places that are equal in any head."""
         return min((pair for pair in self.merged if pair is not None), key=lambda pair: pair[1], default=None)
 
     def numbers(self) -> dict[str, Any]:
@@ -155,7 +155,7 @@ class _Apart:
 
 
 def _apart(numbers: np.ndarray, names: Sequence[int] | None = None) -> _Apart:
-    """What numbers [heads, places] tell apart, each place by its name, or by its number if it has none."""
+    """Compare the values [heads, places]; each place has a name, or its index if it has none."""
     counts, merged = distinct(numbers)
     together = _together(numbers) if any(merged) else (numbers.shape[1], None)
 
@@ -166,7 +166,7 @@ def _apart(numbers: np.ndarray, names: Sequence[int] | None = None) -> _Apart:
 
 
 def _property_of(subject: MeasuredCode, numbers: np.ndarray, known: bool) -> Property:
-    """The property of a line, [heads, distances], or of the buckets [1, distances] where numbers are not known."""
+    """The property of a line, [heads, distances], or of the buckets [1, distances] where values are not known."""
     spec: Any = subject.spec
     apart = _apart(numbers)
     said = _says(subject, apart) if known else _says_of_buckets(subject, apart)
@@ -224,7 +224,7 @@ def _says(subject: MeasuredCode, apart: _Apart) -> str:
 
 
 def _of_window(subject: MeasuredCode, spec: Plane, missing: Property | None) -> Property:
-    """The steps of a plane in place of distances; rows of a class token are its own and left out."""
+    """The steps of a window take the role of distances; rows of a class token are separate and left out."""
     if missing and isinstance(spec, LogWindow):
         return missing
     used = np.flatnonzero(rows_of_window(spec, subject.length)[: spec.differences])

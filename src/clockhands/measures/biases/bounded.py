@@ -1,4 +1,4 @@
-"""How large a number a bias adds to a score, at the distances of a length and at any.
+"""Measures how large a bias gets, within a length and at any length.
 
 The numbers:
 
@@ -19,16 +19,16 @@ from clockhands.biases.codes import TableCode
 from clockhands.measures.property import Property, measured, not_computed, said
 from clockhands.measures.subject import MeasuredCode
 
-_WINDOW = 16.0  # what Swin-V2 multiplies a sigmoid by
+_WINDOW = 16.0  # the factor by which Swin-V2 multiplies a sigmoid
 
 
 def bounded_bias(subject: MeasuredCode) -> Property:
-    """Whether what a bias adds to a score stays within a bound at any distance.
+    """Whether a bias stays within a bound at any distance.
 
-    A line (ALiBi, the decay of retention) and KERPLE's kernels grow without end, downward: the softmax makes of that a
-    weight that goes to 0. What is looked up is bounded by the numbers of the table, and Swin-V2's by 16. FIRE's network
-    is asked for shares between 0 and 1 only; it is straight between the points where a hidden channel begins, so its
-    largest number stands at one of these or at an end.
+    Linear biases (ALiBi, the decay of retention) and KERPLE's kernels fall without limit, so the softmax weight goes to
+    0. Biases from a table are bounded by the values of the table, and Swin-V2's by 16. FIRE's network gets inputs
+    between 0 and 1 only; it is linear between the points where a hidden channel becomes active, so its largest value is
+    at one of these points or at an end.
     """
     spec, last = subject.spec, subject.length - 1
     if isinstance(spec, Alibi | Decay):
@@ -64,13 +64,13 @@ def _line(spec: Alibi | Decay, last: int) -> Property:
 
 
 def _within(limit: float | None, says: str) -> Property:
-    """A bias that stays within a limit, which is None where the learned numbers are not known."""
+    """A bias that stays within a limit; the limit is None where the learned values are not known."""
     brief = "yes: by learned numbers" if limit is None else f"yes: at most {limit:.4g}"
     return measured(brief, says, holds=True, largest=None, limit=limit)
 
 
 def _without_end(largest: float, last: int, says: str, **more: float) -> Property:
-    """A bias that grows with the distance, and how large it is at the last one."""
+    """A bias that grows with the distance, with its size at the last distance."""
     brief = f"no: {said(largest)} at distance {last:,}"
     return measured(brief, says, holds=False, largest=largest, limit=None, **more)
 

@@ -1,4 +1,4 @@
-"""Where the buckets of a bias begin, and which rows of its table no pair of tokens ever takes.
+"""Computes where the buckets of a bias begin, and which rows of its table no pair of tokens uses.
 
 Numbers of buckets (`Buckets`, `CeilingBuckets`, `Clipped`), all whole and exact:
 
@@ -32,11 +32,11 @@ Plane = Window | LogWindow
 
 @dataclass(frozen=True)
 class BucketSide:
-    """The buckets of one direction, outwards from the query.
+    """The buckets in one direction from the query.
 
     Attributes:
-        firsts: The smallest distance of each; the first is 0.
-        rows: The row of the table that each takes.
+        firsts: The smallest distance of each bucket; the first is 0.
+        rows: The row of the table that each bucket uses.
     """
 
     firsts: tuple[int, ...]
@@ -44,7 +44,7 @@ class BucketSide:
 
     @property
     def exact_through(self) -> int:
-        """The largest distance up to which every distance has a bucket of its own; -1 if there is none."""
+        """The largest distance up to which every distance has a separate bucket; -1 if there is none."""
         ends = (*self.firsts[1:], None)
         own = (
             end == first + 1 == number + 1 for number, (first, end) in enumerate(zip(self.firsts, ends, strict=True))
@@ -52,7 +52,7 @@ class BucketSide:
         return next((number for number, alone in enumerate(own) if not alone), len(self.firsts)) - 1
 
     def within(self, length: int) -> "BucketSide":
-        """The buckets that distances below the length reach."""
+        """The buckets that distances below the length use."""
         reached = sum(first < length for first in self.firsts)
         return BucketSide(self.firsts[:reached], self.rows[:reached])
 
@@ -75,27 +75,27 @@ def _side(places: np.ndarray, rows: np.ndarray) -> BucketSide:
 
 
 def rows_of_window(spec: Plane, length: int) -> np.ndarray:
-    """Which rows of a window's table some pair of its first ``length`` tokens takes, bool [rows]."""
+    """Which rows of a window's table some pair of its first ``length`` tokens uses, bool [rows]."""
     number = min(length, spec.tokens) - spec.first_token
     used = np.zeros((2 * spec.height - 1, 2 * spec.width - 1), bool)
     lines, left = divmod(max(number, 0), spec.width)
-    down, across = spec.height - 1, spec.width - 1  # where a difference of 0 stands
+    down, across = spec.height - 1, spec.width - 1  # the row of a difference of 0
     if lines:
         used[down : down + lines] = True
     if left:
         used[down, across : across + left] = True
-        # From the last, broken line to every token of a line above it.
+        # From the last, incomplete line to every token of a line above it.
         used[down + 1 : down + lines + 1, : across + left] = True
     used |= used[::-1, ::-1]
-    extra = spec.rows - used.size  # a class token's rows: to a token, from a token, to itself
+    extra = spec.rows - used.size  # rows of a class token: to a token, from a token, to itself
     return np.concatenate([used.reshape(-1), np.array([number > 0, number > 0, True][:extra], bool)])
 
 
 @measure()
 def edges(subject: MeasuredCode) -> Property:
-    """At which distances a bucket begins, exactly as the formula in real numbers says.
+    """At which distances a bucket begins, exactly as given by the formula in real numbers.
 
-    Not applicable to codes without buckets: where every distance has a number of its own, or none has.
+    Not applicable to codes without buckets: each distance has a separate bias, or none has one.
     """
     spec = subject.spec
     refuse_others(subject, "there are no buckets of distances", "kernel")
@@ -159,7 +159,7 @@ def _after_says(before: BucketSide, after: BucketSide) -> str:
 
 
 def _setting(spec: Bucketed, last: int) -> str:
-    """What the setting of the name does, where the last bucket begins before the distance that it names."""
+    """The effect of the named setting, where the last bucket begins before the distance in that setting."""
     if isinstance(spec, Clipped) or last >= spec.max_distance:
         return ""
     return (

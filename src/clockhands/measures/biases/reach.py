@@ -1,8 +1,8 @@
-"""How far each head looks: at which distance its bias takes the weight of a key to a half, to 1/e, to a hundredth.
+"""Measures how far each head sees: the distances at which its bias reduces the weight of a key to 1/2, 1/e and 1/100.
 
-The bias of a head falls by ``fall(d) = b(0) - b(d)`` from the query itself to a key ``d`` tokens back. Where contents
-score alike that key weighs ``exp(-fall(d))`` beside the query, so the three falls asked for are ``ln 2``, 1 and
-``ln 100``. A code reaches as far as a key still has a hundredth of the weight.
+The bias of a head falls by ``fall(d) = b(0) - b(d)`` from the query itself to a key ``d`` tokens back. For equal
+contents, the weight of that key is ``exp(-fall(d))`` times that of the query's own position, so the three falls are
+``ln 2``, 1 and ``ln 100``. The reach is the distance at which a key has a hundredth of the weight.
 
 Numbers, lists by head; a distance in tokens, None where the fall is never reached below 2**63 tokens:
 
@@ -62,9 +62,9 @@ _FALLS = {"half_weight": HALF, "fall_of_one": ONE, "hundredth_weight": HUNDREDTH
 
 @measure()
 def reach(subject: MeasuredCode) -> Property:
-    """How far each head looks; see the module for what is measured and how exactly.
+    """How far each head sees; the module lists the numbers and their accuracy.
 
-    Not applicable to codes that give no number to a distance, not computed where learned numbers are not given.
+    Not applicable to codes without a bias for a distance; not computed where learned values are not given.
     """
     spec = subject.spec
     refuse_others(subject, "no head has a fixed reach", "kernel")
@@ -88,13 +88,13 @@ def reach(subject: MeasuredCode) -> Property:
 
 @dataclass(frozen=True)
 class _Reached:
-    """What each head reaches.
+    """The reach of each head.
 
     Attributes:
-        distances: By the name of a fall, the distance of each head at which it is reached.
+        distances: For each named fall, the distance of each head at which it is reached.
         falls: The fall of each head at the farthest key.
-        farthest: How far that is; in steps of a plane, or in tokens.
-        plane: Which of the two.
+        farthest: The distance of that key; in steps of a plane, or in tokens.
+        plane: Whether distances are steps of a plane.
     """
 
     distances: dict[str, list[Any]]
@@ -104,24 +104,24 @@ class _Reached:
 
     @property
     def hundredths(self) -> list[Any]:
-        """Where each head gives a hundredth of the weight."""
+        """The distance in each head at which the weight is a hundredth."""
         return self.distances["hundredth_weight"]
 
     @property
     def weights(self) -> np.ndarray:
-        """What each head gives the farthest key; a number may rise by more than float64 has the exponential of."""
+        """The weight of the farthest key in each head; at most exp(700), below the overflow of float64."""
         return np.exp(np.minimum(-self.falls, 700.0))
 
     @property
     def ends(self) -> tuple[int, int]:
-        """The heads that reach least and most far."""
+        """The heads with the shortest and the longest reach."""
         known = [math.inf if each is None else each for each in self.hundredths]
         heads = range(len(known))
         return min(heads, key=known.__getitem__), max(heads, key=known.__getitem__)
 
     @property
     def seeing(self) -> int:
-        """Heads that give the farthest key a hundredth of the weight or more."""
+        """Heads in which the farthest key has at least a hundredth of the weight."""
         return int((self.weights >= 0.01).sum())
 
 
@@ -148,7 +148,7 @@ def _of_kernel(spec: Kerple, values: dict[str, np.ndarray], farthest: int) -> _R
 
 
 def _of_steps(subject: MeasuredCode, firsts: Sequence[int], numbers: np.ndarray) -> Property:
-    """The reach of numbers that stay the same from one of some distances to the next, [heads, distances]."""
+    """The reach of biases that are constant from one given distance to the next, [heads, distances]."""
     within = sum(first < subject.length for first in firsts)
     strongest = [firsts[int(place)] for place in numbers[:, :within].argmax(axis=1)]
     distances, falls = _first_falls(firsts, numbers)
@@ -158,7 +158,7 @@ def _of_steps(subject: MeasuredCode, firsts: Sequence[int], numbers: np.ndarray)
 
 
 def _first_falls(firsts: Sequence[int], numbers: np.ndarray) -> tuple[dict[str, list[Any]], np.ndarray]:
-    """The first place of each head at which each fall is reached, and the falls, [heads, places]."""
+    """The first place in each head at which each fall is reached, and the falls, [heads, places]."""
     falls = numbers[:, :1] - numbers
 
     def first(fallen: np.ndarray) -> int | None:
@@ -168,7 +168,7 @@ def _first_falls(firsts: Sequence[int], numbers: np.ndarray) -> tuple[dict[str, 
 
 
 def _of_window(subject: MeasuredCode, spec: Plane) -> Property:
-    """The reach over a plane: the mean number of all steps of one size, over those that the tokens take."""
+    """The reach over a plane: the mean bias of all steps of one size that occur between the tokens."""
     used = rows_of_window(spec, subject.length)[: spec.differences]
     down, across = np.indices((2 * spec.height - 1, 2 * spec.width - 1)).reshape(2, -1)
     steps = np.maximum(abs(down - spec.height + 1), abs(across - spec.width + 1))[used]
@@ -217,7 +217,7 @@ def _brief(shortest: float | None, longest: float | None) -> str:
 
 
 def _looks(spec: Any, reached: _Reached) -> str:
-    """How far the heads look that look least and most far."""
+    """A sentence on the shortest and the longest reach."""
     shortest, longest = reached.ends
     near, far = reached.hundredths[shortest], reached.hundredths[longest]
     if near is None:
@@ -237,7 +237,7 @@ def _looks(spec: Any, reached: _Reached) -> str:
 
 
 def _farthest(reached: _Reached) -> str:
-    """What the farthest key weighs."""
+    """A sentence on the weight of the farthest key."""
     heads, smallest = len(reached.hundredths), float(reached.weights.min())
     away = f"{reached.farthest} steps away, on average" if reached.plane else f"{tokens(reached.farthest)} back"
     least = "less than 1e-300" if smallest < 1e-300 else f"{smallest:.2g}"
@@ -252,7 +252,7 @@ def _farthest(reached: _Reached) -> str:
 
 
 def _without_values(subject: MeasuredCode, missing: Property) -> Property:
-    """What the spec alone says of the reach of learned numbers."""
+    """What the spec alone determines about the reach, where learned values are not known."""
     spec = subject.spec
     if isinstance(spec, Buckets | CeilingBuckets | Clipped):
         last = sides(spec)[0].firsts[-1]

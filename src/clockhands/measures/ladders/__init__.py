@@ -1,1 +1,1 @@
-"""What follows from the rates alone: turns, wavelengths, the base that a length needs, and how angles are rounded."""
+"""Properties of the frequencies alone: full rotations, wavelengths, valid bases for a length, rounding of angles."""

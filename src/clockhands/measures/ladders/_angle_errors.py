@@ -1,24 +1,25 @@
-"""Errors of angles that are computed in a dtype, against the real ones.
+"""Computes the errors of angles that code computes in a dtype, compared with the exact angles.
 
-The angle of a pair is position x rate, a real number. Code computes it in steps, and each rounds. `WAYS` are the ways
-in which it is done; each is followed exactly, every step rounded to nearest, and its angles are held against the real
-ones. An angle is not reduced to one turn: an error of ``2 pi`` is a hand that went round once too often.
+The angle of a pair is position x frequency, a real number. Code computes it in steps, and each step rounds. `WAYS` are
+the usual ways of computing it; each is emulated exactly, with every step rounded to nearest, and its angles are
+compared with the exact ones. Angles are not reduced modulo ``2 pi``: an error of ``2 pi`` is one full rotation too
+many.
 
-What a way costs follows from how coarse a dtype is. A rounding is off by up to a share ``u`` of a number: ``2**-24`` in
-float32, ``2**-11`` in float16, ``2**-8`` in bfloat16. Each rounding of a rate, a position or a product moves an angle
-by up to ``u position rate`` rad, so an error grows with the position and is largest for the fast pairs; a pair of rate
-1 is exact as long as positions are. It does not grow evenly: powers of two are positions that every dtype holds, and
-their neighbours may be off by far more.
+The error depends on the precision of the dtype. A rounding changes a number by up to a share ``u`` of it: ``2**-24`` in
+float32, ``2**-11`` in float16, ``2**-8`` in bfloat16. Each rounding of a frequency, a position or a product changes an
+angle by up to ``u position rate`` rad, so the error grows with the position and is largest for the fast pairs; a pair
+of frequency 1 rad/token is exact as long as positions are. The growth is not even: every dtype holds powers of two
+exactly, and the errors at neighbouring positions may be far larger.
 
-How an error is computed: a rate is a sum of two float64, good to ``2**-106`` of it, and its product with a position is
-one too, whose first part is the product rounded to float64 and whose second what that lost (Dekker's product). A
-computed angle is a float64; it is close to the first part, so their difference is exact, and the second part is taken
-off.
+How an error is computed: a frequency is stored as a sum of two float64, with a relative error of ``2**-106``. Its
+product with a position is such a sum, too: the product rounded to float64, and the rounding error (Dekker's product).
+The emulated angle is a float64 close to the first part, so their difference is exact; then the second part is
+subtracted.
 
 Accuracy: an error is within a relative ``2**-51`` of the real one, and within ``position rate 2**-102`` rad. Powers and
-exponentials are those of float64, rounded: a step's own rounding is right unless the real number lies within a relative
-``2**-50`` of a midpoint. Libraries round theirs less well: NumPy's and PyTorch's float32 results differ from these in
-the last bit of some rates.
+exponentials are those of float64, rounded: the rounding of a step is correct unless the real number lies within a
+relative ``2**-50`` of a midpoint. Libraries are less accurate: NumPy's and PyTorch's float32 results differ from these
+in the last bit of some rates.
 """
 
 import math
@@ -53,22 +54,22 @@ FROM_A_BASE = ("power", "exponential")
 DTYPES = ("float32", "bfloat16", "float16")
 LARGEST = 2**53
 """The largest position whose angles are looked at."""
-# The first whole number that is infinite in a dtype whose range a position can leave.
+# The first whole number that overflows a dtype whose range a position can exceed.
 _INFINITE = {"float16": 65_520.0}
 _BLOCK = 1 << 16  # angles at once where positions are searched one by one
-_MOST_ANGLES = 1 << 27  # until a search is given up
+_MOST_ANGLES = 1 << 27  # angles after which a search stops
 
 
 @dataclass(frozen=True, eq=False)
 class _Way:
-    """One way of computing angles in a dtype: the rates that it comes to, and what it rounds.
+    """One way of computing angles in a dtype: the frequencies that it uses, and what it rounds.
 
     Attributes:
-        high, low: Each exact rate as a sum of two float64, good to 2**-106 of it.
-        rates: The rates that are used, float64; those of ``high`` where they are exact.
-        exact_rates: Whether the rates are exact, so that ``low`` counts.
-        rounds_positions, rounds_products: What is rounded besides.
-        dtype: To what.
+        high, low: Each exact frequency as a sum of two float64, with a relative error of 2**-106.
+        rates: The frequencies that are used, float64; ``high`` where they are exact.
+        exact_rates: Whether exact frequencies are used, so that ``low`` counts.
+        rounds_positions, rounds_products: Whether positions and products are rounded, too.
+        dtype: The dtype to which they are rounded.
     """
 
     high: NDArray[np.float64]
@@ -80,12 +81,12 @@ class _Way:
     dtype: np.dtype
 
     def errors(self, positions: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Computed angle less real angle in radians, [positions, pairs]; infinite or NaN where it overflows."""
+        """Computed angle minus exact angle in radians, [positions, pairs]; infinite or NaN where it overflows."""
         at = positions[:, None]
         with np.errstate(over="ignore", invalid="ignore"):
             used = rounded(at, self.dtype) if self.rounds_positions else at
             if not self.rounds_products:
-                # No product is rounded: only differences count, and they are exact or as good as that.
+                # No product is rounded: only differences count, and they are exact or accurate enough.
                 if self.exact_rates:
                     return (used - at) * self.high
                 return at * ((self.rates - self.high) - self.low) + (used - at) * self.rates
@@ -96,10 +97,10 @@ class _Way:
             return (angles - head) - tail
 
     def slope(self) -> NDArray[np.float64]:
-        """What an error is at most for each token of a position, in rad/token, one for each pair; without overflow."""
+        """The largest possible error for each token of a position, in rad/token, one for each pair."""
         off = 0.0 if self.exact_rates else np.abs((self.rates - self.high) - self.low)
         steps = self.rounds_positions + self.rounds_products
-        unit = 2.0 ** -limits(self.dtype)[0]  # half of the last place of 1: the largest relative error of a rounding
+        unit = 2.0 ** -limits(self.dtype)[0]  # half a unit in the last place of 1: the largest relative rounding error
         return off + 1.01 * steps * unit * np.maximum(self.rates, self.high)
 
     def of(self, pairs: NDArray[np.intp]) -> "_Way":
@@ -116,12 +117,12 @@ def rounded(numbers: NDArray[np.float64], dtype: np.dtype) -> NDArray[np.float64
 
 
 def _rounded_sum(head: NDArray[np.float64], tail: NDArray[np.float64], dtype: np.dtype) -> NDArray[np.float64]:
-    """``head + tail``, not negative and known to twice the digits of float64, rounded once to a dtype."""
+    """``head + tail`` (not negative, a sum of two float64) rounded once to a dtype."""
     total = head + tail
     if dtype == np.float64:
         return total
     lost = tail - (total - head)
-    # To odd: of the two float64 about the sum, the odd one is on no midpoint of a shorter dtype.
+    # Round to odd: of the two float64 next to the sum, the odd one is not a midpoint of a shorter dtype.
     bits = total.view(np.int64)
     even = (bits & 1) == 0
     bits += (even & (lost > 0)).astype(np.int64) - (even & (lost < 0)).astype(np.int64)
@@ -129,7 +130,7 @@ def _rounded_sum(head: NDArray[np.float64], tail: NDArray[np.float64], dtype: np
 
 
 def _product(a: NDArray[np.float64], b: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """``a b`` as a rounded product and what it lost, exactly (Dekker 1971)."""
+    """The rounded product ``a b`` and its exact rounding error (Dekker 1971)."""
     product = a * b
     (a1, a2), (b1, b2) = _halves(a), _halves(b)
     return product, ((a1 * b1 - product) + a1 * b2 + a2 * b1) + a2 * b2
@@ -143,7 +144,7 @@ def _halves(a: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.flo
 
 @lru_cache(maxsize=64)
 def _exact(ladder: Ladder) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """The rates as sums of two float64."""
+    """The frequencies as sums of two float64."""
     high = np.array(ladder.rates)
     with localcontext(working()):
         rests = (rate - Decimal(near) for rate, near in zip(ladder.exact, ladder.rates, strict=True))
@@ -151,7 +152,7 @@ def _exact(ladder: Ladder) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
 
 
 def _way(ladder: Ladder, dtype: object, way: str, base: float | None) -> _Way:
-    """The way of this name, checked."""
+    """The `_Way` with this name, after checking the arguments."""
     one_of("way", way, WAYS, "It selects the steps that are rounded.")
     kind = output_dtype(dtype)
     return _ways(ladder, ladder.ratio, kind, way, None if base is None else positive("base", base))
@@ -159,7 +160,7 @@ def _way(ladder: Ladder, dtype: object, way: str, base: float | None) -> _Way:
 
 @lru_cache(maxsize=256)
 def _ways(ladder: Ladder, ratio: Decimal | None, dtype: np.dtype, way: str, base: float | None) -> _Way:
-    """The same, remembered; the ratio counts, though ladders that differ in it alone are equal."""
+    """The same, cached; the ratio is part of the key, since ladders that differ only in the ratio compare equal."""
     high, low = _exact(ladder)
     if way in FROM_A_BASE:
         rates = _from_a_base(ladder, ratio, dtype, way, base)
@@ -174,10 +175,10 @@ def _ways(ladder: Ladder, ratio: Decimal | None, dtype: np.dtype, way: str, base
 def _from_a_base(
     ladder: Ladder, ratio: Decimal | None, dtype: np.dtype, way: str, base: float | None
 ) -> NDArray[np.float64]:
-    """The rates of a geometric ladder as code computes them in a dtype, each step rounded.
+    """The frequencies of a geometric ladder as code computes them in a dtype, each step rounded.
 
-    The base of a power is rounded to the dtype; the factor of the exponent, which is worked out in double precision,
-    to float32 at least: PyTorch 2.13 does both with the numbers of a program.
+    The base of a power is rounded to the dtype. The factor of the exponent is computed in double precision and rounded
+    to float32 or better: PyTorch 2.13 does both with Python numbers.
     """
     if ratio is None:
         raise InvalidValue(
@@ -205,24 +206,24 @@ def _from_a_base(
 def phase_errors(
     ladder: Ladder, positions: Iterable[int], dtype: object, way: str, *, base: float | None = None
 ) -> NDArray[np.float64]:
-    """Computed angles less real angles, in radians, float64 [positions, pairs].
+    """Computed angles minus exact angles, in radians, float64 [positions, pairs].
 
     Args:
-        ladder: The rates.
+        ladder: The frequencies.
         positions: Whole numbers from 0 to 2**53.
         dtype: float64, float32, float16 or bfloat16: what each step is rounded to.
         way: One of `WAYS`.
-        base: For the ways ``power`` and ``exponential``: the base; the one whose last pair would stand one step short
-            of ``1 / base`` unless said (as in the paper).
+        base: For the ways ``power`` and ``exponential``: the base. By default the one for which the last frequency is
+            one step before ``1 / base`` (as in the paper).
 
     Returns:
-        The errors, not reduced to one turn; infinite or NaN where a number exceeds the dtype.
+        The errors, not reduced modulo ``2 pi``; infinite or NaN where a number overflows the dtype.
 
     Accuracy: see the module.
 
     Raises:
-        InvalidValue, InvalidType: An argument cannot be used, or the way computes rates from a base and the ladder has
-            none.
+        InvalidValue, InvalidType: An argument is invalid, or the way computes frequencies from a base and the ladder
+            has none.
 
     >>> from clockhands.ladders import explicit
     >>> phase_errors(explicit([1.0, 0.5]), [257, 258], "bfloat16", "throughout").tolist()
@@ -236,7 +237,7 @@ def phase_errors(
 
 
 def phase_error(ladder: Ladder, position: int, dtype: object, way: str, *, base: float | None = None) -> float:
-    """The largest error of a pair's angle at a position, in radians; infinite where a number exceeds the dtype.
+    """The largest angle error of any pair at a position, in radians; infinite where a number overflows the dtype.
 
     Arguments as for `phase_errors`.
 
@@ -255,11 +256,11 @@ def _largest(errors: NDArray[np.float64]) -> list[float]:
 def first_position_off(
     ladder: Ladder, limit: int, dtype: object, way: str, radians: float, *, base: float | None = None
 ) -> int | None:
-    """The first position below a limit at which some pair is off by more than so many radians; None where none is.
+    """The first position below a limit at which a pair's angle is off by more than ``radians``; None if there is none.
 
-    A position whose number exceeds the dtype is off. Up to where errors can be so large none is looked at: an error is
-    at most the position times that of the rate and ``u`` for each other rounding; beyond, each position is, for the
-    pairs that can be off there.
+    A position that overflows the dtype counts as off. Positions at which errors cannot be so large are skipped: an
+    error is at most the position times (the error of the frequency, and ``u`` for each other rounding). From there on
+    every position is checked, for the pairs that can be off.
 
     Raises:
         InvalidValue, InvalidType: As for `phase_errors`.
@@ -298,9 +299,9 @@ def precision_table(
     *,
     base: float | None = None,
 ) -> dict[str, dict[str, list[float | None]]]:
-    """The largest error of a pair's angle in radians, by dtype and way, one for each position.
+    """The largest angle error of any pair in radians, by dtype and way, one for each position.
 
-    None stands where a number exceeds the dtype. Arguments as for `phase_errors`.
+    None means that a number overflows the dtype. Arguments as for `phase_errors`.
 
     >>> from clockhands.ladders import geometric
     >>> precision_table(geometric(64), [256, 257], ["bfloat16"], ["positions"])

@@ -1,9 +1,9 @@
-"""How far a ladder reaches: the bound of Men et al. 2024 and the critical dimension of Liu et al. 2023.
+"""Length limits from the frequencies: the base bound of Men et al. 2024, the critical dimension of Liu et al. 2023.
 
-**The bound.** A query that looks for a key like itself scores it, at a distance of ``m`` tokens, in proportion to
-``sum_i cos(m rate_i)`` over all pairs of the head, and an unrelated key to 0 on average. Where that sum is below 0,
-likeness counts against a key. A ladder holds for a length where the sum is at least 0 at every distance from 1 below
-the length. The numbers of `base_bound`:
+**The bound.** At a distance of ``m`` tokens, a query scores a matching key in proportion to ``sum_i cos(m rate_i)``
+over all pairs of the head, and a random key 0 on average. Where that sum is negative, the matching key scores below a
+random one. A ladder is valid for a length if the sum is at least 0 at every distance from 1 to the length minus 1. The
+numbers of `base_bound`:
 
 * ``first_failing_distance``: the first distance, in tokens, at which the sum of the cosines of all pairs is negative;
   None where no sum is negative. For an encoding with several axes: the smallest ``m`` such that some offset of at most
@@ -20,16 +20,17 @@ the length. The numbers of `base_bound`:
   is negative at some distance within the length, up to the base ``searched_to``.
   ``clockhands.measures.ladders.sound_bases`` documents the accuracy of these ranges.
 
-**The critical dimension** is the number of channels whose pair completes a turn within the length a model was trained
-at; the others meet angles in longer texts that training never showed. For a plain ladder over ``d`` channels it is
-``2 ceil(d / 2 log_base(length / (2 pi)))``, from 0 to ``d``. The numbers of `critical_dimension`:
+**The critical dimension** is the number of RoPE dimensions whose pair completes a rotation within the trained length;
+in longer texts the other pairs reach angles that did not occur in training. For unscaled geometric frequencies over
+``d`` dimensions it is ``2 ceil(d / 2 log_base(length / (2 pi)))``, from 0 to ``d``. The numbers of
+`critical_dimension`:
 
 * ``channels``: the number of RoPE dimensions; ``critical_dimension``: the number of RoPE dimensions whose pair
   completes a rotation; ``by_axis``: the critical dimension of each axis.
 * ``by_formula``: the critical dimension by the formula of Liu et al. 2023; None where the RoPE frequencies are scaled.
 
-Accuracy: sums are within ``pairs x length x 2**-50``; a distance at which the real sum is nearer to 0 may be told
-either way. Counts as in `clockhands.measures.ladders.turning`.
+Accuracy: sums are within ``pairs x length x 2**-50``; a real sum closer to 0 than that may be counted either way.
+Counts as in `clockhands.measures.ladders.turning`.
 
 Source: Men et al. 2024, arXiv:2405.14591, section 4; Liu et al. 2023, arXiv:2310.05209, section 4.
 """
@@ -59,36 +60,36 @@ __all__ = [
     "sound_bases",
 ]
 
-# Gaps above the smallest sound base are looked for up to so many times that base, and twice as far while the last of
-# them lies in the upper half.
+# Gaps above the smallest valid base are searched up to this many times that base, and up to twice as far while the last
+# gap lies in the upper half.
 _TIMES, _MOST_TIMES = 4, 32
-# Cosines that are added up at most: a context without bounds would take hours. Ladders in use fail or hold long before.
+# The most cosines that are summed: an unlimited context would take hours. Ladders in use fail or hold long before.
 _MOST_COSINES = 2**29
-_ROW = 1024  # distances of a row; each row is one vector times a matrix that is made once
-_ROWS = 64  # rows that are looked at together
+_ROW = 1024  # distances of a row; each row is one vector times a matrix that is computed once
+_ROWS = 64  # rows that are computed together
 _MOST_AT_ONCE = 2**22  # cosines of that matrix
 
 
 @lru_cache(maxsize=64)
 def first_failing_distance(rates: tuple[float, ...], limit: int) -> int | None:
-    """The first distance ``m`` from 1 below ``limit`` at which ``sum_i cos(m rate_i)`` is below 0, if there is one.
+    """The first distance ``m`` from 1 to ``limit - 1`` with ``sum_i cos(m rate_i) < 0``; None if there is none.
 
-    A query that looks for a key like itself scores it in proportion to this sum, and a random one to 0 on average:
-    where the sum is negative, likeness counts against a key. It need not stay negative; the first such distance is
-    what the bound asks for. A shift by ``a + b`` is a product of two turns, so the sums over ``a`` rows of ``b``
-    distances are a product of two matrices, and nothing past the first negative block is computed.
+    A query scores a matching key in proportion to this sum, and a random key 0 on average: where the sum is negative,
+    the matching key scores below a random one. The sum may become positive again; the bound is the first such distance.
+    A rotation by ``a + b`` is the product of two rotations, so the sums over ``a`` rows of ``b`` distances are a
+    product of two matrices, and nothing past the first negative block is computed.
 
     Args:
         rates: Radians per token of each pair.
-        limit: Distances from 1 to ``limit - 1`` are looked at, but no farther than `farthest_looked_at`.
+        limit: Distances from 1 to ``limit - 1`` are searched, at most up to `farthest_looked_at`.
 
     Returns:
-        The distance, or None where no sum is negative as far as was looked.
+        The distance, or None if no sum is negative within the searched distances.
 
     Source: Men et al. 2024, arXiv:2405.14591, section 4.
     """
     if 2 * rates.count(0.0) >= len(rates):
-        return None  # the other cosines cannot outweigh those of pairs that stand still
+        return None  # the other cosines cannot outweigh those of the pairs of frequency 0
     turning = np.array(rates)
     limit = farthest_looked_at(len(rates), limit)
     row = max(min(_ROW, _MOST_AT_ONCE // len(rates)), 1)
@@ -104,8 +105,8 @@ def first_failing_distance(rates: tuple[float, ...], limit: int) -> int | None:
 
 
 def farthest_looked_at(pairs: int, limit: int) -> int:
-    """How far distances are looked at: to the limit, or until about 2**29 cosines are added up."""
-    # Of very many pairs only short rows fit, and the start of each row costs as much as 100 cosines within it.
+    """The distance up to which a search goes: the limit, or until about 2**29 cosines are summed."""
+    # For very many pairs only short rows fit, and the start of each row costs as much as 100 cosines within it.
     dear = max(pairs * _ROW // _MOST_AT_ONCE, 1)
     return min(limit, max(_MOST_COSINES // (max(pairs, 1) * dear), 2))
 
@@ -118,9 +119,10 @@ def farthest_looked_at(pairs: int, limit: int) -> int:
     none="Without a position encoding, a matching token scores the same at every distance.",
 )
 def base_bound(subject: MeasuredCode, search: bool = True) -> Property:
-    """Whether likeness counts for a token at every distance within the length, by the numbers that the module names.
+    """Whether a matching key scores at least as high as a random one at every distance within the length.
 
-    Without ``search`` no other bases are looked at, which is what takes time: ``searched`` is False then.
+    Without ``search`` no other bases are searched, which takes most of the time; ``searched`` is then False. The module
+    lists the numbers.
     """
     spec = subject.spec
     assert isinstance(spec, Rotary)
@@ -145,7 +147,7 @@ def base_bound(subject: MeasuredCode, search: bool = True) -> Property:
 
 
 def _own(subject: MeasuredCode, spec: Rotary, still: int) -> tuple[int | None, int, dict[str, int | None]]:
-    """The first failing distance of the ladder itself, how far was looked, and what else its axes say."""
+    """The first failing distance of the ladder itself, the searched distance, and the figures of its axes."""
     whole = spec.rates + (0.0,) * still
     looked = farthest_looked_at(len(whole), subject.length)
     if spec.number_of_axes == 1 and spec.xpos is None:
@@ -162,7 +164,7 @@ def _own(subject: MeasuredCode, spec: Rotary, still: int) -> tuple[int | None, i
 
 
 def _sound_plain_ladders(spec: Rotary, length: int, still: int, search: bool) -> dict[str, object]:
-    """What plain ladders of as many pairs need at this length."""
+    """The valid bases of unscaled ladders with the same number of pairs at this length."""
     pairs = spec.ladder.pairs
     searched = search and spec.number_of_axes == 1 and spec.xpos is None and searchable(pairs, length)
     smallest = smallest_sound_base(pairs, length, still=still) if searched else None
@@ -182,7 +184,7 @@ def _sound_plain_ladders(spec: Rotary, length: int, still: int, search: bool) ->
 
 
 def _between(sound: list[tuple[float, float]], end: float) -> list[list[float]]:
-    """What stands between sound stretches, and between the last of them and the end."""
+    """The failing ranges between valid ranges, and between the last valid range and the end."""
     gaps = [[one[1], other[0]] for one, other in itertools.pairwise(sound)]
     return [*gaps, [sound[-1][1], end]] if sound[-1][1] < end else gaps
 
@@ -245,7 +247,7 @@ def _says_bases(found: dict[str, Any]) -> str:
 
 @measure()
 def critical_dimension(subject: MeasuredCode) -> Property:
-    """How many channels see their pair complete a turn in training, by the numbers that the module names."""
+    """How many RoPE dimensions have a pair that completes a rotation in training; the module lists the numbers."""
     ladders = turning_ladders(subject)
     if isinstance(subject.spec, WarpedPosition | SineOnly):
         return not_applicable(
@@ -270,7 +272,7 @@ def critical_dimension(subject: MeasuredCode) -> Property:
 
 
 def _by_formula(subject: MeasuredCode, channels: int) -> int | None:
-    """``2 ceil(d / 2 log_base(length / (2 pi)))``, from 0 to d, where the ladder is a plain one."""
+    """``2 ceil(d / 2 log_base(length / (2 pi)))``, from 0 to d; None unless the ladder is geometric and unscaled."""
     spacing = getattr(subject.spec, "spacing", None)
     if not isinstance(spacing, Geometric) or (spacing.span, spacing.multiplier) != ("open", 1.0) or spacing.base < 1:
         return None

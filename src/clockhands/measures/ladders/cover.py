@@ -1,11 +1,10 @@
-"""Which distances have a hand of their own.
+"""Measures which distances some dimension pair resolves, and which none does.
 
-A distance of ``k`` tokens is *covered* where some hand turns, over it, by at least an eighth and at most half of its
-circle: its wavelength is from ``2 k`` to ``8 k`` tokens. A hand that turns less reads nearly the same at both ends
-(its cosine is still above 0.7); one that turns by more than half reads as if the distance were a shorter one the other
-way round. So a hand of wavelength ``w`` covers the distances from ``w / 8`` to ``w / 2``, and hands whose wavelengths
-follow each other in a ratio of at most 4 leave no hole between them. A distance without a hand of its own is not
-unknown, for all hands together still tell it; but no single one says it plainly.
+A distance of ``k`` tokens is *covered* (resolved) if some pair rotates by 1/8 to 1/2 of a full rotation over it: its
+wavelength is from ``2 k`` to ``8 k`` tokens. A pair that rotates less is nearly unchanged (its cosine is still above
+0.7); a pair that rotates by more than half looks like a shorter distance in the other direction. So a pair of
+wavelength ``w`` covers the distances from ``w / 8`` to ``w / 2``, and successive wavelengths with a ratio of at most 4
+leave no gap. A distance that is not covered is still determined by all pairs together, but by no single pair.
 
 The distances are 1 to ``length - 1``. The numbers of `cover`, for the axis that covers least (``axis``, from 0):
 
@@ -25,8 +24,8 @@ The distances are 1 to ``length - 1``. The numbers of `cover`, for the axis that
   other frequencies. For the bases 100, 8,192, 10,000 and 1,000,000 the names begin with ``base_100_`` and so on; for
   frequencies evenly spaced from 1 to 1/10,000 they begin with ``evenly_spaced_``.
 
-Accuracy: a wavelength is within a relative 2**-51; an end of what a hand covers that is within a relative 1e-12 of a
-whole number is taken as this number.
+Accuracy: a wavelength is within a relative 2**-51; an end of a covered range that is within a relative 1e-12 of a whole
+number is taken as this number.
 """
 
 import itertools
@@ -41,7 +40,7 @@ from clockhands.measures.ladders.turning import turned_through, turning_ladders,
 from clockhands.measures.property import Property, measure, measured, not_applicable, percent
 from clockhands.measures.subject import MeasuredCode
 
-# A hand covers what it turns by from an eighth to half of its circle.
+# A pair covers the distances over which it rotates by 1/8 to 1/2 of a full rotation.
 _LEAST, _MOST = 8, 2
 _ROUNDING = 1e-12
 _BASES = (100, 8192, 10_000, 1_000_000)
@@ -52,7 +51,7 @@ _COMPARED = {
 
 
 def covered_by(rate: float) -> tuple[int, int]:
-    """The first and the last distance (tokens) that a hand of this rate (rad/token) covers; none where last < first.
+    """The first and last distance (tokens) covered by a pair of this frequency (rad/token); none if last < first.
 
     >>> import math
     >>> covered_by(2 * math.pi / 16), covered_by(1.0), covered_by(4.0)
@@ -66,7 +65,7 @@ def covered_by(rate: float) -> tuple[int, int]:
 
 
 def stretches_covered(rates: Sequence[float], length: int) -> list[tuple[int, int]]:
-    """The stretches of covered distances from 1 to ``length - 1``, first and last of each, in order and apart.
+    """The ranges of covered distances from 1 to ``length - 1``, each as (first, last), in order and disjoint.
 
     >>> stretches_covered((1.0, 0.1, 0.001), 2000)
     [(1, 3), (8, 31), (786, 1999)]
@@ -82,7 +81,7 @@ def stretches_covered(rates: Sequence[float], length: int) -> list[tuple[int, in
 
 
 def cover_of(rates: Sequence[float], length: int) -> dict[str, Any]:
-    """What a ladder covers of the distances below a length of at least 2, by the numbers that the module names."""
+    """What a ladder covers of the distances below a length of at least 2; the module lists the numbers."""
     stretches = stretches_covered(rates, length)
     covered = sum(last - first + 1 for first, last in stretches)
     before = stretches[0][1] + 1 if stretches and stretches[0][0] == 1 else 1
@@ -100,7 +99,7 @@ def cover_of(rates: Sequence[float], length: int) -> dict[str, Any]:
 
 
 def _largest_ratio(rates: Sequence[float], length: int) -> float | None:
-    """Of wavelengths that follow each other where some distance needs one of them or one between."""
+    """The largest ratio of successive wavelengths among those that matter within the length."""
     wavelengths = sorted(set(filter(math.isfinite, map(wavelength, rates))))
     longest = 2 * (length - 1)
     ratios = [slow / fast for fast, slow in itertools.pairwise(wavelengths) if slow > 2 and fast < longest]
@@ -109,7 +108,7 @@ def _largest_ratio(rates: Sequence[float], length: int) -> float | None:
 
 @lru_cache(maxsize=128)
 def _alternatives(pairs: int, length: int) -> dict[str, Any]:
-    """What as many pairs cover that are spaced otherwise."""
+    """The cover of the same number of pairs with other frequencies."""
     others = {f"base_{base}": geometric(pairs, base).rates for base in _BASES}
     others["evenly_spaced"] = evenly_spaced(pairs, 1.0, 1e-4).rates
     return {
@@ -122,7 +121,7 @@ def _alternatives(pairs: int, length: int) -> dict[str, Any]:
 
 @measure()
 def cover(subject: MeasuredCode) -> Property:
-    """Which distances have a hand of their own, by the numbers that the module names."""
+    """Which distances some dimension pair resolves; the module lists the numbers."""
     ladders = turning_ladders(subject)
     if isinstance(subject.spec, WarpedPosition):
         return not_applicable(
@@ -186,11 +185,11 @@ def _sentence(subject: MeasuredCode, numbers: dict[str, Any], *, several: bool) 
         resolve = "resolves" if wasted == 1 else "resolve"
         told += f" {wasted} of {pairs} dimension pair{'s' * (pairs > 1)} {resolve} no distance below "
         told += f"{subject.length:,} tokens."
-    return f"{told[0].upper()}{told[1:]} {_compared(numbers)}"  # "over 99.9%" may begin it
+    return f"{told[0].upper()}{told[1:]} {_compared(numbers)}"  # "over 99.9%" may begin a sentence
 
 
 def _compared(numbers: dict[str, Any]) -> str:
-    """What the alternatives would leave without a hand."""
+    """A sentence on what the alternatives would leave uncovered."""
     left = [percent(1 - numbers[f"base_{base}_covered_share"]) for base in _BASES]
     others = [f"{share} at base {base:,}" for share, base in zip(left[1:], _BASES[1:], strict=True)]
     return (

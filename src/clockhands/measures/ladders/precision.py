@@ -1,7 +1,7 @@
-"""How wrong angles are that are computed in a dtype.
+"""Measures the errors of angles, or of biases, that are computed in a dtype.
 
-`clockhands.measures.ladders._angle_errors` has the ways of computing them, and their errors. The numbers of
-`precision`, for all pairs of all axes, where the code has pairs:
+`clockhands.measures.ladders._angle_errors` defines the ways of computing angles, and their errors. The numbers of
+`precision` for codes with pairs, over all pairs of all axes:
 
 * ``positions``: the positions at which angle errors are measured: the last position of the length; 1, 100, 1,000, …
   1,000,000; and 4,096, 131,072 and 1,000,000,000. At a power of two, and at the integer before a power of two, the
@@ -16,7 +16,7 @@
 * ``base_10000_float32_throughout`` and so on: the largest angle errors that the same number of pairs has with unscaled
   frequencies of the bases 10,000, 500,000 and 1,000,000.
 
-And of a bias that is computed from the distance, one number for each head, for the distances 0 to ``length - 1``:
+And for a bias that is computed from the distance, one number for each head, for the distances 0 to ``length - 1``:
 
 * ``float32_largest_error`` and so on, one for each dtype: the largest change of a score by rounding the bias to the
   dtype; None where the bias overflows.
@@ -59,16 +59,16 @@ from clockhands.measures.subject import MeasuredCode
 
 __all__ = ["WAYS", "first_position_off", "phase_error", "phase_errors", "precision", "precision_table"]
 
-_FAR = 100_000  # what a text of some length is held against
+_FAR = 100_000  # the second position that a sentence names, beside the last one
 _FIXED = (1, 100, 1000, 4096, 10_000, _FAR, 131_072, 10**6, 10**9)
 _BASES = (10_000, 500_000, 1_000_000)
-_FARTHEST_FIRST = 1 << 20  # positions that are searched one by one for the first that is off
-_MOST_NUMBERS = 1 << 22  # numbers of a bias that are looked at
+_FARTHEST_FIRST = 1 << 20  # positions that are searched one by one for the first large error
+_MOST_NUMBERS = 1 << 22  # biases that are measured at most
 
 
 @measure()
 def precision(subject: MeasuredCode) -> Property:
-    """How wrong angles, or biases, are that are computed in a dtype, by the numbers that the module names."""
+    """How large the errors of angles, or biases, are in a dtype; the module lists the numbers."""
     if subject.kind == "bias":
         return _of_bias(subject)
     ladders = turning_ladders(subject)
@@ -80,7 +80,7 @@ def precision(subject: MeasuredCode) -> Property:
         )
     plain = len(ladders) == 1 and ladders[0].ratio is not None
     whole = ladders[0] if len(ladders) == 1 else Ladder(sum((ladder.exact for ladder in ladders), ()))
-    # Of a plain ladder, and None of a spec that holds none.
+    # The base of a geometric ladder; None for other ladders.
     base = getattr(getattr(subject.spec, "spacing", subject.spec), "base", None) if plain else None
     ways = tuple(way for way in WAYS if plain or way not in FROM_A_BASE)
     dtypes = (*DTYPES, *({subject.dtype.name} - set(DTYPES)))
@@ -101,7 +101,7 @@ def precision(subject: MeasuredCode) -> Property:
 
 @lru_cache(maxsize=64)
 def _bases(pairs: int, positions: tuple[int, ...]) -> Mapping[str, tuple[float | None, ...]]:
-    """The largest errors of plain ladders with other bases; it is remembered, so nobody may change it."""
+    """The largest errors of unscaled ladders with other bases; the result is cached, so it must not be changed."""
     return {
         f"base_{base}_{name}_{way}": tuple(errors)
         for base in _BASES
@@ -111,7 +111,7 @@ def _bases(pairs: int, positions: tuple[int, ...]) -> Mapping[str, tuple[float |
 
 
 def _radians(error: float | None) -> str:
-    """An error as a sentence has it.
+    """An error as text.
 
     >>> _radians(0.0), _radians(0.000123), _radians(0.5), _radians(1234.5), _radians(2.5e7), _radians(None)
     ('0 rad', '1.2e-04 rad', '0.5 rad', '1,234 rad', '2.5e+07 rad', 'more than the dtype can hold')
@@ -186,7 +186,7 @@ def _of_bias(subject: MeasuredCode) -> Property:
 
 
 def _merged(exact: NDArray[np.float64], dtype: np.dtype) -> dict[str, list[Any]]:
-    """What rounding does to the numbers of each head by distance, [heads, distances]."""
+    """The effect of rounding on the biases of each head by distance, [heads, distances]."""
     near = rounded(np.ascontiguousarray(exact), dtype)
     with np.errstate(invalid="ignore"):
         errors = np.abs(near - exact).max(axis=1)
@@ -201,7 +201,7 @@ def _merged(exact: NDArray[np.float64], dtype: np.dtype) -> dict[str, list[Any]]
 
 
 def _longest_run(same: NDArray[np.bool_]) -> int:
-    """How many numbers in a row are one, from whether each is the same as the next.
+    """The length of the longest run of equal numbers, from whether each equals the next.
 
     >>> _longest_run(np.array([False, True, True, False])), _longest_run(np.array([], bool))
     (3, 1)

@@ -1,19 +1,19 @@
-"""Which bases hold for a length: the bound of Men et al. 2024, searched over plain ladders.
+"""Searches the bases that are valid for a length by the bound of Men et al. 2024, for unscaled frequencies.
 
-A plain ladder of ``n`` pairs turns at the rates ``base ** (-i / den)``, ``den = n`` unless said. A base is *sound* for
-a length where ``sum_i cos(m base ** (-i / den))`` is at least 0 at every distance ``m`` from 1 below the length. Pairs
-that stand still add 1 each. Very large bases are sound, since all pairs but the first hardly turn; below them sound
-bases and failing ones take turns, so there is a smallest sound base, and above it there are gaps.
+A plain ladder of ``n`` pairs has the frequencies ``base ** (-i / den)``, by default with ``den = n``. A base is *sound*
+(valid) for a length if ``sum_i cos(m base ** (-i / den))`` is at least 0 at every distance ``m`` from 1 to the length
+minus 1. Pairs of frequency 0 add 1 each. Very large bases are sound, since all pairs but the first hardly rotate; below
+them sound and failing ranges alternate. So there is a smallest sound base, and there are gaps above it.
 
 How bases are searched: a pair's phase at the farthest distance changes with the logarithm of the base by at most
-``length / (e ln base)`` radians, so the lowest sum has no features that are much narrower than the logarithmic step
-that changes it by a radian. Bases are tried in steps of half of that, or in wider ones (`search_step`) where this
-would add up more than about 2**30 cosines. What is sound for a length is sound for a shorter one, so the smallest
-sound base is looked for from that of half the length upwards. Ends are then halved to a thousandth of a step.
+``length / (e ln base)`` radians, so the lowest sum hardly changes within a logarithmic step that changes this phase by
+much less than a radian. Bases are tried in steps of half a radian, or in wider ones (`search_step`) where this would
+sum more than about 2**30 cosines. A base that is sound for a length is sound for shorter ones, so the search for the
+smallest sound base starts from that of half the length. The ends of ranges are then bisected to a thousandth of a step.
 
-Accuracy: a sum is within ``pairs x length x 2**-50`` of the real one. Ends are within a thousandth of a step of where
-soundness changes; gaps and sound stretches narrower than a step may be missed, so the true smallest sound base may be
-smaller. Found bases are sound, each for itself.
+Accuracy: a sum is within ``pairs x length x 2**-50`` of the real one. Ends are within a thousandth of a step of the
+change; gaps and sound ranges narrower than a step may be missed, so the true smallest sound base may be smaller. Every
+base that is returned was checked and is sound.
 
 Source: Men et al. 2024, arXiv:2405.14591, section 4 (the condition); that the set of sound bases has gaps follows from
 the condition, and is shown here.
@@ -30,12 +30,12 @@ from numpy.typing import NDArray
 from clockhands.arguments import count, positive
 from clockhands.errors import InvalidValue
 
-# Cosines that a search adds up at most, over about as many logarithmic units of bases.
+# The most cosines that a search sums, over about this many logarithmic units of bases.
 _MOST_COSINES = 2**30
 _UNITS = 2
-# A search in wider steps would say little of a set whose gaps are a few percent wide.
+# A search in wider steps would find little in a set whose gaps are a few percent wide.
 WIDEST_STEP = 0.02
-# Beyond this no base is looked for: with so few pairs no base in use holds.
+# The largest base that is searched: with so few pairs no base in use is sound.
 _LARGEST_BASE = 1e18
 _AT_ONCE = 2**15  # distances x bases whose sums fit in the cache
 _HALVINGS = 10
@@ -44,7 +44,7 @@ _ONE_THREAD = 2**18
 
 
 def search_step(pairs: int, length: int, base: float) -> float:
-    """The steps in which bases about ``base`` are searched, as a share of the base.
+    """The step in which bases near ``base`` are searched, as a share of the base.
 
     >>> round(search_step(64, 2048, 10_000.0), 4), round(search_step(64, 8192, 10_000.0), 4)
     (0.0061, 0.002)
@@ -54,7 +54,7 @@ def search_step(pairs: int, length: int, base: float) -> float:
 
 
 def searchable(pairs: int, length: int) -> bool:
-    """Whether the search is fine enough to say anything at this length."""
+    """Whether the search is fine enough to be meaningful at this length."""
     return _UNITS * 2 * pairs * length / _MOST_COSINES <= WIDEST_STEP
 
 
@@ -63,8 +63,9 @@ def lowest_sums(
 ) -> NDArray[np.float64]:
     """The lowest sum of cosines at the distances 1 to ``length - 1``, one for each base.
 
-    ``sum_i cos(m base ** (-i / denominator)) + still``, infinite where there is no distance. Turning by ``a + b`` is
-    turning by ``a`` and then by ``b``, so the sums are a matrix product, and the turns themselves are made by doubling.
+    ``sum_i cos(m base ** (-i / denominator)) + still``, infinite if there is no distance. A rotation by ``a + b`` is
+    one by ``a`` and then one by ``b``, so the sums are a matrix product, and the rotations themselves are computed by
+    doubling.
     """
     exponents = np.arange(pairs) / (denominator or pairs)
     together = max(1, _AT_ONCE // length)
@@ -83,7 +84,7 @@ def lowest_sums(
 
 
 def _powers(turn: NDArray[np.complex128], number: int) -> tuple[NDArray[np.complex128], NDArray[np.complex128]]:
-    """The powers 0 to ``number - 1`` of turns [bases, 1, pairs], and the first power of 2 that is not among them."""
+    """The powers 0 to ``number - 1`` of rotations [bases, 1, pairs], and the next power of 2 after them."""
     made = np.ones_like(turn)
     while made.shape[1] < number:
         made, turn = np.concatenate([made, made * turn], axis=1), turn * turn
@@ -91,16 +92,16 @@ def _powers(turn: NDArray[np.complex128], number: int) -> tuple[NDArray[np.compl
 
 
 def smallest_sound_base(pairs: int, length: int, *, still: int = 0, denominator: float | None = None) -> float | None:
-    """The smallest base that is sound for a length, as far as the search of the module sees; None where it found none.
+    """The smallest base that the search of the module finds sound for a length; None if it finds none.
 
     Args:
         pairs: Pairs of the ladder.
         length: Tokens; distances from 1 to ``length - 1``.
-        still: Pairs that do not turn, beside these (channels that are not rotated).
-        denominator: ``den`` of the exponents, the pairs unless said.
+        still: Additional pairs of frequency 0 (dimensions that are not rotated).
+        denominator: ``den`` of the exponents; the number of pairs by default.
 
     Returns:
-        The base; 1.0 where every base above 1 is sound.
+        The base; 1.0 if every base above 1 is sound.
 
     Raises:
         InvalidValue: A number is below 1, or the length is too long to be searched.
@@ -115,7 +116,7 @@ def smallest_sound_base(pairs: int, length: int, *, still: int = 0, denominator:
 
 @dataclass(frozen=True)
 class _Ladders:
-    """The plain ladders of some pairs, over a length."""
+    """The plain ladders with a number of pairs, at a length."""
 
     pairs: int
     length: int
@@ -123,7 +124,7 @@ class _Ladders:
     denominator: float | None
 
     def hold(self, bases: NDArray[np.float64]) -> NDArray[np.bool_]:
-        """Which bases are sound."""
+        """Which of these bases are sound."""
         lowest = lowest_sums(bases, self.pairs, self.length, still=self.still, denominator=self.denominator)
         return lowest >= 0
 
@@ -156,19 +157,19 @@ def sound_bases(
     still: int = 0,
     denominator: float | None = None,
 ) -> tuple[tuple[float, float], ...]:
-    """The stretches of sound bases from ``low`` to ``high``, each with its first and its last base, in order.
+    """The ranges of sound bases from ``low`` to ``high``, each as (first, last), in order.
 
     Args:
         pairs: Pairs of the ladder.
         length: Tokens; distances from 1 to ``length - 1``.
         low: Where the search begins.
         high: Where it ends.
-        step: In what steps, as a share of the base; `search_step` at ``low`` unless said.
-        still: Pairs that do not turn, beside these.
-        denominator: ``den`` of the exponents, the pairs unless said.
+        step: The step as a share of the base; `search_step` at ``low`` by default.
+        still: Additional pairs of frequency 0.
+        denominator: ``den`` of the exponents; the number of pairs by default.
 
     Raises:
-        InvalidValue: A number is impossible, or the length is too long to be searched in the usual steps.
+        InvalidValue: A number is out of range, or the length is too long to be searched in the usual steps.
 
     >>> [(round(begin), round(end)) for begin, end in sound_bases(64, 1024, 4000, 8000, step=0.001)]
     [(4293, 4330), (5602, 5644), (6018, 8000)]
@@ -199,7 +200,7 @@ def _stretches(ladders: _Ladders, low: float, high: float, step: float) -> tuple
 
 
 def _halved(failing: NDArray[np.float64], sound: NDArray[np.float64], ladders: _Ladders) -> NDArray[np.float64]:
-    """Sound bases next to where soundness changes, between failing bases and sound ones."""
+    """The sound bases closest to each change, found by bisection between failing and sound ones."""
     for _ in range(_HALVINGS):
         middle = np.sqrt(failing * sound)
         holds = ladders.hold(middle)
@@ -208,10 +209,11 @@ def _halved(failing: NDArray[np.float64], sound: NDArray[np.float64], ladders: _
 
 
 def product(left: np.ndarray, right: np.ndarray) -> np.ndarray:
-    """``left @ right``, in pieces of rows of ``left``; the same up to the order in which sums are rounded.
+    """``left @ right``, computed in blocks of rows of ``left``; the same up to the order of the sums.
 
-    OpenBLAS gives a product to all cores, though these take less time than handing them out; where other processes run,
-    its threads wait for each other, up to a hundred times as long. Up to a size it works in the calling thread.
+    OpenBLAS distributes even small products over all cores, which costs more time than it saves; if other processes are
+    running, its threads wait for each other, up to a hundred times as long. Products below a size limit run in the
+    calling thread.
 
     Args:
         left: [*batch, rows, inner].

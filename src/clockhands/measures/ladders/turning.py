@@ -1,11 +1,11 @@
-"""Pairs that complete a turn within a length, and pairs that never do.
+"""Counts the dimension pairs that complete a full rotation within a length, and those that do not.
 
-A pair of rate ``w`` (rad/token) needs its wavelength, ``2 pi / w`` tokens, for a whole turn. Within ``n`` tokens it
-turns through ``n w / (2 pi)`` of its circle; where that is less than 1 the rest of its angles are met at no position,
-and a model trained at this length has never seen them. A pair of more than ``pi`` rad/token turns by more than half a
-turn from one token to the next: it reads the same as a slower one that turns the other way (aliasing).
+A pair of frequency ``w`` (rad/token) completes a rotation in its wavelength, ``2 pi / w`` tokens. Within ``n`` tokens
+it completes ``n w / (2 pi)`` rotations; if that is less than 1, the remaining angles occur at no position, and a model
+trained at this length has never seen them. A pair of more than ``pi`` rad/token rotates by more than half a rotation
+from one token to the next: it looks the same as a slower one that rotates in the other direction (aliasing).
 
-The numbers of `turning`, counted over all axes; a pair whose wavelength equals the length completes its turn:
+The numbers of `turning`, counted over all axes; a pair whose wavelength equals the length completes its rotation:
 
 * ``pairs``: the number of all dimension pairs; ``completing``: the number of pairs that complete a rotation within the
   length, which is where ``n w >= 2 pi``.
@@ -21,8 +21,8 @@ The numbers of `turning`, counted over all axes; a pair whose wavelength equals 
 * ``axis``: the axis of the slowest pair, counted from 0; ``never_completing_by_axis``: for each axis, the number of
   pairs that rotate and do not complete a rotation.
 
-Accuracy: a wavelength and a share are within a relative 2**-51; the counts take a product within a relative 1e-12 of
-``2 pi`` as equal to it, and no two numbers of a ladder in use are that near.
+Accuracy: a wavelength and a share are within a relative 2**-51; in the counts, a product within a relative 1e-12 of ``2
+pi`` counts as equal to it; ladders in use have no number so close to it by chance.
 """
 
 import math
@@ -36,18 +36,18 @@ from clockhands.measures.property import Property, Unanswered, measure, measured
 from clockhands.measures.subject import MeasuredCode
 from clockhands.positions import numpy_of
 
-# A pair whose wavelength equals the length completes its turn there: rounding must not say otherwise.
+# A pair whose wavelength equals the length completes its rotation; rounding must not change that.
 _TURN = 2 * math.pi * (1 - 1e-12)
-_SAME = 1e-9  # relative: a pair that is scaled back to where it stood is as far as it was, whatever rounding says
+_SAME = 1e-9  # relative: a pair that scaling moves back to its old last angle is not beyond it
 
 
 def completes(rate: float, length: float) -> bool:
-    """Whether a pair of this rate (rad/token) completes a turn within a length (tokens)."""
+    """Whether a pair of this frequency (rad/token) completes a rotation within a length (tokens)."""
     return rate * length >= _TURN
 
 
 def wavelength(rate: float) -> float:
-    """Tokens that a pair of this rate (rad/token) takes for a turn; infinite for rate 0 and for what no float64 holds.
+    """The wavelength in tokens of a pair of this frequency (rad/token); infinite for frequency 0 and on overflow.
 
     >>> wavelength(0.0), wavelength(5e-324), round(wavelength(0.01), 3)
     (inf, inf, 628.319)
@@ -56,7 +56,7 @@ def wavelength(rate: float) -> float:
 
 
 def turned_through(rates: Sequence[float], length: float) -> int:
-    """How many pairs complete a turn within a length; those of rate 0 never do.
+    """How many pairs complete a rotation within a length; those of frequency 0 do not.
 
     >>> turned_through((1.0, 0.01, 0.0), 629)
     2
@@ -65,15 +65,16 @@ def turned_through(rates: Sequence[float], length: float) -> int:
 
 
 def turned_beyond(before: Sequence[float], rates: Sequence[float], trained: float, served: float) -> tuple[bool, ...]:
-    """For each pair whether it never came round in training and is turned further than that when it is served.
+    """For each pair: did it not complete a rotation in training, and does it rotate further in use than in training?
 
-    Such a pair stands, at the later positions, where training never turned it; one that came round has seen all angles.
+    Such a pair reaches angles at later positions that did not occur in training; a pair that completed a rotation has
+    reached all angles.
 
     Args:
-        before: The rates in training, rad/token.
-        rates: Those in use, pair by pair: after a scaling, or the same.
-        trained: The length of training, in tokens.
-        served: The length that it is used with, in tokens.
+        before: The frequencies in training, rad/token.
+        rates: The frequencies in use, pair by pair: after a scaling, or the same.
+        trained: The trained length, in tokens.
+        served: The length in use, in tokens.
 
     >>> turned_beyond((1.0, 0.01), (1.0, 0.01), 100, 200), turned_beyond((1.0, 0.01), (1.0, 0.005), 100, 200)
     ((False, True), (False, False))
@@ -85,12 +86,13 @@ def turned_beyond(before: Sequence[float], rates: Sequence[float], trained: floa
 
 
 def turning_ladders(subject: MeasuredCode) -> tuple[Ladder, ...]:
-    """The rates of the pairs that turn, one ladder for each axis.
+    """The frequencies of the pairs that rotate, one ladder for each axis.
 
-    Of Fourier features they are the sizes of the rates among the values, in radians per unit of a coordinate.
+    For Fourier features they are the absolute values of the frequencies in the learned values, in radians per unit of a
+    coordinate.
 
     Raises:
-        Unanswered: There are none.
+        Unanswered: No pair rotates.
     """
     spec = subject.spec
     if isinstance(spec, FourierFeatures):
@@ -118,7 +120,7 @@ def turning_ladders(subject: MeasuredCode) -> tuple[Ladder, ...]:
 
 
 def span(subject: MeasuredCode) -> float:
-    """Over how many units of what its rates multiply a code runs within the length: its tokens, unless warped."""
+    """The length in the unit of the frequencies' positions: the number of tokens, unless positions are warped."""
     if isinstance(subject.spec, WarpedPosition):
         begin, end = subject.first, subject.first + subject.length
         warp = {"square": lambda p: p * p, "log": math.log, "reciprocal": lambda p: 1 / p}[subject.spec.warp]
@@ -128,7 +130,7 @@ def span(subject: MeasuredCode) -> float:
 
 @measure()
 def turning(subject: MeasuredCode) -> Property:
-    """Which pairs complete a turn within the length, by the numbers that the module names."""
+    """Which pairs complete a rotation within the length; the module lists the numbers."""
     ladders = turning_ladders(subject)
     reach, warped = span(subject), isinstance(subject.spec, WarpedPosition)
     never = [sum(rate > 0 and not completes(rate, reach) for rate in ladder.rates) for ladder in ladders]
@@ -159,7 +161,7 @@ def turning(subject: MeasuredCode) -> Property:
 
 
 def _pairs(subject: MeasuredCode, number: int) -> str:
-    """What turns: a hand of two channels, or of a sine without its cosine one channel."""
+    """How a sentence names the pairs: two channels, or one channel for a sine without its cosine."""
     one = "sine" if isinstance(subject.spec, SineOnly) else "pair"
     return one if number == 1 else f"{one}s"
 

@@ -1,4 +1,4 @@
-"""Whether attention can tell one order of the same words from another, without a position code and with each."""
+"""Tests whether attention can distinguish two orders of the same words, without a position code and with each kind."""
 
 from clockhands.measures.order.permuting import CodeOrder, OrderMatters, order
 

@@ -1,4 +1,4 @@
-"""One member of every kind of position code, with what it tells attention of a token, for `clockhands order`."""
+"""One example of every kind of position code, with what it tells attention about a token, for `clockhands order`."""
 
 import zlib
 from collections.abc import Callable
@@ -45,12 +45,12 @@ from clockhands.specs import Spec
 
 @dataclass(frozen=True)
 class Member:
-    """A code that stands for its kind.
+    """An example code of one kind.
 
     Attributes:
-        name: What it is called in reports.
+        name: Its name in reports.
         spec: The code.
-        tells: What it tells attention of a token, one sentence.
+        tells: What it tells attention about a token, in one sentence.
     """
 
     name: str
@@ -59,7 +59,7 @@ class Member:
 
 
 def members(width: int, heads: int, tokens: int) -> tuple[Member, ...]:
-    """One member of every kind, for tokens of this width, this many heads and sentences of at most so many tokens."""
+    """One example of every kind, for this width, this many heads and sentences of at most this many tokens."""
     head_width = width // heads
     halves = (head_width // 2 - head_width // 4, head_width // 4)
     own = "Every position has a separate row, which is added to the token at that position."
@@ -115,11 +115,11 @@ def members(width: int, heads: int, tokens: int) -> tuple[Member, ...]:
 
 
 def values_for(member: Member, draws: int, seed: int) -> list[Any]:
-    """Drawn numbers in place of learned ones, one set for each network; None where nothing is learned.
+    """Random numbers in place of learned ones, one set for each network; None if the code learns nothing.
 
-    From a standard normal distribution, and second layers of small networks from one of variance 1 / inputs; what must
-    be above 0 evenly between 0.1 and 1; FIRE's threshold is 2 tokens. They depend on the seed, the code's name and the
-    number of the network alone, so that one code's do not move with another's.
+    Standard normal, with variance 1 / inputs for second layers of small networks; uniform between 0.1 and 1 where
+    values must be positive; FIRE's threshold is 2 tokens. They depend only on the seed, the code's name and the number
+    of the network, so that adding a code does not change the numbers of another.
     """
     spec: Any = member.spec
     named: dict[str, tuple[int, ...]] = {}
@@ -148,13 +148,13 @@ def _drawn(draw: np.random.Generator, name: str, shape: tuple[int, ...]) -> np.n
 def through(
     spec: Spec | None, values: list[Any], layers: tuple[Layer, ...], x: np.ndarray, *, causal: bool = False
 ) -> Rounded:
-    """What layers of attention make of tokens with a position code, by `clockhands.add`, `rotate` and `bias`.
+    """Apply layers of attention to tokens with a position code, by `clockhands.add`, `rotate` and `bias`.
 
     Args:
         spec: The code; None for none.
-        values: Drawn or learned numbers of each network, None where the code has none.
+        values: Random or learned numbers of each network; None if the code has none.
         layers: The weights, [networks, 1, …], one after another.
-        x: Tokens, [networks, sentences, tokens, width]; the first stands at the code's first position.
+        x: Tokens, [networks, sentences, tokens, width]; the first is at the code's first position.
         causal: Whether a token sees only itself and those before it.
     """
     y = Rounded(x, np.zeros(x.shape[:-1]))
@@ -169,8 +169,8 @@ def through(
 
 
 def _places(spec: Any, tokens: int) -> Any:
-    """Where the tokens of one line stand: from the first position on, along the last of several axes."""
-    # Neither the logarithm nor 1/p has numbers at 0.
+    """The positions of the tokens of one line: from the first position on, along the last of several axes."""
+    # Neither the logarithm nor 1/p is defined at 0.
     first = 1 if isinstance(spec, WarpedPosition) and spec.warp != "square" else getattr(spec, "first", 0)
     places = np.arange(first, first + tokens)
     if isinstance(spec, BiasCode) or spec.number_of_axes == 1:

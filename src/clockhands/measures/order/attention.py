@@ -1,18 +1,18 @@
-"""Attention as models have it, in float64, with weights that are drawn instead of trained; each result with its error.
+"""Standard attention in float64, with random weights instead of trained ones; each result has an error bound.
 
-A layer of several heads: queries, keys and values are projections of the tokens; scores are divided by the root of the
-head's width; a position code may turn queries and keys or add a bias; the softmax of the scores weighs the values; the
-heads are projected back and added to the tokens; then, where there is one, a network of two layers with a ReLU does the
-same for each token by itself. There is no normalisation: it acts on each token by itself, so it would not change
-what an order can do.
+A layer has several heads: queries, keys and values are projections of the tokens; scores are divided by the square root
+of the head's width; a position code may rotate queries and keys or add a bias; the softmax of the scores weights the
+values; the heads are projected back and added to the tokens. An optional feed-forward network of two layers with a ReLU
+then acts on each token separately. There is no normalisation: it also acts on each token separately, so it does not
+change whether orders can be distinguished.
 
-**Errors.** Whether two results are equal is asked here, and rounding makes equal results differ. So every token carries
-a bound ``d`` of the length of its error, the difference to the vector that exact arithmetic would give (running error
-analysis: Higham 2002, Accuracy and Stability of Numerical Algorithms, 2nd ed., sections 3.1 and 3.3). With
-``u = 2**-53``, ``gamma(n) = n u / (1 - n u)`` and ``|.|`` the length of a vector or the largest stretch of a matrix:
+**Errors.** The question is whether two results are equal, and rounding makes equal results differ. So every token
+carries a bound ``d`` on the norm of its error, the difference to the vector that exact arithmetic would give (running
+error analysis: Higham 2002, Accuracy and Stability of Numerical Algorithms, 2nd ed., sections 3.1 and 3.3). With ``u =
+2**-53``, ``gamma(n) = n u / (1 - n u)`` and ``|.|`` the norm of a vector or the spectral norm of a matrix:
 
-- a projection ``x W`` of ``n`` channels: ``|W| d``, and ``gamma(n)`` times the length of ``abs(x) abs(W)``;
-- a rotation: its largest stretch times ``d``, and ``gamma(4)`` in the same way;
+- a projection ``x W`` of ``n`` channels: ``|W| d``, and ``gamma(n)`` times the norm of ``abs(x) abs(W)``;
+- a rotation: its spectral norm times ``d``, and ``gamma(4)`` in the same way;
 - a score: ``|q| d_k + d_q |k| + d_q d_k``, and ``gamma`` times ``abs(q) . abs(k)`` for its rounding;
 - a weight ``w`` of the softmax of ``n`` scores that are off by ``e_k``, ``E`` the largest of them: the odds
   ``w / (1 - w)`` move by a factor of at most ``exp(t)``, ``t = e_k + E``, so the weight by at most
@@ -20,9 +20,9 @@ analysis: Higham 2002, Accuracy and Stability of Numerical Algorithms, 2nd ed., 
 - a weighted sum of values: ``sum dw_k |v_k| + sum (w_k + dw_k) d_k``, and ``gamma(n) sum w_k |v_k|``;
 - the ReLU never makes an error longer.
 
-Two results that exact arithmetic makes equal differ by at most the sum of their bounds: that is what "to rounding"
-means in `clockhands.measures.order.permuting`. Every step is taken at its worst, so a bound grows some hundredfold with
-a layer, where the error itself grows twofold.
+Two results that are equal in exact arithmetic differ by at most the sum of their bounds: this is what "to rounding"
+means in `clockhands.measures.order.permuting`. Every step assumes the worst case, so a bound grows about a hundredfold
+with each layer, while the error itself grows twofold.
 """
 
 from collections.abc import Callable
@@ -43,11 +43,11 @@ Turn = Callable[[np.ndarray, Role], np.ndarray]
 
 
 class Rounded(NamedTuple):
-    """Vectors, and how far each may be from what exact arithmetic gives.
+    """Vectors, each with a bound on its difference from exact arithmetic.
 
     Attributes:
         numbers: The vectors, float64 [..., tokens, channels].
-        error: A bound of the length of each one's error, [..., tokens].
+        error: A bound on the norm of the error of each vector, [..., tokens].
     """
 
     numbers: np.ndarray
@@ -55,19 +55,19 @@ class Rounded(NamedTuple):
 
 
 def exactly(numbers: Any) -> Rounded:
-    """Vectors that are what they are meant to be."""
+    """Vectors that are exact by definition."""
     numbers = np.asarray(numbers, np.float64)
     return Rounded(numbers, np.zeros(numbers.shape[:-1]))
 
 
 @dataclass(frozen=True, eq=False)
 class Layer:
-    """The weights of one layer, float64; axes before those named are of several networks at once.
+    """The weights of one layer, float64; axes before the named ones hold several networks.
 
     Attributes:
-        query, key, value: What makes them of a token, [..., heads, width, head_width].
-        output: What makes a token's share of each head, [..., heads, head_width, width].
-        up, down: The network of each token, [..., width, hidden] and [..., hidden, width]; None for none.
+        query, key, value: Projections of a token, [..., heads, width, head_width].
+        output: Projection of each head back to the token, [..., heads, head_width, width].
+        up, down: The feed-forward network, [..., width, hidden] and [..., hidden, width]; None without one.
     """
 
     query: np.ndarray
@@ -79,7 +79,7 @@ class Layer:
 
     @cached_property
     def projections(self) -> "dict[str, StretchedWeights]":
-        """All weights by name, each with its stretch; the output's heads beside each other."""
+        """All weights by name, each with its spectral norm; the output's heads are joined."""
         joined = self.output.reshape(*self.output.shape[:-3], -1, self.output.shape[-1])
         named = {"query": self.query, "key": self.key, "value": self.value, "output": joined}
         named |= {} if self.up is None or self.down is None else {"up": self.up, "down": self.down}
@@ -87,7 +87,7 @@ class Layer:
 
 
 class StretchedWeights(NamedTuple):
-    """Weights, and by how much they make a vector longer at most, [..., 1]."""
+    """Weights, and an upper bound of their spectral norm, [..., 1]."""
 
     weights: np.ndarray
     stretch: np.ndarray
@@ -96,14 +96,14 @@ class StretchedWeights(NamedTuple):
 def drawn_layers(
     draw: np.random.Generator, layers: int, width: int, heads: int, hidden: int | None = None
 ) -> tuple[Layer, ...]:
-    """Layers with weights from a normal distribution of mean 0 and variance 1 / inputs, as models start out.
+    """Layers with weights from a normal distribution of mean 0 and variance 1 / inputs, a usual initialisation.
 
     Args:
-        draw: Where the numbers come from.
-        layers: How many.
+        draw: The random generator.
+        layers: Number of layers.
         width: Channels of a token, a multiple of ``heads``.
         heads: Heads, of ``width / heads`` channels each.
-        hidden: Channels between the two layers of each token's own network; None for no such network.
+        hidden: Hidden width of the feed-forward network; None without one.
 
     Raises:
         InvalidValue, InvalidType: A number is not allowed.
@@ -134,17 +134,17 @@ def drawn_layers(
 def attend(
     x: Any, layer: Layer, *, causal: bool = False, bias: np.ndarray | None = None, turn: Turn | None = None
 ) -> Rounded:
-    """What one layer makes of tokens; the bound of each token's error is derived in the module.
+    """Apply one layer to tokens; the bound of each token's error is derived in the module.
 
     ``y = x + concat_h(softmax(q_h k_h / sqrt(head_width) + bias_h) v_h) output``, then ``y + relu(y up) down``.
 
     Args:
-        x: Tokens, [..., tokens, width]: an array, or what another layer gave.
+        x: Tokens, [..., tokens, width]: an array, or the result of another layer.
         layer: The weights.
         causal: Whether a token sees only itself and those before it.
         bias: What is added to the scores, [..., heads, tokens, tokens].
-        turn: What a rotary code does to queries and keys [..., tokens, head_width]: a linear map of each token's
-            channels, the same in every head.
+        turn: The rotation that a rotary code applies to queries and keys [..., tokens, head_width]: a linear map of
+            each token's channels, the same in every head.
 
     Source: Vaswani et al. 2017, arXiv:1706.03762, sections 3.2 and 3.3.
 
@@ -160,7 +160,7 @@ def attend(
     if turn is not None:
         query, key = _turned(query, turn, "query"), _turned(key, turn, "key")
     heads = _weighted(*_weights(query, key, causal, bias), value)
-    # The heads beside each other, [..., tokens, heads * head_width].
+    # The heads joined, [..., tokens, heads * head_width].
     *before, count_of_heads, tokens, channels = heads.numbers.shape
     beside = np.swapaxes(heads.numbers, -2, -3).reshape(*before, tokens, count_of_heads * channels)
     y = plus(given, _projected(Rounded(beside, _length(heads.error, axis=-2)), made["output"]))
@@ -177,7 +177,7 @@ def plus(a: Rounded, b: Rounded) -> Rounded:
 
 
 def mean(x: Rounded) -> Rounded:
-    """The mean of the tokens, which is what a pooled output is: one vector, [..., 1, width]."""
+    """The mean of the tokens (a pooled output): one vector, [..., 1, width]."""
     rounding = _gamma(x.numbers.shape[-2] + 1) * _length(x.numbers)
     return Rounded(x.numbers.mean(axis=-2, keepdims=True), (x.error + rounding).mean(axis=-1, keepdims=True))
 
@@ -191,7 +191,7 @@ def _length(vectors: np.ndarray, axis: int = -1) -> np.ndarray:
 
 
 def _stretch(matrices: np.ndarray) -> np.ndarray:
-    """By how much each matrix makes a vector longer at most, and a little more for the rounding of the bounds."""
+    """An upper bound of the spectral norm of each matrix, with a margin for the rounding of the bounds."""
     return np.linalg.norm(matrices, 2, axis=(-2, -1))[..., None] * (1 + 2.0**-30)
 
 
@@ -202,7 +202,7 @@ def _projected(x: Rounded, by: StretchedWeights) -> Rounded:
 
 
 def _turned(x: Rounded, turn: Turn, role: Role) -> Rounded:
-    """Queries or keys as a rotary code turns them: at most two products and a sum for each channel, and a factor."""
+    """Queries or keys rotated by a rotary code: at most two products and a sum for each channel, and a factor."""
     tokens, width = x.numbers.shape[-2:]
     each = np.ascontiguousarray(np.broadcast_to(np.eye(width)[:, None, :], (width, tokens, width)))
     matrices = turn(each, role).transpose(1, 0, 2)  # [tokens, channel in, channel out]
@@ -211,7 +211,7 @@ def _turned(x: Rounded, turn: Turn, role: Role) -> Rounded:
 
 
 def _weights(query: Rounded, key: Rounded, causal: bool, bias: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
-    """How much of each key a query takes, the softmax of their scores, and how far each weight may be off."""
+    """The attention weights of the keys, the softmax of their scores, and a bound on the error of each weight."""
     tokens, channels = query.numbers.shape[-2:]
     shrink = 1 / np.sqrt(channels)
     across = np.swapaxes(key.numbers, -1, -2)
@@ -224,20 +224,20 @@ def _weights(query: Rounded, key: Rounded, causal: bool, bias: np.ndarray | None
         numbers = numbers + bias
         error = error + UNIT * np.abs(numbers)
     seen = np.tri(tokens, dtype=bool) if causal else np.ones((tokens, tokens), bool)
-    # Any number may be taken from all scores of a row: the softmax does not see it.
+    # Softmax does not change when a constant is subtracted from a row.
     below = numbers - np.where(seen, numbers, -np.inf).max(axis=-1, keepdims=True)
     error = np.where(seen, error + UNIT * np.abs(below), 0)
     raised = np.where(seen, np.exp(np.where(seen, below, 0)), 0)
     weights = raised / raised.sum(axis=-1, keepdims=True)
     exponent = error + error.max(axis=-1, keepdims=True)
-    # Past an exponent of 1 the bound says little, and two weights are never more than 1 apart.
+    # Above an exponent of 1 the bound is too large to be useful, and two weights never differ by more than 1.
     moved = weights * (1 - weights) * np.expm1(np.minimum(exponent, 1))
     off = np.where(exponent < 1, moved + (tokens + 24) * UNIT * weights, 1)
     return weights, np.where(seen, off, 0)
 
 
 def _weighted(weights: np.ndarray, off: np.ndarray, value: Rounded) -> Rounded:
-    """The sum of the values, each with its weight."""
+    """The weighted sum of the values."""
     length = _length(value.numbers)[..., None]
     carried = off @ length + (weights + off) @ value.error[..., None]
     rounded = _gamma(weights.shape[-1]) * (weights @ length)

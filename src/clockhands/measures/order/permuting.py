@@ -1,27 +1,29 @@
-"""Whether attention can tell one order of the same words from another: without a position code, and with each.
+"""Tests whether attention can distinguish two orders of the same words: without a position code, and with each kind.
 
 Attention without a mask treats its tokens as a set. Let ``P`` permute the rows of ``x``. Projections act on each row,
 so queries, keys and values of ``P x`` are those of ``x`` permuted; scores become ``P S P^T``; the softmax of a row does
-not ask where a column stands; and ``(P A P^T)(P V) = P A V``. So a layer gives ``P f(x)`` for ``P x``, and so do many:
-the outputs are permuted as the words are. The mean of the outputs is then the same for every order, and so is the
-output of a word that stays where it is.
+not depend on the order of its columns; and ``(P A P^T)(P V) = P A V``. So a layer gives ``P f(x)`` for ``P x``, and so
+do several layers: the outputs are permuted as the words are. The mean of the outputs is then the same for every order,
+and so is the output of a word that stays in its place.
 
 With a causal mask, the last token of one layer still sees a set: the words before it, whose queries it does not use. In
-a second layer it sees what the first made of them, and that depends on which stood before which. If all words are
-the same, each output is a mean of the same values, at every depth; a first word of its own changes that, because it is
-one of 2, 3, 4, … words that later tokens see.
+a second layer it sees the outputs of the first, and these depend on which words came before which. If all words are the
+same, each output is a mean of the same values, at every depth; a different first word changes that, because it is one
+of 2, 3, 4, … words that later tokens see.
 
-With a code that knows only how far apart two tokens are and not on which side, a sentence and its mirror image are the
+With a code that depends on the distance of two tokens but not on its sign, a sentence and its mirror image are the
 same: ``b(|q - k|)`` does not change when every position ``p`` becomes ``n - 1 - p``.
 
-A code that acts on the weights alone, as rotary codes and biases do, moves no word: if all words are the same, every
-weighing of them gives the same, at every position and every depth. Only a code that is added makes such words differ.
+A code that acts on the attention weights only, as rotary codes and biases do, does not change the values: if all words
+are the same, every weighted mean is the same, at every position and every depth. Only a code that is added makes such
+words differ.
 
-Networks are drawn. What is the same for all weights of a continuous distribution is the same for any weights, so what
-no drawn network tells cannot be learned either; what drawn networks tell, a trained one may use or not.
+Networks have random weights. What is equal for all weights of a continuous distribution is equal for any weights, so
+what no random network distinguishes cannot be learned either; what random networks distinguish, a trained one may use
+or not.
 
-Differences are given as shares: the length of the difference over the length of the first result. Beside each stands
-how much of it rounding can explain, as `clockhands.measures.order.attention` derives it.
+Differences are given as shares: the norm of the difference over the norm of the first result. Each comes with the share
+that rounding can explain, as `clockhands.measures.order.attention` derives it.
 """
 
 from collections import Counter
@@ -40,18 +42,18 @@ from clockhands.specs import to_dict
 WIDTH, HEADS, HIDDEN, LAYERS = 32, 4, 64, 3
 PERMUTED = 16  # tokens that are permuted, and that are alike
 MOST_WORDS = 32
-NOTHING = 1e-3  # two results are only called the same where rounding explains no larger share
+NOTHING = 1e-3  # two results are only called equal if rounding explains at most this share
 
 
 @dataclass(frozen=True)
 class Difference:
-    """How far two results are apart, as a share of the length of the first, over several drawn networks.
+    """The difference of two results, as a share of the norm of the first, over several random networks.
 
     Attributes:
         median, smallest, largest: Over the networks.
-        rounding: The largest share that rounding explains: a derived bound, not what rounding came to.
-        apart: True if the share of every network is above what rounding explains there; False if that of none is, and
-            rounding explains no more than a thousandth; else None: not told.
+        rounding: The largest share that rounding can explain: a derived bound, not the actual rounding error.
+        apart: True if in every network the share is larger than rounding explains; False if in none it is, and rounding
+            explains at most a thousandth; else None: not decided.
     """
 
     median: float
@@ -67,14 +69,14 @@ class Difference:
 
 @dataclass(frozen=True)
 class CodeOrder:
-    """What one position code lets attention tell.
+    """What attention can distinguish with one position code.
 
     Attributes:
-        member: The code, and what it tells attention.
-        swapped: The two sentences: the means of all outputs, three layers, no mask.
-        another: The same for a third order, which is not the first in mirror image; None where the words have none.
+        member: The code, and what it tells attention about a token.
+        swapped: The means of all outputs of the two sentences, three layers, no mask.
+        another: The same for a third order that is not the mirror image of the first; None if the words have none.
         causal_last: One layer with a causal mask: the output of a full stop after either sentence.
-        alike: One word over and over, three layers, no mask: each output and the first.
+        alike: One repeated word, three layers, no mask: each output compared with the first.
     """
 
     member: Member
@@ -85,7 +87,7 @@ class CodeOrder:
 
     @property
     def mirror_blind(self) -> bool:
-        """Whether the two sentences look alike and a third order does not."""
+        """Whether the two sentences are the same to attention, and a third order is not."""
         return self.swapped.apart is False and self.another is not None and self.another.apart is True
 
     def to_dict(self) -> dict[str, Any]:
@@ -104,15 +106,15 @@ class CodeOrder:
 
 @dataclass(frozen=True)
 class OrderMatters:
-    """What attention makes of one order of words and of another.
+    """How attention treats two orders of the same words.
 
     Attributes:
         words: The first sentence.
         other: The same words in another order.
         another: A third order, which is neither and not the mirror image of the first; None where there is none.
-        mirrored: Whether ``other`` is ``words`` from the end.
-        seed: Where all drawn numbers come from.
-        networks: Networks that were drawn.
+        mirrored: Whether ``other`` is ``words`` in reverse.
+        seed: The random seed.
+        networks: Number of random networks.
         without: Figures of attention without a position code, by name.
         codes: Figures of every kind of code.
     """
@@ -160,22 +162,22 @@ FIGURES = {
 
 
 def order(text: str = "dog bites man", other: str | None = None, *, seed: int = 0, networks: int = 9) -> OrderMatters:
-    """What attention makes of the same words in two orders: without a position code, and with each kind.
+    """Compare how attention treats two orders of the same words: without a position code, and with each kind.
 
-    Networks of three layers, four heads and 32 channels, with weights drawn from a normal distribution of variance
-    1 / inputs, and words that are drawn vectors of unit variance. How large a difference is depends on them; whether
-    there is one does not. Without a code and with a causal mask the figures with scores of 0 and of four times the size
-    say how much on the scores.
+    Networks have three layers, four heads and 32 channels, with weights from a normal distribution of variance 1 /
+    inputs; words are random vectors of unit variance. The size of a difference depends on them; whether there is one
+    does not. Without a code and with a causal mask, figures for scores of 0 and of four times the size show how it
+    depends on the scores.
 
     Args:
-        text: Words with spaces between them, at least 2.
-        other: The same words in another order; None for the first from the end.
-        seed: Where all drawn numbers come from.
-        networks: How many networks are drawn; figures are their median and range.
+        text: At least 2 words, separated by spaces.
+        other: The same words in another order; None for the reverse order.
+        seed: The random seed.
+        networks: Number of random networks; figures are their median and range.
 
     Shapes: sentences are [networks, sentences, words, 32].
 
-    Accuracy: each difference has the bound of its rounding beside it; the module says how it is derived.
+    Accuracy: each difference comes with a bound on its rounding error, derived in the module.
 
     Raises:
         InvalidValue, InvalidType: The texts are not the same words in two orders; a number is not allowed.
@@ -259,7 +261,7 @@ def _refuse_other_words(words: tuple[str, ...], others: tuple[str, ...]) -> None
 
 
 def _third(words: tuple[str, ...], others: tuple[str, ...]) -> tuple[str, ...] | None:
-    """The first order with two neighbours exchanged, that is neither of both nor the first in mirror image."""
+    """The first order with two neighbours exchanged that is neither of the two nor the mirror image of the first."""
     for place in range(len(words) - 1):
         order = [*words[:place], words[place + 1], words[place], *words[place + 2 :]]
         if tuple(order) not in (words, others, words[::-1]):
@@ -268,7 +270,7 @@ def _third(words: tuple[str, ...], others: tuple[str, ...]) -> tuple[str, ...] |
 
 
 def _networks(seed: int, networks: int) -> tuple[Layer, ...]:
-    """The layers of all networks, [networks, 1, …], each drawn for itself, so that more of them change none."""
+    """The layers of all networks, [networks, 1, …]; drawing more networks does not change the first ones."""
     drawn = [
         drawn_layers(np.random.default_rng([seed, number, 0]), LAYERS, WIDTH, HEADS, HIDDEN)
         for number in range(networks)
@@ -284,7 +286,7 @@ def _networks(seed: int, networks: int) -> tuple[Layer, ...]:
 
 
 def _vectors(seed: int, networks: int, shape: tuple[int, ...], stream: int) -> np.ndarray:
-    """Drawn vectors of unit variance for each network, [networks, *shape]."""
+    """Random vectors of unit variance for each network, [networks, *shape]."""
     return np.stack(
         [np.random.default_rng([seed, number, stream]).standard_normal(shape) for number in range(networks)]
     )
@@ -308,12 +310,12 @@ def _picked(x: Rounded, pick: Callable[[np.ndarray], np.ndarray]) -> Rounded:
 
 
 def _apart(x: Rounded, one: int, other: int) -> Difference:
-    """How far two of the sentences are apart."""
+    """The difference of two of the sentences."""
     return _difference(_picked(x, lambda each: each[:, one]), _picked(x, lambda each: each[:, other]))
 
 
 def _difference(a: Rounded, b: Rounded) -> Difference:
-    """Results of each network, [networks, tokens, width]: shares, their bounds, and whether they are apart."""
+    """Results of each network, [networks, tokens, width]: shares, their bounds, and whether they differ."""
     length = np.sqrt((a.numbers**2).sum(axis=(-2, -1)))
     shares = np.sqrt(((a.numbers - b.numbers) ** 2).sum(axis=(-2, -1))) / length
     rounding = np.sqrt(((a.error + b.error) ** 2).sum(axis=-1)) / length
@@ -328,7 +330,7 @@ def _difference(a: Rounded, b: Rounded) -> Difference:
 
 
 def _permuted(layers: tuple[Layer, ...], seed: int) -> dict[str, Difference]:
-    """Tokens permuted: are the outputs permuted alike?"""
+    """Permuted tokens: whether the outputs are permuted in the same way."""
     networks = len(layers[0].query)
     tokens = _vectors(seed, networks, (PERMUTED, WIDTH), 2)
     places = np.random.default_rng([seed, 3]).permutation(PERMUTED)
@@ -368,13 +370,13 @@ def _ordered(layers: tuple[Layer, ...], plain: np.ndarray, stopped: np.ndarray) 
 
 
 def _spread(x: Rounded) -> Difference:
-    """Outputs of one word over and over, the last of [networks, 1, tokens, width]: each and the first."""
+    """Outputs of one repeated word, the last of [networks, 1, tokens, width]: each compared with the first."""
     y = _picked(x, lambda each: each[:, 0, -PERMUTED:])
     return _difference(_picked(y, lambda each: np.repeat(each[:, :1], PERMUTED, axis=1)), y)
 
 
 def _alike(layers: tuple[Layer, ...], seed: int) -> dict[str, Difference]:
-    """The same word over and over, and the same after another one."""
+    """One repeated word, alone and after another word."""
     networks = len(layers[0].query)
     first, word = np.moveaxis(_vectors(seed, networks, (2, 1, WIDTH), 4), 1, 0)
     constant = np.repeat(word, PERMUTED, axis=1)[:, None]

@@ -1,7 +1,7 @@
-"""One layer of attention over a few words, small enough to look at: its weights, with a code and without.
+"""The weights of one small attention layer over a few words, with a position code and without.
 
-The numbers are drawn as the explorer's page draws them, so that both show the same: by a generator that every language
-has in a few lines, and for each word by its letters, so that a word is the same wherever it stands.
+The random numbers are the same as in the explorer's page, so that both show the same: the generator takes a few lines
+in any language, and a word's numbers depend on its letters only, not on its place.
 """
 
 import math
@@ -19,18 +19,18 @@ from clockhands.rotary import Rotary, rotate
 SentenceCode = Literal["none", "sinusoidal", "rotary", "alibi"]
 
 _MODULUS, _MULTIPLIER = 2**31 - 1, 48271
-_SKIPPED = 8  # neighbouring seeds begin alike
+_SKIPPED = 8  # neighbouring seeds start similarly
 _WIDTH, _HEADS = 32, 2
 
 
 class SeededDraw:
-    """Numbers that are drawn from a seed, the same in every language.
+    """Random numbers from a seed, the same in every programming language.
 
     The generator is Park and Miller's with the multiplier 48271, ``s <- 48271 s mod (2**31 - 1)``, and a normal number
-    is made of two uniform ones as Box and Muller do.
+    is computed from two uniform ones by the Box-Muller method.
 
     Args:
-        seed: Where it starts.
+        seed: The seed.
 
     Source: Park and Miller 1988, Communications of the ACM 31, 1192-1201; the multiplier is that of their note of 1993
     (ibid. 36, 108-110).
@@ -66,10 +66,10 @@ def word_vector(word: str, width: int, seed: int) -> NDArray[np.float64]:
 
 
 def sentence_layer(seed: int, width: int = _WIDTH, heads: int = _HEADS) -> Layer:
-    """A layer of drawn weights of mean 0 and variance 1 / width, as models start out; without a network of each token.
+    """A layer of random weights of mean 0 and variance 1 / width, without a feed-forward network.
 
     Args:
-        seed: Where the numbers come from.
+        seed: The seed.
         width: Channels of a token, a multiple of ``heads``.
         heads: Heads, of ``width / heads`` channels each.
     """
@@ -79,15 +79,15 @@ def sentence_layer(seed: int, width: int = _WIDTH, heads: int = _HEADS) -> Layer
 
 
 def sentence_weights(words: Sequence[str], code: SentenceCode = "none", seed: int = 0) -> NDArray[np.float64]:
-    """How much each word of a sentence takes of each in the first head: ``softmax(q k^T / sqrt(head width) + bias)``.
+    """The attention weights of a sentence, first head: ``softmax(q k^T / sqrt(head width) + bias)``.
 
-    Two heads of 16 channels, no mask. ALiBi is the symmetric one: the published form rewards keys to come, and so is
-    meant for a mask.
+    Two heads of 16 channels, no mask. ALiBi is the symmetric form: the published one favours later keys, so it needs a
+    mask.
 
     Args:
-        words: The sentence; a word is the same wherever it stands.
-        code: Sines and cosines added to the words, queries and keys turned, a bias added to the scores, or nothing.
-        seed: Where words and weights come from.
+        words: The sentence; a word has the same vector at every place.
+        code: Sines and cosines added to the words, queries and keys rotated, a bias added to the scores, or nothing.
+        seed: The seed of words and weights.
 
     Returns:
         float64 [query, key] in the order of the sentence; each row adds up to 1 within a few 2**-53.

@@ -1,1 +1,1 @@
-"""What a shift of all positions does: the rotation or the best linear map that makes it, and what dot products keep."""
+"""Properties under a shift of all positions: the rotation or best linear map that performs it, and dot products."""

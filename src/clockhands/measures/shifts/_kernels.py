@@ -1,8 +1,8 @@
-"""How alike two positions are by their distance: the dot product of their codes.
+"""Measures the similarity of two positions by distance: the dot product of their codes.
 
-Of a code with a clock it is the kernel ``g(k) = sum_i cos(rate_i k)`` of `clockhands.kernel`, whatever the positions;
-it is even in ``k``, so it does not tell before from after. Of any other code the dot product of two tokens depends on
-where both stand, and what is told is its mean over the pairs of each distance.
+For codes of cosine-sine pairs (a clock, see `MeasuredCode.clock`) it is the kernel ``g(k) = sum_i cos(rate_i k)`` of
+`clockhands.kernel` at all positions; it is even in ``k``, so it does not distinguish before from after. For other codes
+the dot product depends on both positions, and its mean over all pairs of tokens at each distance is reported.
 
 **The numbers** of `kernel` (distances in tokens, from 0 to ``length - 1``; a share is between 0 and 1):
 
@@ -51,23 +51,24 @@ from clockhands.phases import units
 from clockhands.positions import positions_of
 from clockhands.rotary import Rotary
 
-# Rows, and multiplications, of a measure over pairs of tokens; of more tokens the first are looked at.
+# Rows, and multiplications, of a measure over pairs of tokens; of longer texts only the first tokens are used.
 _ROWS, _WORK = 8192, 4e9
 
-_FARTHEST = 1 << 22  # distances of a report; more would take longer than anybody waits for one property
+_FARTHEST = 1 << 22  # the most distances in a report; more would take too long for one property
 
 
 def kernel_by_distance(ladder: Ladder, length: int, decay: NDArray[np.float64] | None = None) -> NDArray[np.float64]:
     """``g(k) = sum_i cos(rate_i k)`` for every distance ``k`` below ``length``, float64 [length].
 
-    The same as `clockhands.kernel` at ``range(length)``, in a fraction of the time: a shift is a rotation, so the units
-    of ``length`` distances are products of those of about ``2 sqrt(length)``, and summing the products over the pairs
-    is one product of matrices.
+    The same as `clockhands.kernel` at ``range(length)``, but much faster: a shift is a rotation, so the unit vectors of
+    ``length`` distances are products of those of about ``2 sqrt(length)`` distances, and summing the products over the
+    pairs is one product of matrices.
 
     Args:
-        ladder: The rates; its attention factor is left out.
+        ladder: The frequencies; the attention factor is ignored.
         length: How many distances, from 0 on.
-        decay: A logarithm for each pair, at most 0, per token (xPos): then ``sum_i exp(decay_i k) cos(rate_i k)``.
+        decay: The logarithm of the decay per token of each pair, at most 0 (xPos); the result is then ``sum_i
+            exp(decay_i k) cos(rate_i k)``.
 
     Accuracy: `kernel_bound`, 1.5e-11 for 256 pairs; derived in the module.
 
@@ -95,7 +96,7 @@ def kernel_by_distance(ladder: Ladder, length: int, decay: NDArray[np.float64] |
 
 
 def kernel_bound(pairs: int) -> float:
-    """How far a number of `kernel_by_distance` may be from the real one; the module derives it.
+    """The largest error of a number of `kernel_by_distance`, derived in the module.
 
     >>> f"{kernel_bound(256):.1e}"
     '1.5e-11'
@@ -104,11 +105,11 @@ def kernel_bound(pairs: int) -> float:
 
 
 def first_rise(values: NDArray[np.float64], error: float = 0.0) -> int | None:
-    """The first distance ``k`` with ``values[k + 1] > values[k]``, where it stops falling; None where none has.
+    """The first distance ``k`` with ``values[k + 1] > values[k]``, where it stops falling; None if there is none.
 
     Args:
         values: A kernel by distance.
-        error: How far each may be off; a rise of at most twice that is none.
+        error: The largest error of each value; a rise of at most twice that does not count.
 
     >>> first_rise(np.array([3.0, 1.0, 2.0]))
     1
@@ -118,7 +119,7 @@ def first_rise(values: NDArray[np.float64], error: float = 0.0) -> int | None:
 
 
 def first_negative(values: NDArray[np.float64], error: float = 0.0) -> int | None:
-    """The first distance with a value below 0 by more than ``error``, None where none has.
+    """The first distance with a value below ``-error``; None if there is none.
 
     >>> first_negative(np.array([3.0, 1.0, -2.0]))
     2
@@ -128,10 +129,10 @@ def first_negative(values: NDArray[np.float64], error: float = 0.0) -> int | Non
 
 
 def out_of_order(values: NDArray[np.float64]) -> int:
-    """How many pairs of places ``i < j`` have ``values[i] < values[j]``: what a sequence that only falls has none of.
+    """How many pairs of places ``i < j`` have ``values[i] < values[j]``; 0 for a sequence that only falls.
 
-    Counted exactly, one bit of the ranks after another: among numbers that agree in the higher bits, each 1 that comes
-    after a 0 is one such pair. Time ``n log(n)**2`` at most.
+    Counted exactly, one bit of the ranks after another: among numbers with equal higher bits, each 0 before a 1 is one
+    such pair. Time ``n log(n)**2`` at most.
 
     >>> out_of_order(np.array([5.0, 1.0, 3.0, 3.0]))
     2
@@ -139,7 +140,7 @@ def out_of_order(values: NDArray[np.float64]) -> int:
     ranks = np.unique(values, return_inverse=True)[1].astype(np.int64)
     found = 0
     for bit in range(int(ranks.max(initial=0)).bit_length() - 1, -1, -1):
-        group = ranks >> (bit + 1)  # sorted: each round puts the zeros of a group before its ones
+        group = ranks >> (bit + 1)  # sorted: each round moves the zeros of a group before its ones
         one = (ranks >> bit) & 1
         zeros = np.cumsum(1 - one)
         starts = np.flatnonzero(np.diff(group, prepend=-1))
@@ -150,7 +151,7 @@ def out_of_order(values: NDArray[np.float64]) -> int:
 
 
 def mean_by_octave(values: NDArray[np.float64]) -> tuple[list[int], list[float]]:
-    """The first distance of each octave, 1, 2, 4, …, and the mean of the values from there up to the next.
+    """The first distance of each octave, 1, 2, 4, …, and the mean of the values from there to the next one.
 
     >>> mean_by_octave(np.array([9.0, 4.0, 2.0, 1.0, 5.0]))
     ([1, 2, 4], [4.0, 1.5, 5.0])
@@ -160,10 +161,10 @@ def mean_by_octave(values: NDArray[np.float64]) -> tuple[list[int], list[float]]
 
 
 def dot_products_by_distance(rows: NDArray[np.float64]) -> tuple[NDArray[np.float64], float | None]:
-    """The mean dot product of two tokens at each distance, [tokens], and what share of all of them distance explains.
+    """The mean dot product of two tokens at each distance, [tokens], and the share of variance that distance explains.
 
-    The share is one minus the sum of squares within the distances over that about the common mean, over all pairs of
-    different tokens; None where all dot products are the same (or there are fewer than two).
+    The share is 1 minus the sum of squares within distances over the sum of squares about the common mean, over all
+    pairs of different tokens; None if all dot products are the same (or there are fewer than two).
 
     Args:
         rows: The numbers of the tokens, [tokens, channels].
@@ -181,7 +182,7 @@ def dot_products_by_distance(rows: NDArray[np.float64]) -> tuple[NDArray[np.floa
     means = sums / numbers
     if tokens < 3:
         return means, None
-    # The sum of squares of all dot products is that of the smaller of the two matrices of products.
+    # The sum of squares of all dot products is that of the smaller of the two Gram matrices.
     squares = rows.T @ rows if tokens > rows.shape[1] else rows @ rows.T
     norms = np.einsum("tc,tc->t", rows, rows)
     total = (float((squares**2).sum()) - float((norms**2).sum())) / 2
@@ -200,10 +201,10 @@ def dot_products_by_distance(rows: NDArray[np.float64]) -> tuple[NDArray[np.floa
     ),
 )
 def kernel(subject: MeasuredCode) -> Property:
-    """How alike two positions are by their distance, by the figures that the module names.
+    """The similarity of two positions by distance; the module lists the numbers.
 
-    Accuracy: see the module. A code of several axes is measured along each, by the hands of that axis alone; told is
-    the axis with the largest share of pairs out of order.
+    Accuracy: see the module. A code of several axes is measured along each axis, with the pairs of that axis; the axis
+    with the largest share of distances out of order is reported.
     """
     if subject.length == 1:
         return not_computed("A text of one token has no distance between two positions: use a length of at least 2.")
@@ -213,7 +214,7 @@ def kernel(subject: MeasuredCode) -> Property:
             "shorter "
             "length, or call clockhands.kernel with the distances that you need."
         )
-    # Of these the dot product of two codes is the kernel of the rates.
+    # For these codes the dot product of two positions is the kernel of the frequencies.
     rotary = isinstance(subject.spec, Rotary)
     if own := subject.ladders if rotary else subject.clock_ladders:
         each = [_of_ladder(subject, ladder) for ladder in own]
@@ -231,7 +232,7 @@ def _of_ladder(subject: MeasuredCode, ladder: Ladder) -> dict[str, Any]:
 
 
 def _figures(values: NDArray[np.float64], error: float) -> dict[str, Any]:
-    """The figures of a kernel by distance."""
+    """The figures from a kernel by distance."""
     length = len(values)
     octaves, means = mean_by_octave(values / values[0] if values[0] else values)
     return {
@@ -280,7 +281,7 @@ def _property_of_ladder(subject: MeasuredCode, found: dict[str, Any], axis: int)
 
 
 def _of_rows(subject: MeasuredCode) -> Property:
-    """Of a code whose dot products depend on where both tokens stand: of its rows."""
+    """The figures, computed from rows, for a code whose dot products depend on both positions."""
     width = subject.rows(0, 1).shape[-1]
     tokens = rows_within(_WORK, subject.length, width, _ROWS)
     each: list[tuple[dict[str, Any], float]] = []

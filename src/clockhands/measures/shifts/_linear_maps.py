@@ -1,17 +1,17 @@
-"""The best linear map from the rows of a code to the rows some tokens later, judged on rows that it has not seen.
+"""Fits the best linear map from the rows of a code to the rows some tokens later, and tests it on held-out rows.
 
-A code with a clock has one matrix for each distance, which takes every row to the row so many tokens later. Whether
-another code has one is asked of its numbers: a matrix is fitted by least squares to some pairs of rows and judged by
-the others. With as many channels as tokens every table has a matrix that fits all rows it was fitted to, and
-it says nothing; what counts is the error on rows left out.
+A code of cosine-sine pairs has one matrix for each distance that maps every row to the row that many tokens later. For
+other codes this is tested: a matrix is fitted by least squares to some pairs of rows and tested on the others. With as
+many channels as tokens, a matrix fits the rows of any table exactly, which means nothing; only the error on held-out
+rows counts.
 
-Left out is every third run of eight tokens. (Fitting to the first half of the tokens and judging by the second would
-ask for more, and asks too much: over 2,048 tokens the slow hands of a real clock of 512 channels hardly move, so that
-half of the table does not hold the matrix that shifts the other.)
+Every third run of eight tokens is held out. (Fitting to the first half of the tokens and testing on the second is too
+strict: over 2,048 tokens the slow pairs of a sinusoid of 512 channels hardly rotate, so half of the table does not
+determine the matrix that shifts the other half.)
 
 The **residual share** is ``sum of (later - predicted)**2 / sum of (later - mean of the judged later)**2``: 0 for an
-exact map, 1 for no better than the mean row, above 1 for worse. Directions whose singular value is below a cut-off are
-left out of a fit; of the cut-offs `CUTOFFS` the one that judges best is told, so the figure flatters the map.
+exact map, 1 for no better than the mean row, above 1 for worse. Directions with a singular value below a cut-off are
+left out of the fit; the best result of the cut-offs `CUTOFFS` is reported, so the figure is slightly optimistic.
 
 **Accuracy.** Least squares by singular values in float64: an exact map of rows of size 1 is found within
 ``2**-52 / cut-off`` in each direction; a residual share above 1e-12 is right to three digits.
@@ -26,15 +26,15 @@ from numpy.typing import NDArray
 CUTOFFS = (1e-12, 1e-6, 1e-3, 1e-2, 3e-2)
 """Singular values below these shares of the largest are left out, from the smallest share to the largest."""
 
-FEWEST = 24  # pairs of rows of which a third can be left out
+FEWEST = 24  # the fewest pairs of rows of which a third can be held out
 
 
 class Judged(NamedTuple):
-    """How well the best map does on rows that it was not fitted to.
+    """The error of the best map on held-out rows.
 
     Attributes:
         share: The residual share.
-        largest: The largest error of a number, in the code's unit.
+        largest: The largest absolute error, in the code's unit.
     """
 
     share: float
@@ -48,12 +48,12 @@ def best_linear_map(
 
     Args:
         rows: The rows of some tokens, [tokens, channels].
-        later: Those that are to be predicted, [tokens, channels].
+        later: The rows to be predicted, [tokens, channels].
         cutoff: Directions of ``rows`` whose singular value is below this share of the largest are left out.
 
     Returns:
-        ``M`` [channels of later, channels of rows], and the residual share on the same rows: 0 for an exact map.
-        0 too where ``later`` does not vary and is met.
+        ``M`` [channels of later, channels of rows], and the residual share on the same rows: 0 for an exact map, also
+        if ``later`` does not vary and is predicted.
 
     >>> turn = np.array([[0.0, 1.0], [-1.0, 0.0]])
     >>> rows = np.array([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]])
@@ -68,11 +68,13 @@ def best_linear_map(
 
 
 def judged(rows: NDArray[np.float64], distances: Sequence[int], *, constant: bool = False) -> list[Judged | None]:
-    """For each distance the best linear map of rows ``t`` on rows ``t + distance``, judged by every third run of eight.
+    """For each distance, the best linear map from rows ``t`` to rows ``t + distance``, tested on held-out rows.
+
+    Every third run of eight rows is held out.
 
     Args:
         rows: The rows of consecutive tokens, [tokens, channels].
-        distances: Tokens from a row to the one that is predicted, one map each; all are fitted to the same rows ``t``.
+        distances: Tokens from a row to the predicted one, with one map each; all are fitted to the same rows ``t``.
         constant: Whether a map may add a constant row: an affine map.
 
     Returns:
@@ -97,11 +99,11 @@ def _best(
     later: NDArray[np.float64],
     fitted: NDArray[np.bool_],
 ) -> Judged:
-    """The best over the cut-offs, of the map that follows from the singular vectors of the fitted rows."""
+    """The best result over the cut-offs, for the map given by the singular vectors of the fitted rows."""
     target = left.T @ later[fitted]
     expected, predicted = later[~fitted], np.zeros(later[~fitted].shape)
     found, end = [], 0
-    for cutoff in reversed(CUTOFFS):  # each has the directions of the one before, and some more
+    for cutoff in reversed(CUTOFFS):  # each cut-off keeps the directions of the one before, and some more
         begin, end = end, int((sizes > cutoff * sizes[0]).sum()) if sizes[0] else 0
         predicted += (asked[:, begin:end] / sizes[begin:end]) @ target[begin:end]
         error = expected - predicted
@@ -110,13 +112,13 @@ def _best(
 
 
 def _different_columns(rows: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The rows without channels that repeat another: what they span, with less to do."""
+    """The rows without repeated channels: they span the same space with less work."""
     _, first = np.unique(rows, axis=1, return_index=True)
     return rows[:, np.sort(first)]
 
 
 def _share(error: NDArray[np.float64], expected: NDArray[np.float64]) -> float:
-    """The sum of squares of the error over that of what was expected about its mean row."""
+    """The sum of squares of the error over the sum of squares of the expected rows about their mean."""
     about = float(((expected - expected.mean(axis=0)) ** 2).sum()) if expected.size else 0.0
     unexplained = float((error**2).sum())
     if about <= 1e-24 * float((expected**2).sum()):  # the rows do not vary

@@ -1,9 +1,11 @@
-"""Whether a shift is one rotation, the same everywhere, and the best linear map where it is none.
+"""Measures whether a shift is one rotation at every position; for other codes, how well a linear map can perform it.
 
-A hand at rate ``r`` that stands at ``u`` stands at ``u exp(i r k)`` some ``k`` tokens later, wherever it stood: a clock
-has one matrix for each distance, ``table(t + k) = table(t) @ R_k.T`` (`clockhands.shift`), a rotation of every pair.
+A pair of frequency ``r`` with the value ``u`` has the value ``u exp(i r k)`` some ``k`` tokens later, at every
+position. So a code of such pairs has one matrix for each distance, ``table(t + k) = table(t) @ R_k.T``
+(`clockhands.shift`), a rotation of every pair.
 
-**The numbers** of a code with hands (errors in the code's unit; lists go by ``distances``):
+**The numbers** of a code of cosine-sine pairs (errors in the code's unit; lists have one entry for each of
+``distances``):
 
 * ``distances``: the shifts ``k`` that were measured, in tokens; ``tokens_compared``: the positions ``t`` whose rows
   were compared with shifted rows, for all shifts.
@@ -19,7 +21,7 @@ has one matrix for each distance, ``table(t + k) = table(t) @ R_k.T`` (`clockhan
 * ``decay_per_token_most``, ``decay_per_token_least``: for xPos, the largest and the smallest factor by which the decay
   multiplies a dimension pair for each token.
 
-Of a code without hands (shares of variance by ``distances``; see `clockhands.measures.shifts._linear_maps`):
+Of other codes (shares of variance by ``distances``; see `clockhands.measures.shifts._linear_maps`):
 
 * ``residual_share``: the share of the variance of the test rows that the best linear map from rows ``t`` to rows ``t +
   k`` does not explain; the map is not fitted to the test rows. ``largest_error``: the largest error of this map for one
@@ -31,7 +33,7 @@ Of a code without hands (shares of variance by ``distances``; see `clockhands.me
 * ``first_step_turns``, ``last_step_turns``: for a warped position, the angle in radians by which a step of one token
   rotates the first dimension pair, at the first token and at the last token; the angle is not reduced modulo 2 pi.
 
-Of biases see `clockhands.measures.biases._diagonals`.
+For biases, see `clockhands.measures.biases._diagonals`.
 
 **Accuracy.** The bound of the error: rows of numbers of size at most ``S`` are within ``d`` of the real ones, half the
 dtype's spacing below ``S`` and ``2**-46 S`` for what came before (`clockhands.phases`), 1.01 times that for numbers
@@ -60,19 +62,21 @@ from clockhands.phases import units
 from clockhands.positions import positions_of
 from clockhands.rotary import Rotary
 
-_COMPARED = 12  # tokens at each distance
+_COMPARED = 12  # tokens that are compared at each distance
 _LONGEST = 1 << 60  # tokens: the sum of two distances is still a position
-_ROWS, _WORK = 8192, 3e9  # rows, and multiplications, of a fit; of more tokens the first are taken
-# Of the largest number: an error of a fitted map that is only rounding, of float64, and of trained numbers in float32.
+_ROWS, _WORK = 8192, 3e9  # rows, and multiplications, of a fit; of longer texts only the first tokens are used
+# Relative to the largest value: an error of a fitted map that is only rounding, in float64, and for trained float32
+# values.
 _EXACT, _EXACT_TRAINED = 1e-8, 1e-6
 
 
 @measure(none="Without a position encoding all positions are the same, so a shift changes nothing.")
 def shift(subject: MeasuredCode) -> Property:
-    """Whether a shift is one rotation, the same everywhere, by the figures that the module names.
+    """Whether a shift is one rotation at every position; the module lists the numbers.
 
     Accuracy: the module derives the bound; rows are compared at 12 tokens for each of up to six distances, spread
-    evenly from the first token to the last. A code of several axes is moved along each by itself; told is the worst.
+    evenly from the first token to the last. A code of several axes is shifted along each axis separately; the worst
+    axis is reported.
     """
     if subject.kind == "bias":
         return diagonals(subject)
@@ -81,7 +85,7 @@ def shift(subject: MeasuredCode) -> Property:
     if subject.length > _LONGEST:
         return not_computed(f"Shifts are tested up to {_LONGEST:,} tokens: use a shorter length.")
     if isinstance(subject.spec, Sinusoidal) and subject.missing is not None:
-        # A trained scale multiplies rows and shifted rows alike.
+        # A trained scale multiplies rows and shifted rows by the same number.
         subject = dataclasses.replace(subject, spec=dataclasses.replace(subject.spec, scaled=False))
     if isinstance(subject.spec, Rotary) or subject.clock is not None:
         return _of_hands(subject)
@@ -91,7 +95,7 @@ def shift(subject: MeasuredCode) -> Property:
 
 
 def error_bound(size: float, dtype: str) -> float:
-    """How far rows of numbers of at most ``size`` in a dtype may be from shifted ones, by rounding alone.
+    """The largest difference between rows and shifted rows that rounding alone can cause, for values up to ``size``.
 
     >>> f"{error_bound(1.0, 'float32'):.2g}"
     '7.3e-08'
@@ -103,7 +107,7 @@ def error_bound(size: float, dtype: str) -> float:
 
 
 def distances_tried(length: int) -> list[int]:
-    """Up to six distances from 1 to ``length - 1``, those of the ends among them.
+    """Up to six distances from 1 to ``length - 1``, including both ends.
 
     >>> distances_tried(2048), distances_tried(2)
     ([1, 7, 64, 1000, 1024, 2047], [1])
@@ -115,7 +119,7 @@ def _of_hands(subject: MeasuredCode) -> Property:
     distances = distances_tried(subject.length)
     try:
         each = [_of_axis(subject, axis, distances) for axis in range(subject.axes)]
-    except InvalidValue as error:  # numbers that the dtype does not hold
+    except InvalidValue as error:  # values that overflow the dtype
         return not_computed(str(error).splitlines()[0])
     axis = max(range(len(each)), key=lambda number: each[number]["largest_error"] / each[number]["error_bound"])
     found = each[axis] | ({"axis": axis} if subject.axes > 1 else {})
@@ -155,7 +159,7 @@ def _of_hands(subject: MeasuredCode) -> Property:
 
 
 def _of_axis(subject: MeasuredCode, axis: int, distances: list[int]) -> dict[str, Any]:
-    """The figures of one axis: rows against turned rows, and the rotations among themselves."""
+    """The figures of one axis: rows compared with rotated rows, and the rotations with each other."""
     starts = [np.unique(np.linspace(0, subject.length - 1 - k, _COMPARED).astype(np.int64)) for k in distances]
     tokens, place = np.unique(
         np.concatenate([at for k, start in zip(distances, starts, strict=True) for at in (start, start + k)]),
@@ -200,7 +204,7 @@ def _largest(numbers: NDArray[np.complex128]) -> float:
 def _turns(
     subject: MeasuredCode, axis: int, distances: list[int]
 ) -> tuple[NDArray[np.complex128], NDArray[np.float64]]:
-    """What the hands are multiplied by at each distance along an axis, [distances, pairs]: their turns, and growth."""
+    """The complex factors of the pairs at each distance along an axis, [distances, pairs]: rotation and growth."""
     spec = subject.spec
     at = np.array(distances, np.int64)
     if subject.axes > 1:
@@ -211,7 +215,7 @@ def _turns(
         clock = subject.clock
         assert clock is not None
         turned = clock.units(positions_of(at))
-        # `clockhands.shift` turns (sin, cos) against (cos, sin).
+        # `clockhands.shift` rotates (sin, cos), not (cos, sin).
         return turned.conj() if clock.order == "sin-cos" else turned, np.ones(turned.shape)
     if spec.axes is None:
         turned = units(spec.ladder, positions_of(at))
@@ -225,7 +229,7 @@ def _turns(
 
 
 def _hands(subject: MeasuredCode, rows: NDArray[np.float64]) -> tuple[NDArray[np.complex128], NDArray[np.float64]]:
-    """The two channels of each hand as one complex number, and the channels that no hand has."""
+    """The two channels of each pair as one complex number, and the channels that belong to no pair."""
     if isinstance(subject.spec, Rotary):
         pairs = rows.shape[1] // 2
         return rows[:, :pairs] + 1j * rows[:, pairs:], rows[:, :0]
@@ -238,12 +242,12 @@ def _hands(subject: MeasuredCode, rows: NDArray[np.float64]) -> tuple[NDArray[np
 
 
 def _of_rows(subject: MeasuredCode) -> Property:
-    """The best linear map of a code without hands."""
+    """The best linear map of a code that is not made of cosine-sine pairs."""
     spec, name = subject.spec, type(subject.spec).__name__
     assert isinstance(spec, AdditiveCode)
     tokens = rows_within(_WORK, subject.length, spec.width, _ROWS)
     distances = sorted({1, max(1, min(64, tokens // 8))})
-    # Axes that turn alike are measured once.
+    # Axes with the same frequencies are measured once.
     alike = subject.ladders if len(subject.ladders) == subject.axes else range(subject.axes)
     made = {one: _maps(subject, axis, tokens, distances) for axis, one in reversed([*enumerate(alike)])}
     each = [made[one] for one in alike]
@@ -288,7 +292,7 @@ def _of_rows(subject: MeasuredCode) -> Property:
 
 
 def _of_learned(width: int, found: dict[str, Any], fit: str, *, exact: bool, addition: bool) -> Property:
-    """A code with trained numbers: nothing but its rows says whether a map moves them."""
+    """A code with trained values: only its rows show whether a map shifts them."""
     share = found["residual_share"][0]
     if share is None or (share > 0.5 and found["tokens"] * 2 // 3 <= width):
         return not_computed(
@@ -307,19 +311,19 @@ def _of_learned(width: int, found: dict[str, Any], fit: str, *, exact: bool, add
 
 
 def _left(share: float) -> str:
-    """What a map leaves; on rows that it was not fitted to that may be more than there was."""
+    """The share that a map leaves unexplained, as text; on held-out rows it may be above 1."""
     return "all" if share >= 1 else percent(share)
 
 
 def _step_of(spec: WarpedPosition, position: int) -> float:
-    """By how many radians a step from this position turns the hand at rate 1, without reducing whole turns."""
+    """The angle in radians, not reduced, by which a step from this position rotates the pair of frequency 1."""
     if spec.warp == "square":
         return float(2 * position + 1)
     return math.log1p(1 / position) if spec.warp == "log" else -1 / (position * (position + 1))
 
 
 class _Maps(NamedTuple):
-    """The figures of the best maps along one axis, and whether one is exact, as far as float64 lets see."""
+    """The figures of the best maps along one axis, and whether one is exact within float64."""
 
     numbers: dict[str, Any]
     linear: bool
@@ -329,13 +333,13 @@ class _Maps(NamedTuple):
 def _maps(subject: MeasuredCode, axis: int, tokens: int, distances: list[int]) -> _Maps:
     """The best linear maps along one axis, without a constant row and with one."""
     rows = subject.rows(0, tokens, axis, "float64")
-    if subject.axes > 1:  # the others' channels stand still here, and would pass for a constant
+    if subject.axes > 1:  # channels of the other axes do not change here, and would act as a constant
         rows = rows[:, rows.max(axis=0) != rows.min(axis=0)]
     allowed = (_EXACT_TRAINED if subject.spec_is_learned else _EXACT) * float(np.abs(rows).max(initial=0))
     plain = judged(rows, distances)
     linear, addition = _all_fit(plain, allowed), False
     numbers = _numbers(plain, "")
-    # A step may add something to the rows of counters, raw coordinates, and what is trained.
+    # A step may add a constant to the rows of counters, raw coordinates, and trained codes.
     counts = isinstance(subject.spec, Counter | NormalizedCounter) or bool(getattr(subject.spec, "raw", None))
     if not linear and (counts or subject.spec_is_learned):
         affine = judged(rows, distances, constant=True)

@@ -1,1 +1,1 @@
-"""What the numbers of tokens are like: how large, whether each token has its own, how far a step goes, how spread."""
+"""Properties of the rows of a code: their size, whether each is unique, steps between neighbours, directions used."""

@@ -1,4 +1,4 @@
-"""How many directions of the channels a code fills, and how much of it is the same in every row.
+"""Measures how many directions of its channels a code uses, and which part of it is the same in every row.
 
 **The numbers**, over the tokens of the length:
 
@@ -20,14 +20,15 @@
 * ``variance_by_pair`` (for sines and cosines) or ``variance_by_channel``: the variance of each dimension pair or of
   each dimension, in the order of the pairs or dimensions.
 
-**How.** A shift turns the channels of a clock and nothing else, so the tokens may be counted from the middle of the
-text. Then every cosine is even and every sine odd: the table falls into two of half the width, over half of the tokens
-(twice each), and the mean row lies among the cosines.
+**Method.** A shift only rotates the channels of a clock, so tokens may be counted from the middle of the text. Then
+every cosine is even and every sine odd: the table splits into two of half the width, over half of the tokens (each
+counted twice), and the mean row has cosines only.
 
 **Accuracy.** Singular values are square roots of the eigenvalues of the smaller matrix of dot products, in float64.
 Rounding moves an eigenvalue by about 1e-15 of the largest (measured beside a singular value decomposition at up to
-8,192 tokens and 1,024 channels; held below 4e-15 by a test), so a singular value of 2**-23 of the largest is right to
-one part in seven, and ranks are exact unless one is that near the threshold. Shares are good to 1e-12.
+8,192 tokens and 1,024 channels; held below 4e-15 by a test), so a singular value of 2**-23 of the largest has a
+relative error of up to 1/7, and ranks are exact unless a singular value is that close to the threshold. Shares are
+accurate to 1e-12.
 """
 
 import math
@@ -43,21 +44,21 @@ from clockhands.measures.subject import MeasuredCode
 from clockhands.phases import units
 from clockhands.positions import positions_of
 
-# Multiplications of a decomposition, and rows of a code without a clock; more would take longer than anybody waits.
+# Multiplications of a decomposition, and rows of a code without a clock; more would take too long.
 _WORK, _ROWS = 8e9, 1 << 15
 
-_NOTHING = 4e-15  # of the largest eigenvalue: what rounding leaves of rows that are all the same
+_NOTHING = 4e-15  # relative to the largest eigenvalue: what rounding leaves of identical rows
 
 _THRESHOLDS = {"float64": 2.0**-23, "float32": 2.0**-23, "float16": 2.0**-10, "bfloat16": 2.0**-7}
 
 
 class Spread(NamedTuple):
-    """What the decomposition of a table gives.
+    """The singular values and variances of a table.
 
     Attributes:
-        values: Singular values of the table, from the largest.
-        centred: Of the table less its mean row.
-        mean: The squared length of the mean row.
+        values: Singular values of the table, in descending order.
+        centred: Singular values of the table minus its mean row.
+        mean: The squared norm of the mean row.
         parts: The variance of each pair or channel.
     """
 
@@ -77,7 +78,7 @@ def spread_of_rows(rows: NDArray[np.float64]) -> Spread:
 
 
 def spread_of_clock(ladder: Ladder, tokens: int) -> Spread:
-    """The decomposition of a clock's table over consecutive tokens, hands of length 1, from wherever it starts.
+    """The decomposition of a clock's table over consecutive tokens with pairs of norm 1; any start gives the same.
 
     Accuracy: as the module says; the phases are exact.
     """
@@ -87,16 +88,16 @@ def spread_of_clock(ladder: Ladder, tokens: int) -> Spread:
     weights = np.where(at == 0, 1.0, 2.0)
     cosine, sine = _decomposed(unit.real, weights), _singular(unit.imag, weights)
     values, centred = (np.sort(np.concatenate([one, sine]))[::-1] for one in (cosine.values, cosine.centred))
-    # The mean of a cosine is what is left of a hand of length 1 when it goes round.
+    # The mean of a cosine over the tokens: what remains of a pair of norm 1.
     means = weights @ unit.real / tokens
     return Spread(values, centred, cosine.mean, 1 - means**2)
 
 
 def rank_of_real_numbers(ladder: Ladder) -> int:
-    """How many directions the rows of a clock at whole positions span, without rounding.
+    """How many directions the unrounded rows of a clock span at whole positions.
 
-    Rates that are the same at every whole position, up to whole turns and the sense of turning, count once. They are
-    told apart by 128 bits of a turn.
+    Frequencies that give the same angles at every whole position, up to full rotations and the direction, count once.
+    They are compared by 128 bits of a rotation.
 
     >>> from clockhands.ladders import Explicit
     >>> rank_of_real_numbers(Explicit((1.0, 1.0, 0.5, 0.0)).ladder(4, 8))
@@ -109,7 +110,7 @@ def rank_of_real_numbers(ladder: Ladder) -> int:
 
 
 def _decomposed(rows: NDArray[np.float64], weights: NDArray[np.float64]) -> Spread:
-    """The decomposition of rows that count as often as their weights say."""
+    """The decomposition of rows that are counted with weights."""
     mean = weights @ rows / weights.sum()
     about = rows - mean
     parts = weights @ about**2 / weights.sum()
@@ -117,7 +118,7 @@ def _decomposed(rows: NDArray[np.float64], weights: NDArray[np.float64]) -> Spre
 
 
 def _singular(rows: NDArray[np.float64], weights: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Singular values of rows that count as often as their weights say, from the largest."""
+    """Singular values of rows that are counted with weights, in descending order."""
     heavy = rows * np.sqrt(weights)[:, None]
     products = heavy.T @ heavy if len(heavy) > heavy.shape[1] else heavy @ heavy.T
     return np.sqrt(np.linalg.eigvalsh(products)[::-1].clip(0))
@@ -130,10 +131,10 @@ def _singular(rows: NDArray[np.float64], weights: NDArray[np.float64]) -> NDArra
     bias="A score bias is added to scores and not to embeddings, so a bias uses no directions of the embedding space.",
 )
 def spectrum(subject: MeasuredCode) -> Property:
-    """How many directions of the channels a code fills, by the figures that the module names.
+    """How many directions of its channels a code uses; the module lists the numbers.
 
-    Accuracy: see the module. A code of several axes is measured along each, by the hands of that axis alone; told is
-    the axis that fills the smallest share of its channels.
+    Accuracy: see the module. A code of several axes is measured along each axis, with the pairs of that axis; the axis
+    that uses the smallest share of its channels is reported.
     """
     if subject.length == 1:
         return not_computed(
@@ -151,7 +152,7 @@ def spectrum(subject: MeasuredCode) -> Property:
 
 
 def _each_axis(subject: MeasuredCode) -> list[dict[str, Any] | None]:
-    """The figures along each axis; axes that turn alike are measured once."""
+    """The figures along each axis; axes with equal frequencies are measured once."""
     ladders = subject.clock_ladders
     if not ladders:
         return [_along(subject, axis, None) for axis in range(subject.axes)]
@@ -160,7 +161,7 @@ def _each_axis(subject: MeasuredCode) -> list[dict[str, Any] | None]:
 
 
 def _along(subject: MeasuredCode, axis: int, ladder: Ladder | None) -> dict[str, Any] | None:
-    """The figures along one axis, None where they would take too long."""
+    """The figures along one axis; None if they would take too long."""
     tokens = subject.length
     scale, exact = subject.scale, None
     if ladder is not None:

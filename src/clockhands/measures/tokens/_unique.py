@@ -1,34 +1,4 @@
-"""Whether every token has numbers of its own: the first two that do not, and the nearest two.
-
-Numbers of `unique`; positions in tokens, distances Euclidean:
-
-* ``distinct``: the number of positions whose row, rounded to the dtype, differs from the rows of all earlier positions;
-  ``first_collision``: the first position with the row of an earlier position, as ``[earlier, later]``, or None. Rows
-  are compared number by number (see `clockhands.measures.tokens.collisions`), so ``distinct`` and ``first_collision``
-  are exact for the rows that the encoding computes.
-* ``nearest_pair`` and ``nearest_distance``: the two positions whose rows are nearest, and the distance of these rows.
-  For sines and cosines, ``nearest_distance`` is computed from unrounded rows, and ``rounding_moves_distance_by`` is the
-  largest change of this distance by rounding to the dtype. For other encodings, ``nearest_distance`` is computed from
-  the rows in the dtype. Both ``nearest_pair`` and ``nearest_distance`` are None for a table with more than 16,384 rows
-  and no formula. Accuracy: see `clockhands.measures.tokens.nearest`.
-* ``nearest_offset``: for sines and cosines, the distance in tokens between the two positions whose rows are nearest to
-  each other.
-* ``positions_distinct_in_dtype``: how many different positions would be left if positions were rounded to the dtype
-  before the encoding is computed; ``first_positions_merged``: the first two positions that would become equal.
-* ``comes_round_after``: the number of tokens, a real number, after which all dimension pairs are back at their starting
-  angles; None where the pairs are never back at their starting angles together. ``nearly_comes_round_after``: for
-  evenly spaced frequencies, the number of tokens after which the angles of all dimension pairs are their starting
-  angles plus one common angle.
-* ``does_not_fit_from``: the first position whose values the dtype cannot represent, or None; ``why_it_does_not_fit``: a
-  sentence that gives the reason.
-* ``axis``: for an encoding with several axes, the axis with the worst result; all figures of the property are those of
-  this axis. Axes have separate dimensions, so two tokens have the same row only if their rows are the same on each
-  axis. (In Fourier features the axes share dimensions, and each axis is measured alone.)
-
-A dtype of ``p`` significant bits holds every whole number up to ``2 ** p``, and ``2 ** (p - 1)`` of those between a
-power of two and the next from there on; all beyond its largest number become infinite, which is one number more. So
-what is left of positions ``0 … n - 1`` that are rounded to it can be counted without making any.
-"""
+"""Measures whether every token has a unique row: the first two equal rows, and the two nearest ones."""
 
 from typing import Any
 
@@ -61,13 +31,12 @@ _MOST_KERNELS = 1 << 32  # pairs x distances
     "which distances the bias distinguishes."
 )
 def unique(subject: MeasuredCode) -> Property:
-    """Whether no two tokens of the length have the same numbers in the dtype.
+    """Whether no two tokens within the length have the same row in the dtype.
 
-    A rotary code has a rotation for each position, and the question is whether two are the same. The module lists the
-    numbers.
+    For a rotary code the question is whether the rotations of two positions are the same. The module lists the numbers.
 
-    Source: claims about it: "unique for every position" is true of whole positions and exact numbers, since pi is
-    irrational, and for rounded ones only as far as is measured here.
+    Source: elementary. "Unique for every position" is true for whole positions and exact numbers, since pi is
+    irrational; for rounded numbers it has to be measured.
     """
     rounded = _rounded_positions(subject)
     if subject.kind == "none":
@@ -158,7 +127,7 @@ def _nearest_of_hands(subject: MeasuredCode, hands: PairLadders, axis: int) -> d
 
 
 def _fitting(make: MakeRows, length: int, dtype: np.dtype) -> tuple[int, ClockhandsError | None]:
-    """How many tokens, from the first on, have numbers in the dtype, and why the next has none."""
+    """How many tokens, from the first on, have numbers that fit the dtype, and why the next one does not."""
 
     def refused(row: int) -> ClockhandsError | None:
         try:
@@ -171,7 +140,7 @@ def _fitting(make: MakeRows, length: int, dtype: np.dtype) -> tuple[int, Clockha
 
     if refused(length - 1) is None:
         return length, None
-    # Numbers that outgrow a dtype grow from token to token.
+    # Numbers that overflow a dtype grow from token to token.
     low, high = 0, length - 1
     while low < high:
         middle = (low + high) // 2
@@ -274,9 +243,9 @@ def _listed(positions: list[int]) -> str:
 
 
 def distinct_positions(positions: range, dtype: np.dtype) -> int:
-    """How many different numbers whole positions, one after another, become in a dtype.
+    """How many different values consecutive whole positions have in a dtype.
 
-    Accuracy: exact, for positions of any size; to the nearest, and of two equally near to the even one.
+    Accuracy: exact, for positions of any size; rounding is to nearest, ties to even.
 
     >>> distinct_positions(range(4096), np.dtype(np.float16))
     3073
@@ -293,13 +262,13 @@ def distinct_positions(positions: range, dtype: np.dtype) -> int:
 
 
 def first_merged(positions: range, dtype: np.dtype) -> tuple[int, int] | None:
-    """The first two neighbours that become one number in a dtype, or None.
+    """The first two neighbouring positions that become equal in a dtype, or None.
 
     >>> first_merged(range(4096), np.dtype(np.float16))
     (2048, 2049)
     """
     later = max(positions.start + 1, 2 ** limits(dtype)[0] + 1)
-    while later < positions.stop:  # of three neighbours past 2 ** p two are always one
+    while later < positions.stop:  # of three neighbours past 2 ** p two are always equal
         if _place(later - 1, dtype) == _place(later, dtype):
             return later - 1, later
         later += 1
@@ -307,7 +276,7 @@ def first_merged(positions: range, dtype: np.dtype) -> tuple[int, int] | None:
 
 
 def _place(position: int, dtype: np.dtype) -> int:
-    """Which number of a dtype a position is rounded to, counted through the numbers from ``2 ** p`` on."""
+    """The index of the dtype's number to which a position is rounded, counted from ``2 ** p`` on."""
     bits, largest = limits(dtype)
     octave = position.bit_length() - bits
     if octave <= 0:

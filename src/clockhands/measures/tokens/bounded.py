@@ -1,4 +1,4 @@
-"""Whether the numbers of a code stay within a bound, however long the text.
+"""Measures how large the numbers of a code get, and whether they stay within a bound at any length.
 
 Numbers of `bounded`, in the code's own unit:
 
@@ -17,8 +17,8 @@ Numbers of `bounded`, in the code's own unit:
   away from the centre. For encodings whose values grow with the position, ``growth_per_token`` is the growth of a value
   for each token. For biases, see `clockhands.measures.biases.bounded`.
 
-Accuracy: limits and norms of clocks within a relative 4 x 2**-53; what is looked for in rows is as exact as they are in
-float64.
+Accuracy: limits and norms of codes of cosine-sine pairs within a relative 4 x 2**-53; figures from rows are as exact as
+the rows in float64.
 """
 
 import math
@@ -40,10 +40,10 @@ _BLOCK = 1 << 20
 
 @measure()
 def bounded(subject: MeasuredCode) -> Property:
-    """Whether no number of the code exceeds a limit at any length.
+    """Whether the numbers of the code have a limit that holds at any length.
 
-    Of a rotary code the question is what it does to the length of a query or key: nothing but its attention factor,
-    unless xPos lets keys grow. Of a bias, how large the number added to a score gets. The module lists the numbers.
+    For a rotary code the question is how it changes the norm of a query or key: only by its attention factor, unless
+    xPos makes keys grow. For a bias, how large the number added to a score gets. The module lists the numbers.
 
     Source: arithmetic; for the codes see their own modules.
     """
@@ -65,7 +65,7 @@ def bounded(subject: MeasuredCode) -> Property:
     try:
         hands = hands_of(subject)
         return _by_kind(subject) if hands is None else _clock(subject, hands)
-    except ClockhandsError as error:  # a table to standardise by that is too large, or has no spread
+    except ClockhandsError as error:  # a table for standardisation that is too large, or has no spread
         return not_computed(f"The values of the encoding cannot be computed: {error.message}")
 
 
@@ -145,7 +145,7 @@ def _without_values(subject: MeasuredCode) -> Property:
 
 
 def _by_kind(subject: MeasuredCode) -> Property:
-    """Codes that are no clocks, or whose clock has lost something."""
+    """The property of codes that are not clocks, or whose pairs are incomplete."""
     spec = subject.spec
     if isinstance(spec, Counter):
         return _growing(subject, "every dimension contains the position itself", 1.0)
@@ -180,7 +180,7 @@ def _by_kind(subject: MeasuredCode) -> Property:
 
 
 def _beside_coordinates(subject: MeasuredCode) -> Property | None:
-    """The property of a code whose waves have the coordinates themselves beside them."""
+    """The property of a code with sines and cosines beside raw coordinates."""
     if getattr(subject.spec, "raw", None) is None:
         return None
     return _growing(subject, "the encoding contains the coordinates themselves", subject.scale)
@@ -205,7 +205,8 @@ def _growing(subject: MeasuredCode, why: str, each: float) -> Property:
     last, found = subject.last, _looked_for(subject)
     largest = found["largest"]
     if largest is None:
-        # The rows are too many or not known: waves beside a coordinate are at most as large as its unit.
+        # Too many rows, or rows that are not known: sines and cosines beside a coordinate are at most as large as its
+        # unit.
         largest = each * max(last, 1 if not isinstance(subject.spec, Counter) else 0)
     return measured(
         f"no: {said(largest)} at position {last:,}",
@@ -220,7 +221,7 @@ def _growing(subject: MeasuredCode, why: str, each: float) -> Property:
 
 
 def _looked_for(subject: MeasuredCode) -> dict[str, Any]:
-    """The largest number and the lengths of rows, where they can be made and are not too many."""
+    """The largest number and the norms of rows, if rows can be computed and are not too many."""
     none = {"largest": None, "smallest_row_norm": None, "largest_row_norm": None}
     if subject.missing is not None:
         return none

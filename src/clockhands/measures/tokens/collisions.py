@@ -1,11 +1,11 @@
-"""The first two tokens whose numbers are the same, among so many that their rows are never held at once.
+"""Finds the first two tokens with equal rows, for more tokens than fit in memory at once.
 
-Rows are made block by block and each leaves a hash of 64 bits. Tokens of one hash are candidates: their rows are made
-once more, in the same blocks, and compared number by number. So the hash decides only how much work there is, never
-the answer. A row has the hash ``sum_j w_j m_j`` modulo 2**64, with its bits in words ``w_j`` of 32 and odd constants
-``m_j`` of 64: so a sign, the uppermost bit of a word, still moves 33 bits of the hash.
+Rows are computed block by block, and a hash of 64 bits is kept for each. Tokens with equal hashes are candidates: their
+rows are computed again, in the same blocks, and compared number by number. So the hash decides how much work there is,
+never the answer. A row has the hash ``sum_j w_j m_j`` modulo 2**64, with its bits in words ``w_j`` of 32 and odd
+constants ``m_j`` of 64: so a sign, the highest bit of a word, still changes 33 bits of the hash.
 
--0.0 counts as 0.0: a model cannot tell them apart.
+-0.0 counts as 0.0: a model cannot distinguish them.
 """
 
 from collections.abc import Callable
@@ -19,20 +19,20 @@ from clockhands.errors import InvalidValue
 MakeRows = Callable[[int, int], np.ndarray]
 Hash = Callable[[NDArray[np.uint32]], NDArray[np.uint64]]
 
-_BLOCK = 1 << 20  # numbers of a block of rows
-_KEPT = 1 << 25  # bytes of rows that are kept to compare others with
+_BLOCK = 1 << 20  # numbers in a block of rows
+_KEPT = 1 << 25  # bytes of rows that are kept for comparison
 _UNSIGNED = {2: np.uint16, 4: np.uint32, 8: np.uint64}
 _SEED = 20170612
 
 
 @dataclass(frozen=True)
 class Collisions:
-    """Which of some rows are the same.
+    """The result of a search for equal rows.
 
     Attributes:
         first: The first row that equals an earlier one, with that one before it: ``(earlier, later)``; None if no two
             rows are the same.
-        distinct: Number of rows that equal none before them.
+        distinct: Number of different rows.
     """
 
     first: tuple[int, int] | None
@@ -43,10 +43,10 @@ def collisions(make_rows: MakeRows, length: int, hashed: Hash | None = None) -> 
     """The first collision of rows, and how many rows differ.
 
     Args:
-        make_rows: Makes the rows ``start`` to ``stop - 1``, float64, float32, float16 or bfloat16 [rows, channels].
+        make_rows: Returns the rows ``start`` to ``stop - 1``, float64, float32, float16 or bfloat16 [rows, channels].
         length: Number of rows.
-        hashed: A hash of rows' bits, uint32 words [rows, words] -> uint64 [rows]; `row_hashes` unless said. A worse
-            one makes more work and the same answer.
+        hashed: A hash of rows' bits, uint32 words [rows, words] -> uint64 [rows]; `row_hashes` by default. A worse hash
+            costs more work and gives the same answer.
 
     Memory: 32 bytes for each row, and blocks of a few megabytes.
 
@@ -72,7 +72,7 @@ def collisions(make_rows: MakeRows, length: int, hashed: Hash | None = None) -> 
             pair = int(leaders[found]), int(members[found])
             first = pair if first is None or pair[1] < first[1] else first
             distinct -= int(same.sum())
-        # Those of the same hash and other numbers may still be the same among themselves.
+        # Rows with the same hash and other numbers may still be equal to each other.
         left = members[~same]
         members, leaders = _candidates(left, hashes[left])
     return Collisions(first, distinct)
@@ -85,7 +85,7 @@ def row_hashes(words: NDArray[np.uint32]) -> NDArray[np.uint64]:
 
 
 def _height(width: int) -> int:
-    """Rows of a block: a multiple of what `clockhands.phases` makes together."""
+    """Rows of a block: a multiple of the number that `clockhands.phases` computes together."""
     return max(64, min(1 << 15, _BLOCK // width // 64 * 64))
 
 
@@ -105,7 +105,7 @@ def _words(bits: np.ndarray) -> NDArray[np.uint32]:
 
 
 def _candidates(rows: np.ndarray, hashes: NDArray[np.uint64]) -> tuple[np.ndarray, np.ndarray]:
-    """Rows that follow another of the same hash, ascending, and for each the first of that hash."""
+    """Rows that have the same hash as an earlier one, ascending, and for each the first row with that hash."""
     order = np.argsort(hashes, kind="stable")
     ranked = hashes[order]
     again = np.zeros(len(rows), bool)
@@ -121,7 +121,7 @@ def _candidates(rows: np.ndarray, hashes: NDArray[np.uint64]) -> tuple[np.ndarra
 def _confirmed(
     make_rows: MakeRows, length: int, height: int, members: np.ndarray, leaders: np.ndarray
 ) -> NDArray[np.bool_]:
-    """Whether each member's row equals its leader's, number by number."""
+    """Whether each member's row equals its leader's row (the first with the same hash), number by number."""
     same = np.zeros(len(members), bool)
     different = np.unique(leaders)
     probe = _bits(make_rows(0, 1))
@@ -137,6 +137,6 @@ def _confirmed(
             low, high = np.searchsorted(kept, [start, stop])
             held[low:high] = bits[kept[low:high] - start]
             inside = own[np.searchsorted(members[own], start) : np.searchsorted(members[own], stop)]
-            # Leaders stand before their members, so they are held already.
+            # Leaders come before their members, so they are stored already.
             same[inside] = (bits[members[inside] - start] == held[np.searchsorted(kept, leaders[inside])]).all(axis=1)
     return same

@@ -1,16 +1,16 @@
-"""The two tokens whose numbers are nearest to each other, and when the hands of a clock come round.
+"""Finds the two tokens with the nearest rows, and the period after which all pairs repeat their angles.
 
-**Clocks.** The distance of two tokens depends on how far they are apart only:
+**Clocks** (codes of cosine-sine pairs). The distance of the rows of two tokens depends only on the tokens between them:
 ``distance(k) ** 2 = sum_i |1 - exp(i k rate_i)| ** 2 = 2 (kernel(0) - kernel(k))``. All kernels of a range are one
-product of matrices, since ``cos(a + b) = cos a cos b - sin a sin b``: with ``n`` distances about ``2 sqrt(n)`` exact
-sines of each pair are needed. In float64 a kernel of ``P`` pairs is then off by at most
-``P (2 P + 7) 2**-53``: ``2 P`` products of two numbers off by at most 1.55 x 2**-53 each, summed in any order; and the
-square by at most ``e = 2 P (2 P + 9) 2**-53``. So the nearest is among the distances whose square is within ``4 e`` of
-the smallest found, and these are computed once more from exact phases.
+product of matrices, since ``cos(a + b) = cos a cos b - sin a sin b``: for ``n`` distances, about ``2 sqrt(n)`` exact
+sines of each pair are needed. In float64 a kernel of ``P`` pairs is then off by at most ``P (2 P + 7) 2**-53``: ``2 P``
+products of two numbers off by at most 1.55 x 2**-53 each, summed in any order; and the square by at most ``e = 2 P (2 P
++ 9) 2**-53``. So the nearest is among the distances whose square is within ``4 e`` of the smallest found, and these are
+computed again from exact phases.
 
-**Tables.** Without a rule all pairs of rows are compared: blocks of products ``a . b``, with
-``|a - b| ** 2 = |a| ** 2 + |b| ** 2 - 2 a . b``, and what comes within their rounding of the smallest is computed once
-more from the differences of the rows.
+**Tables.** Without a formula all pairs of rows are compared: blocks of products ``a . b``, with ``|a - b| ** 2 = |a| **
+2 + |b| ** 2 - 2 a . b``. Pairs within the rounding error of the smallest are computed again from the differences of the
+rows.
 """
 
 import math
@@ -28,21 +28,21 @@ from clockhands.positions import positions_of
 LARGEST_TABLE = 16_384
 """Rows from which on not all pairs are compared."""
 
-_FINE = 1024  # distances that share one coarse one
-_CLOSE = 4096  # distances within rounding of the smallest that are computed once more
+_FINE = 1024  # distances that share one coarse value
+_CLOSE = 4096  # distances within rounding of the smallest that are computed again
 _ROWS = 1024
 _SMALL = 1 << 25  # multiplications
 _LARGEST_PART = 10**6
 
 
 def nearest_offset(ladder: Ladder, length: int) -> tuple[int, float]:
-    """The distance ``1 <= k < length`` at which two tokens are nearest, and how far their hands are apart there.
+    """The distance ``1 <= k < length`` at which two rows are nearest, and the Euclidean distance of these rows.
 
-    The Euclidean distance of cosines and sines, ``sqrt(sum_i 4 sin(k rate_i / 2) ** 2)``; of equal ones the smallest
-    ``k``.
+    The Euclidean distance is that of cosines and sines, ``sqrt(sum_i 4 sin(k rate_i / 2) ** 2)``; of equal ones the
+    smallest ``k`` is returned.
 
-    Accuracy: the distance itself within ``sqrt(2 pairs) 1.55 x 2**-53``; that none is nearer, up to what the module
-    says of a square: ``4 e`` at most.
+    Accuracy: the distance itself within ``sqrt(2 pairs) 1.55 x 2**-53``; a nearer pair is possible only within the
+    error of a square, at most ``4 e`` (see the module).
 
     Raises:
         InvalidValue: There are fewer than two tokens.
@@ -85,7 +85,7 @@ def _sides(ladder: Ladder, distances: range) -> np.ndarray:
 
 
 def _products(left: np.ndarray, right: np.ndarray) -> np.ndarray:
-    """The product of each row of one with each row of the other; small ones without threads, which cost more."""
+    """The product of each row of one with each row of the other; small products run without threads."""
     if len(left) * right.size <= _SMALL:
         return np.einsum("rc,sc->rs", left, right)
     return left @ right.T
@@ -94,7 +94,7 @@ def _products(left: np.ndarray, right: np.ndarray) -> np.ndarray:
 def nearest_rows(table: np.ndarray) -> tuple[int, int, float]:
     """The two rows that are nearest to each other, and their Euclidean distance: ``(earlier, later, distance)``.
 
-    Of pairs equally near the one whose earlier row, then whose later row stands first.
+    Of equally near pairs, the one with the smallest earlier row, then the smallest later row.
 
     Accuracy: the distance within a relative ``(width + 3) 2**-53``; no pair is nearer by more than that.
 
@@ -133,7 +133,7 @@ def nearest_rows(table: np.ndarray) -> tuple[int, int, float]:
 
 
 def _nearest_of(rows: np.ndarray, earlier: np.ndarray, later: np.ndarray) -> tuple[float, int, int]:
-    """The nearest of some pairs, from the differences of their rows: ``(distance, earlier, later)``."""
+    """The nearest of some pairs of rows, from the differences of the rows: ``(distance, earlier, later)``."""
     best = math.inf, 0, 0
     for begin in range(0, len(earlier), _ROWS):
         one, other = earlier[begin : begin + _ROWS], later[begin : begin + _ROWS]
@@ -145,11 +145,11 @@ def _nearest_of(rows: np.ndarray, earlier: np.ndarray, later: np.ndarray) -> tup
 
 
 def period(ladder: Ladder) -> float | None:
-    """After how many tokens all hands stand as they stood, a real number; None where there is no such number.
+    """After how many tokens all pairs are back at their angles, a real number; None if that never happens.
 
-    ``2 pi / g`` for the largest ``g`` of which every rate is a whole multiple: the rates must be in the ratio of whole
-    numbers, of which those up to a million are recognised, to 50 digits. No whole number of tokens is such a period,
-    unless a rate is a part of 2 pi to all its digits.
+    ``2 pi / g`` for the largest ``g`` of which every frequency is a whole multiple. The frequencies must have ratios of
+    whole numbers; numbers up to a million are recognised, to 50 digits. The period is not a whole number of tokens,
+    unless a frequency is a rational part of 2 pi to all its digits.
 
     >>> from clockhands.ladders import geometric
     >>> round(period(geometric(4)), 1), period(geometric(32))
@@ -174,9 +174,9 @@ def period(ladder: Ladder) -> float | None:
 
 
 def near_period(ladder: Ladder) -> float | None:
-    """After how many tokens evenly spaced hands stand almost as they stood: ``2 pi / step``; None for other ladders.
+    """The near-period of evenly spaced frequencies, ``2 pi / step`` tokens; None for other ladders.
 
-    Every hand has then gained a whole turn on its neighbour, so all are turned by one and the same angle.
+    Each pair has then rotated once more than its slower neighbour, so all are off by one common angle.
 
     >>> from clockhands.ladders import evenly_spaced
     >>> round(near_period(evenly_spaced(256, 1.0, 1e-4)))
@@ -193,6 +193,6 @@ def near_period(ladder: Ladder) -> float | None:
 
 
 def _finite(tokens: Decimal) -> float | None:
-    """A number of tokens; None where no float64 holds it, which is never for a text."""
+    """A number of tokens; None if it overflows float64."""
     found = float(tokens)
     return found if math.isfinite(found) else None

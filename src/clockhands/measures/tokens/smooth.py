@@ -1,4 +1,4 @@
-"""How far neighbours are apart, whether that is the same everywhere, and small beside the distance of any two tokens.
+"""Measures the distance of neighbouring rows: is it the same everywhere, and smaller than for random pairs?
 
 Numbers of `smooth`, distances Euclidean, in the numbers' own unit; positions in tokens:
 
@@ -18,10 +18,10 @@ Numbers of `smooth`, distances Euclidean, in the numbers' own unit; positions in
 * ``rounding_moves_steps_by``: for sines and cosines, the largest change of the distance of neighbouring rows by
   rounding to the dtype.
 
-The steps are those of the real numbers, before they are rounded to the dtype; learned numbers as they are in it.
+The steps are computed before rounding to the dtype; learned numbers are used as they are in the dtype.
 
-Accuracy: of a clock ``factor sqrt(2 pairs) 1.55 x 2**-53`` and a relative ``(pairs + 3) 2**-53``; of other codes the
-4 ulp of float64 rows, times ``2 sqrt(width)``.
+Accuracy: for codes of cosine-sine pairs ``factor sqrt(2 pairs) 1.55 x 2**-53`` and a relative ``(pairs + 3) 2**-53``;
+for other codes the 4 ulp of float64 rows, times ``2 sqrt(width)``.
 """
 
 import math
@@ -47,14 +47,14 @@ from clockhands.measures.subject import (
 from clockhands.phases import units
 from clockhands.positions import positions_of
 
-_MOST_NUMBERS = 1 << 28  # of rows that are made for a code without a rule
+_MOST_NUMBERS = 1 << 28  # rows that are computed for a code without a formula
 _BLOCK = 1 << 20
 
 
 def adjacent_distance(ladder: Ladder) -> float:
-    """The distance of neighbours, the same for all: ``sqrt(sum_i 4 sin(rate_i / 2) ** 2)``.
+    """The distance of neighbouring rows, the same everywhere: ``sqrt(sum_i 4 sin(rate_i / 2) ** 2)``.
 
-    Of hands of length 1, a cosine and a sine for each rate. For a geometric ladder of base 10,000 it tends to
+    For pairs of norm 1, a cosine and a sine for each frequency. For a geometric ladder of base 10,000 it tends to
     0.1614 sqrt(width) as the width grows.
 
     Accuracy: as `step_distances`.
@@ -69,11 +69,11 @@ def adjacent_distance(ladder: Ladder) -> float:
 def step_distances(ladder: Ladder, distances: Sequence[int] | np.ndarray) -> np.ndarray:
     """The distance of two tokens ``k`` apart for each ``k``, [distances]: ``sqrt(sum_i 4 sin(k rate_i / 2) ** 2)``.
 
-    Accuracy: each hand is within ``sqrt(2)`` times 1.55 x 2**-53, so the distance is within ``sqrt(2 pairs)`` times
+    Accuracy: each pair is within ``sqrt(2)`` times 1.55 x 2**-53, so the distance is within ``sqrt(2 pairs)`` times
     that and a relative ``(pairs + 3) 2**-53``.
 
     Raises:
-        InvalidValue: ``k`` is above 2**63 in size.
+        InvalidValue: The absolute value of ``k`` is above 2**63.
     """
     out = np.empty(len(distances))
     height = max(1, _BLOCK // ladder.pairs)
@@ -84,17 +84,17 @@ def step_distances(ladder: Ladder, distances: Sequence[int] | np.ndarray) -> np.
 
 
 def random_pair_distance(ladder: Ladder, length: int) -> float:
-    """The root of the mean squared distance of two different tokens among ``length``, for hands of length 1.
+    """The root mean squared distance of two different tokens among ``length``, for pairs of norm 1.
 
     ``sqrt(2 n / (n - 1) sum_i (1 - m_i ** 2))`` with ``m_i = |1 - exp(i n rate_i)| / (n |1 - exp(i rate_i)|)``, the
-    length of the mean of a hand over ``n`` tokens.
+    norm of the mean of a pair over ``n`` tokens.
 
-    Accuracy: a relative 1e-7; only hands that turn by less than a thousandth of a radian in all come near that, whose
-    share is the first term of a series.
+    Accuracy: a relative 1e-7; only pairs that rotate by less than 0.001 rad in total come near that; for them the first
+    term of a series is used.
     """
     rates = np.array(ladder.rates)
     exact = np.abs(1 - units(ladder, positions_of([1, length])))
-    # A small sine keeps its digits where a small difference from 1 has lost them.
+    # A small sine keeps the digits that a small difference from 1 loses.
     single = np.where(rates < 1, 2 * np.sin(np.minimum(rates, 1) / 2), exact[0])
     whole = np.where(length * rates < 1, 2 * np.sin(np.minimum(length * rates, 1) / 2), exact[1])
     still = length * rates < 1e-3
@@ -110,9 +110,9 @@ def random_pair_distance(ladder: Ladder, length: int) -> float:
 def smooth(subject: MeasuredCode) -> Property:
     """Whether a step of one token is small, and the same everywhere.
 
-    It holds where every step is of the same size, and smaller than ``random_pair_distance``: then the distance of
-    neighbours says that they are neighbours. With fewer than three tokens there is no pair but neighbours, and neither
-    yes nor no. The module lists the numbers.
+    It holds if every step has the same size and is smaller than ``random_pair_distance``: neighbouring rows are then
+    closer than random ones. With fewer than three tokens all pairs are neighbours, and there is no answer. The module
+    lists the numbers.
 
     Source: claims about it: every article on the subject; the O(1/d) that some give is O(sqrt(d)).
     """
@@ -154,7 +154,7 @@ def _of_hands(subject: MeasuredCode, hands: PairLadders) -> Property:
 
 def _of_rows(subject: MeasuredCode) -> Property:
     try:
-        # Learned rows are what they are in the dtype; others are taken before they are rounded.
+        # Learned rows are used as they are in the dtype; other rows before rounding.
         kind = subject.dtype if isinstance(subject.spec, Learned) else np.dtype(np.float64)
         makers = {axis: rows_of(subject, axis, kind) for axis in different_axes(subject)}
         width = makers[0](0, 1).shape[1]
@@ -176,7 +176,7 @@ def _of_rows(subject: MeasuredCode) -> Property:
 
 
 def _steps(make: MakeRows, subject: MeasuredCode) -> dict[str, Any]:
-    """The numbers of the module, from rows that are made block by block."""
+    """The numbers of the module, from rows that are computed block by block."""
     length = subject.length
     origin = make(0, 1).astype(np.float64)
     width = origin.shape[1]
