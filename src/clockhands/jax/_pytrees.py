@@ -155,9 +155,9 @@ class Bias:
     ) -> "Bias":
         """The bias with random initial values, as in published training code.
 
-        Tables are normal with standard deviation 0.02 (T5 and Swin use other standard deviations); KERPLE's ``p`` and
-        ``a`` are uniform up to 2 and 1; FIRE's rate is 0.1 and its threshold 512; weights of networks are uniform up to
-        the inverse square root of the number of inputs.
+        Tables are normal with standard deviation 0.02 (in T5 and Swin only the standard deviation differs); KERPLE's
+        ``p`` and ``a`` are uniform up to 2 and 1; FIRE's rate is 0.1 and its threshold 512; weights of networks are
+        uniform up to the inverse square root of the number of inputs.
 
         Raises:
             InvalidType: ``spec`` is not a bias.
