@@ -109,7 +109,7 @@ def _inside(spec: BiasCode, queries: Any, keys: Any, values: Any, device: Any) -
 
 
 def _stored(table: torch.Tensor) -> torch.Tensor:
-    """The same numbers in new memory: PyTorch's attention on the CPU refuses an expression that it would fuse."""
+    """The same numbers in new memory: PyTorch's attention on the CPU refuses tensors that it would compute itself."""
     table = table.contiguous()
     return table.as_strided(table.shape, table.stride())
 

@@ -10,7 +10,7 @@ from clockhands.biases import BiasCode
 
 _MOST = 1 << 26  # bytes of a mask that is kept: 4 heads of 2,048 x 2,048 in float32
 
-# By the spec, which is frozen and compared by value: what the mask is of, the mask, and its version in PyTorch.
+# Keyed by the spec, which is frozen and compared by value: the mask's key, the mask, and its version in PyTorch.
 _LATEST: WeakKeyDictionary[BiasCode, tuple[tuple[object, ...], torch.Tensor, int]] = WeakKeyDictionary()
 
 # By value, the spec that modules hold; neither is kept alive here.
