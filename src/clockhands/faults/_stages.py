@@ -208,7 +208,7 @@ def with_axes(sources: Mapping[int, int]) -> Phases:
 
 
 class CoarseCache:
-    """A cache that becomes low-precision with the first such tokens, or only if the first call of all has such tokens."""
+    """A cache that becomes low-precision with the first such tokens, or only if the first call has such tokens."""
 
     def __init__(self, dtype: str, first: bool = False) -> None:
         self.dtype, self.first, self.kept = dtype, first, None
