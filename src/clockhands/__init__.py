@@ -1,6 +1,6 @@
-"""Positional encodings, exactly: make them, apply them, read them out of a real model.
+"""Position encodings of transformers: compute them exactly, apply them, and audit the settings of a real model.
 
-Names are imported when they are first used, so ``import clockhands`` costs next to nothing.
+Each public name is imported on first use, so ``import clockhands`` loads neither PyTorch nor JAX.
 """
 
 from importlib import import_module

@@ -1,4 +1,4 @@
-"""`python -m clockhands`: the command line, where the script is not on the path."""
+"""`python -m clockhands`: the command line, for when the ``clockhands`` script is not on the path."""
 
 from clockhands.cli import main
 

@@ -32,7 +32,7 @@ FLOATS = ("float64", "float32", "float16", "bfloat16")
 
 
 class Refused(Exception):
-    """The function raised, did not return in time, or returned something else than was expected; the message says."""
+    """The function raised, timed out, or returned a value of the wrong kind; the message says which."""
 
 
 class TimedOut(Refused):
@@ -40,14 +40,14 @@ class TimedOut(Refused):
 
 
 class EndsProcess(BaseException):
-    """A user's code called `os._exit`; it derives from what such code does not catch."""
+    """A user's code called `os._exit`. It derives from a class that user code does not normally catch."""
 
 
 class Library:
-    """A library that arrays can be given in.
+    """An array library (NumPy, PyTorch, JAX or another of the array API) in which arguments can be passed.
 
     Attributes:
-        name: What it is called by in a report.
+        name: Its name in a report.
     """
 
     def __init__(self, backend: Any) -> None:
@@ -69,7 +69,7 @@ class Library:
             torch = import_module("torch")
             return torch.from_numpy(np.ascontiguousarray(x, np.float64).copy()).to(getattr(torch, dtype))
         if self.name == "jax":
-            # Without its 64-bit mode JAX holds no float64; it is not turned on for anybody.
+            # Without its 64-bit mode JAX has no float64; this code never switches that mode on.
             return import_module("jax.numpy").asarray(x.astype(output_dtype(self.held(dtype))))
         assert self.module is not None
         return self.module.asarray(np.ascontiguousarray(x.astype(output_dtype(dtype))))
@@ -93,17 +93,17 @@ class Library:
         return np.array(mask) if self.module is None else self.module.asarray(mask)
 
     def held(self, dtype: str) -> str:
-        """The dtype that numbers of this one come in."""
+        """The dtype in which this library holds numbers of the given one."""
         if self.name == "jax" and dtype == "float64" and not import_module("jax").config.jax_enable_x64:
             return "float32"
         return dtype
 
     def holds(self, dtype: str) -> bool:
-        """Whether the library has numbers of this dtype."""
+        """Whether the library supports this dtype."""
         return dtype in {"float32", "float64"} or self.module is None
 
     def calling(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """The function, called without a record of gradients."""
+        """The function wrapped so that it runs without recording gradients."""
         if self.name != "torch":
             return function
 
@@ -119,21 +119,21 @@ class ForeignFunction:
     """A user's function, called with arrays of its library.
 
     Attributes:
-        library: What it is called with.
-        output: The dtype of what it returned last.
-        calls, rows: How often it was called, and with how many rows in all.
+        library: The library of the arrays that it is called with.
+        output: The dtype of its last return value.
+        calls, rows: Number of calls, and total number of rows passed.
         changed: The names of the arguments that it changed.
         overwrites: Whether a call changed what an earlier call had returned.
     """
 
     library: Library
-    # Words of the messages, where a family's differ.
+    # Words used in messages; subclasses replace them.
     _raised, _no_array, _no_numbers = "it raised ", "not an array", "not real numbers"
-    # Whether floats such as ``longdouble`` are numbers too, for which no check has a bound.
+    # Whether floats such as ``longdouble`` are accepted too, although no check has an error bound for them.
     _takes_any_float = False
 
     def __init__(self, function: Callable[..., Any], output: str, timeout: float | None = None) -> None:
-        """Take the function, and the seconds that a call may take; None calls it in this thread, without a limit."""
+        """Take the function and the time limit of a call in seconds; None calls it in this thread, without a limit."""
         self.function: Callable[..., Any] = function
         self.output: str = output
         self.timeout: float | None = timeout
@@ -144,7 +144,7 @@ class ForeignFunction:
         self._returned: dict[tuple[int, ...], list[tuple[Any, np.ndarray]]] = {}
 
     def find_library(self, backend: Any, attempt: Callable[[], Any]) -> list[tuple[str, Refused]]:
-        """Keep the first library with which an attempt is not refused; where all are, return their refusals."""
+        """Keep the first library with which ``attempt`` succeeds; if none does, return the error of each."""
         tried: list[tuple[str, Refused]] = []
         for name in likely_libraries(self.function) if backend is None else (backend,):
             self.library = Library(name)
@@ -157,10 +157,10 @@ class ForeignFunction:
         return tried
 
     def ask(self, arguments: dict[str, Any], rows: int) -> Any:
-        """Call it with these arguments, and note which of them it changes.
+        """Call the function with these arguments, and record which of them it changes.
 
         Raises:
-            Refused: It raised, or did not return in time.
+            Refused: The function raised or timed out.
         """
         self.calls += 1
         self.rows += rows
@@ -172,7 +172,7 @@ class ForeignFunction:
                 self.changed.add(name)
         for array, was in itertools.chain(*self._returned.values()):
             self.overwrites |= not _equal(was, as_numpy(array))
-        # The last answer of each shape: a buffer may be kept for each.
+        # The last answer of each shape: the function may reuse one output buffer per shape.
         for array in _small_arrays(answer):
             self._returned[tuple(array.shape)] = []
         for array in _small_arrays(answer):
@@ -181,11 +181,11 @@ class ForeignFunction:
 
     @property
     def summary(self) -> dict[str, Any]:
-        """How it was called, as reports say it."""
+        """How it was called, as fields of a report."""
         return {"library": self.library.name, "dtype": self.output, "calls": self.calls, "rows": self.rows}
 
     def array_or_refuse(self, answer: Any, what: str) -> Any:
-        """The answer, if it is an array; ``what`` names it otherwise."""
+        """The answer if it is an array; otherwise Refused, with ``what`` as its name in the message."""
         if not hasattr(answer, "shape") or not hasattr(answer, "dtype"):
             raise Refused(f"it returned {what}, {self._no_array}")
         if isinstance(answer, np.ma.MaskedArray) and np.ma.getmaskarray(answer).any():
@@ -194,14 +194,14 @@ class ForeignFunction:
         return answer
 
     def numbers(self, answer: Any) -> np.ndarray:
-        """An array that came back, as float64; its dtype is noted."""
+        """A returned array as float64; its own dtype is recorded in ``output``."""
         self.output = dtype_of(answer)
         if self.output not in FLOATS and not (self._takes_any_float and as_numpy(answer).dtype.kind == "f"):
             raise Refused(f"it returned {self.output}, {self._no_numbers}")
         return as_numpy(answer).astype(np.float64)
 
 
-_KEPT = 2**18  # numbers of an answer that later calls are held to
+_KEPT = 2**18  # numbers of an answer that are compared again after later calls
 
 
 def _equal(one: np.ndarray, other: np.ndarray) -> bool:
@@ -209,13 +209,13 @@ def _equal(one: np.ndarray, other: np.ndarray) -> bool:
 
 
 def _small_arrays(answer: Any) -> list[Any]:
-    """The arrays of an answer that a later call can be held to; JAX's cannot change."""
+    """The arrays of an answer that a later call could overwrite; JAX arrays are left out, they cannot change."""
     parts = answer if isinstance(answer, tuple | list) else (answer,)
     return [part for part in parts if library_name(part) in {"numpy", "torch"} and math.prod(part.shape) <= _KEPT]
 
 
 def refusals(tried: Sequence[tuple[str, Refused]], link: str = " ") -> str:
-    """What was refused, with the libraries whose arrays it was refused with; the same once for all."""
+    """The error messages with the libraries that caused them; equal messages are given once."""
     libraries: dict[str, list[str]] = {}
     for name, error in tried:
         libraries.setdefault(str(error), []).append(name)
@@ -223,14 +223,14 @@ def refusals(tried: Sequence[tuple[str, Refused]], link: str = " ") -> str:
 
 
 def kind_of(value: object, *, lengths: bool = True) -> str:
-    """What came back in place of an array, in words."""
+    """A description of a value that is not the expected array."""
     if lengths and isinstance(value, tuple | list):
         return f"{type(value).__name__} of {len(value)}"
     return "nothing" if value is None else f"a value of type {type(value).__name__}"
 
 
 def float_name(dtype: Any) -> Any:
-    """The name of a dtype that is said by its name or as a library's own; what is neither comes back as it is."""
+    """The name of a dtype, given as a name or as a library's dtype object; anything else is returned unchanged."""
     name = dtype if isinstance(dtype, str) else getattr(dtype, "__name__", None) or str(dtype)
     name = name.removeprefix("torch.")
     return name if name in FLOATS else dtype
@@ -242,7 +242,7 @@ def dtype_of(array: Any) -> str:
 
 
 def as_numpy(array: Any) -> np.ndarray:
-    """Any library's array as NumPy's; bfloat16 as float32, which holds all its numbers."""
+    """An array of any library as a NumPy array; bfloat16 becomes float32, which represents it exactly."""
     if library_name(array) == "torch":
         array = array.detach().cpu()
         if "bfloat16" in str(array.dtype):
@@ -253,13 +253,13 @@ def as_numpy(array: Any) -> np.ndarray:
 
 
 def library_name(array: Any) -> str:
-    """The library that an array is of."""
+    """The name of the library that an array belongs to."""
     name = library_of(array)
     return "jax" if name == "jaxlib" else name
 
 
 def likely_libraries(function: Callable[..., Any]) -> list[str]:
-    """The libraries to try, those that the function speaks of first; none is imported that is not there already."""
+    """The libraries to try, those that the function's code refers to first; no library is imported for this."""
     spoken = _spoken(function)
     there = [name for name in LIBRARIES if name == "numpy" or name in sys.modules]
     return sorted(there, key=lambda name: (name not in spoken, LIBRARIES.index(name)))
@@ -290,14 +290,14 @@ def _spoken(function: Callable[..., Any]) -> set[str]:
 
 
 class TookTooLong(Exception):
-    """A call did not come back in time; what the call itself raises is of other types."""
+    """A call exceeded its time limit. Exceptions that the call itself raises have other types."""
 
 
 def answered(call: Callable[[], Any], seconds: float | None, lead: str = "it raised ") -> Any:
-    """What a call of a user's code returns; None for ``seconds`` makes it here and waits as long as it takes.
+    """The return value of a call of user code; with ``seconds=None`` it runs in this thread without a limit.
 
     Raises:
-        Refused: It raised, whatever that was (but for Ctrl-C), or did not return in time.
+        Refused: The call raised anything except KeyboardInterrupt, or timed out.
     """
     try:
         with outliving():
@@ -314,11 +314,11 @@ def answered(call: Callable[[], Any], seconds: float | None, lead: str = "it rai
 
 @contextmanager
 def outliving() -> Iterator[None]:
-    """Have `os._exit` raise `EndsProcess` in a user's code: a process that ends without a report counts as a success.
+    """Make `os._exit` raise `EndsProcess` in user code: a process that exits without a report would look successful.
 
-    It does so in this thread, and in the one in which `within` calls. A process that the user's code forks is its own
-    affair and ends as it wants, as does all else outside of such a call. `os._exit` stays wrapped afterwards: a call
-    that did not come back in time may reach it later.
+    This holds in this thread and in the thread in which `within` makes its call. Processes that the user code forks,
+    and all code outside such a call, exit normally. `os._exit` stays wrapped afterwards, because a call that timed out
+    may still reach it later.
     """
     if os._exit is not _exit_or_raise:
         _real_exit.append(os._exit)
@@ -347,18 +347,18 @@ def error_text(error: BaseException, most: int = 160) -> str:
 
 
 def within(seconds: float, call: Callable[[], Any]) -> Any:
-    """What the call returns, or what it raises, unless it takes longer.
+    """Return what the call returns, or raise what it raises, within a time limit.
 
-    It runs in a thread of its own: one that does not come back can be left alone, whatever it is busy with.
+    The call runs in a separate thread, so that one that does not return can be abandoned.
 
     Raises:
-        TookTooLong: It does not come back in time.
+        TookTooLong: The call does not return in time.
     """
     answers: queue.SimpleQueue = queue.SimpleQueue()
     _worker().waiting.put((contextvars.copy_context(), call, answers))
     try:
         answer, error = answers.get(timeout=seconds)
-    except BaseException as error:  # in vain, or stopped from the keyboard: the call may still run
+    except BaseException as error:  # timed out or interrupted from the keyboard: the call may still run
         _own.worker = None  # the next call gets another thread
         _unanswered.append(answers)
         if isinstance(error, queue.Empty):
@@ -370,27 +370,27 @@ def within(seconds: float, call: Callable[[], Any]) -> Any:
 
 
 def hanging() -> int:
-    """How many calls that did not come back in time still run: a process that ends may crash beside them."""
+    """Number of timed-out calls that still run; a process that exits while they run may crash."""
     return sum(answers.empty() for answers in _unanswered)
 
 
 class _CallingThread:
-    """A thread that calls, and ends when nobody asks it any more."""
+    """A thread that makes calls for another thread, and ends when no thread uses it any more."""
 
     def __init__(self) -> None:
         self.waiting: queue.SimpleQueue = queue.SimpleQueue()
         threading.Thread(target=_work, args=(self.waiting,), daemon=True, name="clockhands check").start()
-        # Not when the process ends: daemons are left alone then.
+        # Not at process exit: daemon threads are abandoned then.
         weakref.finalize(self, self.waiting.put, None).atexit = False
 
 
-# Of each thread that asks, so that none waits for another's call, nor a call that asks itself for its own end.
+# One per calling thread, so that no thread waits for another's call and a nested call does not wait for itself.
 _own = threading.local()
 _unanswered: list[queue.SimpleQueue] = []
 
 
 def _worker() -> _CallingThread:
-    """The thread that calls; the same one while it comes back, as libraries keep pools for each thread."""
+    """The calling thread; reused as long as its calls return, because libraries keep thread pools per thread."""
     worker: _CallingThread | None = getattr(_own, "worker", None)
     if worker is None:
         worker = _own.worker = _CallingThread()

@@ -1,7 +1,7 @@
 """A frequency ladder and the channels of its pairs: exact cosines and sines at any positions.
 
-What tables, rotations, shifts and kernels share. A clock's hands are pairs of a first and a second
-channel; a shift of the position turns each by its own angle, the same wherever it stood.
+Used by tables, rotations, shifts and kernels. Each dimension pair of a clock occupies two channels. Shifting the
+position by ``k`` rotates pair ``i`` by ``k rate_i``, at every position.
 """
 
 import math
@@ -27,10 +27,10 @@ Order = Literal["sin-cos", "cos-sin"]
 
 
 def order_of(name: object) -> Order:
-    """The order of sine and cosine of this name.
+    """The order of sine and cosine with this name.
 
     Raises:
-        InvalidValue: There is none.
+        InvalidValue: The name is unknown.
     """
     if name not in ("sin-cos", "cos-sin"):
         raise InvalidValue(
@@ -42,16 +42,16 @@ def order_of(name: object) -> Order:
 
 @dataclass(frozen=True)
 class Clock:
-    """A ladder and how its hands are written into channels.
+    """A frequency ladder and the channels into which the cosines and sines of its pairs are written.
 
     Attributes:
-        ladder: The rates of the hands.
-        layout: Which two channels belong to a hand.
-        order: Whether sine or cosine stands first.
-        width: Channels that are written, ``2 * pairs``, or one less where the last hand has no second.
-        channels: The two channels of each hand, int64 [pairs, 2], where they are not those of the layout.
-        axes: For positions of several coordinates, the ladders and hands of each: as many hands of the first axis'
-            ladder, then of the next, in the order of ``ladder`` and ``channels``; else none.
+        ladder: The frequencies of the pairs.
+        layout: Which two channels form a pair.
+        order: Whether sine or cosine comes first in a pair.
+        width: Channels written: ``2 * pairs``, or one less where the last pair has no second channel.
+        channels: The two channels of each pair, int64 [pairs, 2], where they differ from those of the layout.
+        axes: For positions of several coordinates, the ladder and the pairs of each axis. The pairs of the first axis
+            come first, then those of the next, in the order of ``ladder`` and ``channels``. Empty for one axis.
     """
 
     ladder: Ladder
@@ -63,18 +63,18 @@ class Clock:
 
     @property
     def number_of_axes(self) -> int:
-        """Coordinates of a position."""
+        """Number of coordinates of a position."""
         return max(1, len(self.axes))
 
     def units(self, positions: Positions) -> NDArray[np.complex128]:
-        """``cos + i sin`` of every hand, complex128 [*positions, pairs]; the positions are [..., axes] of several."""
+        """``cos + i sin`` of every pair, complex128 [*positions, pairs]; several axes take positions [..., axes]."""
         if not self.axes:
             return units(self.ladder, positions)
         parts = [units(ladder, positions.coordinate(axis)) for axis, ladder in enumerate(self.axes)]
         return np.concatenate(parts, axis=-1)
 
     def write(self, out: np.ndarray, positions: Positions, threads: int | None) -> None:
-        """Write the hands at these (flattened) positions into ``out`` [rows, width]."""
+        """Write the sines and cosines of all pairs at these (flattened) positions into ``out`` [rows, width]."""
 
         def write(rows: slice, pairs: slice, block: np.ndarray) -> None:
             place(out[rows, : self.width], before_rounding(block, out.dtype), pairs, self.layout)
@@ -83,11 +83,11 @@ class Clock:
         fill(write, self.ladder, positions, swapped=self.order == "sin-cos", fine=fine, threads=threads)
 
     def shift(self, distance: Any, width: int) -> np.ndarray:
-        """The rotation of all hands by ``distance`` tokens, float64 [width, width]; other channels stay as they are."""
+        """The matrix that rotates all pairs by ``distance`` tokens, float64 [width, width]; identity elsewhere."""
         turn = self.units(positions_of([distance], "k"))[0]
         channels = pair_channels(self.ladder.pairs, self.layout) if self.channels is None else self.channels
         first, second = channels.T
-        # (sin, cos) turns against (cos, sin).
+        # (sin, cos) rotates in the opposite direction to (cos, sin).
         sine = turn.imag if self.order == "sin-cos" else -turn.imag
         matrix = np.eye(width)
         matrix[first, first] = matrix[second, second] = turn.real
@@ -97,19 +97,19 @@ class Clock:
 
 @runtime_checkable
 class HasClock(Protocol):
-    """A spec with a clock behind it."""
+    """A spec that is defined by a clock."""
 
     def clock(self) -> Clock:
-        """The clock; InvalidValue where there is none, with the reason."""
+        """The clock; raises InvalidValue, with the reason, where the spec has none."""
         ...
 
 
 def shift(spec: Any, k: Any) -> np.ndarray:
-    """The matrix ``R_k`` that moves a code by ``k`` tokens: ``table(t + k) = table(t) @ R_k.T``.
+    """The matrix ``R_k`` that shifts a code by ``k`` tokens: ``table(t + k) = table(t) @ R_k.T``.
 
-    A rotation of every pair by ``k rate_i``, the same wherever one stands; float64 [width, width],
-    orthogonal, and ``R_j R_k = R_(j + k)``. For a rotary code it is what turns a query or key. For a code of several
-    axes ``k`` is a distance along each of them.
+    It rotates pair ``i`` by ``k rate_i`` and is the same at every position: float64 [width, width], orthogonal, with
+    ``R_j R_k = R_(j + k)``. For a rotary code it is the matrix that rotates a query or key. For a code of several axes
+    ``k`` is a distance along each of them.
 
     Accuracy: each entry within 0.78 ulp of 1; see `clockhands.phases`.
 

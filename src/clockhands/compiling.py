@@ -1,7 +1,7 @@
 """Constants for torch.compile, which cannot trace the exact arithmetic.
 
-Imported only where there is PyTorch. The compiler runs these functions while it compiles, keeps what they return as
-constants of its graph, and compiles again when it is given another spec or ladder.
+Imported only where PyTorch is installed. The compiler runs these functions at compile time, stores their results as
+constants of its graph, and recompiles when the spec or ladder changes.
 """
 
 from collections.abc import Callable
@@ -15,13 +15,13 @@ from clockhands.ladders import Ladder
 
 
 def leave(why: str) -> None:
-    """End the graph here, with a reason that PyTorch shows where it may not end."""
+    """Break the graph here, with a reason that PyTorch shows where graph breaks are not allowed."""
     torch._dynamo.graph_break(msg=why)  # noqa: SLF001 - public by its documentation, in a module that is not
 
 
 @torch.compiler.assume_constant_result
 def remember(spec: Any) -> bool:
-    """Have a spec compute what it remembers about itself, which a copied or unpickled one has not done yet."""
+    """Make a spec compute its cached values; a copied or unpickled spec has none yet."""
     for ladder in (getattr(spec, "ladder", None), *getattr(spec, "ladders", ())):
         if ladder is not None:
             _ = ladder.turns
@@ -31,7 +31,7 @@ def remember(spec: Any) -> bool:
 
 @torch.compiler.assume_constant_result
 def numbers_of(spec: Any, name: str) -> list[Any]:
-    """Numbers that follow from a spec, as plain numbers in lists."""
+    """Numbers derived from a spec, as Python numbers in lists."""
     known = getattr(spec, name)
     known = known() if callable(known) else known
     return known.tolist() if hasattr(known, "tolist") else list(known)
@@ -46,7 +46,7 @@ def limbs(ladder: Ladder) -> list[list[int]]:
 
 @lru_cache(maxsize=256)
 def kept_limbs(ladder: Ladder, device: torch.device) -> list[torch.Tensor]:
-    """`limbs` on a device, copied there once: a copy waits, and a CUDA graph cannot hold it."""
+    """`limbs` on a device, copied there once: a copy synchronises, and a CUDA graph cannot contain it."""
     return [torch.tensor(limb, dtype=torch.int64, device=device) for limb in limbs(ladder)]
 
 
@@ -58,5 +58,5 @@ def kept(numbers: bytes, dtype: str, shape: tuple[int, ...], device: torch.devic
 
 @torch.compiler.assume_constant_result
 def made(make: Callable[..., Any], *known: Any) -> torch.Tensor:
-    """The array that a function makes of known values, as a constant of the graph."""
+    """The array that a function computes from values known at compile time, as a constant of the graph."""
     return torch.from_numpy(make(*known))

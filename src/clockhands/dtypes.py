@@ -1,9 +1,9 @@
 """Output dtypes float64, float32, float16 and bfloat16: conversion with one rounding, and what a rounding costs.
 
-Numbers are made in float64. NumPy rounds float64 to float32 and float16 directly; ``ml_dtypes`` rounds
-to bfloat16 by way of float32, twice, so float32 is reached by rounding to odd first (Boldo and Melquiond
-2008): a float32 has 24 bits, two more than bfloat16's 8 and then some, and keeps in its last bit
-that something was cut off.
+Numbers are computed in float64. NumPy rounds float64 to float32 and float16 directly. ``ml_dtypes`` rounds to bfloat16
+through float32, which would round twice. So the float32 is made by rounding to odd (Boldo and Melquiond 2008): its last
+bit is set where anything was cut off. Its 24 bits are more than the 8 + 2 bits that this method needs, and the second
+rounding gives the correctly rounded bfloat16.
 """
 
 from typing import Any
@@ -13,20 +13,20 @@ import numpy as np
 from clockhands.arguments import shown
 from clockhands.errors import InvalidValue
 
-_NUMPY = (np.ndarray, np.generic)  # not a union: torch.compile cannot make one of them
+_NUMPY = (np.ndarray, np.generic)  # a tuple: torch.compile cannot build a union of types
 
 NAMES = ("float64", "float32", "float16", "bfloat16")
-# Half the distance of neighbouring numbers, relative to their size: what one rounding is off by, at most.
+# Unit roundoff: the largest relative error of one rounding.
 UNIT_ROUNDOFF = {"float64": 2.0**-53, "float32": 2.0**-24, "float16": 2.0**-11, "bfloat16": 2.0**-8}
 # The smallest number above 0.
 SMALLEST = {"float64": 2.0**-1074, "float32": 2.0**-149, "float16": 2.0**-24, "bfloat16": 2.0**-133}
 
 
 def output_dtype(dtype: object) -> np.dtype:
-    """The NumPy dtype of this name, dtype or scalar type.
+    """The NumPy dtype for a name, a dtype or a scalar type.
 
     Raises:
-        InvalidValue: It is none of `NAMES`.
+        InvalidValue: The dtype is not one of `NAMES`.
     """
     name = str(getattr(dtype, "__name__", None) or dtype).removeprefix("torch.").removeprefix("jax.numpy.")
     if name not in NAMES and dtype is not None:  # NumPy reads None as float64
@@ -44,7 +44,7 @@ def output_dtype(dtype: object) -> np.dtype:
 
 
 def limits(dtype: np.dtype) -> tuple[int, float]:
-    """The significant bits of an output dtype, the hidden one among them, and its largest number.
+    """The number of significant bits of an output dtype, including the hidden bit, and its largest number.
 
     >>> limits(np.dtype(np.float16))
     (11, 65504.0)
@@ -56,7 +56,7 @@ def limits(dtype: np.dtype) -> tuple[int, float]:
 
 
 def name_of(array: Any) -> str:
-    """The name of an array's dtype, in whatever order its bytes stand."""
+    """The name of an array's dtype, without its byte order."""
     return array.dtype.name if isinstance(array, _NUMPY) else str(array.dtype).rpartition(".")[2]
 
 
@@ -72,6 +72,6 @@ def to_odd_float32(numbers: np.ndarray) -> np.ndarray:
     near = exact.astype(np.float32)
     back = near.astype(np.float64)
     bits = near.view(np.uint32)
-    bits -= np.abs(back) > np.abs(exact)  # towards zero: sign and size are apart in a float
+    bits -= np.abs(back) > np.abs(exact)  # towards zero: a float stores sign and magnitude separately
     bits |= back != exact
     return near.view(np.complex64) if numbers.dtype.kind == "c" else near

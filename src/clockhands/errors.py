@@ -1,7 +1,7 @@
-"""Errors that say what was given, what is allowed and what to do.
+"""The exceptions of this library. Each says what was given, what is allowed, and what to do.
 
-Every error of this library is a ``ClockhandsError`` with a ``message`` (the fact) and a ``hint``
-(the way out), and at the same time the built-in type that a caller would expect to catch.
+Every one is a ``ClockhandsError`` with a ``message`` (the problem) and a ``hint`` (what to do), and also the built-in
+type that a caller expects to catch, such as ValueError.
 """
 
 
@@ -23,11 +23,11 @@ class ClockhandsError(Exception):
 
 
 class InvalidValue(ClockhandsError, ValueError):
-    """A value that the caller gave cannot be used."""
+    """An argument has a value that is not allowed."""
 
 
 class InvalidType(ClockhandsError, TypeError):
-    """A value that the caller gave is of a kind that cannot be used."""
+    """An argument has a type that is not allowed."""
 
 
 class TooLarge(ClockhandsError, ValueError):
@@ -35,4 +35,4 @@ class TooLarge(ClockhandsError, ValueError):
 
 
 class Unreadable(ClockhandsError, ValueError):
-    """A file or a target that cannot be read as what it claims to be."""
+    """A file or a target cannot be read in the format that it claims to have."""

@@ -1,8 +1,8 @@
-"""Grids: positions of the cells of an image, a video or a feature map, and their order.
+"""Grids: the positions of the cells of an image, a video or a feature map, and the order of the cells.
 
-Every published code of several axes takes positions that are affine in the index of the cell: offsets, normalised
-coordinates, pixel centres, interpolation scales and crops all are a start and a step. Which axis runs fastest along
-the rows differs between families, and a table read in the other order looks right and is wrong.
+In every published code of several axes the positions are affine in the cell index: offsets, normalised coordinates,
+pixel centres, interpolation scales and crops are all a start and a step. Which axis varies fastest along the rows
+differs between model families; a table read in the wrong order raises no error and gives wrong positions.
 """
 
 import math
@@ -22,10 +22,10 @@ from clockhands.positions import HINT_RANGE, LARGEST, Positions, from_exact, pos
 
 @dataclass(frozen=True, init=False, repr=False)
 class Grid:
-    """The cells of a grid: cell ``i`` of an axis stands at ``start + step i``, and the axes are multiplied out.
+    """The cells of a grid: cell ``i`` of an axis is at ``start + step i``, and the grid is the product of its axes.
 
-    It is taken wherever positions are. Each coordinate is the real number ``start + step i``, made of exact fractions
-    and rounded once (its fraction to a float64, its whole part not at all).
+    A grid is accepted wherever positions are. Each coordinate ``start + step i`` is computed in exact fractions; its
+    whole part is exact and its fractional part is rounded once to float64.
 
     ============================================== ==================================================================
     pixel centres, ``(i + 1/2) / n``               ``Grid.centres((n, m))``
@@ -38,11 +38,11 @@ class Grid:
     Attributes:
         sizes: Cells of each axis, in the order of the code's axes; one number for a single axis.
         start: Position of the first cell of each axis; one number for all.
-        step: From one cell to the next, for each axis; one number for all.
-        order: The axes from the one that changes slowest to the one that changes fastest along the rows; the
-            order of the axes unless said. ``(1, 0)`` for a code of (x, y) and rows that follow one another.
-        prefix: Rows before the first cell that stand nowhere (class and register tokens): an additive code gives
-            them zeros, a rotary code leaves them as they are at position 0.
+        step: Distance from one cell to the next, for each axis; one number for all.
+        order: The axes from the slowest to the fastest varying along the rows; by default the order of the axes.
+            ``(1, 0)`` is a code of (x, y) whose cells are listed row by row.
+        prefix: Number of rows before the first cell that have no position (class and register tokens). An additive
+            code gives them zeros; a rotary code does not rotate them (position 0).
 
     Raises:
         InvalidValue, InvalidType: A number is not allowed, or there is not one for each axis.
@@ -66,7 +66,7 @@ class Grid:
         order: Iterable[int] | None = None,
         prefix: int = 0,
     ) -> None:
-        """Check the numbers and make fractions of them."""
+        """Check the numbers and convert them to fractions."""
         numbers = tuple(sizes) if isinstance(sizes, Iterable) and not isinstance(sizes, str | bytes) else (sizes,)
         if not numbers:
             raise InvalidValue("`sizes` must hold at least one axis, got none.", "Write Grid((rows, columns)).")
@@ -85,9 +85,9 @@ class Grid:
 
     @classmethod
     def between(cls, sizes: int | Iterable[int], first: Any, last: Any, **further: Any) -> "Grid":
-        """The grid whose first cell stands at ``first`` and whose last at ``last``, as ``linspace`` has them.
+        """The grid whose first cell is at ``first`` and whose last cell is at ``last``, as in ``linspace``.
 
-        An axis of one cell has it at ``first``.
+        If an axis has one cell, it is at ``first``.
 
         >>> positions_of(Grid.between(3, -1, 1)).as_float64().tolist()
         [-1.0, 0.0, 1.0]
@@ -101,7 +101,7 @@ class Grid:
 
     @classmethod
     def centres(cls, sizes: int | Iterable[int], first: Any = 0, last: Any = 1, **further: Any) -> "Grid":
-        """The centres of cells that fill ``first`` to ``last``: ``first + (last - first) (i + 1/2) / n``.
+        """The centres of ``n`` equal cells between ``first`` and ``last``: ``first + (last - first) (i + 1/2) / n``.
 
         >>> positions_of(Grid.centres(4)).as_float64().tolist()
         [0.125, 0.375, 0.625, 0.875]
@@ -125,14 +125,14 @@ class Grid:
         return math.prod(self.sizes)
 
     def __len__(self) -> int:
-        """Number of rows: the cells, and the rows that stand nowhere."""
+        """Number of rows: the cells and the rows without a position."""
         return self.prefix + self.cells
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
-        """What NumPy makes of it: float64 [rows] or [rows, axes], NaN for rows that stand nowhere.
+        """The NumPy array: float64 [rows] or [rows, axes], NaN for rows without a position.
 
         Raises:
-            InvalidValue: No copy was allowed; there are no numbers before it.
+            InvalidValue: ``copy=False`` was given, but a grid stores no array that could be returned.
         """
         if copy is False:
             raise InvalidValue(
@@ -154,7 +154,7 @@ class Grid:
         return f"Grid({', '.join(words)})"
 
     def line(self, axis: int) -> Positions:
-        """The positions of one axis' cells, each once."""
+        """The positions of the cells along one axis."""
         number, start, step = self.sizes[axis], self.start[axis], self.step[axis]
         if start.denominator == step.denominator == 1 and step:
             return Positions((number,), start=int(start), step=int(step))
@@ -168,8 +168,8 @@ class Grid:
         """The positions of the cells, [cells] or [cells, axes].
 
         Raises:
-            InvalidValue: There are rows that stand nowhere.
-            TooLarge: They would not fit in memory.
+            InvalidValue: The grid has rows without a position.
+            TooLarge: The positions would not fit in memory.
         """
         if self.prefix:
             raise InvalidValue(
@@ -187,7 +187,7 @@ class Grid:
         return Positions((self.cells, self.axes), whole, part, negative, grid=self)
 
     def _spread(self, limbs: list[Any], dtype: type) -> np.ndarray | None:
-        """The limbs of each axis' cells in all cells, [cells, axes]; None where no axis has any."""
+        """Spread the limbs of each axis over all cells, [cells, axes]; None where no axis has limbs."""
         if all(limb is None for limb in limbs):
             return None
         out = np.zeros((*(self.sizes[axis] for axis in self.order), self.axes), dtype)
@@ -200,14 +200,14 @@ class Grid:
 
 
 def without_prefix(given: Any) -> tuple[int, Any]:
-    """The rows of a grid that stand nowhere, and the positions without them; 0 for any other positions."""
+    """The number of rows of a grid without a position, and the other positions; 0 where ``given`` is not a grid."""
     if isinstance(given, Grid) and given.prefix:
         return given.prefix, Grid(given.sizes, start=given.start, step=given.step, order=given.order)
     return 0, given
 
 
 def at_origin(given: Any, name: str = "positions") -> Positions:
-    """`positions_of`, where rows that stand nowhere are taken to stand at 0 on every axis."""
+    """`positions_of`, with position 0 on every axis for rows without a position."""
     prefix, cells = without_prefix(given)
     at = positions_of(cells, name)
     if not prefix:
@@ -223,7 +223,7 @@ def at_origin(given: Any, name: str = "positions") -> Positions:
 
 
 def _each(name: str, given: Any, axes: int) -> tuple[Fraction, ...]:
-    """A number for each axis, as the exact fraction that it is."""
+    """One number per axis, as exact fractions."""
     several = isinstance(given, Iterable) and not isinstance(given, str | bytes) and not hasattr(given, "__float__")
     numbers = tuple(given) if several else (given,) * axes
     if len(numbers) != axes:
@@ -247,7 +247,7 @@ def _fraction(name: str, number: Any) -> Fraction:
 
 
 def _as_number(number: Fraction) -> int | float | Fraction:
-    """A fraction as an integer or a float, where one holds it."""
+    """A fraction as an integer or a float where one represents it exactly, else unchanged."""
     if number.denominator == 1:
         return int(number)
     return float(number) if Fraction(float(number)) == number else number

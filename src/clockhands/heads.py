@@ -1,23 +1,23 @@
-r"""An attention head built by hand that finds the token ``back`` positions before, as one matrix.
+r"""An attention head constructed from one matrix that attends to the token ``back`` positions before.
 
-A shift is a rotation ``R``, the same wherever one stands, so the code of the position ``back`` tokens before is one
-matrix times the code here: ``PE(t - back) = R_(-back) PE(t)``. A head whose queries are turned by that matrix and
-whose keys are left alone scores token ``s`` from token ``t`` by
+A shift by ``back`` tokens is the same rotation at every position ``t``: ``PE(t - back) = R_(-back) PE(t)``. A head
+whose queries are multiplied by that matrix and whose keys are not changed gives the score of query ``t`` and key ``s``
 
     (R_(-back) PE(t)) . PE(s) = PE(t - back) . PE(s) = kernel(t - back - s),
 
-which is largest at ``s = t - back``. A rotary code does the same to any constant vector ``c``: turned by ``t`` and
-by ``s``, ``R_(-back) c`` and ``c`` meet as ``(R_t R_(-back) c) . (R_s c)``; with a pair of length 1 in every pair of
-``c`` that is ``kernel(t - back - s)`` again.
+which is largest at ``s = t - back``. With a rotary code the same works for a constant vector ``c``: the rotated query
+``R_(-back) c`` and the rotated key ``c`` have the score ``(R_t R_(-back) c) . (R_s c)``. If every dimension pair of
+``c`` has length 1, that is again ``kernel(t - back - s)``.
 
-**The margin** is how far the right token's score stands above any other's:
+**The margin** is the score of the right token minus the highest score of any other:
 ``margin = kernel(0) - max of kernel(k) over 0 < |k| < length``. The kernel is even, ``kernel(0) = n`` for ``n`` pairs,
 and
 
     gap(k) = n - kernel(k) = sum_i (1 - cos(k rate_i)).
 
-*Why the neighbour decides.* Let the rates be ``r**-i``, ``i = 0 … n - 1``, with ``r = base ** (1 / n)`` (or
-``base ** (1 / (n - 1))`` where the span is closed), ``r <= 5``, and ``length <= base``. Put ``w = 2 pi / (1 + r) > 1``.
+*Why the adjacent token has the second highest score.* Let the rates be ``r**-i``, ``i = 0 … n - 1``, with ``r = base **
+(1 / n)`` (or ``base ** (1 / (n - 1))`` where the span is closed), ``r <= 5``, and ``length <= base``. Put ``w = 2 pi /
+(1 + r) > 1``.
 
 1. For ``1 <= k <= w`` every phase ``k r**-i`` is at most pi and grows with ``k``: ``gap(k) >= gap(1)``.
 2. For ``k > w`` the phases ``k, k / r, k / r**2, …`` pass the window from ``w`` to ``r w = 2 pi - w`` in steps of
@@ -28,8 +28,8 @@ and
    ``m >= 1 + floor(ln w / ln r)``, and with that many terms ``sum_(j < m) (cos(r**-j) - cos(w / r**j))`` is larger than
    the tail for all ``1 < r <= 5``.
 
-So ``margin = gap(1) = sum_i (1 - cos(rate_i))``, whatever the length up to the base. With the integral in place of
-the sum (Euler and Maclaurin; ``Cin(1) = 0.23981`` the integral of ``(1 - cos x) / x``) an open span has
+So ``margin = gap(1) = sum_i (1 - cos(rate_i))`` for every length up to the base. With the integral in place of the sum
+(Euler and Maclaurin; ``Cin(1) = 0.23981`` the integral of ``(1 - cos x) / x``) an open span has
 
     margin = 0.23981 n / ln(base) + 0.22985 + 0.0701 ln(base) / n,
 
@@ -37,15 +37,15 @@ which grows with the width and shrinks, slowly, with the base: 0.515 at 16 chann
 base 10,000 (the estimate is within 0.005 there, and nearer the wider the code). ``r <= 5`` takes ``ln(base) / ln(5)``
 pairs: 12 channels at base 10,000.
 
-*Where it fails.* With fewer pairs (8 channels: ``r = 10``) a distance can bring the fast pairs round before the slow
-ones have moved; beyond about the base all of them come round: rates with a common period do so exactly, and the head
-sees several tokens at once. And scores are rounded: the right token is chosen for sure only while
-the margin is above twice the error of a score, in float32 about ``n width 2**-24``. Two channels miss at 710 tokens,
-which is 113 turns to within 6e-5: a margin of 2e-9.
+*Where it fails.* With fewer pairs (8 channels: ``r = 10``) a distance can be nearly a whole number of rotations of the
+fast pairs while the slow pairs have hardly rotated. Beyond a distance of about the base this happens to all pairs: if
+the rates have a common period, several tokens get exactly the same score. Scores are also rounded: the right token
+certainly wins only while the margin is above twice the error of a score, in float32 about ``n width 2**-24``. Two
+channels fail at 710 tokens, which is 113 full rotations to within 6e-5: a margin of 2e-9.
 
-*How sharp.* Scores are divided by the temperature before the softmax. The right token gets at least
-``1 / (1 + (length - 1) exp(-margin / temperature))``, so ``1 - e`` of it for
-``temperature <= margin / ln((length - 1) / e)``.
+*How sharp.* Scores are divided by the temperature before the softmax. The attention weight of the right token is at
+least ``1 / (1 + (length - 1) exp(-margin / temperature))``, so ``1 - e`` of it for ``temperature <= margin / ln((length
+- 1) / e)``.
 """
 
 import math
@@ -63,13 +63,13 @@ _CHUNK = 1 << 16
 
 
 class RelativeHead(NamedTuple):
-    """The matrices of a head, and what it reads; float64.
+    """The matrices of an attention head and its constant input; float64.
 
     Attributes:
-        query: Of the queries: ``q = x @ query.T``, [width, width].
-        key: Of the keys, the identity.
-        constant: For a rotary code the vector that every token holds, [head_width]: queries and keys are made from it
-            before they are turned by position. None for an additive code, whose own numbers are read.
+        query: The query matrix: ``q = x @ query.T``, [width, width].
+        key: The key matrix, the identity.
+        constant: For a rotary code the vector that every token holds, [head_width]: queries and keys are computed from
+            it before they are rotated by position. None for an additive code, whose table rows are the input.
     """
 
     query: np.ndarray
@@ -81,15 +81,15 @@ def relative_head(spec: Any, back: int | float, temperature: float = 1.0) -> Rel
     """The head that attends to the token ``back`` tokens before: ``q . k = kernel(t - back - s) / temperature``.
 
     ``query = shift(spec, -back) / temperature`` and ``key`` is the identity. Scores are ``q . k`` as they are: where
-    a model divides them by ``sqrt(head_width)``, give ``temperature / sqrt(head_width)``. With a rotary code both are
-    turned by `rotate` afterwards, whose attention factor is divided out here. What the tokens hold beside
-    their positions, of length ``e`` at most, moves a score by at most ``(2 e sqrt(pairs) + e**2) / temperature``. The
-    first ``back`` tokens have none so far before them; they look at the first.
+    a model divides them by ``sqrt(head_width)``, give ``temperature / sqrt(head_width)``. With a rotary code, queries
+    and keys are rotated by `rotate` afterwards, whose attention factor is divided out here. If the tokens also hold
+    content of norm at most ``e``, a score changes by at most ``(2 e sqrt(pairs) + e**2) / temperature``. For the first
+    ``back`` tokens there is no token that far back; they attend to the first token.
 
     Args:
-        spec: A code with a clock: `Sinusoidal` or `Rotary`, or any other that has a shift matrix.
-        back: Tokens to look back; below 0 looks ahead.
-        temperature: What scores are divided by.
+        spec: `Sinusoidal`, `Rotary`, or another code that has a shift matrix.
+        back: Number of tokens to look back; negative looks ahead.
+        temperature: Divisor of the scores.
 
     Accuracy: each entry of ``query`` within 2 ulp of the largest.
 
@@ -97,7 +97,7 @@ def relative_head(spec: Any, back: int | float, temperature: float = 1.0) -> Rel
         InvalidValue: The code has no shift matrix; the message says why. Or an argument cannot be used.
         InvalidType: ``spec`` is not a position code.
 
-    Source: Vaswani et al. 2017, arXiv:1706.03762, section 3.5, where such heads are hoped for.
+    Source: Vaswani et al. 2017, arXiv:1706.03762, section 3.5, which conjectures that such heads are easy to learn.
 
     >>> from clockhands.additive import Sinusoidal, table
     >>> spec = Sinusoidal(width=16)
@@ -127,13 +127,14 @@ def relative_head(spec: Any, back: int | float, temperature: float = 1.0) -> Rel
 
 
 def margin(spec: Any, length: int) -> float:
-    """How far the right token's score stands above any other's: ``kernel(0) - max of kernel(k), 0 < |k| < length``.
+    """The right token's score minus the highest other score: ``kernel(0) - max of kernel(k), 0 < |k| < length``.
 
-    Computed at every distance. For a geometric ladder, lengths up to its base and neighbouring rates at most 5 apart
-    it is ``sum_i (1 - cos(rate_i))``, as the module derives; 0 or nearly means that the code comes round.
+    Computed at every distance. For a geometric ladder, lengths up to its base and a ratio of neighbouring rates of at
+    most 5 it is ``sum_i (1 - cos(rate_i))``, as the module derives. About 0 means that another position has nearly the
+    same code.
 
     Args:
-        spec: A code with a clock.
+        spec: A code with a kernel, such as `Sinusoidal` or `Rotary`.
         length: Tokens of the sequence, at least 2.
 
     Accuracy: within ``pairs`` ulp of ``pairs``, the rounding of two kernels.

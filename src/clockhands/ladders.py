@@ -1,13 +1,13 @@
 """Frequency ladders: the RoPE frequency of each dimension pair, in radians per token.
 
-Everything sinusoidal or rotary is downstream of a ladder. A rate is the real number that its
-convention defines, not the float64 next to it: at position 10**15 that difference alone is a tenth
-of a radian. So a ladder holds each rate as a decimal number of ``DIGITS`` significant digits, made
-once; ``phases`` turns them into fixed point, and ``rates`` shows the nearest float64.
+Every sinusoidal or rotary encoding is computed from a ladder. A rate (RoPE frequency) is the real number that its
+convention defines, not the nearest float64: at position 10**15 that difference alone is a tenth of a radian. So a
+ladder stores each rate as a decimal number of ``DIGITS`` significant digits; ``phases`` converts them to fixed point,
+and ``rates`` gives the nearest float64.
 
-Accuracy: each of the maker functions below does at most ``pairs`` multiplications, one power and
-one division in ``WORKING`` digits, each with a relative error below 10**(1 - WORKING); for up to
-10**6 pairs a rate is within a relative 10**-62 of the real number, then rounded to ``DIGITS``
+Accuracy: each of the functions below that make a ladder does at most ``pairs`` multiplications, one power and one
+division in ``WORKING`` digits, each with a relative error below 10**(1 - WORKING); for up to 10**6 pairs a rate is
+within a relative 10**-62 of the real number, then rounded to ``DIGITS``
 digits: together a relative 10**(1 - DIGITS), about 2**-196.
 """
 
@@ -27,23 +27,23 @@ from clockhands.errors import InvalidType, InvalidValue
 DIGITS = 60
 WORKING = 70
 
-# 2 pi, to more digits than a ladder works with (OEIS A019692).
+# 2 pi, with more digits than the working precision (OEIS A019692).
 TWO_PI = Decimal("6.28318530717958647692528676655900576839433879875021164194988918461563281257241799725606965068")
 
-# Past this a rate would leave the 64 bits that `phases` keeps for whole turns per token.
+# A larger rate would overflow the 64 bits that `phases` has for whole rotations per token.
 FASTEST = Decimal(2) ** 63
 
-# The accuracy stated above is derived for so many pairs; more would only take minutes.
+# The accuracy stated above is derived for at most this many pairs; more would take minutes.
 MOST_PAIRS = 10**6
 
 Span = Literal["open", "closed"] | float
 
 
 def working() -> Context:
-    """The decimal arithmetic in which ladders are made: ``WORKING`` digits, any exponent.
+    """The decimal context in which ladders are computed: ``WORKING`` digits, any exponent.
 
-    A context of its own, so that neither the caller's precision nor the caller's traps change a rate. What is
-    larger than any exponent is infinite, and a ladder refuses it.
+    A new context, so that the caller's precision and traps do not change a rate. A result that overflows becomes
+    infinite, and `Ladder` refuses it.
     """
     traps = [InvalidOperation, DivisionByZero]
     return Context(prec=WORKING, rounding=ROUND_HALF_EVEN, Emin=-(10**9), Emax=10**9, traps=traps)
@@ -56,7 +56,7 @@ def _pairs(pairs: int) -> int:
 
 
 class Turns(NamedTuple):
-    """Turns per token of each pair in fixed point: ``whole + high / 2**64 + low / 2**128``.
+    """Full rotations (turns) per token of each pair in fixed point: ``whole + high / 2**64 + low / 2**128``.
 
     Each field is uint64 of shape [pairs], read-only. The sum is within 2**-129 of the rate
     divided by 2 pi.
@@ -69,19 +69,17 @@ class Turns(NamedTuple):
 
 @dataclass(frozen=True)
 class Ladder:
-    """One turning rate for each channel pair, and the factor that goes with them.
+    """The RoPE frequency of each dimension pair, and the attention factor of a scaled ladder.
 
-    A ladder compares and hashes by its numbers, so it can itself be a cache key or a static
-    argument of ``jax.jit``: no cache can forget one of its fields.
+    A ladder compares and hashes by its numbers, so it can be a cache key or a static argument of ``jax.jit``.
 
     Attributes:
-        exact: Radians per token, one for each of ``pairs``, as decimals of ``DIGITS`` digits.
-            A pair of rate 0 never turns.
-        attention_factor: What cosine and sine are multiplied by where the ladder was scaled
-            (YaRN, LongRoPE), else 1.
-        ratio: Of neighbouring rates where they were made as a geometric progression, else None; not
-            compared, since it follows from the rates (and is needed where there is only one).
-        origin: The call that made it, for people and error messages; not compared.
+        exact: The frequency of each pair in radians per token, as decimals of ``DIGITS`` digits. A pair of rate 0 never
+            rotates.
+        attention_factor: The factor on cosine and sine where the ladder was scaled (YaRN, LongRoPE), else 1.
+        ratio: Ratio of neighbouring rates if they are a geometric progression, else None. Not compared, because it
+            follows from the rates; with a single rate it does not, and is needed.
+        origin: The call that made the ladder, for messages; not compared.
 
     Raises:
         InvalidValue: There is no rate, or one is negative, infinite, NaN or above 2**63; or the
@@ -131,7 +129,7 @@ class Ladder:
 
     @cached_property
     def wavelengths(self) -> tuple[float, ...]:
-        """Tokens that each pair needs for a whole turn, 2 pi / rate; infinite for a rate of 0."""
+        """Wavelength of each pair in tokens, 2 pi / rate; infinite for a rate of 0."""
         return tuple(2 * math.pi / rate if rate else math.inf for rate in self.rates)
 
     @cached_property
@@ -151,11 +149,11 @@ class Ladder:
         return Turns(whole, high, low)
 
     def __getstate__(self) -> dict[str, object]:
-        """What is pickled and copied: the fields, not the numbers remembered from them."""
+        """The state for pickling and copying: the fields without the values cached from them."""
         return {name: self.__dict__[name] for name in ("exact", "attention_factor", "ratio", "origin")}
 
     def mapped(self, change: Callable[[int, Decimal], Decimal], origin: str, attention_factor: float = 1.0) -> "Ladder":
-        """The ladder whose pair ``i`` turns at ``change(i, rate)``, computed in ``WORKING`` digits.
+        """The ladder whose pair ``i`` has the rate ``change(i, rate)``, computed in ``WORKING`` digits.
 
         The attention factors multiply, so that scalings can follow one another.
         """
@@ -169,17 +167,17 @@ class Geometric:
     """Rates in geometric progression: ``rate_i = multiplier * base ** (-i / den)``.
 
     In papers this is ``base ** (-2 i / d)``; in checkpoints the rates are called ``inv_freq`` and the
-    base ``rope_theta``. The span says what ``den`` is:
+    base ``rope_theta``. The span defines ``den``:
 
-    * ``"open"``: ``d / 2``, the paper's: the ladder ends one step short of ``1 / base``;
-    * ``"closed"``: ``d // 2 - 1``, tensor2tensor's: the last rate is ``1 / base`` exactly;
-    * a number: that denominator, for a ladder that continues past the rotated channels.
+    * ``"open"``: ``d / 2``, as in the papers; the ladder ends one step before ``1 / base``;
+    * ``"closed"``: ``d // 2 - 1``, as in tensor2tensor; the last rate is exactly ``1 / base``;
+    * a number: that denominator, for a ladder that continues past the RoPE dimensions.
 
     Attributes:
-        base: Ratio that spans the ladder; positive, not 1; below 1 the rates rise.
+        base: The base; positive and not 1. Below 1 the rates increase with ``i``.
         span: Where the ladder ends.
-        multiplier: The first rate, in radians per token: the real number that its float64 holds. Where a convention
-            says 2 pi, ``2 * math.pi`` is 2.5e-16 rad short for each turn that the pair makes.
+        multiplier: The first rate, in radians per token: the real number that the float64 represents. Where a
+            convention says 2 pi, ``2 * math.pi`` is 2.5e-16 rad too small for each rotation of the pair.
 
     Raises:
         InvalidValue: A value is not allowed, or the span does not exist for this width.
@@ -238,12 +236,12 @@ class Geometric:
 
 @dataclass(frozen=True)
 class EvenSteps:
-    """Rates at equal distances: ``rate_i = multiplier * (first + i * (last - first) / (pairs - 1))``.
+    """Evenly spaced rates: ``rate_i = multiplier * (first + i * (last - first) / (pairs - 1))``.
 
     Attributes:
         first: The first rate before the multiplier, in radians per token.
         last: The last rate before the multiplier. With a single pair only ``first`` is used.
-        multiplier: What all rates are multiplied by.
+        multiplier: A factor on all rates.
 
     Raises:
         InvalidValue: A value is negative or not finite.
@@ -266,7 +264,7 @@ class EvenSteps:
         _pairs(pairs)
         with localcontext(working()):
             first, last, steps = Decimal(self.first), Decimal(self.last), max(pairs - 1, 1)
-            # A sum of what is not negative: no digit of a small rate is lost beside a large one.
+            # A sum of non-negative terms: no cancellation, so a small rate keeps all its digits.
             rates = tuple(
                 Decimal(self.multiplier) * (first * (steps - pair) + last * pair) / steps for pair in range(pairs)
             )
@@ -275,7 +273,7 @@ class EvenSteps:
 
 @dataclass(frozen=True)
 class Explicit:
-    """Rates given one by one; each means exactly the real number that its float64 holds.
+    """Rates given one by one; each is exactly the real number that its float64 represents.
 
     Attributes:
         rates: Radians per token, one for each pair.
@@ -305,7 +303,7 @@ class Explicit:
             )
 
     def ladder(self, pairs: int, channels: int) -> Ladder:
-        """The ladder, if it has as many rates as there are pairs."""
+        """The ladder; raises InvalidValue unless there are ``pairs`` rates."""
         if pairs != len(self.rates):
             raise InvalidValue(
                 f"{len(self.rates)} frequencies were given for the {pairs} pairs of {channels} dimensions.",
@@ -316,18 +314,18 @@ class Explicit:
 
 @dataclass(frozen=True)
 class Joined:
-    """Ladders of several axes as one: each axis has pairs and a spacing of its own, for twice as many channels.
+    """The ladders of several axes joined into one; each axis has a number of pairs and a spacing.
 
-    The pairs of the first spacing come first, then those of the next; with ``in_turns`` the first pair of
-    each, then the second of each, and so on.
+    The pairs of the first axis come first, then those of the next. With ``in_turns`` the axes alternate: the first
+    pair of each, then the second of each, and so on. The spacing of an axis with ``n`` pairs is for ``2 n`` channels.
 
     Attributes:
-        parts: For each axis the number of its pairs and how their rates are spaced.
-        in_turns: Whether the parts take turns instead of following one another.
+        parts: For each axis the number of its pairs and the spacing of their rates.
+        in_turns: Whether the axes alternate instead of following one another.
 
     Raises:
-        InvalidValue, InvalidType: A part is not a number and a spacing; parts that take turns are not equally long; or,
-            when the ladder is made, the pairs of all parts are not as many as there are.
+        InvalidValue, InvalidType: A part is not a number and a spacing; alternating parts have different lengths; or,
+            when the ladder is made, the parts do not add up to the number of pairs.
 
     Source: diffusers 0.42.1, ``FluxPosEmbed`` (one after another), ``LTXVideoRotaryPosEmbed`` (in turns).
 
@@ -354,7 +352,7 @@ class Joined:
             )
 
     def ladder(self, pairs: int, channels: int) -> Ladder:
-        """The ladder, if the parts have as many pairs as there are."""
+        """The ladder; raises InvalidValue unless the parts have ``pairs`` pairs in all."""
         lengths = [own for own, _ in self.parts]
         if sum(lengths) != pairs:
             raise InvalidValue(
@@ -369,16 +367,17 @@ class Joined:
 
 @dataclass(frozen=True)
 class Repeated:
-    """Each rate of another spacing several times in a row: rates ``r0 r0 r1 r1 …``, for as many channels fewer.
+    """Each rate of another spacing repeated: ``r0 r0 r1 r1 …``; the spacing is for ``1 / times`` of the channels.
 
     Attributes:
-        spacing: How the different rates are spaced, over the channels that they would have alone.
-        times: How often each rate stands.
+        spacing: The spacing of the distinct rates, for the channels that they need without repetition.
+        times: How often each rate is repeated.
 
     Raises:
-        InvalidValue, InvalidType: A value is not allowed; or, when the ladder is made, the pairs do not divide.
+        InvalidValue, InvalidType: A value is not allowed; or, when the ladder is made, ``times`` does not divide the
+            number of pairs.
 
-    Source: SAM 2, ``get_1d_sine_pe``, where an index meant for interleaved channels numbers those of halves.
+    Source: SAM 2, ``get_1d_sine_pe``, which uses an index for interleaved channels with half-split ones.
 
     >>> Repeated(Geometric(100.0)).ladder(4, 8).rates
     (1.0, 1.0, 0.1, 0.1)
@@ -397,7 +396,7 @@ class Repeated:
         settle(self, times=count("times", self.times))
 
     def ladder(self, pairs: int, channels: int) -> Ladder:
-        """The ladder, if the pairs can be so many groups."""
+        """The ladder; raises InvalidValue unless ``times`` divides ``pairs``."""
         if pairs % self.times:
             raise InvalidValue(
                 f"{pairs} pairs cannot be divided into groups of {self.times} with one frequency each.",
@@ -424,13 +423,13 @@ def _part(part: object) -> "tuple[int, Geometric | EvenSteps | Explicit]":
     return count("parts", pairs), spacing
 
 
-# How rates are spaced: the rule that makes a ladder for any width. ``channels`` is the number of channels that the
-# ladder is for (the width of a table, the rotated channels of a head), ``pairs`` how many rates are wanted.
+# A spacing is a rule that makes a ladder for any width. ``channels`` is the number of channels that the ladder is for
+# (the width of a table, the RoPE dimensions of a head), ``pairs`` the number of rates.
 Spacing = Geometric | EvenSteps | Explicit | Joined | Repeated
 
 
 def geometric(pairs: int, base: float = 10_000.0, span: Span = "open", multiplier: float = 1.0) -> Ladder:
-    """The usual ladder: pair ``i`` turns by ``multiplier * base ** (-i / den)`` radians per token.
+    """The usual ladder: the rate of pair ``i`` is ``multiplier * base ** (-i / den)`` radians per token.
 
     With ``d = 2 * pairs`` channels, ``den`` is ``d / 2`` (``span="open"``), ``d / 2 - 1``
     (``span="closed"``) or the number given.
@@ -451,7 +450,7 @@ def geometric(pairs: int, base: float = 10_000.0, span: Span = "open", multiplie
 
 
 def evenly_spaced(pairs: int, first: float, last: float, multiplier: float = 1.0) -> Ladder:
-    """Rates at equal distances from ``first`` to ``last``, both included, times ``multiplier``.
+    """Evenly spaced rates from ``first`` to ``last``, both included, times ``multiplier``.
 
     Raises:
         InvalidValue: A value is impossible; see `EvenSteps`.
@@ -465,7 +464,7 @@ def evenly_spaced(pairs: int, first: float, last: float, multiplier: float = 1.0
 
 
 def explicit(rates: Sequence[float]) -> Ladder:
-    """The ladder of the given rates, in radians per token, each exactly as its float64 holds it.
+    """The ladder of the given rates in radians per token, each exactly the value of its float64.
 
     Raises:
         InvalidValue: A rate is negative or not finite, or there is none.
@@ -478,11 +477,11 @@ def explicit(rates: Sequence[float]) -> Ladder:
 
 
 def spacing_of(base: float | None, spacing: Spacing | None) -> Spacing:
-    """The spacing of a spec that may be given as ``base``, as ``spacing``, or both.
+    """The spacing of a spec that accepts ``base``, ``spacing``, or both.
 
     Raises:
         InvalidValue: Both are given and the spacing has no base.
-        InvalidType: The spacing is not one.
+        InvalidType: ``spacing`` is not a spacing.
     """
     if spacing is None:
         return Geometric() if base is None else Geometric(base)

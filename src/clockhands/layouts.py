@@ -1,12 +1,12 @@
 """Layouts: which two channels form a pair (interleaved or half-split), and the channel order of a table.
 
-A pair is a first and a second number (sine and cosine in a table, the two turned channels in a head).
+A dimension pair has a first and a second channel (sine and cosine in a table, the two rotated channels of a head).
 
 * ``interleaved``: pair ``i`` is channels (2i, 2i + 1);
 * ``halves``: pair ``i`` is channels (i, i + d/2).
 
-Trained weights know one of the two; read with the other, a model is right for a token or two and
-garbage after that.
+Trained weights work with one of the two layouts. Run with the other one, a model is right at position 0 only, and its
+output degrades within a few tokens.
 """
 
 from typing import Literal, get_args
@@ -18,15 +18,15 @@ from clockhands.arguments import count, shown
 from clockhands.errors import InvalidValue
 
 Layout = Literal["interleaved", "halves"]
-# What the field calls them.
+# The names used in messages.
 LAYOUTS = {"interleaved": "interleaved", "halves": "half-split"}
 
 
 def layout_of(name: object) -> Layout:
-    """The layout of this name.
+    """The layout with this name.
 
     Raises:
-        InvalidValue: There is none.
+        InvalidValue: The name is unknown.
     """
     if not isinstance(name, str) or name not in get_args(Layout):
         raise InvalidValue(
@@ -40,7 +40,7 @@ def pair_channels(pairs: int, layout: Layout) -> np.ndarray:
     """The two channels of each pair, int64 of shape [pairs, 2].
 
     Raises:
-        InvalidValue: The layout is unknown or there is no pair.
+        InvalidValue: The layout is unknown or ``pairs`` is below 1.
 
     >>> pair_channels(3, "halves").tolist()
     [[0, 3], [1, 4], [2, 5]]
@@ -50,10 +50,10 @@ def pair_channels(pairs: int, layout: Layout) -> np.ndarray:
 
 
 def permutation(pairs: int, from_: Layout, to: Layout) -> np.ndarray:
-    """Channel order that turns one layout into another: ``x_to = x_from[..., permutation]``.
+    """The channel order that converts one layout into the other: ``x_to = x_from[..., permutation]``.
 
     Raises:
-        InvalidValue: A layout is unknown or there is no pair.
+        InvalidValue: A layout is unknown or ``pairs`` is below 1.
 
     >>> permutation(2, "interleaved", "halves").tolist()
     [0, 2, 1, 3]
@@ -64,10 +64,10 @@ def permutation(pairs: int, from_: Layout, to: Layout) -> np.ndarray:
 
 
 def place(out: np.ndarray, block: NDArray[np.complexfloating], pairs: slice, layout: Layout) -> None:
-    """Put the two parts of complex numbers [rows, pairs] into the channels of ``out`` [rows, width].
+    """Write real and imaginary parts of ``block`` [rows, pairs] into the two channels of each pair of ``out``.
 
-    ``pairs`` says which of the pairs these are. A width of one channel less than the pairs have is a
-    last pair without its second channel; further channels are left alone.
+    ``out`` is [rows, width], and ``pairs`` says which pairs ``block`` holds. If the width is one channel less than the
+    pairs need, the last pair has no second channel; channels beyond the pairs are not changed.
     """
     seconds = min(out.shape[1] // 2, pairs.stop) - pairs.start
     if layout == "interleaved":

@@ -1,4 +1,4 @@
-"""Available memory: what cannot fit is refused before it is allocated."""
+"""Available memory: an array that would not fit is refused before it is allocated."""
 
 import math
 import os
@@ -6,7 +6,7 @@ from pathlib import Path
 
 from clockhands.errors import TooLarge
 
-# What always fits; asking the system takes longer than making a small table.
+# Assumed to fit: querying the system takes longer than computing a small table.
 _ALWAYS = 1 << 24
 
 _ROWS = "Make it in parts: table(spec, range(a, b)) gives the same rows."
@@ -15,19 +15,19 @@ _UNITS = ("bytes", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
 
 
 def available() -> int | None:
-    """Bytes that can be had without swapping, or None where the system does not say.
+    """Bytes that can be allocated without swapping, or None where the system does not report it.
 
-    The smaller of what the machine has left and what a Linux control group leaves to this process.
+    The smaller of the machine's free memory and what the process's Linux control group still allows.
     """
     left = [amount for amount in (_machine(), _control_group()) if amount is not None]
     return min(left) if left else None
 
 
 def refuse_larger(shape: tuple[int, ...], itemsize: int, what: str, hint: str = _ROWS) -> None:
-    """Raise `TooLarge` where an array of this shape would not fit in what is available.
+    """Raise `TooLarge` if an array of this shape does not fit into the available memory.
 
     Raises:
-        TooLarge: It would not fit; the message names its size and what there is.
+        TooLarge: It does not fit; the message gives its size and the available memory.
     """
     size = math.prod(shape) * itemsize
     if size <= _ALWAYS:

@@ -1,4 +1,4 @@
-"""Models whose layers have different encodings: RoPE in some and none in others, or two bases in turn."""
+"""Models whose layers have different encodings: RoPE in some and none in others, or alternating RoPE bases."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -10,22 +10,22 @@ from clockhands.biases import BiasCode
 from clockhands.errors import InvalidType, InvalidValue
 from clockhands.rotary import Rotary
 
-# None is a layer without any code of positions.
+# None is a layer without a position encoding.
 LayerCode = AdditiveCode | Rotary | BiasCode | None
 
 
 @dataclass(frozen=True)
 class LayerMixture:
-    """Which layer has which code.
+    """Which layer has which position encoding.
 
-    Layer ``i`` has the code ``codes[pattern[i mod len(pattern)]]``; a pattern as long as the model names each layer.
+    Layer ``i`` has ``codes[pattern[i mod len(pattern)]]``; a pattern as long as the model sets each layer.
 
     Attributes:
-        codes: The codes; None for layers that have none.
-        pattern: The number of a layer's code, over and over.
+        codes: The encodings; None for layers that have none.
+        pattern: The index of each layer's code in ``codes``; repeated over the layers.
 
     Raises:
-        InvalidValue, InvalidType: Something is not a code, or the pattern names one too many or too few.
+        InvalidValue, InvalidType: A code is not a position encoding, or the pattern does not fit ``codes``.
 
     Source: Yang et al. 2025, arXiv:2501.18795 (rotary and none in turns); Gemma 3, arXiv:2503.19786, section 2.
 
@@ -56,11 +56,11 @@ class LayerMixture:
         settle(self, codes=codes, pattern=pattern)
 
     def __copy__(self) -> Self:
-        """Itself: it never changes."""
+        """The same object: it is immutable."""
         return self
 
     def __deepcopy__(self, memo: dict[int, object]) -> Self:
-        """Itself: it never changes, and PyTorch's compiler recognises a spec only as the object that it is."""
+        """The same object: it is immutable, and PyTorch's compiler recognises a spec by object identity only."""
         return self
 
     def layer(self, index: int) -> LayerCode:

@@ -1,13 +1,13 @@
-r"""Exact cosine and sine of position x rate, for any position up to 2**63 in size.
+r"""Cosine and sine of position x RoPE frequency within a derived bound, for any position up to 2**63 in size.
 
-A pair that turns ``f`` times per token has turned ``p f`` times at position ``p``; only the fraction
-of a turn matters. ``f`` is held in fixed point (`clockhands.ladders.Turns`), so multiplying it by an
-integer with wrap-around gives that fraction directly, however large ``p`` is.
+A pair that makes ``f`` full rotations per token has made ``p f`` of them at position ``p``; only the fractional part
+matters. ``f`` is stored in fixed point (`clockhands.ladders.Turns`), so multiplying it by an integer with wrap-around
+gives the fractional part directly, however large ``p`` is. A *turn* below is one full rotation, 2 pi rad.
 
 **The fraction.** Units below are 2**-64 turns.
 
 * ``p`` integer, ``|p| <= 2**63``: ``p x high`` wraps exactly; the upper half of ``p x low`` is made of
-  four 32-bit products, of which two are cut off and one is left out: less than 3 units. The rate itself
+  four 32-bit products, of which two are truncated and one is left out: less than 3 units. The rate itself
   is within 2**-129 turns: at most 1/4 unit more.
 * ``p = whole + part`` real: the part is taken as 128 bits (exact down to parts of 2**-75; below that it
   is cut, at most 1/2 unit after multiplying by the whole turns), times ``whole + high`` turns: less than
@@ -30,11 +30,10 @@ there (a test measures it on the machine at hand). So each component is within
 * fine: ``DIRECT_FINE = (1 + 0.5 + 0.05) x 2**-53``, 0.78 ulp of 1 (function, the rounding of the
   correcting sum, fraction). An ulp of 1 is 2**-52.
 
-**Consecutive positions.** A shift is a rotation, the same everywhere, so
-``unit(a + b) = unit(a) x unit(b)``: a table over consecutive positions is an outer product, coarse by
-fine, in complex128. Components ``a, b`` with error ``d1`` times components ``c, d`` with error ``d2``: at most
-``(|a| + |b|) d2 + (|c| + |d|) d1 <= sqrt(2) (d1 + d2)``, plus ``2 x 2**-53`` for the roundings of two
-products and a sum.
+**Consecutive positions.** A shift is the same rotation at every position, so ``unit(a + b) = unit(a) x unit(b)``: a
+table over consecutive positions is an outer product, coarse by fine, in complex128. Components ``a, b`` with error
+``d1`` times components ``c, d`` with error ``d2``: at most ``(|a| + |b|) d2 + (|c| + |d|) d1 <= sqrt(2) (d1 + d2)``,
+plus ``2 x 2**-53`` for the roundings of two products and a sum.
 
 * float64 output: one product of fine factors, ``PRODUCT_FINE = (2.83 x 1.55 + 2) x 2**-53 < 6.4 x 2**-53``,
   3.2 ulp of 1.
@@ -43,7 +42,7 @@ products and a sum.
   at most 2**-25, times ``1 + 2**-21``.
 
 Blocks of consecutive positions are cut at multiples of `FINE`, wherever the range starts, so a row
-does not depend on how a range is cut (up to the roundings above).
+does not depend on the range in which it is computed (up to the roundings above).
 """
 
 import itertools
@@ -70,7 +69,7 @@ FINE = 64  # consecutive rows that share one coarse row
 _GROUP = FINE * FINE  # rows of one group of coarse rows
 _COLUMNS = 1024  # pairs x coarse rows at once: blocks of 64 x 1024 complex128 are 1 MB
 _DIRECT = 1 << 14  # phases at once where each is computed for itself
-_THREADED = 1 << 18  # numbers from which a second thread pays for its start
+_THREADED = 1 << 18  # numbers from which starting a second thread saves time
 
 _MASK32 = np.uint64(0xFFFFFFFF)
 _S32, _S62 = np.uint64(32), np.uint64(62)
@@ -83,7 +82,7 @@ _UNIT_LOW = float.fromhex("0x1.110b4611a6263p-88")  # 2 pi / 2**64 - _UNIT_HIGH,
 _QUARTERS = np.array([1, 1j, -1, -1j])
 _QUARTERS_BACK = _QUARTERS.conj()
 
-# write(rows, pairs, block): where the numbers of some rows and pairs go. The block is reused.
+# write(rows, pairs, block): receives the numbers of some rows and pairs. The block is reused afterwards.
 Write = Callable[[slice, slice, np.ndarray], None]
 
 
@@ -107,8 +106,8 @@ def units_of_sums(
     """``cos + i sin`` of phases that are sums over axes of position x rate, complex128 [positions, pairs].
 
     Args:
-        ladders: The rates of each axis, one a pair.
-        backward: For each axis the pairs whose rate has a minus before it.
+        ladders: The rates of each axis, one per pair.
+        backward: For each axis, which pairs have a negative rate.
         positions: The coordinates of each axis, flattened.
 
     Accuracy: the fractions of a turn are added in fixed point, so each axis adds its 13 units of 2**-64 turns and
@@ -131,13 +130,13 @@ def units_of_sums(
 def fill(
     write: Write, ladder: Ladder, positions: Positions, *, swapped: bool, fine: bool, threads: int | None = None
 ) -> None:
-    """Compute every pair at every (flattened) position and hand it to ``write``, block by block.
+    """Compute every pair at every (flattened) position and pass the results to ``write``, block by block.
 
     Blocks are complex128 of shape [rows, pairs]: ``cos + i sin``, or ``sin + i cos`` where
     ``swapped``. With more than one thread ``write`` is called from several, never for the same rows.
     ``fine`` chooses the analysis of the module: needed for float64 output, not for less.
 
-    Accuracy: `PRODUCT_FINE` or `PRODUCT_PLAIN` for progressions, `DIRECT_FINE` or `DIRECT_PLAIN` else.
+    Accuracy: `PRODUCT_FINE` or `PRODUCT_PLAIN` for progressions, `DIRECT_FINE` or `DIRECT_PLAIN` for other positions.
     """
     number = positions.size
     if not number:
@@ -165,10 +164,10 @@ def fill(
 
 
 def thread_count(threads: int | None = None) -> int:
-    """How many threads to use: the number given, else ``CLOCKHANDS_THREADS``, else the processor's cores.
+    """How many threads to use: the number given, else ``CLOCKHANDS_THREADS``, else the number of CPU cores.
 
     Raises:
-        InvalidValue: A number below 1, or a variable that is not a whole number.
+        InvalidValue: The number is below 1, or the environment variable is not a whole number.
     """
     if threads is None:
         said = os.environ.get("CLOCKHANDS_THREADS", "").strip()
@@ -192,11 +191,11 @@ def _shares(number: int, workers: int, grain: int) -> list[range]:
 
 
 class _Progression:
-    """Rows at equal distances: group x coarse x fine, each a rotation of the one before."""
+    """Rows at equally spaced positions, as products group x coarse x fine of rotations."""
 
     def __init__(self, ladder: Ladder, positions: Positions, *, swapped: bool, fine: bool) -> None:
         self.ladder, self.step, self.swapped, self.exact = ladder, positions.step, swapped, fine
-        # Groups start at multiples of their size, so that a row is the same product however a range is cut.
+        # Groups start at multiples of their size, so that a row is the same product in every range.
         self.skip = positions.start % _GROUP if positions.step == 1 else 0
         self.start = positions.start - self.skip
         last = self.skip + positions.size
@@ -208,7 +207,7 @@ class _Progression:
             self.coarse = self.coarse.conj()
 
     def _rows(self, stride: int, number: int) -> np.ndarray:
-        """Units at ``step * stride * (0, 1, … number - 1)``, an outer product where that will do."""
+        """Units at ``step * stride * (0, 1, … number - 1)``, as an outer product where that is accurate enough."""
         step = self.step * stride
         if self.exact or number < 16:
             return _evaluate(self.ladder.turns, _integers(range(0, step * number, step)), fine=self.exact)
@@ -221,7 +220,7 @@ class _Progression:
         first, last = rows.start + self.skip, rows.stop + self.skip
         for columns in _columns(self.ladder.pairs):
             wide = columns.stop - columns.start
-            together = max(1, _COLUMNS // wide)  # fewer and larger blocks: fewer hand-overs between threads
+            together = max(1, _COLUMNS // wide)  # fewer and larger blocks: less switching between threads
             block = np.empty((together, FINE, wide), np.complex128)
             fine = self.fine[:, columns]
             for group in range(first // _GROUP, -(-last // _GROUP)):
@@ -258,7 +257,7 @@ def _columns(pairs: int) -> Iterator[slice]:
 def _fill_directly(
     write: Write, ladder: Ladder, positions: Positions, rows: range, *, swapped: bool, fine: bool
 ) -> None:
-    """Each phase for itself, in blocks small enough to stay in cache."""
+    """Compute each phase separately, in blocks small enough for the cache."""
     for columns in _columns(ladder.pairs):
         turns = Turns(*(limb[columns] for limb in ladder.turns))
         height = max(1, _DIRECT // (columns.stop - columns.start))
@@ -328,7 +327,7 @@ def _fractions(turns: Turns, at: Sizes) -> np.ndarray:
 
 
 def _upper(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """The upper 64 bits of the 128-bit product of two uint64 arrays, low by less than 3."""
+    """The upper 64 bits of the 128-bit product of two uint64 arrays; at most 2 too small."""
     a1, b1, b0 = a >> _S32, b >> _S32, b & _MASK32
     a0 = a & _MASK32
     upper = a0 * b1

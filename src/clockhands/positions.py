@@ -1,9 +1,8 @@
-"""Positions as exact numbers: 128-bit integers and fractions.
+"""Token positions as exact numbers, from counts, ranges, lists, and arrays of any library.
 
-A position is an integer or a real number of at most 2**63 in size. Whatever it comes in (a count, a
-range, a list of Python numbers, an array of any library), it is held as ``sign x (whole + part)``
-with ``whole`` a 64-bit integer and ``part`` a float64 in [0, 1): no position is rounded on the way
-in. Lists are looked at element by element, because ``np.asarray([-1, 2**63])`` is float64 already.
+A position is an integer or a real number of at most 2**63 in size. It is stored as ``sign x (whole + part)`` with
+``whole`` a 64-bit integer and ``part`` a float64 in [0, 1), so that no input is rounded. Lists are read element by
+element, because ``np.asarray([-1, 2**63])`` would already be float64.
 """
 
 import math
@@ -27,7 +26,7 @@ _HINT_KIND = "Give a range, a list of ints and floats, or an array of integers o
 
 
 class Sizes(NamedTuple):
-    """Some positions, flattened: ``whole + part`` in size, and where they are below 0.
+    """Some positions, flattened: their sizes ``whole + part``, and which are below 0.
 
     ``whole`` is uint64, ``part`` float64 in [0, 1) or None for integers, ``negative`` bool or None.
     """
@@ -43,10 +42,10 @@ class Positions:
 
     Attributes:
         shape: Shape of the positions.
-        whole: Whole part of the size, uint64; None for a progression.
-        part: Fraction of the size in [0, 1), float64; None where all positions are integers.
-        negative: Where the position is below 0, bool; None where none is.
-        start, step: The progression ``start + step * i`` of integers, where the positions are one.
+        whole: Whole part of each size, uint64; None for a progression.
+        part: Fractional part of each size in [0, 1), float64; None where all positions are integers.
+        negative: Which positions are below 0, bool; None where none is.
+        start, step: The progression ``start + step * i`` of integers, if the positions are one.
         grid: The `clockhands.grids.Grid` whose cells these are, or None.
     """
 
@@ -60,7 +59,7 @@ class Positions:
 
     @property
     def progression(self) -> bool:
-        """Whether these are integers at equal distances, known without looking at each."""
+        """Whether these are stored as equally spaced integers, ``start + step * i``."""
         return self.whole is None
 
     @property
@@ -70,7 +69,7 @@ class Positions:
 
     @property
     def limbs(self) -> tuple[np.ndarray | None, np.ndarray | None, np.ndarray | None]:
-        """Whole part, fraction and sign, where there are any."""
+        """Whole part, fractional part and sign; None for what is not stored."""
         return self.whole, self.part, self.negative
 
     def sizes(self, begin: int, end: int) -> Sizes:
@@ -85,7 +84,7 @@ class Positions:
         value = np.uint64(self.start % 2**64) + np.uint64(self.step % 2**64) * index
         if min(self.start, self.start + self.step * (self.size - 1)) >= 0:
             return Sizes(value, None, None)
-        crossing = -(self.start // self.step)  # the first index at which the sign is another
+        crossing = -(self.start // self.step)  # the first index at which the sign differs
         negative = np.array([index < crossing if self.step > 0 else index > self.start // -self.step]).reshape(-1)
         return Sizes(np.where(negative, np.uint64(0) - value, value), None, negative)
 
@@ -98,11 +97,11 @@ class Positions:
         return size if sizes.negative is None else np.where(sizes.negative, -size, size)
 
     def as_positions(self, name: str = "positions") -> "Positions":
-        """Themselves."""
+        """The same object."""
         return self
 
     def taken(self, *rows: slice) -> "Positions":
-        """Those in a slice of each of the first axes; the slices have a start and a stop inside the shape."""
+        """The positions in a slice of each leading axis; each slice has a start and a stop inside the shape."""
         if self.whole is None:
             (row,) = rows
             return Positions((row.stop - row.start,), start=self.start + self.step * row.start, step=self.step)
@@ -118,7 +117,7 @@ class Positions:
         return Positions(self.shape[:-1], self.whole[..., axis], part, negative)
 
     def where(self, position: int) -> np.ndarray:
-        """The flat indices at which an integer position of at least 0 stands."""
+        """The flat indices of the elements equal to ``position``, an integer of at least 0."""
         if self.whole is None:
             index, rest = divmod(position - self.start, self.step)
             return np.array([index] if not rest and 0 <= index < self.size else [], np.int64)
@@ -130,7 +129,7 @@ class Positions:
         return np.flatnonzero(found)
 
     def element(self, index: int) -> int | float:
-        """One position of a flat index, as the number it is."""
+        """The position at a flat index, as a Python number."""
         if self.whole is None:
             return self.start + self.step * index
         size = int(self.whole.reshape(-1)[index])
@@ -144,16 +143,16 @@ class HasPositions(Protocol):
     """A description of positions, such as a grid."""
 
     def as_positions(self, name: str) -> Positions:
-        """The positions described; errors call them by ``name``."""
+        """The positions described; ``name`` is the argument's name in error messages."""
         ...
 
 
 def positions_of(given: Any, name: str = "positions") -> Positions:
-    """The exact positions that ``given`` stands for.
+    """The exact positions that an argument describes.
 
-    A whole number n is the positions 0 to n - 1; a ``range`` is itself; lists, tuples and arrays of
-    integers or floats are positions one by one, in their shape; a `clockhands.grids.Grid` is the positions of its
-    cells, [cells], or [cells, axes] where it has several axes. A float means the real number it holds.
+    An integer n means the positions 0 to n - 1, and a ``range`` its elements. Lists, tuples and arrays of integers or
+    floats are positions one by one and keep their shape. A `clockhands.grids.Grid` is the positions of its cells,
+    [cells], or [cells, axes] with several axes. A float means the exact real number that it represents.
 
     Raises:
         InvalidValue: A count is negative; a position is NaN, infinite or above 2**63 in size; a
@@ -164,7 +163,7 @@ def positions_of(given: Any, name: str = "positions") -> Positions:
         return _from_range(given, name)
     if isinstance(given, list | tuple):
         return _from_list(given, name)
-    # Not `isinstance(given, HasPositions)`, which takes as long as turning a token.
+    # Not `isinstance(given, HasPositions)`, which takes as long as rotating a token.
     if hasattr(given, "as_positions"):
         return given.as_positions(name)
     if isinstance(given, bool | np.bool_):
@@ -184,10 +183,10 @@ def positions_of(given: Any, name: str = "positions") -> Positions:
 
 
 def refuse_single(given: Any, name: str = "positions") -> None:
-    """Refuse one number where there is a position for each token: it could be meant as a count as well.
+    """Refuse a single number where one position per token is expected: it could also mean a count.
 
     Raises:
-        InvalidType: It is one number, or an array of no axes.
+        InvalidType: ``given`` is a single number or an array without axes.
     """
     if isinstance(given, bool) or not (isinstance(given, _NUMBERS) or getattr(given, "shape", None) == ()):
         return
@@ -199,10 +198,10 @@ def refuse_single(given: Any, name: str = "positions") -> None:
 
 
 def refuse_masked(array: Any, name: str) -> None:
-    """Refuse a masked array of NumPy: everything here would go on without its mask.
+    """Refuse a NumPy masked array: its mask would be ignored.
 
     Raises:
-        InvalidType: It is one.
+        InvalidType: ``array`` is a masked array.
     """
     if isinstance(array, np.ma.MaskedArray):
         raise InvalidType(
@@ -216,7 +215,7 @@ def numpy_of(array: Any, name: str) -> np.ndarray:
     try:
         return _from_torch(array) if hasattr(array, "detach") else np.asarray(array)
     except (TypeError, ValueError, RuntimeError) as error:
-        # JAX raises its own kinds for values that exist only inside a trace, torch for those on "meta".
+        # JAX raises its own exceptions for traced values, and torch for tensors on "meta".
         raise InvalidType(
             f"`{name}` must be concrete numbers, got {type(array).__name__} ({type(error).__name__}).",
             f"Give `{name}` as NumPy values or Python numbers, outside of jit, vmap and compile.",
@@ -224,13 +223,13 @@ def numpy_of(array: Any, name: str) -> np.ndarray:
 
 
 def _from_torch(tensor: Any) -> np.ndarray:
-    """The numbers of a tensor; NumPy has no bfloat16 of PyTorch's, and float64 holds each of them."""
+    """The numbers of a tensor; bfloat16, which NumPy lacks, becomes float64, which represents it exactly."""
     narrow = str(tensor.dtype) in ("torch.bfloat16", "torch.float16")
     try:
         here = tensor.detach().cpu()
         return np.asarray(here.double() if narrow else here)
     except RuntimeError:
-        # Inside torch.func.grad, vjp and jvp any operation wraps a tensor from outside, and its memory cannot be
+        # Inside torch.func.grad, vjp and jvp every operation wraps a tensor from outside, and its memory cannot be
         # reached; its numbers can. Where there are none, as on "meta", this is refused as well.
         return np.array(tensor.tolist(), "float64" if narrow else str(tensor.dtype).removeprefix("torch."))
 
@@ -284,7 +283,7 @@ def _flatten(given: Sequence[Any], name: str) -> tuple[tuple[int, ...], list[Any
 
 
 def _exact(leaf: Any, name: str) -> tuple[int, float, bool]:
-    """One number as (whole, part, negative)."""
+    """One number as the triple (whole, part, negative)."""
     if isinstance(leaf, float):  # np.float64 is one
         return _exact_float(leaf, name)
     dtype = str(getattr(leaf, "dtype", ""))
@@ -315,7 +314,7 @@ def _from_array(array: np.ndarray, name: str) -> Positions:
         return _from_list(array.tolist(), name) if array.ndim else _from_list([array.item()], name)
     if kind in "iu":
         return _from_integers(array, name)
-    # ml_dtypes' bfloat16 is of kind "V"; it says that it is a float only by its name.
+    # ml_dtypes' bfloat16 has kind "V"; only its name shows that it is a float.
     if kind == "f" or array.dtype.name.startswith(("bfloat16", "float8")):
         return _from_reals(array, name)
     raise InvalidType(f"`{name}` must be integers or floats, got an array of {array.dtype}.", _HINT_KIND)
@@ -339,7 +338,7 @@ def _from_integers(array: np.ndarray, name: str) -> Positions:
 
 
 def _progression(array: np.ndarray) -> Positions | None:
-    """The positions as a progression, where they are consecutive or at equal distances."""
+    """The positions as a progression if they are equally spaced, else None."""
     if array.ndim != 1 or array.size < 3:
         return None
     start, step = int(array[0]), int(array[1]) - int(array[0])

@@ -1,8 +1,8 @@
 """Positions drawn at random for training, so that a model sees positions beyond its training length.
 
-A code that exists at every position is still read wrongly where no token ever stood in training. Both ways here
-let short sequences stand at large positions. They return positions, to be given to any code; what is random
-comes from the generator or seed that is passed in, and from nowhere else.
+A model generalises poorly to positions that it never saw in training, even if its encoding is defined there. Both
+functions place short training sequences at large positions. They return positions for any encoding; all randomness
+comes from the generator or seed that is passed in.
 """
 
 from typing import Any
@@ -15,16 +15,16 @@ from clockhands.memory import refuse_larger
 
 
 def randomised(seq: int, length: int, rng: Any, batch: int | None = None) -> np.ndarray:
-    """``seq`` different positions out of 0 to ``length - 1``, in ascending order; int64 [seq] or [batch, seq].
+    """``seq`` distinct positions drawn from 0 to ``length - 1``, in ascending order; int64 [seq] or [batch, seq].
 
-    Every set of positions is equally likely, and each sequence of a batch has its own. A model learns the order of
-    tokens and no fixed distances, and has met every position below ``length``. The paper counts from 1.
+    Every set of positions is equally likely, and each sequence of a batch is drawn separately. A model learns the order
+    of tokens instead of fixed distances, and sees every position below ``length``. The paper counts from 1.
 
     Args:
         seq: Tokens of a sequence.
-        length: Positions to choose from: at least the longest sequence that is ever asked for.
-        rng: A ``numpy.random.Generator``, which moves on, or a seed.
-        batch: Sequences; None is one, without the axis.
+        length: Number of positions to draw from: at least the longest sequence at inference.
+        rng: A ``numpy.random.Generator``, whose state advances, or a seed.
+        batch: Number of sequences; None is one, without the axis.
 
     Raises:
         InvalidValue, InvalidType: An argument cannot be used, or there are fewer positions than tokens.
@@ -54,16 +54,16 @@ def randomised(seq: int, length: int, rng: Any, batch: int | None = None) -> np.
 
 
 def shifted(seq: int, largest: int, rng: Any, batch: int | None = None) -> np.ndarray:
-    """Consecutive positions from a random start in 0 to ``largest``, both possible; int64 [seq] or [batch, seq].
+    """Consecutive positions from a random start between 0 and ``largest``, inclusive; int64 [seq] or [batch, seq].
 
-    Each sequence of a batch has its own start. A model learns not to read the absolute position, and distances stay
-    what they are; one shift leaves every score of a rotary code as it was.
+    Each sequence of a batch has a separate start. A model learns not to depend on absolute positions, while distances
+    are kept; the scores of a rotary code do not change.
 
     Args:
         seq: Tokens of a sequence.
         largest: The largest start (the paper's K).
-        rng: A ``numpy.random.Generator``, which moves on, or a seed.
-        batch: Sequences; None is one, without the axis.
+        rng: A ``numpy.random.Generator``, whose state advances, or a seed.
+        batch: Number of sequences; None is one, without the axis.
 
     Raises:
         InvalidValue, InvalidType: An argument cannot be used.

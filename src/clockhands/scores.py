@@ -1,22 +1,22 @@
-r"""Scales of attention scores by position: what the score of a query is multiplied by where it stands.
+r"""Scales of attention scores by query position: attention temperature (Llama 4, Ministral 3) and log-n attention.
 
 Some models sharpen the attention of later queries, so that it does not spread over ever more keys: the *temperature*
 of the softmax falls as the position grows. A scale is one number for each position ``p`` of a query,
 
     score(p, k) = scale(p) (q . k) / sqrt(head width),
 
-the same in every head and for every key ``k``. Multiplying the query by it does the same. It is no encoding: it stands
-beside one, or in layers that have none.
+the same in every head and for every key ``k``. Multiplying the query by it has the same effect. A scale is not a
+position encoding: it is used together with one, or in layers that have none.
 
-**Accuracy.** ``u = 2**-53`` below, and ``e`` is what a result is off by, in parts of it. NumPy's logarithm of a float64
-is taken to be within one unit in the last place, ``2 u`` (a test measures it on the machine at hand).
+**Accuracy.** Below, ``u = 2**-53`` and ``e`` is the relative error of a result. NumPy's logarithm of a float64 is
+assumed to be within one unit in the last place, ``2 u`` (a test measures it on each machine).
 
 * `FloorLogScale`: the number of steps ``s`` is a quotient of integers, exact up to 2**63. ``1 + s`` is exact in
   float64 up to 2**53; beyond, rounding adds at most ``u`` to a logarithm of at least 36. Logarithm, product, sum and
   the product with ``factor``: ``e <= (2 + 1/36 + 1 + 1 + 1) u < 6 u``, since no term is above the result.
 * `LogScale`: beyond ``original``, ``p + first`` is above 2 and rounded at most once, which adds ``u / ln 2 < 1.5 u`` to
-  the logarithm; the two logarithms and the quotient: ``e <= (1.5 + 2 + 2 + 1) u < 7 u``. Up to there it is 1, exactly:
-  that is decided among integers.
+  the logarithm; the two logarithms and the quotient: ``e <= (1.5 + 2 + 2 + 1) u < 7 u``. Up to ``original`` the scale
+  is exactly 1, which is decided by comparing integers.
 
 Together ``BOUND = 8 u``, then one rounding to the dtype. Inside a trace (``jit``, ``vmap``, ``compile``) the steps are
 integers as well and the rest is float32: with ``v = 2**-24`` and a logarithm within two units in the last place the
@@ -40,31 +40,31 @@ BOUND = 8 * 2.0**-53
 TRACED_BOUND = 16 * 2.0**-24
 
 _FLOATS = ("float64", "float32", "float16", "bfloat16")
-_NUMPY = (np.ndarray, np.generic)  # not a union: torch.compile cannot make one of them
+_NUMPY = (np.ndarray, np.generic)  # a tuple: torch.compile cannot build a union of types
 _NARROW = 2**31  # positions inside a trace may be of 32 bits
 
 
 class ScoreScale(ABC):
-    """What the scores of a query are multiplied by, at each position."""
+    """The factor on a query's attention scores, as a function of its position."""
 
     @property
     @abstractmethod
     def formula(self) -> str:
-        """The scale as people write it, with ``p`` for the position."""
+        """The scale as a formula in text, with ``p`` for the position."""
 
     @property
     def words(self) -> str:
-        """What happens to scores, in a phrase."""
+        """A phrase that says what happens to the scores."""
         return f"multiplied by {self.formula}{'' if self.grows_from is None else ' at position p'}"
 
     @property
     @abstractmethod
     def grows_from(self) -> int | None:
-        """The first position at which it is not what it is at position 0; None where it is the same at all."""
+        """The first position at which the scale differs from that at position 0; None where it is constant."""
 
     @abstractmethod
     def numbers(self, sizes: Sizes) -> np.ndarray:
-        """The scale at known positions, none below 0, float64."""
+        """The scale at known positions of at least 0, float64."""
 
     @abstractmethod
     def traced(self, positions: Any, xp: Any, dtype: Any) -> Any:
@@ -75,15 +75,15 @@ class ScoreScale(ABC):
 class FloorLogScale(ScoreScale):
     """Attention temperature in steps: ``factor (1 + beta ln(1 + floor((p + first) / original)))``.
 
-    It is ``factor`` for the first ``original`` tokens and grows with the logarithm of how many such lengths a text is
-    long. Known as attention temperature tuning, and as ``llama_4_scaling``.
+    It is ``factor`` for the first ``original`` tokens and then grows with the logarithm of the length in units of
+    ``original``. Known as attention temperature tuning, and as ``llama_4_scaling``.
 
     Attributes:
-        original: Tokens of one step: the length of the first training.
-        beta: How much it grows; 0 for not at all.
-        first: What the first token is counted as: 1 in Llama 4, which steps at position ``original - 1``, 0 in
-            Ministral 3 and Mistral Large 3, which step at ``original``.
-        factor: A constant that scores are multiplied by besides (YaRN's magnitude in multi-head latent attention).
+        original: Tokens per step: the trained (original) context length.
+        beta: Strength of the growth; 0 means none.
+        first: The number of the first token: 1 in Llama 4, which steps at position ``original - 1``; 0 in Ministral 3
+            and Mistral Large 3, which step at ``original``.
+        factor: A further constant factor on the scores (YaRN's magnitude in multi-head latent attention).
 
     Accuracy: within a relative `BOUND`, 8 x 2**-53; see the module.
 
@@ -125,12 +125,12 @@ class FloorLogScale(ScoreScale):
         return self.original - self.first if self.beta else None
 
     def numbers(self, sizes: Sizes) -> np.ndarray:
-        """The scale at known positions; a fraction of a position never reaches the next whole number."""
+        """The scale at known positions; only the whole part of a position counts."""
         steps = (sizes.whole + np.uint64(self.first)) // np.uint64(self.original)
         return self.factor * (1.0 + self.beta * np.log((steps + np.uint64(1)).astype(np.float64)))
 
     def traced(self, positions: Any, xp: Any, dtype: Any) -> Any:
-        """The scale at traced positions; the position itself is never raised, since that may not fit its integers."""
+        """The scale at traced positions; ``first`` is not added to the position, because the sum could overflow."""
         positions = xp.where(positions < 0, xp.zeros_like(positions), positions)
         steps = positions // self.original
         if self.first:
@@ -141,13 +141,13 @@ class FloorLogScale(ScoreScale):
 
 @dataclass(frozen=True)
 class LogScale(ScoreScale):
-    """Log-n attention: ``max(1, ln(p + first) / ln(original))``, the logarithm of the position to the trained length.
+    """Log-n attention: ``max(1, ln(p + first) / ln(original))``, the logarithm of the position to base ``original``.
 
-    It is 1 within the trained length and keeps the entropy of attention about the same beyond it.
+    It is 1 within the trained context length and keeps the entropy of attention about the same beyond it.
 
     Attributes:
-        original: The trained length, at least 2.
-        first: What the first token is counted as: 1 in Qwen.
+        original: The trained context length, at least 2.
+        first: The number of the first token: 1 in Qwen.
 
     Accuracy: within a relative `BOUND`, 8 x 2**-53; see the module.
 
@@ -195,10 +195,10 @@ class LogScale(ScoreScale):
 
 @dataclass(frozen=True)
 class ConstantScale(ScoreScale):
-    """One factor at every position, where a model scales scores by something of its position settings.
+    """The same factor at every position, for models whose position settings scale all scores.
 
-    DeepSeek's YaRN puts its magnitude on the scores, squared, in place of cosine and sine, which in multi-head latent
-    attention reach a part of each head only: ``factor = (0.1 mscale_all_dim ln f + 1)**2``.
+    DeepSeek's YaRN multiplies the scores by its squared magnitude, ``factor = (0.1 mscale_all_dim ln f + 1)**2``,
+    instead of multiplying cosine and sine, which in multi-head latent attention act on only a part of each head.
 
     Attributes:
         factor: The factor, above 0.
@@ -227,7 +227,7 @@ class ConstantScale(ScoreScale):
 
     @property
     def grows_from(self) -> int | None:
-        """It never grows."""
+        """None: the scale is constant."""
         return None
 
     def numbers(self, sizes: Sizes) -> np.ndarray:
@@ -240,14 +240,14 @@ class ConstantScale(ScoreScale):
 
 
 SCALES: tuple[type[ScoreScale], ...] = (FloorLogScale, LogScale, ConstantScale)
-"""Every scale of scores, in the order in which messages list them."""
+"""All score scales, in the order in which messages list them."""
 
 
 def score_scale(spec: ScoreScale, positions: Any, like: Any = None) -> Any:
-    """What the scores of queries at these positions are multiplied by, one number for each position.
+    """The factor on the attention scores of queries at these positions, one number for each position.
 
-    The queries take it as ``q * score_scale(spec, positions, like=q)[..., None]``, rounded to their dtype, after they
-    were rotated or before.
+    Apply it to the queries as ``q * score_scale(spec, positions, like=q)[..., None]``, rounded to their dtype, before
+    or after they are rotated.
 
     Args:
         spec: A scale of scores.
@@ -295,7 +295,7 @@ def score_scale(spec: ScoreScale, positions: Any, like: Any = None) -> Any:
 
 
 def _beside(positions: Any, like: Any) -> Any:
-    """Positions that are of the library of ``like``, if of any."""
+    """Positions in the library of ``like`` where they are arrays."""
     if not hasattr(positions, "dtype") or isinstance(positions, _NUMPY):
         return positions
     theirs, ours = traces.library_of(positions), traces.library_of(like)

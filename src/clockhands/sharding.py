@@ -1,7 +1,7 @@
-"""Sequences that are split over machines: a rank's positions, and PyTorch's DTensor, of which each rank holds a part.
+"""Sequences split over ranks (context and sequence parallelism): a rank's positions, and PyTorch's DTensor.
 
-A rotation and a sum concern each token alone, so a rank works on its own part with the positions of its own tokens, and
-nothing is sent.
+Rotating a token, or adding to it, needs no other token. So a rank works on its part with the positions of its tokens,
+and nothing is communicated.
 """
 
 import sys
@@ -16,15 +16,15 @@ from clockhands.positions import Positions
 
 
 def rank_positions(tokens: int, rank: int, ranks: int, *, zigzag: bool = False) -> np.ndarray:
-    """The positions of the tokens that one rank has, int64, where a sequence is split over ranks (context parallelism).
+    """The positions of the tokens of one rank, int64, where a sequence is split over ranks (context parallelism).
 
     Args:
         tokens: Length of the whole sequence.
-        rank: Which rank, from 0 on.
-        ranks: How many ranks there are.
-        zigzag: Whether each rank has one chunk of the first half and one of the second, the one as far from the
-            beginning as the other from the end, so that causal attention costs all ranks the same. That is the order of
-            PyTorch's ``context_parallel`` (its head-tail load balancer) and of Megatron and Transformer Engine. False:
+        rank: Index of the rank, from 0.
+        ranks: Number of ranks.
+        zigzag: Whether each rank has two chunks, one of the first half and one of the second, as far from the start as
+            the other is from the end, so that causal attention costs the same on all ranks. This is the order of
+            PyTorch's ``context_parallel`` (its head-tail load balancer), Megatron and Transformer Engine. False:
             one chunk each, in order.
 
     Raises:
@@ -53,27 +53,27 @@ def rank_positions(tokens: int, rank: int, ranks: int, *, zigzag: bool = False) 
 
 
 def is_sharded(*arrays: Any) -> bool:
-    """Whether one of these is a DTensor."""
+    """Whether any of these is a DTensor."""
     module = sys.modules.get("torch.distributed.tensor")
-    # By their types: `isinstance` takes four times as long, in every call.
+    # By type: `isinstance` takes four times as long, in every call.
     return module is not None and module.DTensor in map(type, arrays)
 
 
 def refuse_sharded(array: Any, name: str, hint: str) -> None:
-    """Refuse a DTensor where a rank's own part is wanted.
+    """Refuse a DTensor where a rank's local part is required.
 
     Raises:
-        InvalidType: It is one.
+        InvalidType: ``array`` is a DTensor.
     """
     if is_sharded(array):
         raise InvalidType(f"`{name}` must be the tensor of this rank, got a DTensor.", hint)
 
 
 def refuse_unsummed(array: Any, name: str, *, last: bool) -> None:
-    """Refuse a DTensor whose parts are yet to be summed, and, where asked, one that is split along its last axis.
+    """Refuse a DTensor with partial sums (`Partial`), and with ``last`` also one that is split along its last axis.
 
     Raises:
-        InvalidValue: It is one.
+        InvalidValue: ``array`` is such a DTensor.
     """
     for placement in array.placements:
         if placement.is_partial():
@@ -97,8 +97,8 @@ class RankPart:
         axis: Which of its axes is the sequence, counted from 0.
 
     Raises:
-        InvalidType: It is a plain tensor, and something beside it is a DTensor.
-        InvalidValue: Its parts are yet to be summed, or a token is split over ranks.
+        InvalidType: ``whole`` is a plain tensor, and another argument is a DTensor.
+        InvalidValue: It holds partial sums, or a token's channels are split over ranks.
     """
 
     def __init__(self, whole: Any, axis: int, name: str = "x") -> None:
@@ -120,28 +120,28 @@ class RankPart:
 
     @property
     def local(self) -> Any:
-        """What this rank holds; gradients go through."""
+        """The local tensor of this rank; gradients pass through."""
         return local_of(self.whole)
 
     @property
     def splits_tokens(self) -> bool:
-        """Whether a rank has some of the tokens, and not all."""
+        """Whether each rank has only a part of the tokens."""
         return any(hasattr(placement, "dim") for placement in self.whole.placements)
 
     def wrapped(self, made: Any) -> Any:
-        """What this rank made of its part, as the DTensor of the same shape and placements."""
+        """This rank's result as a DTensor with the shape and placements of ``whole``."""
         return wrapped(made, self.whole.shape, self.whole)
 
     def positions(self, given: Any, axes: int, name: str = "positions") -> Any:
-        """This rank's part of positions, or of what is made of them.
+        """This rank's part of positions, or of values computed from them.
 
         Args:
-            given: Those of all tokens: exact positions, a tensor, or a DTensor.
+            given: The positions of all tokens: exact positions, a tensor, or a DTensor.
             axes: 1 for [seq, …], 2 for [batch, seq, …].
-            name: What the caller names them.
+            name: The argument's name in error messages.
 
         Raises:
-            InvalidValue: A DTensor of another mesh, or one that is split in another way.
+            InvalidValue: ``given`` is a DTensor on another mesh, or split in a different way.
         """
         shape = tuple(given.shape)
         if not is_sharded(given):
@@ -166,10 +166,10 @@ class RankPart:
         return local_of(given.redistribute(placements=placements))
 
     def values(self, given: Any) -> Any:
-        """Learned numbers that every rank has, so that their gradient is that of all tokens.
+        """Learned numbers that every rank has, prepared so that their gradient sums over all tokens.
 
         Raises:
-            InvalidValue: They are split, or plain and trained beside a part of the tokens.
+            InvalidValue: They are split, or they are a plain trained tensor while the tokens are split.
         """
         mesh, hint = self.whole.device_mesh, "Write distribute_module(module, mesh), which replicates its parameters."
         if is_sharded(given):
@@ -190,15 +190,15 @@ class RankPart:
         return given
 
     def tokens(self, number: int, split: Sequence[bool] | None = None) -> slice:
-        """Which of so many tokens this rank has.
+        """The slice of the tokens that this rank has.
 
         Args:
-            number: How many there are.
-            split: Over which axes of the mesh; unless given, those that split the sequence.
+            number: Number of tokens.
+            split: For each mesh axis, whether it splits the tokens; by default the axes that split the sequence.
         """
         mesh, start = self.whole.device_mesh, 0
         for axis, over in enumerate(self._shards(0, (number,), 1) if split is None else split):
-            if over:  # as `torch.chunk` does it
+            if over:  # the same split as `torch.chunk`
                 size = -(-number // mesh.size(axis))
                 first = min(mesh.get_local_rank(axis) * size, number)
                 start, number = start + first, min(size, number - first)
@@ -213,13 +213,13 @@ class RankPart:
 
 
 def local_of(array: Any) -> Any:
-    """What this rank holds of a DTensor, once it is there; gradients go through."""
+    """The local tensor of a DTensor, after any pending collective; gradients pass through."""
     local = array.to_local()
-    return local.wait() if hasattr(local, "wait") else local  # of a collective that is still under way
+    return local.wait() if hasattr(local, "wait") else local  # the result of a collective that is still running
 
 
 def wrapped(made: Any, shape: Sequence[int], like: Any) -> Any:
-    """A rank's part as a DTensor of this shape, with the mesh and the placements of another."""
+    """A rank's part as a DTensor of this shape, with the mesh and placements of ``like``."""
     made, strides, step = made.contiguous(), [1] * len(shape), 1
     for axis in reversed(range(len(shape))):
         strides[axis] = step

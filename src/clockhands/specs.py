@@ -1,7 +1,7 @@
-"""Specs: values that define one encoding completely, except its learned numbers.
+"""Specs: immutable values that define one position encoding completely, except its learned numbers.
 
-A spec is frozen and hashable, so it can be a cache key, a static argument of ``jax.jit``, or a line of
-JSON. Here is their union, JSON both ways, changing one field, and a sentence that describes each.
+A spec is hashable, so it can be a cache key or a static argument of ``jax.jit``. This module has the union of all spec
+types, conversion to and from JSON, changing single fields, and a one-line description.
 """
 
 import dataclasses
@@ -16,12 +16,12 @@ from clockhands.errors import ClockhandsError, InvalidType, InvalidValue
 Spec = additive.AdditiveCode | rotary.Rotary | biases.BiasCode | mixtures.LayerMixture | scores.ScoreScale
 
 SPECS = (*additive.CODES, rotary.Rotary, *biases.CODES, mixtures.LayerMixture)
-"""The specs of encodings."""
+"""The specs of position encodings."""
 
 WRITTEN = (*SPECS, *scores.SCALES)
-"""All specs: a scale of scores stands beside an encoding, and is written and described in the same way."""
+"""All specs: a score scale is used together with an encoding, and is written and described in the same way."""
 
-# What specs are made of.
+# The parts of specs.
 PARTS = (
     ladders.Geometric,
     ladders.EvenSteps,
@@ -86,10 +86,10 @@ def to_json(spec: Spec) -> str:
 
 
 def from_json(text: str | bytes) -> Spec:
-    """The spec that this JSON says.
+    """The spec that this JSON text describes.
 
     Raises:
-        InvalidValue, InvalidType: The text is not JSON, or not a spec's; the message says which and why.
+        InvalidValue, InvalidType: The text is not JSON, or does not describe a spec; the message says which and why.
 
     >>> from_json('{"type": "NoPosition", "width": 8}')
     NoPosition(width=8)
@@ -110,13 +110,13 @@ def from_json(text: str | bytes) -> Spec:
 
 
 def with_fields(spec: Spec, **fields: Any) -> Spec:
-    """The spec with other values in some fields.
+    """A copy of the spec with new values in some fields.
 
-    The fields of its spacing (``base``, ``span``, ``multiplier``, …) are taken too: of all its parts, where it is
-    joined of several, and of all its codes, where layers differ, as long as they have one value there so far.
+    The fields of its spacing (``base``, ``span``, ``multiplier``, …) can be given too. Where the spacing is joined of
+    several parts, or layers have different codes, a field is changed in all of them, if it has one value in all.
 
     Raises:
-        InvalidValue, InvalidType: A field does not exist, its value cannot be used, or parts differ in it.
+        InvalidValue, InvalidType: A field does not exist, its value is not allowed, or the parts differ in it.
 
     >>> with_fields(additive.Sinusoidal(width=8), span="closed").rates[-1]
     0.0001
@@ -144,12 +144,12 @@ def with_fields(spec: Spec, **fields: Any) -> Spec:
             )
         fields["spacing"] = _spaced(changed, spaced)
     if "head_width" in fields and "rotated" not in fields and getattr(spec, "rotated", None) == spec.head_width:  # type: ignore[union-attr]
-        fields["rotated"] = fields["head_width"]  # all channels turned, and all of the new width do
+        fields["rotated"] = fields["head_width"]  # all channels were rotated, so all of the new width are
     return dataclasses.replace(spec, **fields)  # type: ignore[type-var]
 
 
 def _reached(spacing: Any) -> set[str]:
-    """The fields of a spacing that can be changed by their name: its own, and those that all of its parts have."""
+    """The fields of a spacing that can be changed by name: those of the spacing, and those that all its parts have."""
     own = {field.name for field in _fields(spacing)} if dataclasses.is_dataclass(spacing) else set()
     inner = _parts_of(spacing)
     return own | set.intersection(*map(_reached, inner)) if inner else own
@@ -162,7 +162,7 @@ def _parts_of(spacing: Any) -> tuple[Any, ...]:
 
 
 def _spaced(spacing: Any, fields: dict[str, Any]) -> Any:
-    """The spacing with other values in some of the fields that can be reached."""
+    """The spacing with new values in some of its changeable fields (see `_reached`)."""
     own = {field.name for field in _fields(spacing)}
     outer = {name: value for name, value in fields.items() if name in own}
     inner = {name: value for name, value in fields.items() if name not in own}
@@ -179,14 +179,14 @@ def _spaced(spacing: Any, fields: dict[str, Any]) -> Any:
 
 
 def _with_fields_of_codes(spec: mixtures.LayerMixture, fields: dict[str, Any]) -> mixtures.LayerMixture:
-    """A mixture with other values in fields of its own, or of all its codes."""
+    """A layer mixture with new values in its fields, or in a field of all its codes."""
     own = {field.name for field in _fields(spec)}
     outer = {name: value for name, value in fields.items() if name in own}
     inner = {name: value for name, value in fields.items() if name not in own}
     if inner:
         given = mixtures.LayerMixture(**{"codes": spec.codes, "pattern": spec.pattern, **outer})
         codes = [code for code in given.codes if code is not None]
-        changed = [with_fields(code, **inner) for code in codes]  # a field that one does not have is refused here
+        changed = [with_fields(code, **inner) for code in codes]  # raises where a code does not have the field
         _refuse_different(inner, codes, "codes of these layers", "Give all of them, codes=(…).")
         left = iter(changed)
         outer["codes"] = tuple(None if code is None else next(left) for code in given.codes)
@@ -203,7 +203,7 @@ def _refuse_different(fields: dict[str, Any], parts: Any, words: str, hint: str)
 
 
 def _held(part: Any, name: str) -> Any:
-    """The value of a field that can be reached."""
+    """The value of a changeable field (see `_reached`)."""
     if any(field.name == name for field in _fields(part)):
         return getattr(part, name)
     inner = getattr(part, "spacing", None)
@@ -295,7 +295,7 @@ def _spacing_words(spacing: ladders.Spacing) -> str:
 
 
 def _part_words(part: object) -> str:
-    if not isinstance(part, PARTS):  # a scaling of the caller's own
+    if not isinstance(part, PARTS):  # a scaling defined by the caller
         return shown(part)
     fields = ", ".join(
         f"{field.name} {getattr(part, field.name):g}"

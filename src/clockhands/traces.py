@@ -1,21 +1,22 @@
-"""Cosine and sine of positions inside a trace: ``jit``, ``vmap`` and ``torch.compile``.
+"""Cosine and sine at positions inside a trace (``jit``, ``vmap``, ``torch.compile``) or on an accelerator.
 
-There a position is a placeholder, so NumPy cannot make the phase, and frameworks have no 128-bit integers, JAX by
-default not even 64-bit ones. ``position.astype(float32) * rate`` is off by 0.03 rad at 500,000 already. So the fraction
-of a turn is made in 32-bit words, by products of 16-bit halves, as `clockhands.phases` does it in 64-bit ones.
+In a trace a position is a placeholder, so NumPy cannot compute the phase. Frameworks have no 128-bit integers, and JAX
+by default not even 64-bit ones. ``position.astype(float32) * rate`` is already off by 0.03 rad at 500,000. So the
+fraction of a full rotation (a turn) is computed in 32-bit words, from products of 16-bit halves, by the method that
+`clockhands.phases` uses with 64-bit words.
 
 Let ``F`` be a rate's turns per token as a fraction of 128 bits, in words ``F3 F2 F1 F0``, and ``|p| = s1 2**32 + s0``.
-In units of 2**-32 turns, modulo 2**32, the phase is ``s0 F3 + high(s0 F2) + s1 F2 + high(s1 F1)``; what is cut off is
-less than 3 units, together with the rest of ``F`` less than 4: 2 pi x 4 x 2**-32 < 2**-27 rad. It is reduced
-to quarter turns and a rest of at most an eighth, exactly. The rest becomes an angle as ``rh C1 + (rh C2 + rl C1)``,
-with ``rh`` its upper 23 bits and ``C1 + C2`` the radians of a unit in two float32: two roundings, at most
-``2 x pi/4 x 2**-24``. A float32 sine or cosine within 2 ulp (2**-23) there adds ``2 x 2**-24``. Together less than
-``1.58 + 2 + 0.13`` units of 2**-24: below ``BOUND = 2**-22``.
+In units of 2**-32 turns, modulo 2**32, the phase is ``s0 F3 + high(s0 F2) + s1 F2 + high(s1 F1)``. The truncation is
+less than 3 units, with the rest of ``F`` less than 4: 2 pi x 4 x 2**-32 < 2**-27 rad. The phase is reduced exactly to
+quarter turns and a rest of at most an eighth. The rest becomes an angle as ``rh C1 + (rh C2 + rl C1)``, with ``rh`` its
+upper 23 bits and ``C1 + C2`` the radians of a unit in two float32: two roundings, at most ``2 x pi/4 x 2**-24``. A
+float32 sine or cosine within 2 ulp (2**-23) there adds ``2 x 2**-24``. Together less than ``1.58 + 2 + 0.13`` units of
+2**-24: below ``BOUND = 2**-22``.
 
-All integers that the traced dtype holds are reduced exactly: int32 up to 2**31 - 1, and int64 where there is one.
+All integers of the traced dtype are reduced exactly: int32 up to 2**31 - 1, and int64 where the library has it.
 
-Positions on an accelerator take the same way outside of a trace too: their numbers are there, and asking for them would
-copy them to the CPU and wait.
+Positions on an accelerator are computed in the same way outside of a trace too: reading their values would copy them to
+the CPU and synchronise.
 """
 
 import sys
@@ -38,7 +39,7 @@ UNIT_LOW = float(np.float32(2 * np.pi / 2**32 - UNIT_HIGH))
 
 
 def is_traced(positions: Any) -> bool:
-    """Whether these are an array whose numbers cannot be known now."""
+    """Whether these are an array whose values are not known yet (a tracer, a fake tensor or a proxy)."""
     jax = sys.modules.get("jax")
     if jax is not None and isinstance(positions, jax.core.Tracer):
         return True
@@ -47,7 +48,7 @@ def is_traced(positions: Any) -> bool:
         return False
     if torch.compiler.is_compiling() or positions.device.type == "meta":
         return True
-    # There is no public way to ask. Fake tensors are what shapes are tried out with, proxies what `make_fx` follows.
+    # There is no public test for this. Fake tensors are used to infer shapes; `make_fx` traces with proxies.
     if torch._C._get_dispatch_mode(torch._C._TorchDispatchModeKey.PROXY) is not None:  # noqa: SLF001
         return True
     wrapped = torch._C._functorch.is_functorch_wrapped_tensor(positions)  # noqa: SLF001
@@ -55,9 +56,9 @@ def is_traced(positions: Any) -> bool:
 
 
 def stay(positions: Any) -> bool:
-    """Whether the phases of these positions are made where the positions are: in a trace, or on an accelerator.
+    """Whether the phases of these positions are computed where the positions are: in a trace, or on an accelerator.
 
-    On an accelerator that holds for whole numbers. Fractions are made exact on the CPU.
+    On an accelerator this applies to integers only; real positions are computed exactly on the CPU.
     """
     if is_traced(positions):
         return True
@@ -71,10 +72,10 @@ def stay(positions: Any) -> bool:
 
 
 def refuse_recording(*arrays: Any) -> None:
-    """Refuse what records one call of PyTorch for all later ones: these positions would be constants, silently.
+    """Refuse PyTorch's recording tracers, which would silently turn these positions into constants.
 
     Raises:
-        InvalidValue: One of these is inside ``torch.jit.trace`` or ``torch.fx.symbolic_trace``.
+        InvalidValue: An array is inside ``torch.jit.trace`` or ``torch.fx.symbolic_trace``.
     """
     torch = sys.modules.get("torch")
     if torch is None or torch.compiler.is_compiling():
@@ -92,13 +93,13 @@ def refuse_recording(*arrays: Any) -> None:
 
 
 def is_compiling() -> bool:
-    """Whether PyTorch's compiler is at work."""
+    """Whether torch.compile is compiling now."""
     torch = sys.modules.get("torch")
     return torch is not None and torch.compiler.is_compiling()
 
 
 def made_outside(kind: str) -> None:
-    """End PyTorch's graph where a spec is made inside it: its numbers must be known while the graph is made."""
+    """Break PyTorch's graph where a spec is constructed inside it: its numbers must be known at compile time."""
     if is_compiling():
         from clockhands.compiling import leave
 
@@ -106,7 +107,7 @@ def made_outside(kind: str) -> None:
 
 
 def known_numbers(spec: Any, name: str) -> Any:
-    """Numbers that follow from a spec, a property or a method of it: a tuple, an array, or a list while compiling."""
+    """Numbers derived from a spec by a property or a method: a tuple, an array, or a list while compiling."""
     if is_compiling():
         from clockhands.compiling import numbers_of
 
@@ -116,14 +117,14 @@ def known_numbers(spec: Any, name: str) -> Any:
 
 
 def known_array(make: Callable[..., np.ndarray], *known: Any) -> Any:
-    """The array that a function makes of values known before the trace, as a tensor, where PyTorch compiles."""
+    """The array that a function computes from values known before the trace; a tensor where PyTorch compiles."""
     from clockhands.compiling import made
 
     return made(make, *known)
 
 
 def _coordinates(described: HasPositions) -> np.ndarray:
-    """Positions as one array, rows that stand nowhere at 0: int64 where that holds them, else float64."""
+    """Positions as one array, with 0 for rows without a position: int64 where it represents them, else float64."""
     at = at_origin(described)
     sizes = at.sizes(0, at.size)
     if sizes.part is not None or (sizes.whole >= np.uint64(2**63)).any():
@@ -133,7 +134,7 @@ def _coordinates(described: HasPositions) -> np.ndarray:
 
 
 def constant(numbers: np.ndarray, beside: Any) -> Any:
-    """Numbers that are known before the trace, in the library and on the device of an array in it."""
+    """Numbers known before the trace, in the library and on the device of the array ``beside``."""
     xp = library(beside)
     if "torch" not in xp.__name__:
         return xp.asarray(numbers)
@@ -145,7 +146,7 @@ def constant(numbers: np.ndarray, beside: Any) -> Any:
 
 
 def prepare(spec: Any) -> None:
-    """Have the spec remember its numbers, where PyTorch's compiler is at work: it cannot follow how they are made."""
+    """Make the spec cache its numbers while torch.compile runs, which cannot trace how they are computed."""
     if is_compiling():
         from clockhands.compiling import remember
 
@@ -153,7 +154,7 @@ def prepare(spec: Any) -> None:
 
 
 def in_full(array: Any) -> AbstractContextManager[Any]:
-    """Where products of matrices keep the precision of this array: PyTorch's autocast is off."""
+    """A context in which matrix products keep the precision of this array: PyTorch's autocast is off."""
     torch = sys.modules.get("torch")
     if torch is None or not isinstance(array, torch.Tensor) or array.device.type == "meta":
         return nullcontext()
@@ -161,12 +162,12 @@ def in_full(array: Any) -> AbstractContextManager[Any]:
 
 
 def library(array: Any) -> Any:
-    """The array API of the array's library.
+    """The array API namespace of the array's library.
 
-    PyTorch's without asking: its compiler does not follow the question.
+    PyTorch's is returned without a look-up, because its compiler cannot trace one.
 
     Raises:
-        InvalidType: The library has none.
+        InvalidType: The library has no such namespace.
     """
     torch = sys.modules.get("torch")
     if torch is not None and isinstance(array, torch.Tensor):
@@ -207,9 +208,9 @@ def _unsupported(array: Any, lacks: str) -> InvalidType:
 
 
 def unwrapped(values: Any) -> Any:
-    """The array of JAX that a variable of a neural network library holds, such as flax's ``nnx.Param``; else as given.
+    """The JAX array inside a variable of a neural network library, such as flax's ``nnx.Param``; else as given.
 
-    JAX knows them by ``__jax_array__``. Array libraries take them for arrays, which they are not under ``grad``.
+    JAX recognises them by ``__jax_array__``. Array libraries treat them as arrays, which they are not under ``grad``.
     """
     jax = sys.modules.get("jax")
     if jax is None or isinstance(values, jax.Array) or not hasattr(values, "__jax_array__"):
@@ -227,10 +228,10 @@ def library_of(array: Any) -> str:
 
 
 def refuse_meta(positions: Any, x: Any, name: str) -> None:
-    """Refuse positions without numbers where ``x`` has some.
+    """Refuse positions without data where ``x`` has data.
 
     Raises:
-        InvalidValue: They are on PyTorch's meta device, and ``x`` is not.
+        InvalidValue: The positions are on PyTorch's meta device, and ``x`` is not.
     """
     if library_of(positions) == "torch" and positions.device.type == "meta" != x.device.type:
         raise InvalidValue(
@@ -242,7 +243,7 @@ def refuse_meta(positions: Any, x: Any, name: str) -> None:
 def counted(first: int, number: int, x: Any) -> Any:
     """The positions ``first``, ``first + 1``, … of ``number`` tokens: a range, or a tensor where ``x`` is compiled.
 
-    There the number may be one that is not known yet, and a range of it would make it known: one graph a length.
+    While compiling, the number may be symbolic; a Python range would fix it and compile one graph per length.
     """
     torch = sys.modules.get("torch")
     if torch is not None and isinstance(x, torch.Tensor) and torch.compiler.is_compiling():
@@ -250,15 +251,15 @@ def counted(first: int, number: int, x: Any) -> Any:
     jax = sys.modules.get("jax")
     if (
         jax is not None and not isinstance(number, int) and isinstance(x, jax.Array)
-    ):  # a size that an export leaves open
+    ):  # a size that is dynamic in an export
         return jax.numpy.arange(first, first + number, dtype=jax.numpy.int32)
     return range(first, first + number)
 
 
 def as_traced(positions: Any, x: Any) -> Any:
-    """Known positions as a tensor where PyTorch compiles what is done with ``x``: it cannot trace how they are made.
+    """Known positions as a tensor while PyTorch compiles code on ``x``, because it cannot trace their construction.
 
-    Everywhere else, and traced positions, as they are.
+    Otherwise, and for traced positions, the positions are returned unchanged.
     """
     torch = sys.modules.get("torch")
     if torch is None or not isinstance(x, torch.Tensor) or not torch.compiler.is_compiling():
@@ -267,9 +268,9 @@ def as_traced(positions: Any, x: Any) -> Any:
 
 
 def as_tensor(positions: Any, device: Any) -> Any:
-    """Positions, or a count of them, as a tensor of the graph that PyTorch's compiler makes."""
+    """Positions, or a count of them, as a tensor of the graph that PyTorch compiles."""
     torch = sys.modules["torch"]
-    if isinstance(positions, int):  # one that is not known yet, too: a range of it would make it known
+    if isinstance(positions, int):  # also a symbolic one: a Python range would fix its value
         return torch.arange(positions, device=device)
     if isinstance(positions, range):
         return torch.arange(positions.start, positions.stop, positions.step, device=device)
@@ -303,14 +304,14 @@ def cosine_sine(ladder: Ladder, positions: Any, xp: Any) -> tuple[Any, Any]:
 
 
 class _Words:
-    """Unsigned 32-bit words: JAX's own, or the lower half of PyTorch's int64, which has few operations on uint32."""
+    """Unsigned 32-bit words: uint32 in JAX; in PyTorch, with few uint32 operations, the lower half of an int64."""
 
     def __init__(self, xp: Any, beside: Any) -> None:
         self.xp, self.beside = xp, beside
         self.wide = "torch" in xp.__name__
 
     def limbs(self, ladder: Ladder) -> list[Any]:
-        """The upper three words of the turns per token, highest first, beside the positions."""
+        """The upper three words of the turns per token, highest first, on the device of the positions."""
         if self.wide:
             from clockhands.compiling import kept_limbs, limbs
 
@@ -319,7 +320,7 @@ class _Words:
                 return [self.xp.asarray(limb, dtype=dtype, device=device) for limb in limbs(ladder)]
             return kept_limbs(ladder, self.beside.device)
         high, low = ladder.turns.high, ladder.turns.low
-        # JAX without 64-bit mode must never see a 64-bit number.
+        # JAX without 64-bit mode must never be given a 64-bit number.
         return [self.xp.asarray(limb.astype(np.uint32)) for limb in (high >> 32, high & _WORD, low >> 32)]
 
     def low(self, word: Any) -> Any:
@@ -330,11 +331,11 @@ class _Words:
         """The lower and upper word of each size, the upper None for narrow integers, and the sign."""
         xp = self.xp
         if self.wide:
-            # The size of the lowest int8 is one that no int8 holds; a uint64 from 2**63 on keeps its words.
+            # The size of the lowest int8 does not fit an int8; a uint64 of 2**63 or more keeps its words.
             positions = xp.astype(positions, xp.int64)
         negative = xp.zeros_like(positions, dtype=xp.bool) if dtype.startswith("uint") else positions < 0
         if not self.wide and dtype not in ("int64", "uint64"):
-            # Two's complement first: the size of the lowest int32 is 2**31, which no int32 holds.
+            # Two's complement first: the size of the lowest int32 is 2**31, which does not fit an int32.
             bits = xp.astype(positions, xp.uint32 if dtype == "uint32" else xp.int32).astype(xp.uint32)
             return xp.where(negative, -bits, bits), None, negative
         size = xp.astype(xp.where(negative, -positions, positions) if dtype[0] == "i" else positions, xp.int64)
@@ -350,7 +351,7 @@ def _circle(fraction: Any, words: _Words) -> tuple[Any, Any]:
     rest = xp.astype(shifted & ((1 << 30) - 1), xp.int32) - (1 << 29)
     tail = rest & 63
     head = xp.astype(rest - tail, xp.float32)
-    # Python numbers that float32 holds exactly: they take the dtype of the array beside them.
+    # Python numbers that float32 represents exactly: they take the dtype of the other operand.
     angle = head * UNIT_HIGH + (head * UNIT_LOW + xp.astype(tail, xp.float32) * UNIT_HIGH)
     cosine, sine = xp.cos(angle), xp.sin(angle)
     swap, back, down = (quarter & 1) == 1, (quarter == 1) | (quarter == 2), quarter >= 2

@@ -1,17 +1,18 @@
-"""Numbers that people write, told from numbers that were only measured.
+"""Recover the round number that a person wrote (10000, 0.25, 8192) from a measured value and its error.
 
-An interval holds many decimals: `shortest` takes the one of fewest digits, `roundest` a length. A number with a
-standard deviation is taken for a plain one only where so few are of its kind that it would hardly lie there by chance.
+An interval contains many decimals: `shortest` picks the one with the fewest digits, `roundest` the roundest length.
+`plain` replaces a measured value by a round number only where such numbers are so rare that one near the value by
+chance is unlikely.
 """
 
 import math
 from dataclasses import dataclass
 from fractions import Fraction
 
-# A plain number is taken for the meant one where fewer than this many of its kind are expected in the interval.
+# A round number is accepted where fewer than this many numbers of its kind are expected in the interval.
 CHANCE = 0.01
 _SIGMAS = 4.0
-UNKNOWN = 17  # digits of a number that is none of these
+UNKNOWN = 17  # digits of a number that is not round
 
 
 @dataclass(frozen=True)
@@ -36,13 +37,13 @@ class Interval:
         return self.low <= number <= self.high
 
     def meet(self, other: "Interval") -> "Interval | None":
-        """What both hold, or None."""
+        """The intersection, or None if it is empty."""
         low, high = max(self.low, other.low), min(self.high, other.high)
         return Interval(low, high) if low <= high else None
 
 
 def shortest(interval: Interval) -> float:
-    """The number of the fewest significant digits in an interval, of several the one nearest to its middle.
+    """The number with the fewest significant digits in an interval; of several, the one nearest to its middle.
 
     >>> shortest(Interval(9998.7, 10001.2)), shortest(Interval(0.24999, 0.25003)), shortest(Interval(1 / 3, 1 / 3))
     (10000.0, 0.25, 0.3333333333333333)
@@ -69,7 +70,7 @@ def significant(number: float) -> int:
 
 
 def roundest(interval: Interval) -> int | None:
-    """The roundest length in an interval: the multiple of the highest power of two, nearest to 1 times it; or None.
+    """The roundest length in an interval: a small multiple of the highest possible power of two; or None.
 
     >>> roundest(Interval(3900.0, 4300.0)), roundest(Interval(5000.0, 6200.0)), roundest(Interval(10.2, 10.4))
     (4096, 6144, None)
@@ -86,12 +87,12 @@ def roundest(interval: Interval) -> int | None:
 
 
 def plain(value: float, doubt: float, published: tuple[float, ...] = ()) -> tuple[int, float]:
-    """How many digits say a number, and the number they say: the one measured, if none of few digits fits.
+    """The number of digits of the round number nearest to a measurement, and that number; else the measured value.
 
     Args:
-        value: What was measured.
-        doubt: One standard deviation of it.
-        published: Numbers that count as one digit, whatever they are written as.
+        value: The measured value.
+        doubt: Its standard deviation.
+        published: Numbers that count as having one digit, however they are written.
 
     >>> plain(9999.7, 0.2), plain(0.333333336, 1e-8), plain(3217.4512, 0.3)
     ((1, 10000.0), (2, 0.3333333333333333), (17, 3217.4512))
@@ -114,7 +115,7 @@ def plain(value: float, doubt: float, published: tuple[float, ...] = ()) -> tupl
     for unit, cost in ((1.0, 0), (math.pi, 1)):
         fraction = Fraction(value / unit).limit_denominator(64)
         number = float(fraction) if unit == 1 else fraction.numerator * unit / fraction.denominator
-        # Fractions of denominators up to q lie about 3 / q**2 apart.
+        # Fractions with denominators up to q are about 3 / q**2 apart.
         few = 2 * reach / unit * fraction.denominator**2 / 3
         if fraction and abs(number - value) <= reach and few <= CHANCE:
             return cost + len(f"{fraction.numerator}{fraction.denominator}"), number

@@ -1,4 +1,4 @@
-"""Additive encodings: a vector for each position, added to the token embeddings."""
+"""Additive position encodings: one vector for each position, added to the token embeddings."""
 
 from clockhands.additive._fourier import FourierFeatures
 from clockhands.additive._learned import Learned, NoPosition
@@ -32,7 +32,7 @@ CODES = (
     Binary,
     WarpedPosition,
 )
-"""Every additive code, in the order in which messages list them."""
+"""All additive codes, in the order in which messages list them."""
 
 __all__ = [
     "CODES",

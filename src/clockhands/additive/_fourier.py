@@ -1,4 +1,4 @@
-"""Fourier features: sinusoids of coordinates that a matrix of random or trained rates has mixed."""
+"""Fourier features: sines and cosines of linear combinations of the coordinates, with random or trained rates."""
 
 import dataclasses
 import math
@@ -27,28 +27,29 @@ Single = Literal["sin", "cos"]
 class FourierFeatures(AdditiveCode):
     """Sine and cosine of ``multiplier sum_a p_a B[a, k]``, with rates ``B`` that are drawn once or trained.
 
-    The rates are passed as ``values``: [axes, pairs], or [pairs] for a single axis; of either sign, each the real
-    number that it holds. Phases at the origin are one row more, where there are any. A position has a number for each
-    axis: a timestep, its logarithm, a point between -1 and 1.
+    The rates are passed as ``values``: [axes, pairs], or [pairs] for a single axis. They can be negative; each means
+    the exact value of its float. Phase offsets, if any, are one further row. A position has one number per axis: a
+    timestep, its logarithm, a point between -1 and 1.
 
     Attributes:
         width: Channels of a token.
-        axes: Coordinates of a position.
-        multiplier: What the rates are multiplied by, 2 pi unless said: they are turns per token then.
+        axes: Number of coordinates of a position.
+        multiplier: A factor on the rates, 2 pi by default: then rates are in full rotations per unit of position.
         layout: ``"halves"`` (all sines, then all cosines) or ``"interleaved"``.
-        order: Which wave stands first; see `Sinusoidal`. ``"sin"`` or ``"cos"`` alone is one channel for each rate.
-        offsets: Whether the last row of ``values`` holds phases that are added, in the rates' unit: then they are
+        order: Whether sine or cosine comes first; see `Sinusoidal`. ``"sin"`` or ``"cos"`` alone is one channel per
+            rate.
+        offsets: Whether the last row of ``values`` holds phase offsets, in the unit of the rates; the shape is then
             [axes + 1, pairs] (EDM2, AlphaFold 3).
-        raw: Whether the coordinates themselves stand ``"before"`` or ``"after"`` the waves; they count in the width.
-        scale: What all numbers are multiplied by.
+        raw: Whether the coordinates themselves come ``"before"`` or ``"after"`` the sinusoids; they count in the width.
+        scale: A factor on all numbers.
 
     Shapes: a table is [positions, width], at positions [positions, axes]; with a single axis they are [positions].
     Accuracy: phases are exact, as for codes of known rates: float32 within 2**-25 x 1.01. Gradients reach the values of
-    a PyTorch tensor. Where the values or the positions exist only inside a trace, phases are made in the numbers' own
-    dtype: in float32 they are off by up to ``|phase| x axes x 2**-22``.
+    a PyTorch tensor. Where the values or the positions exist only inside a trace, phases are computed in the dtype of
+    the numbers: in float32 their error is up to ``|phase| x axes x 2**-22``.
 
     Raises:
-        InvalidValue: The width is not positive, or odd beside its coordinates; a value is not allowed.
+        InvalidValue: The width is not positive, or odd after its coordinates are subtracted; a value is not allowed.
 
     Source: Tancik et al. 2020, arXiv:2006.10739, section 6; segment-anything 1.0, ``PositionEmbeddingRandom``;
     Song et al. 2020, arXiv:2011.13456 (score_sde, ``GaussianFourierProjection``); Karras et al. 2023, EDM2,
@@ -98,7 +99,7 @@ class FourierFeatures(AdditiveCode):
 
     @property
     def number_of_axes(self) -> int:
-        """Coordinates of a position."""
+        """Number of coordinates of a position."""
         return self.axes
 
     @property
@@ -107,12 +108,12 @@ class FourierFeatures(AdditiveCode):
 
     @property
     def _each(self) -> int:
-        """Channels of each rate."""
+        """Number of channels for each rate."""
         return 1 if self.order in get_args(Single) else 2
 
     @property
     def _rows(self) -> int:
-        """Rows of the values."""
+        """Number of rows of the values."""
         return self.axes + self.offsets
 
     @property
@@ -122,11 +123,11 @@ class FourierFeatures(AdditiveCode):
 
     @property
     def values_shape(self) -> tuple[int, ...]:
-        """Shape of the rates: [axes, pairs], one row more with phases; [pairs] where that is a single row."""
+        """Shape of the rates: [axes, pairs], one more row with phase offsets; [pairs] where that is a single row."""
         return (self.pairs,) if self._rows == 1 else (self._rows, self.pairs)
 
     def check_values(self, shape: tuple[int, ...] | None) -> None:
-        """Refuse anything but the rates."""
+        """Raise InvalidValue unless the values have the shape of the rates."""
         if shape is None:
             raise InvalidValue(
                 "FourierFeatures has random or trained frequencies, but they were not given.",
@@ -151,21 +152,21 @@ class FourierFeatures(AdditiveCode):
         unit = self._units(numbers, positions)
         cosine, sine = (xp.asarray(part, dtype=work, device=where) for part in (unit.real.copy(), unit.imag.copy()))
         if hasattr(values, "detach"):
-            # A difference that is 0, and whose derivative is that of the phase: exact numbers and every gradient.
+            # A difference of value 0 with the derivative of the phase: exact numbers and correct gradients.
             still = self._phases(xp.astype(values - values.detach(), work), coordinates, xp)
             along, up = xp.cos(still), xp.sin(still)
             cosine, sine = cosine * along - sine * up, sine * along + cosine * up
         return xp.reshape(self._assembled(cosine, sine, coordinates, xp), (*shape, self.width))
 
     def inside_trace(self, values: Any, coordinates: Any, xp: Any, work: Any) -> Any:
-        """The rows at coordinates [rows, axes] in the numbers' own dtype, where some of them are not known."""
+        """The rows at coordinates [rows, axes], computed in their dtype, where some values are only traced."""
         phases = self._phases(xp.astype(values, work), coordinates, xp)
         return self._assembled(xp.cos(phases), xp.sin(phases), coordinates, xp)
 
     def _phases(self, values: Any, coordinates: Any, xp: Any) -> Any:
-        """``multiplier sum_a p_a B[a, k]``, less whole turns."""
+        """``multiplier sum_a p_a B[a, k]``, minus whole rotations."""
         rates = xp.reshape(values, (self._rows, self.pairs)) * (self.multiplier / (2 * math.pi))
-        # Not a matrix product, which accelerators make of fewer bits.
+        # Not a matrix product, which accelerators compute with fewer bits.
         turns = xp.sum(coordinates[:, :, None] * rates[None, : self.axes, :], axis=1)
         if self.offsets:
             turns = turns + rates[self.axes :, :]
@@ -185,7 +186,7 @@ class FourierFeatures(AdditiveCode):
         return units_of_sums(ladders, list(rates < 0), flat)
 
     def _assembled(self, cosine: Any, sine: Any, coordinates: Any, xp: Any) -> Any:
-        """Waves and coordinates in their channels, [rows, width]."""
+        """Sinusoids and coordinates in their channels, [rows, width]."""
         if self.order == "sin":
             rows = sine
         elif self.order == "cos":
@@ -202,23 +203,23 @@ class FourierFeatures(AdditiveCode):
 
     @property
     def limit(self) -> float | None:
-        """A wave is at most as large as the scale; a coordinate that stands beside the waves is not."""
+        """The scale bounds each sinusoid; None where raw coordinates, which are not bounded, are among the channels."""
         return self.scale if self.raw is None else None
 
     def write(self, out: np.ndarray, positions: Positions, threads: int | None = None) -> None:
-        """Nothing to write: the rates are the caller's values."""
+        """Not used: the table is computed from ``values`` in `from_values`."""
         raise AssertionError("an encoding with given frequencies is written from its values")
 
     def why_no_shift(self) -> str:
-        """Why no matrix follows from the spec alone."""
+        """Why the spec alone defines no shift matrix."""
         return "its frequencies are values that the spec does not contain"
 
 
 def _known(values: Any) -> np.ndarray | None:
-    """The numbers of an array, or None where only a trace has them."""
+    """The numbers of an array, or None where they are traced."""
     if is_traced(values):
         return None
     try:
         return numpy_of(values, "values")
-    except InvalidType:  # inside `torch.func`'s transforms every tensor is a part of the trace, and none says so
+    except InvalidType:  # inside `torch.func`'s transforms every tensor is traced, without any mark of it
         return None

@@ -1,4 +1,4 @@
-"""Codes whose numbers are trained, or not there at all."""
+"""Learned tables of positions (BERT, GPT-2, OPT), and models without position information (NoPE)."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -16,10 +16,10 @@ from clockhands.traces import device_of
 class Learned(AdditiveCode):
     """A trained table: the token at position ``p`` gets row ``p + offset``.
 
-    How it fails: past its last row there is nothing, and nothing ties one row to the next. The rows are
-    passed as ``values`` [rows, width]. A factor on the embeddings beside it, such as sqrt(width), is the model's.
+    Weakness: there is no row after the last one, and neighbouring rows are unrelated parameters. The rows are passed as
+    ``values`` [rows, width]. A factor on the token embeddings, such as sqrt(width), belongs to the model.
 
-    Which row is a token's is the convention; `token_rows` counts by it:
+    Families differ in which row a token gets; `token_rows` computes it:
 
     =========================  ===========  ===============  =======================================
     family                     ``offset``   ``padding_row``  as their code writes it
@@ -35,10 +35,10 @@ class Learned(AdditiveCode):
         width: Channels of a token.
         rows: Rows of the table.
         offset: Row of position 0.
-        padding_row: Row of padding where it is not counted; None where it is counted like any other token.
+        padding_row: Row of padding tokens where padding is not counted; None where it is counted like other tokens.
 
     Raises:
-        InvalidValue: A number is not allowed, or no row is left.
+        InvalidValue: A number is not allowed, or no position has a row.
 
     Source: Gehring et al. 2017, arXiv:1705.03122, section 3.1; Devlin et al. 2018, arXiv:1810.04805; the rules:
     transformers 5.23.0, ``RobertaEmbeddings``, ``OPTLearnedPositionalEmbedding``, ``BartLearnedPositionalEmbedding``.
@@ -73,12 +73,12 @@ class Learned(AdditiveCode):
 
     @property
     def values_shape(self) -> tuple[int, int]:
-        """Shape of the rows, all of them trained."""
+        """Shape of the trained table, [rows, width]."""
         return self.rows, self.width
 
     @property
     def padding_position(self) -> int | None:
-        """Where padding stands that is not counted: the position whose row is `padding_row`."""
+        """The position whose row is `padding_row`; None where padding is counted."""
         return None if self.padding_row is None else self.padding_row - self.offset
 
     @property
@@ -115,7 +115,7 @@ class Learned(AdditiveCode):
         return (found + self.offset).reshape(positions.shape)
 
     def check_values(self, shape: tuple[int, ...] | None) -> None:
-        """Refuse anything but the table's rows."""
+        """Raise InvalidValue unless the values have the shape of the table."""
         if shape is None:
             raise InvalidValue(
                 "Learned is a trained table, but its rows were not given.", "Pass the rows as values=, [rows, width]."
@@ -133,7 +133,7 @@ class Learned(AdditiveCode):
         return xp.reshape(rows, (*positions.shape, self.width))
 
     def write(self, out: np.ndarray, positions: Positions, threads: int | None = None) -> None:
-        """Nothing to write: the rows are the caller's values."""
+        """Not used: the rows are taken from ``values`` in `from_values`."""
         raise AssertionError("a learned code is written from its values")
 
     def why_no_shift(self) -> str:
@@ -143,10 +143,10 @@ class Learned(AdditiveCode):
 
 @dataclass(frozen=True)
 class NoPosition(AdditiveCode):
-    """No position at all: zeros.
+    """No position encoding (NoPE): zeros.
 
-    How it fails: attention without a mask then cannot tell any order from any other; a causal mask gives some of
-    it back, since it lets a token count those before it.
+    Weakness: attention without a mask is then independent of token order. A causal mask gives back some order
+    information, because each token sees only the tokens before it.
 
     Attributes:
         width: Channels of a token.
@@ -168,5 +168,5 @@ class NoPosition(AdditiveCode):
         out[...] = 0
 
     def why_no_shift(self) -> str:
-        """Why no fixed matrix is told from any other."""
+        """Why no shift matrix is defined: every matrix shifts zeros."""
         return "all its rows are zero, so every matrix is a shift matrix"

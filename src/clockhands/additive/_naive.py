@@ -1,6 +1,6 @@
-"""The codes one would try first, and how each of them fails.
+"""Naive additive codes (counter, binary, sine only, …), each with its weakness.
 
-They are here to be looked at, measured and taught with; their numbers are as exact as the others'.
+They are for teaching and measuring; their numbers are as exact as those of the other codes.
 """
 
 import math
@@ -26,8 +26,8 @@ from clockhands.positions import Positions, positions_of
 class Counter(AdditiveCode):
     """The position itself in every channel: ``PE(p)[c] = p``.
 
-    How it fails: it grows without bound. At position 100 the code is far larger than any token, and lengths
-    unseen in training are numbers unseen in training.
+    Weakness: it grows without bound. At position 100 the code is far larger than any token embedding, and a length
+    not seen in training gives numbers not seen in training.
 
     Attributes:
         width: Channels of a token.
@@ -50,10 +50,10 @@ class Counter(AdditiveCode):
 
 @dataclass(frozen=True)
 class NormalizedCounter(AdditiveCode):
-    """The position over the last one: ``PE(p)[c] = p / (length - 1)``, 0 for the first token and 1 for the last.
+    """The position divided by the last one: ``PE(p)[c] = p / (length - 1)``, 0 for the first token, 1 for the last.
 
-    How it fails: a step has another size in every sentence, so the same distance means other things, and the
-    neighbours in a long text are all but equal.
+    Weakness: the step between neighbours depends on the sequence length, so the same difference means different
+    distances, and neighbours in a long text are almost equal.
 
     Attributes:
         width: Channels of a token.
@@ -68,7 +68,7 @@ class NormalizedCounter(AdditiveCode):
         settle(self, width=count("width", self.width), length=count("length", self.length, least=2))
 
     def write(self, out: np.ndarray, positions: Positions, threads: int | None = None) -> None:
-        """Write the shares."""
+        """Write the normalised positions."""
         _assign(out, (positions.as_float64() / (self.length - 1))[:, None])
 
     def why_no_shift(self) -> str:
@@ -80,8 +80,8 @@ class NormalizedCounter(AdditiveCode):
 class Binary(AdditiveCode):
     """The digits of the position in base 2: ``PE(p)[c] = floor(p / 2**c) mod 2``.
 
-    How it fails: it jumps. From 7 to 8 four channels flip, from 8 to 9 one; neighbours can be far apart and
-    strangers close, there is nothing between two positions, and after ``2 ** width`` it starts again.
+    Weakness: it is not continuous. From 7 to 8 four channels change, from 8 to 9 one: neighbours can be far apart and
+    distant positions close. There is no value between two positions, and the code repeats after ``2 ** width``.
 
     Attributes:
         width: Channels of a token, the lowest digit first.
@@ -117,12 +117,12 @@ class Binary(AdditiveCode):
 class SineOnly(AdditiveCode):
     """A sine in every channel and no cosine: ``PE(p)[c] = sin(p base ** (-c / width))``.
 
-    How it fails: a height alone does not say whether the wave rises or falls, so two positions share it and a step
-    cannot be undone: ``sin(a + b)`` needs ``cos(a)``.
+    Weakness: a sine value alone does not say whether the sine rises or falls, so two positions share it, and no matrix
+    shifts the code: ``sin(a + b)`` needs ``cos(a)``.
 
     Attributes:
         width: Channels of a token.
-        base: Ratio that spans the ladder.
+        base: The base of the geometric ladder.
     """
 
     width: int
@@ -158,7 +158,7 @@ class SineOnly(AdditiveCode):
 
 @dataclass(frozen=True)
 class _HandsOfTheirOwn(AdditiveCode):
-    """A clock whose ladder is not the geometric one."""
+    """A sinusoidal code whose ladder is not geometric."""
 
     width: int
     layout: Layout = field(default="interleaved", kw_only=True)
@@ -177,16 +177,16 @@ class _HandsOfTheirOwn(AdditiveCode):
 
     @cached_property
     def ladder(self) -> Ladder:
-        """The rates of the hands."""
+        """The ladder of the rates."""
         return self._rates_of_its_own().ladder(self.width // 2, self.width)
 
     @property
     def rates(self) -> tuple[float, ...]:
-        """The rate of each hand in radians per token, nearest float64."""
+        """The rate of each pair in radians per token, nearest float64."""
         return self.ladder.rates
 
     def clock(self) -> Clock:
-        """The clock behind the code."""
+        """The clock that defines the code."""
         return Clock(self.ladder, self.layout, self.order, self.width)
 
     @property
@@ -195,16 +195,16 @@ class _HandsOfTheirOwn(AdditiveCode):
         return 1.0
 
     def write(self, out: np.ndarray, positions: Positions, threads: int | None = None) -> None:
-        """Write the hands."""
+        """Write the sines and cosines."""
         self.clock().write(out, positions, threads)
 
 
 @dataclass(frozen=True)
 class SingleFrequency(_HandsOfTheirOwn):
-    """All hands at one rate: ``sin(p rate)`` and ``cos(p rate)`` in every pair.
+    """One rate in all pairs: ``sin(p rate)`` and ``cos(p rate)`` in every pair.
 
-    How it fails: it is one hand, copied. After ``2 pi / rate`` tokens the code comes round again, and positions a
-    turn apart are all but the same; a slower hand comes round later and tells neighbours apart less.
+    Weakness: all pairs are equal. The code repeats after ``2 pi / rate`` tokens, so positions one period apart are
+    almost the same. A smaller rate has a longer period, but its neighbours differ less.
 
     Attributes:
         width: Channels of a token.
@@ -222,11 +222,12 @@ class SingleFrequency(_HandsOfTheirOwn):
 
 @dataclass(frozen=True)
 class EvenlySpaced(_HandsOfTheirOwn):
-    """Rates at equal distances instead of in geometric progression: ``first + i (last - first) / (pairs - 1)``.
+    """Evenly spaced rates instead of a geometric progression: ``first + i (last - first) / (pairs - 1)``.
 
-    How it fails: it nearly repeats. After ``2 pi (pairs - 1) / |last - first|`` tokens every hand has gained the same
-    number of whole turns on its neighbour, so all stand almost as they stood: at width 512 and rates from 1 to
-    1/10,000 after 1,602 tokens. And half of the hands are fast, so distances of some hundred tokens look like noise.
+    Weakness: it nearly repeats. After ``2 pi (pairs - 1) / |last - first|`` tokens the phases of neighbouring pairs
+    differ by exactly one more rotation, so all pairs are back at almost the same relative phase: at width 512 and rates
+    from 1 to 1/10,000 after 1,602 tokens. Also, half of the pairs rotate fast, so the similarity of positions some
+    hundred tokens apart looks like noise.
 
     Attributes:
         width: Channels of a token.
@@ -245,14 +246,14 @@ class EvenlySpaced(_HandsOfTheirOwn):
 
 @dataclass(frozen=True)
 class WarpedPosition(AdditiveCode):
-    """A sinusoid of another function of the position: ``sin(g(p) rate_i)`` and ``cos(g(p) rate_i)``.
+    """A sinusoid of a nonlinear function of the position: ``sin(g(p) rate_i)`` and ``cos(g(p) rate_i)``.
 
-    How it fails: there is no fixed shift matrix. A step of the position is a step of ``g`` that depends on where one
-    stands, so every position turns the hands by another angle: ``square`` ever faster, until neighbours are
-    strangers; ``log`` and ``reciprocal`` ever less, until they are the same.
+    Weakness: there is no fixed shift matrix. The change of ``g`` per token depends on the position, so each step
+    rotates the pairs by a different angle: with ``square`` ever more, until neighbours are unrelated; with ``log`` and
+    ``reciprocal`` ever less, until neighbours are equal.
 
-    Accuracy: ``square`` is exact where the square is an integer or a float64, else ``g(p)`` is rounded to float64,
-    which moves a hand by at most ``|g(p)| rate 2**-53`` rad beyond the bounds of `clockhands.phases`.
+    Accuracy: ``square`` is exact where the square is an integer or a float64. Otherwise ``g(p)`` is rounded to float64,
+    which adds at most ``|g(p)| rate 2**-53`` rad to the bounds of `clockhands.phases`.
 
     Attributes:
         width: Channels of a token.
@@ -278,7 +279,7 @@ class WarpedPosition(AdditiveCode):
 
     @cached_property
     def ladder(self) -> Ladder:
-        """The rates of the hands."""
+        """The ladder of the rates."""
         return Geometric(self.base).ladder(self.width // 2, self.width)
 
     @property
@@ -287,7 +288,7 @@ class WarpedPosition(AdditiveCode):
         return 1.0
 
     def write(self, out: np.ndarray, positions: Positions, threads: int | None = None) -> None:
-        """Write the hands at the warped positions."""
+        """Write the sines and cosines at the warped positions."""
         warped = [_WARPS[self.warp](positions.element(index)) for index in range(positions.size)]
         Clock(self.ladder, self.layout, self.order, self.width).write(out, positions_of(warped, "g(p)"), threads)
 

@@ -1,18 +1,19 @@
-"""Resizing a learned table: rows for more positions, or for another grid, by interpolation.
+"""Resize a learned position table by interpolation: rows for more positions, or for a grid of another size.
 
-Resizing is linear in the rows, so it is a matrix: made here once, in float64, and applied in whatever library
-the rows live in, so that gradients pass. A grid's two axes are resized one after the other.
+Resizing is linear in the rows, so it is a matrix. The matrix is computed in float64 and applied in the library of the
+rows, so that gradients pass. The two axes of a grid are resized one after the other.
 
-Every way to do it gives another table, none fails, and a model fed with the wrong one is merely worse. What
-there is to choose:
+Each choice below gives a different table. None raises an error, and a model with the wrong table only becomes less
+accurate:
 
-* *where new rows stand* among the ``old`` ones. ``align_corners=False``: row ``i`` of ``new`` stands at
+* *positions of the new rows* among the ``old`` ones. ``align_corners=False``: row ``i`` of ``new`` is at
   ``(i + 1/2) old / new - 1/2``, so that the outer edges coincide. ``align_corners=True``: at
-  ``i (old - 1) / (new - 1)``, so that the first and last rows do.
+  ``i (old - 1) / (new - 1)``, so that the first and last rows coincide.
 * *the weights* of old rows at distance ``x``. Linear: ``1 - |x|``. Cubic, with ``a = cubic``:
   ``(a + 2)|x|**3 - (a + 3)|x|**2 + 1`` up to 1, ``a (|x|**3 - 5|x|**2 + 8|x| - 4)`` up to 2 (Keys 1981).
-* *at the edges*: without ``antialias`` a missing row is the outermost one again; with it, the others' weights grow.
-* *when shrinking*: ``antialias=True`` widens the weights by ``old / new``, so that no row is skipped.
+* *edges*: without ``antialias`` the outermost row stands in for rows beyond it; with it, the other weights are
+  renormalised.
+* *shrinking*: ``antialias=True`` widens the weights by ``old / new``, so that no row is skipped.
 """
 
 import math
@@ -42,26 +43,26 @@ def resize(
     cubic: float | None = None,
     scale_factor: float | tuple[float, float] | None = None,
 ) -> Any:
-    """The rows of a learned table for another number of positions, in ``values``' library, dtype and place.
+    """A learned table resized to another number of positions, in the library, dtype and device of ``values``.
 
-    ``resized = M @ values`` with the matrix of `resize_matrix`, for a grid one along each axis.
+    ``resized = M @ values`` with the matrix of `resize_matrix`; for a grid, one matrix along each axis.
 
     Args:
-        values: [..., rows, width]: a NumPy, PyTorch or JAX array, or any array-API library's.
-        rows: How many rows there shall be beside the kept ones; (height, width) for a grid, whose rows
-            stand in the table row by row, the width running fastest.
-        kind: ``"linear"`` (a grid's bilinear) or ``"cubic"`` (bicubic).
-        grid: The grid that there is, (height, width); a square unless said.
-        kept: Rows at the start that stay as they are: a class token's, or those before position 0 (`Learned.offset`).
+        values: [..., rows, width]: a NumPy, PyTorch or JAX array, or one of another array-API library.
+        rows: Number of new rows, without the kept ones; (height, width) for a grid, whose cells are in the table in
+            row-major order (the width index varies fastest).
+        kind: ``"linear"`` (bilinear on a grid) or ``"cubic"`` (bicubic).
+        grid: The size of the old grid, (height, width); a square by default.
+        kept: Rows at the start that are copied: a class token's, or those before position 0 (`Learned.offset`).
         align_corners: See the module.
         antialias: See the module.
-        cubic: ``a`` of the cubic weights; -0.75 without ``antialias`` and -0.5 with it unless said, as in PyTorch.
+        cubic: ``a`` of the cubic weights; by default -0.75 without ``antialias`` and -0.5 with it, as in PyTorch.
             JAX, TensorFlow and Pillow use -0.5.
-        scale_factor: What other code gave PyTorch instead of a size, where it is not ``rows / old`` exactly (DINO:
-            ``(rows + 0.1) / old``); one for each axis of a grid.
+        scale_factor: The scale factor for code that passes PyTorch one instead of a size, where it is not exactly
+            ``rows / old`` (DINO: ``(rows + 0.1) / old``); one for each axis of a grid.
 
     Accuracy: NumPy arrays in float64, rounded once; others in float32 (float64 for float64), within 2**-20 of the
-    largest number. The numbers are those of ``torch.nn.functional.interpolate`` of the same arguments.
+    largest number. The numbers are those of ``torch.nn.functional.interpolate`` with the same arguments.
 
     Raises:
         InvalidValue, InvalidType: An argument cannot be used; the message says which and why.
@@ -117,11 +118,11 @@ def resize_matrix(
     cubic: float | None = None,
     scale_factor: float | None = None,
 ) -> np.ndarray:
-    """The matrix that makes ``new`` rows of ``old`` ones, float64 [new, old]; each row sums to 1.
+    """The matrix that interpolates ``new`` rows from ``old`` ones, float64 [new, old]; each row sums to 1.
 
     Args:
-        old: Rows that there are.
-        new: Rows that there shall be.
+        old: Number of old rows.
+        new: Number of new rows.
         kind: ``"linear"`` or ``"cubic"``.
         align_corners: See the module.
         antialias: See the module.
@@ -167,22 +168,23 @@ def resize_matrix(
         return matrix / matrix.sum(axis=1, keepdims=True)
     for tap in range(1 - reach, 1 + reach):
         row = np.floor(at) + tap
-        # Beyond the edge stands the outermost row again, so several weights may fall on one row.
+        # Rows beyond the edge are the outermost row again, so several weights may go to one row.
         np.add.at(matrix, (index, np.clip(row, 0, old - 1).astype(np.int64)), _weights(row - at, kind, sharp))
     return matrix
 
 
 def standardised(values: Any, divisor: float = 10.0) -> np.ndarray:
-    """A whole table moved and scaled to mean 0 and spread ``1 / divisor``: ``(v - mean) / (divisor spread)``.
+    """A table standardised to mean 0 and standard deviation ``1 / divisor``: ``(v - mean) / (divisor std)``.
 
-    The spread is the sample's, with n - 1. PatchTST starts its learned rows like this, from a sinusoid. Every
-    number depends on how many rows there are, so it is a way to start ``values`` and no code of its own.
+    The standard deviation is the sample's (n - 1), over all numbers of the table. PatchTST initialises its learned rows
+    in this way from a sinusoid. Every number depends on the number of rows, so this initialises ``values`` and is not
+    a code by itself.
 
     Args:
         values: A NumPy array, [rows, width].
-        divisor: How much smaller than 1 the spread becomes.
+        divisor: The inverse of the resulting standard deviation.
 
-    Accuracy: float64, whatever comes in.
+    Accuracy: computed in float64 for every input dtype.
 
     Raises:
         InvalidValue, InvalidType: An argument cannot be used, or all numbers are equal.

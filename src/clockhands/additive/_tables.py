@@ -1,4 +1,4 @@
-"""Tables of additive codes, and adding them to tokens."""
+"""`table`, the numbers of an additive code at given positions, and `add`, which adds them to token embeddings."""
 
 import math
 from typing import Any
@@ -34,7 +34,7 @@ def table(
     values: Any = None,
     threads: int | None = None,
 ) -> np.ndarray:
-    """The numbers of an additive code at these positions, of shape [*positions, width]; without the axis of axes.
+    """The numbers of an additive code at these positions, [*positions, width]; the coordinate axis is dropped.
 
     Args:
         spec: An additive code.
@@ -43,7 +43,7 @@ def table(
         dtype: float64, float32, float16 or bfloat16.
         values: Learned numbers: the rows of a table [rows, width], the rates of Fourier features [axes, pairs], or the
             scale of a scaled code; for no other code.
-        threads: Threads for large tables; ``CLOCKHANDS_THREADS`` or all cores unless said.
+        threads: Threads for large tables; by default ``CLOCKHANDS_THREADS`` or all cores.
 
     Accuracy: float32 within 2**-25 x 1.01 of the real number, float64 within 4 ulp of 1, float16 and
     bfloat16 rounded once from such a float64; derived in `clockhands.phases`.
@@ -57,7 +57,7 @@ def table(
     [[0.0, 1.0, 0.0, 1.0], [0.8414999842643738, 0.5403000116348267, 0.009999999776482582, 1.0]]
     """
     _check_spec(spec, "table")
-    if threads is not None:  # a wrong number is refused for small tables too, which need no second thread
+    if threads is not None:  # an invalid number is refused for small tables too, which use one thread
         count("threads", threads)
     prefix, cells = without_prefix(positions)
     at = positions_of(cells)
@@ -74,7 +74,7 @@ def _table_at(
     prefix: int,
     threads: int | None = None,
 ) -> np.ndarray:
-    """The table of these positions, after so many rows of zeros for those that stand nowhere."""
+    """The table of these positions, after ``prefix`` rows of zeros for rows without a position."""
     standing = _standing(spec, at.shape)
     shape = (prefix + standing[0], *standing[1:], spec.width) if prefix else (*standing, spec.width)
     refuse_larger(shape, kind.itemsize, "A table")
@@ -94,7 +94,7 @@ def _table_at(
 
 
 def _standing(spec: AdditiveCode, shape: tuple[int, ...]) -> tuple[int, ...]:
-    """The shape of the rows that positions of this shape make: without the axis of their coordinates."""
+    """The shape of the rows for positions of this shape: without the coordinate axis."""
     return shape if spec.number_of_axes == 1 else shape[:-1]
 
 
@@ -117,17 +117,17 @@ def _check_axes(spec: AdditiveCode, at: Positions) -> None:
 
 
 def add(x: Any, spec: AdditiveCode, positions: Any = None, *, values: Any = None) -> Any:
-    """``x`` plus the code of its positions, in ``x``'s library, dtype and place.
+    """``x`` plus the code of its positions, in the library, dtype and device of ``x``.
 
-    The sum is made in float32 (float64 for a float64 ``x``) and rounded once to ``x``'s dtype, so the
-    code does not depend on the dtype. ``x`` is not changed.
+    The sum is computed in float32 (float64 for a float64 ``x``) and rounded once to the dtype of ``x``, so the code
+    itself does not depend on that dtype. ``x`` is not changed.
 
     Args:
-        x: Tokens of shape [..., seq, width]: a NumPy, PyTorch or JAX array, or any array-API library's.
+        x: Tokens [..., seq, width]: a NumPy, PyTorch or JAX array, or one of another array-API library.
         spec: An additive code of that width.
         positions: [seq], or [batch, seq] where ``batch`` is axis 0 of ``x`` (or 1); with one more axis, the
-            coordinates, for codes of several axes; or a `clockhands.grids.Grid`. None is the positions of a
-            sequence's tokens from the first on: 0 to seq - 1, from ``spec.first`` where the code says so.
+            coordinates, for codes of several axes; or a `clockhands.grids.Grid`. None means consecutive
+            positions from ``spec.first`` on where the code has that field, else 0 to seq - 1.
         values: Learned numbers, as in `table`; gradients reach them.
 
     Raises:
@@ -158,7 +158,7 @@ def add(x: Any, spec: AdditiveCode, positions: Any = None, *, values: Any = None
             rows = known_array(_grid_rows, spec, positions, kind, shape)
             return _sum(x, rows.to(x.device), 1, work)
         prefix = positions.prefix
-        positions = as_traced(positions, x)[prefix:]  # there they stand at 0
+        positions = as_traced(positions, x)[prefix:]  # these rows have position 0 there
     else:
         prefix, positions = without_prefix(positions)
     positions = as_traced(positions, x)
@@ -172,11 +172,11 @@ def add(x: Any, spec: AdditiveCode, positions: Any = None, *, values: Any = None
 
 
 def _add_known(x: Any, spec: AdditiveCode, at: Positions, values: Any, *, prefix: int) -> Any:
-    """`add` at positions that are known, of the right shape."""
+    """`add` at known positions whose shape has been checked."""
     xp, wide = library(x), name_of(x) == "float64"
     work = xp.float64 if wide else xp.float32
     if spec.learned and _is_of(xp, values):
-        # Made in the values' own library, so that gradients reach them.
+        # Computed in the library of the values, so that gradients reach them.
         spec.check_values(tuple(values.shape))
         rows = _led(spec.from_values(values, at, xp, work), prefix, xp)
     else:
@@ -234,7 +234,7 @@ def _add_traced(x: Any, spec: AdditiveCode, positions: Any, values: Any, work: A
 
 
 def _led(rows: Any, prefix: int, xp: Any) -> Any:
-    """Rows after so many of zeros."""
+    """``prefix`` rows of zeros, then the rows."""
     if not prefix:
         return rows
     where = {"device": rows.device} if "torch" in xp.__name__ else {}
@@ -242,11 +242,11 @@ def _led(rows: Any, prefix: int, xp: Any) -> Any:
 
 
 def _sum(x: Any, rows: Any, axes: int, work: Any) -> Any:
-    """``x`` plus rows [seq, width] or [batch, seq, width] (``axes`` is 1 or 2), made in ``work`` and rounded once."""
+    """``x`` plus rows [seq, width] or [batch, seq, width] (``axes`` is 1 or 2), computed in ``work``, rounded once."""
     xp, shape = library(x), tuple(x.shape)
     middle = (1,) * (len(shape) - 3)
     rows = xp.reshape(rows, (rows.shape[0], *middle, *shape[-2:]) if axes == 2 else shape[-2:])
-    if x.dtype == work == rows.dtype:  # `astype` copies always
+    if x.dtype == work == rows.dtype:  # `astype` always copies
         return x + rows
     return xp.astype(xp.astype(x, work) + rows, x.dtype)
 
@@ -280,12 +280,12 @@ def _values_of(spec: AdditiveCode, values: Any) -> np.ndarray | None:
 
 
 def _is_of(xp: Any, values: Any) -> bool:
-    """Whether these are values of the library of the tokens, other than NumPy, which has no gradients to keep."""
+    """Whether the values are arrays of the tokens' library, if it is not NumPy (which has no gradients to keep)."""
     if not hasattr(values, "dtype") or isinstance(values, (np.ndarray, np.generic)):
         return False
     try:
         theirs = library(values)
-    except TypeError:  # no array of any library
+    except TypeError:  # not an array of a supported library
         return False
     if theirs is not xp:
         kind = f"{type(values).__module__}.{type(values).__name__}"
@@ -317,7 +317,7 @@ def _tokens(x: Any, spec: AdditiveCode) -> tuple[tuple[int, ...], str]:
 def _check_shape(
     given: tuple[int, ...], spec: AdditiveCode, shape: tuple[int, ...], *, prefix: int = 0, coordinates: bool = True
 ) -> None:
-    """Refuse positions of this shape, after so many rows that stand nowhere; or rows, which have no coordinates."""
+    """Check the shape of positions (or of rows, without ``coordinates``) for tokens of ``shape``, after a prefix."""
     axes, several = spec.number_of_axes, coordinates and spec.number_of_axes > 1
     seq = shape[-2] - prefix
     body = given[:-1] if several else given

@@ -1,7 +1,7 @@
-"""Additive codes at positions that exist only inside a trace: under ``jit``, ``vmap`` and ``compile``.
+"""Additive codes at traced positions: inside ``jit``, ``vmap`` and ``compile``.
 
-Clocks go by `clockhands.traces`, exact to 2**-22; rows of a learned table are taken. Inside a trace nothing can be
-refused by its number, so a position that has no row gets NaN, which no later sum hides, instead of the row of another.
+Sinusoids are computed by `clockhands.traces`, within 2**-22; rows of a learned table are gathered. Traced values cannot
+be checked, so a position without a row gets NaN, which stays visible in every later sum, instead of a wrong row.
 """
 
 from typing import Any
@@ -67,7 +67,7 @@ def traced_rows(spec: AdditiveCode, positions: Any, values: Any, work: Any) -> A
 
 
 def _hands(spec: Sinusoidal | EvenlySpaced | SingleFrequency, width: int, positions: Any, xp: Any) -> Any:
-    """The hands of a clock in their channels; a width of one less than they have is a last one without its second."""
+    """Sines and cosines in their channels; with a width of one less than they need, the last channel is missing."""
     cosine, sine = traces.cosine_sine(spec.ladder, positions, xp)
     first, second = both_waves(cosine, sine, spec.order)
     if spec.layout == "halves":
@@ -77,7 +77,7 @@ def _hands(spec: Sinusoidal | EvenlySpaced | SingleFrequency, width: int, positi
 
 
 def _axial(spec: AxialSinusoidal, positions: Any, xp: Any) -> Any:
-    """The hands of each axis and the coordinates, put into their channels."""
+    """The sinusoids of each axis and the raw coordinates, in their channels."""
     parts = []
     for axis, ladder in enumerate(spec.ladders):
         at = positions if spec.number_of_axes == 1 else positions[..., axis]
@@ -85,7 +85,7 @@ def _axial(spec: AxialSinusoidal, positions: Any, xp: Any) -> Any:
         if spec.raw is not None:
             parts.append(xp.astype(at, xp.float32)[..., None])
     parts.append(xp.zeros_like(parts[0][..., :1]))
-    # PyTorch's compiler does not follow the array API's question for the place.
+    # PyTorch's compiler cannot trace the array API's way to get the device.
     where = {"device": positions.device} if "torch" in xp.__name__ else {}
     index = xp.asarray(traces.known_numbers(spec, "sources"), dtype=xp.int32, **where)
     rows = xp.take(xp.concat(parts, axis=-1), index, axis=-1)
@@ -93,9 +93,9 @@ def _axial(spec: AxialSinusoidal, positions: Any, xp: Any) -> Any:
 
 
 def _taken(spec: Learned, positions: Any, values: Any, xp: Any, work: Any) -> Any:
-    """The rows of a learned table, NaN where there is none."""
+    """The rows of a learned table, NaN for positions without one."""
     known = (positions >= 0) & (positions < spec.usable)
-    # Put in range before anything is added: a narrow integer would wrap.
+    # Clipped before the offset is added: a narrow integer would overflow.
     index = xp.where(known, positions, xp.zeros_like(positions))
     if "torch" in xp.__name__:
         index = xp.astype(index, xp.int64)

@@ -1,4 +1,4 @@
-"""Sinusoids of several axes: each coordinate has hands of its own, and they share out the channels."""
+"""Sinusoids of several axes (images, video, boxes): each coordinate has separate pairs and channels."""
 
 import dataclasses
 import math
@@ -26,9 +26,9 @@ Channels = Literal[
 Uneven = Literal["refuse", "zero", "cut"]
 Raw = Literal["before", "after", "before-each", "after-each"]
 
-# Rows [values, numbers] of each coordinate's value, brought to where it stands.
+# A function that spreads rows [distinct values, numbers] of one coordinate to all positions.
 Spread = Callable[[np.ndarray], np.ndarray]
-_FEW = 64  # positions below which looking for equal coordinates takes longer than it saves
+_FEW = 64  # number of positions below which a search for equal coordinates does not pay
 
 
 @dataclass(frozen=True, init=False)
@@ -36,8 +36,8 @@ class AxialSinusoidal(AdditiveCode):
     """Sine and cosine of each coordinate x rate: ``sin(p_a rate_k)`` and ``cos(p_a rate_k)``, axis ``a``, rate ``k``.
 
     Images, video, boxes and points. Positions are [seq, axes], their coordinates in the order of the code's axes;
-    `clockhands.grids.Grid` makes those of a grid. Published codes differ in which axis comes first (x or y), in how the
-    channels run, and in where the grid's cells stand:
+    `clockhands.grids.Grid` gives those of a grid. Published codes differ in which axis comes first (x or y), in the
+    order of the channels, and in the positions of the grid's cells:
 
     ====================  ===============  ==========================================================
     family                axes             ``channels``
@@ -50,26 +50,26 @@ class AxialSinusoidal(AdditiveCode):
 
     Attributes:
         width: Channels of a token.
-        shares: For each axis how many channels it has beside the others': ``(1, 1)`` for two alike, ``(2, 3, 3)`` for
-            CogVideoX's quarter of time and three eighths of either side. The channels themselves may be written too.
-        spacing: How the rates are spaced, for all axes or a tuple with one for each; each spans its axis' own channels.
-            ``base`` is short for ``Geometric(base)``, 10,000 unless said.
-        channels: How they run: axis, rate and wave (sine or cosine) from slowest to fastest.
-        order: Which wave stands first, ``"sin-cos"`` or ``"cos-sin"``; see `Sinusoidal`.
-        uneven: What a width means that the shares do not divide: ``"refuse"``; ``"zero"``, as many pairs as fit, then
-            columns of zeros (tensor2tensor); ``"cut"``, the next wider code without its last channels
+        shares: The relative number of channels of each axis: ``(1, 1)`` for two equal axes, ``(2, 3, 3)`` for
+            CogVideoX (a quarter for time, three eighths each for height and width). Channel counts work too.
+        spacing: The spacing of the rates, one for all axes or a tuple with one per axis; it spans the channels of its
+            axis. ``base`` is short for ``Geometric(base)``, 10,000 by default.
+        channels: The order of the channels: axis, rate and wave (sine or cosine) from slowest to fastest.
+        order: Whether sine or cosine comes first, ``"sin-cos"`` or ``"cos-sin"``; see `Sinusoidal`.
+        uneven: The treatment of a width that the shares do not divide: ``"refuse"``; ``"zero"``, as many pairs as fit,
+            then columns of zeros (tensor2tensor); ``"cut"``, the next wider code without its last channels
             (positional-encodings).
-        raw: Where the coordinates themselves stand: ``"before"`` or ``"after"`` all waves (NeRF, Perceiver), before or
-            after each axis' own (``"before-each"``, ``"after-each"``: perceiver-pytorch); None for nowhere. They count
-            in the width.
-        scale: What all numbers are multiplied by.
+        raw: Where the coordinates themselves are: ``"before"`` or ``"after"`` all sinusoids (NeRF, Perceiver), before
+            or after those of each axis (``"before-each"``, ``"after-each"``: perceiver-pytorch); None for not at all.
+            They count in the width.
+        scale: A factor on all numbers.
 
     Shapes: a table is [positions, width], at positions [positions, axes]; with a single axis they are [positions].
     Accuracy: see `clockhands.phases`, times the scale; raw coordinates are rounded once.
 
     Raises:
-        InvalidValue: The width is not positive, or the shares do not divide it where that is refused; a value is not
-            allowed; a ladder does not exist for its axis' channels.
+        InvalidValue: The width is not positive, or with ``uneven="refuse"`` the shares do not divide it; a value is not
+            allowed; a ladder does not exist for the channels of its axis.
 
     Source: He et al. 2021, MAE, arXiv:2111.06377 (facebookresearch/mae, ``util/pos_embed.py``); Carion et al. 2020,
     DETR, arXiv:2005.12872; Mildenhall et al. 2020, NeRF, arXiv:2003.08934, section 5.1.
@@ -101,7 +101,7 @@ class AxialSinusoidal(AdditiveCode):
         raw: Raw | None = None,
         scale: float = 1.0,
     ) -> None:
-        """Check the values and make the ladders once, so that an impossible one is refused here."""
+        """Check the values and make the ladders once, so that an invalid one is refused here."""
         parts = _shares(shares)
         settle(
             self,
@@ -129,7 +129,7 @@ class AxialSinusoidal(AdditiveCode):
 
     @property
     def number_of_axes(self) -> int:
-        """Coordinates of a position."""
+        """Number of coordinates of a position."""
         return len(self.shares)
 
     @property
@@ -138,7 +138,7 @@ class AxialSinusoidal(AdditiveCode):
 
     @cached_property
     def pairs(self) -> tuple[int, ...]:
-        """Pairs of each axis; where the width is cut, before that."""
+        """Number of pairs of each axis, before a width is cut."""
         each = 2 * sum(self.shares)
         unit, rest = divmod(self.width - self._coordinates, each)
         beside = f", plus {self._coordinates} for the raw coordinates" if self._coordinates else ""
@@ -157,7 +157,7 @@ class AxialSinusoidal(AdditiveCode):
 
     @cached_property
     def ladders(self) -> tuple[Ladder, ...]:
-        """The rates of each axis' hands."""
+        """The ladder of each axis."""
         each = self.spacing if isinstance(self.spacing, tuple) else (self.spacing,) * self.number_of_axes
         made = {
             (spacing, pairs): spacing.ladder(pairs, 2 * pairs) for spacing, pairs in zip(each, self.pairs, strict=True)
@@ -166,16 +166,16 @@ class AxialSinusoidal(AdditiveCode):
 
     @property
     def rates(self) -> tuple[tuple[float, ...], ...]:
-        """The rate of each hand of each axis in radians per token, nearest float64."""
+        """The rate of each pair of each axis in radians per token, nearest float64."""
         return tuple(ladder.rates for ladder in self.ladders)
 
     @cached_property
     def places(self) -> tuple[tuple[np.ndarray, ...], np.ndarray]:
-        """The channels of each axis' hands, int64 [pairs, 2] an axis, and those of the raw coordinates, [axes].
+        """The channels of the pairs, int64 [pairs, 2] for each axis, and those of the raw coordinates, [axes].
 
-        A width that is cut lacks the channels from ``width`` on.
+        If the width is cut, channels from ``width`` on do not exist.
         """
-        # What each channel holds, (axis, rate, wave), and by which it is sorted; a coordinate has wave 2.
+        # The content of each channel, (axis, rate, wave), and its sort key; a raw coordinate has wave 2.
         slots: list[tuple[tuple[float, ...], tuple[int, int, int]]] = []
         names = self.channels.split("-")
         for axis, pairs in enumerate(self.pairs):
@@ -198,9 +198,9 @@ class AxialSinusoidal(AdditiveCode):
 
     @cached_property
     def sources(self) -> list[int]:
-        """What stands in each channel, numbered axis by axis: its first waves, its second waves, its raw coordinate.
+        """The source of each channel, numbered axis by axis: first waves, second waves, raw coordinate.
 
-        After them comes one number more, of zeros.
+        The last number is a source of zeros.
         """
         hands, coordinates = self.places
         numbered: list[int] = []
@@ -212,7 +212,7 @@ class AxialSinusoidal(AdditiveCode):
 
     @property
     def limit(self) -> float | None:
-        """A wave is at most as large as the scale; a coordinate that stands beside the waves is not."""
+        """The scale bounds each sinusoid; None where raw coordinates, which are not bounded, are among the channels."""
         return self.scale if self.raw is None else None
 
     def write(self, out: np.ndarray, positions: Positions, threads: int | None = None) -> None:
@@ -256,11 +256,11 @@ class AxialSinusoidal(AdditiveCode):
         fill(write, ladder, at, swapped=sine_first(self.order), fine=fine, threads=threads)
 
     def clock(self) -> Clock:
-        """The clock behind the code: a shift is a distance along each axis.
+        """The clock that defines the code: a shift is a distance along each axis.
 
         Raises:
-            InvalidValue: A hand has lost a channel or an axis its hands, two waves are the same, or raw coordinates
-                stand beside them.
+            InvalidValue: A pair lacks a channel, an axis has no pairs, the two waves of a pair are the same, or there
+                are raw coordinates.
         """
         order = clock_order(self.order)
         hands = np.concatenate(self.places[0])
@@ -286,14 +286,14 @@ class AxialSinusoidal(AdditiveCode):
         return "the cut width removes one dimension of a pair, or all pairs of an axis"
 
     def __getstate__(self) -> dict[str, object]:
-        """What is pickled and copied: the fields, not the numbers remembered from them."""
+        """The state for pickling and copying: the fields without the values cached from them."""
         return {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
 
 
 def _each_once(positions: Positions, axis: int, axes: int) -> tuple[Positions, Spread | None]:
-    """One coordinate of the positions, flattened; where it has few values, each once and how rows of them are spread.
+    """One coordinate of the positions, flattened; with few distinct values, these and a function that spreads rows.
 
-    The cells of an image have few coordinates, each many times: their hands need be made only once.
+    The cells of an image have few distinct coordinates, each many times: each sinusoid is computed only once.
     """
     if axes == 1:
         return (positions if positions.progression else replace(positions, shape=(positions.size,))), None
@@ -306,7 +306,7 @@ def _each_once(positions: Positions, axis: int, axes: int) -> tuple[Positions, S
     sizes = at.sizes(0, at.size)
     if sizes.part is not None or at.size < _FEW:
         return at, None
-    # A sign and a size, in one number for `unique`: at 2**63 it would wrap.
+    # Sign and size in one number for `unique`: at 2**63 it would overflow.
     key = sizes.whole << np.uint64(1)
     if sizes.negative is not None:
         key |= sizes.negative.astype(np.uint64)
@@ -319,7 +319,7 @@ def _each_once(positions: Positions, axis: int, axes: int) -> tuple[Positions, S
 
 
 def _run(channels: np.ndarray) -> Any:
-    """Channels at equal distances as a slice, which NumPy writes to several times faster; others as they are."""
+    """Equally spaced channels as a slice, to which NumPy writes several times faster; others unchanged."""
     if len(channels) < 2:
         return channels
     step = int(channels[1] - channels[0])

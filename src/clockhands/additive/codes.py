@@ -1,4 +1,4 @@
-"""What every additive code is: numbers for positions, added to the tokens once at the bottom."""
+"""The interface of additive codes: numbers for each position, added once to the token embeddings."""
 
 from abc import ABC, abstractmethod
 from typing import Any, Self
@@ -12,28 +12,28 @@ from clockhands.traces import made_outside
 
 
 class AdditiveCode(ABC):
-    """Numbers for positions, added to the tokens.
+    """Base class of additive codes: numbers for positions, added to the tokens.
 
-    A code is a frozen, hashable value; learned numbers are passed beside it as ``values``.
+    A code is a frozen, hashable value; learned numbers are passed separately as ``values``.
     """
 
     width: int
-    # Position of a sequence's first token, where nobody says otherwise.
+    # Position of a sequence's first token by default.
     first: int = 0
 
     def __new__(cls, *_given: Any, **_named: Any) -> Self:
-        """A new code, outside of what PyTorch compiles."""
+        """Make a new code outside of a graph that PyTorch compiles."""
         made_outside(cls.__name__)
         return super().__new__(cls)
 
     @property
     def number_of_axes(self) -> int:
-        """Coordinates of a position."""
+        """Number of coordinates of a position."""
         return 1
 
     @property
     def values_shape(self) -> tuple[int, ...] | None:
-        """Shape of the trained numbers, which are passed as ``values``; None where there are none."""
+        """Shape of the trained numbers, which are passed as ``values``; None for codes without any."""
         return None
 
     @property
@@ -43,19 +43,19 @@ class AdditiveCode(ABC):
 
     @property
     def limit(self) -> float | None:
-        """No number is larger than this in size, at any position; None where that is not so, or not known."""
+        """An upper bound on the size of the numbers at every position; None where there is none, or it is not known."""
         return None
 
     @property
     def padding_position(self) -> int | None:
-        """Where padding stands that is not counted; None where it is counted like any other token."""
+        """The position of padding tokens that are not counted; None where padding is counted like other tokens."""
         return None
 
     def check_values(self, shape: tuple[int, ...] | None) -> None:
-        """Refuse learned numbers of this shape, or their absence, None.
+        """Check the shape of the learned numbers; None means that none were given.
 
         Raises:
-            InvalidValue: The code has none, needs them, or has others.
+            InvalidValue: The code has no learned numbers, needs them, or needs another shape.
         """
         if shape is not None:
             raise InvalidValue(
@@ -63,7 +63,7 @@ class AdditiveCode(ABC):
             )
 
     def from_values(self, values: Any, positions: Positions, xp: Any, work: Any) -> Any:
-        """The numbers made from learned ones, [*positions, width] of the dtype ``work``, in the values' own library."""
+        """The numbers computed from learned ones, [*positions, width] in dtype ``work`` and the values' library."""
         raise AssertionError("the code has no learned numbers")
 
     @abstractmethod
@@ -71,10 +71,10 @@ class AdditiveCode(ABC):
         """Write the numbers at these (flattened) positions into ``out`` [rows, width]."""
 
     def clock(self) -> Clock:
-        """The clock behind the code: what `shift` and `kernel` are made from.
+        """The clock that defines the code, from which `shift` and `kernel` are computed.
 
         Raises:
-            InvalidValue: The code is no clock; the message says why no matrix shifts it.
+            InvalidValue: The code has no clock; the message says why no matrix shifts it.
         """
         raise InvalidValue(
             f"{type(self).__name__} has no shift matrix and no kernel: {self.why_no_shift()}.",

@@ -1,8 +1,8 @@
-"""Numbering: which position, and which row of a table, each token of a padded batch has.
+"""The position, and the row of a learned table, of each token of a padded batch.
 
-The same tokens stand elsewhere in every family of models. Some count all tokens, padding too; others
-count the real ones and send padding to a row of its own. A spec says which: `Learned.offset` and
-`Learned.padding_row`, or `Sinusoidal.first` and `Sinusoidal.zero_rows`.
+Model families number the same tokens differently. Some count all tokens, padding included; others count only real
+tokens and give padding a separate row. A spec says which: `Learned.offset` and `Learned.padding_row`, or
+`Sinusoidal.first` and `Sinusoidal.zero_rows`.
 """
 
 from typing import Any
@@ -15,22 +15,22 @@ from clockhands.traces import is_traced, library
 
 
 def token_positions(tokens: Any, spec: AdditiveCode, padding: int | None = None) -> Any:
-    """The position of each token, by the rule of ``spec``: integers of ``tokens``' shape, library and place.
+    """The position of each token by the rule of ``spec``: integers with the shape, library and device of ``tokens``.
 
     With ``real`` 1 for tokens and 0 for padding, and ``first`` the position of a sequence's first token:
 
-    * padding is counted (BERT, GPT-2, BART): ``first + (0, 1, 2, …)``, whatever the tokens are;
-    * padding is not counted (RoBERTa, ESM, OPT, fairseq): ``first - 1 + cumsum(real)`` for tokens, and
-      ``spec.padding_position`` for padding, wherever it stands.
+    * padding is counted (BERT, GPT-2, BART): ``first + (0, 1, 2, …)`` for all tokens;
+    * padding is not counted (RoBERTa, ESM, OPT, fairseq): ``first - 1 + cumsum(real)`` for real tokens, and
+      ``spec.padding_position`` for every padding token.
 
-    They are what `add` and `table` take as ``positions``. Nothing is cached or looked up, so it works inside
-    ``jit``, ``vmap`` and ``compile`` as well.
+    `add` and `table` take the result as ``positions``. Nothing is cached, so this works inside ``jit``, ``vmap`` and
+    ``compile`` as well.
 
     Args:
-        tokens: [..., seq]: ids of tokens, where ``padding`` is given; else a mask, True or 1 for real tokens. Inside a
-            trace, where other numbers cannot be refused, all but 0 are real tokens.
+        tokens: [..., seq]: token ids if ``padding`` is given; else a mask, True or 1 for real tokens. Inside a trace,
+            where values cannot be checked, every nonzero value is a real token.
         spec: The additive code.
-        padding: The id of padding.
+        padding: The id of the padding token.
 
     Raises:
         InvalidValue, InvalidType: An argument cannot be used; the message says which and why.
@@ -47,7 +47,7 @@ def token_positions(tokens: Any, spec: AdditiveCode, padding: int | None = None)
     stands = spec.padding_position
     if stands is None:
         real = xp.ones_like(real)
-    # PyTorch's compiler does not follow the array API's name for it.
+    # PyTorch's compiler cannot trace the array API's function for it.
     summed = real.cumsum(-1) if hasattr(real, "cumsum") else xp.cumulative_sum(real, axis=-1)
     counted = summed + (spec.first - 1)
     if stands is None:
@@ -58,8 +58,8 @@ def token_positions(tokens: Any, spec: AdditiveCode, padding: int | None = None)
 def token_rows(tokens: Any, spec: AdditiveCode, padding: int | None = None) -> Any:
     """The row of a table for each token: `token_positions` plus the offset of a learned table.
 
-    They are the ``position_ids`` of RoBERTa, ESM and fairseq, whose ids are rows. The ids of OPT and BART are
-    positions: their code adds the offset inside.
+    These are the ``position_ids`` of RoBERTa, ESM and fairseq, whose ids are rows. The ids of OPT and BART are
+    positions: their code adds the offset itself.
 
     Args:
         tokens: As in `token_positions`.
@@ -67,8 +67,8 @@ def token_rows(tokens: Any, spec: AdditiveCode, padding: int | None = None) -> A
         padding: The id of padding.
 
     Raises:
-        InvalidValue, InvalidType: An argument cannot be used, or a token is beyond the table; inside a trace only
-            lengths are known, so a sequence is refused there if its last token has no row however few are real.
+        InvalidValue, InvalidType: An argument cannot be used, or a token is beyond the table. Inside a trace only the
+            length is known, so a sequence longer than the table is refused there even if few of its tokens are real.
 
     >>> import numpy as np
     >>> token_rows(np.array([[0, 0, 1, 1]]), Learned(width=8, rows=514, offset=2, padding_row=1)).tolist()
@@ -124,11 +124,11 @@ def _real(tokens: Any, spec: object, padding: object) -> Any:
             "`tokens` is taken for a mask because `padding` is missing, but it holds numbers other than 0 and 1.",
             "If these are token ids, pass the id of the padding token as padding=….",
         )
-    return xp.astype(tokens != 0, xp.int32)  # of a trace no number is known, and none counts twice
+    return xp.astype(tokens != 0, xp.int32)  # traced values are unknown; every nonzero one counts as 1
 
 
 def _longest(places: Any, spec: Learned) -> int:
-    """How many tokens are counted in the longest sequence; 0 where only a trace knows."""
+    """The number of counted tokens in the longest sequence; 0 where the values are traced."""
     if spec.padding_position is None:
         return places.shape[-1]
     if is_traced(places) or 0 in places.shape:

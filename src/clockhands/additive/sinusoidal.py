@@ -1,4 +1,4 @@
-"""The sinusoidal code: a clock with d/2 hands, added to the tokens."""
+"""The sinusoidal position encoding of the original transformer, and its variants in published models."""
 
 import dataclasses
 from collections.abc import Iterable
@@ -28,31 +28,31 @@ Odd = Literal["refuse", "zero", "extra", "cut"]
 class Sinusoidal(AdditiveCode):
     """Sine and cosine of position x rate: ``PE(p)[2i] = sin(p rate_i)``, ``PE(p)[2i + 1] = cos(p rate_i)``.
 
-    That is the paper's channel order (``layout="interleaved"``, ``order="sin-cos"``); the other three are in use too.
+    This is the paper's channel order (``layout="interleaved"``, ``order="sin-cos"``); the other three are in use too.
 
     Attributes:
         width: Channels of a token.
-        spacing: How the rates are spaced; ``base`` is short for ``Geometric(base)``, 10,000 unless said.
+        spacing: The spacing of the rates; ``base`` is short for ``Geometric(base)``, 10,000 by default.
         layout: ``"interleaved"`` (2i, 2i + 1) or ``"halves"`` (i, i + d/2).
-        order: What a pair's two channels are: ``"sin-cos"`` or ``"cos-sin"``; Funnel's factorised tables have
-            ``"sin-sin"``, ``"cos-cos"`` and ``"-sin-cos"`` too.
-        odd: What an odd width means: ``"refuse"``; ``"zero"``, a last column of zeros (tensor2tensor, fairseq,
-            DDPM); ``"extra"``, a last hand without its second channel, on the ladder of the odd width (Marian,
+        order: The two channels of a pair: ``"sin-cos"`` or ``"cos-sin"``; Funnel's factorised tables also have
+            ``"sin-sin"``, ``"cos-cos"`` and ``"-sin-cos"``.
+        odd: The treatment of an odd width: ``"refuse"``; ``"zero"``, a last column of zeros (tensor2tensor, fairseq,
+            DDPM); ``"extra"``, a last pair without its second channel, on the ladder of the odd width (Marian,
             DistilBERT); ``"cut"``, the table of the next even width without its last column.
-        first: Position of a sequence's first token when `add` is given none (fairseq: padding + 1).
-        zero_rows: Positions whose row is zero (fairseq: the padding's).
-        scale: What all numbers are multiplied by.
-        scaled: Whether they are multiplied by one trained number as well, which is passed as ``values``
-            (x-transformers starts it at ``width ** -0.5``, SpeechT5 at 1). A factor on the embeddings beside the
-            code, such as sqrt(width), is the model's. `kernel` is that of the clock, without either.
-        standardised: Before they are scaled, all numbers have the mean of the rows of the positions 0 to
-            ``standardised - 1`` taken from them and are divided by these rows' standard deviation (of n - 1). With
-            ``scale=0.1`` that is PatchTST, where each length of a table has other rows; None for a code as it is.
+        first: Position of a sequence's first token when `add` is given no positions (fairseq: padding + 1).
+        zero_rows: Positions whose row is zero (fairseq: that of padding).
+        scale: A factor on all numbers.
+        scaled: Whether there is also one trained factor on all numbers, passed as ``values`` (initialised to
+            ``width ** -0.5`` in x-transformers and to 1 in SpeechT5). A factor on the token embeddings, such as
+            sqrt(width), belongs to the model. `kernel` includes neither factor.
+        standardised: If given, the mean of the rows of positions 0 to ``standardised - 1`` is subtracted from all
+            numbers, which are then divided by the standard deviation of these rows (with n - 1), before they are
+            scaled. With ``scale=0.1`` this is PatchTST, whose rows depend on the length of the table.
 
     Shapes: a table is [positions, width]. Accuracy: see `clockhands.phases`, times the scale.
 
     Raises:
-        InvalidValue: The width is not positive, or odd where that is refused; a value is not allowed; the
+        InvalidValue: The width is not positive, or odd with ``odd="refuse"``; a value is not allowed; the
             ladder does not exist for the width.
 
     Source: Vaswani et al. 2017, arXiv:1706.03762, section 3.5.
@@ -87,7 +87,7 @@ class Sinusoidal(AdditiveCode):
         scaled: bool = False,
         standardised: int | None = None,
     ) -> None:
-        """Check the values and make the ladder once, so that an impossible one is refused here."""
+        """Check the values and make the ladder once, so that an invalid one is refused here."""
         width = count("width", width)
         one_of("odd", odd, get_args(Odd), "It is the rule for odd widths.")
         if width % 2 and odd == "refuse":
@@ -131,7 +131,7 @@ class Sinusoidal(AdditiveCode):
 
     @cached_property
     def ladder(self) -> Ladder:
-        """The rates of the hands."""
+        """The ladder of the rates."""
         if self.odd == "zero":
             return self.spacing.ladder(self.width // 2, self.width - self.width % 2)
         pairs = -(-self.width // 2)
@@ -144,17 +144,17 @@ class Sinusoidal(AdditiveCode):
 
     @property
     def rates(self) -> tuple[float, ...]:
-        """The rate of each hand in radians per token, nearest float64."""
+        """The rate of each pair in radians per token, nearest float64."""
         return self.ladder.rates
 
     @property
     def values_shape(self) -> tuple[int, ...] | None:
-        """The shape of one number, where there is a trained scale."""
+        """The shape of a single number if there is a trained scale, else None."""
         return () if self.scaled else None
 
     @cached_property
     def affine(self) -> tuple[float, float]:
-        """What is taken from every number, and what it is multiplied by then: those of the mean and of the scale."""
+        """The mean subtracted from every number, and the factor applied afterwards."""
         if self.standardised is None:
             return 0.0, self.scale
         refuse_larger((self.standardised, self.width), 8, "The table to standardise by", "Use a smaller length.")
@@ -172,11 +172,11 @@ class Sinusoidal(AdditiveCode):
 
     @property
     def padding_position(self) -> int | None:
-        """The position before the first, where its row is zero: padding stands there and is not counted (fairseq)."""
+        """The position before the first one if its row is zero: there padding is not counted (fairseq). Else None."""
         return self.first - 1 if self.first - 1 in self.zero_rows else None
 
     def check_values(self, shape: tuple[int, ...] | None) -> None:
-        """Refuse anything but one number for a scaled code, and anything at all for another."""
+        """Raise InvalidValue unless a scaled code gets one number and another code gets none."""
         if not self.scaled:
             super().check_values(shape)
         elif shape is None:
@@ -191,7 +191,7 @@ class Sinusoidal(AdditiveCode):
 
     def from_values(self, values: Any, positions: Positions, xp: Any, work: Any) -> Any:
         """The table times the scale, [*positions, width]."""
-        # The product of float64 numbers is rounded once; float32 ones are what another library multiplies.
+        # In float64 the product is rounded only once at the end; other libraries multiply float32 tables.
         rows = np.empty((positions.size, self.width), np.float64 if work == xp.float64 else np.float32)
         self.write(rows, positions)
         table = xp.asarray(rows.reshape(*positions.shape, self.width), device=device_of(values))
@@ -218,10 +218,10 @@ class Sinusoidal(AdditiveCode):
             out[positions.where(row)] = 0
 
     def clock(self) -> Clock:
-        """The clock behind the code.
+        """The clock that defines the code.
 
         Raises:
-            InvalidValue: The last hand has no second channel; two waves are the same; or the mean is taken away.
+            InvalidValue: The last pair has no second channel, its two waves are the same, or the mean is subtracted.
         """
         order = clock_order(self.order)
         if order is None or self.width < 2 * self.ladder.pairs or self.standardised is not None:
@@ -237,5 +237,5 @@ class Sinusoidal(AdditiveCode):
         return "the odd width removes the second dimension of its last pair"
 
     def __getstate__(self) -> dict[str, object]:
-        """What is pickled and copied: the fields, not the numbers remembered from them."""
+        """The state for pickling and copying: the fields without the values cached from them."""
         return {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}

@@ -1,7 +1,7 @@
-"""Waves: what is written into the two channels of a pair, and how many of them are left for a hand.
+"""Waves: which of sine and cosine is written into the two channels of a dimension pair.
 
-A hand is a sine and a cosine. Most codes write one of each; Funnel's factorised tables write two of a kind, and one
-with the sign turned round.
+Most codes write one sine and one cosine. Funnel's factorised tables write two sines or two cosines, and one table
+negates the sine.
 """
 
 from typing import Any, Literal, get_args
@@ -15,7 +15,7 @@ from clockhands.errors import InvalidValue
 
 Waves = Literal["sin-cos", "cos-sin", "sin-sin", "cos-cos", "-sin-cos", "cos--sin"]
 
-# The clock that a pair is, where it is one: a minus turns it the other way round.
+# The order of the clock that a pair forms, if any: a minus reverses the direction of rotation.
 _CLOCKS: dict[str, Order] = {
     "sin-cos": "sin-cos",
     "cos-sin": "cos-sin",
@@ -25,10 +25,10 @@ _CLOCKS: dict[str, Order] = {
 
 
 def waves_of(name: object) -> Waves:
-    """The waves of this name.
+    """The waves with this name.
 
     Raises:
-        InvalidValue: There are none.
+        InvalidValue: The name is unknown.
     """
     return one_of(
         "order", name, get_args(Waves), 'It selects which of sine and cosine comes first; "sin-cos" is the paper\'s.'
@@ -36,17 +36,17 @@ def waves_of(name: object) -> Waves:
 
 
 def clock_order(waves: Waves) -> Order | None:
-    """The order of a clock that turns as these waves do; None where no rotation moves them."""
+    """The order of the clock that rotates like these waves; None where no rotation shifts them."""
     return _CLOCKS.get(waves)
 
 
 def sine_first(waves: Waves) -> bool:
-    """Whether `clockhands.phases.fill` is to be asked for ``sin + i cos``."""
+    """Whether `clockhands.phases.fill` must be called with ``swapped`` (``sin + i cos``)."""
     return waves.startswith(("sin", "-sin"))
 
 
 def into_waves(block: NDArray[np.complexfloating], waves: Waves) -> None:
-    """Change a block of `clockhands.phases.fill`, asked for as `sine_first` says: first + i second."""
+    """Convert a block of `clockhands.phases.fill` (``swapped`` as `sine_first` says) in place: first + i second."""
     if waves == "-sin-cos":
         np.negative(block.real, out=block.real)
     elif waves == "cos--sin":
@@ -63,7 +63,7 @@ def both_waves(cosine: Any, sine: Any, waves: Waves) -> tuple[Any, Any]:
 
 
 def check_fits(largest: float, dtype: np.dtype) -> None:
-    """Refuse a scale that makes numbers which a dtype does not hold."""
+    """Refuse a scale that gives numbers beyond the range of the dtype."""
     with np.errstate(over="ignore"):
         if not np.isfinite(np.array(largest).astype(dtype).astype(np.float64)):
             raise InvalidValue(

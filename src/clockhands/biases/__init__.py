@@ -1,4 +1,4 @@
-"""Attention biases: a number for each query and key, added to their score in each head."""
+"""Attention biases (ALiBi, T5 buckets, KERPLE, FIRE, Swin windows): a number added to each score in each head."""
 
 from clockhands.biases._buckets import Buckets, CeilingBuckets, Clipped
 from clockhands.biases._kernels import Fire, Kerple
@@ -8,7 +8,7 @@ from clockhands.biases.matrices import bias, row_numbers
 from clockhands.biases.windows import LogWindow, Window
 
 CODES = (Alibi, Buckets, CeilingBuckets, Clipped, Decay, Fire, Kerple, LogWindow, Window)
-"""Every bias, in the order in which messages list them."""
+"""All biases, in the order in which messages list them."""
 
 __all__ = [
     "CODES",

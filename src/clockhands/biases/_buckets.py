@@ -1,9 +1,9 @@
-"""Learned biases by buckets of the distance: exact near by, logarithmic further away.
+"""Learned relative biases by buckets of the distance (T5, DeBERTa): one bucket per small distance, then logarithmic.
 
-Where a bucket ends is a whole distance, and which one is a question of whole numbers: ``d`` lies beyond the real
-number ``first (last / first) ** (k / m)`` where ``d ** m`` exceeds ``last ** k first ** (m - k)``. The usual code takes
-the logarithm in floating point and rounds it down (T5) or up (DeBERTa), which puts a distance that lies on a boundary,
-or next to it, into the wrong bucket now and then.
+The boundaries of the buckets are computed exactly, in integers: ``d`` is above the real number
+``first (last / first) ** (k / m)`` if ``d ** m`` exceeds ``last ** k first ** (m - k)``. Published code computes the
+logarithm in floating point and rounds it down (T5) or up (DeBERTa), which sometimes puts a distance at or next to a
+boundary into the wrong bucket.
 """
 
 import math
@@ -22,35 +22,35 @@ from clockhands.biases.values import Values
 from clockhands.errors import InvalidValue
 from clockhands.ladders import working
 
-# Boundaries beyond the largest distance, 2**64, are never reached.
+# Boundaries above the largest distance, 2**64, have no effect.
 _BEYOND = 2**64
 
 
 @dataclass(frozen=True)
 class Buckets(TableCode):
-    """T5's relative biases: each pair takes the row of its distance's bucket, ``values[bucket, head]``.
+    """T5's relative biases: the bias of a query and a key is ``values[bucket, head]`` for the bucket of their distance.
 
-    With ``n`` buckets for a direction and ``e = n // 2``, a distance ``d`` below ``e`` has a bucket of its own and
-    those above share ``floor(e + ln(d / e) / ln(max_distance / e) (n - e))``, at most ``n - 1``. In an encoder the
-    lower half of the buckets is for keys at or before the query, the upper half for keys after it; in a decoder all
-    are for keys before, and keys after are in bucket 0.
+    With ``n`` buckets per direction and ``e = n // 2``, each distance ``d`` below ``e`` has a separate bucket. A larger
+    one is in bucket ``floor(e + ln(d / e) / ln(max_distance / e) (n - e))``, at most ``n - 1``. In an encoder the
+    lower half of the buckets is for keys at or before the query, the upper half for keys after it. In a decoder all
+    buckets are for keys before the query, and keys after it are in bucket 0.
 
     Attributes:
         heads: Number of heads.
         buckets: Rows of the table (``relative_attention_num_buckets``).
-        max_distance: From this distance on all share the last bucket (``relative_attention_max_distance``).
-        bidirectional: Whether keys after the query have buckets of their own, as in encoders.
-        epsilon: Added to ``d / e`` inside the logarithm, so that a float32 does not fall below a boundary it is on
-            (mesh-transformer-jax: 2**-23); the boundaries of the formula with it are exact here too.
-        scale: What the looked-up numbers are multiplied by (x-transformers: the root of the head width).
+        max_distance: All distances from this one on share the last bucket (``relative_attention_max_distance``).
+        bidirectional: Whether keys after the query have separate buckets, as in encoders.
+        epsilon: Added to ``d / e`` inside the logarithm, so that in float32 a distance on a boundary does not fall
+            below it (mesh-transformer-jax: 2**-23). The boundaries with it are exact here too.
+        scale: A factor on the numbers of the table (x-transformers: the square root of the head width).
 
     Values: ``table`` [buckets, heads].
 
-    Accuracy: every whole distance is in the bucket that the formula in real numbers says; the numbers are the
-    table's, rounded once.
+    Accuracy: every integer distance is in the bucket that the formula gives in real numbers; the numbers are those of
+    the table, rounded once.
 
     Raises:
-        InvalidValue, InvalidType: A number is not allowed, or leaves no bucket to a direction.
+        InvalidValue, InvalidType: A number is not allowed, or a direction has no bucket.
 
     Source: Raffel et al. 2020, arXiv:1910.10683, section 2.1; transformers 5.23.0, models/t5/modeling_t5.py,
     T5Attention._relative_position_bucket; kingoflolz/mesh-transformer-jax at f8315e3, RelativePositionEmbs.
@@ -92,7 +92,7 @@ class Buckets(TableCode):
 
     @property
     def keys_after(self) -> After:
-        """What keys after the query get."""
+        """The bias of keys after the query; see `After`."""
         return "own" if self.bidirectional else "as itself"
 
     @property
@@ -102,7 +102,7 @@ class Buckets(TableCode):
 
     @property
     def one_way(self) -> int:
-        """Number of buckets of a direction."""
+        """Number of buckets per direction."""
         return self.buckets // 2 if self.bidirectional else self.buckets
 
     @property
@@ -128,18 +128,19 @@ class Buckets(TableCode):
 
 @dataclass(frozen=True)
 class CeilingBuckets(TableCode):
-    """DeBERTa-v2's buckets: as T5's in idea, but rounded up, and signed.
+    """DeBERTa-v2's buckets: logarithmic like T5's, but rounded up, and signed.
 
-    With ``m = span // 2``, a distance ``r = q - k`` of at most ``m`` in size is itself, and a larger one becomes
-    ``sign(r) (m + ceil(ln(|r| / m) / ln((max_distance - 1) / m) (m - 1)))``, cut to ``-span`` to ``span - 1``; its row
-    is that plus ``span``. The model looks up vectors there, for content against position; `row_numbers` are what it
-    looks up, and `bias` is the same with one number in place of each vector.
+    With ``m = span // 2``, a distance ``r = q - k`` with ``|r| <= m`` is kept, and a larger one becomes
+    ``sign(r) (m + ceil(ln(|r| / m) / ln((max_distance - 1) / m) (m - 1)))``, clipped to ``-span`` to ``span - 1``. The
+    row is that plus ``span``. The model looks up vectors in these rows, for content-to-position terms: `row_numbers`
+    gives the rows, and `bias` has a number instead of each vector.
 
     Attributes:
         heads: Number of heads.
-        span: Half of the rows (``position_buckets``), at least 4. An odd one leaves two buckets for distances from
-            ``max_distance`` on, an even one leaves one.
-        max_distance: From this distance on all share the last bucket (``max_relative_positions``), if ``span`` is even.
+        span: Half of the rows (``position_buckets``), at least 4. An odd span has two buckets for distances from
+            ``max_distance`` on, an even one has one.
+        max_distance: All distances from this one on share the last bucket (``max_relative_positions``), if ``span`` is
+            even.
 
     Values: ``table`` [2 span, heads].
 
@@ -192,9 +193,9 @@ class CeilingBuckets(TableCode):
 
 @dataclass(frozen=True)
 class Clipped(TableCode):
-    """A row for each distance, those beyond the span sharing the last: ``clip(q - k, -span, span - 1) + span``.
+    """One row per distance up to the span, the last for all larger ones: ``clip(q - k, -span, span - 1) + span``.
 
-    As DeBERTa without buckets; it looks up vectors there, see `CeilingBuckets`.
+    This is DeBERTa without buckets, which looks up vectors in these rows; see `CeilingBuckets`.
 
     Attributes:
         heads: Number of heads.
@@ -202,7 +203,7 @@ class Clipped(TableCode):
 
     Values: ``table`` [2 span, heads].
 
-    Accuracy: exact; the numbers are the table's, rounded once.
+    Accuracy: the rows are exact; the numbers are those of the table, rounded once.
 
     Raises:
         InvalidValue, InvalidType: A number is not allowed.
@@ -228,21 +229,21 @@ class Clipped(TableCode):
 
 
 def _signed(span: int, steps: Any, pairs: QueryKeyPairs) -> Any:
-    """The row of a number of steps before or after, of ``2 span`` rows."""
+    """The row, of ``2 span`` rows, for a number of steps before or after the query."""
     where = pairs.xp.where
     row = span + where(pairs.distances.negative, -steps, steps)
     return where(row >= 2 * span, 0 * row + (2 * span - 1), row)
 
 
 def _boundaries(log: LogBuckets) -> tuple[int, ...]:
-    # Rounded up, the bucket after the one that ends at the real number t starts at the next whole number above t.
+    # Rounded up, the bucket after the boundary t, a real number, starts at the next integer above t.
     which = range(log.steps + 1 + log.beyond) if log.up else range(1, log.steps)
     beyond = takewhile(lambda boundary: boundary < _BEYOND, (_boundary(log, k) for k in which))
     return (*range(1, log.first + 1), *beyond)
 
 
 def _boundary(log: LogBuckets, k: int) -> int:
-    """The smallest whole ``d`` whose ``y`` is at least ``k``; above it, where ``y`` is rounded up."""
+    """The smallest integer ``d`` whose ``y`` is at least ``k``, or above ``k`` where ``y`` is rounded up."""
     first, last, steps = log.first, log.last, log.steps
     with localcontext(working()):
         top = first * ((Decimal(last) / first) ** (Decimal(k) / steps) - Decimal(log.added))
@@ -251,6 +252,6 @@ def _boundary(log: LogBuckets, k: int) -> int:
             return max(first, math.ceil(top))
     if log.added:
         return max(first, near + log.up)
-    # On a whole number, or nearer to one than 60 digits tell: compared as whole numbers.
+    # An integer, or too close to one for 60 digits: compared in integer arithmetic.
     ours, theirs = near**steps, last**k * first ** (steps - k)
     return near + (ours < theirs or (log.up and ours == theirs))

@@ -1,4 +1,4 @@
-"""Biases whose shape is learned: a kernel of the distance with a few numbers, or a small network of it."""
+"""Biases that are learned functions of the distance: KERPLE, a kernel of two parameters, and FIRE, a network."""
 
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -20,16 +20,17 @@ class Kerple(BiasCode):
 
     Attributes:
         heads: Number of heads.
-        kernel: Which of the two.
-        symmetric: ``d`` is ``|q - k|``, as the paper writes it; else ``max(q - k, 0)``, as its code has it. Below a
-            causal mask they are the same.
+        kernel: ``"log"`` or ``"power"``.
+        symmetric: If True, ``d`` is ``|q - k|``, as in the paper; else ``max(q - k, 0)``, as in its code. With a causal
+            mask they are the same.
 
-    Values: ``p`` and ``a``, each [heads], above 0; ``p`` of the power kernel at most 2, beyond which it is no kernel.
-    The paper's code clamps both at 0.01 (and that ``p`` at 2) before every use. Here numbers out of range are refused
-    in NumPy and not looked at in other libraries, where they may not be known yet: clamp them where you train them.
+    Values: ``p`` and ``a``, each [heads], above 0; ``p`` of the power kernel is at most 2, above which it is not a
+    valid kernel. The paper's code clips both to at least 0.01 (and that ``p`` to at most 2) before every use. Here
+    NumPy values out of range are refused. Values of other libraries are not checked, because they may be traced: clip
+    them in training.
 
-    Accuracy: NumPy within a relative ``(4 + 2 |p ln d|) 2**-53``, rounded once; in the values' library that
-    library's logarithm and power.
+    Accuracy: NumPy within a relative ``(4 + 2 |p ln d|) 2**-53``, rounded once; in other libraries as accurate as
+    their logarithm and power.
 
     Raises:
         InvalidValue, InvalidType: A number is not allowed, or there is no such kernel.
@@ -53,16 +54,16 @@ class Kerple(BiasCode):
 
     @property
     def keys_after(self) -> After:
-        """What keys after the query get."""
+        """The bias of keys after the query; see `After`."""
         return "as before" if self.symmetric else "as itself"
 
     @property
     def shapes(self) -> dict[str, tuple[int, ...]]:
-        """A factor and a rate, or a power and a factor, for each head."""
+        """``p`` and ``a``, one number per head each."""
         return {"p": (self.heads,), "a": (self.heads,)}
 
     def refuse(self, values: dict[str, np.ndarray]) -> str | None:
-        """What makes no kernel of learned numbers that are all known."""
+        """The problem with known learned numbers that give no valid kernel, or None."""
         for name, numbers in values.items():
             most = 2.0 if (name, self.kernel) == ("p", "power") else np.inf
             for number in numbers[~((numbers > 0) & (numbers <= most) & np.isfinite(numbers))].tolist():
@@ -83,11 +84,11 @@ class Kerple(BiasCode):
     def rounding_error(
         self, queries: np.ndarray, keys: np.ndarray, sizes: np.ndarray, values: Any, unit: float
     ) -> tuple[np.ndarray, np.ndarray]:
-        """That of the logarithm or of the power.
+        """The error of the logarithm or of the power.
 
-        With ``e = 2**-24``: in ``p ln(1 + a d)`` the sum is off by ``3 e``, which is absolute in the logarithm, and
-        the rest by ``6 e`` of the result. In ``a d ** p`` the power is off by ``2 e p ln d + 2 e``, the product by
-        ``3 e``. The result is rounded once more.
+        With ``e = 2**-24``: in ``p ln(1 + a d)`` the sum has a relative error of ``3 e``, which is an absolute error of
+        the logarithm, and the rest adds ``6 e`` of the result. In ``a d ** p`` the power is off by
+        ``2 e p ln d + 2 e``, the product by ``3 e``. The result is rounded once more.
         """
         p = np.abs(np.asarray(values["p"], np.float64))[:, None, None]
         if self.kernel == "log":
@@ -99,11 +100,11 @@ class Kerple(BiasCode):
 
 @dataclass(frozen=True)
 class Fire(BiasCode):
-    """FIRE: a small network of how far back a key stands, as a share of how far one could look.
+    """FIRE: a small network of the distance to the key, normalised by the position of the query.
 
     ``x = ln(1 + |c| d) / (ln(1 + |c| max(q, threshold)) + epsilon)`` with ``d = max(q - k, 0)``, and then
-    ``w2 relu(w1 x + b1) + b2``, one output for each head. The share makes any length look like those of training;
-    it depends on where the query stands, so the matrix is not constant along its diagonals.
+    ``w2 relu(w1 x + b1) + b2``, one output per head. The normalisation keeps ``x`` in the range seen in training at
+    every length. It depends on the query position, so the matrix is not constant along its diagonals.
 
     Attributes:
         heads: Number of heads.
@@ -113,7 +114,7 @@ class Fire(BiasCode):
     Values: ``c`` [], ``threshold`` [] (the product of the code's ``init_L`` and its learned multiplier), ``w1``
     [hidden, 1], ``b1`` [hidden], ``w2`` [heads, hidden], ``b2`` [heads].
 
-    Accuracy: float64 in NumPy, rounded once; in the values' library that library's logarithm and products.
+    Accuracy: float64 in NumPy, rounded once; in other libraries as accurate as their logarithm and products.
 
     Raises:
         InvalidValue, InvalidType: A number is not allowed.
@@ -136,17 +137,17 @@ class Fire(BiasCode):
 
     @property
     def keys_after(self) -> After:
-        """What keys after the query get."""
+        """The bias of keys after the query; see `After`."""
         return "as itself"
 
     @property
     def reads(self) -> Reads:
-        """What a number depends on: where the query stands, beside the distance."""
+        """A number depends on the query position as well as on the distance."""
         return "both"
 
     @property
     def shapes(self) -> dict[str, tuple[int, ...]]:
-        """The rate of the logarithm, the shortest reach, and the network."""
+        """The factor inside the logarithm, the threshold, and the network."""
         return {
             "c": (),
             "threshold": (),
@@ -157,12 +158,12 @@ class Fire(BiasCode):
         }
 
     def numerator(self, past: np.ndarray, values: Values) -> Any:
-        """``ln(1 + |c| d)`` of distances to the past."""
+        """``ln(1 + |c| d)`` for distances to earlier keys."""
         xp = values.xp
         return xp.log1p(xp.abs(values.arrays["c"]) * values.reals(past))
 
     def denominator(self, queries: np.ndarray, values: Values) -> Any:
-        """``ln(1 + |c| max(q, threshold)) + epsilon`` of query positions."""
+        """``ln(1 + |c| max(q, threshold)) + epsilon`` for query positions."""
         xp, threshold = values.xp, values.arrays["threshold"]
         at = values.reals(queries)
         return xp.log1p(xp.abs(values.arrays["c"]) * xp.where(at > threshold, at, threshold)) + self.epsilon
@@ -178,10 +179,10 @@ class Fire(BiasCode):
     def rounding_error(
         self, queries: np.ndarray, keys: np.ndarray, sizes: np.ndarray, values: Any, unit: float
     ) -> tuple[np.ndarray, np.ndarray]:
-        """The network is followed layer by layer.
+        """The error is propagated through the network layer by layer.
 
-        Each product and sum adds ``2**-24`` of the sum of sizes, ``n + 3`` times for ``n`` inputs. The logarithms are
-        off by ``3 x 2**-24`` each, absolute, and as much of themselves; the result is rounded once more.
+        Each layer of ``n`` inputs adds ``n + 3`` times ``2**-24`` of the sum of the sizes of its terms. Each logarithm
+        has an absolute and a relative error of ``3 x 2**-24``; the result is rounded once more.
         """
         arrays = {name: np.asarray(array, np.float64) for name, array in values.items()}
         rate = abs(float(arrays["c"]))

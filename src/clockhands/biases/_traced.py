@@ -1,10 +1,10 @@
-"""Biases at positions that exist only inside a trace: under ``jit``, ``vmap`` and ``compile``.
+"""Attention biases at traced positions: inside ``jit``, ``vmap`` and ``compile``.
 
-There a position is an integer of the framework. Distances are taken in integers, exactly: JAX's 32-bit ones modulo
-2**32, with the sign from a comparison, so that they hold from -2**31 to 2**31 - 1; PyTorch's in int64, up to 2**62. A
-bucket or a row of a table is then that of the exact distance; a number that is computed from it is made in float32
-(float64 where that is asked for), from the distance rounded once and constants rounded once. Inside a trace nothing
-can be refused by its number, so a token that no window has gets NaN, which no later sum hides.
+A traced position is an integer of the framework. Distances are computed exactly in integers: in JAX with 32 bits modulo
+2**32, with the sign from a comparison, so that they are right from -2**31 to 2**31 - 1; in PyTorch in int64, up to
+2**62. Buckets and table rows are those of the exact distance. Computed biases are float32 (float64 on request), from
+the distance and constants rounded once each. Traced values cannot be checked, so a token outside the window gets NaN,
+which stays visible in every later sum.
 """
 
 from typing import Any
@@ -19,14 +19,14 @@ from clockhands.dtypes import NAMES
 from clockhands.errors import InvalidType, InvalidValue
 
 _NARROW = 2**31
-_LOOKED_UP = 1 << 16  # the largest distance whose bucket is looked up: 256 KiB
-# A tuple: PyTorch's compiler does not follow a union of types.
+_LOOKED_UP = 1 << 16  # the largest distance whose bucket is read from a table: 256 KiB
+# A tuple: PyTorch's compiler cannot trace a union of types.
 _NUMPY = (np.ndarray, np.generic)
 _WHOLE = (int, np.integer)
 
 
 class TracedDistances:
-    """Query positions minus key positions; see `clockhands.biases.distances.Distances`, whose fields these are."""
+    """Query positions minus key positions, with the fields of `clockhands.biases.distances.Distances`."""
 
     def __init__(self, queries: Any, keys: Any, xp: Any, dtype: Any) -> None:
         self.negative = queries < keys
@@ -41,12 +41,12 @@ class TracedDistances:
 
 
 class TracedPairs:
-    """Pairs of a query and a key; see `clockhands.biases.distances.QueryKeyPairs`, whose part this takes.
+    """Pairs of a query and a key, with the interface of `clockhands.biases.distances.QueryKeyPairs`.
 
     Attributes:
-        xp: The library.
+        xp: The array library.
         queries, keys: Integers that broadcast together, [..., queries, 1] and [..., 1, keys].
-        distances: How far each query stands past its key.
+        distances: Query positions minus key positions.
     """
 
     def __init__(self, queries: Any, keys: Any, xp: Any, dtype: Any) -> None:
@@ -67,13 +67,13 @@ class TracedPairs:
 
     @property
     def past_last(self) -> Any:
-        """How far each key stands past the last one."""
+        """Key positions minus the position of the last key."""
         return TracedDistances(self.keys, self.keys[..., -1:], self.xp, self.dtype).reals
 
     def steps(self, spec: Any) -> Any:
-        """How many of the code's boundaries each distance has reached: looked up, and compared beyond the table.
+        """The number of bucket boundaries that each distance has reached: from a table, beyond it by comparisons.
 
-        Not by a search in the boundaries: ONNX has none.
+        Not by `searchsorted` in the boundaries, which ONNX lacks.
         """
         xp, wide, whole = self.xp, _is_wide(self.queries, self.xp), self.distances.whole
         if traces.is_compiling():
@@ -90,21 +90,21 @@ class TracedPairs:
         return reached
 
     def clipped(self, most: int, spec: Any = None) -> Any:
-        """The size of each distance, at most so much; the spec is for refusals, of which there are none here."""
+        """The size of each distance, clipped to ``most``; ``spec`` is used in errors only, and this raises none."""
         whole = self.distances.whole
         within = self.xp.where(whole > most, self.xp.full_like(whole, most), whole)
         return within if _is_wide(self.queries, self.xp) else self.xp.astype(within, self.xp.int32)
 
 
 def _reached(spec: Any) -> np.ndarray:
-    """How many of the code's boundaries each distance has reached, up to the last of them that is looked up."""
+    """The number of bucket boundaries that each distance has reached, for all distances of the look-up table."""
     boundaries = np.array(spec.boundaries, np.uint64)
     last = int(boundaries[boundaries <= _LOOKED_UP].max(initial=0))
     return np.searchsorted(boundaries, np.arange(last + 1, dtype=np.uint64), side="right").astype(np.int32)
 
 
 def is_inside(queries: Any, keys: Any) -> bool:
-    """Whether one of the two exists only inside a trace; all do where PyTorch compiles."""
+    """Whether one of the two is traced; while PyTorch compiles, all are."""
     return traces.is_compiling() or traces.is_traced(queries) or traces.is_traced(keys)
 
 
@@ -114,8 +114,8 @@ def traced_bias(  # noqa: PLR0917 - the arguments of `bias`
     """`clockhands.bias` where queries or keys are traced, [heads, queries, keys] in their library.
 
     Raises:
-        InvalidValue, InvalidType: The positions are not integers, or of shapes that do not go together; known ones
-            beside traced ones do not fit in their integers; values are missing or of another library.
+        InvalidValue, InvalidType: The positions are not integers, or their shapes do not match; known positions do not
+            fit the integer dtype of the traced ones; values are missing or of another library.
     """
     if traces.is_compiling():
         keys = traces.as_tensor(keys, _place(queries, values))
@@ -161,7 +161,7 @@ def _device(array: Any) -> Any:
 
 
 def _place(*given: Any) -> Any:
-    """Where the first of these is that is a tensor, or holds some."""
+    """The device of the first argument that is a tensor or contains one."""
     for each in given:
         for one in each.values() if isinstance(each, dict) else (each,):
             if traces.is_traced(one):
@@ -170,11 +170,11 @@ def _place(*given: Any) -> Any:
 
 
 def _positions(queries: Any, keys: Any, traced: Any, xp: Any) -> tuple[Any, Any]:
-    """Both as integers of one dtype, a count of queries as the last of the keys."""
+    """Both as integers of one dtype; a count of queries means the positions of the last keys."""
     wide = _is_wide(traced, xp)
     at_keys = _axes(_integers(keys, "keys", traced, xp, wide), "keys")
     if _is_count(queries):
-        number = queries  # as it is: PyTorch's compiler may not know it yet, and `int` would make it known
+        number = queries  # unchanged: it may be symbolic in PyTorch's compiler, and `int` would fix its value
         if not 0 <= number <= at_keys.shape[-1]:
             raise InvalidValue(
                 f"A count of `queries` means the last key positions, so it must be 0 to {at_keys.shape[-1]}; got "
@@ -232,7 +232,7 @@ def _integers(given: Any, name: str, traced: Any, xp: Any, wide: bool) -> Any:
 
 
 def _is_count(given: Any) -> bool:
-    # By its type: of a number that PyTorch's compiler does not know yet it does not say what it can.
+    # By its type: PyTorch's compiler does not support protocol checks of symbolic numbers.
     return isinstance(given, _WHOLE) and not isinstance(given, bool)
 
 
@@ -249,7 +249,7 @@ def _learned(spec: BiasCode, values: Any, xp: Any, work: str, traced: Any) -> Va
     """The learned numbers in the library of the positions."""
     device = _device(traced)
     if traces.is_compiling():
-        # What the module holds has been checked; PyTorch's compiler does not follow the checks.
+        # A module's parameters have been checked already, and PyTorch's compiler cannot trace the checks.
         given = values if isinstance(values, dict) else dict.fromkeys(spec.shapes, values)
         arrays = {name: xp.astype(given[name], getattr(xp, work)) for name in spec.shapes}
         return Values(xp, arrays, work, device)

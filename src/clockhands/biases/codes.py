@@ -1,4 +1,4 @@
-"""What every bias is: numbers for pairs of a query and a key, added to their scores in each head."""
+"""The interface of attention biases: numbers for each query and key, added to their scores in each head."""
 
 import math
 from abc import ABC, abstractmethod
@@ -14,48 +14,47 @@ from clockhands.dtypes import UNIT_ROUNDOFF
 from clockhands.errors import InvalidType, InvalidValue
 from clockhands.traces import made_outside
 
-# What a number of a bias depends on, beside its head: the distance alone (then it is constant along diagonals),
-# the key alone, or query and key.
+# What a bias depends on in each head: the distance only (constant along diagonals), the key only, or query and key.
 Reads = Literal["distance", "key", "both"]
-# What a bias gives to keys after the query: the number of the key as far before it; that of the query itself; more, the
-# later they stand; or a number of their own.
+# The bias of keys after the query: that of the key at the same distance before the query; that of distance 0; a number
+# that grows with the key's position; or a separate number.
 After = Literal["as before", "as itself", "more", "own"]
 
 
 class BiasCode(ABC):
-    """Numbers for pairs of a query and a key, one in each head, added to the scores before the softmax.
+    """Base class of attention biases: a number for each query, key and head, added before the softmax.
 
-    A code is a frozen, hashable value; learned numbers are passed beside it as ``values``.
+    A code is a frozen, hashable value; learned numbers are passed separately as ``values``.
     """
 
     heads: int
 
     def __new__(cls, *_given: Any, **_named: Any) -> Self:
-        """A new code, outside of what PyTorch compiles."""
+        """Make a new code outside of a graph that PyTorch compiles."""
         made_outside(cls.__name__)
         return super().__new__(cls)
 
     def __copy__(self) -> Self:
-        """Itself: it never changes, and PyTorch's compiler recognises a spec only as the object that it is."""
+        """The same object: it is immutable, and PyTorch's compiler recognises a spec by object identity only."""
         return self
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
-        """Itself, as `__copy__`."""
+        """The same object, as in `__copy__`."""
         return self
 
     @property
     def reads(self) -> Reads:
-        """What a number depends on, beside its head."""
+        """What a number depends on in each head; see `Reads`."""
         return "distance"
 
     @property
     def keys_after(self) -> After:
-        """What keys after the query get."""
+        """The bias of keys after the query; see `After`."""
         return "own"
 
     @property
     def shapes(self) -> dict[str, tuple[int, ...]]:
-        """The learned numbers by name, each with its shape; empty for a code that is computed."""
+        """The names and shapes of the learned numbers; empty for a computed bias."""
         return {}
 
     @property
@@ -65,46 +64,46 @@ class BiasCode(ABC):
 
     @property
     def looked_up(self) -> bool:
-        """Whether the learned numbers are a table, whose rows can be told apart without knowing them."""
+        """Whether the learned numbers are a table, whose rows are determined by positions alone."""
         return False
 
     @property
     def log_buckets(self) -> "LogBuckets | None":
-        """The buckets that are even in the logarithm of the distance; None where there are none."""
+        """The buckets of equal width in the logarithm of the distance; None for codes without any."""
         return None
 
     @property
     def slopes(self) -> tuple[float, ...] | None:
-        """The bias lost per token in each head of a code that is a slope times a number of tokens, else None."""
+        """The slope of each head, in bias per token, if the bias is linear in the distance, else None."""
         return None
 
     def rounding_error(
         self, queries: np.ndarray, keys: np.ndarray, sizes: np.ndarray, values: Any, unit: float
     ) -> tuple[np.ndarray, np.ndarray]:
-        """How far each number may be off that is made in float32 and rounded to a dtype, to first order.
+        """The first-order error bound of each number when computed in float32 and rounded to a dtype.
 
-        What is looked up is rounded once; where it is scaled, the scale and the product are rounded too.
+        A number from a table is rounded once; if it is scaled, the scale and the product are rounded too.
 
         Args:
-            queries: Their positions, [queries].
-            keys: Theirs, [keys].
-            sizes: The right numbers without their signs, float64 [heads, queries, keys].
+            queries: Query positions, [queries].
+            keys: Key positions, [keys].
+            sizes: The absolute values of the correct numbers, float64 [heads, queries, keys].
             values: Learned numbers, or None.
-            unit: What a rounding to the dtype is off by, relative.
+            unit: The unit roundoff of the dtype.
 
         Returns:
-            Two arrays that broadcast to [heads, queries, keys]: the error, and a relative one that a whole row has in
-            common (that of a slope).
+            Two arrays that broadcast to [heads, queries, keys]: the error of each number, and the relative error that
+            all numbers of a row share (that of a slope).
         """
         return unit * (1 + 2 * (getattr(self, "scale", 1.0) != 1)) * sizes, np.zeros((1, 1, 1))
 
     @property
     def ordered(self) -> bool:
-        """Whether its positions come one after another, so that a causal mask means something."""
+        """Whether positions form a sequence, so that a causal mask is meaningful."""
         return True
 
     def refuse(self, values: dict[str, np.ndarray]) -> str | None:
-        """What is wrong with learned numbers that are all known, or None."""
+        """The problem with known learned numbers, or None."""
         return None
 
     @abstractmethod
@@ -114,15 +113,15 @@ class BiasCode(ABC):
 
 @dataclass(frozen=True)
 class LogBuckets:
-    """Buckets that are even in the logarithm of a distance ``d``: ``y = ln(d / first + added) / ln(last / first) s``.
+    """Buckets of equal width in the logarithm of the distance: ``y = ln(d / first + added) / ln(last / first) s``.
 
     Attributes:
-        first: Distances below it have a bucket of their own.
+        first: Each distance below it has a separate bucket.
         last: The distance at which ``y`` is ``steps``.
         steps: The number ``s`` of buckets in between.
-        added: Inside the logarithm.
+        added: The constant ``added`` inside the logarithm.
         up: Whether ``y`` is rounded up, as in DeBERTa; else down, as in T5.
-        beyond: How many more buckets begin above ``last``.
+        beyond: Number of further buckets that begin above ``last``.
     """
 
     first: int
@@ -133,12 +132,12 @@ class LogBuckets:
     beyond: int = 0
 
     def near_edge(self, sizes: np.ndarray) -> np.ndarray:
-        """Which sizes of distances lie so near an edge of two buckets that float32 may put them on either side.
+        """Which distances are so close to a bucket boundary that float32 arithmetic may give either bucket.
 
-        In float32, with ``e = 2**-24``, the quotient is off by ``e``, the logarithm ``L`` by ``e (1 + 2 L)``, the
-        constant below it, the quotient, the product and a sum with ``first`` by ``e`` each: together
-        ``e (s / ln(last / first) (1 + 2 L) + 4 (first + y))``. A distance whose ``y`` is nearer than that to a whole
-        number may be in either bucket; no other may.
+        In float32, with ``e = 2**-24``, the quotient is off by ``e``, the logarithm ``L`` by ``e (1 + 2 L)``, and the
+        divisor, the second quotient, the product and a sum with ``first`` by ``e`` each: together
+        ``e (s / ln(last / first) (1 + 2 L) + 4 (first + y))``. Only a distance whose ``y`` is closer than that to an
+        integer may be in either bucket.
         """
         sizes = np.abs(np.asarray(sizes, np.float64))
         logarithm = np.log(np.maximum(sizes, self.first) / self.first + self.added)
@@ -150,7 +149,7 @@ class LogBuckets:
 
 
 class TableCode(BiasCode):
-    """A bias that is looked up: each pair takes a row of a learned table, each head a column."""
+    """A bias from a learned table: a query and key give the row, the head gives the column."""
 
     name: ClassVar[str] = "table"
 
@@ -161,7 +160,7 @@ class TableCode(BiasCode):
 
     @property
     def looked_up(self) -> bool:
-        """Whether the table itself is learned, not made by a learned network."""
+        """Whether the table itself is learned, instead of being computed by a learned network."""
         return self.name in self.shapes
 
     @property
@@ -170,12 +169,12 @@ class TableCode(BiasCode):
         return {self.name: (self.rows, self.heads)}
 
     def has_rows(self, pairs: QueryKeyPairs) -> Any:
-        """Which pairs of a trace have a row; None where all have one, or the others were refused."""
+        """Which traced pairs have a row; None where all have one (others were refused before)."""
         return None
 
     @abstractmethod
     def row_numbers(self, pairs: QueryKeyPairs) -> np.ndarray:
-        """The row that each pair takes, int64 in the pairs' shape."""
+        """The row of each pair, int64 in the shape of the pairs."""
 
     def table(self, values: Values) -> Any:
         """The table, [rows, heads]."""
@@ -194,7 +193,7 @@ def truth(name: str, value: object, says: str) -> bool:
     """``value``, if it is True or False.
 
     Raises:
-        InvalidType: It is neither.
+        InvalidType: ``value`` is not a bool.
     """
     if not isinstance(value, bool):
         raise InvalidType(f"`{name}` must be True or False, got {shown(value)}.", says)
@@ -202,10 +201,10 @@ def truth(name: str, value: object, says: str) -> bool:
 
 
 def one_of(name: str, value: object, allowed: tuple[str, ...], hint: str) -> Any:
-    """``value``, if it is one of some words.
+    """``value``, if it is one of the allowed names.
 
     Raises:
-        InvalidValue: It is not.
+        InvalidValue: ``value`` is not one of them.
     """
     if not isinstance(value, str) or value not in allowed:
         words = ", ".join(f'"{word}"' for word in allowed)

@@ -1,7 +1,7 @@
-"""Distances: how far each query stands past each key, exactly.
+"""Exact distances (query position minus key position), and the pairs of queries and keys that they belong to.
 
-Positions are held as ``sign x (whole + part)``, so their difference is taken in integers: the distance of two
-whole positions is right at 10**18 as at 10, and only where a formula needs a real number is it rounded, once.
+Positions are stored as ``sign x (whole + part)`` and subtracted in integers: the distance of two integer positions is
+exact at 10**18 too. It is rounded, once, only where a formula needs a float.
 """
 
 from collections.abc import Iterator
@@ -22,10 +22,10 @@ class Distances(NamedTuple):
     """Query positions minus key positions.
 
     Attributes:
-        whole: Size of the distance, uint64; None where a position is not whole. 2**64 itself, from -2**63 to
-            2**63, is held as 2**64 - 1: as a float64 they are the same.
-        negative: Where the key stands after the query.
-        reals: The distance in tokens, float64: a whole one rounded once, a real one within 2**-53 of its size
+        whole: Size of the distance, uint64; None where a position is not an integer. The largest distance, 2**64 (from
+            -2**63 to 2**63), is stored as 2**64 - 1, which is the same float64.
+        negative: Whether the key is after the query.
+        reals: The distance in tokens, float64: an integer rounded once, a real one within 2**-53 of its size
             plus 2**-53.
     """
 
@@ -35,7 +35,7 @@ class Distances(NamedTuple):
 
     @property
     def past(self) -> np.ndarray:
-        """The distance to keys that came before, 0 for those after."""
+        """The distance to keys before the query, 0 for keys after it."""
         return np.where(self.negative, 0.0, self.reals)
 
 
@@ -73,15 +73,15 @@ class QueryKeyPairs:
     """Pairs of a query and a key: positions that broadcast together.
 
     Attributes:
-        queries, keys: Where the two stand.
-        last: Where the last key of the whole sequence stands.
+        queries, keys: Positions of the queries and of the keys.
+        last: Position of the last key of the whole sequence.
     """
 
     queries: Sizes
     keys: Sizes
     last: Sizes
 
-    # Where they are only traced, these are `clockhands.biases._traced.TracedPairs`.
+    # For traced positions, `clockhands.biases._traced.TracedPairs` has the same interface.
     xp: ClassVar[Any] = np
 
     @property
@@ -96,20 +96,20 @@ class QueryKeyPairs:
 
     @property
     def past_last(self) -> np.ndarray:
-        """How far each key stands past the last one."""
+        """Key positions minus the position of the last key."""
         return difference(self.keys, self.last).reals
 
     def steps(self, spec: Any) -> np.ndarray:
-        """How many of the code's boundaries each distance has reached.
+        """The number of bucket boundaries that each distance has reached.
 
         Raises:
-            InvalidValue: A distance is not whole.
+            InvalidValue: A distance is not an integer.
         """
         limits = np.array(spec.boundaries, np.uint64)
         return np.searchsorted(limits, self._whole(spec), side="right").astype(np.int64)
 
     def clipped(self, most: int, spec: Any = None) -> np.ndarray:
-        """The size of each distance, at most so much."""
+        """The size of each distance, clipped to ``most``."""
         return np.minimum(self._whole(spec), np.uint64(most)).astype(np.int64)
 
     def _whole(self, spec: Any) -> np.ndarray:
@@ -125,7 +125,7 @@ class QueryKeyPairs:
 
     @cached_property
     def distances(self) -> Distances:
-        """How far each query stands past its key."""
+        """Query positions minus key positions."""
         return difference(self.queries, self.keys)
 
     @property
@@ -152,14 +152,14 @@ class QueryKeyGrid:
 
     @property
     def even(self) -> bool:
-        """Whether a distance says the same wherever it stands: each diagonal of the grid is one distance."""
+        """Whether positions are equally spaced with the same step, so that each diagonal is one distance."""
         steps = {at.step for at in (self.queries, self.keys) if at.size > 1}
         return self.queries.progression and self.keys.progression and len(steps) <= 1 and 0 not in self.shape
 
     def diagonals(self) -> QueryKeyPairs:
         """One pair of each diagonal, from the last query at the first key to the first query at the last key.
 
-        The pair ``(i, j)`` of an even grid lies on the diagonal ``j - i + queries - 1``.
+        The pair ``(i, j)`` of an even grid is on the diagonal ``j - i + queries - 1``.
         """
         queries, keys = self._all()
         rows, columns = self.shape
@@ -168,7 +168,7 @@ class QueryKeyGrid:
         return QueryKeyPairs(_at(queries, query), _at(keys, key), self._last(keys))
 
     def columns(self) -> QueryKeyPairs:
-        """One pair for each key: for codes that look at nothing else."""
+        """One pair for each key, for codes that depend on the key only."""
         keys = self._all()[1]
         return QueryKeyPairs(_at(keys, slice(-1, None)), keys, self._last(keys))
 
@@ -189,7 +189,7 @@ class Batches:
     """The grids of a batch, one for each sequence.
 
     Attributes:
-        queries, keys: [seq], or [batch, seq] where a sequence has positions of its own.
+        queries, keys: [seq], or [batch, seq] where sequences have different positions.
     """
 
     queries: Positions
@@ -197,12 +197,12 @@ class Batches:
 
     @property
     def batch(self) -> tuple[int, ...]:
-        """The number of sequences as the axes that it makes: none for positions of one axis."""
+        """The batch axes of the result: empty where all positions have one axis."""
         return np.broadcast_shapes(self.queries.shape[:-1], self.keys.shape[:-1])
 
     @property
     def several(self) -> bool:
-        """Whether there is more than one sequence; one stands for all of them."""
+        """Whether there is more than one sequence; a single one applies to the whole batch."""
         return self.batch not in ((), (1,))
 
     @property
@@ -217,14 +217,14 @@ class Batches:
 
 
 def batches_of(queries: Any, keys: Any) -> Batches:
-    """What a caller's queries and keys stand for.
+    """The positions that a caller's queries and keys describe.
 
-    A count of keys is the positions 0 to n - 1; a count of queries stands at the last of the keys. Anything else
-    is positions, [seq] or [batch, seq].
+    A count of keys means the positions 0 to n - 1; a count of queries means the positions of the last keys. Anything
+    else is positions, [seq] or [batch, seq].
 
     Raises:
-        InvalidValue: There are more queries than keys to stand at; the shapes do not go together; a position
-            cannot be used.
+        InvalidValue: A count of queries is above the number of keys, the shapes do not match, or a position cannot be
+            used.
         InvalidType: They are not numbers.
     """
     at_keys = _axes_checked(positions_of(keys, "keys"), "keys")

@@ -1,4 +1,4 @@
-"""Biases in a straight line: a slope for each head, times a number of tokens."""
+"""Linear biases: ALiBi and the decay of retention, a slope per head times a number of tokens."""
 
 import math
 from abc import abstractmethod
@@ -25,14 +25,14 @@ _FORMS = ("distance", "past", "symmetric", "key", "last-key")
 
 
 class _Line(BiasCode):
-    """A slope for each head, times what its form says."""
+    """A slope for each head, times the number of tokens that its form defines."""
 
     form: Form
 
     @cached_property
     @abstractmethod
     def slopes(self) -> tuple[float, ...]:  # type: ignore[override]
-        """The bias lost per token in each head, nearest float64."""
+        """The slope of each head, in bias per token, nearest float64."""
 
     @property
     @abstractmethod
@@ -42,10 +42,10 @@ class _Line(BiasCode):
     def rounding_error(
         self, queries: np.ndarray, keys: np.ndarray, sizes: np.ndarray, values: Any, unit: float
     ) -> tuple[np.ndarray, np.ndarray]:
-        """The slope's error times the distance; the product and the result are rounded.
+        """The slope's error times the distance, plus the roundings of the product and of the result.
 
-        Softmax does not see a constant of a row, so a function may compute any of the forms (distance, key, key past
-        the last one). Each is a product with a number of tokens no larger than ``t``, the largest of ``|q - k|``,
+        A constant per row does not change the softmax, so a function may compute any of the forms (distance, key, key
+        minus last key). Each is the slope times a number of tokens of at most ``t``, the largest of ``|q - k|``,
         ``|k|`` and ``|last - k|``, rounded twice in float32: ``2**-23 slope t``.
         """
         apart = np.abs(queries[:, None] - keys[None, :])
@@ -56,12 +56,12 @@ class _Line(BiasCode):
 
     @property
     def reads(self) -> Reads:
-        """What a number depends on: the distance, or the key alone."""
+        """A number depends on the distance, or on the key only."""
         return "key" if self.form in ("key", "last-key") else "distance"
 
     @property
     def keys_after(self) -> After:
-        """What keys after the query get."""
+        """The bias of keys after the query; see `After`."""
         return "as before" if self.form == "symmetric" else "as itself" if self.form == "past" else "more"
 
     def numbers(self, pairs: QueryKeyPairs, values: Values) -> Any:
@@ -75,46 +75,46 @@ class _Line(BiasCode):
         else:
             tokens = -(pairs.xp.abs(pairs.distances.reals) if self.form == "symmetric" else pairs.distances.reals)
         slopes = pairs.xp.reshape(values.known(self, "slopes"), (self.heads, *(1,) * tokens.ndim))
-        # No minus zeros: adding 0.0, which does it too, is what compilers leave out.
+        # Avoids negative zeros; adding 0.0 would do so too, but compilers remove it.
         return slopes * pairs.xp.where(tokens == 0, pairs.xp.zeros_like(tokens), tokens)
 
 
 @dataclass(frozen=True)
 class SomeHeads(_Line):
-    """Some heads of a bias with slopes: their slopes are those that they have among all heads."""
+    """Some heads of a linear bias, with the slopes that they have in the whole bias."""
 
     whole: _Line
     which: range
 
     @property
     def heads(self) -> int:  # type: ignore[override]
-        """How many they are."""
+        """Number of these heads."""
         return len(self.which)
 
     @property
     def form(self) -> Form:  # type: ignore[override]
-        """That of the whole."""
+        """The form of the whole bias."""
         return self.whole.form
 
     @cached_property
     def slopes(self) -> tuple[float, ...]:
-        """The bias lost per token in each of these heads."""
+        """The slope of each of these heads, in bias per token."""
         return tuple(self.whole.slopes[head] for head in self.which)
 
     @property
     def slope_errors(self) -> np.ndarray:
-        """Those of these heads."""
+        """The slope errors of these heads."""
         return self.whole.slope_errors[list(self.which)]
 
 
 def some_heads(spec: BiasCode, heads: Any) -> BiasCode:
-    """A bias for some of its heads, such as those of one rank; itself where they are all or None.
+    """The bias restricted to some heads, such as those of one rank; unchanged for None or all heads.
 
-    Learned numbers of it are those of these heads alone.
+    Learned numbers of the result are those of these heads only.
 
     Raises:
-        InvalidType: ``heads`` is no range.
-        InvalidValue: It is empty, not in order, or not of heads that the bias has.
+        InvalidType: ``heads`` is not a range.
+        InvalidValue: The range is empty, not ascending, or contains heads that the bias does not have.
     """
     if heads is None:
         return spec
@@ -132,8 +132,8 @@ def some_heads(spec: BiasCode, heads: Any) -> BiasCode:
 
 @lru_cache(maxsize=256)
 def _made_for(spec: Any, heads: range) -> BiasCode:
-    """Made once, so that layers which share it are compiled once."""
-    # What is learned for a head does not depend on how many others there are; a slope does.
+    """The restricted bias, cached so that layers that share it are compiled once."""
+    # Learned numbers of a head do not depend on the number of heads; a slope does.
     return SomeHeads(spec, heads) if isinstance(spec, _Line) else replace(spec, heads=len(heads))
 
 
@@ -142,24 +142,24 @@ class Alibi(_Line):
     """Attention with linear biases: ``-slope_h (q - k)``, a penalty that grows with the distance.
 
     For ``n`` heads, a power of two, ``slope_h = 2 ** (-8 (h + 1) / n)``. For any other number the paper's text and
-    its code part ways, see ``series``. MPT's code cuts the slopes of the next power of two, first the odd ones, then
-    the even ones; that looks like another order of heads, and is head for head the same.
+    its code differ, see ``series``. MPT's code truncates the slopes of the next power of two, the odd ones first, then
+    the even ones; the result is the same for every head.
 
     Attributes:
         heads: Number of heads, any.
-        form: What the slope is multiplied by, for the query at ``q`` and the key at ``k``. ``"distance"``, ``"key"``
-            and ``"last-key"`` differ by a constant in each row, which softmax does not see; below a causal mask all do.
-            ``"distance"``: ``-slope (q - k)``, as the paper draws it; it rewards keys to come, so mask them.
+        form: The bias of the query at ``q`` and the key at ``k``. ``"distance"``, ``"key"`` and ``"last-key"`` differ
+            by a constant in each row, which does not change the softmax; with a causal mask this holds for all forms.
+            ``"distance"``: ``-slope (q - k)``, as in the paper; it is positive for keys after the query, so mask them.
             ``"past"``: ``-slope max(q - k, 0)`` (GPT-NeoX). ``"symmetric"``: ``-slope |q - k|``, for encoders
             (x-transformers, OpenNMT, llm-foundry). ``"key"``: ``+slope k``, the same in each row (the paper's code,
             Bloom, Falcon, Baichuan). ``"last-key"``: ``slope (k - last key)``, at most 0 (MPT, keras-hub).
-        series: Only for numbers of heads that are no power of two. ``"powers"``: all slopes of the power of two below,
-            then every other slope of the one above, as all published models have it (Bloom, MPT, Falcon, Baichuan).
-            ``"plain"``: one geometric series through all heads, as the paper's text says.
-        octaves: Halvings from a bias of one per token to the last head's slope, 8 in the paper (``alibi_bias_max``).
+        series: Matters only if the number of heads is not a power of two. ``"powers"``: all slopes of the next lower
+            power of two, then every other slope of the next higher one, as in all published models (Bloom, MPT,
+            Falcon, Baichuan). ``"plain"``: one geometric series through all heads, as in the paper's text.
+        octaves: The last head's slope is ``2 ** -octaves``; 8 in the paper (``alibi_bias_max``).
 
-    Accuracy: each slope is the nearest float64, exact where its exponent is whole; each number is within a relative
-    ``3 * 2**-53`` of the real one, and rounded once to the dtype asked for.
+    Accuracy: each slope is the nearest float64, exact where its exponent is an integer; each number is within a
+    relative ``3 * 2**-53`` of the real one, and rounded once to the requested dtype.
 
     Raises:
         InvalidValue, InvalidType: A number is not allowed, or there is no such form or series.
@@ -190,7 +190,7 @@ class Alibi(_Line):
 
     @property
     def exponents(self) -> tuple[Fraction, ...]:
-        """The exponent of each slope, which is ``2 ** exponent``."""
+        """The exponent of each slope: the slope is ``2 ** exponent``."""
         below = 2 ** (self.heads.bit_length() - 1)
         if below == self.heads or self.series == "plain":
             return self._geometric(self.heads)
@@ -202,7 +202,7 @@ class Alibi(_Line):
 
     @cached_property
     def slopes(self) -> tuple[float, ...]:
-        """The bias lost per token in each head, nearest float64."""
+        """The slope of each head, in bias per token, nearest float64."""
         with localcontext(working()):
             powers = (Decimal(2) ** (Decimal(each.numerator) / each.denominator) for each in self.exponents)
             return tuple(map(float, powers))
@@ -211,9 +211,10 @@ class Alibi(_Line):
     def slope_errors(self) -> np.ndarray:
         """How far slopes may be off that are made in float32, relative, [heads].
 
-        With ``e = 2**-24``: ``2 ** -x`` of an exponent ``x`` of at most three roundings is off by ``3 e x ln 2`` and
-        the power's ``2 e``. Code that raises the root of the series to the power ``m``, or multiplies it up one by
-        one, passes the root's rounding on ``m`` times and adds as many: ``2 m e``. Together ``e (2 m + 3 x ln 2 + 3)``.
+        With ``e = 2**-24``: ``2 ** -x`` with an exponent ``x`` of at most three roundings is off by ``3 e x ln 2``,
+        plus ``2 e`` of the power. Code that raises the ratio of the series to the power ``m``, or multiplies it ``m``
+        times, repeats the ratio's rounding ``m`` times and adds as many: ``2 m e``. Together ``e (2 m + 3 x ln 2 +
+        3)``.
         """
         below = 2 ** (self.heads.bit_length() - 1)
         whole = self.heads if self.series == "plain" else below
@@ -224,15 +225,15 @@ class Alibi(_Line):
 
 @dataclass(frozen=True)
 class Decay(_Line):
-    """The decay of retention, as a logarithm: ``ln(gamma_h) (q - k)`` with ``gamma_h = 1 - 2 ** (-first - h)``.
+    """The logarithm of the decay of retention: ``ln(gamma_h) (q - k)`` with ``gamma_h = 1 - 2 ** (-first - h)``.
 
-    Retention has no softmax: it multiplies the scores by ``gamma ** (q - k)``, and by 0 where the key comes after
-    the query. That mask is ``exp(bias(…, causal=True))``; torchscale divides each of its rows by the square root of
+    Retention (RetNet) has no softmax: it multiplies the scores by ``gamma ** (q - k)``, and by 0 where the key is after
+    the query. That factor is ``exp(bias(…, causal=True))``; torchscale divides each of its rows by the square root of
     the row's sum. As a bias before a softmax it is ALiBi with other slopes.
 
     Attributes:
         heads: Number of heads.
-        first: The first head keeps ``1 - 2 ** -first`` per token.
+        first: The first head's ``gamma`` is ``1 - 2 ** -first``.
 
     Accuracy: as `Alibi`.
 
@@ -255,17 +256,17 @@ class Decay(_Line):
 
     @property
     def form(self) -> Form:  # type: ignore[override]
-        """The distance itself: keys to come are masked."""
+        """``"distance"``: later keys are masked."""
         return "distance"
 
     @cached_property
     def slopes(self) -> tuple[float, ...]:
-        """The bias lost per token in each head, ``-ln(gamma_h)``, nearest float64."""
+        """The slope of each head, ``-ln(gamma_h)`` per token, nearest float64."""
         with localcontext(working()) as context:
             context.prec += self.first + self.heads  # 1 - 2**-n has n digits
             return tuple(float(-(1 - Decimal(2) ** (-self.first - head)).ln()) for head in range(self.heads))
 
     @property
     def slope_errors(self) -> np.ndarray:
-        """How far slopes may be off: ``1 - 2**-n`` is a float32, and its logarithm is within ``4 x 2**-24``."""
+        """Relative errors of slopes made in float32: ``1 - 2**-n`` is exact, its logarithm within ``4 x 2**-24``."""
         return np.full(self.heads, 4 * _SINGLE)

@@ -1,4 +1,4 @@
-"""Biases as matrices: the numbers of all heads for some queries and some keys."""
+"""`bias`, the matrix of an attention bias for given queries and keys, and `row_numbers`, the rows of its table."""
 
 import math
 from typing import Any
@@ -17,9 +17,9 @@ from clockhands.errors import InvalidType, InvalidValue
 from clockhands.memory import refuse_larger
 from clockhands.traces import in_full, library_of, refuse_recording
 
-_BLOCK = 1 << 18  # pairs at once where each has numbers of its own
+_BLOCK = 1 << 18  # pairs at once where each pair is computed separately
 
-_NETWORK_BLOCK = 1 << 16  # and where a network makes each number: what it holds stays in the cache of one core
+_NETWORK_BLOCK = 1 << 16  # pairs at once for a network: its intermediate values stay in the cache of one core
 
 _PARTS = "Ask for fewer queries at once: bias(spec, range(a, b), keys) gives the same rows."
 
@@ -34,28 +34,28 @@ def bias(
     causal: bool = False,
     heads: range | None = None,
 ) -> Any:
-    """What a bias adds to the scores of these queries and keys, [heads, queries, keys].
+    """The numbers that a bias adds to the scores of these queries and keys, [heads, queries, keys].
 
     Args:
         spec: A bias.
-        queries: Positions: a range, a list or an array, [queries] or [batch, queries]; or a count, which stands at
-            the last of the keys, so that 1 is a decoding step.
+        queries: Positions: a range, a list or an array, [queries] or [batch, queries]; or a count, which means the
+            positions of the last keys, so that 1 is a decoding step.
         keys: Positions, or a count n for 0 to n - 1. Integers up to 2**63 are exact.
-        values: Learned numbers, where the code has some: an array, or a dict of arrays by name. Those of PyTorch
-            and JAX give the bias in that library, and gradients reach them.
+        values: Learned numbers, if the bias has some: an array, or a dict of arrays by name. With PyTorch or JAX
+            arrays the bias is in that library, and gradients reach them.
         dtype: float64, float32, float16 or bfloat16.
-        causal: Whether keys after the query get minus infinity. Nothing is masked unless asked for.
-        heads: The heads that are wanted, such as those of one rank: ``range(4, 8)`` is heads 4 to 7 of ``spec.heads``.
-            Slopes are those that they have among all heads; learned numbers are those of these heads alone.
+        causal: Whether keys after the query get minus infinity. By default nothing is masked.
+        heads: A range of heads, such as those of one rank: ``range(4, 8)`` is heads 4 to 7 of ``spec.heads``.
+            Slopes are those that they have among all heads; learned numbers are those of these heads only.
 
     Returns:
-        The bias, [heads, queries, keys], with a batch axis before it where positions have one: a NumPy array, or one
-        of the values' library, or of that of positions which exist only inside a trace.
+        The bias, [heads, queries, keys], after a batch axis if positions have one: a NumPy array, or one of the library
+        of the values or of the traced positions.
 
-    Accuracy: as the spec says; one distance has the same numbers wherever it stands. Inside a trace (``jit``, ``vmap``,
+    Accuracy: as stated by the spec; equal distances have equal numbers. Inside a trace (``jit``, ``vmap``,
     ``compile``) positions are integers, their distances are exact from -2**31 to 2**31 - 1, and a computed number is
     within a relative 3 x 2**-24 in float32; see `clockhands.biases._traced`. A number that does not fit the dtype
-    (float16 ends at 65,504) is refused where NumPy makes it; in another library, and inside a trace, it is infinite.
+    (float16 ends at 65,504) is refused in NumPy; in another library, and inside a trace, it is infinite.
 
     Raises:
         InvalidValue, InvalidType: An argument cannot be used; the message says which and why.
@@ -96,9 +96,9 @@ def bias(
 
 
 def row_numbers(spec: TableCode, queries: Any, keys: Any) -> np.ndarray:
-    """Which row of the learned table each pair takes, int64 [queries, keys].
+    """The row of the learned table for each query and key, int64 [queries, keys].
 
-    What published code calls buckets or relative position index. Queries and keys are as for `bias`.
+    Published code calls these buckets or relative position index. Queries and keys are as for `bias`.
 
     Raises:
         InvalidValue, InvalidType: An argument cannot be used; the message says which and why.
@@ -129,7 +129,7 @@ def _fill(out: np.ndarray, spec: BiasCode, grid: QueryKeyGrid, values: Values, c
         line = _rounded(spec.numbers(pairs, values), out.dtype)
         if causal:
             line[:, pairs.distances.negative] = -np.inf
-        # The last query's row is the line's first window, the one above it the next.
+        # The last query's row is the first window of the array of distances, the row above it the next.
         out[...] = np.lib.stride_tricks.sliding_window_view(line, keys, axis=-1)[:, ::-1]
         return
     if spec.reads == "key":
@@ -158,13 +158,13 @@ def _rounded(numbers: np.ndarray, kind: np.dtype) -> np.ndarray:
 
 
 def _elsewhere(spec: BiasCode, at: Batches, values: Values, kind: np.dtype, causal: bool) -> Any:
-    """The bias in the library of the values, by operations that gradients pass."""
+    """The bias in the library of the values, by differentiable operations."""
     xp, shape = values.xp, (*at.batch, spec.heads, *at.shape)
     with in_full(next(iter(values.arrays.values()))):
         made = [_matrix(spec, grid, values, causal) for grid in at.grids()] if math.prod(shape) else []
     whole = xp.reshape(xp.stack(made), shape) if made else values.reals(np.empty(shape))
     given = getattr(xp, kind.name, None)
-    result = whole if given is None or given == whole.dtype else xp.astype(whole, given)  # which always copies
+    result = whole if given is None or given == whole.dtype else xp.astype(whole, given)  # `astype` always copies
     if kind.name not in str(result.dtype):
         raise InvalidValue(
             f"The library of `values` computed {result.dtype}, but {kind.name} was requested.",
@@ -190,7 +190,7 @@ def _matrix(spec: BiasCode, grid: QueryKeyGrid, values: Values, causal: bool) ->
 
 
 def _some_rows(spec: BiasCode, grid: QueryKeyGrid, rows: range, values: Values, causal: bool) -> Any:
-    """Some rows of the matrix; keys at its end that none of them sees are masked without being computed."""
+    """Some rows of the matrix; trailing keys that no row sees are masked without being computed."""
     xp, keys = values.xp, grid.shape[1]
     pairs = grid.rows(rows.start, rows.stop)
     after = pairs.distances.negative

@@ -1,4 +1,4 @@
-"""Adding a bias to scores: what both must be, so that nothing is made up by broadcasting."""
+"""Shape checks for adding a bias to attention scores, so that no wrong broadcasting happens silently."""
 
 from typing import Any
 
@@ -12,11 +12,11 @@ from clockhands.traces import counted
 
 
 def positions_beside(scores: Any, spec: BiasCode, queries: Any, keys: Any) -> tuple[Any, Any]:
-    """Where the rows and the columns of scores stand, as `clockhands.bias` takes it: counts where nobody says.
+    """The positions of the rows and columns of scores, as arguments of `clockhands.bias`; counts where none are given.
 
     Raises:
         InvalidValue: The scores are not [..., heads, queries, keys] for the heads of this bias.
-        InvalidType: They are no array of floats, or an array of no axes stands for positions.
+        InvalidType: The scores are not a float array, or an array without axes was given as positions.
     """
     if not hasattr(scores, "shape") or not hasattr(scores, "dtype"):
         raise InvalidType(f"`scores` must be an array, got {type(scores).__name__}.", "Give queries @ keys.")
@@ -39,7 +39,7 @@ def positions_beside(scores: Any, spec: BiasCode, queries: Any, keys: Any) -> tu
         if not isinstance(given, int):  # a count, as `clockhands.bias` takes it
             refuse_single(given, name)
     rows, columns = shape[-2:]
-    if queries is None:  # an exported graph may have sizes that are no numbers yet
+    if queries is None:  # an exported graph may have symbolic sizes
         queries = rows if isinstance(rows, int) else counted(columns - rows, rows, scores)
     if keys is None:
         keys = columns if isinstance(columns, int) else counted(0, columns, scores)
@@ -47,10 +47,10 @@ def positions_beside(scores: Any, spec: BiasCode, queries: Any, keys: Any) -> tu
 
 
 def beside(scores: Any, bias: Any) -> Any:
-    """The bias with its axes where those of the scores are: a batch of positions is axis 0.
+    """The bias reshaped to the axes of the scores; a batch of positions is axis 0.
 
     Raises:
-        InvalidValue: It is of other sizes than the scores.
+        InvalidValue: The sizes differ from those of the scores.
     """
     made, shape = tuple(bias.shape), tuple(scores.shape)
     batched = len(made) == 4

@@ -1,4 +1,4 @@
-"""Learned numbers of a bias, in the library that they came in, so that gradients reach them."""
+"""The learned numbers of a bias, kept in their array library so that gradients reach them."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -13,19 +13,19 @@ from clockhands.positions import numpy_of
 from clockhands.sharding import refuse_sharded
 from clockhands.traces import device_of, known_numbers, library, unwrapped
 
-# A tuple: PyTorch's compiler does not follow a union of types.
+# A tuple: PyTorch's compiler cannot trace a union of types.
 _NUMPY = (np.ndarray, np.generic)
 
 
 @dataclass(frozen=True, eq=False)
 class Values:
-    """Learned numbers by name, ready to be computed with.
+    """Learned numbers by name, checked and converted to one dtype.
 
     Attributes:
-        xp: Their library, by the array API's names; NumPy where there are none.
+        xp: Their array API namespace; NumPy if there are no learned numbers.
         arrays: The numbers, all of ``dtype``.
         dtype: float64 in NumPy; elsewhere float64 if any of them is, else float32.
-        device: Where they are.
+        device: Their device.
     """
 
     xp: Any = np
@@ -35,23 +35,23 @@ class Values:
 
     @property
     def in_numpy(self) -> bool:
-        """Whether NumPy computes."""
+        """Whether the library is NumPy."""
         return self.xp is np
 
     def reals(self, array: np.ndarray) -> Any:
-        """Known numbers, or those of a trace, beside the learned ones: same library, dtype and place."""
+        """Known or traced numbers in the library, dtype and device of the learned ones."""
         if not self.in_numpy and not isinstance(array, _NUMPY):
             return self.xp.astype(array, getattr(self.xp, self.dtype))
         return self._placed(np.asarray(array, self.dtype))
 
     def whole(self, array: np.ndarray) -> Any:
-        """Known whole numbers or truth values, or those of a trace, in the same library and place."""
+        """Known or traced integers or booleans in the library and on the device of the learned numbers."""
         return self._placed(array) if isinstance(array, _NUMPY) else array
 
     def known(self, spec: Any, name: str) -> Any:
-        """Numbers that follow from a spec (a property or a method of it), in the same library, dtype and place."""
+        """Numbers derived from a spec by a property or method, in the library, dtype and device of the learned ones."""
         found = known_numbers(spec, name)
-        if isinstance(found, list):  # PyTorch is compiling, and would make tensors of NumPy's arrays
+        if isinstance(found, list):  # PyTorch is compiling and would turn NumPy arrays into tensors
             return self.xp.asarray(found, dtype=getattr(self.xp, self.dtype), device=self.device)
         return self.reals(np.asarray(found))
 
@@ -60,10 +60,10 @@ class Values:
 
 
 def refuse_distributed(queries: Any, keys: Any, values: Any) -> None:
-    """Refuse DTensors: which heads, queries and keys a rank has cannot be seen from positions or a table.
+    """Refuse DTensors: positions and tables do not show which heads, queries and keys a rank has.
 
     Raises:
-        InvalidType: One of them is a DTensor.
+        InvalidType: An argument is a DTensor.
     """
     for array, name in ((queries, "queries"), (keys, "keys")):
         refuse_sharded(
@@ -79,11 +79,11 @@ def refuse_distributed(queries: Any, keys: Any, values: Any) -> None:
 
 
 def values_of(name: str, given: Any, shapes: dict[str, tuple[int, ...]]) -> Values:
-    """The learned numbers that a caller gave for a code of this name.
+    """The learned numbers that a caller passed for the code with this name, checked.
 
     Raises:
-        InvalidValue: Some are missing, unknown, or of another shape; the code has none.
-        InvalidType: They are not numbers, or of several libraries.
+        InvalidValue: Some are missing, unknown, or have another shape; or the code has none.
+        InvalidType: They are not numbers, or are of several libraries.
     """
     words = "; ".join(f"{each} {list(shape)}" for each, shape in shapes.items())
     if not shapes:

@@ -1,4 +1,4 @@
-"""Biases of windows in the plane: tokens in rows and columns, told apart by how far they are in each."""
+"""Relative biases of image windows (Swin, BEiT): they depend on the row distance and the column distance."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -16,19 +16,19 @@ from clockhands.positions import Sizes
 
 
 class _Plane(TableCode):
-    """A row of the table for every difference of two tokens in a window: ``(2 height - 1) (2 width - 1)`` of them."""
+    """A table row for every displacement between two tokens of a window: ``(2 height - 1) (2 width - 1)`` rows."""
 
     height: int
     width: int
 
     @property
     def reads(self) -> Reads:
-        """What a number depends on: query and key, since a step in token numbers may be a step along or a new line."""
+        """Query and key: an equal difference of token numbers may be within one row or across rows."""
         return "both"
 
     @property
     def ordered(self) -> bool:
-        """A plane has no before and after."""
+        """False: tokens in a plane have no order, so a causal mask is not meaningful."""
         return False
 
     @property
@@ -43,18 +43,18 @@ class _Plane(TableCode):
 
     @property
     def differences(self) -> int:
-        """Number of differences of two tokens, down and across."""
+        """Number of displacements (rows, columns) between two tokens."""
         return (2 * self.height - 1) * (2 * self.width - 1)
 
     def places(self, positions: Any) -> Any:
-        """A number for each token of the plane whose differences are those of the rows of the table, int64.
+        """A number for each token such that the difference of two gives the table row, int64.
 
-        The row of a query and a key is the query's place minus the key's, plus half of the differences.
+        The row of a query and a key is the query's number minus the key's, plus half of ``differences``.
 
         Raises:
-            InvalidValue: A position is no token of the window.
+            InvalidValue: A position is not a token of the window.
         """
-        if not isinstance(positions, Sizes):  # of a trace, where a wrong one is not seen; see `has_rows`
+        if not isinstance(positions, Sizes):  # traced, where an invalid position cannot be detected; see `has_rows`
             index = positions - self.first_token
             return index + (index // self.width) * (self.width - 1)
         wrong = positions.whole >= np.uint64(self.tokens)
@@ -73,13 +73,13 @@ class _Plane(TableCode):
         return down * (2 * self.width - 1) + across
 
     def row_numbers(self, pairs: QueryKeyPairs) -> Any:
-        """The row of each pair; where a pair of a trace has none, any."""
+        """The row of each pair; an arbitrary one for a traced pair that has none."""
         rows = self.places(pairs.queries) - self.places(pairs.keys) + self.differences // 2
         known = self.has_rows(pairs)
         return rows if known is None else pairs.xp.where(known, rows, 0 * rows)
 
     def has_rows(self, pairs: Any) -> Any:
-        """Which pairs of a trace are tokens of the window; None where others were refused."""
+        """Which traced pairs are tokens of the window; None where the positions were checked before."""
         if isinstance(pairs.queries, Sizes):
             return None
         query, key = ((at >= 0) & (at < self.tokens) for at in (pairs.queries, pairs.keys))
@@ -88,21 +88,22 @@ class _Plane(TableCode):
 
 @dataclass(frozen=True)
 class Window(_Plane):
-    """Swin's and BEiT's relative biases: a row of a learned table for every step down and across.
+    """Swin's and BEiT's relative biases: a row of a learned table for every row and column displacement.
 
-    For the query ``dy`` rows below and ``dx`` columns after the key, the row ``(dy + height - 1) (2 width - 1) +
-    (dx + width - 1)``. Positions are token numbers, row by row. With a class token, as in BEiT, it is position 0, the
-    others follow, and the last three rows are its own: to a token, from a token, and to itself.
+    If the query is ``dy`` rows below and ``dx`` columns to the right of the key, the table row is
+    ``(dy + height - 1) (2 width - 1) + (dx + width - 1)``. Positions are token numbers in row-major order. A class
+    token, as in BEiT, is position 0, before the others; the last three table rows are for it: to a token, from a token,
+    and to itself.
 
     Attributes:
         heads: Number of heads.
         height: Rows of tokens in the window.
         width: Tokens in a row.
-        class_token: Whether a class token stands before the window.
+        class_token: Whether there is a class token before the window.
 
     Values: ``table`` [rows, heads].
 
-    Accuracy: exact; the numbers are the table's, rounded once.
+    Accuracy: the rows are exact; the numbers are those of the table, rounded once.
 
     Raises:
         InvalidValue, InvalidType: A number is not allowed.
@@ -149,17 +150,17 @@ class Window(_Plane):
 
 @dataclass(frozen=True)
 class LogWindow(_Plane):
-    """Swin-V2's continuous biases: a small network of how far a key is down and across, on a logarithmic scale.
+    """Swin-V2's continuous biases: a small network of the row and column displacement on a logarithmic scale.
 
-    Each coordinate ``delta`` becomes ``c = 8 delta / (size - 1)`` and then ``sign(c) log2(1 + |c|) / log2(8)``, where
-    ``size`` is the window's, or that of the window that the network was trained with. The bias is
-    ``16 sigmoid(w2 relu(w1 (down, across) + b1))``, one output for each head.
+    Each displacement ``delta`` becomes ``c = 8 delta / (size - 1)`` and then ``sign(c) log2(1 + |c|) / log2(8)``, where
+    ``size`` is the height or width of the window, or of the window in training. The bias is
+    ``16 sigmoid(w2 relu(w1 (row, column) + b1))``, one output per head.
 
     Attributes:
         heads: Number of heads.
         height: Rows of tokens in the window.
         width: Tokens in a row.
-        trained: Height and width of the window of training, where it was another (``pretrained_window_size``).
+        trained: Height and width of the window in training, if different (``pretrained_window_size``).
         hidden: Channels of the hidden layer.
 
     Values: ``w1`` [hidden, 2], ``b1`` [hidden], ``w2`` [heads, hidden].
@@ -199,7 +200,7 @@ class LogWindow(_Plane):
 
     @property
     def rows(self) -> int:
-        """Number of differences that the network is asked for."""
+        """Number of displacements for which the network is evaluated."""
         return self.differences
 
     @property
@@ -208,7 +209,7 @@ class LogWindow(_Plane):
         return {"w1": (self.hidden, 2), "b1": (self.hidden,), "w2": (self.heads, self.hidden)}
 
     def coordinates(self) -> np.ndarray:
-        """What the network is given, float64 [2 height - 1, 2 width - 1, 2]: how far down and how far across."""
+        """The inputs of the network, float64 [2 height - 1, 2 width - 1, 2]: row and column displacement."""
         sizes = self.trained or (self.height, self.width)
         scaled = [
             _logarithmic(8 * np.arange(1 - own, own) / max(size - 1, 1))
@@ -217,7 +218,7 @@ class LogWindow(_Plane):
         return np.stack(np.meshgrid(*scaled, indexing="ij"), axis=-1)
 
     def table(self, values: Values) -> Any:
-        """The numbers of all differences, [differences, heads]."""
+        """The numbers of all displacements, [differences, heads]."""
         xp, arrays = values.xp, values.arrays
         given = xp.reshape(values.known(self, "coordinates"), (-1, 2))
         hidden = xp.matmul(given, xp.permute_dims(arrays["w1"], (1, 0))) + arrays["b1"]
@@ -227,9 +228,9 @@ class LogWindow(_Plane):
     def rounding_error(
         self, queries: np.ndarray, keys: np.ndarray, sizes: np.ndarray, values: Any, unit: float
     ) -> tuple[np.ndarray, np.ndarray]:
-        """The network is followed layer by layer, as that of `Fire`.
+        """The error is propagated through the network layer by layer, as for `Fire`.
 
-        Coordinates are logarithms of quotients: six roundings, relative. A sigmoid passes on at most a quarter.
+        The inputs are logarithms of quotients: six roundings, relative. A sigmoid has a slope of at most a quarter.
         """
         single = UNIT_ROUNDOFF["float32"]
         first, offset, second = (np.abs(np.asarray(values[name], np.float64)) for name in ("w1", "b1", "w2"))

@@ -1,8 +1,8 @@
-"""Weights converted between the two layouts, so that the model computes the same.
+"""Conversion of weights between the interleaved and the half-split layout, without changing the model's output.
 
-``convert`` moves a checkpoint in safetensors files, a shard at a time; ``convert_rows`` one array. Everything that is
-indexed by a channel of a query or a key moves; all else passes through bit for bit. ``convert_table`` writes a table of
-positions in another convention of the same ladder.
+``convert`` converts a checkpoint in safetensors files, one shard at a time; ``convert_rows`` converts one array.
+Tensors indexed by a channel of a query or key are reordered; all others are copied bit for bit. ``convert_table``
+rewrites a position table in another convention of the same ladder.
 """
 
 from clockhands.conversion._converting import Converted, convert

@@ -1,11 +1,10 @@
-"""A checkpoint from one layout to the other: which files, in which order, and what they say afterwards.
+"""`convert`, which rewrites a checkpoint in the other layout: its files, their order, and their metadata.
 
-A converted checkpoint is for code that pairs channels the new way, and it says so twice. The metadata of every
-file of tensors gets ``clockhands.layout`` (how the rows stand) and ``clockhands.layout_from`` (how they stood); going
-back removes both. In config.json a key that the model's class itself reads is set where there is one
-(``rope_interleave`` of DeepSeek-V3); elsewhere the layout stands under ``clockhands_layout`` as long as it is not the
-one of the class. Transformers keeps keys that it does not know and goes on, and it pairs as its class does: no key
-could tell it otherwise, so the caller is told instead.
+A converted checkpoint needs code that pairs channels in the new layout, and records this in two places. The metadata of
+every tensor file gets ``clockhands.layout`` (the new layout) and ``clockhands.layout_from`` (the old one); converting
+back removes both. In config.json the key of the model class is set if it has one (``rope_interleave`` of DeepSeek-V3);
+otherwise the layout is written under ``clockhands_layout`` while it differs from that of the class. Transformers
+ignores unknown keys and pairs channels as its class does, so the result includes a note for the caller.
 """
 
 import json
@@ -36,16 +35,16 @@ CONFIG, ADAPTER_CONFIG = "config.json", "adapter_config.json"
 
 @dataclass(frozen=True)
 class Converted:
-    """What a conversion did.
+    """The result of a conversion.
 
     Attributes:
-        from_: The layout in which the rows stood.
-        layout: The layout in which they stand.
-        because: Where the first is known from.
-        moved: The tensors that were moved.
-        kept: How many others passed through.
+        from_: The layout of the source.
+        layout: The layout of the result.
+        because: How the layout of the source is known.
+        moved: Names of the reordered tensors.
+        kept: Number of tensors that were copied unchanged.
         files: The files that were written.
-        notes: What a person should know about the result.
+        notes: Notes for the user about the result.
     """
 
     from_: Layout
@@ -79,11 +78,11 @@ class _Source:
 
     @property
     def is_folder(self) -> bool:
-        """Whether it becomes a folder: several files, or one that was named by its folder."""
+        """Whether the result is a folder: there are several files, or the source was given as a folder."""
         return self.index is not None or (self.opened.path or self.folder).is_dir()
 
     def makes(self) -> set[str]:
-        """Names of the files that are written: those of tensors, their index, and the configs that lie beside."""
+        """Names of the files that are written: tensor files, their index, and the configs next to them."""
         names = {header.path.name for header in self.shards}
         if self.index is not None:
             names.add(self.index.name)
@@ -104,25 +103,25 @@ def convert(
 ) -> Converted:
     """Write a checkpoint with its queries and keys in the other layout.
 
-    Everything that is indexed by a channel of a query or key moves (`clockhands.conversion.row_order` says how), one
-    head at a time; all else is copied bit for bit. Whatever cannot be moved exactly is refused by its name before
-    anything is written, and files get their names when all of them are whole.
+    Tensors indexed by a channel of a query or key are reordered head by head (see `clockhands.conversion.row_order`);
+    all others are copied bit for bit. A tensor that cannot be converted exactly is refused by name before anything is
+    written, and files get their final names only when all are complete.
 
     Args:
-        source: A model folder, a .safetensors file or an index of shards, or what else names one as a target.
-        out: Where the result goes: a file if a file is named, else a folder. Folders on the way to it are made.
+        source: A model folder, a .safetensors file or an index of shards, or another target that names one.
+        out: Path of the result: a file if the source is a file, else a folder. Missing parent folders are created.
         layout: ``"halves"`` or ``"interleaved"``.
-        from_: How the rows stand, where that is not what the files and their model type say.
-        config: The config.json of the model, where none lies beside: that of the base model, for an adapter.
-        force: Whether files that are already there may be replaced; none is ever removed.
-        others: Whether the other files of the folder (tokenizers, texts, code) are copied too; what may be weights
-            never is, and the notes name it.
-        progress: Told what is being done.
+        from_: The present layout, if it differs from what the files and their model type say.
+        config: The config.json of the model, if there is none next to the weights: for an adapter, that of its base
+            model.
+        force: Whether existing files may be replaced; no file is ever removed.
+        others: Whether other files of the folder (tokenizers, texts, code) are copied too. Possible weight files are
+            not copied; the notes name them.
+        progress: Called with a message for each step.
 
     Raises:
-        CannotConvert: There is nothing to convert, or a tensor cannot be moved exactly or is not known.
-        InvalidValue: A layout is unknown, the result would go where something is, beside other weights, or where
-            nothing can be written.
+        CannotConvert: There is nothing to convert, or a tensor is unknown or cannot be converted exactly.
+        InvalidValue: A layout is unknown, or ``out`` exists, has other weights next to it, or cannot be written.
         Unreadable: A file cannot be read.
         OSError: A file cannot be written.
     """
@@ -226,7 +225,7 @@ def _config(read: _Source, config: str | os.PathLike[str] | None) -> documents.D
 
 
 def _layout_now(read: _Source, model: RotaryModel, told: Layout | None) -> tuple[Layout, str]:
-    """The layout in which the rows stand, and who says so: the caller, an earlier conversion, the model's type."""
+    """The present layout and its source: the caller, an earlier conversion, or the model type."""
     if told is not None:
         return told, "as the caller says"
     noted = {header.metadata.get(LAYOUT_NOTE) for header in read.shards}
@@ -287,7 +286,7 @@ def _fill(  # noqa: PLR0917 - the steps of one conversion
 
 
 def _noted(metadata: Mapping[str, str], before: Layout, layout: Layout) -> dict[str, str]:
-    """The metadata with the layout in it; back where it came from it says what it said at first."""
+    """The metadata with the layout added; converting back restores the original metadata."""
     rest = {key: value for key, value in metadata.items() if key not in (LAYOUT_NOTE, FROM_NOTE)}
     if metadata.get(LAYOUT_NOTE) == before and metadata.get(FROM_NOTE) == layout:
         return rest
@@ -295,7 +294,7 @@ def _noted(metadata: Mapping[str, str], before: Layout, layout: Layout) -> dict[
 
 
 def _config_with_layout(config: Mapping[str, Any], model: RotaryModel, layout: Layout) -> dict[str, Any]:
-    """The config with the layout in it, where the text model is described."""
+    """The config with the layout added in the section of the text model."""
     if not model.section.path:
         return _with_layout(config, model, layout)
     key, _, rest = model.section.path.partition(".")

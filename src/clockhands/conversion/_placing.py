@@ -1,8 +1,8 @@
-"""Where a result goes: under its name only when it is whole, and over nothing that it would not replace.
+"""Safe writing of results: files get their final names only when complete, and nothing is overwritten by accident.
 
-A folder of an own name is filled first. It lies in the place itself if that is there, else beside it, so that giving
-the files their names moves no byte and cannot fail for want of room. Whatever ends a conversion, files under their
-final names are whole; one that is killed leaves that folder behind, which a later one names and does not touch.
+Files are first written to a temporary folder, inside the output folder if it exists, else next to it. Giving them their
+final names is then a rename, which copies no data and needs no space. However a conversion ends, files with final names
+are complete. A killed conversion leaves the temporary folder behind; a later one reports it and does not touch it.
 """
 
 import os
@@ -17,9 +17,9 @@ from clockhands.sources import files
 
 WEIGHTS, INDEX = ".safetensors", ".safetensors.index.json"
 
-# What goes along with weights. Weights come in more formats than can be listed, and each is in the layout that it was
-# saved in: so what goes along is listed, and what does not is named.
-# Tokenizers: .model and .spm (SentencePiece), .tiktoken, .vocab, .bpe and .codes; .jinja are chat templates.
+# Files that are copied with the weights. There are too many weight formats to list, and each keeps its old layout:
+# so the files to copy are listed, and all others are named in the notes. Tokenizers: .model and .spm (SentencePiece),
+# .tiktoken, .vocab, .bpe and .codes; .jinja are chat templates.
 ENDINGS = frozenset([
     ".json", ".jsonl", ".txt", ".model", ".spm", ".tiktoken", ".vocab", ".bpe", ".codes", ".jinja", ".jinja2", ".md",
     ".rst", ".py", ".yaml", ".yml", ".toml",
@@ -32,17 +32,17 @@ _UNFINISHED = re.compile(r"\..*\.[0-9a-f]{8}\.unfinished", re.DOTALL)
 
 
 def check_out(out: Path, sources: Collection[Path], is_folder: bool, makes: Collection[str], force: bool) -> None:
-    """Refuse to write over what is read, over what is there, and beside weights that a loader may take instead.
+    """Refuse an output path over source files, over existing files, or next to weights that a loader may load instead.
 
     Args:
-        out: Where the result goes, as the caller wrote it.
-        sources: The files that are read; what is written may be none of them.
+        out: The output path as the caller wrote it.
+        sources: The source files, which must not be overwritten.
         is_folder: Whether the result is a folder.
-        makes: Names of the files that a folder will hold.
-        force: Whether files that are there may be replaced.
+        makes: Names of the files that the folder will have.
+        force: Whether existing files may be replaced.
 
     Raises:
-        InvalidValue: One of these, or there is no place for the result.
+        InvalidValue: The path is refused, or nothing can be written there.
     """
     is_file = out.name.lower().endswith(WEIGHTS)
     if is_folder and is_file:
@@ -80,7 +80,7 @@ def check_out(out: Path, sources: Collection[Path], is_folder: bool, makes: Coll
 
 
 def _check_way(out: Path) -> None:
-    """Refuse a link to nowhere, a file where a folder is meant, and a name that no file can have."""
+    """Refuse a broken link, a file in place of a folder, and an invalid file name."""
     for place in (out, *out.parents):
         kind, target = files.place(place), files.link_target(place)
         if kind is None and target is not None:
@@ -118,7 +118,7 @@ def _same(path: Path, other: Path) -> bool:
 
 
 def is_unfinished(name: str) -> bool:
-    """Whether a folder of this name is one that a conversion fills.
+    """Whether a folder of this name is the temporary folder of a conversion.
 
     >>> is_unfinished(".out.0f3a99c1.unfinished"), is_unfinished("out")
     (True, False)
@@ -127,19 +127,19 @@ def is_unfinished(name: str) -> bool:
 
 
 def whole(out: Path, only: str | None, fill: Callable[[Path], None], *, force: bool) -> tuple[Path, ...]:
-    """Fill a folder and give its files their names when all of them are whole.
+    """Write files to a temporary folder and give them their final names when all are complete.
 
     Args:
-        out: Where the result goes; it has passed ``check_out``.
-        only: The name under which the one file is made that becomes ``out``; None where ``out`` is a folder.
-        fill: What writes all files into the folder that it is given.
-        force: Whether files that are there may be replaced; those that appeared after ``check_out`` among them.
+        out: The output path, which has passed ``check_out``.
+        only: The temporary name of the single file that becomes ``out``; None if ``out`` is a folder.
+        fill: A function that writes all files into a given folder.
+        force: Whether existing files may be replaced, including those that appeared after ``check_out``.
 
     Returns:
-        The files that were written, those that refer to others last.
+        The files that were written; those that refer to others come last.
 
     Raises:
-        InvalidValue: Nothing can be made at that place, or a file has appeared there meanwhile.
+        InvalidValue: Nothing can be written there, or a file has appeared in the meantime.
     """
     # "." and ".." have no name to which something could be added; behind a link ".." is not what it seems.
     out = out.resolve() if out.name in ("", "..") or out.is_dir() else out.parent.resolve() / out.name
@@ -206,7 +206,7 @@ def _named(made: list[Path], out: Path, only: str | None, *, force: bool) -> lis
 
 
 def _remove_empty(folders: list[Path]) -> None:
-    """Remove folders that were made for a result that did not come, from the innermost."""
+    """Remove the folders that were created for a failed result, innermost first."""
     for folder in folders:
         try:
             folder.rmdir()
@@ -215,7 +215,7 @@ def _remove_empty(folders: list[Path]) -> None:
 
 
 def interrupted(out: Path) -> tuple[str, ...]:
-    """A note for each folder that a conversion to the same place has left, or is filling still."""
+    """A note for each temporary folder of another conversion to the same path, finished or still running."""
     out = Path(os.path.realpath(out))
     try:
         found = [*out.parent.iterdir(), *(out.iterdir() if out.is_dir() else ())]
@@ -243,7 +243,7 @@ def listed(names: Collection[str]) -> str:
 
 
 def companions(folder: Path, written: set[str]) -> tuple[list[Path], list[str]]:
-    """The files of a folder that go along, and the names of what is left there.
+    """The files of a folder that are copied with the weights, and the names of the others.
 
     Args:
         folder: The folder that is converted.

@@ -1,6 +1,6 @@
-"""What a conversion will do to each tensor, decided from names, shapes and the config before anything is written.
+"""The plan of a conversion: what happens to each tensor, decided from names, shapes and the config before writing.
 
-Every tensor of a query or a key is either moved by a row of the table or refused by its name; nothing is guessed.
+Every tensor of a query or key either has a row in the table of tensor names or is refused by name; nothing is guessed.
 """
 
 import math
@@ -43,18 +43,18 @@ _HINT_ROW = "What it is indexed by is not known; convert its rows with clockhand
 
 
 class CannotConvert(ClockhandsError, ValueError):
-    """A checkpoint, or a tensor of it, that cannot be moved exactly."""
+    """A checkpoint, or one of its tensors, cannot be converted exactly."""
 
 
 @dataclass(frozen=True)
 class Move:
-    """How the rows of one tensor change their places.
+    """The reordering of the rows of one tensor.
 
     Attributes:
-        slots: For each slot of rows whether it turns.
+        slots: For each slot (the rows of one head) whether it has RoPE dimensions.
         width: Rows of a slot.
-        rotated: How many of them turn.
-        part: Which.
+        rotated: Number of RoPE dimensions in a slot.
+        part: Whether these are its first or its last rows.
     """
 
     slots: tuple[bool, ...]
@@ -69,7 +69,7 @@ class Move:
 
 @dataclass(frozen=True)
 class RotaryModel:
-    """What a config says that a conversion needs.
+    """The information of a config that a conversion needs.
 
     Attributes:
         file: Name of the config.
@@ -77,12 +77,12 @@ class RotaryModel:
         tensors: The tensors of its type.
         around: Names of what is not text.
         codes: The position codes of the text model.
-        layout: How its class pairs channels, before any conversion.
-        because: Where that is known from.
+        layout: The layout of its class, before any conversion.
+        because: How that is known.
         said: The layout that an earlier conversion wrote into the config.
-        heads: Query heads.
-        keys: Key heads, where the config says so.
-        block: Rows of a block that shares one scale.
+        heads: Number of query heads.
+        keys: Number of key heads, if the config has it.
+        block: Rows of a quantisation block that shares one scale.
         method: The quantisation that the config declares.
     """
 
@@ -100,7 +100,7 @@ class RotaryModel:
     method: str | None
 
     def code(self, layer: int) -> Code | None:
-        """The code of a layer; layers beyond the last (those that predict further tokens) are like all others."""
+        """The code of a layer; layers after the last (multi-token prediction) are like all others."""
         for code in self.codes:
             if code.layers is None or layer in layer_numbers(code.layers):
                 return code
@@ -201,7 +201,7 @@ def _codes(config: Mapping[str, Any], file: str, known: Tensors) -> tuple[Code, 
 
 
 def _unconverted(values: Mapping[str, Any]) -> dict[str, Any]:
-    """A config as its class reads it: without what a conversion wrote into it."""
+    """The config without the keys that a conversion wrote into it."""
     return {
         key: _unconverted(value) if key in model_table()["sections"] and isinstance(value, Mapping) else value
         for key, value in values.items()
@@ -210,11 +210,11 @@ def _unconverted(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def moves(tensors: Mapping[str, TensorInfo], model: RotaryModel) -> dict[str, Move]:
-    """The tensors that move, and how; what is not here passes through.
+    """The tensors to reorder, and how; all others are copied.
 
     Raises:
-        CannotConvert: A tensor of a query or key cannot be moved exactly, is of a shape that the config contradicts, or
-            is in no row of the table; or a layer has no query or no key.
+        CannotConvert: A tensor of a query or key cannot be converted exactly, has a shape that contradicts the config,
+            or has no row in the table; or a layer has no query or no key.
     """
     made: dict[str, Move] = {}
     seen: dict[int, set[str]] = {}
@@ -257,7 +257,7 @@ def _refuse_unknown(info: TensorInfo, model: RotaryModel) -> None:
 
 
 def _check_leaf(info: TensorInfo, found: NamedTensor, model: RotaryModel, tensors: Mapping[str, TensorInfo]) -> None:
-    """Refuse what is quantised in a way, or of a kind, whose rows are not known."""
+    """Refuse tensors of a quantisation or kind whose rows are not known."""
     method = quantisation(found.leaf)
     if method is None and model.method is not None and model.method not in table()["methods"]["known"]:
         method = model.method
@@ -279,7 +279,7 @@ def _check_leaf(info: TensorInfo, found: NamedTensor, model: RotaryModel, tensor
 
 
 def _check_bytes(info: TensorInfo, move: Move) -> None:
-    """Refuse rows that share a byte: the format does not say which of its bits are whose."""
+    """Refuse rows that share a byte: the format does not define the order of its bits."""
     rows, bits = len(move.slots) * move.width, bits_of(info)
     if bits % (8 * rows):
         raise CannotConvert(
@@ -291,7 +291,7 @@ def _check_bytes(info: TensorInfo, move: Move) -> None:
 def _move(
     info: TensorInfo, found: NamedTensor, code: Code, model: RotaryModel, tensors: Mapping[str, TensorInfo]
 ) -> Move | None:
-    """How the tensor moves; None where it is not indexed by rows."""
+    """The reordering of the tensor; None if it is not indexed by rows."""
     if found.role in ("stays", None) or (found.role == "scale" and info.elements == 1):
         return None
     if found.role == "scale":
@@ -314,12 +314,12 @@ def _move(
 
 
 def _arranged(info: TensorInfo, found: NamedTensor, code: Code, model: RotaryModel, rows: int) -> Move:
-    """The slots of so many rows, held to what the config says of heads."""
+    """The slots of the rows, checked against the numbers of heads in the config."""
     width, rotated = code.width, code.rotated
     assert width is not None
     assert rotated is not None
     if code.scaling is not None and code.scaling["type"] == "proportional":
-        rotated = width  # all channels pair; those beyond the share stand still
+        rotated = width  # all channels form pairs; those beyond the share have rate 0
     if found.arrangement == "head" and model.tensors.latent:
         width = max(rows, rotated)
     slots = None if rows % width else slots_of(found.arrangement, rows // width, model.heads)
@@ -341,7 +341,7 @@ def _arranged(info: TensorInfo, found: NamedTensor, code: Code, model: RotaryMod
 
 
 def _scale_move(info: TensorInfo, rows: int, found: NamedTensor, code: Code, model: RotaryModel) -> Move | None:
-    """A scale for each row moves with it; one for a block of rows stays, if no row leaves its block."""
+    """Scales per row are reordered with the rows; scales per block stay, if no row leaves its block."""
     if info.shape and info.shape[0] == rows:
         return _arranged(info, found, code, model, rows)
     block = model.block
@@ -360,7 +360,7 @@ def _scale_move(info: TensorInfo, rows: int, found: NamedTensor, code: Code, mod
 
 
 def _check_complete(made: Mapping[str, Move], seen: Mapping[int, set[str]], adapter: bool, model: RotaryModel) -> None:
-    """A checkpoint of which a part only would move computes nonsense in either layout."""
+    """Refuse a checkpoint that would be converted only in part: it would be wrong in both layouts."""
     if not made:
         raise CannotConvert(
             f"None of the tensors is a query or key of a {model.tensors.name}.", "Name the weights of that model."

@@ -1,7 +1,7 @@
-"""The rows of a projection: which of them are a rotated channel of which pair, and their order in the other layout.
+"""The order of the rows of a query or key projection in the other layout.
 
-A row is an output channel of a query or key projection. Rows come in slots of one head's width, each a head's
-query, key or value: the same channels of every slot that turns change their places, and nothing else moves.
+A row is an output channel of the projection. Rows come in slots of one head width, each the query, key or value of a
+head. In every query and key slot the RoPE dimensions are reordered in the same way; all other rows stay.
 """
 
 from collections.abc import Sequence
@@ -18,25 +18,25 @@ from clockhands.sources.tensor_names import Part
 def convert_rows(  # noqa: PLR0917 - a head's numbers, then the way
     tensor: Any, heads: int, head_width: int, rotated: int | None, part: Part, from_: Layout, to: Layout
 ) -> Any:
-    """The same projection for code that pairs channels the other way: its rows in another order, none changed.
+    """The same projection for code that uses the other layout: its rows reordered, none changed.
 
-    ``converted[h w + j] = tensor[h w + order[j]]`` for head ``h`` of width ``w``, where ``order`` moves the rotated
-    channels and leaves the others. Queries and keys moved alike have the same scores, because a score sums over
-    channels. There and back is the identity, bit for bit.
+    ``converted[h w + j] = tensor[h w + order[j]]`` for head ``h`` of width ``w``, where ``order`` permutes the RoPE
+    dimensions only. Scores do not change if queries and keys are converted alike, because a score sums over channels.
+    Converting back restores the tensor bit for bit.
 
     Args:
         tensor: [heads * head_width, ...]: a weight with output channels as rows, a bias, a norm over all heads; a
             NumPy or PyTorch array, which is not changed.
-        heads: Heads that the rows hold: of a key projection, its own.
+        heads: Number of heads in the rows; for a key projection, the number of key heads.
         head_width: Channels of a head.
-        rotated: Channels of a head that turn; None is all.
-        part: Whether the first or the last of a head turn: multi-head latent attention turns the last.
-        from_: The layout in which the rows stand.
-        to: The layout in which they shall stand.
+        rotated: Number of RoPE dimensions of a head; None means all.
+        part: Whether these are the first or the last of a head: the last in multi-head latent attention.
+        from_: The present layout.
+        to: The new layout.
 
     Raises:
-        InvalidValue, InvalidType: The rows are not those of so many heads, an odd number of channels turns, or a
-            layout is unknown.
+        InvalidValue, InvalidType: The number of rows does not fit the heads, the number of RoPE dimensions is odd, or
+            a layout is unknown.
 
     Source: Su et al. 2021, RoFormer, arXiv:2104.09864, section 3.4.2, and GPT-NeoX's code: one rotation, two orders.
 
@@ -65,15 +65,15 @@ def row_order(
     """Order of all rows, int64 of shape [len(slots) * head_width]: ``converted = tensor[row_order(...)]``.
 
     Args:
-        slots: For each slot of ``head_width`` rows whether it turns (a query or a key) or stays (a value).
+        slots: For each slot of ``head_width`` rows whether it is reordered (a query or a key) or stays (a value).
         head_width: Channels of a head.
-        rotated: Channels of a head that turn; None is all.
-        part: Whether the first or the last of a head turn.
-        from_: The layout in which the rows stand.
-        to: The layout in which they shall stand.
+        rotated: Number of RoPE dimensions of a head; None means all.
+        part: Whether these are the first or the last of a head.
+        from_: The present layout.
+        to: The new layout.
 
     Raises:
-        InvalidValue, InvalidType: More channels turn than there are, an odd number of them, or a word is unknown.
+        InvalidValue, InvalidType: ``rotated`` is above ``head_width`` or odd, or a layout or part is unknown.
 
     >>> row_order([True, False], 4, 4, "first", from_="halves", to="interleaved").tolist()
     [0, 2, 1, 3, 4, 5, 6, 7]

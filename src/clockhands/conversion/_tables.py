@@ -1,4 +1,4 @@
-"""A table of positions from one convention to another, where both write the same hands."""
+"""`convert_table`, which rewrites a position table in another convention with the same frequencies."""
 
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ from clockhands.specs import describe
 from clockhands.traces import device_of, is_traced, library
 
 SAME_RATE = Decimal("1e-6")
-"""Two rates are one where they differ by a relative 1e-6: bases are published with six digits."""
+"""Rates that differ by at most a relative 1e-6 count as equal: bases are published with six digits."""
 
 # How near to a code's own row another row is taken for it, in numbers of size 1.
 _ROW = 2.0**-16
@@ -29,7 +29,7 @@ _WAVES = {"sin": "sine", "cos": "cosine"}
 
 @dataclass(frozen=True)
 class _Channel:
-    """What a channel holds: ``sign * wave(position[axis] * rate)``, a coordinate, or zero.
+    """The content of a channel: ``sign * wave(position[axis] * rate)``, a coordinate, or zero.
 
     Attributes:
         kind: ``sin``, ``cos``, ``raw`` or ``zero``.
@@ -46,15 +46,15 @@ class _Channel:
 
 @dataclass(frozen=True)
 class _Written:
-    """A convention as its channels: each number is what the channel holds, less ``mean``, times ``factor``.
+    """A convention described by its channels: each number is the channel's content, minus ``mean``, times ``factor``.
 
     Attributes:
-        said: The spec in words, with the name that the caller gave.
+        said: A description of the spec, with the name that the caller gave.
         spec: The spec.
-        channels: What each channel holds.
-        axes: Coordinates of a position.
-        mean: What is taken from every number.
-        factor: What it is multiplied by then.
+        channels: The content of each channel.
+        axes: Number of coordinates of a position.
+        mean: Subtracted from every number.
+        factor: Multiplied with the difference.
     """
 
     said: str
@@ -66,36 +66,36 @@ class _Written:
 
 
 def convert_table(x: Any, from_: Any, to: Any, *, axes: Sequence[int] | None = None) -> Any:
-    """A table in another convention of the same ladder: the same positions, written as ``to`` writes them.
+    """A position table converted to another convention of the same ladder: the same positions, in the format of ``to``.
 
-    Two conventions share a ladder where their hands turn at the same rates, within a relative 1e-6, however the
-    rates are named or ordered: base 10,000 open is base 9,646.62 closed at width 512 (a published base has six digits,
-    so the phases of such a pair part by up to 2e-8 rad for each token). Then every number of the one table is a number
-    of the other, and what differs is converted:
+    Two conventions share a ladder if they have the same rates, within a relative 1e-6, however these are declared or
+    ordered: base 10,000 open equals base 9,646.62 closed at width 512 (a published base has six digits, so the phases
+    of such a pair differ by up to 2e-8 rad per token). Then both tables contain the same numbers, and these differences
+    are converted:
 
-    * ``layout``, ``order``, ``channels`` and rates in the opposite order: channels change places, bit for bit;
+    * ``layout``, ``order``, ``channels`` and rates in the opposite order: channels are permuted, bit for bit;
     * waves with a minus: signs, bit for bit;
     * ``scale`` and ``standardised``: one product and sum in float32 (float64 for float64), rounded once;
-    * columns of zeros: added, or left out where they are zero;
-    * ``zero_rows``: a row that only ``to`` has as zeros is zeroed; one that only ``from_`` has as zeros is made anew,
-      which is possible since ``from_`` says which position it is.
+    * columns of zeros: added, or left out if they are zero;
+    * ``zero_rows``: a row that is zero only in ``to`` is set to zero; a row that is zero only in ``from_`` is computed,
+      because its position is known from ``from_``.
 
-    Not converted: other rates (another base, span or scaling), a channel that is not there (the last hand of an odd
+    Not converted: different rates (another base, span or scaling), a missing channel (of the last pair of an odd
     width), trained numbers, and positions: ``first`` and the order of rows stay as they are.
 
     Args:
         x: A table [..., rows, width] of ``from_``: an array of NumPy, PyTorch, JAX or any array-API library.
-        from_: The convention it is in: a spec, or a preset's name, which then has the width of ``x``.
-        to: The one it shall be in: a spec, or a preset's name, which then has the width of ``from_``.
-        axes: For codes of several axes, the axis of ``from_`` that each axis of ``to`` is: ``(1, 0)`` from a code of
-            x and y to one of y and x. None says that they are in the same order.
+        from_: The present convention: a spec, or the name of a preset, which then gets the width of ``x``.
+        to: The new convention: a spec, or the name of a preset, which then gets the width of ``from_``.
+        axes: For codes of several axes, the axis of ``from_`` for each axis of ``to``: ``(1, 0)`` from a code of
+            x and y to one of y and x. None means the same order.
 
     Returns:
         An array [..., rows, to.width] of ``x``'s library and dtype, in the machine's byte order; ``x`` is not changed.
 
     Raises:
         InvalidValue: The ladders differ, or ``to`` would lose or invent a channel or a row; the message says which.
-        InvalidType: An argument is of a kind that cannot be converted.
+        InvalidType: An argument has a type that cannot be converted.
 
     >>> import clockhands as ch
     >>> table = ch.table(ch.preset("vaswani2017", width=8), 5)
@@ -180,7 +180,7 @@ def _channels(
     order: str,
     coordinates: Sequence[int] = (),
 ) -> tuple[_Channel, ...]:
-    """The channels of hands [pairs, 2] an axis; those from ``width`` on are cut, and what nobody writes is zero."""
+    """The channels of pairs, [pairs, 2] per axis; those from ``width`` on are cut, and unused ones are zero."""
     made = [_Channel("zero")] * width
     for axis, (places, rates) in enumerate(lanes):
         for pair, rate in zip(places.tolist(), rates, strict=True):
@@ -203,7 +203,7 @@ def _waves(order: str) -> tuple[tuple[str, int], tuple[str, int]]:
 
 
 def _axis_order(axes: Sequence[int] | None, source: _Written, target: _Written) -> tuple[int, ...]:
-    """For each axis of ``to`` the axis of ``from_`` that it is."""
+    """The axis of ``from_`` for each axis of ``to``."""
     if source.axes != target.axes:
         raise InvalidValue(
             f"The two encodings have {_axes(source.axes)} and {_axes(target.axes)}: {source.said}, and {target.said}.",
@@ -233,7 +233,7 @@ def _axes(number: int) -> str:
 
 
 def _matched(source: _Written, target: _Written, order: tuple[int, ...]) -> tuple[list[int], np.ndarray]:
-    """For each channel of ``to`` its channel in ``from_`` (the width of ``from_`` for a zero), and its sign."""
+    """The channel of ``from_`` for each channel of ``to`` (the width of ``from_`` for a zero), and its sign."""
     places, signs = [-1] * len(target.channels), np.ones(len(target.channels))
     for place, channel in enumerate(target.channels):
         if channel.kind == "zero":
@@ -250,7 +250,7 @@ def _matched(source: _Written, target: _Written, order: tuple[int, ...]) -> tupl
 
 
 def _sorted(channels: tuple[_Channel, ...], kinds: Collection[str], axis: int) -> list[int]:
-    """Channels of these kinds of one axis, the fastest first."""
+    """Channels of these kinds of one axis, from the highest to the lowest frequency."""
     found = [place for place, each in enumerate(channels) if each.kind in kinds and each.axis == axis]
     return sorted(found, key=lambda place: -channels[place].rate)
 
@@ -295,7 +295,7 @@ def _alike(first: Decimal, second: Decimal) -> bool:
 
 
 def _same_ladder(source: _Written, target: _Written, axis: int, to_axis: int) -> None:
-    """Refuse two ladders whose hands turn at other rates."""
+    """Refuse two ladders with different rates."""
     mine, theirs = (
         [written.channels[group[0]].rate for group in _groups(_sorted(written.channels, _WAVES, one), written)]
         for written, one in ((source, axis), (target, to_axis))
@@ -326,7 +326,7 @@ def _missing(channel: _Channel, source: _Written, target: _Written, *, lost: boo
 
 
 def _check_zeros(x: Any, source: _Written) -> None:
-    """Refuse a column of zeros that holds something."""
+    """Refuse a table whose zero columns are not zero."""
     zeros = [place for place, channel in enumerate(source.channels) if channel.kind == "zero"]
     if not zeros or is_traced(x):
         return

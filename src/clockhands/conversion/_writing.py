@@ -1,7 +1,7 @@
-"""Safetensors files written as they are read: the header first, then one tensor after the other, never whole.
+"""Streaming writer of safetensors files: the header first, then tensor by tensor, without loading a whole file.
 
-The ``safetensors`` library writes from memory: it takes all tensors of a file at once. A conversion changes the
-order of rows only, so the header of the new file is known before any number is read.
+The ``safetensors`` library writes all tensors of a file at once from memory. A conversion changes only the order of
+rows, so the header of the new file is known before any data is read.
 
 Source: the format section of the safetensors README, https://github.com/huggingface/safetensors.
 """
@@ -21,7 +21,7 @@ from clockhands.sources.files import open_regular, state
 from clockhands.sources.safetensors import TYPES, read_header
 from clockhands.sources.shards import WeightsHeader
 
-# Bytes that are held at once: a slot of rows of a large model has 4 MB.
+# Bytes in memory at once: a slot of rows of a large model has 4 MB.
 PIECE = 2**24
 
 _CODES = {name or code: code for code, (_, name) in TYPES.items()}
@@ -36,7 +36,7 @@ def write(
         out: The new file; nothing may be there.
         header: The file to read, with its tensors in the order of the data.
         metadata: The new file's metadata.
-        orders: For each tensor that changes the order of all rows, and how many form a slot: no row leaves its slot.
+        orders: For each reordered tensor the order of all rows, and the rows per slot: no row leaves its slot.
 
     Raises:
         Unreadable: The file was replaced or changed since its header was read.
@@ -70,7 +70,7 @@ def _changed(header: WeightsHeader) -> Unreadable:
 
 
 def header_bytes(tensors: Mapping[str, TensorInfo], metadata: Mapping[str, str]) -> bytes:
-    """The length and the header of a file that holds these tensors in this order, as the library writes them."""
+    """The length and the header of a file with these tensors in this order, as the safetensors library writes them."""
     fields: dict[str, object] = {"__metadata__": dict(metadata)} if metadata else {}
     at = 0
     for name, info in tensors.items():
@@ -101,7 +101,7 @@ def _copy(source: BinaryIO, target: BinaryIO, info: TensorInfo) -> None:
 
 
 def _reorder(source: BinaryIO, target: BinaryIO, info: TensorInfo, order: np.ndarray, slot: int) -> None:
-    """Rows are bytes here: their order is all that changes, whatever the numbers are."""
+    """Copy a tensor with its rows in another order; rows are handled as bytes, for every dtype."""
     row, rest = divmod(size_of(info), len(order))
     assert not rest, f"{info.name} was planned with rows that are not whole bytes"
     if not row:

@@ -1,6 +1,6 @@
-"""What an array holds that a position code computes: slopes, or a table, or any of these and rates told by its kind.
+"""Diagnosis of an array that a position code computes: ALiBi slopes, a table, or frequencies, by its kind.
 
-`of_array` is asked by whoever meets an array by its name: a state dict, or a module that is checked.
+`of_array` is called for named arrays: those of a state dict, or of a module that is checked.
 """
 
 from collections.abc import Callable
@@ -18,23 +18,23 @@ from clockhands.layouts import pair_channels
 from clockhands.rotary import Rotary
 
 SLOPES = 2.0**-20
-"""How far a slope may be off: a power of two, made by ``pow`` in float32."""
+"""Relative error bound of a slope: a power of two, computed by ``pow`` in float32."""
 _RIGHT = Verdict(None, {})
-_STEEPEST = 1e3  # no bias has such a slope
-_FURTHEST = 1e5  # nor is a number of a table so many times as large as the largest that is right
+_STEEPEST = 1e3  # above the slopes of all known biases
+_FURTHEST = 1e5  # a number this many times larger than the largest correct one is not of a table
 
 
 @dataclass(frozen=True, eq=False)
 class Computed:
-    """An array beside what a code makes in its place.
+    """An array, the numbers that the code computes in its place, and the diagnosis.
 
     Attributes:
-        what: What it holds: ``"rates"``, ``"slopes"``, ``"cosines and sines"`` or ``"rows"``.
-        held: Its numbers, [pairs or heads], or [rows, channels] whatever axes of one stand around them.
-        made: What the code makes there; of another width where the array belongs to a code of another width.
-        allowed: How far float32 and one rounding to its type may put the numbers off.
-        pair: The pair that each channel belongs to.
-        verdict: What the array is.
+        what: The content: ``"rates"``, ``"slopes"``, ``"cosines and sines"`` or ``"rows"``.
+        held: The numbers of the array, [pairs or heads] or [rows, channels], without axes of size 1.
+        made: The numbers that the code computes; their width differs if the array belongs to a code of another width.
+        allowed: The error bound of float32 arithmetic and one rounding to the array's type.
+        pair: The dimension pair of each channel.
+        verdict: The diagnosis.
     """
 
     what: str
@@ -46,17 +46,17 @@ class Computed:
 
 
 def of_array(array: np.ndarray, spec: Any, kind: str, name: str = "", dtype: str = "float32") -> Computed | None:
-    """What an array is beside that which a code computes in its place.
+    """Compare an array with the one that a code computes in its place.
 
     Args:
-        array: What is held.
+        array: The stored array.
         spec: A rotary code, an additive code or a bias.
-        kind: ``"rates"``, ``"slopes"`` or ``"table"``: what the array's name says that it is.
-        name: Its name, which tells a table of cosines from one of sines.
-        dtype: The type that it is held in.
+        kind: ``"rates"``, ``"slopes"`` or ``"table"``, according to the array's name.
+        name: Its name, which distinguishes a table of cosines from one of sines.
+        dtype: The type in which it is stored.
 
     Returns:
-        The array beside what is right; None where the code computes nothing of that kind.
+        The comparison; None if the code computes nothing of that kind.
 
     >>> of_array(np.zeros((16, 4)), Sinusoidal(4), "table").verdict.code
     'buffer-zero'
@@ -82,12 +82,12 @@ def of_array(array: np.ndarray, spec: Any, kind: str, name: str = "", dtype: str
 
 
 def _turns(array: np.ndarray, spec: Rotary, name: str, dtype: str) -> Computed | None:
-    """Cosines and sines that a rotary code turns by."""
+    """Diagnose the cosines and sines of a rotary code."""
     rates = np.array(spec.rates)
     waves = None if spec.axes is not None else cosines_of(array, name, dtype, len(rates))
     if waves is None:
         return None
-    # A number for each channel stands in the places of the two channels of its pair.
+    # With one number per channel, both channels of a pair have the pair's number.
     doubled = array.ndim > 1 and array.shape[-1] == 2 * len(rates) and len(waves.parts) == 1
     pair = np.arange(len(rates))
     if doubled:
@@ -106,7 +106,7 @@ def _turns(array: np.ndarray, spec: Rotary, name: str, dtype: str) -> Computed |
 
 
 def _rows(array: np.ndarray, spec: Any, dtype: str) -> Computed | None:
-    """Rows of an additive code; one of several axes does not say where its rows stand."""
+    """Diagnose rows of an additive code; None for codes of several axes, whose row positions are unknown."""
     if not isinstance(spec, AdditiveCode) or spec.learned or spec.number_of_axes > 1:
         return None
     if array.ndim < 2 or sum(size != 1 for size in array.shape[:-1]) > 1:
@@ -129,7 +129,7 @@ def _rows(array: np.ndarray, spec: Any, dtype: str) -> Computed | None:
 
 
 def _waves_of(spec: AdditiveCode, held: np.ndarray, dtype: str) -> Cosines | None:
-    """The cosines and sines of a sinusoidal table; None for codes whose numbers are other things, too."""
+    """The cosines and sines of a sinusoidal table; None for codes that also have other numbers."""
     if not isinstance(spec, Sinusoidal) or spec.order not in ("sin-cos", "cos-sin") or held.shape[1] != spec.width:
         return None
     if (spec.odd, spec.scaled, spec.standardised) != ("refuse", False, None):
@@ -147,7 +147,7 @@ def _of_sinusoids(spec: Any, waves: Cosines) -> Verdict:
 
 
 def _judged(found: Computed, why: Callable[[], Verdict] | None) -> Computed:
-    """A table beside the right one, number by number; ``why`` says what waves are that differ."""
+    """Compare a table number by number; ``why`` diagnoses cosines and sines that differ."""
     held, made = found.held, found.made
     if held.shape != made.shape:
         width = {"pairs": held.shape[1], "declared pairs": made.shape[1]}
@@ -166,7 +166,7 @@ def _within(held: np.ndarray, made: np.ndarray, bound: np.ndarray) -> bool:
 
 
 def _unlike(held: np.ndarray, made: np.ndarray, bound: np.ndarray) -> Verdict:
-    """What numbers are that are no waves: memory that nobody filled, zeros, or the right ones rounded."""
+    """Diagnose numbers that are not sinusoids: uninitialised memory, zeros, or the correct ones rounded."""
     bad = ~np.isfinite(held).all(axis=1) | (np.abs(held) > _FURTHEST * max(1.0, float(np.abs(made).max()))).any(axis=1)
     if bad.any():
         return Verdict("buffer-uninitialised", {"wrong": int(bad.sum()), "pairs": len(held), "of": "rows"})
@@ -190,12 +190,12 @@ def _furthest(held: np.ndarray, made: np.ndarray, pair: np.ndarray) -> dict[str,
 
 
 def of_slopes(slopes: np.ndarray, spec: BiasCode | None, dtype: str = "float32") -> Verdict:
-    """What the slopes of a bias in a straight line are, beside those of a code.
+    """Diagnose the slopes of a linear bias by comparison with those of a code.
 
     Args:
-        slopes: What is held, float64 [heads], positive.
-        spec: The code that they should follow, which has slopes; None where none is declared for so many heads.
-        dtype: The type that they are held in.
+        slopes: The stored slopes, float64 [heads], positive.
+        spec: The declared code, which has slopes; None if none is declared for this number of heads.
+        dtype: The type in which they are stored.
 
     Returns:
         A verdict with one of the codes ``buffer-uninitialised``, ``-zero``, ``-rounded``, ``-of-another-width`` or
@@ -226,7 +226,7 @@ def of_slopes(slopes: np.ndarray, spec: BiasCode | None, dtype: str = "float32")
 
 
 def _other_slopes(slopes: np.ndarray, right: np.ndarray, dtype: str) -> dict[str, str]:
-    """The rule that makes these slopes, where it is one that is known to be taken by mistake."""
+    """The rule that gives these slopes, if it is a known wrong one."""
     heads = len(slopes)
     rules = {
         "one geometric series through all heads": np.array(Alibi(heads, series="plain").slopes),

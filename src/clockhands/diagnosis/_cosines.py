@@ -1,7 +1,7 @@
-"""What cosines and sines are, beside those that follow from a config: of a table that a module keeps, or that it gives.
+"""Diagnosis of tables of cosines and sines (stored in a module or returned by it) against those of a config.
 
-The exact ones are made in double precision: below a position of 2**20 a phase of one radian a token is within 2**-33 of
-the exact one, a thousandth of what float32 leaves. What float32 leaves is derived in `allowed`.
+The reference is computed in float64: below position 2**20 a phase at one radian per token is within 2**-33 of the exact
+one, a thousandth of the float32 error. The error bound of float32 is derived in `allowed`.
 """
 
 from collections.abc import Iterator
@@ -13,7 +13,7 @@ import numpy as np
 from clockhands.diagnosis._rates import ROUNDED, Reference, Verdict, ways
 from clockhands.dtypes import SMALLEST, UNIT_ROUNDOFF, output_dtype
 
-# Where phases are rounded, one that lay at a midpoint may be on its other side: not many are.
+# Where phases are rounded, one near a midpoint may be rounded in the other direction; these are few.
 _MOSTLY = 0.98
 _MOST_ROWS = 4096
 
@@ -23,9 +23,9 @@ class Cosines:
     """Cosines and sines of some positions, float64 [positions, pairs].
 
     Attributes:
-        positions: Where they are, in tokens.
-        cos: The cosines, times the attention factor.
-        sin: The sines, or None where they are kept elsewhere; the other way round for a table of sines.
+        positions: The positions, in tokens.
+        cos: The cosines, times the attention factor; None for a table of sines only.
+        sin: The sines, likewise; None for a table of cosines only.
         dtype: The type that they were rounded to.
     """
 
@@ -36,7 +36,7 @@ class Cosines:
 
     @property
     def parts(self) -> tuple[tuple[str, np.ndarray], ...]:
-        """What there is, by name."""
+        """The parts that are present, by name."""
         both = (("cosine", self.cos), ("sine", self.sin))
         return tuple((name, part) for name, part in both if part is not None)
 
@@ -47,10 +47,10 @@ class Cosines:
 
 
 def cosines_of(array: np.ndarray, name: str, dtype: str, pairs: int) -> Cosines | None:
-    """A table of cosines and sines out of an array, by its name and the number of pairs; None where it is no such one.
+    """Read an array as a table of cosines and sines, by its name and the number of pairs; None if it is not one.
 
-    Rows are positions. Known are complex numbers, cosines and sines beside each other (vLLM's ``cos_sin_cache``; sines
-    first in GPT-J's ``embed_positions``) or in a last axis of two, and one of the two, doubled to all channels or not.
+    Rows are positions. Supported are complex numbers; cosines and sines concatenated (vLLM's ``cos_sin_cache``; sines
+    first in GPT-J's ``embed_positions``) or in a last axis of size 2; and only one of them, per pair or per channel.
     """
     if array.ndim > 2:
         array = array.reshape([size for place, size in enumerate(array.shape) if size != 1 or place >= array.ndim - 1])
@@ -72,7 +72,7 @@ def cosines_of(array: np.ndarray, name: str, dtype: str, pairs: int) -> Cosines 
 
 
 def one_of_each(doubled: np.ndarray, pairs: int) -> np.ndarray:
-    """One number for each pair out of one for each channel: of the halves that repeat, or of neighbours that do."""
+    """One number per pair from one per channel, for half-split or interleaved repetition."""
     neighbours = doubled[..., ::2]
     return neighbours if np.array_equal(neighbours, doubled[..., 1::2], equal_nan=True) else doubled[..., :pairs]
 
@@ -83,7 +83,7 @@ def _table(cos: np.ndarray | None, sin: np.ndarray | None, dtype: str) -> Cosine
 
 
 def _sampled(table: Cosines) -> Cosines:
-    """Some rows of a long table: the first tell rates; those spread over the rest, its end too, how far they hold."""
+    """Some rows of a long table: the first ones, for the frequencies, and others spread over the rest up to the end."""
     rows = len(table.positions)
     if rows <= _MOST_ROWS:
         return table
@@ -93,13 +93,13 @@ def _sampled(table: Cosines) -> Cosines:
 
 
 def of_table(table: Cosines, reference: Reference, factor: float = 1.0, rates: np.ndarray | None = None) -> Verdict:
-    """What cosines and sines are, beside those that follow from the rates of a code.
+    """Diagnose cosines and sines by comparison with those of a code's frequencies.
 
     Args:
-        table: What is held, or was computed.
-        reference: The rates that they should turn at.
-        factor: What they should be multiplied by.
-        rates: Which of the reference's ladders; without it, the first.
+        table: The stored or computed table.
+        reference: The correct frequencies.
+        factor: The correct attention factor.
+        rates: One of the ladders of the reference; the first by default.
 
     Returns:
         A verdict with a code of `clockhands.diagnosis.of_rates`, or ``attention-factor-differs``; None where they are
@@ -133,10 +133,10 @@ def of_table(table: Cosines, reference: Reference, factor: float = 1.0, rates: n
 
 
 def allowed(phases: np.ndarray, factor: float, slack: float, dtype: str) -> np.ndarray:
-    """How far honest arithmetic may be off.
+    """The error bound of correct float32 arithmetic.
 
-    Rates are off by ``slack``, products are rounded in float32, functions are good to two units in the last place, the
-    product with the factor is rounded, and the result once more to its own type.
+    Frequencies have a relative error of ``slack``, products are rounded in float32, cosine and sine are within two
+    units in the last place, the product with the factor is rounded, and the result is rounded to its type.
     """
     return factor * (np.abs(phases) * (slack + 2.0**-24) + 2.0**-22 + UNIT_ROUNDOFF.get(dtype, 2.0**-24))
 
@@ -149,7 +149,7 @@ def _is(table: Cosines, phases: np.ndarray, factor: float, slack: float, *, most
 
 
 def _no_cosines(table: Cosines, rates: np.ndarray, factor: float) -> Verdict | None:
-    """Numbers that no cosine and no sine has."""
+    """Diagnose numbers that cannot be cosines or sines."""
     count = len(table.positions)
     bad = np.zeros(count, bool)
     for _, part in table.parts:
@@ -169,7 +169,7 @@ def _no_cosines(table: Cosines, rates: np.ndarray, factor: float) -> Verdict | N
 
 
 def _worst(table: Cosines, phases: np.ndarray, factor: float) -> dict[str, Any]:
-    """The number that is furthest off."""
+    """The number with the largest error."""
     exact = {"cosine": np.cos(phases), "sine": np.sin(phases)}
     name, part = max(table.parts, key=lambda each: float(np.abs(each[1] - factor * exact[each[0]]).max()))
     off = np.abs(part - factor * exact[name])
@@ -187,7 +187,7 @@ def _worst(table: Cosines, phases: np.ndarray, factor: float) -> dict[str, Any]:
 def _ways(
     table: Cosines, rates: np.ndarray, factor: float, reference: Reference
 ) -> Iterator[tuple[str, np.ndarray, float, dict[str, Any], bool]]:
-    """The ways to go wrong: finding, phases, factor, what there is to say, and whether a few may be others."""
+    """Known errors: finding, phases, factor, evidence, and whether a few numbers may differ."""
     at = table.positions[:, None]
     plain = reference.plain
     if plain is not None and len(plain) == len(rates):
@@ -241,7 +241,7 @@ def _rounder(dtype: str) -> Any:
 
 
 def _by_rates(table: Cosines, reference: Reference, factor: float, evidence: dict[str, Any]) -> Verdict | None:
-    """By the rates that the first rows turn at, where both waves are there: what is wrong with them makes the table."""
+    """Diagnose the frequencies measured from the first rows, if cosine and sine are both there."""
     measured = measured_rates(table)
     if measured is None:
         return None
@@ -273,10 +273,10 @@ _NAMED = {
 
 
 def measured_rates(table: Cosines) -> tuple[np.ndarray, np.ndarray] | None:
-    """The rates that the first rows turn at, and how far each may be off; None for less than nine rows or one of both.
+    """The frequencies of the first rows and their error bounds; None for fewer than nine rows, or without cos or sin.
 
-    Where a cosine and a sine are off by a unit in the last place each, their angle is off by ``u |sin 2x|`` at most: a
-    slow pair is known as well as a fast one. One whose numbers have too few digits lies on the line of the others.
+    If cosine and sine are each off by a unit in the last place, the angle is off by at most ``u |sin 2x|``, so a low
+    frequency is known as well as a high one. A pair with too few digits is extrapolated from the others.
     """
     at = table.positions
     together = int(np.argmax(np.diff(at) != 1)) if (np.diff(at) != 1).any() else len(at) - 1

@@ -1,9 +1,9 @@
-"""What is wrong with rates.
+"""Diagnosis of stored RoPE frequencies (rates).
 
-`of_rates` compares rates with the exact ones of a rotary code. Code makes rates in float32, in a few operations; the
-bound that this leaves is derived in `slack_of`. Rates outside of it are held to every known way to go wrong: another
-base, another factor, another scaling, no scaling, the scaling twice, another order of pairs, each combined with the
-others where that happens, and each rounded to bfloat16 or float16. The first that makes the same numbers is told.
+`of_rates` compares rates with the exact ones of a rotary code. Implementations compute rates in float32 in a few
+operations; the error bound is derived in `slack_of`. Rates outside of it are compared with every known error: another
+base, another factor, another scaling, no scaling, the scaling twice, another order of pairs, combinations of these that
+occur, and each rounded to bfloat16 or float16. The first one that gives the same numbers is returned.
 """
 
 import itertools
@@ -27,28 +27,28 @@ from clockhands.specs import describe
 # The types that rates lose digits in, with the relative error of one rounding.
 ROUNDED = {dtype: UNIT_ROUNDOFF[dtype] for dtype in ("bfloat16", "float16")}
 
-# A ladder's fastest hand makes between a hundredth of a radian and a hundred a token, wherever anybody wrote one down.
+# The highest frequency of every published ladder is between 0.01 and 100 rad per token.
 _FASTEST = (0.01, 100.0)
 _SLOWEST = 1e-12
 _ROUNDS = 12
-_LARGEST = 50.0  # the logarithm of a base that nobody has
+_LARGEST = 50.0  # above the logarithm of every known base
 _FEWEST = 4  # rates by which a ladder can be recognised
 _NOT_RATES = {"slopes-differ": "slopes", "attention-factor-differs": "attention factor"}
-_EVER = 1e5  # coordinates between 0 and 1 are turned by thousands of radians
+_EVER = 1e5  # coordinates between 0 and 1 are rotated by thousands of radians
 
 
 @dataclass(frozen=True)
 class Reference:
-    """The rates that should be there.
+    """The correct rates.
 
     Attributes:
-        spec: The rotary code that makes them; None where only the rates are known.
-        ladders: Words to rates: one ladder, or several where it depends on the length in use.
-        plain: The rates without the scaling; None where there is none, or it is not known.
-        slack: How far a rate made in float32 may be from the exact one, in parts of it.
-        base: The base of the plain rates, where there is one.
-        factor: The factor of the scaling, where there is one.
-        sure: Whether this is known to be what these rates should be; else only what no ladder has is told.
+        spec: The rotary code of the rates; None where only the rates are known.
+        ladders: Descriptions to rates: one ladder, or several if they depend on the length in use.
+        plain: The rates without the scaling; None if there is no scaling, or it is not known.
+        slack: The relative error bound of a rate computed in float32.
+        base: The base of the plain rates, or None.
+        factor: The factor of the scaling, or None.
+        sure: Whether these rates are known to be required; if not, only numbers that no ladder has are reported.
     """
 
     spec: Rotary | None
@@ -67,13 +67,13 @@ class Reference:
 
 @dataclass(frozen=True)
 class Verdict:
-    """What numbers are.
+    """The diagnosis of some numbers.
 
     Attributes:
-        code: What is wrong, such as ``buffer-unscaled``; None where they are right.
-        evidence: Its numbers.
+        code: The error, such as ``buffer-unscaled``; None if the numbers are correct.
+        evidence: The numbers that show it.
         explained: The share of the numbers that this explains.
-        left: The largest relative error that it leaves.
+        left: The largest relative error that remains unexplained.
     """
 
     code: str | None
@@ -83,12 +83,12 @@ class Verdict:
 
     @property
     def cause(self) -> str | None:
-        """The code without the kind of thing that it is about: ``unscaled``, ``of-another-base``."""
+        """The code without its prefix: ``unscaled``, ``of-another-base``."""
         return None if self.code is None else self.code.removeprefix("buffer-")
 
     @property
     def hint(self) -> str:
-        """What to do about it: the hint of the fault, whoever tells it."""
+        """What to do about it: the hint of the fault."""
         return "" if self.code is None else hint_of(self.code)
 
 
@@ -102,14 +102,14 @@ def hint_of(code: str) -> str:
 def of_rates(
     numbers: Any, spec: Rotary, dtype: str = "float32", *, length: int | None = None, context: int | None = None
 ) -> Verdict:
-    """What rates are, beside those of a rotary code.
+    """Diagnose rates by comparison with those of a rotary code.
 
     Args:
-        numbers: What is held, rad/token, one for each pair.
-        spec: The code that they should follow.
-        dtype: The type that they are held in.
+        numbers: The stored rates, rad/token, one for each pair.
+        spec: The declared rotary code.
+        dtype: The type in which they are stored.
         length: The longest length in use, for scalings that depend on it.
-        context: Positions that the model is for; rounding is told as an angle at their end.
+        context: The context length of the model; rounding is reported as an angle at its end.
 
     Returns:
         A verdict with one of the codes ``buffer-uninitialised``, ``-zero``, ``-rounded``, ``-unscaled``,
@@ -163,12 +163,12 @@ def _ladders(spec: Rotary, which: str | None, reach: int | None) -> Iterator[tup
 
 
 def slack_of(rates: Sequence[float], factor: float | None) -> float:
-    """How far float32 may put a rate from the exact one, in parts of it.
+    """The relative error bound of a rate computed in float32.
 
-    ``base ** -x`` and ``exp(-x ln(base))`` are off by what the exponent is off by: it is a product of three numbers,
-    each rounded, or of two and a rounding of its own, so three roundings of its size, which is at most the logarithm of
-    what lies between the fastest rate and the slowest. The power, a quotient and a few more add eight. Where a scaling
-    blends two rates, the share of the fast one is lost to a unit, and it is ``factor`` times the other.
+    The relative error of ``base ** -x`` and ``exp(-x ln(base))`` is the absolute error of the exponent: three roundings
+    of its size, which is at most the logarithm of the highest rate over the lowest. The power, a quotient and a few
+    other operations add eight roundings. If a scaling blends two rates, the weight of the higher one, which is
+    ``factor`` times the other, has the error of one rounding.
     """
     turning = [rate for rate in rates if rate > 0]
     spread = math.log(max(turning) / min(turning)) if turning else 0.0
@@ -176,13 +176,13 @@ def slack_of(rates: Sequence[float], factor: float | None) -> float:
 
 
 def judged(numbers: np.ndarray, dtype: str, reference: Reference, context: int | None) -> Verdict:
-    """What the numbers of one ladder are.
+    """Diagnose the numbers of one ladder.
 
     Args:
-        numbers: What is held, float64 [pairs].
-        dtype: The type that they are held in.
-        reference: What they should be.
-        context: Positions that the model is for; rounding is told as an angle at their end.
+        numbers: The stored rates, float64 [pairs].
+        dtype: The type in which they are stored.
+        reference: The correct rates.
+        context: The context length of the model; rounding is reported as an angle at its end.
     """
     verdict = _judged(numbers, dtype, reference, context)
     if verdict.code is None or verdict.code == "buffer-rounded":
@@ -214,9 +214,9 @@ def _judged(numbers: np.ndarray, dtype: str, reference: Reference, context: int 
 
 
 def _reread(numbers: np.ndarray, dtype: str, reference: Reference) -> Verdict | None:
-    """The right rates whose bytes were read as another type or in another order: a view in the place of a cast.
+    """The correct rates with bytes read as another type or in another order: a view instead of a cast.
 
-    What was read as NaN has lost its bytes; the others have to be right, and at least half of all.
+    Numbers read as NaN have lost their bytes; all others must be correct, and be at least half.
     """
     for held_as, raw in _bytes_of(numbers, dtype):
         for name, swapped in itertools.product(NAMES, (False, True)):
@@ -239,7 +239,7 @@ def _reread(numbers: np.ndarray, dtype: str, reference: Reference) -> Verdict | 
 
 
 def _bytes_of(numbers: np.ndarray, dtype: str) -> Iterator[tuple[str, np.ndarray]]:
-    """The bytes of numbers: as any type that holds them exactly has them, or as whole numbers that were made floats."""
+    """The bytes of numbers, in each type that represents them exactly, or as integers that were converted to floats."""
     with np.errstate(all="ignore"):
         for name in dict.fromkeys((dtype, *NAMES)):
             raw = numbers.astype(output_dtype(name)) if name in NAMES else numbers[:0]
@@ -250,12 +250,12 @@ def _bytes_of(numbers: np.ndarray, dtype: str) -> Iterator[tuple[str, np.ndarray
 
 
 def left(numbers: np.ndarray, ladder: np.ndarray) -> float:
-    """The largest error that is left, in parts of the rate."""
+    """The largest relative error."""
     return float((np.abs(numbers - ladder) / np.where(ladder == 0, 1, ladder)).max(initial=0.0))
 
 
 def unlike_any(numbers: np.ndarray) -> Verdict:
-    """What can be said of rates that nothing is known of: whether anybody could have computed them."""
+    """Diagnose rates without a reference: whether they can be the result of any known computation."""
     wrong = ~np.isfinite(numbers) | (numbers < 0) | (numbers > _EVER) | ((numbers > 0) & (numbers < _SLOWEST))
     if wrong.any():
         pair = int(np.flatnonzero(wrong)[0])
@@ -265,7 +265,7 @@ def unlike_any(numbers: np.ndarray) -> Verdict:
 
 
 def _another(numbers: np.ndarray, dtype: str, rates: np.ndarray, reference: Reference) -> Verdict:
-    """The first way to go wrong that makes these numbers."""
+    """The first known error that gives these numbers."""
     evidence = worst(numbers, rates)
     for code, made, more in ways(numbers, dtype, reference):
         ladder = _as_many(made, numbers)
@@ -329,13 +329,13 @@ def _of_another_width(numbers: np.ndarray, reference: Reference) -> Verdict:
 
 
 def _as_many(rates: np.ndarray, numbers: np.ndarray) -> np.ndarray:
-    """The rates with one of 0 for each pair that is held and stands still (Gemma 4), where that makes them as many."""
+    """The rates padded with zeros for stored pairs of rate 0 (Gemma 4), if that makes the numbers of pairs equal."""
     more = len(numbers) - len(rates)
     return np.concatenate([rates, np.zeros(more)]) if more > 0 and not numbers[len(rates) :].any() else rates
 
 
 def _is_ladder(numbers: np.ndarray, rates: np.ndarray) -> bool:
-    """Whether numbers could be rates at all: they fall as the declared ones do, from about one radian a token."""
+    """Whether numbers can be rates: they decrease like the declared ones, from about one radian per token."""
     turning = numbers[rates > 0] if len(rates) == len(numbers) else numbers
     if not turning.size or (turning < _SLOWEST).any():
         return False
@@ -345,7 +345,7 @@ def _is_ladder(numbers: np.ndarray, rates: np.ndarray) -> bool:
 
 
 def worst(numbers: np.ndarray, rates: np.ndarray) -> dict[str, Any]:
-    """The pair that is furthest off, in parts of its rate."""
+    """The pair with the largest relative error."""
     off = np.abs(numbers - rates) / np.where(rates == 0, 1, rates)
     pair = int(np.argmax(off))
     return {"pair": pair, "stored": float(numbers[pair]), "declared": float(rates[pair])}
@@ -362,7 +362,7 @@ Way = tuple[str, np.ndarray, dict[str, Any]]
 
 
 def ways(numbers: np.ndarray, dtype: str, reference: Reference) -> Iterator[Way]:
-    """The ways to go wrong: finding, the ladder that it makes, and what there is to say of it; single ones first."""
+    """Known errors: finding, the ladder that it gives, and evidence; single errors before combinations."""
     spec, factor = reference.spec, reference.factor
     told = {} if factor is None else {"declared factor": factor}
     if reference.plain is not None:
@@ -378,7 +378,7 @@ def ways(numbers: np.ndarray, dtype: str, reference: Reference) -> Iterator[Way]
 
 
 def _twice(spec: Rotary, told: dict[str, Any]) -> Iterator[Way]:
-    """The scaling applied to what it has made already; a scaling by index does so on the ladder's own terms."""
+    """The scaling applied twice; a scaling by pair index uses the same indices both times."""
     if spec.scaling is None:
         return
     plain, once = _unscaled(spec), np.array(spec.rates)
@@ -392,7 +392,7 @@ def _twice(spec: Rotary, told: dict[str, Any]) -> Iterator[Way]:
 
 
 def _of_other_factors(numbers: np.ndarray, spec: Rotary, told: dict[str, Any]) -> Iterator[Way]:
-    """The same scaling by the factor that the slowest pair has."""
+    """The same scaling with the factor measured from the lowest rate."""
     scaling: Any = spec.scaling
     if not getattr(scaling, "BY_FACTOR", hasattr(scaling, "factor")):
         return
@@ -404,7 +404,7 @@ def _of_other_factors(numbers: np.ndarray, spec: Rotary, told: dict[str, Any]) -
 
 
 def _of_other_scalings(numbers: np.ndarray, spec: Rotary, told: dict[str, Any]) -> Iterator[Way]:
-    """Scalings of another type, by the declared factor or by the one that the slowest pair has."""
+    """Scalings of another type, with the declared factor or the one measured from the lowest rate."""
     plain = _unscaled(spec)
     declared, original = (getattr(spec.scaling, name, None) for name in ("factor", "original"))
     # With all its digits, an NTK-aware scaling is any other base.
@@ -434,7 +434,7 @@ def _scaled(spec: Rotary, make: Callable[[], Scaling | None]) -> np.ndarray | No
 
 
 def _of_other_bases(numbers: np.ndarray, spec: Rotary, told: dict[str, Any]) -> Iterator[Way]:
-    """The same code by the base that the fast pairs, or all of them, have: with the scaling, without it, or twice."""
+    """The same code with the base measured from the high frequencies or all: scaled, unscaled, or scaled twice."""
     if not isinstance(spec.spacing, Geometric) or len(numbers) < 2 or (numbers <= 0).any():
         return
     for exponent in _exponents(numbers, spec):
@@ -457,7 +457,7 @@ def _of_other_bases(numbers: np.ndarray, spec: Rotary, told: dict[str, Any]) -> 
 
 
 def _in_another_order(numbers: np.ndarray, reference: Reference) -> Iterator[Way]:
-    """The declared ladder, or the plain one, in another order of its pairs; or the declared one times a number."""
+    """The declared or the plain ladder with its pairs in another order; or the declared one times a number."""
     place = np.argsort(np.argsort(-numbers, kind="stable"), kind="stable")
     for ladder, code in ((reference.rates, "buffer-differs"), (reference.plain, "buffer-unscaled")):
         if ladder is None or len(ladder) != len(numbers):
@@ -470,7 +470,7 @@ def _in_another_order(numbers: np.ndarray, reference: Reference) -> Iterator[Way
 
 
 def _recognised(numbers: np.ndarray, dtype: str, spec: Rotary, slack: float) -> Iterator[Way]:
-    """What a rule that nobody declared makes, told by what it has otherwise: its base, its scaling, or the factor."""
+    """A recognised ladder that was not declared, reported by the difference: base, scaling, or factor."""
     if not getattr(spec.scaling, "BY_FACTOR", True) or len(numbers) < _FEWEST:
         return
     found = recognised_spec(numbers, max(slack, _unit(numbers, dtype)))
@@ -490,7 +490,7 @@ def _recognised(numbers: np.ndarray, dtype: str, spec: Rotary, slack: float) -> 
 
 
 def _unit(numbers: np.ndarray, dtype: str) -> float:
-    """The rounding that numbers show: that of their type, or of a coarser one that holds them all."""
+    """The unit roundoff of the numbers: that of their type, or of a coarser type that represents them all."""
     for name, unit in ROUNDED.items():
         if dtype == name or np.array_equal(numbers.astype(output_dtype(name)).astype(np.float64), numbers):
             return unit
@@ -506,9 +506,9 @@ def _with_base(spec: Rotary, base: float, scaling: Any) -> Rotary | None:
 
 
 def _exponents(numbers: np.ndarray, spec: Rotary) -> Iterator[float]:
-    """Logarithms of bases that these rates may have: of all pairs, of the fast ones, and with the scaling taken off.
+    """Logarithms of candidate bases: from all pairs, from the high frequencies, and with the scaling removed.
 
-    What a scaling does to a pair depends on its rate, so it is taken off by what it does at the base found before.
+    The effect of a scaling on a pair depends on its rate, so it is removed by its effect at the base found before.
     """
     assert isinstance(spec.spacing, Geometric)
     steps = float(spec.spacing.denominator(spec.rotated))
@@ -537,12 +537,12 @@ def _exponents(numbers: np.ndarray, spec: Rotary) -> Iterator[float]:
 
 
 def _alike(value: float, declared: float) -> bool:
-    """Whether a number is the declared one but for what rounding does: nobody writes a base a thousandth off."""
+    """Whether a number equals the declared one up to rounding: nobody declares a base that is 0.1 % off."""
     return abs(value - declared) <= 1e-3 * abs(declared)
 
 
 def _written(value: float, declared: float | None) -> Sequence[float]:
-    """A number as people may have written it down, from few digits to all; not the declared one again."""
+    """The number rounded to few digits, then to more, up to all; without the declared one."""
     if not math.isfinite(value) or value <= 0:
         return ()
     found = dict.fromkeys([*(float(f"{value:.{digits}g}") for digits in (1, 2, 3, 4, 5, 6)), value])
@@ -550,19 +550,19 @@ def _written(value: float, declared: float | None) -> Sequence[float]:
 
 
 def _described(numbers: np.ndarray, reference: Reference) -> dict[str, Any]:
-    """What the ladder is in words, if it is one that is known."""
+    """A description of the ladder as evidence, if it is recognised."""
     recognised = recognise(numbers, reference.slack)
     return {} if recognised is None else {"it is": recognised}
 
 
 def recognise(numbers: np.ndarray, slack: float) -> str | None:
-    """The ladder in words; None where no rule makes it."""
+    """A description of the ladder; None if it is not recognised."""
     spec = recognised_spec(numbers, slack)
     return None if spec is None else describe(spec)
 
 
 def recognised_spec(numbers: np.ndarray, slack: float) -> Rotary | None:
-    """The rotary code of these rates, if a rule makes them; its layout is not known from them."""
+    """The rotary code of these rates, if they are recognised; rates do not determine its layout."""
     return _fitted(numbers.astype(np.float64).tobytes(), slack)
 
 

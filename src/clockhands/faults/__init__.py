@@ -1,7 +1,7 @@
 """Known mistakes in implementations of encodings: each with a code, an explanation and a fix.
 
-A fault is a row of a TOML file: what it behaves like, what to do, and where it was met in public. Most can be tried: a
-suspect is an implementation that has the fault, to be asked what somebody's implementation was asked.
+A fault is a row of a TOML file: what it behaves like, what to do, and public reports of it. For most faults there are
+suspects: runnable implementations with the fault, which get the same inputs as the user's implementation.
 """
 
 from collections.abc import Iterable, Mapping
@@ -16,19 +16,19 @@ from clockhands.faults._rotary_code import Samples, SeenRotary, StagedRotary, ro
 from clockhands.faults._rotary_specs import pairs_of_suspects, rotary_suspects, scaling_name
 
 ROTARY: Mapping[str, Fault] = faults_in("rotary")
-"""The faults of rotary codes by their codes, in the words and with the cases of rotary codes."""
+"""The faults of rotary codes, by code, with the sentences and cases for rotary codes."""
 ADDITIVE: Mapping[str, Fault] = faults_in("additive")
 """The faults of additive codes."""
 BIAS: Mapping[str, Fault] = faults_in("bias")
 """The faults of biases."""
 MODULE: Mapping[str, Fault] = faults_in("module")
-"""The faults of modules. There is nothing to try: a treatment of the module shows each, and its tensors say which."""
+"""The faults of modules. They have no suspects: a treatment of the module shows each, and its tensors identify it."""
 GENERATION: Mapping[str, Fault] = faults_in("generation")
-"""The faults of models that keep a cache: what one pass with other positions, or seeing other keys, gives as well."""
+"""The faults of models with a cache: a single pass with other positions or other visible keys gives the same output."""
 
 
 def _joined(kinds: Iterable[Mapping[str, Fault]]) -> dict[str, Fault]:
-    """Each code once: those of several kinds are in the words of the first, and hold the cases of all."""
+    """Each code once: a fault of several kinds has the sentence of the first kind and the cases of all."""
     found: dict[str, Fault] = {}
     for fault in (fault for kind in kinds for fault in kind.values()):
         first = found.setdefault(fault.code, fault)

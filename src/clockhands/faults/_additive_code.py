@@ -1,7 +1,7 @@
-"""An additive implementation in stages, and suspects that apply the right spec wrongly.
+"""An additive implementation in stages, and suspects that apply the right spec incorrectly.
 
-Its stages are ``places -> phases -> waves -> table -> add``: the waves are scaled, and added to the tokens. Positions
-are read otherwise, numbers are rounded, sums are changed, or answers depend on what was asked before.
+Its stages are ``places -> phases -> waves -> table -> add``: the sinusoids are scaled and added to the tokens. The
+suspects use wrong positions, round numbers, change the sum, or keep state between calls.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -45,7 +45,7 @@ from clockhands.faults._stages import (
 from clockhands.grids import Grid
 from clockhands.layouts import pair_channels
 
-# Quarters of a turn that make a wave of a sine, for the two channels of a pair.
+# Phase shifts, in quarters of a rotation from a sine, of the two channels of a pair.
 _Stage = Callable[[np.ndarray, Call], np.ndarray] | None
 
 _QUARTERS = {
@@ -62,13 +62,13 @@ _QUARTERS = {
 
 @dataclass(frozen=True, eq=False)
 class ChannelWaves:
-    """What each channel holds: ``sin(sum_a p_a rates[a, c] + offsets[c] + quarters[c] pi / 2)``.
+    """The content of each channel: ``sin(sum_a p_a rates[a, c] + offsets[c] + quarters[c] pi / 2)``.
 
     Attributes:
         rates: Radians per token, [axes, width].
         offsets: Radians at the origin, [width].
-        quarters: Quarters of a turn, [width]: 0 is a sine, 1 a cosine; -1 is a column of zeros, or a coordinate.
-        raw: The axis whose coordinate itself stands here, [width]; -1 for none.
+        quarters: Quarters of a rotation, [width]: 0 is a sine, 1 a cosine; -1 is a column of zeros, or a coordinate.
+        raw: The axis whose raw coordinate is in this channel, [width]; -1 for none.
         pairs: The channels of a sine and of its cosine, [pairs, 2].
     """
 
@@ -91,7 +91,7 @@ class ChannelWaves:
 
 
 def hands_of(spec: AdditiveCode, values: Any = None) -> ChannelWaves | None:
-    """The hands of a code of waves; None for another."""
+    """The channels of a sinusoidal code; None for other codes."""
     if isinstance(spec, AxialSinusoidal):
         return _axial(spec)
     if isinstance(spec, FourierFeatures):
@@ -167,10 +167,10 @@ def _fourier(spec: FourierFeatures, values: Any) -> ChannelWaves:
 
 
 class StagedAdditive:
-    """A right implementation, or one with a stage of another kind.
+    """A correct implementation, or one with some stages replaced.
 
-    Each stage is a function that is called with what the stage before made, and with the call (`Call`). ``reached``
-    holds the positions that the last rows were made for; ``cells`` where the rows of a grid stand, [rows, axes].
+    Each stage is a function of the previous stage's result and the call (`Call`). ``reached`` has the positions of the
+    last computed rows; ``cells`` the positions of the rows of a grid, [rows, axes].
     """
 
     def __init__(
@@ -210,7 +210,7 @@ class StagedAdditive:
     def __call__(
         self, x: np.ndarray, positions: np.ndarray, dtype: str = "float32", role: str | None = None
     ) -> np.ndarray:
-        """What it makes of tokens [batch, heads, seq, width], float64."""
+        """The result for tokens [batch, heads, seq, width], float64."""
         at = np.asarray(positions, np.float64)
         if self.cells is not None:  # positions are the numbers of a grid's rows
             at = self.cells[np.clip(at.astype(np.int64), 0, len(self.cells) - 1)]
@@ -236,7 +236,7 @@ class StagedAdditive:
         rows = (waves - self.mean) * self.scale
         for zero in getattr(self.spec, "zero_rows", ()):
             rows[at == zero] = 0
-        if self.cells is not None:  # class tokens stand nowhere
+        if self.cells is not None:  # class tokens have no position
             rows[np.isnan(at).reshape(*rows.shape[:-1], -1).any(axis=-1)] = 0
         return rows
 
@@ -254,7 +254,7 @@ class StagedAdditive:
 
 
 def added(x: np.ndarray, rows: np.ndarray, token_scale: float) -> np.ndarray:
-    """The right last stage."""
+    """The correct last stage."""
     return token_scale * x + rows
 
 
@@ -285,24 +285,24 @@ def _rows_without_waves(spec: AdditiveCode, at: np.ndarray, values: Any) -> np.n
 
 @dataclass(frozen=True, eq=False)
 class SeenAdditive(SuspectMaker):
-    """What was measured of an implementation.
+    """Measurements of an additive implementation.
 
     Attributes:
-        call: What it is called with.
+        call: The arguments that it is called with.
         dtype: The dtype of its tokens.
-        coarse: The coarser dtype that it was asked in too, or None.
-        length: Positions below which it was asked.
-        first_wrong: The first position at which it is wrong, or None.
+        coarse: The coarser dtype in which it was also called, or None.
+        length: It was called at positions below this.
+        first_wrong: The first wrong position, or None.
         values: The code's learned numbers, or None.
-        token_scale: What tokens are multiplied by.
-        positions: Where its rows were measured, [n], without repetition.
-        rows: What a token of zeros became there, [n, width].
-        expected: What it should have become.
-        factor: What it multiplied tokens by, or None where it takes none.
+        token_scale: The correct factor on tokens.
+        positions: The positions of the measured rows, [n], without repetition.
+        rows: The output for a token of zeros there, [n, width].
+        expected: The correct output.
+        factor: The measured factor on tokens, or None if it takes no tokens.
         given: Learned numbers before they are resized, or None.
-        resized: How they are resized, or None.
-        grid: Whose cells its rows are, or None.
-        fine: Whether parameters are taken as they were measured, and not rounded to a few digits.
+        resized: The arguments of the resizing, or None.
+        grid: The grid whose cells the rows are, or None.
+        fine: Whether measured parameters are used unchanged, instead of rounded to a few digits.
         specs: Codes that it was recognised as.
     """
 
@@ -324,12 +324,12 @@ class SeenAdditive(SuspectMaker):
     specs: tuple[AdditiveCode, ...] = ()
 
     def right(self, spec: AdditiveCode, **stages: Any) -> StagedAdditive:
-        """A right implementation but for some stages."""
+        """A correct implementation with some stages replaced."""
         cells = None if self.grid is None else np.asarray(self.grid)
         return StagedAdditive(spec, self.values, **{"token_scale": self.token_scale, "cells": cells, **stages})
 
     def rates(self, hands: ChannelWaves) -> np.ndarray | None:
-        """The rate of each pair, rad/token, by unwrapping positions 0, 1, 2, 4, ...; None where that is not seen."""
+        """The rate of each pair, rad/token, by unwrapping positions 0, 1, 2, 4, ...; None if not measurable."""
         if not len(hands.pairs) or len(hands.rates) > 1:
             return None
         sine, cosine = hands.pairs.T
@@ -340,13 +340,13 @@ class SeenAdditive(SuspectMaker):
         return unwrapped_rates(at)
 
     def share(self) -> float | None:
-        """The number by which the right rows are multiplied to be nearest to those measured."""
+        """The factor on the correct rows that fits the measured ones best."""
         size = float((self.expected**2).sum())
         return float((self.rows * self.expected).sum()) / size if size and np.isfinite(self.rows).all() else None
 
 
 def wrong_sums(spec: AdditiveCode, seen: SeenAdditive) -> Iterator[Suspect]:
-    """Tokens and code meet otherwise."""
+    """Suspects with a wrong sum of tokens and code."""
     what = "its table is zeros" if seen.call == "positions" else "tokens are returned unchanged"
     yield seen.suspect("not-added", {"what": what}, add=lambda x, _, scale: scale * x)
     if seen.token_scale != 1:
@@ -364,7 +364,7 @@ def wrong_sums(spec: AdditiveCode, seen: SeenAdditive) -> Iterator[Suspect]:
 
 
 def wrong_places(spec: AdditiveCode, seen: SeenAdditive) -> Iterator[Suspect]:
-    """Positions are read otherwise."""
+    """Suspects with wrong positions."""
     read = Places(spec.number_of_axes > 1)
     # Where it counts its rows itself, it has no positions to ignore.
     for start in dict.fromkeys((0, spec.first, 1, 2)) if seen.call != "x" else ():
@@ -381,7 +381,7 @@ def wrong_places(spec: AdditiveCode, seen: SeenAdditive) -> Iterator[Suspect]:
 
 
 def _ends(spec: AdditiveCode, seen: SeenAdditive) -> Iterator[Suspect]:
-    """A table that ends, or is built again, where the first wrong row is."""
+    """Suspects with a table that ends, or is rebuilt, at the first wrong row."""
     if not seen.first_wrong or spec.number_of_axes > 1:
         return
     rows = int(seen.first_wrong)
@@ -412,7 +412,7 @@ def _ends(spec: AdditiveCode, seen: SeenAdditive) -> Iterator[Suspect]:
 
 
 def wrong_arithmetic(spec: AdditiveCode, seen: SeenAdditive) -> Iterator[Suspect]:
-    """Numbers are rounded on the way, always or for coarse tokens only."""
+    """Suspects that round intermediate numbers, always or for low-precision tokens only."""
     waves = seen.right(spec).hands is not None
     for dtype, first in COARSE.items():
         parameters = {"dtype": dtype, "first": first}
@@ -454,7 +454,7 @@ _CACHES = {
 
 
 def additive_stateful(spec: AdditiveCode, seen: SeenAdditive) -> Iterator[Suspect]:
-    """Suspects whose answers depend on what was asked before: caches without their key, tables in the first dtype."""
+    """Suspects with state between calls: caches with an incomplete key, tables in the first call's dtype."""
     waves = seen.right(spec).hands is not None
     if waves:
 

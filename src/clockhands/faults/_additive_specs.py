@@ -1,4 +1,4 @@
-"""Additive suspects of another spec: one field is another, by what is usual or by what was measured; other cells."""
+"""Additive suspects with a wrong spec: one field has another usual or measured value, or the grid cells differ."""
 
 import itertools
 import math
@@ -40,7 +40,7 @@ Change = Callable[[Any], Any]
 
 
 def other_specs(spec: AdditiveCode, seen: SeenAdditive) -> Iterator[Suspect]:
-    """One field is another, or two of those that go wrong together."""
+    """Suspects with one wrong field, or two that are often wrong together."""
     changes = list(_changes(spec))
     for code, parameters, change in changes:
         yield seen.another((code,), parameters, change)
@@ -92,7 +92,7 @@ def _changes(spec: Any) -> Iterator[tuple[str, dict[str, Any], Change]]:
 
 
 def other_exponents(spec: AdditiveCode, seen: SeenAdditive) -> Iterator[Suspect]:
-    """The exponent of the rates is another: each channel has its own, or the denominator is another width."""
+    """Suspects with wrong exponents of the rates: one per channel, or another width as the denominator."""
     spacing = getattr(spec, "spacing", None)
     if not isinstance(spacing, Geometric) or spec.number_of_axes > 1:
         return
@@ -163,13 +163,13 @@ def _axial(spec: AxialSinusoidal, seen: SeenAdditive) -> Iterator[Suspect]:
 
 
 BASES = (1e2, 1e3, 1e4, 1e5, 5e5, 1e6)
-# Turns for radians, shares of a thousand steps, pixels for halves of them.
+# Rotations instead of radians, thousandths of steps, pixels instead of half pixels.
 FACTORS = (2 * math.pi, math.pi, 1 / (2 * math.pi), 1 / math.pi, 2.0, 0.5, 1000.0, 0.001)
 _CHANNELS = 64
 
 
 def measured(spec: AdditiveCode, seen: SeenAdditive) -> Iterator[Suspect]:
-    """Suspects by what was measured, and by what is usual where it was not."""
+    """Suspects with measured parameters, or usual ones where nothing was measured."""
     yield from _scales(spec, seen)
     hands = hands_of(spec, seen.values)
     rates = None if hands is None else seen.rates(hands)
@@ -187,7 +187,7 @@ def measured(spec: AdditiveCode, seen: SeenAdditive) -> Iterator[Suspect]:
 
 
 def _scales(spec: AdditiveCode, seen: SeenAdditive) -> Iterator[Suspect]:
-    """Another factor of the code, of the tokens, or of both."""
+    """Suspects with another factor on the code, on the tokens, or on both."""
     share, declared = seen.share(), seen.right(spec).scale
     known = {1.0, 2.0, 1 / declared if declared else 1.0}
     together = seen.token_scale != 1 and share is not None and abs(share - seen.token_scale) < 1e-3 * seen.token_scale
@@ -256,7 +256,7 @@ def _scaled(seen: SeenAdditive, factor: float) -> Suspect:
 
 
 def _offsets(spec: AdditiveCode, seen: SeenAdditive, reach: int = 8192) -> Iterator[Suspect]:
-    """By how many rows it stands off: the first two rows tell."""
+    """Suspects with shifted positions; the shift is measured from the first two rows."""
     if spec.number_of_axes > 1 or len(seen.positions) < 2 or not np.isfinite(seen.rows[:2]).all():
         return
     offsets = np.arange(-reach, reach + 1)
@@ -278,7 +278,7 @@ def _offsets(spec: AdditiveCode, seen: SeenAdditive, reach: int = 8192) -> Itera
 
 
 def other_cells(spec: AdditiveCode, seen: SeenAdditive) -> Iterator[Suspect]:
-    """The cells stand otherwise."""
+    """Suspects with other cell positions."""
     if seen.grid is None:
         return
     hands = seen.right(spec).hands
@@ -290,7 +290,7 @@ def other_cells(spec: AdditiveCode, seen: SeenAdditive) -> Iterator[Suspect]:
 
 
 def _other_order(seen: SeenAdditive, grid: Grid) -> Iterator[Suspect]:
-    """The cells of a grid come in another order, or from the other end of an axis."""
+    """Suspects with another order of the cells, or a reversed axis."""
     for order in itertools.permutations(range(grid.axes)):
         for turned in itertools.product((False, True), repeat=grid.axes):
             if order == grid.order and not any(turned):
@@ -312,7 +312,7 @@ def _other_order(seen: SeenAdditive, grid: Grid) -> Iterator[Suspect]:
 
 
 def _other_units(seen: SeenAdditive, grid: Grid) -> Iterator[Suspect]:
-    """Cells are counted where they should be measured; class tokens stand at the other end."""
+    """Suspects with cell indices instead of coordinates, or class tokens at the other end."""
     counted = Grid(grid.sizes, order=grid.order, prefix=grid.prefix)
     step = float(grid.step[0])
     if counted != grid and step:
@@ -330,7 +330,7 @@ def _other_units(seen: SeenAdditive, grid: Grid) -> Iterator[Suspect]:
 
 
 def _elsewhere(seen: SeenAdditive, grid: Grid, hands: ChannelWaves) -> Iterator[Suspect]:
-    """Another start and step of each axis, as the phases of its pairs have them."""
+    """Suspects with another start and step of each axis, measured from the phases of its pairs."""
     starts, steps = [], []
     for axis in range(grid.axes):
         found = _along(seen, grid, hands, axis)
@@ -351,7 +351,7 @@ def _elsewhere(seen: SeenAdditive, grid: Grid, hands: ChannelWaves) -> Iterator[
 
 
 def _along(seen: SeenAdditive, grid: Grid, hands: ChannelWaves, axis: int) -> tuple[float, float] | None:
-    """Where the first cell of an axis stands, and how far it is to the next."""
+    """The measured position of the first cell of an axis, and the step to the next."""
     numbers = np.asarray(Grid(grid.sizes, order=grid.order, prefix=grid.prefix)).reshape(len(grid), -1)[seen.positions]
     others = np.delete(numbers, axis, axis=1)
     rows = np.flatnonzero((others == 0).all(axis=1) & ~np.isnan(numbers[:, axis]))
@@ -367,7 +367,7 @@ def _along(seen: SeenAdditive, grid: Grid, hands: ChannelWaves, axis: int) -> tu
     if not sizes.size or not np.isfinite(sizes).all() or np.ptp(sizes) > 0.01 * sizes.max():
         return None  # these are no pairs
     slow = np.argsort(rates)
-    # From the slowest pair, which has turned least, to the fastest, which tells most; then on to the last cell.
+    # From the lowest frequency, which has rotated least, to the highest, the most precise; then on to the last cell.
     start = step = 0.0
     for pair in slow:
         start += wrapped(np.angle(units[0, pair]) - start * rates[pair]) / rates[pair]
@@ -388,7 +388,7 @@ def _axes_as_text(grid: Grid) -> str:
 
 
 def resized_otherwise(spec: AdditiveCode, seen: SeenAdditive) -> Iterator[Suspect]:
-    """The other ways of `clockhands.additive.resize`, one argument or two of them at once."""
+    """Suspects that resize the table with one or two other arguments of `clockhands.additive.resize`."""
     if not isinstance(spec, Learned) or seen.resized is None or seen.given is None:
         return
     declared = {"kind": "linear", "align_corners": False, "antialias": False, "cubic": None} | dict(seen.resized)
@@ -473,5 +473,5 @@ def additive_suspects(spec: AdditiveCode, seen: SeenAdditive) -> Iterator[Suspec
 
 
 def further_suspects(spec: AdditiveCode, seen: SeenAdditive) -> Iterator[Suspect]:
-    """Suspects of odd parameters, by what was measured or recognised, to be tried where no plain one fits."""
+    """Suspects with unusual measured or recognised parameters, tried if no simple one fits."""
     return of_sources(spec, seen, *((recognised,) if seen.specs else (measured, other_cells)))

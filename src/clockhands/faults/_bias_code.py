@@ -1,7 +1,7 @@
-"""An implementation of a bias in stages, the learned numbers behind one, and suspects that keep state.
+"""An implementation of a bias in stages, its measured learned numbers, and suspects that keep state.
 
-Positions are read, become numbers of tokens, and these times the slopes are the bias; learned codes look theirs up:
-``places -> tokens -> numbers``. All of it is float64, so what a fault does is not hidden by rounding.
+The stages are ``places -> tokens -> numbers``: positions are read and become numbers of tokens, which are multiplied by
+slopes or looked up in a table. Everything is float64, so that rounding does not hide the effect of a fault.
 """
 
 from collections.abc import Callable, Iterator
@@ -22,17 +22,17 @@ Numbers = Callable[[np.ndarray, np.ndarray, np.ndarray], np.ndarray]
 
 
 class StagedBias:
-    """A right implementation, or one with a stage of another kind.
+    """A correct implementation, or one with some stages replaced.
 
     Args:
         spec: The code.
         values: Learned numbers.
-        slopes: Of a line, [heads].
-        form: Of a line: what a slope is multiplied by.
-        places: From positions of queries and keys to those that are used.
-        tokens: From numbers of tokens to those that are used.
-        rows: The row of a table that each distance takes, where it is not the code's.
-        numbers: From the bias, queries and keys to what comes back.
+        slopes: Slopes of a linear bias, [heads].
+        form: Form of a linear bias.
+        places: Maps positions of queries and keys to those that are used.
+        tokens: Maps numbers of tokens to those that are used.
+        rows: Table row of each distance, if different from the code's.
+        numbers: Maps the bias, queries and keys to the result.
     """
 
     def __init__(
@@ -90,7 +90,7 @@ class StagedBias:
 
 
 def table_of(parts: list[tuple[np.ndarray, np.ndarray]], rows: int) -> np.ndarray:
-    """The mean of the numbers [heads, ...] that share a row [...], [rows, heads]; NaN where nothing shows a row."""
+    """The mean of the numbers [heads, ...] of each row [...], [rows, heads]; NaN for rows that do not occur."""
     heads = len(parts[0][1])
     total, count = np.zeros((rows, heads)), np.zeros(rows)
     for taken, numbers in parts:
@@ -104,16 +104,16 @@ def table_of(parts: list[tuple[np.ndarray, np.ndarray]], rows: int) -> np.ndarra
 
 
 def alone(table: np.ndarray, within: float = 1e-6) -> np.ndarray:
-    """Which rows differ from all others in some head, by more than so much of the largest number."""
+    """Which rows differ from all others in some head, by more than ``within`` times the largest number."""
     apart = np.abs(table[:, None] - table[None]).max(axis=-1)
     return (apart <= within * np.abs(table).max(initial=0)).sum(axis=-1) == 1
 
 
 class GivenValues:
-    """The learned numbers of a code, and what a code with another number of rows would look up in them."""
+    """The learned numbers of a code, also for a code with another number of rows."""
 
     def __init__(self, values: Any) -> None:
-        """Hold them."""
+        """Keep the learned numbers."""
         self.values = values
 
     def __call__(self, spec: BiasCode) -> Any:
@@ -128,17 +128,17 @@ class GivenValues:
 
 
 class Behind:
-    """The learned numbers that somebody's function must have, if it is a certain code: measured."""
+    """The learned numbers of a user's function, measured under the assumption that it is a certain code."""
 
     def __init__(
         self, blocks: list[tuple[np.ndarray, np.ndarray, np.ndarray]], known: dict[BiasCode, np.ndarray | None]
     ) -> None:
-        """Hold what was measured: queries, keys and numbers [heads, queries, keys]; and the tables that are known."""
+        """Keep the measurements (queries, keys and numbers [heads, queries, keys]) and the known tables."""
         self.blocks: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = blocks
         self.known: dict[BiasCode, np.ndarray | None] = known
 
     def __call__(self, spec: BiasCode) -> Any:
-        """The table of this code; None where it has rows that are alike: it tells apart what is the same."""
+        """The table of this code; None if two of its rows are equal, so that the code has too many rows."""
         assert isinstance(spec, TableCode)
         if spec not in self.known:
             parts = [(row_numbers(spec, queries, keys), numbers) for queries, keys, numbers in self.blocks]
@@ -146,7 +146,7 @@ class Behind:
         return self.known[spec]
 
     def behind(self, rows: Callable[[np.ndarray], np.ndarray], spec: Any) -> np.ndarray | None:
-        """The table, if these rows are taken."""
+        """The measured table for this assignment of rows."""
         parts = [(rows(queries[:, None] - keys[None, :]), numbers) for queries, keys, numbers in self.blocks]
         return self._fitting(parts, spec)
 
@@ -160,14 +160,14 @@ class Behind:
 
 @dataclass(frozen=True)
 class SeenBias(SuspectMaker):
-    """What was measured of an implementation before suspects are tried.
+    """Measurements of a bias implementation, made before suspects are tried.
 
     Attributes:
         values: The learned numbers of another code with this number of rows or parameters, as the implementation
             would have them; None where it cannot have any.
         causal, exact: As the check compares.
-        placed: Whether it is told where queries and keys stand, not only how many they are.
-        length: Positions that it was asked for.
+        placed: Whether it gets the positions of queries and keys, not only their numbers.
+        length: Number of positions at which it was called.
         first_wrong: The smallest distance at which it is wrong, or None.
         factors: What each head's numbers are times the right ones, by least squares, [heads]; NaN where they are not.
         order: For each head the right one whose numbers it has, [heads], where that is another order; else None.
@@ -183,12 +183,12 @@ class SeenBias(SuspectMaker):
     order: np.ndarray | None
 
     def right(self, spec: BiasCode, **stages: Any) -> StagedBias:
-        """A right implementation but for some stages."""
+        """A correct implementation with some stages replaced."""
         return StagedBias(spec, self.values(spec), **stages)
 
 
 def bias_stateful(spec: BiasCode, seen: SeenBias) -> Iterator[Suspect]:
-    """Suspects whose answers depend on what was asked before: a matrix kept, caches without their key."""
+    """Suspects with state between calls: a cached matrix, caches with an incomplete key."""
 
     def cached(code: str, without: tuple[str, ...] | None) -> Suspect:
         return Suspect((code,), {}, lambda: shared(without, seen.right, lambda held, _: held))
@@ -209,7 +209,7 @@ def bias_stateful(spec: BiasCode, seen: SeenBias) -> Iterator[Suspect]:
 
 
 class _KeptMatrix:
-    """Keeps the matrix of the longest pass and cuts later ones from its first rows and columns."""
+    """Caches the matrix of the longest pass and takes later ones from its first rows and columns."""
 
     def __init__(self, right: StagedBias, square: bool) -> None:
         self.right, self.square = right, square
@@ -227,7 +227,7 @@ class _KeptMatrix:
 
 
 def _dropped_once_longer(right: StagedBias) -> Apply:
-    """Has no bias where a longer pass was made before."""
+    """Adds no bias after a longer pass was made."""
     longest = 0
 
     def apply(queries: np.ndarray, keys: np.ndarray) -> np.ndarray:
@@ -240,6 +240,6 @@ def _dropped_once_longer(right: StagedBias) -> Apply:
 
 
 def _first_of_each_length(right: StagedBias) -> Apply:
-    """Keeps the numbers of the first call with so many queries and keys, wherever they stand."""
+    """Caches the numbers of the first call for each number of queries and keys, ignoring positions."""
     kept: dict[tuple[int, int], np.ndarray] = {}
     return lambda queries, keys: kept.setdefault((len(queries), len(keys)), right(queries, keys))

@@ -1,4 +1,4 @@
-"""Bias suspects: every known fault of a bias with the parameters that it may have here."""
+"""Bias suspects: every known fault of a bias, with the parameters to try."""
 
 import math
 from collections.abc import Callable, Iterable, Iterator
@@ -359,7 +359,7 @@ def _roundings(
 
 
 def _computed(log: LogBuckets, sizes: np.ndarray, *, up: bool, single: bool) -> np.ndarray:
-    """The bucket of each size of a distance, before it is cut, as code computes it: in float32 or in float64."""
+    """The bucket of each distance, before clipping, as implementations compute it in float32 or float64."""
     kind = np.float32 if single else np.float64
     far = np.maximum(sizes, log.first).astype(kind) / kind(log.first) + kind(log.added)
     y = np.log(far) / kind(math.log(log.last / log.first)) * kind(log.steps)
@@ -370,7 +370,7 @@ def _computed(log: LogBuckets, sizes: np.ndarray, *, up: bool, single: bool) -> 
 
 
 def _buckets(spec: Buckets | CeilingBuckets | Clipped, seen: SeenBias) -> Iterator[Suspect]:
-    """Every way in which another bucket is taken."""
+    """Suspects that take another bucket."""
     if isinstance(spec, Buckets):
         yield from _of_t5(spec, seen)
     elif isinstance(spec, CeilingBuckets):
@@ -389,7 +389,7 @@ def _others(number: int) -> list[int]:
 
 
 def _other(code: str, parameters: dict[str, Any], other: BiasCode, seen: SeenBias) -> Iterator[Suspect]:
-    """A code with another field; of another model it has that field too."""
+    """A suspect with a wrong field, which is wrong in every model that it builds."""
     table = seen.values(other)
     if table is None:
         return
@@ -456,20 +456,20 @@ def _of_deberta(spec: CeilingBuckets, seen: SeenBias) -> Iterator[Suspect]:
 
 
 def _other_numbers(spec: Any, seen: SeenBias, code: str, field: str) -> Iterator[Suspect]:
-    """Another number in one field, as far as the spec can have it."""
+    """Suspects with another number in one field, if the spec allows it."""
     declared = getattr(spec, field)
     for other in _possible(spec, field, _others(declared)):
         yield from _other(code, {"used": getattr(other, field), "declared": declared}, other, seen)
 
 
 def _measured(spec: BiasCode, rows: Callable[[np.ndarray], np.ndarray], seen: SeenBias) -> Any:
-    """The table behind these rows: the one that is known, or what was measured."""
+    """The table for these rows: the known one, or the measured one."""
     measured = getattr(seen.values, "behind", None)
     return seen.values(spec) if measured is None else measured(rows, spec)
 
 
 def _clipped_about(spec: Clipped, span: int, seen: SeenBias) -> Suspect:
-    """Distances cut nearer or further, around the middle of the same table."""
+    """A suspect that clips distances at another span, around the middle of the same table."""
 
     def rows(apart: np.ndarray) -> np.ndarray:
         return np.clip(np.clip(apart, -span, span) + spec.span, 0, 2 * spec.span - 1)

@@ -1,4 +1,4 @@
-"""What a fault is: a way to get a position code wrong, and what it looks like from outside."""
+"""`Fault`, a known mistake in an implementation of a position code, and `Suspect`, an implementation that has it."""
 
 import tomllib
 from collections.abc import Callable, Mapping
@@ -9,17 +9,17 @@ from typing import Any, Literal
 
 @dataclass(frozen=True)
 class Fault:
-    """A way to get it wrong.
+    """A known mistake.
 
     Attributes:
-        code: What it is called by.
-        kind: ``"spec"`` where the code is another one, which a file can show; ``"code"`` where the code is the right
-            one and its application is wrong.
+        code: Its identifier.
+        kind: ``"spec"`` if the position settings are wrong, which a file can show; ``"code"`` if the settings are
+            right and the implementation is wrong.
         about: The kinds of codes and subjects that can have it.
-        sentence: What it behaves like, after "The function"; a template over the fault's parameters.
+        sentence: The behaviour, after "The function"; a template with the fault's parameters.
         hint: What to do about it.
-        cases: Where it was met in public: repository and thread.
-        shown_by: The name of the smallest experiment that separates it from being right.
+        cases: Public reports: repository and thread.
+        shown_by: The name of the smallest experiment that distinguishes it from a correct implementation.
     """
 
     code: str
@@ -32,7 +32,7 @@ class Fault:
 
 
 def faults_in(name: str) -> dict[str, Fault]:
-    """The faults in the file ``NAME.toml`` beside this one, by their codes, in the order of the file."""
+    """The faults in the file ``NAME.toml`` of this folder, by code, in the order of the file."""
     rows: dict[str, dict[str, Any]] = tomllib.loads(
         resources.files("clockhands.faults").joinpath(f"{name}.toml").read_text(encoding="utf-8")
     )
@@ -53,15 +53,15 @@ Parts = Callable[[Any], tuple[Any, Mapping[str, Any]]]
 
 @dataclass(frozen=True)
 class Suspect:
-    """One fault with its parameters, as something that can be asked like the real thing.
+    """A runnable implementation with one fault (or two) and its parameters.
 
     Attributes:
-        codes: The fault's, or those of several that it has at once; the first one's sentence is told.
-        parameters: What the sentence names.
-        make: A fresh process: it gives what makes a wrong implementation of a spec, as often as a model is built.
-        parts: From a spec to the spec that is applied in its place, and the stages that are of another kind; None where
-            the fault is nothing of that sort, and is not tried together with another one.
-        beside: A second fault that it has as well, of its own parameters; its codes are among the codes.
+        codes: The code of the fault, or of several at once; the sentence of the first one is used.
+        parameters: The parameters in the sentence.
+        make: Simulates a new process: it returns a function that builds a faulty implementation for a spec.
+        parts: Maps a spec to the spec applied in its place and the replaced stages; None if the fault cannot be
+            described like this, and is not combined with another one.
+        beside: A second fault with separate parameters; its codes are among the codes.
     """
 
     codes: tuple[str, ...]
@@ -72,7 +72,7 @@ class Suspect:
 
     @property
     def each(self) -> tuple[tuple[tuple[str, ...], Mapping[str, Any]], ...]:
-        """The faults that it has at once, the codes and the parameters of each."""
+        """The codes and parameters of each of its faults."""
         if self.beside is None:
             return ((self.codes, self.parameters),)
         own = self.codes[: len(self.codes) - len(self.beside.codes)]

@@ -1,7 +1,7 @@
-"""A rotary implementation in stages, and suspects that apply the right spec wrongly.
+"""A rotary implementation in stages, and suspects that apply the right spec incorrectly.
 
-Its stages are ``places -> phases -> waves -> turn``: the waves turn the pairs. Positions are read otherwise, numbers
-are rounded, waves meet the wrong channels, or answers depend on what was asked before.
+Its stages are ``places -> phases -> waves -> turn``: cosines and sines rotate the pairs. The suspects use wrong
+positions, round numbers, rotate the wrong channels, or keep state between calls.
 """
 
 import functools
@@ -36,9 +36,9 @@ from clockhands.rotary.formula import plain
 
 
 class StagedRotary:
-    """A right implementation, or one with a stage of another kind.
+    """A correct implementation, or one with some stages replaced.
 
-    Each stage is a function that is called with what the stage before made, and with the call (`Call`).
+    Each stage is a function of the previous stage's result and the call (`Call`).
     """
 
     def __init__(
@@ -63,7 +63,7 @@ class StagedRotary:
     def __call__(
         self, x: np.ndarray, positions: np.ndarray, dtype: str = "float32", role: str | None = None
     ) -> np.ndarray:
-        """What it makes of tokens [batch, heads, seq, width], float64."""
+        """The result for tokens [batch, heads, seq, width], float64."""
         at = np.asarray(positions, np.float64)
         call = Call(self, x, at, dtype, role)
         at = at if self.places is None else self.places(at, call)
@@ -76,7 +76,7 @@ class StagedRotary:
         return (self.turn or turned)(x, cosine, sine, self.spec)
 
     def phases(self, at: np.ndarray, rates: np.ndarray | None = None) -> np.ndarray:
-        """Position times rate, [..., seq, pairs], negative where the code turns backward."""
+        """Position times rate, [..., seq, pairs], negative where the code rotates backward."""
         rates = self.rates if rates is None else rates
         sign = -1.0 if self.spec.direction == "backward" else 1.0
         if self.spec.axes is None:
@@ -84,7 +84,7 @@ class StagedRotary:
         return sign * at[..., list(self.spec.axes)] * rates
 
     def growth(self, at: np.ndarray, role: str | None) -> np.ndarray | float:
-        """What xPos multiplies a query by, or a key."""
+        """The xPos factor of a query or a key."""
         if self.spec.xpos is None:
             return 1.0
         power = self.spec.xpos.logarithms(self.spec.rotated // 2)
@@ -93,19 +93,19 @@ class StagedRotary:
 
 
 def turned(x: np.ndarray, cosine: np.ndarray, sine: np.ndarray, spec: Rotary) -> np.ndarray:
-    """The right last stage."""
+    """The correct last stage."""
     shape = (*x.shape[:-1], cosine.shape[-1])
     return plain(x, np.broadcast_to(cosine, shape), np.broadcast_to(sine, shape), spec, np)
 
 
 Samples = tuple[tuple[np.ndarray, np.ndarray], ...]
-"""Tokens and what became of them, [rows, width] each."""
+"""Input and output tokens, [rows, width] each."""
 
 
 def turning_of(samples: Samples, spec: Rotary) -> tuple[np.ndarray, bool]:
-    """What each pair of a spec was multiplied by, complex [rows, pairs], and whether that is what happened to it.
+    """The complex factor of each pair of a spec, [rows, pairs], and whether each pair was only multiplied by it.
 
-    Pairs that were turned or stretched, and nothing else, are multiplied alike whatever the tokens are.
+    Pairs that were only rotated or scaled have the same factor for every token.
     """
     first, second = spec.channels.T
     measured = []
@@ -122,25 +122,25 @@ def turning_of(samples: Samples, spec: Rotary) -> tuple[np.ndarray, bool]:
 
 @dataclass(frozen=True)
 class SeenRotary(SuspectMaker):
-    """What was measured of an implementation before suspects are tried.
+    """Measurements of a rotary implementation, made before suspects are tried.
 
     Attributes:
         dtype: The dtype of its tokens.
-        coarse: The coarser dtype that it was asked in too, or None.
-        length: Positions that it was asked for.
-        first_wrong: The first position at which it is wrong, or None.
-        positions: Where its turning was measured, [n], without repetition.
-        turning: What each pair was multiplied by there, complex [n, pairs], as the declared pairs have it.
-        pairwise: Whether that is what happened: pairs were turned or stretched, and nothing else.
+        coarse: The coarser dtype in which it was also called, or None.
+        length: Number of positions at which it was called.
+        first_wrong: The first wrong position, or None.
+        positions: The positions of the measurements, [n], without repetition.
+        turning: The complex factor of each declared pair there, [n, pairs].
+        pairwise: Whether pairs were only rotated or scaled.
         specs: Codes that it was recognised as.
         axes: Which of batch and heads its tokens have.
-        stands: Where its tokens seem to stand, for each of the positions; None where that is not seen.
-        first_right: The first position after the first wrong one at which it is right, or None.
-        samples: Tokens and what became of them at these positions, [n, width] each, drawn more than once.
-        role: What they are, ``"key"`` or None for queries.
-        counted: Whether it was asked for several runs of positions, since it counts them itself.
+        stands: The apparent position of its tokens at each of the positions; None if not measurable.
+        first_right: The first correct position after the first wrong one, or None.
+        samples: Input and output tokens at these positions, [n, width] each, drawn more than once.
+        role: ``"key"`` for keys, None for queries.
+        counted: Whether it was called for several runs of positions, because it counts them itself.
         coordinates: Coordinates that differ, [m, axes], for codes of several axes.
-        apart: What became of tokens at these coordinates, as in `samples`.
+        apart: Input and output tokens at these coordinates, as in `samples`.
     """
 
     dtype: str
@@ -161,18 +161,18 @@ class SeenRotary(SuspectMaker):
     apart: Samples = ()
 
     def of(self, spec: Rotary) -> "SeenRotary":
-        """What was measured, as the pairs of another spec have it."""
+        """The same measurements, for the pairs of another spec."""
         if not self.samples:
             return self
         turning, pairwise = turning_of(self.samples, spec)
         return replace(self, turning=turning, pairwise=pairwise, stands=None)
 
     def right(self, spec: Rotary, **stages: Any) -> Apply:
-        """A right implementation but for some stages."""
+        """A correct implementation with some stages replaced."""
         return StagedRotary(spec, **stages)
 
     def may_be(self, suspect: Suspect, spec: Rotary) -> bool:
-        """Whether a suspect is anywhere near what was measured: most are not, and need not be asked everything."""
+        """Whether a suspect roughly agrees with the measurements; most do not and need no full comparison."""
         if not self.samples or suspect.parts is None:
             return True
         at = self.positions if spec.axes is None else np.repeat(self.positions[:, None], spec.number_of_axes, axis=1)
@@ -185,14 +185,14 @@ class SeenRotary(SuspectMaker):
             return bool(np.nanmax(np.abs(made - y), initial=0.0) <= 0.1 * max(np.abs(y).max(), 1.0))
 
     def rates(self) -> np.ndarray | None:
-        """The rate of each pair, rad/token, by unwrapping positions 0, 1, 2, 4, ...; None where that is not seen."""
+        """The rate of each pair, rad/token, by unwrapping positions 0, 1, 2, 4, ...; None if not measurable."""
         if not self.pairwise:
             return None
         at = {int(place): np.angle(row) for place, row in zip(self.positions, self.turning, strict=True)}
         return unwrapped_rates(at)
 
     def evenly(self) -> bool:
-        """Whether each pair turns by one angle more with each token."""
+        """Whether each pair rotates by a constant angle per token."""
         rates = self.rates()
         if rates is None:
             return False
@@ -201,7 +201,7 @@ class SeenRotary(SuspectMaker):
         return bool(np.abs(turned - self.turning).max() <= 0.05 * max(np.abs(start).max(), 1e-30))
 
     def apparent(self, spec: Rotary) -> np.ndarray | None:
-        """The position below the length whose turning comes nearest to what was seen at each position."""
+        """For each position the one below ``length`` whose correct rotation is closest to the measured one."""
         if not self.pairwise or spec.axes is not None or not len(self.positions):
             return None
         if not np.isfinite(self.turning).all():
@@ -214,14 +214,14 @@ class SeenRotary(SuspectMaker):
         return np.where(off.min(axis=1) < 0.05, np.argmin(off, axis=1), -1)
 
     def ends(self) -> tuple[int, ...]:
-        """The last position that something seems to stand at, where all later ones seem to stand there too."""
+        """The last apparent position, if all later tokens appear to be at that position too."""
         if self.stands is None or len(self.stands) < 3 or (last := int(self.stands[-1])) <= 0:
             return ()
         late = (self.stands == last) & (self.positions > last)
         return (last,) if late.sum() >= 3 else ()
 
     def size(self) -> float | None:
-        """What every pair is multiplied by, if it is one number."""
+        """The common factor of all pairs, if there is one."""
         sizes = np.abs(self.turning)
         if not self.pairwise or not sizes.size or np.ptp(sizes) > 0.01 * np.median(sizes):
             return None
@@ -232,9 +232,9 @@ Held = Callable[[np.ndarray, str], np.ndarray]
 
 
 def _in_blocks(size: int) -> Held:
-    """Positions as a range of a coarse dtype counts them: the start of each block is rounded, then the sum.
+    """Positions as ``arange`` of a low-precision dtype gives them: the start of each block is rounded, then the sum.
 
-    PyTorch's vectorised ``arange`` does so, in blocks of 16 or 32 numbers.
+    PyTorch's vectorised ``arange`` does this in blocks of 16 or 32 numbers.
     """
     return lambda at, dtype: rounded(rounded(at // size * size, dtype) + at % size, dtype)
 
@@ -243,7 +243,7 @@ HELD: tuple[Held, ...] = (rounded, _in_blocks(16), _in_blocks(32))
 
 
 def wrong_places(spec: Rotary, seen: SeenRotary) -> Iterator[Suspect]:
-    """Positions are read otherwise."""
+    """Suspects with wrong positions."""
     several = spec.axes is not None
     read = Places(several)
     yield seen.suspect("positions-ignored", {}, places=lambda at, _: read.counted(at))
@@ -264,7 +264,7 @@ def wrong_places(spec: Rotary, seen: SeenRotary) -> Iterator[Suspect]:
             parameters,
             places=lambda at, call, coarse=coarse: rounded(at, coarse) if call.dtype == coarse else at,
         )
-    # A table of one row turns nothing, which is another fault.
+    # A table of one row rotates nothing, which is another fault.
     for last in seen.ends():
 
         def evicted(at: np.ndarray, _: Call, last: int = last) -> np.ndarray:
@@ -315,7 +315,7 @@ def _beyond(rows: int, dtype: str) -> Phases:
 
 
 def wrong_arithmetic(_: Rotary, seen: SeenRotary) -> Iterator[Suspect]:
-    """Numbers are rounded on the way."""
+    """Suspects that round intermediate numbers."""
     ways = [(codes, parts, held) for codes, parts in PARTS for held in (HELD if "p" in parts else HELD[:1])]
     for dtype, first in COARSE.items():
         parameters = {"dtype": dtype, "first": first}
@@ -348,7 +348,7 @@ def _rounded_waves(
 
 
 def wrong_pairs(spec: Rotary, seen: SeenRotary) -> Iterator[Suspect]:
-    """Waves meet the wrong channels."""
+    """Suspects that rotate the wrong channels."""
     yield seen.built("no-rotation", {"when": ""}, lambda _: _unturned)
     yield seen.suspect("sine-and-cosine-swapped", {}, waves=lambda cosine, sine, _: (sine, cosine))
     yield from _other_partners(spec, seen)
@@ -395,12 +395,12 @@ def _unturned(x: np.ndarray, *_: Any) -> np.ndarray:
 
 
 def turned_twice(x: np.ndarray, cosine: np.ndarray, sine: np.ndarray, spec: Rotary) -> np.ndarray:
-    """A last stage that is done twice."""
+    """A last stage that rotates twice."""
     return turned(turned(x, cosine, sine, spec), cosine, sine, spec)
 
 
 def _other_partners(spec: Rotary, seen: SeenRotary) -> Iterator[Suspect]:
-    """The partners of a partial rotation: half of the head further where it is half of what turns, or the reverse."""
+    """Wrong partners in partial RoPE: half of the head apart instead of half of the RoPE dimensions, or the reverse."""
     if spec.layout != "halves" or spec.blocks or spec.start:
         return
     turning = int(np.count_nonzero(spec.rates))
@@ -420,7 +420,7 @@ def _other_partners(spec: Rotary, seen: SeenRotary) -> Iterator[Suspect]:
 
 
 def _leading_rows(seen: SeenRotary) -> Iterator[Suspect]:
-    """The first rows are another thing than all later ones: of the table, by position, or of every call."""
+    """Suspects whose first rows differ from later ones: in the table, by position, or in every call."""
     rows = seen.first_right
     if rows is None or seen.first_wrong is None or seen.first_wrong > 1:
         return
@@ -449,7 +449,7 @@ _CACHES = {
 
 
 def rotary_stateful(spec: Rotary, seen: SeenRotary) -> Iterator[Suspect]:
-    """Suspects whose answers depend on what was asked before: caches without their key, first dtypes, counters."""
+    """Suspects with state between calls: caches with an incomplete key, the first call's dtype, counters."""
     for code, without in _CACHES.items():
         yield Suspect((code,), {}, lambda without=without: shared(without, StagedRotary, _with_held_rates))
     for dtype in COARSE:
@@ -491,7 +491,7 @@ def _with_held_rates(held: StagedRotary, spec: Rotary) -> Apply:
 
 
 def _rebuilt(spec: Rotary, rows: int, dtype: str) -> Apply:
-    """A table of so many rows, made again in a coarse dtype when a later position is asked for, and kept so."""
+    """A table of ``rows`` rows, rebuilt in a low-precision dtype for a later position, and kept."""
     late = False
 
     def phases(at: np.ndarray, call: Call) -> np.ndarray:
@@ -503,13 +503,13 @@ def _rebuilt(spec: Rotary, rows: int, dtype: str) -> Apply:
 
 
 def _first_model_turns() -> Callable[[Rotary], Apply]:
-    """A process whose first model is right, and whose others turn nothing."""
+    """A process whose first model is correct and whose other models rotate nothing."""
     models = itertools.count()
     return lambda spec: _unturned if next(models) else StagedRotary(spec)
 
 
 def _longest_kept(spec: Rotary) -> Apply:
-    """The rows of the longest call so far serve all that are no longer, wherever they start."""
+    """The rows of the longest call so far are reused for calls of at most that length, with any start."""
     kept = np.zeros(0)
 
     def places(at: np.ndarray, _: Call) -> np.ndarray:
@@ -524,7 +524,7 @@ def _longest_kept(spec: Rotary) -> Apply:
 
 
 class _Shrinking:
-    """Half as many channels turn with each call, by a ladder of their own or by the first rates of the right one."""
+    """Each call halves the RoPE dimensions, with a new ladder or with the first rates of the correct one."""
 
     def __init__(self, spec: Rotary, least: int, cut: bool) -> None:
         self.spec, self.rotated, self.least, self.cut = spec, spec.rotated, least, cut

@@ -1,4 +1,4 @@
-"""Rotary suspects of another spec: one field is not what was declared, by what is usual or by what was measured."""
+"""Rotary suspects with a wrong spec: one field has another usual or measured value than declared."""
 
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -35,7 +35,7 @@ FACTORS = (2.0, 4.0, 8.0, 16.0, 32.0, 40.0, 64.0)
 
 
 def other_specs(spec: Rotary, seen: SeenRotary) -> Iterator[Suspect]:
-    """One field of the spec is another."""
+    """Suspects with one wrong field of the spec."""
     other = {"halves": "interleaved", "interleaved": "halves"}
     yield seen.another(
         "other-layout",
@@ -100,13 +100,13 @@ def other_specs(spec: Rotary, seen: SeenRotary) -> Iterator[Suspect]:
 
 
 def _keys_centred(spec: Rotary, centre: float) -> Apply:
-    """Queries around the right centre and keys around another."""
+    """Apply xPos with the correct centre for queries and another one for keys."""
     keys = StagedRotary(replace(spec, xpos=replace(spec.xpos or XPos(), centre=centre)))
     return lambda x, at, dtype, role: (keys if role == "key" else StagedRotary(spec))(x, at, dtype, role)
 
 
 def _moving_centre(spec: Rotary, both: bool) -> Apply:
-    """Keys, or queries too, around half of the length of each call."""
+    """Apply xPos with half of each call's length as the centre of keys, or of queries too."""
 
     def apply(x: np.ndarray, at: np.ndarray, dtype: str, role: str | None) -> np.ndarray:
         if not both and role != "key":
@@ -118,7 +118,7 @@ def _moving_centre(spec: Rotary, both: bool) -> Apply:
 
 
 def laid_out(spec: Rotary) -> str:
-    """Which channels form a pair, in words."""
+    """A phrase for which channels form a pair."""
     return f"{LAYOUTS[spec.layout]}{' in blocks' if spec.blocks else ''}"
 
 
@@ -217,7 +217,7 @@ def _mistaken(spec: Rotary, seen: SeenRotary, mistake: Mistake) -> Iterator[Susp
 def _with_rates(
     spec: Rotary, rates: Callable[[np.ndarray, np.ndarray], np.ndarray], factor: float
 ) -> tuple[Rotary, dict[str, Any]]:
-    """Rates that are made of the plain ones and the right ones; a model without a scaling is right."""
+    """A spec with rates computed from the plain and the correct ones; a model without scaling is correct."""
     if spec.scaling is None:
         return spec, {}
     plain = np.array(replace(spec, scaling=None, length=None).rates)
@@ -225,7 +225,7 @@ def _with_rates(
 
 
 def _with(spec: Rotary, scaling: Any) -> Rotary:
-    """Another scaling in place of a model's own; a model that has none keeps none."""
+    """The spec with another scaling; a model without a scaling keeps none."""
     return spec if spec.scaling is None else replace(spec, scaling=scaling)
 
 
@@ -237,7 +237,7 @@ def _again(spec: Rotary) -> np.ndarray:
 
 
 def _does_something(spec: Rotary, scaling: Any) -> bool:
-    """Whether a scaling changes the rates at this length: one that does not is none."""
+    """Whether a scaling changes the rates at this length."""
     try:
         return replace(spec, scaling=scaling).rates != replace(spec, scaling=None, length=None).rates
     except ClockhandsError:
@@ -255,7 +255,7 @@ def _with_scaling(
 
 
 def scaling_difference(one: Any, other: Any) -> dict[str, Any]:
-    """A declared scaling and another in words, with the fields in which they differ."""
+    """The names of a declared scaling and another one, with the fields in which they differ."""
     if type(one) is not type(other):
         return {"declared": scaling_name(one), "scaling": scaling_name(other)}
     apart = [field.name for field in fields(one) if getattr(one, field.name) != getattr(other, field.name)]
@@ -267,7 +267,7 @@ def scaling_difference(one: Any, other: Any) -> dict[str, Any]:
 
 
 def scaling_name(scaling: Any) -> str:
-    """A scaling in words."""
+    """The name of a scaling for messages."""
     name = type(scaling).__name__
     factor = getattr(scaling, "factor", None)
     return f"{name}, factor {factor:g}" if isinstance(factor, int | float) else name
@@ -325,7 +325,7 @@ def _in_words(axes: tuple[int, ...]) -> str:
 
 
 def _measured_axes(spec: Rotary, seen: SeenRotary) -> tuple[int, ...] | None:
-    """The coordinate that each pair turns by, where every pair turns by one at its own rate."""
+    """The coordinate that rotates each pair, if every pair is rotated by one coordinate at its rate."""
     if seen.coordinates is None or not seen.apart:
         return None
     turning, pairwise = turning_of(seen.apart, spec)
@@ -341,7 +341,7 @@ def _measured_axes(spec: Rotary, seen: SeenRotary) -> tuple[int, ...] | None:
 
 
 def _axis_by_axis(spec: Rotary, seen: SeenRotary) -> Iterator[Suspect]:
-    """One coordinate is read further on, or stretched: as its own pairs turn in text, where all are alike."""
+    """Suspects with one coordinate shifted or scaled, measured from its pairs in text."""
     rates, own, start = seen.rates(), np.array(spec.rates), np.flatnonzero(seen.positions == 0)
     if rates is None:
         return
@@ -372,7 +372,7 @@ def _axis_by_axis(spec: Rotary, seen: SeenRotary) -> Iterator[Suspect]:
 
 
 def _standing(row: np.ndarray, rates: np.ndarray, reach: int = 8192) -> list[float]:
-    """Where pairs of these rates stand that turned like this at position 0: the one or two nearest, in half tokens."""
+    """The one or two nearest positions, in half tokens, at which pairs of these rates have this rotation."""
     row = row / np.maximum(np.abs(row), 1e-30)
     places = np.arange(-2 * reach, 2 * reach + 1) / 2
     for pair in range(len(rates)):  # the fast ones leave few to look at
@@ -383,12 +383,12 @@ def _standing(row: np.ndarray, rates: np.ndarray, reach: int = 8192) -> list[flo
 
 
 def _as_written(number: float) -> Iterator[float]:
-    """A measured number as somebody wrote it, or its reciprocal, and as it was measured."""
+    """Round numbers near a measured one, or near its reciprocal, and the measured number itself."""
     yield from dict.fromkeys((float(f"{number:.3g}"), 1 / float(f"{1 / number:.3g}"), number))
 
 
 def faults_between(spec: Rotary, other: Rotary) -> Iterator[tuple[str, dict[str, Any]]]:
-    """The faults that turn one spec into another, one for each field in which they differ."""
+    """The faults between two specs, one for each field in which they differ."""
     before = 0
     for code, parameters in _differences(spec, other):
         before += 1
@@ -421,7 +421,7 @@ def _differences(spec: Rotary, other: Rotary) -> Iterator[tuple[str, dict[str, A
 
 
 def measured(spec: Rotary, seen: SeenRotary) -> Iterator[Suspect]:
-    """Faults whose parameter was measured."""
+    """Suspects with a measured parameter."""
     size = seen.size()
     # A length is known to what rounding leaves of the median of all.
     least = 1e-5 if seen.dtype in ("float32", "float64") else 1e-3
@@ -449,7 +449,7 @@ def measured(spec: Rotary, seen: SeenRotary) -> Iterator[Suspect]:
 
 
 def _recognised(spec: Rotary, other: Rotary, seen: SeenRotary) -> Suspect:
-    """Another spec as a whole, with every fault that is between the two."""
+    """A suspect of another spec, with all faults between the two."""
     found: Suspect | None = None
     for code, parameters in reversed(list(faults_between(spec, other))):
         codes = (code,) if found is None else (code, *found.codes)
@@ -460,7 +460,7 @@ def _recognised(spec: Rotary, other: Rotary, seen: SeenRotary) -> Suspect:
 
 
 def _bases(spec: Rotary, rates: np.ndarray) -> Iterator[float]:
-    """Bases by the measured rates: by the pairs that a scaling leaves, and by all."""
+    """Bases from the measured rates: from the pairs that the scaling does not change, and from all."""
     assert isinstance(spec.spacing, Geometric)
     plain = replace(spec, scaling=None, length=None)
     exponents = -np.log(np.maximum(np.array(plain.rates), 1e-300)) / np.log(spec.spacing.base)
@@ -479,7 +479,7 @@ def _bases(spec: Rotary, rates: np.ndarray) -> Iterator[float]:
 
 
 def _slowed_alike(spec: Rotary, seen: SeenRotary, rates: np.ndarray) -> Iterator[Suspect]:
-    """Every plain rate is divided by one number, where the scaling does something else."""
+    """Suspects that divide all plain rates by one number instead of applying the scaling."""
     if spec.scaling is None:
         return
     plain = np.array(replace(spec, scaling=None, length=None).rates)
@@ -511,7 +511,7 @@ def _scaled_positions(spec: Rotary, seen: SeenRotary, rates: np.ndarray) -> Iter
 
 
 def _offsets(spec: Rotary, seen: SeenRotary) -> Iterator[Suspect]:
-    """By how many tokens it stands off: the turning where position 0 stands tells."""
+    """Suspects with shifted positions; the shift is measured from the rotation at position 0."""
     where = np.flatnonzero(seen.positions == 0)
     if not len(where):
         return
@@ -532,10 +532,10 @@ _STATELESS = (other_specs, measured, wrong_places, wrong_arithmetic, wrong_pairs
 
 
 def pairs_of_suspects(spec: Rotary, seen: SeenRotary) -> Iterator[Iterator[Suspect]]:
-    """Every two faults at once, those that begin with the same one together.
+    """Suspects with two faults, grouped by the first one.
 
-    The second is a fault of the spec that the first one leaves: a base is measured again where the first fault took the
-    scaling away, and turned pairs where it changed the layout. What depends on earlier calls is not paired.
+    The second is a fault of the spec that the first one gives: the base is measured again if the first fault removed
+    the scaling, and the pairs if it changed the layout. Faults that depend on earlier calls are not combined.
     """
     singles = [one for one in of_sources(spec, seen, *_STATELESS) if one.parts is not None]
     tried = {spec}
@@ -556,7 +556,7 @@ def pairs_of_suspects(spec: Rotary, seen: SeenRotary) -> Iterator[Iterator[Suspe
 
 
 def _keeps(spec: Rotary, suspect: Suspect) -> bool:
-    """Whether a fault leaves the spec as it is."""
+    """Whether a fault does not change the spec."""
     with suppress(ClockhandsError):
         return suspect.parts is not None and suspect.parts(spec)[0] == spec
     return False

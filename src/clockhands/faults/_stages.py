@@ -1,8 +1,8 @@
-"""Implementations in stages, and what a fault puts in the place of one: what the kinds of codes share.
+"""The common part of implementations in stages, and the replacements of stages by faults.
 
-Positions are read, multiplied by rates, and turned into waves: ``places -> phases -> waves``. What follows is each
-kind's own. All of it is float64, so what a fault does is not hidden by rounding; positions are as large as models use,
-not as large as the library takes.
+Positions are read, multiplied by rates, and converted to cosines and sines: ``places -> phases -> waves``. The later
+stages depend on the kind of code. Everything is float64, so that rounding does not hide the effect of a fault;
+positions are limited to those that models use.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -16,7 +16,7 @@ from clockhands.errors import ClockhandsError, InvalidValue
 from clockhands.faults._fault import Parts, Suspect
 
 COARSE = {"bfloat16": 257, "float16": 2049}
-"""Coarse dtypes, and the first whole number that each does not hold."""
+"""Low-precision dtypes, and the first integer that each cannot represent."""
 
 Apply = Callable[..., np.ndarray]
 """``apply(x [batch, heads, seq, width], positions [seq] or [batch, seq], dtype, role) -> x with the code``, float64."""
@@ -29,17 +29,17 @@ PARTS = (
     (("positions-rounded", "rates-rounded"), "pr"),
     (("positions-rounded", "phases-rounded"), "pf"),
 )
-"""What of a phase may be rounded, for `rounded_phases`, and the faults that it is."""
+"""The parts of a phase that may be rounded, for `rounded_phases`, and the corresponding faults."""
 
 
 @dataclass(frozen=True, eq=False)
 class Call:
-    """What a stage may know of the call that it serves.
+    """The information of a call that its stages can use.
 
     Attributes:
-        of: The implementation whose stage it is.
+        of: The implementation of the stage.
         x: The tokens, [batch, heads, seq, width].
-        positions: Where they stand, as they were passed in.
+        positions: Their positions, as passed in.
         dtype: The dtype of the tokens.
         role: ``"query"`` or ``"key"``, where the code depends on it.
     """
@@ -57,28 +57,28 @@ class Call:
 
 
 Phases = Callable[[np.ndarray, Call], np.ndarray]
-"""A stage that makes positions or phases of positions."""
+"""A stage that maps positions to positions or phases."""
 
 
 class SuspectMaker:
-    """What was measured of an implementation, as what makes suspects of it."""
+    """Base of the measurements of an implementation, from which suspects are made."""
 
     def right(self, spec: Any, **stages: Any) -> Apply:
-        """A right implementation of a spec but for some stages."""
+        """A correct implementation of a spec with some stages replaced."""
         raise NotImplementedError
 
     def built(
         self, codes: str | tuple[str, ...], parameters: Mapping[str, Any], build: Callable[[Any], Apply]
     ) -> Suspect:
-        """An implementation that is built for a spec, in a process in which nothing is shared."""
+        """A suspect built by ``build`` for each spec, without state shared between models."""
         return Suspect((codes,) if isinstance(codes, str) else codes, parameters, lambda: build)
 
     def suspect(self, codes: str | tuple[str, ...], parameters: Mapping[str, Any], **stages: Any) -> Suspect:
-        """An implementation of the right code with stages of another kind."""
+        """A suspect with the correct spec and some stages replaced."""
         return self.of_parts(codes, parameters, lambda spec: (spec, stages))
 
     def of_parts(self, codes: str | tuple[str, ...], parameters: Mapping[str, Any], parts: Parts) -> Suspect:
-        """An implementation of another spec, with stages of another kind that follow from the right one."""
+        """A suspect with another spec and replaced stages, both computed from the correct spec."""
 
         def build(spec: Any) -> Apply:
             other, stages = parts(spec)
@@ -89,7 +89,7 @@ class SuspectMaker:
     def another(
         self, codes: str | tuple[str, ...], parameters: Mapping[str, Any], change: Callable[[Any], Any]
     ) -> Suspect:
-        """An implementation of another spec; of other models it gets the same field wrong."""
+        """A suspect with another spec; it makes the same change to the spec of every model."""
 
         def build(spec: Any) -> Apply:
             try:
@@ -100,7 +100,7 @@ class SuspectMaker:
         return replace(self.built(codes, parameters, build), parts=lambda spec: (change(spec), {}))
 
     def together(self, one: Suspect, other: Suspect) -> Suspect | None:
-        """An implementation with two faults, the second one a fault of the first one's spec; None where they clash."""
+        """A suspect with two faults, the second applied to the first one's spec; None if they conflict."""
         if one.parts is None or other.parts is None or one.codes[0] == other.codes[0]:
             return None
         first, second = one.parts, other.parts
@@ -122,7 +122,7 @@ class SuspectMaker:
 
 
 def with_spacing(**changed: Any) -> Callable[[Any], Any]:
-    """From a spec to the same one with other fields of its spacing."""
+    """A function that changes fields of a spec's spacing."""
     return lambda spec: replace(spec, spacing=replace(spec.spacing, **changed))
 
 
@@ -136,13 +136,13 @@ def of_sources(spec: Any, seen: Any, *sources: Callable[[Any, Any], Iterator[Sus
 
 
 def rounded(numbers: Any, dtype: str) -> np.ndarray:
-    """Numbers as this dtype holds them, float64 again."""
+    """Numbers rounded to this dtype, as float64."""
     with np.errstate(over="ignore"):
         return np.asarray(numbers, np.float64).astype(output_dtype(dtype)).astype(np.float64)
 
 
 def wrapped(angles: np.ndarray) -> np.ndarray:
-    """Angles within half a turn of 0."""
+    """Angles reduced to [-pi, pi]."""
     return (angles + np.pi) % (2 * np.pi) - np.pi
 
 
@@ -169,31 +169,31 @@ def rounded_phases(
 
 
 class Places:
-    """Positions that are read otherwise, [..., seq] or, of several axes, [..., seq, axes]."""
+    """Wrong positions, [..., seq] or, for several axes, [..., seq, axes]."""
 
     def __init__(self, several: bool) -> None:
         self.several, self.tokens = several, -2 if several else -1
 
     def counted(self, at: np.ndarray, start: int = 0) -> np.ndarray:
-        """The numbers of the rows."""
+        """The row numbers instead of the positions."""
         rows = start + np.arange(at.shape[self.tokens], dtype=np.float64)
         return np.broadcast_to(rows[:, None] if self.several else rows, at.shape)
 
     def from_first(self, at: np.ndarray, _: Call) -> np.ndarray:
-        """How far they are from the first."""
+        """Positions relative to the first one."""
         return at - np.take(at, [0], axis=self.tokens) if at.size else at
 
     def on_from_first(self, at: np.ndarray, _: Call) -> np.ndarray:
-        """The first, and numbers of rows on from it."""
+        """The first position plus the row numbers."""
         return np.take(at, [0], axis=self.tokens) + self.counted(at) if at.size else at
 
     def of_first_sequence(self, at: np.ndarray, _: Call) -> np.ndarray:
-        """Those of the first sequence of the batch."""
+        """The positions of the first sequence of the batch for all sequences."""
         return np.broadcast_to(at[:1], at.shape) if at.ndim > 1 + self.several else at
 
 
 def first_axis(at: np.ndarray, _: Call) -> np.ndarray:
-    """The first coordinate in the place of all."""
+    """The first coordinate in place of all coordinates."""
     return np.repeat(at[..., :1], at.shape[-1], axis=-1)
 
 
@@ -208,28 +208,28 @@ def with_axes(sources: Mapping[int, int]) -> Phases:
 
 
 class CoarseCache:
-    """Whether a cache was made for tokens of a coarse dtype: for any of them, or by the first call for all."""
+    """A cache that becomes low-precision with the first such tokens, or only if the first call has such tokens."""
 
     def __init__(self, dtype: str, first: bool = False) -> None:
         self.dtype, self.first, self.kept = dtype, first, None
 
     def __call__(self, call: Call) -> bool:
-        """Whether it is one at this call."""
+        """Whether the cache is low-precision in this call."""
         if self.kept is None or not (self.first or self.kept):
             self.kept = call.dtype == self.dtype
         return self.kept
 
     def places(self, at: np.ndarray, call: Call) -> np.ndarray:
-        """Positions that are kept in the coarse dtype."""
+        """Positions cached in the low-precision dtype."""
         return rounded(at, self.dtype) if self(call) else at
 
     def phases(self, at: np.ndarray, call: Call) -> np.ndarray:
-        """Phases that are kept in it, and all that they are made of."""
+        """Phases, rates and positions cached in the low-precision dtype."""
         return rounded_phases(at, call, "prf" if self(call) else "", self.dtype)
 
 
 def kept_by_length() -> Phases:
-    """Positions of the first call with so many, kept for the later ones."""
+    """Positions cached by their number: those of the first call are reused."""
     kept: dict[tuple[int, ...], np.ndarray] = {}
     return lambda at, _: kept.setdefault(at.shape, at)
 
@@ -245,18 +245,18 @@ def first_sequence_only(right: Apply, always: bool, rest: Callable[[np.ndarray],
 
 
 FIRST_ONLY = (("", True), (" if each has one token", False))
-"""When `first_sequence_only` leaves sequences out, in words, and its ``always``."""
+"""A phrase for when `first_sequence_only` leaves sequences out, and its ``always``."""
 
 
 def shared(
     without: tuple[str, ...] | None, make: Callable[[Any], Any], use: Callable[[Any, Any], Apply]
 ) -> Callable[[Any], Apply]:
-    """A process whose models share what the first one of a key made.
+    """A process whose models share a cache with an incomplete key.
 
     Args:
-        without: The fields of a spec that are no part of the key; None where nothing is.
-        make: From a spec to what is kept.
-        use: From what is kept and a model's own spec to its implementation.
+        without: The fields of a spec that are not part of the key; None means that no field is.
+        make: Computes the cached value from a spec.
+        use: Builds the implementation from the cached value and the model's spec.
     """
     models: dict[Any, Any] = {}
 
@@ -265,7 +265,7 @@ def shared(
         key = tuple(getattr(spec, name) for name in names)
 
         def apply(*arguments: Any, **more: Any) -> np.ndarray:
-            # As caches do, it is filled by the first call, not when the model is built.
+            # Like a real cache, it is filled by the first call, not when the model is built.
             if key not in models:
                 models[key] = make(spec)
             return use(models[key], spec)(*arguments, **more)

@@ -1,4 +1,4 @@
-"""Encodings as JAX pytrees: learned numbers are leaves, the spec is static."""
+"""Position encodings as JAX pytrees: learned numbers are leaves, the spec is static."""
 
 from clockhands.jax._pytrees import Additive, Bias, Rotary
 

@@ -1,15 +1,14 @@
-"""Position codes as pytrees: what is learned are leaves, the spec is part of the tree's structure.
+"""Position codes as JAX pytrees: learned numbers are leaves, the spec is part of the tree structure.
 
-So they pass through ``jit``, ``grad``, ``vmap`` and ``scan`` as arguments like any parameters, and ``jit`` compiles
-once for equal specs, since the spec compares and hashes by its value. Equally well a spec is a static argument of one's
-own function around ``clockhands.rotate``, ``clockhands.add`` or ``clockhands.bias``, which these classes call.
+They pass through ``jit``, ``grad``, ``vmap`` and ``scan`` as arguments like any parameters, and ``jit`` compiles once
+for equal specs, because specs compare and hash by value. A spec can also be a static argument of your own function that
+calls ``clockhands.rotate``, ``clockhands.add`` or ``clockhands.bias``, as these classes do.
 
-In flax's nnx, ``self.code = nnx.data(jax.tree.map(nnx.Param, code))`` makes what a code learns into parameters that
-train.
+In flax's nnx, ``self.code = nnx.data(jax.tree.map(nnx.Param, code))`` makes the learned numbers trainable parameters.
 
-Positions that are known before tracing (NumPy values, lists, ranges, or none at all) are made exact in NumPy and never
-reach JAX as integers: without 64-bit mode it would wrap them, silently. Those that exist only inside a trace are
-reduced exactly there, see `clockhands.traces`: with them cosine and sine are within 2**-22 up to 2**31 - 1.
+Positions known before tracing (NumPy values, lists, ranges, or None) are processed exactly in NumPy and never reach JAX
+as integers, which would silently overflow there without 64-bit mode. Traced positions are reduced exactly inside the
+trace, see `clockhands.traces`: cosine and sine are within 2**-22 up to position 2**31 - 1.
 """
 
 import math
@@ -27,7 +26,7 @@ from clockhands.arguments import settle, shown
 from clockhands.biases.scoring import beside, positions_beside
 from clockhands.errors import InvalidType
 
-# Two of these are equal as trees are: arrays have no one answer to that, nor a hash, and `jit` asks for one.
+# No field-wise equality or hash: arrays have neither a single truth value nor a hash, and `jit` needs one.
 _computed = partial(jax.tree_util.register_dataclass, data_fields=[], meta_fields=["spec"])
 _learned = partial(jax.tree_util.register_dataclass, data_fields=["values"], meta_fields=["spec"])
 
@@ -35,7 +34,7 @@ _learned = partial(jax.tree_util.register_dataclass, data_fields=["values"], met
 @_computed
 @dataclass(frozen=True)
 class Rotary:
-    """A rotary code as a pytree without leaves: queries and keys in, turned queries and keys out.
+    """A rotary code as a pytree without leaves: queries and keys in, rotated queries and keys out.
 
     ``code(x, positions)`` is ``clockhands.rotary.rotate(x, spec, positions)``, with its shapes, accuracy and errors.
 
@@ -58,29 +57,29 @@ class Rotary:
         _check(self.spec, rotary.Rotary, "RoPE", "Rotary(clockhands.Rotary(head_width=64))")
 
     def __call__(self, x: Any, positions: Any = None, seq_axis: int = -2, *, role: str | None = None) -> jax.Array:
-        """``x`` [..., seq, head_width] turned by its positions; see `clockhands.rotary.rotate`."""
+        """``x`` [..., seq, head_width] rotated by its positions; see `clockhands.rotary.rotate`."""
         return rotary.rotate(x, self.spec, positions, seq_axis, role=role)
 
     def both(self, queries: Any, keys: Any, positions: Any = None, seq_axis: int = -2) -> tuple[jax.Array, jax.Array]:
-        """Queries and keys that stand at the same positions; see `clockhands.rotary.rotate_both`."""
+        """Queries and keys at the same positions, both rotated; see `clockhands.rotary.rotate_both`."""
         return rotary.rotate_both(queries, keys, self.spec, positions, seq_axis)
 
 
 @_learned
 @dataclass(frozen=True, eq=False)
 class Additive:
-    """An additive code as a pytree: tokens in, tokens with their positions out.
+    """An additive code as a pytree: tokens in, tokens plus the code of their positions out.
 
     ``code(x, positions)`` is ``clockhands.add(x, spec, positions, values=values)``.
 
     Attributes:
         spec: The additive code.
-        values: What is learned: the rows of a table [rows, width], the rates of Fourier features, or a scale; None for
-            a computed code.
+        values: The learned numbers: the rows of a table [rows, width], the rates of Fourier features, or a scale; None
+            for a computed code.
 
     Raises:
         InvalidType: ``spec`` is not an additive code.
-        InvalidValue: Called with ``values`` of another shape, or without those that the code needs.
+        InvalidValue: When called: ``values`` have the wrong shape, or are missing.
 
     >>> import clockhands as ch
     >>> Additive(ch.Sinusoidal(width=4))(jnp.zeros((2, 4))).shape
@@ -91,14 +90,14 @@ class Additive:
     values: Any = None
 
     def __post_init__(self) -> None:
-        """Check the spec; values are checked where they are used, since JAX puts more than arrays into its trees."""
+        """Check the spec; values are checked when used, because JAX also puts other objects into its trees."""
         _check(self.spec, additive.AdditiveCode, "an additive encoding", "Additive(clockhands.Sinusoidal(width=512))")
 
     @classmethod
     def drawn(cls, spec: additive.AdditiveCode, key: jax.Array, dtype: Any = jnp.float32) -> "Additive":
-        """With a table from a normal distribution of deviation 0.02 (as BERT's and GPT-2's), rates, or a scale of 1.
+        """The code with random initial values: a table, rates of Fourier features, or a scale of 1.
 
-        Rates are from one of deviation 1.
+        Tables are normal with standard deviation 0.02 (as in BERT and GPT-2), rates normal with standard deviation 1.
 
         Raises:
             InvalidType: ``spec`` is not an additive code.
@@ -122,17 +121,17 @@ class Bias:
     """A bias as a pytree: scores in, scores with the bias out.
 
     ``code(scores)`` adds ``clockhands.bias(spec, queries, keys, values=values)`` to the scores before the softmax;
-    `matrix` is that bias alone. KERPLE's numbers are kept where it is a kernel before each use, as its code does.
-    Positions may exist only inside a trace, as in a step of decoding: then distances are exact up to 2**31 - 1.
+    `matrix` is that bias alone. KERPLE's parameters are clipped to their valid range before each use, as in its code.
+    Positions may be traced, as in a decoding step: then distances are exact up to 2**31 - 1.
 
     Attributes:
         spec: The bias, of all heads.
         values: The learned numbers by name; None for a computed bias.
-        heads: The heads that are wanted, as for `clockhands.bias`, such as those of one device; ``values`` are theirs.
+        heads: A range of heads, as for `clockhands.bias`, such as those of one device; ``values`` are for these heads.
 
     Raises:
         InvalidType: ``spec`` is not a bias.
-        InvalidValue: Called with ``values`` that are not those of the spec.
+        InvalidValue: When called: ``values`` do not fit the spec.
 
     >>> import clockhands as ch
     >>> Bias(ch.Alibi(heads=2))(jnp.zeros((2, 1, 4)))[0].tolist()
@@ -154,11 +153,11 @@ class Bias:
     def drawn(
         cls, spec: biases.BiasCode, key: jax.Array, dtype: Any = jnp.float32, *, heads: range | None = None
     ) -> "Bias":
-        """With learned numbers as the codes draw them that train such a bias.
+        """The bias with random initial values, as in published training code.
 
-        Tables from a normal distribution of deviation 0.02 (T5 and Swin do so up to the deviation); KERPLE's ``p`` and
-        ``a`` evenly up to 2 and 1; FIRE's rate 0.1 and threshold 512; networks evenly up to the inverse root of what
-        goes into them.
+        Tables are normal with standard deviation 0.02 (in T5 and Swin only the standard deviation differs); KERPLE's
+        ``p`` and ``a`` are uniform up to 2 and 1; FIRE's rate is 0.1 and its threshold 512; weights of networks are
+        uniform up to the inverse square root of the number of inputs.
 
         Raises:
             InvalidType: ``spec`` is not a bias.
@@ -185,10 +184,10 @@ class Bias:
         """The bias itself, [heads, queries, keys] (and a batch axis before, where positions have one).
 
         Args:
-            queries: Positions, or a count, which stands at the last of the keys; as for `clockhands.bias`.
+            queries: Positions, or a count of queries at the positions of the last keys; as for `clockhands.bias`.
             keys: Positions, or a count.
             causal: Whether keys after the query get minus infinity.
-            dtype: Of the result.
+            dtype: The dtype of the result.
         """
         values = self.values
         if values is not None and isinstance(self.spec, biases.Kerple):
@@ -199,17 +198,17 @@ class Bias:
         return jnp.asarray(made)
 
     def __call__(self, scores: Any, queries: Any = None, keys: Any = None, *, causal: bool = False) -> jax.Array:
-        """Scores [..., heads, queries, keys] plus the bias, made in float32 at least and rounded once.
+        """Scores [..., heads, queries, keys] plus the bias, computed in float32 or wider and rounded once.
 
         Args:
-            scores: What the softmax is about to be taken of.
-            queries: Positions [queries], or [batch, queries] where ``batch`` is axis 0 of the scores (or 1); unless
-                given, the last ones of the keys', one for each row.
-            keys: Positions, likewise; unless given, 0, 1, 2, …, one for each column.
+            scores: The attention scores before the softmax.
+            queries: Positions [queries], or [batch, queries] where ``batch`` is axis 0 of the scores (or 1); by
+                default the positions of the last keys, one for each row.
+            keys: Positions, likewise; by default 0, 1, 2, …, one for each column.
             causal: Whether keys after the query get minus infinity.
 
         Raises:
-            InvalidValue, InvalidType: Scores and positions are not of these shapes, or scores no floats.
+            InvalidValue, InvalidType: Scores or positions have other shapes, or the scores are not floats.
         """
         queries, keys = positions_beside(scores, biases.some_heads(self.spec, self.heads), queries, keys)
         work = jnp.promote_types(scores.dtype, jnp.float32)

@@ -1,4 +1,4 @@
-"""From numbers (frequencies, a table, a function) to the encoding that makes them."""
+"""Find the position encoding that gives some numbers: frequencies, a table, or the outputs of a function."""
 
 from clockhands.recognition._fitting import Fit, fit_ladder
 from clockhands.recognition._given import LOW_PRECISION

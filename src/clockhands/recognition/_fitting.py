@@ -1,4 +1,4 @@
-"""From measured rates to the ladder that has them: how it is spaced and scaled, in numbers that people write.
+"""Fit a ladder to measured rates: its spacing and scaling, with round numbers.
 
 Every family is fitted in the same way. Its numbers are first bounded by intervals: of a geometric ladder
 ``ln rate_j = ln m - j g`` each pair bounds ``g``, and the bounds are intersected. The scalings (`clockhands.scaling`)

@@ -1,4 +1,4 @@
-"""Asking a function(x, positions) for rows: in one call, or as if each row stood alone at its position."""
+"""Calls of a function(x, positions): many rows in one call, or each row as if it were alone at its position."""
 
 import itertools
 from collections.abc import Callable, Iterator

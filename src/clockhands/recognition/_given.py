@@ -1,4 +1,4 @@
-"""An array of any library as rows of numbers that can be looked at piece by piece."""
+"""An array of any library as rows of numbers that are read block by block."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass

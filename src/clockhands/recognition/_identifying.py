@@ -1,4 +1,4 @@
-"""`identify`: what made these numbers."""
+"""`identify`, which finds the encoding of a table or of a function."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What was recognised: a spec that makes what was given, and how well it does."""
+"""The results of recognition: a spec that gives the numbers, and how well it fits."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass

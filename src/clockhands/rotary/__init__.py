@@ -1,4 +1,4 @@
-"""Rotary encodings: queries and keys are rotated by position times frequency."""
+"""Rotary position encodings (RoPE): queries and keys are rotated by position times frequency."""
 
 from clockhands.rotary._cosines import CosSin
 from clockhands.rotary._spec import Rotary, XPos

@@ -1,4 +1,4 @@
-"""Cosine and sine that are made once a step and used in every layer: the value that holds them, and its checks."""
+"""`CosSin`: cosine and sine that are computed once per step and used in every layer, and the checks of it."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields
@@ -25,9 +25,9 @@ class CosSin:
     Attributes:
         cosine, sine: [seq, pairs] or [batch, seq, pairs], float32, or float64 for float64 heads. Do not change them in
             place: NumPy's are read-only.
-        spec: The code they are of; `clockhands.rotate` refuses another one.
+        spec: The code that they were computed for; `clockhands.rotate` refuses them for another one.
         role: ``"query"`` or ``"key"`` for a code with xPos, else None.
-        dtype: The name of the dtype that they were made for.
+        dtype: The name of the dtype of the heads that they were made for.
     """
 
     cosine: Any
@@ -38,15 +38,15 @@ class CosSin:
 
     @cached_property
     def _steps(self) -> dict[tuple[Any, ...], Callable[[Any], Any]]:
-        """How heads of a shape, dtype, axis and role are rotated, once such heads have been checked."""
+        """The rotation function for heads of a given shape, dtype, axis and role that have been checked before."""
         return {}
 
     def repeated(self) -> tuple[Any, Any]:
-        """Cosine and sine of every rotated channel, [*positions, rotated] each, as other libraries hold them.
+        """Cosine and sine of every RoPE dimension, [*positions, rotated] each, in the form of other libraries.
 
-        A channel has the numbers of its pair: in halves ``(c0, c1, …, c0, c1, …)``, as in Transformers' Llama; with
-        interleaved pairs ``(c0, c0, c1, c1, …)``, as in its GLM. flash-attention takes the pair as it is, and vLLM's
-        ``cos_sin_cache`` is ``concat((cosine, sine), axis=-1)``.
+        Each channel has the numbers of its pair: half-split ``(c0, c1, …, c0, c1, …)``, as in Transformers' Llama;
+        interleaved ``(c0, c0, c1, c1, …)``, as in its GLM. flash-attention takes ``cosine`` and ``sine`` unrepeated,
+        and vLLM's ``cos_sin_cache`` is ``concat((cosine, sine), axis=-1)``.
 
         >>> from clockhands.rotary import Rotary, cos_sin
         >>> import numpy as np
@@ -59,7 +59,7 @@ class CosSin:
         return xp.take(self.cosine, index, axis=-1), xp.take(self.sine, index, axis=-1)
 
     def __getstate__(self) -> dict[str, Any]:
-        """What is pickled and copied: the fields, not what is remembered of heads."""
+        """The state for pickling and copying: the fields without the cached rotation functions."""
         return {field.name: getattr(self, field.name) for field in fields(self)}
 
     def __iter__(self) -> Iterator[Any]:
@@ -70,20 +70,20 @@ class CosSin:
 def parts_of(  # noqa: PLR0917 - what `rotate` was called with
     pair: Any, x: Any, spec: Rotary, positions: Any, role: str | None, axis: int, name: str = "x"
 ) -> tuple[Any, Any]:
-    """Cosine and sine of a `CosSin`, if it is one for these heads.
+    """Cosine and sine of a `CosSin`, after checking that it fits these heads.
 
     Args:
-        pair: What the caller gave as ``cos_sin``.
-        x: The heads that it is applied to.
-        spec: The code that they are rotated by.
-        positions: What the caller gave as positions, which must be None.
+        pair: The caller's ``cos_sin``.
+        x: The heads to rotate.
+        spec: The rotary code of the heads.
+        positions: The caller's positions, which must be None.
         role: The role of the heads.
-        axis: The axis of ``x`` that is the sequence, counted from 0.
-        name: What the caller names the heads.
+        axis: The sequence axis of ``x``, counted from 0.
+        name: The argument's name in error messages.
 
     Raises:
-        InvalidType: It is no `CosSin`, or one of another array library.
-        InvalidValue: Positions are given too, or it is of another code, role, precision or shape.
+        InvalidType: ``pair`` is not a `CosSin`, or is one of another array library.
+        InvalidValue: Positions are given too, or ``pair`` is for another code, role, precision or shape.
     """
     if positions is not None:
         raise InvalidValue(

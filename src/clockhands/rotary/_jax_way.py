@@ -1,4 +1,4 @@
-"""Turning JAX arrays: the plain formula, compiled as one operation for each spec and shape."""
+"""Rotation of JAX arrays: the plain formula, compiled as one operation for each spec and shape."""
 
 from functools import partial
 from typing import Any
@@ -20,7 +20,7 @@ def turned(x: jax.Array, cosine: Any, sine: Any, spec: Rotary) -> jax.Array:
 
 
 def copied(part: np.ndarray, like: jax.Array) -> jax.Array:
-    """A copy of an array, on the device of ``like`` where that is one device that is known."""
+    """A copy of an array, on the device of ``like`` if that is a single known device."""
     made = jnp.array(part)
     devices = set() if is_traced(like) else like.devices()
     return jax.device_put(made, *devices) if len(devices) == 1 else made

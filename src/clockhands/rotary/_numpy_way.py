@@ -1,4 +1,4 @@
-"""Turning NumPy arrays: into the result's own memory, pairs that lie side by side as complex numbers."""
+"""Rotation of NumPy arrays: written directly into the result; interleaved pairs are multiplied as complex numbers."""
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""The value that says which rotary code it is: ladder, pairs, axes, direction, decay."""
+"""`Rotary`, the spec of a rotary code: ladder, pairs, axes, direction, decay."""
 
 import dataclasses
 import math
@@ -27,18 +27,17 @@ class XPos:
 
     Pair ``j`` of ``n`` is multiplied by ``zeta_j ** ((p - centre) / scale)`` in a query and divided by it in a
     key, with ``zeta_j = (j / n + smoothing) / (1 + smoothing)``. The centre cancels in every score; it only keeps
-    the numbers small. Code that takes it from the length in use (half of the sequence) changes keys that
-    are already cached: a centre is a number, stated here.
+    the numbers small. It is a fixed number here: code that derives it from the current length (half of the sequence)
+    makes keys that are already cached inconsistent with new queries.
 
-    Numbers stay in the range of float32 up to ``85 scale / ln(1 / zeta_0)`` tokens away from the centre (34,000 as
-    published), in that of float16 up to 10.1 instead of 85 (4,100), if no pair of a head is longer than 2.7. Known
-    positions further away are refused. Inside a trace nothing can be refused by its number, and they give infinities
-    and zeros.
+    Numbers stay in the range of float32 up to ``85 scale / ln(1 / zeta_0)`` tokens away from the centre (34,000 with
+    the published values). For float16 it is 10.1 instead of 85 (4,100), if no pair of a head has a norm above 2.7.
+    Known positions further away are refused. Traced positions cannot be checked; they give infinities and zeros.
 
     Attributes:
-        scale: Tokens over which a pair decays by its ``zeta``.
+        scale: Number of tokens over which a pair decays by its ``zeta``.
         smoothing: Keeps ``zeta`` away from 0.
-        centre: Position at which nothing is scaled.
+        centre: Position at which the factor is 1.
 
     Raises:
         InvalidValue: A value is not finite, or the scale or smoothing is not positive.
@@ -67,16 +66,16 @@ class XPos:
 
 
 class _Latest(dict[tuple[str, str | None], tuple[tuple[object, ...], Any]]):
-    """What equal specs remember of the positions that one of them was asked for last."""
+    """The cached cosines and sines of the last positions used, shared by equal specs."""
 
 
-# By the fields of the specs, as long as one of them is there.
+# Keyed by the fields of the specs; entries live as long as one of these specs exists.
 _LATEST: WeakValueDictionary[tuple[object, ...], _Latest] = WeakValueDictionary()
 
 
 @dataclass(frozen=True, init=False)
 class Rotary:
-    """A rotary code: in pair ``i`` a query or key at position ``p`` is turned by ``p rate_i`` radians.
+    """A rotary code: pair ``i`` of a query or key at position ``p`` is rotated by ``p rate_i`` radians.
 
     ``(x, y) -> f (x cos - y sin, x sin + y cos)`` with ``f`` the scaling's attention factor.
 
@@ -84,17 +83,18 @@ class Rotary:
         head_width: Channels of a head.
         layout: Which two channels form a pair: ``"halves"`` (i, i + d/2), as in GPT-NeoX and
             Transformers' Llama, or ``"interleaved"`` (2i, 2i + 1), as in GPT-J and Meta's Llama.
-        spacing: How the rates are spaced; ``base`` is short for ``Geometric(base)``. The exponent runs over the
-            rotated channels; ``Geometric(base, span=head_width / 2)`` runs it over the whole head.
-        rotated: Channels that turn; all unless said.
-        part: Whether those are the ``"first"`` or the ``"last"`` of the head (DeepSeek).
+        spacing: The spacing of the rates; ``base`` is short for ``Geometric(base)``. The exponent runs over the RoPE
+            dimensions; ``Geometric(base, span=head_width / 2)`` runs it over the whole head.
+        rotated: Number of RoPE dimensions; all channels of the head by default.
+        part: Whether those are the ``"first"`` or the ``"last"`` channels of the head (DeepSeek).
         axes: For several axes, the axis of each pair; see `chunked`, `interleaved`, `alternating`.
-        blocks: Pairs of each block that has a layout of its own (Gemma 4's vision: halves within each axis).
-        direction: ``"backward"`` turns by ``-p rate_i``; the same scores, other keys (nanochat).
-        reordered: Whether pairs that come in interleaved go out as halves (DeepSeek-V3 in Transformers).
+        blocks: Numbers of pairs of blocks in which the layout applies separately (Gemma 4's vision: half-split
+            within each axis).
+        direction: ``"backward"`` rotates by ``-p rate_i``: the same scores, different keys (nanochat).
+        reordered: Whether interleaved input pairs are returned half-split (DeepSeek-V3 in Transformers).
         xpos: A decay of the scores with distance, or None.
-        scaling: A scaling of the ladder, or None.
-        length: Tokens in use, for scalings that depend on it; None is their original length.
+        scaling: A RoPE scaling, or None.
+        length: Current context length, for scalings that depend on it; None means their original length.
 
     Raises:
         InvalidValue: A width is not a positive even number, ``rotated`` is above ``head_width``, a field does not
@@ -136,7 +136,7 @@ class Rotary:
         scaling: Scaling | None = None,
         length: int | None = None,
     ) -> None:
-        """Check the values and make the ladder once, so that an impossible one is refused here."""
+        """Check the values and make the ladder once, so that an invalid one is refused here."""
         made_outside("Rotary")
         head_width = count("head_width", head_width)
         turning = _rotated(head_width, rotated)
@@ -180,7 +180,7 @@ class Rotary:
 
     @cached_property
     def ladder(self) -> Ladder:
-        """The ladder in use: spaced, then scaled for `length`."""
+        """The ladder in effect: that of the spacing, scaled for `length`."""
         ladder = self.spacing.ladder(self.rotated // 2, self.rotated)
         return ladder if self.scaling is None else _scaled(self.scaling, ladder, self.length)
 
@@ -196,12 +196,12 @@ class Rotary:
 
     @property
     def attention_factor(self) -> float:
-        """What cosine and sine are multiplied by."""
+        """The factor on cosine and sine."""
         return self.ladder.attention_factor
 
     @cached_property
     def ladders(self) -> tuple[Ladder, ...]:
-        """The rates of each axis' pairs, in the order of the pairs."""
+        """The ladder of each axis, with its pairs in their order."""
         if self.axes is None:
             return (self.ladder,)
         owned = [
@@ -212,39 +212,39 @@ class Rotary:
 
     @property
     def owners(self) -> tuple[int, ...]:
-        """The pair of each rotated channel, in the order of the channels."""
+        """The pair of each RoPE dimension, in the order of the channels."""
         return tuple((np.argsort(self.channels.ravel(), kind="stable") // 2).tolist())
 
     @property
     def number_of_axes(self) -> int:
-        """Coordinates of a position: 1 unless `axes` says more."""
+        """Number of coordinates of a position: 1 unless `axes` is given."""
         return 1 if self.axes is None else max(self.axes) + 1
 
     @property
     def start(self) -> int:
-        """The first channel that turns."""
+        """The first RoPE dimension of the head."""
         return self.head_width - self.rotated if self.part == "last" else 0
 
     @cached_property
     def _first_rows(self) -> dict[tuple[str, str | None], tuple[np.ndarray, np.ndarray]]:
-        """Cosine and sine of the first positions, by dtype and role, remembered on the value that they follow from."""
+        """Cached cosine and sine of the first positions, by dtype and role."""
         return {}
 
     @cached_property
     def _latest(self) -> _Latest:
-        """Cosine and sine of the few positions that were asked for last, by dtype and role, with what they are of.
+        """Cached cosine and sine of the last few positions used, by dtype and role, with these positions.
 
-        Equal specs share them: the layers of a model may each have a spec of their own.
+        Equal specs share them, because each layer of a model may have a separate, equal spec.
         """
         try:
-            # With the ladder, since a scaling of somebody else may have changed between two specs.
+            # Keyed by the ladder too: a scaling defined by a user may change between two specs.
             return _LATEST.setdefault((*self.__getstate__().values(), self.ladder), _Latest())
-        except TypeError:  # somebody's scaling that cannot be hashed
+        except TypeError:  # a user's scaling that cannot be hashed
             return _Latest()
 
     @cached_property
     def in_order(self) -> "Rotary":
-        """This code without reordering its output."""
+        """This code with ``reordered=False``."""
         return dataclasses.replace(self, reordered=False)
 
     @cached_property
@@ -261,10 +261,10 @@ class Rotary:
         return channels
 
     def clock(self) -> Clock:
-        """The clock that turns the rotated channels; turning by p is `shift(spec, p)`.
+        """The clock of the RoPE dimensions; rotating by position p is `shift(spec, p)`.
 
         Raises:
-            InvalidValue: The code has several axes, or a decay: then no single rotation shifts it.
+            InvalidValue: The code has several axes or a decay, so no single rotation shifts it.
         """
         if self.axes is not None or self.xpos is not None or self.reordered:
             why = (
@@ -279,20 +279,20 @@ class Rotary:
         return Clock(self.ladder, self.layout, order, self.rotated, self.channels)
 
     def __copy__(self) -> "Rotary":
-        """Itself: it never changes, and PyTorch's compiler recognises a spec only as the object that it is."""
+        """The same object: it is immutable, and PyTorch's compiler recognises a spec by object identity only."""
         return self
 
     def __deepcopy__(self, memo: dict[int, object]) -> "Rotary":
-        """Itself, as `__copy__`."""
+        """The same object, as in `__copy__`."""
         return self
 
     def __getstate__(self) -> dict[str, object]:
-        """What is pickled and copied: the fields, not the numbers remembered from them."""
+        """The state for pickling and copying: the fields without the values cached from them."""
         return {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
 
 
 def _scaled(scaling: Scaling, ladder: Ladder, length: int | None) -> Ladder:
-    """What a scaling makes of a ladder, which may be anybody's function."""
+    """The ladder after a scaling, which may be a user's function."""
     try:
         scaled = scaling(ladder, length)
     except TypeError as error:

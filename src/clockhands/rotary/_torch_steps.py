@@ -1,7 +1,7 @@
-"""Steps of decoding in PyTorch on the CPU: the layers of a model rotate heads of the same shape by the same positions.
+"""Fast decoding steps in PyTorch on the CPU, where all layers rotate heads of equal shape by the same positions.
 
-One new token is so few numbers that checks and Python cost more than the rotation. So what the first layer has checked
-is remembered with the cosine and sine, and a later layer that gives heads of the same shape and dtype is only rotated.
+For one new token, checks and Python overhead cost more than the rotation. So the first layer's checks are cached with
+the cosine and sine, and a later layer with heads of the same shape and dtype skips them.
 """
 
 from collections.abc import Callable
@@ -13,7 +13,7 @@ from clockhands.rotary._cosines import CosSin
 from clockhands.rotary._spec import Rotary
 
 _WHOLE = (torch.int64, torch.int32)
-_MOST, _MOST_POSITIONS = 1 << 14, 256  # numbers of heads, and positions, that are few: Python costs more than they do
+_MOST, _MOST_POSITIONS = 1 << 14, 256  # up to so many numbers and positions, Python overhead dominates
 
 
 def step(  # noqa: PLR0917 - what `rotate` was called with
@@ -24,9 +24,9 @@ def step(  # noqa: PLR0917 - what `rotate` was called with
     roles: tuple[str | None, ...],
     pairs: tuple[CosSin | None, ...],
 ) -> list[torch.Tensor] | None:
-    """Heads rotated as earlier ones of their shapes were, or None where that is not known to be the same.
+    """Rotate heads by the cached rotation for their shapes; None where no cached rotation applies.
 
-    The arguments are those of `clockhands.rotate`, one or two of each; they may be wrong, and then the result is None.
+    The arguments are those of `clockhands.rotate`, one or two of each. They are unchecked; invalid ones give None.
     """
     if seq_axis.__class__ is not int or not isinstance(spec, Rotary) or _transforms():
         return None
@@ -54,7 +54,7 @@ def step(  # noqa: PLR0917 - what `rotate` was called with
 def first_step(  # noqa: PLR0917 - what `rotate` was called with
     spec: Rotary, x: Any, positions: Any, seq_axis: int, role: str | None, pair: CosSin | None, turns: tuple[Any, Any]
 ) -> torch.Tensor | None:
-    """Few heads rotated by the cosine and sine that `rotate` has brought to their axes, and what did it remembered.
+    """Rotate a few heads by cosine and sine that broadcast to them, and cache the rotation for `step`.
 
     None where `step` does not apply.
     """
@@ -70,7 +70,7 @@ def first_step(  # noqa: PLR0917 - what `rotate` was called with
         steps = held[1]
     else:
         steps = pair._steps
-    # Queries and keys have other numbers of heads, and the same rotation.
+    # Queries and keys may differ in the number of heads but share the rotation.
     shared = turns[0].shape, x.dtype, role
     turn = steps.get(shared)
     if turn is None:
@@ -85,7 +85,7 @@ def first_step(  # noqa: PLR0917 - what `rotate` was called with
 
 
 def _transforms() -> bool:
-    """Whether anything may see operations instead of numbers: a trace, a mode, a derivative or map by a function."""
+    """Whether operations may be traced or intercepted: a compiler, a dispatch mode, or a `torch.func` transform."""
     return (
         torch._C._len_torch_dispatch_stack() > 0
         or torch._C._are_functorch_transforms_active()  # type: ignore[attr-defined]
@@ -95,7 +95,7 @@ def _transforms() -> bool:
 
 
 def _plain(x: torch.Tensor) -> bool:
-    """Whether nothing but the numbers and the shape of these heads decides what is made of them."""
+    """Whether this is a plain dense CPU tensor without a gradient, so that values and shape determine the result."""
     return (
         type(x) is torch.Tensor
         and x.is_cpu
@@ -113,7 +113,7 @@ def _place(x: torch.Tensor, role: str | None) -> tuple[str, str | None]:
 
 
 def _key(positions: Any, x: torch.Tensor, seq_axis: int) -> tuple[object, ...] | None:
-    """What tells these few positions from others; None where that takes longer to find out than to start anew."""
+    """A cache key of these few positions; None where computing one costs more than a new rotation."""
     if positions is None:
         return (x.shape[seq_axis],) if -x.ndim <= seq_axis < x.ndim else None
     if type(positions) is not torch.Tensor or not positions.is_cpu or positions.dtype not in _WHOLE:
@@ -127,7 +127,7 @@ _Turn: TypeAlias = Callable[[torch.Tensor], torch.Tensor]
 
 
 def _turn_of(spec: Rotary, x: torch.Tensor, cosine: torch.Tensor, sine: torch.Tensor) -> _Turn | None:
-    """The rotation of contiguous heads like ``x`` in few operations; None for codes that need more of them."""
+    """A rotation function of few operations for contiguous heads like ``x``; None for codes that need more."""
     if spec.blocks or spec.reordered or spec.head_width % 2 or not spec.rotated:
         return None
     if spec.layout == "halves":
@@ -154,7 +154,7 @@ def _in(work: torch.dtype, turn: _Turn) -> _Turn:
 
 
 def _of_part(spec: Rotary, turn: _Turn) -> _Turn:
-    """The rotation of heads of which some channels are not rotated."""
+    """The rotation function for heads with partial RoPE (some channels are not rotated)."""
     sizes = [size for size in (spec.start, spec.rotated, spec.head_width - spec.start - spec.rotated) if size]
     which = 1 if spec.start else 0
 

@@ -1,4 +1,4 @@
-"""Turning PyTorch tensors: in one pass where pairs lie side by side, with a backward that turns back."""
+"""Rotation of PyTorch tensors: in one pass for interleaved pairs, with a backward that rotates back."""
 
 import inspect
 from collections.abc import Sequence
@@ -13,9 +13,9 @@ from array_api_compat import torch as xp
 from clockhands.rotary._spec import Rotary
 from clockhands.rotary.formula import cut, members, plain, regions
 
-_IN_CACHE = 1 << 18  # numbers that are turned at a time
+_IN_CACHE = 1 << 18  # numbers that are rotated at a time
 
-# What batched gradients know: they have a rule for `cat`, and none for `concat`, which is the same.
+# Batched gradients have a rule for `cat` and none for its alias `concat`.
 _SIMPLE = SimpleNamespace(
     astype=torch.Tensor.to,
     reshape=torch.reshape,
@@ -43,9 +43,9 @@ def copied(part: np.ndarray, like: torch.Tensor) -> torch.Tensor:
 def in_one_kernel(
     spec: Rotary, by: Any, heads: Sequence[torch.Tensor], axes: Sequence[int]
 ) -> tuple[torch.Tensor, ...] | None:
-    """One or two arrays of heads rotated on their GPU by whole positions there, or by a tuple of cosine and sine.
+    """One or two arrays of heads rotated on their GPU, by integer positions there or by a tuple of cosine and sine.
 
-    None where no kernel does it, and where a derivative is asked for of a rotation by cosine and sine.
+    None where no kernel applies, or where gradients are needed and ``by`` is cosine and sine.
     """
     if not all(x.is_cuda for x in heads) or torch.compiler.is_compiling() or any(map(_is_transformed, heads)):
         return None
@@ -64,7 +64,7 @@ def in_one_kernel(
 
 
 def phases_in_one_kernel(spec: Rotary, positions: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor] | None:
-    """Cosine and sine of whole positions that lie on a GPU; None where no kernel makes them."""
+    """Cosine and sine at integer positions on a GPU; None where no kernel applies."""
     kernel = _kernel() if positions.is_cuda and type(positions) is torch.Tensor else None
     if kernel is None or not kernel.fits(spec) or positions.dtype == torch.uint64 or _is_transformed(positions):
         return None
@@ -73,7 +73,7 @@ def phases_in_one_kernel(spec: Rotary, positions: torch.Tensor) -> tuple[torch.T
 
 @cache
 def _kernel() -> Any:
-    """The module of the kernel, or None without Triton."""
+    """The kernel module, or None without Triton."""
     try:
         from clockhands.rotary import _triton_way
     except ImportError:
@@ -82,7 +82,7 @@ def _kernel() -> Any:
 
 
 def _is_watched(x: torch.Tensor) -> bool:
-    """Whether anything asks for a derivative or maps over an axis; what only turns is spared a function of autograd."""
+    """Whether gradients or a mapped axis require the autograd function; without them it is skipped."""
     return (x.requires_grad and torch.is_grad_enabled()) or _is_transformed(x)
 
 
@@ -99,14 +99,14 @@ class Turn(torch.autograd.Function):
 
     @staticmethod
     def forward(x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, spec: Rotary) -> torch.Tensor:
-        """Turn forward."""
+        """Rotate."""
         if torch._C._functorch.is_legacy_batchedtensor(x):  # type: ignore[attr-defined] # noqa: SLF001
             return plain(x, cos, sin, spec, _SIMPLE)  # type: ignore[no-any-return]
         return _turn(x, cos, sin, spec)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: torch.Tensor) -> None:  # noqa: ARG004 - torch's own name
-        """Keep what the backward needs: not the tensor itself."""
+        """Save what the backward needs, which does not include the tensor."""
         _, cos, sin, spec = inputs
         ctx.save_for_backward(cos, sin)
         ctx.save_for_forward(cos, sin)
@@ -114,7 +114,7 @@ class Turn(torch.autograd.Function):
 
     @staticmethod
     def vmap(info: Any, in_dims: tuple[int | None, ...], *args: Any) -> tuple[torch.Tensor, int]:
-        """The mapped axis goes in front, where all three broadcast."""
+        """Move the mapped axis to the front, where all three arrays broadcast."""
         *arrays, spec = args
         x, cos, sin = (
             part if dim is None else part.movedim(dim, 0) for part, dim in zip(arrays, in_dims[:3], strict=True)
@@ -125,7 +125,7 @@ class Turn(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *grad_outputs: torch.Tensor) -> tuple[torch.Tensor, None, None, None]:
-        """Turn back; where the output was reordered, put it back in order."""
+        """Rotate back; if the output was reordered, restore the order of the channels."""
         (gradient,) = grad_outputs
         cos, sin = ctx.saved_tensors
         spec: Rotary = ctx.spec
@@ -142,7 +142,7 @@ class Turn(torch.autograd.Function):
         return Turn.apply(grad_inputs[0], cos, sin, ctx.spec)  # type: ignore[no-any-return]
 
 
-# PyTorch asks for it in every call, and working it out costs as much as turning a short sequence.
+# PyTorch needs it in every call, and computing it costs as much as rotating a short sequence.
 Turn.forward.__signature__ = inspect.signature(Turn.forward)  # type: ignore[attr-defined]
 
 
@@ -157,7 +157,7 @@ def _turn(x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, spec: Rotary) -
     if x.is_cuda and x.ndim == cos.ndim == 4 and cos.dtype == torch.float32:
         kernel, axis = _kernel(), 2 if cos.shape[2] > 1 or cos.shape[1] == 1 else 1
         if kernel is not None and kernel.fits(spec, x, known=True):
-            # Without the axis of the heads, which is 1.
+            # Without the heads axis, which has size 1.
             return kernel.by_cos_sin(spec, cos.squeeze(3 - axis), sin.squeeze(3 - axis), (axis,), (x,))[0]  # type: ignore[no-any-return]
     work = x.to(cos.dtype)
     out = torch.empty(x.shape, dtype=cos.dtype, device=x.device)
@@ -175,10 +175,10 @@ def _turn(x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, spec: Rotary) -
 
 
 def _in_parts(block: torch.Tensor, result: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, spec: Rotary) -> None:
-    """Turn channels of one layout, at a time as many tokens of all heads as stay in the cache between the passes."""
+    """Rotate channels of one layout, in blocks of tokens (of all heads) that fit the cache between the passes."""
     halves = spec.layout == "halves"
     if halves:
-        cos = torch.cat((cos, cos), dim=-1)  # turns both halves in one pass over all channels
+        cos = torch.cat((cos, cos), dim=-1)  # rotates both halves in one pass over all channels
     if block.numel() <= _IN_CACHE:
         _in_passes(block, result, cos, sin, spec)
         return
@@ -190,7 +190,7 @@ def _in_parts(block: torch.Tensor, result: torch.Tensor, cos: torch.Tensor, sin:
 
 
 def _in_passes(given: torch.Tensor, made: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, spec: Rotary) -> None:
-    """Turn channels of one layout, all at once; cosines of halves are those of both of them."""
+    """Rotate channels of one layout at once; for half-split pairs cosines are given for both halves."""
     halves = spec.layout == "halves"
     first, second = members(given, spec)
     into, beside = made.chunk(2, dim=-1) if halves or spec.reordered else members(made, spec)
@@ -205,6 +205,6 @@ def _in_passes(given: torch.Tensor, made: torch.Tensor, cos: torch.Tensor, sin: 
 
 
 def _complex_view_fits(block: torch.Tensor) -> bool:
-    """Whether pairs lie side by side and start at even places."""
+    """Whether the channels of a pair are adjacent in memory and start at even offsets."""
     *lead, last = block.stride()
     return last == 1 and block.storage_offset() % 2 == 0 and all(step % 2 == 0 for step in lead)

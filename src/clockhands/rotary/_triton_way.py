@@ -1,13 +1,13 @@
-"""A rotation as one kernel on a GPU: queries and keys are read once and written once.
+"""A rotation as one Triton kernel on a GPU: queries and keys are read once and written once.
 
-The kernel makes cosine and sine from whole positions by the arithmetic of `clockhands.traces`, with the same words, or
-takes those that were made already. A program rotates a few heads of a few tokens.
+The kernel computes cosine and sine from integer positions with the arithmetic and the 32-bit words of
+`clockhands.traces`, or takes given ones. A program rotates a few heads of a few tokens.
 
-Accuracy: the angle is at most pi/4, made as in `clockhands.traces`. The series of the sine ends with ``a**9 / 9!``
-and that of the cosine with ``a**10 / 10!``: what is cut off is below ``(pi/4)**11 / 11! < 2**-29`` and
+Accuracy: the angle is at most pi/4 and computed as in `clockhands.traces`. The series of the sine ends with
+``a**9 / 9!`` and that of the cosine with ``a**10 / 10!``: the truncation is below ``(pi/4)**11 / 11! < 2**-29`` and
 ``(pi/4)**12 / 12! < 2**-33``. The last two steps of each series round a number of at most 1 to float32, at most
-``2 x 2**-25``, and the steps before together round less than ``2**-25``. Beside ``1.58 + 2 x pi/4`` units of ``2**-24``
-for the angle, each is within ``2**-22``. Products and sums are not fused, so that cosine and sine that are made apart
+``2 x 2**-25``, and the earlier steps together round less than ``2**-25``. With ``1.58 + 2 x pi/4`` units of ``2**-24``
+for the angle, each is within ``2**-22``. Products and sums are not fused, so that cosine and sine computed separately
 give the same result bit for bit.
 """
 
@@ -22,7 +22,7 @@ from clockhands.compiling import kept_limbs
 from clockhands.rotary._spec import Rotary
 from clockhands.traces import UNIT_HIGH, UNIT_LOW
 
-# Heads that a program rotates with the cosines that it has made, and numbers of a head that it holds at a time.
+# Heads that a program rotates with its cosines, and numbers of a head that it holds at a time.
 _HEADS, _NUMBERS = 4, 2048
 _TENSORS, _AXES = (torch.Tensor, torch.nn.Parameter), (3, 4)
 _DTYPES = (torch.float32, torch.bfloat16, torch.float16)
@@ -31,7 +31,7 @@ _HIGH, _LOW = tl.constexpr(UNIT_HIGH), tl.constexpr(UNIT_LOW)
 
 @triton.jit
 def _circle(position, third, second, first):
-    """Cosine and sine of whole positions times frequencies, given as the upper 32-bit words of turns per token."""
+    """Cosine and sine of integer positions times rates, given as the upper 32-bit words of rotations per token."""
     negative = position < 0
     size = tl.where(negative, -position, position)
     low, high = (size & 0xFFFFFFFF).to(tl.uint32), ((size >> 32) & 0xFFFFFFFF).to(tl.uint32)
@@ -66,7 +66,7 @@ def _turn(
     HALVES: tl.constexpr, PAIRS: tl.constexpr, PAIRS_2: tl.constexpr, START: tl.constexpr, REST: tl.constexpr,
     REST_2: tl.constexpr, TOKENS: tl.constexpr,
 ):  # fmt: skip
-    """Rotate one head of some tokens, each read and written once, in a row where pairs are neighbours."""
+    """Rotate one head of some tokens; each number is read and written once, contiguously for interleaved pairs."""
     if HALVES:
         pairs = tl.arange(0, PAIRS_2)[None, :]
         fits = inside[:, None] & (pairs < PAIRS)
@@ -132,7 +132,7 @@ def _kernel(
 
 @triton.jit
 def _make(positions, third, second, first, cosine, sine, factor, sign, PAIRS: tl.constexpr, PAIRS_2: tl.constexpr):
-    """Cosine and sine of one position, in the same numbers as `_kernel` makes them."""
+    """Cosine and sine of one position, bit for bit those that `_kernel` computes."""
     pairs = tl.arange(0, PAIRS_2)
     inside = pairs < PAIRS
     at = tl.load(positions + tl.program_id(0)).to(tl.int64)
@@ -146,9 +146,9 @@ def _make(positions, third, second, first, cosine, sine, factor, sign, PAIRS: tl
 
 
 def fits(spec: Rotary, *heads: torch.Tensor, known: bool = False) -> bool:
-    """Whether the kernel rotates such heads, by cosine and sine that are ``known`` or else by whole positions."""
+    """Whether the kernel supports these heads, with given cosine and sine (``known``) or with integer positions."""
     of_code = not spec.blocks and not spec.reordered and (known or (spec.axes is None and spec.xpos is None))
-    # A class derived from the tensor, such as one that is spread over several GPUs, has a way of its own.
+    # Tensor subclasses, such as one spread over several GPUs, are handled elsewhere.
     return of_code and all(
         type(x) in _TENSORS and x.dtype in _DTYPES and x.ndim in _AXES and x.stride(-1) == 1 and x.numel()
         for x in heads
@@ -156,7 +156,7 @@ def fits(spec: Rotary, *heads: torch.Tensor, known: bool = False) -> bool:
 
 
 def cosine_sine(spec: Rotary, at: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """Cosine and sine of every pair at whole positions, [*positions, pairs], the sine negative for backward codes."""
+    """Cosine and sine of every pair at integer positions, [*positions, pairs]; negative sine for backward codes."""
     pairs, at = spec.rotated // 2, at.contiguous()
     cosine, sine = (torch.empty((*at.shape, pairs), dtype=torch.float32, device=at.device) for _ in range(2))
     words, sign = kept_limbs(spec.ladder, at.device), 1.0 if spec.direction == "forward" else -1.0
@@ -171,7 +171,7 @@ def cosine_sine(spec: Rotary, at: torch.Tensor) -> tuple[torch.Tensor, torch.Ten
 
 
 class Turned(torch.autograd.Function):
-    """`by_positions` with a backward, which is the rotation back."""
+    """`by_positions` with a backward, which rotates by the negative angle."""
 
     @staticmethod
     def forward(
@@ -194,7 +194,7 @@ class Turned(torch.autograd.Function):
 def by_positions(
     spec: Rotary, at: torch.Tensor, axes: Sequence[int], heads: Sequence[torch.Tensor], *, back: bool = False
 ) -> tuple[torch.Tensor, ...]:
-    """One or two arrays of heads rotated by whole positions on their device; each has the tokens at its own axis."""
+    """One or two arrays of heads rotated by integer positions on their device; ``axes`` are their sequence axes."""
     batched = at.ndim == 2
     forward = (spec.direction == "forward") != back
     of_tokens = (at.stride(0) if batched and at.shape[0] > 1 else 0, at.stride(-1))
@@ -206,7 +206,7 @@ def by_positions(
 def by_cos_sin(
     spec: Rotary, cosine: torch.Tensor, sine: torch.Tensor, axes: Sequence[int], heads: Sequence[torch.Tensor]
 ) -> tuple[torch.Tensor, ...]:
-    """The same by cosine and sine, [seq, pairs] or [batch, seq, pairs] each."""
+    """One or two arrays of heads rotated by cosine and sine, [seq, pairs] or [batch, seq, pairs] each."""
     cosine, sine = cosine.contiguous(), sine.contiguous()
     batched = cosine.ndim == 3
     of_tokens = (

@@ -1,6 +1,6 @@
-"""Turning by the way of the array's library: the plain formula, or a faster way to do the same.
+"""Select the rotation for an array's library: the plain formula, or a faster implementation of it.
 
-`clockhands.rotary.formula.plain` is the definition. A library with a better way has a row in `WAYS`.
+`clockhands.rotary.formula.plain` is the definition. A library with a faster implementation has a row in `WAYS`.
 """
 
 import sys
@@ -16,9 +16,9 @@ from clockhands.traces import device_of, is_traced, library, library_of, stay
 
 
 def turned(x: Any, cosine: Any, sine: Any, spec: Rotary) -> Any:
-    """``x`` turned by the way of its library.
+    """``x`` rotated by the implementation for its library.
 
-    ``cosine`` and ``sine`` broadcast to its pairs: NumPy arrays, or the library's own where they were traced.
+    ``cosine`` and ``sine`` broadcast to its pairs. They are NumPy arrays, or arrays of the library where traced.
     """
     way = WAYS.get(library_of(x))
     if way is not None:
@@ -32,8 +32,8 @@ def turned(x: Any, cosine: Any, sine: Any, spec: Rotary) -> Any:
 def in_one_kernel(spec: Rotary, by: Any, heads: Sequence[Any], axes: Sequence[int]) -> tuple[Any, ...] | None:
     """One or two arrays of heads rotated in one kernel on their device; None where that is not possible.
 
-    ``by`` is positions on that device, or a tuple of cosine and sine. Positions that are known, or exist only inside a
-    trace, are not: their cosine and sine are made apart.
+    ``by`` is positions on that device, or a tuple of cosine and sine. Positions on the CPU and traced ones are not
+    supported; their cosine and sine are computed separately.
     """
     if (
         library_of(heads[0]) != "torch"
@@ -48,7 +48,7 @@ def in_one_kernel(spec: Rotary, by: Any, heads: Sequence[Any], axes: Sequence[in
 
 
 def phases_in_one_kernel(spec: Rotary, positions: Any) -> tuple[Any, Any] | None:
-    """Cosine and sine of positions on a GPU, made there in one kernel; None where that is not possible."""
+    """Cosine and sine at positions on a GPU, computed there in one kernel; None where that is not possible."""
     if is_traced(positions) or not stay(positions):
         return None
     from clockhands.rotary._torch_way import phases_in_one_kernel as of_torch
@@ -64,7 +64,7 @@ def step(  # noqa: PLR0917 - what `rotate` was called with
     roles: tuple[str | None, ...],
     pairs: tuple[CosSin | None, ...],
 ) -> list[Any] | None:
-    """Heads rotated without checks, where heads of their shapes were rotated so before; else None."""
+    """Heads rotated without checks if heads of the same shapes were rotated before; else None."""
     steps = _steps(heads[0])
     return None if steps is None else steps.step(spec, heads, positions, seq_axis, roles, pairs)
 
@@ -72,13 +72,13 @@ def step(  # noqa: PLR0917 - what `rotate` was called with
 def first_step(  # noqa: PLR0917 - what `rotate` was called with
     spec: Rotary, x: Any, positions: Any, seq_axis: int, role: str | None, pair: CosSin | None, turns: tuple[Any, Any]
 ) -> Any:
-    """Heads rotated by cosine and sine that broadcast to their pairs, so that `step` knows them; or None."""
+    """Heads rotated by cosine and sine that broadcast to their pairs, cached for `step`; or None."""
     steps = _steps(x)
     return None if steps is None else steps.first_step(spec, x, positions, seq_axis, role, pair, turns)
 
 
 def _steps(x: Any) -> Any:
-    """The module that remembers steps of heads like ``x``; None where there is none."""
+    """The module that caches steps of heads like ``x``; None where there is none."""
     torch = sys.modules.get("torch")
     if torch is None or type(x) is not torch.Tensor or torch.compiler.is_compiling():
         return None
@@ -88,9 +88,9 @@ def _steps(x: Any) -> Any:
 
 
 def placed(part: Any, like: Any) -> Any:
-    """Cosines or sines as an array that a caller may keep: of the library and on the device of ``like``.
+    """Cosines or sines as an array that the caller may keep, in the library and on the device of ``like``.
 
-    The spec remembers NumPy's arrays, so they are handed out read-only, and PyTorch and JAX get copies.
+    The spec caches the NumPy arrays, so NumPy callers get them read-only, and PyTorch and JAX get copies.
     """
     theirs = library_of(like)
     if not isinstance(part, np.ndarray):  # traced: PyTorch's and JAX's own
@@ -128,6 +128,6 @@ def _jax_way() -> Callable[..., Any]:
     return turned
 
 
-# Library -> what imports the faster way there; anything else goes by `plain`. An import statement is a thing that
-# PyTorch's compiler follows, `import_module` is not.
+# Library -> a function that imports its faster implementation; other libraries use `plain`. PyTorch's compiler can
+# trace an import statement, but not `import_module`.
 WAYS = {"numpy": _numpy_way, "torch": _torch_way, "jax": _jax_way}

@@ -1,8 +1,7 @@
-"""Several axes: which pair of a head is turned by which coordinate of a token.
+"""RoPE with several axes: which dimension pair is rotated by which coordinate of a token.
 
-A rotary code of images, video or mixed sequences gives every pair to one axis (time, row, column). All
-published arrangements are one list, the axis of each pair; here are the functions that write the usual ones,
-and the positions of a grid.
+A rotary code for images, video or mixed sequences assigns every pair to one axis (time, row, column). Every published
+arrangement is a list with the axis of each pair. The functions here make the usual lists, and the positions of a grid.
 """
 
 import itertools
@@ -16,7 +15,7 @@ from clockhands.errors import InvalidType, InvalidValue
 from clockhands.memory import refuse_larger
 from clockhands.positions import positions_of
 
-_MOST = 1 << 20  # pairs; no head has so many, and nobody should wait for them
+_MOST = 1 << 20  # pairs; far more than any head has
 
 
 def chunked(sections: Sequence[int]) -> tuple[int, ...]:
@@ -34,13 +33,13 @@ def chunked(sections: Sequence[int]) -> tuple[int, ...]:
 
 
 def interleaved(sections: Sequence[int], pairs: int | None = None) -> tuple[int, ...]:
-    """Pairs go round the axes, 0 1 2 0 1 2 …; an axis that has had its section leaves its places to axis 0.
+    """Pairs alternate between the axes, 0 1 2 0 1 2 …; when an axis has all its pairs, axis 0 gets its places.
 
     Axis ``a > 0`` owns the pairs ``a, a + n, a + 2 n, …`` up to its section's number, axis 0 all the rest.
 
     Args:
-        sections: Pairs of each axis, which must fit.
-        pairs: All pairs of a head. With it, sections are read as code does that assigns slices (Transformers,
+        sections: Number of pairs of each axis, which must fit.
+        pairs: Number of pairs of a head. If given, sections are read as by code that assigns slices (Transformers,
             torchtitan): they need not add up to ``pairs``, and an axis whose section is too long gets fewer.
 
     Raises:
@@ -71,15 +70,16 @@ def interleaved(sections: Sequence[int], pairs: int | None = None) -> tuple[int,
 
 
 def imrope(sections: Sequence[int], pairs: int | None = None) -> tuple[int, ...]:
-    """Interleaved sections as llama.cpp reads them (``GGML_ROPE_TYPE_IMROPE``; a GGUF file writes a fourth one, 0).
+    """Interleaved sections as in llama.cpp (``GGML_ROPE_TYPE_IMROPE``; a GGUF file has a fourth section, 0).
 
     With ``s`` the pair modulo the sum of all sections, axis ``a < 3`` owns the pairs with ``s mod 3 = a`` and
-    ``s < 3 sections[a]``; all others are on axis 3. Transformers gives these to axis 0, see `interleaved`: with
-    Qwen3-VL's 24, 20 and 20 pairs, 61 and 62 are on axis 3. There a text is at position 0: a token is at (p, p, p, 0).
+    ``s < 3 sections[a]``; all others are on axis 3. Transformers assigns these to axis 0, see `interleaved`. With
+    Qwen3-VL's 24, 20 and 20 pairs, pairs 61 and 62 are on axis 3, where the position of text is 0: a text token is at
+    (p, p, p, 0).
 
     Args:
         sections: Three or four numbers, ``rope.dimension_sections`` in GGUF.
-        pairs: All pairs of a head; their sum unless said.
+        pairs: Number of pairs of a head; the sum of the sections by default.
 
     Raises:
         InvalidValue, InvalidType: These are not three or four whole numbers of at least 0 that are not all 0.
@@ -98,7 +98,7 @@ def imrope(sections: Sequence[int], pairs: int | None = None) -> tuple[int, ...]
 
 
 def alternating(pairs: int, axes: int) -> tuple[int, ...]:
-    """Pair ``i`` belongs to axis ``i mod axes``: each axis gets its share of fast and slow hands (Pixtral, NeoMME).
+    """Pair ``i`` belongs to axis ``i mod axes``: each axis gets high and low frequencies (Pixtral, NeoMME).
 
     Raises:
         InvalidValue: A number is not positive.
@@ -111,14 +111,14 @@ def alternating(pairs: int, axes: int) -> tuple[int, ...]:
 
 
 def grid(*sizes: int | Sequence[float]) -> np.ndarray:
-    """The positions of a grid's cells, row by row: [cells, axes], the last axis running fastest.
+    """The positions of a grid's cells in row-major order: [cells, axes], the last axis varies fastest.
 
     Args:
-        sizes: For each axis the number of cells (positions 0, 1, 2, …) or its positions one by one.
+        sizes: For each axis the number of cells (positions 0, 1, 2, …) or a list of its positions.
 
     Raises:
-        InvalidValue, InvalidType: No axis, or one that is neither a number of cells nor a list of positions; numbers
-            of which one array of integers or of float64 would not hold each.
+        InvalidValue, InvalidType: There is no axis, or one is neither a number of cells nor a list of positions; or no
+            single integer or float64 array can represent all positions exactly.
         TooLarge: The positions would not fit in memory.
 
     >>> grid(2, 2).tolist()
@@ -132,7 +132,7 @@ def grid(*sizes: int | Sequence[float]) -> np.ndarray:
     dtype = np.result_type(*(_dtype(line) for line in lines))
     steps = [np.array(line, dtype) for line in lines]
     for line, step in zip(lines, steps, strict=True):
-        # Compared as Python's numbers: an integer and a float only where they are the same real number.
+        # Compared as Python numbers: an integer equals a float only if they are the same real number.
         if isinstance(line, list) and (
             wrong := [one for one, other in zip(line, step.tolist(), strict=True) if one != other]
         ):
@@ -144,7 +144,7 @@ def grid(*sizes: int | Sequence[float]) -> np.ndarray:
 
 
 def _line(size: int | Sequence[float]) -> range | list[float]:
-    """The positions of one axis, as the numbers they are."""
+    """The positions of one axis, as Python numbers."""
     if not isinstance(size, Sequence | np.ndarray) or isinstance(size, str) or np.shape(size) == ():
         return range(count("sizes", size, least=0))
     at = positions_of(size, "sizes")
@@ -156,7 +156,7 @@ def _line(size: int | Sequence[float]) -> range | list[float]:
 
 
 def _dtype(line: range | list[float]) -> type:
-    """The narrowest of the usual dtypes for these positions."""
+    """The first of the usual dtypes that represents these positions."""
     if isinstance(line, range) or all(isinstance(one, int) and -(2**63) <= one < 2**63 for one in line):
         return np.int64
     return np.uint64 if all(isinstance(one, int) and one >= 0 for one in line) else np.float64

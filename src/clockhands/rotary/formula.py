@@ -1,4 +1,4 @@
-"""The formula of a rotation, once for any array library; every faster way is held to it by a law."""
+"""The reference formula of a rotation, for any array library; tests hold every faster implementation to it."""
 
 import itertools
 import math
@@ -7,7 +7,7 @@ from typing import Any
 
 from clockhands.rotary._spec import Rotary
 
-_WORTH = 1 << 14  # numbers below which a part costs more than it saves
+_WORTH = 1 << 14  # size below which splitting costs more than it saves
 
 
 def plain(x: Any, cosine: Any, sine: Any, spec: Rotary, xp: Any) -> Any:
@@ -32,7 +32,7 @@ def plain(x: Any, cosine: Any, sine: Any, spec: Rotary, xp: Any) -> Any:
 
 
 def regions(spec: Rotary) -> Iterator[tuple[slice, slice]]:
-    """The channels and the pairs of each block that has a layout of its own."""
+    """The channels and the pairs of each block in which the layout applies separately."""
     first = 0
     for pairs in spec.blocks or (spec.rotated // 2,):
         if pairs:
@@ -42,7 +42,7 @@ def regions(spec: Rotary) -> Iterator[tuple[slice, slice]]:
 
 
 def cut(array: Any, part: slice) -> Any:
-    """A part of the last axis; the array itself where that is all of it, of which not every transform has a view."""
+    """A part of the last axis; the array itself if that is all of it, because some transforms do not support views."""
     return array if (part.start, part.stop) == (0, array.shape[-1]) else array[..., part]
 
 
@@ -55,9 +55,9 @@ def members(block: Any, spec: Rotary) -> tuple[Any, Any]:
 
 
 def in_cache(shape: tuple[int, ...]) -> Iterator[tuple[int, ...] | slice]:
-    """Indices that divide heads of this shape into parts that several passes find in the cache.
+    """Indices that split heads of this shape into parts that stay in the CPU cache over several passes.
 
-    One for each of the axes in front of the last two, where that is not too small to be worth it; else everything.
+    One part per index of the axes before the last two if such parts are large enough; else a single part.
     """
     lead, rest = shape[:-2], math.prod(shape[-2:])
     if math.prod(lead) > 1 and rest >= _WORTH:

@@ -1,4 +1,4 @@
-"""A bound on positions that raises: RoPE itself has a rotation for every position, also far beyond the trained ones."""
+"""`within`, a check that positions stay below a limit: RoPE itself accepts positions beyond the trained context."""
 
 import sys
 from typing import Any
@@ -11,26 +11,26 @@ from clockhands.positions import Positions
 
 
 def within(positions: Any, limit: int, name: str = "positions") -> Any:
-    """The same positions, if all of them are below ``limit``; call it once a step, before the positions are used.
+    """Return the positions if all are below ``limit``, else raise; call it once per step, before they are used.
 
     Negative positions, such as those of left padding, are allowed.
 
     What happens at a position of ``limit`` or more depends on where the numbers are:
 
     * known ones (a count, a range, a list, NumPy, PyTorch on the CPU, JAX outside of a trace): `InvalidValue`;
-    * PyTorch on a GPU: nothing is copied or waited for; CUDA reports a device-side assert at the next call that waits;
+    * PyTorch on a GPU: CUDA reports a device-side assert at the next synchronising call; nothing is copied to the CPU;
     * in a graph of ``torch.compile`` or ``torch.export``: RuntimeError whenever the graph runs (on a GPU as above);
     * in a trace of JAX: a check of ``jax.experimental.checkify``. Wrap the traced function in ``checkify.checkify``;
       otherwise JAX refuses to trace it.
 
     Args:
         positions: As in `clockhands.rotate`: an array, a list, a range, or a count.
-        limit: The number of positions allowed, such as the trained context: 0 to ``limit - 1``.
-        name: What the caller names the positions.
+        limit: The number of positions allowed, such as the trained context length: 0 to ``limit - 1``.
+        name: The argument's name in error messages.
 
     Raises:
         InvalidValue: A known position is ``limit`` or more.
-        InvalidType: They are no positions, or exist only inside a ``vmap`` of PyTorch, which has no such check.
+        InvalidType: They are not positions, or they are inside a PyTorch ``vmap``, which supports no such check.
 
     >>> within([0, 1, 2], 4096)
     [0, 1, 2]
@@ -39,7 +39,7 @@ def within(positions: Any, limit: int, name: str = "positions") -> Any:
     if traces.is_traced(positions) or traces.stay(positions):
         _check_inside(positions, limit, name)
         return positions
-    if traces.is_compiling():  # a count that may be open, or a list: their exact numbers cannot be computed in a graph
+    if traces.is_compiling():  # a count that may be symbolic, or a list: exact positions cannot be computed in a graph
         _check_inside(traces.as_tensor(positions, "cpu"), limit, name)
         return positions
     at = at_origin(positions, name)
@@ -65,7 +65,7 @@ def _first_beyond(at: Positions, limit: int) -> int | float | None:
 
 
 def _check_inside(positions: Any, limit: int, name: str) -> None:
-    """Leave a check where the numbers will be."""
+    """Add a check to the graph, trace or device queue in which the values will be known."""
     says = f"`{name}` must be below the limit of {limit:,}."
     if traces.library_of(positions) == "jax":
         from jax.experimental import checkify

@@ -1,7 +1,7 @@
-"""Turning queries and keys, in the array library they come in.
+"""Rotate queries and keys by their positions, in the array library of the input.
 
-Cosine and sine are made from exact phases in float32 (float64 for a float64 query), whatever the dtype of the
-query; the product is made in that precision and rounded once, to the query's dtype.
+Cosine and sine are computed from exact phases in float32 (float64 for a float64 query). The products are computed in
+that precision too and rounded once, to the dtype of the query.
 """
 
 from dataclasses import replace
@@ -23,12 +23,12 @@ from clockhands.rotary._ways import first_step, in_one_kernel, phases_in_one_ker
 from clockhands.sharding import RankPart, is_sharded, local_of, refuse_unsummed, wrapped
 from clockhands.traces import is_traced
 
-# The logarithm of the largest number, less 3.7 in float32, which leaves room for pairs of heads that are up to 40 long,
-# and less 1 in float16, for those up to 2.7 long: more would take what published code uses, 4,096 tokens.
+# The logarithm of the largest number minus a margin: 3.7 in float32, for pairs with a norm up to 40, and 1 in float16,
+# for a norm up to 2.7. A larger margin there would exclude the 4,096 tokens that published code uses.
 _LARGEST_EXPONENT = 85.0
 _EXPONENTS = {"float16": 10.1}
 
-_NUMPY = (np.ndarray, np.generic)  # not a union: torch.compile cannot make one of them
+_NUMPY = (np.ndarray, np.generic)  # a tuple: torch.compile cannot build a union of types
 
 _FLOAT32, _FLOAT64 = np.dtype(np.float32), np.dtype(np.float64)
 
@@ -37,8 +37,8 @@ _TEXT = "For text, whose tokens have the same coordinate on every axis, give pos
 FLOATS = ("float64", "float32", "float16", "bfloat16")
 
 
-# Sequences from position 0 on of more than the first and at most the second number of tokens find their cosine and sine
-# on the spec: shorter ones are quickly made, and longer ones would keep more than 16 MB at 64 pairs.
+# The cosine and sine of sequences from position 0 are cached on the spec for lengths above the first number and up to
+# the second: shorter ones are fast to compute, and longer ones would keep more than 16 MB at 64 pairs.
 _REMEMBERED = (2 * FINE, 1 << 15)
 
 
@@ -51,29 +51,28 @@ def rotate(
     role: str | None = None,
     cos_sin: CosSin | None = None,
 ) -> Any:
-    """Queries or keys turned by their positions, in ``x``'s library, dtype and place.
+    """Queries or keys rotated by their positions, in the library, dtype and device of ``x``.
 
-    ``(x, y) -> f (x cos(p r) - y sin(p r), x sin(p r) + y cos(p r))`` for each pair of rate ``r``; channels
-    that do not turn are left as they are, bit for bit. ``x`` is not changed. The backward of a rotation
-    is the rotation back.
+    ``(x, y) -> f (x cos(p r) - y sin(p r), x sin(p r) + y cos(p r))`` for each pair of rate ``r`` at position ``p``,
+    with ``f`` the attention factor. Channels that are not RoPE dimensions are copied bit for bit. ``x`` is not changed.
+    The gradient is the gradient of the output, rotated back.
 
     Args:
-        x: [..., seq, head_width], or with ``seq`` at ``seq_axis``: a NumPy, PyTorch or JAX array, or any array-API
-            library's.
+        x: [..., seq, head_width], or with ``seq`` at ``seq_axis``: a NumPy, PyTorch or JAX array, or one of another
+            array-API library.
         spec: A rotary code of that head width.
         positions: [seq], or [batch, seq] where ``batch`` is axis 0 of ``x`` (or 1); with one more axis, the
             coordinates, for codes of several axes. There an axis of size 1 holds one coordinate for all axes: the
-            tokens of a text in a model with M-RoPE are at ``positions[..., None]``. None is 0 to seq - 1. Whole numbers
-            on a GPU stay there: nothing is copied to the CPU or waited for, also in a CUDA graph that is captured after
-            a first call. Fractions on a GPU, and all positions of float64 queries, are copied to the CPU, which waits
-            for them.
-        seq_axis: Which axis of ``x`` is the sequence.
+            tokens of a text in a model with M-RoPE are at ``positions[..., None]``. None is 0 to seq - 1. Integers on a
+            GPU stay there without a synchronisation, also in a CUDA graph that is captured after a first call. Real
+            positions on a GPU, and all positions of float64 queries, are copied to the CPU, which synchronises.
+        seq_axis: The sequence axis of ``x``.
         role: ``"query"`` or ``"key"``: required where the code treats them differently (xPos), refused elsewhere.
-        cos_sin: What `clockhands.rotary.cos_sin` made for these positions, in place of ``positions``: the result is the
-            same bit for bit, and no phase is computed. Make it once a step and pass it in every layer.
+        cos_sin: The result of `clockhands.rotary.cos_sin` for these positions, instead of ``positions``: the output is
+            the same bit for bit, and no phase is computed. Compute it once per step and pass it to every layer.
 
     Accuracy: cosine and sine correctly rounded to float32 at every position up to 2**63 (within 2**-22 where the
-    phases are made on a GPU or inside a trace), two products and a sum in float32, one rounding to ``x``'s dtype:
+    phases are computed on a GPU or inside a trace), two products and a sum in float32, one rounding to ``x``'s dtype:
     within 2**-22 of the largest channel for float32; on a GPU or inside a trace 3 x 2**-22.
 
     Raises:
@@ -113,25 +112,24 @@ def rotate_both(
     *,
     cos_sin: CosSin | tuple[CosSin, CosSin] | None = None,
 ) -> tuple[Any, Any]:
-    """Queries and keys that stand at the same positions, each turned in its role.
+    """Queries and keys at the same positions, both rotated (with xPos, each in its role).
 
-    The same as `rotate` twice, and less work: positions are looked at once, and their cosine and sine made once.
+    The same result as two calls of `rotate`, in less time: positions are checked, and cosine and sine computed, once.
 
     Args:
         queries: [..., seq, head_width], or with ``seq`` at ``seq_axis``.
-        keys: The same, with any number of heads; of the queries' library.
+        keys: The same shape with any number of heads, in the library of the queries.
         spec: A rotary code of that head width.
-        positions: As in `rotate`; None where there are as many queries as keys.
-        seq_axis: Which axis is the sequence.
-        cos_sin: What `clockhands.rotary.cos_sin` made, in place of ``positions``; or two of them, that of the queries
-            and that of the keys: for xPos, one for each role, and for queries that stand at other positions than the
-            keys.
+        positions: As in `rotate`; None only if there are as many queries as keys.
+        seq_axis: The sequence axis.
+        cos_sin: The result of `clockhands.rotary.cos_sin`, instead of ``positions``; or a tuple of two, for queries and
+            for keys: needed with xPos (one per role) and where queries and keys are at different positions.
 
     Accuracy: as `rotate`.
 
     Raises:
-        InvalidValue, InvalidType: An argument cannot be used; there are more keys than queries, or fewer, and nobody
-            says where the queries stand.
+        InvalidValue, InvalidType: An argument cannot be used; or the numbers of queries and keys differ and the
+            positions of the queries are not given.
 
     >>> turned, kept = rotate_both(np.eye(2), np.eye(2), Rotary(head_width=2, base=100.0), [1, 0])
     >>> turned.round(4).tolist(), kept.round(4).tolist()
@@ -182,17 +180,17 @@ def rotate_both(
 
 
 def cos_sin(spec: Rotary, positions: Any, like: Any, *, role: str | None = None) -> CosSin:
-    """Cosine and sine of every dimension pair at these positions, made once a step and used in every layer.
+    """Cosine and sine of every dimension pair at these positions, computed once per step and used in every layer.
 
-    ``rotate(x, spec, cos_sin=pair)`` gives what ``rotate(x, spec, positions)`` gives, bit for bit, without computing
-    phases again and without copying positions from a GPU in each layer.
+    ``rotate(x, spec, cos_sin=pair)`` equals ``rotate(x, spec, positions)`` bit for bit, without computing phases again
+    and without copying positions from a GPU in each layer.
 
     Args:
         spec: A rotary code.
         positions: As in `rotate`, [seq] or [batch, seq]; with one more axis, the coordinates, for codes of several
             axes; or a count n for 0 to n - 1.
-        like: An array of a float dtype: the pair is of its library and on its device, float64 if ``like`` is, else
-            float32. Its shape does not matter: hidden states or queries will do.
+        like: A float array, such as the queries or hidden states. The result has its library and device, and is
+            float64 if ``like`` is, else float32. Its shape does not matter.
         role: ``"query"`` or ``"key"``: required for xPos, which needs a pair for each; refused elsewhere.
 
     Returns:
@@ -223,7 +221,7 @@ def cos_sin(spec: Rotary, positions: Any, like: Any, *, role: str | None = None)
         shape = (*(positions.shape if spec.axes is None else positions.shape[:-1]), spec.rotated // 2)
         cosine, sine = (wrapped(part, shape, positions) for part in made)
         return replace(made, cosine=cosine, sine=sine)
-    if isinstance(positions, int):  # a count, which the compiler may not know yet
+    if isinstance(positions, int):  # a count, which may be symbolic while compiling
         positions = traces.as_traced(positions, like)
     else:
         positions = _beside_array(positions, like, "positions", "like")
@@ -245,15 +243,15 @@ def cos_sin(spec: Rotary, positions: Any, like: Any, *, role: str | None = None)
 
 
 def _stay(positions: Any, kind: str) -> bool:
-    """Whether phases are made where the positions are, as precise as heads of this dtype need them.
+    """Whether phases are computed where the positions are, with enough precision for heads of this dtype.
 
-    On an accelerator they are float32, so for float64 heads the positions are copied to the CPU.
+    On an accelerator phases are float32, so for float64 heads the positions are copied to the CPU.
     """
     return traces.stay(positions) and (kind != "float64" or is_traced(positions))
 
 
 def _turns(spec: Rotary, at: Any, kind: str, role: str | None) -> tuple[Any, Any]:
-    """Cosine and sine at these positions, known or traced, as precise as heads of this dtype need them."""
+    """Cosine and sine at these positions, known or traced, in the precision that heads of this dtype need."""
     if isinstance(at, Positions):
         if spec.xpos is not None and kind in _EXPONENTS:
             _check_growth(spec, _distances(at) - spec.xpos.centre, kind)
@@ -262,18 +260,18 @@ def _turns(spec: Rotary, at: Any, kind: str, role: str | None) -> tuple[Any, Any
 
 
 def rerotate(keys: Any, spec: Rotary, from_: Any, to: Any, seq_axis: int = -2) -> Any:
-    """Cached keys moved from one set of positions to another, without turning them back first.
+    """Move cached keys from one set of positions to another in a single rotation.
 
-    A key that was turned for position ``from_`` becomes the key that `rotate` would have made at ``to``, within the
-    rounding of its dtype: the difference of the phases is made exactly, so that a cache may be moved by any distance.
-    The attention factor is in the keys already and is not applied again.
+    A key that was rotated for position ``from_`` becomes the key that `rotate` gives at ``to``, within the rounding of
+    its dtype. The phase difference is computed exactly, so the keys can be moved by any distance. The attention factor
+    is already in the keys and is not applied again.
 
     Args:
         keys: Rotated keys [..., seq, head_width].
         spec: The rotary code that rotated them.
-        from_: Where they stand, [seq] or [batch, seq] (and coordinates).
-        to: Where they shall stand, of the same shape.
-        seq_axis: Which axis of ``keys`` is the sequence.
+        from_: Their present positions, [seq] or [batch, seq] (and coordinates).
+        to: Their new positions, of the same shape.
+        seq_axis: The sequence axis of ``keys``.
 
     Raises:
         InvalidValue, InvalidType: An argument cannot be used; the message says which and why.
@@ -313,7 +311,7 @@ def rerotate(keys: Any, spec: Rotary, from_: Any, to: Any, seq_axis: int = -2) -
 def _on_this_rank(  # noqa: PLR0917 - what `rotate` was called with
     x: Any, spec: Rotary, positions: Any, axis: int, role: str | None, pair: Any, name: str = "x"
 ) -> Any:
-    """`rotate` of a DTensor: each rank rotates its own part, by the positions of its own tokens."""
+    """`rotate` for a DTensor: each rank rotates its local part by the positions of its tokens."""
     part = RankPart(x, axis, name)
     if pair is None:
         mine = _of_this_rank(part, spec, positions)
@@ -335,15 +333,15 @@ def _of_this_rank(part: RankPart, spec: Rotary, positions: Any, name: str = "pos
 
 
 def cosine_sine(spec: Rotary, at: Positions, dtype: np.dtype, role: str | None = None) -> tuple[np.ndarray, np.ndarray]:
-    """Cosine and sine of every pair times what the code multiplies them by, [*positions, pairs] each.
+    """Cosine and sine of every pair times the attention factor and xPos factor, [*positions, pairs] each.
 
-    The sine is negative where the code turns backward.
+    The sine is negative where the code rotates backward.
     """
     if at.progression and (at.start, at.step) == (0, 1) and _REMEMBERED[0] < at.size <= _REMEMBERED[1]:
         return _remembered(spec, at.size, dtype, role)
     if at.size > _REMEMBERED[0]:
         return _made(spec, at, dtype, role)
-    # A step of decoding: all layers ask for the same few positions, one after another.
+    # A decoding step: all layers use the same few positions, one after another.
     key = (at.shape, at.start, at.step, *(None if limb is None else limb.tobytes() for limb in at.limbs))
     held = spec._latest.get((dtype.name, role))
     if held is None or held[0] != key:
@@ -353,7 +351,7 @@ def cosine_sine(spec: Rotary, at: Positions, dtype: np.dtype, role: str | None =
 
 
 def _remembered(spec: Rotary, number: int, dtype: np.dtype, role: str | None) -> tuple[np.ndarray, np.ndarray]:
-    """The first rows of a table that is kept on the spec that it follows from, and grows by doubling."""
+    """The first rows of a table that is cached on the spec and grows by doubling."""
     held = spec._first_rows.get((dtype.name, role))
     if held is None or len(held[0]) < number:
         rows = min(max(number, 0 if held is None else 2 * len(held[0])), _REMEMBERED[1])
@@ -392,7 +390,7 @@ def _made(spec: Rotary, at: Positions, dtype: np.dtype, role: str | None) -> tup
 
 
 def traced_cosine_sine(spec: Rotary, positions: Any, role: str | None = None) -> tuple[Any, Any]:
-    """`cosine_sine` at positions that exist only inside a trace, float32 in their own library.
+    """`cosine_sine` at traced positions, float32 in their library.
 
     Accuracy: see `clockhands.traces`.
     """
@@ -405,7 +403,7 @@ def traced_cosine_sine(spec: Rotary, positions: Any, role: str | None = None) ->
         parts = [
             traces.cosine_sine(ladder, positions[..., axis % given], xp) for axis, ladder in enumerate(spec.ladders)
         ]
-        # Side by side by axis, then put into the order of the pairs.
+        # Concatenated axis by axis, then put into the order of the pairs.
         order = np.argsort(np.argsort(np.array(spec.axes), kind="stable"), kind="stable")
         index = traces.constant(order.astype(np.int32), positions)
         cosine, sine = (xp.take(xp.concat(list(part), axis=-1), index, axis=-1) for part in zip(*parts, strict=True))
@@ -420,7 +418,7 @@ def traced_cosine_sine(spec: Rotary, positions: Any, role: str | None = None) ->
 
 
 def _units(spec: Rotary, at: Positions) -> NDArray[np.complex128]:
-    """``cos + i sin`` of every pair at the coordinate of its axis, turned backward where the code says so."""
+    """``cos + i sin`` of every pair at the coordinate of its axis, conjugated for backward codes."""
     if spec.axes is None:
         turn = units(spec.ladder, at)
     else:
@@ -432,18 +430,18 @@ def _units(spec: Rotary, at: Positions) -> NDArray[np.complex128]:
 
 
 def _distances(at: Positions) -> np.ndarray:
-    """Positions as float64; for the decay, which is smooth, that is enough."""
+    """Positions as float64, which is precise enough for the decay."""
     return at.as_float64().reshape(at.shape)
 
 
 def _growth(spec: Rotary, away: np.ndarray) -> np.ndarray:
-    """What xPos multiplies each pair by, ``zeta_j ** (away / scale)``."""
+    """The xPos factor of each pair, ``zeta_j ** (away / scale)``."""
     assert spec.xpos is not None
     return np.exp(away[..., None] * spec.xpos.logarithms(spec.rotated // 2))
 
 
 def _check_growth(spec: Rotary, away: np.ndarray, kind: str) -> None:
-    """Refuse distances from the centre at which heads of this dtype would grow or shrink out of its range."""
+    """Refuse distances from the centre at which heads would leave the range of this dtype."""
     assert spec.xpos is not None
     far = float(np.abs(away).max(initial=0.0))
     if far * float(np.abs(spec.xpos.logarithms(spec.rotated // 2)).max()) > _EXPONENTS.get(kind, _LARGEST_EXPONENT):
@@ -456,14 +454,14 @@ def _check_growth(spec: Rotary, away: np.ndarray, kind: str) -> None:
 
 
 def _traced_difference(spec: Rotary, start: Any, end: Any) -> tuple[Any, Any]:
-    """Cosine and sine of the turns from ``start`` to ``end``, where one of them is traced."""
+    """Cosine and sine of the rotation from ``start`` to ``end``, where one of them is traced."""
     if tuple(start.shape) != tuple(end.shape):
         raise InvalidValue(
             f"`from_` and `to` must have the same shape, got {list(start.shape)} and {list(end.shape)}.",
             "Give each key a position in `from_` and in `to`.",
         )
     beside = end if isinstance(start, Positions) else start
-    # Two turns and not one by the difference, which the integers of a trace may not hold; queries grow as keys shrink.
+    # Two rotations instead of one by the difference, which may overflow traced integers; queries grow as keys shrink.
     roles = (None, None) if spec.xpos is None else ("query", "key")
     (cosine, sine), (along, up) = (
         _beside(spec, place, beside, role) for place, role in zip((start, end), roles, strict=True)
@@ -473,7 +471,7 @@ def _traced_difference(spec: Rotary, start: Any, end: Any) -> tuple[Any, Any]:
 
 
 def _beside(spec: Rotary, place: Any, traced: Any, role: str | None) -> tuple[Any, Any]:
-    """Cosine and sine at traced positions, or at known ones beside them, in the library of the traced ones."""
+    """Cosine and sine at traced positions, or at known ones used with them, in the library of the traced ones."""
     if not isinstance(place, Positions):
         return traced_cosine_sine(spec, place, role)
     xp, known = traces.library(traced), _turns(spec, place, "float32", role)
@@ -483,7 +481,7 @@ def _beside(spec: Rotary, place: Any, traced: Any, role: str | None) -> tuple[An
 
 
 def _wide(parts: tuple[Any, Any], kind: str) -> tuple[Any, Any]:
-    """Traced numbers in float64 where the query is, so that it is not rounded to theirs."""
+    """Traced numbers in float64 if the query is float64, so that the query is not rounded to float32."""
     if kind != "float64":
         return parts
     xp = traces.library(parts[0])
@@ -498,9 +496,9 @@ def _applied(
     axis: int,
     asked: tuple[Any, int, str | None, CosSin | None] | None = None,
 ) -> Any:
-    """Cosine and sine brought to the axes of ``x``, and turned by.
+    """``x`` rotated by cosine and sine, which are first broadcast to its axes.
 
-    ``asked`` is by what `rotate` was asked for that: positions, axis, role and pair, which the next layers ask again.
+    ``asked`` is the arguments of `rotate` (positions, axis, role, pair), the cache key for the next layers.
     """
     lead = [1] * (len(x.shape) - 1)
     lead[axis] = x.shape[axis]
@@ -510,7 +508,7 @@ def _applied(
     shape = (*lead, spec.rotated // 2)
     if hasattr(cosine, "reshape"):
         cosine, sine = cosine.reshape(shape), sine.reshape(shape)
-    else:  # of a library that has the functions of the array API alone
+    else:  # a library with only the functions of the array API
         xp = traces.library(cosine)
         cosine, sine = xp.reshape(cosine, shape), xp.reshape(sine, shape)
     made = None if asked is None else first_step(spec, x, *asked, (cosine, sine))
@@ -577,7 +575,7 @@ def _check_role(spec: Rotary, role: str | None) -> None:
 
 
 def _given(positions: Any, spec: Rotary, x: Any, axis: int, name: str = "positions") -> Any:
-    """The positions, or those that None stands for, as far as they can be known before their numbers are."""
+    """The positions, or the default ones for None, with their shape checked; values of traced ones stay unknown."""
     shape = tuple(x.shape)
     if positions is None:
         if name != "positions":
@@ -596,7 +594,7 @@ def _given(positions: Any, spec: Rotary, x: Any, axis: int, name: str = "positio
 
 
 def _beside_array(positions: Any, x: Any, name: str, other: str) -> Any:
-    """Positions that may stand beside this array; a tensor of the graph where PyTorch compiles."""
+    """Positions checked for use with this array; a tensor of the graph while PyTorch compiles."""
     if hasattr(positions, "dtype") and not isinstance(positions, _NUMPY):
         theirs, ours = traces.library_of(positions), traces.library_of(x)
         if theirs != ours:

@@ -1,14 +1,14 @@
 """RoPE scalings: how frequencies are lowered so that a model works at a longer context length.
 
-Each scaling is a frozen value that is a function ``ladder -> ladder``; what it does to cosine and sine
-beyond the rates is the ``attention_factor`` of the ladder that it returns. ``length`` is the number of
-tokens in use; only `Dynamic` and `LongRope` look at it, and without it they take the trained length.
+Each scaling is a frozen value that can be called as a function ``ladder -> ladder``. A factor on cosine and sine is
+the ``attention_factor`` of the resulting ladder. ``length`` is the current context length; only `Dynamic` and
+`LongRope` depend on it, and without it they use the original length.
 
-In the formulas ``w_j`` is the rate of pair ``j`` of ``n = d / 2`` pairs, ``f`` the factor, ``L0`` the original
-length that the model was trained on, and ``t_j = L0 w_j / (2 pi)`` the turns that a pair makes in it.
+In the formulas ``w_j`` is the rate of pair ``j`` of ``n = d / 2`` pairs, ``f`` the factor, ``L0`` the original context
+length, and ``t_j = L0 w_j / (2 pi)`` the number of full rotations (turns) of a pair within ``L0`` tokens.
 
-Each class stands in a file of its own and says, besides what it does to a ladder, how configs declare it, how it is
-fitted to rates (`clockhands.scaling.measured`), how it is known to be done wrong, and what its attention factor is.
+Each file has the classes of one method. Besides the formula, a class defines how configs declare the scaling, how it is
+fitted to measured rates (`clockhands.scaling.measured`), known mistakes in implementations, and its attention factor.
 
 All are computed in the decimal arithmetic of `clockhands.ladders`: a scaled rate is within a relative
 10**-58 of the real number.
@@ -24,10 +24,10 @@ from clockhands.scaling._scaling import Scaling
 from clockhands.scaling._yarn import Yarn, yarn_magnitude
 
 SCALINGS: tuple[type[KnownScaling], ...] = (Linear, Dynamic, Yarn, LongRope, Llama3, Proportional, Ntk, MixedNtk)
-"""Every scaling, in the order in which messages list them."""
+"""All scalings, in the order in which messages list them."""
 
 SIMPLE_FIRST = tuple(sorted(SCALINGS, key=lambda kind: (kind.BY_LENGTH, "original" in kind.__annotations__)))
-"""Every scaling: those of a factor alone, those that know the original length, those that follow the length in use."""
+"""All scalings: those with a factor only, those with an original length, those that depend on the current length."""
 
 __all__ = [
     "SCALINGS",

@@ -1,4 +1,4 @@
-"""What the scalings of this package say of themselves, beyond what they do to a ladder."""
+"""The interface of this package's scalings beyond the formula: declaration, fits, known mistakes, regimes."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import MISSING, dataclass, fields
@@ -12,13 +12,13 @@ from clockhands.scaling.measured import Beyond, Fit, FittedLine, MeasuredRates, 
 
 @dataclass(frozen=True)
 class Mistake:
-    """A way in which one scaling is known to be done wrong.
+    """A known mistake in implementations of a scaling.
 
     Attributes:
         fault: The code of the fault.
-        parameters: What the fault's sentence names; None: how the scaling in its place differs.
-        scaling: The scaling that is done in its place; None where no scaling does what is done.
-        rates: ``(plain rates, right rates) -> the rates that are made``, where no scaling makes them.
+        parameters: The parameters in the fault's sentence; None means the fields in which ``scaling`` differs.
+        scaling: The scaling that the mistake amounts to; None where no scaling gives its rates.
+        rates: ``(plain rates, correct rates) -> wrong rates``, where no scaling gives them.
     """
 
     fault: str
@@ -28,14 +28,14 @@ class Mistake:
 
 
 class KnownScaling(Scaling):
-    """A scaling of this package: a function of ladders that also says how it is declared, recognised and mistaken.
+    """A scaling of this package: a function of ladders that also defines declarations, fits and known mistakes.
 
-    A scaling of somebody else need only be the function. What a class does not say is nothing: no fit, no mistake of
-    its own. It multiplies cosine and sine by the ``attention_factor`` of the ladder that it makes.
+    A user's scaling needs to be only the function. The methods here return nothing by default: no fits and no known
+    mistakes. Cosine and sine are multiplied by the ``attention_factor`` of the resulting ladder.
 
     Attributes:
-        SPELLINGS: How configs declare it.
-        BY_LENGTH: Whether its ladder follows the length in use.
+        SPELLINGS: The ways in which configs declare it.
+        BY_LENGTH: Whether its ladder depends on the current context length.
         BY_FACTOR: Whether its rates follow from one factor.
     """
 
@@ -43,26 +43,26 @@ class KnownScaling(Scaling):
     BY_LENGTH: ClassVar[bool] = False
     BY_FACTOR: ClassVar[bool] = True
 
-    # How it is fitted to rates. `clockhands.recognition` asks in this order.
+    # Fits to measured rates; `clockhands.recognition` calls these methods in this order.
 
     @classmethod
     def fits_still(cls, line: FittedLine) -> Iterable[Fit]:
-        """Fits where slow pairs stand still and the others lie on a line."""
+        """Fits where low-frequency pairs have rate 0 and the others are a geometric ladder."""
         return ()
 
     @classmethod
     def fits_line(cls, line: FittedLine) -> Iterable[Fit]:
-        """Fits where all pairs that turn lie on a line."""
+        """Fits where all pairs that rotate are a geometric ladder."""
         return ()
 
     @classmethod
     def fits_shares(cls, shares: Shares) -> Iterable[Fit]:
-        """Fits where pairs keep falling shares of a ladder's rates; their cost is beside that of the ladder."""
+        """Fits where pairs have decreasing shares of a ladder's rates; their cost is added to that of the ladder."""
         return ()
 
     @classmethod
     def fits_rates(cls, measured: MeasuredRates) -> Iterable[Fit]:
-        """Fits to rates that lie on nothing else."""
+        """Fits to rates that have no other description."""
         return ()
 
     @classmethod
@@ -72,28 +72,28 @@ class KnownScaling(Scaling):
 
     @classmethod
     def of_magnitude(cls, attention_factor: float) -> Self | None:
-        """The scaling that slows nothing and multiplies cosine and sine by this; None where it has none."""
+        """A scaling that changes no rate and has this attention factor; None if there is none."""
         return None
 
-    # What is done in its place.
+    # Scalings and mistakes that may be found in its place.
 
     @classmethod
     def usual(cls, factor: float, original: int | None) -> Iterable[Self]:
-        """Those that a factor and an original length say, other numbers being the usual ones; the likeliest first."""
+        """Scalings with this factor and original length and the usual other numbers, the most likely first."""
         needed = [each.name for each in fields(cls) if each.default is MISSING]  # type: ignore[arg-type]
         values: dict[str, Any] = {"factor": factor, "original": original}
         if all(values.get(name) is not None for name in needed):
             yield cls(**{name: values[name] for name in needed})
 
     def mistakes(self, length: int | None) -> Iterable[Mistake]:
-        """Ways in which this one is known to be done wrong, where so many tokens are in use."""
+        """Known mistakes in implementations of this scaling at this context length."""
         return ()
 
     def regimes(self, which: str | None, reach: int | None) -> Iterable[tuple[str, int | None]]:
-        """The ladders that may be held in memory: in words, with a length at which each is in use (None: at any).
+        """The ladders that a model may hold: a name for each, with a length at which it applies (None: at any).
 
         Args:
-            which: ``"original"``, ``"short"`` or ``"long"`` where only one of them is meant.
-            reach: The longest length in use, or None.
+            which: ``"original"``, ``"short"`` or ``"long"`` to get only that one.
+            reach: The longest context length in use, or None.
         """
         return (("as declared", None),)

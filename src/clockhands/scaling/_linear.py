@@ -1,4 +1,4 @@
-"""Position interpolation."""
+"""Linear RoPE scaling (position interpolation)."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from clockhands.written_numbers import significant
 
 @dataclass(frozen=True)
 class Linear(KnownScaling):
-    """Position interpolation: ``w_j / f``; all hands slower alike.
+    """Position interpolation: ``w_j / f``, the same factor for all frequencies.
 
     Raises:
         InvalidValue: The factor is below 1 or not finite.
@@ -39,7 +39,7 @@ class Linear(KnownScaling):
 
     @classmethod
     def fits_line(cls, line: FittedLine) -> Iterator[Fit]:
-        """A ladder whose fastest hand makes less than a radian a token."""
+        """A geometric ladder whose highest frequency is below 1 rad per token."""
         if line.slowed != 1:
             cost = line.cost + (SCALED + significant(line.slowed))
             yield from line.measured.fits(line.spacing, cls(line.slowed), cost)

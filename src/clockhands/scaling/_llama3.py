@@ -1,4 +1,4 @@
-"""Llama 3's scaling."""
+"""The RoPE scaling of Llama 3."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -16,13 +16,13 @@ from clockhands.scaling.measured import Fit, Shares
 
 @dataclass(frozen=True)
 class Llama3(KnownScaling):
-    """Llama 3's: hands of fewer than ``low`` turns slowed ``f`` times, of more than ``high`` kept, a blend between.
+    """Llama 3: rates of pairs with fewer than ``low`` rotations divided by ``f``, of more than ``high`` unchanged.
 
-    With ``s = (t_j - low) / (high - low)`` held to [0, 1] the rate is ``(1 - s) w_j / f + s w_j``. Where ``low`` equals
-    ``high`` (Llama 4 Scout) nothing is blended.
+    Between them the two are blended: with ``s = (t_j - low) / (high - low)`` clipped to [0, 1] the rate is
+    ``(1 - s) w_j / f + s w_j``. Where ``low`` equals ``high`` (Llama 4 Scout) nothing is blended.
 
     Raises:
-        InvalidValue: A value is impossible.
+        InvalidValue: A value is not allowed.
 
     Source: meta-llama/llama-models, ``apply_scaling``; Transformers ``rope_type: llama3``.
     """
@@ -77,6 +77,6 @@ class Llama3(KnownScaling):
 
     @classmethod
     def fits_shares(cls, shares: Shares) -> Iterator[Fit]:
-        """A ramp in the turns, where cosine and sine are multiplied by nothing."""
+        """A ramp in the number of rotations, with an attention factor of 1."""
         if shares.measured.attention_factor.holds(1.0):
             yield from fits_by_turns(shares, lambda *numbers: [(cls(*numbers), 0)])

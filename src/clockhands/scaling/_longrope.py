@@ -1,4 +1,4 @@
-"""LongRoPE."""
+"""LongRoPE: a divisor for each RoPE frequency, from one of two lists."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -16,7 +16,7 @@ from clockhands.scaling._scaling import Spelling, factor_of, length_of, positive
 from clockhands.scaling.measured import USUAL_BASES, Beyond, Fit, MeasuredRates
 from clockhands.written_numbers import Interval, shortest, significant
 
-# What a list of divisors costs beside a quarter of its digits.
+# The cost of a list of divisors, to which a quarter of its digits is added.
 _DIVISORS = 12
 # The numbers must be this much rarer than decimals that fit by chance, as a power of 10.
 _RARER = 6.0
@@ -26,19 +26,19 @@ _CHANCE = 0.1
 
 @dataclass(frozen=True)
 class LongRope(KnownScaling):
-    """LongRoPE: each hand slowed by a number of its own, ``w_j / short_j`` up to ``L0``, ``w_j / long_j`` beyond.
+    """LongRoPE: each rate divided by a separate number, ``w_j / short_j`` up to ``L0`` tokens, ``w_j / long_j`` beyond.
 
-    Cosine and sine are multiplied by ``attention_factor``; where it is None, by ``sqrt(1 + ln f / ln L0)``, at
-    every length. ``short_mscale`` and ``long_mscale`` (Phi-MoE) say the factor for each of the two.
+    Cosine and sine are multiplied by ``attention_factor``, or if it is None by ``sqrt(1 + ln f / ln L0)``, at every
+    length. ``short_mscale`` and ``long_mscale`` (Phi-MoE) give a separate factor for each list.
 
     Attributes:
         short: One divisor for each pair, up to the original length.
         long: One divisor for each pair, beyond it.
         original: The original length ``L0``.
-        factor: Served length over original length.
+        factor: The extended context length over the original length.
 
     Raises:
-        InvalidValue: A value is impossible; or, on use, the lists are not as long as the ladder.
+        InvalidValue: A value is not allowed; or, on use, the lists do not have one number per pair.
 
     Source: Ding et al. 2024, arXiv:2402.13753; Transformers ``rope_type: longrope`` (Phi-3).
     """
@@ -87,7 +87,7 @@ class LongRope(KnownScaling):
         )
 
     def __call__(self, ladder: Ladder, length: int | None = None) -> Ladder:
-        """The ladder in use at ``length`` tokens."""
+        """The ladder in effect at ``length`` tokens."""
         beyond = (length_of(length) or self.original) > self.original
         name, divisors = ("long", self.long) if beyond else ("short", self.short)
         if len(divisors) != ladder.pairs:
@@ -110,16 +110,16 @@ class LongRope(KnownScaling):
 
     @classmethod
     def fits_rates(cls, measured: MeasuredRates) -> Iterator[Fit]:
-        """Pairs slowed by short decimals each: far more of them than chance would give."""
+        """Rates divided by short decimals each, far more of them than chance would give."""
         best: tuple[float, float, tuple[float, ...]] | None = None
         for base in USUAL_BASES:
             below = np.array(Geometric(base).ladder(measured.pairs, measured.channels).rates)
             low, high = below / (measured.rates + measured.bounds), below / (measured.rates - measured.bounds)
-            if (high < 1).any() or (high > 1e4).any():  # hands are slowed
+            if (high < 1).any() or (high > 1e4).any():  # rates are lowered
                 continue
             found = _divisors_in(low, high)
             rare, divisors = sum(rare for _, rare in found), tuple(number for number, _ in found)
-            # Where the measurement is fine, a number that nobody wrote is no rarer than chance.
+            # With a precise measurement, an arbitrary number is no rarer than chance.
             fine = (high - low) / low < _FINE
             if np.mean([own < 1 for (_, own), known in zip(found, fine, strict=True) if known] or [0]) > _CHANCE:
                 continue
@@ -144,7 +144,7 @@ class LongRope(KnownScaling):
 
     @classmethod
     def fits_beyond(cls, beyond: Beyond) -> "Iterator[LongRope]":
-        """The long list, beside the short one that is known; the factor by what cosine and sine are multiplied by."""
+        """The long list, given the known short one; the factor follows from the attention factor."""
         plain, rates, bounds = beyond.plain, beyond.rates, beyond.bounds
         short = beyond.scaling.short if isinstance(beyond.scaling, LongRope) else (1.0,) * len(plain)
         long = tuple(number for number, _ in _divisors_in(plain / (rates + bounds), plain / (rates - bounds)))
@@ -156,7 +156,7 @@ class LongRope(KnownScaling):
         yield cls(short, long, original, served, attention_factor=attention)
 
     def mistakes(self, length: int | None) -> Iterator[Mistake]:
-        """The lists in each other's place."""
+        """The short and the long list swapped."""
         beyond = length is not None and length > self.original
         words = {"declared": "long" if beyond else "short", "used": "short" if beyond else "long"}
         yield Mistake("lists-swapped", words, replace(self, short=self.long, long=self.short))
@@ -170,7 +170,7 @@ class LongRope(KnownScaling):
 
 
 def longrope_magnitude(factor: float, original: float) -> float:
-    """What LongRoPE multiplies them by: ``sqrt(1 + ln f / ln L0)``, nearest float64; 1 for a factor up to 1.
+    """LongRoPE's attention factor: ``sqrt(1 + ln f / ln L0)``, nearest float64; 1 for a factor up to 1.
 
     >>> round(longrope_magnitude(32.0, 4096), 12)
     1.190238071424
@@ -188,25 +188,25 @@ def _divisors(name: str, values: Sequence[float]) -> tuple[float, ...]:
 
 
 def _divisors_in(low: np.ndarray, high: np.ndarray) -> list[tuple[float, float]]:
-    """A short decimal between each two bounds, and how much rarer than chance it is."""
+    """A short decimal between each pair of bounds, and how much rarer than chance it is."""
     return [_divisor_in(Interval(float(a), float(b))) for a, b in zip(low, high, strict=True)]
 
 
 def _divisor_in(interval: Interval) -> tuple[float, float]:
-    """A short decimal, or the float32 next to it as configs hold them, and how much rarer than chance that is."""
+    """A short decimal, or its nearest float32 as in configs, and how much rarer than chance it is."""
     middle = interval.middle
     for digits in range(1, 7):
         decimal = float(f"{middle:.{digits - 1}e}")
         number = next((one for one in (decimal, float(np.float32(decimal))) if interval.holds(one)), None)
         if number is not None:
-            # So many decimals lie in so narrow an interval.
+            # The number of decimals expected in such a narrow interval.
             chance = (interval.high - interval.low) * 10 ** (digits - 1 - math.floor(math.log10(middle)))
             return number, max(0.0, -math.log10(max(chance, 1e-300)))
     return shortest(interval), 0.0
 
 
 def _usual_magnitude(factor: Interval) -> tuple[int, float] | None:
-    """The original length and the factor that an attention factor follows from, both powers of two, if they are."""
+    """The original length and the factor, both powers of two, that give this attention factor; else None."""
     for original in (4096, 8192, 2048, 32768, 1024, 16384, 65536):
         for power in range(13):
             if factor.holds(longrope_magnitude(float(1 << power), original)):

@@ -1,4 +1,4 @@
-"""NTK-aware scaling, by a fixed factor, by one that follows the length, or by one that grows from pair to pair."""
+"""NTK-aware RoPE scaling: with a fixed factor, dynamic (a factor that follows the length), and mixed."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -16,9 +16,9 @@ from clockhands.written_numbers import Interval, shortest, significant
 
 @dataclass(frozen=True)
 class Ntk(KnownScaling):
-    """NTK-aware: ``w_j f ** (-j / (n - 1))``; the fastest hand keeps its rate, the slowest is slowed ``f`` times.
+    """NTK-aware: ``w_j f ** (-j / (n - 1))``; the highest rate is unchanged, the lowest is divided by ``f``.
 
-    On the paper's ladder that is the base times ``f ** (d / (d - 2))``. Hunyuan's ``alpha`` is this factor.
+    On the usual ladder this equals multiplying the base by ``f ** (d / (d - 2))``. Hunyuan's ``alpha`` is this factor.
 
     Raises:
         InvalidValue: The factor is below 1 or not finite; or, on use, there is a single pair.
@@ -28,7 +28,7 @@ class Ntk(KnownScaling):
 
     factor: float
 
-    # No file names it: a few classes make it of `dynamic` where an alpha stands beside it, whatever else does.
+    # No file names it: a few model classes use it for `dynamic` if the config also has an alpha.
     SPELLINGS: ClassVar[tuple[Spelling, ...]] = (
         Spelling(
             "ntk_alpha",
@@ -48,7 +48,7 @@ class Ntk(KnownScaling):
 
     @classmethod
     def fits_line(cls, line: FittedLine) -> Iterator[Fit]:
-        """The same ladder as another base that was raised: a usual one."""
+        """The same ladder described as a usual base with its base raised."""
         measured, spacing = line.measured, line.spacing
         if not line.plain or measured.pairs < 2 or spacing.span != "open" or spacing.multiplier != 1:
             return
@@ -56,7 +56,7 @@ class Ntk(KnownScaling):
             factor = (spacing.base / base) ** ((measured.pairs - 1) / measured.pairs)
             if not 1.01 < factor < 1e4:
                 continue
-            # The slowest pair is slowed by the factor itself.
+            # The lowest rate is divided by the factor itself.
             reach = float(measured.relative[-1])
             short = shortest(Interval(factor * (1 - reach), factor * (1 + reach)))
             if significant(short) <= 3:
@@ -64,20 +64,20 @@ class Ntk(KnownScaling):
 
     @classmethod
     def usual(cls, factor: float, original: int | None) -> "Iterator[Ntk]":
-        """The one by this factor, and by its square."""
+        """With this factor, and with its square."""
         yield from super().usual(factor, original)
         yield cls(factor**2)
 
 
 @dataclass(frozen=True)
 class Dynamic(KnownScaling):
-    """Dynamic NTK: `Ntk` by ``f L / L0 - (f - 1)``, where ``L = max(length, L0)``.
+    """Dynamic NTK: `Ntk` with the factor ``f L / L0 - (f - 1)``, where ``L = max(length, L0)``.
 
-    Up to the original length the ladder is untouched. Keys that were cached at a shorter length hold
-    another ladder's phases.
+    Up to the original length the ladder is unchanged. Keys that were cached at a shorter length were rotated by a
+    different ladder.
 
     Raises:
-        InvalidValue: A value is impossible; or, on use, there is a single pair.
+        InvalidValue: A value is not allowed; or, on use, there is a single pair.
 
     Source: Transformers ``rope_type: dynamic``; Peng et al. 2023, arXiv:2309.00071, section 3.3.
     """
@@ -101,7 +101,7 @@ class Dynamic(KnownScaling):
         settle(self, factor=factor_of(self.factor), original=count("original", self.original))
 
     def __call__(self, ladder: Ladder, length: int | None = None) -> Ladder:
-        """The ladder in use at ``length`` tokens."""
+        """The ladder in effect at ``length`` tokens."""
         reach = max(length_of(length) or self.original, self.original)
         with localcontext(working()):
             factor = Decimal(self.factor) * reach / self.original - (Decimal(self.factor) - 1)
@@ -109,14 +109,14 @@ class Dynamic(KnownScaling):
 
     @classmethod
     def fits_beyond(cls, beyond: Beyond) -> "Iterator[Dynamic]":
-        """The factor that the slowest pair says, which is slowed by the whole ``f L / L0 - (f - 1)``."""
+        """The factor from the lowest rate, which is divided by the whole ``f L / L0 - (f - 1)``."""
         if beyond.scaling is None and len(beyond.plain) > 1:
             low, high = (float(beyond.plain[-1] / (beyond.rates[-1] + side * beyond.bounds[-1])) for side in (1, -1))
             longer = beyond.length / beyond.original - 1
             yield cls(max(shortest(Interval((low - 1) / longer, (high - 1) / longer)), 1.0), beyond.original)
 
     def regimes(self, which: str | None, reach: int | None) -> Iterator[tuple[str, int]]:
-        """The ladder at the longest length in use, else the one up to the original length."""
+        """The ladder at the longest length in use if given, else the one up to the original length."""
         if reach is not None and reach > self.original and which != "original":
             yield f"at {reach:,} tokens", reach
         else:
@@ -125,16 +125,17 @@ class Dynamic(KnownScaling):
 
 @dataclass(frozen=True)
 class MixedNtk(KnownScaling):
-    """Mixed NTK: ``w_j f ** (-((j + 1) / n) ** b)``; the slowest hand is slowed ``f`` times, the fastest one least.
+    """Mixed NTK: ``w_j f ** (-((j + 1) / n) ** b)``; the lowest rate is divided by ``f``, the highest changes least.
 
-    With the exponent ``b = 1`` that is the base times ``f``, all divided by ``f ** (1 / n)``: what the files call a
-    fixed NTK.
+    With the exponent ``b = 1`` this is the base times ``f``, with all rates divided by ``f ** (1 / n)``, which configs
+    call a fixed NTK.
 
     Raises:
         InvalidValue: The factor is below 1 or not finite, or the exponent is not above 0.
 
-    Source: Su 2023, kexue.fm/archives/9706, (6), (10), (12) and (13), as ``modeling.py`` of Alibaba-NLP/new-impl and
-    ``ntk_scaling_rope.py`` of vLLM 0.11.0 have them.
+    Source: Su 2023, kexue.fm/archives/9706, (6), (10), (12) and (13), as in ``modeling.py`` of Alibaba-NLP/new-impl and
+    in
+    ``ntk_scaling_rope.py`` of vLLM 0.11.0.
     """
 
     factor: float
@@ -163,7 +164,7 @@ class MixedNtk(KnownScaling):
 
     @classmethod
     def usual(cls, factor: float, original: int | None) -> "Iterator[MixedNtk]":
-        """None: no other model is known to have it."""
+        """Nothing: no other model is known to use it."""
         return iter(())
 
 

@@ -1,4 +1,4 @@
-"""Gemma 4's proportional scaling."""
+"""Gemma 4's proportional RoPE scaling."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -16,12 +16,12 @@ from clockhands.written_numbers import Interval, shortest, significant
 
 @dataclass(frozen=True)
 class Proportional(KnownScaling):
-    """Proportional (Gemma 4): the first ``int(fraction n)`` hands keep the whole head's rates, the rest stand still.
+    """Proportional (Gemma 4): the first ``int(fraction n)`` pairs have the whole head's rates, the others rate 0.
 
-    Unlike a partial rotary, whose exponent runs over the rotated channels only. All rates are divided by ``factor``.
+    In partial RoPE, by contrast, the exponent runs over the RoPE dimensions only. All rates are divided by ``factor``.
 
     Raises:
-        InvalidValue: A value is impossible.
+        InvalidValue: A value is not allowed.
 
     Source: Transformers 5.23.0 ``rope_type: proportional``.
     """
@@ -55,7 +55,7 @@ class Proportional(KnownScaling):
 
     @classmethod
     def fits_still(cls, line: FittedLine) -> Iterator[Fit]:
-        """The share of the hands that turn, where they are on the whole head's ladder."""
+        """The share of the pairs that rotate, if their rates are on the whole head's ladder."""
         if line.spacing.span != "open" or line.spacing.multiplier != 1:
             return
         turning, pairs = line.measured.turning, line.measured.pairs

@@ -1,6 +1,6 @@
-"""Fits that YaRN and Llama 3 share: a ramp of the slowing, which is a line in the turns that a pair makes.
+"""Fits shared by YaRN and Llama 3: the scaling of a pair is a linear ramp in its number of rotations.
 
-Usual numbers are tried first (turns of 1 and 4, a length that is a power of two); else the line is solved for.
+The usual numbers are tried first (1 and 4 rotations, a length that is a power of two); else the line is solved for.
 """
 
 import itertools
@@ -15,20 +15,20 @@ from clockhands.written_numbers import Interval, roundest, significant
 
 LENGTHS = tuple(1 << power for power in range(7, 25))
 _USUAL_LENGTHS = tuple(1 << power for power in range(11, 18))
-# Turns between which ramps lie, the usual ones first.
+# Numbers of rotations at the ends of ramps, the usual ones first.
 _TURNS = ((1.0, 4.0), (1.0, 1.0), (2.0, 4.0), (1.0, 2.0), (1.0, 8.0), (2.0, 8.0), (4.0, 8.0))
 
 Make = Callable[[float, int, float, float], Iterable[tuple[Scaling, float]]]
-"""``(factor, original, fewest turns, most turns) ->`` scalings with this ramp, and what else each costs."""
+"""``(factor, original, fewest rotations, most rotations) ->`` scalings with this ramp, and the added cost of each."""
 
 
 def length_cost(original: int) -> float:
-    """What an original length costs."""
+    """The cost of an original length in a fit."""
     return 0 if original in _USUAL_LENGTHS else 2 if original in LENGTHS else 3
 
 
 def fits_by_turns(shares: Shares, make: Make) -> Iterator[Fit]:
-    """Scalings that slow pairs of fewer turns wholly, of more turns not at all, and others in between."""
+    """Scalings that apply fully to pairs of few rotations, not to pairs of many, and partly in between."""
     return first_of((_usual(shares, make), _solved(shares, make)))
 
 
@@ -56,7 +56,7 @@ def _solved(shares: Shares, make: Make) -> Iterator[Fit]:
     for low in (1.0, 2.0, 4.0, 8.0, 0.5, 1.5, 3.0, 0.25):
         original = roundest(Interval.around(low / low_over, 1e-3 * low / low_over))
         if original is not None:
-            # Exactly this line through the length that was taken.
+            # The line that goes exactly through the chosen length.
             for digits in (1, 2, 3, 4, 6, 8):
                 high = float(f"{original * high_over:.{digits - 1}e}")
                 yield from _of_ramp(shares, make, factor, original, (low, high))

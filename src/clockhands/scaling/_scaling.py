@@ -1,4 +1,4 @@
-"""What a scaling is, how configs declare one, and checks of the values that several have."""
+"""The protocol of scalings, their declaration in configs, and checks of values that several of them have."""
 
 import math
 from collections.abc import Callable, Mapping
@@ -10,34 +10,34 @@ from clockhands.arguments import count, not_negative, positive, real, shown
 from clockhands.errors import InvalidValue
 from clockhands.ladders import Ladder
 
-# The number that a float holds. Unlike `Decimal`, it does not ask the caller's context for leave.
+# The exact value of a float. Unlike `Decimal`, it does not depend on the caller's decimal context.
 exact = Decimal.from_float
 
 
 @runtime_checkable
 class Scaling(Protocol):
-    """A frozen value that is a function ladder -> ladder."""
+    """A frozen value that can be called as a function ladder -> ladder."""
 
     def __call__(self, ladder: Ladder, length: int | None = None) -> Ladder:
-        """The scaled ladder, as it is used at ``length`` tokens."""
+        """The scaled ladder at a context length of ``length`` tokens."""
         ...
 
 
 @dataclass(frozen=True)
 class Spelling:
-    """How configs declare a scaling.
+    """A declaration of a scaling in configs.
 
-    Each quantity has the name that `clockhands.sources` gives it, whatever a file's key for it is.
+    Each quantity has its name in `clockhands.sources`, which may differ from the key in a file.
 
     Attributes:
         name: The value of ``rope_type``.
-        make: The scaling of the values read, by quantity; ``share`` is the share of the head that turns.
-        needs: Quantities that it cannot do without.
-        may: Quantities that it may have.
-        original: Where its original length is from: it has none; the file says it, or else the context is it; or the
-            context is it whatever the file says.
-        reaches_context: Whether the factor times the original length is the context.
-        magnitude: Quantities that say what cosine and sine are multiplied by, the first that are declared.
+        make: Makes the scaling from the values read, by quantity; ``share`` is the share of RoPE dimensions.
+        needs: Required quantities.
+        may: Optional quantities.
+        original: The source of the original length: none; the file, or else the context length; or always the context
+            length.
+        reaches_context: Whether the factor times the original length is the context length.
+        magnitude: Quantities that set the attention factor; the first declared ones count.
     """
 
     name: str
@@ -50,7 +50,7 @@ class Spelling:
 
 
 def factor_of(value: object) -> float:
-    """A factor: finite, and at least 1."""
+    """Check a factor: finite, and at least 1."""
     number = real("factor", value)
     if not 1 <= number < math.inf:
         raise InvalidValue(
@@ -61,15 +61,15 @@ def factor_of(value: object) -> float:
 
 
 def positive_or_none(name: str, value: object) -> float | None:
-    """A number above 0, or None."""
+    """Check a number above 0, or None."""
     return None if value is None else positive(name, value)
 
 
 def not_negative_or_none(name: str, value: object) -> float | None:
-    """A number of at least 0, or None."""
+    """Check a number of at least 0, or None."""
     return None if value is None else not_negative(name, value)
 
 
 def length_of(length: int | None) -> int | None:
-    """A number of tokens, or None."""
+    """Check a number of tokens, or None."""
     return None if length is None else count("length", length)

@@ -1,4 +1,4 @@
-"""YaRN."""
+"""The YaRN RoPE scaling."""
 
 import itertools
 import math
@@ -20,34 +20,33 @@ from clockhands.written_numbers import Interval, roundest, shortest, significant
 
 # Rates are kept to 60 digits; two ratios of a geometric ladder differ by less than this.
 _SAME = Decimal("1e-56")
-# Turns between which ramps lie, the usual ones first.
+# Numbers of rotations at the ends of ramps, the usual ones first.
 _BETAS = ((32.0, 1.0), (16.0, 1.0), (32.0, 2.0), (16.0, 2.0), (64.0, 1.0))
 _FACTORS = (2.0, 4.0, 8.0, 16.0, 32.0, 40.0, 64.0, 128.0)
 
-# (pair, rate) -> how much of the slowing a pair gets, before it is held to [0, 1].
+# (pair, rate) -> how much of the scaling a pair gets, before clipping to [0, 1].
 _Blend = Callable[[int, Decimal], Decimal]
 
 
 @dataclass(frozen=True)
 class Yarn(KnownScaling):
-    """YaRN: slow hands interpolated, fast hands kept, a ramp between; ``w_j (g_j / f + 1 - g_j)``.
+    """YaRN: low frequencies interpolated, high ones unchanged, a ramp in between; ``w_j (g_j / f + 1 - g_j)``.
 
-    The ramp ``g`` is 0 for hands that make more than ``beta_fast`` turns in the original length and 1 for
-    fewer than ``beta_slow``. Between them it is a straight line
+    The ramp ``g`` is 0 for pairs that complete more than ``beta_fast`` rotations within the original length and 1 for
+    fewer than ``beta_slow``. In between it is linear
 
-    * ``ramp="index"``: in the pair's index, as in the released code and all that follow it. The pair
-      that makes ``r`` turns is ``c(r) = ln(L0 w_0 / (2 pi r)) / ln(w_j / w_(j+1))``; the line goes from
-      ``floor(c(beta_fast))`` (at least 0) to ``ceil(c(beta_slow))`` (at most d - 1, a channel index by
-      the original's slip), without floor and ceil where ``truncate`` is False; where both ends are one
-      pair, the end is moved by 0.001;
-    * ``ramp="turns"``: in the turns ``t_j``, as in the paper's equation for "NTK-by-parts".
+    * ``ramp="index"``: in the pair's index, as in the released code and its successors. The pair with ``r`` rotations
+      is ``c(r) = ln(L0 w_0 / (2 pi r)) / ln(w_j / w_(j+1))``; the line goes from ``floor(c(beta_fast))`` (at least 0)
+      to ``ceil(c(beta_slow))`` (at most d - 1, which by a slip in the released code is a channel index), without floor
+      and ceil if ``truncate`` is False; if both ends are the same pair, the end is moved by 0.001;
+    * ``ramp="turns"``: in the number of rotations ``t_j``, as in the paper's equation for "NTK-by-parts".
 
-    Cosine and sine are multiplied by ``attention_factor``; where it is None, by ``g(mscale) /
-    g(mscale_all_dim)`` if both are given and not 0, else by ``g(1)``, with ``g(m) = 0.1 m ln f + 1``.
-    Readers differ on the case with both; Transformers' reading is taken.
+    Cosine and sine are multiplied by ``attention_factor``. If it is None, the factor is ``g(mscale) /
+    g(mscale_all_dim)`` if both are given and not 0, else ``g(1)``, with ``g(m) = 0.1 m ln f + 1``. Runtimes differ if
+    both are given; this follows Transformers.
 
     Raises:
-        InvalidValue: A value is impossible; or, on use, the ladder is not geometric (``ramp="index"``).
+        InvalidValue: A value is not allowed; or, on use, the ladder is not geometric (``ramp="index"``).
 
     Source: Peng et al. 2023, arXiv:2309.00071, sections 3.2 and 3.4; jquesnelle/yarn at 995db5b;
     Transformers 5.23.0 ``_compute_yarn_parameters``.
@@ -125,7 +124,7 @@ class Yarn(KnownScaling):
 
     def _by_turns(self) -> _Blend:
         slow, fast = Decimal(self.beta_slow), Decimal(self.beta_fast)
-        if fast == slow:  # a step instead of a line
+        if fast == slow:  # a step instead of a ramp
             return lambda _, rate: Decimal(self.original * rate / TWO_PI < fast)
         return lambda _, rate: (fast - self.original * rate / TWO_PI) / (fast - slow)
 
@@ -155,7 +154,7 @@ class Yarn(KnownScaling):
 
     @classmethod
     def fits_shares(cls, shares: Shares) -> Iterator[Fit]:
-        """A ramp in the pair's index; or one in the turns, where cosine and sine are multiplied by something."""
+        """A ramp in the pair's index; or one in the number of rotations, if the attention factor is not 1."""
         measured = shares.measured
         yield from first_of((_usual(shares), _solved(shares)))
         if not measured.attention_factor.holds(1.0):
@@ -168,11 +167,11 @@ class Yarn(KnownScaling):
 
     @classmethod
     def of_magnitude(cls, attention_factor: float) -> "Yarn":
-        """The one by 1."""
+        """YaRN with factor 1."""
         return cls(1.0, 1, attention_factor=attention_factor, ramp="turns")
 
     def mistakes(self, length: int | None) -> Iterator[Mistake]:
-        """The ramp the other way round, its ends rounded or not rounded, and the usual turns for those declared."""
+        """The ramp reversed, its ends rounded or not rounded, and the default betas instead of the declared ones."""
         yield Mistake("ramp-reversed", {}, rates=lambda plain, right: plain + plain / self.factor - right)
         for changed in ({"truncate": not self.truncate}, {"beta_fast": 32.0}, {"beta_slow": 1.0}):
             other = replace(self, **changed)
@@ -185,7 +184,7 @@ def _magnitude(factor: float, mscale: float) -> Decimal:
 
 
 def yarn_magnitude(factor: float, mscale: float = 1.0) -> float:
-    """What YaRN multiplies cosine and sine by: ``g(m) = 0.1 m ln f + 1``, nearest float64; 1 for a factor up to 1.
+    """YaRN's attention factor: ``g(m) = 0.1 m ln f + 1``, nearest float64; 1 for a factor up to 1.
 
     >>> round(yarn_magnitude(4.0), 12)
     1.138629436112
@@ -218,7 +217,7 @@ def _usual(shares: Shares) -> Iterator[Fit]:
 
 
 def _ramp(shares: Shares, original: float, fast: float, slow: float, truncate: bool) -> tuple[float, float]:
-    """Where a YaRN's ramp begins and ends, in pairs, as `Yarn` says."""
+    """The pair indices at which the ramp of `Yarn` begins and ends."""
     begin, end = (math.log(original / (2 * math.pi * turns)) / shares.fall for turns in (fast, slow))
     if truncate:
         begin, end = float(math.floor(begin)), float(math.ceil(end))
@@ -231,7 +230,7 @@ def _yarn(shares: Shares, factor: float, original: int, betas: tuple[float, floa
     begin, end = _ramp(shares, original, fast, slow, truncate)
     if not shares.near(np.clip((shares.index - begin) / (end - begin), 0, 1), factor):
         return
-    # Lengths between which the ramp begins and ends at the same pairs.
+    # The range of lengths with which the ramp begins and ends at the same pairs.
     same = ()
     if truncate:
         lengths = _same_lengths(shares, begin, end, fast, slow)
@@ -244,7 +243,7 @@ def _yarn(shares: Shares, factor: float, original: int, betas: tuple[float, floa
 
 
 def _attention(measured: MeasuredRates, factor: float) -> Iterator[tuple[float | None, float]]:
-    """What the attention factor is given as, and what that costs: None where it is the usual one."""
+    """The value of ``attention_factor`` and its cost in a fit: None where it is the usual one."""
     if measured.attention_factor.holds(yarn_magnitude(factor)):
         yield None, 0
     elif (own := shortest(measured.attention_factor)) > 0:
@@ -252,7 +251,7 @@ def _attention(measured: MeasuredRates, factor: float) -> Iterator[tuple[float |
 
 
 def _same_lengths(shares: Shares, begin: float, end: float, fast: float, slow: float) -> Interval | None:
-    """The original lengths that give this whole beginning and end."""
+    """The range of original lengths that give these rounded ends of the ramp."""
     turn = 2 * math.pi
     last = 2.0 * shares.measured.pairs - 1
     beginning = Interval(
@@ -268,14 +267,14 @@ def _same_lengths(shares: Shares, begin: float, end: float, fast: float, slow: f
 
 
 def _solved(shares: Shares) -> Iterator[Fit]:
-    """YaRNs of other turns or lengths: the ramp's ends are solved for first."""
+    """YaRN with other betas or lengths: the ends of the ramp are solved for first."""
     plateau = shares.plateau()
     for factor in _unseen_factors(shares) if plateau is None else (plateau,):
         yield from _yarns_by(shares, factor)
 
 
 def _unseen_factors(shares: Shares) -> Iterator[float]:
-    """Factors where the ramp goes on past the slowest pair: the attention factor's, then those in use."""
+    """Candidate factors if the ramp extends past the last pair: from the attention factor, then common ones."""
     factor = shares.measured.attention_factor
     if factor.low > 1:
         yield shortest(Interval(math.exp((factor.low - 1) / 0.1), math.exp((factor.high - 1) / 0.1)))
@@ -301,7 +300,7 @@ def _yarns_by(shares: Shares, factor: float) -> Iterator[Fit]:
 
 
 def _untruncated(shares: Shares, factor: float, begin: float, end: float) -> Iterator[Fit]:
-    """YaRNs whose ramp begins and ends between pairs: each end says the length over the turns."""
+    """YaRN with unrounded ends of the ramp: each end determines the length over the number of rotations."""
     reach = 1e-3
     over = [2 * math.pi * math.exp(shares.fall * pair) for pair in (begin, end)]
     for slow in (1.0, 2.0, 0.5, 4.0):
@@ -316,7 +315,7 @@ def _untruncated(shares: Shares, factor: float, begin: float, end: float) -> Ite
 
 
 def _ends(shares: Shares, factor: float) -> Iterator[tuple[float, float, bool]]:
-    """Where the ramp may begin and end, in pairs, and whether at whole ones."""
+    """Candidate ends of the ramp, in pairs, and whether they are rounded."""
     pairs = shares.between(factor)
     last = 2 * shares.measured.pairs - 1
     if len(pairs) < 2:

@@ -1,8 +1,8 @@
-"""What scalings are fitted to: rates that were measured, and ladders that some of them lie on.
+"""The data that scalings are fitted to: measured rates with error bounds, and ladders found in them.
 
-`clockhands.recognition` makes these of numbers, and asks every scaling for its `fits_…`. Each of them proposes numbers
-that people write; the whole ladder is then made by the library's own code and held to every bound, so what does not fit
-is not answered.
+`clockhands.recognition` makes these from numbers and calls the ``fits_…`` methods of every scaling. Each method
+proposes round numbers. The ladder is then computed from them and compared with every measured rate, and only
+descriptions within all bounds are returned.
 """
 
 import math
@@ -16,23 +16,23 @@ from clockhands.ladders import Geometric, Spacing
 from clockhands.scaling._scaling import Scaling
 from clockhands.written_numbers import Interval, shortest
 
-# Bases that models were published with: where one ladder has several descriptions, these come first.
+# Bases of published models: if a ladder has several descriptions, these come first.
 USUAL_BASES = (1e4, 5e5, 1e6, 1e5, 1.5e5, 1.6e5, 5e6, 1e7, 1e8, 1e2, 2.5e5, 8e6, 1.1e7)
 
-# What a scaling costs beyond the digits of its numbers: of two descriptions that fit, the cheaper is said first.
+# The cost of a scaling in addition to the digits of its numbers: of two fits, the one of lower cost is given first.
 SCALED = 3
 
 
 @dataclass(frozen=True)
 class Fit:
-    """A description that has all the rates within their bounds.
+    """A description that gives all measured rates within their bounds.
 
     Attributes:
-        spacing: How the rates are spaced.
-        scaling: How the ladder is scaled, or None.
+        spacing: The spacing of the rates.
+        scaling: The scaling of the ladder, or None.
         difference: The largest difference from a measured rate, in units of its bound: at most 1.
-        cost: What speaks against it: significant digits of its numbers, and rare fields.
-        undetermined: Numbers that the rates do not tell, each with the lowest and the highest value.
+        cost: The complexity of the description: significant digits of its numbers, and rare fields.
+        undetermined: Numbers that the rates do not determine, each with its lowest and highest possible value.
     """
 
     spacing: Spacing
@@ -55,16 +55,16 @@ def first_of(ways: Iterable[Iterable[Fit]]) -> Iterator[Fit]:
 
 @dataclass(frozen=True, eq=False)
 class MeasuredRates:
-    """Rates with their bounds, and what they are the rates of.
+    """Measured rates with their error bounds, and the head or table that they belong to.
 
     Attributes:
         rates: Radians per token, float64 [pairs].
-        bounds: How far each may lie from the truth, rad/token.
+        bounds: The error bound of each, rad/token.
         channels: Channels that the ladder is for, twice the pairs unless an odd one is left over.
-        whole: Channels of a head of which these are a part; a ladder's exponent may run over them.
-        attention_factor: What cosine and sine are multiplied by, with its bound.
-        modulo: Where rates are only known up to multiples of it (a turn per step of the positions), else None. Then
-            a fast one may seem to stand still, or to turn backward.
+        whole: Channels of the whole head; a ladder's exponent may run over them.
+        attention_factor: The factor on cosine and sine, with its bound.
+        modulo: If not None, rates are known only up to multiples of it (one rotation per step of the positions). Then
+            a high rate may look like 0 or like a negative one.
     """
 
     rates: np.ndarray
@@ -76,7 +76,7 @@ class MeasuredRates:
     turning: int = field(init=False)
 
     def __post_init__(self) -> None:
-        """Count the pairs that turn: what stands still stands at the slow end."""
+        """Count the pairs that rotate; pairs of rate 0 are at the low-frequency end."""
         moving = np.flatnonzero(np.abs(self.rates) > self.bounds)
         object.__setattr__(self, "turning", int(moving[-1]) + 1 if moving.size else 0)
 
@@ -87,12 +87,12 @@ class MeasuredRates:
 
     @property
     def logarithms(self) -> np.ndarray:
-        """``ln rate`` of the pairs that turn; of those that seem to stand or to turn backward, an impossible number."""
+        """``ln rate`` of the pairs that rotate; an impossible number for measured rates of 0 or below."""
         return np.log(np.maximum(self.rates[: self.turning], 1e-300))
 
     @property
     def relative(self) -> np.ndarray:
-        """Bounds of the logarithms."""
+        """Error bounds of the logarithms."""
         known = slice(self.turning)
         return -np.log1p(-np.minimum(self.bounds[known] / np.maximum(self.rates[known], 1e-300), 0.5))
 
@@ -101,7 +101,7 @@ class MeasuredRates:
         away = np.asarray(rates) - self.rates
         if self.modulo is not None:
             away = away - self.modulo * np.round(away / self.modulo)
-        with np.errstate(over="ignore"):  # infinitely many bounds away is a difference too
+        with np.errstate(over="ignore"):  # an infinite difference is a valid result
             return float(np.max(np.abs(away) / self.bounds, initial=0.0))
 
     def fits(
@@ -111,12 +111,12 @@ class MeasuredRates:
         cost: float = 0.0,
         undetermined: tuple[tuple[str, tuple[float, float]], ...] = (),
     ) -> Iterator[Fit]:
-        """This description if it fits, rates and attention factor; else nothing."""
+        """This description if rates and attention factor fit; else nothing."""
         try:
             ladder = spacing.ladder(self.pairs, self.channels)
             if scaling is not None:
                 ladder = scaling(ladder)
-        except ClockhandsError:  # these numbers make no ladder
+        except ClockhandsError:  # these numbers give no valid ladder
             return
         difference = self.difference(ladder.rates)
         if difference <= 1 and self.attention_factor.holds(ladder.attention_factor):
@@ -125,14 +125,14 @@ class MeasuredRates:
 
 @dataclass(frozen=True, eq=False)
 class FittedLine:
-    """A geometric ladder that all pairs that turn lie on, slowed alike or not at all.
+    """A geometric ladder of all pairs that rotate, possibly with all rates divided by one number.
 
     Attributes:
-        measured: The rates.
-        spacing: The ladder before it is slowed.
-        cost: What speaks against it.
-        slowed: What all its rates are divided by; 1 where nothing is.
-        plain: Whether it has all the rates as it is.
+        measured: The measured rates.
+        spacing: The ladder before the division.
+        cost: The complexity of the description.
+        slowed: The divisor of all rates; 1 if they are not divided.
+        plain: Whether the ladder alone gives all the rates.
     """
 
     measured: MeasuredRates
@@ -143,16 +143,16 @@ class FittedLine:
 
 
 class Shares:
-    """What each pair keeps of a geometric ladder's rate, ``rate_j / w_j``, with bounds.
+    """The ratio of each measured rate to that of a geometric ladder, ``rate_j / w_j``, with error bounds.
 
     Attributes:
-        measured: The rates.
+        measured: The measured rates.
         spacing: The ladder.
         below: Its rates ``w_j``.
         fall: ``ln(w_j / w_(j+1))``.
-        kept: The shares.
-        reach: How far each may lie from the truth.
-        index: The numbers of the pairs.
+        kept: The ratios.
+        reach: The error bound of each.
+        index: The indices of the pairs.
     """
 
     def __init__(self, measured: MeasuredRates, spacing: Geometric) -> None:
@@ -161,7 +161,7 @@ class Shares:
         self.spacing: Geometric = spacing
         self.below: np.ndarray = np.array(ladder.rates)
         self.fall: float = math.log(spacing.base) / float(spacing.denominator(measured.channels))
-        # Rates of noise may be further from the ladder than floats reach; `possible` refuses what is not finite.
+        # Ratios of noise may overflow; `possible` rejects what is not finite.
         with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
             self.kept: np.ndarray = measured.rates / self.below
             self.reach: np.ndarray = measured.bounds / self.below
@@ -169,7 +169,7 @@ class Shares:
 
     @property
     def possible(self) -> bool:
-        """Whether they fall from 1 to something above 0, and do fall."""
+        """Whether the ratios decrease from 1 to a number above 0."""
         if not np.isfinite([self.kept, self.reach]).all():
             return False
         lowest, highest = self.kept - self.reach, self.kept + self.reach
@@ -177,12 +177,12 @@ class Shares:
         return bool(falling and highest[0] >= 1 and (lowest <= 1).all() and highest[-1] < 1 and lowest[-1] > 0)
 
     def near(self, slowed: np.ndarray, factor: float) -> bool:
-        """Whether these parts of the slowing are nearly the shares: worth making the ladder exactly."""
+        """Whether these parts of the scaling nearly give the ratios, so that the exact ladder is worth computing."""
         made = 1 - slowed * (1 - 1 / factor)
         return bool((np.abs(made - self.kept) <= 2 * self.reach + 1e-12).all())
 
     def slowest(self, share: float) -> float | None:
-        """The factor, if the last pair gets ``share`` of the slowing: the shortest decimal."""
+        """The factor, as the shortest decimal, if the last pair gets ``share`` of the scaling."""
         if share <= 0:
             return None
         low, high = (1 - (1 - self.kept[-1] - side * self.reach[-1]) / share for side in (-1, 1))
@@ -192,7 +192,7 @@ class Shares:
         return factor if 1 < factor < 1e6 else None
 
     def plateau(self) -> float | None:
-        """The factor, if the slowest pairs are slowed alike: what they agree on."""
+        """The factor common to the lowest rates, if they are divided by the same one."""
         agreed = Interval(0.0, math.inf)
         pairs = 0
         for kept, reach in zip(self.kept[::-1], self.reach[::-1], strict=True):
@@ -210,7 +210,7 @@ class Shares:
         return np.flatnonzero((self.kept + self.reach < 1) & (self.kept - self.reach > 1 / factor))
 
     def slowing(self, factor: float, pairs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Which part of the slowing these pairs get, lowest and highest."""
+        """The part of the scaling that these pairs get, lowest and highest possible value."""
         whole = 1 - 1 / factor
         kept, reach = self.kept[pairs], self.reach[pairs]
         return (1 - kept - reach) / whole, (1 - kept + reach) / whole
@@ -218,14 +218,14 @@ class Shares:
 
 @dataclass(frozen=True, eq=False)
 class Beyond:
-    """Rates in use at a length beyond the original one, and what the code is up to that.
+    """Measured rates at a length beyond the original one, with the description found up to the original length.
 
     Attributes:
-        scaling: The scaling that it seems to have up to the original length, or None.
-        attention_factor: What cosine and sine are multiplied by.
+        scaling: The scaling found up to the original length, or None.
+        attention_factor: The factor on cosine and sine.
         plain: The rates without a scaling, rad/token.
-        rates: Those at the length.
-        bounds: How far each may lie from the truth.
+        rates: The rates at ``length``.
+        bounds: The error bound of each.
         original: The original length in tokens.
         length: The length in tokens.
     """

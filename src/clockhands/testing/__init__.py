@@ -1,7 +1,7 @@
 """Checks of a user's functions and modules: laws, exact numbers, and an explanation of what is wrong.
 
-`check_rotary`, `check_additive` and `check_bias` ask a function, `check_module` a PyTorch module, `check_generation` a
-model that keeps a cache. `laws` are what holds for every code of a kind.
+`check_rotary`, `check_additive` and `check_bias` test a function, `check_module` a PyTorch module, `check_generation` a
+model with a KV cache. `laws` are properties that hold for every code of a kind.
 
 >>> import clockhands as ch
 >>> from clockhands.testing import check_rotary

@@ -1,4 +1,4 @@
-"""Experiments: what is asked, what should come back and how far it may be off; making them, and what failed."""
+"""Experiments: inputs, expected outputs and error bounds; running them, and collecting the failures."""
 
 import functools
 import inspect

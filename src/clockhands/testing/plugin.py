@@ -1,7 +1,6 @@
 """The pytest plugin: the fixture and the marker `clockhands`, and failures that read as reports.
 
-pytest imports this in every run of every project beside which clockhands is installed, so it imports nothing else
-until a test asks for it.
+Pytest imports this in every run in an environment with clockhands, so it imports nothing else until a test uses it.
 """
 
 import sys

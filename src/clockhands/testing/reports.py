@@ -1,4 +1,4 @@
-"""What a check found: which experiments failed, and what the failure looks like in words."""
+"""`Report`, the result of a check: the failed experiments, and explanations of the failures."""
 
 import re
 import textwrap

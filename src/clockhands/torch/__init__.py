@@ -1,4 +1,4 @@
-"""Encodings as PyTorch modules, a ``score_mod`` for FlexAttention, and state dicts of other libraries."""
+"""Position encodings as PyTorch modules, a ``score_mod`` for FlexAttention, and state dicts of other libraries."""
 
 from clockhands.torch._flex import score_mod
 from clockhands.torch._interface import PositionModule, Prepared

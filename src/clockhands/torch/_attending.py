@@ -1,4 +1,4 @@
-"""Attention with a mask that is learned, on the CPU: PyTorch's fast attention, and a backward in blocks.
+"""Attention with a learned mask on the CPU: PyTorch's fast forward, and a backward computed in blocks.
 
 PyTorch's fast attention on the CPU gives no gradient for its mask, so with a learned bias PyTorch falls back to a
 slower path that stores all weights, [batch, heads, queries, keys]. Here the forward is the fast one, and the backward
@@ -25,7 +25,7 @@ def attention(
     is_causal: bool,
     **more: Any,
 ) -> torch.Tensor:
-    """``scaled_dot_product_attention``, by the faster way where the mask is a learned bias on the CPU.
+    """``scaled_dot_product_attention``, with a faster backward where the mask is a learned bias on the CPU.
 
     Args:
         queries: [..., queries, head_width], as for PyTorch's function.
@@ -75,12 +75,12 @@ class Blocks(torch.autograd.Function):
         mask: torch.Tensor,
         scale: float,
     ) -> torch.Tensor:
-        """PyTorch's fast attention, which it takes only where the mask needs no gradient."""
+        """PyTorch's fast attention, which PyTorch uses only if the mask needs no gradient."""
         return scaled_dot_product_attention(queries, keys, values, attn_mask=mask.detach(), scale=scale)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: torch.Tensor) -> None:  # noqa: ARG004 - torch's own name
-        """Keep what came in; the weights are made again."""
+        """Save the inputs; the backward recomputes the weights."""
         *tensors, ctx.scale = inputs
         ctx.save_for_backward(*tensors)
 
@@ -90,13 +90,13 @@ class Blocks(torch.autograd.Function):
         """The gradients, some queries of one head at a time."""
         queries, keys, values, gradient = (each.contiguous() for each in (*ctx.saved_tensors[:3], *grad_outputs))
         mask = ctx.saved_tensors[3]
-        # Each head's numbers lie together: PyTorch then takes all sequences of a head at once, where it sees all keys.
+        # Contiguous per head: PyTorch then processes all sequences of a head at once if every key is seen.
         to_queries, to_keys, to_values = (
             torch.zeros_like(each.transpose(0, 1), memory_format=torch.contiguous_format).transpose(0, 1)
             for each in (queries, keys, values)
         )
         to_mask = torch.zeros_like(mask, memory_format=torch.contiguous_format)
-        # As PyTorch's own: a row of no keys is 0. Looking for one among the weights takes longer than making them.
+        # As in PyTorch, a row without keys is 0. Searching the weights for one takes longer than computing them.
         softmax = torch.ops.aten._safe_softmax if _hides_all(mask) else torch.softmax  # noqa: SLF001
         many, most = mask.shape[-2:]
         one = mask.shape[0] == 1
@@ -123,6 +123,6 @@ def _hides_all(mask: torch.Tensor) -> bool:
 
 
 def _seen(mask: torch.Tensor, stop: int) -> int:
-    """How many of the first keys these rows look at: ``stop`` where the mask hides all later ones, else all."""
+    """The number of leading keys that these rows see: ``stop`` if the mask hides all later ones, else all."""
     later = mask[..., stop:]
     return stop if later.numel() == 0 or later.amax().item() == -math.inf else mask.shape[-1]

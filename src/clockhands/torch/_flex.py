@@ -1,4 +1,4 @@
-"""Biases for FlexAttention: a function of one score, so that nothing of size queries x keys is stored."""
+"""`score_mod`, a bias for FlexAttention: a function of one score, so that no queries x keys matrix is stored."""
 
 from collections.abc import Callable
 from typing import Any
@@ -32,22 +32,21 @@ def score_mod(
 ) -> ScoreMod:
     """The bias as a ``score_mod`` for `torch.nn.attention.flex_attention.flex_attention`.
 
-    It adds the very numbers of ``bias(spec, queries, keys)``, looked up in tables of one row a head that are as long
-    as there are distances, ``queries + keys - 1`` for consecutive positions; FIRE's network is evaluated score by
-    score. Nothing is masked: that is what FlexAttention's ``block_mask`` is for. With one, compiled, the attention
-    needs no memory of size queries x keys; without one, PyTorch's kernel for the CPU takes all keys as one block, and
-    uncompiled it stores all scores.
+    It adds the same numbers as ``bias(spec, queries, keys)``, read from a table with one row per head and one number
+    per distance, ``queries + keys - 1`` for consecutive positions. FIRE's network is evaluated score by score. Nothing
+    is masked: use FlexAttention's ``block_mask``. With one, compiled, the attention needs no memory of size queries x
+    keys; without one, PyTorch's CPU kernel takes all keys as one block, and uncompiled it stores all scores.
 
-    It may be made outside of a function that PyTorch compiles, or inside: there a bias of the distance has the same
-    small table where positions are given as counts; any other is a matrix of queries x keys in each head.
+    It can be called outside or inside a function that PyTorch compiles. Inside, a bias of the distance has the same
+    small table if positions are given as counts; any other bias is a queries x keys matrix in each head.
 
     Args:
         spec: A bias.
-        queries: Positions, or a count, which stands at the last of the keys; as for `bias`. Whole numbers.
+        queries: Integer positions, or a count, which means the positions of the last keys; as for `bias`.
         keys: Positions, or a count.
-        values: Learned numbers, as for `bias`; gradients reach those of PyTorch as far as FlexAttention's do.
-        device: Where the attention happens, if not where the values are.
-        heads: The heads of this attention, as for `bias`, where it has some of them.
+        values: Learned numbers, as for `bias`; PyTorch values get the gradients that FlexAttention supports.
+        device: The device of the attention, if not that of the values.
+        heads: A range of heads, as for `bias`, if this attention has only some of them.
 
     Raises:
         InvalidValue, InvalidType: An argument cannot be used; the message says which and why.
@@ -84,7 +83,7 @@ def score_mod(
 
 
 def _inside(spec: BiasCode, queries: Any, keys: Any, values: Any, device: Any) -> ScoreMod:
-    """The same inside PyTorch's compiler, where counts may be unknown and positions are tensors of the graph."""
+    """`score_mod` inside PyTorch's compiler, where counts may be symbolic and positions are tensors of the graph."""
     given = values if isinstance(values, dict) else {"": values}
     places = [each.device for each in (queries, keys, *given.values()) if isinstance(each, torch.Tensor)]
     place = device if device is not None or not places else places[0]
@@ -110,7 +109,7 @@ def _inside(spec: BiasCode, queries: Any, keys: Any, values: Any, device: Any) -
 
 
 def _stored(table: torch.Tensor) -> torch.Tensor:
-    """The same numbers in memory of their own: PyTorch's attention on the CPU refuses what it would compute itself."""
+    """The same numbers in new memory: PyTorch's attention on the CPU refuses tensors that it would compute itself."""
     table = table.contiguous()
     return table.as_strided(table.shape, table.stride())
 
@@ -202,7 +201,7 @@ def _in_plane(spec: Window | LogWindow, at: Batches, values: Values) -> ScoreMod
 
 
 def _diagonals(at: Batches, values: Values) -> tuple[QueryKeyPairs, Callable[[Any, Any, Any], Any]]:
-    """One pair for each distance that occurs, and which of them a query and a key have."""
+    """One pair for each occurring distance, and a function that gives the index of a query's and key's distance."""
     grids = list(at.grids())
     if not at.several and grids[0].even:
         last = at.shape[0] - 1

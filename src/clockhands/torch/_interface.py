@@ -1,4 +1,4 @@
-"""The interface that the modules of all codes share, so that a model is written once and runs with any of them."""
+"""The common interface of all position modules, so that one model implementation works with any encoding."""
 
 import copy
 from typing import Any, Self
@@ -15,7 +15,7 @@ from clockhands.torch._remembering import shared
 
 
 class Prepared:
-    """What attention needs of a position code, made once per forward pass and used in all layers that share the code.
+    """What attention needs from a position code, computed once per forward pass for all layers that share the code.
 
     Attention is the same for every code::
 
@@ -24,13 +24,13 @@ class Prepared:
         out = ready.attend(queries, keys, values)
 
     Attributes:
-        mask: ``attn_mask`` of `torch.nn.functional.scaled_dot_product_attention`. A bias: its numbers, [1, heads,
-            queries, keys], or [batch, heads, queries, keys] where positions have a batch, minus infinity where a key
-            stands after the query and ``causal`` is True. (PyTorch's CPU attention is 2 to 3 times slower with a mask
-            of three axes.) Do not change it in place. Other codes: None, or bool [queries, keys] (True where a query
-            may look) where several queries, but fewer than keys, are causal, which ``is_causal`` does not express.
-        is_causal: ``is_causal`` of the same function: True where ``causal`` was, there are as many queries as keys, and
-            no mask.
+        mask: ``attn_mask`` of `torch.nn.functional.scaled_dot_product_attention`. For a bias: its numbers, [1, heads,
+            queries, keys], or [batch, heads, queries, keys] if positions have a batch, with minus infinity for keys
+            after the query if ``causal`` is True. (PyTorch's CPU attention is 2 to 3 times slower with a mask of three
+            axes.) Do not change it in place. For other codes: None, or bool [queries, keys] (True where a query sees
+            the key) for causal attention of several queries but fewer than keys, which ``is_causal`` cannot express.
+        is_causal: ``is_causal`` of the same function: True if ``causal`` was True, queries and keys are equally many,
+            and there is no mask.
     """
 
     def __init__(self, mask: torch.Tensor | None = None, *, is_causal: bool = False) -> None:
@@ -38,12 +38,12 @@ class Prepared:
         self.is_causal = is_causal
 
     def layer(self, index: int) -> "Prepared":
-        """What layer ``index``, counted from 0, needs: itself, unless the code is a mixture."""
+        """The `Prepared` of layer ``index``, counted from 0: this object, unless the code is a mixture."""
         count("index", index, least=0)
         return self
 
     def turn(self, queries: torch.Tensor, keys: torch.Tensor, seq_axis: int = -2) -> tuple[torch.Tensor, torch.Tensor]:
-        """Queries and keys [..., seq, head_width], rotated where the code is rotary, and unchanged where it is not."""
+        """Queries and keys [..., seq, head_width], rotated if the code is rotary, else unchanged."""
         return queries, keys
 
     def attend(
@@ -58,26 +58,26 @@ class Prepared:
     ) -> torch.Tensor:
         """Attention with this mask: ``scaled_dot_product_attention(…, attn_mask=mask, is_causal=is_causal)``.
 
-        A learned bias on the CPU, in float32 or float64 and without dropout, gets a backward of its own, which is about
-        twice as fast as PyTorch's and stores no weights; everything else is PyTorch's function. Heads are not rotated
-        here: call `turn` before.
+        A learned bias on the CPU, in float32 or float64 and without dropout, uses a separate backward, about twice as
+        fast as PyTorch's and without stored weights; everything else is PyTorch's function. Heads are not rotated here:
+        call `turn` before.
 
         Args:
             queries: [batch, heads, queries, head_width].
             keys: [batch, heads, keys, head_width].
             values: [batch, heads, keys, channels].
             dropout_p: As in PyTorch: 0 in evaluation.
-            scale: What scores are multiplied by; ``head_width ** -0.5`` unless given.
+            scale: Factor on the scores; ``head_width ** -0.5`` by default.
             enable_gqa: Whether keys and values have fewer heads.
 
-        Accuracy: that of PyTorch's function; gradients differ from its by rounding.
+        Accuracy: that of PyTorch's function; gradients differ by rounding only.
         """
         more = {"dropout_p": dropout_p, "scale": scale, "enable_gqa": enable_gqa}
         return attention(queries, keys, values, self.mask, is_causal=self.is_causal, **more)
 
 
 class PreparedRotary(Prepared):
-    """`Prepared` of a rotary code: it holds cosine and sine."""
+    """`Prepared` of a rotary code, with cosine and sine."""
 
     def __init__(
         self, spec: rotary.Rotary, queries: Any, keys: Any, like: torch.Tensor, *, same: bool, **attention: Any
@@ -94,9 +94,9 @@ class PreparedRotary(Prepared):
     def turn(self, queries: torch.Tensor, keys: torch.Tensor, seq_axis: int = -2) -> tuple[torch.Tensor, torch.Tensor]:
         """Queries and keys [..., seq, head_width], each rotated by its positions.
 
-        Keys that are as many as the queries, where fewer queries than keys were prepared, are the new ones of a
-        decoding step: they stand where the queries stand, and the cache holds rotated keys. As many keys as were
-        prepared are rotated each at its own position.
+        If fewer queries than keys were prepared and as many keys as queries are passed, they are the new keys of a
+        decoding step and have the positions of the queries; the cache holds rotated keys. If as many keys are passed as
+        were prepared, each is rotated by its own position.
         """
         pair = self._new_key
         if not self._same and keys.shape[seq_axis] != self._query.cosine.shape[-2]:
@@ -107,13 +107,13 @@ class PreparedRotary(Prepared):
 
 
 class PreparedMixture:
-    """`Prepared` of a mixture: ask it for a layer's."""
+    """`Prepared` of a mixture; `layer` gives that of a layer."""
 
     def __init__(self, parts: list[Prepared], pattern: tuple[int, ...]) -> None:
         self._parts, self._pattern = parts, pattern
 
     def layer(self, index: int) -> Prepared:
-        """What layer ``index``, counted from 0, needs."""
+        """The `Prepared` of layer ``index``, counted from 0."""
         return self._parts[self._pattern[count("index", index, least=0) % len(self._pattern)]]
 
 
@@ -134,11 +134,11 @@ class PositionModule(torch.nn.Module):
     spec: Any
 
     def __setattr__(self, name: str, value: Any) -> None:
-        """As PyTorch's; a spec is replaced by the equal one that other modules hold."""
+        """As in PyTorch, but a spec is replaced by an equal one that other modules already hold."""
         super().__setattr__(name, shared(value) if name in _SPECS else value)
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        """As PyTorch's, for modules that are unpickled and copied, with the spec that equal modules share."""
+        """As in PyTorch, for unpickled and copied modules, with the spec object that equal modules share."""
         super().__setstate__({name: shared(value) if name in _SPECS else value for name, value in state.items()})
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
@@ -151,7 +151,7 @@ class PositionModule(torch.nn.Module):
         return copied
 
     def __prepare_scriptable__(self) -> Self:
-        """Refused: TorchScript has no spec, and no exact arithmetic.
+        """Raise an error: TorchScript supports neither specs nor the exact arithmetic.
 
         Raises:
             InvalidType: Always; ``torch.jit.script`` calls it for a module and for its parts.
@@ -162,7 +162,7 @@ class PositionModule(torch.nn.Module):
         )
 
     def layer(self, index: int) -> "PositionModule":
-        """The module of layer ``index``, counted from 0: itself, unless the code is a mixture."""
+        """The module of layer ``index``, counted from 0: this module, unless the code is a mixture."""
         count("index", index, least=0)
         return self
 
@@ -173,18 +173,18 @@ class PositionModule(torch.nn.Module):
     def prepare(
         self, queries: Any, keys: Any = None, *, like: torch.Tensor, causal: bool = True
     ) -> Prepared | PreparedMixture:
-        """What attention needs, made once per forward pass and used in all layers that share the code.
+        """What attention needs, computed once per forward pass for all layers that share the code.
 
         Args:
-            queries: Positions, [queries] or [batch, queries], or a count, which stands at the last of the keys; as for
-                `clockhands.bias`.
-            keys: Positions or a count, likewise; None where the keys are those of the queries.
+            queries: Positions, [queries] or [batch, queries], or a count, which means the positions of the last keys;
+                as for `clockhands.bias`.
+            keys: Positions or a count, likewise; None if keys and queries have the same positions.
             like: A float tensor, such as the tokens: a mask has its dtype and device.
-            causal: Whether a query looks at no key after it. A bias compares positions; other codes compare the order
-                of the tokens, the last query being at the last key.
+            causal: Whether later keys are masked. A bias compares positions; other codes compare token order, with the
+                last query at the last key.
 
         Raises:
-            InvalidType: ``like`` is no tensor of floats, or a position is of a kind that cannot be used.
+            InvalidType: ``like`` is not a float tensor, or a position has a type that cannot be used.
             InvalidValue: There are more queries than keys, or the code cannot be used at these positions.
         """
         check_prepare(like, causal)
@@ -193,7 +193,7 @@ class PositionModule(torch.nn.Module):
 
     @property
     def _axes(self) -> int:
-        """Coordinates of a position."""
+        """Number of coordinates of a position."""
         return getattr(self.spec, "number_of_axes", 1)
 
 
@@ -213,10 +213,10 @@ def prepared_rotary(
 
 
 def check_prepare(like: Any, causal: Any) -> None:
-    """Refuse what `PositionModule.prepare` cannot use.
+    """Check the arguments of `PositionModule.prepare`.
 
     Raises:
-        InvalidType: ``like`` is no tensor of floats, or ``causal`` no truth value.
+        InvalidType: ``like`` is not a float tensor, or ``causal`` is not a bool.
     """
     if not isinstance(like, torch.Tensor) or not like.is_floating_point():
         raise InvalidType(
@@ -271,7 +271,7 @@ def _last(keys: Any, first: int, like: torch.Tensor, axis: int) -> Any:
 
 
 def _order(queries: int, keys: int, causal: bool, like: torch.Tensor) -> tuple[torch.Tensor | None, bool]:
-    """``attn_mask`` and ``is_causal`` of a code that is no bias: PyTorch's ``is_causal`` is for as many as keys."""
+    """``attn_mask`` and ``is_causal`` of a code other than a bias; ``is_causal`` needs as many queries as keys."""
     if not causal or queries == 1:
         return None, False
     if queries == keys:

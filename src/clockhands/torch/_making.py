@@ -1,4 +1,4 @@
-"""One call that makes the module of any position code."""
+"""`module`, which makes the PyTorch module of any position code."""
 
 from typing import Any
 
@@ -32,14 +32,14 @@ def module(
 
     Args:
         spec: A position code, a mixture of codes, or None.
-        values: What the learned parameters start as; see `clockhands.torch.Additive` and `clockhands.torch.Bias`. For a
-            mixture, a list with one entry for each of its codes (None for those that draw their own).
-        device: Of the parameters.
-        dtype: Of the parameters.
+        values: Initial values of the parameters; see `clockhands.torch.Additive` and `clockhands.torch.Bias`. For a
+            mixture, a list with one entry per code (None for random initialisation).
+        device: Device of the parameters.
+        dtype: Dtype of the parameters.
 
     Raises:
-        InvalidType: ``spec`` is no position code.
-        InvalidValue: ``values`` are not those of the spec.
+        InvalidType: ``spec`` is not a position code.
+        InvalidValue: ``values`` do not fit the spec.
 
     >>> import clockhands as ch
     >>> x = torch.zeros(1, 5, 8)
@@ -71,7 +71,7 @@ def module(
 
 
 class NoCode(PositionModule):
-    """No position code as a module: it does nothing, has no parameters and an empty state dict.
+    """A module without a position code: it returns its input, has no parameters and an empty state dict.
 
     Attributes:
         spec: None, or a `clockhands.NoPosition`.
@@ -102,7 +102,7 @@ class NoCode(PositionModule):
 
 
 class Mixture(PositionModule):
-    """A mixture of codes as a module: each code is held once, and the layers that have it share it.
+    """A mixture of codes as a module: layers with the same code share one module.
 
     The state dict holds ``codes.0.…``, ``codes.1.…``, in the order of ``spec.codes``.
 
@@ -165,10 +165,10 @@ class Mixture(PositionModule):
     def embed(self, x: torch.Tensor, positions: Any = None) -> torch.Tensor:
         """``x`` [..., seq, width] plus the code of layer 0, if that one is additive; else ``x`` itself.
 
-        The sum enters the residual stream, so it is added once, also where later layers have the same code.
+        The sum enters the residual stream, so the code is added only once, even if later layers have the same code.
 
         Raises:
-            InvalidValue: A later layer has an additive code that layer 0 has not, which would never be added.
+            InvalidValue: A later layer has an additive code that layer 0 does not have, so it would never be added.
         """
         pattern = self.spec.pattern
         for index, number in enumerate(pattern):
@@ -183,12 +183,12 @@ class Mixture(PositionModule):
         return self.layer(0).embed(x, positions)
 
     def prepare(self, queries: Any, keys: Any = None, *, like: torch.Tensor, causal: bool = True) -> PreparedMixture:
-        """What attention needs of each code, made once; ``.layer(i)`` of it is that of layer i."""
+        """What attention needs from each code, computed once; ``.layer(i)`` gives that of layer i."""
         made = [code.prepare(queries, keys, like=like, causal=causal) for code in self.codes]  # type: ignore[operator]
         return PreparedMixture(made, self.spec.pattern)
 
     def forward(self, *_args: Any, **_named: Any) -> Prepared:
-        """Refused: codes of different kinds are called in different ways.
+        """Raise an error: codes of different kinds are called in different ways.
 
         Raises:
             InvalidType: Always.

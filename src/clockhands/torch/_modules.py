@@ -1,11 +1,11 @@
-"""Position codes as modules: one a family of specs, with parameters for what is learned and buffers for nothing.
+"""Position codes as PyTorch modules, one class per family of specs: parameters for learned numbers, and no buffers.
 
-Whatever follows from a spec is made from the spec whenever it is needed. There is no buffer that a cast could round,
-that ``to_empty`` or a loader on the meta device could leave as garbage, that a copy could share or a state dict could
-carry into a model of another length, and a forward changes nothing, so that calls in any order give the same.
+Numbers that follow from a spec are computed from it when needed. There is no buffer that a cast could round, that
+``to_empty`` or a loader on the meta device could leave uninitialised, that copies could share, or that a state dict
+could carry into a model of another length. A forward pass changes no state, so the order of calls does not matter.
 
-Modules with equal specs are compiled once, also where each layer was given a spec of its own: ``module.spec`` is one
-object in all modules whose specs are equal, because the compiler recognises only objects.
+Modules with equal specs are compiled once, even if each layer was given a separate spec: ``module.spec`` is the same
+object in all modules with equal specs, because the compiler compares objects by identity.
 """
 
 import math
@@ -28,7 +28,7 @@ from clockhands.torch._state_dicts import judged
 
 
 class _Code(PositionModule):
-    """What the modules share: a spec, copying it by name, and other people's state dicts."""
+    """The common part of the modules: a spec, its representation, and loading state dicts of other libraries."""
 
     def __init__(self, spec: Any, kind: type, example: str) -> None:
         super().__init__()
@@ -48,7 +48,7 @@ class _Code(PositionModule):
         return self.spec
 
     def _taken(self, name: str, given: Any) -> Any:
-        """What a parameter takes of the tensor that a state dict has for it."""
+        """The part of a state dict's tensor that a parameter loads."""
         return given
 
     def _load_from_state_dict(  # noqa: PLR0917 - torch's own arguments
@@ -61,7 +61,7 @@ class _Code(PositionModule):
         unexpected_keys: list[str],
         error_msgs: list[str],
     ) -> None:
-        """Load what is learned; what is computed is compared with the spec and left out (see `_state_dicts`)."""
+        """Load learned numbers; compare computed ones with the spec and leave them out (see `_state_dicts`)."""
         own = {name for name, _ in self.named_parameters(recurse=False)}
         for name in own & {key.removeprefix(prefix) for key in state_dict if key.startswith(prefix)}:
             state_dict[prefix + name] = self._taken(name, state_dict[prefix + name])
@@ -79,19 +79,18 @@ class _Code(PositionModule):
 
 
 class Rotary(_Code):
-    """A rotary code as a module: queries and keys in, turned queries and keys out.
+    """A rotary code as a module: queries and keys in, rotated queries and keys out.
 
     ``module(x, positions)`` is ``clockhands.rotary.rotate(x, spec, positions)``, with its shapes, its accuracy and
-    its errors. The backward of a rotation is the rotation back. Nothing is learned and nothing is stored: the state
-    dict is empty.
+    its errors. Nothing is learned or stored: the state dict is empty.
 
-    Under ``torch.compile(fullgraph=True)`` all positions, also those that nobody gave, are tensors of the graph:
-    whole numbers, with cosine and sine within 2**-22 at every position that int64 holds.
+    Under ``torch.compile(fullgraph=True)`` all positions, including default ones, are integer tensors of the graph,
+    with cosine and sine within 2**-22 at every int64 position.
 
-    Outside of it positions on the CPU are made exact there. Whole numbers on a GPU stay on it: their phases are made by
-    integer arithmetic within 2**-22, nothing is copied or waited for, and a CUDA graph may capture it after a first
-    call. Where Triton is installed, one kernel reads queries and keys once and writes them once. Fractions on a GPU,
-    and all positions of float64 heads, are copied to the CPU, which waits for them.
+    Without compilation, positions on the CPU are processed exactly there. Integers on a GPU stay there: phases are
+    computed in integer arithmetic within 2**-22 without a synchronisation, and a CUDA graph can capture it after a
+    first call. With Triton, one kernel reads and writes queries and keys once. Real positions on a GPU, and all
+    positions of float64 heads, are copied to the CPU, which synchronises.
 
     Attributes:
         spec: The rotary code.
@@ -112,9 +111,9 @@ class Rotary(_Code):
         super().__init__(spec, rotary.Rotary, "Rotary(clockhands.Rotary(head_width=64))")
 
     def cos_sin(self, positions: Any, like: torch.Tensor, *, role: str | None = None) -> rotary.CosSin:
-        """Cosine and sine of these positions, made once a step and used in every layer.
+        """Cosine and sine of these positions, computed once per step and used in every layer.
 
-        Give them as ``cos_sin`` to this module, to `both`, or to another module of an equal spec; see
+        Pass them as ``cos_sin`` to this module, to `both`, or to another module with an equal spec; see
         `clockhands.rotary.cos_sin`.
         """
         return rotary.cos_sin(self.spec, positions, like, role=role)
@@ -128,7 +127,7 @@ class Rotary(_Code):
         role: str | None = None,
         cos_sin: rotary.CosSin | None = None,
     ) -> torch.Tensor:
-        """``x`` [..., seq, head_width] turned by its positions; see `clockhands.rotary.rotate`."""
+        """``x`` [..., seq, head_width] rotated by its positions; see `clockhands.rotary.rotate`."""
         return rotary.rotate(x, self.spec, positions, seq_axis, role=role, cos_sin=cos_sin)
 
     def both(
@@ -140,10 +139,10 @@ class Rotary(_Code):
         *,
         cos_sin: rotary.CosSin | tuple[rotary.CosSin, rotary.CosSin] | None = None,
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Queries and keys that stand at the same positions, each turned in its role.
+        """Queries and keys at the same positions, both rotated (with xPos, each in its role).
 
-        They may have different numbers of heads. Where they stand elsewhere, as a query does that attends to
-        keys of another sequence, turn them one by one.
+        They may have different numbers of heads. If their positions differ, as in attention to another sequence, rotate
+        each separately.
         """
         return rotary.rotate_both(queries, keys, self.spec, positions, seq_axis, cos_sin=cos_sin)
 
@@ -153,10 +152,10 @@ class Rotary(_Code):
 
 
 class Additive(_Code):
-    """An additive code as a module: tokens in, tokens with their positions out.
+    """An additive code as a module: tokens in, tokens plus the code of their positions out.
 
-    ``module(x, positions)`` is ``clockhands.add(x, spec, positions)``. A learned table is the parameter ``weight``,
-    named as in `torch.nn.Embedding`, so that a published table loads into it; so are the rates of Fourier features. A
+    ``module(x, positions)`` is ``clockhands.add(x, spec, positions)``. A learned table, or the rates of Fourier
+    features, is the parameter ``weight``, named as in `torch.nn.Embedding` so that a published table loads into it. A
     learned scale is ``scale``. A computed code has an empty state dict.
 
     Attributes:
@@ -164,14 +163,14 @@ class Additive(_Code):
 
     Args:
         spec: An additive code.
-        values: What the parameter starts as. Unless given, a table is drawn from a normal distribution of deviation
-            0.02 (as BERT's and GPT-2's were), rates from one of deviation 1, and a scale is 1. Rates that are drawn
-            once and never trained (SAM) are frozen with ``module.requires_grad_(False)``.
-        device, dtype: Of the parameter.
+        values: Initial values of the parameter. By default a table is normal with standard deviation 0.02 (as in BERT
+            and GPT-2), rates are normal with standard deviation 1, and a scale is 1. Freeze rates that are drawn once
+            and never trained (SAM) with ``module.requires_grad_(False)``.
+        device, dtype: Device and dtype of the parameter.
 
     Raises:
         InvalidType: ``spec`` is not an additive code.
-        InvalidValue: ``values`` are of another shape, or the code has none.
+        InvalidValue: ``values`` have another shape, or the code has no learned numbers.
 
     >>> import clockhands as ch
     >>> Additive(ch.Learned(width=4, rows=8))(torch.zeros(1, 2, 4)).shape
@@ -206,13 +205,13 @@ class Additive(_Code):
 
     @property
     def values(self) -> torch.Tensor | None:
-        """What is learned, or None."""
+        """The learned numbers, or None."""
         # Not get_parameter: `torch.func.functional_call` puts plain tensors there.
         return getattr(self, self._name) if self.spec.learned else None
 
     @torch.no_grad()
     def reset_parameters(self) -> None:
-        """Draw the learned numbers anew: what is to be called after ``to_empty``, where nothing is loaded."""
+        """Initialise the learned numbers again; call it after ``to_empty`` if nothing is loaded."""
         if self.spec.values_shape:
             self.get_parameter("weight").normal_(std=0.02 if isinstance(self.spec, additive.Learned) else 1.0)
         elif self.spec.learned:
@@ -232,13 +231,14 @@ class Bias(_Code):
 
     ``module(scores)`` adds ``clockhands.bias(spec, queries, keys)`` to the scores before the softmax; `matrix` is that
     bias alone, `score_mod` the same for FlexAttention. The learned numbers are parameters by the names that the spec
-    gives them (``table``, ``p``, ``a``, …). KERPLE's are kept where it is a kernel before each use, as its code does.
+    gives them (``table``, ``p``, ``a``, …). KERPLE's parameters are clipped to their valid range before each use, as in
+    its code.
 
-    Under ``torch.compile(fullgraph=True)`` all positions, also those that nobody gave, are tensors of the graph: whole
-    numbers, whose distances are exact, and computed biases are within a relative 2**-22.
+    Under ``torch.compile(fullgraph=True)`` all positions, including default ones, are integer tensors of the graph.
+    Their distances are exact, and computed biases are within a relative 2**-22.
 
     Under tensor parallelism each rank makes ``Bias(spec, heads=range(4, 8))`` with the spec of the whole model. Its
-    parameters and its state dict hold these heads alone; of a state dict of the whole model it takes these heads.
+    parameters and state dict hold only these heads; from a state dict of the whole model it loads only these heads.
 
     Attributes:
         spec: The bias, of all heads.
@@ -246,14 +246,14 @@ class Bias(_Code):
 
     Args:
         spec: A bias.
-        values: What the parameters start as: an array, or a dict of arrays by name, of these heads. Unless given, they
-            are drawn as the codes draw them that train such a bias; see `reset_parameters`.
-        device, dtype: Of the parameters.
-        heads: The heads that this module has, as for `clockhands.bias`; all unless given.
+        values: Initial values of the parameters: an array, or a dict of arrays by name, for these heads. By default
+            they are initialised as in published training code; see `reset_parameters`.
+        device, dtype: Device and dtype of the parameters.
+        heads: The heads that this module has, as for `clockhands.bias`; all by default.
 
     Raises:
         InvalidType: ``spec`` is not a bias.
-        InvalidValue: ``values`` are not those of the spec.
+        InvalidValue: ``values`` do not fit the spec.
 
     >>> import clockhands as ch
     >>> Bias(ch.Alibi(heads=2))(torch.zeros(2, 1, 4))[0].tolist()
@@ -289,11 +289,11 @@ class Bias(_Code):
         return repr(self.spec) + ("" if self._own is self.spec else f", heads={self.heads}")
 
     def _loaded_as(self, tensor: Any) -> Any:
-        """The bias of these heads, where the tensor has one number for each of them; else of all."""
+        """The bias of these heads if the tensor has one number per head of them; else that of all heads."""
         return self._own if np.shape(tensor)[:1] == (len(self.heads),) else self.spec
 
     def _taken(self, name: str, given: Any) -> Any:
-        """Of learned numbers of all heads, those of these heads."""
+        """The numbers of these heads from those of all heads."""
         whole, own = (code.shapes.get(name) for code in (self.spec, self._own))  # None: of pruning, or weight_norm
         if whole is None or own is None or own == whole or tuple(np.shape(given)) != whole:
             return given
@@ -302,10 +302,10 @@ class Bias(_Code):
 
     @property
     def values(self) -> dict[str, torch.Tensor] | None:
-        """What is learned, by name, as it is used; or None."""
+        """The learned numbers by name, as they are used; or None."""
         if not self._own.learned:
             return None
-        # Not the parameters: of one that is pruned or made of others, such as by weight_norm, this is what is used.
+        # Not the parameters: with pruning or weight_norm the attribute is the computed tensor that is used.
         used: dict[str, torch.Tensor] = {name: getattr(self, name) for name in self._own.shapes}
         if isinstance(self._own, biases.Kerple):
             most = 2.0 if self._own.kernel == "power" else None
@@ -314,10 +314,11 @@ class Bias(_Code):
 
     @torch.no_grad()
     def reset_parameters(self) -> None:
-        """Draw the learned numbers anew.
+        """Initialise the learned numbers again.
 
-        Tables from a normal distribution of deviation 0.02 (T5 and Swin do so up to the deviation); KERPLE's ``p``
-        and ``a`` evenly up to 2 and 1; FIRE's rate 0.1 and threshold 512; networks as `torch.nn.Linear` does.
+        Tables are normal with standard deviation 0.02 (in T5 and Swin only the standard deviation differs); KERPLE's
+        ``p`` and ``a`` are uniform up to 2 and 1; FIRE's rate is 0.1 and its threshold 512; networks are initialised
+        like `torch.nn.Linear`.
         """
         for name in self._own.shapes:
             number = self.get_parameter(name)
@@ -343,11 +344,11 @@ class Bias(_Code):
         """The bias itself, [heads, queries, keys] (and a batch axis before, where positions have one).
 
         Args:
-            queries: Positions, or a count, which stands at the last of the keys; as for `clockhands.bias`.
+            queries: Positions, or a count, which means the positions of the last keys; as for `clockhands.bias`.
             keys: Positions, or a count.
             causal: Whether keys after the query get minus infinity.
-            device: Where a computed bias is wanted; a learned one is where its parameters are.
-            dtype: Of the result.
+            device: The device of a computed bias; a learned one is on the device of its parameters.
+            dtype: The dtype of the result.
         """
         if torch.compiler.is_compiling():
             keys = traces.as_tensor(keys, device)
@@ -360,17 +361,17 @@ class Bias(_Code):
     def forward(
         self, scores: torch.Tensor, queries: Any = None, keys: Any = None, *, causal: bool = False
     ) -> torch.Tensor:
-        """Scores [..., heads, queries, keys] plus the bias, made in float32 at least and rounded once.
+        """Scores [..., heads, queries, keys] plus the bias, computed in float32 or wider and rounded once.
 
         Args:
-            scores: What the softmax is about to be taken of.
-            queries: Positions [queries], or [batch, queries] where ``batch`` is axis 0 of the scores (or 1); unless
-                given, the last ones of the keys', one for each row.
-            keys: Positions, likewise; unless given, 0, 1, 2, …, one for each column.
+            scores: The attention scores before the softmax.
+            queries: Positions [queries], or [batch, queries] where ``batch`` is axis 0 of the scores (or 1); by
+                default the positions of the last keys, one for each row.
+            keys: Positions, likewise; by default 0, 1, 2, …, one for each column.
             causal: Whether keys after the query get minus infinity.
 
         Raises:
-            InvalidValue, InvalidType: Scores and positions are not of these shapes, or scores no floats.
+            InvalidValue, InvalidType: Scores or positions have other shapes, or the scores are not floats.
         """
         traces.refuse_recording(scores)
         queries, keys = positions_beside(scores, self._own, queries, keys)
@@ -379,7 +380,7 @@ class Bias(_Code):
         return (scores.to(work) + beside(scores, bias)).to(scores.dtype)
 
     def prepare(self, queries: Any, keys: Any = None, *, like: torch.Tensor, causal: bool = True) -> Prepared:
-        """The bias as ``attn_mask``, made once; see `clockhands.torch.PositionModule.prepare`."""
+        """The bias as ``attn_mask``, computed once; see `clockhands.torch.PositionModule.prepare`."""
         check_prepare(like, causal)
         keys = queries if keys is None else keys
         counts = type(queries) is type(keys) is int and not self._own.learned and queries > 1
@@ -412,7 +413,7 @@ def _empty(shape: tuple[int, ...], device: torch.device | str | None, dtype: tor
 
 
 def _parameter(values: Any, device: torch.device | str | None, dtype: torch.dtype | None) -> torch.nn.Parameter:
-    """A parameter that starts as a copy of these numbers, in their own float dtype unless another is asked for."""
+    """A parameter initialised with a copy of these numbers, in their float dtype unless ``dtype`` is given."""
     if isinstance(values, Mapping):
         raise InvalidType(f"`values` must be an array here, got {type(values).__name__}.", "Pass the rows themselves.")
     given = values.detach() if isinstance(values, torch.Tensor) else _tensor(np.asarray(values))
@@ -422,7 +423,7 @@ def _parameter(values: Any, device: torch.device | str | None, dtype: torch.dtyp
 
 
 def _tensor(array: np.ndarray) -> torch.Tensor:
-    """A NumPy array as a tensor; PyTorch takes no bfloat16 from NumPy, but its bits."""
+    """A NumPy array as a tensor; bfloat16, which PyTorch does not accept from NumPy, is passed as its bits."""
     if array.dtype.name == "bfloat16":
         return torch.from_numpy(array.view(np.int16)).view(torch.bfloat16)
     return torch.from_numpy(np.array(array))

@@ -1,4 +1,4 @@
-"""What modules with equal specs share: the spec, as one object, and the mask of a computed bias, made once."""
+"""Objects shared by modules with equal specs: one spec object, and the cached mask of a computed bias."""
 
 from collections.abc import Callable
 from typing import Any
@@ -10,7 +10,7 @@ from clockhands.biases import BiasCode
 
 _MOST = 1 << 26  # bytes of a mask that is kept: 4 heads of 2,048 x 2,048 in float32
 
-# By the spec, which is frozen and compared by value: what the mask is of, the mask, and its version in PyTorch.
+# Keyed by the spec, which is frozen and compared by value: the mask's key, the mask, and its version in PyTorch.
 _LATEST: WeakKeyDictionary[BiasCode, tuple[tuple[object, ...], torch.Tensor, int]] = WeakKeyDictionary()
 
 # By value, the spec that modules hold; neither is kept alive here.
@@ -18,9 +18,9 @@ _SHARED: WeakKeyDictionary[Any, ReferenceType[Any]] = WeakKeyDictionary()
 
 
 def shared(spec: Any) -> Any:
-    """The spec of this value that the first of the living modules has; this one, where there is none yet.
+    """The equal spec that an existing module already holds, else this one.
 
-    PyTorch's compiler recognises a spec only as the object that it is, so modules with equal specs hold one object.
+    PyTorch's compiler recognises a spec by object identity only, so modules with equal specs hold one object.
     """
     try:
         held = _SHARED.get(spec)
@@ -28,15 +28,15 @@ def shared(spec: Any) -> Any:
         if first is None:
             first = spec
             _SHARED[spec] = ref(spec)
-    except TypeError:  # None, or a spec with a part that has no hash, such as a scaling of one's own
+    except TypeError:  # None, or a spec with an unhashable part, such as a user's scaling
         return spec
     return first
 
 
 def remembered(spec: BiasCode, key: tuple[object, ...], make: Callable[[], torch.Tensor]) -> torch.Tensor:
-    """The mask that ``make`` makes, or the one that it made last for this spec and key.
+    """The mask made by ``make``, or the cached one for this spec and key.
 
-    One mask is kept for each spec, of at most 64 MiB. A mask that was changed in place, or was given a gradient, is
+    One mask of at most 64 MiB is cached per spec. A mask that was changed in place, or that requires a gradient, is
     made again.
     """
     held = _LATEST.get(spec)

@@ -1,12 +1,12 @@
-"""Other people's state dicts: what in them follows from the spec is checked against it, and never loaded.
+"""State dicts of other libraries: tensors that follow from the spec are compared with it and never loaded.
 
-Much published code keeps rates (``inv_freq``), cosines (``cos_cached``) or whole tables (``embed_positions.weights``)
-in its state dict. Here they follow from the spec, so there is no place for them. What such a tensor holds is either
-what the spec makes, within the rounding of its dtype and of the float32 arithmetic that usually makes it: then it is
-left out and nothing is said. Or it is something else (another base, a forgotten scaling, rates that were rounded to
-bfloat16, memory that nobody filled): then loading fails and says by how much it differs, and from which pair on.
+Published code often stores frequencies (``inv_freq``), cosines (``cos_cached``) or whole tables
+(``embed_positions.weights``) in its state dict. Here they are computed from the spec. If such a tensor equals the
+computed one, within the rounding of its dtype and of usual float32 arithmetic, it is left out silently. Otherwise
+(another base, a missing scaling, frequencies rounded to bfloat16, uninitialised memory) loading fails, and the message
+says by how much the tensor differs, and from which pair on.
 
-What they are is asked of `clockhands.diagnosis`, which derives how far they may be off.
+`clockhands.diagnosis` makes the comparison and derives the error bounds.
 """
 
 from collections.abc import Mapping
@@ -31,17 +31,17 @@ _NUMBERS, _MARKS = {"position_ids"}, {"_float_tensor"}  # of tokens; of the dtyp
 def without_computed(state_dict: Mapping[str, Any], spec: Any, under: str = "") -> dict[str, Any]:
     """A state dict without the tensors that follow from the spec, each compared with it before it is left out.
 
-    For models whose modules have other names than these, so that `torch.nn.Module.load_state_dict` would not bring
-    tensor and module together. Tensors are known by the names that published code gives them.
+    For models whose module names differ, so that `torch.nn.Module.load_state_dict` would not match tensors and modules.
+    Tensors are recognised by the names that published code gives them.
 
     Args:
         state_dict: Any state dict; it is not changed.
         spec: A rotary code, an additive code or a bias.
-        under: Only names that start with this are looked at, such as ``"model.layers.0."``.
+        under: Only names that start with this are checked, such as ``"model.layers.0."``.
 
     Raises:
-        InvalidValue: A tensor differs from what the spec makes: by how much, and from which pair on.
-        InvalidType: ``spec`` is no spec.
+        InvalidValue: A tensor differs from the computed one; the message says by how much, and from which pair on.
+        InvalidType: ``spec`` is not a spec.
 
     >>> import clockhands as ch
     >>> peers = {"rotary_emb.inv_freq": torch.tensor([1.0, 0.01]), "q_proj.weight": torch.zeros(4, 4)}
@@ -62,10 +62,10 @@ def without_computed(state_dict: Mapping[str, Any], spec: Any, under: str = "") 
 
 
 def judged(spec: Any, key: str, tensor: Any) -> bool:
-    """Whether a tensor of this name is what the spec makes; False where it is nothing that a spec makes.
+    """Whether a tensor of this name equals the computed one; False if the name is not that of a computed tensor.
 
     Raises:
-        InvalidValue: It is that kind of thing, and holds something else.
+        InvalidValue: The name is that of a computed tensor, and the values differ.
     """
     if not isinstance(tensor, torch.Tensor) or tensor.device.type == "meta":
         return False

@@ -1,4 +1,4 @@
-"""Which code a function applies, by calling it."""
+"""Recognition of the code that a function applies, by calling it."""
 
 from clockhands.recognition.functions._recognising import identify_function
 

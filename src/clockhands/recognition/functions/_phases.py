@@ -1,4 +1,4 @@
-"""How fast each pair of a function turns, to as many digits as its arithmetic keeps, and what it rounds.
+"""The RoPE frequency of each pair of a function, as precisely as its arithmetic allows, and what it rounds.
 
 A row with a 1 in the first channel of every pair comes out with each pair's cosine and sine, so one row a position
 reads all phases. The rate is known from position 1 to the error of one phase; position 2 halves that, position 4

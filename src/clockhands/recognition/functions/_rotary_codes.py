@@ -1,4 +1,4 @@
-"""A function that turns pairs: which rotary code it is, and how exactly it computes it.
+"""Recognition of a function that rotates pairs: its rotary code, and the accuracy of its arithmetic.
 
 It may multiply pairs by a number that grows with the position (xPos), and its ladder may depend on the largest position
 of a call (dynamic NTK, LongRoPE): up to an original length it is one rotation, beyond it another. Where that is comes

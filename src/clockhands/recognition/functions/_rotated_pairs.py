@@ -1,4 +1,4 @@
-"""Which channels a function turns together, and whether it turns them at all.
+"""Which channels a function rotates as pairs, and whether it rotates them at all.
 
 A function that is linear in ``x`` is a matrix at each position, ``y = x @ A_p``, read by feeding it the identity. It is
 a rotation of pairs where, but for a fixed order of the channels going out, every channel meets at most one other, and

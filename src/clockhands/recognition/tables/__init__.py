@@ -1,4 +1,4 @@
-"""Which code a bare table of numbers is."""
+"""Recognition of the code of a table of numbers."""
 
 from clockhands.recognition.tables._recognising import identify_array, identify_rows
 

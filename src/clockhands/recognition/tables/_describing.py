@@ -1,4 +1,4 @@
-"""From measured numbers to the description that somebody would write: a spec, and where its rows stand.
+"""From measured numbers to a description with round numbers: a spec, and the positions of its rows.
 
 Rows tell ``rate x step`` and ``start / step``, never a rate or a step alone. So a ladder of fastest rate 1 rad/token
 is taken, unless a published convention of another one fits; and of the bases that make the same rates (a base open,

@@ -1,4 +1,4 @@
-"""What made the numbers of a bare table: one question after another, until one is answered."""
+"""Recognition of a table's code: one method after another is tried until one succeeds."""
 
 from dataclasses import replace
 

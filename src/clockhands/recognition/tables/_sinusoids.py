@@ -1,4 +1,4 @@
-"""A bare table of one axis: which sinusoid makes it.
+"""Recognition of a sinusoidal table of one axis.
 
 Where both channels of a pair hold one wave (Funnel's factorised attention), a column stands for itself:
 ``x_(r+1) + x_(r-1) = 2 cos(angle) x_r`` tells how far it turns from row to row, without a sign, and least squares its

@@ -1,4 +1,4 @@
-"""Whether a description makes every row of what was given, and how far it is off where it does not.
+"""Comparison of every row of a table with a description, within a derived error bound.
 
 **The bound.** A number of a table of scale ``A`` that was made exactly is rounded once to the table's dtype, of
 relative rounding ``u``: it is off by at most ``A u``; with the measured numbers of the description together at most

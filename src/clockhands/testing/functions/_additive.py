@@ -1,7 +1,7 @@
 """`check_additive`: whether a function adds the numbers of an additive code to its tokens.
 
-Tokens are drawn once, of sizes around 1, and rounded to the dtype in which they are given, so that nothing is lost on
-the way in. Right is the token, times its scale, plus `clockhands.table` in float64.
+Tokens are drawn once, with values around 1, and rounded to the dtype in which they are passed, so that the input is
+exact. The expected output is the token times its scale plus `clockhands.table`, in float64.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -1,7 +1,7 @@
 """`check_bias`: whether a function gives the numbers that a bias adds to scores.
 
-Right is `clockhands.bias` in float64. Softmax does not see a number that is added to a whole row of scores, so every
-row is read from the nearest key that the query sees, unless the bias shall be compared as it stands.
+The expected output is `clockhands.bias` in float64. A constant added to a whole row of scores does not change the
+softmax, so every row is compared relative to the nearest visible key, unless ``exact`` is set.
 """
 
 import itertools

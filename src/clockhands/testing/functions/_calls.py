@@ -1,4 +1,4 @@
-"""A user's function of tokens or of distances, as one of NumPy arrays: its axes, its signature, its answer checked."""
+"""A user's function wrapped as a function of NumPy arrays: its axes, signature and return value are checked."""
 
 import copy
 from collections.abc import Callable, Iterator

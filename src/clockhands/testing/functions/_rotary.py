@@ -1,7 +1,7 @@
-"""`check_rotary`: whether a function turns queries and keys as a rotary code says.
+"""`check_rotary`: whether a function rotates queries and keys as a rotary code defines.
 
-Tokens are drawn once, of sizes around 1, and rounded to the dtype in which they are given, so that nothing is lost on
-the way in. Right is `clockhands.rotate` in float64.
+Tokens are drawn once, with values around 1, and rounded to the dtype in which they are passed, so that the input is
+exact. The expected output is `clockhands.rotate` in float64.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -507,7 +507,7 @@ def check_rotary(
     timeout: float = 60.0,
     raises: bool = True,
 ) -> Report:
-    r"""Check that a function turns queries and keys as a rotary code says.
+    r"""Check that a function rotates queries and keys as a rotary code defines.
 
     ``(a, b) -> f (a cos(p r) - b sin(p r), a sin(p r) + b cos(p r))`` for each pair of rate ``r`` at position ``p``,
     asked at every position below `length`, in any order, for batches, packed and one token at a time, in a coarser

@@ -1,7 +1,7 @@
-"""Explaining a failure: every suspect is asked what the implementation was asked, and those that answer alike remain.
+"""Explanation of a failure: every suspect gets the same inputs as the implementation, and those with equal output fit.
 
-A suspect fits where every answer of the implementation, right or wrong, is within what rounding explains of the
-suspect's. Where none does, the one that leaves least of the difference is told, if it leaves next to nothing.
+A suspect fits if every output of the implementation, right or wrong, is within the rounding bound of the suspect's. If
+none fits, the suspect that leaves the smallest difference is reported, if that is almost nothing.
 """
 
 import itertools

@@ -1,4 +1,4 @@
-"""Functions of tokens under experiment, a user's or a suspect's, and what rotary and additive ones are asked alike."""
+"""Functions of tokens under test, a user's or a suspect's, and the experiments shared by rotary and additive codes."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

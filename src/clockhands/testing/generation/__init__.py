@@ -1,4 +1,4 @@
-"""The check of models that keep a cache."""
+"""The check of models with a KV cache."""
 
 from clockhands.testing.generation._checking import check_generation
 

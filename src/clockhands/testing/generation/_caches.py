@@ -1,6 +1,6 @@
-"""Caches of any model, which are nests of arrays: copied, pickled, and with some of their rows.
+"""KV caches of any model, as nested arrays: copying, pickling, and selecting rows.
 
-Nothing is known of a cache but what it shows: the axis of the keys is the one that grows with the tokens.
+No format of a cache is assumed: the axis of the keys is the one that grows with the number of tokens.
 """
 
 import copy

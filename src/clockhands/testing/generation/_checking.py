@@ -1,4 +1,4 @@
-"""`check_generation`: whether a model that keeps a cache says the same of a text however it is given."""
+"""`check_generation`: whether a model with a KV cache gives the same logits for a text however it is passed."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress

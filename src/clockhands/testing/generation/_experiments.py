@@ -1,7 +1,7 @@
-"""What a model that keeps a cache is asked: the same text, given in every way in which it should not matter.
+"""Experiments with a model with a KV cache: the same text, passed in different ways that should give equal logits.
 
-Beside each answer stands what it would be under known faults. These are asked of the model itself: what it says of the
-text in one pass with other positions, or with another mask.
+Each answer is also compared with the logits under known faults, which are computed with the model itself: one pass over
+the text with other positions, or with another mask.
 """
 
 import functools

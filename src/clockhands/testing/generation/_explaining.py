@@ -1,4 +1,4 @@
-"""What a model's failures look like: what it would say under each fault, asked of the model itself."""
+"""Explanation of a model's failures by its logits under each known fault, computed with the model itself."""
 
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress

@@ -1,4 +1,4 @@
-"""Calling somebody's causal model: tokens in, logits and a cache out, in whatever library it is written."""
+"""Calls of a user's causal model in any array library: tokens in, logits and a cache out."""
 
 import copy
 import functools

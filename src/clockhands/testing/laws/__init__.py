@@ -1,6 +1,6 @@
-"""The laws of position codes, runnable on anybody's encoding.
+"""The laws of position codes: properties that can be tested on any implementation.
 
-A law is written once and holds for every code of its kind; a code that breaks one by nature says so.
+A law is written once and holds for every code of its kind, except for codes that are declared as exceptions.
 
 >>> from clockhands.additive import Sinusoidal, add
 >>> spec = Sinusoidal(width=8)

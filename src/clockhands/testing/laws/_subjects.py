@@ -1,4 +1,4 @@
-"""What laws are about: an implementation of one code, and the spec that it claims to be."""
+"""The subject of a law: an implementation of a code, and the spec that it should implement."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field

@@ -1,7 +1,7 @@
-"""How a module is asked: as the function that it applies, with the same questions before and after a treatment.
+"""Calls of a module under test, with the same inputs before and after a treatment.
 
-Tokens are +1 and -1, so that every pair is equally long and every dtype holds them exactly. What came back is compared
-row by row; a row stands at a position.
+Tokens are +1 and -1, so that every pair has the same norm and every dtype represents them exactly. Outputs are compared
+row by row; each row belongs to a position.
 """
 
 import copy

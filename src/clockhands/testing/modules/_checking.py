@@ -1,4 +1,4 @@
-"""`check_module`: whether a PyTorch module keeps its position code through all that is done to modules."""
+"""`check_module`: whether a PyTorch module keeps its position code after casts, copies, saving, loading and more."""
 
 import inspect
 from collections.abc import Callable, Collection

@@ -1,6 +1,6 @@
-"""What a module's failures look like in words: which treatment, which of its tensors, the first wrong position.
+"""Explanation of a module's failures: the treatment, the responsible tensors, the first wrong position.
 
-A tensor is to blame where putting back what it held makes the answer right again; nothing is guessed from its name.
+A tensor is responsible if restoring its old values makes the output right again; nothing is guessed from its name.
 """
 
 import copy

@@ -1,4 +1,4 @@
-"""What a module holds: its buffers, parameters and plain attributes, how they changed, and putting them back."""
+"""The tensors of a module (buffers, parameters and plain attributes): their changes, and restoring them."""
 
 import copy
 import re

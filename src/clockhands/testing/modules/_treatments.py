@@ -1,7 +1,7 @@
-"""What is done to a module between two questions, and what it must then answer.
+"""The treatments of a module under test (cast, copy, save, load, …), and the output that is required afterwards.
 
-Every treatment works on a copy, or on a module that was built for it. What is learned is the caller's affair: a cast
-rounds it, a file brings it back. What is computed has to be right after each.
+Every treatment works on a copy, or on a newly built module. Learned numbers may change, such as by the rounding of a
+cast. Computed numbers must be right after each treatment.
 """
 
 import copy
