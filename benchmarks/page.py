@@ -11,9 +11,9 @@ Time and memory beside other libraries, measured by one run of
 {command}
 ```
 
-which writes this page. Times are medians of runs that alternate between the contestants: read the ratios, since other
-machines and other loads give other times. A target that is not met is listed as it was measured.
-
+which writes this page; without `--quick` and `--only` it measures every part, and more often. Times are medians of runs
+that alternate between the contestants: read the ratios, since other machines and other loads give other times. A target
+that is not met is listed as it was measured.
 """
 
 
@@ -21,7 +21,7 @@ def page(figures: Mapping[str, Any], command: str) -> str:
     """The whole page.
 
     Args:
-        figures: What `benchmarks/run.py --json` writes: versions, machine, the parts that were measured, targets.
+        figures: What `benchmarks/run.py --json` writes: versions, machine, units, what was measured, targets.
         command: The command of the run.
     """
     versions = ", ".join(f"{name} {number}" for name, number in figures["versions"].items())
@@ -40,8 +40,9 @@ def page(figures: Mapping[str, Any], command: str) -> str:
             )
         )
     for name, measured in figures.items():
-        if name not in {"versions", "machine", "targets"}:
-            parts.append(f"\n## {name[0].upper()}{name[1:]}\n")
+        if name not in {"versions", "machine", "units", "targets"}:
+            unit = figures["units"].get(name, "")
+            parts.append(f"\n## {name[0].upper()}{name[1:]}{f' ({unit})' if unit else ''}\n")
             parts.append(table(rows_of(measured)))
     return "\n".join(parts)
 

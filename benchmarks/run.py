@@ -382,11 +382,6 @@ def main() -> None:
     machine = (
         f"{platform.machine()}, {os.cpu_count()} cores, {platform.system()}; load at the start {os.getloadavg()[0]:.1f}"
     )
-    figures: dict[str, object] = {"versions": versions, "machine": machine}
-    targets: list[Target] = []
-    if "tables" in asked.only:
-        figures["tables"], reached = tables({SMALL: 45 // share, LARGE: 15 // share}, show)
-        targets += reached
     units = {
         "linear": "ns an entry",
         "next": "us",
@@ -395,6 +390,12 @@ def main() -> None:
         "audit": "",
         "check": "s",
     }
+    figures: dict[str, object] = {"versions": versions, "machine": machine}
+    targets: list[Target] = []
+    figures["units"] = units
+    if "tables" in asked.only:
+        figures["tables"], reached = tables({SMALL: 45 // share, LARGE: 15 // share}, show)
+        targets += reached
     for name, measure in parts.items():
         if name in asked.only:
             measured, reached = measure()

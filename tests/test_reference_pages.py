@@ -80,9 +80,16 @@ def test_figures_of_a_benchmark_are_rows_of_its_page():
     maker = importlib.util.module_from_spec(found)
     found.loader.exec_module(maker)
     target = {"what": "import", "measured": 1.5, "limit": 1.25, "unit": "x", "more": False, "met": False}
-    figures = {"versions": {"numpy": "2"}, "machine": "2 cores", "start": {"a | b": 12345.6}, "targets": [target]}
+    figures = {
+        "versions": {"numpy": "2"},
+        "machine": "2 cores",
+        "units": {"start": "ms"},
+        "start": {"a | b": 12345.6},
+        "targets": [target],
+    }
     text = maker.page(figures | {"tables": [{"name": "us", "ms": 0.5}]}, "make bench")
     assert "| import | 1.50 x | at most 1.25 x | **no** |" in text
+    assert "\n## Start (ms)\n" in text
     assert "| a \\| b | 12,346 |" in text
     assert "| us | 0.5 |" in text
     assert "2 cores. numpy 2." in text
