@@ -55,7 +55,7 @@ function biasChoice(app, own) {
 
 export const bias = {
   id: "bias",
-  question: "And without hands: how far does each head look?",
+  question: "What do encodings without hands do?",
   mount(section, app) {
     const head = slider(app, "head", "Head", { min: 0, max: Math.max(app.store.state.heads - 1, 1) });
     const heads = slider(app, "heads", "Heads", { min: 1, max: 128 }), seed = slider(app, "seed", "Draw of T5's table", { min: 0, max: 99 });

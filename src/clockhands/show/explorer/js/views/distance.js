@@ -62,7 +62,7 @@ export const distance = {
     section.controls.append(
       slider(app, "shift", "Distance", { min: -4096, max: 4096, unit: "tokens" }).element,
       other,
-      slider(app, "seed", "Random query and key, number", { min: 0, max: 999 }).element,
+      slider(app, "seed", "Random query, key", { min: 0, max: 999 }).element,
       slider(app, "served", "Served length", { min: 2, max: FARTHEST, scale: "log", unit: "tokens" }).element);
     const plot = new Plot(section.figure, { height: 336, margin: { top: 46, right: 24, bottom: 42, left: 50 }, label: "The dot product of two rows against their distance, for two encodings" });
     section.figure.append(html("p", { class: "key" },

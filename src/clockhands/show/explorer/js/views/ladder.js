@@ -314,8 +314,8 @@ function fitWords(found, state) {
   const { before, chosen } = found;
   if (!chosen.ladder) return `${SCALING_WORDS[chosen.name]} cannot be applied here: ${chosen.why}.`;
   const { never, beyond, still: idle, kept } = chosen.counts, one = never.length === 1, sentences = [];
-  const how = chosen.plain ? "as it is" : chosen.name === "none" ? "with its own scaling" : `with ${SCALING_WORDS[chosen.name]} by ${number(state.factor, 3)}`;
-  sentences.push(beyond.length ? `Some hands point where training never pointed, ${how}.` : `Nothing new, ${how}, as far as angles go.`, neverWords(found, never, state.length));
+  const how = chosen.plain ? "As it is" : chosen.name === "none" ? "With its own scaling" : `With ${SCALING_WORDS[chosen.name]} by ${number(state.factor, 3)}`;
+  sentences.push(beyond.length ? `${how}, some hands point where training never pointed.` : `${how}, nothing new, as far as angles go.`, neverWords(found, never, state.length));
   if (never.length) sentences.push(`A model has seen only a part of the circle of ${one ? "such a hand" : "these hands"}.`);
   const still = before.rates.filter((rate) => rate === 0).length;
   if (still) sentences.push(`${number(still)} of them never rotate${still === 1 ? "s" : ""}.`);

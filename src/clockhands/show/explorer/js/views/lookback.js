@@ -16,10 +16,10 @@ export const lookback = {
   mount(section, app) {
     section.controls.append(
       slider(app, "shift", "Look back", { min: 1, max: FARTHEST_BACK, unit: "tokens" }).element,
-      slider(app, "deviation", "Size of a word’s numbers", { min: 0, max: 1.5, step: 0.05 }).element,
+      slider(app, "deviation", "Token deviation", { min: 0, max: 1.5, step: 0.05 }).element,
       slider(app, "seed", "Random text, number", { min: 0, max: 999 }).element);
     const margin = { top: 34, right: 24, bottom: 42, left: 50 };
-    const shares = new Plot(section.figure, { height: 250, margin, label: "Queries that find the right token, in per cent, against the size of the words’ numbers" });
+    const shares = new Plot(section.figure, { height: 250, margin, label: "Queries that find the right token, in per cent, against the deviation of the token vectors" });
     const words = section.figure.appendChild(html("p", { class: "says" }));
     const scores = new Plot(section.figure, { height: 220, margin, label: "The scores of one query with every key" });
     let made = null;
@@ -74,7 +74,7 @@ function acrossOf(plot) {
 function drawShares(plot, made, at) {
   plot.clear();
   const { top, bottom } = plot.inner, x = acrossOf(plot), y = d3.scaleLinear([0, 100], [bottom, top]);
-  plot.axes(x, y, "size (standard deviation) of a word’s numbers", "", { xTicks: 6, yTicks: 5 });
+  plot.axes(x, y, "token deviation in each dimension", "", { xTicks: 6, yTicks: 5 });
   plot.ink.append(
     svg("text", { class: "name", x: 0, y: 14 }, `queries that find the token ${number(made.back)} back (%)`),
     line(made.right.map((share, place) => [x(DEVIATIONS[place]), y(100 * share)]), { class: "likeness" }));
@@ -105,14 +105,14 @@ function drawScores(plot, made, deviation) {
 function saidOfLooking(made, at, without) {
   const percent = (place) => `${number(100 * made.right[place], 3)}\u2009%`, far = tokenWords(made.back);
   const own = without === null ? "" : ` This encoding has no such matrix: ${without}; the numbers are those of its hands alone.`;
-  return `Yes, as long as the words’ own numbers are small beside the position’s. In attention a token looks with one vector of numbers, its query, and is found by another, its key; their product, the score, says how well they fit. ` +
+  return `${without === null ? "Yes" : "With its hands alone"}, as long as the words’ own numbers are small beside the position’s. In attention a token looks with one vector of numbers, its query, and is found by another, its key; their product, the score, says how well they fit. ` +
     `One matrix rotates the hands of every query ${far} back, so its score is largest with the key ${far} before it. ` +
     `Of ${number(made.queries)} queries in random texts of ${number(made.length)} tokens, ${percent(0)} find that token if there is nothing but positions, and ` +
-    `${percent(at)} if words of size ${number(DEVIATIONS[at])} are added: the score of the next best key is only ${number(made.margin, 4)} below the largest, ${number(made.largest)}.${own}`;
+    `${percent(at)} if words whose numbers have a deviation (a typical size) of ${number(DEVIATIONS[at])} are added: without them the score of the next best key is only ${number(made.margin, 4)} below the largest, ${number(made.largest)}.${own}`;
 }
 
 function saidOfScores(made, { wanted, best, above }, deviation) {
   const first = `Below, the scores of one query with every key: the query at ${number(made.shown)} should find the key at ${number(wanted)}. `;
   if (best === wanted) return `${first}It does: no score is larger.`;
-  return `${first}With words of size ${number(deviation)} it finds the key at ${number(best)}: ${number(above)} of ${number(made.length)} scores are larger than the right one.`;
+  return `${first}With a deviation of ${number(deviation)} it finds the key at ${number(best)}: ${number(above)} of ${number(made.length)} scores are larger than the right one.`;
 }

@@ -76,7 +76,7 @@ function* evenlySpaced(width, base, rows) {
   const spread = phases.reduce((most, phase) => Math.max(most, 2 * Math.abs(Math.asin(Math.sin((phase - angle) / 2)))), 0);
   return { apart, round, back, angle, spread,
     loses: `${back < step ? "Repeats" : "Synchronises"}: after ${number(round)} tokens all pairs are ${spread < 0.005 ? "at" : `within ${number(spread, 2)} rad of`} one angle again, ${number(Math.abs(angle), 3)} rad from where they began: ` +
-      `rows are ${number(back, 3)} apart, where neighbours are ${number(step, 3)} and strangers ${number(usual, 3)}` +
+      `rows are ${number(back, 3)} apart, where neighbours are ${number(step, 3)} and unrelated rows ${number(usual, 3)}` +
       (round < rows ? "." : `; that is beyond these ${number(rows)} tokens.`) };
 }
 
