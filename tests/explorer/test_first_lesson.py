@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from browsing import expect, settled
+from browsing import expect, settled, watched
 from exploring import VIEWS, caption, control, follow, holds, plain, put
 
 pytestmark = pytest.mark.slow
@@ -119,11 +119,15 @@ def test_an_address_leads_to_a_view(quiet_page, explorer):
         follow(tab, "shift&position=5")
         expect(tab.locator("#shift h2")).to_be_in_viewport()
         holds(tab, "common", "position", 5)
-        tab.goto("about:blank")
-        tab.goto(f"{explorer.as_uri()}#ladder")
-        settled(tab)
-        expect(tab.locator("#ladder h2")).to_be_in_viewport()
-        holds(tab, "common", "position", 100)
+
+
+def test_a_page_opens_on_the_view_of_its_address(chromium, explorer):
+    tab = watched(chromium.new_page())
+    tab.goto(f"{explorer.as_uri()}#ladder")
+    settled(tab)
+    expect(tab.locator("#ladder h2")).to_be_in_viewport()
+    holds(tab, "common", "position", 100)
+    tab.close()
 
 
 def test_a_page_of_some_views_alone(chromium, explorer):
