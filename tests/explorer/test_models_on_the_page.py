@@ -2,6 +2,7 @@
 
 import json
 import re
+from itertools import pairwise
 
 import pytest
 
@@ -314,7 +315,7 @@ def test_a_code_at_another_width_keeps_its_name_and_a_link_opens_it_so(opened):
     assert field(again, "width").input_value() == "64"
     # A code whose dimensions rotate in part has no other width.
     again.locator("#control-code").select_option("gpt-neox")
-    field(again, "width").fill("64")
+    field(again, "width").fill("48")
     field(again, "width").press("Enter")
     expect(again.locator("#control-code")).to_have_value("custom")
 
@@ -359,16 +360,14 @@ def test_the_theme_follows_the_system_until_the_button_is_pressed(opened):
     assert tab.evaluate("() => localStorage.length + document.cookie.length") == 0
 
 
-def test_one_column_in_the_order_of_the_story_or_two_of_which_one_stays(opened):
+def test_the_story_is_one_column_at_every_width(opened):
     tab = opened("plain")
-    order = "() => [...document.querySelectorAll('#explorer section')].map((section) => section.id)"
-    assert tab.evaluate("() => [...document.querySelectorAll('.stay section')].map((each) => each.id)") == [
-        "clock",
-        "table",
-    ]
-    resize(tab, 360, 800)
-    assert tab.locator(".stay section").count() == 0
-    story = tab.evaluate(order)
-    assert story[:4] == ["clock", "pair", "table", "shift"]
-    assert story[-2:] == ["attention", "model"]
-    assert tab.evaluate("() => document.documentElement.scrollWidth") == 360
+    for width in (1280, 360):
+        resize(tab, width, 800)
+        boxes = tab.evaluate(
+            "() => [...document.querySelectorAll('#explorer section')].map((each) => each.getBoundingClientRect())"
+            ".map(({ left, top, bottom }) => [left, top, bottom])"
+        )
+        assert len({left for left, *_ in boxes}) == 1
+        assert all(above[2] <= below[1] + 1 for above, below in pairwise(boxes))
+        assert tab.evaluate("() => document.documentElement.scrollWidth") == width

@@ -165,7 +165,7 @@ function shortTurn(rate) {
 // Faces in their seats; which pair each shows, and on which ladder, is told afterwards.
 function makeFaces(plot, count, app, ladder) {
   plot.element.replaceChildren();
-  const columns = Math.max(1, Math.min(count, Math.floor(plot.width / 92)));
+  const columns = Math.max(1, Math.min(count, Math.floor(plot.width / 104)));
   // Full rows look better than a rest.
   const even = Math.ceil(count / Math.ceil(count / columns));
   const wide = Math.min(plot.width / even, 130), size = Math.min(78, wide - 6), tall = size + 40;

@@ -170,8 +170,8 @@ function drawPanel({ name, plot, words }, made, from) {
 }
 
 function saidOfCounting({ found: { counter, normalised, binary } }, { length }) {
-  const flips = binary.jump > 1 ? `of its binary digits, up to ${number(binary.flipped)} flip at one step` : "its binary digits flip, some steps more of them than others";
+  const flips = binary.jump > 1 ? `up to ${number(binary.flipped)} of them flip at one step` : "at some steps more of them flip than at others";
   return `Because every way of counting breaks something. The position itself grows without bound, here to ${number(counter.ratio)}, and drowns the words it is added to. ` +
     `Divided by the length it stays small, but then a step of one position is ${length < 2 ? "another in texts of another length" : `${number(normalised.step, 3)} here and another in texts of another length`}. ` +
-    `And ${flips}: neighbours are then far apart. Waves, below, stay between −1 and 1 and move a little at each step.`;
+    `Its binary digits, ones and zeros, stay small too, but ${flips}: neighbours are then far apart. Waves, below, stay between −1 and 1 and move a little at each step.`;
 }

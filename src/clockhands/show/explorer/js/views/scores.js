@@ -10,6 +10,7 @@ import { drawnWidth, pictureTitle, shadedCells } from "./attention.js";
 
 const LONGER = ["the", "dog", "saw", "the", "man", "and", "the", "man", "saw", "the", "dog", "run"];
 const FORM_ROWS = 24; // positions whose form is drawn, where there are as many
+const FORM_SIDE = 192; // CSS pixels
 const SCORES_NEED = ["base", "width", "layout", "span", "order", "seed", "length"];
 
 export const scores = {
@@ -34,7 +35,7 @@ export const scores = {
       yield;
 
       const found = scoreTerms(wordVectors(words, { width, seed: state.seed }), words.map((_, position) => code.row(position)), weights.query[0], weights.key[0]);
-      refill(terms, termPictures(found, words.length, room < 400 ? 10 : 11));
+      refill(terms, termPictures(found, words.length, Math.floor((room < 400 ? 120 : 132) / words.length)));
       say(ofTerms, "A token is the sum of its word’s numbers and its position’s, so a score is a sum of four: word with word, word with position, position with word, and position with position. " +
         `With random weights, over “${words.join(" ")}”, they make ${percent(found.shares.contentContent)}, ${percent(found.shares.contentPosition)}, ` +
         `${percent(found.shares.positionContent)} and ${percent(found.shares.positionPosition)} of the variance.`);
@@ -96,7 +97,7 @@ function formPictures(place, code, weights, seed, count) {
     const values = formScores(form, rows), share = offsetShare(values, count);
     shares.push(share);
     return squarePicture(values, count, {
-      title, says: `${number(100 * share, 2)}\u2009% is the distance's`, most: values.reduce((most, value) => Math.max(most, Math.abs(value)), 0), size: 8, label: "Each has a separate scale.",
+      title, says: `${number(100 * share, 2)}\u2009% is the distance's`, most: values.reduce((most, value) => Math.max(most, Math.abs(value)), 0), size: Math.floor(FORM_SIDE / count), label: "Each has a separate scale.",
     });
   }));
   return shares;
