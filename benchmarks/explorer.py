@@ -31,8 +31,8 @@ START = "code=vaswani2017&width=512&base=10000&length=2048&served=8192&position=
 WHOLE, PART = f"{START}&rowsShown=2048", f"{START}&rowsShown=256&columnsShown=256&firstRow=900&firstColumn=128"
 LAYOUTS = {  # CSS pixels, and dots of the screen in each
     "phone": (360, 780, 2),
-    "workbench": (1440, 900, 1),
-    "workbench, fine screen": (1440, 900, 2),
+    "wide": (1440, 900, 1),
+    "wide, fine screen": (1440, 900, 2),
 }
 MOVES, WAITING = 125, 4  # a second, as a mouse sends them, and how many the page may be behind
 ENOUGH, PATIENCE = 30, 10.0  # frames that tell something, and seconds to wait for them

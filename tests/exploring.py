@@ -11,9 +11,10 @@ from clockhands.show.explorer.data import data
 from clockhands.show.explorer.page import page
 
 VIEWS = (
-    "clock", "pair", "table", "shift", "lookback", "distance", "naive", "ladder", "precision", "bias", "attention",
-    "model",
+    "attention", "naive", "pair", "clock", "spacing", "table", "shift", "lookback", "distance", "scores", "precision",
+    "ladder", "bias", "model",
 )  # fmt: skip
+DRAWN = tuple(view for view in VIEWS if view != "model")  # the views with a figure on a page without a model
 NUMBER = r"(-?\d+(?:\.\d+)?(?:e[+-]?\d+)?)"
 EXPONENTS = str.maketrans("⁻⁰¹²³⁴⁵⁶⁷⁸⁹", "-0123456789")
 

@@ -32,13 +32,47 @@ test("a code that is picked brings its width, base, layout, order and span", () 
 });
 
 test("a field that is changed by hand makes a code of one's own, and the others stay", () => {
-  for (const patch of [{ width: 8 }, { base: 500 }, { layout: "interleaved" }]) {
+  for (const patch of [{ base: 500 }, { layout: "interleaved" }, { width: 8, base: 500 }]) {
     const { set } = page({ code: "whisper" });
     const after = set(patch);
     assert.equal(after.code, "custom");
     assert.equal(after.span, "closed");
     const untouched = ["width", "base", "layout"].filter((name) => !(name in patch));
     for (const name of untouched) assert.equal(after[name], CLOSED[name], name);
+  }
+});
+
+test("a code at another width keeps its name, and is what its formula says there", () => {
+  const { codes, set } = page({ code: "whisper" }), state = set({ width: 64, position: 7 });
+  assert.deepEqual([state.code, state.width, state.layout, state.span], ["whisper", 64, "halves", "closed"]);
+  assert.deepEqual(codes.given(state), { ...CLOSED.spec, width: 64 });
+  assert.deepEqual(Array.from(codes.ladder(state).rates), Array.from(geometricLadder(32, 64, 10000, "closed").rates));
+  assert.deepEqual([codes.code(state).published, codes.additive(state).width], [384, 64]);
+  assert.equal(codes.code(set({ width: 384 })).published, undefined);
+  // A closed span of a single pair would divide by nothing.
+  assert.deepEqual([set({ width: 2 }).code, set({ code: "whisper" }).width], ["custom", 384]);
+  // With another field beside it, it is a code of one's own.
+  set({ width: 64 });
+  assert.deepEqual([set({ base: 500 }).code, codes.plain(set({ base: 500 })).pairs], ["custom", 32]);
+});
+
+test("a head that rotates whole keeps its scaling at another width; one that rotates in part, or a factor for each pair, has no other", () => {
+  const scaling = scalingOf("yarn", 4, 2048), whole = { ...TURNING, width: 96, spec: rotarySpec(96, { scaling }) };
+  const list = { ...whole, spec: rotarySpec(96, { scaling: { ...scaling, short: [1, 2] } }) };
+  const codes = new Codebook({ whole, list, part: TURNING, model: { ...PAPER, model: true } });
+  const after = (code) => codes.followed({ width: 64 }, codes.opened({ ...DEFAULTS, code })).code;
+  assert.deepEqual(["whole", "list", "part", "model"].map(after), [undefined, "custom", "custom", "custom"]);
+  assert.deepEqual(codes.given({ ...codes.opened({ ...DEFAULTS, code: "whole" }), width: 64 }), rotarySpec(64, { scaling }));
+});
+
+test("a link to a code at another width is that code at that width, also where the width is the page's own", () => {
+  const { codes, set } = page();
+  for (const [code, width] of [["whisper", 64], ["whisper", DEFAULTS.width], ["vaswani2017", 64]]) {
+    const state = { ...set({ code: "neox" }), ...set({ code }), ...set({ width }) };
+    assert.deepEqual([state.code, state.width], [code, width]);
+    const address = toFragment(state, DEFAULTS, state.code === DEFAULTS.code ? [] : codes.brings(state));
+    const again = codes.opened(fromFragment(address), new Set(new URLSearchParams(address).keys()));
+    assert.deepEqual([again.code, again.width], [code, width], address);
   }
 });
 
@@ -50,15 +84,19 @@ test("a field that is set to what it is, or beside the code, changes no code", (
 
 test("a link names a code, and the code's own fields hold; an unknown name is a code of one's own", () => {
   assert.equal(page({ code: "whisper", width: 8 }).store.state.width, 384);
+  const told = { ...DEFAULTS, code: "whisper", width: 8, base: 500 }, opened = book().opened(told, new Set(["code", "width", "base"]));
+  assert.deepEqual([opened.code, opened.width, opened.base], ["whisper", 8, 10000], "but for a width that it can have");
+  assert.equal(book().opened({ ...told, code: "neox" }, new Set(["code", "width"])).width, 24);
   const { code, width } = page({ code: "constructor", width: 8 }).store.state;
   assert.deepEqual([code, width], ["custom", 8]);
 });
 
 test("an address that tells a field without a code's name makes a code of one's own of the page's", () => {
-  const codes = book(), state = { ...DEFAULTS, code: "whisper", width: 8 };
-  const { code, width, layout, span, pair, channel } = codes.opened(state, new Set(["width"]));
+  const codes = book(), state = { ...DEFAULTS, code: "whisper", width: 8, base: 500 };
+  const { code, width, layout, span, pair, channel } = codes.opened(state, new Set(["width", "base"]));
   assert.deepEqual([code, width, layout, span], ["custom", 8, "halves", "closed"]);
   assert.deepEqual([pair, channel], [3, 7], "held to what there is");
+  assert.deepEqual(codes.opened({ ...state, base: 10000 }, new Set(["width"])).code, "whisper", "the width alone does not");
   assert.equal(codes.opened({ ...DEFAULTS, code: "whisper" }, new Set(["position"])).code, "whisper");
 });
 
@@ -181,7 +219,7 @@ test("a published scaling brings the length that it starts from; what is said be
   const state = { ...opened, length: DEFAULTS.length, served: DEFAULTS.served };
   const address = new URLSearchParams(toFragment(state, DEFAULTS, codes.brings(state)));
   assert.deepEqual([address.get("length"), address.get("served")], [String(DEFAULTS.length), String(DEFAULTS.served)]);
-  assert.deepEqual(codes.brings({ ...state, code: "vaswani2017" }), []);
+  assert.deepEqual(codes.brings({ ...state, code: "vaswani2017", width: 512 }), []);
 });
 
 test("rates that are the powers of their base have twice the digits, and others are what the file holds", () => {

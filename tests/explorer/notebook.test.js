@@ -43,7 +43,7 @@ function setup(spec = PAPER, position = 7) {
     };
     const addCode = (name, code) => { data.codes[name] = code; };
     page.store = store;
-    return { store, redraw: () => page.redrawn++, app: { addCode, given: ({ code }) => data.codes[code]?.spec ?? { ...PAPER, width: 8 } } };
+    return { store, redraw: () => page.redrawn++, app: { addCode, given: ({ code, width }) => (width ? { ...PAPER, width } : data.codes[code]?.spec ?? { ...PAPER, width: 8 }) } };
   };
   const letGo = inNotebook(held, page.root, explore);
   return { state, calls, saved, page, letGo };
@@ -92,6 +92,14 @@ test("what the page says is told to Python once, in one message", () => {
   assert.deepEqual(saved, [{ position: 8, spec: { ...PAPER, width: 8 } }]);
   page.store.set({ position: 8 });
   assert.equal(saved.length, 1);
+});
+
+test("a code at another width is the same code when Python says it back", () => {
+  const { state, calls, page } = setup();
+  page.store.set({ width: 64 });
+  assert.equal(state.spec.width, 64);
+  calls["change:spec"]();
+  assert.equal(page.store.state.code, "paper");
 });
 
 test("a widget that is gone says nothing more", () => {

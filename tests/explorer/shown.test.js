@@ -14,6 +14,11 @@ test("a published code is its own sentence, and without a base it says what movi
   assert.match(saidOfCode({ ...KNOWN, base: null }, { code: "x" }, "", []), /^The paper's table\. No base alone/);
 });
 
+test("a published code at another width is named with both widths", () => {
+  const said = saidOfCode({ ...KNOWN, published: 512 }, { code: "vaswani2017", width: 64 }, "", []);
+  assert.equal(said, "This is vaswani2017 with width 64, where it was published with 512. The paper's table.");
+});
+
 test("a model's code is named, with what is left out of it", () => {
   const models = [{ audit: audit("a/llama.json", "rotary"), codes: ["model-0-0"] }];
   assert.equal(saidOfCode({ model: true, says: "llama.json, layer 0", note: "" }, {}, "", models), "The views show the frequencies of llama.json, layer 0.");

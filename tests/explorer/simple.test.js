@@ -7,10 +7,16 @@ import { test } from "node:test";
 import { additiveCode, naiveSpec, sinusoidalSpec } from "../../src/clockhands/show/explorer/js/codes.js";
 import { kernelByDistance } from "../../src/clockhands/show/explorer/js/kernels.js";
 import { geometricLadder } from "../../src/clockhands/show/explorer/js/ladders.js";
-import { coverOf, nearestRows, rowDistance, simpleInParts } from "../../src/clockhands/show/explorer/js/views/naive.js";
+import { countersOf } from "../../src/clockhands/show/explorer/js/views/naive.js";
+import { coverOf, nearestRows, rowDistance, wavesInParts } from "../../src/clockhands/show/explorer/js/views/spacing.js";
 import { allOf } from "../../src/clockhands/show/explorer/js/idle.js";
 
-const simpleCodes = (state) => allOf(simpleInParts(state));
+// What the panels of both views tell.
+function simpleCodes(state) {
+  const counters = countersOf(state), waves = allOf(wavesInParts(state));
+  assert.deepEqual([counters.rows, counters.norm], [waves.rows, waves.norm]);
+  return { rows: waves.rows, norm: waves.norm, found: { ...counters.found, ...waves.found } };
+}
 
 function rowsApart(code, p, q) {
   const [a, b] = [p, q].map((position) => code.row(position));
@@ -66,7 +72,7 @@ for (const width of [8, 512]) {
     test(`evenly spaced frequencies fall into step, width ${width}, base ${base}: what is told is what the rows are`, () => {
       const code = additiveCode(naiveSpec("even", width, { base })), { loses, round } = simpleCodes({ width, base, length: 2048 }).found.even;
       const back = rowsApart(code, 0, round), step = rowsApart(code, 0, 1);
-      const [told, angle, apart, beside, strangers] = numbersOf(loses, /after (\d+) tokens all .* one angle again, ([\d.]+) rad .* rows are ([\d.]+) apart, where neighbours are ([\d.]+) and strangers (\d+\.\d+)/);
+      const [told, angle, apart, beside, strangers] = numbersOf(loses, /after (\d+) tokens all .* one angle again, ([\d.]+) rad .* rows are ([\d.]+) apart, where neighbours are ([\d.]+) and unrelated rows (\d+\.\d+)/);
       assert.equal(told, round);
       for (const [one, other] of [[apart, back], [beside, step], [strangers, Math.sqrt(width)]]) assert.ok(Math.abs(one - other) < 0.006 * other, loses);
       // Comes round only what comes near to where it began: nearer than a step.

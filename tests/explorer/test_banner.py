@@ -71,7 +71,7 @@ def test_a_broken_model_shows_its_worst_problem_and_its_fix_before_all_else(quie
         assert '+  "rope_scaling": {' in lines
         assert '-  "rope_theta": 500000.0' in lines
         # Nothing of the page lies above it or over it, and it is no wider than the window.
-        box, controls = banner.bounding_box(), tab.locator(".common").bounding_box()
+        box, controls = banner.bounding_box(), tab.locator(".bar").bounding_box()
         assert box["y"] + box["height"] <= controls["y"]
         button = tab.locator(".theme").bounding_box()
         assert button["y"] + button["height"] <= box["y"] or button["y"] >= box["y"] + box["height"]

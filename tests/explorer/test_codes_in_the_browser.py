@@ -88,12 +88,12 @@ def test_every_code_is_told_as_the_library_tells_it(quiet_page, explorer):
             without = refusal(ch.shift, spec, k)
             assert (without is None) == (refusal(ch.kernel, spec, [k]) is None)
             if without is None:
-                says(tab, "shift", "One matrix R₃ shifts both rows, on all # dimensions", code["width"])
+                says(tab, "shift", "So one matrix, R₃, .* on all # dimensions", code["width"])
                 share = ch.kernel(spec, [k])[0] / len(rates)
                 says(
                     tab,
                     "distance",
-                    "^How far, roughly; never which way. 3 tokens ahead.* number, # of a row",
+                    "^How far apart they are, roughly; never .* 3 tokens ahead and one 3 tokens behind both give # of",
                     share,
                     rel=6e-3,
                 )
@@ -107,11 +107,11 @@ def test_every_code_is_told_as_the_library_tells_it(quiet_page, explorer):
                 says(
                     tab,
                     "distance",
-                    "this encoding has no kernel, .* only the sines and cosines of its pairs, # of a row with itself",
+                    "this encoding has no kernel .* only the sines and cosines of its pairs, # of a row with itself",
                     hands,
                     rel=6e-3,
                 )
-                assert "One matrix" not in caption(tab, "shift")
+                assert "ne matrix, R" not in caption(tab, "shift")
                 assert "ahead" not in caption(tab, "distance")
             has_none_of_these(tab)
     assert sorted(refused) == sorted(WHY)
@@ -129,8 +129,8 @@ def test_what_one_matrix_misses_is_what_the_rows_say(quiet_page, explorer):
         put(tab, "shift", start=1, position=100)
         says(tab, "shift", "moves every row but row #, which is all zeros: there it is off by #", 1, max(off), rel=6e-2)
         put(tab, "shift", start=2)
-        says(tab, "shift", "One matrix R₃ shifts both rows, on all # dimensions", 512)
-        within = float(re.search(r"within ([\d.e-]+)\.", caption(tab, "shift"))[1])
+        says(tab, "shift", "So one matrix, R₃, .* on all # dimensions", 512)
+        within = float(re.search(r"within ([\d.e-]+), on all", caption(tab, "shift"))[1])
         assert 0 < within < 1e-14
 
 
@@ -259,7 +259,7 @@ def test_hands_of_a_closed_span_are_another_ladder_on_the_same_faces(quiet_page,
 @pytest.mark.parametrize(("base", "width"), [(100, 512), (500, 512), (10_000, 2), (10_000, 8)])
 def test_where_evenly_spaced_rates_come_round(quiet_page, explorer, base, width):
     spec = EvenlySpaced(width, last_rate=1 / base)
-    panel = '#naive [data-naive="even"] figcaption'
+    panel = '#spacing [data-naive="even"] figcaption'
     with quiet_page(explorer) as tab:
         put(tab, "common", width=width, base=base)
         if width == 2:
@@ -287,13 +287,13 @@ def test_where_evenly_spaced_rates_come_round(quiet_page, explorer, base, width)
             step,
             rel=6e-3,
         )
-        says(tab, "naive", "evenly spaced frequencies repeat after #;", gained)
+        says(tab, "spacing", "all hands are together again after #", gained)
 
 
 def test_digits_and_rows_far_beyond_what_is_drawn(quiet_page, explorer):
     with quiet_page(explorer) as tab:
         put(tab, "common", length=131_072)
-        panel = '#naive [data-naive="{}"] figcaption'
+        panel = '[data-naive="{}"] figcaption'
         says(tab, panel.format("binary"), "# of # dimensions never change in # tokens", 512 - 17, 512, 131_072)
         says(tab, panel.format("paper"), "nearest rows of the first #", 4096)
         for length in (2, 3):

@@ -5,11 +5,13 @@ import math
 import pytest
 
 from browsing import settled
-from exploring import VIEWS, holds
+from exploring import DRAWN, VIEWS, holds
 
 pytestmark = pytest.mark.slow
 
 KEYS = (("ArrowRight", 1), ("Shift+ArrowUp", 10), ("ArrowLeft", -1), ("Shift+ArrowDown", -10))
+FINE = (("Alt+ArrowUp", 0.1), ("Alt+ArrowLeft", -0.1))
+REAL = {"base", "factor"}  # what a slider sets that is no whole number, and not on a grid
 WHOLE = {"length", "served"}  # of those that move in ratios
 
 
@@ -20,6 +22,46 @@ def press(tab, key):
 
 def ends(field):
     return [float(field.get_attribute(end)) for end in ("min", "max")]
+
+
+def stepped(value, steps, ends, grid):
+    """Where so many arrow keys lead: in ratios where there is no grid, a hundred of them from end to end."""
+    least, most = ends
+    want = value + steps * float(grid) if grid != "any" else value * math.exp(steps * math.log(most / least) / 100)
+    return min(max(want, least), most)
+
+
+@pytest.mark.parametrize("where", ["common", *VIEWS])
+def test_far_keys_go_to_the_ends_and_by_a_tenth_and_alt_moves_a_tenth_of_a_step(quiet_page, explorer, where):
+    inside = ".common" if where == "common" else f"#{where}"
+    with quiet_page(explorer) as tab:
+        for slider in tab.locator(f'{inside} input[type="range"]:visible').all():
+            name = slider.get_attribute("data-name")
+            field = slider.locator('xpath=following-sibling::input[@type="number"]')
+            grid, title = field.get_attribute("step"), slider.get_attribute("title")
+            for word in ("Arrow keys", "Shift", "Page Up", "Page Down", "Home", "End"):
+                assert word in title
+            assert ("Alt" in title) == (name in REAL)
+            slider.focus()
+            tenth = 10 if grid == "any" else max(1, round((ends(field)[1] - ends(field)[0]) / float(grid) / 10))
+            for key, steps in (
+                ("Home", -math.inf),
+                ("PageUp", tenth),
+                ("PageUp", tenth),
+                ("PageDown", -tenth),
+                ("End", math.inf),
+            ):
+                value = float(field.input_value())
+                bounds = ends(field)
+                want = bounds[steps > 0] if math.isinf(steps) else stepped(value, steps, bounds, grid)
+                want = float(round(want)) if name in WHOLE else want
+                press(tab, key)
+                assert float(field.input_value()) == pytest.approx(want, rel=1e-9), (name, key)
+            press(tab, "PageDown")
+            for key, steps in FINE if name in REAL else ():
+                want = stepped(float(field.input_value()), steps, ends(field), grid)
+                press(tab, key)
+                assert float(field.input_value()) == pytest.approx(want, rel=1e-9), (name, key)
 
 
 @pytest.mark.parametrize("where", ["common", *VIEWS])
@@ -34,13 +76,8 @@ def test_arrow_keys_step_every_slider_and_shift_by_ten(quiet_page, explorer, whe
             assert field.get_attribute("data-name") == name
             slider.focus()
             for key, keys in KEYS:
-                value, (least, most) = float(field.input_value()), ends(field)
-                if ratio:
-                    want = value * math.exp(keys * math.log(most / least) / 100)
-                    want = float(round(want)) if name in WHOLE else want
-                else:
-                    want = value + keys * float(field.get_attribute("step"))
-                want = min(max(want, least), most)
+                want = stepped(float(field.input_value()), keys, ends(field), field.get_attribute("step"))
+                want = float(round(want)) if name in WHOLE else want
                 press(tab, key)
                 assert float(field.input_value()) == pytest.approx(want, rel=1e-9)
                 assert slider.evaluate("slider => slider === document.activeElement")
@@ -65,7 +102,7 @@ def test_what_is_typed_beyond_an_end_is_held_to_it_and_nothing_typed_changes_not
             press(tab, "Enter")
             assert float(field.input_value()) == pytest.approx(float(before), rel=1e-9)
         # Every view but an empty one says something, and what it counts is a number.
-        for view in VIEWS[:-1]:
+        for view in DRAWN:
             text = tab.locator(f"#{view} .answer").text_content()
             assert len(text) > 40
             assert "NaN" not in text

@@ -2,6 +2,7 @@
 
 import json
 import re
+from itertools import pairwise
 
 import pytest
 
@@ -127,9 +128,9 @@ def test_alibi_cannot_tell_a_sentence_from_its_mirror_and_rotary_can(opened):
     tab = opened("plain")
     choice = tab.locator('[data-name="code_in_attention"]')
     choice.select_option("alibi")
-    says(tab, "attention", "With ALiBi it cannot either")
+    says(tab, "attention", "With ALiBi it cannot tell these two either")
     choice.select_option("rotary")
-    says(tab, "attention", "With RoPE it can")
+    says(tab, "attention", "With RoPE, which most of today’s models use it can")
 
 
 def test_other_weights_are_other_numbers_and_the_conclusion_stays(opened):
@@ -138,12 +139,12 @@ def test_other_weights_are_other_numbers_and_the_conclusion_stays(opened):
     tab.locator('#attention input[type="number"][data-name="seed"]').fill("7")
     tab.keyboard.press("Enter")
     expect(answer(tab, "attention")).not_to_have_text(before)
-    says(tab, "attention", "With the sinusoidal encoding it can")
+    says(tab, "attention", "With sines and cosines of the position added to each word it can")
 
 
 def test_of_the_distance_all_is_left_as_it_is_or_where_blocks_commute_and_little_through_drawn_projections(opened):
     tab = opened("plain")
-    labels = [each.get_attribute("aria-label") for each in tab.locator("#attention svg[aria-label*='distance']").all()]
+    labels = [each.get_attribute("aria-label") for each in tab.locator("#scores svg[aria-label*='distance']").all()]
     shares = [float(re.search(r"([\d.]+)\s%", label)[1]) for label in labels]
     assert len(shares) == 3
     assert shares[0] == shares[2] == 100
@@ -291,10 +292,32 @@ def test_a_picked_code_brings_its_fields_and_a_changed_field_makes_one_s_own(ope
     codes.select_option("ctrl")
     expect(field(tab, "width")).to_have_value(str(spec.width))
     expect(tab.locator('.common [data-name="layout"]')).to_have_value(spec.layout)
-    field(tab, "width").fill("64")
-    field(tab, "width").press("Enter")
+    field(tab, "base").fill("500")
+    field(tab, "base").press("Enter")
     expect(codes).to_have_value("custom")
     expect(tab.locator('.common [data-name="layout"]')).to_have_value(spec.layout)
+
+
+def test_a_code_at_another_width_keeps_its_name_and_a_link_opens_it_so(opened):
+    tab = opened("plain")
+    for name, width in (("ctrl", 64), ("llama2", 32), ("vaswani2017", 512), ("vaswani2017", 64)):
+        tab.locator("#control-code").select_option(name)
+        field(tab, "width").fill(str(width))
+        field(tab, "width").press("Enter")
+        expect(tab.locator("#control-code")).to_have_value(name)
+        says(tab, "table", f"{width} ")
+        told = tab.locator(".further .says").first
+        if ch.preset(name).rates and width != 512:
+            expect(told).to_contain_text(f"{name} with width {width}, where it was published with")
+    expect(tab).to_have_url(re.compile("width=64"))
+    again = opened("plain", tab.evaluate("location.hash"))
+    assert again.locator("#control-code").input_value() == "vaswani2017"
+    assert field(again, "width").input_value() == "64"
+    # A code whose dimensions rotate in part has no other width.
+    again.locator("#control-code").select_option("gpt-neox")
+    field(again, "width").fill("48")
+    field(again, "width").press("Enter")
+    expect(again.locator("#control-code")).to_have_value("custom")
 
 
 def test_a_link_opens_the_same_code_and_models(opened):
@@ -312,6 +335,7 @@ def test_an_address_that_is_typed_is_followed(opened):
     expect(tab.locator('#clock input[type="number"][data-name="position"]')).to_have_value("5")
     assert tab.locator("#control-code").input_value() == "model-0-0"
     follow(tab, "width=8")
+    # A model's own frequencies have one width.
     expect(tab.locator("#control-code")).to_have_value("custom")
     expect(field(tab, "width")).to_have_value("8")
 
@@ -336,16 +360,14 @@ def test_the_theme_follows_the_system_until_the_button_is_pressed(opened):
     assert tab.evaluate("() => localStorage.length + document.cookie.length") == 0
 
 
-def test_one_column_in_the_order_of_the_story_or_two_of_which_one_stays(opened):
+def test_the_story_is_one_column_at_every_width(opened):
     tab = opened("plain")
-    order = "() => [...document.querySelectorAll('#explorer section')].map((section) => section.id)"
-    assert tab.evaluate("() => [...document.querySelectorAll('.stay section')].map((each) => each.id)") == [
-        "clock",
-        "table",
-    ]
-    resize(tab, 360, 800)
-    assert tab.locator(".stay section").count() == 0
-    story = tab.evaluate(order)
-    assert story[:4] == ["clock", "pair", "table", "shift"]
-    assert story[-2:] == ["attention", "model"]
-    assert tab.evaluate("() => document.documentElement.scrollWidth") == 360
+    for width in (1280, 360):
+        resize(tab, width, 800)
+        boxes = tab.evaluate(
+            "() => [...document.querySelectorAll('#explorer section')].map((each) => each.getBoundingClientRect())"
+            ".map(({ left, top, bottom }) => [left, top, bottom])"
+        )
+        assert len({left for left, *_ in boxes}) == 1
+        assert all(above[2] <= below[1] + 1 for above, below in pairwise(boxes))
+        assert tab.evaluate("() => document.documentElement.scrollWidth") == width

@@ -3,7 +3,7 @@
 import pytest
 
 from browsing import eventually, expect, settled, watched
-from exploring import VIEWS, control, follow, resize, says
+from exploring import DRAWN, control, follow, resize, says
 
 pytestmark = pytest.mark.slow
 
@@ -67,9 +67,10 @@ def test_a_window_that_changes_its_width_is_filled_again(quiet_page, explorer):
             for view in ("naive", "ladder", "precision"):
                 spare = "svg => svg.parentElement.clientWidth - svg.getBoundingClientRect().width"
                 assert 0 <= tab.locator(f"#{view} svg.plot").last.evaluate(spare) < 2
-            assert tab.evaluate("document.querySelector('#explorer').classList.contains('workbench')") == (
-                width == 1440
-            )
+            # The contents are beside the story where there is room, and a line above it elsewhere.
+            contents, story = (tab.locator(f"#explorer {each}").bounding_box() for each in (".contents", ".story"))
+            assert (contents["x"] + contents["width"] <= story["x"]) == (width == 1440)
+            assert (contents["height"] < 45) == (width != 1440)
 
 
 def test_letters_of_twice_the_size_find_room(quiet_page, explorer):
@@ -87,7 +88,7 @@ def test_every_picture_says_what_it_is(quiet_page, explorer):
           .filter((each) => !each.closest("[aria-hidden=true]"))
           .map((each) => [each.closest("section").id, each.getAttribute("role"), each.ariaLabel ?? ""])"""
         pictures = tab.evaluate(nameless)
-        assert {view for view, *_ in pictures} >= set(VIEWS[:-1])
+        assert {view for view, *_ in pictures} >= set(DRAWN)
         assert [each for each in pictures if each[1] is None or len(each[2]) < 10] == []
 
 

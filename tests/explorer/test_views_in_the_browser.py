@@ -251,7 +251,7 @@ def test_a_shift_turns_each_hand_by_k_times_its_rate(quiet_page, explorer, asked
         turned = k * PAPER.rates[pair]
         where = f"tokens (?:further|back) rotates pair {pair} by # rad from position # and by # rad from position #"
         says(tab, "shift", where, turned, start, turned, position)
-        says(tab, "shift", "^# tokens", abs(k))
+        says(tab, "shift", r"\. # tokens (?:further|back) rotates", abs(k))
         sine, cosine = math.sin(turned), math.cos(turned)
         formula = plain(tab.locator("#shift .formula").inner_text())
         found = re.findall(r"= (-?[\d.e-]+) sin pω ([+-]) ([\d.e-]+) cos pω", formula)
@@ -276,7 +276,9 @@ def test_a_shift_turns_each_hand_by_k_times_its_rate(quiet_page, explorer, asked
                     name,
                 )
                 assert drawn == pytest.approx([up, across], abs=1e-5), (name, begin)
-        within = float(re.search(r"on all 512 dimensions within ([\d.e-]+)\.", caption(tab, "shift"))[1])
+        within = float(
+            re.search(r"from both of these within ([\d.e-]+), on all 512 dimensions", caption(tab, "shift"))[1]
+        )
         rows = ch.table(PAPER, [[start, start + k], [position, position + k]], "float64")
         misses = max(float(np.abs(matrix @ row - there).max()) for row, there in rows)
         # Both are rounding: sums of two products of numbers that are within an ulp or two of 1.

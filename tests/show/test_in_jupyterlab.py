@@ -385,7 +385,8 @@ def test_a_saved_notebook_is_shown_again_where_its_state_was_saved(lab):
         holds(first, "position", 99)
         assert ch.preset(code(first)) == ch.preset("llama3.1")
         put(first, "position", 5)
-        expect(first.locator(".answer").first).to_contain_text("At position 5 ")
+        clock = first.locator("section").nth(VIEWS.index("clock"))
+        expect(clock.locator(".answer")).to_contain_text("At position 5 ")
 
 
 def check_state(book: dict) -> None:

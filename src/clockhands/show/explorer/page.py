@@ -26,7 +26,11 @@ const page = explore(document.getElementById("explorer"), data, {
   onfragment: (text) => history.replaceState(null, "", text ? `#${text}` : location.pathname + location.search),
 });
 // The address as it was typed: by now the page may have told its own.
-addEventListener("hashchange", (event) => page.follow(new URL(event.newURL).hash));
+addEventListener("hashchange", (event) => {
+  if (page.follow(new URL(event.newURL).hash)) return;
+  location.replace(event.newURL);
+  location.reload();
+});
 addEventListener("resize", () => requestAnimationFrame(page.redraw));
 """
 

@@ -28,9 +28,16 @@ export class Codebook {
     return Object.hasOwn(this.codes, name);
   }
 
-  // What is known of the state's code; of one's own nothing but what the state says.
+  // What is known of the state's code, at the state's width; of one's own nothing but what the state says.
   code(state) {
-    return this.has(state.code) ? this.codes[state.code] : { kind: state.kind, says: "custom", own: true };
+    if (!this.has(state.code)) return { kind: state.kind, says: "custom", own: true };
+    return this.atWidth(state.code, state.width) ?? this.codes[state.code];
+  }
+
+  // A code by its name at some width, or null where it has only the width that it was published with.
+  atWidth(name, width) {
+    const code = this.codes[name];
+    return width === code.width ? code : this.remember(`width ${name} ${width}`, () => codeAtWidth(code, width));
   }
 
   // The spec of the hands as a table: of a rotary code, which adds nothing to tokens, the sines and cosines of its ladder.
@@ -102,14 +109,21 @@ export class Codebook {
   }
 
   // A patch of the state with all that follows from it: a known code brings its own width, base, layout, order and span,
-  // and the lengths that it is told, if any; where one of the first five is changed by hand it is that code no longer.
+  // and the lengths that it is told, if any; where one of the first five is changed by hand it is that code no longer,
+  // unless that one is the width and the code has a formula for any.
   followed(patch, state) {
     if (patch.code !== undefined && this.has(patch.code) && patch.code !== state.code) {
       const code = this.codes[patch.code];
       return this.paired(withinLength({ ...lengthsOf(code), ...patch, ...fieldsOf(code) }, state), state);
     }
-    const moved = OF_A_CODE.some((name) => patch[name] !== undefined && settled(name, patch[name]) !== state[name]);
-    return this.paired(withinLength(moved && this.has(patch.code ?? state.code) ? { ...patch, code: CUSTOM } : patch, state), state);
+    const moved = OF_A_CODE.filter((name) => patch[name] !== undefined && settled(name, patch[name]) !== state[name]);
+    const other = moved.length > 0 && this.has(state.code) && !this.onlyWider(state.code, moved, settled("width", patch.width ?? state.width));
+    return this.paired(withinLength(other ? { ...patch, code: CUSTOM } : patch, state), state);
+  }
+
+  // Whether of a code's fields the width alone has moved, to one that the code can have.
+  onlyWider(name, moved, width) {
+    return moved.length === 1 && moved[0] === "width" && this.atWidth(name, width) !== null;
   }
 
   // One cell, one pair: a channel that is set leads its pair, and else the pair its channel. At once, since a view that
@@ -141,8 +155,11 @@ export class Codebook {
     const known = this.has(state.code) ? fieldsOf(this.codes[state.code]) : {};
     const next = { ...state, code: this.has(state.code) ? state.code : CUSTOM };
     this.missing = next.code === state.code ? "" : shownText(state.code, 40);
-    const moved = OF_A_CODE.filter((name) => !told.has("code") && told.has(name) && known[name] !== undefined && known[name] !== state[name]);
-    for (const [name, value] of Object.entries(known)) if (!moved.includes(name)) next[name] = settled(name, value);
+    const differs = OF_A_CODE.filter((name) => told.has(name) && known[name] !== undefined && known[name] !== state[name]);
+    // With its name, a code's own fields hold but for a width that it can have.
+    const wider = this.onlyWider(next.code, told.has("code") ? differs.filter((name) => name === "width") : differs, state.width);
+    const moved = told.has("code") || wider ? [] : differs;
+    for (const [name, value] of Object.entries(known)) if (!moved.includes(name) && !(wider && name === "width")) next[name] = settled(name, value);
     if (moved.length) next.code = CUSTOM;
     else if (told.has("code") && this.has(next.code)) {
       for (const [name, value] of Object.entries(lengthsOf(this.codes[next.code]))) if (!told.has(name)) next[name] = settled(name, value);
@@ -153,7 +170,9 @@ export class Codebook {
 
   // What an address has to say although it is what the page began with: a code would bring its own.
   brings(state) {
-    return this.has(state.code) ? LENGTHS.filter((name) => Object.hasOwn(lengthsOf(this.codes[state.code]), name)) : [];
+    if (!this.has(state.code)) return [];
+    const code = this.codes[state.code], lengths = lengthsOf(code);
+    return [...LENGTHS.filter((name) => Object.hasOwn(lengths, name)), ...(state.width === code.width ? [] : ["width"])];
   }
 
   // The codes of a model's layers join the others. Gives the name of each layer's code, null where it has no hands.
@@ -211,7 +230,16 @@ function noteOfLayer({ scaling, window }, { context }, axes) {
 }
 
 function keyOf(state) {
-  return state.code === CUSTOM ? ["kind", ...OF_A_CODE].map((name) => state[name]).join(" ") : state.code;
+  return state.code === CUSTOM ? ["kind", ...OF_A_CODE].map((name) => state[name]).join(" ") : `${state.code} ${state.width}`;
+}
+
+// A published code at another width, where its formula says what that is: frequencies that are powers of a base with the
+// width in the exponent, in every dimension. `published` is the width that it was published with.
+function codeAtWidth(code, width) {
+  const { spec } = code, { spacing } = spec, rotates = spec.type === "Rotary";
+  if (code.model || spacing.type !== "Geometric" || typeof spacing.span !== "string" || (spacing.span === "closed" && width < 4)) return null;
+  if (rotates && (spec.rotated !== spec.head_width || spec.blocks.length || Object.values(spec.scaling ?? {}).some(Array.isArray))) return null;
+  return { ...code, width, published: code.width, spec: { ...spec, ...(rotates ? { head_width: width, rotated: width } : { width }) } };
 }
 
 // Where the pairs of a code of one's own stand, without making it: it is asked with every move of a slider.

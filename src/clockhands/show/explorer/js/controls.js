@@ -1,10 +1,15 @@
 // Controls: each has a label, a keyboard twin and a number field, and writes one name of the state.
 
 import { html } from "./draw.js";
+import { isReal } from "./state.js";
 
 let numbered = 0;
+const ARROWS = { ArrowLeft: -1, ArrowDown: -1, ArrowRight: 1, ArrowUp: 1 };
+const PAGES = { PageDown: -1, PageUp: 1 };
+const KEY_STEPS = 100; // arrow keys from one end of a slider of ratios to the other
+const KEYS = "Arrow keys: one step, with Shift ten. Page Up and Page Down: a tenth of the range. Home and End: the ends.";
 
-// A slider with a number field; `scale` "log" moves in ratios. Arrow keys step, with shift by ten.
+// A slider with a number field; `scale` "log" moves in ratios. Its title says what the keys do.
 export function slider(app, name, label, { min, max, step = 1, scale = "linear", unit = "" }) {
   const id = `control-${name}-${++numbered}`;
   const toSlider = (value) => (scale === "log" ? Math.log(value) : value);
@@ -13,12 +18,12 @@ export function slider(app, name, label, { min, max, step = 1, scale = "linear",
     type: "range", id, min: toSlider(min), max: toSlider(max), step: scale === "log" ? "any" : step,
     "data-name": name,
     oninput: () => set(snapped(fromSlider(Number(range.value)))),
+    title: isReal(name) ? `${KEYS} With Alt an arrow key moves a tenth of a step.` : KEYS,
     onkeydown: (event) => {
-      const way = { ArrowLeft: -1, ArrowDown: -1, ArrowRight: 1, ArrowUp: 1 }[event.key];
-      if (way === undefined) return;
+      const next = valueOfKey(event);
+      if (next === null) return;
       event.preventDefault();
-      const here = app.store.state[name], times = event.shiftKey ? 10 : 1;
-      set(scale === "log" ? here * Math.exp((way * times * (toSlider(max) - toSlider(min))) / 100) : here + way * step * times);
+      set(next);
     },
   });
   const field = html("input", {
@@ -29,6 +34,16 @@ export function slider(app, name, label, { min, max, step = 1, scale = "linear",
       field.value = app.store.state[name];
     },
   });
+  // Where a key leads to, or null for a key that is the browser's: Alt with an arrow key is, where there are whole numbers only.
+  const valueOfKey = ({ key, altKey, ctrlKey, metaKey, shiftKey }) => {
+    if (ctrlKey || metaKey || (altKey && !(isReal(name) && key in ARROWS))) return null;
+    if (key === "Home" || key === "End") return key === "Home" ? min : max;
+    const here = app.store.state[name], arrow = key in ARROWS;
+    if (!arrow && !(key in PAGES)) return null;
+    const times = arrow ? ARROWS[key] * (shiftKey ? 10 : 1) * (altKey ? 0.1 : 1) : PAGES[key];
+    if (scale === "log") return here * Math.exp((times * (toSlider(max) - toSlider(min))) / (arrow ? KEY_STEPS : 10));
+    return here + times * step * (arrow ? 1 : Math.max(1, Math.round((max - min) / step / 10)));
+  };
   const snapped = (value) => (scale === "log" && value > 100 ? Math.round(value) : value);
   const set = (value) => app.store.set({ [name]: Math.min(Math.max(value, min), max) });
   const show = (state) => {
@@ -43,7 +58,7 @@ export function slider(app, name, label, { min, max, step = 1, scale = "linear",
     range.min = toSlider(least); range.max = toSlider(most); field.min = least; field.max = most; [min, max] = [least, most];
     show(app.store.state);
   };
-  const element = html("div", { class: "control" }, html("label", { for: id }, label), range, field, unit ? html("span", { class: "unit" }, unit) : null);
+  const element = html("div", { class: "control slider" }, html("label", { for: id }, label), range, field, unit ? html("span", { class: "unit" }, unit) : null);
   return { element, limits };
 }
 

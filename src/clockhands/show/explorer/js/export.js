@@ -86,7 +86,8 @@ function saved(blob, name) {
   setTimeout(() => URL.revokeObjectURL(address), 10000);
 }
 
-// Two buttons below a section's figure that save it; a figure without charts, such as an empty state, has nothing to save.
+// A small “Save” of a section, which opens on the two forms; a figure without charts, such as an empty state, has nothing to
+// save.
 export function exportButtons(section, name) {
   const question = () => section.element.querySelector("h2").textContent;
   const said = () => section.element.querySelector(".answer").textContent;
@@ -95,6 +96,6 @@ export function exportButtons(section, name) {
     type: "button", "aria-label": `Save “${question()}” as ${kind}`,
     onclick: async () => { if (section.figure.querySelector("svg, canvas")) saved(await make(), `clockhands-${name}.${kind.toLowerCase()}`); },
   }, kind);
-  section.element.append(html("div", { class: "save" }, html("span", {}, "Save the figure"),
+  section.element.append(html("details", { class: "save" }, html("summary", { title: "Save this figure as a file" }, "Save"),
     press("SVG", () => new Blob([svgText(drawn())], { type: "image/svg+xml" })), press("PNG", () => svgAsPng(drawn()))));
 }

@@ -8,7 +8,7 @@ import { kernelInParts } from "./kernels.js";
 import { phaseAt } from "./ladders.js";
 import { seededDraw } from "./seeds.js";
 
-export const LOOKED_AT = 200; // tokens of a text
+export const LOOKED_AT = 200; // tokens of a text, where the length is no shorter
 export const DEVIATIONS = Array.from({ length: 31 }, (_, step) => step / 20);
 
 // Cosine and sine of every pair at the positions 0 to length - 1, one row after another; the last ones are kept, so that

@@ -3,10 +3,12 @@
 import { auditOf } from "./audits.js";
 import { bannerOf } from "./banner.js";
 import { Codebook, CUSTOM } from "./codebook.js";
+import { contentsOf } from "./contents.js";
 import { button, choice, slider } from "./controls.js";
 import { html } from "./draw.js";
 import { exportButtons } from "./export.js";
 import { inNotebook } from "./notebook.js";
+import { opening, settingsWords } from "./opening.js";
 import { saidOfCode } from "./shown.js";
 import { DEFAULTS, Store, fromFragment, toFragment } from "./state.js";
 import { attention } from "./views/attention.js";
@@ -19,13 +21,22 @@ import { model } from "./views/model.js";
 import { naive } from "./views/naive.js";
 import { pair } from "./views/pair.js";
 import { precision } from "./views/precision.js";
+import { scores } from "./views/scores.js";
 import { shift } from "./views/shift.js";
+import { spacing } from "./views/spacing.js";
 import { table } from "./views/table.js";
 
-// In the order of the story; on a wide page those that stay have a column of their own.
-const VIEWS = [clock, pair, table, shift, lookback, distance, naive, ladder, precision, bias, attention, model];
-const STAY = new Set(["clock", "table"]);
-const WORKBENCH = 1080; // CSS pixels from which on there is room for two columns
+// The story: its parts, and in each the views with their names in the contents. What a view uses, one before it explains.
+const PARTS = [
+  ["The problem", [[attention, "Attention and order"], [naive, "Just counting"]]],
+  ["The idea", [[pair, "Two waves"], [clock, "Many hands"], [spacing, "Their speeds"], [table, "The table"]]],
+  ["What it gives", [[shift, "Three further"], [lookback, "Looking back"], [distance, "Distances"], [scores, "Scores"]]],
+  ["Where it fails", [[precision, "Rounding"], [ladder, "Past the length"]]],
+  ["In today’s models", [[bias, "Biases"], [model, "A model"]]],
+];
+const VIEWS = PARTS.flatMap(([, views]) => views.map(([view]) => view));
+const WIDE = 1080; // CSS pixels from which on the contents have a column of their own
+const NARROW = 640; // and up to which the controls that stay are fields alone
 const TELLING = 200; // ms without a change after which the address says the state
 const UNTOLD = 1000; // ms after which it does so although the state moves on
 const IN_A_TASK = 50; // ms of drawing, before the page may do something else
@@ -55,7 +66,7 @@ export function explore(root, data, { fragment = "", onfragment = null, hosted =
   const set = store.set.bind(store);
   store.set = (patch) => set(book.followed(patch, store.state));
   const everything = new Set(Object.keys(DEFAULTS)), updates = [];
-  const queue = new Queue(updates, store, () => root.removeAttribute("aria-busy"));
+  const queue = new Queue(updates, store, () => drawn());
   const redraw = () => { root.setAttribute("aria-busy", "true"); queue.tell(everything); };
   const app = {
     root, store, data, models, addModel, addCode, redraw,
@@ -72,23 +83,33 @@ export function explore(root, data, { fragment = "", onfragment = null, hosted =
     plain: (state) => book.plain(state),
     rates: (state) => book.ladder(state).rates,
     ladderNamed: (name) => book.ladderNamed(name),
-    scrollTo: (name) => sections.find(([view]) => view.id === name)[1].element.scrollIntoView(),
+    scrollTo: (name) => {
+      const element = elements.get(name);
+      element?.scrollIntoView();
+      element?.focus({ preventScroll: true });
+    },
   };
 
+  const only = viewsIn(new URLSearchParams(fragment.replace(/^#/, "")).get("only")), shown = only.length ? only : VIEWS.map(({ id }) => id);
   const notice = html("p", { class: "notice", role: "status" });
   app.notice = (text) => { notice.textContent = text; };
-  const top = html("div", { class: "top" }, commonControls(app), notice, hosted ? null : themeButton(root, redraw));
-  const stay = html("div", { class: "stay" }), story = html("div", { class: "story" });
-  root.replaceChildren(bannerOf(app), top, stay, story);
-  const sections = VIEWS.map((view) => [view, sectionOf(view)]);
-  // One column in the order of the story, or two of which one stays: the same elements, so that nothing starts anew.
-  let wide = null;
+  const bar = html("div", { class: "bar" }, mainControls(app), hosted ? null : themeButton(root, redraw));
+  const story = html("div", { class: "story" }), sections = [], parts = [];
+  for (const [part, views] of PARTS) {
+    const held = views.filter(([view]) => shown.includes(view.id)), made = held.map(([view]) => [view, sectionOf(view)]);
+    if (held.length && !only.length) story.append(html("p", { class: "part-name" }, part));
+    story.append(...made.map(([, section]) => section.element));
+    sections.push(...made);
+    parts.push([part, held.map(([view, name]) => [view.id, name])]);
+  }
+  const elements = new Map(sections.map(([view, section]) => [view.id, section.element]));
+  const contents = only.length ? null : contentsOf(parts, elements, app.scrollTo);
+  root.classList.toggle("only", only.length > 0);
+  root.replaceChildren(...[bannerOf(app), only.length || hosted ? null : opening(), bar, furtherControls(app, only.length > 0), notice,
+    html("div", { class: "reading" }, contents, story)].filter(Boolean));
   const laid = () => {
-    const now = root.clientWidth >= WORKBENCH;
-    if (now === wide) return;
-    wide = now;
-    root.classList.toggle("workbench", wide);
-    for (const [view, section] of sections) (wide && STAY.has(view.id) ? stay : story).append(section.element);
+    root.classList.toggle("wide", root.clientWidth >= WIDE);
+    root.classList.toggle("narrow", root.clientWidth < NARROW);
   };
   laid();
   for (const [view, section] of sections) updates.push(view.mount(section, app));
@@ -102,19 +123,48 @@ export function explore(root, data, { fragment = "", onfragment = null, hosted =
     clearTimeout(telling);
     telling = setTimeout(() => {
       untold = null;
-      onfragment(toFragment(store.state, defaults, store.state.code === defaults.code ? [] : book.brings(store.state)));
+      const told = toFragment(store.state, defaults, store.state.code === defaults.code ? [] : book.brings(store.state));
+      onfragment([only.length ? `only=${only}` : "", told].filter(Boolean).join("&"));
     }, Math.max(0, Math.min(TELLING, untold + UNTOLD - performance.now())));
   });
+  // A section is as tall as it will be once it is drawn.
+  let opened = viewAt(fragment);
+  const drawn = () => {
+    root.removeAttribute("aria-busy");
+    if (opened) app.scrollTo(opened);
+    opened = null;
+  };
   redraw();
-  // What stays ends with the window where it is taller: a scroll of its own would take the wheel from the page.
-  new ResizeObserver(() => stay.style.setProperty("--tall", `${stay.offsetHeight}px`)).observe(stay);
+  // What is reached by a link is to stand below what stays.
+  new ResizeObserver(() => root.style.setProperty("--bar", `${bar.offsetHeight}px`)).observe(bar);
   let width = root.clientWidth;
   new ResizeObserver(() => {
     if (root.clientWidth === width) return;
     width = root.clientWidth;
     schedule(() => { laid(); redraw(); });
   }).observe(root);
-  return { store, redraw, app, follow: (address) => store.set(stateOf(address)) };
+  // Gives whether this page can show the address: one that asks for other views alone needs a page of its own.
+  const follow = (address) => {
+    if (`${viewsIn(new URLSearchParams(address.replace(/^#/, "")).get("only"))}` !== `${only}`) return false;
+    const view = viewAt(address);
+    // A view's name alone leads there, and changes nothing.
+    if (address.replace(/^#/, "") !== view) store.set(stateOf(address));
+    if (view) app.scrollTo(view);
+    return true;
+  };
+  return { store, redraw, app, follow };
+}
+
+// The views that a list such as `pair,clock` names, in the order of the story; other names are left out.
+function viewsIn(list) {
+  const named = new Set((list ?? "").split(","));
+  return VIEWS.map(({ id }) => id).filter((id) => named.has(id));
+}
+
+// The view that an address such as `#pair` or `#pair&position=7` leads to, or null.
+function viewAt(address) {
+  const [first] = address.replace(/^#/, "").split("&");
+  return VIEWS.some(({ id }) => id === first) ? first : null;
 }
 
 // Views that are in sight follow every change at once, as far as a frame has time for them; the others when they come into
@@ -172,29 +222,39 @@ class Queue {
   }
 }
 
-// The code that all views show, and how long its texts are.
-function commonControls(app) {
+// What stays in view: the code that all views show, its width and base, and the position.
+function mainControls(app) {
+  const { store } = app, farthest = ({ length }) => Math.max(length - 1, 1);
+  const position = slider(app, "position", "Position", { min: 0, max: farthest(store.state), unit: "token" });
+  store.subscribe((state, changed) => { if (changed.has("length")) position.limits(0, farthest(state)); });
+  return html("div", { class: "common", role: "group", "aria-label": "The encoding and the position" },
+    codeChoice(app),
+    slider(app, "width", "Width", { min: 2, max: 2048, step: 2, unit: "dimensions" }).element,
+    slider(app, "base", "Base", { min: 2, max: 1e8, scale: "log" }).element,
+    position.element);
+}
+
+// What is set less often, and whose code it is.
+function furtherControls(app, bare) {
   const { store } = app, { state } = store;
   const length = slider(app, "length", "Length", { min: 2, max: Math.max(LONGEST, state.length), scale: "log", unit: "tokens" });
   const says = html("p", { class: "says" });
   const more = button("See all its settings", () => app.scrollTo("model"));
   const tell = () => {
     const code = app.code(store.state), text = saidOfCode(code, store.state, app.missing(), app.models);
-    says.replaceChildren(text, ...(app.models.length ? [" ", more] : []));
+    says.replaceChildren(text, ...(app.models.length && !bare ? [" ", more] : []));
   };
   store.subscribe((_, changed) => {
     if (changed.has("length") && store.state.length > LONGEST) length.limits(2, store.state.length);
-    if (changed.has("code")) tell();
+    if (changed.has("code") || changed.has("width")) tell();
   });
   app.onModels(tell);
   tell();
-  return html("div", { class: "common", role: "group", "aria-label": "The encoding" },
-    codeChoice(app),
-    slider(app, "width", "Width", { min: 2, max: 2048, step: 2, unit: "dimensions" }).element,
-    slider(app, "base", "Base", { min: 2, max: 1e8, scale: "log" }).element,
-    length.element,
-    choice(app, "layout", "Layout", [["interleaved", "interleaved (2i, 2i + 1)"], ["halves", "halves (i, i + d/2)"]]).element,
-    says);
+  return html("div", { class: "further" },
+    html("div", { class: "common", role: "group", "aria-label": "Length and layout" },
+      length.element,
+      choice(app, "layout", "Layout", [["interleaved", "interleaved (2i, 2i + 1)"], ["halves", "halves (i, i + d/2)"]]).element),
+    ...(bare ? [] : [says, settingsWords()]));
 }
 
 // The codes by what they do; those of models come and go with them.
@@ -214,7 +274,7 @@ function codeChoice(app) {
   app.onModels(fill);
   store.subscribe((state, changed) => { if (changed.has("code")) list.value = state.code; });
   fill();
-  return html("div", { class: "control" }, html("label", { for: "control-code" }, "Code"), list);
+  return html("div", { class: "control" }, html("label", { for: "control-code" }, "Encoding"), list);
 }
 
 // Paper or dark; as the system has it until it is pressed, and after the page is closed again.
@@ -237,7 +297,7 @@ function sectionOf(view) {
   const answer = html("p", { class: "answer", "aria-live": "polite" });
   const controls = html("div", { class: "controls" });
   const figure = html("div", { class: "figure" });
-  const element = html("section", { id: view.id, "aria-labelledby": `${view.id}-question` },
+  const element = html("section", { id: view.id, tabindex: -1, "aria-labelledby": `${view.id}-question` },
     html("h2", { id: `${view.id}-question` }, view.question), answer, controls, figure);
   exportButtons({ element, figure }, view.id);
   return { element, controls, figure, answer: (text) => { if (answer.textContent !== text) answer.textContent = text; } };

@@ -34,7 +34,9 @@ export function inNotebook(held, root, explore) {
   // The name of the code with this spec; one that the page does not know gets a name of its own.
   const nameOf = (spec, add) => {
     // Several published codes are one spec: the one that is shown keeps its name.
-    const text = textOfSpec(spec), [known] = [page?.store.state.code, DEFAULTS.code, ...Object.keys(data.codes)]
+    const text = textOfSpec(spec);
+    if (page && textOfSpec(page.app.given(page.store.state)) === text) return page.store.state.code;
+    const [known] = [page?.store.state.code, DEFAULTS.code, ...Object.keys(data.codes)]
       .filter((name) => Object.hasOwn(data.codes, name ?? "") && textOfSpec(data.codes[name].spec) === text);
     if (known !== undefined) return known;
     let name = OF_THE_NOTEBOOK;

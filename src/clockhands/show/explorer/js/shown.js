@@ -10,7 +10,8 @@ export function saidOfCode(code, state, missing, models) {
   if (code.own && missing) return `${bare}The address names an encoding that is not on this page, ${missing}: the views show a custom one with the width and base set here.`;
   if (code.own) return bare;
   if (code.model) return `The views show the frequencies of ${code.says}.${code.note ? ` ${code.note}` : ""}`;
-  return `${bare}${bare ? `The views show ${state.code}: ` : ""}${code.says}${code.base === null ? " No base alone gives its frequencies: moving the base makes another encoding." : ""}`;
+  const wider = code.published !== undefined, named = wider ? `${state.code} with width ${state.width}, where it was published with ${code.published}` : state.code;
+  return `${bare}${bare ? `The views show ${named}: ` : wider ? `This is ${named}. ` : ""}${code.says}${code.base === null ? " No base alone gives its frequencies: moving the base makes another encoding." : ""}`;
 }
 
 function saidOfModelsWithoutHands(models) {

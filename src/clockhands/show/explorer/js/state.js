@@ -71,6 +71,11 @@ export const LIMITS = {
   scaling: ["none", "linear", "ntk", "dynamic", "yarn", "llama3"],
 };
 
+// Whether a quantity is a real number, and no whole number or word.
+export function isReal(name) {
+  return typeof LIMITS[name]?.[0] === "number" && LIMITS[name][2] === undefined;
+}
+
 // A value as the state takes it: in its limits and on its grid; what cannot be read is the default.
 export function settled(name, value) {
   const limits = LIMITS[name];

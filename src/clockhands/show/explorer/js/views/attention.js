@@ -1,74 +1,51 @@
 // Attention: can it see order?
 
-import { commutingForm, drawnWeights, formScores, offsetShare, projectionForm, scoreTerms, sentenceAttention, wordVectors } from "../attention.js";
-import { additiveCode, sinusoidalSpec } from "../codes.js";
+import { sentenceAttention } from "../attention.js";
 import { css, diverging, theme } from "../colours.js";
 import { choice, slider } from "../controls.js";
-import { html, number, refill, say, svg } from "../draw.js";
-import { whenIdle } from "../idle.js";
-import { seededDraw } from "../seeds.js";
+import { html, number, refill, svg } from "../draw.js";
 
 const DOG = ["dog", "bites", "man"], MAN = ["man", "bites", "dog"];
-const LONGER = ["the", "dog", "saw", "the", "man", "and", "the", "man", "saw", "the", "dog", "run"];
-const CODES = [["sinusoidal", "sinusoidal, added to the tokens"], ["rotary", "RoPE, rotating queries and keys"], ["alibi", "ALiBi, added to the scores"]];
-const CODE_WORDS = { sinusoidal: "the sinusoidal encoding", rotary: "RoPE", alibi: "ALiBi" };
+const CODES = [["sinusoidal", "sines and cosines, added to the words"], ["rotary", "RoPE, explained further down"], ["alibi", "ALiBi, explained further down"]];
+const CODE_WORDS = { sinusoidal: "sines and cosines of the position added to each word", rotary: "RoPE, which most of today’s models use", alibi: "ALiBi" };
+const SHORT_CODES = { sinusoidal: "with sines, cosines", rotary: "with RoPE", alibi: "with ALiBi" };
 const MOST_WIDTH = 32; // channels of the drawn model
-const FORM_ROWS = 24; // positions whose form is drawn
 const SAME_SUM = 1e-12; // two sums of a few dozen numbers of size 1 that differ by less are the same sum
 const SHADES = 24; // on either side of zero
-const DEPENDS = ["base", "width", "layout", "span", "order", "seed", "code_in_attention"];
+const DEPENDS = ["base", "width", "seed", "code_in_attention"];
+
+// The width of the drawn model: a small one shows the same.
+export function drawnWidth({ width }) {
+  return Math.min(MOST_WIDTH, Math.max(8, 4 * Math.floor(width / 4)));
+}
 
 export const attention = {
   id: "attention",
-  question: "Can it see order?",
+  question: "Can attention see the order of words?",
   mount(section, app) {
     section.controls.append(
-      choice(app, "code_in_attention", "With", CODES).element,
-      slider(app, "seed", "Drawn weights, number", { min: 0, max: 999 }).element);
+      choice(app, "code_in_attention", "Below, with", CODES).element,
+      slider(app, "seed", "Random weights, number", { min: 0, max: 999 }).element);
     const [plain, told] = [html("div", { class: "pictures" }), html("div", { class: "pictures" })];
-    const terms = html("div", { class: "pictures" }), forms = html("div", { class: "pictures" });
-    const [ofTerms, ofForms] = [html("p", { class: "says" }), html("p", { class: "says" })];
     section.figure.append(
-      html("p", { class: "says" }, "Rows are queries, columns are keys, numbers are attention weights. Words have the same order in all four."),
-      plain, told,
-      html("h3", { class: "chapter" }, "What is a score made of?"), ofTerms, terms,
-      html("h3", { class: "chapter" }, "What is left of the distance after projections?"), ofForms, forms);
-
+      html("p", { class: "says" }, "Each row is a word that looks, each column a word that it looks at, and the number its share of the look: attention gives each word " +
+        "the mean of all, weighted so. Both sentences go through one layer with the same random weights; rows and columns have one order in all four, so that equal pictures mean equal weights. " +
+        "Nothing is hidden from a word here. In models that hide the words after it (a causal mask) that alone tells something of the order."),
+      plain, told);
     let blind = { key: null }, room = 0; // asked for only where it may have changed, since that costs a layout
-    const widthOf = (state) => Math.min(MOST_WIDTH, Math.max(8, 4 * Math.floor(state.width / 4)));
-    const chapters = function* (state) {
-      const width = widthOf(state), code = additiveCode(sinusoidalSpec(width, { base: state.base, layout: state.layout, order: state.order, span: state.span }));
-      const weights = drawnWeights(state.seed, { heads: 2, width });
-      const found = scoreTerms(wordVectors(LONGER, { width, seed: state.seed }), LONGER.map((_, position) => code.row(position)), weights.query[0], weights.key[0]);
-      refill(terms, termPictures(found, room < 400 ? 10 : 11));
-      const percent = (share) => `${number(100 * share, 2)}\u2009%`;
-      say(ofTerms, "With an added encoding a score is a sum of four terms: word-word, word-position, position-word and position-position. " +
-        `In this drawn head, over the ${LONGER.length} words “${LONGER.join(" ")}”, they make ${percent(found.shares.contentContent)}, ${percent(found.shares.contentPosition)}, ` +
-        `${percent(found.shares.positionContent)} and ${percent(found.shares.positionPosition)} of the variance.`);
-      yield;
-
-      const shares = formPictures(forms, code, weights, state.seed);
-      say(ofForms, "The product of two rows of the table depends on their distance alone: every diagonal has one colour. A head sees them through its projections, " +
-        `and with random ones the distance explains ${percent(shares[1])} of the variance; the rest depends on both positions. ` +
-        `Blocks that commute with every shift keep ${percent(shares[2])}: a head can learn them, and nothing makes it.`);
-    };
-    // The sentences follow at once, the two chapters below them when there is time.
-    const follow = whenIdle(() => chapters(app.store.state), section.element);
     return (state, changed) => {
       if (!DEPENDS.some((name) => changed.has(name))) return;
-      const width = widthOf(state), whole = changed.size === Object.keys(state).length;
-      if (room === 0 || whole) room = section.figure.clientWidth || 320;
+      const width = drawnWidth(state);
+      if (room === 0 || changed.size === Object.keys(state).length) room = section.figure.clientWidth || 320;
       // What has no code changes with the weights alone, and need not be drawn again while a code is.
       const key = [state.seed, width, room, theme()].join();
       if (blind.key !== key) {
         blind = { key, found: bothOrders("none", state, width) };
-        refill(plain, orderPictures(blind.found, "no encoding", room));
+        refill(plain, orderPictures(blind.found, "words alone", room));
       }
-      const coded = bothOrders(state.code_in_attention, state, width), words = CODE_WORDS[state.code_in_attention];
-      refill(told, orderPictures(coded, room < 400 ? "with encoding" : `with ${words.replace("the ", "")}`, room));
-      section.answer(inOrder(blind.found, coded, words, state));
-      if (whole) follow.now();
-      else follow();
+      const coded = bothOrders(state.code_in_attention, state, width);
+      refill(told, orderPictures(coded, SHORT_CODES[state.code_in_attention], room));
+      section.answer(inOrder(blind.found, coded, state.code_in_attention));
     };
   },
 };
@@ -87,14 +64,15 @@ function bothOrders(code, state, width) {
   };
 }
 
-function inOrder(without, coded, words, state) {
+function inOrder(without, coded, name) {
   const same = without.apart === 0 ? "are the same to the last bit" : `differ by ${number(without.apart, 2)}, which is rounding`;
-  const blind = `Without an encoding it cannot: both orders give the words the same weights, and the mean outputs ${same}. `;
+  const blind = `By itself it cannot: in “dog bites man” and “man bites dog” each word looks at the others with the same weights, and the means of all outputs ${same}. ` +
+    "Something must say where each word stands: a positional encoding. ", words = CODE_WORDS[name];
   if (coded.apart > SAME_SUM) {
     return `${blind}With ${words} it can: a weight moves by up to ${number(coded.moved, 2)}, and the means are ${number(coded.apart, 2)} apart.`;
   }
-  const mirrored = state.code_in_attention === "alibi" ? " One sentence is the other reversed, and without a mask ALiBi shows the distance of a word, not its side." : "";
-  return `${blind}With ${words} it cannot either: the means differ by ${number(coded.apart, 2)}.${mirrored}`;
+  const mirrored = name === "alibi" ? " One sentence is the other reversed, and ALiBi, which says how far away a word is, does not say on which side." : "";
+  return `${blind}With ${words} it cannot tell these two either: the means differ by ${number(coded.apart, 2)}.${mirrored}`;
 }
 
 // Two matrices of weights and the means of the outputs.
@@ -107,7 +85,7 @@ function orderPictures(found, title, room) {
   ];
 }
 
-function pictureTitle(first, second) {
+export function pictureTitle(first, second) {
   return [svg("text", { class: "title", x: 0, y: 12 }, first), svg("text", { x: 0, y: 28 }, second)];
 }
 
@@ -150,7 +128,7 @@ function meansPicture({ means, difference, apart }, title, width) {
 }
 
 // Cells in their colours: one path for each shade, a thick stroke for each cell, since a mark for each would cost a frame.
-function shadedCells(values, columns, { x, y, across, down, most }) {
+export function shadedCells(values, columns, { x, y, across, down, most }) {
   const paths = new Map();
   values.forEach((value, place) => {
     const shade = most === 0 ? 0 : Math.round((SHADES * value) / most);
@@ -159,46 +137,4 @@ function shadedCells(values, columns, { x, y, across, down, most }) {
   });
   const lights = theme();
   return [...paths].map(([shade, d]) => svg("path", { d, stroke: css(diverging(shade / SHADES, lights)), "stroke-width": down, "shape-rendering": "crispEdges" }));
-}
-
-// A square of numbers over pairs of positions, with its axes named.
-function squarePicture(values, count, { title, says, most, size, label }) {
-  const left = 26, top = 40, side = count * size;
-  return svg("svg", { class: "picture", width: Math.max(left + side + 4, 150), height: top + side + 36, role: "img", "aria-label": `${title}: ${says}. ${label}` },
-    pictureTitle(title, says),
-    shadedCells(Array.from(values), count, { x: left, y: top, across: size, down: size, most }),
-    svg("rect", { class: "frame", x: left + 0.5, y: top + 0.5, width: side - 1, height: side - 1 }),
-    svg("text", { x: left - 5, y: top + 11, "text-anchor": "end" }, 0), svg("text", { x: left - 5, y: top + side, "text-anchor": "end" }, count - 1),
-    svg("text", { x: left, y: top + side + 15 }, 0), svg("text", { x: left + side, y: top + side + 15, "text-anchor": "end" }, count - 1),
-    svg("text", { x: left + side / 2, y: top + side + 15, "text-anchor": "middle" }, "key (token)"),
-    svg("text", { x: 12, y: top + side / 2, "text-anchor": "middle", transform: `rotate(-90 12 ${top + side / 2})` }, "query (token)"));
-}
-
-function termPictures(found, size) {
-  const titles = { contentContent: "word to word", contentPosition: "word to place", positionContent: "place to word", positionPosition: "place to place" };
-  const most = Math.max(...Object.keys(titles).flatMap((name) => Array.from(found[name], Math.abs)));
-  return Object.entries(titles).map(([name, title]) => squarePicture(found[name], LONGER.length, {
-    title, says: `${number(100 * found.shares[name], 2)}\u2009% of the variance`, most, size, label: "One colour scale for all four terms.",
-  }));
-}
-
-// The form as it is, through drawn projections, and through blocks that commute; gives how much the distance explains in each.
-function formPictures(place, code, weights, seed) {
-  const { width, pairs } = code, rows = Array.from({ length: FORM_ROWS }, (_, position) => code.row(position));
-  const draw = seededDraw(seed + 1), drawn = () => Float64Array.from({ length: pairs }, () => draw.normal());
-  const plain = Float64Array.from({ length: width * width }, (_, at) => (Math.floor(at / width) === at % width ? 1 : 0));
-  const forms = [
-    ["the table's rows as they are", plain],
-    ["through drawn projections", projectionForm(weights.query[0], weights.key[0], width)],
-    ["through blocks that commute", commutingForm(pairs, code.spec.layout, drawn(), drawn())],
-  ];
-  const shares = [];
-  refill(place, forms.map(([title, form]) => {
-    const values = formScores(form, rows), share = offsetShare(values, FORM_ROWS);
-    shares.push(share);
-    return squarePicture(values, FORM_ROWS, {
-      title, says: `${number(100 * share, 2)}\u2009% is the distance's`, most: values.reduce((most, value) => Math.max(most, Math.abs(value)), 0), size: 8, label: "Each has a separate scale.",
-    });
-  }));
-  return shares;
 }

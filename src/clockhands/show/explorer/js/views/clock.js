@@ -7,8 +7,6 @@ import { Plot, html, number, put, raised, say, svg } from "../draw.js";
 import { TURN, completes, paceOf, pairsToDraw, phaseAt, wavelength } from "../ladders.js";
 
 const HANDS = 12; // hands that are drawn, evenly over the ladder
-const FEW = 6; // and in a low window, where the clock shares a column with the table
-const LOW = 1020; // CSS pixels
 const FAR_TURNS = 40000; // readings of a hand that reading back may take
 const OPENING = 900; // ms in which the hands arrive
 
@@ -37,7 +35,7 @@ export const clock = {
     const counter = new Plot(section.figure, { height: 90, label: "The same position as a binary counter" });
     counter.element.before(strip, note);
 
-    let faces = null, motion = null, code = null, few = false;
+    let faces = null, motion = null, code = null;
     // Draw the hands at a position, which may lie between two tokens while they turn.
     const turn = (at) => {
       for (const face of faces.drawn) face.turn(phaseAt(code.ladder, face.pair, at));
@@ -100,9 +98,8 @@ export const clock = {
       if (changed.size === Object.keys(state).length) {
         plot.measure();
         counter.measure();
-        few = section.element.closest(".stay") && innerHeight < LOW;
       }
-      const pairs = pairsToDraw(code.pairs, state.pair, few ? FEW : HANDS);
+      const pairs = pairsToDraw(code.pairs, state.pair, HANDS);
       const focused = plot.element.contains(document.activeElement) ? document.activeElement.getAttribute("data-pair") : null;
       if (faces === null || faces.width !== plot.width || faces.drawn.length !== pairs.length) {
         faces = { width: plot.width, drawn: makeFaces(plot, pairs.length, app, () => code.ladder) };
@@ -168,7 +165,7 @@ function shortTurn(rate) {
 // Faces in their seats; which pair each shows, and on which ladder, is told afterwards.
 function makeFaces(plot, count, app, ladder) {
   plot.element.replaceChildren();
-  const columns = Math.max(1, Math.min(count, Math.floor(plot.width / 92)));
+  const columns = Math.max(1, Math.min(count, Math.floor(plot.width / 104)));
   // Full rows look better than a rest.
   const even = Math.ceil(count / Math.ceil(count / columns));
   const wide = Math.min(plot.width / even, 130), size = Math.min(78, wide - 6), tall = size + 40;

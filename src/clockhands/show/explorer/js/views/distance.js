@@ -30,6 +30,11 @@ function nameOfCode(app, name) {
   return app.data.codes[name].model ? app.data.codes[name].says : name;
 }
 
+function ownName(app, state) {
+  if (state.code === "custom") return "this encoding";
+  return `${nameOfCode(app, state.code)}${app.code(state).published ? `, width ${state.width}` : ""}`;
+}
+
 // A kernel as a share of a row's likeness to itself, and what is worth marking on it.
 function* likenessOf(name, ladder, length) {
   const values = yield* kernelInParts(ladder, length), error = kernelBound(ladder.pairs);
@@ -46,7 +51,7 @@ function* scoresOf(head, seed, length) {
 
 export const distance = {
   id: "distance",
-  question: "What does a dot product know?",
+  question: "What can be read by comparing two positions?",
   mount(section, app) {
     const options = () => [["", "nothing"], ...LADDERS_BESIDE, ...Object.keys(app.data.codes).map((name) => [name, nameOfCode(app, name)])];
     const other = choice(app, "other", "Compare with", options()).element, list = other.querySelector("select");
@@ -57,13 +62,13 @@ export const distance = {
     section.controls.append(
       slider(app, "shift", "Distance", { min: -4096, max: 4096, unit: "tokens" }).element,
       other,
-      slider(app, "seed", "Draw number", { min: 0, max: 999 }).element,
-      slider(app, "served", "Up to", { min: 2, max: FARTHEST, scale: "log", unit: "tokens" }).element);
+      slider(app, "seed", "Random query, key", { min: 0, max: 999 }).element,
+      slider(app, "served", "Served length", { min: 2, max: FARTHEST, scale: "log", unit: "tokens" }).element);
     const plot = new Plot(section.figure, { height: 336, margin: { top: 46, right: 24, bottom: 42, left: 50 }, label: "The dot product of two rows against their distance, for two encodings" });
     section.figure.append(html("p", { class: "key" },
       html("span", {}, keyed(svg("circle", { class: "mark-rise", cx: 7, cy: 7, r: 5 })), "first distance from which it rises"),
       html("span", {}, keyed(svg("path", { class: "mark-below", d: "M2,2H12L7,12Z" })), "first distance below zero"),
-      html("span", {}, keyed(svg("path", { class: "likeness likeness-drawn", d: "M1,7H13" })), "a drawn query and key, in a rotary head")));
+      html("span", {}, keyed(svg("path", { class: "likeness likeness-drawn", d: "M1,7H13" })), "a random query and key, in a RoPE head")));
     const ofHead = section.figure.appendChild(html("p", { class: "says" }));
     let axes = null;
     let made = {};
@@ -81,7 +86,7 @@ export const distance = {
       const length = Math.min(Math.max(state.served, 2), FARTHEST) + 1, next = { ...made };
       next.key = [state.code, state.width, state.base, state.span, length].join(" ");
       next.besideKey = [state.other, state.width, length].join(" ");
-      if (next.key !== made.key) next.own = yield* likenessOf(state.code === "custom" ? "this encoding" : nameOfCode(app, state.code), app.ladder(state), length);
+      if (next.key !== made.key) next.own = yield* likenessOf(ownName(app, state), app.ladder(state), length);
       next.headKey = `${next.key} ${state.seed}`;
       if (next.headKey !== made.headKey) next.head = yield* scoresOf(app.head(state), state.seed, length);
       next.without = app.whyNoShift(state);
@@ -215,22 +220,22 @@ function nameKernel(plot, labels, name, [least, most], over) {
 }
 
 function saidOfKernel({ own, beside, without }, state, farthest) {
-  const k = Math.abs(state.shift), tokens = `${number(k)} ${k === 1 ? "token" : "tokens"}`;
-  const known = k > farthest ? "A" : k === 0 ? "Distance 0 is a row with itself, 1; a" : `${tokens} ahead and ${tokens} behind give the same number, ${number(own.at(k), 3)} of a row with itself: a`;
+  const k = Math.abs(state.shift), tokens = `${number(k)} ${k === 1 ? "token" : "tokens"}`, compared = "Attention compares two rows by their dot product: multiply them number by number, and add up.";
+  const known = k > farthest ? "It" : k === 0 ? "At distance 0 a row is compared with itself, which gives 1; it" : `A row ${tokens} ahead and one ${tokens} behind both give ${number(own.at(k), 3)} of what a row gives with itself: it`;
   const fall = (of) => (of.rise === null ? `only falls up to ${number(farthest)}` : of.rise === 0 ? "rises at once" : `falls to distance ${number(of.rise)} and then rises`);
   const sink = (of) => (of.below === null ? `is nowhere below 0 up to ${number(farthest)}` : `is first below 0 at ${number(of.below)}`);
   const second = beside ? ` With ${beside.without === null ? beside.name : `the hands of ${beside.name}, which has no kernel,`} it ${fall(beside)}, and ${sink(beside)}.` : "";
   if (without !== null) {
-    return `More than the distance: this encoding has no kernel, since ${without}. The line shows only the sines and cosines of its pairs` +
+    return `${compared} Here that says more than the distance: this encoding has no kernel (no dot product that depends on the distance alone), since ${without}. The line shows only the sines and cosines of its pairs` +
       `${k === 0 || k > farthest ? "" : `, ${number(own.at(k), 3)} of a row with itself at ${tokens}`}: it ${fall(own)}, and it ${sink(own)}.${second}`;
   }
-  return `How far, roughly; never which way. ${known} dot product is the same before and after. It ${fall(own)}` +
-    `${own.rise === null ? "" : ", so nearer is not always more alike"}, and it ${sink(own)}.${second}`;
+  return `How far apart they are, roughly; never which of them comes first. ${compared} ${known} is the same from any start and in both directions. It ${fall(own)}` +
+    `${own.rise === null ? "" : ", so nearer is not always more alike"}, and it ${sink(own)}; distances are shown to ${number(farthest)}, ${farthest < state.served ? "the farthest that this page draws" : "the served length (how many tokens the model is used with)"}.${second}`;
 }
 
 function saidOfHead(head, state) {
   const k = Math.abs(state.shift), tokens = `${number(k)} ${k === 1 ? "token" : "tokens"}`;
   const told = k === 0 ? `${number(head.at(0), 3)} at one position` : `${number(head.at(k), 3)} with the key ${tokens} behind the query, and ${number(head.at(-k), 3)} with it as far ahead`;
-  return `Thin: a query and a key of ${number(head.channels)} random values, rotated by a RoPE head with these frequencies. As a share of their lengths their product is ${told}. ` +
+  return `The thin line: RoPE (rotary position embedding) adds nothing to a token, and rotates its query and its key by the hands of their positions. For a query and a key of ${number(head.channels)} random values, as a share of the product of their lengths, the score is ${told}. ` +
     "Two different vectors distinguish the side, and nothing makes their score fall with the distance.";
 }

@@ -1,4 +1,4 @@
-// Do these frequencies fit this length? Wavelengths before and after a scaling, and what a dot product makes of them.
+// What happens past the trained length? Wavelengths before and after a scaling, and what a dot product makes of them.
 
 import { choice, slider } from "../controls.js";
 import { Plot, html, number, raised, svg, unlessKept } from "../draw.js";
@@ -152,7 +152,7 @@ export function namedUpright(plot, at, words, { top, attributes, level = 0, gaps
 
 export const ladder = {
   id: "ladder",
-  question: "Do these frequencies fit this length?",
+  question: "What happens past the trained length?",
   mount(section, app) {
     const pairs = slider(app, "pair", "Pair", { min: 0, max: Math.max(app.store.state.width / 2 - 1, 1) });
     section.controls.append(
@@ -160,7 +160,8 @@ export const ladder = {
       slider(app, "factor", "Factor", { min: 1, max: 64, scale: "log" }).element,
       slider(app, "served", "Served length", { min: 2, max: 2 ** 20, scale: "log", unit: "tokens" }).element,
       pairs.element);
-    section.figure.append(marksKey());
+    section.figure.append(html("p", { class: "says" }, "The wavelength of a pair is the number of tokens in which its hand rotates once. Each band below is a scaling: a way to slow hands down for longer texts, used with RoPE. " +
+      "Marks above are the pairs before it, marks below the pairs after it; press a band to read about it."), marksKey());
     const bandPlace = html("div", { class: "ladder-bands" });
     section.figure.append(bandPlace);
     const bands = new Plot(bandPlace, { height: 400, margin: { top: LINES_ABOVE, right: 10, bottom: 40, left: 10 }, label: "The wavelength of every pair, before and after each scaling" });
@@ -313,8 +314,9 @@ function fitWords(found, state) {
   const { before, chosen } = found;
   if (!chosen.ladder) return `${SCALING_WORDS[chosen.name]} cannot be applied here: ${chosen.why}.`;
   const { never, beyond, still: idle, kept } = chosen.counts, one = never.length === 1, sentences = [];
-  const how = chosen.plain ? "as it is" : chosen.name === "none" ? "with its own scaling" : `with ${SCALING_WORDS[chosen.name]} by ${number(state.factor, 3)}`;
-  sentences.push(beyond.length ? `Not ${how}.` : `Yes, ${how}, as far as phases go.`, neverWords(found, never, state.length));
+  const how = chosen.plain ? "As it is" : chosen.name === "none" ? "With its own scaling" : `With ${SCALING_WORDS[chosen.name]} by ${number(state.factor, 3)}`;
+  sentences.push(beyond.length ? `${how}, some hands point where training never pointed.` : `${how}, nothing new, as far as angles go.`, neverWords(found, never, state.length));
+  if (never.length) sentences.push(`A model has seen only a part of the circle of ${one ? "such a hand" : "these hands"}.`);
   const still = before.rates.filter((rate) => rate === 0).length;
   if (still) sentences.push(`${number(still)} of them never rotate${still === 1 ? "s" : ""}.`);
   if (never.length && (state.served !== state.length || !chosen.plain)) {
@@ -323,7 +325,7 @@ function fitWords(found, state) {
   if (never.length) {
     const who = beyond.length === 0 ? (one ? "it does not point" : "none of them points")
       : beyond.length === never.length ? (one ? "it points" : "they point") : `${number(beyond.length)} of them point${beyond.length === 1 ? "s" : ""}`;
-    sentences.push(`At ${tokenWords(state.served)} ${who} where training never pointed.`);
+    sentences.push(`At ${tokenWords(state.served)} ${who} where training never pointed${beyond.length ? ", so no training text shows what to do there" : ""}.`);
   }
   if (chosen.plain) return sentences.join(" ");
   const [was, is] = [before.rates[0], chosen.ladder.rates[0]];

@@ -4,10 +4,11 @@ import { slider } from "../controls.js";
 import { Plot, html, line, number, say, svg } from "../draw.js";
 import { whenIdle } from "../idle.js";
 import { DEVIATIONS, LOOKED_AT, largestAt, lookingBackInParts } from "../lookback.js";
+import { tokenWords } from "./ladder.js";
 
 const TEXTS_DRAWN = 4;
 const FARTHEST_BACK = 100;
-const HEAD_REDRAWS = ["code", "width", "base", "span", "shift", "seed"];
+const HEAD_REDRAWS = ["code", "width", "base", "span", "shift", "seed", "length"];
 
 export const lookback = {
   id: "lookback",
@@ -16,7 +17,7 @@ export const lookback = {
     section.controls.append(
       slider(app, "shift", "Look back", { min: 1, max: FARTHEST_BACK, unit: "tokens" }).element,
       slider(app, "deviation", "Token deviation", { min: 0, max: 1.5, step: 0.05 }).element,
-      slider(app, "seed", "Draw number", { min: 0, max: 999 }).element);
+      slider(app, "seed", "Random text, number", { min: 0, max: 999 }).element);
     const margin = { top: 34, right: 24, bottom: 42, left: 50 };
     const shares = new Plot(section.figure, { height: 250, margin, label: "Queries that find the right token, in per cent, against the deviation of the token vectors" });
     const words = section.figure.appendChild(html("p", { class: "says" }));
@@ -33,9 +34,16 @@ export const lookback = {
 
     // What is on the page stays whole until all of the next is there.
     const draw = function* (state) {
-      const back = Math.min(Math.max(state.shift, 1), FARTHEST_BACK), shown = Math.floor((LOOKED_AT + back) / 2), ladder = app.ladder(state);
-      const key = [state.code, state.width, state.base, state.span, back, state.seed].join(" ");
-      if (made?.key !== key) made = { key, back, shown, pairs: ladder.pairs, ...(yield* lookingBackInParts(ladder, { back, seed: state.seed, texts: TEXTS_DRAWN, shown })) };
+      const back = Math.min(Math.max(state.shift, 1), FARTHEST_BACK), length = Math.min(LOOKED_AT, state.length), shown = Math.floor((length + back) / 2), ladder = app.ladder(state);
+      const key = [state.code, state.width, state.base, state.span, back, state.seed, length].join(" ");
+      if (back >= length) {
+        made = null;
+        for (const plot of [shares, scores]) plot.clear();
+        say(words, "");
+        section.answer(`A text of ${tokenWords(length)} has no token ${number(back)} back: look back less far, or choose a larger length.`);
+        return;
+      }
+      if (made?.key !== key) made = { key, back, shown, length, pairs: ladder.pairs, ...(yield* lookingBackInParts(ladder, { back, seed: state.seed, texts: TEXTS_DRAWN, shown, length })) };
       point(app.store.state);
     };
     const point = (state) => {
@@ -82,28 +90,29 @@ function drawShares(plot, made, at) {
 function drawScores(plot, made, deviation) {
   plot.clear();
   const { left, top, right, bottom } = plot.inner, values = made.scores(deviation), wanted = made.shown - made.back, best = largestAt(values);
-  const x = d3.scaleLinear([0, LOOKED_AT - 1], [left, right]), y = d3.scaleLinear(d3.extent(values), [bottom, top]).nice();
+  const x = d3.scaleLinear([0, made.length - 1], [left, right]), y = d3.scaleLinear(d3.extent(values), [bottom, top]).nice();
   plot.axes(x, y, "key (token)", "", { xTicks: plot.width > 560 ? 10 : 5, yTicks: 4 });
   plot.ink.append(
     svg("text", { class: "name", x: 0, y: 14 }, `scores of the query at ${number(made.shown)}`),
     line(Array.from(values, (value, key) => [x(key), y(value)]), { class: "likeness likeness-beside" }),
     svg("circle", { class: "tip", cx: x(wanted), cy: y(values[wanted]), r: 5, "data-wanted": wanted }));
   if (best !== wanted) plot.ink.append(svg("circle", { class: "tip-drawn", cx: x(best), cy: y(values[best]), r: 4, "data-best": best }));
-  const late = wanted > LOOKED_AT / 2;
+  const late = wanted > made.length / 2;
   plot.ink.append(svg("text", { class: "halo strong", x: x(wanted) + (late ? -9 : 9), y: y(values[wanted]) + 4, "text-anchor": late ? "end" : "start" }, `${number(made.back)} back`));
   return { wanted, best, above: values.reduce((count, value) => count + (value > values[wanted]), 0) };
 }
 
 function saidOfLooking(made, at, without) {
-  const percent = (place) => `${number(100 * made.right[place], 3)}\u2009%`, far = `${number(made.back)} ${made.back === 1 ? "token" : "tokens"}`;
+  const percent = (place) => `${number(100 * made.right[place], 3)}\u2009%`, far = tokenWords(made.back);
   const own = without === null ? "" : ` This encoding has no such matrix: ${without}; the numbers are those of its hands alone.`;
-  return `Only if the tokens are small beside the table. One matrix rotates every query ${far} back, and its score is largest where the key is ${far} before it. ` +
-    `Of ${number(made.queries)} queries in texts of ${LOOKED_AT} tokens, ${percent(0)} find that token if nothing but the table is there, and ` +
-    `${percent(at)} if token vectors have a deviation of ${number(DEVIATIONS[at])} in each dimension. The next best key is only ${number(made.margin, 4)} below the largest score of ${number(made.largest)}.${own}`;
+  return `${without === null ? "Yes" : "With its hands alone"}, as long as the words’ own numbers are small beside the position’s. In attention a token looks with one vector of numbers, its query, and is found by another, its key; their product, the score, says how well they fit. ` +
+    `One matrix rotates the hands of every query ${far} back, so its score is largest with the key ${far} before it. ` +
+    `Of ${number(made.queries)} queries in random texts of ${number(made.length)} tokens, ${percent(0)} find that token if there is nothing but positions, and ` +
+    `${percent(at)} if words whose numbers have a deviation (a typical size) of ${number(DEVIATIONS[at])} are added: without them the score of the next best key is only ${number(made.margin, 4)} below the largest, ${number(made.largest)}.${own}`;
 }
 
 function saidOfScores(made, { wanted, best, above }, deviation) {
-  const first = `The query at ${number(made.shown)} should find the key at ${number(wanted)}. `;
+  const first = `Below, the scores of one query with every key: the query at ${number(made.shown)} should find the key at ${number(wanted)}. `;
   if (best === wanted) return `${first}It does: no score is larger.`;
-  return `${first}With a deviation of ${number(deviation)} it finds the key at ${number(best)}: ${number(above)} of ${LOOKED_AT} scores are larger than the right one.`;
+  return `${first}With a deviation of ${number(deviation)} it finds the key at ${number(best)}: ${number(above)} of ${number(made.length)} scores are larger than the right one.`;
 }

@@ -1,4 +1,4 @@
-// When do numbers lie? Errors of angles against position, and positions that a dtype cannot tell apart.
+// Rounding: errors of angles against position, and positions that a dtype cannot tell apart.
 
 import { button, choice } from "../controls.js";
 import { Plot, html, number, svg } from "../draw.js";
@@ -65,7 +65,7 @@ function errorWords(error) {
 
 export const precision = {
   id: "precision",
-  question: "When do numbers lie?",
+  question: "Where does rounding spoil the numbers?",
   mount(section, app) {
     const field = html("input", {
       type: "number", class: "long", "aria-label": "Position, as far as a double counts", min: 0, max: Number.MAX_SAFE_INTEGER, step: 1, "data-name": "position",
@@ -115,7 +115,7 @@ export const precision = {
     };
     const tell = (state) => {
       table.replaceChildren(errorTable(found, state));
-      section.answer(lieWords(found, state));
+      section.answer(roundingWords(found, state));
     };
     const followed = whenIdle(() => reckon(app.store.state, false), section.element);
 
@@ -216,7 +216,7 @@ function errorTable(found, state) {
 // Where the page's own product is worth nothing: what Python put in, beside what the page would have said.
 function farFrom(app, state) {
   if (state.position <= LAST_TRUE_POSITION) return [];
-  const ladder = app.ladder(state), given = app.data.precise, known = given && Object.hasOwn(given.codes, state.code) ? given.codes[state.code] : null;
+  const ladder = app.ladder(state), given = app.data.precise, known = given && Object.hasOwn(given.codes, state.code) && !app.code(state).published ? given.codes[state.code] : null;
   const sentence = `Position ${placeWords(state.position)} is beyond 2⁴⁰ = ${number(LAST_TRUE_POSITION)}, where this page trusts its own double precision no more. `;
   const nearest = (position) => Math.abs(Math.log(position / state.position));
   const row = known ? d3.minIndex(given.positions, nearest) : -1, position = known ? given.positions[row] : state.position;
@@ -244,12 +244,16 @@ function onlyTrue(off) {
   return off < 2 * EXACT_ERROR ? 0 : off;
 }
 
-function lieWords(found, state) {
+function bits(dtype) {
+  return dtype.slice(-2);
+}
+
+function roundingWords(found, state) {
   const { dtype, length } = state, whole = firstPositionOff(dtype) - 1, distinct = distinctPositions(dtype, length);
   const at = (name, position) => errorWords(found.find((each) => each.name === name).computed.largest(position));
   const first = distinct < length
-    ? `From position ${number(whole + 1)} on, where positions are kept in ${dtype}: ${number(length)} of them become ${number(distinct)} rows.`
-    : `Not within ${tokenWords(length)}, where positions are kept in ${dtype}: it holds each of them up to ${number(whole)}.`;
-  return `${first} Angles in float32 are off by ${at("float32", length - 1)} rad at position ${number(length - 1)} and by ${at("float32", 999999)} rad at the end of a million tokens; ` +
-    "an angle that is exact before it is rounded is right at any position.";
+    ? `From position ${number(whole + 1)} on, where positions are kept in ${dtype} (a number of ${bits(dtype)} bits, which rounds larger whole numbers): ${number(length)} of them become ${number(distinct)} rows.`
+    : `Not within ${tokenWords(length)}, where positions are kept in ${dtype} (a number of ${bits(dtype)} bits): it holds each of them up to ${number(whole)}.`;
+  return `${first} The angle of a hand, its frequency times the position, is rounded as well: in float32 angles are off by ${at("float32", length - 1)} rad at position ${number(length - 1)} and by ${at("float32", 999999)} rad at the end of a million tokens. ` +
+    "An angle from which whole rotations are taken off before anything is rounded is right at any position.";
 }

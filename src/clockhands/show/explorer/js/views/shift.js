@@ -75,7 +75,7 @@ function noNumberThere(state) {
 
 export const shift = {
   id: "shift",
-  question: "What does “three further” do?",
+  question: "What does “three further” do to the numbers?",
   mount(section, app) {
     const first = slider(app, "start", "First start", { min: 0, max: app.store.state.length - 1, unit: "token" });
     const second = slider(app, "position", "Second start", { min: 0, max: app.store.state.length - 1, unit: "token" });
@@ -264,11 +264,11 @@ function saidOfShift(found, ladder, state, pair, without) {
   const [one, two] = found.starts, turns = [one, two].map(({ turned }) => number(turned[pair], 4));
   if (k === 0) return "With k = 0 nothing rotates: R₀ leaves every row unchanged. Drag k, or rotate a hand.";
   if (state.warp === "none") {
-    return `${far} rotates pair ${pair} by ${turns[0]} rad from position ${number(one.from)} and by ${turns[1]} rad from position ${number(two.from)}: ` +
-      `${found.pairs === 1 ? "its angle is" : `each of the ${number(found.pairs)} hands has its own angle,`} k times its frequency, from any position. ` +
+    return `It rotates every hand by an angle of its own, the same wherever one starts. ${far} rotates pair ${pair} by ${turns[0]} rad from position ${number(one.from)} and by ${turns[1]} rad from position ${number(two.from)}: ` +
+      `k times its frequency (the angle that the hand moves at each token; 2π = 6.28 rad are a rotation). ` +
       (without !== null ? `But no single rotation is a shift of this encoding: ${without}.`
-        : found.zeros.length ? `One matrix R${subscripted(k)} moves every row but row ${found.zeros.map((row) => number(row)).join(" and row ")}, which is all zeros: there it is off by ${number(found.largest, 2)}.`
-          : `One matrix R${subscripted(k)} shifts both rows, on all ${2 * found.pairs} dimensions within ${number(found.largest, 2)}.`);
+        : found.zeros.length ? `So one matrix, R${subscripted(k)}, moves every row but row ${found.zeros.map((row) => number(row)).join(" and row ")}, which is all zeros: there it is off by ${number(found.largest, 2)}.`
+          : `So one matrix, R${subscripted(k)}, makes the row ${far} from any row: from both of these within ${number(found.largest, 2)}, on all ${2 * found.pairs} dimensions.`);
   }
   const words = CLOCKED.find(([warp]) => warp === state.warp)[1];
   const apart = Math.abs(onCircle(one.turned[pair] - two.turned[pair]));

@@ -28,6 +28,7 @@ export const table = {
     let told = {}, painted = {}; // what is counted of a code at a length, and the legend's colours and largest number
     const point = (row, column) => store.set({ position: row, channel: column });
     const heatmap = new Heatmap(section.figure, {
+      height: 360,
       label: "The table, positions down and dimensions across: arrow keys move the cell, with shift by ten",
       on: {
         point(row, column) {
@@ -54,7 +55,6 @@ export const table = {
     const legend = svg("svg", { class: "legend", width: 190, height: 34, role: "img", "aria-label": "The values of the colours" });
     heatmap.element.append(legend);
     section.figure.append(readout, note);
-    position.element.classList.add("twice");
 
     return (state, changed) => {
       const code = app.additive(state);
@@ -77,8 +77,6 @@ export const table = {
       const { bands, never } = told;
       const colours = colourTable("diverging");
       if (changed.size === Object.keys(state).length) {
-        // Beside the story, the table shares the window's height with the clock.
-        heatmap.height = section.element.closest(".stay") ? Math.min(Math.max(innerHeight - 690, 210), 420) : 360;
         heatmap.measure();
       }
       heatmap.draw({

@@ -1,0 +1,211 @@
+"""The page is read from top to bottom: its opening, the order of its views, the contents, and what stays in view."""
+
+import json
+import re
+
+import pytest
+
+from browsing import expect, settled, watched
+from exploring import VIEWS, caption, control, follow, holds, plain, put
+
+pytestmark = pytest.mark.slow
+
+SHOWN = "() => [...document.querySelectorAll('#explorer section')].map((each) => each.id)"
+# Every sentence of the page that is read, from top to bottom.
+SENTENCES = """() => [...document.querySelectorAll('#explorer :is(.opening p, h2, .answer, .says)')]
+  .filter((each) => each.checkVisibility()).map((each) => each.textContent).join(' ')"""
+# A term, and the words that say what it is.
+EXPLAINED = {
+    "tokens?": "the tokens of a text (words or parts of words)",
+    "rows?": "gives each position in the text a row of numbers",
+    "pairs?": "One sine and one cosine of the same speed are a pair",
+    "hands?": "drawn here as the hand of a clock",
+    "dimensions?": "each is a dimension",
+    "base": "Base: how slow the slow waves are",
+    "positional encodings?": "Something must say where each word stands: a positional encoding",
+    "query|queries": "a token looks with one vector of numbers, its query",
+    "keys?": "is found by another, its key",
+    "scores?": "their product, the score, says how well they fit",
+    "dot products?": "dot product: multiply them number by number, and add up",
+    "served length": "the served length (how many tokens the model is used with)",
+    "projections?": "by multiplying tokens with matrices, its projections",
+    "scalings?": "Each band below is a scaling: a way to slow hands down for longer texts",
+    "heads?": "A model attends several times side by side; each time is a head",
+    "buckets?": "one for each range of distances, a bucket",
+}
+
+
+def test_what_the_page_says_first_needs_no_knowledge_of_positions(quiet_page, explorer):
+    with quiet_page(explorer, 1440) as tab:
+        first = tab.locator("#explorer > :not(:empty)").first
+        sentences = first.locator("p").all_inner_texts()
+        assert len(sentences) == 3
+        assert "does not see their order" in sentences[0]
+        assert "row of numbers: the sines and cosines of waves" in sentences[1]
+        assert "On this page you choose such an encoding" in sentences[2]
+        expect(first).to_be_in_viewport(ratio=1)
+
+
+def test_every_term_is_explained_where_it_is_first_read(quiet_page, explorer):
+    with quiet_page(explorer) as tab:
+        # An encoding whose hands need no exception, and whose sentences are those that most people read.
+        text = tab.evaluate(SENTENCES)
+        for term, words in EXPLAINED.items():
+            first = re.search(rf"\b(?:{term})\b", text, re.IGNORECASE)
+            begins = text.find(words)
+            assert begins >= 0, words
+            assert begins <= first.start() < begins + len(words), (
+                term,
+                text[max(0, first.start() - 80) : first.end() + 40],
+            )
+
+
+def test_the_contents_name_every_view_in_the_order_of_the_page(quiet_page, explorer):
+    with quiet_page(explorer) as tab:
+        assert tab.evaluate(SHOWN) == list(VIEWS)
+        links = tab.locator(".contents a")
+        assert [link.get_attribute("href") for link in links.all()] == [f"#{view}" for view in VIEWS]
+        names = [link.inner_text() for link in links.all()]
+        assert len(set(names)) == len(names)
+        assert max(map(len, names)) < 24
+        parts = tab.locator(".story > .part-name").all_inner_texts()
+        assert len(parts) == 5
+        assert parts == [each.text_content() for each in tab.locator(".contents .part-name").all()]
+
+
+@pytest.mark.parametrize("width", [360, 768, 1440])
+def test_what_stays_in_view_is_low_and_covers_no_section_that_a_link_leads_to(quiet_page, explorer, width):
+    with quiet_page(explorer, width) as tab:
+        for view in (*VIEWS, *reversed(VIEWS[:-1])):
+            before = tab.evaluate("location.href")
+            tab.locator(f'.contents a[href="#{view}"]').click()
+            settled(tab)
+            expect(tab.locator('.contents a[aria-current="location"]')).to_have_attribute("href", f"#{view}")
+            assert tab.evaluate("location.href") == before
+            bar, contents = (tab.locator(each).bounding_box() for each in (".bar", ".contents"))
+            stays = bar["height"] + (0 if width == 1440 else contents["height"])
+            assert bar["y"] == 0
+            assert stays < (70 if width == 1440 else 130)
+            heading = tab.locator(f"#{view} h2").bounding_box()
+            assert stays <= heading["y"] < stays + 40, view
+            # And where the contents are a column, all of it is in view.
+            assert contents["y"] >= bar["height"] - 1
+            assert contents["y"] + contents["height"] <= 900
+            assert tab.evaluate("document.activeElement.id") == view
+            for name in ("code", "width", "base", "position"):
+                expect(control(tab, "common", name)).to_be_in_viewport(ratio=1)
+
+
+def test_the_contents_follow_the_reader(quiet_page, explorer):
+    with quiet_page(explorer, 390) as tab:
+        for view in ("pair", "precision", "naive"):
+            tab.evaluate(
+                "view => { const at = document.getElementById(view).getBoundingClientRect().top;"
+                " scrollBy(0, at - innerHeight / 4 + 40); }",
+                view,
+            )
+            settled(tab)
+            current = tab.locator('.contents a[aria-current="location"]')
+            expect(current).to_have_attribute("href", f"#{view}")
+            expect(current).to_be_in_viewport(ratio=1)
+
+
+def test_an_address_leads_to_a_view(quiet_page, explorer):
+    with quiet_page(explorer) as tab:
+        put(tab, "common", position=77)
+        follow(tab, "distance")
+        expect(tab.locator("#distance h2")).to_be_in_viewport()
+        holds(tab, "common", "position", 77)
+        follow(tab, "shift&position=5")
+        expect(tab.locator("#shift h2")).to_be_in_viewport()
+        holds(tab, "common", "position", 5)
+
+
+def test_a_page_opens_on_the_view_of_its_address(chromium, explorer):
+    tab = watched(chromium.new_page())
+    tab.goto(f"{explorer.as_uri()}#ladder")
+    settled(tab)
+    expect(tab.locator("#ladder h2")).to_be_in_viewport()
+    holds(tab, "common", "position", 100)
+    tab.close()
+
+
+def test_a_page_of_some_views_alone(chromium, explorer):
+    tab = chromium.new_page(viewport={"width": 700, "height": 600})
+    said = []
+    tab.on("pageerror", lambda error: said.append(str(error)))
+    tab.goto(f"{explorer.as_uri()}#only=clock,nonsense,pair&position=7")
+    tab.locator("#clock .hand").first.wait_for()
+    assert tab.evaluate(SHOWN) == ["pair", "clock"]
+    for gone in (".contents", ".opening", ".story > .part-name", ".further .says", "h1"):
+        assert tab.locator(f"{gone}:visible").count() == 0, gone
+    assert tab.locator(".bar").bounding_box()["y"] < 20
+    expect(control(tab, "common", "position")).to_have_value("7")
+    # What the page says of itself keeps to the views that were asked for, and opens on them.
+    put_position(tab, 9)
+    tab.wait_for_url(re.compile("only=pair,clock&position=9"))
+    tab.reload()
+    expect(tab.locator("#explorer section")).to_have_count(2)
+    expect(control(tab, "common", "position")).to_have_value("9")
+    # Another list is another page; one without a view that there is is the whole page.
+    for address, views in (("only=ladder&position=9", ["ladder"]), ("only=nonsense", list(VIEWS))):
+        tab.evaluate("address => { location.hash = address; }", address)
+        expect(tab.locator("#explorer section")).to_have_count(len(views))
+        assert tab.evaluate(SHOWN) == views
+    tab.close()
+    assert said == []
+
+
+def put_position(tab, position):
+    field = control(tab, "common", "position")
+    field.fill(str(position))
+    field.press("Enter")
+
+
+def test_a_length_of_ten_is_ten_everywhere(quiet_page, explorer):
+    with quiet_page(explorer) as tab:
+        put(tab, "common", length=10)
+        put(tab, "distance", served=10)
+        for view, words in (
+            ("naive", "here to 9, .* is 0.111 here"),
+            ("spacing", "of 10 rows the nearest"),
+            ("lookback", "Of 28 queries in random texts of 10 tokens"),
+            ("distance", "shown to 10, the served length"),
+            ("precision", "Not within 10 tokens"),
+            ("ladder", "within the trained 10 tokens"),
+            ("bias", "10 distances"),
+        ):
+            assert re.search(words, caption(tab, view)), (view, caption(tab, view))
+        assert "10 queries with 10 keys" in plain(tab.locator("#scores .says").first.inner_text())
+        assert "10 tokens across" in plain(tab.locator("#naive .naive-note").inner_text())
+        assert "last 10 of the 10 positions" in plain(tab.locator("#precision").inner_text())
+        # No axis and no sentence of what is drawn over positions goes beyond.
+        for view in ("naive", "spacing"):
+            axes = tab.locator(f"#{view} .naive-panel .axis[transform^='translate(0,'] text").all_text_contents()
+            assert axes
+            assert max(float(plain(each)) for each in axes) <= 9
+        put(tab, "lookback", shift=12)
+        assert "A text of 10 tokens has no token 12 back" in caption(tab, "lookback")
+        put(tab, "common", length=2048)
+        assert "Of 752 queries in random texts of 200 tokens" in caption(tab, "lookback")
+
+
+def test_saving_a_figure_is_one_small_word_until_it_is_pressed(quiet_page, explorer):
+    with quiet_page(explorer, 1440) as tab:
+        save = tab.locator("#pair .save")
+        box = save.bounding_box()
+        assert box["width"] < 60
+        assert box["height"] < 30
+        assert save.locator("button:visible").count() == 0
+        save.locator("summary").click()
+        assert save.locator("button:visible").all_inner_texts() == ["SVG", "PNG"]
+
+
+def test_sliders_are_as_wide_as_their_column(quiet_page, explorer):
+    with quiet_page(explorer, 1440) as tab:
+        widths = tab.evaluate(
+            "() => [...document.querySelectorAll('input[type=range]')].filter((each) => each.checkVisibility())"
+            ".map((each) => [each.offsetWidth, each.parentElement.clientWidth])"
+        )
+        assert len(widths) > 20
+        assert all(width == column and width > 230 for width, column in widths), json.dumps(widths)
