@@ -11,8 +11,8 @@ from clockhands.show.explorer.data import data
 from clockhands.show.explorer.page import page
 
 VIEWS = (
-    "clock", "pair", "table", "shift", "lookback", "distance", "naive", "ladder", "precision", "bias", "attention",
-    "model",
+    "clock", "pair", "table", "formula", "shift", "lookback", "distance", "naive", "added", "ladder", "precision",
+    "bias", "attention", "model", "difference",
 )  # fmt: skip
 NUMBER = r"(-?\d+(?:\.\d+)?(?:e[+-]?\d+)?)"
 EXPONENTS = str.maketrans("⁻⁰¹²³⁴⁵⁶⁷⁸⁹", "-0123456789")

@@ -9,10 +9,13 @@ import { exportButtons } from "./export.js";
 import { inNotebook } from "./notebook.js";
 import { saidOfCode } from "./shown.js";
 import { DEFAULTS, Store, fromFragment, toFragment } from "./state.js";
+import { added } from "./views/added.js";
 import { attention } from "./views/attention.js";
 import { bias } from "./views/bias.js";
 import { clock } from "./views/clock.js";
+import { difference } from "./views/difference.js";
 import { distance } from "./views/distance.js";
+import { formula } from "./views/formula.js";
 import { ladder } from "./views/ladder.js";
 import { lookback } from "./views/lookback.js";
 import { model } from "./views/model.js";
@@ -23,7 +26,7 @@ import { shift } from "./views/shift.js";
 import { table } from "./views/table.js";
 
 // In the order of the story; on a wide page those that stay have a column of their own.
-const VIEWS = [clock, pair, table, shift, lookback, distance, naive, ladder, precision, bias, attention, model];
+const VIEWS = [clock, pair, table, formula, shift, lookback, distance, naive, added, ladder, precision, bias, attention, model, difference];
 const STAY = new Set(["clock", "table"]);
 const WORKBENCH = 1080; // CSS pixels from which on there is room for two columns
 const TELLING = 200; // ms without a change after which the address says the state
