@@ -65,7 +65,7 @@ def test_what_is_typed_beyond_an_end_is_held_to_it_and_nothing_typed_changes_not
             press(tab, "Enter")
             assert float(field.input_value()) == pytest.approx(float(before), rel=1e-9)
         # Every view but an empty one says something, and what it counts is a number.
-        for view in VIEWS[:-1]:
+        for view in [each for each in VIEWS if each != "model"]:
             text = tab.locator(f"#{view} .answer").text_content()
             assert len(text) > 40
             assert "NaN" not in text

@@ -39,7 +39,7 @@ def box(root):
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_every_figure_is_a_file_that_stands_alone(quiet_page, explorer, tmp_path, scheme):
     with quiet_page(explorer, 1280, scheme) as tab:
-        for view in VIEWS[:-1]:
+        for view in [each for each in VIEWS if each != "model"]:
             tab.locator(f"#{view} .save").scroll_into_view_if_needed()
             settled(tab)
             shown = [plain(text) for text in tab.locator(f"#{view} .figure svg:not(.swatch) text").all_text_contents()]

@@ -2,7 +2,8 @@
 
 Each file of ``js/`` is a module of its own, which Node imports as it stands. A page that opens from disk can import
 nothing, so here the files follow one another in the order in which they import each other, without their comments
-and their import and export words; names are unique among them, which a test holds. D3's files stay as they were published.
+and their import and export words; names are unique among them, which a test holds. D3's files stay as they were
+published.
 """
 
 import re

@@ -46,7 +46,14 @@ export function* leastDeviations(tokens, rows) {
 
 // The share of tokens that are found at a deviation; vectors of deviation 0 are all alike.
 export function shareFound(least, deviation) {
-  return deviation <= 0 ? 0 : d3.bisectLeft(least, deviation) / least.length;
+  if (deviation <= 0) return 0;
+  let [from, to] = [0, least.length];
+  while (from < to) {
+    const middle = (from + to) >> 1;
+    if (least[middle] < deviation) from = middle + 1;
+    else to = middle;
+  }
+  return from / least.length;
 }
 
 // Positions evenly over a length, the first and the last among them.
@@ -178,7 +185,7 @@ function saidOfSum({ code, least, norms }, { row, token, sum, cosine }, { deviat
   const verdict = deviation === 0 ? "With deviation 0 there is no token to find" : share === 1 ? "The token is not lost" : share > 0.5 ? "Most tokens are not lost" : "Most tokens are lost";
   const rows = same ? `Every row is ${root}${number(row, 4)} long` : `The row of position ${number(position)} is ${number(row, 4)} long (others ${number(shortest, 3)} to ${number(longest, 3)})`;
   return `${verdict}. ${rows}; a token vector with deviation ${number(deviation)} in each of ${number(code.width)} dimensions is ${number(token, 4)} long, and their sum ${number(sum, 4)}` +
-    `${cosine === null ? "" : `: they are ${Math.abs(cosine) < 0.2 ? "nearly perpendicular" : "not perpendicular"}, with a cosine of ${number(cosine, 2)}`}. ` +
+    `${cosine === null ? "" : `: they are ${Math.abs(cosine) < 0.2 ? "nearly perpendicular" : "not perpendicular"}, with a cosine of ${number(cosine, 3)}`}. ` +
     `Of ${TOKENS} random tokens at ${rowsWords(norms.length)}, ${percentOf(share)} are still nearest to their own vector after the row is added.`;
 }
 

@@ -3,7 +3,7 @@
 import { slider } from "../controls.js";
 import { overTwice, timesTwice } from "../doubles.js";
 import { Plot, html, line, number, put, refill, say, svg } from "../draw.js";
-import { TURN, exactRate, phaseAt, wavelength } from "../ladders.js";
+import { LAST_TRUE_POSITION, TURN, exactRate, phaseAt, wavelength } from "../ladders.js";
 import { decades, powerWords } from "./ladder.js";
 import { decimal } from "./pair.js";
 
@@ -40,6 +40,11 @@ export function exactDecimal([high, low], digits = DIGITS) {
   return `${String(front).replace(/\B(?=(\d{3})+$)/g, "\u202f")}.${String(back).padStart(digits, "0")}`;
 }
 
+// A sine or cosine: small ones keep six digits where a double has as many.
+function heightWords(value, position) {
+  return value !== 0 && Math.abs(value) < 1e-3 && position <= LAST_TRUE_POSITION ? number(value, 6) : decimal(value, DIGITS);
+}
+
 export const formula = {
   id: "formula",
   question: "What is the formula?",
@@ -53,7 +58,7 @@ export const formula = {
     const plot = new Plot(section.figure, { height: 190, margin: { top: 34, right: 24, bottom: 42, left: 58 }, label: "The wavelength of every pair; arrow keys choose a pair" });
     for (const [name, value] of [["role", "slider"], ["tabindex", 0], ["aria-valuemin", 0]]) plot.element.setAttribute(name, value);
     plot.element.classList.add("turned");
-    plot.element.before(html("div", { class: "beside" }, html("div", { class: "scrolled" }, general, filled), symbols), note);
+    plot.element.before(html("div", { class: "beside" }, html("div", { class: "steps" }, general, filled), symbols), note);
 
     // What is pointed at, and the line that explains it.
     const marked = (event) => {
@@ -149,7 +154,7 @@ function linesOf(made) {
 // Each step: its name, the sum with numbers, its value.
 function rowsOfWork(made) {
   const { rule, pair, position, steps, channels, code, rotary, rate } = made, p = number(position), rows = [];
-  const theta = exactDecimal(steps.angle), rad = (text) => `${text} rad`;
+  const theta = steps.angle[0] !== 0 && steps.angle[0] < 1e-3 ? number(steps.angle[0], 8) : exactDecimal(steps.angle), rad = (text) => `${text} rad`;
   if (rule.base === null) rows.push(["angle θ", `${p} · ${number(rate, 10)}`, rad(theta)]);
   else {
     const sum = rule.times === 2 ? `2 · ${pair} / ${number(rule.under)}` : `${pair} / ${number(rule.under, 10)}`;
@@ -158,7 +163,7 @@ function rowsOfWork(made) {
       ["angle θ", rule.multiplier === 1 ? `${p} / ${number(steps.divisor, 10)}` : `${p} · ${number(rule.multiplier, 10)} / ${number(steps.divisor, 10)}`, rad(theta)]);
   }
   if (steps.rotations > 0) rows.push(["less whole rotations", `θ − ${number(steps.rotations)} · 2π`, rad(steps.rest.toFixed(DIGITS))]);
-  rows.push(["sine", "sin θ", decimal(steps.sine, DIGITS)], ["cosine", "cos θ", decimal(steps.cosine, DIGITS)]);
+  rows.push(["sine", "sin θ", heightWords(steps.sine, position)], ["cosine", "cos θ", heightWords(steps.cosine, position)]);
   if (rotary) {
     const [c, s] = [steps.cosine, steps.sine * made.head.way].map((value) => decimal(value, 4)), signs = (value) => (value.startsWith("−") ? [value.slice(1), "−", "+"] : [value, "+", "−"]);
     const [size, plus, minus] = signs(s);
@@ -166,7 +171,7 @@ function rowsOfWork(made) {
     return rows;
   }
   for (const channel of channels.filter((each) => each >= 0)) {
-    rows.push([`PE(${p}, ${channel})`, code.waveOf(channel).replace("-", "−") + " θ" + (changesValues(made) ? ", then as below" : ""), decimal(code.cell(position, channel), DIGITS)]);
+    rows.push([`PE(${p}, ${channel})`, code.waveOf(channel).replace("-", "−") + " θ" + (changesValues(made) ? ", then as below" : ""), heightWords(code.cell(position, channel), position)]);
   }
   return rows;
 }
@@ -224,7 +229,7 @@ function noteOfFormula(made) {
 
 function answerOfFormula(made) {
   const { rule, steps, pair, position, channels, rotary, rate, code } = made, p = number(position), held = channels.filter((each) => each >= 0);
-  const angle = `${exactDecimal(steps.angle, 4)} rad`;
+  const angle = `${steps.angle[0] !== 0 && steps.angle[0] < 0.1 ? number(steps.angle[0], 4) : exactDecimal(steps.angle, 4)} rad`;
   const how = rule.base === null ? `These frequencies do not follow the formula with a base: here the angle is the position times the listed frequency of the pair. For position ${p} and pair ${pair} it is ${p} · ${number(rate, 6)} = ${angle}`
     : `Divide the position by a power of the base: that is an angle. For position ${p} and pair ${pair} it is ${p}${rule.multiplier === 1 ? "" : ` · ${number(rule.multiplier, 6)}`} / ${number(steps.divisor, 6)} = ${angle}`;
   if (rotary) return `${how}, and dimensions ${held.join(" and ")} of query and key are rotated by it. Nothing is added.`;

@@ -67,7 +67,7 @@ export const pair = {
     circle.element.addEventListener("pointermove", (event) => { if (dragged !== null) toAngle(event); });
     for (const end of ["pointerup", "pointercancel"]) circle.element.addEventListener(end, () => { dragged = null; });
     circle.element.addEventListener("keydown", (event) => stepKeys(event, app, now.rate));
-    let held = false;
+    let onWaves = false;
     const toPointer = (event) => {
       const { left } = waves.element.getBoundingClientRect(), { length, position: here } = store.state;
       const at = Math.round(now.across.invert(event.clientX - left));
@@ -75,12 +75,12 @@ export const pair = {
     };
     waves.element.addEventListener("pointerdown", (event) => {
       if (event.button !== 0 || !now) return;
-      held = true;
+      onWaves = true;
       waves.element.setPointerCapture(event.pointerId);
       toPointer(event);
     });
-    waves.element.addEventListener("pointermove", (event) => { if (held) toPointer(event); });
-    for (const end of ["pointerup", "pointercancel"]) waves.element.addEventListener(end, () => { held = false; });
+    waves.element.addEventListener("pointermove", (event) => { if (onWaves) toPointer(event); });
+    for (const end of ["pointerup", "pointercancel"]) waves.element.addEventListener(end, () => { onWaves = false; });
     waves.element.addEventListener("keydown", (event) => stepKeys(event, app, now.rate));
 
     return (state, changed) => {
@@ -104,8 +104,8 @@ export const pair = {
       }
       drawWaves(waves.clear(), now, state);
       drawCircle(circle.clear(), now, state);
-      const sine = Math.sin(phase), cosine = Math.cos(phase);
-      say(sum, `sin² + cos² at position ${exactWords(state)}: ${decimal(sine ** 2)} + ${decimal(cosine ** 2)} = ${number(sine ** 2 + cosine ** 2, 12)}. The point never leaves the circle.`);
+      const sine = Math.sin(phase), cosine = Math.cos(phase), held = heldWaves(code, chosen);
+      say(sum, `sin² + cos² at position ${exactWords(state)}: ${decimal(sine ** 2)} + ${decimal(cosine ** 2)} = ${number(sine ** 2 + cosine ** 2, 12)}. The point never leaves the circle.${held.has("sin") && rate > 0 ? nearestWords(nearestSine(code.ladder, chosen, state), held.has("cos")) : ""}`);
       refill(facts, factsOf(code, chosen, state, phase).flatMap(([name, value]) => [html("dt", {}, name), html("dd", {}, value)]));
       refill(rows, rowsOf(code.ladder, chosen, state, now.twin));
       section.answer(answerOf(code, chosen, state, now, app.whyNoShift(state), app.code(state).kind === "rotary"));
@@ -188,24 +188,24 @@ function answerOf(code, chosen, state, { phase, rate, twin }, without, rotary) {
   if (rate === 0) return `Pair ${chosen} never rotates: its two dimensions have the same two values at every position.`;
   const sine = decimal(Math.sin(phase), 3), cosine = Math.cos(phase), here = exactWords(state), held = heldWaves(code, chosen);
   const terms = "A sine wave is a height that goes up and down between −1 and 1 as the position grows; its frequency says how fast. ";
-  const place = `${here}${state.fraction === 0 ? "" : " (between two tokens)"}`;
   if (!held.has("sin")) {
     const back = -2 * phase, again = state.position + state.fraction + (back - TURN * Math.floor(back / TURN)) / rate;
-    return `${terms}The cosine of pair ${chosen} is ${decimal(cosine, 3)} at position ${place}, and ${decimal(cosine, 3)} again at ${twinPlace(again, state.position)}${betweenWords(again)}; ` +
+    return `${terms}The cosine of pair ${chosen} is ${decimal(cosine, 3)} at position ${here}, and ${decimal(cosine, 3)} again at ${twinPlace(again, state.position)}${betweenWords(again)}; ` +
       `the cosine alone cannot distinguish them. The sine could, but this encoding does not have it: ${without}.`;
   }
   const pairs = held.has("cos") ? `A pair is ${rotary ? "two dimensions that are rotated by one angle, which has" : "two dimensions:"} a sine and a cosine of one frequency. ` : "";
   const also = without === null || !held.has("cos") ? "" : ` No single rotation is a shift of this encoding: ${without}.`;
-  if (twin === null) return `${terms}${pairs}At position ${place} the sine of pair ${chosen} is at its ${phase > 0 ? "top" : "bottom"}, ${sine}, which occurs once per rotation; any other position needs sine and cosine.${also}`;
-  return `${terms}${pairs}One wave is not enough: the sine of pair ${chosen} is ${sine} at position ${place}, and ${sine} again at ${twinPlace(twin, state.position)}${betweenWords(twin)}. ` +
-    (held.has("cos") ? `The cosine distinguishes the two: it is ${decimal(cosine, 3)} at the first, ${decimal(-cosine, 3)} at the second.${also}` : `The cosine could distinguish the two, but this encoding does not have it: ${without}.`) +
-    nearestWords(nearestSine(code.ladder, chosen, state), held.has("cos"));
+  if (twin === null) return `${terms}${pairs}At position ${here} the sine of pair ${chosen} is at its ${phase > 0 ? "top" : "bottom"}, ${sine}, which occurs once per rotation; any other position needs sine and cosine.${also}`;
+  return `${terms}${pairs}One wave is not enough: the sine of pair ${chosen} is ${sine} at position ${here}, and ${sine} again at ${twinPlace(twin, state.position)}${betweenWords(twin)}. ` +
+    (held.has("cos") ? `The cosine distinguishes the two: it is ${decimal(cosine, 3)} at the first, ${decimal(-cosine, 3)} at the second.${also}` : `The cosine could distinguish the two, but this encoding does not have it: ${without}.`);
 }
 
 // Which token the sine alone nearly confuses with the position, and whether the cosine helps.
 function nearestWords(found, both) {
   if (found === null) return "";
-  const first = ` Among the tokens 0 to ${number(found.count - 1)} the nearest in sine is ${number(found.token)}: its sine ${found.off < ONE_HEIGHT ? "is the same" : `differs by ${number(found.off, 2)}`}`;
+  const others = `the other tokens from 0 to ${number(found.count - 1)}`;
+  if (found.off > NEARLY) return ` None of ${others} has nearly the same sine; the nearest, that of ${number(found.token)}, differs by ${number(found.off, 2)}.`;
+  const first = ` Of ${others} the nearest in sine is ${number(found.token)}: its sine ${found.off < ONE_HEIGHT ? "is the same" : `differs by ${number(found.off, 2)}`}`;
   if (!both) return `${first}.`;
   return `${first}, its cosine by ${number(found.apart, 2)}${found.apart < NEARLY ? "; this pair nearly returns to the same point, and only pairs of other frequencies distinguish the two" : ""}.`;
 }

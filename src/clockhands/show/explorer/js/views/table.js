@@ -115,9 +115,9 @@ function smallOf(app, state) {
 class SmallTable {
   constructor(place, store) {
     Object.assign(this, { store, key: null, at: [0, 0] });
-    this.says = html("p", { class: "note" });
+    [this.words, this.says] = ["", ""].map(() => html("p", { class: "note" }));
     this.table = html("table", { class: "numbers cells-of-numbers", role: "grid", onkeydown: (event) => this.move(event), onclick: (event) => this.take(event.target.closest("td")), onfocusin: (event) => this.read(event.target.closest("td")) });
-    place.append(html("div", { class: "scrolled" }, this.table), this.says);
+    place.append(this.words, html("div", { class: "scrolled" }, this.table), this.says);
   }
 
   show({ code, spec, own, key, words }, state) {
@@ -140,7 +140,9 @@ class SmallTable {
       made.style.backgroundColor = css(colour);
       return made;
     };
-    this.table.replaceChildren(html("caption", {}, `${words}. Each row is a position p, each column a dimension.`),
+    say(this.words, `${words}. Each row is a position p, each column a dimension.`);
+    this.table.setAttribute("aria-label", words);
+    this.table.replaceChildren(
       html("thead", {}, head("dimension", String), head("pair", (channel) => (code.pairOf(channel) < 0 ? "–" : String(code.pairOf(channel)))), head("", (channel) => ({ sin: "sin", cos: "cos", "-sin": "−sin" })[code.waveOf(channel)] ?? "0")),
       html("tbody", {}, Array.from({ length: rows }, (_, row) => html("tr", {}, html("th", { scope: "row" }, `p = ${row}`), columns.map((channel) => cell(row, channel))))));
     this.cell().tabIndex = 0;
