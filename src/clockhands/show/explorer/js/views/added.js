@@ -66,9 +66,9 @@ export const added = {
   id: "added",
   question: "What happens when the row is added to a token?",
   mount(section, app) {
+    const position = slider(app, "position", "Position", { min: 0, max: app.store.state.length - 1, unit: "token" });
     section.controls.append(
-      slider(app, "deviation", "Token deviation", { min: 0, max: MOST_DEVIATION, step: 0.05 }).element,
-      slider(app, "position", "Position", { min: 0, max: app.store.state.length - 1, unit: "token" }).element,
+      slider(app, "deviation", "Token deviation", { min: 0, max: MOST_DEVIATION, step: 0.05 }).element, position.element,
       slider(app, "seed", "Draw number", { min: 0, max: 999 }).element);
     const [triangle, shares] = ["angle", "share"].map(() => html("div", { class: "waves" }));
     const sum = new Plot(triangle, { height: 230, margin: { top: 30, right: 16, bottom: 16, left: 16 }, label: "A token vector, the row of this position, and their sum, in the plane of both" });
@@ -109,6 +109,7 @@ export const added = {
     };
     const follow = whenIdle(() => draw(app.store.state), section.element);
     return (state, changed) => {
+      if (changed.has("length")) position.limits(0, Math.max(state.length - 1, 1));
       if (changed.size === Object.keys(state).length) {
         shares.hidden = false;
         for (const plot of [sum, found]) plot.measure();

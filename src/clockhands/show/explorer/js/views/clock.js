@@ -3,7 +3,7 @@
 import { heldWaves } from "../codes.js";
 import { colourTable } from "../colours.js";
 import { button, choice, slider } from "../controls.js";
-import { Plot, html, line, number, put, raised, say, svg } from "../draw.js";
+import { Plot, html, line, number, put, raised, say, svg, unlessKept } from "../draw.js";
 import { TURN, completes, paceOf, pairsToDraw, phaseAt, wavelength } from "../ladders.js";
 
 const HANDS = 12; // hands that are drawn, evenly over the ladder
@@ -248,7 +248,7 @@ function drawThree(plot, ladder, { position, length, pair }, { fast, slow }) {
   plot.clear();
   const { rates } = ladder, { left, right, top, bottom } = plot.inner, wide = Math.min(WAVES_OVER, Math.max(length, 2)), from = Math.floor(position / wide) * wide;
   const x = d3.scaleLinear([0, wide], [left, right]), begun = from < FAR_WAVES ? from : 0, moving = [...rates.keys()].filter((each) => rates[each] > 0).sort((a, b) => rates[b] - rates[a]);
-  const middle = nearestPair(rates, wide / 2) ?? moving[moving.length >> 1], rows = [...new Set([fast, middle, slow])].filter((each) => each !== null && each !== undefined);
+  const near = nearestPair(rates, wide / 2), middle = near === null || near === fast || near === slow ? moving[moving.length >> 1] : near, rows = [...new Set([fast, middle, slow])].filter((each) => each !== null && each !== undefined);
   const axis = svg("g", { class: "axis", transform: `translate(0,${bottom})` });
   d3.axisBottom(d3.scaleLinear([begun, begun + wide], [left, right])).ticks(plot.width > 500 ? 8 : 4).tickSizeOuter(0)(d3.select(axis));
   plot.ink.append(axis, svg("text", { class: "name", x: right, y: bottom + 34, "text-anchor": "end" }, begun === from ? "position (token)" : `position after ${number(from)} (token)`));
@@ -260,7 +260,8 @@ function drawThree(plot, ladder, { position, length, pair }, { fast, slow }) {
     const step = Math.min(1, TURN / rates[each] / 12), count = Math.min(Math.ceil(wide / step), 2 * Math.ceil(right - left));
     const name = rows.length === 1 ? "" : each === fast ? "fast: " : each === slow ? "slow: " : "middle: ";
     plot.ink.append(svg("line", { class: "zero", x1: left, x2: right, y1: y(0), y2: y(0) }),
-      line(Array.from({ length: count + 1 }, (_, part) => [x((part * wide) / count), height((part * wide) / count)]), { class: "sine wave", "data-pair": each }),
+      unlessKept([each, rates[each], began, wide, left, right, y.range()].join(), () =>
+        line(Array.from({ length: count + 1 }, (_, part) => [x((part * wide) / count), height((part * wide) / count)]), { class: "sine wave", "data-pair": each })),
       svg("circle", { class: "at sine", cx: at, cy: height(position - from), r: 5 }),
       svg("text", { class: each === pair ? "halo strong" : "halo", x: left, y: top + row * tall + 10 }, `${name}sine of pair ${each}`));
   });

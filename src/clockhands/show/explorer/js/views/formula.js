@@ -8,6 +8,7 @@ import { decades, powerWords } from "./ladder.js";
 import { decimal } from "./pair.js";
 
 const DIGITS = 8; // after the point, of angles and of what is computed from them
+const STEP_DIGITS = 12; // of a frequency, an exponent and a divisor
 const FUNCTIONS = { sin: ["", "sin"], cos: ["", "cos"], "-sin": ["−", "sin"], "-cos": ["−", "cos"] };
 
 // How a spec makes its frequencies: multiplier / base^(top / under) with i for the pair, or `base` null where it is no
@@ -155,12 +156,12 @@ function linesOf(made) {
 function rowsOfWork(made) {
   const { rule, pair, position, steps, channels, code, rotary, rate } = made, p = number(position), rows = [];
   const theta = steps.angle[0] !== 0 && steps.angle[0] < 1e-3 ? number(steps.angle[0], 8) : exactDecimal(steps.angle), rad = (text) => `${text} rad`;
-  if (rule.base === null) rows.push(["angle θ", `${p} · ${number(rate, 10)}`, rad(theta)]);
+  if (rule.base === null) rows.push(["angle θ", `${p} · ${number(rate, STEP_DIGITS)}`, rad(theta)]);
   else {
-    const sum = rule.times === 2 ? `2 · ${pair} / ${number(rule.under)}` : `${pair} / ${number(rule.under, 10)}`;
-    rows.push(["exponent", sum, number(steps.exponent, 10)],
-      ["divisor", html("span", {}, number(rule.base, 12), html("sup", {}, number(steps.exponent, 10))), number(steps.divisor, 10)],
-      ["angle θ", rule.multiplier === 1 ? `${p} / ${number(steps.divisor, 10)}` : `${p} · ${number(rule.multiplier, 10)} / ${number(steps.divisor, 10)}`, rad(theta)]);
+    const sum = rule.times === 2 ? `2 · ${pair} / ${number(rule.under)}` : `${pair} / ${number(rule.under, STEP_DIGITS)}`;
+    rows.push(["exponent", sum, number(steps.exponent, STEP_DIGITS)],
+      ["divisor", html("span", {}, number(rule.base, STEP_DIGITS), html("sup", {}, number(steps.exponent, STEP_DIGITS))), number(steps.divisor, STEP_DIGITS)],
+      ["angle θ", rule.multiplier === 1 ? `${p} / ${number(steps.divisor, STEP_DIGITS)}` : `${p} · ${number(rule.multiplier, STEP_DIGITS)} / ${number(steps.divisor, STEP_DIGITS)}`, rad(theta)]);
   }
   if (steps.rotations > 0) rows.push(["less whole rotations", `θ − ${number(steps.rotations)} · 2π`, rad(steps.rest.toFixed(DIGITS))]);
   rows.push(["sine", "sin θ", heightWords(steps.sine, position)], ["cosine", "cos θ", heightWords(steps.cosine, position)]);
@@ -211,7 +212,8 @@ function whereFrom({ rule, plain, pair, rate }) {
 }
 
 function noteOfFormula(made) {
-  const { rule, code, head, rotary, position, channels } = made, said = [];
+  const { rule, code, head, rotary, position, channels, steps } = made, said = [], off = (steps.angle[0] * 10 ** (1 - STEP_DIGITS)) / 2;
+  if (off > 10 ** -DIGITS) said.push(`The page computes with more digits than it shows: by the ${STEP_DIGITS} digits above the angle is right within ${number(off, 1)} rad.`);
   if (rule.base !== null && rule.span !== "open") said.push(`The exponent divides by ${number(rule.under)}${rule.span === "closed" ? " (d/2 − 1), so that the last pair has exactly the base as its divisor" : ""}; the paper's formula divides 2i by d.`);
   if (rotary) {
     said.push("A key is rotated in the same way, by its own position. The dot product of both then depends on the distance of the positions only.");

@@ -128,13 +128,19 @@ export function twinOf(ladder, chosen, position, fraction = 0) {
   return ahead < 1e-9 || TURN - ahead < 1e-9 ? null : position + fraction + ahead / rate;
 }
 
+// The sines of all tokens of the last pair, which do not change as the position moves.
+let sinesKept = { ladder: null };
+
 // Of the tokens 0 to count - 1 the one, other than the position, whose sine is nearest to that of the position, by how much
 // it differs, and by how much its cosine does; null where there is no other token.
 export function nearestSine(ladder, chosen, { position, fraction, length }) {
   const phase = phaseOf(ladder, chosen, { position, fraction }), sine = Math.sin(phase), count = Math.min(length, LOOKED_FOR);
+  if (sinesKept.ladder !== ladder || sinesKept.chosen !== chosen || sinesKept.sines.length !== count) {
+    sinesKept = { ladder, chosen, sines: Float64Array.from({ length: count }, (_, token) => Math.sin(phaseAt(ladder, chosen, token))) };
+  }
   let nearest = null, least = Infinity;
   for (let token = 0; token < count; token++) {
-    const off = Math.abs(Math.sin(phaseAt(ladder, chosen, token)) - sine);
+    const off = Math.abs(sinesKept.sines[token] - sine);
     if (off < least && (token !== position || fraction !== 0)) [nearest, least] = [token, off];
   }
   return nearest === null ? null : { token: nearest, off: least, count, cosine: Math.cos(phaseAt(ladder, chosen, nearest)), apart: Math.abs(Math.cos(phaseAt(ladder, chosen, nearest)) - Math.cos(phase)) };
@@ -193,7 +199,7 @@ function answerOf(code, chosen, state, { phase, rate, twin }, without, rotary) {
     return `${terms}The cosine of pair ${chosen} is ${decimal(cosine, 3)} at position ${here}, and ${decimal(cosine, 3)} again at ${twinPlace(again, state.position)}${betweenWords(again)}; ` +
       `the cosine alone cannot distinguish them. The sine could, but this encoding does not have it: ${without}.`;
   }
-  const pairs = held.has("cos") ? `A pair is ${rotary ? "two dimensions that are rotated by one angle, which has" : "two dimensions:"} a sine and a cosine of one frequency. ` : "";
+  const pairs = held.has("cos") ? `A pair is two dimensions${rotary ? " that are rotated by one angle; its sine and its cosine have" : ": a sine and a cosine of"} one frequency. ` : "";
   const also = without === null || !held.has("cos") ? "" : ` No single rotation is a shift of this encoding: ${without}.`;
   if (twin === null) return `${terms}${pairs}At position ${here} the sine of pair ${chosen} is at its ${phase > 0 ? "top" : "bottom"}, ${sine}, which occurs once per rotation; any other position needs sine and cosine.${also}`;
   return `${terms}${pairs}One wave is not enough: the sine of pair ${chosen} is ${sine} at position ${here}, and ${sine} again at ${twinPlace(twin, state.position)}${betweenWords(twin)}. ` +
