@@ -147,7 +147,7 @@ function drawSum(plot, lengths, rotary) {
     if (Math.hypot(x2 - x1, y2 - y1) > 10) plot.ink.append(svg("path", { class: `sum-head ${kind}`, d: "M0,0L-9,-4V4Z", transform: `translate(${x2},${y2}) rotate(${angle})` }));
   };
   const label = (words, [x, y], anchor, kind) => plot.ink.append(svg("text", { class: `halo ${kind}`, x, y, "text-anchor": anchor }, words));
-  plot.ink.append(svg("text", { class: "name", x: 0, y: 14 }, rotary ? "a query before and after its rotation" : "the three lengths to one scale, at their true angles"));
+  plot.ink.append(svg("text", { class: "name", x: 0, y: 14 }, rotary ? "a query before and after its rotation" : "lengths to one scale, at their true angles"));
   arrow([0, 0], tip, "of-token");
   if (!rotary) arrow(tip, end, "of-row");
   arrow([0, 0], end, "of-sum");

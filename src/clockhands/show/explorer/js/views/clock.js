@@ -38,7 +38,7 @@ export const clock = {
     const note = html("p", { class: "note" });
     const counter = new Plot(section.figure, { height: 90, label: "The same position as a binary counter" });
     counter.element.before(strip, note);
-    const three = new Plot(section.figure, { height: 190, margin: { top: 20, right: 12, bottom: 40, left: 12 }, label: "The sine of a fast, a middle and a slow pair by position" });
+    const three = new Plot(section.figure, { height: 190, margin: { top: 20, right: 28, bottom: 40, left: 28 }, label: "The sine of a fast, a middle and a slow pair by position" });
 
     let faces = null, motion = null, code = null, few = false;
     // Draw the hands at a position, which may lie between two tokens while they turn.
