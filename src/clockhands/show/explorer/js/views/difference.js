@@ -51,7 +51,6 @@ export const difference = {
     const place = html("div", { class: "heatmap" }, canvas);
     const readout = html("p", { class: "readout" }), note = html("p", { class: "note" });
     const key = html("p", { class: "key" }, html("span", {}, "0 rad", phaseKey(), "π rad"));
-    section.figure.append(place, key, readout, note);
     const plot = new Plot(place, { height: 300, margin: { top: 46, right: 16, bottom: 42, left: 50 }, label: "The size of the phase difference of every pair, by position" });
     plot.element.classList.add("over");
 
@@ -75,14 +74,15 @@ export const difference = {
     return (state, changed) => {
       const both = twoOf(app, state);
       other.hidden = both.models;
-      for (const each of [place, key, readout, note]) each.hidden = both.why !== null;
       section.element.querySelector(".save")?.toggleAttribute("hidden", both.why !== null);
       if (both.why !== null) {
         made = axes = null;
+        section.figure.replaceChildren();
         section.answer(both.why);
         return;
       }
-      if (changed.size === Object.keys(state).length || !plot.width) plot.measure();
+      if (!place.isConnected) section.figure.append(place, key, readout, note);
+      if (changed.size === Object.keys(state).length || made === null) plot.measure();
       if (made?.one !== both.one.ladder || made?.other !== both.other.ladder) {
         const between = ladderBetween(both.one.ladder, both.other.ladder);
         made = { one: both.one.ladder, other: both.other.ladder, between, first: firstVisible(between), painted: null };
@@ -142,7 +142,7 @@ function drawDifference(plot, canvas, place, made, both, state) {
   if (made.painted !== key || made.colours !== colours[0]) {
     [made.painted, made.colours] = [key, colours[0]];
     paintDifference(canvas, between, columns, lines, (column) => Math.round(x.invert(left + ((column + 0.5) / columns) * (right - left))), colours);
-    paintKey(place.parentElement.querySelector(".phase-key"), colours);
+    paintKey(place.nextElementSibling.querySelector(".phase-key"), colours);
   }
   for (const [name, value] of Object.entries({ left, top, width: right - left, height: bottom - top })) canvas.style.setProperty(name, `${value}px`);
   logAxis(plot, x, "position (token), log", plot.width < 500 ? 6 : 8);
@@ -188,7 +188,7 @@ function saidOfDifference({ one, other }, { between, first, one: own, other: sec
 }
 
 function noteOfDifference({ models, one, other }, { between, one: own, other: second }) {
-  const said = [`Each column is one position, and each line one pair${between.pairs > PAIR_LINES ? ` (${PAIR_LINES} of ${number(between.pairs)})` : ""}: pale where the phases agree, dark where they are half a rotation apart.`];
+  const said = [`Each column is one position, and each line one pair${between.pairs > PAIR_LINES ? ` (${PAIR_LINES} of ${number(between.pairs)})` : ""}: without colour where the phases agree, in full colour where they are half a rotation apart.`];
   if (one.layout && other.layout && one.layout !== other.layout) said.push(`Their layouts differ too (${one.layout} and ${other.layout}): the same pair is in other dimensions.`);
   if (own.attentionFactor !== second.attentionFactor) said.push(`They also multiply cosine and sine by ${number(own.attentionFactor, 5)} and ${number(second.attentionFactor, 5)}.`);
   if (models) said.push("The two models of the last view are compared, each by its first layers that have pairs.");
