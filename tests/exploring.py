@@ -11,8 +11,8 @@ from clockhands.show.explorer.data import data
 from clockhands.show.explorer.page import page
 
 VIEWS = (
-    "attention", "naive", "pair", "clock", "spacing", "table", "shift", "lookback", "distance", "scores", "precision",
-    "ladder", "bias", "model",
+    "attention", "naive", "pair", "clock", "spacing", "table", "formula", "shift", "lookback", "distance", "scores",
+    "added", "precision", "ladder", "bias", "model", "difference",
 )  # fmt: skip
 DRAWN = tuple(view for view in VIEWS if view != "model")  # the views with a figure on a page without a model
 NUMBER = r"(-?\d+(?:\.\d+)?(?:e[+-]?\d+)?)"

@@ -8,6 +8,7 @@ preset has changed; a test says when.
 import json
 import math
 from collections.abc import Callable, Iterator
+from decimal import Decimal, getcontext
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +44,8 @@ from clockhands.rotary import Rotary, XPos, rotate
 from clockhands.scaling import Dynamic, Linear, Llama3, LongRope, MixedNtk, Ntk, Proportional, Yarn
 from clockhands.show._ladder_picture import Band
 from clockhands.specs import to_dict
+
+getcontext().prec = 60  # digits of an angle that is written as a text
 
 FOLDER = Path(__file__).resolve().parents[1] / "tests" / "explorer" / "golden"
 
@@ -487,9 +490,96 @@ def precision() -> Iterator[Case]:
                 }
 
 
+def formula() -> Iterator[Case]:
+    """The numbers on the way from a position to its sine and cosine; the angle as a text of eight decimals."""
+    spans: tuple[tuple[int, float, str | float, float], ...] = (
+        (512, 1e4, "open", 1.0), (2, 2.0, "open", 1.0), (8, 100.0, "closed", 1.0), (2048, 1e8, "closed", 1.0),
+        (12, 1e4, 4.0, 1.0), (64, 1e6, "open", 1000.0), (10, 2.0, "open", 1.0),
+    )  # fmt: skip
+    for width, base, span, multiplier in spans:
+        spec = Sinusoidal(width, spacing=Geometric(base, span, multiplier))
+        for pair in spread(width // 2, 4):
+            for position in (0, 1, 100, 2**20, 2**40, 2**53 - 1):
+                exact, at = spec.ladder.exact[pair], units(spec.ladder, positions_of([position]))[0, pair]
+                angle = exact * position
+                yield {
+                    "spec": to_dict(spec),
+                    "pair": pair,
+                    "position": position,
+                    "exponent": pair / (span if isinstance(span, float) else width / 2 - (span == "closed")),
+                    "divisor": float(Decimal(multiplier) / exact),
+                    "angle": f"{angle:.8f}",
+                    "sine": at.imag,
+                    "cosine": at.real,
+                }
+
+
+def added() -> Iterator[Case]:
+    """Tokens that are nearest to their own vector after the row is added, and the lengths of both and of the sum."""
+    deviations = (0.05, 0.1, 0.3, 0.6, 1.0)
+    for width, base, seed, length in ((64, 1e4, 0, 2048), (8, 100.0, 3, 50), (2, 2.0, 1, 2), (512, 1e4, 5, 1)):
+        spec, positions = Sinusoidal(width, base), np.linspace(0, length - 1, min(length, 32))
+        rows, drawn = table(spec, [round(each) for each in positions], "float64"), SeededDraw(seed).normal(64, width)
+        found = []
+        for deviation in deviations:
+            tokens = deviation * drawn
+            sums = tokens[None] + rows[:, None]
+            apart = ((sums[:, :, None] - tokens) ** 2).sum(-1) if width < 512 else None
+            near = apart.argmin(-1) if apart is not None else ((tokens**2).sum(-1) - 2 * sums @ tokens.T).argmin(-1)
+            found.append(float((near == np.arange(64)).mean()))
+        yield {
+            "width": width,
+            "base": base,
+            "seed": seed,
+            "length": length,
+            "deviations": list(deviations),
+            "found": found,
+            "norms": np.linalg.norm(rows, axis=1).tolist(),
+            "cosine": float(drawn[0] @ rows[-1] / np.linalg.norm(drawn[0]) / np.linalg.norm(rows[-1])),
+        }
+
+
+def difference() -> Iterator[Case]:
+    """Where the phases of two ladders are first more than a tenth of a radian apart, counted position by position."""
+    pairs_of_ladders = (
+        (geometric(32, 1e4), geometric(32, 1e4 + 1)),
+        (geometric(256, 1e4), Geometric(1e4, "closed").ladder(256, 512)),
+        (geometric(64, 1e4), geometric(64, 5e5)),
+        (geometric(8, 1e4), geometric(64, 1e4)),
+        (geometric(64, 5e5), Rotary(128, base=5e5, scaling=Llama3(8.0, 8192)).ladder),
+        (geometric(4, 10.0), geometric(4, 10.0)),
+        (EvenSteps(40.0, 1.0).ladder(4, 8), EvenSteps(40.0, 1.001).ladder(4, 8)),
+    )
+    for one, other in pairs_of_ladders:
+        common, first = min(one.pairs, other.pairs), None
+        for start in range(0, 2**16, 4096):
+            at = [units(each, positions_of(range(start, start + 4096)))[:, :common] for each in (one, other)]
+            off = np.abs(np.angle(at[0] * at[1].conj()))
+            if (off > 0.1).any():
+                row = int((off > 0.1).any(1).argmax())
+                first = [start + row, int(off[row].argmax()), float(off[row].max())]
+                break
+        rates = [[[float(rate), float(rate - type(rate)(float(rate)))] for rate in each.exact] for each in (one, other)]
+        yield {"rates": rates, "first": first}
+
+
 FILES: dict[str, Callable[[], Iterator[Case]]] = {
     each.__name__: each
-    for each in (ladders, turning, additive, rotary, biases, kernels, shifts, lookback, attention, precision)
+    for each in (
+        ladders,
+        turning,
+        additive,
+        rotary,
+        biases,
+        kernels,
+        shifts,
+        lookback,
+        attention,
+        precision,
+        formula,
+        added,
+        difference,
+    )
 }
 
 

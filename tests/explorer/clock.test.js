@@ -3,7 +3,7 @@ import { test } from "node:test";
 
 import { geometricLadder, givenLadder, phaseAt } from "../../src/clockhands/show/explorer/js/ladders.js";
 import { nearestPair, readBack } from "../../src/clockhands/show/explorer/js/views/clock.js";
-import { decimal, twinOf } from "../../src/clockhands/show/explorer/js/views/pair.js";
+import { decimal, nearestSine, twinOf } from "../../src/clockhands/show/explorer/js/views/pair.js";
 
 // What a reader has: the angles of float32 sines and cosines.
 const seen = (ladder, position) =>
@@ -34,6 +34,26 @@ test("two positions on one height: the sine is the same, the cosine opposite, an
       assert.ok(twin > position && (twin - position) * rate < 2 * Math.PI);
     }
   }
+});
+
+test("between two tokens a position has a twin as well", () => {
+  const ladder = geometricLadder(1, 2, 1e4);
+  // sin 0.52 = sin(pi - 0.52), and pi - 0.52 = 2.6216.
+  assert.ok(Math.abs(twinOf(ladder, 0, 0, 0.52) - (Math.PI - 0.52)) < 1e-12);
+});
+
+test("of all other tokens the one with the nearest sine is found, as by trying each", () => {
+  const ladder = geometricLadder(256, 512, 1e4), pair = 4, rate = ladder.rates[pair];
+  for (const [position, fraction] of [[100, 0], [0, 0.52], [7, 0]]) {
+    const sine = Math.sin((position + fraction) * rate), off = (token) => Math.abs(Math.sin(token * rate) - sine);
+    const others = Array.from({ length: 2048 }, (_, token) => token).filter((token) => token !== position + fraction);
+    const wanted = others.reduce((best, token) => (off(token) < off(best) ? token : best));
+    const found = nearestSine(ladder, pair, { position, fraction, length: 2048 });
+    assert.equal(found.token, wanted);
+    assert.ok(Math.abs(found.off - off(wanted)) < 1e-12);
+    assert.ok(Math.abs(found.apart - Math.abs(Math.cos(wanted * rate) - Math.cos((position + fraction) * rate))) < 1e-12);
+  }
+  assert.equal(nearestSine(ladder, pair, { position: 0, fraction: 0, length: 1 }), null);
 });
 
 test("at its top a wave meets its height once a turn, and a hand that never turns has no twin", () => {

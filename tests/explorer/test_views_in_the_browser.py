@@ -141,8 +141,22 @@ def test_the_two_waves_of_a_pair(quiet_page, explorer, pair, position):
     with quiet_page(explorer) as tab:
         put(tab, "pair", pair=pair, position=position)
         says(tab, "pair", "sine of pair # is # at position #", pair, round(math.sin(phase), 3), position)
-        says(tab, "pair", "again at #:", twin, rel=1e-3)
-        says(tab, "pair", "cosine can: # at the first, # at", round(math.cos(phase), 3), round(-math.cos(phase), 3))
+        says(
+            tab,
+            "pair",
+            "again at #, where no token is: it lies between the tokens # and #",
+            twin,
+            math.floor(twin),
+            math.floor(twin) + 1,
+            rel=1e-3,
+        )
+        says(
+            tab,
+            "pair",
+            "The cosine distinguishes the two: it is # at the first, # at",
+            round(math.cos(phase), 3),
+            round(-math.cos(phase), 3),
+        )
         facts = dict(
             zip(
                 tab.locator("#pair dt").all_inner_texts(),

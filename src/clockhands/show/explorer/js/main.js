@@ -11,10 +11,13 @@ import { inNotebook } from "./notebook.js";
 import { opening, settingsWords } from "./opening.js";
 import { saidOfCode } from "./shown.js";
 import { DEFAULTS, Store, fromFragment, toFragment } from "./state.js";
+import { added } from "./views/added.js";
 import { attention } from "./views/attention.js";
 import { bias } from "./views/bias.js";
 import { clock } from "./views/clock.js";
+import { difference } from "./views/difference.js";
 import { distance } from "./views/distance.js";
+import { formula } from "./views/formula.js";
 import { ladder } from "./views/ladder.js";
 import { lookback } from "./views/lookback.js";
 import { model } from "./views/model.js";
@@ -29,10 +32,10 @@ import { table } from "./views/table.js";
 // The story: its parts, and in each the views with their names in the contents. What a view uses, one before it explains.
 const PARTS = [
   ["The problem", [[attention, "Attention and order"], [naive, "Just counting"]]],
-  ["The idea", [[pair, "Two waves"], [clock, "Many hands"], [spacing, "Their speeds"], [table, "The table"]]],
-  ["What it gives", [[shift, "Three further"], [lookback, "Looking back"], [distance, "Distances"], [scores, "Scores"]]],
+  ["The idea", [[pair, "Two waves"], [clock, "Many hands"], [spacing, "Their speeds"], [table, "The table"], [formula, "The formula"]]],
+  ["What it gives", [[shift, "Three further"], [lookback, "Looking back"], [distance, "Distances"], [scores, "Scores"], [added, "Adding"]]],
   ["Where it fails", [[precision, "Rounding"], [ladder, "Past the length"]]],
-  ["In today’s models", [[bias, "Biases"], [model, "A model"]]],
+  ["In today’s models", [[bias, "Biases"], [model, "A model"], [difference, "Two encodings"]]],
 ];
 const VIEWS = PARTS.flatMap(([, views]) => views.map(([view]) => view));
 const WIDE = 1080; // CSS pixels from which on the contents have a column of their own

@@ -34,6 +34,7 @@ export const DEFAULTS = {
   firstColumn: 0,
   rowsShown: 256,
   columnsShown: 0, // 0 is all
+  fraction: 0, // of a token beyond the position, where a pair is shown between two tokens
 };
 
 // The limits of what can be typed or shared: whole numbers from..to, or one of some words.
@@ -61,6 +62,7 @@ export const LIMITS = {
   firstColumn: [0, 2047, 1],
   rowsShown: [1, 2048, 1],
   columnsShown: [0, 2048, 1],
+  fraction: [0, 0.99, 0.01],
   layout: ["interleaved", "halves"],
   order: ["sin-cos", "cos-sin"],
   span: ["open", "closed"],
@@ -121,6 +123,11 @@ export class Store {
         next[name] = kept;
         this.changed.add(name);
       }
+    }
+    // A position that is set anew is a whole one.
+    if (patch.position !== undefined && patch.fraction === undefined && next.fraction !== 0) {
+      next.fraction = 0;
+      this.changed.add("fraction");
     }
     if (next.pair > next.width / 2 - 1) {
       next.pair = next.width / 2 - 1;

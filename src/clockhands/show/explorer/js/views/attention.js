@@ -108,7 +108,7 @@ function weightPicture(weights, sentence, title, size) {
 }
 
 // Whether dark letters are better to read on a colour, by its luminance.
-function lightOn(colour) {
+export function lightOn(colour) {
   const [red, green, blue] = colour.map((part) => (Math.min(Math.max(part, 0), 255) / 255) ** 2.2);
   return 0.2126 * red + 0.7152 * green + 0.0722 * blue > 0.18;
 }

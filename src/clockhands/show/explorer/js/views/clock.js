@@ -3,11 +3,13 @@
 import { heldWaves } from "../codes.js";
 import { colourTable } from "../colours.js";
 import { button, choice, slider } from "../controls.js";
-import { Plot, html, number, put, raised, say, svg } from "../draw.js";
+import { Plot, html, line, number, put, raised, say, svg, unlessKept } from "../draw.js";
 import { TURN, completes, paceOf, pairsToDraw, phaseAt, wavelength } from "../ladders.js";
 
 const HANDS = 12; // hands that are drawn, evenly over the ladder
 const FAR_TURNS = 40000; // readings of a hand that reading back may take
+const WAVES_OVER = 128; // tokens of the waves, which begin at a multiple of it
+const FAR_WAVES = 1e6; // the position from which on their axis counts from its beginning
 const OPENING = 900; // ms in which the hands arrive
 
 export const clock = {
@@ -34,6 +36,7 @@ export const clock = {
     const note = html("p", { class: "note" });
     const counter = new Plot(section.figure, { height: 90, label: "The same position as a binary counter" });
     counter.element.before(strip, note);
+    const three = new Plot(section.figure, { height: 190, margin: { top: 20, right: 28, bottom: 40, left: 28 }, label: "The sine of a fast, a middle and a slow pair by position" });
 
     let faces = null, motion = null, code = null;
     // Draw the hands at a position, which may lie between two tokens while they turn.
@@ -98,6 +101,7 @@ export const clock = {
       if (changed.size === Object.keys(state).length) {
         plot.measure();
         counter.measure();
+        three.measure();
       }
       const pairs = pairsToDraw(code.pairs, state.pair, HANDS);
       const focused = plot.element.contains(document.activeElement) ? document.activeElement.getAttribute("data-pair") : null;
@@ -111,6 +115,7 @@ export const clock = {
       if (focused !== null && focused !== now) plot.element.querySelector(`[data-pair="${focused}"]`)?.focus();
       if (!motion || still()) turn(state.position);
       drawCounter(counter, ladder, state);
+      drawThree(three, ladder, state, pace);
       const phases = Array.from({ length: code.pairs }, (_, pair) => {
         const phase = phaseAt(ladder, pair, state.position);
         return Math.atan2(Math.fround(Math.sin(phase)), Math.fround(Math.cos(phase)));
@@ -121,20 +126,23 @@ export const clock = {
       const run = { falling: "from fast to slow", rising: "from slow to fast", mixed: "in the order of their pairs" }[pace.order];
       put(strip, { "aria-label": `All ${code.pairs} hands ${run}, each coloured by its angle` });
       say(note, `The strip: all ${number(code.pairs)} hands ${run}, coloured by their angle.${never ? ` Dashed: never completes a rotation in ${number(state.length)} tokens.` : ""} ` +
-        "Below: each bit of the position under the hand of about its period.");
-      section.answer(saidOfClock(code, state, pace, often > mostRounds(code.pairs) ? "often" : read, app.whyNoShift(state)));
+        "Below: each bit of the position under the hand of about its period; then the height of three hands by position.");
+      section.answer(saidOfClock(code, app.code(state).kind === "rotary", state, pace, often > mostRounds(code.pairs) ? "often" : read, app.whyNoShift(state)));
     };
   },
 };
 
 // The answer: where the fastest and the slowest hand stand, and what position all of them tell.
-function saidOfClock(code, { position }, { fast, slow, still: idle }, read, without) {
-  const { rates } = code.ladder, all = code.pairs === 1 ? "the one hand" : `all ${number(code.pairs)} hands`, said = [];
-  if (fast === null) return `Position ${number(position)} is the same as every other: ${all} of this encoding never rotate${code.pairs === 1 ? "s" : ""}.`;
+function saidOfClock(code, rotary, { position }, { fast, slow, still: idle }, read, without) {
+  const { rates } = code.ladder, all = code.pairs === 1 ? "the one hand" : `all ${number(code.pairs)} hands`, both = heldWaves(code, fast ?? 0).size === 2;
+  const said = [rotary ? "Each pair of dimensions of a query or key is rotated like a clock hand: the sine of its angle is how high the tip is, the cosine how far right."
+    : both ? "Each pair of numbers, a sine and a cosine, is a clock hand: the sine is how high its tip is, the cosine how far right."
+      : "Each frequency is a clock hand: the sine of its angle is how high the tip is, the cosine how far right."];
+  if (fast === null) return `${said[0]} Position ${number(position)} is the same as every other: ${all} of this encoding never rotate${code.pairs === 1 ? "s" : ""}.`;
+  if (rates[fast] > 2 * rates[slow]) said.push("Fast hands move visibly with every token, slow ones only over many tokens: all of them together show where we are.");
   said.push(`At position ${number(position)} the fast hand (pair ${fast}, ${perTurn(rates[fast])}) has completed ${number((position * rates[fast]) / TURN)} rotations` +
     `${slow === fast ? "" : `, the slow one (pair ${slow}, ${perTurn(rates[slow])}) ${number((position * rates[slow]) / TURN, 3)}`}.`);
   if (idle) said.push(`${number(idle)} of ${number(code.pairs)} hands never rotate${idle === 1 ? "s" : ""}.`);
-  const both = heldWaves(code, fast).size === 2;
   if (read === "often") said.push("That is more often than this page searches to read the position back.");
   else if (read === position) said.push(`The float32 sines and cosines of ${all} ${both ? "" : "would "}give the position back: ${number(read)}.`);
   else said.push(`Read back from the float32 sines and cosines, the position is ${read === null ? "lost" : `taken for ${number(read)}`}.`);
@@ -232,8 +240,32 @@ export function stepKeys(event, app, rate = 0) {
   app.store.set({ position: Math.min(Math.max(0, position + by), Math.max(length - 1, position)) });
 }
 
+// Sine against position for the fastest and the slowest pair and one between them, around the position.
+function drawThree(plot, ladder, { position, length, pair }, { fast, slow }) {
+  plot.clear();
+  const { rates } = ladder, { left, right, top, bottom } = plot.inner, wide = Math.min(WAVES_OVER, Math.max(length, 2)), from = Math.floor(position / wide) * wide;
+  const x = d3.scaleLinear([0, wide], [left, right]), begun = from < FAR_WAVES ? from : 0, moving = [...rates.keys()].filter((each) => rates[each] > 0).sort((a, b) => rates[b] - rates[a]);
+  const near = nearestPair(rates, wide / 2), middle = near === null || near === fast || near === slow ? moving[moving.length >> 1] : near, rows = [...new Set([fast, middle, slow])].filter((each) => each !== null && each !== undefined);
+  const axis = svg("g", { class: "axis", transform: `translate(0,${bottom})` });
+  d3.axisBottom(d3.scaleLinear([begun, begun + wide], [left, right])).ticks(plot.width > 500 ? 8 : 4).tickSizeOuter(0)(d3.select(axis));
+  plot.ink.append(axis, svg("text", { class: "name", x: right, y: bottom + 34, "text-anchor": "end" }, begun === from ? "position (token)" : `position after ${number(from)} (token)`));
+  const tall = (bottom - top) / Math.max(rows.length, 1), at = x(position - from);
+  plot.ink.append(svg("line", { class: "drop", x1: at, x2: at, y1: top - 4, y2: bottom }));
+  rows.forEach((each, row) => {
+    const y = d3.scaleLinear([-1, 1], [top + (row + 1) * tall - 5, top + row * tall + 17]), began = phaseAt(ladder, each, from);
+    const height = (token) => y(Math.sin(began + rates[each] * token));
+    const step = Math.min(1, TURN / rates[each] / 12), count = Math.min(Math.ceil(wide / step), 2 * Math.ceil(right - left));
+    const name = rows.length === 1 ? "" : each === fast ? "fast: " : each === slow ? "slow: " : "middle: ";
+    plot.ink.append(svg("line", { class: "zero", x1: left, x2: right, y1: y(0), y2: y(0) }),
+      unlessKept([each, rates[each], began, wide, left, right, y.range()].join(), () =>
+        line(Array.from({ length: count + 1 }, (_, part) => [x((part * wide) / count), height((part * wide) / count)]), { class: "sine wave", "data-pair": each })),
+      svg("circle", { class: "at sine", cx: at, cy: height(position - from), r: 5 }),
+      svg("text", { class: each === pair ? "halo strong" : "halo", x: left, y: top + row * tall + 10 }, `${name}sine of pair ${each}`));
+  });
+}
+
 // A hand that follows the pointer to the position at which it stands there; a press alone chooses its pair.
-export function turnable(hand, { app, pair, ladder, centre, svgElement, choose = true }) {
+function turnable(hand, { app, pair, ladder, centre, svgElement }) {
   let held = null;
   const angleOf = (event) => {
     const box = svgElement.getBoundingClientRect(), [x, y] = centre();
@@ -243,7 +275,7 @@ export function turnable(hand, { app, pair, ladder, centre, svgElement, choose =
     if (event.button !== 0) return;
     held = { at: app.store.state.position, x: event.clientX, y: event.clientY, moved: false };
     hand.setPointerCapture(event.pointerId);
-    if (choose) app.store.set({ pair: pair() });
+    app.store.set({ pair: pair() });
   });
   hand.addEventListener("pointermove", (event) => {
     if (!held || (!held.moved && Math.hypot(event.clientX - held.x, event.clientY - held.y) < 3)) return;
@@ -260,7 +292,7 @@ export function turnable(hand, { app, pair, ladder, centre, svgElement, choose =
   hand.addEventListener("pointerup", release);
   hand.addEventListener("pointercancel", release);
   hand.addEventListener("keydown", (event) => {
-    if (choose && (event.key === "Enter" || event.key === " ")) {
+    if (event.key === "Enter" || event.key === " ") {
       event.preventDefault();
       app.store.set({ pair: pair() });
     } else stepKeys(event, app, ladder().rates[pair()]);

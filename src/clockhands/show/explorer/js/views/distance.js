@@ -18,7 +18,7 @@ const POLES = [24, 40, 56, 72, 88]; // px from a mark to the words about it
 const LADDERS_BESIDE = [["even", "evenly spaced frequencies"], ["single", "one frequency"], ["base100", "base 100"], ["base1000000", `base ${number(1e6)}`]];
 
 // The ladder of the second code, with the words for it; null for none.
-function ladderBeside(app, state) {
+export function ladderBeside(app, state) {
   const own = LADDERS_BESIDE.find(([name]) => name === state.other);
   if (own && state.other.startsWith("base")) return { name: own[1], ladder: geometricLadder(state.width / 2, state.width, Number(state.other.slice(4))) };
   if (own) return { name: own[1], ladder: additiveCode(naiveSpec(state.other, state.width)).ladder };
@@ -26,13 +26,18 @@ function ladderBeside(app, state) {
   return ladder && { name: nameOfCode(app, state.other), ladder, without: app.whyNoShiftNamed(state.other) };
 }
 
-function nameOfCode(app, name) {
+export function nameOfCode(app, name) {
   return app.data.codes[name].model ? app.data.codes[name].says : name;
 }
 
 function ownName(app, state) {
   if (state.code === "custom") return "this encoding";
   return `${nameOfCode(app, state.code)}${app.code(state).published ? `, width ${state.width}` : ""}`;
+}
+
+// What an encoding can be compared with.
+export function besideOptions(app) {
+  return [["", "nothing"], ...LADDERS_BESIDE, ...Object.keys(app.data.codes).map((name) => [name, nameOfCode(app, name)])];
 }
 
 // A kernel as a share of a row's likeness to itself, and what is worth marking on it.
@@ -53,10 +58,9 @@ export const distance = {
   id: "distance",
   question: "What can be read by comparing two positions?",
   mount(section, app) {
-    const options = () => [["", "nothing"], ...LADDERS_BESIDE, ...Object.keys(app.data.codes).map((name) => [name, nameOfCode(app, name)])];
-    const other = choice(app, "other", "Compare with", options()).element, list = other.querySelector("select");
+    const other = choice(app, "other", "Compare with", besideOptions(app)).element, list = other.querySelector("select");
     app.onModels(() => {
-      list.replaceChildren(...options().map(([value, words]) => html("option", { value }, words)));
+      list.replaceChildren(...besideOptions(app).map(([value, words]) => html("option", { value }, words)));
       list.value = app.store.state.other;
     });
     section.controls.append(

@@ -1,13 +1,16 @@
 // The table: what does the model get?
 
-import { colourTable } from "../colours.js";
+import { additiveCode } from "../codes.js";
+import { colourTable, css, diverging, theme } from "../colours.js";
 import { choice, slider } from "../controls.js";
 import { html, number, refill, say, svg } from "../draw.js";
 import { Heatmap } from "../heatmap.js";
 import { completes, paceOf, wavelength } from "../ladders.js";
+import { lightOn } from "./attention.js";
 import { decimal } from "./pair.js";
 
 const ROWS = [16, 64, 256, 1024, 2048], COLUMNS = [16, 64, 256];
+const SMALL = { rows: 16, columns: 10 }; // of the table that is written in numbers
 const WAVES = { sin: "sine", cos: "cosine", "-sin": "−sine", value: "value", zero: "always 0" };
 
 export const table = {
@@ -23,6 +26,7 @@ export const table = {
       choice(app, "rowsShown", "Positions in view", ROWS.map((rows) => [rows, number(rows)]), number).element,
       choice(app, "columnsShown", "Dimensions in view", [[0, "all"], ...COLUMNS.map((columns) => [columns, String(columns)])], String).element,
       firstRow.element, firstColumn.element);
+    const small = new SmallTable(section.figure, store);
     const readout = html("p", { class: "readout" });
     let before = null; // what was pointed at before the pointer came
     let told = {}, painted = {}; // what is counted of a code at a length, and the legend's colours and largest number
@@ -76,6 +80,7 @@ export const table = {
       }
       const { bands, never } = told;
       const colours = colourTable("diverging");
+      small.show(smallOf(app, state), state);
       if (changed.size === Object.keys(state).length) {
         heatmap.measure();
       }
@@ -94,6 +99,83 @@ export const table = {
     };
   },
 };
+
+// What is written in numbers: the encoding itself where it is narrow, else one of its formula that is, else its first
+// dimensions; and the words for it.
+function smallOf(app, state) {
+  const code = app.additive(state), spec = app.spec(state), { base, span } = spec.spacing ?? {}, all = number(code.width);
+  if (code.width <= SMALL.columns) return { code, own: true, key: code, words: `All ${all} dimensions of this encoding` };
+  if (spec.type !== "Sinusoidal" || spec.spacing.type !== "Geometric" || typeof span !== "string") return { code, own: true, key: code, words: `The first ${SMALL.columns} of the ${all} dimensions of this encoding` };
+  return { spec: { ...spec, width: SMALL.columns }, own: false, key: code, words: `A whole small encoding: the same formula with base ${number(base, 10)} and a width of ${SMALL.columns} in place of ${all}` };
+}
+
+// A table of few positions and dimensions whose numbers are read; arrow keys move from cell to cell.
+class SmallTable {
+  constructor(place, store) {
+    Object.assign(this, { store, key: null, at: [0, 0] });
+    [this.words, this.says] = ["", ""].map(() => html("p", { class: "note" }));
+    this.table = html("table", { class: "numbers cells-of-numbers", role: "grid", onkeydown: (event) => this.move(event), onclick: (event) => this.take(event.target.closest("td")), onfocusin: (event) => this.read(event.target.closest("td")) });
+    place.append(this.words, html("div", { class: "scrolled" }, this.table), this.says);
+  }
+
+  show({ code, spec, own, key, words }, state) {
+    const rows = Math.min(SMALL.rows, state.length), now = [key, rows, theme()];
+    if (this.key === null || now.some((part, place) => part !== this.key[place])) {
+      this.key = now;
+      this.code = code ?? additiveCode(spec);
+      this.fill(rows, words);
+    }
+    this.own = own;
+    Array.from(this.table.tBodies[0].rows).forEach((row, position) => row.classList.toggle("here", position === state.position));
+  }
+
+  fill(rows, words) {
+    const { code } = this, columns = Array.from({ length: Math.min(SMALL.columns, code.width) }, (_, channel) => channel), had = this.table.contains(document.activeElement);
+    const head = (name, text) => html("tr", {}, html("th", { scope: "row" }, name), columns.map((channel) => html("th", { scope: "col" }, text(channel))));
+    this.at = [Math.min(this.at[0], rows - 1), Math.min(this.at[1], columns.length - 1)];
+    const cell = (row, channel) => {
+      const value = code.cell(row, channel), colour = diverging(value / code.largest), made = html("td", { role: "gridcell", tabindex: row === this.at[0] && channel === this.at[1] ? 0 : -1, class: lightOn(colour) ? "on-light" : "on-dark" }, decimal(value, 3));
+      made.style.backgroundColor = css(colour);
+      return made;
+    };
+    say(this.words, `${words}. Each row is a position p, each column a dimension.`);
+    this.table.setAttribute("aria-label", words);
+    this.table.replaceChildren(
+      html("thead", {}, head("dimension", String), head("pair", (channel) => (code.pairOf(channel) < 0 ? "–" : String(code.pairOf(channel)))), head("", (channel) => ({ sin: "sin", cos: "cos", "-sin": "−sin" })[code.waveOf(channel)] ?? "0")),
+      html("tbody", {}, Array.from({ length: rows }, (_, row) => html("tr", {}, html("th", { scope: "row" }, `p = ${row}`), columns.map((channel) => cell(row, channel))))));
+    this.cell().tabIndex = 0;
+    this.read(this.cell());
+    if (had) this.cell().focus();
+  }
+
+  cell() {
+    return this.table.tBodies[0].rows[this.at[0]].cells[this.at[1] + 1];
+  }
+
+  read(cell) {
+    if (!cell) return;
+    const { code } = this, row = cell.parentElement.sectionRowIndex, channel = cell.cellIndex - 1, pair = code.pairOf(channel);
+    this.cell().tabIndex = -1;
+    this.at = [row, channel];
+    cell.tabIndex = 0;
+    const wave = WAVES[code.waveOf(channel)];
+    say(this.says, `Position ${row}, dimension ${channel}: ${pair < 0 ? wave : `the ${wave} of pair ${pair}, ${code.ladder.rates[pair] === 0 ? "which never rotates" : `of wavelength ${number(wavelength(code.ladder.rates[pair]), 5)} tokens`}`}, is ${decimal(code.cell(row, channel), 6)}. Arrow keys go from cell to cell.`);
+  }
+
+  take(cell) {
+    if (!cell) return;
+    cell.focus();
+    this.store.set(this.own ? { position: this.at[0], channel: this.at[1] } : { position: this.at[0] });
+  }
+
+  move(event) {
+    const [down, along] = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1], Home: [0, -SMALL.columns], End: [0, SMALL.columns] }[event.key] ?? [];
+    if (down === undefined || event.ctrlKey || event.metaKey || event.altKey) return;
+    event.preventDefault();
+    const { rows } = this.table.tBodies[0], row = rows[within(this.at[0] + down, 0, rows.length - 1)];
+    this.take(row.cells[within(this.at[1] + along, 0, row.cells.length - 2) + 1]);
+  }
+}
 
 function within(value, least, most) {
   return Math.min(Math.max(value, least), most);
