@@ -1,8 +1,8 @@
 """The main use of each extra of pyproject.toml, as a program: `python tools/extras.py torch`.
 
-It is run in an environment that has the wheel with this extra and nothing else (`tools/release_check.py` makes them), so
-each function imports what the extra brings, and asserts what came out. `none` is the wheel without any extra. A second
-argument is the GGUF file of a real model with quantised weights, which `gguf` reads.
+It is run in an environment that has the wheel with this extra and nothing else (`tools/release_check.py` makes one), so
+each function imports what the extra brings, and asserts what came out. `none` is the wheel without any extra. The
+second argument is the GGUF file of a real model with quantised weights, which `gguf` reads.
 """
 
 import importlib.util
