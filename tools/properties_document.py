@@ -87,8 +87,8 @@ MEANS = {
         "completes a rotation within the length repeats its angles, and any other pair reaches new angles. T5's "
         "buckets repeat if the length reaches the last of them; ALiBi's biases are all new; a learned table has no "
         "rows left. The answer is yes if the encoding is defined past the length and no part of it is new there. The "
-        "combination of all parts is still new at every unique position, so the answer yes does not say that a model works there, "
-        "and the answer no does not say that it fails: that has to be measured (see below)."
+        "combination of all parts is still new at every unique position, so the answer yes does not say that a model works "
+        "there, and the answer no does not say that it fails: that has to be measured (see below)."
     ),
     "shift": (
         'If a shift by k tokens is one fixed rotation, the same at every position, attention can learn "k tokens back" '
@@ -334,8 +334,8 @@ def longer_texts() -> str:
         "defined at any position, *bounded* at any position, and *shift* by the same rotation everywhere, yet "
         f"models with them can fail: small models with sinusoids, trained on 64 tokens, have {ratio} times the loss on "
         "texts of 128 tokens (the claim [sinusoids-extrapolate](claims.md#sinusoids-extrapolate)). Models trained on "
-        "1,024 tokens have the following perplexities at 1,024 and at 16,024 tokens: 19.34 and 453.32 with sinusoids, 19.33 "
-        "and 106.99 with RoPE, 18.66 and 17.98 with ALiBi (Press et al. 2022, arXiv:2108.12409, table 3). Models "
+        "1,024 tokens have the following perplexities at 1,024 and at 16,024 tokens: 19.34 and 453.32 with sinusoids, "
+        "19.33 and 106.99 with RoPE, 18.66 and 17.98 with ALiBi (Press et al. 2022, arXiv:2108.12409, table 3). Models "
         "trained on 512 tokens have 33 and 30,046 with sinusoids at 512 and at 16,384 tokens, and 23.9 and 22.5 with "
         "ALiBi (Chi et al. 2022, KERPLE, arXiv:2205.09921). So ALiBi works where every bias is new, because its "
         "biases hide tokens that are far away (appendix B of its paper), and RoPE fails where only some angles are new."
