@@ -87,8 +87,8 @@ MEANS = {
         "completes a rotation within the length repeats its angles, and any other pair reaches new angles. T5's "
         "buckets repeat if the length reaches the last of them; ALiBi's biases are all new; a learned table has no "
         "rows left. The answer is yes if the encoding is defined past the length and no part of it is new there. The "
-        "combination of all parts is still new at every unique position, so the answer yes does not say that a model works "
-        "there, and the answer no does not say that it fails: that has to be measured (see below)."
+        "combination of all parts is still new at every unique position, so the answer yes does not say that a model "
+        "works there, and the answer no does not say that it fails: that has to be measured (see below)."
     ),
     "shift": (
         'If a shift by k tokens is one fixed rotation, the same at every position, attention can learn "k tokens back" '
