@@ -1,6 +1,5 @@
 """A fresh clone needs Python, git and make, and nothing else."""
 
-import os
 import re
 import subprocess
 import sys
@@ -9,18 +8,16 @@ from pathlib import Path
 
 import pytest
 
-
-def bare_environment() -> dict[str, str]:
-    """What a new shell has: nothing of the environment that runs this test."""
-    hidden = ("PYTHON", "VIRTUAL_ENV", "PYTEST", "MAKE", "MFLAGS", "COVERAGE", "EXPECT_")
-    return {key: value for key, value in os.environ.items() if not key.startswith(hidden)}
+import extras
+import release_check
+from release_check import bare_environment
 
 
 @pytest.mark.slow
 def test_make_run_audits_a_real_model_in_a_fresh_clone(repository: Path, tmp_path: Path):
     clone = tmp_path / "clone"
     subprocess.run(["git", "clone", "--quiet", str(repository), str(clone)], check=True)
-    environment = {**bare_environment(), "NO_COLOR": "1", "COLUMNS": "120"}
+    environment = {**bare_environment(), "COLUMNS": "120"}
     for attempt in ("first", "second"):
         done = subprocess.run(
             ["make", "run"], cwd=clone, env=environment, capture_output=True, text=True, check=False, timeout=900
@@ -62,40 +59,20 @@ def test_the_wheel_holds_every_file_of_the_package(repository: Path, wheel: Path
     assert wheel.stat().st_size < 2_000_000
 
 
+# Those that train are left to `make release-check`: their use is tested elsewhere, and they take a minute or more each.
 @pytest.mark.slow
-def test_the_wheel_alone_runs_the_readme_and_the_commands(repository: Path, wheel: Path, tmp_path: Path):
-    """In an environment that has nothing else: no framework, no test tool."""
-    folder = tmp_path / "environment"
-    subprocess.run([sys.executable, "-m", "venv", folder], check=True, env=bare_environment())
-    bin_ = folder / "bin"
-    constraints = ["--constraint", repository / "constraints.txt"]
-    install = [bin_ / "python", "-m", "pip", "install", "--quiet", *constraints, wheel]
-    subprocess.run(install, check=True, capture_output=True, env=bare_environment())
+@pytest.mark.parametrize("extra", [each for each in release_check.EXTRAS if each not in ("lab", "ray", "tensorboard")])
+def test_the_wheel_with_an_extra_alone_does_what_the_extra_is_for(wheel: Path, tmp_path: Path, extra: str):
+    """In an environment that has nothing else: no other framework, no test tool."""
+    release_check.try_extra(wheel, extra, sys.executable, tmp_path / "environment")
 
-    def run(*command: str, expected: int = 0) -> str:
-        done = subprocess.run(
-            [bin_ / command[0], *command[1:]],
-            cwd=tmp_path,
-            env={**bare_environment(), "NO_COLOR": "1"},
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        assert done.returncode == expected, done.stdout + done.stderr
-        return done.stdout
 
-    readme = re.findall(
-        r"^```python\n(.*?)^```", (repository / "README.md").read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE
-    )
-    ran = 0
-    for block in readme:
-        if "torch" not in block and "jax" not in block:
-            run("python", "-c", block)
-            ran += 1
-    assert ran >= 2
-    assert (tmp_path / "config.json").exists(), "a block of the README writes it"
-    assert "RoPE" in run("clockhands", "audit", "config.json")
-    assert "62,832" in run("clockhands", "claims", "slowest-wavelength-62832")
-    run("clockhands", "explore", "vaswani2017", "--out", "explorer.html")
-    assert "<html" in (tmp_path / "explorer.html").read_text(encoding="utf-8")[:1000]
-    assert "probe" in run("python", "-c", "import clockhands; help(clockhands)")
+def test_every_extra_has_a_use_that_is_tried():
+    assert extras.SMOKE.keys() == release_check.EXTRAS.keys()
+
+
+@pytest.mark.slow
+def test_an_extra_that_brings_too_little_is_noticed(wheel: Path, tmp_path: Path):
+    python = release_check.environment(sys.executable, tmp_path / "environment", str(wheel))
+    with pytest.raises(RuntimeError, match="matplotlib"):
+        release_check.run(python, Path(extras.__file__), "figures", "")

@@ -82,6 +82,14 @@ MEANS = {
         "the distance of two random positions, because otherwise near and far positions look the same. The step should "
         "also be the same everywhere, because otherwise neighbours differ more in one place than in another."
     ),
+    "longer_texts": (
+        "A model that is trained at a length has met the values within it. In longer texts, a dimension pair that "
+        "completes a rotation within the length repeats its angles, and any other pair reaches new angles. T5's "
+        "buckets repeat if the length reaches the last of them; ALiBi's biases are all new; a learned table has no "
+        "rows left. The answer is yes if the encoding is defined past the length and no part of it is new there. The "
+        "combination of all parts is still new at every unique position, so the answer yes does not say that a model "
+        "works there, and the answer no does not say that it fails: that has to be measured (see below)."
+    ),
     "shift": (
         'If a shift by k tokens is one fixed rotation, the same at every position, attention can learn "k tokens back" '
         "once and use it everywhere. If a shift is no fixed rotation, the best linear map is fitted to some rows and "
@@ -182,11 +190,11 @@ BULLET = re.compile(r"^\* .*(?:\n  .*)*", re.MULTILINE)
 UNBROKEN: dict[str, Any] = {"break_long_words": False, "break_on_hyphens": False}
 
 TABLES = (
-    ("The values of a position", ("bounded", "unique", "smooth", "shift")),
+    ("The values of a position", ("bounded", "unique", "smooth", "longer_texts", "shift")),
     ("Similarity and frequencies", ("kernel", "turning", "cover", "base_bound", "critical_dimension")),
     ("Directions, precision, and the token", ("spectrum", "precision", "adding")),
 )
-BIASES = ("bounded", "shift", "precision", "reach", "edges", "told_apart")
+BIASES = ("bounded", "longer_texts", "shift", "precision", "reach", "edges", "told_apart")
 
 
 def drawn(*shape: int, spread: float = 1.0) -> np.ndarray:
@@ -322,12 +330,15 @@ def longer_texts() -> str:
     """What the properties say about texts past the length, and what they do not; the loss is that of the claim."""
     ratio = CLAIMS["sinusoids-extrapolate"].numbers["measured_loss_ratio_of_128_to_64_tokens"].text
     return (
-        'That an encoding "generalises" past a length is not a property of the encoding alone. An encoding can be '
-        "defined at any position, *bounded* at any position, and *shift* by the same rotation everywhere, as sinusoids "
-        "and RoPE do; a learned table ends with its last row. Pairs that complete no rotation within the length still "
-        "reach new angles in longer texts. So a model can fail on longer texts although all these properties hold: "
-        f"small models with sinusoids, trained on 64 tokens, have {ratio} times the loss on texts of 128 tokens "
-        "(the claim [sinusoids-extrapolate](claims.md#sinusoids-extrapolate))."
+        'That a model "generalises" past a length is not a property of the encoding alone. Sinusoids and RoPE are '
+        "defined at any position, *bounded* at any position, and *shift* by the same rotation everywhere, yet "
+        f"models with them can fail: small models with sinusoids, trained on 64 tokens, have {ratio} times the loss on "
+        "texts of 128 tokens (the claim [sinusoids-extrapolate](claims.md#sinusoids-extrapolate)). Models trained on "
+        "1,024 tokens have the following perplexities at 1,024 and at 16,024 tokens: 19.34 and 453.32 with sinusoids, "
+        "19.33 and 106.99 with RoPE, 18.66 and 17.98 with ALiBi (Press et al. 2022, arXiv:2108.12409, table 3). Models "
+        "trained on 512 tokens have 33 and 30,046 with sinusoids at 512 and at 16,384 tokens, and 23.9 and 22.5 with "
+        "ALiBi (Chi et al. 2022, KERPLE, arXiv:2205.09921). So ALiBi works where every bias is new, because its "
+        "biases hide tokens that are far away (appendix B of its paper), and RoPE fails where only some angles are new."
     )
 
 

@@ -31,6 +31,7 @@ from clockhands.measures.ladders.base_bound import (
 from clockhands.measures.ladders.cover import cover
 from clockhands.measures.ladders.sound_bases import smallest_sound_base
 from clockhands.measures.ladders.turning import completes, turned_beyond, turned_through, turning
+from clockhands.measures.longer_texts import longer_texts
 from clockhands.measures.property import Property, measured, not_computed
 from clockhands.measures.shifts._kernels import (
     first_negative,
@@ -76,6 +77,7 @@ __all__ = [
     "judged",
     "kernel_bound",
     "kernel_by_distance",
+    "longer_texts",
     "measured",
     "not_computed",
     "offset_share",

@@ -13,6 +13,7 @@ from clockhands.measures.ladders.base_bound import base_bound, critical_dimensio
 from clockhands.measures.ladders.cover import cover
 from clockhands.measures.ladders.precision import precision
 from clockhands.measures.ladders.turning import turning
+from clockhands.measures.longer_texts import longer_texts
 from clockhands.measures.property import Property
 from clockhands.measures.shifts._kernels import kernel
 from clockhands.measures.shifts._rotations import shift
@@ -28,6 +29,7 @@ QUESTIONS = {
     "bounded": "Do the values of the encoding stay bounded for any text length?",
     "unique": "Is every position unique in this dtype?",
     "smooth": "Is the step from one position to the next small, and equally large at every position?",
+    "longer_texts": "Is the encoding defined past the length, with only values that occurred within the length?",
     "shift": "Does shifting by k tokens apply the same rotation at every position?",
     "kernel": "How does the similarity of two positions depend on their distance?",
     "turning": "Which dimension pairs never complete a rotation within the length?",
@@ -47,6 +49,7 @@ SHORT = {
     "bounded": "values bounded",
     "unique": "positions unique",
     "smooth": "small, even steps",
+    "longer_texts": "past the length",
     "shift": "a shift is one rotation",
     "kernel": "similarity by distance",
     "turning": "incomplete rotations",
@@ -63,8 +66,8 @@ SHORT = {
 """Each property in the few words that fit the head of a column."""
 
 _ALL: tuple[Callable[[MeasuredCode], Property], ...] = (
-    bounded, unique, smooth, shift, kernel, turning, cover, base_bound, critical_dimension, spectrum, precision, adding,
-    reach, edges, told_apart,
+    bounded, unique, smooth, longer_texts, shift, kernel, turning, cover, base_bound, critical_dimension, spectrum,
+    precision, adding, reach, edges, told_apart,
 )  # fmt: skip
 _MEASURES = dict(zip(QUESTIONS, _ALL, strict=True))
 
@@ -77,8 +80,8 @@ class Properties:
         spec: The code.
         length: Tokens, from the first on.
         dtype: What its numbers are rounded to.
-        bounded, unique, smooth, shift, kernel, turning, cover, base_bound, critical_dimension, spectrum, precision,
-            adding, reach, edges, told_apart: The properties; `QUESTIONS` says what each answers.
+        bounded, unique, smooth, longer_texts, shift, kernel, turning, cover, base_bound, critical_dimension, spectrum,
+            precision, adding, reach, edges, told_apart: The properties; `QUESTIONS` says what each answers.
         codes: Of layers that differ, the properties of each code, by its layers in words; else empty.
     """
 
@@ -88,6 +91,7 @@ class Properties:
     bounded: Property
     unique: Property
     smooth: Property
+    longer_texts: Property
     shift: Property
     kernel: Property
     turning: Property

@@ -1,0 +1,255 @@
+"""What an encoding is past the length: whether it has values there, and whether these occurred within the length.
+
+A model that is trained at a length has met the values within it. Past it, each part of an encoding either repeats what
+occurred or is new: a dimension pair that completed a rotation repeats its angles, one that did not reaches new ones; a
+bias by buckets looks up a row that training used, ALiBi subtracts more than it ever did. This says what a model *meets*
+in longer texts, not what it *does* there, which has to be measured: with no new value in any part, the combination of
+all parts is still new at every position that is unique, and a model may cope with values that are new.
+
+The numbers of `longer_texts`; distances are those from a query to keys before it:
+
+* ``defined``: whether the encoding has values past the length; ``last_position``: the last position that has one, None
+  where there is no end.
+* ``of``: what is counted in ``total`` and ``new``: ``"pairs"`` (RoPE and sinusoids: a pair is new that does not
+  complete a rotation within the length, so that its angles past the length did not occur), ``"sines"`` (the same for
+  sines without cosines), ``"rows"`` (learned tables: rows that no shorter text uses), ``"channels"`` (other added
+  encodings: a channel is new that leaves the interval of its values within the length) or ``"heads"`` (biases: a head
+  is new that gives some distance past the length a bias that it gives to no distance within it).
+* ``total``: their number; ``new``: how many of them have new values past the length. Both are None where that depends
+  on learned values that are not given.
+* ``first_new``: the first position, or for RoPE and biases the first distance, with a new value; None where no value
+  is new.
+* ``looked_to``: positions below this number were searched; None where the answer follows from a formula.
+
+``holds``: the encoding is defined past the length, and none of its values there is new. A RoPE scaling that depends on
+the length is taken at the length of the spec.
+
+Accuracy: pairs are counted as in `clockhands.measures.ladders.turning`; buckets are exact; channels are compared in
+float64 up to twice the length, with an allowance of 1e-9 of the largest value.
+
+Source: arithmetic. That new angles hurt: Chen et al. 2023, arXiv:2306.15595, section 2; Liu et al. 2023,
+arXiv:2310.05209, section 4.
+"""
+
+from typing import Any
+
+import numpy as np
+
+from clockhands.additive import FourierFeatures, Learned, NormalizedCounter, SineOnly
+from clockhands.biases import Buckets, CeilingBuckets, Clipped, Fire, LogWindow, Window
+from clockhands.errors import InvalidValue
+from clockhands.measures.biases._lines import unknown
+from clockhands.measures.biases.edges import sides
+from clockhands.measures.ladders.turning import completes, span, turning_ladders
+from clockhands.measures.property import Property, measure, measured, not_computed
+from clockhands.measures.subject import MeasuredCode
+from clockhands.rotary import Rotary
+
+_MOST_NUMBERS = 1 << 24
+_SAME = 1e-9
+_MEASURE_IT = "Whether a model works there has to be measured."
+
+
+@measure()
+def longer_texts(subject: MeasuredCode) -> Property:
+    """Whether the code has values past the length, and which of them did not occur within it; see the module."""
+    spec = subject.spec
+    if subject.kind == "none":
+        return measured(
+            "yes: no positions",
+            f"Without a position encoding, nothing depends on the position. {_MEASURE_IT}",
+            holds=True,
+            **_numbers("channels", 0, 0, None),
+        )
+    if subject.kind == "bias":
+        return _bias(subject)
+    if isinstance(spec, Learned):
+        return _rows(subject, spec)
+    if subject.ladders or isinstance(spec, FourierFeatures):
+        return _pairs(subject)
+    return _channels(subject)
+
+
+def _numbers(
+    of: str, total: int | None, new: int | None, first: int | None, last: int | None = None, **more: Any
+) -> dict[str, Any]:
+    """The figures of the module, for a code that is defined past the length unless told otherwise."""
+    return {"defined": True, "last_position": last, "of": of, "total": total, "new": new, "first_new": first} | {
+        "looked_to": None,
+        **more,
+    }
+
+
+def _pairs(subject: MeasuredCode) -> Property:
+    """Angles: of pairs that complete a rotation all occurred; one that does not reaches the next at once."""
+    spec, ladders, reach = subject.spec, turning_ladders(subject), span(subject)
+    rates = [rate for ladder in ladders for rate in ladder.rates]
+    total, still = len(rates), rates.count(0.0)
+    new = sum(rate > 0 and not completes(rate, reach) for rate in rates)
+    of = "sines" if isinstance(spec, SineOnly) else "pairs"
+    what = of if of == "sines" else "dimension pairs"
+    far = subject.length if isinstance(spec, Rotary) else subject.last + 1
+    where = f"The encoding is defined at every position past the length of {subject.length:,} tokens."
+    if isinstance(spec, Rotary) and spec.xpos is not None:
+        return measured(
+            "no: a new decay",
+            f"{where} The decay of xPos is new at every distance from {far:,} on, in all {total} {what}. {_MEASURE_IT}",
+            holds=False,
+            **_numbers(of, total, total, far),
+        )
+    repeat = f"{total - new - still} of {total} {what} complete a rotation within the length and repeat angles that "
+    told = [where, f"{repeat}occurred there."]
+    if still:
+        told.append(f"{still} of {total} never rotate.")
+    if new:
+        told.append(f"{new} of {total} reach{'es' * (new == 1)} angles that do not occur within the length.")
+    else:
+        told.append("The combination of all angles is still new at every position that is unique.")
+    raw = getattr(spec, "raw", None) is not None
+    if raw:
+        told.append("The raw coordinates beside them grow.")
+    return measured(
+        f"no: {new} of {total} {of} new" if new else "no: raw coordinates grow" if raw else "yes: all angles seen",
+        " ".join([*told, _MEASURE_IT]),
+        holds=not new and not raw,
+        **_numbers(of, total, new, far if new or raw else None),
+    )
+
+
+def _rows(subject: MeasuredCode, spec: Learned) -> Property:
+    """A learned table: its rows past the length belong to no shorter text, and it has no row past its last."""
+    rest, last = spec.usable - subject.length, spec.usable - 1
+    if not rest:
+        return measured(
+            f"no: ends at {last:,}",
+            f"The encoding is not defined past the length: position {last:,} has the last row of the table.",
+            holds=False,
+            **_numbers("rows", 0, 0, None, last, defined=False),
+        )
+    return measured(
+        f"no: {rest:,} rows untrained",
+        f"The table has {rest:,} more rows, up to position {last:,}; no text of at most {subject.length:,} tokens uses "
+        f"or trains them. Past position {last:,}, the encoding is not defined.",
+        holds=False,
+        **_numbers("rows", rest, rest, subject.length, last),
+    )
+
+
+def _channels(subject: MeasuredCode) -> Property:
+    """Channels that leave the interval of their values, looked for in a text twice as long."""
+    if subject.missing is not None:
+        return not_computed(subject.missing)
+    length, total = subject.length, subject.spec.width  # type: ignore[union-attr]
+    if isinstance(subject.spec, NormalizedCounter):
+        return measured(
+            "no: steps of a new size",
+            "In a longer text, the position is divided by a larger number: the values stay between 0 and 1, and the "
+            f"step from one position to the next has a size that did not occur. {_MEASURE_IT}",
+            holds=False,
+            **_numbers("channels", total, total, 1),
+        )
+    if 2 * length * total > _MOST_NUMBERS:
+        return not_computed(
+            f"This measure needs {2 * length * total:,} values, more than the limit of {_MOST_NUMBERS:,}: use a "
+            "shorter length."
+        )
+    try:
+        before, after = (subject.rows(*part, dtype="float64") for part in ((0, length), (length, 2 * length)))
+    except InvalidValue as refused:
+        return measured(
+            "no: not defined past it",
+            f"The encoding is not defined for {2 * length:,} tokens: {refused.message}",
+            holds=False,
+            **_numbers("channels", total, None, None, defined=False, looked_to=2 * length),
+        )
+    allowed = _SAME * float(np.abs(before).max(initial=1e-300))
+    out = (after > before.max(axis=0) + allowed) | (after < before.min(axis=0) - allowed)
+    new, places = int(out.any(axis=0).sum()), np.flatnonzero(out.any(axis=1))
+    first = subject.first + length + int(places[0]) if len(places) else None
+    numbers = _numbers("channels", total, new, first, looked_to=2 * length)
+    where = f"The encoding is defined past the length of {length:,} tokens."
+    if first is None:
+        return measured(
+            "yes: all values seen",
+            f"{where} No channel leaves the interval of its values within {2 * length:,} tokens. {_MEASURE_IT}",
+            holds=True,
+            **numbers,
+        )
+    return measured(
+        f"no: {new} of {total} channels new",
+        f"{where} {new} of {total} channels leave the interval of their values, first at position {first:,}. "
+        f"{_MEASURE_IT}",
+        holds=False,
+        **numbers,
+    )
+
+
+def _bias(subject: MeasuredCode) -> Property:
+    spec, length = subject.spec, subject.length
+    where = f"The bias is defined at every distance past the length of {length:,} tokens."
+    heads = spec.heads  # type: ignore[union-attr]
+    if isinstance(spec, Window | LogWindow):
+        return measured(
+            f"no: {spec.tokens:,} tokens only",
+            f"The bias is defined for the {spec.tokens:,} tokens of its window, and for no longer text.",
+            holds=False,
+            **_numbers("heads", heads, 0, None, spec.tokens - 1, defined=False),
+        )
+    if isinstance(spec, Buckets | CeilingBuckets | Clipped):
+        return _buckets(subject, heads, where)
+    if isinstance(spec, Fire):
+        return _shares(subject, spec, where)
+    return measured(
+        "no: every new distance",
+        f"{where} Every head gives each distance from {length:,} on a bias that no distance within the length has. "
+        f"{_MEASURE_IT}",
+        holds=False,
+        **_numbers("heads", heads, heads, length),
+    )
+
+
+def _buckets(subject: MeasuredCode, heads: int, where: str) -> Property:
+    """Buckets of keys before the query: those past the length that no distance within it reaches."""
+    before = sides(subject.spec)[0]  # type: ignore[arg-type]
+    used = set(before.within(subject.length).rows)
+    first = next(
+        (first for first, row in zip(before.firsts, before.rows, strict=True) if row not in used), None
+    )  # that bucket begins past the length, since those within it are used
+    if first is None:
+        return measured(
+            "yes: all buckets seen",
+            f"{where} Every distance there is in a bucket that a distance within the length is in. {_MEASURE_IT}",
+            holds=True,
+            **_numbers("heads", heads, 0, None),
+        )
+    return measured(
+        f"no: a new bucket from {first:,}",
+        f"{where} From distance {first:,} on, distances are in buckets that no distance within the length is in, so no "
+        f"text of this length trains their biases. {_MEASURE_IT}",
+        holds=False,
+        **_numbers("heads", heads, heads, first),
+    )
+
+
+def _shares(subject: MeasuredCode, spec: Fire, where: str) -> Property:
+    """FIRE's network sees shares from 0 to 1, and 1 only where a query stands at the threshold or past it."""
+    missing = unknown(subject)
+    if missing:
+        return missing
+    threshold = float(subject.values["threshold"])
+    if subject.last >= threshold:
+        return measured(
+            "yes: all shares seen",
+            f"{where} FIRE computes the bias from the distance as a share of the query's position, from 0 to 1, and "
+            f"shares up to 1 occur within the length, because its threshold is {threshold:,.6g}. {_MEASURE_IT}",
+            holds=True,
+            **_numbers("heads", spec.heads, 0, None),
+        )
+    return measured(
+        "no: larger shares are new",
+        f"{where} FIRE computes the bias from the distance as a share of the query's position, but of at least its "
+        f"threshold, {threshold:,.6g}. Within the length no share reaches 1, and longer texts have larger shares. "
+        f"{_MEASURE_IT}",
+        holds=False,
+        **_numbers("heads", spec.heads, spec.heads, subject.length),
+    )
