@@ -6,6 +6,7 @@
 import { html, number, put, refill, svg, unlessKept } from "./draw.js";
 
 const FAR = 5; // CSS pixels that a pointer moves before it drags
+const WIDEST = 736; // CSS pixels: wider ones cost frames on a screen of two dots a pixel
 
 export class Heatmap {
   // `on` has point(row, column), leave(), pick(row, column), move(firstRow, firstColumn), step(rows, columns, far);
@@ -21,7 +22,7 @@ export class Heatmap {
 
   // The width of its place; kept until `measure` is called again, since asking for it costs a layout.
   measure() {
-    this.width = Math.max(280, Math.floor(this.element.parentElement.getBoundingClientRect().width));
+    this.width = Math.min(Math.max(280, Math.floor(this.element.parentElement.getBoundingClientRect().width)), WIDEST);
     return this;
   }
 
