@@ -37,9 +37,14 @@ def stage(folder: Path) -> None:
     """Bring the pages together in a folder that did not exist."""
     folder.mkdir(parents=True)
     docs = ROOT / "docs"
-    sources = {path: str(path.relative_to(docs)) for path in docs.rglob("*.md") if path != docs / "README.md"}
+    pages = [path for path in docs.rglob("*.md") if path != docs / "README.md"]
+    notebooks = list(docs.glob("*.ipynb"))
+    sources = {path: str(path.relative_to(docs)) for path in (*pages, *notebooks)}
     sources |= {ROOT / path: name for path, name in PAGES.items()}
     for path, name in sources.items():
+        if path in notebooks:
+            shutil.copy(path, folder)
+            continue
         parts = FENCED.split(path.read_text(encoding="utf-8"))
         parts[::2] = [LINK.sub(lambda found, path=path: _link(found, path, sources), part) for part in parts[::2]]
         text = "".join(parts)
@@ -76,7 +81,7 @@ def _link(found: re.Match[str], page: Path, sources: dict[Path, str]) -> str:
 
 def _contents(sources: dict[Path, str]) -> str:
     """What Sphinx makes its navigation of: in a folder of pages, its index names the others."""
-    pages = [name.removesuffix(".md") for name in sources.values() if name not in PAGES.values()]
+    pages = [name.rpartition(".")[0] for name in sources.values() if name not in PAGES.values()]
     first = [page for page in FOLDERS if page in pages]
     others = sorted(page for page in pages if "/" not in page)
     listed = "\n".join(["tasks", *first, *others, "reference/index", "contributing", "security", "changelog"])

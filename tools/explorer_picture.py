@@ -18,10 +18,10 @@ from clockhands.show.explorer.data import data
 from clockhands.show.explorer.page import page
 
 FOLDER = Path(__file__).resolve().parents[1] / "docs" / "pictures"
-STATE = "#position=100&pair=4"
-WIDE, TALL = 1320, 1000  # CSS pixels of the window: two columns, and little to be made smaller where a README has 880
-SHOWN = 1320  # dots across: a README has 880 CSS pixels for it, of which a fine screen makes more
-LAST = "#table"  # the view whose end is the end of the picture
+STATE = "#only=pair,clock&position=100&pair=4"
+WIDE, TALL = 900, 1000  # CSS pixels of the window: little is made smaller where a README has 880
+SHOWN = 1200  # dots across: a README has 880 CSS pixels for it, of which a fine screen makes more
+LAST = "#clock"  # the view whose end is the end of the picture
 COLOURS = 256
 LARGEST = 250_000  # bytes
 
@@ -35,7 +35,7 @@ def picture(browser, file: Path, theme: str) -> bytes:
         reduced_motion="reduce",
     )
     tab.goto(file.as_uri() + STATE)
-    tab.locator("#shift .answer:not(:empty)").wait_for()
+    tab.locator("#clock .answer:not(:empty)").wait_for()
     tab.evaluate("document.fonts.ready")
     tab.wait_for_timeout(1000)
     end = tab.locator(LAST).bounding_box()

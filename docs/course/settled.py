@@ -7,6 +7,7 @@ and where it is answered. Nothing is listed twice, so the last page cannot leave
 import re
 import tomllib
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -92,8 +93,14 @@ def _verdict(claim: str) -> str:
 
 
 def _link(claim: str) -> str:
-    anchor = "".join(char for char in claim if char.isalnum() or char in "-_")
-    return f"[{_escaped(claim)}](../claims.md#{anchor})"
+    return f"[{_escaped(claim)}](../{_pages_of_claims()[claim]})"
+
+
+@cache
+def _pages_of_claims() -> dict[str, str]:
+    """Page and anchor of each claim below the folder of documents, from the index of claims."""
+    found = dict(re.findall(r'<a id="([^"]+)"></a>.*\]\(([^)\s]+)\)', (HERE.parent / "claims.md").read_text("utf-8")))
+    return {claim: found["".join(char for char in claim if char.isalnum() or char in "-_")] for claim in CLAIMS}
 
 
 def _chapters(names: list[str], pages: dict[str, str]) -> str:

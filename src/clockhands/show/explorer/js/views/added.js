@@ -69,7 +69,7 @@ export const added = {
     const position = slider(app, "position", "Position", { min: 0, max: app.store.state.length - 1, unit: "token" });
     section.controls.append(
       slider(app, "deviation", "Token deviation", { min: 0, max: MOST_DEVIATION, step: 0.05 }).element, position.element,
-      slider(app, "seed", "Draw number", { min: 0, max: 999 }).element);
+      slider(app, "seed", "Random tokens, number", { min: 0, max: 999 }).element);
     const [triangle, shares] = ["angle", "share"].map(() => html("div", { class: "waves" }));
     const sum = new Plot(triangle, { height: 230, margin: { top: 30, right: 16, bottom: 16, left: 16 }, label: "A token vector, the row of this position, and their sum, in the plane of both" });
     const found = new Plot(shares, { height: 230, margin: { top: 34, right: 24, bottom: 42, left: 50 }, label: "Tokens that are found again after the row is added, in per cent, against their deviation; drag to choose one" });

@@ -58,7 +58,7 @@ export const bias = {
   question: "What do encodings without hands do?",
   mount(section, app) {
     const head = slider(app, "head", "Head", { min: 0, max: Math.max(app.store.state.heads - 1, 1) });
-    const heads = slider(app, "heads", "Heads", { min: 1, max: 128 }), seed = slider(app, "seed", "Draw of T5's table", { min: 0, max: 99 });
+    const heads = slider(app, "heads", "Heads", { min: 1, max: 128 }), seed = slider(app, "seed", "Random T5 table, number", { min: 0, max: 99 });
     const own = ownBiases(app), whose = biasChoice(app, own);
     section.controls.append(whose.element, heads.element, head.element, seed.element);
     const [left, right] = ["ALiBi: a line for each head", "T5: a step for each bucket"].map((words) => {

@@ -32,7 +32,7 @@ export const table = {
     let told = {}, painted = {}; // what is counted of a code at a length, and the legend's colours and largest number
     const point = (row, column) => store.set({ position: row, channel: column });
     const heatmap = new Heatmap(section.figure, {
-      height: 360,
+      height: 300,
       label: "The table, positions down and dimensions across: arrow keys move the cell, with shift by ten",
       on: {
         point(row, column) {
@@ -106,7 +106,9 @@ function smallOf(app, state) {
   const code = app.additive(state), spec = app.spec(state), { base, span } = spec.spacing ?? {}, all = number(code.width);
   if (code.width <= SMALL.columns) return { code, own: true, key: code, words: `All ${all} dimensions of this encoding` };
   if (spec.type !== "Sinusoidal" || spec.spacing.type !== "Geometric" || typeof span !== "string") return { code, own: true, key: code, words: `The first ${SMALL.columns} of the ${all} dimensions of this encoding` };
-  return { spec: { ...spec, width: SMALL.columns }, own: false, key: code, words: `A whole small encoding: the same formula with base ${number(base, 10)} and a width of ${SMALL.columns} in place of ${all}` };
+  const narrow = { ...spec, width: SMALL.columns };
+  // The same at every width: it is written again only where its formula changes.
+  return { spec: narrow, own: false, key: JSON.stringify(narrow), words: `A whole small encoding: the same formula with base ${number(base, 10)} and a width of ${SMALL.columns} in place of ${all}` };
 }
 
 // A table of few positions and dimensions whose numbers are read; arrow keys move from cell to cell.
@@ -123,13 +125,15 @@ class SmallTable {
     if (this.key === null || now.some((part, place) => part !== this.key[place])) {
       this.key = now;
       this.code = code ?? additiveCode(spec);
-      this.fill(rows, words);
+      this.fill(rows);
     }
     this.own = own;
+    say(this.words, `${words}. Each row is a position p, each column a dimension.`);
+    if (this.table.getAttribute("aria-label") !== words) this.table.setAttribute("aria-label", words);
     Array.from(this.table.tBodies[0].rows).forEach((row, position) => row.classList.toggle("here", position === state.position));
   }
 
-  fill(rows, words) {
+  fill(rows) {
     const { code } = this, columns = Array.from({ length: Math.min(SMALL.columns, code.width) }, (_, channel) => channel), had = this.table.contains(document.activeElement);
     const head = (name, text) => html("tr", {}, html("th", { scope: "row" }, name), columns.map((channel) => html("th", { scope: "col" }, text(channel))));
     this.at = [Math.min(this.at[0], rows - 1), Math.min(this.at[1], columns.length - 1)];
@@ -138,8 +142,6 @@ class SmallTable {
       made.style.backgroundColor = css(colour);
       return made;
     };
-    say(this.words, `${words}. Each row is a position p, each column a dimension.`);
-    this.table.setAttribute("aria-label", words);
     this.table.replaceChildren(
       html("thead", {}, head("dimension", String), head("pair", (channel) => (code.pairOf(channel) < 0 ? "–" : String(code.pairOf(channel)))), head("", (channel) => ({ sin: "sin", cos: "cos", "-sin": "−sin" })[code.waveOf(channel)] ?? "0")),
       html("tbody", {}, Array.from({ length: rows }, (_, row) => html("tr", {}, html("th", { scope: "row" }, `p = ${row}`), columns.map((channel) => cell(row, channel))))));
