@@ -87,11 +87,16 @@ export const formula = {
       const made = workOf(app, state);
       which.limits(0, Math.max(made.ladder.pairs - 1, 1));
       if (changed.size === Object.keys(state).length) plot.measure();
-      refill(general, linesOf(made));
+      const words = explained(made), lines = linesOf(made);
+      // Not by ids, which would stand twice where a notebook shows two pages.
+      for (const sign of lines.flatMap((each) => [...each.querySelectorAll(".reached")])) {
+        const [, , text] = words.find(([name]) => name === sign.dataset.symbol);
+        sign.setAttribute("aria-description", text.split(/[.;] /)[0]);
+      }
+      refill(general, lines);
       refill(filled, [html("caption", {}, "The same with the numbers of this page"), html("tbody", {}, rowsOfWork(made).map(([name, sum, value]) =>
         html("tr", {}, html("th", { scope: "row" }, name), html("td", { class: "sum" }, sum), html("td", { class: "value" }, value))))]);
-      refill(symbols, explained(made).flatMap(([name, signs, words]) => [
-        html("dt", { "data-symbol": name }, signs), html("dd", { "data-symbol": name, id: `symbol-${name}` }, words)]));
+      refill(symbols, words.flatMap(([name, signs, text]) => [html("dt", { "data-symbol": name }, signs), html("dd", { "data-symbol": name }, text)]));
       say(note, noteOfFormula(made));
       across = drawWavelengths(plot, made);
       put(plot.element, { "aria-valuemax": made.ladder.pairs - 1, "aria-valuenow": made.pair, "aria-valuetext": `pair ${made.pair}, ${made.rate ? `${number(wavelength(made.rate))} tokens per rotation` : "never rotates"}` });
@@ -115,7 +120,7 @@ function dimensionSigns({ apart, rotary, head }) {
 }
 
 function symbol(name, text, reached = false) {
-  return html("i", { "data-symbol": name, ...(reached ? { tabindex: 0, "aria-describedby": `symbol-${name}`, class: "reached" } : { class: "sign" }) }, text);
+  return html("i", { "data-symbol": name, ...(reached ? { tabindex: 0, class: "reached" } : { class: "sign" }) }, text);
 }
 
 function fraction(top, bottom) {
