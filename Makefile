@@ -161,10 +161,7 @@ release-check: $(STAMPS)/model
 	@$(BIN)/python tools/release_check.py $(RELEASE_ARGS)
 
 coverage: $(STAMPS)/test
-	@$(BIN)/python -m coverage erase
-	@$(THREADS) $(BIN)/python -m coverage run $(PYTEST) $(PYTEST_ARGS)
-	@$(BIN)/python -m coverage combine --quiet
-	@$(BIN)/python -m coverage report
+	@$(THREADS) $(BIN)/python $(PYTEST) --cov --cov-report term:skip-covered $(PYTEST_ARGS)
 
 mutation: $(STAMPS)/mutation
 	rm -rf mutants && mkdir mutants
