@@ -116,7 +116,7 @@ def test_how_many_queries_a_head_built_by_hand_serves(quiet_page, explorer):
                 deviation,
                 rel=6e-3,
             )
-            says(tab, "lookback", "only # below the largest, #", apart, 32)
+            says(tab, "lookback", "the right score is #, and the next best is only # below it", 32, apart)
             tip = tab.locator("#lookback [data-right]")
             assert float(tip.get_attribute("data-right")) == pytest.approx(share / 100, abs=1e-12)
         put(tab, "lookback", deviation=0)

@@ -66,7 +66,7 @@ function bothOrders(code, state, width) {
 
 function inOrder(without, coded, name) {
   const same = without.apart === 0 ? "are the same to the last bit" : `differ by ${number(without.apart, 2)}, which is rounding`;
-  const blind = `By itself it cannot: in “dog bites man” and “man bites dog” each word looks at the others with the same weights, and the means of all outputs ${same}. ` +
+  const blind = `By itself it cannot. How much one word looks at another, a weight, follows from these two words alone; what a word gets is a sum over all words, and a sum has no order. So in “dog bites man” and “man bites dog” the weights are the same, and the means of all outputs ${same}. ` +
     "Something must say where each word stands: a positional encoding. ", words = CODE_WORDS[name];
   if (coded.apart > SAME_SUM) {
     return `${blind}With ${words} it can: a weight moves by up to ${number(coded.moved, 2)}, and the means are ${number(coded.apart, 2)} apart.`;

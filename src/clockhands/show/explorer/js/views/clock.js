@@ -126,7 +126,7 @@ export const clock = {
       const run = { falling: "from fast to slow", rising: "from slow to fast", mixed: "in the order of their pairs" }[pace.order];
       put(strip, { "aria-label": `All ${code.pairs} hands ${run}, each coloured by its angle` });
       say(note, `The strip: all ${number(code.pairs)} hands ${run}, coloured by their angle.${never ? ` Dashed: never completes a rotation in ${number(state.length)} tokens.` : ""} ` +
-        "Below: each bit of the position under the hand of about its period; then the height of three hands by position.");
+        "Below: each binary digit of the position, under the hand that repeats about as often as the digit does; then the height of three hands by position.");
       section.answer(saidOfClock(code, app.code(state).kind === "rotary", state, pace, often > mostRounds(code.pairs) ? "often" : read, app.whyNoShift(state)));
     };
   },

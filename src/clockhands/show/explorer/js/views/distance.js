@@ -241,5 +241,5 @@ function saidOfHead(head, state) {
   const k = Math.abs(state.shift), tokens = `${number(k)} ${k === 1 ? "token" : "tokens"}`;
   const told = k === 0 ? `${number(head.at(0), 3)} at one position` : `${number(head.at(k), 3)} with the key ${tokens} behind the query, and ${number(head.at(-k), 3)} with it as far ahead`;
   return `The thin line: RoPE (rotary position embedding) adds nothing to a token, and rotates its query and its key by the hands of their positions. For a query and a key of ${number(head.channels)} random values, as a share of the product of their lengths, the score is ${told}. ` +
-    "Two different vectors distinguish the side, and nothing makes their score fall with the distance.";
+    "Two different vectors distinguish the side, and nothing forces their score to fall with the distance.";
 }

@@ -87,13 +87,8 @@ export const formula = {
       const made = workOf(app, state);
       which.limits(0, Math.max(made.ladder.pairs - 1, 1));
       if (changed.size === Object.keys(state).length) plot.measure();
-      const words = explained(made), lines = linesOf(made);
-      // Not by ids, which would stand twice where a notebook shows two pages.
-      for (const sign of lines.flatMap((each) => [...each.querySelectorAll(".reached")])) {
-        const [, , text] = words.find(([name]) => name === sign.dataset.symbol);
-        sign.setAttribute("aria-description", text.split(/[.;] /)[0]);
-      }
-      refill(general, lines);
+      const words = explained(made);
+      refill(general, linesOf(made, words));
       refill(filled, [html("caption", {}, "The same with the numbers of this page"), html("tbody", {}, rowsOfWork(made).map(([name, sum, value]) =>
         html("tr", {}, html("th", { scope: "row" }, name), html("td", { class: "sum" }, sum), html("td", { class: "value" }, value))))]);
       refill(symbols, words.flatMap(([name, signs, text]) => [html("dt", { "data-symbol": name }, signs), html("dd", { "data-symbol": name }, text)]));
@@ -119,8 +114,10 @@ function dimensionSigns({ apart, rotary, head }) {
   return apart ? ["i", "i + d/2"] : ["2i", "2i + 1"];
 }
 
-function symbol(name, text, reached = false) {
-  return html("i", { "data-symbol": name, ...(reached ? { tabindex: 0, class: "reached" } : { class: "sign" }) }, text);
+// A sign of the formula; one that keys reach has its explanation, not by an id, which would stand twice where a notebook
+// shows two pages.
+function symbol(name, text, reached = null) {
+  return html("i", { "data-symbol": name, ...(reached ? { tabindex: 0, "aria-description": reached.find(([each]) => each === name)[2].split(/[.;] /)[0], class: "reached" } : { class: "sign" }) }, text);
 }
 
 function fraction(top, bottom) {
@@ -140,20 +137,20 @@ function angleSigns({ rule }, reached) {
   return [fraction(top, [symbol("base", "base", reached), html("sup", {}, exponentSigns(rule, reached))])];
 }
 
-function linesOf(made) {
+function linesOf(made, words) {
   const signs = dimensionSigns(made), written = (parts) => html("p", {}, parts);
   if (made.rotary) {
     const [x, y] = signs.map((sign) => ["q(", symbol("two", sign), ")"]), minus = made.head.way > 0;
     const cosine = () => [" cos ", symbol("angle", "θ")], sine = () => [" sin ", symbol("angle", "θ")];
     const [a, b] = signs.map((sign) => ["q(", symbol("two", sign), ")"]);
-    return [written([symbol("angle", "θ"), " = ", ...angleSigns(made, true)]),
+    return [written([symbol("angle", "θ"), " = ", ...angleSigns(made, words)]),
       written(["q′(", symbol("two", signs[0]), ") = ", ...x, ...cosine(), minus ? " − " : " + ", ...y, ...sine()]),
       written(["q′(", symbol("two", signs[1]), ") = ", minus ? "" : "−", ...a, ...sine(), " + ", ...b, ...cosine()])];
   }
   return made.channels.flatMap((channel, place) => {
     if (channel < 0) return [];
     const [sign, wave] = FUNCTIONS[made.code.waveOf(channel)];
-    return [written(["PE(", symbol("p", "p"), ", ", symbol("two", signs[place]), ") = ", `${sign}${wave}(`, ...angleSigns(made, place === 0), ")"])];
+    return [written(["PE(", symbol("p", "p"), ", ", symbol("two", signs[place]), ") = ", `${sign}${wave}(`, ...angleSigns(made, place === 0 ? words : null), ")"])];
   });
 }
 

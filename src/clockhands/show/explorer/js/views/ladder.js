@@ -160,7 +160,7 @@ export const ladder = {
       slider(app, "factor", "Factor", { min: 1, max: 64, scale: "log" }).element,
       slider(app, "served", "Served length", { min: 2, max: 2 ** 20, scale: "log", unit: "tokens" }).element,
       pairs.element);
-    section.figure.append(html("p", { class: "says" }, "The wavelength of a pair is the number of tokens in which its hand rotates once. Each band below is a scaling: a way to slow hands down for longer texts, used with RoPE. " +
+    section.figure.append(html("p", { class: "says" }, "The wavelength of a pair is the number of tokens in which its hand rotates once. Each band below is a scaling: a way to slow hands down for longer texts, used with RoPE. Linear slows all hands alike; NTK takes a larger base, which slows the slow ones most, and dynamic one that grows with the text; YaRN and Llama 3 keep the fast hands and slow the slow ones. " +
       "Marks above are the pairs before it, marks below the pairs after it; press a band to read about it."), marksKey());
     const bandPlace = html("div", { class: "ladder-bands" });
     section.figure.append(bandPlace);
@@ -316,15 +316,15 @@ function fitWords(found, state) {
   const { never, beyond, still: idle, kept } = chosen.counts, one = never.length === 1, sentences = [];
   const how = chosen.plain ? "As it is" : chosen.name === "none" ? "With its own scaling" : `With ${SCALING_WORDS[chosen.name]} by ${number(state.factor, 3)}`;
   sentences.push(beyond.length ? `${how}, some hands point where training never pointed.` : `${how}, nothing new, as far as angles go.`, neverWords(found, never, state.length));
-  if (never.length) sentences.push(`A model has seen only a part of the circle of ${one ? "such a hand" : "these hands"}.`);
+  if (never.length) sentences.push(`A model has seen only a part of the circle of ${one ? "this slow hand" : "these slow hands"}.`);
   const still = before.rates.filter((rate) => rate === 0).length;
   if (still) sentences.push(`${number(still)} of them never rotate${still === 1 ? "s" : ""}.`);
   if (never.length && (state.served !== state.length || !chosen.plain)) {
-    sentences.push(`Within the served ${tokenWords(state.served)} ${idle.length ? `${number(idle.length)} never ${idle.length === 1 ? "does" : "do"}` : "all do"}.`);
+    sentences.push(`Within the served ${tokenWords(state.served)} ${idle.length ? `${number(idle.length)} pair${idle.length === 1 ? " completes" : "s complete"} none` : "every pair completes one"}.`);
   }
   if (never.length) {
-    const who = beyond.length === 0 ? (one ? "it does not point" : "none of them points")
-      : beyond.length === never.length ? (one ? "it points" : "they point") : `${number(beyond.length)} of them point${beyond.length === 1 ? "s" : ""}`;
+    const who = beyond.length === 0 ? (one ? "this hand does not point" : "none of these hands points")
+      : beyond.length === never.length ? (one ? "this hand points" : "all of these hands point") : `${number(beyond.length)} of these hands point${beyond.length === 1 ? "s" : ""}`;
     sentences.push(`At ${tokenWords(state.served)} ${who} where training never pointed${beyond.length ? ", so no training text shows what to do there" : ""}.`);
   }
   if (chosen.plain) return sentences.join(" ");

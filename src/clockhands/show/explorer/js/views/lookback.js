@@ -108,7 +108,7 @@ function saidOfLooking(made, at, without) {
   return `${without === null ? "Yes" : "With its hands alone"}, as long as the words’ own numbers are small beside the position’s. In attention a token looks with one vector of numbers, its query, and is found by another, its key; their product, the score, says how well they fit. ` +
     `One matrix rotates the hands of every query ${far} back, so its score is largest with the key ${far} before it. ` +
     `Of ${number(made.queries)} queries in random texts of ${number(made.length)} tokens, ${percent(0)} find that token if there is nothing but positions, and ` +
-    `${percent(at)} if words whose numbers have a deviation (a typical size) of ${number(DEVIATIONS[at])} are added: without them the score of the next best key is only ${number(made.margin, 4)} below the largest, ${number(made.largest)}.${own}`;
+    `${percent(at)} if words whose numbers have a deviation (a typical size) of ${number(DEVIATIONS[at])} are added. With positions alone the right score is ${number(made.largest)}, and the next best is only ${number(made.margin, 4)} below it.${own}`;
 }
 
 function saidOfScores(made, { wanted, best, above }, deviation) {

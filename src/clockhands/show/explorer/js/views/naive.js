@@ -169,9 +169,9 @@ function drawPanel({ name, plot, words }, made, from) {
   words.textContent = loses;
 }
 
-function saidOfCounting({ found: { counter, normalised, binary } }, { length }) {
-  const flips = binary.jump > 1 ? `up to ${number(binary.flipped)} of them flip at one step` : "at some steps more of them flip than at others";
+function saidOfCounting({ found: { counter, normalised, binary } }, { length, width }) {
+  const flips = binary.jump > 1 ? `up to ${number(Math.min(Math.floor(Math.log2(length - 1)) + 1, width))} of them flip at one step` : "at some steps more of them flip than at others";
   return `Because every way of counting breaks something. The position itself grows without bound, here to ${number(counter.ratio)}, and drowns the words it is added to. ` +
     `Divided by the length it stays small, but then a step of one position is ${length < 2 ? "another in texts of another length" : `${number(normalised.step, 3)} here and another in texts of another length`}. ` +
-    `Its binary digits, ones and zeros, stay small too, but ${flips}: neighbours are then far apart. Waves, below, stay between −1 and 1 and move a little at each step.`;
+    `Its binary digits, ones and zeros, stay small too, but ${flips}: neighbours are then far apart. The waves of the next section stay between −1 and 1, and none of their steps is such a jump.`;
 }

@@ -56,9 +56,10 @@ function percent(share) {
 }
 
 function saidOfProjections([, drawn, commuting]) {
-  return `Not by itself. A model makes queries and keys by multiplying tokens with matrices, its projections, and a score is the dot product of a query and a key. ` +
+  return `Where rows are added, not by itself. A model makes queries and keys by multiplying tokens with matrices, its projections, and a score is the dot product of a query and a key. ` +
     `With random ones the distance explains ${percent(drawn)} of the variance of the scores; the rest depends on both positions. ` +
-    `With projections that treat each pair as a whole it explains ${percent(commuting)}: a model can learn such ones, but nothing makes it.`;
+    `With projections that treat each pair as a whole it explains ${percent(commuting)}: a model can learn such ones, but nothing forces it to. ` +
+    "RoPE (rotary position embedding), which most of today’s models use, forces it: nothing is added, and the query and the key of a token are rotated, pair by pair, by the hands of its position. Of two rotations only their difference counts, so a score depends on the two vectors and their distance alone.";
 }
 
 // A square of numbers over pairs of positions, with its axes named.

@@ -129,7 +129,7 @@ function drawBases(plot, says, ladders, length) {
       svg("path", { class: "rung turning", d: ticks(0, never, 12) }), svg("path", { class: "rung never", d: ticks(never, ladder.pairs, 5) }),
       svg("text", { class: "halo strong", x: left + 2, y: y - 20, "data-base": base, "data-still": still }, `base ${number(base)}: 6.28 to ${number(slowest, 3)} tokens`));
     const step = number(rowDistance(ladder.rates, 1), 3), { far, idle } = coverOf(ladder, length);
-    const loses = far < length - 1 ? `beyond ${number(far)} tokens no pair is still in its first half rotation, which is ${number((100 * (length - 1 - far)) / (length - 1), 2)}\u2009% of the distances`
+    const loses = far < length - 1 ? `beyond ${number(far)} tokens every hand has passed half a rotation, which is so for ${number((100 * (length - 1 - far)) / (length - 1), 2)}\u2009% of the distances`
       : still ? `${number(still)} of ${number(ladder.pairs)} pairs never complete a rotation, and ${number(idle)} rotate by less than an eighth` : "every pair rotates, and every distance has a pair in its first half rotation";
     told.push(`Base ${number(base)}: ${loses}; a step is ${step}.`);
   });
@@ -145,6 +145,6 @@ function saidOfSpeeds({ found, rows }, { width, base }) {
   const { single, even, paper } = found;
   if (paper.waves.length === 1) return `With one pair there is one speed, and the hand is back after ${number(TURN, 3)} tokens: with a width of more than 2 there are slower ones beside it.`;
   return `With hands of one speed alone the position is nearly the same again after ${number(single.twin ? single.twin.k : TURN, 3)} tokens, and with evenly spaced speeds all hands are together again after ${number(even.round)}. ` +
-    `So the paper makes each wave longer than the one before by the same factor, here ${number(paper.waves[1] / paper.waves[0], 4)}: at width ${number(width)} and base ${number(base)} from ${number(paper.waves[0], 3)} tokens to ${number(paper.waves.at(-1), 3)}, ` +
+    `So Vaswani et al. make each wave longer than the one before by the same factor, here ${number(paper.waves[1] / paper.waves[0], 4)}: every scale of distance then has as many hands as the next, ${number(Math.LN2 / Math.log(paper.waves[1] / paper.waves[0]), 3)} for each doubling. At width ${number(width)} and base ${number(base)} from ${number(paper.waves[0], 3)} tokens to ${number(paper.waves.at(-1), 3)}, ` +
     `and of ${number(rows)} rows the nearest two are ${number(paper.near.apart, 3)} apart. The base sets how far this goes: the larger it is, the slower the slow hands.`;
 }
