@@ -145,7 +145,7 @@ def test_what_the_simple_codes_lose(quiet_page, explorer, width, length, positio
         put(tab, "clock", position=position)
         says(tab, "naive", "grows without bound, here to #,", length - 1)
         says(tab, "naive", "a step of one position is # here", 1 / (length - 1), rel=6e-3)
-        says(tab, "spacing", "the same again after # tokens, .* all hands are together again after #", twin, gained)
+        says(tab, "spacing", "almost exactly after #; .* all hands are together again after #", twin, gained)
         says(tab, "spacing", "of # rows the nearest two are # apart", length, from_first[1:].min(), rel=6e-3)
         waves = [2 * math.pi / rate for rate in ch.Sinusoidal(width).rates]
         says(
@@ -206,7 +206,7 @@ def test_whether_a_ladder_is_fit_for_a_length(quiet_page, explorer):
                 after = scaling(before, served) if scaling else before
                 beyond = [i for i in never if after.rates[i] * served > before.rates[i] * 2048 * (1 + 1e-9)]
                 kept = sum(abs(new - old) <= 1e-9 * old for new, old in zip(after.rates, before.rates, strict=True))
-                says(tab, "ladder", "^[^.]*, some hands point where" if beyond else "^[^.]*, nothing new, as far")
+                says(tab, "ladder", "^[^.]*, some hands go beyond" if beyond else "^[^.]*, nothing new, as far")
                 says(tab, "ladder", "Of # pairs #, from pair # on", 256, len(never), never[0])
                 if scaling:
                     says(tab, "ladder", "# of # pairs keep", kept, 256)

@@ -187,7 +187,7 @@ function saidOfSum({ code, least, norms }, { row, token, sum, cosine }, { deviat
   const rows = same ? `Every row is ${root}${number(row, 4)} long` : `The row of position ${number(position)} is ${number(row, 4)} long (others ${number(shortest, 3)} to ${number(longest, 3)})`;
   return `${verdict}. ${rows}; a token vector with deviation ${number(deviation)} in each of ${number(code.width)} dimensions is ${number(token, 4)} long, and their sum ${number(sum, 4)}` +
     `${cosine === null ? "" : `: they are ${Math.abs(cosine) < 0.2 ? "nearly perpendicular" : "not perpendicular"}, with a cosine of ${number(cosine, 3)}`}. ` +
-    `Of ${TOKENS} random tokens at ${rowsWords(norms.length)}, ${percentOf(share)} are still nearest to their own vector after the row is added.`;
+    `Of ${TOKENS} random tokens at ${rowsWords(norms.length)}, ${percentOf(share)} are still nearest to their own vector after the row is added${share > 0.99 ? ": the row is about equally far from all of them" : ""}.`;
 }
 
 function rowsWords(count) {

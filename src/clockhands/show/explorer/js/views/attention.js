@@ -29,7 +29,7 @@ export const attention = {
     const [plain, told] = [html("div", { class: "pictures" }), html("div", { class: "pictures" })];
     section.figure.append(
       html("p", { class: "says" }, "Each row is a word that looks, each column a word that it looks at, and the number its share of the look: attention gives each word " +
-        "the mean of all, weighted so. Both sentences go through one layer with the same random weights; rows and columns have one order in all four, so that equal pictures mean equal weights. " +
+        "the average of all words, weighted by these numbers. Both sentences go through one layer with the same random weights; rows and columns have one order in all four, so that equal pictures mean equal weights. " +
         "Nothing is hidden from a word here. In models that hide the words after it (a causal mask) that alone tells something of the order."),
       plain, told);
     let blind = { key: null }, room = 0; // asked for only where it may have changed, since that costs a layout
@@ -66,7 +66,7 @@ function bothOrders(code, state, width) {
 
 function inOrder(without, coded, name) {
   const same = without.apart === 0 ? "are the same to the last bit" : `differ by ${number(without.apart, 2)}, which is rounding`;
-  const blind = `By itself it cannot. How much one word looks at another, a weight, follows from these two words alone; what a word gets is a sum over all words, and a sum has no order. So in “dog bites man” and “man bites dog” the weights are the same, and the means of all outputs ${same}. ` +
+  const blind = `By itself it cannot. How much one word looks at another, a weight, follows from the words, not from their places; what a word gets is a sum over all words, and a sum has no order. So in “dog bites man” and “man bites dog” the weights are the same, and the means of all outputs ${same}. ` +
     "Something must say where each word stands: a positional encoding. ", words = CODE_WORDS[name];
   if (coded.apart > SAME_SUM) {
     return `${blind}With ${words} it can: a weight moves by up to ${number(coded.moved, 2)}, and the means are ${number(coded.apart, 2)} apart.`;

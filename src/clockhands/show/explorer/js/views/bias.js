@@ -104,7 +104,7 @@ export const bias = {
       const distances = state.length > 1 + edge ? `To ${stepsOf} all distances from ${edge} on share one value: of ${number(state.length)} distances they distinguish ${told}.` : `${start} distinguish ${told} of ${number(state.length)} distances.`;
       const reach = `${linesOf} ALiBi on ${count} ${count === 1 ? "head" : "heads"}, a key's weight is halved after ${whole(reachOf(nearest, HALF_WEIGHT))} tokens in the head that looks nearest` +
         (count === 1 ? "." : ` and after ${whole(reachOf(furthest, HALF_WEIGHT))} in the one that looks furthest.`);
-      const what = "A model attends several times side by side; each time is a head. ALiBi (Press et al. 2022) lowers a score by the distance times a slope, another one for each head; T5 (Raffel et al. 2020) adds a trained number to it, one for each range of distances, a bucket.";
+      const what = "They leave tokens, queries and keys as they are, and add a number to each score. A model attends several times side by side; each time is a head. ALiBi (Press et al. 2022) lowers a score by the distance times a slope, another one for each head; T5 (Raffel et al. 2020) adds a trained number to it, one for each range of distances, a bucket.";
       section.answer(`${what} ${ofSteps ? `${distances} ${reach}` : `${reach} ${distances}`}`);
     };
   },

@@ -233,7 +233,7 @@ function saidOfKernel({ own, beside, without }, state, farthest) {
     return `${compared} Here that says more than the distance: this encoding has no kernel (no dot product that depends on the distance alone), since ${without}. The line shows only the sines and cosines of its pairs` +
       `${k === 0 || k > farthest ? "" : `, ${number(own.at(k), 3)} of a row with itself at ${tokens}`}: it ${fall(own)}, and it ${sink(own)}.${second}`;
   }
-  return `How far apart they are, roughly; never which of them comes first. ${compared} ${known} is the same from any start and in both directions. It ${fall(own)}` +
+  return `How far apart they are, roughly; not which of them comes first, unless a matrix rotates one of them before, as above. ${compared} ${known} is the same from any start and in both directions. It ${fall(own)}` +
     `${own.rise === null ? "" : ", so nearer is not always more alike"}, and it ${sink(own)}; distances are shown to ${number(farthest)}, ${farthest < state.served ? "the farthest that this page draws" : "the served length (how many tokens the model is used with)"}.${second}`;
 }
 

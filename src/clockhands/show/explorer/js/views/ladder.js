@@ -160,8 +160,8 @@ export const ladder = {
       slider(app, "factor", "Factor", { min: 1, max: 64, scale: "log" }).element,
       slider(app, "served", "Served length", { min: 2, max: 2 ** 20, scale: "log", unit: "tokens" }).element,
       pairs.element);
-    section.figure.append(html("p", { class: "says" }, "The wavelength of a pair is the number of tokens in which its hand rotates once. Each band below is a scaling: a way to slow hands down for longer texts, used with RoPE. Linear slows all hands alike; NTK takes a larger base, which slows the slow ones most, and dynamic one that grows with the text; YaRN and Llama 3 keep the fast hands and slow the slow ones. " +
-      "Marks above are the pairs before it, marks below the pairs after it; press a band to read about it."), marksKey());
+    section.figure.append(html("p", { class: "says" }, "The wavelength of a pair is the number of tokens in which its hand rotates once. Each band below is a scaling: a way to slow hands down for longer texts, used with RoPE, so that fewer of them go beyond the angles of training. Linear slows all hands alike; NTK takes a larger base, which slows the slow ones most, and dynamic one that grows with the text; YaRN and Llama 3 keep the fast hands and slow the slow ones. " +
+      "Upper marks are the pairs before scaling, lower marks those after; press a band to read about it."), marksKey());
     const bandPlace = html("div", { class: "ladder-bands" });
     section.figure.append(bandPlace);
     const bands = new Plot(bandPlace, { height: 400, margin: { top: LINES_ABOVE, right: 10, bottom: 40, left: 10 }, label: "The wavelength of every pair, before and after each scaling" });
@@ -210,7 +210,7 @@ function marksKey() {
   return html("p", { class: "key" },
     sample("turning", "completes a rotation: before scaling within the trained length, after it within the served length"),
     sample("never", "never does"),
-    sample("beyond", "at the served length points where training never pointed"));
+    sample("beyond", "reaches angles within the served length that training did not have"));
 }
 
 // Marks of one kind at places of a row: hue and shape differ, since hue alone is lost in grey.
@@ -315,7 +315,7 @@ function fitWords(found, state) {
   if (!chosen.ladder) return `${SCALING_WORDS[chosen.name]} cannot be applied here: ${chosen.why}.`;
   const { never, beyond, still: idle, kept } = chosen.counts, one = never.length === 1, sentences = [];
   const how = chosen.plain ? "As it is" : chosen.name === "none" ? "With its own scaling" : `With ${SCALING_WORDS[chosen.name]} by ${number(state.factor, 3)}`;
-  sentences.push(beyond.length ? `${how}, some hands point where training never pointed.` : `${how}, nothing new, as far as angles go.`, neverWords(found, never, state.length));
+  sentences.push(beyond.length ? `${how}, some hands go beyond the angles of training.` : `${how}, nothing new, as far as angles go.`, neverWords(found, never, state.length));
   if (never.length) sentences.push(`A model has seen only a part of the circle of ${one ? "this slow hand" : "these slow hands"}.`);
   const still = before.rates.filter((rate) => rate === 0).length;
   if (still) sentences.push(`${number(still)} of them never rotate${still === 1 ? "s" : ""}.`);
@@ -323,9 +323,9 @@ function fitWords(found, state) {
     sentences.push(`Within the served ${tokenWords(state.served)} ${idle.length ? `${number(idle.length)} pair${idle.length === 1 ? " completes" : "s complete"} none` : "every pair completes one"}.`);
   }
   if (never.length) {
-    const who = beyond.length === 0 ? (one ? "this hand does not point" : "none of these hands points")
-      : beyond.length === never.length ? (one ? "this hand points" : "all of these hands point") : `${number(beyond.length)} of these hands point${beyond.length === 1 ? "s" : ""}`;
-    sentences.push(`At ${tokenWords(state.served)} ${who} where training never pointed${beyond.length ? ", so no training text shows what to do there" : ""}.`);
+    const who = beyond.length === 0 ? (one ? "this hand does not reach" : "none of these hands reaches")
+      : beyond.length === never.length ? (one ? "this hand reaches" : "all of these hands reach") : `${number(beyond.length)} of these hands reach${beyond.length === 1 ? "es" : ""}`;
+    sentences.push(`In texts of ${tokenWords(state.served)} ${who} angles that training did not have${beyond.length ? ", so no training text shows what to do there" : ""}.`);
   }
   if (chosen.plain) return sentences.join(" ");
   const [was, is] = [before.rates[0], chosen.ladder.rates[0]];

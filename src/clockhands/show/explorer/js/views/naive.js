@@ -173,5 +173,5 @@ function saidOfCounting({ found: { counter, normalised, binary } }, { length, wi
   const flips = binary.jump > 1 ? `up to ${number(Math.min(Math.floor(Math.log2(length - 1)) + 1, width))} of them flip at one step` : "at some steps more of them flip than at others";
   return `Because every way of counting breaks something. The position itself grows without bound, here to ${number(counter.ratio)}, and drowns the words it is added to. ` +
     `Divided by the length it stays small, but then a step of one position is ${length < 2 ? "another in texts of another length" : `${number(normalised.step, 3)} here and another in texts of another length`}. ` +
-    `Its binary digits, ones and zeros, stay small too, but ${flips}: neighbours are then far apart. The waves of the next section stay between −1 and 1, and none of their steps is such a jump.`;
+    `Its binary digits, ones and zeros, stay small too, but ${flips}: neighbours are then far apart. The waves of the next section stay between −1 and 1, and each of their steps is as long as any other.`;
 }

@@ -202,8 +202,8 @@ function answerOf(code, chosen, state, { phase, rate, twin }, without, rotary) {
   const pairs = held.has("cos") ? `A pair is two dimensions${rotary ? " that are rotated by one angle; its sine and its cosine have" : ": a sine and a cosine of"} one frequency. ` : "";
   const also = without === null || !held.has("cos") ? "" : ` No single rotation is a shift of this encoding: ${without}.`;
   if (twin === null) return `${terms}${pairs}At position ${here} the sine of pair ${chosen} is at its ${phase > 0 ? "top" : "bottom"}, ${sine}, which occurs once per rotation; any other position needs sine and cosine.${also}`;
-  return `${terms}${pairs}One wave is not enough: the sine of pair ${chosen} is ${sine} at position ${here}, and ${sine} again at ${twinPlace(twin, state.position)}${betweenWords(twin)}. ` +
-    (held.has("cos") ? `The cosine distinguishes the two: it is ${decimal(cosine, 3)} at the first, ${decimal(-cosine, 3)} at the second.${also}` : `The cosine could distinguish the two, but this encoding does not have it: ${without}.`);
+  return `${terms}${pairs}One wave is not enough, since every height is passed on the way up and again on the way down: the sine of pair ${chosen} is ${sine} at position ${here}, and ${sine} again at ${twinPlace(twin, state.position)}${betweenWords(twin)}. ` +
+    (held.has("cos") ? `The cosine distinguishes the two: it is ${decimal(cosine, 3)} at the first, ${decimal(-cosine, 3)} at the second.${without === null ? " Only with both can one matrix move every position further, as is shown below." : also}` : `The cosine could distinguish the two, but this encoding does not have it: ${without}.`);
 }
 
 // Which token the sine alone nearly confuses with the position, and whether the cosine helps.

@@ -144,7 +144,7 @@ function drawBases(plot, says, ladders, length) {
 function saidOfSpeeds({ found, rows }, { width, base }) {
   const { single, even, paper } = found;
   if (paper.waves.length === 1) return `With one pair there is one speed, and the hand is back after ${number(TURN, 3)} tokens: with a width of more than 2 there are slower ones beside it.`;
-  return `With hands of one speed alone the position is nearly the same again after ${number(single.twin ? single.twin.k : TURN, 3)} tokens, and with evenly spaced speeds all hands are together again after ${number(even.round)}. ` +
-    `So Vaswani et al. make each wave longer than the one before by the same factor, here ${number(paper.waves[1] / paper.waves[0], 4)}: every scale of distance then has as many hands as the next, ${number(Math.LN2 / Math.log(paper.waves[1] / paper.waves[0]), 3)} for each doubling. At width ${number(width)} and base ${number(base)} from ${number(paper.waves[0], 3)} tokens to ${number(paper.waves.at(-1), 3)}, ` +
+  return `A fast hand alone is back after ${number(TURN, 3)} tokens${single.twin ? `, and almost exactly after ${number(single.twin.k)}` : ""}; a slow one alone hardly moves from token to token; and with evenly spaced speeds all hands are together again after ${number(even.round)} tokens. ` +
+    `So Vaswani et al. make each wave longer than the one before by the same factor, here ${number(paper.waves[1] / paper.waves[0], 4)}: every scale of distance then has as many hands as the next, ${number(Math.LN2 / Math.log(paper.waves[1] / paper.waves[0]), 3)} for each doubling. At width ${number(width)} and base ${number(base)} the waves run from ${number(paper.waves[0], 3)} tokens to ${number(paper.waves.at(-1), 3)}, ` +
     `and of ${number(rows)} rows the nearest two are ${number(paper.near.apart, 3)} apart. The base sets how far this goes: the larger it is, the slower the slow hands.`;
 }
