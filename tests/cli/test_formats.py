@@ -346,7 +346,9 @@ def test_pre_commit_takes_the_hook_and_runs_it(written, tmp_path):
 def pasted(key):
     """The block of the page about audits that begins with this key."""
     blocks = re.findall(
-        r"^```yaml\n(.*?)^```", (DOCS / "audit.md").read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL
+        r"^```yaml\n(.*?)^```",
+        (DOCS / "guides" / "audit-before-release.md").read_text(encoding="utf-8"),
+        re.MULTILINE | re.DOTALL,
     )
     (block,) = [block for block in blocks if block.startswith(f"{key}:")]
     return block

@@ -182,7 +182,7 @@ function saidOfDifference({ one, other }, { between, first, one: own, other: sec
   const { position, pair, by: off } = first;
   const rates = [own, second].map((ladder) => (ladder.rates[pair] === 0 ? "never rotates" : `${number(wavelength(ladder.rates[pair]), 5)} tokens`));
   const same = Array.from(between.rates).filter((rate) => rate === 0).length;
-  return `From position ${number(position)} on${position >= state.length ? `, beyond the length of ${number(state.length)} tokens,` : ""} ${names} visibly differ: there the phases of pair ${pair} are ${number(off, 3)} rad apart (${number((100 * off) / TURN, 2)}\u2009% of a rotation), and more than ${VISIBLE} rad counts as visible. ` +
+  return `From position ${number(position)} on${position >= state.length ? `, beyond the length of ${number(state.length)} tokens,` : ""} ${names} visibly differ: there the phases of pair ${pair} are ${number(off, 3)} rad apart (${number((100 * off) / TURN, 2)}\u2009% of a rotation), and more than ${VISIBLE} rad counts as visible.` +
     ` Its wavelength is ${rates[0]} in the first and ${rates[1]} in the second. ` +
     `${same ? `${number(same)} of ${number(least)} pairs ${same === 1 ? "is" : "are"} the same in both.` : least === 1 ? "" : `None of the ${number(least)} pairs is the same in both.`}${common}`;
 }
