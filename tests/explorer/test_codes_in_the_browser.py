@@ -93,7 +93,7 @@ def test_every_code_is_told_as_the_library_tells_it(quiet_page, explorer):
                 says(
                     tab,
                     "distance",
-                    "^How far apart they are, roughly; not which .* 3 tokens ahead and one 3 tokens behind both give # of",
+                    "^How far apart they are, roughly; not .* 3 tokens ahead and one 3 tokens behind both give # of",
                     share,
                     rel=6e-3,
                 )
