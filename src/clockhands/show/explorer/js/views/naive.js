@@ -43,9 +43,9 @@ export function countersOf({ width, length }) {
       : `Loses the step: from one position to the next the number grows by ${number(1 / (length - 1), 3)} in a text of ${number(length)} tokens and by ${length === 10 ? "0.0101 in one of a hundred" : "0.111 in one of ten"}.` };
   // The jump is one of the rows that are looked at; which digits change is asked of the whole length.
   const last = Math.floor(Math.log2(Math.max(rows - 1, 1))), jump = 2 ** last, flipped = Math.min(last + 1, width);
-  const idle = Math.max(width - (length > 1 ? Math.floor(Math.log2(length - 1)) + 1 : 0), 0);
+  const used = length > 1 ? Math.floor(Math.log2(length - 1)) + 1 : 0, idle = Math.max(width - used, 0);
   const mask = digits < 31 ? 2 ** digits - 1 : -1;
-  found.binary = { apart: (p, q) => Math.sqrt(digitsSet((p ^ q) & mask)), jump, flipped, mark: jump,
+  found.binary = { apart: (p, q) => Math.sqrt(digitsSet((p ^ q) & mask)), jump, flipped, mark: jump, most: Math.min(used, width),
     loses: `Loses nearness: ${binaryJump(jump, flipped)}` +
       (idle ? `; ${number(idle)} of ${number(width)} dimensions never change in ${tokenWords(length)}.` : width < 31 && 2 ** width < length ? `; after ${number(2 ** width)} tokens it starts again.` : ".") };
   return { rows, norm, found };
@@ -169,8 +169,8 @@ function drawPanel({ name, plot, words }, made, from) {
   words.textContent = loses;
 }
 
-function saidOfCounting({ found: { counter, normalised, binary } }, { length, width }) {
-  const flips = binary.jump > 1 ? `up to ${number(Math.min(Math.floor(Math.log2(length - 1)) + 1, width))} of them flip at one step` : "at some steps more of them flip than at others";
+function saidOfCounting({ found: { counter, normalised, binary } }, { length }) {
+  const flips = binary.jump > 1 ? `up to ${number(binary.most)} of them flip at one step` : "at some steps more of them flip than at others";
   return `Because every way of counting breaks something. The position itself grows without bound, here to ${number(counter.ratio)}, and drowns the words it is added to. ` +
     `Divided by the length it stays small, but then a step of one position is ${length < 2 ? "another in texts of another length" : `${number(normalised.step, 3)} here and another in texts of another length`}. ` +
     `Its binary digits, ones and zeros, stay small too, but ${flips}: neighbours are then far apart. The waves of the next section stay between −1 and 1, and each of their steps is as long as any other.`;
