@@ -107,7 +107,7 @@ def test_every_code_is_told_as_the_library_tells_it(quiet_page, explorer):
                 says(
                     tab,
                     "distance",
-                    "this encoding has no kernel .* only the sines and cosines of its pairs, # of a row with itself",
+                    "its rows have no kernel .* only the sines and cosines of its pairs, # of a row with itself",
                     hands,
                     rel=6e-3,
                 )
@@ -281,7 +281,7 @@ def test_where_evenly_spaced_rates_come_round(quiet_page, explorer, base, width)
         says(
             tab,
             panel,
-            f"^{told}: after # tokens all .* rows are # apart, where neighbours are #",
+            f"^{told}: after # tokens all .* rows so far apart differ by #, where neighbours differ by #",
             gained,
             back,
             step,

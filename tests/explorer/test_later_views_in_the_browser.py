@@ -170,7 +170,7 @@ def test_what_the_simple_codes_lose(quiet_page, explorer, width, length, positio
             beside[1],
             rel=6e-3,
         )
-        says(tab, panel.format("even"), "after # tokens all .* rows are # apart", gained, back, rel=6e-3)
+        says(tab, panel.format("even"), "after # tokens all .* rows so far apart differ by #", gained, back, rel=6e-3)
         jump = 2 ** (length - 1).bit_length() // 2
         says(tab, panel.format("binary"), "from # to # all # digits flip", jump - 1, jump, jump.bit_length())
         never = sum(rate * length < 2 * math.pi for rate in ch.Sinusoidal(width).rates)
@@ -262,9 +262,10 @@ def test_how_many_rows_a_dtype_leaves(quiet_page, explorer, length):
             put(tab, "precision", dtype=name)
             left = distinct_positions(range(length), np.dtype(dtype))
             if left < length:
-                says(tab, "precision", rf"kept in {name} \([^)]*\): # of them become # rows", length, left)
+                first = next(each for each in range(length) if float(np.asarray(each, dtype)) != each)
+                says(tab, "precision", rf"^In {name} from position # on: .* # positions become # rows", first, length, left)
             else:
-                says(tab, "precision", f"^Not within # tokens, where positions are kept in {name}", length)
+                says(tab, "precision", f"^In {name} nowhere within # tokens", length)
             says(tab, f'#precision .boxes[data-dtype="{name}"] text', f"^{name}: # of # rows left", left, length)
 
 

@@ -116,7 +116,6 @@ export function explore(root, data, { fragment = "", onfragment = null, hosted =
   };
   laid();
   for (const [view, section] of sections) updates.push(view.mount(section, app));
-  queue.watch(sections.map(([, section]) => section.element));
   let telling = null, untold = null;
   store.subscribe((state, changed) => {
     queue.tell(changed);
@@ -139,7 +138,10 @@ export function explore(root, data, { fragment = "", onfragment = null, hosted =
   };
   redraw();
   // What is reached by a link is to stand below what stays.
-  new ResizeObserver(() => root.style.setProperty("--bar", `${bar.offsetHeight}px`)).observe(bar);
+  new ResizeObserver(() => {
+    root.style.setProperty("--bar", `${bar.offsetHeight}px`);
+    queue.watch(sections.map(([, section]) => section.element), only.length ? 0 : bar.offsetHeight);
+  }).observe(bar);
   let width = root.clientWidth;
   new ResizeObserver(() => {
     if (root.clientWidth === width) return;
@@ -177,18 +179,19 @@ class Queue {
     Object.assign(this, { updates, store, drawn, out: new Set(), waiting: new Map(), timer: null });
   }
 
-  // Until the browser has said where they are, all are taken to be in sight.
-  watch(elements) {
+  // Until the browser has said where they are, all are taken to be in sight. What is behind the bar, so many px tall, is not, nor what only touches it.
+  watch(elements, bar) {
     const places = new Map(elements.map((element, place) => [element, place]));
-    const watcher = new IntersectionObserver((entries) => {
+    this.watcher?.disconnect();
+    this.watcher = new IntersectionObserver((entries) => {
       for (const { target, isIntersecting } of entries) {
         const place = places.get(target);
         if (!isIntersecting) this.out.add(place);
         else this.out.delete(place);
       }
       this.onward();
-    }, { rootMargin: "100px" });
-    for (const element of elements) watcher.observe(element);
+    }, { rootMargin: `-${bar + 1}px 0px 0px 0px` });
+    for (const element of elements) this.watcher.observe(element);
   }
 
   tell(changed) {

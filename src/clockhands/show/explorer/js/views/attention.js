@@ -25,11 +25,11 @@ export const attention = {
   mount(section, app) {
     section.controls.append(
       choice(app, "code_in_attention", "Below, with", CODES).element,
-      slider(app, "seed", "Random weights, number", { min: 0, max: 999 }).element);
+      slider(app, "seed", "Random model, number", { min: 0, max: 999 }).element);
     const [plain, told] = [html("div", { class: "pictures" }), html("div", { class: "pictures" })];
     section.figure.append(
-      html("p", { class: "says" }, "Each row is a word that looks, each column a word that it looks at, and the number its share of the look: attention gives each word " +
-        "the average of all words, weighted by these numbers. Both sentences go through one layer with the same random weights; rows and columns have one order in all four, so that equal pictures mean equal weights. " +
+      html("p", { class: "says" }, "Each line of a picture is a word that looks, each column a word that it looks at, and the number its share of the look, its weight: the better the numbers of the two words fit (their score), the larger it is. It is e to the power of the score, divided by the sum over its line, so that a line adds up to 1. Attention gives each word " +
+        "the average of all words, with these weights. Both sentences go through the same attention, made of random numbers as in a model before its training; lines and columns have one order in all four, so that equal pictures mean equal weights. " +
         "Nothing is hidden from a word here. In models that hide the words after it (a causal mask) that alone tells something of the order."),
       plain, told);
     let blind = { key: null }, room = 0; // asked for only where it may have changed, since that costs a layout

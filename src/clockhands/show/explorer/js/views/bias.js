@@ -61,7 +61,7 @@ export const bias = {
     const heads = slider(app, "heads", "Heads", { min: 1, max: 128 }), seed = slider(app, "seed", "Random T5 table, number", { min: 0, max: 99 });
     const own = ownBiases(app), whose = biasChoice(app, own);
     section.controls.append(whose.element, heads.element, head.element, seed.element);
-    const [left, right] = ["ALiBi: a line for each head", "T5: a step for each bucket"].map((words) => {
+    const [left, right] = ["ALiBi: a slope for each head", "T5: a step for each bucket"].map((words) => {
       const place = html("div", { class: "half" }, html("h3", {}, words));
       return place;
     });
@@ -97,8 +97,9 @@ export const bias = {
       const [nearest, furthest] = [Math.max(...alibi.slopes), Math.min(...alibi.slopes)];
       const whole = (tokens) => number(tokens, 3);
       lineWords.textContent = `${ofLines ? `Of ${ofLines.says}. ` : ""}Head ${chosen}: slope ${number(alibi.slopes[chosen], 4)} a token, half the weight at distance ${whole(reachOf(alibi.slopes[chosen], HALF_WEIGHT))}, a hundredth at ${whole(reachOf(alibi.slopes[chosen], HUNDREDTH_WEIGHT))}.`;
-      stepWords.textContent = `${numbersWords(ofSteps, state)} ${spec.buckets} buckets, ${spec.bidirectional ? "half" : "all"} of them for keys before the query, max_distance ${spec.max_distance}.`;
-      const edge = t5.boundaries.at(-1), told = bucketSteps(t5, 0, state.length - 1).length;
+      const edge = t5.boundaries.at(-1);
+      stepWords.textContent = `${numbersWords(ofSteps, state)} ${spec.buckets} buckets, ${spec.bidirectional ? "half" : "all"} of them for keys before the query, max_distance ${spec.max_distance}${edge < spec.max_distance ? ` (by its formula the last bucket already begins at ${number(edge)})` : ""}.`;
+      const told = bucketSteps(t5, 0, state.length - 1).length;
       const [linesOf, stepsOf] = [ofLines ? `In ${ofLines.says}, which has` : "With", ofSteps ? `the buckets of ${ofSteps.says}` : "T5's buckets"];
       const start = stepsOf[0].toUpperCase() + stepsOf.slice(1);
       const distances = state.length > 1 + edge ? `To ${stepsOf} all distances from ${edge} on share one value: of ${number(state.length)} distances they distinguish ${told}.` : `${start} distinguish ${told} of ${number(state.length)} distances.`;

@@ -115,7 +115,7 @@ export const clock = {
       if (focused !== null && focused !== now) plot.element.querySelector(`[data-pair="${focused}"]`)?.focus();
       if (!motion || still()) turn(state.position);
       drawCounter(counter, ladder, state);
-      drawThree(three, ladder, state, pace);
+      const curves = drawThree(three, ladder, state, pace);
       const phases = Array.from({ length: code.pairs }, (_, pair) => {
         const phase = phaseAt(ladder, pair, state.position);
         return Math.atan2(Math.fround(Math.sin(phase)), Math.fround(Math.cos(phase)));
@@ -125,8 +125,8 @@ export const clock = {
       const never = pairs.some((pair) => !completes(ladder.rates[pair], state.length));
       const run = { falling: "from fast to slow", rising: "from slow to fast", mixed: "in the order of their pairs" }[pace.order];
       put(strip, { "aria-label": `All ${code.pairs} hands ${run}, each coloured by its angle` });
-      say(note, `The strip: all ${number(code.pairs)} hands ${run}, coloured by their angle.${never ? ` Dashed: never completes a rotation in ${number(state.length)} tokens.` : ""} ` +
-        "Below: each binary digit of the position, under the hand that repeats about as often as the digit does; then the height of three hands by position.");
+      say(note, `The strip: ${code.pairs === 1 ? "the one hand, coloured by its angle" : `all ${number(code.pairs)} hands ${run}, coloured by their angle`}.${never ? ` Dashed: never completes a rotation in ${number(state.length)} tokens.` : ""} ` +
+        `Below: each binary digit of the position, under the hand that repeats about as often as the digit does, where there is one; then the height of ${["no hand", "one hand", "two hands", "three hands"][curves]} by position.`);
       section.answer(saidOfClock(code, app.code(state).kind === "rotary", state, pace, often > mostRounds(code.pairs) ? "often" : read, app.whyNoShift(state)));
     };
   },
@@ -240,7 +240,7 @@ export function stepKeys(event, app, rate = 0) {
   app.store.set({ position: Math.min(Math.max(0, position + by), Math.max(length - 1, position)) });
 }
 
-// Sine against position for the fastest and the slowest pair and one between them, around the position.
+// Sine against position for the fastest and the slowest pair and one between them, around the position; gives how many.
 function drawThree(plot, ladder, { position, length, pair }, { fast, slow }) {
   plot.clear();
   const { rates } = ladder, { left, right, top, bottom } = plot.inner, wide = Math.min(WAVES_OVER, Math.max(length, 2)), from = Math.floor(position / wide) * wide;
@@ -262,6 +262,7 @@ function drawThree(plot, ladder, { position, length, pair }, { fast, slow }) {
       svg("circle", { class: "at sine", cx: at, cy: height(position - from), r: 5 }),
       svg("text", { class: each === pair ? "halo strong" : "halo", x: left, y: top + row * tall + 10 }, `${name}sine of pair ${each}`));
   });
+  return rows.length;
 }
 
 // A hand that follows the pointer to the position at which it stands there; a press alone chooses its pair.

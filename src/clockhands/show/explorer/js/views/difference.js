@@ -89,7 +89,7 @@ export const difference = {
       }
       axes = drawDifference(plot, canvas, place, made, both, state);
       const pair = Math.min(state.pair, made.between.pairs - 1), [first, second] = [both.one, both.other].map(({ ladder }) => phaseAt(ladder, pair, state.position));
-      say(readout, `Pair ${pair} at position ${number(state.position)}: ${decimal(first, 4)} rad in ${both.one.name}, ${decimal(second, 4)} rad in ${both.other.name}; they differ by ${decimal(Math.abs(phaseAt(made.between, pair, state.position)), 4)} rad.`);
+      say(readout, `The phase (angle from −π to π) of pair ${pair} at position ${number(state.position)}: ${decimal(first, 4)} rad in ${both.one.name}, ${decimal(second, 4)} rad in ${both.other.name}; they differ by ${decimal(Math.abs(phaseAt(made.between, pair, state.position)), 4)} rad.`);
       say(note, noteOfDifference(both, made));
       section.answer(saidOfDifference(both, made, state));
     };

@@ -21,7 +21,7 @@ const LADDERS_BESIDE = [["even", "evenly spaced frequencies"], ["single", "one f
 export function ladderBeside(app, state) {
   const own = LADDERS_BESIDE.find(([name]) => name === state.other);
   if (own && state.other.startsWith("base")) return { name: own[1], ladder: geometricLadder(state.width / 2, state.width, Number(state.other.slice(4))) };
-  if (own) return { name: own[1], ladder: additiveCode(naiveSpec(state.other, state.width)).ladder };
+  if (own) return { name: own[1], ladder: additiveCode(naiveSpec(state.other, state.width, { base: state.base })).ladder };
   const ladder = app.ladderNamed(state.other);
   return ladder && { name: nameOfCode(app, state.other), ladder, without: app.whyNoShiftNamed(state.other) };
 }
@@ -72,7 +72,7 @@ export const distance = {
     section.figure.append(html("p", { class: "key" },
       html("span", {}, keyed(svg("circle", { class: "mark-rise", cx: 7, cy: 7, r: 5 })), "first distance from which it rises"),
       html("span", {}, keyed(svg("path", { class: "mark-below", d: "M2,2H12L7,12Z" })), "first distance below zero"),
-      html("span", {}, keyed(svg("path", { class: "likeness likeness-drawn", d: "M1,7H13" })), "a random query and key, in a RoPE head")));
+      html("span", {}, keyed(svg("path", { class: "likeness likeness-drawn", d: "M1,7H13" })), "a random query and key with RoPE, see “Scores”")));
     const ofHead = section.figure.appendChild(html("p", { class: "says" }));
     let axes = null;
     let made = {};
@@ -89,11 +89,12 @@ export const distance = {
     const draw = function* (state) {
       const length = Math.min(Math.max(state.served, 2), FARTHEST) + 1, next = { ...made };
       next.key = [state.code, state.width, state.base, state.span, length].join(" ");
-      next.besideKey = [state.other, state.width, length].join(" ");
+      next.besideKey = [state.other, state.width, state.base, length].join(" ");
       if (next.key !== made.key) next.own = yield* likenessOf(ownName(app, state), app.ladder(state), length);
       next.headKey = `${next.key} ${state.seed}`;
       if (next.headKey !== made.headKey) next.head = yield* scoresOf(app.head(state), state.seed, length);
       next.without = app.whyNoShift(state);
+      next.scaled = app.given(state).type === "Rotary" && app.head(state).spec.xpos !== null;
       if (next.besideKey !== made.besideKey) {
         const beside = ladderBeside(app, state);
         next.beside = beside && { ...(yield* likenessOf(beside.name, beside.ladder, length)), without: beside.without ?? null };
@@ -223,23 +224,24 @@ function nameKernel(plot, labels, name, [least, most], over) {
   plot.ink.append(svg("text", { class: "halo name-of", x, y }, name));
 }
 
-function saidOfKernel({ own, beside, without }, state, farthest) {
+function saidOfKernel({ own, beside, without, scaled }, state, farthest) {
   const k = Math.abs(state.shift), tokens = `${number(k)} ${k === 1 ? "token" : "tokens"}`, compared = "Attention compares two rows by their dot product: multiply them number by number, and add up.";
-  const known = k > farthest ? "It" : k === 0 ? "At distance 0 a row is compared with itself, which gives 1; it" : `A row ${tokens} ahead and one ${tokens} behind both give ${number(own.at(k), 3)} of what a row gives with itself: it`;
+  const known = k > farthest ? "The product" : k === 0 ? "At distance 0 a row is compared with itself, which gives 1; the product" : `A row ${tokens} ahead and one ${tokens} behind both give ${number(own.at(k), 3)} of what a row gives with itself. Each pair gives the cosine of the angle between its two hands, and that angle follows from the distance and has no side: the product`;
   const fall = (of) => (of.rise === null ? `only falls up to ${number(farthest)}` : of.rise === 0 ? "rises at once" : `falls to distance ${number(of.rise)} and then rises`);
   const sink = (of) => (of.below === null ? `is nowhere below 0 up to ${number(farthest)}` : `is first below 0 at ${number(of.below)}`);
   const second = beside ? ` With ${beside.without === null ? beside.name : `the hands of ${beside.name}, which has no kernel,`} it ${fall(beside)}, and ${sink(beside)}.` : "";
   if (without !== null) {
-    return `${compared} Here that says more than the distance: this encoding has no kernel (no dot product that depends on the distance alone), since ${without}. The line shows only the sines and cosines of its pairs` +
-      `${k === 0 || k > farthest ? "" : `, ${number(own.at(k), 3)} of a row with itself at ${tokens}`}: it ${fall(own)}, and it ${sink(own)}.${second}`;
+    return `${compared} Here that says more than the distance: its rows have no kernel (no dot product that depends on the distance alone), since ${without}. The line shows only the sines and cosines of its pairs` +
+      `${k === 0 || k > farthest ? "" : `, ${number(own.at(k), 3)} of a row with itself at ${tokens}`}: it ${fall(own)}, and it ${sink(own)}.${second}` +
+      (scaled ? " The score of a query with a key depends on the distance alone nevertheless, since keys shrink with the position where queries grow." : "");
   }
   return `How far apart they are, roughly; not which of them comes first, unless a matrix rotates one of them before, as above. ${compared} ${known} is the same from any start and in both directions. It ${fall(own)}` +
-    `${own.rise === null ? "" : ", so nearer is not always more alike"}, and it ${sink(own)}; distances are shown to ${number(farthest)}, ${farthest < state.served ? "the farthest that this page draws" : "the served length (how many tokens the model is used with)"}.${second}`;
+    `${own.rise === null ? "" : ", as fast hands come round, so nearer is not always more alike"}, and it ${sink(own)}; distances are shown to ${number(farthest)}, ${farthest < state.served ? "the farthest that this page draws" : "the served length (how many tokens the model is used with)"}.${second}`;
 }
 
 function saidOfHead(head, state) {
   const k = Math.abs(state.shift), tokens = `${number(k)} ${k === 1 ? "token" : "tokens"}`;
   const told = k === 0 ? `${number(head.at(0), 3)} at one position` : `${number(head.at(k), 3)} with the key ${tokens} behind the query, and ${number(head.at(-k), 3)} with it as far ahead`;
-  return `The thin line: RoPE (rotary position embedding) adds nothing to a token, and rotates its query and its key by the hands of their positions. For a query and a key of ${number(head.channels)} random values, as a share of the product of their lengths, the score is ${told}. ` +
-    "Two different vectors distinguish the side, and nothing forces their score to fall with the distance.";
+  return `The thin line: a score in RoPE, which “Scores” explains. For a query and a key of ${number(head.channels)} random values, as a share of the product of their lengths, the score is ${told}. ` +
+    "The two vectors differ, so the score ahead is not the score behind, and nothing forces it to fall with the distance.";
 }

@@ -50,7 +50,7 @@ export const lookback = {
       const at = DEVIATIONS.indexOf(state.deviation);
       drawShares(shares, made, at);
       const found = drawScores(scores, made, DEVIATIONS[at]);
-      section.answer(saidOfLooking(made, at, app.whyNoShift(state)));
+      section.answer(saidOfLooking(made, at, app.whyNoShift(state), app.given(state).type === "Rotary"));
       say(words, saidOfScores(made, found, DEVIATIONS[at]));
     };
     const follow = whenIdle(() => draw(app.store.state), section.element);
@@ -102,13 +102,14 @@ function drawScores(plot, made, deviation) {
   return { wanted, best, above: values.reduce((count, value) => count + (value > values[wanted]), 0) };
 }
 
-function saidOfLooking(made, at, without) {
+function saidOfLooking(made, at, without, rotary) {
   const percent = (place) => `${number(100 * made.right[place], 3)}\u2009%`, far = tokenWords(made.back);
   const own = without === null ? "" : ` This encoding has no such matrix: ${without}; the numbers are those of its hands alone.`;
-  return `${without === null ? "Yes" : "With its hands alone"}, as long as the words’ own numbers are small beside the position’s. In attention a token looks with one vector of numbers, its query, and is found by another, its key; their product, the score, says how well they fit. ` +
-    `One matrix rotates the hands of every query ${far} back, so its score is largest with the key ${far} before it. ` +
+  return `${without === null ? "Yes" : "With its hands alone"}, as long as the words’ own numbers are small beside the position’s. In attention each token has two vectors of numbers: a query, with which it looks, and a key, by which it is found. The product of one token’s query with another’s key is a score; the larger it is, the larger the weight of that look. ` +
+    `One matrix rotates the hands of every query ${far} back, so its score is largest with the key ${far} before its own. ` +
     `Of ${number(made.queries)} queries in random texts of ${number(made.length)} tokens, ${percent(0)} find that token if there is nothing but positions, and ` +
-    `${percent(at)} if words whose numbers have a deviation (a typical size) of ${number(DEVIATIONS[at])} are added. With positions alone the right score is ${number(made.largest)}, and the next best is only ${number(made.margin, 4)} below it.${own}`;
+    `${percent(at)} if words whose numbers have a deviation (a typical size) of ${number(DEVIATIONS[at])} are added. (A trained model can have matrices that single out the position first; here there are none.) With positions alone the right score is ${number(made.largest)}, and the next best is only ${number(made.margin, 4)} below it.${own}` +
+    (rotary ? " The chosen encoding rotates queries and keys and adds nothing; here its sines and cosines are added." : "");
 }
 
 function saidOfScores(made, { wanted, best, above }, deviation) {

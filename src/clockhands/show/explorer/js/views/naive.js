@@ -172,6 +172,6 @@ function drawPanel({ name, plot, words }, made, from) {
 function saidOfCounting({ found: { counter, normalised, binary } }, { length }) {
   const flips = binary.jump > 1 ? `up to ${number(binary.most)} of them flip at one step` : "at some steps more of them flip than at others";
   return `Because every way of counting breaks something. The position itself grows without bound, here to ${number(counter.ratio)}, and drowns the words it is added to. ` +
-    `Divided by the length it stays small, but then a step of one position is ${length < 2 ? "another in texts of another length" : `${number(normalised.step, 3)} here and another in texts of another length`}. ` +
-    `Its binary digits, ones and zeros, stay small too, but ${flips}: neighbours are then far apart. The waves of the next section stay between −1 and 1, and each of their steps is as long as any other.`;
+    `Divided by the length it stays small, but then a step of one position is ${length < 2 ? "another in texts of another length" : `${number(normalised.step, 3)} here and another in texts of another length, so “the next word” is no fixed step`}. ` +
+    `Its binary digits, ones and zeros, stay small too, but ${flips}: neighbours are then far apart. The waves of the next section stay between −1 and 1, and with a sine and a cosine of each, every step is as long as any other.`;
 }

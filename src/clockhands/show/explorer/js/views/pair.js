@@ -12,6 +12,8 @@ const FAR_ROWS = 1e9; // and those of the table
 const MOST_DOTS = 64; // tokens that are dots of their own
 const REAL_WAVES = 100; // tokens of a rotation, up to which a drag stops between tokens
 const LOOKED_FOR = 32768; // tokens among which one with nearly the same sine is looked for
+const CIRCLE_WORDS = "Sine and cosine are how high a point of a circle is and how far right; the line to it from the centre is the hand. At each token the hand rotates by the same angle, its frequency. " +
+  "Angles are in radians (rad): a whole rotation is 2π = 6.283 rad, and the wavelength is the number of tokens that it takes.";
 const ONE_HEIGHT = 1e-9, NEARLY = 0.1; // differences of two heights that are none, and that are small
 
 export const pair = {
@@ -105,7 +107,7 @@ export const pair = {
       drawWaves(waves.clear(), now, state);
       drawCircle(circle.clear(), now, state);
       const sine = Math.sin(phase), cosine = Math.cos(phase), held = heldWaves(code, chosen);
-      say(sum, `sin² + cos² at position ${exactWords(state)}: ${decimal(sine ** 2)} + ${decimal(cosine ** 2)} = ${number(sine ** 2 + cosine ** 2, 12)}. The point never leaves the circle.${held.has("sin") && rate > 0 ? nearestWords(nearestSine(code.ladder, chosen, state), held.has("cos")) : ""}`);
+      say(sum, `${CIRCLE_WORDS} At position ${exactWords(state)} sin² + cos² is ${decimal(sine ** 2)} + ${decimal(cosine ** 2)} = ${number(sine ** 2 + cosine ** 2, 12)}: the point never leaves the circle.${held.has("sin") && rate > 0 ? nearestWords(nearestSine(code.ladder, chosen, state), held.has("cos")) : ""}`);
       refill(facts, factsOf(code, chosen, state, phase).flatMap(([name, value]) => [html("dt", {}, name), html("dd", {}, value)]));
       refill(rows, rowsOf(code.ladder, chosen, state, now.twin));
       section.answer(answerOf(code, chosen, state, now, app.whyNoShift(state), app.code(state).kind === "rotary"));
@@ -128,22 +130,23 @@ export function twinOf(ladder, chosen, position, fraction = 0) {
   return ahead < 1e-9 || TURN - ahead < 1e-9 ? null : position + fraction + ahead / rate;
 }
 
-// The sines of all tokens of the last pair, which do not change as the position moves.
-let sinesKept = { ladder: null };
+// The sines and cosines of all tokens of the last pair, which do not change as the position moves.
+let wavesKept = { ladder: null };
 
-// Of the tokens 0 to count - 1 the one, other than the position, whose sine is nearest to that of the position, by how much
-// it differs, and by how much its cosine does; null where there is no other token.
+// Of the tokens 0 to length - 1 on the other side of the wave, where the cosine has the other sign, the one whose sine is
+// nearest to that of the position, and by how much its sine and its cosine differ; null where there is none.
 export function nearestSine(ladder, chosen, { position, fraction, length }) {
-  const phase = phaseOf(ladder, chosen, { position, fraction }), sine = Math.sin(phase), count = Math.min(length, LOOKED_FOR);
-  if (sinesKept.ladder !== ladder || sinesKept.chosen !== chosen || sinesKept.sines.length !== count) {
-    sinesKept = { ladder, chosen, sines: Float64Array.from({ length: count }, (_, token) => Math.sin(phaseAt(ladder, chosen, token))) };
+  const phase = phaseOf(ladder, chosen, { position, fraction }), sine = Math.sin(phase), cosine = Math.cos(phase), count = Math.min(length, LOOKED_FOR);
+  if (wavesKept.ladder !== ladder || wavesKept.chosen !== chosen || wavesKept.sines.length !== count) {
+    const [sines, cosines] = [Math.sin, Math.cos].map((wave) => Float64Array.from({ length: count }, (_, token) => wave(phaseAt(ladder, chosen, token))));
+    wavesKept = { ladder, chosen, sines, cosines };
   }
   let nearest = null, least = Infinity;
   for (let token = 0; token < count; token++) {
-    const off = Math.abs(sinesKept.sines[token] - sine);
-    if (off < least && (token !== position || fraction !== 0)) [nearest, least] = [token, off];
+    const off = Math.abs(wavesKept.sines[token] - sine);
+    if (off < least && wavesKept.cosines[token] * cosine < 0) [nearest, least] = [token, off];
   }
-  return nearest === null ? null : { token: nearest, off: least, count, cosine: Math.cos(phaseAt(ladder, chosen, nearest)), apart: Math.abs(Math.cos(phaseAt(ladder, chosen, nearest)) - Math.cos(phase)) };
+  return nearest === null ? null : { token: nearest, off: least, count, apart: Math.abs(wavesKept.cosines[nearest] - cosine) };
 }
 
 // The position with its hundredths, for a field and for people.
@@ -203,17 +206,15 @@ function answerOf(code, chosen, state, { phase, rate, twin }, without, rotary) {
   const also = without === null || !held.has("cos") ? "" : ` No single rotation is a shift of this encoding: ${without}.`;
   if (twin === null) return `${terms}${pairs}At position ${here} the sine of pair ${chosen} is at its ${phase > 0 ? "top" : "bottom"}, ${sine}, which occurs once per rotation; any other position needs sine and cosine.${also}`;
   return `${terms}${pairs}One wave is not enough, since every height is passed on the way up and again on the way down: the sine of pair ${chosen} is ${sine} at position ${here}, and ${sine} again at ${twinPlace(twin, state.position)}${betweenWords(twin)}. ` +
-    (held.has("cos") ? `The cosine distinguishes the two: it is ${decimal(cosine, 3)} at the first, ${decimal(-cosine, 3)} at the second.${without === null ? " Only with both can one matrix move every position further, as is shown below." : also}` : `The cosine could distinguish the two, but this encoding does not have it: ${without}.`);
+    (held.has("cos") ? `The cosine distinguishes the two: it is ${decimal(cosine, 3)} at the first, ${decimal(-cosine, 3)} at the second.${without === null ? " Only with both can one matrix (a table of factors: each new number is the sum of the old ones times their factors) move every position further, as is shown below." : also}` : `The cosine could distinguish the two, but this encoding does not have it: ${without}.`);
 }
 
-// Which token the sine alone nearly confuses with the position, and whether the cosine helps.
+// Which token the sine alone nearly confuses with the position, and that the cosine helps.
 function nearestWords(found, both) {
   if (found === null) return "";
-  const others = `the other tokens from 0 to ${number(found.count - 1)}`;
-  if (found.off > NEARLY) return ` None of ${others} has nearly the same sine; the nearest, that of ${number(found.token)}, differs by ${number(found.off, 2)}.`;
-  const first = ` Of ${others} the nearest in sine is ${number(found.token)}: its sine ${found.off < ONE_HEIGHT ? "is the same" : `differs by ${number(found.off, 2)}`}`;
-  if (!both) return `${first}.`;
-  return `${first}, its cosine by ${number(found.apart, 2)}${found.apart < NEARLY ? "; this pair nearly returns to the same point, and only pairs of other frequencies distinguish the two" : ""}.`;
+  const tokens = `the tokens from 0 to ${number(found.count - 1)}`;
+  if (found.off > NEARLY) return ` Of ${tokens} none on the other side of the wave has nearly the same sine; the nearest, that of ${number(found.token)}, differs by ${number(found.off, 2)}.`;
+  return ` Of ${tokens} the one with the nearest sine on the other side of the wave is ${number(found.token)}: its sine ${found.off < ONE_HEIGHT ? "is the same" : `differs by ${number(found.off, 2)} only`}${both ? `, its cosine by ${number(found.apart, 2)}` : ""}.`;
 }
 
 function factsOf(code, chosen, state, phase) {
@@ -224,9 +225,7 @@ function factsOf(code, chosen, state, phase) {
     ["dimensions", channels.map((channel) => `${channel} (${waveOf[code.waveOf(channel)] ?? code.waveOf(channel)})`).join(", ")],
     ["angle here", `${decimal(phase < 0 ? phase + TURN : phase, 4)}\u202frad = ${decimal(((phase < 0 ? phase + TURN : phase) * 180) / Math.PI, 2)}°`],
     ["frequency", told("rad/token", number(rate, 6))],
-    ["divisor", rate === 0 ? "none" : number(1 / rate, 6)],
     ["wavelength", rate === 0 ? "none" : told("tokens", number(wavelength(rate), 6))],
-    ["speed", told("rotations in 1\u202f000 tokens", number((1000 * rate) / TURN, 4))],
     [`in ${number(state.length)} tokens`, told("rotations", number((state.length * rate) / TURN, 4))],
   ];
 }

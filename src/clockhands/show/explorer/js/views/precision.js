@@ -21,6 +21,7 @@ const ERROR_COLUMNS = 48, ERROR_SAMPLES = 2; // of the lines, and positions of e
 const TABLE_LENGTHS = [1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9];
 const ROW_BOXES = 32; // positions in the rows of boxes
 const FAR_PLACES = [...TABLE_LENGTHS.map((length) => [length - 1, `${powerWords(length, true)} − 1`]), [2 ** 40, "2⁴⁰"], [1e13, "10¹³"], [1e15, "10¹⁵"], [2 ** 53 - 1, "2⁵³ − 1"]];
+const LOST = { left: 28, tall: 20 }, LOST_LETTER = 7; // px: where the words about lost angles stand, and how wide a letter is
 const PRECISION_NEEDS = ["code", "width", "base", "span"];
 
 // The largest error found up to each of some positions, [position, rad]; nothing where there is none yet.
@@ -123,7 +124,7 @@ export const precision = {
       const whole = wholly(state, changed), touched = (...names) => names.some((name) => changed.has(name));
       if (touched("length", "dtype")) {
         drawBoxes(boxes, state, whole);
-        boxesWords.textContent = `The last ${Math.min(ROW_BOXES, state.length)} of the ${number(state.length)} positions: those in one box get the same row of the table.`;
+        boxesWords.textContent = `The last ${Math.min(ROW_BOXES, state.length)} of the ${number(state.length)} positions: those in one box become one number, which is written in it, and get one row of the table.`;
       }
       if (changed.has("position") && document.activeElement !== field) field.value = state.position;
       if (whole) reckon(state, whole);
@@ -138,6 +139,11 @@ export const precision = {
   },
 };
 
+// The words in the part of the plot where an angle is lost.
+function lostWords(plot) {
+  return plot.width < 500 ? "beyond half a rotation" : "beyond half a rotation: the angle is lost";
+}
+
 function drawErrors(plot, found, state, whole) {
   sized(plot, plot.height, whole);
   const { left, right, top, bottom } = plot.inner;
@@ -148,7 +154,7 @@ function drawErrors(plot, found, state, whole) {
   plot.ink.append(
     svg("rect", { class: "anywhere", x: left, y: top, width: right - left, height: y(Math.PI) - top }),
     up, svg("text", { class: "name", x: 0, y: 13 }, "largest error so far (rad), log"),
-    svg("text", { x: left + 28, y: top + 14 }, plot.width < 500 ? "beyond half a rotation" : "beyond half a rotation: the angle is lost"));
+    svg("text", { x: left + LOST.left, y: top + 14 }, lostWords(plot)));
   logAxis(plot, x, "position (token), log", plot.width < 500 ? 4 : 9);
   const ends = [{ name: "exact", words: "exact", points: [[FIRST_DRAWN, EXACT_ERROR], [LAST_DRAWN, EXACT_ERROR]] }, ...found].filter((each) => each.points.length);
   for (const { name, words, points } of ends) {
@@ -166,12 +172,12 @@ function drawErrors(plot, found, state, whole) {
 
 // The line at the position, drawn over the rest and moved without redrawing it.
 function drawHere(plot, x, state) {
-  const { top, bottom, right } = plot.inner, at = x(Math.min(Math.max(state.position, FIRST_DRAWN), LAST_DRAWN));
+  const { left, top, bottom, right } = plot.inner, at = x(Math.min(Math.max(state.position, FIRST_DRAWN), LAST_DRAWN));
   plot.settle().element.querySelector(".here")?.remove();
   if (state.position < FIRST_DRAWN || state.position > LAST_DRAWN) return;
-  const after = at + 96 < right;
+  const after = at + 96 < right, words = left + LOST.left, crossed = at > words - 4 && at < words + LOST_LETTER * lostWords(plot).length;
   plot.element.append(svg("g", { class: "here" },
-    svg("line", { class: "served", x1: at, x2: at, y1: top - 8, y2: bottom }),
+    svg("path", { class: "served", fill: "none", d: crossed ? `M${at},${top - 8}v8M${at},${top + LOST.tall}V${bottom}` : `M${at},${top - 8}V${bottom}` }),
     svg("text", { x: at + (after ? 4 : -4), y: top - 2, "text-anchor": after ? "start" : "end" }, `position ${number(state.position)}`)));
 }
 
@@ -244,16 +250,12 @@ function onlyTrue(off) {
   return off < 2 * EXACT_ERROR ? 0 : off;
 }
 
-function bits(dtype) {
-  return dtype.slice(-2);
-}
-
 function roundingWords(found, state) {
   const { dtype, length } = state, whole = firstPositionOff(dtype) - 1, distinct = distinctPositions(dtype, length);
   const at = (name, position) => errorWords(found.find((each) => each.name === name).computed.largest(position));
   const first = distinct < length
-    ? `From position ${number(whole + 1)} on, where positions are kept in ${dtype} (a number of ${bits(dtype)} bits, which rounds larger whole numbers): ${number(length)} of them become ${number(distinct)} rows.`
-    : `Not within ${tokenWords(length)}, where positions are kept in ${dtype} (a number of ${bits(dtype)} bits): it holds each of them up to ${number(whole)}.`;
-  return `${first} The angle of a hand, its frequency times the position, is rounded as well: in float32 angles are off by ${at("float32", length - 1)} rad at position ${number(length - 1)} and by ${at("float32", 999999)} rad at the end of a million tokens. ` +
+    ? `In ${dtype} from position ${number(whole + 1)} on: it becomes ${number(roundTo(dtype, whole + 1))}, and ${number(length)} positions become ${number(distinct)} rows.`
+    : `In ${dtype} nowhere within ${tokenWords(length)}: every whole number up to ${number(whole)} has a value of its own there.`;
+  return `${first} (A dtype is the format in which a computer keeps a number: float32 has 32 bits, bfloat16 and float16 have 16.) The angle of a hand, its frequency times the position, is rounded as well: in float32 angles are off by ${at("float32", length - 1)} rad at position ${number(length - 1)} and by ${at("float32", 999999)} rad at the end of a million tokens. ` +
     "An angle from which whole rotations are taken off before anything is rounded is right at any position.";
 }

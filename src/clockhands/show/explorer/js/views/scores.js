@@ -17,7 +17,7 @@ export const scores = {
   id: "scores",
   question: "Does a score see only the distance?",
   mount(section, app) {
-    section.controls.append(slider(app, "seed", "Random weights, number", { min: 0, max: 999 }).element);
+    section.controls.append(slider(app, "seed", "Random model, number", { min: 0, max: 999 }).element);
     const forms = html("div", { class: "pictures" }), terms = html("div", { class: "pictures" });
     const [ofForms, ofTerms] = [html("p", { class: "says" }), html("p", { class: "says" })];
     section.figure.append(
@@ -37,7 +37,7 @@ export const scores = {
       const found = scoreTerms(wordVectors(words, { width, seed: state.seed }), words.map((_, position) => code.row(position)), weights.query[0], weights.key[0]);
       refill(terms, termPictures(found, words.length, Math.floor((room < 400 ? 120 : 132) / words.length)));
       say(ofTerms, "A token is the sum of its word’s numbers and its position’s, so a score is a sum of four: word with word, word with position, position with word, and position with position. " +
-        `With random weights, over “${words.join(" ")}”, they make ${percent(found.shares.contentContent)}, ${percent(found.shares.contentPosition)}, ` +
+        `With random projections, over “${words.join(" ")}”, they make ${percent(found.shares.contentContent)}, ${percent(found.shares.contentPosition)}, ` +
         `${percent(found.shares.positionContent)} and ${percent(found.shares.positionPosition)} of the variance.`);
     };
     const follow = whenIdle(() => draw(app.store.state), section.element);
@@ -56,10 +56,10 @@ function percent(share) {
 }
 
 function saidOfProjections([, drawn, commuting]) {
-  return `Where rows are added, not by itself. A model makes queries and keys by multiplying tokens with matrices, its projections, and a score is the dot product of a query and a key. ` +
-    `With random ones the distance explains ${percent(drawn)} of the variance of the scores; the rest depends on both positions. ` +
-    `With projections that treat each pair as a whole it explains ${percent(commuting)}: a model can learn such ones, but nothing forces it to. ` +
-    "RoPE (rotary position embedding), which most of today’s models use, forces it: nothing is added, and the query and the key of a token are rotated, pair by pair, by the hands of its position. Of two rotations only their difference counts, so a score depends on the two vectors and their distance alone.";
+  return `The product of two rows does, but where rows are added, a score need not. A model makes queries and keys by multiplying tokens with matrices, its projections, and a score is the dot product of a query and a key. ` +
+    `With random ones the distance explains ${percent(drawn)} of the variance of the scores (how much they differ); the rest depends on both positions. ` +
+    `With projections that rotate and stretch each pair as a whole it explains ${percent(commuting)}: a model can learn such ones, but nothing forces it to. ` +
+    "RoPE (rotary position embedding), which most of today’s models use, forces it: nothing is added, and the query and the key of a token are rotated, pair by pair, by the hands of its position. Of two rotations only their difference counts, so a score depends on the two vectors and their distance alone: what a model learns of two tokens 3 apart holds wherever in a text they stand.";
 }
 
 // A square of numbers over pairs of positions, with its axes named.

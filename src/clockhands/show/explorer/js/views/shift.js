@@ -130,7 +130,7 @@ export const shift = {
         section.answer(saidOfShift(found, ladder, state, pair, without));
       }
       if (FAN_REDRAWS.some((name) => changed.has(name))) drawFans(each, ladder, state, pair, without);
-      say(words, `The arrows of pair ${pair} from every start, laid on one another`);
+      say(words, `If another number were put in place of p in the formula, no one angle would fit all starts: the arrows of pair ${pair} from every start, laid on one another`);
     };
   },
 };
@@ -268,7 +268,7 @@ function saidOfShift(found, ladder, state, pair, without) {
       `k times its frequency (the angle that the hand moves at each token; 2π = 6.28 rad are a rotation). ` +
       (without !== null ? `But no single rotation is a shift of this encoding: ${without}.`
         : found.zeros.length ? `So one matrix, R${subscripted(k)}, moves every row but row ${found.zeros.map((row) => number(row)).join(" and row ")}, which is all zeros: there it is off by ${number(found.largest, 2)}.`
-          : `So one matrix, R${subscripted(k)}, makes the row ${far} from any row: from both of these within ${number(found.largest, 2)}, on all ${2 * found.pairs} dimensions.`);
+          : `So one matrix, R${subscripted(k)}, makes the row ${far} from any row: from both of these within ${number(found.largest, 2)}, on all ${2 * found.pairs} dimensions. A model that has learned it can use it at every position.`);
   }
   const words = CLOCKED.find(([warp]) => warp === state.warp)[1];
   const apart = Math.abs(onCircle(one.turned[pair] - two.turned[pair]));

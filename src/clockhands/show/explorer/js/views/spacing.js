@@ -75,8 +75,8 @@ function* evenlySpaced(width, base, rows) {
   const angle = Math.atan2(phases.reduce((sum, phase) => sum + Math.sin(phase), 0), phases.reduce((sum, phase) => sum + Math.cos(phase), 0));
   const spread = phases.reduce((most, phase) => Math.max(most, 2 * Math.abs(Math.asin(Math.sin((phase - angle) / 2)))), 0);
   return { apart, round, back, angle, spread,
-    loses: `${back < step ? "Repeats" : "Synchronises"}: after ${number(round)} tokens all pairs are ${spread < 0.005 ? "at" : `within ${number(spread, 2)} rad of`} one angle again, ${number(Math.abs(angle), 3)} rad from where they began: ` +
-      `rows are ${number(back, 3)} apart, where neighbours are ${number(step, 3)} and unrelated rows ${number(usual, 3)}` +
+    loses: `${back < step ? "Repeats" : "Synchronises"}: after ${number(round)} tokens all hands stand ${spread < 0.005 ? "at" : `within ${number(spread, 2)} rad of`} one angle again, ${number(Math.abs(angle), 3)} rad from that of position 0: ` +
+      `rows so far apart differ by ${number(back, 3)}, where neighbours differ by ${number(step, 3)} and most rows by about ${number(usual, 3)}` +
       (round < rows ? "." : `; that is beyond these ${number(rows)} tokens.`) };
 }
 
@@ -86,7 +86,12 @@ function* clocked(base, width, rows, length) {
   const still = never === null ? 0 : ladder.pairs - never;
   const nearest = near.k === 1 ? `neighbours are the nearest rows of ${rows < length ? `the first ${number(rows)}` : "all"}` : `but rows ${number(near.k)} apart are nearer, ${number(near.apart, 3)}`;
   return { apart: (p, q) => Math.sqrt(Math.max(0, 2 * (ladder.pairs - values[Math.abs(p - q)]))), near, step, still, waves: Array.from(ladder.rates, wavelength),
-    loses: `Keeps one length, ${number(Math.sqrt(ladder.pairs), 3)}, and one step, ${number(step, 3)}; ${nearest}. Its price: ${number(still)} of ${number(ladder.pairs)} pairs never complete a rotation in ${tokenWords(length)}.` };
+    loses: `Keeps one length, ${number(Math.sqrt(ladder.pairs), 3)}, and one step, ${number(step, 3)}; ${nearest}. ` +
+      (still ? `Its price: ${neverComplete(still, ladder.pairs)} a rotation in ${tokenWords(length)}, so training shows only a part of ${still === 1 ? "its" : "their"} circle.` : `Every pair completes a rotation in ${tokenWords(length)}.`) };
+}
+
+function neverComplete(still, pairs) {
+  return `${number(still)} of ${number(pairs)} pairs never ${still === 1 ? "completes" : "complete"}`;
 }
 
 export const spacing = {
@@ -94,7 +99,8 @@ export const spacing = {
   question: "Why hands of so many speeds?",
   mount(section, app) {
     const { follow } = panelsOf(section, ["sine", "single", "even", "paper"]);
-    section.figure.append(html("h3", { class: "naive-bases-title" }, "Three bases: how slow should the slowest hand be?"));
+    section.figure.append(html("p", { class: "says" }, "All frequencies here are made from the width and the base above. How some encodings change them for longer texts is shown in “Past the length”."),
+      html("h3", { class: "naive-bases-title" }, "Three bases: how slow should the slowest hand be?"));
     const ladders = new Plot(section.figure, { height: 250, margin: { top: 14, right: 18, bottom: 42, left: 14 }, label: "The wavelengths of three bases and the length" });
     const says = html("ul", { class: "naive-bases" });
     section.figure.append(says);
@@ -129,8 +135,8 @@ function drawBases(plot, says, ladders, length) {
       svg("path", { class: "rung turning", d: ticks(0, never, 12) }), svg("path", { class: "rung never", d: ticks(never, ladder.pairs, 5) }),
       svg("text", { class: "halo strong", x: left + 2, y: y - 20, "data-base": base, "data-still": still }, `base ${number(base)}: 6.28 to ${number(slowest, 3)} tokens`));
     const step = number(rowDistance(ladder.rates, 1), 3), { far, idle } = coverOf(ladder, length);
-    const loses = far < length - 1 ? `beyond ${number(far)} tokens every hand has passed half a rotation, which is so for ${number((100 * (length - 1 - far)) / (length - 1), 2)}\u2009% of the distances`
-      : still ? `${number(still)} of ${number(ladder.pairs)} pairs never complete a rotation, and ${number(idle)} rotate by less than an eighth` : "every pair rotates, and every distance has a pair in its first half rotation";
+    const loses = far < length - 1 ? `beyond ${number(far)} tokens every hand has passed half a rotation, so none tells alone how far; that is so for ${number((100 * (length - 1 - far)) / (length - 1), 2)}\u2009% of the distances`
+      : still ? `${neverComplete(still, ladder.pairs)} a rotation, and ${number(idle)} ${idle === 1 ? "rotates" : "rotate"} by less than an eighth` : "every pair rotates, and every distance has a pair in its first half rotation";
     told.push(`Base ${number(base)}: ${loses}; a step is ${step}.`);
   });
   const across = svg("g", { class: "axis", transform: `translate(0,${bottom})` });
@@ -145,6 +151,6 @@ function saidOfSpeeds({ found, rows }, { width, base }) {
   const { single, even, paper } = found;
   if (paper.waves.length === 1) return `With one pair there is one speed, and the hand is back after ${number(TURN, 3)} tokens: with a width of more than 2 there are slower ones beside it.`;
   return `A fast hand alone is back after ${number(TURN, 3)} tokens${single.twin ? `, and almost exactly after ${number(single.twin.k)}` : ""}; a slow one alone hardly moves from token to token; and with evenly spaced speeds all hands are together again after ${number(even.round)} tokens. ` +
-    `So Vaswani et al. make each wave longer than the one before by the same factor, here ${number(paper.waves[1] / paper.waves[0], 4)}: every scale of distance then has as many hands as the next, ${number(Math.LN2 / Math.log(paper.waves[1] / paper.waves[0]), 3)} for each doubling. At width ${number(width)} and base ${number(base)} the waves run from ${number(paper.waves[0], 3)} tokens to ${number(paper.waves.at(-1), 3)}, ` +
-    `and of ${number(rows)} rows the nearest two are ${number(paper.near.apart, 3)} apart. The base sets how far this goes: the larger it is, the slower the slow hands.`;
+    `So Vaswani et al. make each wave longer than the one before by the same factor, here ${number(paper.waves[1] / paper.waves[0], 4)}: each doubling of the distance, from 10 to 20 tokens as from 1\u202f000 to 2\u202f000, then has as many hands, ${number(Math.LN2 / Math.log(paper.waves[1] / paper.waves[0]), 3)}, so near and far distances are measured alike. At width ${number(width)} and base ${number(base)} the waves run from ${number(paper.waves[0], 3)} tokens to ${number(paper.waves.at(-1), 3)}, ` +
+    `and of ${number(rows)} rows the nearest two are ${number(paper.near.apart, 3)} apart. The base sets how slow the slow hands are: too small, and no hand is slow enough for far distances; too large, and many hands hardly move within the texts.`;
 }

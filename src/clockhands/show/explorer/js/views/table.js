@@ -223,7 +223,7 @@ function answerFor(code, state, never, turns) {
   const given = turns ? `Nothing is added to a token: queries and keys are rotated by ${number(code.width)} sines and cosines per position` : `${number(code.width)} numbers a position`;
   if (fast === null) return `${given}, the same at every position: no pair rotates.`;
   const [short, long] = [fast, slow].map((pair) => number(wavelength(rates[pair])));
-  const waves = order === "falling" ? `high frequencies left${half} (${short} tokens), low ones right (${long})`
+  const waves = short === long ? `one wavelength, ${short} tokens` : order === "falling" ? `high frequencies left${half} (${short} tokens), low ones right (${long})`
     : order === "rising" ? `low frequencies left${half} (${long} tokens), high ones right (${short})` : `wavelengths of ${short} to ${long} tokens, unordered`;
   return `${given}: ${waves}. ` + (still ? `${number(still)} of ${number(code.pairs)} pairs never rotate${still === 1 ? "s" : ""}. ` : "") +
     (never === 0 ? `Every pair rotates at least once in ${number(state.length)} tokens.`
