@@ -161,7 +161,8 @@ def failures_of(
 ) -> tuple[tuple[Failure, ...], float]:
     """The failures, at most one per experiment, and the largest error divided by its bound.
 
-    A function that changes its arguments or overwrites an earlier result adds a failure."""
+    A function that changes its arguments or overwrites an earlier result adds a failure.
+    """
     failure_of = failure_of or _failure
     failures: list[Failure] = []
     worst = 0.0

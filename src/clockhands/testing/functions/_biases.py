@@ -314,7 +314,8 @@ def two_models(it: Any) -> list[BiasAnswer]:
 def siblings(spec: BiasCode) -> list[tuple[str, BiasCode]]:
     """Biases that differ in one field, which the key of a cache may lack, with learned numbers of the same shape.
 
-    Returns pairs of a phrase for the difference and the spec."""
+    Returns pairs of a phrase for the difference and the spec.
+    """
     found: list[tuple[str, BiasCode]] = []
     changes: list[tuple[str, dict[str, Any]]] = []
     if not spec.learned:

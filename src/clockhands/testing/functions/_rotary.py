@@ -271,7 +271,8 @@ def asked_again(it: Any) -> list[Answer]:
 def beside(it: Any, *needed: str) -> tuple[int, int, str]:
     """The numbers of sequences and heads for one call, and a phrase for them; raises `Unasked` if both are 1.
 
-    Also raises `Unasked` if an axis of ``needed`` is missing."""
+    Also raises `Unasked` if an axis of ``needed`` is missing.
+    """
     batch, heads = 3 if "batch" in it.axes else 1, 2 if "heads" in it.axes else 1
     if batch * heads == 1 or not {*needed} <= {*it.axes}:
         missing = " or ".join(word for word in needed or ("batch", "heads") if word not in it.axes)
@@ -585,7 +586,8 @@ def check_rotary(
 def asked_length(spec: Rotary, length: int | None) -> int:
     """The number of positions to check: ``length`` if given, else those for which the spec's frequencies hold.
 
-    That is at most 10,000."""
+    That is at most 10,000.
+    """
     if length is not None:
         length = count("length", length)
         refuse_larger((length, spec.head_width), COPIES * 8, "The array for all positions", "Pass a smaller length=.")

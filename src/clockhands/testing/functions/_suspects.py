@@ -55,7 +55,8 @@ def fitting(
 def _compared(asked: Sequence[Asked], build: Callable[[], object], only_whole: bool) -> tuple[float | None, bool]:
     """The unexplained part of a suspect (1 is the largest that may be reported), and whether it fits within rounding.
 
-    The part is None if the suspect cannot be run or is rejected."""
+    The part is None if the suspect cannot be run or is rejected.
+    """
     left, whole, fits, explains = 0.0, 0.0, True, False
     wrong = missed = right = lost = 0
     implementation = build()
@@ -205,7 +206,8 @@ def only_coarse(told: tuple[Explanation, ...], asked: Sequence[Asked], dtype: st
 def few_numbers(answer: Answer) -> str:
     """The positions and dimensions that are wrong, as a phrase, if they are few; else empty.
 
-    Few means at most 8 rows, or 0.5 % of them."""
+    Few means at most 8 rows, or 0.5 % of them.
+    """
     wrong = answer.shares[0, 0] > 1
     rows = np.flatnonzero(wrong.any(axis=-1))
     if not len(rows) or len(rows) > max(8, len(wrong) // 200):

@@ -146,7 +146,8 @@ def _needs_coarser(it: Any) -> None:
 def two_models(it: Any, what: str, other: Any, at: np.ndarray) -> list[Answer]:
     """Three calls: a model, a model of the spec ``other``, and the first model again.
 
-    The specs differ in one field, which the key of a cache may lack."""
+    The specs differ in one field, which the key of a cache may lack.
+    """
     first, second = it.of(it.spec), it.of(other)
     x = it.tokens(1, 1, len(at), seed=14)
     return [
