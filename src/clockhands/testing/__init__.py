@@ -1,7 +1,7 @@
 """Checks of a user's functions and modules: laws, exact numbers, and an explanation of what is wrong.
 
 `check_rotary`, `check_additive` and `check_bias` test a function, `check_module` a PyTorch module, `check_generation` a
-model with a KV cache. `laws` are properties that hold for every code of a kind.
+model with a KV cache. `laws` are properties that hold for every encoding of a kind.
 
 >>> import clockhands as ch
 >>> from clockhands.testing import check_rotary
@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from clockhands.testing.modules import check_module
     from clockhands.testing.reports import CannotCheck, CheckFailed, Explanation, Failure, Report
 
-# A plugin of pytest is imported by every run of it: what it may need is imported when it is used. All other names are
-# those of laws.
+# Every run of pytest imports the plugin, and so this package: its modules are imported on first use. Names that are not
+# listed here are in `laws`.
 _HOME = {
     "functions": ("check_additive", "check_bias", "check_rotary"),
     "generation": ("check_generation",),

@@ -25,14 +25,14 @@ class Unasked(Exception):
 
 @dataclass(frozen=True)
 class Answer:
-    """One answer of an implementation.
+    """One output of an implementation, with the expected output.
 
     Attributes:
-        asked: What was asked, in words.
-        got: What came back, [..., rows, channels].
-        wanted: What is right, of the same shape.
-        allowed: How far it may be off; broadcasts.
-        positions: Where the rows stand; broadcasts to the shape without channels, or None.
+        asked: The input, as a phrase for messages.
+        got: The output, [..., rows, channels].
+        wanted: The expected output, of the same shape.
+        allowed: The largest allowed error of each number; broadcasts to this shape.
+        positions: The positions of the rows; broadcasts to the shape without channels. None where rows have none.
     """
 
     asked: str
@@ -43,19 +43,19 @@ class Answer:
 
     @property
     def shares(self) -> np.ndarray:
-        """Each error as a share of what is allowed: infinite where nothing is, and where a number is NaN."""
+        """Each error divided by the allowed error; infinite where an error is not allowed, or where a number is NaN."""
         return shares(self.got, self.wanted, self.allowed)
 
 
 @dataclass(frozen=True)
 class Experiment:
-    """Something that can be asked of every implementation of a kind.
+    """A test that can run on every implementation of one kind of encoding.
 
     Attributes:
-        name: What it is called by; the law that it asks, where it is one.
-        asks: What it asks, one sentence.
-        run: Asks an implementation; raises `Unasked` where that cannot be.
-        needed: Whether nothing can be said without it.
+        name: The name in reports; the name of the law, where it tests one.
+        asks: What it tests, in one sentence.
+        run: Calls an implementation and returns the answers; raises `Unasked` where it cannot be called like that.
+        needed: Whether the whole check fails (`CannotCheck`) if the implementation refuses this experiment.
     """
 
     name: str
@@ -65,12 +65,12 @@ class Experiment:
 
 
 def experiment(name: str, run: Callable[[Any], list[Any]], asks: str = "", *, needed: bool = False) -> Experiment:
-    """An experiment that asks what is said, or what the first line of its function says."""
+    """Make an experiment; without ``asks`` its description is the first docstring line of the function."""
     return Experiment(name, asks or (run.__doc__ or "").partition("\n")[0], run, needed)
 
 
 def shares(got: np.ndarray, wanted: np.ndarray, allowed: Any) -> np.ndarray:
-    """``|got - wanted| / allowed``; 0 where they are equal, infinite where nothing is allowed or a number is NaN."""
+    """``|got - wanted| / allowed``; 0 where they are equal, infinite where ``allowed`` is 0 or a number is NaN."""
     with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
         off = np.abs(got - wanted)
         share = np.where(got == wanted, 0.0, off / allowed)
@@ -79,14 +79,14 @@ def shares(got: np.ndarray, wanted: np.ndarray, allowed: Any) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Asked:
-    """An experiment that was made, and what came back."""
+    """An experiment that was run, and its answers."""
 
     experiment: Experiment
     answers: Sequence[Answer]
 
     @cached_property
     def wrong(self) -> bool:
-        """Whether some number is further off than rounding explains."""
+        """Whether any number has a larger error than its bound allows."""
         return any(bool((each.shares > 1).any()) for each in self.answers)
 
 
@@ -95,19 +95,20 @@ def failed_of(asked: Iterable[Asked]) -> dict[str, Asked]:
     return {one.experiment.name: one for one in asked if one.wrong}
 
 
-# What tells dtypes apart (bfloat16 holds whole numbers up to 256, float16 up to 2,048), and powers of two, at which no
-# whole number is rounded.
+# Positions that separate dtypes (bfloat16 represents whole numbers exactly up to 256, float16 up to 2,048), and powers
+# of two, which every dtype represents exactly.
 TELLING = (0, 1, 2, 3, 4, 5, 7, 8, 15, 16, 31, 32, 64, 127, 128, 255, 256, 257, 259, 401, 511, 512, 1001, 1024, 2049)
 ROWS = 40
-# Numbers that are held at once for one that is asked: tokens, answers, what is right, what is allowed, on the way too.
+# Arrays of the size of the input that are in memory at once: tokens, output, expected output, allowed error, and
+# intermediate results. Used to estimate the memory of a check.
 COPIES = 8
 TELLING_FAR = (2051, 2048, 4095, 4096, 4097, 7001, 8191, 8192, 16384, 30011, 32768, 65536, 99991, 131071)
 
 
 def telling(length: int) -> np.ndarray:
-    """40 positions below a length at which roundings show, in order; fewer where there are fewer.
+    """40 sorted positions below a length at which rounding errors become visible; all positions of a shorter length.
 
-    Always as many: libraries that compile do so for each number of rows.
+    The number is constant because libraries that compile do so for each number of rows.
     """
     found = {place for place in (*TELLING, *TELLING_FAR, length - 1) if 0 <= place < length}
     others = (place for place in range(length) if place not in found)
@@ -118,7 +119,7 @@ FailureOf = Callable[[Experiment, Answer], Failure | None]
 
 
 def resolved(like: Any, kind: type, words: str) -> Any:
-    """The spec that is meant: itself, or a preset by its name with fields."""
+    """The spec: ``like`` itself, or the spec of a preset name with fields. Raises `InvalidType` for another kind."""
     if like is None:
         raise InvalidType(
             "`like` is missing: the encoding that the function should compute.",
@@ -137,7 +138,7 @@ def resolved(like: Any, kind: type, words: str) -> Any:
 
 
 def asked_all(it: Any, experiments: Iterable[Experiment]) -> tuple[list[Asked], dict[str, str]]:
-    """Make experiments; those that cannot be made are left out, with the reason."""
+    """Run the experiments: those that ran, and for each that cannot run its name and the reason."""
     asked: list[Asked] = []
     left_out: dict[str, str] = {}
     for experiment in experiments:
@@ -158,7 +159,10 @@ def asked_all(it: Any, experiments: Iterable[Experiment]) -> tuple[list[Asked], 
 def failures_of(
     asked: Sequence[Asked], called: ForeignFunction | None, failure_of: FailureOf | None = None
 ) -> tuple[tuple[Failure, ...], float]:
-    """What failed, one for each experiment, and the largest error as a share of its bound."""
+    """The failures, at most one per experiment, and the largest error divided by its bound.
+
+    A function that changes its arguments or overwrites an earlier result adds a failure.
+    """
     failure_of = failure_of or _failure
     failures: list[Failure] = []
     worst = 0.0
@@ -212,7 +216,7 @@ def _within(right: float, allowed: float) -> str:
 
 
 def named(fn: Callable[..., Any] | None, make: Callable[..., Any] | None) -> str:
-    """What to call somebody's function."""
+    """The name of a user's function or builder in reports; of a lambda its file and line."""
     subject: Any = fn if make is None else make
     while isinstance(subject, functools.partial):
         subject = subject.func
@@ -230,7 +234,7 @@ def _first_upper(text: str) -> str:
 def function_of(
     fn: Callable[..., Any] | None, make: Callable[[Any], Callable[..., Any]] | None, spec: Any
 ) -> Callable[..., Any]:
-    """The function that is to be checked: the one given, or what the builder builds."""
+    """The function to check: ``fn``, or what ``make`` builds for the spec."""
     if fn is not None:
         return fn
     if make is None:
@@ -250,18 +254,21 @@ def checked(
     summary: Callable[[list[Asked]], Mapping[str, Any]] | None = None,
     left_out: Mapping[str, str] | None = None,
 ) -> Report:
-    """Make the experiments with a user's function, explain what fails, and report or raise it.
+    """Run the experiments on a user's function, explain the failures, and return or raise the report.
 
     Args:
-        kind: Of the code.
-        subject: What to call the function.
-        it: The function under experiment.
-        experiments: What it is asked.
-        explained: What failures look like.
-        raises: Whether a failure is raised.
-        failure_of: See `failures_of`.
-        summary: What else the report says of how it was called.
-        left_out: Experiments that cannot be made, and why.
+        kind: The kind of encoding.
+        subject: The name of the function in the report.
+        it: The function under test.
+        experiments: The experiments to run.
+        explained: Returns the explanations of the failures, given the experiments that ran.
+        raises: Whether a failure is raised as `CheckFailed`.
+        failure_of: The failure of one answer, or None; see `failures_of`.
+        summary: Further entries of `Report.called`.
+        left_out: Experiments that cannot run, and the reasons.
+
+    Returns:
+        The report.
     """
     __tracebackhide__ = True
     asked, refused = asked_all(it, experiments)
@@ -282,7 +289,7 @@ def checked(
 
 
 def made(make: Callable[[Any], Any], spec: Any) -> Callable[..., Any]:
-    """What a builder builds for a spec."""
+    """The function that ``make`` builds for a spec; raises `CannotCheck` if it fails or returns no function."""
     try:
         built = make(spec)
     except Exception as error:

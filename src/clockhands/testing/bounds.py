@@ -1,75 +1,76 @@
-r"""How far a right answer may be off, because its numbers are rounded.
+r"""Bounds of the rounding error of a correct output.
 
 Rotary functions
 ----------------
-A function is right if it is made of the right real numbers, each operation rounded once. With ``e = 2**-24``, half the
-distance of neighbouring float32 numbers relative to their size, and ``u`` the same of the dtype of the tokens:
+A function is correct if it computes the defined real numbers with one rounding per operation. ``e = 2**-24`` is the
+unit roundoff of float32 (half the relative distance of neighbouring numbers), and ``u`` that of the tokens' dtype.
 
-**Phases.** A rate is ``exp(-x)`` or ``base**(-i/n)`` with ``x = |ln rate|``: the exponent is a product of rounded
-numbers, off by ``3 e x``, which is a relative error of the rate; the power or exponential adds ``2 e``, a division
-``e``. A scaling passes this error on times its own derivative ``k = |d ln scaled / d ln plain|``, which is measured at
-the spec's own rates (at most 1 for linear scalings, more within the ramps of YaRN and Llama 3), and adds at most ten
-roundings of its own, the base of NTK scalings among them. The position and the product are two more. So a phase ``p``
-is off by at most ``e |p| (k (3 x + 3) + 12)`` where there is a scaling, ``e |p| (3 x + 5)`` where there is none, and
-its cosine and sine together, as a point on the circle, by no more, and never by more than 2.
+**Phases.** A frequency is ``exp(-x)`` or ``base**(-i/n)`` with ``x = |ln frequency|``. The exponent is a product of
+rounded numbers with an error of ``3 e x``, which is a relative error of the frequency; the power or exponential adds
+``2 e``, a division ``e``. A scaling multiplies this error by its derivative ``k = |d ln scaled / d ln plain|``, which
+is measured at the frequencies of the spec (at most 1 for linear scalings, more within the ramps of YaRN and Llama 3),
+and adds at most ten roundings, including that of the base of NTK scalings. The position and the product add two. So
+the error of a phase ``p`` is at most ``e |p| (k (3 x + 3) + 12)`` with a scaling and ``e |p| (3 x + 5)`` without one.
+Cosine and sine together, as a point on the circle, have no larger error than the phase, and never more than 2.
 
-**Waves and products.** Cosine and sine are rounded to the tokens' dtype (or to a finer one), times the attention factor
-(``u`` each); two products and a sum are rounded: ``4 u (|a cos| + |b sin|)``, at most ``4 u`` of the pair's length; an
-attention factor that is not 1 is rounded itself, which makes it ``5 u``. Second orders, and products below the smallest
-normal number, are within another percent and one unit of the dtype.
+**Waves and products.** Cosine and sine are multiplied by the attention factor and rounded to the tokens' dtype or to a
+finer one (``u`` each). Two products and a sum are rounded: ``4 u (|a cos| + |b sin|)``, at most ``4 u`` times the norm
+of the pair. An attention factor other than 1 is rounded too, which makes it ``5 u``. One percent more and one unit of
+the dtype cover second-order terms, and products below the smallest normal number.
 
-A function that does all of this in float64 stays within the same bounds: nothing here has to be as bad as it may be.
+A function that computes all of this in float64 stays within the same bounds, because they are upper bounds.
 
 Additive functions
 ------------------
-``e`` is as above, and ``u`` too, or ``e`` where that is finer: what is done with tokens of float64 may be done in
-float32.
+``e`` is as above. ``u`` is the unit roundoff of the tokens' dtype, but at least ``e``, because a function of float64
+tokens may compute in float32.
 
-**Phases.** A rate is ``exp(-x)`` or ``base**(-i/n)`` with ``x = |ln(rate / multiplier)|``: the exponent is a product of
-rounded numbers, off by ``3 e x``; the power or exponential adds ``2 e``, a division ``e``; the position and the product
-are two more. So a phase ``p`` is off by at most ``e |p| (3 x + 5)``, by 2 roundings more where there is a multiplier
-(it is rounded, and multiplied by), by 3 more where the position is warped first. Evenly spaced rates are differences of
-numbers of the size of the largest, off by ``4 e`` of that. Rates that are given as values are rounded once, and the
-products of several axes are summed: one rounding for each axis, and for the phases at the origin. No wave is off by
-more than 2.
+**Phases.** A frequency is ``exp(-x)`` or ``base**(-i/n)`` with ``x = |ln(frequency / multiplier)|``. The exponent is a
+product of rounded numbers with an error of ``3 e x``; the power or exponential adds ``2 e``, a division ``e``; the
+position and the product add two roundings. So the error of a phase ``p`` is at most ``e |p| (3 x + 5)``. A multiplier
+adds 2 roundings (its own, and the product), a warped position adds 3. Evenly spaced frequencies are differences of
+numbers of the size of the largest, with an error of ``4 e`` times the largest. Frequencies that are given as values are
+rounded once, and the products of several axes are summed: one rounding for each axis, and one for the phases at the
+origin. No wave has an error above 2.
 
-**Rows.** A sine or cosine of float32 is within ``2 e``; a scale is rounded, and multiplied by: ``2 u`` of the number. A
-row of a learned table, of counters or of shares is off by at most ``3 e`` of itself: two numbers and their quotient.
-Where the mean of all rows is taken away and they are divided by their spread, the mean moves by at most the mean error
-of the rows, the spread by no more, and sums of n numbers add ``(2 + log2 n) e`` of their size.
+**Rows.** A sine or cosine in float32 is within ``2 e``; a scale is rounded, and so is the product with it: ``2 u`` of
+the number. A row of a learned table, of counters or of shares has a relative error of at most ``3 e``: two numbers and
+their quotient. If the rows are standardised (minus the mean of all rows, divided by their standard deviation), the
+error of the mean is at most the mean error of the rows, that of the standard deviation is no larger, and a sum of n
+numbers adds ``(2 + log2 n) e`` of their size.
 
-**The sum.** The table is rounded to the tokens' dtype (``u`` of the row), a factor of the tokens is rounded and
-multiplied by (``2 u``), and so is the sum (``u``); tokens of float64 are rounded to float32 first. Second orders, and
-what is below the smallest normal number, are within another percent and a few units of the dtype.
+**The sum.** The table is rounded to the tokens' dtype (``u`` of the row), a factor of the tokens is rounded and so is
+its product (``2 u``), and the sum is rounded (``u``); float64 tokens are rounded to float32 first. One percent more and
+a few units of the dtype cover second-order terms, and numbers below the smallest normal number.
 
 Biases
 ------
-``u`` is that of the dtype that the bias should be good for (no finer than float32: learned tables and slopes are held
-in it). Each bias derives its own bound, `clockhands.biases.BiasCode.rounding_error`, and that of the distances that may
-be in either of two buckets, `clockhands.biases.codes.LogBuckets.near_edge`.
+``u`` is the unit roundoff of the precision that the bias must have (at least that of float32, in which learned tables
+and slopes are stored). Each class of biases derives its bound in `clockhands.biases.BiasCode.rounding_error`, and which
+distances may fall into either of two buckets in `clockhands.biases.codes.LogBuckets.near_edge`.
 
-Where constants of rows are removed, the error of the key that they are read at is added. One percent and one unit of
-the smallest number are for second orders.
+If rows are compared relative to one key, the error at this key is added. One percent more and one unit of the smallest
+number cover second-order terms.
 
 Modules after a treatment
 -------------------------
-With ``u`` half the distance of neighbouring numbers of the dtype of the answer (the coarser one of both answers):
+``u`` is the unit roundoff of the coarser one of the dtypes of the two outputs.
 
-**The same arithmetic.** A treatment that leaves the numbers alone leaves cosine, sine, products and sum to be rounded
-to the dtype of the tokens: ``4 u`` of a pair's length, as above. Tokens are +1 and -1, so a
-pair of them is ``sqrt(2)`` long, and no turned one is longer than ``sqrt(2)`` times the largest number that came back;
-a code that is added is rounded twice, which is less. A bias is rounded three times at most (the slope, the distance,
-their product), relative to itself: ``4 u |bias|``. Its parameters are those of the question that it is compared with.
+**The same arithmetic.** If a treatment does not change the numbers, only cosine, sine, products and sum are rounded to
+the tokens' dtype: ``4 u`` times the norm of a pair, as above. Tokens are +1 and -1, so a pair has the norm ``sqrt(2)``,
+and no rotated pair has a larger norm than ``sqrt(2)`` times the largest number of the output. An additive encoding is
+rounded twice, which is less. A bias is rounded at most three times (the slope, the distance, their product), relative
+to itself: ``4 u |bias|``. Its parameters are those of the output with which it is compared.
 
-Cast to a coarser dtype and back, computed numbers may stay rounded to it once, as the learned ones beside them do:
-``u`` is then that of the coarser dtype. Rates that stay rounded are off by that much of a phase, which grows with the
-position and is not allowed.
+After a cast to a coarser dtype and back, computed numbers may remain rounded once, as learned numbers do: ``u`` is then
+that of the coarser dtype. This allowance does not cover rounded frequencies, because their phase error grows with the
+position.
 
-**Other arithmetic.** What was compiled, cast to float64 or computed anew may have made its rates and phases by other
-operations, as right as the first. A phase ``p r`` made in float32 is off by ``2**-24 p r (3 |ln r| + 5)``, which for
-rates up to 1 is largest at ``r = 1``, where it is ``5 x 2**-24 p``; twice that lies between two right ones, and as much
-again passes through a scaling. It is ``20 x 2**-24 p`` times the fastest rate, where that is above 1. Biases, likewise,
-may be off by 20 roundings in float32.
+**Other arithmetic.** A module that was compiled, cast to float64 or computed again may compute its frequencies and
+phases with other, equally correct operations. The error of a phase ``p r`` in float32 is ``2**-24 p r (3 |ln r| + 5)``.
+For frequencies up to 1 it is largest at ``r = 1``, where it is ``5 x 2**-24 p``; two correct phases may differ by twice
+that, and a scaling may double it again. So ``20 x 2**-24 p`` is allowed, times the largest frequency if that is above
+1. Biases may likewise have an error of 20 roundings in float32.
 """
 
 from dataclasses import replace
@@ -98,12 +99,12 @@ SINGLE = UNIT["float32"]
 
 
 def phase_error(phases: np.ndarray, rates: np.ndarray, passed_on: np.ndarray | None = None) -> np.ndarray:
-    """How far phases may be off that are made in float32.
+    """The bound of the error of phases that are computed in float32, in rad, of the shape of ``phases``; at most 2.
 
     Args:
-        phases: Position times rate, [..., pairs].
-        rates: Those of the ladder before it is scaled, [pairs].
-        passed_on: The derivative of a scaling, [pairs]; None where there is none.
+        phases: Position times frequency, [..., pairs].
+        rates: The frequencies before scaling, [pairs].
+        passed_on: The derivative of a scaling, [pairs]; None without a scaling.
     """
     logarithms = np.abs(np.log(np.where(rates > 0, rates, 1.0)))
     shares = 3 * logarithms + 5 if passed_on is None else passed_on * (3 * logarithms + 3) + 12
@@ -114,8 +115,8 @@ def phase_error(phases: np.ndarray, rates: np.ndarray, passed_on: np.ndarray | N
 def passed_on(spec: Rotary) -> np.ndarray | None:
     """``|d ln scaled rate / d ln plain rate|`` of a spec's scaling, [pairs]; None where it has none.
 
-    By central differences of the scaling itself, over one part in a million: far above the rounding of float64, far
-    below what its ramps take.
+    Computed by central differences with a relative step of 1e-6: far above the rounding errors of float64, and far
+    below the width of the ramps.
     """
     if spec.scaling is None:
         return None
@@ -138,18 +139,18 @@ def _unscaled_rates(spec: Rotary) -> np.ndarray:
 
 
 def turned_error(x: np.ndarray, spec: Rotary, phases: np.ndarray, dtype: str) -> np.ndarray:
-    """How far each channel of turned tokens may be off, of x's shape.
+    """The bound of the error of each dimension of rotated tokens, of x's shape.
 
     Args:
-        x: The tokens, float64, as the dtype holds them, [..., seq, width].
-        spec: The code.
-        phases: Of each token and pair, [..., seq, pairs].
-        dtype: The dtype that the function computes and answers in.
+        x: The tokens as float64, rounded to the dtype, [..., seq, width].
+        spec: The RoPE spec.
+        phases: The phase of each token and pair, [..., seq, pairs].
+        dtype: The dtype in which the function computes and returns.
     """
     first, second = spec.channels.T
     length = np.hypot(x[..., first], x[..., second]) * spec.attention_factor
     moved = phase_error(phases, _unscaled_rates(spec), passed_on(spec))
-    # Tokens of float64 may meet waves of float32.
+    # Float64 tokens may be multiplied by cosines and sines of float32.
     unit = max(UNIT[dtype], SINGLE)
     pairs = 1.01 * length * (moved + (4 + (spec.attention_factor != 1)) * unit) + 4 * TINY[dtype]
     allowed = np.zeros(np.broadcast_shapes(x.shape, (*phases.shape[:-1], x.shape[-1])))
@@ -159,13 +160,13 @@ def turned_error(x: np.ndarray, spec: Rotary, phases: np.ndarray, dtype: str) ->
 
 
 def row_error(spec: AdditiveCode, values: Any, at: np.ndarray, rows: np.ndarray) -> np.ndarray:
-    """How far the rows of a code may be off that are made in float32, of the shape of rows.
+    """The bound of the error of rows that are computed in float32, of the shape of ``rows``.
 
     Args:
-        spec: The code.
+        spec: The encoding.
         values: Its learned numbers, or None.
         at: Positions [..., seq], or [..., seq, axes].
-        rows: What is right there, [..., seq, width].
+        rows: The correct rows, [..., seq, width].
     """
     hands = hands_of(spec, values)
     if hands is None:
@@ -182,20 +183,20 @@ def row_error(spec: AdditiveCode, values: Any, at: np.ndarray, rows: np.ndarray)
 def added_error(
     x: np.ndarray, rows: np.ndarray, errors: np.ndarray, dtype: str, *, token_scale: float, scaled: bool
 ) -> np.ndarray:
-    """How far tokens may be off to which these rows were added, of x's shape.
+    """The bound of the error of tokens plus rows, of x's shape.
 
     Args:
-        x: The tokens, as the dtype holds them; zeros where a table alone is asked for.
-        rows: What is right, broadcast to x.
-        errors: `row_error` of them.
-        dtype: The dtype that the function answers in.
-        token_scale: What the tokens are multiplied by.
-        scaled: Whether the code has a scale.
+        x: The tokens, rounded to the dtype; zeros for a function that returns a table.
+        rows: The correct rows, broadcast to x.
+        errors: The `row_error` of these rows.
+        dtype: The dtype that the function returns.
+        token_scale: The factor of the tokens.
+        scaled: Whether the encoding has a scale.
     """
     unit = max(UNIT[dtype], SINGLE)
     token = np.abs(token_scale * x)
     token *= unit * (1 + 2 * (token_scale != 1) + (UNIT[dtype] < SINGLE))
-    # In place, as there may be millions.
+    # In place to save memory: there may be millions of numbers.
     token += np.abs(rows) * ((4 if scaled else 2) * unit)
     token += errors
     token *= 1.01
@@ -204,7 +205,7 @@ def added_error(
 
 
 def is_scaled(spec: AdditiveCode) -> bool:
-    """Whether numbers are multiplied by something after they are made."""
+    """Whether the encoding has an offset or a scale, which are applied after the rows are computed."""
     return getattr(spec, "affine", (0.0, getattr(spec, "scale", 1.0))) != (0.0, 1.0) or getattr(spec, "scaled", False)
 
 
@@ -216,7 +217,7 @@ def _scale(spec: AdditiveCode, values: Any) -> float:
 
 
 def wave_error(spec: AdditiveCode, hands: ChannelWaves, at: np.ndarray) -> np.ndarray:
-    """Of waves between -1 and 1, [..., seq, width]."""
+    """The bound of the error of sines and cosines without a scale, [..., seq, width]."""
     at = at[..., None] if len(hands.rates) == 1 else at
     if isinstance(spec, WarpedPosition):
         with np.errstate(divide="ignore"):
@@ -230,7 +231,7 @@ def wave_error(spec: AdditiveCode, hands: ChannelWaves, at: np.ndarray) -> np.nd
 
 
 def _shares(spec: AdditiveCode, hands: ChannelWaves) -> np.ndarray:
-    """The error of a phase for each token, as a multiple of `SINGLE`, [axes, width]."""
+    """The error of a phase per unit of position, as a multiple of `SINGLE`, [axes, width]."""
     rates = np.abs(hands.rates)
     if isinstance(spec, FourierFeatures):
         return rates * (7 + spec.axes + spec.offsets)
@@ -253,7 +254,7 @@ def _spacings(spec: AdditiveCode) -> tuple[Any, ...]:
 
 
 def _standardised_error(spec: Sinusoidal, hands: ChannelWaves, rows: np.ndarray, scale: float) -> np.ndarray:
-    """What the mean and the spread of all rows add."""
+    """The error that the mean and the standard deviation of all rows add, of the shape of ``rows``."""
     assert spec.standardised is not None
     plain = replace(spec, standardised=None, scale=1.0)
     every = np.arange(spec.standardised)
@@ -267,19 +268,19 @@ def _standardised_error(spec: Sinusoidal, hands: ChannelWaves, rows: np.ndarray,
 def bias_error(
     spec: BiasCode, queries: np.ndarray, keys: np.ndarray, numbers: np.ndarray, *, values: Any, dtype: str
 ) -> tuple[np.ndarray, np.ndarray]:
-    """How far each number of a bias may be off, before constants of rows are removed.
+    """The bound of the error of each number of a bias, before rows are compared relative to one key.
 
     Args:
-        spec: The code.
-        queries: Their positions, [queries].
-        keys: Theirs, [keys].
-        numbers: What is right, float64 [heads, queries, keys].
+        spec: The bias.
+        queries: The positions of the queries, [queries].
+        keys: The positions of the keys, [keys].
+        numbers: The correct numbers, float64 [heads, queries, keys].
         values: Learned numbers, or None.
-        dtype: What the numbers should be good for.
+        dtype: The precision that the numbers must have.
 
     Returns:
-        Two arrays that broadcast to [heads, queries, keys]: the error, and a relative one that the whole row has in
-        common (that of a slope): of a difference of two keys it is the share that may be off.
+        Two arrays that broadcast to [heads, queries, keys]: the absolute error, and a relative error that all keys of a
+        row share (that of a slope), so that it is also the relative error of the difference of two keys.
     """
     unit, least = max(UNIT[dtype], SINGLE), TINY[dtype] + TINY["float32"]
     own, common = spec.rounding_error(queries, keys, np.abs(numbers), values, unit)
@@ -287,9 +288,9 @@ def bias_error(
 
 
 def near_edge(spec: BiasCode, distances: np.ndarray) -> np.ndarray:
-    """Which distances lie so near an edge of two buckets that float32 may put them on either side.
+    """Which distances are so near the edge of two buckets that float32 may put them on either side; booleans.
 
-    Such a distance is the last of its bucket, or the first: the other bucket is that of a neighbour (`beyond_edge`).
+    Such a distance is the last or the first of its bucket: `beyond_edge` gives a distance in the other bucket.
     """
     if spec.log_buckets is None:
         return np.zeros(np.shape(distances), bool)
@@ -297,7 +298,7 @@ def near_edge(spec: BiasCode, distances: np.ndarray) -> np.ndarray:
 
 
 def beyond_edge(spec: BiasCode, distances: np.ndarray) -> np.ndarray:
-    """The neighbour of each distance that lies in the next bucket, before or after; itself where none does."""
+    """For each distance near an edge, the distance one token away that lies in the other bucket; else the distance."""
     sizes, sign = np.abs(distances), np.where(distances < 0, -1, 1)
     limits = np.array(spec.boundaries, np.int64)  # type: ignore[attr-defined]
     row = np.searchsorted(limits, sizes, side="right")
@@ -311,14 +312,14 @@ _OTHER = 20 * 2.0**-24
 
 
 def treated_error(wanted: Any, dtype: str, *, is_bias: bool, another: bool, fastest: float) -> np.ndarray:
-    """How far each number of a module's answer may be off after a treatment.
+    """The bound of the error of each number of a module's output after a treatment, of the shape of ``wanted.rows``.
 
     Args:
-        wanted: The answer that it is compared with: its rows, their positions, its dtype and its largest number.
-        dtype: Of the answer.
+        wanted: The expected output: its rows, their positions, its dtype and its largest number.
+        dtype: The dtype of the output.
         is_bias: Whether it is a bias.
-        another: Whether other arithmetic may have made it.
-        fastest: The largest rate, if above 1 rad/token.
+        another: Whether it may have been computed by other arithmetic.
+        fastest: The largest frequency, at least 1 rad/token.
     """
     unit, tiny = (max(kind[dtype], kind[wanted.dtype]) for kind in (UNIT, TINY))
     if is_bias:

@@ -1,4 +1,4 @@
-"""The kinds of checks: which one a code, a function or a module is for, and which options it takes."""
+"""The kinds of checks: which check fits an encoding, a function or a module, and which options it takes."""
 
 import inspect
 import sys
@@ -18,7 +18,7 @@ CHECKS = {
     "module": "check_module",
     "generation": "check_generation",
 }
-"""Every kind and the name of its check."""
+"""The name of the check function for each kind."""
 
 _EXPERIMENTS = {
     "rotary": ("functions._rotary", ("SMALL", "EVERY")),
@@ -28,12 +28,12 @@ _EXPERIMENTS = {
 
 
 def check_of(kind: str) -> Callable[..., Report]:
-    """The check of a kind."""
+    """The check function for a kind."""
     return getattr(import_module("clockhands.testing"), CHECKS[kind])
 
 
 def experiments(kind: str) -> Mapping[str, str]:
-    """What each experiment of a kind of code asks, by its name; empty for modules and models, which are treated."""
+    """The experiments of a kind, {name: what it tests}; empty for modules and models, which have treatments instead."""
     if kind not in _EXPERIMENTS:
         return {}
     home, names = _EXPERIMENTS[kind]
@@ -44,7 +44,7 @@ def experiments(kind: str) -> Mapping[str, str]:
 
 
 def spec_of(like: Any) -> Any:
-    """The spec that is meant: itself, or a preset by its name with fields."""
+    """The spec of a preset name with fields; anything that is not a string is returned as it is."""
     if not isinstance(like, str):
         return like
     from clockhands.sources.targets import open_target
@@ -53,7 +53,7 @@ def spec_of(like: Any) -> Any:
 
 
 def is_module(value: Any) -> bool:
-    """Whether it is a PyTorch module or a class of them; one can only be there where PyTorch has been imported."""
+    """Whether the value is a PyTorch module or a subclass of one. False if PyTorch has not been imported."""
     torch = sys.modules.get("torch")
     if torch is None:
         return False
@@ -61,7 +61,7 @@ def is_module(value: Any) -> bool:
 
 
 def kind_for(fn: Any, like: Any) -> str:
-    """The check that fits: a PyTorch module's, or that of the code."""
+    """The kind of check: ``"module"`` for a PyTorch module, otherwise the kind of the encoding ``like``."""
     if is_module(fn):
         return "module"
     if like is None:
@@ -84,7 +84,7 @@ def kind_for(fn: Any, like: Any) -> str:
 
 
 def check_options(check: Callable[..., Any], options: Mapping[str, Any]) -> None:
-    """Refuse options that a check does not have."""
+    """Raise `InvalidValue` for an option that a check does not have."""
     known = [
         name
         for name, parameter in inspect.signature(check).parameters.items()
@@ -100,13 +100,13 @@ def check_options(check: Callable[..., Any], options: Mapping[str, Any]) -> None
 
 
 def check_any(fn: Any = None, like: Any = None, *, raises: bool = True, **options: Any) -> Report:
-    """Check a function as the code that it should be, or a PyTorch module, whichever it is.
+    """Check a function or a PyTorch module with the check that fits it.
 
     Args:
         fn: The function or the module.
-        like: The code that it should be; a module can do without.
+        like: The encoding that it should compute; optional for a module.
         raises: Whether a failure is raised.
-        options: Those of the check that fits.
+        options: The options of that check.
 
     Returns:
         The report.

@@ -18,7 +18,7 @@ _SOUND, _FAILED = "clockhands", "clockhands failed"  # names in `user_properties
 
 
 def _of_testing(name: str) -> Callable[..., Any]:
-    """A method that makes the check of this name."""
+    """A method of `Checks` that runs the check of this name and records its report."""
 
     def check(self: "Checks", *arguments: Any, **options: Any) -> Any:
         __tracebackhide__ = True
@@ -31,17 +31,17 @@ def _of_testing(name: str) -> Callable[..., Any]:
 
 
 class Checks:
-    """What the fixture gives: the checks of `clockhands.testing`, and `check`, which takes the marker's options."""
+    """The value of the fixture: the checks of `clockhands.testing`, and `check`, which uses the marker's options."""
 
     def __init__(self, item: pytest.Item) -> None:
-        """Take the test that asks."""
+        """Store the test that uses the fixture."""
         self._item = item
 
     def __repr__(self) -> str:
         return "<checks of position encodings>"
 
     def check(self, fn: Any = None, **options: Any) -> Any:
-        """Check a function, or a PyTorch module, as the marker says; what is said here goes before it.
+        """Check a function or a PyTorch module with the marker's options; options passed here override them.
 
         Raises:
             CheckFailed, CannotCheck: See `clockhands.testing`.
@@ -67,18 +67,18 @@ class Checks:
 
 @pytest.fixture
 def clockhands(request: pytest.FixtureRequest) -> Checks:
-    """Checks of position codes: clockhands.check(function), with the options of the marker `clockhands`."""
+    """Checks of position encodings: clockhands.check(function), with the options of the marker `clockhands`."""
     return Checks(request.node)
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Make the marker known."""
+    """Register the marker."""
     config.addinivalue_line("markers", _MARKER)
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Refuse a marked test that cannot check anything."""
+    """Fail a test that has the marker but does not use the fixture: it would check nothing."""
     fixtures = getattr(item, "fixturenames", None)
     if fixtures is not None and "clockhands" not in fixtures and item.get_closest_marker("clockhands"):
         pytest.fail(
@@ -90,7 +90,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
-    """Show of a check that failed the line of the test and the report, and nothing of what stands between."""
+    """For a failed check, show the line of the test and the report, without the frames of clockhands between them."""
     try:
         return (yield)
     except Exception as error:
@@ -104,7 +104,7 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:
-    """One line for each check that failed: what it looks like."""
+    """Print one line for each failed check: the test and the first explanation."""
     failed = [
         (report.nodeid, text)
         for report in terminalreporter.stats.get("failed", [])
@@ -118,7 +118,7 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
 
 
 def _marked(item: pytest.Item) -> dict[str, Any]:
-    """The options of all markers of a test: the nearest one's go before those of its class and its module."""
+    """The options of all markers of a test, merged: those of the test override those of its class and its module."""
     options: dict[str, Any] = {}
     for marker in item.iter_markers("clockhands"):
         said = dict(marker.kwargs)
@@ -129,7 +129,7 @@ def _marked(item: pytest.Item) -> dict[str, Any]:
 
 
 def _in_one_line(report: Any) -> str:
-    """What a failed check says, shortly: for a summary and for JUnit files."""
+    """A failed report in one line, for the summary and for JUnit files."""
     if not report.explanations:
         return f"{report.subject} is wrong: it does not match {report.like}; no known fault has these symptoms"
     first = report.explanations[0]
@@ -137,18 +137,18 @@ def _in_one_line(report: Any) -> str:
 
 
 def _ours(error: BaseException) -> bool:
-    """Whether it is what a check says of a function, or of how it was called."""
+    """Whether a check raised this error: `CheckFailed`, or an error of clockhands raised inside a check."""
     reports, errors = (sys.modules.get(f"clockhands.{name}") for name in ("testing.reports", "errors"))
     if reports is not None and isinstance(error, reports.CheckFailed):
         return True
     if errors is None or not isinstance(error, errors.ClockhandsError):
         return False
-    # The first frame is the hook's.
+    # The first frame is this hook itself.
     return any(name.startswith("clockhands.testing") for name, _ in _frames(error.__traceback__)[1:])
 
 
 def _leave_out_our_frames(error: BaseException) -> None:
-    """Take our own frames out of a traceback, and out of that of what caused it: what the function raised."""
+    """Remove the frames of clockhands from the traceback of an error and of the errors that caused it."""
     seen: BaseException | None = error
     while seen is not None:
         kept = [each for name, each in _frames(seen.__traceback__) if not name.startswith("clockhands.")]
@@ -159,7 +159,7 @@ def _leave_out_our_frames(error: BaseException) -> None:
 
 
 def _frames(traceback: TracebackType | None) -> list[tuple[str, TracebackType]]:
-    """The frames of a traceback, each with the name of its module."""
+    """The frames of a traceback, each as (module name, traceback entry)."""
     found = []
     while traceback is not None:
         found.append((str(traceback.tb_frame.f_globals.get("__name__", "")), traceback))

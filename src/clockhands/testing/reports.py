@@ -12,32 +12,32 @@ from clockhands.errors import InvalidValue
 from clockhands.faults import FAULTS
 
 WIDTH = 88
-"""Columns of a report as text, which stands behind pytest's margin."""
+"""Columns of a report as text; pytest indents it further."""
 
 UNDECIDED = "; the check cannot tell which of these faults it is"
 """The end of a message that names several faults with the same answers."""
 
 BESIDE = frozenset({"arguments stay as they are", "answers stay as they are"})
-"""What is noticed of a function beside every experiment."""
+"""Failures that are observed during all experiments and are no experiment themselves."""
 
 _SPECIAL = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
 _NUMBERED = re.compile(r"(\b(?:positions?|dimensions?|pairs?|layers?)) (?=\d)")
-_SHOWN = 3  # failures whose evidence is told; the rest says the same with other numbers
+_SHOWN = 3  # failures that are shown in full; further ones usually repeat them with other numbers
 _UNKNOWN = "Look at the first wrong number, and at the experiments that passed."
 _OTHER_CODE = "If the function computes another known encoding, `clockhands identify` names that encoding."
-_NAMED = 12  # experiments that passed and are named
-# What a fault is said of; anything else is a function.
+_NAMED = 12  # passed experiments that are listed by name
+# The subject of the explanation sentences; "the function" for all other kinds.
 _SUBJECTS = {"module": "the module", "generation": "the model"}
 
 
 @dataclass(frozen=True)
 class Failure:
-    """An experiment whose answers are not those of the code.
+    """A failed experiment.
 
     Attributes:
         experiment: Its name.
-        message: What was asked and what came back, with the numbers.
-        evidence: The numbers.
+        message: The input, the expected and the actual output, with numbers.
+        evidence: The same numbers by name.
     """
 
     experiment: str
@@ -47,15 +47,15 @@ class Failure:
 
 @dataclass(frozen=True)
 class Explanation:
-    """What the failures look like: a known fault that gives the same answers.
+    """An explanation of failures: a known fault that gives the same output.
 
     Attributes:
-        codes: The fault, or all those that no experiment told apart.
-        message: What it behaves like.
-        hint: What to do.
-        cases: Where it was met in public.
-        evidence: The parameters of the fault and what was measured.
-        where: The module or the layer, where it is one of several.
+        codes: The code of the fault, or the codes of all faults that the experiments could not separate.
+        message: What the subject behaves like.
+        hint: How to fix it.
+        cases: Public projects in which the fault was found.
+        evidence: The parameters of the fault, and measured values.
+        where: The tensor, module or layer, if it is one of several.
     """
 
     codes: tuple[str, ...]
@@ -68,11 +68,11 @@ class Explanation:
 
 @dataclass(frozen=True)
 class ReportLine:
-    """One line of a report, before it is broken to a width.
+    """One line of a report, before it is wrapped.
 
     Attributes:
-        style: What it is: ``sound``, ``failed``, ``explanation``, ``hint``, ``heading``, ``evidence`` or ``rest``.
-        text: What it says.
+        style: The kind: ``sound``, ``failed``, ``explanation``, ``hint``, ``heading``, ``evidence`` or ``rest``.
+        text: The text.
         indent: Columns before it.
     """
 
@@ -81,7 +81,7 @@ class ReportLine:
     indent: int = 0
 
     def wrapped(self, width: int = WIDTH) -> str:
-        """The line broken between words, never between `position` and its number; further lines stand further in."""
+        """The line wrapped to a width, never between `position` and its number; later lines are indented more."""
         return textwrap.fill(
             _NUMBERED.sub("\\1\N{NO-BREAK SPACE}", self.text),
             width,
@@ -94,19 +94,19 @@ class ReportLine:
 
 @dataclass(frozen=True)
 class Report:
-    """What a check found.
+    """The result of a check.
 
     Attributes:
-        subject: What was checked.
+        subject: The name of what was checked.
         kind: ``"rotary"``, ``"additive"``, ``"bias"``, ``"module"`` or ``"generation"``.
-        like: The code that it should be, in words.
-        experiments: Those that were made.
-        left_out: Those that could not be made, and why.
-        failures: Those that failed.
-        explanations: What the failures look like, the best one first; empty where nothing known fits.
-        called: How it was called: the library, the dtype of its numbers, the calls and rows.
-        worst: The largest error as a share of what rounding explains: at most 1 where it is sound.
-        spec: The code that it should be, if one was named.
+        like: A description of the expected encoding.
+        experiments: The names of the experiments that ran.
+        left_out: The names of those that did not run, with the reasons.
+        failures: The failed experiments.
+        explanations: The faults that explain the failures, the best one first; empty if no known fault fits.
+        called: How it was called: the library, the dtype of its numbers, the number of calls and rows.
+        worst: The largest error divided by its rounding bound: at most 1 if the report is ``sound``.
+        spec: The expected encoding, if one was given.
     """
 
     subject: str
@@ -127,13 +127,13 @@ class Report:
 
     @property
     def codes(self) -> frozenset[str]:
-        """The faults that it looks like."""
+        """The codes of all faults in the explanations."""
         return frozenset(code for explanation in self.explanations for code in explanation.codes)
 
     def without(self, codes: Iterable[str]) -> "Report":
         """The same report without some faults, and without the failures that only they explain.
 
-        An explanation of several faults that no experiment told apart is left out if all of them are.
+        An explanation with several faults that the experiments could not separate is removed only if all of them are.
         """
         ignored = frozenset(codes)
         kept = tuple(one for one in self.explanations if not one.codes or not ignored.issuperset(one.codes))
@@ -147,12 +147,12 @@ class Report:
         names = explanation.evidence.get("explains")
         if names is None:
             names = {FAULTS[code].shown_by for code in explanation.codes if code in FAULTS}
-            if not names <= BESIDE:  # what gives the same answers gives them in every experiment
+            if not names <= BESIDE:  # a suspect that fits explains every experiment
                 names = {failure.experiment for failure in self.failures} - BESIDE
         return frozenset(names)
 
     def to_dict(self) -> dict[str, Any]:
-        """The report as JSON values."""
+        """The report as values that JSON can represent; NaN and infinities are strings."""
         return {
             "kind": self.kind,
             "subject": self.subject,
@@ -167,10 +167,10 @@ class Report:
         }
 
     def lines(self, *, verbose: bool = False) -> Iterator[ReportLine]:
-        """What there is to read, in the order in which it helps: what it is like, what to do, the evidence, the rest.
+        """The lines of the text report: verdict, explanations with hints, evidence, skipped experiments.
 
         Args:
-            verbose: All evidence, and why each experiment was left out.
+            verbose: Whether to show all evidence, and why each experiment was skipped.
         """
         if self.sound:
             yield ReportLine("sound", f"{self.subject} is correct: {self.like}.")
@@ -190,13 +190,13 @@ class Report:
         yield from self._left_out(verbose)
 
     def _made(self) -> str:
-        """What was done, where nothing failed."""
-        # An error of NaN is never sound, so this is a number.
+        """The number of experiments and the largest error, for a report without failures."""
+        # A NaN error is a failure, so `worst` is a number here.
         made = f"{_counted(len(self.experiments), 'experiment')}{self._way()}"
         return f"{made}; the largest error is {100 * self.worst:.2g} % of the rounding bound."
 
     def _way(self) -> str:
-        """How it was called, in words."""
+        """How the subject was called, as the end of a sentence."""
         calls, rows = self.called.get("calls"), self.called.get("rows")
         said = [f" in {calls:,} calls"] if calls else []
         if calls and rows:
@@ -206,13 +206,13 @@ class Report:
 
     def _evidence(self, verbose: bool) -> Iterator[ReportLine]:
         telling = {FAULTS[code].shown_by for code in self.codes if code in FAULTS}
-        # The experiment that separates the fault from being right comes first.
+        # The experiment that identifies the fault (`shown_by`) comes first, then "every position".
         ordered = sorted(
             self.failures,
             key=lambda failure: (failure.experiment not in telling, failure.experiment != "every position"),
         )
         shown = ordered if verbose else ordered[:_SHOWN]
-        # What is noticed beside an experiment, such as a changed argument, counts as one.
+        # A failure that is not an experiment, such as a changed argument, counts as one.
         made = len(self.experiments) + sum(failure.experiment not in self.experiments for failure in self.failures)
         yield ReportLine("heading", f"Failed, {len(self.failures)} of {_counted(made, 'experiment')}:")
         for failure in shown:
@@ -227,7 +227,7 @@ class Report:
         yield ReportLine("rest", f"Passed: {_listed(named)}{more}." if passed else "Nothing passed.")
 
     def _left_out(self, verbose: bool) -> Iterator[ReportLine]:
-        """What was not asked; for what can be asked, how."""
+        """The skipped experiments; for those that an argument enables, that argument."""
         ways: dict[str, list[str]] = {}
         others = 0
         for name, why in self.left_out.items():
@@ -258,10 +258,10 @@ def _explained(explanation: Explanation, subject: str, *, also: bool) -> Iterato
 
 
 class CheckFailed(AssertionError):
-    """The check found that it is not what it should be.
+    """A check failed.
 
     Attributes:
-        report: What was found.
+        report: The report of the check.
     """
 
     def __init__(self, report: Report) -> None:
@@ -269,23 +269,23 @@ class CheckFailed(AssertionError):
         self.report = report
 
     def __reduce__(self) -> tuple[type["CheckFailed"], tuple[Report]]:
-        # Made again of the report; its message alone would not do.
+        # Pickle would pass the message to __init__, which takes the report.
         return type(self), (self.report,)
 
 
-# What a person reads in a traceback is where they can import it from.
+# Tracebacks show the public module, from which users import it.
 CheckFailed.__module__ = "clockhands.testing"
 
 
 class CannotCheck(InvalidValue):
-    """It cannot be called in the way that a check calls it; the message says what was tried and what came back."""
+    """The subject cannot be called in the way that the check calls it; the message gives the call and its result."""
 
 
 CannotCheck.__module__ = "clockhands.testing"
 
 
 def settled(report: Report, raises: bool) -> Report:
-    """The report, unless it has failures and shall be raised."""
+    """The report; raises `CheckFailed` if ``raises`` is true and it has failures."""
     __tracebackhide__ = True
     if raises and not report.sound:
         raise CheckFailed(report)
@@ -301,7 +301,7 @@ def _counted(number: int, what: str) -> str:
 
 
 def _as_json(value: Any) -> Any:
-    """A value that strict JSON holds."""
+    """The value converted for strict JSON: NaN and infinities become strings."""
     if isinstance(value, Mapping):
         return {str(key): _as_json(item) for key, item in value.items()}
     if isinstance(value, list | tuple | set | frozenset | range):

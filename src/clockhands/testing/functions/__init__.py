@@ -1,4 +1,4 @@
-"""Checks of functions that apply a position code: rotary, additive, and biases."""
+"""Checks of functions that apply a position encoding: rotary, additive, and biases."""
 
 from clockhands.testing.functions._additive import check_additive
 from clockhands.testing.functions._biases import check_bias

@@ -1,4 +1,4 @@
-"""`check_additive`: whether a function adds the numbers of an additive code to its tokens.
+"""`check_additive`: whether a function adds the numbers of an additive encoding to its tokens.
 
 Tokens are drawn once, with values around 1, and rounded to the dtype in which they are passed, so that the input is
 exact. The expected output is the token times its scale plus `clockhands.table`, in float64.
@@ -84,13 +84,13 @@ from clockhands.testing.reports import Explanation, Report
 
 @dataclass
 class Right:
-    """What is right: the rows of a code, and how far they may be off, each made once.
+    """The expected rows of an encoding and the bounds of their errors; each is computed once and kept.
 
     Attributes:
-        spec: The code.
+        spec: The encoding.
         values: Its learned numbers, or None.
-        token_scale: What tokens are multiplied by before the code is added.
-        grid: Whose cells the rows are, where positions are the numbers of rows, or None.
+        token_scale: The factor of the tokens, before the encoding is added.
+        grid: The grid whose cells the rows are, if positions are row numbers; or None.
     """
 
     spec: AdditiveCode
@@ -101,7 +101,7 @@ class Right:
     _others: dict[AdditiveCode, "Right"] = field(default_factory=dict)
 
     def rows(self, at: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The rows at these positions, float64, and their errors."""
+        """The rows at these positions and the bounds of their errors, both float64 [..., seq, width]."""
         key = (at.tobytes(), at.shape)
         if key not in self._made:
             self._made[key] = self._rows(at)
@@ -118,28 +118,28 @@ class Right:
 
     @property
     def axes(self) -> int:
-        """Coordinates of a position."""
+        """The number of coordinates of a position."""
         return 1 if self.grid is not None else self.spec.number_of_axes
 
     def of(self, spec: AdditiveCode) -> "Right":
-        """The same of another spec, which has no learned numbers of its own."""
+        """The same for another spec, with the same learned numbers."""
         return self._others.setdefault(spec, Right(spec, self.values, self.token_scale, self.grid))
 
     @property
     def lowest(self) -> int:
-        """The first position that has a row."""
+        """The first valid position: 1 if the warp is not defined at 0, otherwise 0."""
         return 1 if self.grid is None and isinstance(self.spec, WarpedPosition) and self.spec.warp != "square" else 0
 
     @property
     def goes_below_zero(self) -> bool:
-        """Whether positions below 0 have rows."""
+        """Whether negative positions are valid."""
         return (
             self.lowest == 0 and self.grid is None and not isinstance(self.spec, Learned | Binary | NormalizedCounter)
         )
 
     @property
     def ends(self) -> int | None:
-        """The first position that has no row any more; None where there is none."""
+        """The first position after the valid ones; None if there is no limit."""
         if self.grid is not None:
             return len(self.grid)
         if isinstance(self.spec, Learned):
@@ -150,7 +150,7 @@ class Right:
 
 
 def _at_axes(self: Any, positions: np.ndarray) -> np.ndarray:
-    """Positions of text: every coordinate is the token's."""
+    """Positions of text: all coordinates of a token are equal."""
     axes = self.right.axes
     return positions if axes == 1 else np.repeat(positions[..., None], axes, axis=-1)
 
@@ -164,15 +164,15 @@ def _answer(
     dtype: str | None = None,
     given: bool = False,
 ) -> Answer:
-    """Ask, and put what is right beside it.
+    """Call the implementation, and return its output with the expected output and the bounds.
 
     Args:
-        it: Whom.
-        asked: In words.
+        it: The implementation.
+        asked: The input, as a phrase for messages.
         x: Tokens [batch, heads, seq, width].
         positions: [seq] or [batch, seq].
-        dtype: The dtype of the tokens, if not the implementation's own.
-        given: Whether positions have their coordinates already.
+        dtype: The dtype of the tokens, if not the default dtype of the implementation.
+        given: Whether positions already have the axis of coordinates.
     """
     spec, right = it.right.spec, it.right
     at = positions if given else it.at_axes(positions)
@@ -185,7 +185,7 @@ def _answer(
         rows, errors = rows[:, None], errors[:, None]
     x = np.zeros_like(x) if it.call == "positions" else x
     size = rows
-    if isinstance(it, AdditiveSuspect):  # as far off as honest arithmetic of what it makes would be
+    if isinstance(it, AdditiveSuspect):  # the bound for the numbers that the suspect computes
         errors = it.errors(errors)
         size = np.maximum(np.abs(rows), np.abs(got - right.token_scale * x))
     allowed = added_error(x, size, errors, dtype or it.dtype, token_scale=right.token_scale, scaled=is_scaled(spec))
@@ -196,11 +196,11 @@ def _answer(
 
 @dataclass
 class AdditiveFunction(TokenFunction):
-    """Somebody's additive function.
+    """A user's additive function.
 
     Attributes:
-        right: What it should give.
-        negative: Whether it takes positions below 0; None where that is not said.
+        right: The expected rows.
+        negative: Whether it takes positions below 0; None if not given.
     """
 
     right: Right = None  # type: ignore[assignment]
@@ -210,12 +210,12 @@ class AdditiveFunction(TokenFunction):
 
     @property
     def lowest(self) -> int:
-        """The first position that it can be asked for."""
+        """The first position that is checked."""
         return max(self.right.lowest, self.counted_from)
 
     @property
     def counted_from(self) -> int:
-        """The position of the first row, where it counts its rows itself: that of a sequence's first token."""
+        """The position of a sequence's first token, if the function counts its rows itself; otherwise 0."""
         return self.right.spec.first if self.call == "x" and self.right.grid is None else 0
 
     def __call__(
@@ -227,7 +227,7 @@ class AdditiveFunction(TokenFunction):
 
 @dataclass
 class AdditiveSuspect(DrawnTokens):
-    """A suspect, asked as somebody's function is."""
+    """A suspect, called in the same way as the user's function."""
 
     like: AdditiveFunction
     right: Right
@@ -237,7 +237,7 @@ class AdditiveSuspect(DrawnTokens):
     answer = _answer
 
     def __post_init__(self) -> None:
-        """Build the first model, and ask it what `Called` asks when it looks whether something can be called."""
+        """Build the first model, and call it as `Called` calls a function for the first time."""
         self.built = self.process(self.spec)
         shape = first_shape(self.like.axes, self.spec.width)
         x = np.zeros(shape) if self.call == "positions" else np.ones(shape)
@@ -245,16 +245,16 @@ class AdditiveSuspect(DrawnTokens):
 
     @classmethod
     def of_suspect(cls, suspect: Suspect, like: AdditiveFunction) -> "AdditiveSuspect":
-        """In a process of its own."""
+        """The suspect in a new process."""
         return cls(like, like.right, suspect.make())
 
     @property
     def spec(self) -> AdditiveCode:
-        """The code that it should be."""
+        """The expected encoding."""
         return self.right.spec
 
     def __getattr__(self, name: str) -> Any:
-        # Where it is asked in the same way: the dtypes, the length, the call.
+        # The dtypes, the length and the call are those of the user's function.
         return getattr(self.like, name)
 
     def __call__(
@@ -265,11 +265,11 @@ class AdditiveSuspect(DrawnTokens):
         def ask(part: np.ndarray, at: np.ndarray) -> np.ndarray:
             return self.built(part, at, dtype or self.dtype, role)
 
-        # State is kept from call to call, so a suspect is called as often as what is checked.
+        # Suspects keep state between calls, so a suspect is called as often as the function under test.
         return in_runs(ask, x, positions) if self.call == "x, offset" else ask(x, positions)
 
     def errors(self, errors: np.ndarray) -> np.ndarray:
-        """How far the rows that it made last may be off, where its phases are longer than those of the code."""
+        """The bounds of the rows of the last call; larger than those given if the suspect's phases are larger."""
         built = self.built
         if not isinstance(built, StagedAdditive) or built.hands is None or self.call == "x, offset":
             return errors
@@ -277,18 +277,18 @@ class AdditiveSuspect(DrawnTokens):
         return np.maximum(errors, own[:, None] if own.ndim == 3 else own)
 
     def of(self, spec: AdditiveCode, first: str | None = None) -> "AdditiveSuspect":
-        """Another model of this process; its first tokens come in the dtype ``first``."""
+        """Another model in the same process; its first tokens have the dtype ``first``."""
         return AdditiveSuspect(self.like, self.right.of(spec), self.process, first)
 
 
 def far(it: Any) -> np.ndarray:
-    """Positions at which roundings show."""
+    """Positions below the length at which rounding errors become visible."""
     at = telling(it.length)
     return at[at >= it.lowest]
 
 
 def near(it: Any) -> np.ndarray:
-    """The same, not so far where every row up to them has to be made."""
+    """The same positions; those of a function that counts its rows are below 2,100, because it computes every row."""
     at = telling(min(it.length, 2100)) if it.call == "x" else telling(it.length)
     return at[at >= it.lowest]
 
@@ -442,7 +442,7 @@ def scores_depend_on_distance(it: Any) -> list[Answer]:
     zeros = np.zeros((1, 1, len(at), it.spec.width))
     one = it.answer("the dot products of neighbouring rows of these positions", zeros, at)
     rows, size, off = one.got[0, 0], np.abs(one.wanted[0, 0]), one.allowed[0, 0]
-    # Each product is off by the errors of both numbers.
+    # The error of a product comes from both factors.
     allowed = (size[first] * off[second] + size[second] * off[first] + off[first] * off[second]).sum(axis=-1)
     right = (one.wanted[0, 0][first] * one.wanted[0, 0][second]).sum(axis=-1)
     got = (rows[first] * rows[second]).sum(axis=-1)
@@ -450,14 +450,14 @@ def scores_depend_on_distance(it: Any) -> list[Answer]:
 
 
 def siblings(spec: AdditiveCode) -> dict[str, Callable[[], AdditiveCode]]:
-    """Codes that differ in one thing that a cache may forget, by what that is."""
+    """Encodings that differ in one field, which the key of a cache may lack, by the name of the field."""
     found: dict[str, Callable[[], AdditiveCode]] = {}
     if not isinstance(spec, Sinusoidal | AxialSinusoidal):
         return found
     if isinstance(spec.spacing, Geometric):
         base = 1e6 if spec.spacing.base < 1e5 else 1e4
         found["base"] = lambda: replace(spec, spacing=replace(spec.spacing, base=base))  # type: ignore[arg-type]
-    # The narrower one second: a table that is kept without its width is cut to fit, and nothing is raised.
+    # The second model is narrower: a table that is cached without its width is then sliced, and no error is raised.
     width = spec.width // 2 if spec.width % 4 == 0 and spec.width >= 8 else 2 * spec.width
     found["width"] = lambda: replace(spec, width=width)
     if isinstance(spec, Sinusoidal) and spec.order in {"sin-cos", "cos-sin"}:
@@ -467,7 +467,7 @@ def siblings(spec: AdditiveCode) -> dict[str, Callable[[], AdditiveCode]]:
 
 
 def _two_models(what: str) -> Experiment:
-    """Two models of one process that differ in one thing."""
+    """The experiment with two models in one process that differ in this field."""
 
     def run(it: Any) -> list[Answer]:
         changes = siblings(it.spec)
@@ -486,7 +486,7 @@ def _two_models(what: str) -> Experiment:
 def every_position(it: Any) -> list[Answer]:
     """Every position below the length gets its own row."""
     at, axes = np.arange(it.lowest, it.length), it.right.axes
-    # Uniform numbers are drawn in a fraction of the time, and there may be millions.
+    # There may be millions of numbers, and uniform integers are drawn much faster than normal ones.
     x = np.zeros((1, 1, len(at), it.spec.width))
     if it.call != "positions":
         x += np.random.default_rng(17).integers(-96, 97, x.shape, np.int8) / 64
@@ -523,13 +523,13 @@ SMALL = (
     _two_models("order"),
     experiment("a model of low-precision tokens first", _coarser_model_first),
 )
-"""Quick to ask: a suspect is asked all of them."""
+"""The quick experiments: suspects run all of them."""
 
 EVERY = experiment("every position", every_position, needed=True)
 
 
 LENGTH = 10_000
-_TELLING = 64  # wrong numbers of an answer by which suspects are told apart
+_TELLING = 64  # with fewer wrong numbers, a suspect is judged by the right ones
 
 
 def check_additive(
@@ -551,41 +551,42 @@ def check_additive(
     timeout: float = 60.0,
     raises: bool = True,
 ) -> Report:
-    r"""Check that a function adds the numbers of an additive code to its tokens.
+    r"""Check that a function adds the numbers of an additive encoding to its tokens.
 
-    ``x -> token_scale x + table(spec, positions)``, asked at every position below `length`, in any order, for batches,
-    packed and one token at a time, of tokens of zeros, in a coarser dtype, before and after other calls. What fails is
-    explained by trying every known fault.
+    ``x -> token_scale x + table(spec, positions)``, checked at every position below `length`, in any order, for
+    batches, packed sequences, single tokens, tokens of zeros and a lower-precision dtype, before and after other calls.
+    Failures are explained by trying every known fault.
 
     Args:
-        fn: The function, of one's own library.
-        like: The code that it should be: a spec, or a preset's name with fields (``"vaswani2017:width=64"``).
-        make: A function(spec) that builds the function for a spec: two models of one process are then asked too.
-        values: The code's learned numbers: the rows of `Learned`, the rates of `FourierFeatures`, a trained scale.
+        fn: The function, in any array library.
+        like: The expected encoding: a spec, or a preset's name with fields (``"vaswani2017:width=64"``).
+        make: A function(spec) that builds the function for a spec: then two models in one process are compared too.
+        values: The learned numbers: the rows of `Learned`, the frequencies of `FourierFeatures`, a trained scale.
         resized: How the function resizes a learned table first, as keywords of `clockhands.additive.resize`
-            (``{"rows": (32, 32), "kind": "cubic"}``); ``values`` are the rows before that, ``like`` the code after it.
-        grid: The cells that its rows stand at, for a function that counts its rows itself, ``call="x"``.
-        token_scale: What it multiplies tokens by before it adds the code (``width ** 0.5`` in the paper's model).
-        negative: Whether it takes positions below 0. None asks, and lets pass what looks like an index from the end.
+            (``{"rows": (32, 32), "kind": "cubic"}``); ``values`` are the rows before, ``like`` the encoding after it.
+        grid: The cells of its rows, for a function that counts its rows itself (``call="x"``).
+        token_scale: The factor of the tokens, before the encoding is added (``width ** 0.5`` in the paper's model).
+        negative: Whether it takes positions below 0. None tries them, and accepts what looks like an index from the
+            end.
         axes: The axes of x in the function's order: ``"batch seq width"``.
-        call: What it is called with: ``"x, positions"``, ``"x"`` where it counts its rows itself, ``"x, offset"``,
-            ``"positions"`` where it gives the table alone.
-        positions: The axes of its positions: ``"seq"``, ``"batch seq"``, with ``axes`` for codes of several.
-        backend: ``"numpy"``, ``"torch"``, ``"jax"`` or a module of the array API; found out unless said.
-        dtype: The dtype of its tokens, or of its table where it gives that alone.
-        length: Positions 0 to ``length - 1`` are asked: 10,000, or fewer where the code has fewer.
-        timeout: Seconds for a call.
-        raises: Whether a failure is raised; else it is in the report.
+        call: The arguments of the function: ``"x, positions"``; ``"x"`` if it counts its rows itself; ``"x, offset"``;
+            ``"positions"`` if it returns the table.
+        positions: The axes of its positions: ``"seq"`` or ``"batch seq"``; with ``axes`` for several coordinates.
+        backend: ``"numpy"``, ``"torch"``, ``"jax"`` or a module of the array API; detected by default.
+        dtype: The dtype of its tokens, or of the table that it returns.
+        length: Positions 0 to ``length - 1`` are checked: 10,000, or fewer if the encoding has fewer.
+        timeout: The time limit of a call, in seconds.
+        raises: Whether a failure is raised; otherwise it is only in the report.
 
     Returns:
-        The report; where something failed and ``raises`` is false too.
+        The report; with failures only if ``raises`` is false.
 
-    Accuracy: a number may be off by what honest float32 arithmetic makes of it, derived in
-        `clockhands.testing.bounds`, for the dtype of the tokens. Arithmetic of that size is not told from exact.
+    Accuracy: the error of a number may be that of correct float32 arithmetic, derived in `clockhands.testing.bounds`,
+        for the dtype of the tokens. A fault with smaller errors is not found.
 
     Raises:
-        CheckFailed: Something failed; the message is the report.
-        CannotCheck: The function cannot be called like that; the message says what came back.
+        CheckFailed: An experiment failed; the message is the report.
+        CannotCheck: The function cannot be called like that; the message gives the call and its result.
         InvalidValue, InvalidType: An argument cannot be used.
 
     >>> import clockhands as ch
@@ -634,7 +635,7 @@ def check_additive(
 def _values(
     spec: AdditiveCode, values: Any, resized: Mapping[str, Any] | None
 ) -> tuple[np.ndarray | None, np.ndarray | None]:
-    """The learned numbers as they were given, and as the code has them."""
+    """The learned numbers as given, and after resizing; None without learned numbers."""
     given = None if values is None else numpy_of(values, "values").astype(np.float64)
     own = given
     if resized is not None:
@@ -679,7 +680,7 @@ def _length(length: int, right: Right) -> int:
 def _explained(
     it: AdditiveFunction, asked: list[Asked], given: np.ndarray | None, resized: Mapping[str, Any] | None
 ) -> tuple[Explanation, ...]:
-    """What the failures look like."""
+    """The explanations of the failures."""
     small = [one for one in asked if one.experiment is not EVERY]
     every = next((one for one in asked if one.experiment is EVERY), None)
     first_wrong = None
@@ -711,10 +712,10 @@ def _explained(
 
 
 def _may_be(first: Asked, build: Callable[[], AdditiveSuspect]) -> bool:
-    """Whether a suspect is worth all questions, by the first one, which nothing came before.
+    """Whether a suspect is worth running in all experiments, judged by the first experiment.
 
-    One that neither leaves less than half of the squared difference there nor gives one in ten of the wrong numbers
-    leaves too much of the whole; so does one that is wrong where next to nothing is.
+    It is rejected if it leaves at least half of the squared error there and gives at most a tenth of the wrong numbers.
+    If fewer than 64 numbers are wrong, it is rejected unless it gives more than 90 % of the right ones.
     """
     seen = first.answers[0]
     wrong = seen.shares > 1
@@ -731,11 +732,12 @@ def _may_be(first: Asked, build: Callable[[], AdditiveSuspect]) -> bool:
 
 
 def _chosen(dense: Answer, lowest: int, length: int) -> tuple[int | None, Experiment]:
-    """Rows of all positions at which it is wrong, and others, as a question that is quick to ask."""
+    """The first wrong position, and a quick experiment with wrong positions and others."""
     wrong = np.flatnonzero((dense.shares[0, 0] > 1).any(axis=-1)) + lowest
     spread = wrong[np.linspace(0, len(wrong) - 1, 6).astype(int)] if len(wrong) else wrong
     some = np.concatenate([wrong[:12], spread, wrong[-1:]]).astype(np.int64)
-    # The position before each is told apart from it; and always as many, for libraries that compile.
+    # With the position before each wrong one, to locate where errors begin; padded to a constant number, because
+    # libraries compile for every shape.
     found = np.unique(np.maximum(np.concatenate([some, some - 1]), lowest))
     others = np.setdiff1d(np.arange(lowest, min(length, lowest + 2 * ROWS)), found)
     at = np.sort(np.concatenate([found, others[: max(ROWS - len(found), 0)]]))
@@ -748,12 +750,12 @@ def _chosen(dense: Answer, lowest: int, length: int) -> tuple[int | None, Experi
 
 
 def _seen(it: AdditiveFunction, first_wrong: int | None) -> SeenAdditive:
-    """Measure the rows, and what becomes of tokens."""
+    """Measure the rows of the function, and the factor of its tokens."""
     powers = np.array([0, *(2**power for power in range(18) if 2**power < it.length)])
     others = np.setdiff1d(np.arange(min(it.length, ROWS)), powers)
     at = np.sort(np.concatenate([powers, others[: ROWS - len(powers)]]))
     at = at[at >= it.lowest]
-    if it.right.grid is not None:  # as far as the second row of a grid
+    if it.right.grid is not None:  # enough to reach the second row of a grid
         at = np.arange(min(it.length, 4 * ROWS))
     width = it.spec.width
     try:
@@ -781,7 +783,7 @@ def _seen(it: AdditiveFunction, first_wrong: int | None) -> SeenAdditive:
 
 
 def _recognised(it: AdditiveFunction) -> tuple[AdditiveCode, ...]:
-    """What it is, where it is an additive code of another spec."""
+    """The specs of the additive encoding that the function computes, if it is another known one."""
     if it.spec.number_of_axes > 1 or it.right.grid is not None or it.length < 300 or it.lowest:
         return ()
 
@@ -799,13 +801,13 @@ def _recognised(it: AdditiveFunction) -> tuple[AdditiveCode, ...]:
     return ()
 
 
-# Rows of another table are not told from rows that were resized otherwise where more than this share of their spread
-# is different.
+# If the squared difference exceeds this share of the rows' squared deviation from their mean, the rows may be those of
+# another table, so a different resizing is not reported.
 _ALIKE = 0.5
 
 
 def unexplained(it: Any, asked: Sequence[Asked]) -> tuple[Explanation, ...]:
-    """What the failures have in common."""
+    """Explanations by rules, for failures that no suspect explains."""
     if told := of_any_code(it, asked, ADDITIVE):
         return told
     every = failed_of(asked).get(EVERY.name)
@@ -821,10 +823,10 @@ def unexplained(it: Any, asked: Sequence[Asked]) -> tuple[Explanation, ...]:
 
 
 def _resized(right: np.ndarray, off: np.ndarray) -> tuple[Explanation, ...]:
-    """A learned table that is like the right one [rows, width], but off: its rows moved, or mixed otherwise.
+    """The explanation of a learned table that is close to the right one [rows, width]: its rows are moved or mixed.
 
-    Rows that stand at ``p + d(p)`` with a small ``d(p) = u + v p`` differ by ``d(p)`` times the slope of the rows, by
-    which ``u`` and ``v`` are measured.
+    Rows at ``p + d(p)`` with a small ``d(p) = u + v p`` differ by ``d(p)`` times the slope of the rows, from which
+    ``u`` and ``v`` are fitted.
     """
     spread = float(((right - right.mean(axis=0)) ** 2).sum())
     if len(right) < 8 or not np.isfinite(off).all() or (off**2).sum() > _ALIKE * spread:

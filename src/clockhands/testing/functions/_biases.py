@@ -35,7 +35,7 @@ from clockhands.testing.functions._calls import CalledBias
 from clockhands.testing.functions._suspects import explanations, fitting, told_of
 from clockhands.testing.reports import CannotCheck, Explanation, Failure, Report
 
-# What tells dtypes apart (bfloat16 holds whole numbers up to 256, float16 up to 2,048) and lies in different buckets.
+# Positions that separate dtypes (bfloat16 represents whole numbers exactly up to 256, float16 up to 2,048) and buckets.
 TELLING = (0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 11, 13, 15, 17, 19, 23, 24, 29, 33, 39, 47, 63, 65, 77, 90, 91, 107, 127, 129)
 TELLING_FAR = (
     181,
@@ -60,25 +60,25 @@ TELLING_FAR = (
     9999,
 )
 
-# Below this, a number at a key after the query is a mask; no bias of so short a distance is near it.
+# At or below this, a number at a key after the query is a mask; no bias of the distances tested is near it.
 _MASK = -9999.0
 
 
 def telling_distances(length: int) -> np.ndarray:
-    """64 positions below a length at which roundings and buckets show, or all of them."""
+    """64 sorted positions below a length that show roundings and buckets; all positions of a shorter length."""
     some = {place for place in (*TELLING, *TELLING_FAR, length - 1) if place < length}
-    # As many as a pass has that was made before: libraries compile for every shape.
+    # The same number as in an earlier pass, because libraries compile for every shape.
     more = (place for place in range(length) if place not in some)
     return np.array(sorted([*some, *itertools.islice(more, max(0, 64 - len(some)))]))
 
 
 @dataclass(frozen=True)
 class BiasAnswer(Answer):
-    """One bias that came back, [heads, queries, keys], rows read from a key of their own unless compared exactly.
+    """One bias [heads, queries, keys]; unless compared exactly, each row is relative to one of its keys.
 
     Attributes:
-        queries, keys: Positions.
-        masked: Whether all keys after their queries are masked; None where there are none.
+        queries, keys: Their positions.
+        masked: Whether all keys after their queries are masked; None if there are no such keys.
     """
 
     queries: np.ndarray | None = None
@@ -88,15 +88,15 @@ class BiasAnswer(Answer):
 
 @dataclass(frozen=True)
 class _Right:
-    """What is right for some queries and keys, [heads, queries, keys], read as the answers are.
+    """The expected bias for some queries and keys, [heads, queries, keys], relative to the same keys as the answer.
 
     Attributes:
-        wanted: The numbers.
-        other: Those of the other bucket, where a distance lies on the edge of two.
-        near: Where it does, [queries, keys].
-        allowed: How far a number may be off.
-        read_from: The key that each row is read from, [1, queries, 1]; None where nothing is removed.
-        later: Where the key comes after the query, [queries, keys].
+        wanted: The expected numbers.
+        other: The numbers of the other bucket, for distances on the edge of two buckets.
+        near: Whether a distance is on such an edge, [queries, keys].
+        allowed: The bound of the error of each number.
+        read_from: The index of the key whose number is subtracted from its row, [1, queries, 1]; None if none is.
+        later: Whether the key comes after the query, [queries, keys].
     """
 
     wanted: np.ndarray
@@ -107,12 +107,12 @@ class _Right:
     later: np.ndarray
 
     def of(self, heads: np.ndarray) -> "_Right":
-        """Of some heads."""
+        """The same for some heads."""
         return replace(self, wanted=self.wanted[heads], other=self.other[heads], allowed=self.allowed[heads])
 
 
 def answer(it: Any, asked: str, queries: np.ndarray, keys: np.ndarray) -> BiasAnswer:
-    """Ask, and put what is right beside it."""
+    """Call the implementation, and return its bias with the expected one and the bounds."""
     own = it.spec
     got = np.array(it(queries, keys))
     question = own, queries.tobytes(), keys.tobytes()
@@ -122,17 +122,17 @@ def answer(it: Any, asked: str, queries: np.ndarray, keys: np.ndarray) -> BiasAn
     if it.only is not None:
         got, right = got[it.only[it.only < len(got)]], right.of(it.only[it.only < own.heads])
     if got.shape != right.wanted.shape:
-        got = np.full(right.wanted.shape, np.nan)  # of another model: no number of it is right
+        got = np.full(right.wanted.shape, np.nan)  # the number of heads is wrong, so no number is right
     later = right.later
     masked = bool((got[:, later] <= _MASK).all()) if later.any() else None
     got, wanted = _read(got, right.read_from), right.wanted
     if right.near.any():
         with np.errstate(invalid="ignore"):
-            # All heads look up one row: the other bucket is the other one in each of them.
+            # All heads look up the same row, so all of them must use the other bucket.
             close = (np.abs(got - right.other) <= right.allowed).all(axis=0) & right.near
         got = np.where(close, wanted, got)
     if it.causal:
-        # NaN and plus infinity stay: not even a mask removes them.
+        # NaN and plus infinity remain errors, because adding a mask does not remove them.
         unseen = later & ~(np.isnan(got) | np.isposinf(got))
         got = np.where(unseen, 0.0, got)
         wanted = np.where(later, 0.0, wanted)
@@ -159,7 +159,7 @@ def _right(it: Any, spec: BiasCode, queries: np.ndarray, keys: np.ndarray) -> _R
     if it.exact:
         allowed = error + common * np.abs(made)
         return _Right(made, other, near, allowed, None, apart < 0)
-    # The nearest key that the query sees, and that is in one bucket only.
+    # The nearest key that the query sees and whose bucket is certain.
     away = np.abs(apart) + np.where(near, 1e12, 0) + (np.where(apart < 0, 1e15, 0) if it.causal else 0)
     read_from = np.argmin(away, axis=-1)[None, :, None]
     wanted, other = made - _at(made, read_from), other - _at(made, read_from)
@@ -179,7 +179,7 @@ def _read(numbers: np.ndarray, read_from: np.ndarray | None) -> np.ndarray:
 
 
 def masks_later_keys(spec: BiasCode, causal: bool | None) -> bool:
-    """Whether keys after the query are masked anyway: as was said, or as codes of this kind are used."""
+    """Whether keys after the query are masked: ``causal`` if given, else as this kind of bias is used."""
     if causal is not None:
         if causal and not spec.ordered:
             raise InvalidValue(
@@ -192,13 +192,13 @@ def masks_later_keys(spec: BiasCode, causal: bool | None) -> bool:
 
 
 def standing(it: Any, queries: int, keys: int) -> tuple[np.ndarray, np.ndarray]:
-    """So many queries at the last of so many keys, or at the first, as the implementation places them."""
+    """The positions of the queries and of the keys, with the queries at the last or the first keys (``aligned``)."""
     start = 0 if it.aligned == "start" else keys - queries
     return start + np.arange(queries), np.arange(keys)
 
 
 def counted(it: Any, queries: int, keys: int, before: str = "") -> BiasAnswer:
-    """Ask for so many queries of so many keys."""
+    """The bias of this number of queries and keys; ``before`` is appended to the phrase in messages."""
     words = f"{queries} {'query' if queries == 1 else 'queries'} of {keys} keys{before}"
     return answer(it, words, *standing(it, queries, keys))
 
@@ -312,7 +312,10 @@ def two_models(it: Any) -> list[BiasAnswer]:
 
 
 def siblings(spec: BiasCode) -> list[tuple[str, BiasCode]]:
-    """Codes that differ in one thing that a cache may forget, and have learned numbers of the same shape."""
+    """Biases that differ in one field, which the key of a cache may lack, with learned numbers of the same shape.
+
+    Returns pairs of a phrase for the difference and the spec.
+    """
     found: list[tuple[str, BiasCode]] = []
     changes: list[tuple[str, dict[str, Any]]] = []
     if not spec.learned:
@@ -359,25 +362,25 @@ SMALL = (
     experiment("far distances", far_distances),
     experiment("two models in one process", two_models),
 )
-"""Quick to ask: a suspect is asked all of them."""
+"""The quick experiments: suspects run all of them."""
 
 EVERY = experiment("every distance", every_distance, needed=True)
 
 
 @dataclass
 class BiasFunction:
-    """A user's bias under experiment.
+    """A user's bias under test.
 
     Attributes:
-        spec: The code that it should be.
-        length: Positions 0 to length - 1 are asked.
-        causal: Whether keys after the query are masked anyway, so that no number is asked for there.
-        exact: Whether numbers are compared as they stand, with the constants of rows.
-        called: The function as one of NumPy arrays.
+        spec: The expected bias.
+        length: Positions 0 to length - 1 are checked.
+        causal: Whether keys after the query are masked, so that their numbers are not compared.
+        exact: Whether numbers are compared exactly, including a constant added to a whole row.
+        called: The function as a function of NumPy arrays.
         given: The learned numbers.
-        make: Builds the function of another spec, where that can be done.
-        measured: Whether the learned numbers are its own.
-        remembered: What is right for questions that were asked before.
+        make: Builds the function of another spec, or None.
+        measured: Whether the learned numbers were measured on the function itself.
+        remembered: The expected numbers of earlier calls, by spec, queries and keys.
         only: The heads that are compared; None for all.
     """
 
@@ -394,30 +397,30 @@ class BiasFunction:
 
     @property
     def values(self) -> Any:
-        """Learned numbers of the code that is right, or None."""
+        """The learned numbers of the expected bias, or None."""
         return self.given(self.spec) if self.spec.learned else None
 
     @property
     def dtype(self) -> str:
-        """What its numbers should be good for."""
+        """The precision that its numbers must have."""
         return self.called.dtype
 
     @property
     def aligned(self) -> str:
-        """Where queries that are counted stand."""
+        """Whether the queries are at the last (``"end"``) or the first keys (``"start"``) if it takes counts."""
         return self.called.aligned
 
     @property
     def takes_positions(self) -> bool:
-        """Whether it can be asked for any positions."""
+        """Whether it takes arbitrary positions."""
         return self.called.takes_positions
 
     def __call__(self, queries: np.ndarray, keys: np.ndarray) -> np.ndarray:
-        """Its numbers."""
+        """Its numbers, float64 [heads, queries, keys]."""
         return self.called(queries, keys)
 
     def of(self, spec: BiasCode) -> "BiasFunction":
-        """Another model of this process."""
+        """Another model in this process, of this spec; raises `Unasked` if it cannot be built or compared."""
         if self.make is None:
             raise Unasked("pass make=, a function that builds one for a spec, to compare two models")
         if self.measured:
@@ -434,7 +437,7 @@ class BiasFunction:
 
 @dataclass
 class BiasSuspect:
-    """A suspect, asked as somebody's function is."""
+    """A suspect, called in the same way as the user's function."""
 
     spec: Any
     like: BiasFunction
@@ -448,32 +451,32 @@ class BiasSuspect:
 
     @classmethod
     def of_suspect(cls, suspect: Suspect, like: BiasFunction, only: np.ndarray | None = None) -> "BiasSuspect":
-        """In a process of its own, called as somebody's was to find out how."""
+        """The suspect in a new process, after the same first calls that the user's function had."""
         it = cls(like.spec, like, suspect.make(), only)
         for queries, keys in like.called.first:
             it(queries, keys)
         return it
 
     def __getattr__(self, name: str) -> Any:
-        # What it is asked, and what is right, are those of the implementation that it stands for.
+        # The inputs and the expected output are those of the implementation.
         return getattr(self.like, name)
 
     def __call__(self, queries: np.ndarray, keys: np.ndarray) -> np.ndarray:
-        """Its numbers; a suspect that cannot make them is none."""
+        """Its numbers, float64 [heads, queries, keys]; raises `Unasked` if the suspect cannot compute them."""
         try:
             return self.built(queries, keys)
         except (ClockhandsError, IndexError, ValueError) as error:
             raise Unasked(str(error)) from error
 
     def of(self, spec: BiasCode) -> "BiasSuspect":
-        """Another model of this process."""
+        """Another model in the same process, of this spec."""
         return BiasSuspect(spec, self.like, self.process, self.only)
 
 
 LENGTH = 10_000
-# A function that counts may build the whole square to give one row: so many numbers of it are asked for.
+# A function that takes counts may build the whole square of queries and keys for one row; this bounds its numbers.
 _SQUARE = 2**25
-# Suspects are compared in so many heads.
+# The number of heads in which suspects are compared.
 _HEADS = 16
 
 
@@ -495,46 +498,45 @@ def check_bias(
 ) -> Report:
     r"""Check that a function gives the numbers that a bias adds to scores.
 
-    ``fn(queries, keys) -> [heads, queries, keys]``, asked for full passes, single queries and chunks after a cache,
-    longer and shorter sequences than before, any order, and every distance below `length`. What fails is explained by
+    ``fn(queries, keys) -> [heads, queries, keys]``, called for full passes, single queries and chunks after a cache,
+    longer and shorter sequences than before, any order, and every distance below `length`. Failures are explained by
     trying every known fault.
 
-    T5's of Transformers, for instance, which counts and is told how many keys came before:
+    For instance the bias of T5 in Transformers, which takes counts and the number of earlier keys:
     ``check_bias(lambda q, k: attention.compute_bias(q, k, past_seen_tokens=k - q), "t5:heads=12", call="counts")``.
 
-    Softmax does not see a number that is added to a whole row of scores. So rows are compared up to a constant, unless
-    `exact`: ``slope k`` is as right as ``-slope (q - k)``. Axes of size 1 before the heads are allowed, and one row
-    for all queries where they are alike, as in ``[1, heads, 1, keys]``.
+    A number that is added to a whole row of scores does not change the softmax. So rows are compared up to a constant,
+    unless `exact`: ``slope k`` is as correct as ``-slope (q - k)``. Axes of size 1 before the heads are allowed, and
+    one row for all queries if they are equal, as in ``[1, heads, 1, keys]``.
 
     Args:
-        fn: The function, of one's own library.
-        like: The bias that it should be: a spec, or a preset's name with fields (``"bloom:heads=12"``).
-        make: A function(spec) that builds the function for a spec: two models of one process are then asked too.
-        values: Learned numbers, as `clockhands.bias` takes them (T5: ``table`` [buckets, heads]). Left out for a code
-            that looks its numbers up, the function's own are measured, and which distances share a row is checked.
-        call: What it is called with: ``"queries, keys"``, two arrays of positions; ``"counts"``, two numbers, of
-            which the queries stand at the last of the keys; ``"keys"``, the number of keys, for all queries or one.
-        aligned: ``"start"`` where queries that are counted stand at the first of the keys.
-        causal: Whether keys after their query are masked anyway, so that any number may stand there. Left out, so it
-            is for codes of decoders: ALiBi in all forms but the symmetric one, buckets of one side, FIRE and others.
+        fn: The function, in any array library.
+        like: The expected bias: a spec, or a preset's name with fields (``"bloom:heads=12"``).
+        make: A function(spec) that builds the function for a spec: then two models in one process are compared too.
+        values: Learned numbers, as `clockhands.bias` takes them (T5: ``table`` [buckets, heads]). If they are omitted
+            for a bias with a lookup table, the function's own are measured, and which distances share a row is checked.
+        call: The arguments of the function: ``"queries, keys"``, two arrays of positions; ``"counts"``, two numbers,
+            with the queries at the last keys; ``"keys"``, the number of keys, for all queries or one.
+        aligned: ``"start"`` if a function that takes counts has its queries at the first keys.
+        causal: Whether keys after their query are masked, so that their numbers do not matter. By default true for
+            biases of decoders: ALiBi in all forms but the symmetric one, buckets of one side, FIRE and others.
         exact: Whether constants of rows are compared too.
-        backend: ``"numpy"``, ``"torch"``, ``"jax"`` or a module of the array API; found out unless said.
-        dtype: What the numbers should be good for: one that is held in bfloat16 fails unless it is said.
-        length: Positions 0 to ``length - 1`` are asked: 10,000, or as many as make a square of 2**25 numbers of all
-            heads where the function counts.
-        timeout: Seconds for a call.
-        raises: Whether a failure is raised; else it is in the report.
+        backend: ``"numpy"``, ``"torch"``, ``"jax"`` or a module of the array API; detected by default.
+        dtype: The precision that the numbers must have: a bias stored in bfloat16 fails unless this is bfloat16.
+        length: Positions 0 to ``length - 1`` are checked: 10,000 by default; if the function takes counts, as many as
+            make a square of 2**25 numbers in all heads, at least 512 and at most 10,000.
+        timeout: The time limit of a call, in seconds.
+        raises: Whether a failure is raised; otherwise it is only in the report.
 
     Returns:
-        The report; where something failed and ``raises`` is false too.
+        The report; with failures only if ``raises`` is false.
 
-    Accuracy: a number may be off by what honest float32 arithmetic makes of it, derived in
-        `clockhands.testing.bounds`, and rounded to the dtype. A distance that lies on the edge of two buckets
-        may be in either.
+    Accuracy: the error of a number may be that of correct float32 arithmetic, derived in `clockhands.testing.bounds`,
+        plus the rounding to the dtype. A distance on the edge of two buckets may be in either.
 
     Raises:
-        CheckFailed: Something failed; the message is the report.
-        CannotCheck: The function cannot be called like that; the message says what came back.
+        CheckFailed: An experiment failed; the message is the report.
+        CannotCheck: The function cannot be called like that; the message gives the call and its result.
         InvalidValue, InvalidType: An argument cannot be used.
 
     >>> import clockhands as ch
@@ -565,7 +567,7 @@ def check_bias(
     if values is None and spec.learned:
         it = _with_own_values(it)
     else:
-        bias(spec, [0], [0], values=values)  # what is wrong with the values is said before anything is asked
+        bias(spec, [0], [0], values=values)  # raises for wrong values before the function is called
     experiments = (*SMALL, *MEASURED, EVERY) if it.measured else (*SMALL, EVERY)
     unknown = "the learned values are not known: pass values="
     return checked(
@@ -592,7 +594,7 @@ def _length(spec: BiasCode, length: int | None, call: str) -> int:
 
 
 def _with_own_values(it: BiasFunction) -> BiasFunction:
-    """The same with the function's own learned numbers, as they are if it is right."""
+    """The same function with its own learned numbers, measured under the assumption that it is correct."""
     if not it.spec.looked_up:
         names = " and ".join(it.spec.shapes)
         raise InvalidValue(
@@ -624,8 +626,8 @@ def _later(asked: list[Asked], causal: bool) -> str:
 
 
 def _explained(it: BiasFunction, asked: list[Asked]) -> tuple[Explanation, ...]:
-    """What the failures look like."""
-    # Suspects are asked what is quick to ask, and every distance only where nothing else shows what is wrong.
+    """The explanations of the failures."""
+    # Suspects run the quick experiments, and "every distance" only if no quick experiment failed.
     compared = [one for one in asked if one.experiment in SMALL]
     if not any(one.wrong for one in compared):
         compared += [one for one in asked if one.experiment is EVERY]
@@ -643,7 +645,7 @@ def _explained(it: BiasFunction, asked: list[Asked]) -> tuple[Explanation, ...]:
 
 
 def _some_heads(it: BiasFunction, asked: list[Asked]) -> np.ndarray | None:
-    """Sixteen heads, of those that are wrong and of the others, where there are many more; None for all."""
+    """The indices of at most 16 heads, wrong ones (up to 12) and correct ones; None if there are no more than 16."""
     heads = it.spec.heads
     if heads <= _HEADS:
         return None
@@ -665,11 +667,11 @@ def _of(answer: Answer, heads: np.ndarray) -> Answer:
 
 
 FAULTS_OF_BIASES: Mapping[str, Fault] = BIAS
-"""The words for a fault where it is one of a bias."""
+"""The faults of biases, by code."""
 
 
 def failure_of(experiment: Experiment, answer: Answer) -> Failure | None:
-    """What is wrong with an answer, by its heads, queries and keys."""
+    """The failure of an answer, with head, query and key of the nearest wrong number; None if none is wrong."""
     over = answer.shares
     if not over.size or over.max() <= 1:
         return None
@@ -681,7 +683,7 @@ def failure_of(experiment: Experiment, answer: Answer) -> Failure | None:
         message = f"{len(rows)} of {wrong.size} rows of its table equal another row: {some}."
         return Failure(experiment.name, message, {"rows": rows})
     apart = answer.queries[:, None] - answer.keys[None, :]
-    # The first wrong one is the nearest: that is where to look.
+    # The wrong number of the smallest distance is the most useful one to look at.
     ranked = np.where(wrong, np.abs(apart)[None], np.iinfo(np.int64).max)
     head, query, key = np.unravel_index(int(np.argmin(ranked)), over.shape)
     at, to = int(answer.queries[query]), int(answer.keys[key])
@@ -707,7 +709,7 @@ def failure_of(experiment: Experiment, answer: Answer) -> Failure | None:
 
 
 def seen(it: BiasFunction, asked: Sequence[Asked]) -> SeenBias:
-    """Measure how the numbers that came back go with the right ones."""
+    """Measure how the numbers of the function relate to the expected ones."""
     wrong_at = []
     factors: np.ndarray | None = None
     order = None
@@ -727,7 +729,7 @@ def seen(it: BiasFunction, asked: Sequence[Asked]) -> SeenBias:
 
 
 def _factors(answer: BiasAnswer) -> np.ndarray:
-    """What each head's numbers are times the right ones; NaN where that leaves more than rounding."""
+    """The factor of each head's numbers to the expected ones, [heads]; NaN if it leaves 1e-4 of the squared numbers."""
     got, wanted = (numbers.reshape(len(numbers), -1) for numbers in (answer.got, answer.wanted))
     if not np.isfinite(got).all():
         return np.full(len(got), np.nan)
@@ -739,7 +741,7 @@ def _factors(answer: BiasAnswer) -> np.ndarray:
 
 
 def _order(answer: BiasAnswer) -> np.ndarray | None:
-    """Whose numbers each head has, where they are another's."""
+    """For each head the head whose numbers it has, [heads], if heads are exchanged; else None."""
     got, wanted = (numbers.reshape(len(numbers), -1) for numbers in (answer.got, answer.wanted))
     if len(got) < 2 or not np.isfinite(got).all():
         return None
@@ -752,7 +754,7 @@ def _order(answer: BiasAnswer) -> np.ndarray | None:
 
 
 def unexplained(it: BiasFunction, asked: Sequence[Asked]) -> tuple[Explanation, ...]:
-    """What the failures have in common, by rules."""
+    """Explanations by rules, for failures that no suspect explains."""
     failed = failed_of(asked)
     if it.called.changed:
         return (told_of(FAULTS_OF_BIASES["changes-its-arguments"], {"names": " and ".join(sorted(it.called.changed))}),)
@@ -768,7 +770,7 @@ def unexplained(it: BiasFunction, asked: Sequence[Asked]) -> tuple[Explanation, 
 
 
 def _few(spec: BiasCode, answers: Sequence[Answer]) -> str:
-    """The few distances at which a bias is wrong that is right elsewhere, in words."""
+    """The wrong distances and heads, as a phrase, if they are few (at most 8, or 0.5 % of those tested); else empty."""
     distances: set[int] = set()
     heads: set[int] = set()
     asked: set[int] = set()
@@ -778,7 +780,8 @@ def _few(spec: BiasCode, answers: Sequence[Answer]) -> str:
             return ""
         apart = each.queries[:, None] - each.keys[None, :]
         parts.append((apart, each.shares > 1, (apart == 0).any(axis=-1)))
-    # Rows that are read from the query's own key are wrong only where they are wrong, not where they are read from.
+    # A row relative to the query's own key is wrong only at the wrong keys. A row relative to another key is wrong
+    # everywhere if that key is wrong.
     plain = any(wrong[:, own].any() for _, wrong, own in parts)
     for apart, wrong, own in parts:
         rows = own if plain else np.ones_like(own)
@@ -795,9 +798,9 @@ def _few(spec: BiasCode, answers: Sequence[Answer]) -> str:
 
 
 def measured(it: Any) -> list[tuple[np.ndarray, np.ndarray, np.ndarray]]:
-    """Numbers of a function that show every row of its table: queries, keys and numbers [heads, queries, keys].
+    """Numbers of a function that show every row of its table: (queries, keys, numbers [heads, queries, keys]).
 
-    Those at keys that nobody sees are left out (NaN).
+    Numbers at masked keys are NaN.
     """
     spec = it.spec
     blocks = []
@@ -817,14 +820,14 @@ def measured(it: Any) -> list[tuple[np.ndarray, np.ndarray, np.ndarray]]:
 
 
 def _rows_in(spec: TableCode, length: int) -> int:
-    """How many rows the last query of so many keys takes."""
+    """The number of table rows that the last query of ``length`` keys uses."""
     return len(np.unique(row_numbers(spec, 1, length)))
 
 
 def table_seen(spec: TableCode, blocks: list[tuple[np.ndarray, np.ndarray, np.ndarray]]) -> np.ndarray:
     """The table that gives these numbers, [rows, heads]; NaN where no number shows a row.
 
-    Numbers at distances on an edge of two buckets are not looked at: they may be in either.
+    Numbers at distances on an edge of two buckets are ignored: they may be in either bucket.
     """
     parts = []
     for queries, keys, numbers in blocks:
@@ -846,4 +849,4 @@ def rows_apart(it: Any) -> list[Answer]:
 
 
 MEASURED = (experiment("separate buckets", rows_apart),)
-"""Asked where a function's own learned numbers are measured."""
+"""The experiments that run only if the learned numbers were measured on the function itself."""

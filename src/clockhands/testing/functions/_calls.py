@@ -23,26 +23,25 @@ from clockhands.testing._experiments import Unasked
 from clockhands.testing.reports import CannotCheck
 
 PAIRS = "q, k, positions"
-"""What a function of queries and keys is called with."""
+"""The arguments of a function of queries and keys."""
 
 CALLS = ("x, positions", "x", "x, offset", PAIRS, "positions")
-"""What a function of tokens is called with."""
+"""The arguments that a function of tokens may take."""
 
 AXES = ("batch", "heads", "seq", "width")
 PLACES = ("seq", "batch seq", "seq axes", "batch seq axes", "axes seq", "axes batch seq")
 
 
 class Called(ForeignFunction):
-    """Somebody's function as one of NumPy arrays: x [batch, heads, seq, width] and positions, float64 back.
+    """A user's function as a function of NumPy arrays: x [batch, heads, seq, width] and positions; returns float64.
 
     Attributes:
-        library: What it is called with.
-        dtype: The dtype of its tokens, as the library holds it.
-        output: The dtype of what it returned last.
-        calls, rows: How often it was called, and with how many tokens in all.
+        library: The array library that it is called with.
+        dtype: The dtype of its tokens, as the library represents it.
+        output: The dtype of its last output.
+        calls, rows: The number of calls, and of tokens in all calls.
         changed: The names of the arguments that it changed.
-        most: Rows that a function which counts them may be given, where that is known.
-        asked: What it is called with, in words.
+        most: The largest number of rows for a function that counts them itself, or None if not known.
     """
 
     def __init__(
@@ -60,7 +59,7 @@ class Called(ForeignFunction):
         timeout: float = 60.0,
         first: str | None = None,
     ) -> None:
-        """Find out which library it takes; its first tokens are of the dtype ``first``, if that is said."""
+        """Find out which library it takes; its first tokens have the dtype ``first``, if given."""
         if not callable(function):
             raise InvalidType(
                 f"Expected a function, got {shown(function)}.", "Give a function(x, positions), or pass make=."
@@ -83,11 +82,11 @@ class Called(ForeignFunction):
             raise CannotCheck(
                 f"The function was called as {self.asked(shape)}: {refusals(tried)}.",
                 self._advice(backend, coordinates),
-            ) from next((error.__cause__ for _, error in tried if error.__cause__), None)  # whose traceback says where
+            ) from next((error.__cause__ for _, error in tried if error.__cause__), None)  # its traceback has the line
         self.given, self.dtype = dtype, self.library.held(dtype)
 
     def _advice(self, backend: Any, coordinates: int) -> str:
-        """How it can be called, where another way works; else how to wrap it."""
+        """The hint of a refused call: another way to call the function if one works, else how to wrap it."""
         for axes in ("seq width", "batch heads seq width", "batch seq heads width", "batch seq width"):
             for call in ("x, positions", "x", PAIRS):
                 if (_axes(axes), call) == (self.axes, self.call) or coordinates > 1:
@@ -110,7 +109,7 @@ class Called(ForeignFunction):
 
     @property
     def coarse(self) -> str | None:
-        """A coarser dtype that its tokens may come in too, where there is one and its library holds it."""
+        """A lower-precision dtype for its tokens: float16 for NumPy, bfloat16 otherwise; None if not supported."""
         if self.dtype not in {"float32", "float64"}:
             return None
         coarse = "float16" if self.library.name == "numpy" else "bfloat16"
@@ -122,7 +121,7 @@ class Called(ForeignFunction):
         return super().summary | {"dtype": self.dtype}
 
     def asked(self, shape: tuple[int, ...]) -> str:
-        """How it is called, in words."""
+        """The call with its shapes, as text for messages."""
         sizes: dict[str, int] = dict(zip(AXES, shape, strict=True))
         x = f"[{', '.join(str(sizes[word]) for word in self.axes)}]"
         named = {"x": f"x {x}", "q": f"q {x}", "k": f"k {x}", "positions": f"positions [{', '.join(self.places)}]"}
@@ -131,13 +130,13 @@ class Called(ForeignFunction):
     def __call__(
         self, x: np.ndarray, positions: np.ndarray, *, dtype: str | None = None, beside: np.ndarray | None = None
     ) -> np.ndarray:
-        """What it makes of these tokens, float64, of x's shape.
+        """The output for these tokens, float64, of x's shape.
 
         Args:
             x: [batch, heads, seq, width].
             positions: [seq] or [batch, seq], with one more axis for coordinates.
-            dtype: The dtype that x is given in.
-            beside: Keys for a function of queries and keys; then the keys are what comes back.
+            dtype: The dtype in which x is passed.
+            beside: Keys for a function of queries and keys; then the rotated keys are returned, else the queries.
         """
         dtype = dtype or self.given
         if self.call == "x":
@@ -178,7 +177,7 @@ class Called(ForeignFunction):
         return self.numbers(answer)
 
     def _outside(self, x: np.ndarray) -> np.ndarray:
-        """From [batch, heads, seq, width] to the function's own order of axes."""
+        """Tokens [batch, heads, seq, width] with the axes of the function, in its order."""
         missing = tuple(place for place, word in enumerate(AXES) if word not in self.axes)
         for place in missing:
             if x.shape[place] > 1:
@@ -190,7 +189,7 @@ class Called(ForeignFunction):
         return np.transpose(y, [self.axes.index(word) for word in AXES if word in self.axes]).reshape(shape)
 
     def _places(self, positions: np.ndarray, batch: int) -> np.ndarray:
-        """Positions with the axes that the function takes them with."""
+        """Positions with the axes that the function takes, in its order."""
         axes = "axes" in self.places
         wide = positions.ndim > 1 + axes
         if "batch" in self.places and not wide:
@@ -203,28 +202,28 @@ class Called(ForeignFunction):
 
 
 def spaced(call: Any) -> Any:
-    """Words with a comma between them, with one space after each."""
+    """Comma-separated words, with one space after each comma."""
     return ", ".join(word.strip() for word in call.split(",")) if isinstance(call, str) else call
 
 
 def first_places(coordinates: int = 1) -> np.ndarray:
-    """Where the first tokens stand that something is called with."""
+    """The positions of the first tokens that a function is called with: 0 to 3, or zeros [4, coordinates]."""
     return np.arange(4) if coordinates == 1 else np.zeros((4, coordinates), np.int64)
 
 
 def first_shape(axes: tuple[str, ...], width: int) -> tuple[int, ...]:
-    """The shape of the first tokens that something is called with, [batch, heads, seq, width]."""
-    # No two sizes are one, so that no axis passes for another.
+    """The shape of the first tokens that a function is called with, [batch, heads, seq, width]."""
+    # The sizes differ, so that one axis cannot be taken for another.
     return (3 if "batch" in axes else 1, 2 if "heads" in axes else 1, 4, width)
 
 
 def numbered(
     ask: Callable[..., np.ndarray], x: np.ndarray, positions: np.ndarray, most: int | None = None
 ) -> np.ndarray:
-    """Ask something that numbers its rows itself: rows stand where their positions say, among others.
+    """Call a function that counts its rows itself: each token is put in the row of its position, among zero rows.
 
-    Of these there are as many as make a power of two, and no more than `most`: libraries that compile do so for each
-    number of rows.
+    With `most`, the number of rows is a power of two of at least 64, but no more than `most`: libraries that compile do
+    so for each number of rows. Returns the rows of the tokens, of x's shape.
     """
     out = np.empty(x.shape)
     for batch, at in _sequences(x, positions):
@@ -232,7 +231,7 @@ def numbered(
         if most is not None and number:
             number = max(number, min(max(64, 1 << (number - 1).bit_length()), most))
         left = np.arange(len(at))
-        while True:  # a position that stands there twice is asked for twice
+        while True:  # a repeated position needs a second call
             places, first = np.unique(at[left], return_index=True)
             rows = left[first]
             whole = np.zeros((*x[batch].shape[:2], number, x.shape[-1]))
@@ -245,7 +244,7 @@ def numbered(
 
 
 def in_runs(ask: Callable[..., np.ndarray], x: np.ndarray, positions: np.ndarray) -> np.ndarray:
-    """Ask something that is told where its first row stands: once for each run of neighbours."""
+    """Call a function that takes the position of its first row: once for each run of consecutive positions."""
     out = np.empty(x.shape)
     for batch, at in _sequences(x, positions):
         for run in runs(at):
@@ -254,7 +253,7 @@ def in_runs(ask: Callable[..., np.ndarray], x: np.ndarray, positions: np.ndarray
 
 
 def _sequences(x: np.ndarray, positions: np.ndarray) -> Iterator[tuple[slice, np.ndarray]]:
-    """Sequences and their positions; all of them together where they stand alike."""
+    """Slices of the batch and their positions [seq]; a single slice if all sequences have the same positions."""
     rows = np.broadcast_to(positions, (len(x), x.shape[-2]))
     if all(np.array_equal(row, rows[0]) for row in rows):
         yield slice(None), rows[0]
@@ -264,7 +263,7 @@ def _sequences(x: np.ndarray, positions: np.ndarray) -> Iterator[tuple[slice, np
 
 
 def runs(positions: np.ndarray) -> Iterator[slice]:
-    """Where neighbours follow one another, each run of them."""
+    """The slices of consecutive positions."""
     start = 0
     for place in range(1, len(positions) + 1):
         if place == len(positions) or positions[place] != positions[place - 1] + 1:
@@ -283,22 +282,22 @@ def _axes(text: Any) -> tuple[str, ...]:
 
 
 BIAS_CALLS = ("queries, keys", "counts", "keys")
-"""What a bias is called with: positions of both, numbers of both, or the number of keys alone."""
+"""The arguments that a bias may take: the positions of both, the numbers of both, or the number of keys."""
 
 _WRAP = "Wrap it: def bias(queries, keys): return ..., of shape [heads, queries, keys]; or pass call=."
 
 
 class CalledBias(ForeignFunction):
-    """Somebody's bias as a function of two NumPy arrays of positions: float64 [heads, queries, keys].
+    """A user's bias as a function of two NumPy arrays of positions; returns float64 [heads, queries, keys].
 
     Attributes:
-        library: What it is called with.
-        home: The library of what it returned last.
-        dtype: What its numbers should be good for.
-        output: The dtype of what it returned last.
-        calls, rows: How often it was called, and for how many queries in all.
+        library: The array library that it is called with.
+        home: The library of its last output.
+        dtype: The precision that its numbers must have.
+        output: The dtype of its last output.
+        calls, rows: The number of calls, and of queries in all calls.
         changed: The names of the arguments that it changed.
-        first: The queries and keys that it was asked for to find out how it is called.
+        first: The queries and keys of the first call, which finds out how it is called.
     """
 
     def __init__(
@@ -313,7 +312,7 @@ class CalledBias(ForeignFunction):
         dtype: str = "float32",
         timeout: float = 60.0,
     ) -> None:
-        """Check how it shall be called, and find out which library it takes."""
+        """Validate the arguments, and find out which library it takes."""
         if not callable(function):
             raise InvalidType(
                 f"Expected a function, got {shown(function)}.", "Give a function(queries, keys), or pass make=."
@@ -325,12 +324,12 @@ class CalledBias(ForeignFunction):
         self.dtype = one_of("dtype", float_name(dtype), FLOATS, "It is the precision that the numbers must have.")
         self.home = ""
         self.first: list[tuple[np.ndarray, np.ndarray]] = []
-        # More keys than queries, so that neither is taken for the other.
+        # More keys than queries, so that one axis cannot be taken for the other.
         queries, keys = (7, 12) if tokens is None and call != "keys" else (tokens or 12, tokens or 12)
         self._find_library(backend, self._standing(queries, keys), np.arange(keys))
 
     def beside(self, function: Callable[..., Any], heads: int) -> "CalledBias":
-        """Another function, called in the same way; it is not asked anything yet."""
+        """Another function that is called in the same way; it is not called yet."""
         other = copy.copy(self)
         other.function, other.heads, other.first = function, heads, []
         return other
@@ -349,13 +348,13 @@ class CalledBias(ForeignFunction):
                 )
 
         if tried := self.find_library(backend, attempt):
-            # A function of numbers takes no arrays of any library.
+            # A function that takes counts gets no arrays, so the libraries do not matter.
             told = refusals(tried) if self.takes_positions else "; ".join(dict.fromkeys(str(each) for _, each in tried))
             raise CannotCheck(f"{as_called} {told}.", self._advice(keys))
         self.first = [(queries, keys)]
 
     def _advice(self, keys: np.ndarray) -> str:
-        """How it can be called, where another way works; else how to wrap it."""
+        """The hint of a refused call: another value of ``call`` if one works, else how to wrap the function."""
         for call in BIAS_CALLS:
             if call == self.call:
                 continue
@@ -378,7 +377,7 @@ class CalledBias(ForeignFunction):
         return super().summary | ({} if self.takes_positions else {"library": self.home})
 
     def asked(self, queries: int, keys: int) -> str:
-        """How it is called, in words."""
+        """The call with its sizes, as text for messages."""
         if self.call == "counts":
             return f"function({queries}, {keys})"
         if self.call == "keys":
@@ -387,7 +386,7 @@ class CalledBias(ForeignFunction):
 
     @property
     def takes_positions(self) -> bool:
-        """Whether it can be asked for any positions, not only for the first or the last ones."""
+        """Whether it takes arbitrary positions, not only counts of queries and keys."""
         return self.call == "queries, keys"
 
     def __call__(self, queries: np.ndarray, keys: np.ndarray) -> np.ndarray:
@@ -414,7 +413,7 @@ class CalledBias(ForeignFunction):
         axes = shape
         while len(axes) > 3 and axes[0] == 1:
             axes = axes[1:]
-        # What is added to scores [heads, queries, keys]: one row may stand for all queries.
+        # It is added to scores [heads, queries, keys], so one row that is broadcast over all queries is allowed.
         if len(axes) != 3 or axes[0] != self.heads or axes[1] not in (1, queries, keys) or axes[2] != keys:
             raise Refused(f"it returned shape {list(shape)}, expected [{self.heads}, {queries}, {keys}]")
         self.home = library_name(answer)
@@ -422,5 +421,5 @@ class CalledBias(ForeignFunction):
         if axes[1] not in (1, queries):
             if self.call != "keys":
                 raise Refused(f"it returned shape {list(shape)}, expected [{self.heads}, {queries}, {keys}]")
-            numbers = numbers[:, -queries:]  # of a square, the last query
+            numbers = numbers[:, -queries:]  # the last queries of a full square
         return np.broadcast_to(numbers, (self.heads, queries, keys))

@@ -1,4 +1,4 @@
-"""`check_rotary`: whether a function rotates queries and keys as a rotary code defines.
+"""`check_rotary`: whether a function rotates queries and keys as a RoPE spec defines.
 
 Tokens are drawn once, with values around 1, and rounded to the dtype in which they are passed, so that the input is
 exact. The expected output is `clockhands.rotate` in float64.
@@ -72,7 +72,7 @@ from clockhands.testing.reports import Explanation, Report
 
 @dataclass(frozen=True)
 class OneSide:
-    """A suspect for queries or for keys alone; the others are turned as they should be."""
+    """A suspect for queries only or for keys only; the other side is rotated correctly."""
 
     spec: Any
     apply: Any
@@ -85,7 +85,7 @@ class OneSide:
 
 
 def _at_axes(self: Any, positions: np.ndarray) -> np.ndarray:
-    """Positions of text: every coordinate is the token's."""
+    """Positions of text: all coordinates of a token are equal."""
     if self.spec.axes is None:
         return positions
     return np.repeat(positions[..., None], self.spec.number_of_axes, axis=-1)
@@ -101,29 +101,29 @@ def _answer(
     role: str | None = None,
     given: bool = False,
 ) -> Answer:
-    """Ask, and put what is right beside it.
+    """Call the implementation, and return its output with the expected output and the bounds.
 
     Args:
-        implementation: Whom.
-        asked: In words.
+        implementation: The implementation; of a suspect, the expected output is its own output.
+        asked: The input, as a phrase for messages.
         x: Tokens [batch, heads, seq, width].
         positions: [seq] or [batch, seq].
-        dtype: The dtype of the tokens, if not the implementation's own.
+        dtype: The dtype of the tokens, if not the default dtype of the implementation.
         role: ``"key"`` for keys.
-        given: Whether positions have their coordinates already.
+        given: Whether positions already have the axis of coordinates.
     """
     own: Rotary = implementation.spec
     at = positions if given else implementation.at_axes(positions)
     got = implementation(x, at, dtype=dtype, role=role)
     where = np.broadcast_to(positions[..., 0] if given and own.axes is not None else positions, (len(x), x.shape[-2]))
     if isinstance(implementation, RotarySuspect):
-        # What is right was found when the implementation itself was asked; where a suspect loses more to rounding, by
-        # other pairs or faster rates, the implementation may too.
+        # The expected output is known from the call of the user's function. If a suspect has larger rounding errors,
+        # because of other pairs or higher frequencies, the user's function may have them too.
         turning, allowed = implementation.turning, np.zeros(())
         if turning is not None and (turning.spec != own or turning.turn or (turning.rates > np.array(own.rates)).any()):
             exact = turning.phases(np.asarray(at, np.float64))
             allowed = turned_error(x, turning.spec, _aligned(exact), dtype or implementation.dtype)
-            if turning.turn is not None:  # a pair may be turned in any channel
+            if turning.turn is not None:  # the rotated pair may be in any dimension
                 allowed = allowed.max(axis=-1, keepdims=True)
         return Answer(asked, got, got, allowed, where[:, None])
     roles = None if own.xpos is None else role or "query"
@@ -140,7 +140,7 @@ def _answer(
     if own.reordered:
         allowed = _reordered(allowed, own)
     if growth is not None:
-        # The exponent is made in float32, of eight roundings at most: a share of the pair's length.
+        # The exponent is computed in float32 with at most eight roundings: an error relative to the norm of the pair.
         first, second = own.channels.T
         lengths = np.hypot(sizes[..., first], sizes[..., second]) * own.attention_factor
         lost = 8 * SINGLE * np.abs(np.log(np.maximum(_aligned(growth), 1e-300))) * lengths
@@ -170,7 +170,7 @@ class RotaryFunction(TokenFunction):
 
 @dataclass
 class RotarySuspect(DrawnTokens):
-    """A suspect, asked as somebody's function is."""
+    """A suspect, called in the same way as the user's function."""
 
     spec: Any
     dtype: str
@@ -187,14 +187,14 @@ class RotarySuspect(DrawnTokens):
     answer = _answer
 
     def __post_init__(self) -> None:
-        """Build the first model, and ask it what `Called` asks when it looks whether something can be called."""
+        """Build the first model, and call it as `Called` calls a function for the first time."""
         self.built = self.process(self.spec)
         at = first_places(getattr(self.spec, "number_of_axes", 1))
         self(np.ones(first_shape(self.axes, self.spec.head_width)), at, dtype=self.first)
 
     @classmethod
     def of_suspect(cls, suspect: Suspect, like: TokenFunction, side: str | None = None) -> "RotarySuspect":
-        """In a process of its own; a suspect for one side is right for the other."""
+        """The suspect in a new process; with a ``side``, it is correct for the other side."""
         crossed = "queries-and-keys-crossed" in suspect.codes
         make = suspect.make()
         process = make if side is None else lambda spec: OneSide(spec, make(spec), side)
@@ -202,7 +202,7 @@ class RotarySuspect(DrawnTokens):
 
     @property
     def turning(self) -> StagedRotary | None:
-        """The rotation that it does, where it is one."""
+        """The rotation that the suspect computes; None if it is no plain rotation."""
         built = self.built.apply if isinstance(self.built, OneSide) else self.built
         return built if isinstance(built, StagedRotary) else None
 
@@ -216,7 +216,7 @@ class RotarySuspect(DrawnTokens):
         def ask(part: np.ndarray, at: np.ndarray) -> np.ndarray:
             return self.built(part, at, dtype or self.dtype, role)
 
-        # State is kept from call to call, so a suspect is called as often as what is checked.
+        # Suspects keep state between calls, so a suspect is called as often as the function under test.
         if self.call == "x":
             return numbered(ask, x, positions, self.length)
         return in_runs(ask, x, positions) if self.call == "x, offset" else ask(x, positions)
@@ -269,7 +269,10 @@ def asked_again(it: Any) -> list[Answer]:
 
 
 def beside(it: Any, *needed: str) -> tuple[int, int, str]:
-    """How many sequences and heads it is asked with beside each other, and in words."""
+    """The numbers of sequences and heads for one call, and a phrase for them; raises `Unasked` if both are 1.
+
+    Also raises `Unasked` if an axis of ``needed`` is missing.
+    """
     batch, heads = 3 if "batch" in it.axes else 1, 2 if "heads" in it.axes else 1
     if batch * heads == 1 or not {*needed} <= {*it.axes}:
         missing = " or ".join(word for word in needed or ("batch", "heads") if word not in it.axes)
@@ -347,7 +350,7 @@ def _coarser_tokens(it: Any) -> list[Answer]:
 
 def _coarser_tokens_before(it: Any) -> list[Answer]:
     """Tokens of a coarser dtype leave nothing behind for those after them."""
-    return coarser_tokens_before(it, telling(min(it.length, 2000)))  # no more rows than a cache may keep
+    return coarser_tokens_before(it, telling(min(it.length, 2000)))  # no more rows than a cache may hold
 
 
 def _coarser_model_first(it: Any) -> list[Answer]:
@@ -361,7 +364,7 @@ def after_a_longer_sequence(it: Any) -> list[Answer]:
     if original is None:
         raise Unasked("its frequencies do not depend on the length")
     short = telling(min(it.length, original, 512))
-    # Between the original length and a longer one, where only the function itself can say what is right.
+    # Above the original length the expected output depends on the length, so the function is compared with itself.
     between = np.array([0, 1, 5, original + original // 2])
     x = it.tokens(1, 1, len(between), seed=12)
     try:
@@ -371,7 +374,7 @@ def after_a_longer_sequence(it: Any) -> list[Answer]:
     except Refused as error:
         raise Unasked(f"position {4 * original:,} is refused: {error}") from None
     words = f"{between[-1] + 1:,} tokens, before and after {4 * original + 1:,}"
-    # The difference of the two answers, so that what both lose to rounding is in neither.
+    # The difference of two answers of the same function, so that their common rounding errors cancel.
     allowed = 4 * UNIT[it.dtype] * np.abs(before) + 4 * UNIT[it.dtype]
     moved = after - before
     return [
@@ -404,7 +407,7 @@ def two_widths(it: Any) -> list[Answer]:
 def _two(it: Any, what: str, fields: dict[str, Any]) -> list[Answer]:
     try:
         other = replace(it.spec, **fields)
-    except ClockhandsError as error:  # lists of factors or of axes fit one width
+    except ClockhandsError as error:  # lists of factors or of axes are valid for one width only
         raise Unasked(f"there is no such encoding of {what}: {error.message}") from None
     return two_models(it, what, other, telling(min(it.length, 100)))
 
@@ -427,7 +430,7 @@ def norms_are_kept(it: Any) -> list[Answer]:
         return np.hypot(numbers[..., first], numbers[..., second])
 
     wanted = lengths(asked.wanted)
-    # Pairs of other channels have lengths that depend on phases, which suspects are asked for elsewhere.
+    # A suspect with other pairs has norms that depend on phases, which other experiments compare.
     inside = isinstance(it, RotarySuspect)
     unit = max(UNIT[it.dtype], SINGLE)
     return [
@@ -474,7 +477,7 @@ SMALL = (
     experiment("two models of different widths", two_widths),
     experiment("a model of low-precision tokens first", _coarser_model_first),
 )
-"""Quick to ask: a suspect is asked all of them."""
+"""The quick experiments: suspects run all of them."""
 
 LIKE_KEYS = {
     "a short sequence": "keys",
@@ -482,7 +485,7 @@ LIKE_KEYS = {
     "several heads": "several heads of keys",
     "separate positions per sequence": "keys at separate positions",
 }
-"""Which look at keys as others do at queries."""
+"""The experiments on queries that have a counterpart on keys, with its name."""
 
 KEYS = tuple(LIKE_KEYS.values())
 
@@ -507,36 +510,38 @@ def check_rotary(
     timeout: float = 60.0,
     raises: bool = True,
 ) -> Report:
-    r"""Check that a function rotates queries and keys as a rotary code defines.
+    r"""Check that a function rotates queries and keys as a RoPE spec defines.
 
-    ``(a, b) -> f (a cos(p r) - b sin(p r), a sin(p r) + b cos(p r))`` for each pair of rate ``r`` at position ``p``,
-    asked at every position below `length`, in any order, for batches, packed and one token at a time, in a coarser
-    dtype, before and after other calls. What fails is explained by trying every known fault.
+    ``(a, b) -> f (a cos(p r) - b sin(p r), a sin(p r) + b cos(p r))`` for each dimension pair of frequency ``r`` at
+    position ``p``, with the attention factor ``f``. It is checked at every position below `length`, in any order, for
+    batches, packed sequences, single tokens and a lower-precision dtype, before and after other calls. Failures are
+    explained by trying every known fault.
 
     Args:
-        fn: The function, of one's own library.
-        like: The code that it should be: a spec, or a preset's name with fields (``"llama3.1"``).
-        make: A function(spec) that builds the function for a spec: two models of one process are then asked too.
-        keys: The function for keys, where they are treated otherwise (xPos).
+        fn: The function, in any array library.
+        like: The expected RoPE: a spec, or a preset's name with fields (``"llama3.1"``).
+        make: A function(spec) that builds the function for a spec: then two models in one process are compared too.
+        keys: The function for keys, if they are treated differently (xPos).
         axes: The axes of x in the function's order: ``"batch heads seq width"``.
-        call: What it is called with: ``"x, positions"``, ``"x"`` where it counts its rows itself, ``"x, offset"``,
-            ``"q, k, positions"``, of which it gives back both.
-        positions: The axes of its positions: ``"seq"``, ``"batch seq"``, with ``axes`` for codes of several.
-        backend: ``"numpy"``, ``"torch"``, ``"jax"`` or a module of the array API; found out unless said.
+        call: The arguments of the function: ``"x, positions"``; ``"x"`` if it counts its rows itself; ``"x, offset"``;
+            ``"q, k, positions"`` if it returns both queries and keys.
+        positions: The axes of its positions: ``"seq"`` or ``"batch seq"``; with ``axes`` for several coordinates.
+        backend: ``"numpy"``, ``"torch"``, ``"jax"`` or a module of the array API; detected by default.
         dtype: The dtype of its tokens.
-        length: Positions 0 to ``length - 1`` are asked: 10,000, or fewer where the code's scaling ends before.
-        timeout: Seconds for a call.
-        raises: Whether a failure is raised; else it is in the report.
+        length: Positions 0 to ``length - 1`` are checked: 10,000, or fewer if the frequencies of the spec depend on the
+            length and hold for fewer.
+        timeout: The time limit of a call, in seconds.
+        raises: Whether a failure is raised; otherwise it is only in the report.
 
     Returns:
-        The report; where something failed and ``raises`` is false too.
+        The report; with failures only if ``raises`` is false.
 
-    Accuracy: a number may be off by what honest float32 arithmetic makes of it, derived in
-        `clockhands.testing.bounds`, for the dtype of the tokens. Arithmetic of that size is not told from exact.
+    Accuracy: the error of a number may be that of correct float32 arithmetic, derived in `clockhands.testing.bounds`,
+        for the dtype of the tokens. A fault with smaller errors is not found.
 
     Raises:
-        CheckFailed: Something failed; the message is the report.
-        CannotCheck: The function cannot be called like that; the message says what came back.
+        CheckFailed: An experiment failed; the message is the report.
+        CannotCheck: The function cannot be called like that; the message gives the call and its result.
         InvalidValue, InvalidType: An argument cannot be used.
 
     >>> import clockhands as ch
@@ -579,13 +584,16 @@ def check_rotary(
 
 
 def asked_length(spec: Rotary, length: int | None) -> int:
-    """Positions that are asked: those that are said, or as many as the rates of the spec hold for."""
+    """The number of positions to check: ``length`` if given, else those for which the spec's frequencies hold.
+
+    That is at most 10,000.
+    """
     if length is not None:
         length = count("length", length)
         refuse_larger((length, spec.head_width), COPIES * 8, "The array for all positions", "Pass a smaller length=.")
         return length
     original = getattr(spec.scaling, "original", None)
-    # Rates that follow the length in use are those of the spec only up to there.
+    # Frequencies that depend on the length in use equal those of the spec only up to this length.
     if original is not None and _follows_length(spec):
         return min(LENGTH, spec.length or original)
     return LENGTH
@@ -600,7 +608,7 @@ def _follows_length(spec: Rotary) -> bool:
 
 
 def _explained(it: RotaryFunction, asked: list[Asked]) -> tuple[Explanation, ...]:
-    """What the failures look like."""
+    """The explanations of the failures."""
     small = [one for one in asked if one.experiment is not EVERY]
     every = next((one for one in asked if one.experiment is EVERY), None)
     first_wrong = first_right = None
@@ -622,9 +630,10 @@ def _explained(it: RotaryFunction, asked: list[Asked]) -> tuple[Explanation, ...
         return RotarySuspect.of_suspect(suspect, it, side)
 
     found, note = fitting(small, tried(), built)
-    alone = every is not None and few_numbers(every.answers[0])  # a number or two that no rule makes
+    alone = every is not None and few_numbers(every.answers[0])  # a few wrong numbers, which no known fault gives
     if (not found or note) and not alone and not not_finite(small):
-        # Two faults that give every answer say more than one that gives most of them. What failed is asked first.
+        # Two faults that give all answers explain more than one that gives most of them. Failed experiments run first,
+        # because they reject a suspect sooner.
         telling_first = sorted(small, key=lambda one: not one.wrong)
         both = (fitting(telling_first, some, built, whole=True)[0] for some in pairs_of_suspects(it.spec, seen))
         found, note = next(((some, None) for some in both if some), (found, note))
@@ -644,7 +653,7 @@ def _explained(it: RotaryFunction, asked: list[Asked]) -> tuple[Explanation, ...
 
 
 def _chosen(dense: Answer) -> tuple[int | None, int | None, Experiment]:
-    """The first wrong position, the first right one after it, and a question of such positions that is quick to ask."""
+    """The first wrong position, the first right one after it, and a quick experiment with some wrong positions."""
     bad = (dense.shares[0, 0] > 1).any(axis=-1)
     wrong = np.flatnonzero(bad)
     first = int(wrong[0]) if len(wrong) else None
@@ -659,7 +668,7 @@ def _chosen(dense: Answer) -> tuple[int | None, int | None, Experiment]:
             ]
         ).astype(np.int64)
     )
-    # The position before each is told apart from it.
+    # With the position before each, to locate where errors begin.
     at = np.unique(np.concatenate([some, np.maximum(some - 1, 0)]))
 
     def run(implementation: Any) -> list[Answer]:
@@ -670,7 +679,7 @@ def _chosen(dense: Answer) -> tuple[int | None, int | None, Experiment]:
 
 
 def _wrong_side(it: RotaryFunction, asked: list[Asked]) -> str | None:
-    """``"key"`` or ``"query"`` where only one of both is wrong."""
+    """``"key"`` or ``"query"`` if only these are wrong, else None."""
     if it.call != PAIRS:
         return None
     names = {one.experiment.name for one in asked}
@@ -678,7 +687,7 @@ def _wrong_side(it: RotaryFunction, asked: list[Asked]) -> str | None:
     if failed.keys() & set(KEYS):
         return "key" if failed.keys() <= set(KEYS) else None
     for one in asked:
-        # Keys are asked for less: what they pass says only something of what was asked of both.
+        # Keys have fewer experiments, so a correct key counts only for an experiment that queries and keys both have.
         if one.experiment.name in failed and LIKE_KEYS.get(one.experiment.name) in names:
             for each in one.answers:
                 rows = (each.shares > 1).any(axis=-1)
@@ -691,11 +700,11 @@ def _wrong_side(it: RotaryFunction, asked: list[Asked]) -> str | None:
 
 
 def _seen(it: RotaryFunction, first_wrong: int | None, side: str | None = None) -> SeenRotary:
-    """Measure the turning of the declared pairs."""
+    """Measure the rotation of the declared dimension pairs."""
     powers = [2**power for power in range(1, 18) if 2**power < it.length]
     at = np.array([0, 1, *powers])
     role = "key" if side == "key" else None
-    # Coordinates that differ are the same for both draws.
+    # Both draws of tokens get the same different coordinates.
     axes = it.spec.number_of_axes
     apart = np.random.default_rng(24).integers(0, min(it.length, 40), (24, axes)) if axes > 1 else None
 
@@ -730,13 +739,13 @@ def _seen(it: RotaryFunction, first_wrong: int | None, side: str | None = None) 
 
 
 def _by_rates(spec: Rotary, seen: SeenRotary) -> tuple[Explanation, ...]:
-    """What can be said of a rotation that turns evenly, by rates that no known fault makes."""
+    """The explanation of a rotation with constant frequencies that no known fault gives; empty if there are none."""
     rates = seen.rates() if seen.evenly() else None
     if rates is None:
         return ()
     sign = -1.0 if spec.direction == "backward" else 1.0
     declared, rates = np.array(spec.rates), sign * rates
-    # A turning is known to within 0.05 over the longest position that it was measured at.
+    # A frequency is known to 0.05 rad divided by the largest position that was measured.
     wrong = np.flatnonzero(np.abs(rates - declared) > 0.05 / max(int(seen.positions.max()), 1))
     if not len(wrong):
         return ()
@@ -755,7 +764,7 @@ def _by_rates(spec: Rotary, seen: SeenRotary) -> tuple[Explanation, ...]:
 
 
 def _recognised(it: RotaryFunction) -> tuple[Rotary, ...]:
-    """What it is, where it is a rotary code of another spec."""
+    """The specs of the RoPE that the function computes, if it is another known one."""
     if it.spec.axes is not None or it.call == PAIRS or len(it.called.axes) > 2 or it.length < 300:
         return ()
 
@@ -769,7 +778,7 @@ def _recognised(it: RotaryFunction) -> tuple[Rotary, ...]:
 
 
 def unexplained(it: Any, asked: Sequence[Asked]) -> tuple[Explanation, ...]:
-    """What the failures have in common, by rules."""
+    """Explanations by rules, for failures that no suspect explains."""
     if told := of_any_code(it, asked, ROTARY):
         return told
     failed = failed_of(asked)
@@ -796,7 +805,7 @@ def unexplained(it: Any, asked: Sequence[Asked]) -> tuple[Explanation, ...]:
 
 
 def remembers(asked: Sequence[Asked]) -> tuple[Explanation, ...]:
-    """What was right at first, and is not once something longer was asked."""
+    """The explanation that short sequences are right at first and wrong after longer ones; or empty."""
     failed = failed_of(asked)
     sound = {one.experiment.name for one in asked} - failed.keys()
     if "a short sequence" in sound and {"repeated call", "after a longer sequence"} & failed.keys():
@@ -805,7 +814,7 @@ def remembers(asked: Sequence[Asked]) -> tuple[Explanation, ...]:
 
 
 def one_sided(told: tuple[Explanation, ...], side: str | None) -> tuple[Explanation, ...]:
-    """What was told, with the word that it is so for keys or for queries only, where it is."""
+    """The explanations, with the remark that only keys or only queries are affected, if that is so."""
     if side is None or not told:
         return told
     one, others = ("keys", "queries") if side == "key" else ("queries", "keys")

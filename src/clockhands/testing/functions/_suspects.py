@@ -1,7 +1,7 @@
 """Explanation of a failure: every suspect gets the same inputs as the implementation, and those with equal output fit.
 
-A suspect fits if every output of the implementation, right or wrong, is within the rounding bound of the suspect's. If
-none fits, the suspect that leaves the smallest difference is reported, if that is almost nothing.
+A suspect fits if every output of the implementation, right or wrong, is within the rounding bound of the suspect's
+output. If none fits, the suspect with the smallest remaining difference is reported, if that is small enough.
 """
 
 import itertools
@@ -17,27 +17,27 @@ from clockhands.faults import ROTARY, Fault, Suspect
 from clockhands.testing._experiments import Answer, Asked, Unasked, failed_of, shares
 from clockhands.testing.reports import UNDECIDED, Explanation
 
-# Its own rounding, and that of the suspect's parameters where they were measured.
+# Twice the bound: for the rounding of the implementation, and for that of measured parameters of the suspect.
 _ROOM = 2.0
-# Where no suspect fits altogether: the part of the squared difference, or of the wrong numbers, that the best one may
-# leave, and how much more the next best one must leave. A coarse rounding falls to the other side where an honest error
-# comes before it, so a tenth of the numbers may.
+# If no suspect fits: the share of the squared error, and of the wrong numbers, that the best suspect may leave
+# unexplained, and the factor by which the next best one must leave more. A tenth of the numbers may differ, because a
+# small earlier error can change the direction in which a number is rounded to a coarse dtype.
 _LEFT, _MISSED, _APART = 0.02, 0.1, 4.0
 
 
 def fitting(
     asked: Sequence[Asked], suspects: Iterable[Suspect], build: Callable[[Suspect], object], *, whole: bool = False
 ) -> tuple[list[Suspect], str | None]:
-    """The suspects that give these answers, and how well the best one does where none gives them to rounding.
+    """The suspects that give these answers, and a note if the only one found explains most of the errors, not all.
 
-    Where only the ``whole`` counts, none is told that leaves more than rounding.
+    With ``whole``, only suspects that explain all answers within rounding are returned.
     """
     found: list[Suspect] = []
     partial: list[tuple[float, Suspect]] = []
     for suspect in suspects:
         try:
             left, fits = _compared(asked, lambda suspect=suspect: build(suspect), whole or bool(found))
-        except ClockhandsError:  # a code that does not exist is no suspect
+        except ClockhandsError:  # a spec that cannot be built is no suspect
             continue
         if fits:
             found.append(suspect)
@@ -53,7 +53,10 @@ def fitting(
 
 
 def _compared(asked: Sequence[Asked], build: Callable[[], object], only_whole: bool) -> tuple[float | None, bool]:
-    """What a suspect leaves, 1 where it is as much as may be, and whether it leaves nothing but rounding."""
+    """The unexplained part of a suspect (1 is the largest that may be reported), and whether it fits within rounding.
+
+    The part is None if the suspect cannot be run or is rejected.
+    """
     left, whole, fits, explains = 0.0, 0.0, True, False
     wrong = missed = right = lost = 0
     implementation = build()
@@ -66,18 +69,18 @@ def _compared(asked: Sequence[Asked], build: Callable[[], object], only_whole: b
             if seen.got.shape != made.got.shape:
                 return None, False
             close = shares(seen.got, made.got, _ROOM * np.maximum(seen.allowed, made.allowed)) <= 1
-            # NaN answers NaN.
+            # NaN matches NaN.
             close |= np.isnan(seen.got) & np.isnan(made.got)
             if not close.all():
                 fits = False
                 if only_whole:
                     return None, False
             finite = np.isfinite(seen.got) & np.isfinite(made.got)
-            with np.errstate(invalid="ignore"):  # a mask beside a mask
+            with np.errstate(invalid="ignore"):  # the difference of two infinities (masks)
                 over = np.where(finite, np.abs(seen.got - made.got), 0.0)
                 off = np.where(finite, np.abs(seen.got - seen.wanted), 0.0)
             bad = seen.shares > 1
-            # What is right where the implementation is wrong explains nothing, however near that is.
+            # A suspect that is right where the implementation is wrong explains nothing, however small the difference.
             explains = explains or bool((bad & (shares(made.got, seen.wanted, seen.allowed) > 1)).any())
             left += float(np.sum(np.where(close, 0.0, over) ** 2))
             whole += float(np.sum(np.where(bad, off, 0.0) ** 2))
@@ -85,19 +88,19 @@ def _compared(asked: Sequence[Asked], build: Callable[[], object], only_whole: b
             right += int((~bad).sum())
             missed += int((bad & ~close).sum())
             lost += int((~bad & ~close).sum())
-        # It gives neither what is wrong nor what is right: no more of it will make it fit.
+        # It matches neither the wrong nor the right numbers, and further answers cannot change that.
         if (missed > wrong / 2 + 8 and left > whole / 2) or lost > right / 2 + 8:
             return None, False
     if not explains:
         return None, False
     if not wrong or not whole:
         return None, fits
-    # Numbers that were right and are none of the suspect's count as much.
+    # Right numbers that the suspect does not give count as much as wrong ones.
     return min(left / whole / _LEFT, (missed / wrong + lost / max(right, 1)) / _MISSED), fits
 
 
 def explanations(found: Sequence[Suspect], faults: Mapping[str, Fault], note: str | None) -> tuple[Explanation, ...]:
-    """What the suspects that remain are called; those of different faults are told together."""
+    """One explanation of the suspects that fit, naming all their faults; empty without suspects."""
     if not found:
         return ()
     told: dict[tuple[str, ...], Sequence[_Told]] = {}
@@ -110,7 +113,7 @@ def explanations(found: Sequence[Suspect], faults: Mapping[str, Fault], note: st
     message = said[0] if len(said) == 1 else ", or ".join(said[:3]) + UNDECIDED
     (first, parameters), *others = next(iter(told.values()))
     cases = tuple(dict.fromkeys(case for each in told for code in each for case in faults[code].cases))
-    # What the sentence of a second fault names stands under its code.
+    # The parameters of a second fault are stored under its code.
     evidence = {**parameters, **{own[0]: dict(more) for own, more in others}}
     return (
         Explanation(
@@ -127,19 +130,19 @@ _Told = tuple[tuple[str, ...], Mapping[str, Any]]
 
 
 def _in_order(suspect: Suspect, faults: Mapping[str, Fault]) -> Sequence[_Told]:
-    """The faults that a suspect has at once, in the order of the table of faults."""
+    """The faults that a suspect combines, as (codes, parameters), in the order of the table of faults."""
     places = {code: place for place, code in enumerate(faults)}
     return sorted(suspect.each, key=lambda one: places[one[0][0]])
 
 
 def told_of(fault: Fault, parameters: Mapping[str, Any], further: str = "") -> Explanation:
-    """What one fault behaves like with these parameters, and what else is to be said of it."""
+    """The explanation of one fault with these parameters; ``further`` is appended to its sentence."""
     message = f"{fault.sentence.format(**parameters)}{further}."
     return Explanation((fault.code,), message, fault.hint, fault.cases, parameters)
 
 
 def _sentence_of(each: Sequence[_Told], faults: Mapping[str, Fault]) -> str:
-    """What faults behave like that a suspect has at once."""
+    """The sentences of the faults that a suspect combines, joined."""
     said = []
     for codes, parameters in each:
         first, *others = (faults[code].sentence.format(**parameters) for code in codes)
@@ -147,12 +150,12 @@ def _sentence_of(each: Sequence[_Told], faults: Mapping[str, Fault]) -> str:
     return ", and ".join(said)
 
 
-# What asks of coarser tokens leave behind.
+# The experiments that show what low-precision tokens leave behind.
 AFTER_COARSER = {"after low-precision tokens", "a model of low-precision tokens first"}
 
 
 def of_any_code(it: Any, asked: Sequence[Asked], faults: Mapping[str, Fault]) -> tuple[Explanation, ...]:
-    """What is told of a code of any kind by which experiments failed, in the words of its faults."""
+    """Explanations that hold for every kind of encoding, found from which experiments failed; empty if none applies."""
     failed = failed_of(asked)
     if told := not_finite(asked):
         return told
@@ -163,24 +166,24 @@ def of_any_code(it: Any, asked: Sequence[Asked], faults: Mapping[str, Fault]) ->
     after, coarse = AFTER_COARSER & failed.keys(), {"dtype": it.coarse}
     if not failed or not failed.keys() <= {*after, "low-precision tokens"}:
         return ()
-    # Right before coarser tokens came, wrong after them.
+    # Only answers with or after low-precision tokens are wrong.
     codes = ["cache-keeps-first-dtype"] * bool(after) + ["coarse-path-differs"] * ("low-precision tokens" in failed)
     return tuple(told_of(faults[code], coarse) for code in codes)
 
 
 def not_finite(asked: Sequence[Asked]) -> tuple[Explanation, ...]:
-    """Whether it gives back NaN or infinite numbers for tokens that are finite."""
+    """The explanation that finite tokens give NaN or infinite numbers; empty if all output is finite."""
     bad = [each for one in asked for each in one.answers if not np.isfinite(each.got).all()]
     if not bad:
         return ()
-    longest = max(bad, key=lambda each: each.got.size)  # which says best where it begins
+    longest = max(bad, key=lambda each: each.got.size)  # which locates best where the numbers begin
     what = "NaN" if np.isnan(longest.got).any() else "infinite numbers"
     where = _from_where(np.asarray(~np.isfinite(longest.got)).any(axis=-1), longest.positions)
     return (told_of(ROTARY["not-finite"], {"what": what, "where": where}),)
 
 
 def _from_where(rows: Any, positions: np.ndarray | None) -> str:
-    """Where bad rows begin, or which they are, in words; nothing where all are bad."""
+    """Where bad rows begin, or which they are, as a phrase; empty if all rows are bad."""
     if positions is None or rows.all():
         return ""
     at = np.broadcast_to(positions, rows.shape)
@@ -191,7 +194,7 @@ def _from_where(rows: Any, positions: np.ndarray | None) -> str:
 
 
 def only_coarse(told: tuple[Explanation, ...], asked: Sequence[Asked], dtype: str | None) -> tuple[Explanation, ...]:
-    """What was told, with the word that it is so for coarser tokens only, where it is."""
+    """The explanations, with the remark that only low-precision tokens are affected, if that is so."""
     failed = failed_of(asked)
     if not told or failed.keys() - {"low-precision tokens"} or "coarse-path-differs" in told[0].codes:
         return told
@@ -201,7 +204,10 @@ def only_coarse(told: tuple[Explanation, ...], asked: Sequence[Asked], dtype: st
 
 
 def few_numbers(answer: Answer) -> str:
-    """The few positions at which a code is wrong that is right elsewhere, in words."""
+    """The positions and dimensions that are wrong, as a phrase, if they are few; else empty.
+
+    Few means at most 8 rows, or 0.5 % of them.
+    """
     wrong = answer.shares[0, 0] > 1
     rows = np.flatnonzero(wrong.any(axis=-1))
     if not len(rows) or len(rows) > max(8, len(wrong) // 200):
@@ -212,8 +218,9 @@ def few_numbers(answer: Answer) -> str:
     return f"{where}, in dimension{'s' if len(channels) > 1 else ''} {', '.join(map(str, channels[:6]))}"
 
 
-# Positions that become the first one of their row, and one before that stays what it is. Those in the middle of two
-# numbers of the dtype go to the even one, which is the first of the row, as they do where they are cut off.
+# For each dtype a position that it represents exactly, and rows of positions that it rounds to the first of the row.
+# Positions half-way between two numbers of the dtype are rounded to even, which is the first of the row; truncation
+# gives the same.
 MERGED: Mapping[str, tuple[int, tuple[tuple[int, ...], ...]]] = {
     "bfloat16": (255, ((256, 257), (512, 513, 514))),
     "float16": (2047, ((2048, 2049), (4096, 4097, 4098))),
@@ -221,7 +228,7 @@ MERGED: Mapping[str, tuple[int, tuple[tuple[int, ...], ...]]] = {
 
 
 def collided(it: Any, faults: Mapping[str, Fault]) -> tuple[Explanation, ...]:
-    """Whether the same token gets the same numbers at positions that a coarse dtype holds as one."""
+    """The explanation that positions are rounded to a coarse dtype, so that several give the same output; or empty."""
     for dtype, (before, merged) in MERGED.items():
         at = np.array([before, *(place for row in merged for place in row)])
         if at[-1] >= it.length:
@@ -234,7 +241,7 @@ def collided(it: Any, faults: Mapping[str, Fault]) -> tuple[Explanation, ...]:
             continue
         rows = dict(zip(at.tolist(), y, strict=True))
         kept = [rows[place] for place in (before, *(row[0] for row in merged))]
-        # A table that ends gives all of these the same numbers.
+        # A table that ends gives the same numbers at all of these positions, which is another fault.
         apart = not any(np.array_equal(one, next_one) for one, next_one in itertools.pairwise(kept))
         if apart and all(np.array_equal(rows[row[0]], rows[place]) for row in merged for place in row[1:]):
             same = f": a token gets the same values at {_pairs(merged)}. The rounding may hide other errors"

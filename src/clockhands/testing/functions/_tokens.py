@@ -16,10 +16,10 @@ ALONE = "it returns a table and takes no tokens"
 
 
 class DrawnTokens:
-    """What a user's function and a suspect are asked with."""
+    """The inputs of the experiments, for a user's function and for a suspect."""
 
     def tokens(self: Any, *shape: int, seed: int = 0, dtype: str | None = None) -> np.ndarray:
-        """Tokens [batch, heads, seq, width] that the dtype holds exactly; zeros for a table alone."""
+        """Tokens [batch, heads, seq, width] that the dtype represents exactly; zeros if it returns a table."""
         width = getattr(self.spec, "head_width", None) or self.spec.width
         if self.call == "positions":
             return np.zeros((*shape, width))
@@ -27,7 +27,7 @@ class DrawnTokens:
         return drawn.astype(output_dtype(dtype or self.dtype)).astype(np.float64)
 
     def near_to(self: Any, positions: Any) -> np.ndarray:
-        """These positions, as near as it has them."""
+        """These positions, clipped to the range from ``lowest`` to ``length - 1``."""
         return np.clip(np.asarray(positions), self.lowest, self.length - 1)
 
 
@@ -36,11 +36,12 @@ class TokenFunction(DrawnTokens):
     """A user's function.
 
     Attributes:
-        called: The function as one of NumPy arrays.
-        keys: The same for keys, where they are treated otherwise.
-        length: Positions ``lowest`` to ``length - 1`` are asked.
-        coarse: A coarser dtype that its tokens may come in too, or None.
-        build: Builds the implementation of another spec, where that can be done.
+        spec: The expected encoding.
+        called: The function as a function of NumPy arrays.
+        keys: The function for keys, if they are treated differently; else None.
+        length: Positions ``lowest`` to ``length - 1`` are checked.
+        coarse: A lower-precision dtype that its tokens may have too, or None.
+        build: Builds the implementation of another spec; None without ``make``.
     """
 
     spec: Any
@@ -57,43 +58,43 @@ class TokenFunction(DrawnTokens):
 
     @property
     def call(self) -> str:
-        """What it is called with."""
+        """The arguments that it takes."""
         return self.called.call
 
     @property
     def axes(self) -> tuple[str, ...]:
-        """The axes that its tokens have."""
+        """The axes of its tokens, in the function's order."""
         return self.called.axes
 
     @property
     def lowest(self) -> int:
-        """The first position that it can be asked for."""
+        """The first position that is checked."""
         return 0
 
     def __call__(
         self, x: np.ndarray, positions: np.ndarray, *, dtype: str | None = None, role: str | None = None
     ) -> np.ndarray:
-        """What it makes of tokens [batch, heads, seq, width], float64."""
+        """The output for tokens [batch, heads, seq, width], float64 of the same shape."""
         called = self.keys if role == "key" and self.keys is not None else self.called
         if role == "key" and self.call == PAIRS:
             return called(other_tokens(x), positions, dtype=dtype, beside=x)
         return called(x, positions, dtype=dtype)
 
     def of(self, spec: Any, first: str | None = None) -> "TokenFunction":
-        """Another model of this process, its first tokens of a dtype; raises `Unasked` where none can be built."""
+        """Another model in this process, with first tokens of dtype ``first``; raises `Unasked` without ``make``."""
         if self.build is None:
             raise Unasked("pass make=, a function that builds one for a spec, to compare two models")
         try:
             return self.build(spec, first)
         except CannotCheck as error:
             raise Unasked(error.message) from error
-        except Exception as error:  # somebody's code: whatever it raises is said
+        except Exception as error:  # user code may raise anything; the reason is reported
             text = " ".join(str(error).split())
             raise Unasked(f"make= raised {type(error).__name__}: {text[:120]}") from error
 
 
 def other_tokens(x: np.ndarray) -> np.ndarray:
-    """The queries that stand beside keys, and the keys beside queries."""
+    """The queries that are passed along with keys, and the keys along with queries; of this shape."""
     return np.random.default_rng(11).standard_normal(x.shape)
 
 
@@ -106,7 +107,7 @@ def one_at_a_time(it: Any) -> list[Answer]:
 
 
 def positions_of_their_own(it: Any, heads: int = 1, role: str | None = None) -> list[Answer]:
-    """Three sequences of a batch at positions of their own."""
+    """A batch of three sequences with different positions."""
     at = it.near_to(np.stack([np.arange(6), np.arange(3, 9), np.maximum(np.arange(6) - 2, 0)]))
     asked, seed = ("keys of ", 19) if role == "key" else ("", 5)
     roles = {} if role is None else {"role": role}
@@ -121,14 +122,14 @@ def one_token_of_many_sequences(it: Any, heads: int = 1) -> list[Answer]:
 
 
 def coarser_tokens(it: Any, at: np.ndarray) -> list[Answer]:
-    """Tokens of a coarser dtype."""
+    """Tokens of a lower-precision dtype."""
     _needs_coarser(it)
     x = it.tokens(1, 1, len(at), seed=10, dtype=it.coarse)
     return [it.answer(f"{it.coarse} tokens", x, at, dtype=it.coarse)]
 
 
 def coarser_tokens_before(it: Any, at: np.ndarray, *, first: bool = False) -> list[Answer]:
-    """Tokens after those of a coarser dtype; in a new model whose very first ones these are, where that is said."""
+    """Tokens after lower-precision tokens; with ``first``, these are the first tokens of a new model."""
     _needs_coarser(it)
     it = it.of(it.spec, first=it.coarse) if first else it
     it(it.tokens(1, 1, len(at), seed=10, dtype=it.coarse), it.at_axes(at), dtype=it.coarse)
@@ -143,7 +144,10 @@ def _needs_coarser(it: Any) -> None:
 
 
 def two_models(it: Any, what: str, other: Any, at: np.ndarray) -> list[Answer]:
-    """A model, one that differs in one thing that a cache may forget, and the first one again."""
+    """Three calls: a model, a model of the spec ``other``, and the first model again.
+
+    The specs differ in one field, which the key of a cache may lack.
+    """
     first, second = it.of(it.spec), it.of(other)
     x = it.tokens(1, 1, len(at), seed=14)
     return [

@@ -1,6 +1,6 @@
-"""The laws of position codes: properties that can be tested on any implementation.
+"""The laws of position encodings: properties that can be tested on any implementation.
 
-A law is written once and holds for every code of its kind, except for codes that are declared as exceptions.
+A law is written once and holds for every encoding of its kind, except for encodings that are declared as exceptions.
 
 >>> from clockhands.additive import Sinusoidal, add
 >>> spec = Sinusoidal(width=8)
@@ -35,12 +35,12 @@ __all__ = [
 
 
 def laws_for(spec: object) -> tuple[Law, ...]:
-    """The laws that hold for codes of this spec's kind."""
+    """The laws for the kind of this spec."""
     return tuple(law for law in LAWS if kind_of(spec) in law.kinds)
 
 
 def broken(law: Law, subject: Subject | BiasSubject) -> str | None:
-    """How the subject breaks the law, in words, or None where it keeps it."""
+    """How the subject breaks the law, as a message; None if the law holds."""
     try:
         law.check(subject)
     except LawBroken as error:

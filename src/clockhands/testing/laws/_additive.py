@@ -1,4 +1,4 @@
-"""Laws of additive codes."""
+"""Laws of additive encodings."""
 
 import itertools
 
@@ -21,13 +21,13 @@ def bounded(subject: Subject) -> None:
 
 def shifted_by_one_matrix(subject: Subject) -> None:
     """One matrix moves the rows by k tokens, wherever they stand."""
-    # Found from the rows alone, so that it is asked of the numbers and not of the spec.
+    # The matrix is fitted to the rows alone, so that the law tests the numbers and not the spec.
     width = subject.spec.width
     for step in _STEPS[:3]:
         at = _with_room(subject, step, 8 * width)
         before, after = subject.rows(at).astype(np.float64), subject.rows(at + step).astype(np.float64)
         matrix, *_ = np.linalg.lstsq(before[::2], after[::2], rcond=1e-7)
-        # Each row's own error, and that of the matrix, which rows with the same error determine.
+        # The error of each row, and that of the matrix, which is fitted to rows with the same error.
         allowed = 4 * (width + 1) * (subject.tolerance + 2.0**-24)
         close(before @ matrix, after, allowed, f"no one matrix moves all rows by {step}")
         demand(np.abs(before).any(), "every row is zero, so every matrix moves it")
@@ -49,7 +49,7 @@ def shift_is_a_rotation(subject: Subject) -> None:
         demand(not apart.any(), f"the matrix of shift {step} mixes pairs")
         at = _with_room(subject, step, 64)
         moved = subject.rows(at).astype(np.float64) @ matrix.T
-        # A row is turned in pairs: two errors of a row, times sqrt(2) at most, and the one of the row beside it.
+        # The matrix rotates pairs: at most sqrt(2) times the error of a row, plus the error of the expected row.
         close(moved, subject.rows(at + step), (1 + np.sqrt(2)) * subject.tolerance + 2.0**-50, f"shift by {step}")
 
 
@@ -71,14 +71,14 @@ def kernel_of_distance(subject: Subject) -> None:
             wanted = kernel(subject.spec, subject.at(np.array([step])))
         except InvalidValue as error:
             raise LawBroken(error.message) from None
-        # Each product of two numbers of at most 1 is off by two errors.
+        # The numbers are at most 1, so each product has the errors of its two factors.
         allowed = 2.1 * width * subject.tolerance + width * 2.0**-50
         close(dots, np.full(len(at), wanted[0]), allowed, f"the dot product at distance {step}")
 
 
 def _shift(subject: Subject, step: int) -> np.ndarray:
     try:
-        # Along each axis, where there are several.
+        # For several axes a distance has several coordinates.
         distance = subject.at(np.array([step]))[0]
         return shift(subject.spec, distance)
     except InvalidValue as error:
@@ -86,7 +86,7 @@ def _shift(subject: Subject, step: int) -> np.ndarray:
 
 
 def _with_room(subject: Subject, step: int, number: int) -> np.ndarray:
-    """Positions whose neighbours at this distance have numbers too."""
+    """Positions that remain valid when they are moved by this distance."""
     at = subject.some(number)
     kept = subject.among(at + step) - step
     demand(len(kept) > number // 8, f"the code has too few positions for a shift by {step}")

@@ -1,4 +1,4 @@
-"""Laws of biases: what holds for numbers that are added to the scores of queries and keys."""
+"""Laws of biases, which are added to the attention scores of queries and keys."""
 
 import pickle
 from collections.abc import Callable
@@ -15,14 +15,14 @@ _SHIFTS = (1, 17, 100_000, 2**40)
 
 @dataclass(frozen=True)
 class BiasSubject:
-    """An implementation of a bias, and the spec that it claims to be.
+    """An implementation of a bias, and the spec that it should implement.
 
     Attributes:
-        spec: The bias that it claims to be.
+        spec: The bias that it should implement.
         bias: ``bias(queries [queries], keys [keys], causal)``: the numbers [heads, queries, keys], a NumPy array.
-        others: The same implementation of other specs, to be told apart from this one.
-        positions: Where the bias has numbers.
-        tolerance: How far a float32 number may be from the real one, as a share of the largest.
+        others: The same implementation with other specs, which must give other numbers.
+        positions: The valid positions.
+        tolerance: The largest allowed error of a float32 number, as a share of the largest number.
     """
 
     spec: Any
@@ -32,11 +32,11 @@ class BiasSubject:
     tolerance: float = 2.0**-22
 
     def ends(self, number: int) -> np.ndarray:
-        """The first so many positions, fewer where there are fewer."""
+        """The first ``number`` positions; fewer if fewer are valid."""
         return np.arange(self.positions.start, min(self.positions.start + number, self.positions.stop))
 
     def matrix(self, queries: np.ndarray, keys: np.ndarray, *, causal: bool = False) -> np.ndarray:
-        """The bias, and the demand that its shape is right."""
+        """The bias, [heads, queries, keys]; raises `LawBroken` for another shape."""
         made = np.asarray(self.bias(queries, keys, causal))
         wanted = (self.spec.heads, len(queries), len(keys))
         demand(made.shape == wanted, f"the bias is of shape {made.shape}, not {wanted}")

@@ -1,4 +1,4 @@
-"""Laws of every code, whatever its kind."""
+"""Laws of every encoding that is applied to tokens."""
 
 import copy
 import pickle

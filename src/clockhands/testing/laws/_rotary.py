@@ -1,4 +1,4 @@
-"""Laws of rotary codes; they hold after division by the attention factor."""
+"""Laws of rotary encodings; they hold after division by the attention factor."""
 
 from dataclasses import replace
 from typing import Any
@@ -8,7 +8,7 @@ import numpy as np
 from clockhands.rotary import Rotary
 from clockhands.testing.laws._subjects import ROTARY, Subject, close, demand, laws_of
 
-# What a score may be off by, as a share of |q| |k|; and how far apart the tokens of the law stand.
+# The allowed error of a score, as a share of |q| |k|; the range of positions; and the number of tokens.
 _SCORE = 1e-5
 _FAR = 131_072
 _TOKENS = 32
@@ -35,7 +35,7 @@ def scores_depend_on_distance_only(subject: Subject) -> None:
     """The dot product of a query and a key stays as it is when both move by as many tokens."""
     queries, keys = _heads(subject), _heads(subject, seed=1)
     there, here = _places(subject, _TOKENS, seed=2), _places(subject, _TOKENS, seed=3)
-    if subject.spec.xpos is not None:  # a key after its query would grow without end
+    if subject.spec.xpos is not None:  # the factor of a key after its query would grow without limit
         there, here = np.maximum(there, here), np.minimum(there, here)
     allowed = _SCORE * np.linalg.norm(queries, axis=-1) * np.linalg.norm(keys, axis=-1)
     wanted = _scores(subject, queries, keys, there, here)
@@ -91,7 +91,7 @@ def packed_equals_separate(subject: Subject) -> None:
     allowed = 2 * subject.allowed(np.stack(alone))
     together = subject.apply(np.concatenate(x), np.concatenate(parts))
     close(together, np.concatenate(alone), allowed, "a packed sequence is not what it is alone")
-    # Two heads of each, so that the axis of batches is not the one beside the tokens.
+    # With two heads, so that the batch axis is not next to the axis of the tokens.
     beside = subject.apply(np.stack([np.stack([part, part]) for part in x]), np.stack(parts))
     close(beside[:, 1], np.stack(alone), allowed, "a sequence of a batch is not what it is alone")
 
@@ -118,7 +118,7 @@ def _places(subject: Subject, number: int, seed: int = 0) -> np.ndarray:
 
 
 def _steps(subject: Subject, *places: np.ndarray) -> list[Any]:
-    """How far all tokens may move: a little, far, and to both ends; on all axes, then on one."""
+    """Shifts that keep all tokens at valid positions: small, large, to both ends; on all axes, then on one axis."""
     lowest, highest = (int(extreme(places)) for extreme in (np.min, np.max))
     least, most = subject.positions.start - lowest, subject.positions.stop - 1 - highest
     steps: list[Any] = [step for step in {1, 4_097, _FAR, least, most} if least <= step <= most and step]
@@ -129,7 +129,7 @@ def _steps(subject: Subject, *places: np.ndarray) -> list[Any]:
 
 
 def _turned(subject: Subject, x: np.ndarray, at: np.ndarray) -> np.ndarray:
-    """What the code makes of ``x``, float64, without the attention factor."""
+    """The rotated ``x``, float64, divided by the attention factor."""
     return _without_factor(subject, subject.apply(x, at))
 
 

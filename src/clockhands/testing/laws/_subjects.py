@@ -1,4 +1,4 @@
-"""The subject of a law: an implementation of a code, and the spec that it should implement."""
+"""The subject of a law: an implementation of an encoding, and the spec that it should implement."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -12,29 +12,29 @@ from clockhands.errors import InvalidType
 from clockhands.rotary import Rotary
 
 ADDITIVE, ROTARY, BIAS = "additive", "rotary", "bias"
-# Kinds whose codes are applied to tokens; `_everywhere` holds for each of them.
+# Kinds of encodings that are applied to tokens; the laws of `_everywhere` hold for them.
 EVERY_KIND = frozenset({ADDITIVE, ROTARY})
 
 
 class LawBroken(AssertionError):
-    """A code does not do what codes of its kind do."""
+    """An implementation breaks a law of its kind."""
 
 
 @dataclass(frozen=True)
 class Subject:
-    """An implementation of a code.
+    """An implementation of an additive or a rotary encoding.
 
     Attributes:
-        spec: The code that it claims to be.
-        apply: ``apply(x [..., seq, width], positions [seq])``: the tokens with the code applied, in ``x``'s dtype,
-            both NumPy arrays. A rotary code's queries; positions are [seq, axes] where it has several axes, and
+        spec: The encoding that it should implement.
+        apply: ``apply(x [..., seq, width], positions [seq])``: the tokens with the encoding applied, in ``x``'s dtype;
+            both are NumPy arrays. For RoPE, x are queries. Positions are [seq, axes] for several axes, and
             [batch, seq] in the law of packed sequences.
-        others: The same implementation of other specs, to be told apart from this one.
-        positions: Where the code has numbers; laws choose among them.
-        tolerance: How far a number of a float32 table may be from the real one; for a rotary code, a channel of what
-            it turned, as a share of the largest.
-        keys: A rotary code's keys, where it treats them otherwise than queries.
-        coarse: A dtype of less precision that the implementation takes too, or None.
+        others: The same implementation with other specs, which must give other numbers.
+        positions: The valid positions; laws choose among them.
+        tolerance: The largest allowed error of a number of a float32 table; for RoPE, of a dimension of the rotated
+            tokens, as a share of the largest number.
+        keys: Like ``apply`` for keys, if keys are treated differently from queries.
+        coarse: A dtype of lower precision that the implementation takes too, or None.
     """
 
     spec: Any
@@ -47,50 +47,50 @@ class Subject:
 
     @property
     def width(self) -> int:
-        """Channels of what the code is applied to."""
+        """The number of dimensions of a token."""
         return self.spec.head_width if isinstance(self.spec, Rotary) else self.spec.width
 
     def at(self, positions: np.ndarray) -> np.ndarray:
-        """These positions as `apply` takes them: with further coordinates for a code of several axes."""
+        """These positions as `apply` takes them: with further coordinates for an encoding of several axes."""
         if isinstance(self.spec, AdditiveCode):
             axes = self.spec.number_of_axes
-            # Along a line through the origin: a shift of these positions is one shift of all coordinates.
+            # On a line through the origin: a shift of these positions is one shift of all coordinates.
             return positions if axes == 1 else positions[..., None] * np.arange(1, axes + 1)
         if getattr(self.spec, "axes", None) is None:
             return positions
         return positions[..., None] // np.arange(1, self.spec.number_of_axes + 1)
 
     def among(self, wanted: np.ndarray) -> np.ndarray:
-        """Those of these positions at which the code has numbers."""
+        """The valid ones of these positions."""
         return wanted[(wanted >= self.positions.start) & (wanted < self.positions.stop)]
 
     def some(self, number: int, seed: int = 0) -> np.ndarray:
-        """Positions drawn from all over, and a run of consecutive ones; fewer where there are fewer."""
+        """Sorted positions: half drawn at random from all valid ones, half consecutive; fewer if few are valid."""
         drawn = np.random.default_rng(seed).integers(self.positions.start, self.positions.stop, number // 2)
         start = max(self.positions.start, min(7, self.positions.stop - 1))
         return np.unique(np.concatenate([drawn, np.arange(start, min(start + number // 2, self.positions.stop))]))
 
     def rows(self, positions: np.ndarray, dtype: Any = np.float32) -> np.ndarray:
-        """What the code makes of one token at these positions, [seq, width]: of no numbers, or of a head's."""
+        """The output for one token at each of these positions, [seq, width]; zeros for an additive encoding."""
         x = np.zeros((len(positions), self.width), dtype)
         if isinstance(self.spec, Rotary):
-            # Numbers that every dtype holds.
+            # Numbers that every dtype represents exactly.
             x += np.random.default_rng(4).integers(-16, 17, self.width).astype(dtype) / np.dtype(dtype).type(8)
         return np.asarray(self.apply(x, self.at(positions)))
 
     def allowed(self, rows: np.ndarray) -> float:
-        """How far a number of these rows may be off."""
+        """The largest allowed error of a number of these rows."""
         return self.tolerance * (float(np.abs(rows).max(initial=0)) if isinstance(self.spec, Rotary) else 1.0)
 
 
 @dataclass(frozen=True)
 class Law:
-    """Something that every code of some kinds does.
+    """A property that every encoding of some kinds has.
 
     Attributes:
-        name: What it is called by.
-        kinds: The kinds of codes that it holds for.
-        check: Raises `LawBroken` where a subject does otherwise.
+        name: Its name.
+        kinds: The kinds of encodings for which it holds.
+        check: Raises `LawBroken` if a subject breaks it.
     """
 
     name: str
@@ -99,20 +99,20 @@ class Law:
 
     @property
     def says(self) -> str:
-        """The law in one sentence."""
+        """The law in one sentence: the first line of the docstring of ``check``."""
         return (self.check.__doc__ or "").partition("\n")[0]
 
 
 def laws_of(kinds: frozenset[str], *checks: Callable[[Any], None]) -> tuple[Law, ...]:
-    """The laws that these functions check, called by their names."""
+    """One law for each of these functions, named after it."""
     return tuple(Law(check.__name__.replace("_", " "), kinds, check) for check in checks)
 
 
 def kind_of(spec: object) -> str:
-    """The kind of a spec, by which its laws are chosen.
+    """The kind of a spec, which selects its laws.
 
     Raises:
-        InvalidType: Its kind has no laws.
+        InvalidType: There are no laws for this type.
     """
     if isinstance(spec, AdditiveCode):
         return ADDITIVE
@@ -126,7 +126,7 @@ def kind_of(spec: object) -> str:
 
 
 def demand(holds: object, message: str) -> None:
-    """Raise `LawBroken` with this message unless it holds."""
+    """Raise `LawBroken` with this message if the condition is false."""
     if not holds:
         raise LawBroken(message)
 
@@ -136,6 +136,6 @@ def close(got: np.ndarray, wanted: np.ndarray, tolerance: float, what: str) -> N
     got, wanted = np.asarray(got, np.float64), np.asarray(wanted, np.float64)
     demand(got.shape == wanted.shape, f"{what}: the shape is {got.shape}, not {wanted.shape}")
     if got.size:
-        # NaN is no less than anything, so it is caught too.
+        # A comparison with NaN is false, so NaN is caught too.
         worst = float(np.abs(got - wanted).max())
         demand(worst <= tolerance, f"{what}: off by {worst:.3g}, allowed is {tolerance:.3g}")

@@ -1,4 +1,4 @@
-"""The check of PyTorch modules that apply a position code."""
+"""The check of PyTorch modules that apply a position encoding."""
 
 from clockhands.testing.modules._checking import check_module
 

@@ -35,12 +35,12 @@ Around = Callable[[], AbstractContextManager[Any]]
 
 @dataclass(frozen=True)
 class Heard:
-    """What a module made of the questions.
+    """The output of a module for the test inputs.
 
     Attributes:
-        rows: [rows, channels], float64; of a bias [queries, heads x keys].
-        positions: Where the rows stand, [rows].
-        dtype: The dtype that it came in.
+        rows: [rows, channels], float64; for a bias [queries, heads x keys].
+        positions: The positions of the rows, [rows].
+        dtype: The dtype of the output.
     """
 
     rows: np.ndarray
@@ -49,18 +49,18 @@ class Heard:
 
     @property
     def size(self) -> float:
-        """The largest number."""
+        """The largest finite absolute value; 0 if there is none."""
         finite = np.abs(self.rows[np.isfinite(self.rows)])
         return float(finite.max(initial=0.0))
 
 
 class ModuleCaller:
-    """The questions, and how a module is called.
+    """Calls a module with the test inputs.
 
     Attributes:
         kind: ``"tokens"`` or ``"bias"``.
-        width: Channels of its tokens.
-        length: Positions 0 to ``length - 1`` are asked.
+        width: The number of dimensions of its tokens.
+        length: Positions 0 to ``length - 1`` are checked.
     """
 
     def __init__(
@@ -79,7 +79,7 @@ class ModuleCaller:
         is_bias: bool,
         timeout: float,
     ) -> None:
-        """Find out how many channels its tokens have and how many positions it has, unless they are known."""
+        """Detect the width of its tokens and the number of its positions, unless they are given."""
         self.call, self.method, self.layout, self.timeout = call, method, layout, timeout
         waves = call in WAVES
         self.axes = axes or ("batch heads seq width" if waves else "seq width")
@@ -94,7 +94,7 @@ class ModuleCaller:
         self._find_length(module, length)
 
     def function(self, module: torch.nn.Module, around: Around = nullcontext) -> Callable[..., Any]:
-        """The module as the function that it applies."""
+        """The module as a function of tensors; every call runs inside the context ``around``."""
         bound = module if self.method is None else getattr(module, self.method)
         call = self.call
         if callable(call):
@@ -128,7 +128,7 @@ class ModuleCaller:
 
     @property
     def positions_given(self) -> bool:
-        """Whether it is told where its rows stand."""
+        """Whether it takes positions or an offset."""
         return self.kind == "bias" or "positions" in self.called_as or "offset" in self.called_as
 
     def hear(
@@ -139,11 +139,12 @@ class ModuleCaller:
         around: Around = nullcontext,
         positions: np.ndarray | None = None,
     ) -> Heard:
-        """Ask a module."""
+        """Call a module with the test inputs, at ``positions`` if given, and return its output."""
         self.calls += 1
         if self.kind == "bias":
             return self._hear_bias(module, (telling(self.length) if positions is None else positions)[-40:], around)
-        # A short sequence first: rates that follow the length are made anew in a long one, whatever was held before.
+        # A short sequence first: in a long one, frequencies that depend on the length are computed again, which hides
+        # wrong stored ones.
         asked = [telling(min(self.length, 40)), telling(self.length)] if positions is None else [positions]
         rows = []
         try:
@@ -171,7 +172,7 @@ class ModuleCaller:
         )
 
     def arguments(self, device: str) -> tuple[torch.Tensor, ...]:
-        """What it is called with, on a device: tokens, and positions where it takes them."""
+        """The arguments of a call with 3 tokens on a device: tokens, and positions if it takes them."""
         sizes = {"batch": 1, "heads": 1, "seq": 3, "width": self.width}
         x = torch.ones([sizes[word] for word in self.axes.split()], device=device)
         places = [{**sizes, "axes": self.coordinates}[word] for word in self.places.split()]
@@ -236,9 +237,9 @@ class ModuleCaller:
 
 
 def turned_by(x: torch.Tensor, waves: Any, layout: str) -> torch.Tensor:
-    """Tokens [batch, heads, seq, width] turned by somebody's cosines and sines, in the tokens' dtype.
+    """Tokens [batch, heads, seq, width] rotated by a module's cosines and sines, of the same shape.
 
-    Cosine and sine are given once a pair, or once a channel (each half alike, or neighbours alike).
+    Cosines and sines have one number per pair, or one per dimension (equal halves, or equal neighbours).
     """
     if not isinstance(waves, tuple | list) or len(waves) != 2:
         raise InvalidType(
@@ -257,7 +258,7 @@ def turned_by(x: torch.Tensor, waves: Any, layout: str) -> torch.Tensor:
 
 
 def _of_channels(wave: torch.Tensor, width: int, layout: str) -> torch.Tensor:
-    """One number a channel, [batch, 1, seq, rotated] or [seq, rotated]."""
+    """Cosines or sines with one number per dimension, [batch, 1, seq, rotated] or [seq, rotated]."""
     if wave.ndim == 3:
         wave = wave[:, None]
     held = wave.shape[-1]
@@ -273,7 +274,7 @@ def _of_channels(wave: torch.Tensor, width: int, layout: str) -> torch.Tensor:
 
 
 def _likely_widths(module: torch.nn.Module, asking: ModuleCaller) -> Iterator[int]:
-    """Widths that its own words and tensors speak of."""
+    """Possible widths: from what it returns, from its attributes and tensors, then common ones."""
     if asking.call in WAVES:
         bound = module if asking.method is None else getattr(module, asking.method)
         at = torch.arange(3)[None]
@@ -281,7 +282,7 @@ def _likely_widths(module: torch.nn.Module, asking: ModuleCaller) -> Iterator[in
             try:
                 waves = bound(torch.ones(1, 1, 3, 8), at) if asking.call == WAVES[0] else bound(at)
                 yield int(waves[0].shape[-1])
-            except Exception:  # noqa: BLE001 - what cannot be called is told where it is asked
+            except Exception:  # noqa: BLE001 - the later call reports the error
                 yield 64
         return
     for owner in module.modules():
@@ -297,19 +298,19 @@ def _likely_widths(module: torch.nn.Module, asking: ModuleCaller) -> Iterator[in
 
 @dataclass
 class ModuleSubject:
-    """A module under treatment.
+    """A module under test.
 
     Attributes:
-        original: The caller's, never changed.
-        asking: How it is asked.
-        make: Builds another one like it, or None.
-        build: Builds one of another spec, or None.
-        restore: What the caller does to a module after ``to_empty``, or None.
-        spec: The code that it should be, or None.
-        alike: Whether what ``make`` builds is the same each time, as far as is known.
-        notes: What is worth knowing and is no failure.
-        copies: Whether its copies by copy.deepcopy are what it is; if not, new ones take their place.
-        before: What it answers before any treatment.
+        original: The caller's module, which is never changed.
+        asking: Calls the module.
+        make: Builds another module like it, or None.
+        build: Builds a module of another spec, or None.
+        restore: The caller's function for a module after ``to_empty``, or None.
+        spec: The expected encoding, or None.
+        alike: Whether ``make`` builds the same module each time, as far as is known.
+        notes: Observations that are no failures.
+        copies: Whether copies by copy.deepcopy give the same output; if not, new modules are built instead.
+        before: Its output before any treatment.
     """
 
     original: torch.nn.Module
@@ -324,23 +325,23 @@ class ModuleSubject:
     before: Heard = field(init=False)
 
     def __post_init__(self) -> None:
-        """Ask before any treatment."""
+        """Call the module before any treatment, and test whether it can be copied."""
         with as_it_was(self.original):
             self.before = self.asking.hear(self.original.eval())
         try:
             self.copies = not self.differs(self.asking.hear(copy.deepcopy(self.original).eval()), self.before)
-        except Exception:  # noqa: BLE001 - told where it is copied on purpose
+        except Exception:  # noqa: BLE001 - the treatment "deepcopy" reports it
             self.copies = False
 
     @property
     def fastest(self) -> float:
-        """The largest rate of its code, if above 1 rad/token."""
+        """The largest frequency of its spec in rad/token, at least 1."""
         rates = getattr(self.spec, "rates", None)
-        each = () if rates is None else (np.abs(np.atleast_1d(one)) for one in rates)  # codes of several axes have rows
+        each = () if rates is None else (np.abs(np.atleast_1d(one)) for one in rates)  # one row for each axis
         return max([1.0, *(float(one.max(initial=0)) for one in each)])
 
     def compared(self, heard: Heard, wanted: Heard, treated: "Treated | None" = None, asked: str = "") -> Answer:
-        """An answer after a treatment, and what is right beside it; what is NaN in both is zero in both."""
+        """An output after a treatment with the expected output and the bounds; NaN in both is replaced by 0 in both."""
         rounded, another = (None, False) if treated is None else (treated.rounded, treated.another)
         is_bias = self.asking.kind == "bias"
         room = treated_error(wanted, rounded or heard.dtype, is_bias=is_bias, another=another, fastest=self.fastest)
@@ -349,13 +350,13 @@ class ModuleSubject:
         return Answer(asked, got, right, room, wanted.positions)
 
     def differs(self, heard: Heard, wanted: Heard, treated: "Treated | None" = None) -> bool:
-        """Whether two answers are more apart than rounding puts them."""
+        """Whether two outputs differ in shape, or by more than rounding."""
         if heard.rows.shape != wanted.rows.shape:
             return True
         return bool((self.compared(heard, wanted, treated).shares > 1).any())
 
     def copied(self) -> torch.nn.Module:
-        """A module like it, evaluating, that may be changed; raises `Unasked` where none can be had."""
+        """A copy in eval mode that may be changed; raises `Unasked` if none can be made."""
         if not self.copies:
             if self.make is None:
                 raise Unasked("its copies by copy.deepcopy differ from it, and there is no make= to build others")
@@ -363,7 +364,7 @@ class ModuleSubject:
         return copy.deepcopy(self.original).eval()
 
     def made(self) -> torch.nn.Module:
-        """A new one, with the learned numbers of the original; raises `Unasked` where none can be built."""
+        """A new module with the learned numbers of the original; raises `Unasked` if none can be built."""
         if self.make is None:
             raise Unasked("pass make=, a function that builds the module, to check new ones")
         if not self.alike:
@@ -379,14 +380,14 @@ class Treated:
 
     Attributes:
         module: The module.
-        what: What was done, in words, after "when it".
-        dtype: Of the tokens that it is asked with, if not the usual one.
-        around: What it is called in.
-        wanted: What it has to answer, if not what it answered before.
-        another: Whether its numbers may have been made by other arithmetic, as right as the first.
-        rounded: The dtype to which its numbers may be rounded once, if coarser than that of the answer.
-        kept: What to undo afterwards.
-        heard: Its answer, where the treatment has asked already.
+        what: What was done, as a phrase that follows "when it".
+        dtype: The dtype of the tokens for its call, if not the default.
+        around: The context of its call.
+        wanted: The expected output, if not the output before any treatment.
+        another: Whether its numbers may have been computed by other, equally correct arithmetic.
+        rounded: The dtype to which its numbers may be rounded once, if coarser than that of the output.
+        kept: The context to exit afterwards.
+        heard: Its output, if the treatment has called it already.
     """
 
     module: torch.nn.Module
@@ -401,17 +402,17 @@ class Treated:
 
 
 class Broke(Exception):
-    """The treatment itself fails; the message says how, after "it"."""
+    """The treatment itself fails; the message follows the word "it"."""
 
 
 @dataclass(frozen=True)
 class Treatment:
-    """Something that happens to modules.
+    """Something that is done to modules in use.
 
     Attributes:
-        name: The experiment.
-        group: What explains its failure.
-        run: Treats a copy; raises `Unasked` or `Broke`.
+        name: The name of the experiment.
+        group: Treatments whose failures have a common explanation.
+        run: Treats a copy; raises `Unasked` if it cannot, `Broke` if the treatment fails.
     """
 
     name: str
@@ -421,7 +422,7 @@ class Treatment:
 
 @contextmanager
 def undone(kept: AbstractContextManager[Any] | None) -> Iterator[None]:
-    """Undo what a treatment did to what others may share."""
+    """Exit the context that a treatment left open, to undo its effect on shared state."""
     try:
         yield
     finally:

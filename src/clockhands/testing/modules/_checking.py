@@ -1,4 +1,4 @@
-"""`check_module`: whether a PyTorch module keeps its position code after casts, copies, saving, loading and more."""
+"""`check_module`: whether a PyTorch module keeps its position encoding after casts, copies, saving and loading."""
 
 import inspect
 from collections.abc import Callable, Collection
@@ -36,48 +36,49 @@ def check_module(
     timeout: float = 60.0,
     raises: bool = True,
 ) -> Report:
-    """Check that a module that applies a position code goes on doing so, after every treatment.
+    """Check that a module that applies a position encoding still applies it correctly after every treatment.
 
-    It is asked, treated, and asked again: cast to other dtypes and back, copied, pickled, written to a state dict and
-    read, emptied on the meta device and loaded, built there, built where bfloat16 is the default, asked many times, in
-    training, in inference mode and under autocast, beside other modules of the process and after them, compiled. Each
-    treatment is done to a copy, or to a module that ``make`` builds: the caller's is never changed. What is learned
-    may be rounded by a cast and is loaded from a file; what is computed has to be right after each.
+    It is called, treated, and called again. The treatments: a cast to other dtypes and back, a copy, pickling, saving
+    and loading a state dict, ``to_empty`` from the meta device and loading, building on the meta device, building with
+    bfloat16 as the default dtype, repeated calls, training mode, inference mode, autocast, other modules in the process
+    before it or next to it, and compilation. Each treatment is applied to a copy, or to a module that ``make`` builds:
+    the caller's module is never changed. Learned numbers may be rounded by a cast, and are loaded from the state dict;
+    computed numbers must be correct after each treatment.
 
     Args:
         module: The module; or a class or a function that builds one, as ``make``.
-        like: The code that it should be, a spec or a preset's name: it is then also held to the code's exact numbers,
-            as by `check_rotary`, `check_additive` or `check_bias`. None compares it with itself only.
-        make: Builds the module: a function of a spec, so that models of several codes can be asked side by side, or a
-            function of nothing.
-        call: What it is called with: those of `check_rotary` and `check_bias`; ``"x, positions -> cos, sin"`` and
-            ``"positions -> cos, sin"`` where it gives cosines and sines, by which tokens [batch, heads, seq, width]
-            are then turned; or a function(module, x, positions), or (module, x) where it counts its rows itself.
-        method: The name of the method that is called, if not the module itself.
+        like: The expected encoding, a spec or a preset's name: its exact numbers are then checked too, as by
+            `check_rotary`, `check_additive` or `check_bias`. None compares the module with itself only.
+        make: Builds the module: a function of a spec, so that models of several encodings can be compared, or a
+            function without arguments.
+        call: The arguments, as for `check_rotary` and `check_bias`; or ``"x, positions -> cos, sin"`` or
+            ``"positions -> cos, sin"`` if it returns cosines and sines, which then rotate tokens [batch, heads, seq,
+            width]; or a function(module, x, positions), or (module, x) if it counts its rows itself.
+        method: The name of the method to call, if not the module itself.
         axes: The axes of x, as for `check_rotary`.
         positions: The axes of the positions, as for `check_rotary`.
         dtype: The dtype of its tokens.
-        layout: The layout in which cosines and sines turn, where ``like`` does not say: ``"halves"`` unless said.
-        width: Channels of its tokens; found out unless said.
-        length: Positions 0 to ``length - 1`` are asked; found out unless said.
+        layout: The layout of cosines and sines: by default that of ``like``, or ``"halves"`` without one.
+        width: The number of dimensions of its tokens; detected by default.
+        length: Positions 0 to ``length - 1`` are checked; detected by default.
         values: The learned numbers of ``like``.
-        restore: What is done to a module after ``to_empty``, such as a model's ``_init_weights``; a module's own
-            ``reset_parameters``, ``reset_buffers``, ``init_weights`` and the like are called unasked.
-        without: Names of treatments to leave out.
-        compile: Whether it is compiled too, by the backend ``"aot_eager"``, or the backend's name. It is not unless
-            asked for: PyTorch's compiler needs seconds to be loaded, more than all other treatments together.
-        timeout: Seconds for a call.
-        raises: Whether a failure is raised; else it is in the report.
+        restore: A function to call on a module after ``to_empty``, such as a model's ``_init_weights``. The module's
+            own ``reset_parameters``, ``reset_buffers``, ``init_weights`` and the like are always called.
+        without: Names of treatments to skip.
+        compile: Whether it is compiled too: true for the backend ``"aot_eager"``, or the name of a backend. False by
+            default, because loading PyTorch's compiler takes seconds, more than all other treatments together.
+        timeout: The time limit of a call, in seconds.
+        raises: Whether a failure is raised; otherwise it is only in the report.
 
     Returns:
-        The report. ``called["notes"]`` holds what is worth knowing and is no failure.
+        The report. ``called["notes"]`` holds observations that are no failures.
 
-    Accuracy: after a treatment numbers may be off by their rounding to the dtype of the answer, and where other
-        arithmetic may have made them, by that of float32; derived in `clockhands.testing.bounds`.
+    Accuracy: after a treatment, the error of a number may be that of rounding to the dtype of the output, plus that of
+        float32 if other arithmetic may have computed it; derived in `clockhands.testing.bounds`.
 
     Raises:
-        CheckFailed: Something failed; the message is the report.
-        CannotCheck: The module cannot be called like that; the message says what came back.
+        CheckFailed: An experiment failed; the message is the report.
+        CannotCheck: The module cannot be called like that; the message gives the call and its result.
         InvalidValue, InvalidType: An argument cannot be used, or is no module.
 
     Example::
@@ -134,7 +135,7 @@ def check_module(
 
 
 def _given(module: Any, make: Callable[..., Any] | None) -> tuple[Any, Callable[..., Any] | None]:
-    """A module and what builds it, from what was given first."""
+    """The module and its builder; a class or a function as the first argument is a builder. Either may be None."""
     if _is_built(module):
         return module, make
     if module is None and make is not None:
@@ -148,7 +149,7 @@ def _given(module: Any, make: Callable[..., Any] | None) -> tuple[Any, Callable[
 
 
 def _is_built(value: Any) -> bool:
-    """Whether it is a module; a class of them has to be built first."""
+    """Whether the value is a module, not a class."""
     return is_module(value) and not isinstance(value, type)
 
 
@@ -165,7 +166,7 @@ def _first(make: Callable[[], Any]) -> Any:
 def _builders(
     make: Callable[..., Any] | None, spec: Any
 ) -> tuple[Callable[[], Any] | None, Callable[[Any], Any] | None]:
-    """What builds a module like it, and what builds one of another spec."""
+    """A builder without arguments, and a builder of any spec; each is None if ``make`` does not allow it."""
     if make is None:
         return None, None
     try:
@@ -193,7 +194,7 @@ def _width(spec: Any) -> int | None:
 
 
 def _length(spec: Any, length: int | None) -> int | None:
-    """Positions to ask: fewer than usual where the rates of a code follow the length in use."""
+    """The number of positions to check; None to detect it. Smaller if the frequencies depend on the length in use."""
     if length is None and isinstance(spec, Rotary):
         found = asked_length(spec, None)
         return None if found == LENGTH else found

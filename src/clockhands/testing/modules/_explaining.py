@@ -26,10 +26,10 @@ class Outcome:
     """A treatment that failed.
 
     Attributes:
-        treatment: Which.
-        failure: What is told of it.
-        treated: The module after it, or None where the treatment itself fails.
-        heard: What it answered, or None where it refused.
+        treatment: The treatment.
+        failure: Its failure in the report.
+        treated: The module after it, or None if the treatment itself fails.
+        heard: The output, or None if the module raised an error.
     """
 
     treatment: Treatment
@@ -39,12 +39,12 @@ class Outcome:
 
     @property
     def what(self) -> str:
-        """What was done, in words."""
+        """What was done, as a phrase."""
         return self.treatment.name if self.treated is None else self.treated.what
 
     @property
     def size(self) -> str:
-        """Where it is first wrong, and by how much."""
+        """The first wrong position and the largest error, as a phrase."""
         if self.treated is None or self.heard is None:
             return self.failure.message.removesuffix(".")
         evidence = self.failure.evidence
@@ -57,7 +57,7 @@ class Outcome:
 
 
 def explained(subject: ModuleSubject, outcomes: Sequence[Outcome], explained_before: bool) -> list[Explanation]:
-    """What the failures look like: one explanation for all that have one cause."""
+    """The explanations: one for all failures with the same cause."""
     groups: dict[str, list[Outcome]] = {}
     for outcome in outcomes:
         groups.setdefault(outcome.treatment.group, []).append(outcome)
@@ -65,7 +65,7 @@ def explained(subject: ModuleSubject, outcomes: Sequence[Outcome], explained_bef
     changes_itself = "again" in groups
     for group, failed in groups.items():
         if changes_itself and group in ("longer", "after coarse", "positions"):
-            continue  # it is another at each call, whatever was asked before
+            continue  # it differs at each call, whatever calls came before
         if group == "positions" and explained_before:
             continue
         if group in ("cast", "default dtype"):
@@ -103,7 +103,7 @@ _CODES = {
 
 
 def once(found: Iterable[Explanation]) -> tuple[Explanation, ...]:
-    """Each cause once: what is told of a place by codes that an earlier explanation has is left out."""
+    """Each cause once: without explanations whose codes an earlier one has for the same tensor or module."""
     seen: set[tuple[str, str | None]] = set()
     kept = []
     for one in found:
@@ -120,7 +120,7 @@ def told(
     where: str | None = None,
     evidence: Mapping[str, Any] | None = None,
 ) -> Explanation:
-    """An explanation by a row of the faults, the first of its codes."""
+    """An explanation with the sentence and the hint of the first code, and the cases of all codes."""
     codes = (code,) if isinstance(code, str) else code
     fault = FAULTS[codes[0]]
     return Explanation(
@@ -134,7 +134,7 @@ def told(
 
 
 def _by_group(group: str, failed: Sequence[Outcome]) -> Explanation:
-    """One that the treatment alone names."""
+    """The explanation of a group whose fault follows from the treatment."""
     code, first = _CODES[group], failed[0]
     size = f"when it {first.what}, {first.size}" if group == "shared" else first.size
     explanation = _explanation_of(code, failed, {"what": first.what, "told": size})
@@ -154,9 +154,9 @@ def _evidence(failed: Sequence[Outcome]) -> dict[str, Any]:
 
 
 def _sound(subject: ModuleSubject, module: torch.nn.Module, treated: Treated) -> bool:
-    """Whether a module answers as it has to after a treatment."""
+    """Whether a module gives the expected output after a treatment."""
     wanted = treated.wanted or subject.before
-    # Few positions, where the treatment has asked for few.
+    # The same positions as in the treatment.
     at = None if treated.wanted is None or treated.heard is None else treated.wanted.positions
     try:
         heard = subject.asking.hear(module, dtype=treated.dtype, around=treated.around, positions=at)
@@ -166,7 +166,7 @@ def _sound(subject: ModuleSubject, module: torch.nn.Module, treated: Treated) ->
 
 
 def _blamed(subject: ModuleSubject, outcome: Outcome) -> list[Changed]:
-    """The tensors that a treatment changed and that, put back, make its answer right."""
+    """The tensors that a treatment changed and whose old values make the output right again; empty if none."""
     treated = outcome.treated
     assert treated is not None
     candidates = [one for one in changed(subject.original, treated.module) if one.kind != "parameter"]
@@ -174,7 +174,7 @@ def _blamed(subject: ModuleSubject, outcome: Outcome) -> list[Changed]:
     for some in [[one] for one in candidates] + ([candidates] if len(candidates) > 1 else []):
         try:
             mended = copy.deepcopy(treated.module)
-        except Exception:  # noqa: BLE001 - what cannot be copied is not tried
+        except Exception:  # noqa: BLE001 - without a copy no tensor can be restored
             return []
         for one in some:
             tensor = original[one.path].tensor.detach().clone()
@@ -220,7 +220,7 @@ def _casts(subject: ModuleSubject, failed: Sequence[Outcome], coarse: bool) -> l
 
 
 def _emptied(subject: ModuleSubject, failed: Sequence[Outcome]) -> list[Explanation]:
-    """The tensors that nobody filled after `to_empty`, or filled with other numbers."""
+    """The explanations of failures after `to_empty`: tensors that are not filled, or filled with other numbers."""
     unfilled: dict[str, str] = {}
     refilled: dict[str, tuple[str, str]] = {}
     rest: list[Outcome] = []
@@ -260,7 +260,7 @@ def _emptied(subject: ModuleSubject, failed: Sequence[Outcome]) -> list[Explanat
 
 
 def _no_numbers(subject: ModuleSubject) -> list[Explanation]:
-    """The tensors in which a module holds what is no number."""
+    """The explanations of tensors that hold NaN."""
     found = []
     for path, one in held(subject.original).items():
         values = np.empty(0) if one.tensor.is_meta else numbers(one.tensor)
@@ -277,7 +277,7 @@ def _scaling_words(spec: Any) -> str:
 
 
 def _refilled(subject: ModuleSubject, module: torch.nn.Module, path: str) -> str | None:
-    """What numbers that were computed anew are, where the code is known: those without the scaling, or zeros."""
+    """The fault of numbers that were computed again: unscaled, scaled twice or zero; None if none or without spec."""
     if subject.spec is None:
         return None
     with suppress(ClockhandsError):
@@ -288,7 +288,7 @@ def _refilled(subject: ModuleSubject, module: torch.nn.Module, path: str) -> str
 
 
 def _repeated(subject: ModuleSubject, failed: Sequence[Outcome]) -> Explanation:
-    """One that is asked, or built, several times: whether fewer channels turn each time."""
+    """The explanation of a module that is called or built several times: whether fewer dimensions rotate each time."""
     outcome = failed[0]
     count = _turning(subject.before)
     if outcome.heard is not None and subject.asking.kind == "tokens":
@@ -311,13 +311,13 @@ def _repeated(subject: ModuleSubject, failed: Sequence[Outcome]) -> Explanation:
 
 
 def _turning(heard: Heard) -> int:
-    """How many channels depend on the position: tokens are +1 and -1, and channels left alone come through."""
+    """The number of dimensions that are changed: tokens are +1 and -1, so other absolute values are rotated."""
     with np.errstate(invalid="ignore"):
         return int((np.abs(np.abs(heard.rows) - 1) > 1e-3).any(axis=0).sum())
 
 
 def joined(words: Sequence[str]) -> str:
-    """What was done, told once: ``is cast to bfloat16, float16, or ...``."""
+    """What was done, as one phrase: ``is cast to bfloat16, float16 or ...``."""
     some = list(dict.fromkeys(words))
     if len(some) > 1 and all(one.startswith("is cast to ") for one in some):
         some = [some[0], *(one.removeprefix("is cast to ") for one in some[1:])]
@@ -325,9 +325,9 @@ def joined(words: Sequence[str]) -> str:
 
 
 def by_tensors(subject: ModuleSubject) -> tuple[list[Explanation], torch.nn.Module | None]:
-    """What the module holds that is not what the code says, and a copy in which that is mended, where it can be."""
+    """The explanations of wrong tensors, and a copy with corrected ones if all right numbers are known, else None."""
     found = wrong_tensors(subject.original, subject.spec)
-    if any(one.what != "rates" for one in found):  # a table may be filled by the first call
+    if any(one.what != "rates" for one in found):  # the first call may fill a table
         used = subject.copied()
         with suppress(Refused):
             subject.asking.hear(used)
@@ -339,13 +339,13 @@ def by_tensors(subject: ModuleSubject) -> tuple[list[Explanation], torch.nn.Modu
     if mended is not None:
         for one in found:
             put(mended, one.held.path, _right(one))
-    # A table that is made of wrong rates is wrong as they are.
+    # A table that is computed from wrong frequencies has the same fault, so it is not reported.
     rates = [one for one in found if one.what == "rates"] or found
     return [_told_of(one, subject) for one in rates], mended
 
 
 def _right(one: Wrong) -> torch.Tensor:
-    """What a tensor should hold, in the precision that such numbers are made in."""
+    """The correct numbers of a tensor, as float32 or complex64, of its shape."""
     assert one.right is not None
     complex_numbers = np.iscomplexobj(one.right)
     right = torch.from_numpy(one.right.astype(np.complex64 if complex_numbers else np.float32))
@@ -353,8 +353,8 @@ def _right(one: Wrong) -> torch.Tensor:
 
 
 def _told_of(one: Wrong, subject: ModuleSubject) -> Explanation:
-    """In the words of the fault, which are those of rates."""
-    code = one.code if one.code in FAULTS else "buffer-differs"  # another rule of slopes, another factor on cosines
+    """The explanation of a wrong tensor; the sentences of the faults are about frequencies and are adapted."""
+    code = one.code if one.code in FAULTS else "buffer-differs"  # a fault of slopes or cosines only
     codes = _unscaled(subject) if code == "buffer-unscaled" else (code,)
     dtype = str(one.held.tensor.dtype).removeprefix("torch.")
     parameters = {"scaling": _scaling_words(subject.spec), **one.parameters}
@@ -366,10 +366,10 @@ def _told_of(one: Wrong, subject: ModuleSubject) -> Explanation:
 
 
 def _unscaled(subject: ModuleSubject) -> tuple[str, ...]:
-    """Whether the module lost its scaling, or never had it.
+    """The codes for a module that lost its scaling, never had it, or either.
 
-    What it says of itself tells; so does a new one that is unscaled too. That a new one is scaled tells nothing: the
-    config may have been changed after the first was built.
+    Its attribute ``rope_type`` decides, or a new module that is unscaled too. A new module that is scaled does not
+    decide: the config may have been changed after the first was built.
     """
     said = getattr(subject.original, "rope_type", None)
     if isinstance(said, str):

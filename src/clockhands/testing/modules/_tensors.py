@@ -20,10 +20,10 @@ class ModuleTensor:
     """One tensor of a module.
 
     Attributes:
-        path: Where it is: ``rotary.inv_freq``.
-        kind: ``"buffer"``, ``"parameter"`` or ``"attribute"``, which no cast, move or file knows of.
-        tensor: What it holds.
-        persistent: Whether it is written with the weights.
+        path: Its path in the module: ``rotary.inv_freq``.
+        kind: ``"buffer"``, ``"parameter"`` or ``"attribute"``; a plain attribute is not cast, moved or saved.
+        tensor: The tensor.
+        persistent: Whether it is in the state dict.
     """
 
     path: str
@@ -34,14 +34,14 @@ class ModuleTensor:
 
 @dataclass(frozen=True)
 class Changed:
-    """A tensor whose numbers or dtype are not what they were.
+    """A tensor whose numbers or dtype a treatment changed.
 
     Attributes:
         path, kind: As in `ModuleTensor`.
-        before, after: Its dtypes.
-        wrong: How many of its numbers changed, of how many.
-        first: Index, number before and number after of the first that changed; None where only the dtype did.
-        ids: Whether it counts 0, 1, 2, ...: numbers of positions.
+        before, after: Its dtype before and after.
+        wrong, of: How many of its numbers changed, and how many it has.
+        first: Index, old and new value of the first number that changed; None if only the dtype changed.
+        ids: Whether it holds consecutive numbers: position ids.
     """
 
     path: str
@@ -55,7 +55,7 @@ class Changed:
 
     @property
     def told(self) -> str:
-        """In words."""
+        """A description of the change for messages."""
         kind = "learned numbers" if self.kind == "parameter" else self.kind
         dtypes = f"{self.before} before, {self.after} after" if self.before != self.after else self.before
         if self.first is None:
@@ -68,7 +68,7 @@ class Changed:
 
 
 def held(module: torch.nn.Module) -> dict[str, ModuleTensor]:
-    """Every tensor of a module and of those in it, by its path; one that is shared has the first path."""
+    """Every tensor of a module and of its submodules, by path; a shared module is listed once, by its first path."""
     found: dict[str, ModuleTensor] = {}
     for prefix, owner in module.named_modules():
         hidden = owner._non_persistent_buffers_set  # noqa: SLF001 - PyTorch has no public word for it
@@ -84,7 +84,10 @@ def held(module: torch.nn.Module) -> dict[str, ModuleTensor]:
 
 
 def changed(before: torch.nn.Module, after: torch.nn.Module) -> list[Changed]:
-    """What a treatment did to the tensors, in the order in which the module holds them."""
+    """The tensors that differ between two modules of one structure, in the order of the module.
+
+    Tensors on the meta device, and those with another shape, are skipped.
+    """
     now = held(after)
     found = []
     for path, one in held(before).items():
@@ -118,7 +121,7 @@ def changed(before: torch.nn.Module, after: torch.nn.Module) -> list[Changed]:
 
 
 def numbers(tensor: torch.Tensor) -> np.ndarray:
-    """The numbers of a tensor, one axis, in double precision."""
+    """The numbers of a tensor, flattened, as float64 or complex128."""
     array = as_numpy(tensor).reshape(-1)
     return array.astype(np.complex128 if array.dtype.kind == "c" else np.float64)
 
@@ -137,7 +140,7 @@ def put(module: torch.nn.Module, path: str, tensor: torch.Tensor) -> None:
 
 
 def put_parameters(module: torch.nn.Module, like: torch.nn.Module) -> None:
-    """Give a module the learned numbers of another: what a treatment does to these is the caller's affair."""
+    """Copy the learned numbers of another module, so that only computed numbers can differ."""
     theirs = dict(like.named_parameters())
     with torch.no_grad():
         for name, parameter in module.named_parameters():
@@ -146,9 +149,9 @@ def put_parameters(module: torch.nn.Module, like: torch.nn.Module) -> None:
 
 
 def spoil(module: torch.nn.Module, owners: set[str] | None = None) -> None:
-    """Fill what holds no numbers yet with numbers that nobody can take for right ones.
+    """Fill uninitialised tensors with NaN, or with the largest integer; only those at the paths ``owners``, if given.
 
-    Memory that was not written may by chance hold what was there before, so a test of it would hang on chance.
+    Uninitialised memory may by chance still hold the old numbers, so a test without this would depend on chance.
     """
     with torch.no_grad():
         for path, one in held(module).items():
@@ -161,7 +164,7 @@ def spoil(module: torch.nn.Module, owners: set[str] | None = None) -> None:
 
 
 def spoiled(tensor: torch.Tensor) -> bool:
-    """Whether a tensor still holds what `spoil` wrote."""
+    """Whether all numbers of a tensor are those that `spoil` wrote."""
     if tensor.is_meta or not tensor.numel():
         return False
     if tensor.is_floating_point() or tensor.is_complex():
@@ -170,14 +173,14 @@ def spoiled(tensor: torch.Tensor) -> bool:
 
 
 def _groups(owner: torch.nn.Module) -> list[tuple[dict[str, Any], dict[str, Any]]]:
-    """Where a module keeps its buffers, parameters and modules, and what is there now."""
+    """The dictionaries of a module's buffers, parameters and submodules, each with a copy of its contents."""
     groups: list[dict[str, Any]] = [owner._buffers, owner._parameters, owner._modules]  # type: ignore[list-item]  # noqa: SLF001
     return [(group, dict(group)) for group in groups]
 
 
 @contextmanager
 def as_it_was(module: torch.nn.Module) -> Iterator[None]:
-    """Whatever is done to a module inside, it is afterwards what it was before: the caller's is never changed."""
+    """Restore a module when the block ends, so that the caller's module is never changed."""
     kept = [
         (
             owner,
@@ -188,14 +191,14 @@ def as_it_was(module: torch.nn.Module) -> Iterator[None]:
         for owner in module.modules()
     ]
     tensors = [(one.tensor, one.tensor.detach().clone()) for one in held(module).values() if not one.tensor.is_meta]
-    # What modules remember by key is written to in place.
+    # Caches in plain containers are changed in place, so their contents are copied.
     remembered = [
         (value, copy.copy(value))
         for owner in module.modules()
         for name, value in vars(owner).items()
         if isinstance(value, dict | list | set) and not name.startswith("_")
     ]
-    # A parameter may be given another storage in place.
+    # The storage of a parameter may be replaced in place.
     stored = [(parameter, parameter.data) for parameter in module.parameters()]
     try:
         yield
@@ -227,14 +230,14 @@ _TABLES = re.compile(r"cos|sin|freqs_cis|cache|pe$|weights?$|embed|position|tabl
 
 @dataclass(frozen=True)
 class Wrong:
-    """A tensor that is not what the code says.
+    """A tensor that differs from what the encoding defines.
 
     Attributes:
         code: The fault.
         held: The tensor.
-        parameters: What the sentence names.
-        right: What it should hold; None where that is not known.
-        what: What it holds, in words.
+        parameters: The values for the sentence of the fault.
+        right: The correct numbers; None if they are not known.
+        what: The kind of its numbers, as a word for messages.
     """
 
     code: str
@@ -245,7 +248,7 @@ class Wrong:
 
 
 def wrong_tensors(module: torch.nn.Module, spec: Any) -> list[Wrong]:
-    """The tensors of a module that are not what a code says, the rates before tables that are made of them."""
+    """The tensors of a module that differ from what the spec defines, frequencies first: tables are made from them."""
     found = []
     for one in held(module).values():
         if not (one.tensor.is_floating_point() or one.tensor.is_complex()) or one.tensor.is_meta:
@@ -257,20 +260,20 @@ def wrong_tensors(module: torch.nn.Module, spec: Any) -> list[Wrong]:
 
 
 def _kind(one: ModuleTensor, spec: Any) -> str | None:
-    """What a tensor holds by its name and its size; None where it is none of a code's."""
+    """``"rates"``, ``"slopes"`` or ``"table"``, by a tensor's name and size; None if it belongs to no encoding."""
     name = one.path.rpartition(".")[2]
     if not one.tensor.is_complex():
         for kind, names in (("rates", _RATES), ("slopes", _SLOPES)):
             of = spec if kind == "slopes" else getattr(spec, "ladder", None)
             if one.tensor.numel() == len(getattr(of, kind, ())) > 0 and names.search(name):
                 return kind
-    # Learned numbers may start at zero; a table that is filled when it is first used has not been written yet.
+    # A learned table is not computed from the spec, and may start at zero.
     learned = one.kind == "parameter" and one.tensor.requires_grad
     return "table" if one.tensor.ndim >= 2 and _TABLES.search(name) and not learned else None
 
 
 def _beside(one: ModuleTensor, spec: Any, kind: str) -> Wrong | None:
-    """What a tensor is beside what the code computes in its place, as `clockhands.diagnosis` says it."""
+    """Compare a tensor with the numbers that the spec defines (`clockhands.diagnosis`); None if it is right."""
     array = as_numpy(one.tensor)
     array = array.astype(np.complex128 if array.dtype.kind == "c" else np.float64)
     dtype = str(one.tensor.dtype).removeprefix("torch.")
@@ -284,7 +287,7 @@ def _beside(one: ModuleTensor, spec: Any, kind: str) -> Wrong | None:
 
 
 def _by_itself(one: ModuleTensor, values: np.ndarray) -> Wrong | None:
-    """What is wrong with a table of which nothing is known."""
+    """The fault of a table whose correct numbers are not known: not finite, all zero, or above 1e6; None if none."""
     with np.errstate(invalid="ignore"):
         size = np.abs(values)
     if values.size and not np.isfinite(size).all():
@@ -300,7 +303,7 @@ def _by_itself(one: ModuleTensor, values: np.ndarray) -> Wrong | None:
 
 
 def _parameters(verdict: Verdict, spec: Any, pairs: int) -> dict[str, Any]:
-    """What the sentence of a fault names."""
+    """The values for the sentence of a fault."""
     found = verdict.evidence
     scaling, told = getattr(spec, "scaling", None), ""
     if "stored" in found and "declared" in found:

@@ -28,7 +28,7 @@ from clockhands.testing.modules._explaining import Outcome, by_tensors, explaine
 from clockhands.testing.modules._tensors import as_it_was, held, put_parameters, spoil
 from clockhands.testing.reports import Explanation, Failure, Report
 
-# What modules and frameworks call to compute anew what `to_empty` left without numbers.
+# The methods that compute the numbers again that `to_empty` left uninitialised.
 HOOKS = ("reset_parameters", "reset_buffers", "init_weights", "_init_weights", "rope_init")
 
 
@@ -63,7 +63,7 @@ def _coarser_tokens(subject: ModuleSubject) -> Treated:
 def _used(
     subject: ModuleSubject, what: str, at: np.ndarray, *before: Callable[[Callable[..., Heard]], Heard]
 ) -> Treated:
-    """A copy that was asked something before, at positions at which a new copy says what is right."""
+    """A copy that had the calls ``before``, called at these positions; a new copy gives the expected output."""
     wanted = subject.asking.hear(subject.copied(), positions=at)
     module = subject.copied()
     for question in before:
@@ -103,7 +103,7 @@ def _state_dict(subject: ModuleSubject) -> Treated:
 
 
 def emptied(subject: ModuleSubject, module: torch.nn.Module) -> torch.nn.Module:
-    """The module as loaders leave it: given memory, hooks called, and what a state dict holds loaded."""
+    """The module as loaders leave it: memory allocated, hooks called, and the state dict loaded."""
     there = {path for path, one in held(module).items() if one.kind != "attribute"}
     module.to_empty(device="cpu")
     spoil(module, there)
@@ -170,7 +170,7 @@ def _again(subject: ModuleSubject) -> Treated:
 
 
 def _after_longer(subject: ModuleSubject) -> Treated:
-    """Few positions after many, on the same module, beside few on a new copy."""
+    """A short sequence after a long one on the same module, compared with the short one on a new copy."""
     few = np.arange(min(8, subject.asking.length))
     what = f"has had a sequence of {subject.asking.length:,} tokens before"
     return _used(subject, what, few, lambda used: used())
@@ -188,7 +188,7 @@ def _inference(subject: ModuleSubject) -> Treated:
 
 
 def _trained_after_inference(subject: ModuleSubject) -> Treated:
-    """A table that is made while nothing is recorded cannot be part of a recording."""
+    """A tensor that was made in inference mode cannot be used in a graph that records gradients."""
     if subject.asking.kind == "bias" or "offset" in subject.asking.called_as or subject.asking.called_as[0] == "q":
         raise Unasked("gradients are checked only if it takes tokens and positions")
 
@@ -211,7 +211,7 @@ def _trained_after_inference(subject: ModuleSubject) -> Treated:
         trained(module)
     except RuntimeError as error:
         raise Broke(f"cannot be trained after it has run in torch.inference_mode: {error_text(error, 200)}") from error
-    # What it answers is not the question: another treatment asks that.
+    # Its output is not compared here: another treatment does that.
     return Treated(module, "is trained after it has run in torch.inference_mode", heard=subject.before)
 
 
@@ -223,7 +223,7 @@ def _autocast(subject: ModuleSubject) -> Treated:
 
 
 def _moved(subject: ModuleSubject) -> Treated:
-    """To a GPU and back; without one to the meta device, on which attributes that stay behind are refused."""
+    """To a GPU and back; without a GPU to the meta device, where a tensor that was left behind raises an error."""
     if torch.cuda.is_available():
         return Treated(subject.copied().to("cuda").to("cpu"), "is moved to another device and back")
     module = subject.copied().to("meta")
@@ -246,7 +246,7 @@ def _compiled(backend: str) -> Callable[[ModuleSubject], Treated]:
         if subject.asking.method is None:
             module.compile(backend=backend)
         else:
-            # A method other than forward is compiled where it is looked up.
+            # Module.compile compiles forward only, so another method is replaced by its compiled version.
             compiled = torch.compile(getattr(module, subject.asking.method), backend=backend)
             setattr(module, subject.asking.method, compiled)
         return Treated(module, f"is compiled by torch.compile ({backend})", another=True)
@@ -255,7 +255,7 @@ def _compiled(backend: str) -> Callable[[ModuleSubject], Treated]:
 
 
 def _several(subject: ModuleSubject) -> Treated:
-    """One for each layer: the last of four is what the first is."""
+    """Four new modules, one for each layer: all have the same output."""
     if subject.make is None:
         raise Unasked("pass make=, a function that builds the module, to build one for each of four layers")
     modules = [subject.made() for _ in range(4)]
@@ -270,7 +270,7 @@ def _several(subject: ModuleSubject) -> Treated:
 
 
 def _after_freed(subject: ModuleSubject) -> Treated:
-    """One that is built after another was let go, or moved away as loaders do to free memory."""
+    """A module that is built after another was deleted, or moved to the meta device as loaders do to free memory."""
     first = subject.made()
     subject.asking.hear(first)
     del first
@@ -290,12 +290,12 @@ def _after_freed(subject: ModuleSubject) -> Treated:
 
 
 def _beside_cast(subject: ModuleSubject) -> Treated:
-    """One that is built after another was cast."""
+    """A module that is built after another was cast."""
     first = subject.made()
     kept = as_it_was(first)
     kept.__enter__()
     first.to(torch.bfloat16)
-    with suppress(Refused):  # what a cast does to it is another experiment
+    with suppress(Refused):  # its own cast is another experiment
         subject.asking.hear(first, dtype="bfloat16")
     return Treated(subject.made(), "is built after an earlier one was cast to bfloat16", kept=kept)
 
@@ -312,7 +312,7 @@ def _nth(number: int) -> str:
 
 
 def treatments(compiled: str | None, dtype: str) -> Iterable[Treatment]:
-    """All of them, those that others are explained by first."""
+    """All treatments; those whose failures also explain failures of others come first."""
     yield Treatment("numbers", "numbers", _numbers)
     yield Treatment("repeated call", "again", _again)
     yield Treatment("one for each of four layers", "several", _several)
@@ -346,12 +346,12 @@ _THROUGHOUT = "after every treatment"
 
 
 def report_of_module(subject: ModuleSubject, values: Any, backend: str | None, without: Collection[str]) -> Report:
-    """Ask a module as a function, make every treatment, and report what is wrong before and after."""
+    """Check a module as a function, apply every treatment, and report the failures before and after."""
     spec, asking, original = subject.spec, subject.asking, subject.original
     function, explanations, subject = _untreated(subject, values)
     outcomes, made, left_out, worst = _treated(subject, backend, without)
     found = tuple(explained(subject, outcomes, bool(explanations)))
-    # What only others of the process bring about is told first by what was done to these.
+    # If the function is wrong only with several models, the treatments explain it better, so they come first.
     explanations = once(found + explanations if function is not None and _of_others(function) else explanations + found)
     if function is not None:
         left_out, worst = {**function.left_out, **left_out}, max(worst, function.worst)
@@ -379,9 +379,9 @@ def report_of_module(subject: ModuleSubject, values: Any, backend: str | None, w
 
 
 def _untreated(subject: ModuleSubject, values: Any) -> tuple[Report | None, tuple[Explanation, ...], ModuleSubject]:
-    """What is to be said before any treatment: as of a function, what explains it, and what is to be treated.
+    """The check before any treatment: the report of the function, its explanations, and the module to treat.
 
-    Where what a module holds is all that is wrong with it, a mended one is treated: what was wrong has been said.
+    If wrong tensors are the only fault, a copy with corrected tensors is treated: the fault is explained already.
     """
     if subject.spec is None:
         return None, (), subject
@@ -395,7 +395,7 @@ def _untreated(subject: ModuleSubject, values: Any) -> tuple[Report | None, tupl
             failures, worst = _failures("a few positions", "a few positions", subject, heard, wanted, treated=same)
             if failures:
                 return replace(function, failures=failures, worst=worst), tuple(found), whole
-            return function, (), subject  # nobody uses what it holds
+            return function, (), subject  # the wrong tensors are not used
     function = _as_function(subject, subject.original, values)
     if function.sound:
         return function, (), subject
@@ -410,7 +410,7 @@ def _failures(
 
 
 def _as_function(subject: ModuleSubject, module: Any, values: Any) -> Report:
-    """The module as a function, beside the code that it should be."""
+    """The report of the check of the module as a function, against the expected encoding."""
     asking, spec, build = subject.asking, subject.spec, subject.build
     more: dict[str, Any]
     check: Callable[..., Report]
@@ -441,7 +441,7 @@ def _as_function(subject: ModuleSubject, module: Any, values: Any) -> Report:
 def _treated(
     subject: ModuleSubject, backend: str | None, without: Collection[str]
 ) -> tuple[list[Outcome], list[str], dict[str, str], float]:
-    """Make every treatment: those that failed, the names of all, those that could not be made, the largest share."""
+    """Apply every treatment: the failures, the names of all that ran, the skipped ones, the largest error share."""
     outcomes, made, left_out, worst = [], [], {}, 0.0
     known = [*treatments(backend, subject.asking.dtype), Treatment("positions matter", "positions", _positions_matter)]
     names = {one.name for one in (*known, *treatments("eager", "float32"))}
@@ -461,17 +461,17 @@ def _treated(
             continue
         except (Broke, Refused) as error:
             if isinstance(error, Refused) and treatment.group in ("cast", "coarse", "after coarse", "autocast"):
-                # A module that says no is not one that is silently wrong.
+                # A module that raises an error for another dtype is not silently wrong.
                 left_out[treatment.name] = str(error)
                 continue
             outcome, share = _refused(treatment, treated, str(error)), np.inf
-        except Exception as error:  # noqa: BLE001 - whatever the module's own hooks raise
+        except Exception as error:  # noqa: BLE001 - hooks of the module may raise anything
             outcome, share = _refused(treatment, treated, f"raised {type(error).__name__}: {error}"), np.inf
         made.append(treatment.name)
         worst = max(worst, share)
         if outcome is not None:
             outcomes.append(outcome)
-            # What it builds is not what it built before, and so is all that is done to that.
+            # If new modules differ, treatments of new modules are skipped.
             subject.alike = subject.alike and treatment.group != "several"
     return outcomes, made, left_out, worst
 
@@ -500,7 +500,7 @@ def _refused(treatment: Treatment, treated: Any, said: str) -> Outcome:
 
 
 def _positions_matter(subject: ModuleSubject) -> Any:
-    """Whether anything that it gives depends on where its tokens stand: else there is no code."""
+    """Called at other positions; raises `Broke` if the output does not depend on them."""
     asking = subject.asking
     if asking.kind == "bias":
         raise Unasked("a bias may be the same at all distances")
@@ -511,7 +511,7 @@ def _positions_matter(subject: ModuleSubject) -> Any:
         first, second = (asking.hear(module, positions=np.arange(start, start + 2)) for start in (0, asking.length - 3))
         same = np.array_equal(first.rows, second.rows)
     else:
-        # Tokens of different rows differ, so the rows of a table or of turned tokens are told apart by their channels.
+        # Tokens differ from row to row, so rows cannot be compared; numbers that are all +1 or -1 were not changed.
         rows = asking.hear(module).rows
         same = bool((np.abs(np.abs(rows) - 1) < 1e-6).all())
     if same:
@@ -520,14 +520,14 @@ def _positions_matter(subject: ModuleSubject) -> Any:
 
 
 def _of_others(function: Report) -> bool:
-    """Whether a function is wrong only where there are several models."""
+    """Whether a function fails only in experiments with several models."""
     return bool(function.failures) and all(
         failure.experiment.startswith(("two models", "a model of")) for failure in function.failures
     )
 
 
 def _shared(explanation: Explanation) -> Explanation:
-    """What modules call what a function's check has found: a shared table, a shared object."""
+    """An explanation of the function with the code for modules added: a shared table, a shared object."""
     first = explanation.codes[0]
     if first.startswith("cache-without"):
         return replace(explanation, codes=("shared-table", *explanation.codes))
@@ -537,7 +537,7 @@ def _shared(explanation: Explanation) -> Explanation:
 
 
 def _notes(module: Any, spec: Any) -> tuple[str, ...]:
-    """What is worth knowing and no failure: computed numbers that are written with the weights, or trained."""
+    """Observations that are no failures: computed numbers that are saved with the weights, or trained."""
     notes = []
     for path, one in held(module).items():
         if one.kind == "buffer" and one.persistent and one.tensor.is_floating_point():
