@@ -29,7 +29,7 @@ __all__ = ["Fit", "fit_ladder"]
 
 
 def spacings(measured: MeasuredRates, fall: Interval, multiplier: float = 1.0) -> Iterator[tuple[Geometric, float]]:
-    """Geometric ladders with ``exp(-fall)`` as the ratio of neighbouring rates: at most one for each span, with cost."""
+    """Geometric ladders with the ratio ``exp(-fall)`` of neighbouring rates: at most one for each span, with cost."""
     spans: list[tuple[Span, float]] = [("open", measured.channels / 2)]
     if measured.channels // 2 > 1:
         spans.append(("closed", measured.channels // 2 - 1))

@@ -58,7 +58,7 @@ LAYER_Z, LAYER_LEAD = 3.0, 2.0
 """The same thresholds for one layer alone."""
 
 MOST_CONFIDENCE = 0.99
-"""The highest confidence: weights are evidence of how a model was trained, not proof of how a runtime pairs channels."""
+"""The highest confidence: weights are evidence of how a model was trained, not proof of how a runtime forms pairs."""
 
 FEWEST_PAIRS = 4
 """The fewest pairs of a head that is scored; with fewer, there are too few neighbours to compare."""
