@@ -36,7 +36,7 @@ from clockhands.specs import describe
 from clockhands.written_numbers import UNKNOWN, plain
 
 _LOADED = 1 << 23  # the most numbers that are used to find the grid
-_MOST = 5  # the largest number of axes that is searched, plus or minus one
+_MOST = 5  # the most axes that are split off, one after another
 _OFF = 0.01  # rad of error allowed in angles while a ladder is searched
 _MOVED = 0.05  # the largest movement of cells in a table that was trained further, relative to its largest numbers
 _ALIKE = 0.9  # the least share of cells that must agree in such a table
