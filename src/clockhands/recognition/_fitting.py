@@ -1,12 +1,12 @@
-"""Fit a ladder to measured rates: its spacing and scaling, with round numbers.
+"""Fit a ladder (the series of frequencies) to measured rates: its spacing and scaling, with round numbers.
 
-Every family is fitted in the same way. Its numbers are first bounded by intervals: of a geometric ladder
-``ln rate_j = ln m - j g`` each pair bounds ``g``, and the bounds are intersected. The scalings (`clockhands.scaling`)
-are asked for theirs: beside a ladder that all rates lie on, beside one that the fast pairs lie on, of which the others
-keep shares, and without one. Usual numbers are tried first, then the shortest decimal of each interval. The whole
-ladder is made by the library's own code and held to every bound: what does not fit is not answered, so a number is
-never shortened beyond what was measured. Numbers that several values of give the same rates are said in
-``undetermined``.
+All families are fitted in the same way. First, each parameter is bounded by an interval: in a geometric ladder
+``ln rate_j = ln m - j g``, each pair bounds ``g``, and the bounds are intersected. Each scaling (`clockhands.scaling`)
+bounds its own parameters in three cases: all rates are on one geometric ladder; only the high-frequency pairs are on
+one, and the others have a fraction of its rates; or no ladder is known. In each interval, usual numbers are tried
+first, then the shortest decimal. The library then computes the whole ladder, and every rate must be within its bound;
+otherwise the fit is dropped, so a number is never rounded more than the measurement allows. If several values of a
+parameter give the same rates, ``undetermined`` has their range.
 """
 
 import itertools
@@ -22,22 +22,23 @@ from clockhands.scaling import SCALINGS, Scaling
 from clockhands.scaling.measured import SCALED, USUAL_BASES, Fit, FittedLine, MeasuredRates, Shares, first_of
 from clockhands.written_numbers import Interval, shortest, significant
 
-# What a spacing costs beyond the digits of its numbers: of two descriptions that fit, the cheaper is said first.
+# Cost of a spacing in addition to the digits of its numbers. Of two descriptions that fit, the cheaper comes first.
 COSTS = {"span": 2, "multiplier": 2, "steps": 4, "explicit": 40}
 _CLOSER = 8
 __all__ = ["Fit", "fit_ladder"]
 
 
 def spacings(measured: MeasuredRates, fall: Interval, multiplier: float = 1.0) -> Iterator[tuple[Geometric, float]]:
-    """Geometric ladders whose neighbours' ratio is ``exp(-fall)``, each with its cost: one for each span."""
+    """Geometric ladders with the ratio ``exp(-fall)`` of neighbouring rates: at most one for each span, with cost."""
     spans: list[tuple[Span, float]] = [("open", measured.channels / 2)]
     if measured.channels // 2 > 1:
         spans.append(("closed", measured.channels // 2 - 1))
-    # An odd number of rotated channels, as half of 42 is: one more turns, and the exponent runs over the odd one.
+    # If the number of RoPE dimensions is odd, such as half of 42, one more dimension rotates, and the exponent is
+    # divided by the odd number.
     spans.append(((measured.channels - 1) / 2, (measured.channels - 1) / 2))
     if measured.whole != measured.channels:
         spans.append((measured.whole / 2, measured.whole / 2))
-    if fall.high < 0 or fall.low > 0.5:  # octaves, and other ratios that are round themselves
+    if fall.high < 0 or fall.low > 0.5:  # octaves, and other round ratios of neighbours
         spans.append((1.0, 1.0))
     for span, denominator in spans:
         if max(abs(fall.low), abs(fall.high)) * denominator > 600:
@@ -53,13 +54,13 @@ def spacings(measured: MeasuredRates, fall: Interval, multiplier: float = 1.0) -
         else:
             cost = float(significant(value) + (1 if 50 <= value <= 1e9 else 2))
         cost += 0 if span == "open" else COSTS["span"] + (0.5 if span == (measured.channels - 1) / 2 else 0)
-        # Base 100 over a rotated half is base 10,000 over the whole head, as which it is written.
+        # Base 100 over half of the head gives the same rates as base 10,000 over the whole head, the usual form.
         cost += 3 if span == "open" and measured.whole != measured.channels and value < 1_000 else 0
         yield Geometric(value, span, multiplier), cost
 
 
 def falls(measured: MeasuredRates, pairs: slice, first: Interval) -> Interval | None:
-    """What ``g`` can be where ``ln rate_j = first - j g`` for these pairs, or None."""
+    """The interval of ``g`` in ``ln rate_j = first - j g`` for these pairs; None if it is empty or unbounded."""
     logarithms, relative = measured.logarithms[pairs], measured.relative[pairs]
     index = np.arange(measured.turning, dtype=np.float64)[pairs]
     away = index > 0
@@ -72,7 +73,7 @@ def falls(measured: MeasuredRates, pairs: slice, first: Interval) -> Interval | 
 
 
 def plain_fits(measured: MeasuredRates) -> Iterator[Fit]:
-    """Ladders without a ramp: geometric, slowed alike, with hands that stand still; even steps."""
+    """Fits without a ramp: geometric ladders, also with one factor or with pairs of rate 0, and even steps."""
     if not measured.turning or not measured.attention_factor.holds(1.0):
         yield from _with_attention(measured)
         return
@@ -82,7 +83,7 @@ def plain_fits(measured: MeasuredRates) -> Iterator[Fit]:
 
 
 def _with_attention(measured: MeasuredRates) -> Iterator[Fit]:
-    """A ladder that is not slowed, with a factor on cosine and sine."""
+    """Fits of unscaled frequencies with a factor on cosine and sine."""
     if not measured.turning:
         return
     factor = shortest(measured.attention_factor)
@@ -95,12 +96,12 @@ def _with_attention(measured: MeasuredRates) -> Iterator[Fit]:
 
 
 def _of_magnitude(factor: float) -> Scaling:
-    """The scaling that slows nothing and has this factor on cosine and sine."""
+    """The scaling that leaves all frequencies unchanged and has this factor on cosine and sine."""
     return next(made for kind in SCALINGS if (made := kind.of_magnitude(factor)) is not None)
 
 
 def _geometric_fits(measured: MeasuredRates) -> Iterator[Fit]:
-    """Ladders on which all pairs that turn lie, as they are and with each scaling that may have made them."""
+    """Fits with all rotating pairs on one geometric ladder: unscaled, and with each scaling that can give it."""
     for known, first in _lines(measured):
         for multiplier, factor, more in _multipliers(first):
             fall = _fall_of(measured, known, math.log(multiplier / factor))
@@ -116,13 +117,13 @@ def _geometric_fits(measured: MeasuredRates) -> Iterator[Fit]:
 
 
 def _lines(measured: MeasuredRates) -> Iterator[tuple[slice, Interval]]:
-    """Which pairs' logarithms are on a line, and what it is at the first pair."""
+    """The pairs with ``ln rate`` on one line, and the interval of the line's value at pair 0."""
     logarithms, relative, turning = measured.logarithms, measured.relative, measured.turning
     yield slice(0, turning), _starts(logarithms - relative, logarithms + relative)
     if measured.modulo is None or turning < 3:
         return
-    # Slow hands are known; fast ones may have made whole turns unseen. The longest run of slow ones that is a line says
-    # where they started.
+    # Rates are known modulo 2 pi, so only those of low-frequency pairs are certain. The longest run of such pairs on a
+    # line gives its value at pair 0.
     for start in range(1, turning - 1):
         index = np.arange(start, turning)
         slope, at_zero = np.polyfit(index, logarithms[start:], 1, w=1 / relative[start:])
@@ -133,10 +134,10 @@ def _lines(measured: MeasuredRates) -> Iterator[tuple[slice, Interval]]:
 
 
 def _starts(low: np.ndarray, high: np.ndarray) -> Interval:
-    """Where lines start that pass between these bounds at 0, 1, 2, …; the first bounds where there is no such line.
+    """The values at 0 of the lines within these bounds at 0, 1, 2, …; if there is no such line, the first bounds.
 
-    The room between the steepest slope ``(a - high_j) / j`` and the flattest ``(a - low_j) / j`` that a start ``a``
-    leaves is a concave function of ``a``: its top is found by thirds, its ends by halving.
+    For a value ``a`` at 0, the difference between the smallest ``(a - low_j) / j`` and the largest
+    ``(a - high_j) / j`` is a concave function of ``a``. Ternary search finds its maximum, and bisection its zeros.
     """
     bounds, index = Interval(float(low[0]), float(high[0])), np.arange(1, len(low))
     if not index.size:
@@ -163,13 +164,13 @@ def _starts(low: np.ndarray, high: np.ndarray) -> Interval:
 
 
 def _multipliers(first: Interval) -> Iterator[tuple[float, float, float]]:
-    """The multiplier and the factor of a linear scaling that a first rate may come from, and what they cost."""
+    """Multiplier, factor of a linear scaling and cost that may give a first rate, from the interval of ``ln rate``."""
     rate = Interval(math.exp(first.low), math.exp(first.high))
     if rate.holds(1.0):
         yield 1.0, 1.0, 0.0
         return
     if rate.low <= 0:
-        return  # less than a double holds: no hand of anybody's
+        return  # exp underflows: no real frequency is this low
     if rate.high < 1:
         factor = shortest(Interval(1 / rate.high, 1 / rate.low))
         yield 1.0, factor, SCALED + significant(factor)
@@ -178,12 +179,12 @@ def _multipliers(first: Interval) -> Iterator[tuple[float, float, float]]:
         if significant(number) <= 3:
             yield number * unit, 1.0, COSTS["multiplier"] + 1.5 * significant(number) + (number % 1 > 0)
     number = shortest(rate)
-    # Below 1 it is written as the factor of a linear scaling.
+    # A multiplier below 1 costs 2 more, because it is usually written as the factor of a linear scaling.
     yield number, 1.0, COSTS["multiplier"] + significant(number) + (3 if rate.high < 1 else 1)
 
 
 def _fall_of(measured: MeasuredRates, known: slice, first: float) -> Interval | None:
-    if measured.turning == 1:  # a single rate is on every ladder: the usual one
+    if measured.turning == 1:  # a single rate fits any base: the most usual one is taken
         usual = math.log(USUAL_BASES[0]) * 2 / measured.channels
         return Interval.around(usual, usual * 1e-9)
     return falls(measured, known, Interval(first, first))
@@ -206,7 +207,7 @@ def _even_steps(measured: MeasuredRates) -> list[Fit]:
 
 
 def scaled_fits(measured: MeasuredRates) -> Iterator[Fit]:
-    """Scalings that keep shares of a geometric ladder that the fast or the slow pairs allow; else of no such ladder."""
+    """Fits of scalings with a ramp: on geometric ladders through the fast or slow pairs; else without such a ladder."""
     if measured.turning != measured.pairs or measured.pairs < 2:
         return
     if measured.modulo is not None and (measured.rates >= measured.modulo / 2).any():
@@ -228,7 +229,7 @@ def scaled_fits(measured: MeasuredRates) -> Iterator[Fit]:
 
 
 def _falls(measured: MeasuredRates) -> Iterator[Interval]:
-    """What ``g`` can be, where some hands are slowed: what fast and slow hands agree on, then either alone."""
+    """Intervals of ``g`` if some pairs are scaled: those from fast and slow pairs together, then from each alone."""
     fast, slow = _from_fast(measured), _from_slow(measured)
     for found in fast:
         both = None if slow is None else found.meet(slow)
@@ -237,17 +238,18 @@ def _falls(measured: MeasuredRates) -> Iterator[Interval]:
     yield from fast
     if slow is not None:
         yield slow
-    # A pair near the end of a ramp has a share that a small error of the base moves far: look closer.
+    # A small error of the base changes the share of a pair near the end of a ramp by much, so the first interval is
+    # also tried in 8 parts.
     for found in fast[:1]:
         ends = np.linspace(found.low, found.high, _CLOSER + 1)
         yield from (Interval(float(low), float(high)) for low, high in itertools.pairwise(ends))
 
 
 def _from_fast(measured: MeasuredRates) -> list[Interval]:
-    """What ``g`` can be by the pairs from the first on that lie on one geometric ladder.
+    """Intervals of ``g`` from the first pairs that are on one geometric ladder: at most 3, the longest run first.
 
-    The longest run may end with a pair that is slowed by less than is seen, and leans on it: the next shorter ones
-    follow.
+    The longest run may end with a pair that is scaled by less than its error bound, which would bias ``g``. Therefore
+    the two next shorter runs follow.
     """
     runs: list[Interval] = []
     if abs(measured.logarithms[0]) > measured.relative[0]:
@@ -261,7 +263,7 @@ def _from_fast(measured: MeasuredRates) -> list[Interval]:
 
 
 def _from_slow(measured: MeasuredRates) -> Interval | None:
-    """What ``g`` can be by the ratio of the slowest two pairs, and by longer runs that end there."""
+    """The interval of ``g`` from the longest run of pairs with one ratio that ends with the last pair; or None."""
     logarithms, relative = measured.logarithms, measured.relative
     longest = None
     for start in range(measured.pairs - 2, -1, -1):
@@ -285,22 +287,22 @@ def fit_ladder(
     attention_uncertainty: float = 1e-6,
     modulo: float | None = None,
 ) -> list[Fit]:
-    """Every description of these rates, the cheapest first; the last is `Explicit`, the rates as they are.
+    """All descriptions of these rates, the cheapest first; one of them is `Explicit`, the list of the rates.
 
     Args:
-        rates: Radians per token of each pair, in the order of the pairs; 0 for a pair that stands still.
-        uncertainty: How far each rate may lie from the truth, rad/token: a bound, not a standard deviation, positive.
-        channels: Channels that the ladder is for; 2 x pairs unless said. ``span="open"`` divides by half of them.
-        whole: Channels of the head of which these are a part: the exponent may run over them instead.
-        attention_factor: What cosine and sine are multiplied by. Only YaRN and LongRoPE have one other than 1.
-        attention_uncertainty: How far it may lie from the truth.
-        modulo: Where rates are only known up to multiples of this number (2 pi at whole positions): the slow ones are
-            taken as they are, and those that are faster, and may be given as 0 or below, follow from the ladder that
-            the slow ones are on.
+        rates: Frequency of each pair in rad/token, in the order of the pairs; 0 for a pair that does not rotate.
+        uncertainty: Error bound of each rate in rad/token, positive: a bound, not a standard deviation.
+        channels: Number of channels of the ladder, 2 x pairs by default. ``span="open"`` divides by half of it.
+        whole: Channels of the head, if the ladder is for a part of it: the exponent may be divided by half of these.
+        attention_factor: Factor on cosine and sine. Only YaRN and LongRoPE have one other than 1.
+        attention_uncertainty: Error bound of this factor.
+        modulo: If rates are known only up to multiples of this number (2 pi at integer positions): low rates are used
+            unchanged; higher rates, which may be given as 0 or negative numbers, follow from the ladder through the
+            low ones.
 
     Returns:
-        Fits, best first. ``fit.spacing.ladder(pairs, channels)``, then ``fit.scaling``, makes a ladder whose rates
-        are all within the uncertainty.
+        Fits, best first. ``fit.spacing.ladder(pairs, channels)``, then ``fit.scaling``, gives a ladder with all rates
+        within the uncertainty.
 
     Raises:
         InvalidValue: There is no rate, a rate is negative or not finite, or an uncertainty is not positive.

@@ -1,4 +1,4 @@
-"""Calls of a function(x, positions): many rows in one call, or each row as if it were alone at its position."""
+"""Calls of a function(x, positions): many rows in one call, or each row independent of the rest of its call."""
 
 import itertools
 from collections.abc import Callable, Iterator
@@ -24,7 +24,7 @@ _DTYPES = ("float32", "float64", "float16", "bfloat16")
 
 
 class Caller(ForeignFunction):
-    """A function(x [seq, width], positions [seq]) as one of NumPy arrays; ``dtype`` is that of x."""
+    """A function(x [seq, width], positions [seq]) of any library, called with NumPy arrays; ``dtype`` is that of x."""
 
     _raised, _no_numbers = "", "not floats"
     _takes_any_float = True
@@ -32,10 +32,10 @@ class Caller(ForeignFunction):
     def __init__(
         self, function: Callable[..., Any], width: int, backend: str | None, dtype: str, timeout: float | None = None
     ) -> None:
-        """Find out which library the function takes.
+        """Find the array library that the function accepts.
 
         Raises:
-            InvalidValue, InvalidType: It takes none of them, or did not return; the message says what it raised.
+            InvalidValue, InvalidType: It accepts no library, or did not return; the message says what it raised.
         """
         if backend is not None:
             one_of("backend", backend, LIBRARIES, "Leave it out to detect it.")
@@ -59,7 +59,7 @@ class Caller(ForeignFunction):
         return self(np.ones((3, self.width)), np.array([0, 1, 2]))
 
     def _taken(self, libraries: list[str]) -> str | None:
-        """What to say where another dtype of ``x`` is taken."""
+        """A hint with another dtype of ``x`` that the function accepts; None if there is no such dtype."""
         others = [other for other in _DTYPES if other != self.dtype]
         for library, dtype in itertools.product(libraries, others):
             self.library, self.dtype = Library(library), dtype
@@ -69,11 +69,11 @@ class Caller(ForeignFunction):
         return None
 
     def __call__(self, x: np.ndarray, positions: np.ndarray) -> np.ndarray:
-        """What it makes of these rows, float64 [seq, width], in one call.
+        """The function's output for these rows, float64 [seq, width], from one call.
 
         Raises:
-            Refused: It raised, or gave back something else.
-            InvalidValue: It did not return in time; it is not asked again, as each call would take as long.
+            Refused: It raised an error, or returned something else.
+            InvalidValue: It did not return in time. It is not called again, because each call would take as long.
         """
         arguments = {"x": self.library.floats(x, self.dtype), "positions": self.library.positions(positions)}
         try:
@@ -92,31 +92,32 @@ class Caller(ForeignFunction):
 
 
 class Reader:
-    """Rows of a function, however it counts: each row is read as if it stood alone at its position.
+    """Calls a function so that each output row depends only on its own input row and position.
 
     Attributes:
-        counts: Whether the function ignores the positions and counts its rows; then row ``p`` is read.
-        lead: Whether every call starts with a row at position 0, for functions that count from the first.
-        anchor: A position that is in every call, for functions that look at the largest one.
-        pad: Rows that every call has, for functions that look at their number.
+        counts: Whether the function ignores positions and counts its rows; then the output at ``p`` is read from row
+            ``p``.
+        lead: Whether every call starts with a row at position 0, for functions that count from the first position.
+        anchor: A position that is in every call, for functions that depend on the largest position.
+        pad: The least number of rows of a call, for functions that depend on the number of rows.
     """
 
     def __init__(self, caller: Caller, most: int = 1024) -> None:
-        """Read rows of this function, at most so many in a call."""
+        """Call this function with at most ``most`` rows at once."""
         self.caller, self.most = caller, most
         self.counts = self.lead = False
         self.anchor: int | None = None
         self.pad = 0
 
     def __call__(self, x: np.ndarray, positions: np.ndarray) -> np.ndarray:
-        """What becomes of row ``x[i]`` at ``positions[i]``, float64 [rows, width]."""
+        """The output for each row ``x[i]`` at ``positions[i]``, float64 [rows, width]."""
         out = np.empty((len(x), self.caller.width))
         for rows, places in self._together(np.asarray(positions)):
             out[rows] = self._read(x[rows], places)
         return out
 
     def _together(self, positions: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """Rows that go into one call."""
+        """The row indices and the positions of each call; counted rows need different positions in a call."""
         if not self.counts:
             size = self.pad or self.most - 2
             for start in range(0, len(positions), size):
@@ -144,10 +145,10 @@ class Reader:
 
 
 def callable_or_refuse(function: object) -> Callable[..., Any]:
-    """The function, if it can be called.
+    """The function, if it is callable.
 
     Raises:
-        InvalidType: It cannot.
+        InvalidType: It is not callable.
     """
     if not callable(function):
         raise InvalidType(

@@ -1,4 +1,4 @@
-"""An array of any library as rows of numbers that are read block by block."""
+"""A NumPy, PyTorch or JAX array as a table [rows, width] that is read in blocks of rows."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -10,20 +10,20 @@ from clockhands.arguments import shown
 from clockhands.dtypes import UNIT_ROUNDOFF, output_dtype
 from clockhands.errors import InvalidType, InvalidValue
 
-# Dtypes in which positions and phases of a usual length are no longer told apart.
+# Dtypes that round neighbouring positions and phases of usual context lengths to the same number.
 LOW_PRECISION = ("bfloat16", "float16")
 
-_BLOCK = 1 << 23  # numbers looked at together: 32 MB of float32
+_BLOCK = 1 << 23  # numbers per block: 32 MB of float32
 
 
 @dataclass(frozen=True, eq=False)
 class GivenTable:
-    """Rows of numbers, read only where they are asked for.
+    """The table to identify; its rows are read only when they are needed.
 
     Attributes:
-        array: NumPy array [rows, width], possibly a file's.
-        dtype: What the numbers were rounded to, by name.
-        positions: float64 [rows] where the caller said where the rows stand, else None.
+        array: NumPy array [rows, width], possibly memory-mapped.
+        dtype: Name of the dtype that the numbers were rounded to.
+        positions: Position of each row as passed by the caller, float64 [rows], or None.
     """
 
     array: np.ndarray
@@ -32,7 +32,7 @@ class GivenTable:
 
     @property
     def rounding(self) -> float:
-        """The relative error of one rounding to the dtype."""
+        """The largest relative error of one rounding to the dtype."""
         return UNIT_ROUNDOFF[self.dtype]
 
     @property
@@ -46,22 +46,22 @@ class GivenTable:
         return self.array.shape[1]
 
     def at(self, rows: np.ndarray | slice) -> np.ndarray:
-        """Some rows in float64."""
+        """These rows in float64, [rows, width]."""
         return np.asarray(self.array[rows]).astype(np.float64)
 
     def blocks(self, numbers: int = _BLOCK) -> Iterator[tuple[int, np.ndarray]]:
-        """All rows, a block at a time, with the number of a block's first row."""
+        """All rows in blocks of about ``numbers`` numbers: the index of the first row, and the rows [height, width]."""
         height = max(64, numbers // max(1, self.width) // 64 * 64)
         for begin in range(0, self.rows, height):
             yield begin, np.asarray(self.array[begin : begin + height])
 
 
 def given_of(array: Any) -> tuple[np.ndarray, str]:
-    """A NumPy array that holds the same numbers, and the name of the dtype that they came in.
+    """A NumPy array with the same numbers, and the name of their original dtype.
 
     Raises:
-        InvalidType: It is no array, or holds something else than numbers.
-        InvalidValue: It is a masked array, some of whose numbers are hidden.
+        InvalidType: It is not an array, or its elements are not numbers.
+        InvalidValue: It is a masked array with masked elements.
     """
     hidden = _hidden(array)
     if hidden:
@@ -91,12 +91,12 @@ def given_of(array: Any) -> tuple[np.ndarray, str]:
 
 
 def _hidden(array: Any) -> int:
-    """Numbers of a masked array that are not to be seen."""
+    """How many elements of a masked array are masked; 0 for other arrays."""
     return int(np.ma.getmaskarray(array).sum()) if isinstance(array, np.ma.MaskedArray) else 0
 
 
 def _from_torch(tensor: Any, dtype: str) -> np.ndarray:
-    """The numbers of a tensor: those of NumPy's own dtype where there is one, of ``ml_dtypes`` for bfloat16."""
+    """The tensor as a NumPy array: bfloat16 in the dtype of ``ml_dtypes``, 8-bit floats in float32, others as is."""
     if dtype == "bfloat16":
-        return tensor.float().numpy().astype(output_dtype(dtype))  # exact: they were bfloat16 before
+        return tensor.float().numpy().astype(output_dtype(dtype))  # exact: float32 holds every bfloat16
     return tensor.float().numpy() if dtype.startswith("float8") else tensor.numpy()

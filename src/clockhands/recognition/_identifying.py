@@ -9,7 +9,7 @@ from clockhands.positions import positions_of
 from clockhands.recognition._given import given_of
 from clockhands.recognition._matches import Matches
 
-# What looks at tables and at functions is imported when one of them is given: a program that may need it pays nothing.
+# The modules for tables and for functions are imported on the first call, so that `import clockhands` stays fast.
 
 
 def identify(
@@ -22,47 +22,48 @@ def identify(
     longest: int | None = None,
     timeout: float | None = None,
 ) -> Matches:
-    r"""What makes these numbers: the code of a bare table [rows, width], or of a function.
+    r"""Find the encoding of a table [rows, width] or of a function.
 
-    A table of sines and cosines, ``x[r, c] = A sin(rate_k (start + step r) + 0 or pi / 2)``, is told by its pairs:
-    as complex numbers they keep one size and turn evenly from row to row. From the turning of all pairs follow the
-    ladder, the place of position 0 and the scale, by least squares; numbers of few digits are taken for the measured
-    ones where they fit. Then `clockhands.table` makes every row again and every number is compared. A table of
-    several axes is one such table along each axis of its grid.
+    A table of sines and cosines, ``x[r, c] = A sin(rate_k (start + step r) + 0 or pi / 2)``, is recognised by its
+    pairs: as complex numbers, they have constant size and rotate by a constant angle from row to row. Least squares
+    over the angles of all pairs gives the frequencies, the start, the step and the scale; a measured number is replaced
+    by a number with few digits if that fits. Then `clockhands.table` computes every row, and every number is compared.
+    A table of several axes is one such table along each axis of its grid.
 
     Args:
-        given: An array of floats [rows, width] (leading axes of 1 are left out), of NumPy (a memory-mapped file too),
+        given: An array of floats [rows, width] (leading axes of size 1 are removed) from NumPy (also memory-mapped),
             PyTorch or JAX, or a list; or a ``function(x [seq, width], positions [seq]) -> [seq, width]``.
-        positions: Where the rows of a table stand, [rows], if they are irregular; at equal distances unless said.
-            Where the rows are those of other positions, at equal distances, the match has these and the reason says so.
-        width: Of a function: its channels.
-        backend: Of a function: the library of its arrays.
-        dtype: Of a function: what it computes with; for this and the others see
+        positions: The position of each row of a table, [rows]; needed if they are not evenly spaced. If the rows
+            are those of other, evenly spaced positions, the match has these positions and the reason says so.
+        width: For a function, the number of its channels.
+        backend: For a function, the library of its arrays.
+        dtype: For a function, the dtype of ``x``; for details of this and the other arguments see
             `clockhands.recognition.functions.identify_function`.
-        longest: Of a function: the largest position it takes.
-        timeout: Of a function: the seconds that a call may take, 60 unless said.
+        longest: For a function, the largest position that is passed to it.
+        timeout: For a function, the longest time of a call in seconds, 60 by default.
 
     Returns:
-        Matches, best first: `Matches.reason` says in words why it is this, or why it is none. Of a table there is at
-        most one, and ``clockhands.table(match.spec, match.positions, values=match.values)`` makes it again, to
-        ``match.error``, where ``match.residual`` is None. ``confidence`` is the share of the rows that the code makes
-        within its bound; of a table that was trained further, 1 less the share that has moved; of a learned table,
-        the correlation of neighbouring rows. Rates are told up to a factor that the steps make good: the fastest rate
-        is 1 rad/token, unless a preset of other rates fits. ``equivalents`` are names of further presets that are the
-        same code, and specs that make the same numbers with another base for another span or rule of odd widths.
-        Nothing is called wrong, since nothing is declared: `clockhands.diagnosis.of_rates` compares ``spec.rates``.
+        Matches, best first; `Matches.reason` explains the match, or why there is none. A table has at most one match.
+        If ``match.residual`` is None, ``clockhands.table(match.spec, match.positions, values=match.values)`` gives the
+        table again, within ``match.error``. ``confidence`` is the share of the rows that the code gives within its
+        bound; for a table that was trained further, 1 - the share by which it has moved; for a learned table, the
+        correlation of neighbouring rows. A table gives frequencies only up to a common factor, because it shows
+        ``rate x step``: the highest is taken as 1 rad/token, unless a preset with other frequencies fits.
+        ``equivalents`` are names of other presets that are the same code, and specs that give the same numbers with
+        another base for another span or rule of odd widths. No problem is reported, because nothing is declared:
+        `clockhands.diagnosis.of_rates` compares ``spec.rates`` with declared ones.
 
-    Accuracy: a table rounded to a dtype of relative rounding ``u`` is matched where every number is within ``4 u`` of
-    the scale; one whose phases were made in float32, within ``2**-24 |phase| (3 |log rate| + 5)`` more, which
-    ``computed_in`` then says (derived in `clockhands.recognition.tables._verifying`). One row, or one in a hundred, may
-    be others, however far off: `Match.residual` names them. A table counts as trained further only where nine in ten
-    rows have moved, alike and by less than half of the code (a tenth for several axes): where half of its rows have,
-    ``reason`` alone says what its pairs turn like. Floats of 8 bits are not told apart. Large tables are read block
-    by block.
+    Accuracy: a table rounded to a dtype of relative rounding ``u`` is matched if every number is within ``4 u`` of
+    the scale; if its phases were computed in float32, within ``2**-24 |phase| (3 |log rate| + 5)`` more, which
+    ``computed_in`` then says (derived in `clockhands.recognition.tables._verifying`). One row, or 1 % of the rows, may
+    differ by any amount: `Match.residual` names them. A table counts as trained further only if at least 90 % of its
+    rows have moved, by similar amounts and by less than half of the code (a tenth for several axes). If only half
+    of the rows have moved, there is no match, and ``reason`` says which code its pairs rotate like. Tables of 8-bit
+    floats are not identified. Large tables are read in blocks.
 
     Raises:
-        InvalidType: It is neither numbers nor a function, or an argument is for the other of the two.
-        InvalidValue: ``positions`` are not one for each row, numbers of a masked array are hidden, or a function
+        InvalidType: ``given`` is neither an array of numbers nor a function, or an argument is for the other kind.
+        InvalidValue: ``positions`` are not one for each row, a masked array has masked elements, or a function
             cannot be called, or does not return in time.
 
     >>> import clockhands as ch
@@ -96,7 +97,7 @@ def identify(
                 "Give a list with the position of each row.",
             )
         at = exact.as_float64()
-    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):  # numbers that are no table's
+    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):  # arrays that are no table may overflow
         return identify_array(rows, kind, at)
 
 

@@ -1,4 +1,4 @@
-"""The results of recognition: a spec that gives the numbers, and how well it fits."""
+"""The results of recognition: the spec that gives the numbers, and how well it fits."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -9,11 +9,11 @@ from clockhands.specs import Spec, describe
 
 @dataclass(frozen=True)
 class Rows:
-    """Rows of a table that follow another rule than the rest.
+    """Rows of zeros in a table, which do not follow the code.
 
     Attributes:
-        zeroed: Rows of zeros among the others (fairseq's padding).
-        prepended: Rows of zeros before the first position (class tokens).
+        zeroed: Indices of rows of zeros between other rows (fairseq's padding).
+        prepended: Number of rows of zeros before the first position (class tokens).
     """
 
     zeroed: tuple[int, ...] = ()
@@ -22,14 +22,14 @@ class Rows:
 
 @dataclass(frozen=True)
 class Residual:
-    """How far a table lies from the code that it started as.
+    """The difference between a table and the code that it was initialised with.
 
     Attributes:
         largest: The largest absolute difference.
-        root_mean_square: Of the difference, over the whole table.
-        share: Root mean square of the difference over that of the code: 0 for the code itself.
-        rows: The rows that moved furthest, furthest first, at most 10.
-        channels: The channels that moved furthest, furthest first, at most 10.
+        root_mean_square: Root mean square of the difference over the whole table.
+        share: Root mean square of the difference, divided by that of the code: 0 for the code itself.
+        rows: The at most 10 rows with the largest differences, largest first.
+        channels: The at most 10 channels with the largest differences, largest first.
     """
 
     largest: float
@@ -41,18 +41,18 @@ class Residual:
 
 @dataclass(frozen=True, eq=False)
 class Equivalent:
-    """A code that makes the same numbers at other positions.
+    """A code that gives the same numbers at other positions.
 
     Attributes:
         spec: The code.
-        positions: Where its rows stand, as `clockhands.table` takes them.
+        positions: The positions of its rows, as `clockhands.table` takes them.
     """
 
     spec: Spec
     positions: Any
 
     def __str__(self) -> str:
-        """The code in words, and where its rows stand."""
+        """A description of the code and of the positions of its rows."""
         at = self.positions
         if hasattr(at, "sizes"):
             start, step = ([float(one) for one in each] for each in (at.start, at.step))
@@ -65,25 +65,27 @@ class Equivalent:
 
 @dataclass(frozen=True, eq=False)
 class Match:
-    """One description of what was given.
+    """One description of the given table or function.
 
-    ``ch.table(match.spec, match.positions, values=match.values)`` makes a table again, within ``error`` of the one
-    that was given, where ``residual`` is None.
+    If ``residual`` is None, ``ch.table(match.spec, match.positions, values=match.values)`` gives the table again,
+    within ``error``.
 
     Attributes:
         spec: The code.
-        positions: Where the rows stand, as `clockhands.table` takes them; None for a function.
+        positions: The positions of the rows, as `clockhands.table` takes them; None for a function.
         values: Learned numbers of the code, or None.
-        error: The largest absolute difference between what was given and what the spec makes, over every row.
-        confidence: How sure, from 0 to 1. Of a table: the share of its rows that the code makes within the bound of its
-            arithmetic; where all have moved, 1 less `Residual.share`; of learned rows, the correlation of neighbours.
-        name: The preset that this is, or None.
-        equivalents: Other descriptions that make the same numbers: names of presets, and specs, both at the same
-            positions; and `Equivalent`, a spec with positions of its own.
-        computed_in: The precision that the numbers were made in, such as ``"float32"``; None where it cannot be seen.
-        rows: Rows that follow another rule.
-        residual: How far the table has moved from the code, or None where it is the code.
-        evidence: What was seen, by name: JSON values.
+        error: The largest absolute difference between the given numbers and those of the spec, over all rows.
+        confidence: A number from 0 to 1. For a table, the share of its rows that the code gives within the bound of its
+            arithmetic; if all rows have moved, 1 - `Residual.share`; for learned rows, the absolute correlation of
+            neighbouring rows.
+        name: The name of the preset that is this code, or None.
+        equivalents: Other descriptions that give the same numbers: names of presets and specs, both at the same
+            positions, and `Equivalent`, a spec with other positions.
+        computed_in: The precision in which the numbers were computed, such as ``"float32"``; None if it cannot be
+            determined.
+        rows: Rows of zeros, which do not follow the code.
+        residual: How far the table has moved from the code; None if it is the code.
+        evidence: Measurements by name, as JSON values.
     """
 
     spec: Spec
@@ -100,10 +102,10 @@ class Match:
 
 
 class Matches(list[Match]):
-    """Matches, best first, with the reason in words: of the first match, or why there is none.
+    """A list of matches, best first.
 
     Attributes:
-        reason: One or more sentences.
+        reason: One or more sentences: the reason for the first match, or why there is none.
     """
 
     def __init__(self, matches: Iterable[Match] = (), reason: str = "") -> None:

@@ -1,4 +1,4 @@
-"""Published conventions: the names of the presets that are a code, and other descriptions of the same numbers."""
+"""Published conventions: the names of the presets that equal a code, and other descriptions of the same numbers."""
 
 import dataclasses
 from collections.abc import Callable, Iterator
@@ -19,27 +19,27 @@ from clockhands.scaling import Dynamic
 
 Kind = TypeVar("Kind")
 
-# Of the presets that are one and the same code, the ones that most readers know.
+# The best-known presets; of several presets with the same code, these come first.
 KNOWN = ("vaswani2017", "tensor2tensor", "marian", "dit", "musicgen")
-# Of several names of one code the plain convention comes first.
+# The original conventions; of several presets with the same code, these come first.
 _FIRST = ("roformer", "llama2", "vaswani2017", "tensor2tensor")
-_ROWS = 64  # in which two codes are compared: their rates are few numbers
+_ROWS = 64  # rows in which two codes are compared; these are enough, because a code has few parameters
 
 
 def of_kind(kind: type[Kind]) -> Iterator[tuple[str, Kind]]:
-    """The presets of one class: their names and specs."""
+    """Name and spec of each preset with a spec of this class."""
     for known in presets():
         if type(known.spec) is kind:
             yield known.name, known.spec
 
 
 def ranked(names: list[str], known: tuple[str, ...] = KNOWN) -> list[str]:
-    """Names, the well-known first and the rest as they come in the alphabet."""
+    """The names: first those in ``known`` in this order, then the others in alphabetical order."""
     return sorted(names, key=lambda name: (known.index(name) if name in known else len(known), name))
 
 
 def alike(spec: Sinusoidal) -> list[tuple[str, Sinusoidal]]:
-    """Presets with this ladder, order, layout and rule for odd widths; those without padding first."""
+    """Name and spec of each preset with this spacing, order, layout and rule for odd widths; without padding first."""
     found = {}
     for name, own in of_kind(Sinusoidal):
         if (own.spacing, own.layout, own.order) != (spec.spacing, spec.layout, spec.order):
@@ -52,10 +52,11 @@ def alike(spec: Sinusoidal) -> list[tuple[str, Sinusoidal]]:
 
 
 def rotary_names(spec: Rotary, bounds: np.ndarray | None = None) -> tuple[str, ...]:
-    """Presets that turn heads as this spec does: the plain conventions first, then those of its width.
+    """Names of the presets that rotate heads as this spec does: the original conventions, then those of its width.
 
-    Two specs are the same where all fields but the ladder's own are, and all rates and the attention factor are, so a
-    base that was raised and a base that is higher have one name. ``bounds`` are what the rates are known to, rad/token.
+    Two specs are the same if all fields except spacing and scaling are equal, and all rates and the attention factor
+    agree. Therefore an NTK-scaled base and an equal unscaled base have the same names. ``bounds`` are the error bounds
+    of the rates in rad/token.
     """
     slack = 1e-9 * np.array(spec.rates) if bounds is None else bounds
     same, resized = [], []
@@ -70,7 +71,7 @@ def rotary_names(spec: Rotary, bounds: np.ndarray | None = None) -> tuple[str, .
         elif other.rotated * spec.head_width == spec.rotated * other.head_width:
             try:
                 moved = dataclasses.replace(other, head_width=spec.head_width, rotated=spec.rotated)
-            except ClockhandsError:  # its numbers are for one width
+            except ClockhandsError:  # the preset has numbers for one width only
                 continue
             if _same_ladder(moved, spec, slack):
                 resized.append(known.name)
@@ -78,7 +79,7 @@ def rotary_names(spec: Rotary, bounds: np.ndarray | None = None) -> tuple[str, .
 
 
 def sinusoidal_names(spec: Sinusoidal, bounds: np.ndarray) -> tuple[str, ...]:
-    """Presets that are this code at its width, those first that say no more: no zero rows, no other first position."""
+    """Names of the presets that are this code at its width; first those without zero rows or another first position."""
     found = []
     for known in presets():
         other = known.spec
@@ -88,7 +89,7 @@ def sinusoidal_names(spec: Sinusoidal, bounds: np.ndarray) -> tuple[str, ...]:
             continue
         try:
             moved = dataclasses.replace(other, width=spec.width)
-        except ClockhandsError:  # its numbers are for one width
+        except ClockhandsError:  # the preset has numbers for one width only
             continue
         if len(moved.rates) == len(spec.rates) and (np.abs(np.array(moved.rates) - spec.rates) <= bounds).all():
             plain = known.name in _FIRST
@@ -109,7 +110,7 @@ def _same_ladder(one: Rotary, other: Rotary, slack: np.ndarray) -> bool:
 
 
 def with_equal_words(match: Match, given: GivenTable) -> Match:
-    """The match with those of its equivalents that make the same numbers, and no name where its scale is another."""
+    """The match without equivalents that give other numbers, and without a name if the preset's scale differs."""
     equal = _equal_to(match, given)
     name = match.name
     if isinstance(match.spec, AxialSinusoidal) and name is not None:
@@ -120,7 +121,7 @@ def with_equal_words(match: Match, given: GivenTable) -> Match:
 
 
 def turned_round(spec: Sinusoidal, positions: Any) -> Equivalent | None:
-    """The same table at positions of the other sign: a sine is odd, a cosine even."""
+    """The same table at negated positions, or None: a sine is an odd function, a cosine an even one."""
     flipped = {"sin-cos": "-sin-cos", "cos-sin": "cos--sin"}.get(spec.order)
     if flipped is None or spec.zero_rows:
         return None
@@ -135,12 +136,12 @@ def turned_round(spec: Sinusoidal, positions: Any) -> Equivalent | None:
 
 
 def _equal_to(match: Match, given: GivenTable) -> Callable[[Any], bool]:
-    """Whether other words make the numbers of a match, in some of its rows."""
+    """A test that says whether an equivalent gives the numbers of the match, in at most 64 of its rows."""
     places = _some(match.positions)
     rows = table(match.spec, places, "float64", values=match.values)  # type: ignore[arg-type]
     fastest = max((max(np.ravel(one)) for one in getattr(match.spec, "rates", ())), default=1.0)
     reach = float(np.abs(positions_of(places).as_float64()).max(initial=0.0) * fastest)
-    # A base for another span is a float64, and says rates to a few roundings of themselves.
+    # A base for another span is rounded to float64, so its rates have a relative error of a few roundings.
     allowed = (4 * given.rounding + 2.0**-48 * reach) * float(np.abs(rows).max(initial=0.0))
     known: dict[Any, bool] = {}
 
@@ -164,7 +165,7 @@ def _equal_to(match: Match, given: GivenTable) -> Callable[[Any], bool]:
 
 
 def _some(positions: Any) -> Any:
-    """Some of the positions, from the first to the last."""
+    """At most 64 of the positions, evenly spread from the first to the last."""
     if isinstance(positions, Grid):
         full = Grid(positions.sizes, start=positions.start, step=positions.step, order=positions.order)
         at = positions_of(full).as_float64().reshape(-1, len(positions.sizes))
@@ -176,7 +177,7 @@ def _some(positions: Any) -> Any:
 
 
 def _zeros(spec: Any, positions: Any) -> set[int]:
-    """Rows of zeros that a spec has among positions."""
+    """The zero rows of a spec that are among these positions."""
     rows = getattr(spec, "zero_rows", ())
     if not rows or isinstance(positions, Grid):
         return set(rows)

@@ -1,9 +1,9 @@
-"""Reading a code of positions out of running code, by feeding it rows and looking at what comes out.
+"""Recognition of the position encoding of a function, from its outputs for chosen rows.
 
-The order of questions: what does a row depend on (`_behaviour`); is it ``x`` plus a table, or a rotation of pairs
-(`_rotated_pairs`); how fast does each pair rotate, and what is rounded on the way (`_phases`); which ladder is that
-(`clockhands.recognition._fitting`). Then the code that was found is run at other positions and on other rows,
-and what it gives is compared with what the function gives.
+The order of the steps: what an output row depends on (`_behaviour`); whether the function adds a table to ``x`` or
+rotates pairs (`_rotated_pairs`); the frequency of each pair, and what is rounded (`_phases`); the ladder
+(`clockhands.recognition._fitting`). Finally, the recognised code is computed at other positions and on other rows, and
+compared with the function.
 """
 
 from collections.abc import Callable
@@ -34,39 +34,39 @@ def identify_function(
     longest: int = LONGEST,
     timeout: float = 60.0,
 ) -> Matches:
-    """The code that a function(x [seq, width], positions [seq]) -> [seq, width] applies: a rotation, or a table added.
+    """Find the encoding of a function(x [seq, width], positions [seq]) -> [seq, width]: a rotation, or an added table.
 
-    It is called some forty times, with some ten thousand rows in all (`Match.evidence` says how many; up to ten times
-    as many where it looks at their number), never with more than 4,097 at once. Its arguments are arrays of its own
-    library; positions are whole numbers in any order, some twice, and parts of a token where it takes them; none is
-    negative. Nothing of JAX's or PyTorch's settings is changed, and no library is imported that is not there
-    already.
+    The function is called about 40 times with about 10,000 rows in total (`Match.evidence` has the exact numbers; ten
+    times as many if it depends on the number of rows), with at most 4,097 rows in a call. Its arguments are arrays of
+    its library. Positions are integers in any order, some of them repeated, and fractions of a token if it accepts
+    them; none is negative. The settings of JAX and PyTorch are not changed, and no library is imported that is not
+    imported already.
 
     Args:
-        function: One head, no batch, queries or keys alone. `functools.partial`, modules and methods are functions.
-        width: Channels of ``x``.
-        backend: ``"numpy"``, ``"torch"`` or ``"jax"``; found by what the function speaks of and accepts, unless said.
-        dtype: The dtype of ``x``, float32 unless said. JAX without its 64-bit mode makes float32 of float64.
-        longest: The largest position that may be asked for.
-        timeout: Seconds for a call.
+        function: For one head without batch, queries or keys alone; also a `functools.partial`, module or method.
+        width: Number of channels of ``x``.
+        backend: ``"numpy"``, ``"torch"`` or ``"jax"``; by default found from the function's code and what it accepts.
+        dtype: The dtype of ``x``, float32 by default. JAX without its 64-bit mode converts float64 to float32.
+        longest: The largest position that may be passed.
+        timeout: The longest time of a call in seconds.
 
     Returns:
-        One match, or none with `Matches.reason`. `Match.spec` is a `Rotary` (or an additive code); ``error`` the
-        largest difference from `clockhands.rotate` (or `add`) over every row compared, for ``x`` of at most 1.5;
-        ``confidence`` the share of those rows that the spec gives within what the function's own arithmetic explains;
-        ``computed_in`` the coarsest dtype that its phases go through (``"float64"`` stands for exact ones too);
-        ``name`` a preset; ``equivalents`` other specs with the same rates within what was measured. ``evidence`` holds
-        the measured ``rates`` of all pairs and their ``bounds``, the ``attention_factor``, what is rounded to which
-        dtype (``rates_in``, ``positions_in``, ``phases_in``, ``table_in``), ``first_wrong_position`` (off by more than
-        0.01), ``last_length_alike`` (the most rows of a call, where longer calls are another code), what could not be
-        told (``undetermined``), and ``calls`` and ``rows``.
+        One match, or none with `Matches.reason`. `Match.spec` is a `Rotary` (or an additive code). ``error`` is the
+        largest difference from `clockhands.rotate` (or `add`) over all compared rows, for ``x`` of at most 1.5.
+        ``confidence`` is the share of these rows in which the difference is explained by the function's own arithmetic.
+        ``computed_in`` is the least precise dtype in the computation of its phases (``"float64"`` also for exact ones).
+        ``name`` is a preset, and ``equivalents`` are other specs with the same rates within the measurement error.
+        ``evidence`` has the measured ``rates`` of all pairs and their ``bounds`` (rad/token), the ``attention_factor``,
+        what is rounded to which dtype (``rates_in``, ``positions_in``, ``phases_in``, ``table_in``),
+        ``first_wrong_position`` (an error above 0.01), ``last_length_alike`` (the most rows of a call, if longer calls
+        have another code), what could not be determined (``undetermined``), and ``calls`` and ``rows``.
 
-    Accuracy: rates are known to about 2**-22 / longest rad/token where the function computes in float32.
+    Accuracy: rates are known to about 2**-22 / longest rad/token if the function computes in float32.
 
     Raises:
-        InvalidValue: It cannot be called like that, a call does not return in time, or ``width`` is missing; the
-            message holds what it raised.
-        InvalidType: It is no function.
+        InvalidValue: The function cannot be called like this, a call does not return in time, or ``width`` is missing;
+            the message says what the function raised.
+        InvalidType: It is not a function.
 
     >>> from clockhands.rotary import Rotary, rotate
     >>> def turned(x, positions): return rotate(x, Rotary(16, "interleaved", base=500_000.0), positions)
@@ -90,12 +90,12 @@ def identify_function(
             f"It must accept any number of rows and any position up to {longest:,}; for fewer, pass longest=.",
         ) from error.__cause__
     if match is None and state and not reason.startswith(ALWAYS_ANOTHER):
-        return Matches((), state)  # what changes in between looks like anything
+        return Matches((), state)  # a change between calls explains any other reason
     return Matches(() if match is None else (_counted(match, caller),), f"{reason} {state}".rstrip())
 
 
 def _answer(caller: Caller, longest: int) -> tuple[Match | None, str]:
-    """What it is and why, or why it is none."""
+    """The match or None, and the reason."""
     try:
         behaviour = look(caller, longest)
         zeros = behaviour.reader(np.zeros((3, caller.width)), np.array([0, 2, 7]))
@@ -110,7 +110,7 @@ def _answer(caller: Caller, longest: int) -> tuple[Match | None, str]:
 
 
 def _kept_state(caller: Caller, x: np.ndarray, at: np.ndarray, before: np.ndarray) -> str:
-    """What to say where the very first question has another answer now."""
+    """A sentence if repeating the first call gives another result; else an empty string."""
     with suppress(Refused):
         after = caller(x, at)
         finite = np.isfinite(before)
@@ -120,7 +120,7 @@ def _kept_state(caller: Caller, x: np.ndarray, at: np.ndarray, before: np.ndarra
 
 
 def _in_long_calls(match: Match, behaviour: Behaviour) -> Match:
-    """The match with the rows of a call that is too long for it: they count as much as those of short calls."""
+    """The match with the rows of a longer call than ``last_length_alike``; they have half of the weight in confidence."""
     caller, draw = behaviour.reader.caller, np.random.default_rng(10)
     x = draw.integers(-96, 97, (LONGEST_CALL, caller.width)) / 64
     at = np.arange(LONGEST_CALL)

@@ -1,13 +1,13 @@
 """From measured numbers to a description with round numbers: a spec, and the positions of its rows.
 
-Rows tell ``rate x step`` and ``start / step``, never a rate or a step alone. So a ladder of fastest rate 1 rad/token
-is taken, unless a published convention of another one fits; and of the bases that make the same rates (a base open,
-another closed, another for each rule of an odd width) the one that takes the fewest digits to say.
+Rows show ``rate x step`` and ``start / step``, but not a rate or a step alone. Therefore the highest rate is taken as
+1 rad/token, unless a published convention with another one fits. Several bases give the same rates (one for each span
+and each rule for odd widths); the one with the fewest digits is taken.
 
-In tables of float64 a phase of thousands of radians is told to a rounding of the table, and a base, a start and a step
-in float64 are just good enough to say it: they are fitted with phases that are exact, and tried in their last places.
-Positions may be float64 numbers, rounded one by one, or the real numbers of a progression: what makes smaller errors is
-taken.
+A float64 table gives a phase of thousands of radians to within one rounding of the table, and a base, a start and a
+step in float64 are only just precise enough for it. They are fitted with exact phases, and their last places are tried.
+Positions may be float64 numbers that are rounded one by one, or the real numbers of a progression: the variant with the
+smaller errors is taken.
 """
 
 import itertools
@@ -29,27 +29,26 @@ from clockhands.recognition._preset_names import of_kind
 from clockhands.recognition.tables._progressions import Progression
 from clockhands.written_numbers import UNKNOWN, plain
 
-_SIGMAS = 4.0  # standard deviations that something meant may lie from what was measured
+_SIGMAS = 4.0  # the largest distance of round numbers from the measured ones, in standard deviations
 BASES = (10_000.0, 500_000.0, 1_000_000.0, 20.0, 100.0, 1000.0)
 LEVEL, SLOPE, ORIGIN = np.eye(3)
-_FARTHEST = 2.0**53  # positions beyond are no longer counted one by one
-_ENOUGH = 3 * 2.0**-53  # what the roundings of the table itself leave
-_HOPELESS = 128 * 2.0**-53  # phases that were rounded themselves: no last place helps
-_HANDS = 32  # of these the last places are told
+_FARTHEST = 2.0**53  # beyond this, float64 does not hold every integer position
+_ENOUGH = 3 * 2.0**-53  # the largest residual angle, in rad, that rounding the table explains
+_HOPELESS = 128 * 2.0**-53  # above this rms residual, the phases were rounded, and changing last places does not help
+_HANDS = 32  # the number of pairs (about) with which last places are tried
 
 
 @dataclass(frozen=True, eq=False)
 class Description:
-    """A spec with where its rows stand.
+    """A spec, and the positions of its rows.
 
     Attributes:
         spec: The code, without zero rows.
-        start, step: Position of row 0, and from one row to the next.
-        digits: How many digits it takes to say.
-        names: The presets that it is.
-        free: Which of ``base``, ``step`` and ``start`` are as they were measured, not as somebody would write them.
-        real: Whether rows stand at the real numbers ``start + step row``, not at the float64 numbers that these are
-            rounded to.
+        start, step: The position of row 0, and the distance between neighbouring rows.
+        digits: The number of digits of its parameters; shorter descriptions come first.
+        names: The presets that have this code.
+        free: Those of ``base``, ``step`` and ``start`` that are measured values, because no round number fits.
+        real: Whether positions are the real numbers ``start + step row`` instead of these numbers rounded to float64.
     """
 
     spec: Sinusoidal
@@ -62,44 +61,44 @@ class Description:
 
     @property
     def channels(self) -> int:
-        """The channels that the ladder is for."""
+        """The number of channels of the ladder: the width, or for an odd width one less or more."""
         width, odd = self.spec.width, self.spec.odd
         return width - width % 2 if odd == "zero" else width + width % 2 if odd == "cut" else width
 
     @property
     def whole(self) -> bool:
-        """Whether all rows stand at integers."""
+        """Whether all positions are integers."""
         return self.start == round(self.start) and self.step == round(self.step)
 
     def positions(self, begin: int, end: int) -> Any:
-        """Where rows stand, as `clockhands.table` takes it."""
+        """The positions of rows ``begin`` to ``end - 1``, as `clockhands.table` takes them."""
         if self.whole:
             first, step = int(self.start) + int(self.step) * begin, int(self.step)
             return range(first, first + step * (end - begin), step)
         if self.real:
             start, step = Fraction(self.start), Fraction(self.step)
             return Grid(end - begin, start=start + step * begin, step=step)
-        # The numbers that start + step x row has in float64, as tables are usually made.
+        # start + step x row computed in float64, as in most implementations.
         return self.places(begin, end)
 
     def places(self, begin: int, end: int) -> np.ndarray:
-        """Where rows stand, in float64."""
+        """The positions of rows ``begin`` to ``end - 1``, float64 [rows]."""
         return self.start + self.step * np.arange(begin, end)
 
 
 @dataclass(frozen=True)
 class TableShape:
-    """The channels of a table: what its spec says besides the ladder."""
+    """The arrangement of the channels of a table: the fields of its spec other than the ladder."""
 
     width: int
     layout: Any
     order: Any
-    lone: bool  # the last hand has no second channel
-    zeros: int  # columns of zeros at the end
+    lone: bool  # whether the last pair has no second channel
+    zeros: int  # number of columns of zeros at the end
     pairs: int
 
     def rules(self) -> Iterator[tuple[str, str | float, float]]:
-        """The rules that such a width may follow: odd, span and its denominator, the usual ones first."""
+        """Possible rules for this width: rule for odd widths, span and its denominator; the usual ones first."""
         if self.zeros:
             odds = [("zero", self.width - self.zeros)]
         elif self.lone:
@@ -120,15 +119,16 @@ class TableShape:
 def described(
     found: Progression, covariance: np.ndarray, shape: TableShape, *, known: bool = False
 ) -> list[Description]:
-    """Descriptions of a progression that make the same table, the shortest first, each with numbers of its own.
+    """Descriptions of a progression that give the same table, the shortest first.
 
-    ``covariance`` is that of level, slope and origin. Where it is ``known`` where rows stand, rates are as measured.
+    ``covariance`` is that of level, slope and origin, [3, 3]. If positions are ``known``, the measured rates are kept;
+    otherwise they are divided by a common factor, which becomes the step.
     """
     if shape.zeros > 1:
         return []
     if found.kind == "geometric":
         out = [*_published(found, covariance, shape, known), *_geometric(found, covariance, shape, known)]
-        # Rows of noise may fit positions that no float64 can count.
+        # Rows of noise may fit positions that are too large for float64.
         out = [one for one in out if max(abs(one.start), abs(one.step)) < _FARTHEST]
         return sorted(out, key=lambda one: one.digits - 2 * bool(one.names))
     ends = (float(found.advances[0]), float(found.advances[-1]))
@@ -168,12 +168,15 @@ def _geometric(found: Progression, covariance: np.ndarray, shape: TableShape, kn
 
 
 def _exp(logarithm: float) -> float:
-    """The number of a logarithm, within what float64 holds: rows of noise may fit any."""
+    """``exp``, limited to the range of float64, because rows of noise may fit any logarithm."""
     return math.exp(min(max(logarithm, -700.0), 700.0))
 
 
 def _placed(steps: "_Steps", fastest: np.ndarray, level: float = 0.0) -> tuple[int, float, float, tuple[str, ...]]:
-    """Digits, step and start of rows whose rate of logarithm ``level`` advances as ``fastest`` says; what is free."""
+    """Digits, step and start, and which of these two are measured values.
+
+    The combination ``fastest`` of the parameters is ``ln(rate x step)`` of the pair with ``ln rate = level``.
+    """
     step = _exp(steps.value(fastest) - level)
     digits, number = plain(step, step * steps.doubt(fastest))
     step_meant = digits < UNKNOWN and number > 0 and steps.fix(fastest, math.log(number) + level)
@@ -182,7 +185,7 @@ def _placed(steps: "_Steps", fastest: np.ndarray, level: float = 0.0) -> tuple[i
         start = steps.value(ORIGIN) * step
         more, number = plain(start, steps.doubt(ORIGIN) * step)
         start_meant = more < UNKNOWN and steps.fix(ORIGIN, number / step)
-    else:  # a step that nobody wrote, of something else: a number of steps may still be meant
+    else:  # no round step fits, but the start may still be a round number of steps
         digits = UNKNOWN
         more, number = plain(steps.value(ORIGIN), steps.doubt(ORIGIN))
         start_meant = more < UNKNOWN and steps.fix(ORIGIN, number)
@@ -198,7 +201,7 @@ def _placed(steps: "_Steps", fastest: np.ndarray, level: float = 0.0) -> tuple[i
 
 
 def _published(found: Progression, covariance: np.ndarray, shape: TableShape, known: bool) -> Iterator[Description]:
-    """The published conventions that have these rates, up to the step between rows."""
+    """Descriptions by published conventions that have these rates, up to the factor of the step between rows."""
     if shape.pairs < 2:
         return
     seen = set()
@@ -210,7 +213,7 @@ def _published(found: Progression, covariance: np.ndarray, shape: TableShape, kn
         odd = spec.odd if shape.width % 2 else "refuse"
         if shape.width % 2 and (odd == "refuse" or (odd == "zero") != bool(shape.zeros)):
             continue
-        if (odd, spec.spacing) in seen:  # the same rates again
+        if (odd, spec.spacing) in seen:  # another preset with the same rates
             continue
         seen.add((odd, spec.spacing))
         try:
@@ -229,7 +232,7 @@ def _published(found: Progression, covariance: np.ndarray, shape: TableShape, kn
 
 
 class _Steps:
-    """The numbers of a progression, fixed one after another: each time the others move to where they fit best."""
+    """The parameters of a progression, which are set to round numbers one by one; the others are then adjusted."""
 
     def __init__(self, found: Progression, covariance: np.ndarray) -> None:
         self.found = found
@@ -242,11 +245,14 @@ class _Steps:
         return float(row @ self.numbers)
 
     def doubt(self, row: np.ndarray) -> float:
-        """One standard deviation of a linear combination."""
+        """The standard deviation of a linear combination."""
         return math.sqrt(max(float(row @ self.covariance @ row), 0.0))
 
     def fix(self, row: np.ndarray, value: float) -> bool:
-        """Give a combination a value, if that is within what is left of the doubt: the others move along."""
+        """Set a linear combination to a value and adjust the rest; False if it is too far from the measurement.
+
+        All values together may be at most 4 standard deviations (Mahalanobis distance) from the measurement.
+        """
         along = self.covariance @ row
         variance, off = float(row @ along), value - self.value(row)
         if not off**2 <= self.left * variance:
@@ -259,10 +265,10 @@ class _Steps:
 
 
 def polished(ways: list[Description], values: np.ndarray, places: np.ndarray, *, known: bool) -> list[Description]:
-    """Descriptions of geometric ladders with the free numbers that fit best, the closest first.
+    """Descriptions of geometric ladders with their measured parameters fitted again, the smallest error first.
 
-    A base that somebody chose makes smaller errors than one of another span that only comes near its rates. ``values``
-    are the pairs as the table has them, [rows, pairs], and ``places`` these rows; their positions where ``known``.
+    The base that was used gives smaller errors than a base for another span with nearly the same rates. ``values`` are
+    the complex pairs of the table, [rows, pairs], and ``places`` the row numbers, or the positions if ``known``.
     """
     fitted, largest = _closest(ways, values, places)
     if largest >= _ENOUGH and not known and not fitted[0].whole:
@@ -272,14 +278,14 @@ def polished(ways: list[Description], values: np.ndarray, places: np.ndarray, *,
 
 
 def _closest(ways: list[Description], values: np.ndarray, places: np.ndarray) -> tuple[list[Description], float]:
-    """The ways fitted, the closest first and in its last places, and the largest angle that it leaves."""
+    """The descriptions fitted, the best first with its last places tried, and its largest residual angle in rad."""
     fitted = sorted((_fitted(way, values, places) for way in ways), key=lambda way: _off(way, values, places)[1])
     best, largest = _nudged(fitted[0], values, places)
     return [best, *fitted[1:]], largest
 
 
 def _at(way: Description, places: np.ndarray) -> Positions:
-    """Where rows stand, exactly as the description says."""
+    """The exact positions of rows by the description: float64 numbers, or real numbers if it is ``real``."""
     if not way.real:
         return positions_of(way.start + way.step * places)
     line = positions_of(way.positions(0, int(places.max()) + 1))
@@ -290,7 +296,7 @@ def _at(way: Description, places: np.ndarray) -> Positions:
 
 
 def _off(way: Description, values: np.ndarray, places: np.ndarray, hands: slice = slice(None)) -> tuple[float, float]:
-    """The largest angle that a description leaves, and the root mean square."""
+    """The largest residual angle of a description and the root mean square, in rad."""
     ladder = way.spec.ladder
     ladder = Ladder(ladder.exact[: values.shape[1]][hands])
     rest = np.imag(values[:, hands] * units(ladder, _at(way, places)).conj())
@@ -298,9 +304,10 @@ def _off(way: Description, values: np.ndarray, places: np.ndarray, hands: slice 
 
 
 def _nudged(way: Description, values: np.ndarray, places: np.ndarray) -> tuple[Description, float]:
-    """The description with its measured numbers in the last places that fit best, and the largest angle it leaves.
+    """The description with the best last places of its measured parameters, and its largest residual angle in rad.
 
-    Positions are rounded as those of the table only where start and step are the very numbers it was made with.
+    Last places matter, because positions are rounded like those of the table only if start and step are exactly the
+    numbers with which it was computed.
     """
     hands = slice(None, None, max(1, values.shape[1] // _HANDS))
     largest, least = _off(way, values, places, hands)
@@ -328,7 +335,7 @@ def _nudged(way: Description, values: np.ndarray, places: np.ndarray) -> tuple[D
 
 
 def _fitted(way: Description, values: np.ndarray, places: np.ndarray) -> Description:
-    """The description whose free numbers leave the smallest angles."""
+    """The description with its measured parameters fitted to the smallest residual angles by least squares."""
     if not way.free:
         return way
     spacing = cast(Geometric, way.spec.spacing)
@@ -338,9 +345,9 @@ def _fitted(way: Description, values: np.ndarray, places: np.ndarray) -> Descrip
         at = exact.as_float64()
         rest = np.imag(values * units(Ladder(ladder.exact[:pairs]), exact).conj())
         rates = np.array(ladder.rates[:pairs])
-        slower = rates * np.log(rates) / abs(math.log(spacing.base))  # what a larger base does to the rates
+        slower = rates * np.log(rates) / abs(math.log(spacing.base))  # derivative of the rates by ln base
         changes = {"step": (places, rates), "start": (np.ones_like(places), rates), "base": (at, slower)}
-        # Positions are rounded too: those near 0 are the exact ones.
+        # Positions are rounded too, those near 0 the least; residuals are weighted accordingly.
         rounded = 0.0 if way.real else np.multiply.outer(np.spacing(np.abs(at)) / 2, rates)
         sure = (1 / np.hypot(2.0**-53, rounded * np.ones_like(rest))).ravel()
         stacked = np.stack([np.multiply.outer(*changes[name]).ravel() * sure for name in way.free], axis=1)

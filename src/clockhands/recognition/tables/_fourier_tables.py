@@ -1,8 +1,8 @@
-"""Fourier features: pairs of no common ladder, each with a rate of its own along every axis.
+"""Recognition of Fourier features: pairs without a common ladder, each with a separate rate along every axis.
 
-Each pair is one complex number of constant size that turns by one angle from cell to cell along each axis. Rates are
-read modulo a whole turn per cell, which is all that a grid shows of them, and they are answered as ``values``. That
-one position is the origin of all pairs is what tells Fourier features from any other turning of pairs.
+Each pair is a complex number of constant size that rotates by one angle from cell to cell along each axis. A grid shows
+rates only modulo a full rotation per cell; these are returned as ``values``. In Fourier features, all pairs have
+phase 0 at one common position; other rotations of pairs do not.
 """
 
 import itertools
@@ -22,16 +22,16 @@ from clockhands.specs import describe
 from clockhands.written_numbers import UNKNOWN, plain
 
 _TURN = 2 * math.pi
-_CLOSE = 0.01  # rad between the angles of one pair, while a grid is looked for
-_LARGEST = 1 << 24  # numbers of a table that is looked at
+_CLOSE = 0.01  # the largest difference of steps of one pair (about rad) while a grid is searched
+_LARGEST = 1 << 24  # the largest table that is searched, in numbers
 _KNOWN = ("gaussian-fourier", "sam")
 
 
 class GridRotation(NamedTuple):
-    """Pairs that turn evenly along the axes of a grid, the slowest axis first.
+    """Pairs that rotate by constant angles along the axes of a grid, the slowest axis first.
 
     Attributes:
-        sizes: Cells of each axis.
+        sizes: Number of cells of each axis.
         angles: Radians from cell to cell, [axes, pairs], in (-pi, pi].
         phase: Radians at the first cell, [pairs].
     """
@@ -42,7 +42,7 @@ class GridRotation(NamedTuple):
 
 
 def identify_mixed(given: GivenTable, prefix: int) -> Matches:
-    """The Fourier features that a table is; ``prefix`` rows of zeros stood before these."""
+    """The match of a table of Fourier features, or none with a reason; ``prefix`` rows of zeros precede the table."""
     if given.rows * given.width > _LARGEST:
         return Matches([], "It is too large for a search of frequencies without a rule.")
     rows = given.at(slice(None))
@@ -64,7 +64,7 @@ def identify_mixed(given: GivenTable, prefix: int) -> Matches:
 
 
 def _turning(values: np.ndarray) -> GridRotation | None:
-    """The grid along which these pairs [rows, pairs] turn evenly, or None."""
+    """The grid along which these complex pairs [rows, pairs] rotate by constant angles, or None."""
     sizes: list[int] = []
     angles = []
     line = values / np.maximum(np.abs(values), 1e-300)
@@ -82,7 +82,7 @@ def _turning(values: np.ndarray) -> GridRotation | None:
     if len(sizes) > 4 or max(sizes) < 3:
         return None
     found = GridRotation(tuple(sizes[::-1]), np.array(angles[::-1]), np.angle(line[0]))
-    # Both at once, by least squares over all cells.
+    # Angles and phases together, by least squares over all cells.
     cells = np.stack(np.unravel_index(np.arange(len(values)), found.sizes), axis=1).astype(float)
     for _ in range(2):
         rest = np.angle(values * np.exp(-1j * (cells @ found.angles + found.phase)))
@@ -95,7 +95,7 @@ def _turning(values: np.ndarray) -> GridRotation | None:
 
 
 def _length(steps: np.ndarray) -> int | None:
-    """After how many rows the line is broken: the longest run of rows that all turn by the same angles."""
+    """The number of rows of the longest blocks in which all pairs rotate by constant angles; None if there are none."""
     number = len(steps) + 1
     for length in range(number, 1, -1):
         if number % length:
@@ -108,7 +108,7 @@ def _length(steps: np.ndarray) -> int | None:
 
 
 def _origins(found: GridRotation) -> list[tuple[float, ...]]:
-    """Where position 0 may lie, in cells of each axis: the middle of the grid, its first cell, or before that."""
+    """Possible places of position 0, in cells of each axis: the middle, the first cell, or 0.5 or 1 cell before it."""
     each = [sorted({(size - 1) / 2, 0.0, -1.0, -0.5}, key=lambda one: -one) for size in found.sizes]
     middle = tuple((size - 1) / 2 for size in found.sizes)
     rest = [origin for origin in itertools.product(*each) if origin != middle]
@@ -119,7 +119,7 @@ def _origins(found: GridRotation) -> list[tuple[float, ...]]:
 
 
 def _lines(found: GridRotation) -> list[tuple[float, ...]]:
-    """Origins of a single axis that are none of these: those at which the slowest pairs have phase 0."""
+    """Further origins of a single axis: those at which the slowest pair has phase 0, within 8 full rotations."""
     order = np.argsort(np.abs(found.angles[0]))
     slow, phase = found.angles[0][order], found.phase[order]
     slow, phase = slow[np.abs(slow) > 1e-3][:3], phase[np.abs(slow) > 1e-3][:3]
@@ -135,7 +135,8 @@ def _checked(
     off = found.phase + np.array(origin) @ angles
     off -= _TURN * np.round(off / _TURN)
     for axis, place in enumerate(origin):
-        # Half a cell from the middle, a whole turn more or less from cell to cell moves the phase by half a turn.
+        # The origin is half a cell off the cells, so one full rotation per cell more or less changes the phase there by
+        # half a rotation.
         if place % 1 == 0.5:
             wrong = np.abs(np.abs(off) - math.pi) < 0.1
             angles[axis, wrong] -= _TURN * np.where(angles[axis, wrong] > 0, 1, -1)
@@ -152,7 +153,7 @@ def _checked(
         order=order,  # type: ignore[arg-type]
         scale=scale if digits < UNKNOWN else hands.size,
     )
-    # Coordinates of the spec's axes: the fastest first (x, y), as SAM has them.
+    # The axes of the spec, the fastest first (x, y), as in SAM.
     turn = slice(None, None, -1)
     middle = all(place == (size - 1) / 2 for place, size in zip(origin, found.sizes, strict=True)) and axes > 1
     sizes = found.sizes[turn]

@@ -1,8 +1,8 @@
-"""A bare table of several axes: its grid, the channels of each axis, their ladders; checked on every row.
+"""Recognition of a table of several axes: its grid, the channels and the ladder of each axis, checked on every row.
 
-In a table of the cells of a grid a channel of one axis is the same wherever the others stand. So the length of the
-axis that runs fastest is the number of rows after which some channels repeat, while within so many rows the others
-stand still; what stands still is a table of the remaining axes, one row for each block.
+In a table of grid cells, a channel of one axis does not depend on the other coordinates. So the size of the fastest
+axis is the number of rows after which its channels repeat, while the other channels are constant within these rows.
+The constant channels form a table of the remaining axes, with one row for each block.
 """
 
 import itertools
@@ -35,28 +35,28 @@ from clockhands.recognition.tables._verifying import Comparison, ExpectedTable, 
 from clockhands.specs import describe
 from clockhands.written_numbers import UNKNOWN, plain
 
-_LOADED = 1 << 23  # numbers that are looked at to find the grid
-_MOST = 5  # axes
-_OFF = 0.01  # rad that angles may be off by while a ladder is looked for
-_MOVED = 0.05  # of the largest number, that cells may have moved by in a table that was trained further
-_ALIKE = 0.9  # of the cells must be alike then
-_LOOSE = 1 << 20  # numbers of a table that is looked at so
-_EXACT = 1e-3  # that sizes of pairs vary by at most where a table is as it was made, in 8 bits too
+_LOADED = 1 << 23  # the most numbers that are used to find the grid
+_MOST = 5  # the most axes that are split off, one after another
+_OFF = 0.01  # rad of error allowed in angles while a ladder is searched
+_MOVED = 0.05  # the largest movement of cells in a table that was trained further, relative to its largest numbers
+_ALIKE = 0.9  # the least share of cells that must agree in such a table
+_LOOSE = 1 << 20  # the largest such table, in numbers
+_EXACT = 1e-3  # the largest relative variation of pair sizes in a table that was not trained further, also in 8 bits
 UNKNOWN_AXIS = -1
-# Of the presets that are one and the same code: those best known for rows in which the first axis runs fastest (x, y),
-# and those for rows in which the last one does (y, x).
+# The best-known of several presets with the same code: those with the first axis fastest (x, y), and those with the
+# last axis fastest (y, x).
 _KNOWN = {True: ("mae", "simple-vit"), False: ("transformers-2d", "detr", "timm-2d")}
-_FEW = 0.01  # of the rows may be others
-_LITTLE = 0.1  # of the code, that a table may have moved by
+_FEW = 0.01  # the share of rows that may differ
+_LITTLE = 0.1  # the largest difference of a table that was trained further, relative to the code
 
 
 @dataclass(frozen=True, eq=False)
 class Cells:
-    """The grid that the rows of a table run through.
+    """The grid of the rows of a table.
 
     Attributes:
-        sizes: Cells of each axis, the slowest first.
-        owner: The axis of each channel, by its place in ``sizes``; `UNKNOWN_AXIS` for one that never changes.
+        sizes: Number of cells of each axis, the slowest axis first.
+        owner: The axis of each channel as index into ``sizes``, [width]; `UNKNOWN_AXIS` for a constant channel.
     """
 
     sizes: tuple[int, ...]
@@ -64,16 +64,16 @@ class Cells:
 
     @property
     def strides(self) -> tuple[int, ...]:
-        """Rows from one cell of each axis to the next."""
+        """Number of rows from one cell of each axis to the next."""
         return tuple(math.prod(self.sizes[axis + 1 :]) for axis in range(len(self.sizes)))
 
     def rows(self, axis: int) -> np.ndarray:
-        """The rows of the cells of one axis where the others stand at their first."""
+        """The rows of the cells along one axis, with the other axes at their first cell."""
         return self.strides[axis] * np.arange(self.sizes[axis])
 
 
 def cells_of(given: GivenTable) -> Cells | None:
-    """The grid of a table, or None where its channels do not fall apart into axes."""
+    """The grid of a table, or None if its channels cannot be divided into axes."""
     rows = given.rows
     if rows * given.width > _LOADED and rows > _LOADED // 8:
         return None
@@ -83,7 +83,7 @@ def cells_of(given: GivenTable) -> Cells | None:
     sizes, owner = _split(some, within)
     if len(sizes) < 2:
         return None
-    if step > 1:  # now that the grid is known, all channels at the few rows that tell
+    if step > 1:  # only some channels were used to find the grid; the axis of each channel needs few rows
         grid = Cells(sizes, np.zeros(0))
         owner = np.full(given.width, UNKNOWN_AXIS)
         for axis in range(len(sizes)):
@@ -94,9 +94,9 @@ def cells_of(given: GivenTable) -> Cells | None:
 
 
 def loose_cells(given: GivenTable) -> tuple[Cells, list[np.ndarray]] | None:
-    """The grid of a table some of whose rows are others, or all of which have moved a little; and its lines.
+    """The grid of a table with some wrong rows, or with all rows moved a little, and one line [cells, width] per axis.
 
-    A line along one axis is the median over the others: rows that are others do not reach it.
+    A line along an axis is the median over the other axes, so that a few wrong rows do not change it.
     """
     if given.rows * given.width > _LOOSE:
         return None
@@ -113,7 +113,7 @@ def loose_cells(given: GivenTable) -> tuple[Cells, list[np.ndarray]] | None:
 def _split(
     rows: np.ndarray, within: float, *, loose: bool = False, depth: int = 0
 ) -> tuple[tuple[int, ...], np.ndarray]:
-    """Sizes, slowest first, and the axis of each channel, of rows [rows, channels]; ``loose`` where some are others."""
+    """Sizes (slowest axis first) and the axis of each channel of rows [rows, channels]; ``loose`` allows wrong rows."""
     number = len(rows)
 
     def middle(blocks: np.ndarray, axis: int) -> np.ndarray:
@@ -127,7 +127,7 @@ def _split(
         if number % fast:
             continue
         blocks = rows.reshape(-1, fast, rows.shape[1])
-        # A look at few rows first: most lengths are wrong, and show it at once.
+        # The first three blocks are checked first, because they rule out most lengths.
         again = still = np.zeros(rows.shape[1], bool)
         for part in (blocks,) if loose else (blocks[:3], blocks):
             again = alike(part, 0)
@@ -147,13 +147,13 @@ def _split(
 
 @dataclass(frozen=True, eq=False)
 class Arrangement:
-    """How the channels of several axes may run, as a spec whose ladders are still to be found.
+    """A possible order of the channels of several axes, as a spec; its ladders are not known yet.
 
     Attributes:
-        spec: The spec, of any ladder.
-        axes: For each axis of the spec, its place among the sizes of the grid.
-        scale: What all pairs are long.
-        noise: How much that varies.
+        spec: The spec, with a placeholder as its ladder.
+        axes: For each axis of the spec, its index in the sizes of the grid.
+        scale: The common size of all pairs.
+        noise: The largest relative variation of that size.
     """
 
     spec: AxialSinusoidal
@@ -163,7 +163,7 @@ class Arrangement:
 
 
 def arrangements(cells: Cells, lines: list[np.ndarray], width: int) -> list[Arrangement]:
-    """Arrangements of channels under which each is of its axis and all pairs keep one size along these lines."""
+    """Arrangements in which each channel belongs to its axis and all pairs have one size on these lines; best first."""
     found = []
     number = len(cells.sizes)
     for axes in itertools.permutations(range(number)):
@@ -175,7 +175,7 @@ def arrangements(cells: Cells, lines: list[np.ndarray], width: int) -> list[Arra
                 except ClockhandsError:
                     continue
                 if uneven != "refuse" and (width - (number if raw else 0)) % (2 * sum(spec.shares)) == 0:
-                    continue  # the width is even after all
+                    continue  # the width divides evenly, so this is the same as "refuse"
                 one = _fits(spec, axes, cells, lines)
                 if one is not None:
                     found.append(one)
@@ -183,7 +183,7 @@ def arrangements(cells: Cells, lines: list[np.ndarray], width: int) -> list[Arra
 
 
 def _shares(cells: Cells, axes: tuple[int, ...], raw: str | None) -> set[tuple[int, ...]]:
-    """The shares of the channels that axes may have: as many each, or as many as were counted."""
+    """Possible shares of the channels per axis: equal ones, or those of the counted channels."""
     counts = [int((cells.owner == axis).sum()) - bool(raw) for axis in axes]
     out = {(1,) * len(axes)}
     if min(counts) > 0:
@@ -220,7 +220,7 @@ def _fits(spec: AxialSinusoidal, axes: tuple[int, ...], cells: Cells, lines: lis
 
 
 def _affine(column: np.ndarray) -> bool:
-    """Whether a column rises by the same from cell to cell."""
+    """Whether a column changes by a constant step from cell to cell."""
     if len(column) < 2 or column[0] == column[-1]:
         return False
     straight = column[0] + (column[-1] - column[0]) * np.arange(len(column)) / (len(column) - 1)
@@ -232,12 +232,13 @@ class TableAxis:
     """One axis of a table.
 
     Attributes:
-        size: Its cells.
-        trials: The measured numbers of its ladder, likeliest first: the same rows, other whole turns.
-        doubts: The covariance of level, slope and origin.
+        size: Number of its cells.
+        trials: Measured parameters of its ladder, likeliest first; they differ in the number of full rotations.
+        doubts: The covariance of level, slope and origin, [3, 3].
         ways: Descriptions, the shortest first.
-        raw: Start and step as its raw coordinate says them, or None.
-        values, places: The pairs as ``cos + i sin`` at the cells.
+        raw: Start and step, measured from its raw coordinate, or None.
+        values: The pairs as ``cos + i sin``, complex [cells, pairs].
+        places: The index of each cell, float64 [cells].
     """
 
     size: int
@@ -250,7 +251,7 @@ class TableAxis:
 
 
 def axes_of(given: GivenTable, one: Arrangement, lines: list[np.ndarray], order: str) -> list[TableAxis] | None:
-    """The ladder and the place of each axis of an arrangement whose pairs are of this order, or None."""
+    """The ladder and position of each axis of an arrangement with this order of sine and cosine, or None."""
     hands, coordinates = one.spec.places
     out = []
     for number, (axis, channels) in enumerate(zip(one.axes, hands, strict=True)):
@@ -301,7 +302,7 @@ def _axis(
 
 
 def spacings(arrangement: Arrangement, order: str) -> Iterator[tuple[str, Spacing | tuple[Spacing, ...]]]:
-    """Spacings of published codes that run like an arrangement: the preset's name, and the spacing of its axes."""
+    """Name and spacing of each preset with the order of channels of this arrangement."""
     spec = arrangement.spec
     for name, own in of_kind(AxialSinusoidal):
         alike = (own.order, own.shares, own.channels, own.raw) == (order, spec.shares, spec.channels, spec.raw)
@@ -310,7 +311,7 @@ def spacings(arrangement: Arrangement, order: str) -> Iterator[tuple[str, Spacin
 
 
 def placed(axis: TableAxis, spacing: Spacing, pairs: int) -> tuple[float, float] | None:
-    """Start and step of an axis whose rates are those of a spacing; None if they differ."""
+    """Start and step of an axis if its rates are those of this spacing; else None."""
     rates = np.array(spacing.ladder(pairs, 2 * pairs).rates)[: axis.values.shape[1]]
 
     def rest(start: float, step: float) -> np.ndarray:
@@ -335,7 +336,10 @@ def placed(axis: TableAxis, spacing: Spacing, pairs: int) -> tuple[float, float]
 
 
 def even_like(axis: TableAxis, published: EvenSteps, pairs: int) -> EvenSteps | None:
-    """Evenly spaced rates of an axis: the published first rate, confirmed by raw coordinates, and another last one."""
+    """Evenly spaced rates of an axis with the published first rate and a measured last one, or None.
+
+    If the axis has a raw coordinate, the first rate must agree with it.
+    """
     for trial in axis.trials:
         first, end = float(trial.advances[0]), float(trial.advances[-1])
         if trial.kind != "even" or len(trial.advances) != pairs or not first > 0:
@@ -351,7 +355,7 @@ def even_like(axis: TableAxis, published: EvenSteps, pairs: int) -> EvenSteps | 
 
 @dataclass(frozen=True, eq=False)
 class Candidate:
-    """A code of several axes that a table may be."""
+    """A code of several axes that may be the table, with the start and step of each axis."""
 
     spec: AxialSinusoidal
     start: tuple[float, ...]
@@ -361,7 +365,7 @@ class Candidate:
 
 
 def identify_cells(given: GivenTable, prefix: int) -> Matches:
-    """The code of several axes that a table is; ``prefix`` rows of zeros stood before these."""
+    """The match of a table of several axes, or none with a reason; ``prefix`` rows of zeros precede the table."""
     cells = cells_of(given)
     if cells is not None:
         return _of_cells(given, cells, [given.at(cells.rows(axis)) for axis in range(len(cells.sizes))], prefix)
@@ -372,7 +376,7 @@ def identify_cells(given: GivenTable, prefix: int) -> Matches:
 
 
 def _moved_cells(given: GivenTable, prefix: int) -> Matches | None:
-    """The code of a table some of whose rows are others: a class token's before it, zeros behind it, any one."""
+    """The match of a table with wrong rows: that of a class token before it, zeros after it, or any others."""
     behind = _zeros_behind(given)
     for before in (0, 1):
         if before + behind + 4 > given.rows or (before and prefix) or (behind and prefix):
@@ -386,16 +390,16 @@ def _moved_cells(given: GivenTable, prefix: int) -> Matches | None:
 
 
 def _zeros_behind(given: GivenTable) -> int:
-    """Rows of zeros at the end, of those looked at."""
+    """The number of rows of zeros at the end, at most 255; 0 if the last 256 rows are all zeros."""
     tail = np.asarray(np.asarray(given.array[-min(given.rows, 256) :]).any(axis=1))
     return int(np.argmax(tail[::-1])) if tail.any() else 0
 
 
 def _with_others(found: Matches, given: GivenTable, before: int, behind: int) -> Matches:
-    """The match of the cells of a table as one of the whole table, whose first or last rows are others."""
+    """The match of the grid cells extended to the whole table, with ``before`` and ``behind`` rows that differ."""
     match, spec = found[0], cast(AxialSinusoidal, found[0].spec)
     positions = match.positions
-    if behind:  # no grid has rows behind it: they are given the last cell's position
+    if behind:  # a `Grid` has no rows after its cells, so these get the position of the last cell
         at = positions_of(replace(positions, prefix=0)).as_float64().reshape(-1, len(positions.sizes))
         positions = at[[*[0] * before, *range(len(at)), *[-1] * behind]]
     made = table(spec, positions, "float64")
@@ -459,7 +463,7 @@ def _candidates(arrangement: Arrangement, axes: list[TableAxis], order: str) -> 
     for name, published in spacings(arrangement, order):
         each = published if isinstance(published, tuple) else (published,) * len(axes)
         made = _candidate(spec, axes, each, (name,))
-        if made is None:  # evenly spaced rates may be those of another resolution
+        if made is None:  # evenly spaced rates may be for another resolution
             alike = tuple(
                 even_like(axis, one, pairs) if isinstance(one, EvenSteps) else None
                 for axis, one, pairs in zip(axes, each, spec.pairs, strict=True)
@@ -552,7 +556,11 @@ def _checked(
 
 
 def _nearly(check: Comparison, given: GivenTable, spec: AxialSinusoidal) -> bool:
-    """Whether few rows are others, or all have moved a little and alike: by a tenth of the code in all."""
+    """Whether at most one row or 1 % of the rows differ, or at least 90 % have moved by similar, small amounts.
+
+    Small means a root mean square of at most a tenth of the code; similar, a median of at least half of the 95th
+    percentile.
+    """
     wrong = len(check.wrong)
     if wrong <= max(1, _FEW * given.rows):
         return True
@@ -565,7 +573,7 @@ def _nearly(check: Comparison, given: GivenTable, spec: AxialSinusoidal) -> bool
 
 
 def _expected(spec: AxialSinusoidal, grid: Grid) -> ExpectedTable:
-    """What a code of several axes says of every cell of a grid."""
+    """The expected table of a code of several axes at every cell of a grid."""
     hands, coordinates = spec.places
     rates = np.zeros((grid.axes, spec.width))
     for axis, (channels, ladder) in enumerate(zip(hands, spec.ladders, strict=True)):

@@ -1,11 +1,12 @@
-"""Tables in no convention that is known: columns that are waves all the same, and rows that training made.
+"""Tables of no known convention: columns that are sinusoids nevertheless, and learned rows.
 
-A wave of any phase keeps ``d_(r+1) + d_(r-1) = 2 cos(angle) d_r``, where ``d`` is how much it changes from row to row.
-A column is a wave where that leaves less than a fiftieth of how ``d`` changes, over at least half a turn.
+A sinusoid of any phase satisfies ``d_(r+1) + d_(r-1) = 2 cos(angle) d_r``, where ``d`` is its change from row to row.
+A column counts as a sinusoid if the residual is at most a fiftieth of the second difference of ``d``, and the column
+has at least half a rotation.
 
-In noise the correlation of neighbouring rows is 0, give or take ``1 / sqrt(rows x n)``, where ``n`` is how many
-independent numbers a row has: of components with shares ``s`` of the variance, ``1 / sum(s**2)``. Rows that were
-trained to stand for neighbouring positions are alike far beyond that.
+In noise, the correlation of neighbouring rows has mean 0 and standard deviation ``1 / sqrt(rows x n)``, where ``n`` is
+the number of independent numbers in a row: ``1 / sum(s**2)`` for components with shares ``s`` of the variance. Rows
+that were trained for neighbouring positions have a much higher correlation.
 """
 
 import math
@@ -17,15 +18,15 @@ from clockhands.additive import Learned
 from clockhands.recognition._given import GivenTable
 from clockhands.recognition._matches import Match, Matches
 
-_ROWS, _CHANNELS = 1024, 512  # looked at, at most
+_ROWS, _CHANNELS = 1024, 512  # the most rows and channels that are searched for sinusoids
 _LEFT = 0.02
-_SHARE = 0.1  # of the columns that must be waves, and 4, to speak of them
-SIGMAS = 8.0  # standard deviations of noise that neighbours must be alike by
-_SPECTRUM_ROWS, _CHANNELS = 2048, 512  # looked at, at most
+_SHARE = 0.1  # the least share of columns that must be sinusoids, and at least 4, to be reported
+SIGMAS = 8.0  # the least correlation of neighbouring rows, in standard deviations of noise
+_SPECTRUM_ROWS, _CHANNELS = 2048, 512  # the most rows and channels that are used for the spectrum
 
 
 def lone_waves(given: GivenTable) -> tuple[str, dict[str, Any]]:
-    """A sentence about the columns that are waves, with what was seen of them; nothing where there are few."""
+    """A sentence about the columns that are sinusoids, and the measurements; both empty if there are few."""
     rows = given.at(slice(0, min(_ROWS, given.rows)))[:, :: max(1, given.width // _CHANNELS)]
     if len(rows) < 16:
         return "", {}
@@ -49,7 +50,7 @@ def lone_waves(given: GivenTable) -> tuple[str, dict[str, Any]]:
 
 
 def identify_trained(given: GivenTable, reason: str) -> Matches:
-    """A learned table, or none: ``reason`` says why it is no sinusoid."""
+    """The match of a learned table, or none; ``reason`` says why it is not a sinusoidal one."""
     for begin, block in given.blocks():
         bad = np.flatnonzero(~np.isfinite(block).all(axis=1))
         if bad.size:
@@ -78,11 +79,13 @@ def identify_trained(given: GivenTable, reason: str) -> Matches:
 
 
 def spectrum(rows: np.ndarray) -> dict[str, Any]:
-    """What the rows [rows, channels] of a table have in common: JSON values.
+    """Correlations and principal components of the rows [rows, channels] of a table, as JSON values.
 
-    ``neighbours`` is the correlation of rows one apart, ``alike`` that of rows 1, 2, 4, … apart; ``components`` the
-    share of the leading ones in what differs between rows, and ``periods`` how many rows each of them needs to come
-    back, by the largest of its Fourier coefficients; ``unlike`` the rows whose length is far from the others'.
+    ``neighbours`` is the correlation of neighbouring rows, ``alike`` that of rows at distances 1, 2, 4, …, and
+    ``by_chance`` the standard deviation of the correlation in noise. ``components`` has the shares of the 8 leading
+    components in the variance, ``components_for_90_percent`` how many hold 90 % of it, and ``periods`` the periods of
+    the first 4 in rows, by their largest Fourier coefficients. ``unlike`` has the rows with lengths far from the
+    median.
     """
     lengths = np.linalg.norm(rows, axis=1)
     middle = np.median(lengths)

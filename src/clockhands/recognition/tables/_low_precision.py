@@ -1,9 +1,10 @@
-"""Tables that were made in bfloat16 or float16: their own arithmetic repeated, and compared on every row.
+"""Recognition of tables computed in bfloat16 or float16: their arithmetic is repeated and compared.
 
-A table of sines and cosines from position 0 on says its layout in row 0 (zeros and ones) and its rates in row 1. From
-these two rows the arithmetic of a dtype makes all others: positions, rates and phases rounded to it, or some of them.
-Where that gives the table, and numbers without rounding do not, the table was made so. No rate has to be known for
-that; which code was meant is the published one whose rates lie within a unit of the dtype's last place.
+In a table of sines and cosines from position 0 on, row 0 (zeros and ones) shows the layout and row 1 the rates. From
+these two rows, the arithmetic of a dtype gives all others: positions, rates and phases, or some of them, are rounded
+to it. If this gives the table and arithmetic without rounding does not, the table was computed in this dtype. No known
+rates are needed for this. The intended code is the published one with rates within one unit in the last place of the
+dtype.
 """
 
 import math
@@ -25,23 +26,23 @@ from clockhands.specs import describe
 PARTS = ("positions", "rates", "phases")
 
 _STORED = {"float64": 0.0, "float32": 2.0**-24, "float16": 2.0**-12, "bfloat16": 2.0**-9}
-_UNITS_AROUND = 8  # units of the last place in which the rate of a table of few bits is looked for
-_LEAST_ROWS = 64  # fewer do not show how phases were rounded
-_SAMPLE = 256  # rows that are compared to find out how
-_MOST = 0.99  # numbers that must agree: a rate that is not known to its last bit may round a phase the other way
-_OTHERS = 0.9  # and that agree without rounding where there is none
+_UNITS_AROUND = 8  # the rates of a low-precision table are searched this many units in the last place around row 1
+_LEAST_ROWS = 64  # fewer rows do not show how phases were rounded
+_SAMPLE = 256  # the most rows that are compared to find what was rounded
+_MOST = 0.99  # the least share of numbers that must agree; an error in a rate's last bit may round a phase differently
+_OTHERS = 0.9  # if more than this share agrees without rounding, the table was not computed in low precision
 _BLOCK = 2**20
 
 
 @dataclass(frozen=True)
 class LowPrecision:
-    """How a table was made.
+    """How a low-precision table was computed.
 
     Attributes:
         dtype: ``bfloat16`` or ``float16``.
-        rounded: What was rounded to it: of ``positions``, ``rates`` and ``phases``.
-        spec: The code that was meant, or None where it is none that is known.
-        name: The preset that it is.
+        rounded: Those of ``positions``, ``rates`` and ``phases`` that were rounded to it.
+        spec: The intended code, or None if it is not a known one.
+        name: The name of the preset that is this code, or None.
     """
 
     dtype: str
@@ -52,7 +53,7 @@ class LowPrecision:
 
 @dataclass(frozen=True)
 class _Sample:
-    """Some rows of a table: where they stand, their sines and cosines, and what storing them has cost."""
+    """Some rows of a table: positions [rows], sines and cosines [rows, pairs], and the rounding error of storage."""
 
     at: np.ndarray
     sines: np.ndarray
@@ -60,24 +61,24 @@ class _Sample:
     stored: float
 
     def agrees(self, rates: np.ndarray, dtype: str = "", rounded: tuple[str, ...] = ()) -> float:
-        """The share of numbers that arithmetic gives in which some parts are rounded to a dtype."""
+        """The share of pairs that agree with arithmetic in which these parts are rounded to a dtype, from 0 to 1."""
         return float(self.agreeing(rates, dtype, rounded).mean())
 
     def agreeing(self, rates: np.ndarray, dtype: str, rounded: tuple[str, ...]) -> np.ndarray:
-        """Which pairs of which rows that arithmetic gives."""
+        """Which pairs agree with that arithmetic, bool [rows, pairs]."""
         positions = _rounded(self.at, dtype) if "positions" in rounded else self.at
         rates = _rounded(rates, dtype) if "rates" in rounded else rates
         phases = (positions[:, None].astype(np.float32) * rates.astype(np.float32)).astype(np.float64)
         if "phases" in rounded:
             phases = _rounded(phases, dtype)
-        # Phases in float32, of rates that are known to an ulp of float32.
+        # Error bound of phases in float32, with rates that are known to one ulp of float32.
         allowed = 2.0**-21 + self.stored + np.abs(phases) * 2.0**-22
         with np.errstate(invalid="ignore"):
             off = np.maximum(np.abs(np.sin(phases) - self.sines), np.abs(np.cos(phases) - self.cosines))
         return off <= allowed
 
     def nearest(self, rates: np.ndarray, dtype: str) -> np.ndarray:
-        """The numbers of the dtype, a few units around some rates, that make most of the sample in its arithmetic."""
+        """For each rate the number of the dtype within 8 units with which most of the sample agrees, [pairs]."""
         held = _rounded(rates, dtype)
         parts = ("positions", "rates", "phases")
         best, shares = held.copy(), np.full(len(held), -1.0)
@@ -90,7 +91,7 @@ class _Sample:
 
 
 def low_precision(array: np.ndarray) -> LowPrecision | None:
-    """How a table [rows, width] of floats was made, if in low precision from position 0 on; else None."""
+    """How a table [rows, width] of floats was computed, if it is a low-precision one from position 0 on; else None."""
     stored = array.dtype.name
     if array.ndim != 2 or len(array) < _LEAST_ROWS or array.shape[1] % 2 or array.shape[1] < 8 or stored not in _STORED:
         return None
@@ -115,7 +116,8 @@ def _made(
     if (seen <= 0).any():
         return None
     named = list(_published(spec))
-    # Row 1 says the rates; where it holds few bits of them, published ones are tried first, then numbers of its dtype.
+    # Row 1 shows the rates. If it is stored in low precision, published rates are tried first, then numbers of its
+    # dtype near the rates of row 1.
     ladders = [(np.array(known.rates), False) for known in named]
     if stored in LOW_PRECISION:
         ladders.append((sample.nearest(seen, stored), True))
@@ -137,27 +139,27 @@ def _made(
 
 
 def _few_bits(rates: np.ndarray, dtype: str) -> bool:
-    """Whether rates are numbers of a dtype, and not only powers of two, which are numbers of any."""
+    """Whether all rates are numbers of a dtype, and at least 4 are not powers of two, which every dtype holds."""
     held = _rounded(rates, dtype)
     kept = np.abs(held - rates) <= 2.0**-21 * rates
     return bool(kept.all()) and int((np.frexp(held)[0] != 0.5).sum()) >= 4
 
 
 def _choices(at: np.ndarray, rates: np.ndarray, dtype: str, measured: bool) -> Iterator[tuple[str, ...]]:
-    """What may have been rounded: what shows."""
+    """The sets of parts that may have been rounded, without those whose rounding would have no effect."""
     positions = (_rounded(at, dtype) != at).any()
     few = _few_bits(_as_made(rates, dtype), dtype)
     for chosen in product((False, True), repeat=3):
         parts = tuple(part for part, one in zip(PARTS, chosen, strict=True) if one)
         if not parts or ("positions" in parts and not positions):
             continue
-        # Rates that were measured to have more bits were not rounded; those that have few were.
+        # Measured rates show whether they were rounded: they are then numbers of the dtype.
         if not measured or ("rates" in parts) == few:
             yield parts
 
 
 def _as_made(rates: np.ndarray, dtype: str) -> np.ndarray:
-    """The rates as numbers of the dtype where they are such to within what was seen of them."""
+    """The rates rounded to the dtype if all are within 2**-21 of its numbers; else unchanged."""
     held = _rounded(rates, dtype)
     return held if (np.abs(held - rates) <= 2.0**-21 * rates).all() else rates
 
@@ -168,7 +170,7 @@ def _rounded(numbers: np.ndarray, dtype: str) -> np.ndarray:
 
 
 def _as_it_is(spec: Sinusoidal) -> bool:
-    """Whether a preset is its sines and cosines and nothing else."""
+    """Whether a preset is sines and cosines only: without scale, standardisation or zero rows."""
     return not spec.scaled and spec.scale == 1 and spec.standardised is None and not spec.zero_rows
 
 
@@ -181,16 +183,17 @@ def _published(spec: Sinusoidal) -> Iterator[Sinusoidal]:
         try:
             made = replace(spec, spacing=own.spacing)
         except ClockhandsError:
-            continue  # rates given one by one are for another width
+            continue  # a list of rates for another width
         if made not in seen:
             seen.add(made)
             yield made
 
 
 def _meant(rates: np.ndarray, dtype: str, named: list[Sinusoidal]) -> Sinusoidal | None:
-    """The published code whose rates these are, but for what the dtype has cost.
+    """The published code with these rates up to the rounding of the dtype, or None.
 
-    That is a unit of its last place; 8 of them where the rate is an exponential of a rounded argument, up to ln 10,000.
+    A rate may be off by one unit in the last place of the dtype, or by 8 units if it is the exponential of a rounded
+    argument of up to ln 10,000.
     """
     for allowed in (2 * UNIT_ROUNDOFF[dtype], 16 * UNIT_ROUNDOFF[dtype]):
         near = []
@@ -205,9 +208,9 @@ def _meant(rates: np.ndarray, dtype: str, named: list[Sinusoidal]) -> Sinusoidal
 
 
 def identify_low_precision(array: np.ndarray) -> Matches | None:
-    """The published code that a table [rows, width] was meant to be, if it was made in low precision; else None.
+    """The match of a table [rows, width] that was computed in low precision with a published code; else None.
 
-    `Match.residual` says how far the rounding has put it from that code, and `Match.evidence` what was rounded.
+    `Match.residual` is the difference from that code due to rounding, and `Match.evidence` says what was rounded.
     """
     made = low_precision(array)
     if made is None or made.spec is None:
@@ -234,7 +237,7 @@ def _listed(words: tuple[str, ...]) -> str:
 
 
 def _residual(array: np.ndarray, spec: Sinusoidal) -> Residual:
-    """How far a table is from a code, block by block."""
+    """The difference between a table and a code, computed in blocks of rows."""
     step, squares = max(1, _BLOCK // spec.width), 0.0
     rows, channels = np.empty(len(array)), np.zeros(spec.width)
     for begin in range(0, len(array), step):
@@ -245,5 +248,5 @@ def _residual(array: np.ndarray, spec: Sinusoidal) -> Residual:
         squares += float((off * off).sum())
     mean = math.sqrt(squares / (len(array) * spec.width))
     furthest, most = (np.argsort(-each, kind="stable")[:10].tolist() for each in (rows, channels))
-    # Sine and cosine of a pair have squares of 1 together: a root mean square of half of that a channel.
+    # The squares of a pair's sine and cosine sum to 1, so the root mean square of a code is 1 / sqrt(2).
     return Residual(float(rows.max()), mean, mean * math.sqrt(2), tuple(furthest), tuple(most))

@@ -1,13 +1,13 @@
-"""Which channels of a table turn together, how far from row to row, and which ladder that is.
+"""The pairs of channels of a table, their rotation from row to row, and the ladder of these angles.
 
-A pair taken as one complex number ``z = second + i first`` keeps its size and turns by the same angle at every row:
-``z_r = A exp(i (angle r + phase))``. That its size is the same in all pairs and rows tells the layouts apart.
+A pair, taken as one complex number ``z = second + i first``, has constant size and rotates by the same angle at every
+row: ``z_r = A exp(i (angle r + phase))``. Only with the right layout is the size the same in all pairs and rows.
 
-A pair of rate ``r`` at positions ``start + step x`` has the phase ``r start + r step x``, known modulo 2 pi. With
-``a = r |step|``, which is all that rows can tell of a rate, the phase is ``a (origin + sign x)``, where
-``origin = start / |step|``. So a geometric ladder has three unknown numbers, however many pairs and rows there are.
-Slow pairs turn less than half a turn from row to row. They tell the progression, which tells the next faster pair
-well enough to know how many whole turns are missing there, which tells the progression better, and so on.
+A pair of rate ``r`` at positions ``start + step x`` has the phase ``r start + r step x``, known modulo 2 pi. Rows show
+only ``a = r |step|``, not the rate itself; the phase is ``a (origin + sign x)``, where ``origin = start / |step|``. So
+a geometric ladder has three unknown numbers, however many pairs and rows there are. Low-frequency pairs rotate by less
+than half a rotation from row to row, so their angles are known. They give a first estimate of the ladder. The estimate
+predicts the next faster pair well enough to find its number of full rotations, which improves the estimate, and so on.
 """
 
 from collections.abc import Iterator, Sequence
@@ -19,25 +19,25 @@ import numpy as np
 from clockhands.clocks import Order
 from clockhands.layouts import Layout
 
-# A pair of independent noise has a size that varies by half of itself; a clock's, by its rounding.
+# In independent noise, the size of a pair varies by about half of its value; in a pair of sine and cosine, by rounding.
 _UNSTEADY = 0.4
 Kind = Literal["geometric", "even", "explicit"]
 _TURN = 2 * np.pi
-_LOOSE = 0.02  # rad that are always allowed while a progression is looked for; what is found is checked exactly
-_FARTHEST = 64  # turns of the slowest pair between position 0 and the rows that are looked through
+_LOOSE = 0.02  # rad of error that the search for a progression always allows; each result is checked exactly later
+_FARTHEST = 64  # the largest distance of position 0 that is searched, in full rotations of the slowest pair
 
 
 @dataclass(frozen=True, eq=False)
 class PairReading:
-    """The pairs of a table under one reading of its channels.
+    """The pairs of a table under one layout of its channels.
 
     Attributes:
         layout: Which two channels form a pair.
-        first, second: The channel of each pair's first and second number, int64 [pairs]; -1 where the last has none.
-        size: What all pairs are long: the scale of the table.
-        offset: What was added to every number.
-        noise: How much the size of a pair varies, relative to it: about the relative error of a number.
-        turns: Whole pairs in the sampled rows divided by their size, complex128 [rows, pairs].
+        first, second: The two channels of each pair, int64 [pairs]; ``second`` is -1 if the last pair has one only.
+        size: The common size of all pairs, which is the scale of the table.
+        offset: A constant that was added to every number.
+        noise: The relative variation of the size of a pair: about the relative error of a number.
+        turns: Pairs with both channels in the sampled rows, divided by their size, complex128 [rows, pairs].
     """
 
     layout: Layout
@@ -50,12 +50,12 @@ class PairReading:
 
     @property
     def whole(self) -> int:
-        """Pairs with both channels."""
+        """The number of pairs with both channels."""
         return int((self.second >= 0).sum())
 
 
 def readings(head: np.ndarray) -> list[PairReading]:
-    """The ways to pair the channels of these rows [rows, width] under which all pairs keep one size, steadiest first.
+    """The layouts under which all pairs of these rows [rows, width] have one size, the least noise first.
 
     Columns of zeros at the end are left out.
     """
@@ -81,7 +81,7 @@ def _steady(
     one: np.ndarray, two: np.ndarray, layout: Layout, first: np.ndarray, second: np.ndarray
 ) -> PairReading | None:
     noise, size, offset = _circle(one, two, 0.0)
-    if noise > 1e-3:  # a standardised table: all numbers have moved by one and the same
+    if noise > 1e-3:  # perhaps a standardised table, in which all numbers are shifted by one constant
         # x**2 + y**2 = 2 b (x + y) + (size**2 - 2 b**2) is linear in b and in the rest.
         total, square = (one + two).ravel(), (one**2 + two**2).ravel()
         total -= total.mean()
@@ -100,19 +100,19 @@ def _circle(one: np.ndarray, two: np.ndarray, offset: float) -> tuple[float, flo
     size = float(np.median(sizes))
     if not size > 0:
         return np.inf, size, offset
-    # The share of rows that may be wrong must not reach the figure: the 85th percentile, of a normal law.
+    # The 85th percentile, so that a few wrong rows do not change the result: 1.44 deviations of a normal distribution.
     return float(np.quantile(np.abs(sizes / size - 1), 0.85)) / 1.44, size, offset
 
 
 @dataclass(frozen=True, eq=False)
 class PairAngles:
-    """How each pair turns.
+    """The rotation of each pair.
 
     Attributes:
         angle: Radians from one row to the next, in (-pi, pi], float64 [pairs].
-        phase: Radians at row 0.
-        spread: How exactly the angle is known, one standard deviation.
-        steady: The length of the mean of all rows turned back: 1 for a pair that turns evenly, 0 for noise.
+        phase: Radians at row 0, [pairs].
+        spread: Standard deviation of the angle, [pairs].
+        steady: Size of the mean over all rows after the rotation is removed: 1 for a constant rotation, 0 for noise.
     """
 
     angle: np.ndarray
@@ -122,10 +122,10 @@ class PairAngles:
 
 
 def angles_of(turns: np.ndarray, noise: float) -> PairAngles:
-    """The turning of pairs [rows, pairs] that stand at equal distances.
+    """The rotation of pairs [rows, pairs] at evenly spaced positions, in radians per row.
 
-    At distance ``l`` the angle is known to noise / l, modulo 2 pi / l; each distance is twice the one before,
-    so the last one's turn is known from it.
+    Rows at distance ``l`` give the angle with an error of noise / l, modulo 2 pi / l. Each distance is twice the
+    previous one, so the angle so far is precise enough to determine the number of full rotations.
     """
     unit = turns / np.maximum(np.abs(turns), 1e-300)
     rows = len(unit)
@@ -133,17 +133,17 @@ def angles_of(turns: np.ndarray, noise: float) -> PairAngles:
     lag = 1
     while lag < rows:
         summed = np.einsum("rp,rp->p", unit[lag:], unit[:-lag].conj())
-        # Where all rows so far apart are zeros nothing is added; NumPy's angle of a negative zero is pi.
+        # A sum of 0 comes from rows of zeros and adds nothing; NumPy's angle of a negative zero is pi.
         angle += np.where(summed == 0, 0, np.angle(summed * np.exp(-1j * lag * angle)) / lag)
         lag *= 2
     place = np.arange(rows)[:, None]
     back = unit * np.exp(-1j * angle * place)
     phase = np.angle(back.sum(axis=0))
     rest = np.angle(back * np.exp(-1j * phase))
-    there = np.asarray(unit.any(axis=1))[:, None]  # rows of zeros tell nothing
+    there = np.asarray(unit.any(axis=1))[:, None]  # rows of zeros have no angle
     middle = float((place * there).sum() / max(1, there.sum()))
     slope = ((place - middle) * there * rest).sum(axis=0) / max(1.0, float(((place - middle) ** 2 * there).sum()))
-    # One step of least squares, where the phases are clear of a turn.
+    # One step of least squares, for pairs whose remaining phases are far from a half rotation.
     clear = np.abs(rest).max(axis=0) < 1.5
     angle = np.where(clear, angle + slope, angle)
     back = unit * np.exp(-1j * angle * place)
@@ -154,10 +154,10 @@ def angles_of(turns: np.ndarray, noise: float) -> PairAngles:
 
 
 def angles_at(turns: np.ndarray, noise: float, positions: np.ndarray) -> PairAngles:
-    """The turning of pairs that stand at these positions, in radians per token.
+    """The rotation of pairs [rows, pairs] at these positions [rows], in radians per token.
 
-    Neighbours in order of distance: the nearest two rows tell the angle modulo a turn over that distance, and each
-    larger distance is used as soon as what is known is exact enough to say which turn it is.
+    Pairs of rows are used in order of their distance. The nearest two rows give the rate modulo 2 pi / distance. A
+    larger distance is used only if the rate is already precise enough to determine the number of full rotations.
     """
     unit = turns / np.maximum(np.abs(turns), 1e-300)
     one, two = np.triu_indices(len(positions), 1) if len(positions) <= 64 else _neighbours(len(positions))
@@ -183,7 +183,7 @@ def angles_at(turns: np.ndarray, noise: float, positions: np.ndarray) -> PairAng
 
 
 def _neighbours(rows: int) -> tuple[np.ndarray, np.ndarray]:
-    """Pairs of rows at distances 1, 2, 4, … in the order given."""
+    """Indices of two rows each, at distances of 1, 2, 4, … rows."""
     one, two, lag = [], [], 1
     while lag < rows:
         one.append(np.arange(0, rows - lag, max(1, lag // 8)))
@@ -194,18 +194,18 @@ def _neighbours(rows: int) -> tuple[np.ndarray, np.ndarray]:
 
 @dataclass(frozen=True, eq=False)
 class Progression:
-    """A ladder in radians per row, and where its position 0 lies.
+    """A ladder in radians per row, and the place of position 0.
 
     Attributes:
         kind: ``geometric``: ``advance_k = exp(level + slope k)``; ``even``: ``level + slope k``; ``explicit``: free.
-        order: Which of sine and cosine stands first.
-        sign: 1 where positions rise with the rows, -1 where they fall.
-        level, slope: The numbers of the progression; 0 where it is explicit.
-        advances: Radians by which each pair turns from one row to the next, not modulo 2 pi, at least 0.
+        order: Whether sine or cosine is first.
+        sign: 1 if positions increase with the rows, -1 if they decrease.
+        level, slope: The parameters of the progression; 0 if it is explicit.
+        advances: Radians by which each pair rotates from one row to the next, not modulo 2 pi, at least 0, [pairs].
         origin: The position of row 0, in steps.
-        rest: Root mean square of the angles that it leaves unexplained, in radians.
-        normal: What a change of level, slope and origin adds to the sum of squares: a matrix [3, 3].
-        spread: The same, each angle weighed with the square of what is unexplained of it: [3, 3].
+        rest: Root mean square of the residual angles, in radians.
+        normal: The normal matrix of least squares for level, slope and origin, [3, 3].
+        spread: The same matrix with each angle weighted by its squared residual, [3, 3].
     """
 
     kind: Kind
@@ -220,26 +220,26 @@ class Progression:
     spread: np.ndarray | None = None
 
     def with_numbers(self, level: float, slope: float, origin: float) -> "Progression":
-        """The same kind of ladder with other numbers."""
+        """The same kind of ladder with other parameters."""
         index = np.arange(len(self.advances))
         line = level + slope * index
         advances = np.exp(line) if self.kind == "geometric" else line
         return replace(self, level=level, slope=slope, advances=advances, origin=origin)
 
     def phases(self, places: np.ndarray) -> np.ndarray:
-        """Radians of every pair at these rows, [rows, pairs]."""
+        """The phase of every pair at these rows in radians, [rows, pairs]."""
         return np.multiply.outer(self.origin + self.sign * places, self.advances)
 
 
 def turned(values: np.ndarray, order: Order) -> np.ndarray:
-    """Complex pairs ``second + i first`` as ``cos + i sin``."""
+    """Complex pairs ``second + i first`` converted to ``cos + i sin``."""
     return values if order == "sin-cos" else 1j * values.conj()
 
 
 def progressions(angles: PairAngles, rows: int, *, known: bool = False) -> Iterator[Progression]:
-    """All ladders with a start that turn pairs of ``second + i first`` like this, to what the angles allow.
+    """All ladders, with the place of position 0, that give these angles of ``second + i first`` within their errors.
 
-    Where positions are ``known``, the angles are per token: positions start at 0 and rise.
+    If positions are ``known``, the angles are per token; the origin is 0 and positions increase.
     """
     for order in ("sin-cos", "cos-sin"):
         angle = angles.angle if order == "sin-cos" else -angles.angle
@@ -252,7 +252,7 @@ def progressions(angles: PairAngles, rows: int, *, known: bool = False) -> Itera
 
 
 def _ladders(angle: np.ndarray, spread: np.ndarray) -> Iterator[tuple[Kind, float, float, np.ndarray]]:
-    """Ladders whose pairs advance by these angles modulo 2 pi."""
+    """Kind, level, slope and advances of ladders with these angles modulo 2 pi."""
     pairs = len(angle)
     index = np.arange(pairs)
     found = False
@@ -283,10 +283,10 @@ def _ladders(angle: np.ndarray, spread: np.ndarray) -> Iterator[tuple[Kind, floa
 
 
 def _even_lines(angle: np.ndarray) -> Iterator[tuple[float, float]]:
-    """Level and slope of pairs whose advances are evenly spaced, modulo 2 pi for each: the smallest first."""
+    """Level and slope of evenly spaced advances that agree with these angles modulo 2 pi, smallest first."""
     index = np.arange(len(angle))
     slope, level = float(np.angle(np.exp(1j * np.diff(angle)).sum())), 0.0
-    for _ in range(2):  # a line through the angles, unrolled along the slope
+    for _ in range(2):  # a line through the angles, unwrapped along the slope
         level = float(np.angle(np.exp(1j * (angle - slope * index)).sum()))
         off = _wrapped(angle - level - slope * index)
         slope += float((off * (index - index.mean())).sum() / ((index - index.mean()) ** 2).sum())
@@ -300,7 +300,7 @@ def _even_lines(angle: np.ndarray) -> Iterator[tuple[float, float]]:
 
 
 def _line(angle: np.ndarray, spread: np.ndarray, sequence: np.ndarray) -> tuple[float, float] | None:
-    """Level and slope of the geometric progression through the pairs in this order, slowest first, or None."""
+    """Level and slope of the geometric progression through the pairs in this sequence, slowest first; or None."""
     floor = np.maximum(spread, 2.0**-22 * np.minimum(np.abs(angle), 1) + 2.0**-40)
     known = angle > 10 * floor
     start = next(
@@ -328,7 +328,7 @@ def _line(angle: np.ndarray, spread: np.ndarray, sequence: np.ndarray) -> tuple[
 
 
 class _Weighted:
-    """A weighted straight line through points that come one after another."""
+    """A straight line fitted by weighted least squares to points that are added one by one."""
 
     def __init__(self) -> None:
         self.sums = np.zeros(5)
@@ -346,19 +346,19 @@ class _Weighted:
         return (one * xy - x * y) / (one * xx - x * x)
 
     def at(self, x: float) -> tuple[float, float]:
-        """The line at a point, and its standard deviation there."""
+        """The value of the line at ``x``, and its standard deviation."""
         one, sx, xx, y, _ = self.sums
         middle = sx / one
         slope, off = self.slope(), x - (self.centre or 0.0) - middle
         return y / one + slope * off, float(np.sqrt(1 / one + off**2 / max(xx - one * middle**2, 1e-300)))
 
     def line(self) -> tuple[float, float]:
-        """Level at 0, and slope."""
+        """The value at 0, and the slope."""
         return self.at(0.0)[0], self.slope()
 
 
 def _origins(phase: np.ndarray, advances: np.ndarray, spread: np.ndarray, rows: int) -> Sequence[float]:
-    """The places of position 0, in steps, that give these phases at row 0: likeliest first."""
+    """At most 8 positions of row 0, in steps, that give these phases at row 0; the nearest to 0 first."""
     turning = np.flatnonzero(advances > 0)
     if not turning.size:
         return ()
@@ -371,7 +371,7 @@ def _origins(phase: np.ndarray, advances: np.ndarray, spread: np.ndarray, rows: 
         doubt = advances[pair] / np.sqrt(weight)
         predicted = advances[pair] * origins
         off = _wrapped(phase[pair] - predicted)
-        # What the pair's own advance may be wrong by moves its phase where position 0 is far away.
+        # An error of the pair's advance changes its phase by more, the further away position 0 is.
         allowed = _LOOSE + 6 * (doubt + error[pair] + np.abs(origins) * spread[pair])
         keep = (np.abs(off) <= allowed) | (allowed > 1)
         if not keep.any():
@@ -386,9 +386,9 @@ def _origins(phase: np.ndarray, advances: np.ndarray, spread: np.ndarray, rows: 
 
 
 def refined(found: Progression, turns: np.ndarray, places: np.ndarray, rounds: int = 3) -> Progression:
-    """The progression that explains these pairs [rows, pairs] at these rows best, by least squares.
+    """The progression fitted to these pairs [rows, pairs] at these places [rows] by least squares.
 
-    Rows that part from the rest are left out: what they are is seen when every row is checked.
+    Rows with much larger residuals than the others are left out; they are found later, when every row is checked.
     """
     values = turned(turns, found.order)
     index = np.arange(len(found.advances))
@@ -403,7 +403,7 @@ def refined(found: Progression, turns: np.ndarray, places: np.ndarray, rounds: i
         size = np.sqrt(np.mean(rest**2, axis=1))
         keep = size <= 6 * np.median(size) + 1e-13
         rest, reach = rest[keep], reach[keep]
-        # The change of an angle with level, slope and origin is a product of one of rows and one of pairs.
+        # The derivative of an angle by level, slope or origin is a factor of the row times a factor of the pair.
         by_row = np.stack([reach, reach, np.ones_like(reach)])
         line = found.advances if found.kind == "geometric" else np.ones(len(index))
         by_pair = np.stack([line, line * index, found.advances])
@@ -432,12 +432,12 @@ def _wrapped(angle: np.ndarray) -> np.ndarray:
 
 
 def covariance_of(trial: Progression, rounding: float) -> np.ndarray:
-    """Of level, slope and origin, of what was measured.
+    """The covariance of the measured level, slope and origin, [3, 3].
 
-    Errors of rounding the table are independent, if not alike (a small sine is rounded less than a cosine near 1), and
-    least squares says what they do. Where more than that is left, rates and positions were rounded on their way: they
-    are off by the same in a whole pair or row, level and slope (the logarithm of a rate) by a few roundings of what
-    they are, the origin likewise, however many rows there are.
+    The rounding errors of the table are independent, although of different sizes (a small sine is rounded less than a
+    cosine near 1), so least squares gives their effect. If the residuals are larger, rates and positions were rounded
+    before. Such an error is the same in a whole pair or row, and more rows do not reduce it: level and slope (the
+    logarithm of a rate) have an error of a few roundings of their value, and so has the origin.
     """
     assert trial.normal is not None
     assert trial.spread is not None

@@ -17,12 +17,12 @@ from clockhands.recognition.tables._sinusoids import checked, identify_single, s
 from clockhands.specs import describe
 
 LEAST_ROWS = 4
-HEAD = 256  # rows in which something must differ
-TURNED = 1 << 20  # numbers of a table that is looked at transposed, and with the other sign
+HEAD = 256  # rows at the start that are checked: they must be finite and not all equal
+TURNED = 1 << 20  # the largest table, in numbers, that is also tried transposed and negated
 
 
 def identify_array(rows: np.ndarray, dtype: str, positions: np.ndarray | None) -> Matches:
-    """The code of a table [rows, width] of a dtype, whose rows stand at ``positions`` if they are given."""
+    """The matches of a table [rows, width]; ``dtype`` is its original one, ``positions`` [rows] may be None."""
     why = _why_not(rows, dtype)
     if why is not None:
         return Matches([], why)
@@ -31,13 +31,13 @@ def identify_array(rows: np.ndarray, dtype: str, positions: np.ndarray | None) -
     if positions is not None and (not found or found[0].residual is not None):
         found = _elsewhere(given, positions) or found
     if positions is None and (not found or found[0].residual is not None):
-        # Rounding in 8 or 11 bits looks like training, until it is done again.
+        # Rounding to 8 or 11 bits looks like further training; repeating the rounding tells them apart.
         found = identify_low_precision(rows) or found
     return found or _unknown(given, found.reason)
 
 
 def _unknown(given: GivenTable, reason: str) -> Matches:
-    """What can be said of a table that is no code that is known."""
+    """The result for a table of no known code: learned rows or no match, with a reason."""
     words, seen = lone_waves(given)
     found = identify_trained(given, words or reason)
     matches = [replace(match, evidence=(*match.evidence, *seen.items())) for match in found]
@@ -45,7 +45,7 @@ def _unknown(given: GivenTable, reason: str) -> Matches:
 
 
 def _if_turned(given: GivenTable, *, waves: bool) -> str:
-    """A sentence about a table that would be a code with its columns as rows, or with the other sign."""
+    """A sentence if the transposed or negated table is a known code; else an empty string."""
     if given.rows * given.width > TURNED:
         return ""
     turned = [(given.array.T, "Its columns are the rows")]
@@ -61,7 +61,7 @@ def _if_turned(given: GivenTable, *, waves: bool) -> str:
 
 
 def _elsewhere(given: GivenTable, positions: np.ndarray) -> Matches | None:
-    """What a table is at other positions than those given, where it is that on every row."""
+    """The matches of a table at other positions than those given, if every row agrees; else None."""
     found = identify_rows(replace(given, positions=None))
     if not found or found[0].residual is not None:
         return None
@@ -74,7 +74,7 @@ def _elsewhere(given: GivenTable, positions: np.ndarray) -> Matches | None:
 
 
 def _why_not(rows: np.ndarray, dtype: str) -> str | None:
-    """Why an array is no table, if that can be seen at once."""
+    """Why an array cannot be a table of a code, as far as its type, shape and first rows show; else None."""
     if rows.dtype.kind in "biu":
         return f"These are numbers of {dtype}: a code of sines and cosines has fractions."
     if rows.dtype.kind == "c":
@@ -100,7 +100,7 @@ def _why_not(rows: np.ndarray, dtype: str) -> str | None:
 
 
 def identify_rows(given: GivenTable) -> Matches:
-    """The sinusoids that a table is."""
+    """The matches of a table [rows, width] with codes of sines and cosines; at most one."""
     found = _identified(given)
     return Matches([with_equal_words(match, given) for match in found], found.reason)
 
@@ -127,6 +127,6 @@ def _identified(given: GivenTable) -> Matches:
 
 
 def _leading_zeros(given: GivenTable) -> int:
-    """Rows of zeros before the first other one, as far as a description is looked for."""
+    """The number of rows of zeros at the start, as far as the first 256 rows show."""
     filled = np.flatnonzero(np.asarray(given.array[:HEAD]).any(axis=1))
     return int(filled[0]) if filled.size else 0

@@ -1,8 +1,8 @@
 """Recognition of a sinusoidal table of one axis.
 
-Where both channels of a pair hold one wave (Funnel's factorised attention), a column stands for itself:
-``x_(r+1) + x_(r-1) = 2 cos(angle) x_r`` tells how far it turns from row to row, without a sign, and least squares its
-phase. The other wave is made from both, and the ladder looked for as in any table.
+If both channels of a pair have the same wave (Funnel's factorised attention), each column is measured alone:
+``x_(r+1) + x_(r-1) = 2 cos(angle) x_r`` gives its angle from row to row, without a sign, and least squares gives its
+phase. The ladder is then found from angles and phases as in other tables.
 """
 
 import math
@@ -43,30 +43,30 @@ from clockhands.recognition.tables._verifying import (
 from clockhands.specs import describe
 from clockhands.written_numbers import UNKNOWN, plain
 
-HEAD = 256  # rows that a description is looked for in
-_TRIED = 4  # readings of the head that are followed to the end
+HEAD = 256  # rows at the start in which candidates are searched
+_TRIED = 4  # the most candidates that are fitted to the whole table
 _WAVES = {"sin-cos": "sin-sin", "cos-sin": "cos-cos"}
-# Rows that may differ from a table that is still called a sinusoid: one, or this share.
+# The share of rows that may differ in a table that still counts as a sinusoidal one; one row always may.
 _FEW = 0.01
-# What training may have moved, and what must be left of how a pair turns.
+# Limits for a table that was trained further; see `_moved`.
 _HALF = 0.5
-_TRAINED = 10.0  # times as large as it starts, or as small, a trained scale may have become
+_TRAINED = 10.0  # the largest factor by which training may have changed a scale, up or down
 
 
 @dataclass(frozen=True, eq=False)
 class SinusoidFit:
-    """A sinusoid that a table may be.
+    """A sinusoidal code fitted to a table, not yet checked on every row.
 
     Attributes:
-        best: Its description.
-        others: Further descriptions of the same numbers.
-        scale: What the code is multiplied by.
-        doubt: One standard deviation of the scale.
-        hands: How its channels are paired.
-        progression: The measured numbers.
-        rest: Root mean square of the angles that are not explained in the rows looked at.
-        told: For each whole pair how steadily it turns as described, 1 for exactly and 0 for not at all.
-        measured: Makes the description in which every number is as it was measured.
+        best: The shortest description.
+        others: Other descriptions of the same numbers.
+        scale: The factor on the code.
+        doubt: Standard deviation of the scale.
+        hands: The pairs of channels.
+        progression: The measured parameters of the ladder.
+        rest: Root mean square of the residual angles in the sampled rows, in radians.
+        told: For each pair with both channels, the correlation with the fitted rotation: 1 exactly, 0 not at all.
+        measured: Returns the description with all numbers as measured, not rounded to few digits.
     """
 
     best: Description
@@ -81,13 +81,13 @@ class SinusoidFit:
 
 
 def head_of(given: GivenTable) -> tuple[np.ndarray, np.ndarray]:
-    """The first rows in float64, and which of them hold anything but zeros."""
+    """The first 256 rows in float64, and which of them are not all zeros, bool [rows]."""
     head = given.at(slice(0, min(HEAD, given.rows)))
     return head, np.asarray(head.any(axis=1))
 
 
 def sinusoids(given: GivenTable) -> Iterator[SinusoidFit]:
-    """The sinusoids that a table of one axis may be, likeliest first; each is still to be checked on every row."""
+    """Sinusoidal codes that may be this table of one axis, likeliest first; the caller checks them on every row."""
     head, filled = head_of(given)
     if filled.sum() < 3 or not np.ptp(head[filled], axis=0).any():
         return
@@ -111,14 +111,14 @@ def sinusoids(given: GivenTable) -> Iterator[SinusoidFit]:
 
 
 def _of_one_size(turns: np.ndarray) -> np.ndarray:
-    """Which rows are fit to look for turns in: a row whose pairs differ far more in size than others' is another."""
+    """Rows that are used to measure angles, bool [rows]: not those with pair sizes much further from 1 than usual."""
     off = np.median(np.abs(np.abs(turns) - 1), axis=1)
     keep = off <= 10 * np.median(off) + 1e-6
     return keep if keep.mean() >= 0.9 else np.ones(len(keep), bool)
 
 
 def _likely(trial: Progression, least: float) -> tuple[bool, float, float, float]:
-    """What trials are sorted by: of those that fit as well, the slowest, and the one nearest to position 0."""
+    """The sort key of trials: of equally good fits, the slowest comes first, then the one nearest to position 0."""
     return trial.rest > 2 * least + 1e-14, round(float(trial.advances.max()), 3), abs(trial.origin), trial.rest
 
 
@@ -129,7 +129,8 @@ def _trials(
     angles = angles_at(turns[filled], noise, places[filled]) if known else angles_of(turns, noise)
     out = _fitted(angles, turns, noise, places, filled, known=known)
     if not known and noise < 0.1 and not any(trial.kind == "geometric" for trial in out):
-        # What rounding to a few steps does to a slow pair is the same in many rows: off by a whole step in all.
+        # In low precision, a slow pair is rounded to few different numbers, so its errors are equal in many rows and
+        # do not average out: the angle may have an error of a whole rounding step over all rows.
         loose = replace(angles, spread=np.maximum(angles.spread, 2 * noise / len(turns)))
         out += _fitted(loose, turns, noise, places, filled, known=known)
     return out
@@ -141,7 +142,7 @@ def _fitted(
     out = []
     least = np.inf
     for trial in progressions(angles, len(turns), known=known):
-        # First on few rows and once: most readings are far off.
+        # First a short fit on about 32 rows, because most trials are wrong by far.
         some = np.flatnonzero(filled)[:: max(1, len(turns) // 32)]
         rough = refined(trial, turns[some], places[some], rounds=2)
         if rough.rest > max(0.5, 4 * noise) or rough.rest > 20 * least + 1e-12:
@@ -153,7 +154,7 @@ def _fitted(
 
 
 def _followed(given: GivenTable, trial: Progression, hands: PairReading) -> SinusoidFit | None:
-    """A trial fitted to rows from ever larger parts of the table, and described."""
+    """A trial fitted to at most 256 rows from ever larger parts of the table, with its descriptions; or None."""
     whole = slice(0, hands.whole)
     first, second = hands.first[whole], hands.second[whole]
     reach = min(HEAD, given.rows)
@@ -173,7 +174,7 @@ def _followed(given: GivenTable, trial: Progression, hands: PairReading) -> Sinu
     values = turned(turns, trial.order)
     along = np.real(values * np.exp(-1j * trial.phases(places)))
     size = float(np.median(along.mean(axis=1))) if len(along) > 8 else float(along.mean())
-    if not 0.5 < size < 2:  # what does not turn as described has no scale
+    if not 0.5 < size < 2:  # pairs that do not rotate as fitted have no scale
         return None
     doubt = max(given.rounding, 2.0**-24 if trial.rest > 2.0**-30 else 0) / math.sqrt(along.size) + trial.rest**2 / 2
     scale = hands.size * size
@@ -208,7 +209,7 @@ def _followed(given: GivenTable, trial: Progression, hands: PairReading) -> Sinu
 
 
 def _with_lone(trial: Progression, turns: np.ndarray, lone: np.ndarray, places: np.ndarray) -> Progression:
-    """A trial fitted to a last hand without its second channel too, which is made up from what is known of it."""
+    """The trial fitted also to the last pair, whose missing second channel is computed from the trial itself."""
     full = replace(trial, advances=np.append(trial.advances, 0.0))
     full = full.with_numbers(trial.level, trial.slope, trial.origin)
     for _ in range(2):
@@ -221,7 +222,7 @@ def _with_lone(trial: Progression, turns: np.ndarray, lone: np.ndarray, places: 
 def _expected(
     spec: Any, positions: Callable[[int, int], Any], values: Any, scale: float, places: Callable[[int, int], Any]
 ) -> ExpectedTable:
-    """What a sinusoid of one axis says of every number, with the rates of its channels."""
+    """The expected table of a sinusoidal code of one axis, with the rate of each channel, [1, width]."""
     own = np.array(spec.ladder.rates)
     pairs = len(own)
     width = min(spec.width, 2 * pairs)
@@ -239,7 +240,7 @@ def _expected(
 
 
 def identify_single(given: GivenTable, prefix: int) -> Matches:
-    """The table of one wave in both channels of each pair that this is."""
+    """The match of a table with the same wave in both channels of each pair; ``prefix`` rows of zeros precede it."""
     none = Matches([], "No two columns are sine and cosine of one frequency.")
     if given.width % 2 or prefix > 1 or given.rows < 16:
         return none
@@ -252,7 +253,7 @@ def identify_single(given: GivenTable, prefix: int) -> Matches:
     angles, size = _angles(columns)
     trials = []
     for sign in (1, -1):
-        # Whichever way it turns, the column is the imaginary part: the other wave is this or its opposite.
+        # The column is the imaginary part of a pair, whose direction of rotation is unknown: both signs are tried.
         phase = angles.phase if sign > 0 else np.pi - angles.phase
         trials += progressions(replace(angles, angle=sign * angles.angle, phase=phase), len(columns))
     for trial in sorted(trials, key=lambda trial: (-trial.sign, abs(trial.origin))):
@@ -267,7 +268,7 @@ def identify_single(given: GivenTable, prefix: int) -> Matches:
 
 
 def _angles(columns: np.ndarray) -> tuple[PairAngles, float]:
-    """How each column turns, and how large its wave is."""
+    """The angle and phase of each column, and the common amplitude of the columns."""
     middle = columns[1:-1]
     power = np.maximum((middle**2).sum(axis=0), 1e-300)
     cosine = (middle * (columns[2:] + columns[:-2])).sum(axis=0) / (2 * power)
@@ -278,7 +279,7 @@ def _angles(columns: np.ndarray) -> tuple[PairAngles, float]:
         waves = np.stack([np.sin(turn * rows), np.cos(turn * rows)], axis=1)
         first, second = np.linalg.lstsq(waves, columns[:, column], rcond=1e-9)[0]
         phase[column], size[column] = np.arctan2(second, first), np.hypot(first, second)
-    # A column that hardly turns does not tell its angle: the square of it is what is measured.
+    # The angle is measured by its cosine, hence by its square, so a column that hardly rotates does not show it.
     spread = 2.0**-20 / np.maximum(angle, 2.0**-10) ** 2 / len(columns)
     fast = angle * len(columns) > 4
     scale = float(np.median(size[fast])) if fast.any() else float(np.median(size))
@@ -287,7 +288,7 @@ def _angles(columns: np.ndarray) -> tuple[PairAngles, float]:
 
 
 def _refined_single(found: Progression, columns: np.ndarray) -> Progression:
-    """The progression whose sines, or cosines, come closest to these columns of size 1."""
+    """The progression whose sines, or cosines, fit these columns [rows, columns] of amplitude 1 by least squares."""
     rows = np.arange(float(len(columns)))
     index = np.arange(len(found.advances))
     rest, normal, spread = columns, np.eye(3), np.eye(3)
@@ -318,7 +319,7 @@ def _checked_single(given: GivenTable, found: Progression, layout: str, size: fl
         return None
     best = ways[0]
     if prefix and best.start != best.step:
-        return None  # a row of zeros before these is that of position 0, or it is none of this
+        return None  # a row of zeros before the others is allowed only if it is the row of position 0
     digits, scale = plain(size, 1e-4 * size, (1.0,))
     spec = replace(best.spec, order=_WAVES[found.order], scale=scale if digits < UNKNOWN else size)
     names = [name for name, known in alike(spec) if known.scale == spec.scale and not known.scaled]
@@ -328,7 +329,7 @@ def _checked_single(given: GivenTable, found: Progression, layout: str, size: fl
 
 
 def checked(given: GivenTable, found: SinusoidFit, prefix: int) -> tuple[Match | None, str]:
-    """The match of a sinusoid if it makes every row but a few, and the reason in words."""
+    """The match of a sinusoidal code if all rows but a few agree or it was trained further, else None; and a reason."""
     best = found.best
     scale = _scale(found, given.width)
     spec = best.spec
@@ -343,7 +344,7 @@ def checked(given: GivenTable, found: SinusoidFit, prefix: int) -> tuple[Match |
     if check.bad:
         return None, f"Row {check.bad[0]} holds NaN or infinite numbers."
     if check.wrong and spec.standardised is None and not best.names:
-        # Numbers of few digits that were taken for the meant ones may not be.
+        # Rounding the parameters to few digits may have been wrong: the measured ones are tried.
         own = found.measured()
         raw = replace(own.spec, scale=found.scale)
         again = _beside(given, own, raw, None, found.scale)
@@ -390,15 +391,15 @@ def checked(given: GivenTable, found: SinusoidFit, prefix: int) -> tuple[Match |
 
 
 def _moved(check: Comparison, found: SinusoidFit, rows: int) -> bool:
-    """Whether a table is one that was trained further from the code.
+    """Whether a table was initialised with the code and trained further.
 
-    Training moves every row a little: few rows are left as they were, the middle one has moved not much less than
-    those that moved most, so have at least half of the channels, what has moved is less than half of the code, and the
-    pairs that turn, of which there must be some, still do so. Where some rows are others altogether, most are as they
-    were or nearly so.
+    Training moves every row a little. Required are a geometric ladder; a difference of at most half of the code (root
+    mean square); at least 90 % of the rows moved, with a median of at least half of the 95th percentile; at least half
+    of the channels moved; and at least 3 pairs that complete a full rotation, 90 % of them with a correlation above 0.5
+    with the fitted rotation. If instead some rows were replaced, most rows are unchanged or nearly so.
     """
     assert check.uses is not None
-    # Root mean square of the difference over that of the code: sine and cosine of a pair have a square of 1.
+    # Root mean square of the difference over that of the code: the squares of a pair's sine and cosine sum to 1.
     share = math.sqrt(check.squares / (rows * len(found.hands.first))) / found.scale
     moves = np.array([size for _, _, size in check.wrong])
     turning = found.progression.advances[: len(found.told)] * rows > 2 * math.pi
@@ -413,11 +414,11 @@ def _moved(check: Comparison, found: SinusoidFit, rows: int) -> bool:
 
 
 def _scale(found: SinusoidFit, width: int) -> float:
-    """The scale that is meant, or the one that was measured.
+    """The round number that the measured scale may be, or the measured scale.
 
-    Rounding is no chance: cosines near 1 all become 1, which makes the scale larger by up to a seventh of the angles
-    that rounding leaves, in tables of a few bits of few rows. A quarter is allowed: what `plain` takes 4 of is a
-    sixteenth.
+    Rounding errors are not random: all cosines near 1 become 1. In low-precision tables with few rows, this increases
+    the scale by up to a seventh of the root mean square of the residual angles. A quarter is allowed; the standard
+    deviation is a sixteenth, because `plain` allows 4 standard deviations.
     """
     doubt = max(found.doubt, found.scale * found.rest / 16)
     digits, number = plain(found.scale, doubt, (1.0, math.sqrt(width), 1 / math.sqrt(width)))
@@ -425,7 +426,7 @@ def _scale(found: SinusoidFit, width: int) -> float:
 
 
 def _beside(given: GivenTable, best: Description, spec: Sinusoidal, values: Any, scale: float) -> Comparison:
-    """The table beside a spec, where the description or the caller says that rows stand."""
+    """The comparison of the table with a spec, at the caller's positions if given, else at those of the description."""
     own = given.positions
     if own is None:
         return compared(given, _expected(spec, best.positions, values, scale, best.places))
@@ -437,10 +438,10 @@ def _beside(given: GivenTable, best: Description, spec: Sinusoidal, values: Any,
 
 
 def _named(spec: Sinusoidal, scale: float) -> tuple[str | None, Sinusoidal, Any]:
-    """The preset that a description is, the spec with its scale, and the scale where it is a trained number.
+    """The name of the preset or None, the spec with its scale, and the scale as learned value or None.
 
-    A trained scale is one that training may have reached: at most 10 times as large, or as small, as it starts
-    (1 or ``width ** -0.5``). A table that is larger or smaller was multiplied by somebody.
+    A learned scale may be at most 10 times larger or smaller than its initial value (1 or ``width ** -0.5``). Other
+    scales are not from training: the table was multiplied by a constant.
     """
     near = min(abs(math.log(scale)), abs(math.log(scale * math.sqrt(spec.width)))) <= math.log(_TRAINED)
     for name, known in alike(spec):
@@ -450,7 +451,7 @@ def _named(spec: Sinusoidal, scale: float) -> tuple[str | None, Sinusoidal, Any]
 
 
 def _padded(spec: Sinusoidal) -> tuple[str, Sinusoidal] | None:
-    """The preset whose padding is where this table has zeros."""
+    """Name and spec of the preset with the same zero rows as this spec, or None."""
     for name, known in alike(spec) if spec.zero_rows else ():
         if (known.zero_rows, known.scaled, known.scale) == (spec.zero_rows, spec.scaled, spec.scale):
             return name, replace(known, width=spec.width)
@@ -458,7 +459,7 @@ def _padded(spec: Sinusoidal) -> tuple[str, Sinusoidal] | None:
 
 
 def _standardised(given: GivenTable, best: Description) -> tuple[Sinusoidal | None, float]:
-    """The spec whose numbers have their mean taken away: over the rows of the table, as its code makes it."""
+    """The spec of a standardised table (mean over its rows removed) or None, and its largest number."""
     if best.start != 0 or best.step != 1 or given.width % 2:
         return None, 1.0
     spec = replace(best.spec, standardised=given.rows)
@@ -473,10 +474,10 @@ def _standardised(given: GivenTable, best: Description) -> tuple[Sinusoidal | No
 def _with_zeros(
     given: GivenTable, best: Description, spec: Sinusoidal, zeros: list[int], prefix: int
 ) -> tuple[Sinusoidal, Any, Rows]:
-    """The spec and the positions that give zeros where the table has them.
+    """The spec and the positions that give zeros in the same rows as the table, and these rows.
 
-    Rows of zeros that stand at positions of their own are those of padding (fairseq). Others stand nowhere: before
-    the first position, or, among other rows, at a position that no other row has.
+    If rows of zeros have positions in the series that are not negative, they are padding rows (fairseq). Otherwise they
+    have no position: they come before the first one or, between other rows, get a position that no other row has.
     """
     rows, own = given.rows, given.positions
     if not zeros and not prefix:
@@ -503,7 +504,7 @@ def _with_zeros(
 def _equivalents(
     given: GivenTable, found: SinusoidFit, best: Description, spec: Sinusoidal, positions: Any
 ) -> tuple[Any, ...]:
-    """Other words for the same numbers: presets by name, and specs with another base for another span."""
+    """Equivalent descriptions: names of presets, specs with another base and span, specs with other positions."""
     spacing = best.spec.spacing
     out: list[Any] = [
         other for other, known in alike(best.spec) if (known.scaled, known.scale) == (spec.scaled, spec.scale)
@@ -512,7 +513,7 @@ def _equivalents(
         theirs = other.spec.spacing
         if other.spec == best.spec or not isinstance(spacing, Geometric) or not isinstance(theirs, Geometric):
             continue
-        if abs(other.step / best.step - 1) > 0.01:  # rates of another size, in other steps
+        if abs(other.step / best.step - 1) > 0.01:  # rates that differ by a factor, with other steps
             there = replace(other.spec, scale=spec.scale, scaled=spec.scaled)
             if given.positions is None and not spec.zero_rows and not getattr(positions, "prefix", 0):
                 out.append(Equivalent(there, other.positions(0, given.rows)))

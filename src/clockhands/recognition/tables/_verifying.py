@@ -1,19 +1,19 @@
 """Comparison of every row of a table with a description, within a derived error bound.
 
-**The bound.** A number of a table of scale ``A`` that was made exactly is rounded once to the table's dtype, of
-relative rounding ``u``: it is off by at most ``A u``; with the measured numbers of the description together at most
-``4 A u``. Made in an arithmetic of rounding ``e`` (2**-24 for float32), it is off by more:
+**The bound.** A number in a table of scale ``A`` that was computed exactly is rounded once to the table's dtype, of
+relative rounding ``u``: its error is at most ``A u``, and at most ``4 A u`` together with the errors of the measured
+parameters of the description. In an arithmetic of rounding ``e`` (2**-24 for float32), there are further errors:
 
-* the exponent of a rate, ``x = log(rate)``, is a product of two rounded numbers: off by ``3 e |x|``, which is a
-  relative ``3 e |x|`` of the rate; the power or exponential adds 2 ``e``, a division 1;
+* the exponent of a rate, ``x = log(rate)``, is a product of two rounded numbers: its error is ``3 e |x|``, which is a
+  relative error ``3 e |x|`` of the rate; the power or exponential adds 2 ``e``, a division 1;
 * the position and the product of both are rounded: 2 ``e`` more.
 
-So a phase ``p`` is off by at most ``e |p| (3 |x| + 5)``, and the number by ``A`` times that and ``2 e``. What is off
-by more, anywhere, is not what the description makes.
+So the error of a phase ``p`` is at most ``e |p| (3 |x| + 5)``, and that of the number ``A`` times the sum of this and
+``2 e``. A row with a larger error in any number does not agree with the description.
 
-Long phases make that bound loose. But an arithmetic uses about the same share of it in every row: a row that uses 8
-times the share that nine in ten rows stay below, and is off by more than 16 roundings, is another row. In a table that
-was made exactly, where that share is 0, any such row is.
+For large phases, this bound is loose. But an arithmetic uses about the same share of the bound in every row. Therefore
+a row is also wrong if it uses more than 8 times the 90th percentile of this share and has an error of more than 16
+roundings. In a table that was computed exactly, that percentile is 0, so the second condition decides.
 """
 
 import math
@@ -31,25 +31,25 @@ from clockhands.positions import positions_of
 from clockhands.recognition._given import GivenTable
 from clockhands.recognition._matches import Match, Residual, Rows
 
-_LARGE = 1 << 22  # numbers above which a table is compared in float32
+_LARGE = 1 << 22  # a table with more numbers is compared in float32
 _BLOCK = 1 << 22  # numbers of one block
-# Of float64, with room for a base, a start and a step that are measured from numbers of float64 themselves.
+# Rounding of float64 arithmetic, larger than 2**-53 because base, start and step are measured from float64 numbers.
 _DOUBLE = 2.0**-49
-_SAMPLED = 8  # of so many blocks of a large table one is looked at for the nearest numbers
+_SAMPLED = 8  # in a large table, one of this many blocks is checked for numbers that are not the nearest of the dtype
 
 
 @dataclass(frozen=True, eq=False)
 class ExpectedTable:
-    """What a table should be.
+    """The expected content of a table.
 
     Attributes:
         spec: The code.
-        positions: From a first and a last row to where those stand, as `clockhands.table` takes it.
+        positions: Maps a range of rows ``(begin, end)`` to their positions, as `clockhands.table` takes them.
         values: Learned numbers, or None.
         scale: The largest number.
-        rates: Of each channel along each axis, [axes, channels].
-        places: From row numbers to where they stand, [rows, axes].
-        drawn: Whether rates are random numbers, and no powers.
+        rates: The rate of each channel along each axis in rad per unit of position, [axes, channels].
+        places: Maps row numbers [rows] to positions [rows, axes].
+        drawn: Whether rates are random numbers instead of powers, so that their exponents have no error.
     """
 
     spec: AdditiveCode
@@ -64,7 +64,7 @@ class ExpectedTable:
     def of_cells(
         cls, spec: Any, grid: Grid, rates: np.ndarray, *, values: Any = None, raw: bool = False, drawn: bool = False
     ) -> "ExpectedTable":
-        """A code beside every cell of a grid; with ``raw``, coordinates are among its channels."""
+        """A code at every cell of a grid; with ``raw``, some channels are coordinates."""
         at = positions_of(grid).as_float64().reshape(grid.cells, grid.axes)
         largest = spec.scale * max(1.0, float(np.abs(at).max()) if raw else 1.0)
 
@@ -76,7 +76,7 @@ class ExpectedTable:
         return cls(spec, positions, values, largest, rates, lambda rows: at[rows], drawn)
 
     def bounds(self, rows: np.ndarray, arithmetic: float) -> np.ndarray:
-        """How far phases of this arithmetic may put each number of these rows off."""
+        """The error bound of each number of these rows due to phases in this arithmetic, [rows, channels]."""
         fastest = self.rates.max(axis=0)
         powers = np.abs(np.log(np.maximum(fastest, 1e-300))) * (fastest > 0) * (not self.drawn)
         return np.abs(self.places(rows)) @ self.rates * (arithmetic * self.scale * (3 * powers + 5))
@@ -84,23 +84,23 @@ class ExpectedTable:
 
 @dataclass
 class Comparison:
-    """A table beside what was expected of it.
+    """The comparison of a table with the expected one.
 
     Attributes:
-        error: The largest absolute difference in the rows that are as expected.
-        excess: The largest difference as a share of the bound of exact arithmetic, in rows as expected.
-        wrong: Rows that are not as expected, with their largest difference and its root mean square; zeros are not
-            among them.
-        suspects: Rows that are off by more than a rounding, [rows, 4]: row, largest difference, its root mean square,
-            and its largest share of the bound.
-        zeros: Rows of zeros that were expected to be others.
+        error: The largest absolute difference in the rows that agree.
+        excess: The same, divided by the bound for exact arithmetic, ``4 A u``.
+        wrong: For each row that does not agree: row, largest difference, and root mean square of the difference; rows
+            of zeros are not among them.
+        suspects: Rows with a difference above ``4 A u``, [rows, 4]: row, largest difference, root mean square of the
+            difference, and largest share of the bound.
+        zeros: Rows of zeros where other numbers were expected.
         bad: Rows with NaN or infinite numbers.
-        squares: Sum of squares of the difference, of the blocks that hold wrong rows.
-        inexact: Numbers that are not the nearest of their dtype, of those looked at for that.
-        numbers: Numbers looked at for that.
-        channels: The sum of squares by channel.
-        uses: The largest share of the bound by channel, in the rows that are off by more than a rounding.
-        arithmetic: The rounding of the arithmetic whose bound that is.
+        squares: Sum of squared differences, of the blocks that have suspects.
+        inexact: How many of the checked numbers are not the nearest ones of their dtype.
+        numbers: How many numbers were checked for this.
+        channels: Sum of squared differences by channel, of the same blocks.
+        uses: The largest share of the bound by channel, in the suspects.
+        arithmetic: The rounding of the arithmetic of this bound.
     """
 
     error: float = 0.0
@@ -118,7 +118,7 @@ class Comparison:
 
 
 def _joined(parts: Iterable[Comparison]) -> Comparison:
-    """Comparisons of one block after another as one."""
+    """The comparisons of all blocks, in order, combined into one."""
     every = list(parts)
     channels = [part.channels for part in every if part.channels is not None]
     uses = [part.uses for part in every if part.uses is not None]
@@ -137,7 +137,7 @@ def _joined(parts: Iterable[Comparison]) -> Comparison:
 
 
 def compared(given: GivenTable, expected: ExpectedTable) -> Comparison:
-    """Every row beside what is expected: with the bound of float32's arithmetic, or of float64's where that is kept."""
+    """Compare every row: a float64 table with the bound of float64 arithmetic if it agrees, else with that of float32."""
     if given.rounding < 2.0**-40:
         fine = _compared(given, expected, _DOUBLE)
         if len(fine.wrong) <= max(1, given.rows // 100):
@@ -165,7 +165,7 @@ def _compared(given: GivenTable, expected: ExpectedTable, arithmetic: float) -> 
 
 
 def _settled(total: Comparison, given: GivenTable, once: float, arithmetic: float) -> Comparison:
-    """The comparison with its suspects told apart: those of the table's arithmetic, and wrong ones."""
+    """The comparison with its suspects divided into rows that the arithmetic explains and wrong rows."""
     total.arithmetic = arithmetic
     if not total.suspects:
         return total
@@ -173,7 +173,7 @@ def _settled(total: Comparison, given: GivenTable, once: float, arithmetic: floa
     every = np.zeros(given.rows)
     every[row.astype(int)] = used
     usual = float(np.quantile(every, 0.9))
-    # The bound of float64 is never loose.
+    # The bound of float64 arithmetic is never loose.
     limit = min(1.0, 8 * usual) if arithmetic > _DOUBLE else 1.0
     wrong = (used > 1) | ((used > limit) & (worst > 4 * once))
     error = max(total.error, float(worst[~wrong].max(initial=0.0)))
@@ -232,7 +232,7 @@ def _block(
 
 
 def residual_of(check: Comparison, given: GivenTable, scale: float, prefix: int, pairs: int | None = None) -> Residual:
-    """How far what is given lies from the code: sine and cosine of each of its pairs have a square of 1."""
+    """The difference between the given table and the code; the squares of a pair's sine and cosine sum to ``scale**2``."""
     assert check.channels is not None
     assert check.uses is not None
     worst = sorted(check.wrong, key=lambda one: -one[2])
@@ -247,10 +247,10 @@ def residual_of(check: Comparison, given: GivenTable, scale: float, prefix: int,
 
 
 def computed_in(check: Comparison, given: GivenTable) -> str | None:
-    """The arithmetic that the numbers were made in, where it can be seen.
+    """The arithmetic in which the numbers were computed, ``"float32"`` or ``"float64"``; None if it is not clear.
 
-    Numbers made in double precision and rounded once are the nearest of their dtype, but for those that the measured
-    description misses by little. Phases in float32 leave a good part of the numbers others than the nearest.
+    Numbers computed in float64 and rounded once are the nearest ones of their dtype, except few that differ because the
+    description is measured: less than 2 %. With phases in float32, more than 10 % are not the nearest ones.
     """
     share = check.inexact / max(1, check.numbers)
     if given.rounding < 2.0**-40:
@@ -271,7 +271,7 @@ def exact_match(
     *,
     prefix: int = 0,
 ) -> Match | None:
-    """The match of a code that makes every row, after ``prefix`` rows of zeros; None where it does not."""
+    """The match of a code if every row agrees, else None; ``prefix`` rows of zeros precede the table."""
     check = compared(given, expected)
     if check.wrong or check.zeros or check.bad:
         return None
