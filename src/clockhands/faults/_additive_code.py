@@ -45,9 +45,9 @@ from clockhands.faults._stages import (
 from clockhands.grids import Grid
 from clockhands.layouts import pair_channels
 
-# Phase shifts, in quarters of a rotation from a sine, of the two channels of a pair.
 _Stage = Callable[[np.ndarray, Call], np.ndarray] | None
 
+# Phase shifts of the channels of a pair, in quarters of a rotation from a sine.
 _QUARTERS = {
     "sin-cos": (0, 1),
     "cos-sin": (1, 0),
@@ -85,7 +85,7 @@ class ChannelWaves:
 
     def waves(self, phases: np.ndarray) -> np.ndarray:
         """The waves at phases [..., width], between -1 and 1."""
-        with np.errstate(invalid="ignore"):  # beyond the positions of a code that is warped, a phase may be infinite
+        with np.errstate(invalid="ignore"):  # outside the positions of a warped code, a phase may be infinite
             out = np.where(self.quarters % 2 == 0, np.sin(phases), np.cos(phases))
         return np.where(self.quarters < 0, 0.0, np.where(self.quarters >= 2, -out, out))
 
@@ -221,7 +221,7 @@ class StagedAdditive:
         return (self.add or added)(x, call.aligned(rows), self.token_scale)
 
     def rows(self, at: np.ndarray, call: Call) -> np.ndarray:
-        """The rows at these positions, before they are kept as a table."""
+        """The rows at these positions, [..., seq, width], before the ``table`` stage."""
         if self.hands is None:
             return _rows_without_waves(self.spec, at, self.values)
         self.reached = at
@@ -271,7 +271,7 @@ def _rows_without_waves(spec: AdditiveCode, at: np.ndarray, values: Any) -> np.n
     """The rows of a code without waves."""
     if isinstance(spec, Learned):
         table = np.asarray(values, np.float64)
-        # As indexing does: from the end below 0; beyond the end the last row, as JAX has it.
+        # Like indexing: negative positions count from the end; beyond the end the last row is used, as in JAX.
         return table[np.clip(np.floor(at).astype(np.int64) + spec.offset, -spec.rows, spec.rows - 1)]
     channels = np.arange(spec.width)
     if isinstance(spec, Binary):
@@ -366,7 +366,7 @@ def wrong_sums(spec: AdditiveCode, seen: SeenAdditive) -> Iterator[Suspect]:
 def wrong_places(spec: AdditiveCode, seen: SeenAdditive) -> Iterator[Suspect]:
     """Suspects with wrong positions."""
     read = Places(spec.number_of_axes > 1)
-    # Where it counts its rows itself, it has no positions to ignore.
+    # An implementation that is called without positions cannot ignore them.
     for start in dict.fromkeys((0, spec.first, 1, 2)) if seen.call != "x" else ():
         yield seen.suspect(
             "positions-ignored", {"start": start}, places=lambda at, _, start=start: read.counted(at, start)
@@ -399,7 +399,7 @@ def _ends(spec: AdditiveCode, seen: SeenAdditive) -> Iterator[Suspect]:
     if seen.right(spec).hands is None:
         return
     for dtype in COARSE:
-        # What is rounded is not always wrong: the table may have been built again a little before.
+        # Rounding does not change every row, so the table may have been rebuilt before the first wrong row.
         for near in {rows, 1 << (rows.bit_length() - 1)}:
 
             def phases(at: np.ndarray, call: Call, near: int = near, dtype: str = dtype) -> np.ndarray:
@@ -416,7 +416,7 @@ def wrong_arithmetic(spec: AdditiveCode, seen: SeenAdditive) -> Iterator[Suspect
     waves = seen.right(spec).hands is not None
     for dtype, first in COARSE.items():
         parameters = {"dtype": dtype, "first": first}
-        # Coarse tokens may meet another code than float32 ones.
+        # The rounding may occur only if the tokens have the low-precision dtype.
         only = (False, True) if seen.coarse == dtype != seen.dtype else (False,)
         for coarse_only in only:
             for codes, parts in ((("positions-rounded",), "p"), *PARTS) if waves else ():
@@ -447,7 +447,7 @@ _CACHES = {
     ("cache-without-base",): ("spacing", "base"),
     ("cache-without-width",): ("width",),
     ("cache-without-order",): ("order",),
-    # Kept by its width alone, or by nothing but its name.
+    # The key has only the width, or neither base, width nor order.
     ("cache-without-base", "cache-without-order"): ("spacing", "base", "order", "layout"),
     ("cache-without-base", "cache-without-width", "cache-without-order"): ("spacing", "base", "order", "width"),
 }

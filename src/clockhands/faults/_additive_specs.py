@@ -99,7 +99,7 @@ def other_exponents(spec: AdditiveCode, seen: SeenAdditive) -> Iterator[Suspect]
     declared = 2 * float(spacing.denominator(spec.width))
     spans = [spacing, replace(spacing, span=_SPANS[str(spacing.span)])] if spacing.span in _SPANS else [spacing]
     known = {2 * float(each.denominator(spec.width)) for each in spans}
-    # Widths that an exponent is divided by in the place of the right one.
+    # Wrong widths in the denominator of the exponent.
     for width in map(float, sorted({spec.width, 2 * spec.width, spec.width / 2, spec.width - 1, spec.width + 2})):
         if width > 1 and width not in known:
             parameters = {"declared": declared, "used": width}
@@ -114,8 +114,8 @@ def other_exponents(spec: AdditiveCode, seen: SeenAdditive) -> Iterator[Suspect]
         yield seen.built("exponent", {"which": words}, build)
 
 
-# Exponents of base as multiples of 1/d: of the number of the pair, of the wave in its pair, of the channel, of 1, and
-# of the number of the pair halved and rounded down.
+# The exponent of the base in units of 1/d, as factors on five numbers: the index of the pair, that of the channel in
+# its pair, that of the channel, 1, and half of the index of the pair, rounded down.
 _POWERS = {
     "dimension c has c/d; expected 2i/d for both dimensions of pair i": (0, 0, 1, 0, 0),
     "dimension c has 2c/d; expected 2i/d for both dimensions of pair i": (0, 0, 2, 0, 0),
@@ -163,7 +163,7 @@ def _axial(spec: AxialSinusoidal, seen: SeenAdditive) -> Iterator[Suspect]:
 
 
 BASES = (1e2, 1e3, 1e4, 1e5, 5e5, 1e6)
-# Rotations instead of radians, thousandths of steps, pixels instead of half pixels.
+# Wrong units: rotations instead of radians, thousandths of steps, pixels instead of half pixels.
 FACTORS = (2 * math.pi, math.pi, 1 / (2 * math.pi), 1 / math.pi, 2.0, 0.5, 1000.0, 0.001)
 _CHANNELS = 64
 
@@ -192,7 +192,7 @@ def _scales(spec: AdditiveCode, seen: SeenAdditive) -> Iterator[Suspect]:
     known = {1.0, 2.0, 1 / declared if declared else 1.0}
     together = seen.token_scale != 1 and share is not None and abs(share - seen.token_scale) < 1e-3 * seen.token_scale
     if together:
-        # Multiplied with the tokens, after the code was added.
+        # The factor on tokens is applied after the code was added.
         yield seen.suspect("sum-scaled", {"factor": seen.token_scale}, table=lambda rows, _: rows * seen.token_scale)
     elif share is not None and all(abs(share - one) > 1e-3 * one for one in known) and abs(share) > 1e-4:
         for factor in _rounded(share * declared, seen.fine):
@@ -365,7 +365,7 @@ def _along(seen: SeenAdditive, grid: Grid, hands: ChannelWaves, axis: int) -> tu
     rates = own[own > 0]
     sizes = np.abs(units)
     if not sizes.size or not np.isfinite(sizes).all() or np.ptp(sizes) > 0.01 * sizes.max():
-        return None  # these are no pairs
+        return None  # not pairs of sine and cosine
     slow = np.argsort(rates)
     # From the lowest frequency, which has rotated least, to the highest, the most precise; then on to the last cell.
     start = step = 0.0
@@ -443,7 +443,7 @@ def _ways(declared: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 def _nearest(given: np.ndarray, declared: dict[str, Any]) -> np.ndarray | None:
-    """What interpolation by the nearest row makes, of a table of one axis."""
+    """The rows of a table of one axis after nearest-neighbour interpolation; None for several axes."""
     kept, rows = declared.get("kept", 0), declared["rows"]
     if not isinstance(rows, int):
         return None

@@ -163,14 +163,16 @@ class SeenBias(SuspectMaker):
     """Measurements of a bias implementation, made before suspects are tried.
 
     Attributes:
-        values: The learned numbers of another code with this number of rows or parameters, as the implementation
-            would have them; None where it cannot have any.
-        causal, exact: As the check compares.
-        placed: Whether it gets the positions of queries and keys, not only their numbers.
+        values: Maps another code to the learned numbers that the implementation would have for it, or to None if it
+            cannot have any.
+        causal: Whether only keys up to the query are compared.
+        exact: Whether numbers are compared unchanged, instead of relative to the nearest visible key of each row.
+        placed: Whether it gets the positions of queries and keys, not only their counts.
         length: Number of positions at which it was called.
         first_wrong: The smallest distance at which it is wrong, or None.
-        factors: What each head's numbers are times the right ones, by least squares, [heads]; NaN where they are not.
-        order: For each head the right one whose numbers it has, [heads], where that is another order; else None.
+        factors: The factor of each head's numbers relative to the correct ones, by least squares, [heads]; NaN if they
+            are not proportional.
+        order: For each head the head whose correct numbers it has, [heads], if the order is another one; else None.
     """
 
     values: Callable[[BiasCode], Any]
@@ -220,7 +222,7 @@ class _KeptMatrix:
         if self.kept is None or self.kept.shape[-1] < columns or (self.square and self.kept.shape[-2] < rows):
             self.kept = self.right(queries, keys)
         cut = self.kept[:, :rows, :columns]
-        # One row that was kept stands for all; fewer do not fit, and the call fails.
+        # A single cached row is broadcast to all; another number of rows does not fit, and the call fails.
         if cut.shape[1] not in (1, rows):
             return np.full((len(cut), rows, columns), np.nan)
         return np.broadcast_to(cut, (len(cut), rows, columns))

@@ -89,7 +89,7 @@ def _rules(spec: Any) -> Iterator[tuple[str, str, Callable[[Any], np.ndarray | N
         return 2 ** (it.heads.bit_length() - 1)
 
     def of_powers(it: Alibi, start: int, of_above: slice) -> np.ndarray:
-        """The slopes of the power of two below, then some of those of the power above."""
+        """The slopes of the next lower power of two, then some of those of the next higher power, [heads]."""
         power = below(it)
         above = series(2 * power, it.octaves, start)[of_above]
         return np.concatenate([series(power, it.octaves, start), above[: it.heads - power]])
@@ -137,7 +137,7 @@ def _alike(these: np.ndarray, those: np.ndarray, within: float = 1e-4) -> bool:
 
 
 def _some(slopes: np.ndarray, other: np.ndarray) -> str:
-    """The slopes at the first head that differs, and its neighbour."""
+    """The slope of the first head in which two series of slopes differ, as text."""
     head = int(np.argmax(np.abs(slopes - other) > 1e-4 * np.abs(other)))
     return f"{slopes[head]:.6g} in head {head}"
 
@@ -148,7 +148,7 @@ def _forms(spec: Any, seen: SeenBias) -> Iterator[Suspect]:
     for form in _FORMS:
         if form == spec.form:
             continue
-        # Forms that softmax tells apart only where keys come after queries.
+        # After softmax, the other forms differ only if some keys come after queries.
         code = "bias-from-key-only" if seen.exact and form in ("key", "last-key") else "other-form"
         if seen.exact or not seen.causal:
             yield seen.suspect(code, {"used": _IN_WORDS[form], "declared": _IN_WORDS[spec.form]}, form=form)
@@ -201,7 +201,7 @@ def _directions(seen: SeenBias) -> Iterator[Suspect]:
         own = seen.right(it)
         if it.reads == "key":
             return own
-        # Query and key change places: the matrix is transposed.
+        # Queries and keys are exchanged: the matrix is transposed.
         return lambda queries, keys: np.swapaxes(own(keys, queries), -1, -2)
 
     yield seen.built("other-direction", {}, transposed)
@@ -299,11 +299,11 @@ def _moved(spec: BiasCode, seen: SeenBias) -> Iterator[Suspect]:
     most = {2**power - 1 for power in range(4, 14)} | {2**power for power in range(4, 14)}
     most |= {seen.first_wrong - 1, seen.first_wrong} if seen.first_wrong else set()
     if isinstance(spec, TableCode):
-        return  # their last bucket does it
+        return  # their last bucket already clips distances
     for end in sorted(end for end in most if 0 < end < seen.length):
 
         def clipped(queries: np.ndarray, keys: np.ndarray, it: BiasCode, end: int = end) -> np.ndarray:
-            # Entry by entry, as an index into a table of distances that is cut.
+            # Each distance is clipped, as an index into a table of distances is.
             line = seen.right(it)(np.array([2 * end]), np.arange(4 * end + 1))[:, 0]
             apart = np.clip(queries[:, None] - keys[None, :], -2 * end, 2 * end)
             return line[:, 2 * end - np.clip(apart, -end, end)]
@@ -342,7 +342,7 @@ def _rounded(spec: BiasCode, seen: SeenBias) -> Iterator[Suspect]:
 def _roundings(
     spec: Any, to: Callable[..., np.ndarray], form: str | None
 ) -> Iterator[tuple[tuple[str, ...], Callable[[Any], dict[str, Any]]]]:
-    """What of a line may be rounded: the stages of an implementation, and what they are called."""
+    """Possible roundings in a linear bias: the codes of the faults, and a function that returns the replaced stages."""
     own = _slopes_of(spec)
     changed = not np.array_equal(to(own), own)
     if changed and form is None:
@@ -370,7 +370,7 @@ def _computed(log: LogBuckets, sizes: np.ndarray, *, up: bool, single: bool) -> 
 
 
 def _buckets(spec: Buckets | CeilingBuckets | Clipped, seen: SeenBias) -> Iterator[Suspect]:
-    """Suspects that take another bucket."""
+    """Suspects that put distances into other buckets."""
     if isinstance(spec, Buckets):
         yield from _of_t5(spec, seen)
     elif isinstance(spec, CeilingBuckets):
@@ -403,7 +403,7 @@ def _scaled(spec: BiasCode, table: Any) -> Any:
 
 
 def _rows_of(spec: BiasCode) -> Iterator[Callable[[np.ndarray], np.ndarray]]:
-    """The rows that float32 takes, which differ at some edges."""
+    """Functions for the table rows as computed in float32, which differ at some bucket edges."""
     if isinstance(spec, Buckets):
         yield _t5_rows(spec, up=False, single=True)
     elif isinstance(spec, CeilingBuckets):

@@ -303,7 +303,7 @@ def wrong_places(spec: Rotary, seen: SeenRotary) -> Iterator[Suspect]:
 def _beyond(rows: int, dtype: str) -> Phases:
     def phases(at: np.ndarray, call: Call) -> np.ndarray:
         fine = call.of.phases(at)
-        # All of a table is built again, in the dtype of the tokens that were longer than it.
+        # Rows from ``rows`` on are those of a table that was rebuilt in the dtype of the longer call.
         if not at.size or at.max() < rows:
             return fine
         axes = call.of.spec.axes
@@ -327,7 +327,7 @@ def wrong_arithmetic(_: Rotary, seen: SeenRotary) -> Iterator[Suspect]:
                 return rounded_phases(at, call, parts, dtype, held)
 
             yield seen.suspect(codes, parameters, phases=phases)
-            if len(codes) > 1:  # a chain in one dtype holds its waves in it too
+            if len(codes) > 1:  # if several steps use the dtype, cosine and sine may be rounded to it too
                 yield seen.suspect(codes, parameters, phases=phases, waves=_rounded_waves(dtype))
 
             def coarse_only(at: np.ndarray, call: Call, phases: Phases = phases, dtype: str = dtype) -> np.ndarray:
@@ -375,7 +375,7 @@ def wrong_pairs(spec: Rotary, seen: SeenRotary) -> Iterator[Suspect]:
         def mixed(x: np.ndarray, cosine: np.ndarray, sine: np.ndarray, it: Rotary) -> np.ndarray:
             y = np.array(x, np.float64)
             one, other = it.channels.T
-            # The table is laid out as the other layout repeats it.
+            # The table of cosines is repeated as for the other layout.
             table = np.arange(it.rotated // 2)
             spread = np.tile(table, 2) if it.layout == "interleaved" else np.repeat(table, 2)
             at_one, at_other = spread[one - it.start], spread[other - it.start]

@@ -135,7 +135,7 @@ def _widths(spec: Rotary, seen: SeenRotary) -> Iterator[Suspect]:
             {"declared": spec.rotated, "used": width},
             lambda it, width=width: replace(it, rotated=width),
         )
-        # The same ladder, cut: rates made for the whole head and used for a part of it.
+        # Rates for the declared width, of which only the first ones are used.
         if width < spec.rotated and isinstance(spec.spacing, Geometric) and spec.scaling is None:
             span = replace(spec.spacing, span=spec.rotated / 2)
             yield seen.another(
@@ -335,7 +335,7 @@ def _measured_axes(spec: Rotary, seen: SeenRotary) -> tuple[int, ...] | None:
     sign = -1 if spec.direction == "backward" else 1
     known = np.exp(1j * sign * seen.coordinates[:, :, None] * np.array(spec.rates))
     off = np.abs(known - turning[:, None]).max(axis=0)  # [axes, pairs]
-    # Where no coordinate fits, or none was left a pair, the rates are others.
+    # If a pair fits no coordinate, or a coordinate has no pair, the rates are wrong, not the order.
     axes = tuple(int(axis) for axis in np.argmin(off, axis=0))
     return axes if off.min(axis=0).max() < 0.05 and set(axes) == set(range(spec.number_of_axes)) else None
 
@@ -375,7 +375,7 @@ def _standing(row: np.ndarray, rates: np.ndarray, reach: int = 8192) -> list[flo
     """The one or two nearest positions, in half tokens, at which pairs of these rates have this rotation."""
     row = row / np.maximum(np.abs(row), 1e-30)
     places = np.arange(-2 * reach, 2 * reach + 1) / 2
-    for pair in range(len(rates)):  # the fast ones leave few to look at
+    for pair in range(len(rates)):  # high-frequency pairs, which come first, leave few positions
         near = np.abs(np.exp(1j * places * rates[pair]) - row[pair]) < 0.1
         places = places[near]
     off = np.abs(np.exp(1j * places[:, None] * rates) - row).max(axis=1)
@@ -423,7 +423,7 @@ def _differences(spec: Rotary, other: Rotary) -> Iterator[tuple[str, dict[str, A
 def measured(spec: Rotary, seen: SeenRotary) -> Iterator[Suspect]:
     """Suspects with a measured parameter."""
     size = seen.size()
-    # A length is known to what rounding leaves of the median of all.
+    # The smallest measurable difference of the factor, which is the median over all pairs.
     least = 1e-5 if seen.dtype in ("float32", "float64") else 1e-3
     if size is not None and abs(size - spec.attention_factor) > least * size:
         parameters = {"factor": size, "declared": spec.attention_factor}
@@ -431,17 +431,17 @@ def measured(spec: Rotary, seen: SeenRotary) -> Iterator[Suspect]:
     bases = list(BASES)
     rates = seen.rates()
     if rates is not None and isinstance(spec.spacing, Geometric):
-        # Where every pair turns evenly, its base is known as well as its rates are; that of a single pair never shows.
+        # If every pair rotates by a constant angle, the measured rates give the base, and usual bases are not needed.
+        # A single pair of exponent 0 has no measurable base.
         by_rates = list(_bases(spec, np.abs(rates)))
         bases = [*by_rates, *([] if by_rates and seen.evenly() else bases)]
         yield from _slowed_alike(spec, seen, np.abs(rates))
         yield from _scaled_positions(spec, seen, np.abs(rates))
         yield from _offsets(spec, seen)
-        # The right code, but for a factor that was measured too.
     if isinstance(spec.spacing, Geometric):
         declared = spec.spacing.base
         for base in dict.fromkeys(bases):
-            if abs(base / declared - 1) > 1e-3:  # nearer ones are measured right ones
+            if abs(base / declared - 1) > 1e-3:  # a nearer base is a measurement of the declared one
                 yield seen.another("another-base", {"base": base, "declared": declared}, with_spacing(base=base))
     for other in seen.specs:
         if other != spec and isinstance(other, Rotary):
@@ -544,7 +544,7 @@ def pairs_of_suspects(spec: Rotary, seen: SeenRotary) -> Iterator[Iterator[Suspe
             between, stages = one.parts(spec)  # type: ignore[misc]
         except ClockhandsError:
             continue
-        if between == spec:  # two such are one pair in either order
+        if between == spec:  # the order of two such faults does not matter, so each pair is tried once
             others: Iterable[Suspect] = (other for other in singles[place + 1 :] if _keeps(spec, other))
         elif between not in tried or stages:
             tried.add(between)

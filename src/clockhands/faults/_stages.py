@@ -235,7 +235,7 @@ def kept_by_length() -> Phases:
 
 
 def first_sequence_only(right: Apply, always: bool, rest: Callable[[np.ndarray], np.ndarray]) -> Apply:
-    """The code in the first sequence of a batch only, always or where each has one token; ``rest`` of the others."""
+    """Apply the code to the first sequence of a batch only, always or if each has one token; others get ``rest``."""
 
     def apply(x: np.ndarray, *arguments: Any, **more: Any) -> np.ndarray:
         y = right(x, *arguments, **more)

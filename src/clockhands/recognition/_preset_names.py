@@ -141,7 +141,7 @@ def _equal_to(match: Match, given: GivenTable) -> Callable[[Any], bool]:
     rows = table(match.spec, places, "float64", values=match.values)  # type: ignore[arg-type]
     fastest = max((max(np.ravel(one)) for one in getattr(match.spec, "rates", ())), default=1.0)
     reach = float(np.abs(positions_of(places).as_float64()).max(initial=0.0) * fastest)
-    # A base for another span is rounded to float64, so its rates have a relative error of a few roundings.
+    # A base for another span is rounded to float64, so its rates have relative errors of a few roundings.
     allowed = (4 * given.rounding + 2.0**-48 * reach) * float(np.abs(rows).max(initial=0.0))
     known: dict[Any, bool] = {}
 

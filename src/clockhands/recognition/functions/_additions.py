@@ -1,4 +1,4 @@
-"""A function that adds a table to ``x``: the table is read off and recognised, then checked far away."""
+"""Recognition of a function that adds a table to ``x``: the table is read, recognised, and checked at far positions."""
 
 from dataclasses import replace
 from typing import Any
@@ -30,7 +30,7 @@ from clockhands.recognition.tables import identify_rows
 from clockhands.specs import describe
 from clockhands.written_numbers import Interval, shortest
 
-# Rows that are recognised; positions beyond are compared with what was found.
+# The most rows from which the table is recognised; later positions are compared with the recognised code.
 _ROWS = 2048
 _WRONG = 0.01
 
@@ -39,7 +39,7 @@ def identify_additive(behaviour: Behaviour) -> tuple[Match | None, str]:
     """The additive code of a function ``factor * x + table(position)``.
 
     Raises:
-        Unfit: It adds numbers, but does something else to ``x`` as well.
+        Unfit: It adds a table, but also changes ``x`` in another way.
     """
     reader = behaviour.reader
     end = behaviour.longest if behaviour.last is None else behaviour.last
@@ -90,21 +90,22 @@ def identify_additive(behaviour: Behaviour) -> tuple[Match | None, str]:
 
 
 class _Rows:
-    """A reader of the table alone: whatever x is, the row of its position."""
+    """A reader of the added table alone: it ignores ``x`` and calls the function with zeros."""
 
     def __init__(self, reader: Reader) -> None:
-        """Read rows of this function's table."""
+        """Keep the reader of the function."""
         self.reader, self.caller, self.counts = reader, reader.caller, reader.counts
 
     def __call__(self, x: np.ndarray, positions: np.ndarray) -> np.ndarray:
-        """The rows of these positions."""
+        """The rows of the table at these positions, [rows, width]."""
         return self.reader(np.zeros_like(x), positions)
 
 
 def _by_phases(behaviour: Behaviour, end: int, factor: float) -> tuple[Match | None, str]:
-    """The sinusoidal code whose sines are 0 at position 0, by the phases of its pairs at positions that double.
+    """The sinusoidal code with position 0 as origin, from the phases of its pairs at positions 1, 2, 4, …; or None.
 
-    That is how a table is known that is wrong almost everywhere, as one whose positions are rounded.
+    This recognises also tables that are wrong at most positions, such as those with rounded positions, because powers
+    of two are not rounded.
     """
     rows: Any = _Rows(behaviour.reader)
     width = rows.caller.width
@@ -161,7 +162,7 @@ def _by_phases(behaviour: Behaviour, end: int, factor: float) -> tuple[Match | N
 
 
 def _columns(start: np.ndarray) -> tuple[Layout, Waves, np.ndarray, np.ndarray] | None:
-    """Where sines and cosines stand, by the row of position 0, where sines are 0 and cosines are alike."""
+    """Layout, order, and channels of sines and cosines by the row of position 0, where all sines are 0; or None."""
     width = len(start)
     if width % 2:
         return None
@@ -179,7 +180,7 @@ def _read(reader: Reader, positions: np.ndarray) -> np.ndarray:
 
 
 def _factor_on_x(reader: Reader) -> float:
-    """What ``x`` is multiplied by; `Unfit` where that is not one number."""
+    """The factor on ``x``; raises `Unfit` if the change of ``x`` is not one factor."""
     draw = np.random.default_rng(5)
     at = np.array([0, 1, 6])
     x = draw.integers(-96, 97, (3, reader.caller.width)) / 64
@@ -192,7 +193,10 @@ def _factor_on_x(reader: Reader) -> float:
 
 
 def _learned(behaviour: Behaviour, read: np.ndarray, factor: float, said: str, why: str) -> tuple[Match | None, str]:
-    """A table that ends is one that is kept: learned, or at least looked up."""
+    """The match of a learned table, if the function refuses positions beyond a last one; else None.
+
+    A table that ends is stored, not computed: learned, or at least looked up.
+    """
     if behaviour.last is None or behaviour.reader.counts:
         return None, f"{said} {why}"
     rows = behaviour.last + 1

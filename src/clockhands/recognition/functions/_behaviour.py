@@ -1,8 +1,8 @@
-"""How a function behaves before it is known what it computes: what its rows depend on, and how far it reaches.
+"""What the output rows of a function depend on, and up to which position it can be called.
 
-Every check is a call or two with a few rows, compared with what the same rows gave before. A code of positions turns
-each row by its own position alone; whatever else a function looks at is found by moving one other position at a time,
-and named, so that a dependence on the other rows is not taken for one on ``x``.
+Each check is one or two calls with a few rows, compared with earlier outputs for the same rows. A position encoding
+changes each row by the position of this row alone. Other dependencies are found by changing one other position at a
+time, and are named, so that a dependence on other rows is not mistaken for one on ``x``.
 """
 
 from collections.abc import Callable
@@ -14,28 +14,28 @@ from clockhands.recognition._functions_calling import Caller, Reader, Refused
 from clockhands.recognition.functions._phases import SPACING
 
 LONGEST_CALL = 4_097
-"""Rows of the longest call that is made."""
-# One row is looked at while one other position moves. Each moves to where it keeps its part: the first stays neither
-# smallest nor largest, the smallest stays the smallest.
+"""Number of rows of the longest call."""
+# One output row is compared while one other position is changed. Each change keeps the order: the first position stays
+# neither the smallest nor the largest, the smallest stays the smallest.
 _PLACES = np.array([10, 4, 7, 20, 6, 12])
 _LOOKED_AT = 2
 _MOVED = {"first": (0, 11), "smallest": (1, 3), "largest": (3, 24), "last": (5, 13), "others": (4, 8)}
-# Of a function that counts its rows, so many are read; each costs a row in every call.
+# The most positions of a function that counts its rows; reading position p needs a call of p + 1 rows.
 _COUNTED = 4096
-# Where a code grows or shrinks with the position, positions are taken up to this change of length.
+# If the length of a row changes with the position (xPos), positions are used up to a change by this factor.
 _GROWTH = 64.0
 _PAD = 64
 ALWAYS_ANOTHER = "A repeated call returns a different result"
 
 
 def equal(caller: Caller, one: np.ndarray, other: np.ndarray) -> bool:
-    """Whether two answers differ by no more than the order of additions can make."""
+    """Whether two outputs differ by at most 4 spacings of the dtype, as another order of additions can cause."""
     scale = max(float(np.abs(one).max(initial=0)), 1e-30)
     return bool(np.abs(one - other).max(initial=0) <= 4 * SPACING.get(caller.output, 2.0**-23) * scale)
 
 
 def halved(fine: Callable[[int], bool], low: int, high: int) -> int:
-    """The last number that is fine, between one that is and one that is not."""
+    """The last integer for which ``fine`` is true, by bisection between ``low`` (true) and ``high`` (false)."""
     while high - low > 1:
         middle = (low + high) // 2
         low, high = (middle, high) if fine(middle) else (low, middle)
@@ -43,7 +43,7 @@ def halved(fine: Callable[[int], bool], low: int, high: int) -> int:
 
 
 def company(caller: Caller) -> tuple[str, ...]:
-    """Which other positions of a call a row depends on: first, smallest, largest, last or others."""
+    """The other positions of a call that a row depends on: of first, smallest, largest, last and others."""
     x = np.random.default_rng(8).integers(-96, 97, (len(_PLACES), caller.width)) / 64
     before = caller(x, _PLACES)[_LOOKED_AT]
     found = []
@@ -56,7 +56,7 @@ def company(caller: Caller) -> tuple[str, ...]:
 
 
 def linear_in_company(caller: Caller) -> bool:
-    """Whether a sum of rows comes out as the sum, with the same positions in the same order every time."""
+    """Whether the output is linear in ``x`` if all calls have the same positions in the same order."""
     draw = np.random.default_rng(9)
     one, other = draw.integers(-96, 97, (2, len(_PLACES), caller.width)) / 64
     sums = caller(one, _PLACES) + caller(other, _PLACES)
@@ -66,7 +66,7 @@ def linear_in_company(caller: Caller) -> bool:
 
 
 def company_in_words(names: tuple[str, ...], caller: Caller) -> str:
-    """Why a function whose rows depend on these other positions is no code."""
+    """The reason why a function with rows that depend on these other positions is not identified."""
     which = "the others" if "others" in names else " and ".join(f"the {name}" for name in names)
     linear = " With the same positions in a call it is linear in x." if linear_in_company(caller) else ""
     return (
@@ -76,7 +76,7 @@ def company_in_words(names: tuple[str, ...], caller: Caller) -> str:
 
 
 def not_linear(caller: Caller, position: int, rows: int) -> str:
-    """Why two rows at one position are not the sums of rows of a longer call at other positions."""
+    """The reason why outputs at this position differ from the matrix measured in longer calls of ``rows`` rows."""
     if not linear_in_company(caller):
         return "It is not a rotation: it is not linear in x (a sum of rows is not rotated like the rows)."
     x = np.random.default_rng(2).integers(-96, 97, (2, caller.width)) / 64
@@ -90,9 +90,9 @@ def not_linear(caller: Caller, position: int, rows: int) -> str:
 
 
 def last_length_alike(caller: Caller, counts: bool) -> int | None:
-    """The most rows that a call may have before that changes what its rows become; None if it changes nothing.
+    """The most rows of a call before their number changes the outputs; None if it never does.
 
-    Looked at in one call of the most rows; where that differs, the length is found by halving, which takes twelve more.
+    One call with 4,097 rows shows whether there is a change; bisection then finds the number with 12 more calls.
     """
     x, at = np.random.default_rng(8).integers(-96, 97, (4, caller.width)) / 64, np.array([5, 3, 13, 8])
 
@@ -105,12 +105,12 @@ def last_length_alike(caller: Caller, counts: bool) -> int | None:
         if equal(caller, first, seen(LONGEST_CALL)):
             return None
         return halved(lambda rows: equal(caller, first, seen(rows)), 16, LONGEST_CALL)
-    except Refused:  # it takes fewer rows
+    except Refused:  # the function accepts fewer rows only
         return None
 
 
 def length_in_words(last: int) -> str:
-    """What to say of a function whose rows are others in calls of more than so many rows."""
+    """A sentence about a function whose outputs change in calls of more than ``last`` rows."""
     return (
         f"A row depends on how many rows its call has: up to {last:,} it is one code, beyond it another for the whole "
         f"call, and here are the numbers of calls of at most {last:,} rows."
@@ -118,20 +118,20 @@ def length_in_words(last: int) -> str:
 
 
 class Unfit(Exception):
-    """Why a function cannot be told: the reason, in words."""
+    """A function cannot be identified; the message is the reason."""
 
 
 @dataclass(eq=False)
 class Behaviour:
-    """What is known of how a function behaves.
+    """The dependencies and limits of a function.
 
     Attributes:
-        reader: Reads its rows, each as if it stood alone.
-        longest: The largest position that is used.
-        last: The last position that it takes, where that is less than was asked for; else None.
+        reader: Reads its output rows independently of each other.
+        longest: The largest position that is used, a power of two.
+        last: The last position that the function accepts, if it is below the requested one; else None.
         by_largest: Whether a row depends on the largest position of its call.
-        last_length_alike: The most rows of a call that are one code, where calls of more rows are another.
-        notes: What a user should know of it: sentences.
+        last_length_alike: The most rows of a call with this code, if calls with more rows have another; else None.
+        notes: Sentences for the user.
     """
 
     reader: Reader
@@ -143,11 +143,11 @@ class Behaviour:
 
 
 def look(caller: Caller, longest: int) -> Behaviour:
-    """Find out what a row depends on.
+    """Find what the output rows depend on.
 
     Raises:
-        Unfit: On something that no code depends on; the message says what.
-        Refused: The function raised where it should not.
+        Unfit: They depend on something that no position encoding depends on; the message says what.
+        Refused: The function raised an error in an ordinary call.
     """
     x, at = _rows(caller.width), np.array([5, 3, 13, 8])
     first = caller(x, at)
@@ -189,7 +189,7 @@ def look(caller: Caller, longest: int) -> Behaviour:
 
 
 def _look_at_rows(reader: Reader, x: np.ndarray, at: np.ndarray, first: np.ndarray) -> list[str]:
-    """What a row depends on beside itself and its position: the reader is told, and what to say of it."""
+    """Check what a row depends on besides itself and its position: configures the reader and returns notes."""
     caller = reader.caller
     for kept in (0, -1):
         others = -2 * x[::-1].copy()
@@ -214,7 +214,7 @@ def _look_at_rows(reader: Reader, x: np.ndarray, at: np.ndarray, first: np.ndarr
 
 
 def _most(caller: Caller) -> int:
-    """Rows that it takes in one call, as far as is needed."""
+    """The most rows of a call that the function accepts, of 1024, 128, 32 and 4."""
     for rows in (1024, 128, 32):
         try:
             caller(np.zeros((rows, caller.width)), np.arange(rows) % 4)
@@ -232,7 +232,7 @@ def _by_number(rows: int) -> str:
 
 
 def _reach(reader: Reader, x: np.ndarray, longest: int) -> tuple[int, int | None]:
-    """The largest power of two that is used, and the last position that is taken where that is less than was asked."""
+    """The largest power of two that is used as position, and the last accepted position if it is below ``longest``."""
 
     def lengths(position: int) -> float | None:
         try:
@@ -242,7 +242,7 @@ def _reach(reader: Reader, x: np.ndarray, longest: int) -> tuple[int, int | None
         return float(np.linalg.norm(y)) if np.isfinite(y).all() else None
 
     def last(fine: Callable[[int], bool]) -> int:
-        """The last position that is fine, by powers of two and then between them."""
+        """The last position for which ``fine`` is true, by powers of two and then by bisection."""
         low = 1 << (longest.bit_length() - 1)
         while low > 4 and not fine(low):
             low //= 2
@@ -255,10 +255,10 @@ def _reach(reader: Reader, x: np.ndarray, longest: int) -> tuple[int, int | None
 
 
 def _rows(width: int) -> np.ndarray:
-    """Rows that every float dtype holds, different in every channel."""
+    """Four random rows [4, width] that every float dtype holds exactly; the channels are different."""
     return np.random.default_rng(0).integers(-96, 97, (4, width)) / 64 + 1 / 128
 
 
 def unit_of(output: str) -> float:
-    """Half the distance of numbers just below 1 in this dtype, and for float32 what its sines are off."""
+    """Spacing of numbers just below 1 in this dtype; more in float32 and float64, for the error of sine and cosine."""
     return {"bfloat16": 2.0**-8, "float16": 2.0**-11, "float64": 2.0**-50}.get(output, 2.0**-23)

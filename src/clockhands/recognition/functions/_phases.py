@@ -1,11 +1,12 @@
 """The RoPE frequency of each pair of a function, as precisely as its arithmetic allows, and what it rounds.
 
-A row with a 1 in the first channel of every pair comes out with each pair's cosine and sine, so one row a position
-reads all phases. The rate is known from position 1 to the error of one phase; position 2 halves that, position 4
-halves it again, and so on: the last phase tells which turn the next one is in (lag doubling). A power of two times a
-number is rounded nowhere in binary floating point, so these are the rates as the function holds them. Elsewhere the
-phases tell what is rounded: positions (257 is 256 or 258 in bfloat16), products (a float32 phase of 50,000 rad is known
-to 0.004), or nothing. Each way is computed with the measured rates and compared.
+If a row has a 1 in the first channel of every pair, the output has the cosine and sine of each pair, so one row per
+position gives all phases. Position 1 gives the rate with the error of one phase; position 2 halves this error, position
+4 halves it again, and so on, because the rate so far determines the number of full rotations at the next position (lag
+doubling). In binary floating point, a product with a power of two is not rounded, so these are the rates as the
+function stores them. Phases at other positions show what is rounded: positions (257 is 256 or 258 in bfloat16),
+products (a float32 phase of 50,000 rad has an error of up to 0.004), or nothing. Each possibility is computed with the
+measured rates and compared.
 """
 
 from collections.abc import Callable, Sequence
@@ -24,33 +25,33 @@ from clockhands.recognition.functions._rotated_pairs import NoRotation, RotatedP
 from clockhands.written_numbers import Interval
 
 _TURN = 2 * np.pi
-# Parts of a token, where a function takes them: rates up to pi x 2**10 are then known from the first step on.
+# Fractions of a token, for functions that accept them: the first one determines rates up to pi x 2**10 rad/token.
 _PARTS = 2.0 ** np.arange(-10, 0)
-# Numbers below 1 lie this far apart, relative to the power of two below them.
+# Distance between neighbouring numbers of each dtype, relative to the power of two below them.
 SPACING = {dtype: 2 * half for dtype, half in UNIT_ROUNDOFF.items()}
 ORDER = ("bfloat16", "float16", "float32", "float64")
-_WAYS = (  # what positions and products may be rounded to
+_WAYS = (  # possible dtypes of positions and of products
     ("exact", "float64"),
     ("exact", "float32"),
     *((low, product) for low in LOW_PRECISION for product in ("float64", "float32", low)),
     ("exact", "bfloat16"),
     ("exact", "float16"),
 )
-# Whole numbers that bfloat16, float16 and float32 products cannot hold, spread over what models use.
+# Integer positions at which rounding to bfloat16, float16 or float32 has an effect, up to usual context lengths.
 TELLING = (257, 259, 401, 1_001, 2_049, 2_051, 4_097, 10_007, 30_011, 65_537, 99_991, 100_003)
 
 
 @dataclass(frozen=True, eq=False)
 class Phases:
-    """What was measured of each pair.
+    """The measurements of each pair.
 
     Attributes:
-        rates: Radians per token, signed: from the first channel of a pair to the second.
-        bounds: How far each may be off, rad/token.
-        reached: The last power of two that still agreed with those before.
-        positions: Where amplitudes were read.
-        amplitudes: What cosine and sine are multiplied by, [positions, pairs].
-        modulo: 2 pi where only whole positions were taken, so that whole turns per token are not seen; else None.
+        rates: Radians per token, [pairs]; positive from the first channel of a pair to the second.
+        bounds: Error bound of each rate in rad/token, [pairs].
+        reached: The last power of two at which the phase agreed with those before, [pairs].
+        positions: The positions of the amplitudes.
+        amplitudes: The factor on cosine and sine, [positions, pairs].
+        modulo: 2 pi if only integer positions were used, which do not show full rotations per token; else None.
     """
 
     rates: np.ndarray
@@ -62,7 +63,7 @@ class Phases:
 
 
 def read_phases(reader: Reader, pairs: RotatedPairs, positions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Phase in (-pi, pi] and amplitude of each pair at these positions, [positions, pairs] each."""
+    """The phase in (-pi, pi] and the amplitude of each pair at these positions, [positions, pairs] each."""
     x = np.zeros((len(positions), reader.caller.width))
     a, b = pairs.channels.T
     x[:, a] = 1
@@ -71,13 +72,13 @@ def read_phases(reader: Reader, pairs: RotatedPairs, positions: np.ndarray) -> t
 
 
 def measure(reader: Reader, pairs: RotatedPairs, longest: int, unit: float) -> Phases:
-    """The rate of each pair, by positions 1, 2, 4, … up to the longest; ``unit`` is the rounding of one number."""
+    """The rate of each pair, from positions 1, 2, 4, … up to ``longest``; ``unit`` is the rounding of one number."""
     whole = 1 << np.arange(int(longest).bit_length())
     phases, amplitudes = read_phases(reader, pairs, whole)
     start = read_phases(reader, pairs, np.array([0]))[0]
-    start = np.where(np.abs(start) > 16 * unit, start, 0.0)  # of positions that are counted from elsewhere
+    start = np.where(np.abs(start) > 16 * unit, start, 0.0)  # not 0 if positions have an offset
     phases = wrapped(phases - start)
-    noise = 2 * unit  # of a phase: half a unit in cosine and in sine, and what their functions are off
+    noise = 2 * unit  # error of a phase: half a unit each in cosine and sine, and the errors of these functions
     parts = _parts(reader, pairs)
     if parts is not None:
         positions = np.concatenate([_PARTS, whole])
@@ -89,16 +90,16 @@ def measure(reader: Reader, pairs: RotatedPairs, longest: int, unit: float) -> P
 
 
 def offset_of(reader: Reader, pairs: RotatedPairs, phases: Phases, unit: float) -> float:
-    """How many tokens early positions are counted, where pairs stand turned at position 0 already.
+    """The offset of the positions in tokens, from the angles of the pairs at position 0.
 
     Raises:
-        NoRotation: No shift of the positions gives the angles at position 0.
+        NoRotation: No offset gives these angles.
     """
     start = read_phases(reader, pairs, np.array([0]))[0][0]
     order = np.argsort(np.abs(phases.rates))
     order = order[np.abs(phases.rates[order]) > 0]
     offset: float | None = None
-    for pair in order:  # the slowest says about where, faster ones say more exactly
+    for pair in order:  # the lowest frequency gives a rough offset, higher ones make it more precise
         rate, off = phases.rates[pair], start[pair]
         if offset is not None:
             off = offset * rate + wrapped(off - offset * rate)
@@ -114,7 +115,7 @@ def offset_of(reader: Reader, pairs: RotatedPairs, phases: Phases, unit: float) 
 
 
 def _parts(reader: Reader, pairs: RotatedPairs) -> np.ndarray | None:
-    """Phases at parts of a token, or None where the function takes none."""
+    """Phases at fractions of a token, [fractions, pairs]; None if the function does not accept or ignores them."""
     if reader.counts:
         return None
     try:
@@ -125,9 +126,9 @@ def _parts(reader: Reader, pairs: RotatedPairs) -> np.ndarray | None:
 
 
 def doubled(phases: np.ndarray, positions: np.ndarray, noise: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Rates, their bounds and the last position that agreed, from phases at positions that double.
+    """Rates, their error bounds and the last position that agreed, [pairs] each, from phases at doubling positions.
 
-    A phase agrees where it lies within what the rate so far and the noise of one phase allow.
+    A phase agrees if its difference from the prediction is within the errors of the rate so far and of one phase.
     """
     rates = phases[0] / positions[0]
     bounds = np.full(rates.shape, noise / positions[0])
@@ -135,8 +136,8 @@ def doubled(phases: np.ndarray, positions: np.ndarray, noise: float) -> tuple[np
     going = np.isfinite(rates)
     for phase, position in zip(phases[1:], positions[1:], strict=True):
         off = wrapped(phase - rates * position)
-        # Twice the last bound and once the noise; four times that, since a function may round once more.
-        # The product itself is rounded in double precision.
+        # The prediction has twice the last error and the phase has one noise, 3 in total; 4 times that is allowed,
+        # because a function may round once more. The product itself is rounded in float64.
         rounding = 2.0**-51 * np.abs(rates) * position
         going = going & np.isfinite(off) & (np.abs(off) <= 12 * noise + rounding)
         rates = np.where(going, rates + off / position, rates)
@@ -146,19 +147,19 @@ def doubled(phases: np.ndarray, positions: np.ndarray, noise: float) -> tuple[np
 
 
 def wrapped(angles: np.ndarray) -> np.ndarray:
-    """Angles brought to [-pi, pi]."""
-    with np.errstate(invalid="ignore"):  # what is not finite stays so
+    """Angles reduced to [-pi, pi]."""
+    with np.errstate(invalid="ignore"):  # numbers that are not finite stay so
         return angles - _TURN * np.round(angles / _TURN)
 
 
 @dataclass(frozen=True)
 class Arithmetic:
-    """What is rounded to what; None where it was not seen.
+    """The dtype of each step of the computation; None if it could not be determined.
 
     Attributes:
-        rates: The dtype that holds the rates.
-        positions: The dtype that positions are rounded to before they are multiplied; ``"exact"`` if to none.
-        phases: The dtype of the product; ``"float64"`` also stands for exact.
+        rates: The dtype in which the rates are stored.
+        positions: The dtype to which positions are rounded before the product; ``"exact"`` if they are not rounded.
+        phases: The dtype of the product; ``"float64"`` also if it is exact.
         table: The dtype of cosine and sine.
     """
 
@@ -169,12 +170,12 @@ class Arithmetic:
 
     @property
     def coarsest(self) -> str | None:
-        """What phases are made in: the least precise of rates, positions and products; None where nothing is seen."""
+        """The least precise dtype of rates, positions and products; None if none is known."""
         named = [name for name in (self.rates, self.positions, self.phases) if name in ORDER]
         return min(named, key=ORDER.index, default=None)
 
     def words(self) -> list[str]:
-        """Sentences on what is rounded to less than float32."""
+        """Sentences on what is rounded to bfloat16 or float16."""
         named = {
             "Positions are rounded to": self.positions,
             "Frequencies are stored in": self.rates,
@@ -185,13 +186,13 @@ class Arithmetic:
 
 
 def rounded(numbers: np.ndarray, dtype: str) -> np.ndarray:
-    """Numbers as this dtype holds them, float64 again."""
+    """Numbers rounded to this dtype, as float64."""
     with np.errstate(over="ignore"):
         return numbers.astype(output_dtype(dtype)).astype(np.float64)
 
 
 def table_dtype(numbers: np.ndarray, output: str) -> str:
-    """The coarsest dtype that holds all these cosines and sines."""
+    """The least precise dtype that holds all these cosines and sines exactly."""
     for dtype in ("bfloat16", "float16", "float32"):
         if np.array_equal(rounded(numbers, dtype), numbers, equal_nan=True):
             return dtype
@@ -199,10 +200,10 @@ def table_dtype(numbers: np.ndarray, output: str) -> str:
 
 
 def rates_dtype(phases: Phases, exact: np.ndarray | None) -> str | None:
-    """The dtype that the rates are held in; None where the measurement is not fine enough to say.
+    """The dtype in which the rates are stored; None if the measurement is not precise enough.
 
-    Rates that all lie on a dtype's grid, closer than chance, are held in it. Where none does, and the measured rates
-    are the exact ones of the ladder, they are float64.
+    It is a dtype whose numbers all rates are, within their bounds, if the probability of this by chance is below 1e-4.
+    If there is none and the measured rates are the exact ones of the ladder, it is float64.
     """
     rates, bounds = np.abs(phases.rates), phases.bounds
     for dtype in ("bfloat16", "float16", "float32"):
@@ -210,7 +211,7 @@ def rates_dtype(phases: Phases, exact: np.ndarray | None) -> str | None:
         if dtype == "float16":
             grid = np.maximum(grid, 2.0**-24)
         fine = (bounds < grid / 16) & (rates > 0)
-        powers = 2.0 ** np.round(np.log2(np.maximum(rates, 1e-300)))  # every dtype holds those
+        powers = 2.0 ** np.round(np.log2(np.maximum(rates, 1e-300)))  # every dtype holds these
         fine &= np.abs(rates - powers) > 4 * bounds
         if not fine.any():
             continue
@@ -229,11 +230,11 @@ def rates_dtype(phases: Phases, exact: np.ndarray | None) -> str | None:
 def product_dtypes(
     positions: np.ndarray, seen: np.ndarray, phases: Phases, noise: float, held: str | None = None
 ) -> tuple[str | None, str | None]:
-    """What positions and products are rounded to, by phases seen [positions, pairs] at no powers of two.
+    """The dtypes of positions and products, from phases [positions, pairs] at positions that are not powers of two.
 
-    The dtype of the positions (``"exact"`` where they are not rounded) and of the products, None where float32 and
-    finer ones look alike; None, None where no way that is known explains the phases. ``held`` is the dtype of the
-    rates, if it is known: they are then known exactly.
+    Returns the dtype of the positions (``"exact"`` if they are not rounded) and that of the products, which is None if
+    float32 cannot be distinguished from more precise dtypes. Both are None if no known way explains the phases.
+    ``held`` is the dtype of the rates, if known; rounding to it makes the rates exact.
     """
     rates = phases.rates if held in (None, "float64") else rounded(phases.rates, held)
     for places, product in _WAYS:
@@ -244,7 +245,7 @@ def product_dtypes(
         if not np.isfinite(predicted).all():  # float16 ends at 65,504
             continue
         off = np.abs(wrapped(seen - predicted))
-        # What the rates are not known to moves the phase, and with it how a product is rounded, by one unit.
+        # The error of a rate changes the phase, and may change the rounded product by one unit.
         slack = 4 * noise + positions[:, None] * phases.bounds + 2.0**-51 * np.abs(predicted)
         if product != "float64":
             unit = SPACING[product] * 2.0 ** np.floor(np.log2(np.maximum(np.abs(predicted), 1e-300)))
@@ -258,9 +259,9 @@ def product_dtypes(
 
 
 def _by_size(positions: np.ndarray, seen: np.ndarray, phases: Phases, noise: float) -> tuple[str | None, str | None]:
-    """Exact positions and a product that is off by as much as this dtype's roundings, however they are made.
+    """Dtypes as above, by the size of the error alone: at most two roundings of the product, in any order.
 
-    Positions that are divided first, or rates that are put together at the end, round twice.
+    Functions that divide positions first, or combine rates at the end, round twice.
     """
     exact = positions[:, None] * phases.rates
     off = np.abs(wrapped(seen - exact))
@@ -273,7 +274,18 @@ def _by_size(positions: np.ndarray, seen: np.ndarray, phases: Phases, noise: flo
 
 @dataclass(frozen=True, eq=False)
 class MeasuredRotation:
-    """Everything that was measured of a rotation."""
+    """All measurements of a rotation.
+
+    Attributes:
+        reader: Reads output rows of the function.
+        longest: The largest position that is used.
+        pairs: The pairs of channels.
+        phases: The measured rates and amplitudes.
+        unit: The error of one number of the output.
+        table: The dtype of cosine and sine.
+        sign: 1 for forward rotation, -1 for backward.
+        offset: The offset of the positions, in tokens.
+    """
 
     reader: Reader
     longest: int
@@ -286,12 +298,12 @@ class MeasuredRotation:
 
     @property
     def noise(self) -> float:
-        """What one phase may be off by reading it."""
+        """The error of one measured phase in rad."""
         return 2 * self.unit
 
 
 def index_of(pairs: RotatedPairs) -> np.ndarray:
-    """Which pair of the rotated channels each measured pair is."""
+    """The index of each measured pair among the pairs of the RoPE dimensions, int [measured pairs]."""
     first = pairs.channels[:, 0] - pairs.start
     if pairs.blocks:
         return np.arange(len(first))
@@ -299,7 +311,7 @@ def index_of(pairs: RotatedPairs) -> np.ndarray:
 
 
 def all_pairs(turning: MeasuredRotation) -> tuple[np.ndarray, np.ndarray]:
-    """Rates and their bounds of all rotated pairs, also of those that stand still, in the order of the pairs."""
+    """Rates and error bounds of all pairs of the RoPE dimensions, in order, with rate 0 for pairs without rotation."""
     number = turning.pairs.rotated // 2
     rates, bounds = np.zeros(number), np.full(number, turning.noise / turning.longest)
     at = index_of(turning.pairs)
@@ -308,24 +320,24 @@ def all_pairs(turning: MeasuredRotation) -> tuple[np.ndarray, np.ndarray]:
 
 
 def fits_of(turning: MeasuredRotation, factor: Interval) -> tuple[list[Fit], np.ndarray, str | None]:
-    """Ladders with the measured rates, what these are known to, and the dtype they are held in, if it is seen."""
+    """Fits of ladders to the measured rates, the error bounds that were used, and the dtype of the rates or None."""
     phases = turning.phases
     rates, bounds = all_pairs(turning)
     held = rates_dtype(phases, None)
-    # Rates are powers of the base: in floating point the exponent is off by half a unit, so the power by half its
-    # logarithm, and power, division and rounding by three more.
+    # Rates are powers of the base: rounding the exponent by half a unit changes the power by half its logarithm in
+    # units; power, division and rounding add three units.
     steps = np.abs(np.log(np.maximum(np.abs(rates), 1e-30))) / 2 + 3
     tries = {"float32": ("float32",), "bfloat16": ("float32", "bfloat16"), "float16": ("float32", "float16")}
     found: list[Fit] = []
     within = bounds
     for dtype in tries.get(held or "", ("float64", "float32")):
         slack = steps * UNIT_ROUNDOFF[dtype] * np.abs(rates)
-        if held in LOW_PRECISION:  # cast once, from what was computed in float32
+        if held in LOW_PRECISION:  # rates computed in float32 and cast once
             slack = slack + UNIT_ROUNDOFF[held] * np.abs(rates) + (2.0**-25 if held == "float16" else 0)
         fits = _fit(turning, rates, bounds + slack, factor)
         if not found or fits[0].cost < found[0].cost:
             found, within = fits, bounds + slack
-        # Two rates are on some ladder whatever they were rounded to: there the one with the shorter numbers is taken.
+        # With only two rates, some ladder always fits, so the dtype is chosen that gives the shorter numbers.
         if not isinstance(fits[0].spacing, Explicit) and (np.abs(rates) > bounds).sum() > 2:
             return fits, bounds + slack, held
     return found, within, held
@@ -348,7 +360,7 @@ def _fit(turning: MeasuredRotation, rates: np.ndarray, bounds: np.ndarray, facto
 
 
 def _joined(rates: np.ndarray, bounds: np.ndarray, blocks: tuple[int, ...], settings: dict[str, Any]) -> Fit | None:
-    """A ladder for each block, one after another."""
+    """A fit with a separate ladder for each block, or None if a block has no fit without scaling."""
     ends = np.cumsum(blocks)
     parts: list[Fit] = []
     for size, end in zip(blocks, ends, strict=True):
@@ -362,11 +374,11 @@ def _joined(rates: np.ndarray, bounds: np.ndarray, blocks: tuple[int, ...], sett
 
 
 def arithmetic_of(turning: MeasuredRotation, rates: Sequence[float], rates_in: str | None) -> Arithmetic:
-    """What the function rounds, by what it gives at positions that are no powers of two, beside these rates."""
+    """What the function rounds, from its phases at positions that are not powers of two, compared with these rates."""
     phases = turning.phases
     if rates_in is None:
         rates_in = rates_dtype(phases, np.array(rates)[index_of(turning.pairs)])
-    # Beyond where phases agree, something else than rounding is at work.
+    # At positions where phases no longer agree, the errors have another cause than rounding.
     positions = np.array([place for place in TELLING if place <= phases.reached.max()])
     if not positions.size:
         positions = np.arange(1, min(turning.longest, 64) + 1)
@@ -378,7 +390,7 @@ def arithmetic_of(turning: MeasuredRotation, rates: Sequence[float], rates_in: s
 def explained_by(
     turning: MeasuredRotation, arithmetic: Arithmetic, positions: np.ndarray, rates: Sequence[float]
 ) -> np.ndarray:
-    """How far each row may be off by what the function rounds, [positions], beside a ladder of these rates."""
+    """The error bound of each row due to the function's rounding, [positions], compared with exact rates ``rates``."""
     exactly = np.array(rates)[index_of(turning.pairs)]
     held = np.abs(turning.phases.rates)
     places = positions.astype(np.float64)
@@ -392,9 +404,9 @@ def explained_by(
 
 
 def first_of(positions: np.ndarray, bad: np.ndarray, ask: Callable[[np.ndarray], np.ndarray]) -> int | None:
-    """The first position that is bad, between the first bad one of those asked and the one before; or None.
+    """The first bad position between the first one marked in ``bad`` and the one before it in ``positions``; or None.
 
-    ``ask`` says which of some other positions are bad; every call narrows what is left to a 64th.
+    ``ask`` returns which of further positions are bad; each call reduces the range to about 1/64.
     """
     found = np.flatnonzero(bad)
     if not found.size:
@@ -424,7 +436,7 @@ def measured_match(
     largest: int,
     more: dict[str, Any] | None = None,
 ) -> Match:
-    """The match of the first of some specs, with what was measured of the function's rates and arithmetic."""
+    """The match of the first spec, with the measurements of the function's rates and arithmetic as evidence."""
     evidence = {
         **measured,
         "rates_in": arithmetic.rates,

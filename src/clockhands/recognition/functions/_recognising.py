@@ -120,7 +120,7 @@ def _kept_state(caller: Caller, x: np.ndarray, at: np.ndarray, before: np.ndarra
 
 
 def _in_long_calls(match: Match, behaviour: Behaviour) -> Match:
-    """The match with the rows of a longer call than ``last_length_alike``; they have half of the weight in confidence."""
+    """The match with the rows of a call that is longer than its code allows; they are half of the confidence."""
     caller, draw = behaviour.reader.caller, np.random.default_rng(10)
     x = draw.integers(-96, 97, (LONGEST_CALL, caller.width)) / 64
     at = np.arange(LONGEST_CALL)

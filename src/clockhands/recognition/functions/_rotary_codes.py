@@ -1,8 +1,8 @@
 """Recognition of a function that rotates pairs: its rotary code, and the accuracy of its arithmetic.
 
-It may multiply pairs by a number that grows with the position (xPos), and its ladder may depend on the largest position
-of a call (dynamic NTK, LongRoPE): up to an original length it is one rotation, beyond it another. Where that is comes
-from a search; both are then measured, each with its largest position in every call.
+It may multiply pairs by a factor that grows with the position (xPos), and its frequencies may depend on the largest
+position of a call (dynamic NTK, LongRoPE): up to an original length they are one ladder, beyond it another. A search
+finds this length. Both ladders are then measured, each with calls that have the same largest position.
 """
 
 import math
@@ -45,37 +45,40 @@ from clockhands.scaling.measured import Beyond
 from clockhands.specs import describe
 from clockhands.written_numbers import Interval, shortest
 
-# Where few bits are seen, dozens of odd numbers have the same rates: the shortest are told.
+# With low precision, dozens of odd numbers give the same rates: at most this many of the shortest are returned.
 _EQUIVALENTS = 8
 _BETWEEN = np.array([0.3125])
-# Off by more than this, a number counts as wrong: a bfloat16 table is off by 0.004.
+# A number with a larger error counts as wrong; a bfloat16 table has errors up to 0.004.
 _WRONG = 0.01
 _CONTIGUOUS = 4096
-# Positions from 0 on that must be explained, or the ladder is that of positions 1, 2, 4, … alone.
+# The first 64 positions must agree; otherwise the ladder holds only at the positions 1, 2, 4, … that gave it.
 _ENOUGH = 64
 
 
 def decay_of(
     phases: Phases, unit: float, reader: Reader, pairs: RotatedPairs
 ) -> tuple[Interval, XPos | None, str | None]:
-    """The attention factor, or the decay and its role.
+    """The interval of the attention factor, and the xPos decay with its role (``"query"`` or ``"key"``) or None.
 
     Raises:
-        NoRotation: Amplitudes change with the position in a way that no code here has.
+        NoRotation: Amplitudes change with the position, but not as in xPos.
     """
     amplitudes = phases.amplitudes
     agreed = np.isfinite(amplitudes) & (phases.positions[:, None] <= phases.reached)
     known = amplitudes[agreed]
     middle = float(np.median(known))
     if np.abs(known - middle).max() <= 8 * unit * middle:
-        # The middle of many, each off by its rounding.
+        # The median of many amplitudes, each with its rounding error.
         return Interval.around(middle, 2 * unit * middle), None, None
     xpos, role = _xpos(phases, unit, reader, pairs)
     return Interval(1.0, 1.0), xpos, role
 
 
 def _xpos(phases: Phases, unit: float, reader: Reader, pairs: RotatedPairs) -> tuple[XPos, str]:
-    """Slopes of the logarithms of the amplitudes: ``ln zeta_j / scale``, times position less centre."""
+    """The xPos parameters and the role, from the slopes ``ln zeta_j / scale`` of the logarithms of the amplitudes.
+
+    The logarithm of an amplitude is this slope times (position - centre).
+    """
     end = int(phases.positions[-1])
     number = pairs.rotated // 2
     _, ends = read_phases(reader, pairs, np.array([0, end]))
@@ -107,7 +110,7 @@ def _xpos(phases: Phases, unit: float, reader: Reader, pairs: RotatedPairs) -> t
 
 
 def _smoothing(ratio: float, number: int, middle: int) -> float | None:
-    """The smoothing for which the first and the middle pair's logarithms have this ratio."""
+    """The xPos smoothing for which the logarithms of the first and the middle pair have this ratio, or None."""
 
     def of(soft: float) -> float:
         return math.log(soft / (1 + soft)) / math.log((middle / number + soft) / (1 + soft))
@@ -130,10 +133,10 @@ def _unknown(slopes: np.ndarray) -> str:
 
 
 def identify_rotation(behaviour: Behaviour) -> tuple[Match | None, str]:
-    """The rotary code of a function that is linear in ``x``.
+    """The match of a function that rotates pairs, or None, and the reason.
 
     Raises:
-        NoRotation: It turns no pairs; the message says what it does.
+        NoRotation: It does not rotate pairs; the message says what it does.
     """
     turning = measured_turning(behaviour)
     factor, xpos, role = decay_of(turning.phases, turning.unit, turning.reader, turning.pairs)
@@ -154,7 +157,7 @@ def identify_rotation(behaviour: Behaviour) -> tuple[Match | None, str]:
             f"1, 2, 4, … does: the error of {describe(spec).rstrip('.')} exceeds the rounding bound."
         )
     rates, within = all_pairs(turning)
-    if turning.phases.modulo is not None:  # whole turns that were not seen, as the ladder has them
+    if turning.phases.modulo is not None:  # full rotations per token, not measurable, are taken from the ladder
         rates = rates + turning.phases.modulo * np.round((np.array(spec.rates) - rates) / turning.phases.modulo)
     more: dict[str, Any] = {}
     if turning.offset:
@@ -179,25 +182,25 @@ def identify_rotation(behaviour: Behaviour) -> tuple[Match | None, str]:
 
 
 def measured_turning(behaviour: Behaviour) -> MeasuredRotation:
-    """The pairs of a function and how fast they turn.
+    """The rotated pairs of a function and their measured rates.
 
     Raises:
-        NoRotation: It turns no pairs; the message says what it does.
+        NoRotation: It does not rotate pairs; the message says what it does.
     """
     reader, longest = behaviour.reader, behaviour.longest
-    # A function that counts its rows is asked for as many as the position, for every channel.
+    # A function that counts its rows needs calls as long as the position, for every channel, so only up to 128.
     far = [place for place in (97, longest) if place <= (128 if reader.counts else longest)]
     positions = np.array([0, 1, 3, *far])
     matrices = _matrices(reader, positions)
     if not np.isfinite(matrices).all():
         raise NoRotation("It returns values that are not finite.")
     table = table_dtype(matrices, reader.caller.output)
-    # What is computed in float32 may be handed over in float64: the sums show what is left.
+    # Numbers computed in float32 may be returned in float64; the linearity error shows the real precision.
     unit = max(unit_of(table), _linear_to(reader, matrices[2], int(positions[2])))
     pairs = find_pairs(matrices, np.concatenate([positions, _BETWEEN])[: len(matrices)], unit)
     phases = measure(reader, pairs, longest, unit)
     offset = offset_of(reader, pairs, phases, unit) if turned_at_zero(matrices[0]) else 0.0
-    # Slow hands do not make whole turns unseen: they say which way it goes.
+    # Pairs below 1 rad/token rotate by less than half a rotation per token, so they show the direction.
     slow = np.abs(phases.rates) < 1
     turned = phases.rates[slow] if slow.any() else phases.rates
     sign = -1.0 if np.sign(turned).sum() < 0 else 1.0
@@ -211,7 +214,10 @@ def measured_turning(behaviour: Behaviour) -> MeasuredRotation:
 
 
 def _matrices(reader: Reader, positions: np.ndarray) -> np.ndarray:
-    """``A_p`` at whole positions, and at parts of a token where those are taken: whole turns are seen there."""
+    """The matrices ``A_p``, [positions, width, width], at these positions, and at 0.3125 if fractions are accepted.
+
+    A fraction of a token also shows pairs that complete full rotations per token.
+    """
     width = reader.caller.width
 
     def at(places: np.ndarray) -> np.ndarray:
@@ -229,7 +235,7 @@ def _matrices(reader: Reader, positions: np.ndarray) -> np.ndarray:
 
 
 def _linear_to(reader: Reader, matrix: np.ndarray, position: int) -> float:
-    """How far a sum of rows is from the sum of what becomes of them; refused beyond what the dtype explains."""
+    """The relative error of linearity in ``x``; raises `NoRotation` if it is more than rounding of the dtype."""
     x = np.random.default_rng(2).integers(-96, 97, (2, len(matrix))) / 64
     y = reader(x, np.full(2, position))
     scale = np.abs(x).sum(axis=1).max()
@@ -245,7 +251,7 @@ def _spec(turning: MeasuredRotation, fit: Fit, xpos: XPos | None) -> Rotary | No
         return None
     rotated, part = pairs.rotated, "first"
     if pairs.start:
-        # What follows the turning channels stands still too; no code has them in the middle.
+        # Later RoPE dimensions must reach the end of the head; no known code rotates the middle of a head.
         if pairs.start + pairs.rotated != width:
             return None
         part = "last"
@@ -268,15 +274,15 @@ def _spec(turning: MeasuredRotation, fit: Fit, xpos: XPos | None) -> Rotary | No
 
 @dataclass(frozen=True)
 class Check:
-    """How a spec compares with the function.
+    """The comparison of a spec with the function.
 
     Attributes:
         error: The largest difference.
-        explained: The share of rows that differ by no more than the function rounds.
-        first_wrong: The first position that is off by more than 0.01, if any.
+        explained: The share of rows with differences within the rounding of the function, from 0 to 1.
+        first_wrong: The first position with an error above 0.01, or None.
         largest: The largest position compared.
-        alike: The first position whose difference is not explained, or the one after the largest.
-        stands: Whether positions from the first wrong one on are turned as the one before it.
+        alike: The first position with a difference that rounding does not explain; if none, the one after the largest.
+        stands: Whether the first wrong position and the following ones are rotated like the position before them.
     """
 
     error: float
@@ -288,7 +294,7 @@ class Check:
 
 
 def check(turning: MeasuredRotation, spec: Rotary, role: str | None, arithmetic: Arithmetic, last: int | None) -> Check:
-    """The function beside the spec, at every position near 0 and many far away, on rows of all channels."""
+    """Compare the function with the spec, at positions 0 to 4,095 and about 260 later ones, also on random rows."""
     reader, end = turning.reader, turning.longest if last is None else min(last, 2 * turning.longest - 1)
     draw = np.random.default_rng(3)
     near = np.arange(min(end + 1, _CONTIGUOUS))
@@ -298,7 +304,7 @@ def check(turning: MeasuredRotation, spec: Rotary, role: str | None, arithmetic:
     at = index_of(turning.pairs)
 
     def compared(asked: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """How far off the function is at these positions, and how far it may be."""
+        """The error of the function at these positions and its bound, [positions] each."""
         seen, amplitude = read_phases(reader, turning.pairs, asked)
         phases.append(seen)
         cosine, sine = (wave[:, at] for wave in cosine_sine(spec, positions_of(asked + shift), np.dtype(float), role))
@@ -308,7 +314,7 @@ def check(turning: MeasuredRotation, spec: Rotary, role: str | None, arithmetic:
 
     off, bounds = compared(positions)
     seen = phases[0]
-    # Rows of all channels at once, where unturned channels are seen too; each sum is of two products with up to 1.5.
+    # Random rows also check channels that are not rotated; each output is a sum of two products with |x| up to 1.5.
     some = np.concatenate([np.arange(min(len(near), 64)), draw.integers(0, len(positions), 192)])
     x = draw.integers(-96, 97, (len(some), spec.head_width)) / 64
     ours = rotate(x, spec, positions[some] + shift, role=role)
@@ -349,7 +355,7 @@ def _reason(turning: MeasuredRotation, spec: Rotary, arithmetic: Arithmetic, che
 
 
 def identify_by_length(behaviour: Behaviour) -> tuple[Match | None, str]:
-    """The code of a function that looks at how far its call goes."""
+    """The match of a function with frequencies that depend on a call's largest position, or None, and the reason."""
     reader, far = behaviour.reader, behaviour.longest
     last = _last_alike(behaviour)
     near = Behaviour(reader, 1 << (last.bit_length() - 1), last)
@@ -403,13 +409,13 @@ def _with(match: Match, spec: Rotary, beyond: Rotary, turning: MeasuredRotation,
 
 
 def _last_alike(behaviour: Behaviour) -> int:
-    """The largest position that leaves the other rows of its call as they are."""
+    """The largest position that does not change the other rows of its call."""
     reader = behaviour.reader
     at = np.array([3, 5, 8, 13])
     x = np.random.default_rng(6).integers(-96, 97, (4, reader.caller.width)) / 64
 
     def seen(anchor: int) -> np.ndarray:
-        reader.caller(x, at)  # some keep the ladder of the longest call until a short one comes
+        reader.caller(x, at)  # a short call first: some functions keep the ladder of the longest call until then
         reader.anchor = anchor
         try:
             return reader(x, at)
@@ -421,7 +427,7 @@ def _last_alike(behaviour: Behaviour) -> int:
 
 
 def _stateful(behaviour: Behaviour, last: int) -> str:
-    """What to say where a call of middling length is answered by the ladder of a longer one before."""
+    """A sentence if a call of medium length gets the ladder of an earlier longer call; else an empty string."""
     reader, middle = behaviour.reader, (last + behaviour.longest) // 2
     at = np.array([3, 5, 8, 13])
     x = np.random.default_rng(7).integers(-96, 97, (4, reader.caller.width)) / 64
@@ -440,7 +446,7 @@ def _stateful(behaviour: Behaviour, last: int) -> str:
 def _scalings(
     spec: Rotary, rates: np.ndarray, bounds: np.ndarray, original: int, length: int
 ) -> Iterator[KnownScaling]:
-    """Scalings that are this ladder up to the original length and may have these rates at a longer one."""
+    """Scalings that leave this ladder unchanged up to the original length and may give these rates at ``length``."""
     plain = np.array(replace(spec, scaling=None).rates)
     if isinstance(spec.spacing, Geometric) and len(rates) == len(plain):
         beyond = Beyond(spec.scaling, spec.attention_factor, plain, rates, bounds, original, length)

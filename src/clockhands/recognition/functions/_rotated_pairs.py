@@ -1,8 +1,8 @@
-"""Which channels a function rotates as pairs, and whether it rotates them at all.
+"""Which channels a function rotates as pairs, and whether it is a rotation.
 
-A function that is linear in ``x`` is a matrix at each position, ``y = x @ A_p``, read by feeding it the identity. It is
-a rotation of pairs where, but for a fixed order of the channels going out, every channel meets at most one other, and
-each pair's matrix is ``f [[cos, sin], [-sin, cos]]``.
+A function that is linear in ``x`` is a matrix at each position, ``y = x @ A_p``, and ``A_p`` is its output for the
+identity. It is a rotation of pairs if, up to a fixed order of the output channels, every channel is mixed with at most
+one other, and the matrix of each pair is ``f [[cos, sin], [-sin, cos]]``.
 """
 
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ import numpy as np
 
 from clockhands.layouts import Layout, pair_channels
 
-# An entry below this is nothing: float32 sums of 2**20 channels leave less.
+# Entries below this, relative to the largest one, count as 0: rounding in float32 sums of 2**20 channels leaves less.
 NOTHING = 2.0**-22
 
 
@@ -20,13 +20,13 @@ class RotatedPairs:
     """The pairs of a rotation.
 
     Attributes:
-        channels: The two channels of each pair, int [pairs, 2], in the order of the first.
-        layout: How they lie, or None where no layout says it.
-        blocks: RotatedPairs of each block of its own, where there are several.
-        start: The first channel that turns.
-        rotated: Channels from the first to the last that turns, in a head.
-        order: The channel that comes in as each channel that goes out.
-        reordered: Whether interleaved pairs go out as halves.
+        channels: The two channels of each pair, int [pairs, 2], in the order of the first channel.
+        layout: The layout of the pairs, or None if it is not a known one.
+        blocks: Number of pairs of each block, if there are several half-split blocks.
+        start: The first rotated channel.
+        rotated: Number of channels from the first to the last rotated one, in a head.
+        order: For each input channel the output channel that it moves to, int [width].
+        reordered: Whether the output of interleaved pairs is half-split.
     """
 
     channels: np.ndarray
@@ -39,14 +39,14 @@ class RotatedPairs:
 
 
 class NoRotation(Exception):
-    """Why a function is no rotation of pairs: the reason, in words."""
+    """A function is not a rotation of pairs; the message is the reason."""
 
 
 def find_pairs(matrices: np.ndarray, positions: np.ndarray, unit: float) -> RotatedPairs:
-    """The pairs that these matrices [positions, width, width] turn; the first is that of position 0.
+    """The pairs that these matrices [positions, width, width] rotate; the first matrix is that of position 0.
 
     Raises:
-        NoRotation: They turn no pairs; the message says what they do.
+        NoRotation: They do not rotate pairs; the message says what they do.
     """
     width = matrices.shape[-1]
     order = _order(matrices[0]) if not turned_at_zero(matrices[0]) else np.arange(width)
@@ -72,7 +72,7 @@ def find_pairs(matrices: np.ndarray, positions: np.ndarray, unit: float) -> Rota
     layout, blocks, start, rotated = _arranged(channels, width)
     moved = np.flatnonzero(order != np.arange(width))
     if moved.size:
-        # The first and the last of the rotated channels stay, all between them move, whether they turn or not.
+        # The first and the last of the RoPE dimensions keep their place; all between them move, even if not rotated.
         start, rotated = int(moved[0]) - 1, int(moved[-1]) + 2 - (int(moved[0]) - 1)
         halved = np.arange(width)
         if rotated % 2 == 0 and start >= 0 and start + rotated <= width:
@@ -88,10 +88,10 @@ def find_pairs(matrices: np.ndarray, positions: np.ndarray, unit: float) -> Rota
 
 
 def turned_at_zero(at_zero: np.ndarray) -> bool:
-    """Whether channels meet at position 0 already: positions are counted from elsewhere, or it is no rotation.
+    """Whether channels are mixed at position 0: then positions have an offset, or it is not a rotation.
 
     Raises:
-        NoRotation: Nothing comes out.
+        NoRotation: The output is zero.
     """
     largest = np.abs(at_zero).max()
     if largest == 0:
@@ -101,7 +101,7 @@ def turned_at_zero(at_zero: np.ndarray) -> bool:
 
 
 def _order(at_zero: np.ndarray) -> np.ndarray:
-    """Which output channel each input channel comes out as, at the position where nothing is turned."""
+    """The output channel of each input channel, int [width], from the matrix of position 0, without rotation."""
     goes = np.abs(at_zero) > NOTHING * np.abs(at_zero).max()
     if (at_zero[goes] < 0).any():
         raise NoRotation("It is not a rotation: at position 0, without any rotation, it changes signs.")
@@ -121,7 +121,7 @@ def _still(matrices: np.ndarray, positions: np.ndarray, unit: float) -> str:
 
 
 def _check_turning(matrices: np.ndarray, positions: np.ndarray, channels: np.ndarray, unit: float) -> None:
-    """Refuse pairs whose 2 x 2 matrices are no multiples of rotations, with the range by which they change lengths."""
+    """Raise `NoRotation` if the 2 x 2 matrix of a pair is not a multiple of a rotation, with the change of lengths."""
     a, b = channels.T
     blocks = np.stack([np.stack([matrices[:, a, a], matrices[:, a, b]], -1),
                        np.stack([matrices[:, b, a], matrices[:, b, b]], -1)], -2)  # fmt: skip
@@ -144,7 +144,7 @@ def _check_turning(matrices: np.ndarray, positions: np.ndarray, channels: np.nda
 
 
 def _tiled(matrices: np.ndarray, positions: np.ndarray, channels: np.ndarray) -> str:
-    """What is wrong where the angles are those of the other layout."""
+    """A sentence if the angles are repeated as for the other layout; else an empty string."""
     at = int(np.flatnonzero(positions != 0)[0])
     a, b = channels.T
     angles = np.full(matrices.shape[-1], np.nan)
@@ -165,21 +165,21 @@ def _tiled(matrices: np.ndarray, positions: np.ndarray, channels: np.ndarray) ->
 
 
 def _arranged(channels: np.ndarray, width: int) -> tuple[Layout | None, tuple[int, ...], int, int]:
-    """Layout, blocks, first turning channel and number of turning channels.
+    """Layout, blocks, first RoPE dimension and number of RoPE dimensions.
 
-    Pairs of a head that stand still may lie between those that turn: halves over the whole head whose slow hands do
-    not turn are halves, not a block.
+    Pairs without rotation may lie between rotated ones: half-split pairs over the whole head of which the
+    lowest-frequency pairs do not rotate are one half-split layout, not a block.
     """
     a, b = channels.T
     apart = np.unique(b - a)
     first, last = int(a.min()), int(b.max())
     if len(apart) == 1 and apart[0] == 1 and ((a - first) % 2 == 0).all():
-        # What comes after the turning channels of a head's last part stands still there too.
+        # Rotation of the last part of a head: the channels after the rotated ones are included, with rate 0.
         end = width if first and (width - first) % 2 == 0 else last + 1
         return "interleaved", (), first, end - first
     if len(apart) == 1:
         half = int(apart[0])
-        # Halves of the head's start or end, whose first or last hands may stand still where they were looked at.
+        # Half-split pairs at the start or the end of the head; the first or last ones may have shown no rotation.
         for start in (0, width - 2 * half, first):
             if start <= first and a.max() < start + half and 0 <= start <= width - 2 * half:
                 return "halves", (), start, 2 * half

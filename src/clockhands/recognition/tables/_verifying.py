@@ -95,7 +95,7 @@ class Comparison:
             difference, and largest share of the bound.
         zeros: Rows of zeros where other numbers were expected.
         bad: Rows with NaN or infinite numbers.
-        squares: Sum of squared differences, of the blocks that have suspects.
+        squares: Sum of squared differences, of the blocks with a difference above ``4 A u``.
         inexact: How many of the checked numbers are not the nearest ones of their dtype.
         numbers: How many numbers were checked for this.
         channels: Sum of squared differences by channel, of the same blocks.
@@ -137,7 +137,7 @@ def _joined(parts: Iterable[Comparison]) -> Comparison:
 
 
 def compared(given: GivenTable, expected: ExpectedTable) -> Comparison:
-    """Compare every row: a float64 table with the bound of float64 arithmetic if it agrees, else with that of float32."""
+    """Compare every row with the bound of float64 arithmetic if a float64 table keeps it, else with that of float32."""
     if given.rounding < 2.0**-40:
         fine = _compared(given, expected, _DOUBLE)
         if len(fine.wrong) <= max(1, given.rows // 100):
@@ -232,7 +232,7 @@ def _block(
 
 
 def residual_of(check: Comparison, given: GivenTable, scale: float, prefix: int, pairs: int | None = None) -> Residual:
-    """The difference between the given table and the code; the squares of a pair's sine and cosine sum to ``scale**2``."""
+    """The difference between the given table and the code, in which sine and cosine of a pair have size ``scale``."""
     assert check.channels is not None
     assert check.uses is not None
     worst = sorted(check.wrong, key=lambda one: -one[2])
