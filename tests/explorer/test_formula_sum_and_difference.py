@@ -177,7 +177,7 @@ def test_the_first_visible_difference_and_the_phases_are_those_of_python(quiet_p
             settled(tab)
             holds(tab, "pair", "position", position)
             holds(tab, "pair", "pair", chosen)
-        words = r"The phase \(angle from -π to π\) of pair # at position #: # rad in vaswani2017, # rad in fairseq; they differ by # rad"
+        words = r"of pair # at position #: # rad in vaswani2017, # rad in fairseq; they differ by # rad"
         says(
             tab,
             "#difference .readout",
@@ -280,7 +280,7 @@ def test_the_other_token_with_nearly_the_same_sine_is_named(quiet_page, explorer
             says(
                 tab,
                 "#pair .note",
-                "the one with the nearest sine on the other side of the wave is #: its sine differs by # only, its cosine by #",
+                "nearest sine on the other side of the wave is #: its sine differs by # only, its cosine by #",
                 other,
                 off[other],
                 apart,

@@ -263,7 +263,8 @@ def test_how_many_rows_a_dtype_leaves(quiet_page, explorer, length):
             left = distinct_positions(range(length), np.dtype(dtype))
             if left < length:
                 first = next(each for each in range(length) if float(np.asarray(each, dtype)) != each)
-                says(tab, "precision", rf"^In {name} from position # on: .* # positions become # rows", first, length, left)
+                words = f"^In {name} from position # on: .* # positions become # rows"
+                says(tab, "precision", words, first, length, left)
             else:
                 says(tab, "precision", f"^In {name} nowhere within # tokens", length)
             says(tab, f'#precision .boxes[data-dtype="{name}"] text', f"^{name}: # of # rows left", left, length)
