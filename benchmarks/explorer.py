@@ -50,6 +50,12 @@ DEEP = {  # a model for the slider of layers
     "sliding_window_pattern": 6,
 }
 
+# The name in the contents of the view that a slider is in.
+_VIEW_OF = """slider => {
+  const view = slider.closest("section")?.id;
+  return view ? document.querySelector(`.contents a[href="#${view}"]`).textContent : "all views";
+}"""
+
 # When each frame began, and whether any slider came to say something else in it.
 _WATCH = """
 () => {
@@ -88,7 +94,7 @@ class Dragged:
     Attributes:
         layout, what: Which page, and what was moved on it.
         frames: How many frames the state changed in.
-        rate: Frames per second, by the median of their lengths.
+        median: Frames per second, by the median of their lengths.
         slowest: The same of the slowest tenth of them, by its mean.
         busy: Milliseconds of main-thread time a frame.
     """
@@ -96,7 +102,7 @@ class Dragged:
     layout: str
     what: str
     frames: int
-    rate: float
+    median: float
     slowest: float
     busy: float
 
@@ -131,10 +137,10 @@ def frames(seconds: float, show: Console) -> tuple[list[dict], list[Target]]:
 
 def targets(layout: str, found: list[Dragged]) -> Iterator[Target]:
     here = [each for each in found if each.layout == layout]
-    for name, rate in (("median", lambda each: each.rate), ("slowest tenth", lambda each: each.slowest)):
-        worst = min(here, key=rate)
+    for name, speed in (("median", lambda each: each.median), ("slowest tenth", lambda each: each.slowest)):
+        worst = min(here, key=speed)
         what = f"explorer, {layout}: frames per second, {name}, of the slowest ({worst.what})"
-        yield Target(what, rate(worst), LEAST, "fps", more=True)
+        yield Target(what, speed(worst), LEAST, "fps", more=True)
 
 
 def draw(show: Console, rows: list[Dragged], title: str) -> None:
@@ -144,11 +150,11 @@ def draw(show: Console, rows: list[Dragged], title: str) -> None:
     for column in ("frames", "per second", "slowest tenth", "main thread, ms", "target"):
         drawn.add_column(column, justify="right")
     for row in rows:
-        met = row.rate > LEAST and row.slowest > LEAST
+        met = row.median > LEAST and row.slowest > LEAST
         drawn.add_row(
             row.what,
             str(row.frames),
-            f"{row.rate:.0f}",
+            f"{row.median:.0f}",
             f"{row.slowest:.0f}",
             f"{row.busy:.1f}",
             f"> {LEAST:.0f}" if met else f"[red]> {LEAST:.0f}[/red]",
@@ -194,7 +200,7 @@ async def drags(browser: Any, file: Path, layout: str, seconds: float) -> AsyncI
         await tab.goto(f"{file.as_uri()}#{state}")
         await tab.wait_for_timeout(2 * SETTLED)
         for slider in await tab.locator("input[type=range]").all():
-            view = await slider.evaluate("slider => slider.closest('section')?.id ?? 'all views'")
+            view = await slider.evaluate(_VIEW_OF)
             name = await slider.get_attribute("data-name")
             # What the table's window hides while it shows all is dragged where it shows a part.
             if (view, name) in seen or not await slider.is_visible():
@@ -204,11 +210,13 @@ async def drags(browser: Any, file: Path, layout: str, seconds: float) -> AsyncI
             yield await measured(f"{view}: {name}", slider, state, along(span))
         canvas = tab.locator("#table canvas")
         if state == WHOLE:
-            yield await measured("table: cells pointed at", canvas, state, around, press=False)
-            yield await measured("clock: a hand", tab.locator("#clock .hand .face").nth(2), state, turning)
-            yield await measured("clock: play", tab.locator("#clock button[aria-pressed]"), f"{state}&speed=512", None)
+            yield await measured("The table: cells pointed at", canvas, state, around, press=False)
+            yield await measured("Many hands: a hand", tab.locator("#clock .hand .face").nth(2), state, turning)
+            yield await measured(
+                "Many hands: play", tab.locator("#clock button[aria-pressed]"), f"{state}&speed=512", None
+            )
         else:
-            yield await measured("table: moved under the mouse", canvas, state, around)
+            yield await measured("The table: moved under the mouse", canvas, state, around)
     await tab.close()
 
 
@@ -279,5 +287,5 @@ def dragged(layout: str, what: str, times: list[float], changed: list[bool], bus
     if len(lengths) < 5:
         raise RuntimeError(f"{layout}, {what}: the state changed in {len(lengths)} frames only; nothing was dragged")
     slow = sorted(lengths)[-math.ceil(len(lengths) / 10) :]
-    rates = [1e3 / statistics.median(lengths), 1e3 / statistics.mean(slow)]
-    return Dragged(layout, what, len(lengths), *rates, 1e3 * busy / len(lengths))
+    fps = [1e3 / statistics.median(lengths), 1e3 / statistics.mean(slow)]
+    return Dragged(layout, what, len(lengths), *fps, 1e3 * busy / len(lengths))

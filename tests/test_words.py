@@ -33,7 +33,7 @@ ALLOWED = re.compile(
     re.IGNORECASE,
 )
 # The course and the explorer define the hands of a clock.
-DEFINES_HANDS = re.compile(r"docs/(seeing|lab|course/[\w-]+)\.md")
+DEFINES_HANDS = re.compile(r"docs/(seeing|lab|benchmarks|course/[\w-]+)\.md")
 # The header of a page with cells: identifiers.
 HEADER = re.compile(r"\A---\n.*?^---\n", re.MULTILINE | re.DOTALL)
 # Texts that are data: identifiers of evidence, an example sentence, a script.

@@ -72,13 +72,13 @@ for (const width of [8, 512]) {
     test(`evenly spaced frequencies fall into step, width ${width}, base ${base}: what is told is what the rows are`, () => {
       const code = additiveCode(naiveSpec("even", width, { base })), { loses, round } = simpleCodes({ width, base, length: 2048 }).found.even;
       const back = rowsApart(code, 0, round), step = rowsApart(code, 0, 1);
-      const [told, angle, apart, beside, strangers] = numbersOf(loses, /after (\d+) tokens all .* one angle again, ([\d.]+) rad .* rows are ([\d.]+) apart, where neighbours are ([\d.]+) and unrelated rows (\d+\.\d+)/);
+      const [told, angle, apart, beside, strangers] = numbersOf(loses, /after (\d+) tokens all .* one angle again, ([\d.]+) rad .* differ by ([\d.]+), where neighbours differ by ([\d.]+) and most rows by about (\d+\.\d+)/);
       assert.equal(told, round);
       for (const [one, other] of [[apart, back], [beside, step], [strangers, Math.sqrt(width)]]) assert.ok(Math.abs(one - other) < 0.006 * other, loses);
       // Comes round only what comes near to where it began: nearer than a step.
       assert.equal(loses.startsWith("Repeats"), back < step, loses);
       // All hands within what is told of one angle, and that angle is where the slowest stands.
-      const off = words(loses).match(/are within ([\d.]+) rad of one angle/), most = off ? Number(off[1]) * 1.05 : 0.005;
+      const off = words(loses).match(/stand within ([\d.]+) rad of one angle/), most = off ? Number(off[1]) * 1.05 : 0.005;
       for (let pair = 0; pair < width / 2; pair++) {
         const phase = Math.atan2(code.cell(round, 2 * pair), code.cell(round, 2 * pair + 1)), apartBy = Math.min(...[angle, -angle].map((at) => Math.abs(Math.sin((phase - at) / 2)) * 2));
         assert.ok(apartBy <= most + 0.006, `pair ${pair}: ${phase} and not ${angle}`);
