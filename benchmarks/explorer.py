@@ -50,9 +50,9 @@ DEEP = {  # a model for the slider of layers
     "sliding_window_pattern": 6,
 }
 
-# The name in the contents of the view that a slider is in.
-_VIEW_OF = """slider => {
-  const view = slider.closest("section")?.id;
+# The name in the contents of the view that something is in.
+_VIEW_OF = """place => {
+  const view = place.closest("section")?.id;
   return view ? document.querySelector(`.contents a[href="#${view}"]`).textContent : "all views";
 }"""
 
@@ -192,7 +192,7 @@ async def drags(browser: Any, file: Path, layout: str, seconds: float) -> AsyncI
                 await tab.mouse.down()
             found = await watched(tab, session, seconds, lambda step: path(step, box))
             await tab.mouse.up()
-        return dragged(layout, what, *found)
+        return dragged(layout, f"{await place.evaluate(_VIEW_OF)}: {what}", *found)
 
     seen: set[tuple[str, str]] = set()
     for state in (WHOLE, PART):
@@ -207,16 +207,14 @@ async def drags(browser: Any, file: Path, layout: str, seconds: float) -> AsyncI
                 continue
             seen.add((view, name))
             span = await slider.evaluate("slider => [slider.min, slider.max, slider.step].map(Number)")
-            yield await measured(f"{view}: {name}", slider, state, along(span))
+            yield await measured(name, slider, state, along(span))
         canvas = tab.locator("#table canvas")
         if state == WHOLE:
-            yield await measured("The table: cells pointed at", canvas, state, around, press=False)
-            yield await measured("Many hands: a hand", tab.locator("#clock .hand .face").nth(2), state, turning)
-            yield await measured(
-                "Many hands: play", tab.locator("#clock button[aria-pressed]"), f"{state}&speed=512", None
-            )
+            yield await measured("cells pointed at", canvas, state, around, press=False)
+            yield await measured("a hand", tab.locator("#clock .hand .face").nth(2), state, turning)
+            yield await measured("play", tab.locator("#clock button[aria-pressed]"), f"{state}&speed=512", None)
         else:
-            yield await measured("The table: moved under the mouse", canvas, state, around)
+            yield await measured("moved under the mouse", canvas, state, around)
     await tab.close()
 
 

@@ -1,6 +1,6 @@
 // Labels of a plot that keep off each other and, where there is room, off its lines.
 
-const LETTER = 7; // px, about the mean width of a letter of the small size
+export const LETTER = 7; // px, about the mean width of a letter of the small size
 const ABOVE_BASE = 11, BELOW_BASE = 4; // px that a line of text takes
 
 // `lines`: for each line [least, most], its lowest and highest place (px) in each column of pixels from `left` on.

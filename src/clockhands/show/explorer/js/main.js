@@ -179,7 +179,8 @@ class Queue {
     Object.assign(this, { updates, store, drawn, out: new Set(), waiting: new Map(), timer: null });
   }
 
-  // Until the browser has said where they are, all are taken to be in sight. What is behind the bar, so many px tall, is not, nor what only touches it.
+  // Until the browser has said where they are, all are taken to be in sight. What is behind the bar, so many px tall, is not,
+  // nor what only touches it.
   watch(elements, bar) {
     const places = new Map(elements.map((element, place) => [element, place]));
     this.watcher?.disconnect();

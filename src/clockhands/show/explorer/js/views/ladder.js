@@ -138,15 +138,20 @@ export function logAxis(plot, x, name, most = 8) {
   plot.ink.append(axis, svg("text", { class: "name", x: right, y: bottom + 34, "text-anchor": "end" }, name));
 }
 
+// The path of an upright line that leaves out what lies between `gaps`, [from, to] in px.
+export function uprightPath(at, from, to, gaps = []) {
+  const ends = [from, ...gaps.flat(), to], parts = [];
+  for (let part = 0; part < ends.length; part += 2) parts.push(`M${at},${ends[part]}V${ends[part + 1]}`);
+  return parts.join("");
+}
+
 // A line across a plot at a value of its horizontal axis, named above, where it has room; it leaves out what lies between
 // `gaps`, [from, to] in px. `before`: the name stands rather on the left.
 export function namedUpright(plot, at, words, { top, attributes, level = 0, gaps = [], before = false }) {
   const { left, right, bottom } = plot.inner, wide = 6.6 * words.length + 8;
   const after = before ? at - wide < left : at + wide < right;
-  const ends = [top - 10 - 14 * level, ...gaps.flat(), bottom], parts = [];
-  for (let part = 0; part < ends.length; part += 2) parts.push(`M${at},${ends[part]}V${ends[part + 1]}`);
   plot.ink.append(
-    svg("path", { d: parts.join(""), fill: "none", ...attributes }),
+    svg("path", { d: uprightPath(at, top - 10 - 14 * level, bottom, gaps), fill: "none", ...attributes }),
     svg("text", { x: at + (after ? 4 : -4), y: top - 2 - 14 * level, "text-anchor": after ? "start" : "end" }, words));
 }
 

@@ -3,9 +3,10 @@
 import { button, choice } from "../controls.js";
 import { Plot, html, number, svg } from "../draw.js";
 import { whenIdle } from "../idle.js";
+import { LETTER } from "../labels.js";
 import { LAST_TRUE_POSITION, TURN, givenLadder, phaseAt } from "../ladders.js";
 import { computedAngles, firstPositionOff, roundTo } from "../precision.js";
-import { decades, logAxis, powerWords, sized, tokenWords, wholly } from "./ladder.js";
+import { decades, logAxis, powerWords, sized, tokenWords, uprightPath, wholly } from "./ladder.js";
 
 // What is drawn, worst last; each with the words at its end and those of its column.
 const RECKONINGS = [
@@ -21,7 +22,7 @@ const ERROR_COLUMNS = 48, ERROR_SAMPLES = 2; // of the lines, and positions of e
 const TABLE_LENGTHS = [1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9];
 const ROW_BOXES = 32; // positions in the rows of boxes
 const FAR_PLACES = [...TABLE_LENGTHS.map((length) => [length - 1, `${powerWords(length, true)} − 1`]), [2 ** 40, "2⁴⁰"], [1e13, "10¹³"], [1e15, "10¹⁵"], [2 ** 53 - 1, "2⁵³ − 1"]];
-const LOST = { left: 28, tall: 20 }, LOST_LETTER = 7; // px: where the words about lost angles stand, and how wide a letter is
+const LOST = { left: 28, tall: 20 }; // px: where the words about lost angles stand
 const PRECISION_NEEDS = ["code", "width", "base", "span"];
 
 // The largest error found up to each of some positions, [position, rad]; nothing where there is none yet.
@@ -175,9 +176,9 @@ function drawHere(plot, x, state) {
   const { left, top, bottom, right } = plot.inner, at = x(Math.min(Math.max(state.position, FIRST_DRAWN), LAST_DRAWN));
   plot.settle().element.querySelector(".here")?.remove();
   if (state.position < FIRST_DRAWN || state.position > LAST_DRAWN) return;
-  const after = at + 96 < right, words = left + LOST.left, crossed = at > words - 4 && at < words + LOST_LETTER * lostWords(plot).length;
+  const after = at + 96 < right, words = left + LOST.left, crossed = at > words - 4 && at < words + LETTER * lostWords(plot).length;
   plot.element.append(svg("g", { class: "here" },
-    svg("path", { class: "served", fill: "none", d: crossed ? `M${at},${top - 8}v8M${at},${top + LOST.tall}V${bottom}` : `M${at},${top - 8}V${bottom}` }),
+    svg("path", { class: "served", fill: "none", d: uprightPath(at, top - 8, bottom, crossed ? [[top, top + LOST.tall]] : []) }),
     svg("text", { x: at + (after ? 4 : -4), y: top - 2, "text-anchor": after ? "start" : "end" }, `position ${number(state.position)}`)));
 }
 
