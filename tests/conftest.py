@@ -13,10 +13,12 @@ import importlib
 import importlib.metadata
 import os
 import platform
+import random
 import threading
 import traceback
 from collections import Counter
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -125,6 +127,57 @@ def any_backend(request: pytest.FixtureRequest) -> Backend:
     return _backend(request)
 
 
+class Cases:
+    """Many cases of one idea in one test: every case is tried, and every failure is reported at the end.
+
+    ``with cases(name): assert ...`` goes on after a failure. (pytest's own `subtests` report each case by itself: 3 ms a
+    case, where a parameter is 4.5 ms, both measured with xdist, and this one 2 microseconds.)
+    """
+
+    def __init__(self) -> None:
+        self.tried = 0
+        self.failures: list[str] = []
+
+    @contextmanager
+    def __call__(self, *case: object) -> Iterator[None]:
+        self.tried += 1
+        try:
+            yield
+        except (Exception, pytest.fail.Exception) as error:
+            place = traceback.extract_tb(error.__traceback__)[1]  # the first is the line above
+            what = str(error) if isinstance(error, AssertionError) else f"{type(error).__name__}: {error}"
+            named = ", ".join(map(str, case))
+            self.failures.append(f"{named}\n  {Path(place.filename).name}:{place.lineno}: {place.line}\n  {what}")
+
+    def judge(self) -> None:
+        """Fail with everything that failed.
+
+        Raises:
+            AssertionError: A case failed, or none was tried.
+        """
+        assert self.tried, "no case was tried"
+        assert not self.failures, f"{len(self.failures)} of {self.tried} cases failed:\n" + "\n".join(self.failures)
+
+
+@pytest.fixture
+def cases() -> Cases:
+    """Collects the failures of a loop; the test fails at its end, with all of them."""
+    return Cases()
+
+
+@pytest.fixture
+def draw(request: pytest.FixtureRequest) -> Callable[..., list[Any]]:
+    """Draws a sample with the seed that the run prints: ``draw(items, 5)`` are 5 of them, in their order."""
+    seed = request.config.getoption("randomly_seed", 0)
+    chance = random.Random(f"{seed} {request.node.nodeid}")
+
+    def drawn(items: Iterable[Any], number: int) -> list[Any]:
+        known = list(items)
+        return [known[place] for place in sorted(chance.sample(range(len(known)), min(number, len(known))))]
+
+    return drawn
+
+
 @pytest.fixture(scope="session")
 def published() -> Path:
     """The folder of published tables and of what published configs say of position."""
@@ -174,10 +227,13 @@ def empty_hub(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Generator[Any,
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_call() -> Generator[None, Any, Any]:
-    """A test that itself imports a library that is absent skips; the package never may need one."""
+def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
+    """What `cases` collected is judged. A test that imports a library that is absent skips; the package may need none."""
     try:
-        return (yield)
+        answer = yield
+        if "cases" in getattr(item, "funcargs", {}):
+            item.funcargs["cases"].judge()
+        return answer
     except ModuleNotFoundError as error:
         *_, innermost = traceback.extract_tb(error.__traceback__)
         by_test = Path(innermost.filename).is_relative_to(Path(__file__).parent)

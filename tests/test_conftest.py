@@ -78,3 +78,41 @@ def test_only_the_tests_themselves_may_need_a_library_that_is_absent(tmp_path: P
     assert "1 skipped" in run(inner, itself, **without).stdout
     assert run(inner, itself, EXPECT_BACKENDS="jax", **without).returncode != 0
     assert "1 failed" in run(inner, "import package\ndef test_it():\n    package.needs()\n", **without).stdout
+
+
+CASES = """
+def test_cases(cases):
+    for number in range(5):
+        with cases("number", number):
+            assert number % 2 == 0
+        with cases("double", number):
+            [][number]
+def test_without_cases(cases):
+    for number in range(0):
+        with cases(number):
+            assert False
+def test_all_right(cases):
+    with cases(1):
+        assert True
+"""
+
+
+def test_a_loop_reports_every_case_that_fails(tmp_path: Path):
+    done = run(tmp_path, CASES)
+    assert "7 of 10 cases failed" in done.stdout
+    assert "number, 3\n" in done.stdout
+    assert "test_inner.py:5: assert number % 2 == 0" in done.stdout
+    assert "test_inner.py:7: [][number]" in done.stdout
+    assert "IndexError: list index out of range" in done.stdout
+    assert "no case was tried" in done.stdout
+    assert "1 passed" in done.stdout
+
+
+def test_a_drawn_sample_follows_from_the_seed(tmp_path: Path):
+    test = "def test_drawn(draw):\n    print(draw(range(100), 3), draw('ab', 5))\n    assert 0\n"
+    one, again = (run(tmp_path, test, PYTEST_ADDOPTS="--randomly-seed=7").stdout for _ in range(2))
+    drawn = [line for line in one.splitlines() if line.startswith("[")]
+    assert drawn == [line for line in again.splitlines() if line.startswith("[")]
+    assert drawn[0].endswith("['a', 'b']")
+    other = run(tmp_path, test, PYTEST_ADDOPTS="--randomly-seed=8").stdout
+    assert drawn != [line for line in other.splitlines() if line.startswith("[")]
