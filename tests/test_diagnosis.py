@@ -1,6 +1,7 @@
 """What is wrong with rates, tables and slopes: one word and one advice at every place where clockhands meets them."""
 
-from collections.abc import Callable
+import itertools
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -185,18 +186,16 @@ OF_SLOPES: dict[str, tuple[str, Any]] = {
 }
 
 
-def pairs_of(cases: dict[str, Any]) -> list[Any]:
+def pairs_of(cases: dict[str, Any], ladders: Iterable[str] = SPECS) -> list[tuple[str, str]]:
     """Each ladder with each case that it can have."""
-    left_out = {
-        name: {*gone, *(case for case in cases if case.startswith("unscaled") and name == "plain")}
-        for name, gone in NOT_FOR.items()
-    }
-    return [
-        pytest.param(name, case, id=f"{name}-{case}")
-        for name in SPECS
-        for case in cases
-        if case not in left_out.get(name, ())
-    ]
+    left_out = NOT_FOR | {"plain": {*NOT_FOR["plain"], *(case for case in cases if case.startswith("unscaled"))}}
+    return [(name, case) for name in ladders for case in cases if case not in left_out.get(name, ())]
+
+
+def one_of_each_cause(table: dict[str, Any], pairs: list[tuple[str, str]], draw: Any) -> list[tuple[str, str]]:
+    """Of the pairs of each cause, one that is drawn."""
+    causes = sorted({table[case][0] for _, case in pairs})
+    return [one for cause in causes for one in draw([pair for pair in pairs if table[pair[1]][0] == cause], 1)]
 
 
 @dataclass(frozen=True)
@@ -318,51 +317,86 @@ def same(found: tuple[str, str], cause: str) -> None:
         assert hint == hint_of(wanted)
 
 
-@pytest.mark.parametrize("entry", RATES)
-@pytest.mark.parametrize(("name", "case"), pairs_of(CASES))
-def test_rates_have_the_same_word_and_the_same_advice_everywhere(entry: str, name: str, case: str, tmp_path: Path):
+def rates_at(entry: str, name: str, case: str, folder: Path) -> None:
     (spec, keys), (cause, make) = SPECS[name], CASES[case]
     # A linear scaling was a division of positions in older code, whose stored rates are therefore the plain ones.
     if (entry, name, case) == ("file", "linear", "unscaled"):
         cause = ""
-    same(RATES[entry](Met(spec, keys, np.array(make(spec), np.float32).astype(np.float64), "rates", tmp_path)), cause)
+    same(RATES[entry](Met(spec, keys, np.array(make(spec), np.float32).astype(np.float64), "rates", folder)), cause)
 
 
-@pytest.mark.parametrize("entry", TABLES)
-@pytest.mark.parametrize(("name", "case"), pairs_of(OF_TABLES))
-def test_tables_have_the_same_word_and_the_same_advice_everywhere(entry: str, name: str, case: str, tmp_path: Path):
+def table_at(entry: str, name: str, case: str, folder: Path) -> None:
     (spec, keys), (cause, make) = SPECS[name], OF_TABLES[case]
     made = np.array(make(spec))
     # Rates in bfloat16 make a table of rounded rates, not of rounded numbers: it is the same word.
     table = made if made.ndim == 2 else spec.attention_factor * turns(made)
-    same(TABLES[entry](Met(spec, keys, table.astype(np.complex64).astype(complex), "turns", tmp_path)), cause)
+    same(TABLES[entry](Met(spec, keys, table.astype(np.complex64).astype(complex), "turns", folder)), cause)
 
 
-@pytest.mark.parametrize("entry", ["engine", "check", "state dict"])
-@pytest.mark.parametrize("case", [case.values[1] for case in pairs_of(OF_TABLES) if case.values[0] == "plain"])
-def test_rows_that_are_added_have_the_same_word_and_the_same_advice_everywhere(entry: str, case: str, tmp_path: Path):
+def rows_at(entry: str, case: str, folder: Path) -> None:
     cause, make = OF_TABLES[case]
     made = np.array(make(WAVES))
     table = made if made.ndim == 2 else turns(made)
     rows = np.stack([table.imag, table.real], axis=-1).reshape(ROWS, WIDTH)
-    same(TABLES[entry](Met(ADDED, {}, rows, "rows", tmp_path)), cause)
+    same(TABLES[entry](Met(ADDED, {}, rows, "rows", folder)), cause)
 
 
-@pytest.mark.parametrize("entry", TABLES)
-@pytest.mark.parametrize("case", OF_SLOPES)
-def test_slopes_have_the_same_word_and_the_same_advice_everywhere(entry: str, case: str, tmp_path: Path):
+def slopes_at(entry: str, case: str, folder: Path) -> None:
     cause, numbers = OF_SLOPES[case]
-    same(TABLES[entry](Met(SLOPED, {}, np.array(numbers), "slopes", tmp_path)), cause)
+    same(TABLES[entry](Met(SLOPED, {}, np.array(numbers), "slopes", folder)), cause)
 
 
-@pytest.mark.parametrize("case", ["right", "another base", "another base, unscaled", "unscaled", "another factor"])
-def test_what_identify_reads_is_asked_beside_a_declaration(case: str):
+def test_the_engine_names_the_cause_of_wrong_rates(cases, tmp_path: Path):
+    for pair in pairs_of(CASES):
+        with cases(*pair):
+            rates_at("engine", *pair, tmp_path)
+
+
+def test_the_engine_names_the_cause_of_a_wrong_table(cases, draw, tmp_path: Path):
+    """Every case of wrong numbers, and of those that wrong rates make, which are all asked as rates, some."""
+    of_rates_alone = {name: case for name, case in OF_TABLES.items() if name not in OF_NUMBERS}
+    for pair in pairs_of(OF_NUMBERS) + draw(pairs_of(of_rates_alone), 25):
+        with cases(*pair):
+            table_at("engine", *pair, tmp_path)
+
+
+def test_the_engine_names_the_cause_of_wrong_rows_and_slopes(cases, tmp_path: Path):
+    for _, case in pairs_of(OF_TABLES, ["plain"]):
+        with cases("rows", case):
+            rows_at("engine", case, tmp_path)
+    for case in OF_SLOPES:
+        with cases("slopes", case):
+            slopes_at("engine", case, tmp_path)
+
+
+@pytest.mark.parametrize("entry", [name for name in RATES if name != "engine"])
+def test_rates_have_the_same_word_and_the_same_advice_everywhere(entry: str, cases, draw, tmp_path: Path):
+    for pair in [("linear", "unscaled"), *one_of_each_cause(CASES, pairs_of(CASES), draw)]:
+        with cases(*pair):
+            rates_at(entry, *pair, tmp_path)
+
+
+@pytest.mark.parametrize("entry", [name for name in TABLES if name != "engine"])
+def test_numbers_have_the_same_word_and_the_same_advice_everywhere(entry: str, cases, draw, tmp_path: Path):
+    for pair in one_of_each_cause(OF_TABLES, pairs_of(OF_TABLES), draw):
+        with cases("table", *pair):
+            table_at(entry, *pair, tmp_path)
+    for _, case in one_of_each_cause(OF_SLOPES, [("", case) for case in OF_SLOPES], draw):
+        with cases("slopes", case):
+            slopes_at(entry, case, tmp_path)
+    for _, case in one_of_each_cause(OF_TABLES, pairs_of(OF_TABLES, ["plain"]), draw) if entry != "loaded" else ():
+        with cases("rows", case):
+            rows_at(entry, case, tmp_path)
+
+
+def test_what_identify_reads_is_asked_beside_a_declaration(cases):
     """`identify` knows of no declaration, so nothing is wrong for it: whoever has one asks the engine of its rates."""
-    name = "linear" if "scal" in case or "factor" in case else "plain"
-    spec, (cause, make) = SPECS[name][0], CASES[case]
-    (match,) = ch.identify(rotating(np.array(make(spec))), width=WIDTH, longest=4096)
-    assert isinstance(match.spec, ch.Rotary)
-    same(of_verdict(of_rates(match.spec.rates, spec)), cause)
+    for name, case in (("plain", "right"), ("plain", "another base"), ("linear", "another factor")):
+        with cases(case):
+            spec, (cause, make) = SPECS[name][0], CASES[case]
+            (match,) = ch.identify(rotating(np.array(make(spec))), width=WIDTH, longest=4096)
+            assert isinstance(match.spec, ch.Rotary)
+            same(of_verdict(of_rates(match.spec.rates, spec)), cause)
 
 
 def rotating(rates: np.ndarray) -> Callable[[Any, Any], Any]:
@@ -428,19 +462,18 @@ def test_check_module_says_which_base_the_table_has_that_it_turns_by(name: str):
 FLOATS = {"float64": np.float64, "float32": np.float32, "float16": np.float16, "bfloat16": ml_dtypes.bfloat16}
 
 
-@pytest.mark.parametrize("name", ["plain", "llama3"])
-@pytest.mark.parametrize("held_as", FLOATS)
-@pytest.mark.parametrize("read_as", FLOATS)
 @pytest.mark.filterwarnings("ignore:invalid value:RuntimeWarning")
-def test_bytes_that_were_read_as_another_type_are_told_from_memory(name, held_as, read_as):
-    spec, _ = SPECS[name]
-    read = np.array(spec.rates).astype(FLOATS[held_as]).view(FLOATS[read_as]).astype(np.float64)
-    verdict = of_rates(read, spec, read_as)
-    if held_as == read_as:
-        assert verdict.code in {None, "buffer-rounded"}
-    else:
-        assert verdict.code == "buffer-reread"
-        assert (verdict.evidence["bytes of"], verdict.evidence["read as"]) == (held_as, read_as)
+def test_bytes_that_were_read_as_another_type_are_told_from_memory(cases):
+    for name, held_as, read_as in itertools.product(("plain", "llama3"), FLOATS, FLOATS):
+        with cases(name, held_as, read_as):
+            spec, _ = SPECS[name]
+            read = np.array(spec.rates).astype(FLOATS[held_as]).view(FLOATS[read_as]).astype(np.float64)
+            verdict = of_rates(read, spec, read_as)
+            if held_as == read_as:
+                assert verdict.code in {None, "buffer-rounded"}
+            else:
+                assert verdict.code == "buffer-reread"
+                assert (verdict.evidence["bytes of"], verdict.evidence["read as"]) == (held_as, read_as)
 
 
 def test_whole_numbers_that_are_the_bits_of_rates_are_told():
