@@ -1,6 +1,8 @@
 """How what was resolved is held to what others say about the same config, and where they part for a reason."""
 
+import tomllib
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 from clockhands.rotary import Rotary
@@ -21,6 +23,15 @@ def opened(config: dict[str, Any], **values: Any) -> Opened:
 
 def resolved(config: dict[str, Any], length: int | None = None) -> Resolved:
     return resolve(opened(config), length)
+
+
+def reasons(name: str) -> dict[str, str]:
+    """Model types, or configs, that part from a rule of a test, to why."""
+    return {each: why for why, names in read_reasons()[name].items() for each in names}
+
+
+def read_reasons() -> dict[str, Any]:
+    return tomllib.loads(Path(__file__).with_name("reasons.toml").read_text(encoding="utf-8"))
 
 
 def fact_codes(config: dict[str, Any]) -> list[str]:

@@ -6,48 +6,26 @@ The rows that tools/model_types.py read from classes are held to these in ``test
 import pytest
 
 from clockhands.sources.model_types import model_type, model_types, table
-from resolution.expected import layer_numbers, resolved
+from resolution.expected import layer_numbers, reasons, resolved
 from resolution.library import gaps, kinds, pairing, read_config
 
-# Type to why its class cannot be asked.
-NOT_ASKED = {
-    "glm4v_text": "its class default cannot run, as its sections do not fill its heads: see below",
-    "glm4v": "as its text part",
-    "glm4v_moe_text": "as glm4v_text",
-    "glm4v_moe": "as its text part",
-    "gptj": "its attention has no rotary module, but a table of sines; the conversion of small models holds it",
-    "codegen": "as gptj",
-    "roformer": "as gptj",
-    "internlm3": "its class is that of llama",
-    "iquestcoder": "its class is that of llama",
-    "gemma4_assistant": "its class default cannot be made",
-    "cohere_compass_text": "its class default has no ladder",
-    "hunyuan_vl_text": "its class default has no sections, without which it cannot run",
-    "higgs_audio_v2": "its file has its ladder under a name with Audio",
-    "ernie4_5_vl_moe_text": "its module holds the ladder in the order of its axes",
-    "qwen3_omni_moe_text": "its class default cannot run, as its heads have an odd width",
-    "embedding_gemma2_text": "its window is a radius, of which no number is said",
-    "neomme": "its layers have windows of two widths, of which no number is said",
-    "colmodernvbert": "its text part is asked",
-    "colpali": "its text part is asked",
-    "colqwen2": "its text part is asked",
-    "qwen2_5_omni": "its text part is asked",
-    "qwen3_omni_moe": "its text part is asked",
-    "t5gemma2": "its decoder is asked",
-}
+
+@pytest.fixture(scope="module")
+def library():
+    pytest.importorskip("torch")
+    transformers = pytest.importorskip("transformers")
+    transformers.logging.set_verbosity_error()
+    return transformers
 
 
 def by_hand():
     return [name for name in model_types() if name not in table()["types_of_classes"]]
 
 
-def of_the_library():
+def of_the_library(transformers):
     """The types of the table that the library has too, with a rotary text part."""
-    import transformers
-
     for name in by_hand():
         known = model_type(name)
-        assert known is not None
         if not known.library.startswith("transformers") or name not in transformers.CONFIG_MAPPING:
             continue
         if any(row.kind == "rotary" and row.part == "text" and not row.when for row in known.rows):
@@ -71,11 +49,8 @@ def default_gaps(name):
     if found.context != context:
         yield f"context: {found.context}, the class has {context}"
     windows = {layer for code in rotary if code.window for layer in layer_numbers(code)}
-    if (
-        listed is not None
-        and "sliding" in listed
-        and {i for i, kind in enumerate(listed) if kind == "sliding"} != windows
-    ):
+    sliding = {layer for layer, kind in enumerate(listed or ()) if kind == "sliding"}
+    if sliding and sliding != windows:
         yield f"windows: {sorted(windows)}, the class has {listed}"
 
 
@@ -93,48 +68,38 @@ COMPLETED = {
 }
 
 
-@pytest.mark.parametrize("name", COMPLETED)
-def test_types_that_need_more_than_their_name(name):
-    pytest.importorskip("torch")
-    pytest.importorskip("transformers").logging.set_verbosity_error()
-    values = {"model_type": name, **COMPLETED[name]}
-    config, found = read_config(values), resolved(values)
-    rotary = [code for code in found.codes if code.kind == "rotary"]
-    assert rotary
-    assert {code.layout for code in rotary} == {pairing(config)}
-    bases = {base for base in COMPLETED[name].get("layer_rope_theta", ()) if base}
-    if bases:  # the module has the ladder of the first of them
-        assert {code.base for code in rotary} == bases
-        assert sum(len(list(layer_numbers(code))) for code in found.codes if code.kind == "none") == 6
-        return
-    assert list(gaps(config, found)) == []
-    # A layer that is said to attend turns, and no other.
-    listed = kinds(config) or ["full"] * config.num_hidden_layers
-    turned = {layer for code in rotary for layer in layer_numbers(code)}
-    assert turned == {layer for layer, kind in enumerate(listed) if kind != "none"}
+@pytest.mark.usefixtures("library")
+def test_types_that_need_more_than_their_name(cases):
+    for name, more in COMPLETED.items():
+        with cases(name):
+            values = {"model_type": name, **more}
+            config, found = read_config(values), resolved(values)
+            rotary = [code for code in found.codes if code.kind == "rotary"]
+            assert {code.layout for code in rotary} == {pairing(config)}
+            bases = {base for base in more.get("layer_rope_theta", ()) if base}
+            if bases:  # the module has the ladder of the first of them
+                assert {code.base for code in rotary} == bases
+                assert sum(len(list(layer_numbers(code))) for code in found.codes if code.kind == "none") == 6
+                continue
+            assert list(gaps(config, found)) == []
+            # A layer that is said to attend turns, and no other.
+            listed = kinds(config) or ["full"] * config.num_hidden_layers
+            turned = {layer for code in rotary for layer in layer_numbers(code)}
+            assert turned == {layer for layer, kind in enumerate(listed) if kind != "none"}
 
 
-def test_the_defaults_are_those_of_the_classes(capsys):
-    pytest.importorskip("torch")
-    pytest.importorskip("transformers")
-    asked, parted = 0, {}
-    for name in of_the_library():
-        if name in NOT_ASKED:
-            continue
-        asked += 1
-        found = list(default_gaps(name))
-        if found:
-            parted[name] = found
-    with capsys.disabled():
-        print(f"\n{asked} types of the table with a class in the library")
-    assert parted == {}
-    assert asked >= 110
+@pytest.mark.parametrize("some", [20, pytest.param(None, marks=pytest.mark.slow)], ids=["some", "all"])
+def test_the_defaults_are_those_of_the_classes(cases, draw, library, some):
+    names = [name for name in of_the_library(library) if name not in reasons("not_asked")]
+    assert len(names) >= 110
+    for name in draw(names, some or len(names)):
+        with cases(name):
+            assert list(default_gaps(name)) == []
 
 
 def learned_types():
     for name in by_hand():
         known = model_type(name)
-        assert known is not None
         if known.library.startswith("transformers") and any(row.tensors for row in known.rows):
             yield name
 
@@ -151,33 +116,26 @@ OTHER_MODE: dict[str, dict[str, object] | None] = {
 }
 
 
-def test_tables_have_the_rows_and_channels_of_the_classes(capsys):
+@pytest.mark.parametrize("some", [6, pytest.param(None, marks=pytest.mark.slow)], ids=["some", "all"])
+def test_tables_have_the_rows_and_channels_of_the_classes(cases, draw, library, some):
     """Every learned table of the library's own model, made without memory, is as many rows and channels as is said."""
-    torch = pytest.importorskip("torch")
-    transformers = pytest.importorskip("transformers")
-    transformers.logging.set_verbosity_error()
-    held, parted = 0, {}
-    for name in learned_types():
-        more = OTHER_MODE.get(name, {})
-        if more is None:
-            continue
-        values = {"model_type": name, **more}
-        config = read_config(values)
-        of_part = getattr(transformers, type(config).__name__.replace("Config", "Model"), None)
-        with torch.device("meta"):
-            model = transformers.AutoModel.from_config(config) if of_part is None else of_part(config)
-        shapes = {key: tuple(tensor.shape) for key, tensor in model.state_dict().items()}
-        known, found = model_type(name), resolved(values)
-        assert known is not None
-        for row in (row for row in known.rows if row.tensors and row.kind == "learned"):
-            ends = [key for key in shapes if any(key == end or key.endswith(f".{end}") for end in row.tensors)]
-            codes = [code for code in found.codes if code.kind == "learned" and code.part == row.part]
-            said = {(code.rows, code.width) for code in codes}  # two for frames and patches
-            real = {shapes[key][-2:] for key in ends}
-            held += 1
-            if len(real) != 1 or not real <= said:
-                parted[name] = (row.part, said, ends, real)
-    with capsys.disabled():
-        print(f"\n{held} learned tables of the library's classes")
-    assert parted == {}
-    assert held >= 20
+    import torch
+
+    names = [name for name in learned_types() if OTHER_MODE.get(name, {}) is not None]
+    assert len(names) >= 20
+    for name in draw(names, some or len(names)):
+        with cases(name):
+            values = {"model_type": name, **(OTHER_MODE.get(name) or {})}
+            config = read_config(values)
+            of_part = getattr(library, type(config).__name__.replace("Config", "Model"), None)
+            with torch.device("meta"):
+                model = library.AutoModel.from_config(config) if of_part is None else of_part(config)
+            shapes = {key: tuple(tensor.shape) for key, tensor in model.state_dict().items()}
+            found = resolved(values)
+            for row in (row for row in model_type(name).rows if row.tensors and row.kind == "learned"):
+                codes = [code for code in found.codes if code.kind == "learned" and code.part == row.part]
+                said = {(code.rows, code.width) for code in codes}  # two for frames and patches
+                ends = [key for key in shapes if any(key == end or key.endswith(f".{end}") for end in row.tensors)]
+                real = {shapes[key][-2:] for key in ends}
+                assert len(real) == 1, ends
+                assert real <= said, row.part

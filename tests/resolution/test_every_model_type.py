@@ -1,6 +1,7 @@
 """Every model type of the installed Transformers: its default config is audited, and held to the modules of its class.
 
-The classes are made without memory for their weights. What counts as a fault of the class itself is named here.
+The classes are made without memory for their weights. What counts as a fault of the class itself is named
+in `reasons.toml`.
 """
 
 import json
@@ -10,92 +11,11 @@ import pytest
 
 from clockhands.auditing import audit
 from clockhands.sources.model_types import model_type
-from resolution.expected import resolved
+from resolution.expected import read_reasons, reasons, resolved
 from resolution.test_whole_specs import NEAR, cosine_sine
 from written_files import written
 
 pytestmark = pytest.mark.slow
-
-# Types without a row, and why.
-UNKNOWN = {
-    "timm_backbone": "any model of another library",
-    "timm_wrapper": "any model of another library",
-    "gemma3n_vision": "a network of timm; no class of Transformers takes its config",
-    "rag": "a frame around models of any type, under question_encoder and generator",
-    "lfm3_vl_vision": "convolutions beside rotary attention in a tower for images: no row has both",
-}
-
-# Warnings and errors on a default config, by code: why they are right, and the types.
-EXPLAINED: dict[str, tuple[str, frozenset[str]]] = {
-    "differs-from-release": (
-        "the base of the class is not that of its releases, or it has no M-RoPE sections",
-        frozenset(
-            [
-                "colqwen2",
-                "cosmos3_omni",
-                "fast_vlm",
-                "fun_asr_nano",
-                "glm_moe_dsa",
-                "jev",
-                "minicpm_ocr",
-                "minicpmv4_6",
-                "minicpmv4_7",
-                "mistral",
-                "qwen2_5_vl",
-                "qwen2_5_vl_text",
-                "qwen2_vl",
-                "qwen2_vl_text",
-                "qwen3_5",
-                "qwen3_5_text",
-                "qwen3_asr",
-                "qwen3_vl",
-                "qwen3_vl_moe",
-                "qwen3_vl_moe_text",
-                "qwen3_vl_text",
-            ]
-        ),
-    ),
-    "impossible-value": (
-        "the class divides 2,048 dimensions among 28 heads",
-        frozenset(["qwen3_omni_moe", "qwen3_omni_moe_text", "qwen3_omni_moe_thinker"]),
-    ),
-    "missing-scaling": (
-        "the class has the context of its releases without their scaling",
-        frozenset(["deepseek_v32", "mllama", "mllama_text_model"]),
-    ),
-    "new-shape-only": (
-        "Transformers 4 reads another base, or fails, where only rope_parameters is written",
-        frozenset(
-            [
-                "cohere",
-                "falcon_h1",
-                "fuyu",
-                "got_ocr2",
-                "kyutai_speech_to_text",
-                "mistral3",
-                "modernbert-decoder",
-                "olmo3",
-                "persimmon",
-                "qwen3_vl",
-                "qwen3_vl_moe",
-                "qwen3_vl_moe_text",
-                "qwen3_vl_text",
-                "voxtral",
-            ]
-        ),
-    ),
-}
-
-# Frequencies of a module that the audit does not have, and why.
-ELSEWHERE = {
-    "bamba": "without attn_layer_indices no layer of the class has attention",
-    **dict.fromkeys(("lfm3_vl", "lfm3_vl_vision"), "its tower has no row"),
-    **dict.fromkeys(("minimax_m3_vl", "minimax_m3_vl_vision"), "three sets of frequencies side by side"),
-    "musicflamingo": "a rotation by seconds beside the text",
-    **dict.fromkeys(
-        ("qwen3_omni_moe_text", "qwen3_omni_moe_thinker"), "the heads of the class default have 73 dimensions"
-    ),
-}
 
 
 @pytest.fixture(scope="module")
@@ -130,10 +50,11 @@ def test_default_configs_are_known_and_sound(library, tmp_path, capsys):
                 raised.setdefault(finding["code"], {})[name] = finding["message"]
     with capsys.disabled():
         print(f"\n{number - len(unknown)} of {number} model types are known")
-    assert unknown == set(UNKNOWN)
-    assert raised.keys() == EXPLAINED.keys()
-    for code, (_, names) in EXPLAINED.items():
-        assert raised[code].keys() == names, code
+    assert unknown == set(reasons("unknown"))
+    explained = read_reasons()["explained"]
+    assert raised.keys() == explained.keys()
+    for code, one in explained.items():
+        assert raised[code].keys() == set(one["types"]), code
 
 
 def appear(theirs, rates, close):
@@ -181,19 +102,9 @@ def test_frequencies_of_every_module_appear(library, tmp_path, capsys):
                     )
     with capsys.disabled():
         print(f"\n{held} sets of frequencies are held to modules; {len(missing)} types have one that appears nowhere")
-    assert {name: told for name, told in missing.items() if name not in ELSEWHERE} == {}
-    assert missing.keys() == ELSEWHERE.keys()
-
-
-# Towers whose module cannot be given rows and columns, and why.
-NOT_BY_PLACES = {
-    **dict.fromkeys(("dinov3_vit", "eomt_dinov3", "sapiens2"), "the module takes the image"),
-    "efficientloftr": "the module takes the image; it has a test of its own",
-    "gemma4_vision": "each half of a head is a layout; it has a test of its own",
-    "llama4_vision_model": "the module has complex numbers for its own image",
-    "sam3_vit_model": "the class gives the module columns where its axis of rows is",
-    **dict.fromkeys(("edgetam_video", "sam2_video", "sam3_tracker_video"), "the module has places of its own"),
-}
+    elsewhere = reasons("frequencies_elsewhere")
+    assert {name: told for name, told in missing.items() if name not in elsewhere} == {}
+    assert missing.keys() == elsewhere.keys()
 
 
 def test_towers_rotate_by_rows_and_columns_as_their_modules(library, capsys):
@@ -205,7 +116,7 @@ def test_towers_rotate_by_rows_and_columns_as_their_modules(library, capsys):
     for name, config in defaults(library):
         known = model_type(name)
         rows = [] if known is None else [row for row in known.rows if row.grid and row.part == "vision"]
-        if not rows or config.sub_configs or name in NOT_BY_PLACES:
+        if not rows or config.sub_configs or name in reasons("not_by_places"):
             continue
         model = tool.made(config, tool.classes_of(config))
         (module,) = {type(each): each for each in model.modules() if hasattr(each, "inv_freq")}.values()

@@ -9,6 +9,7 @@ import pytest
 
 import clockhands as ch
 from clockhands.sources.resolved import TEXT, layer_numbers
+from resolution.expected import reasons
 
 pytestmark = pytest.mark.slow
 
@@ -26,22 +27,6 @@ SETTINGS = {
     "from layer 3": {"sliding_window": WINDOW, "use_sliding_window": True, "max_window_layers": 3},
     "listed": {"sliding_window": WINDOW, "use_sliding_window": True, "layer_types": MIXED},
 }
-OTHERWISE = {
-    "deepseek_v4": "layers that compress see what is older than the window in compressed form",
-    "inkling_text": "windows of relative codes are not read",
-    "inkling2_text": "windows of relative codes are not read",
-    "lfm3": "the list of layer types that its class takes is for 24 layers, of which these models have six",
-    "modernbert-decoder": "sliding_window follows from local_attention, so it is not read by itself",
-}
-"""Types whose attention shows other windows than the audit says, and why."""
-REFUSED_OTHERWISE = {
-    "inkling_text": "windows of relative codes are not read",
-    "inkling2_text": "windows of relative codes are not read",
-    "lfm3": "its class takes a list of layer types, which the audit asks for",
-    "modernbert-decoder": "its class reads local_attention in place of sliding_window",
-    "moshi": "its class refuses a null where the audit has no window to say",
-}
-"""Types whose class refuses a null for the window and whose audit does not, and why."""
 LARGEST = 60_000_000
 ENOUGH = 100
 
@@ -49,7 +34,7 @@ ENOUGH = 100
 def test_each_layer_of_each_type_has_the_window_that_the_audit_says(tmp_path):
     torch = pytest.importorskip("torch")
     transformers = pytest.importorskip("transformers")
-    wrong, compared = [], 0
+    wrong, compared, otherwise = [], 0, reasons("other_windows")
     for name in types_with_windows(transformers):
         for label, setting in SETTINGS.items():
             config = {**SMALL, **setting}
@@ -62,7 +47,7 @@ def test_each_layer_of_each_type_has_the_window_that_the_audit_says(tmp_path):
             compared += 1
             # Fewer than there are layers: those that do not attend report nothing.
             of_those = [window for window, rotates in said if rotates or len(seen) == LAYERS]
-            if of_those != seen and name not in OTHERWISE:
+            if of_those != seen and name not in otherwise:
                 wrong.append((name, label, said, seen))
     assert not wrong
     assert compared >= ENOUGH
@@ -71,7 +56,7 @@ def test_each_layer_of_each_type_has_the_window_that_the_audit_says(tmp_path):
 def test_a_null_for_the_window_is_an_error_where_the_class_of_the_type_needs_one(tmp_path):
     torch = pytest.importorskip("torch")
     transformers = pytest.importorskip("transformers")
-    wrong, refused = [], 0
+    wrong, refused, otherwise = [], 0, reasons("refused_otherwise")
     for name in types_with_windows(transformers):
         if windows_of_the_model(torch, transformers, name, {**SMALL, "sliding_window": WINDOW}) is None:
             continue
@@ -80,10 +65,10 @@ def test_a_null_for_the_window_is_an_error_where_the_class_of_the_type_needs_one
         path = tmp_path / "config.json"
         path.write_text(json.dumps({"model_type": name, **config}), encoding="utf-8")
         refused += refuses
-        if refuses != bool(ch.audit(path).errors) and name not in REFUSED_OTHERWISE:
+        if refuses != bool(ch.audit(path).errors) and name not in otherwise:
             wrong.append((name, refuses))
     assert not wrong
-    assert refused > len(REFUSED_OTHERWISE)
+    assert refused > len(otherwise)
 
 
 def types_with_windows(transformers):
