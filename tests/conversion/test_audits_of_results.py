@@ -2,8 +2,6 @@
 
 import json
 
-import pytest
-
 import clockhands as ch
 
 from .conftest import LLAMA
@@ -16,17 +14,19 @@ def audit(tmp_path, config):
     return done.layers[0].layout, [finding for finding in done.findings if finding.severity != "note"]
 
 
-@pytest.mark.parametrize("value", ["neox", 1, [], {"halves": 1}])
-def test_what_is_no_layout_is_left_out_and_named(tmp_path, value):
-    layout, (finding,) = audit(tmp_path, LLAMA | {"clockhands_layout": value})
-    assert layout == "halves"
-    assert (finding.code, finding.severity) == ("unreadable-field", "warning")
-    assert "(expected: halves or interleaved)" in finding.message
+def test_what_is_no_layout_is_left_out_and_named(tmp_path, cases):
+    for value in ("neox", 1, [], {"halves": 1}):
+        with cases(value):
+            layout, (finding,) = audit(tmp_path, LLAMA | {"clockhands_layout": value})
+            assert layout == "halves"
+            assert (finding.code, finding.severity) == ("unreadable-field", "warning")
+            assert "(expected: halves or interleaved)" in finding.message
 
 
-@pytest.mark.parametrize("more", [{}, {"clockhands_layout": "halves"}, {"clockhands_layout": None}])
-def test_the_layout_of_the_class_is_no_matter(tmp_path, more):
-    assert audit(tmp_path, LLAMA | more) == ("halves", [])
+def test_the_layout_of_the_class_is_no_matter(tmp_path, cases):
+    for more in ({}, {"clockhands_layout": "halves"}, {"clockhands_layout": None}):
+        with cases(more):
+            assert audit(tmp_path, LLAMA | more) == ("halves", [])
 
 
 def test_a_layout_that_is_not_the_one_of_the_class_is_a_warning(tmp_path):

@@ -5,6 +5,7 @@ import os
 import tracemalloc
 from itertools import combinations
 
+import ml_dtypes
 import numpy as np
 import pytest
 from safetensors import safe_open
@@ -92,14 +93,15 @@ def test_the_config_alone_says_it_too(checkpoint, tmp_path):
     assert json.loads((tmp_path / "out" / "config.json").read_text()) == LLAMA
 
 
-@pytest.mark.parametrize("value", ["neox", 1, ["halves"]])
-def test_a_config_that_says_no_layout_is_not_guessed_at(checkpoint, tmp_path, value):
-    model = checkpoint(config=LLAMA | {"clockhands_layout": value})
-    message, hint = refusal(convert, model, tmp_path / "out", "interleaved", error=CannotConvert)
-    assert message == f"config.json:clockhands_layout is {value!r}, which is no layout."
-    assert hint == 'Correct it to "halves" or "interleaved", or pass the order of the rows with --from.'
-    convert(model, tmp_path / "out", "interleaved", from_="halves")
-    assert json.loads((tmp_path / "out" / "config.json").read_text())["clockhands_layout"] == "interleaved"
+def test_a_config_that_says_no_layout_is_not_guessed_at(checkpoint, tmp_path, cases):
+    for value in ("neox", 1, ["halves"]):
+        with cases(value):
+            model, out = checkpoint(str(value), config=LLAMA | {"clockhands_layout": value}), tmp_path / f"{value} out"
+            message, hint = refusal(convert, model, out, "interleaved", error=CannotConvert)
+            assert message == f"config.json:clockhands_layout is {value!r}, which is no layout."
+            assert hint == 'Correct it to "halves" or "interleaved", or pass the order of the rows with --from.'
+            convert(model, out, "interleaved", from_="halves")
+            assert json.loads((out / "config.json").read_text())["clockhands_layout"] == "interleaved"
 
 
 def test_what_the_caller_says_goes_before_all(checkpoint, tmp_path):
@@ -110,33 +112,32 @@ def test_what_the_caller_says_goes_before_all(checkpoint, tmp_path):
     assert done.notes == ()
 
 
-@pytest.mark.parametrize("named", ["folder", "index"])
-def test_shards_are_converted_one_by_one(checkpoint, tmp_path, named):
-    model = checkpoint(shards=3)
-    source = model if named == "folder" else model / "model.safetensors.index.json"
-    told = []
-    convert(source, tmp_path / "out", "interleaved", progress=told.append)
-    same(tmp_path / "out", expected(llama_tensors()))
-    assert told == [f"model-0000{n}-of-00003.safetensors ({n} of 3)" for n in (1, 2, 3)]
-    name = "model.safetensors.index.json"
-    assert (tmp_path / "out" / name).read_bytes() == (model / name).read_bytes()
-    convert(tmp_path / "out", tmp_path / "back", "halves")
+def test_shards_are_converted_one_by_one(checkpoint, tmp_path):
+    model, name = checkpoint(shards=3), "model.safetensors.index.json"
+    for source in (model, model / name):
+        out, told = tmp_path / source.name / "out", []
+        convert(source, out, "interleaved", progress=told.append)
+        same(out, expected(llama_tensors()))
+        assert told == [f"model-0000{n}-of-00003.safetensors ({n} of 3)" for n in (1, 2, 3)]
+        assert (out / name).read_bytes() == (model / name).read_bytes()
+    convert(out, tmp_path / "back", "halves")
     for file in model.glob("*.safetensors"):
         assert load_file(tmp_path / "back" / file.name).keys() == load_file(file).keys()
     same(tmp_path / "back", llama_tensors())
 
 
-@pytest.mark.parametrize("name", ["adapter_config.json", "weights.bin", "tokenizer.json"])
-def test_a_shard_is_converted_whatever_it_is_called(checkpoint, tmp_path, name):
-    model = checkpoint(shards=2)
-    (model / "model-00001-of-00002.safetensors").rename(model / name)
-    index = model / "model.safetensors.index.json"
-    index.write_text(index.read_text().replace("model-00001-of-00002.safetensors", name))
-    convert(model, tmp_path / "out", "interleaved", others=True)
+def test_a_shard_is_converted_whatever_it_is_called(checkpoint, tmp_path, cases):
     moved = expected(llama_tensors())
-    for tensor, array in load_file(tmp_path / "out" / name).items():
-        np.testing.assert_array_equal(array, moved[tensor])
-    assert metadata(tmp_path / "out" / name)["clockhands.layout"] == "interleaved"
+    for name in ("adapter_config.json", "weights.bin", "tokenizer.json"):
+        with cases(name):
+            model, out = checkpoint(f"of {name}", shards=2), tmp_path / f"{name} out"
+            (model / "model-00001-of-00002.safetensors").rename(model / name)
+            index = model / "model.safetensors.index.json"
+            index.write_text(index.read_text().replace("model-00001-of-00002.safetensors", name))
+            convert(model, out, "interleaved", others=True)
+            for tensor, array in load_file(out / name).items():
+                np.testing.assert_array_equal(array, moved[tensor])
+            assert metadata(out / name)["clockhands.layout"] == "interleaved"
 
 
 def test_a_file_becomes_a_file(checkpoint, tmp_path):
@@ -252,31 +253,31 @@ def test_memory_is_bounded_by_a_piece_and_not_by_a_tensor(checkpoint, tmp_path, 
     ).read_bytes()
 
 
-@pytest.mark.parametrize("piece", [1, 100, 2**24])
-def test_the_size_of_a_piece_changes_nothing(checkpoint, tmp_path, monkeypatch, piece):
-    monkeypatch.setattr(writing, "PIECE", piece)
-    convert(checkpoint(), tmp_path / "out", "interleaved")
-    same(tmp_path / "out", expected(llama_tensors()))
+def test_the_size_of_a_piece_changes_nothing(checkpoint, tmp_path, monkeypatch):
+    model = checkpoint()
+    for piece in (1, 100, 2**24):
+        monkeypatch.setattr(writing, "PIECE", piece)
+        convert(model, tmp_path / str(piece), "interleaved")
+        same(tmp_path / str(piece), expected(llama_tensors()))
 
 
-@pytest.mark.parametrize("dtype", ["float64", "float16", "bfloat16", "float8_e4m3fn"])
-def test_rows_are_bytes_whatever_the_numbers_are(checkpoint, tmp_path, dtype):
-    ml_dtypes = pytest.importorskip("ml_dtypes")
-    kind = np.dtype(getattr(ml_dtypes, dtype, dtype))
-    tensors = {name: np.minimum(array, 100).astype(kind) for name, array in llama_tensors().items()}
-    code = {"float64": "F64", "float16": "F16", "bfloat16": "BF16", "float8_e4m3fn": "F8_E4M3"}[dtype]
-    fields, data = {}, b""
-    for name, array in tensors.items():
-        fields[name] = entry(code, array.shape, (len(data), len(data) + array.nbytes))
-        data += array.tobytes()
-    model = checkpoint(tensors={})
-    written(model / "model.safetensors", safetensors_bytes(fields, data))
-    convert(model, tmp_path / "out", "interleaved")
-    header = safetensors.read_header(tmp_path / "out" / "model.safetensors")
-    for name, array in expected(tensors).items():
-        info = header.tensors[name]
-        raw = info.file.read_bytes()[info.offset : info.offset + array.nbytes]
-        assert raw == array.tobytes(), name
+def test_rows_are_bytes_whatever_the_numbers_are(checkpoint, tmp_path, cases):
+    codes = {"float64": "F64", "float16": "F16", "bfloat16": "BF16", "float8_e4m3fn": "F8_E4M3"}
+    for dtype, code in codes.items():
+        with cases(dtype):
+            kind = np.dtype(getattr(ml_dtypes, dtype, dtype))
+            tensors = {name: np.minimum(array, 100).astype(kind) for name, array in llama_tensors().items()}
+            fields, data = {}, b""
+            for name, array in tensors.items():
+                fields[name] = entry(code, array.shape, (len(data), len(data) + array.nbytes))
+                data += array.tobytes()
+            model, out = checkpoint(dtype, tensors={}), tmp_path / f"{dtype} out"
+            written(model / "model.safetensors", safetensors_bytes(fields, data))
+            convert(model, out, "interleaved")
+            header = safetensors.read_header(out / "model.safetensors")
+            for name, array in expected(tensors).items():
+                info = header.tensors[name]
+                assert info.file.read_bytes()[info.offset : info.offset + array.nbytes] == array.tobytes(), name
 
 
 def test_nothing_is_left_of_a_conversion_that_fails(checkpoint, tmp_path, monkeypatch):

@@ -1,7 +1,6 @@
 """Where a result goes: whole under its name or not there, and nothing that stands there is lost or left to mislead."""
 
 import os
-import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -27,25 +26,25 @@ def fails(*_):
 # Weights that would stay beside the new ones
 
 
-@pytest.mark.parametrize(
-    ("before", "after", "named"),
-    [
+def test_other_weights_are_not_left_beside_the_new_ones(checkpoint, tmp_path, cases):
+    """A loader that finds one file and an index of shards takes the one or the other, and never says which."""
+    three = "model-00001-of-00003.safetensors, model-00002-of-00003.safetensors, model-00003-of-00003.safetensors"
+    for before, after, named in (
         (1, 2, "model.safetensors"),
         (2, 1, "model-00001-of-00002.safetensors, model-00002-of-00002.safetensors, model.safetensors.index.json"),
-        (3, 2, "model-00001-of-00003.safetensors, model-00002-of-00003.safetensors, model-00003-of-00003.safetensors"),
-    ],
-)
-def test_other_weights_are_not_left_beside_the_new_ones(checkpoint, tmp_path, before, after, named):
-    """A loader that finds one file and an index of shards takes the one or the other, and never says which."""
-    out = tmp_path / "out"
-    convert(checkpoint("old", shards=before), out, "interleaved")
-    kept = held(out)
-    message, hint = refusal(
-        convert, checkpoint("new", shards=after), out, "interleaved", force=True, error=InvalidValue
-    )
-    assert message == f"{out} holds {named}, which would stay next to the new weights; a loader could use the old ones."
-    assert hint == "Remove the files that you no longer need, or name another folder."
-    assert held(out) == kept
+        (3, 2, three),
+    ):
+        with cases(before, after):
+            out = tmp_path / f"out {before}"
+            convert(checkpoint(f"old {before}", shards=before), out, "interleaved")
+            kept = held(out)
+            new = checkpoint(f"new {before}", shards=after)
+            message, hint = refusal(convert, new, out, "interleaved", force=True, error=InvalidValue)
+            assert message == (
+                f"{out} holds {named}, which would stay next to the new weights; a loader could use the old ones."
+            )
+            assert hint == "Remove the files that you no longer need, or name another folder."
+            assert held(out) == kept
 
 
 def test_weights_that_are_all_replaced_are_no_matter(checkpoint, tmp_path):
@@ -82,18 +81,17 @@ def test_folders_on_the_way_are_made_and_taken_back_if_nothing_comes_of_it(check
     assert [path.name for path in (tmp_path / "a").iterdir()] == ["b"]
 
 
-@pytest.mark.parametrize("name", ["model", "model/model.safetensors"])
-def test_a_link_to_nowhere_is_refused_by_its_name(checkpoint, tmp_path, name):
+def test_a_link_to_nowhere_is_refused_by_its_name(checkpoint, tmp_path):
     checkpoint()
-    link = tmp_path / ("link.safetensors" if name.endswith("safetensors") else "link")
-    link.symlink_to(tmp_path / "absent")
-    within = [] if link.suffix else [link / "out"]
-    for out in [link, *within]:
-        message, hint = refusal(convert, tmp_path / name, out, "interleaved", force=True, error=InvalidValue)
-        assert message == f"{link} is a link to {tmp_path / 'absent'}, which does not exist."
-        assert hint == "Create the target of the link, or remove the link."
-    assert link.is_symlink()
-    assert not (tmp_path / "absent").exists()
+    for name, ending, inside in (("model", "", "out"), ("model/model.safetensors", ".safetensors", None)):
+        link = tmp_path / f"link{ending}"
+        link.symlink_to(tmp_path / "absent")
+        for out in [link, *([link / inside] if inside else [])]:
+            message, hint = refusal(convert, tmp_path / name, out, "interleaved", force=True, error=InvalidValue)
+            assert message == f"{link} is a link to {tmp_path / 'absent'}, which does not exist."
+            assert hint == "Create the target of the link, or remove the link."
+        assert link.is_symlink()
+        assert not (tmp_path / "absent").exists()
 
 
 def test_a_place_below_a_file_is_refused_by_its_name(checkpoint, tmp_path):
@@ -102,14 +100,15 @@ def test_a_place_below_a_file_is_refused_by_its_name(checkpoint, tmp_path):
     assert message == f"{tmp_path / 'file'} is a file, so it cannot contain the output."
 
 
-@pytest.mark.parametrize(("name", "why"), [("x" * 300, "File name too long"), ("a\0b", "embedded null byte")])
-def test_a_name_that_no_file_can_have_is_refused_before_anything_is_written(checkpoint, tmp_path, name, why):
-    out = tmp_path / "way" / name
-    message, hint = refusal(convert, checkpoint(), out, "interleaved", error=InvalidValue)
-    assert message.startswith(f"{out} cannot be written: ")
-    assert why in message or os.name != "posix"
-    assert hint == "Name another output, or get permission to write there."
-    assert not (tmp_path / "way").exists()
+def test_a_name_that_no_file_can_have_is_refused_before_anything_is_written(checkpoint, tmp_path):
+    model = checkpoint()
+    for name, why in (("x" * 300, "File name too long"), ("a\0b", "embedded null byte")):
+        out = tmp_path / "way" / name
+        message, hint = refusal(convert, model, out, "interleaved", error=InvalidValue)
+        assert message.startswith(f"{out} cannot be written: ")
+        assert why in message or os.name != "posix"
+        assert hint == "Name another output, or get permission to write there."
+        assert not (tmp_path / "way").exists()
 
 
 def test_a_folder_that_cannot_be_made_is_named(checkpoint, tmp_path, monkeypatch):
@@ -161,51 +160,38 @@ def test_up_from_a_link_is_where_the_system_says(checkpoint, tmp_path):
 # Killed in the middle
 
 KILLED = """
-import sys, time
+import os, signal, sys
 from clockhands.conversion import _writing as writing, convert
 
-def hanging(*arguments):
-    print("half", flush=True)
-    time.sleep(600)
-
-writing._copy = hanging  # the first tensors of the file are written by then
-convert(sys.argv[1], sys.argv[2], "interleaved", force=True)
+# The first tensors of the file are written by then.
+writing._copy = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
+for out in sys.argv[2:]:
+    copy = os.fork()
+    if not copy:
+        convert(sys.argv[1], out, "interleaved", force=True)
+    assert os.waitpid(copy, 0)[1] == signal.SIGKILL
 """
 
 
-def killed(source: Path, out: Path) -> None:
-    process = subprocess.Popen([sys.executable, "-c", KILLED, source, out], stdout=subprocess.PIPE, text=True)
-    assert process.stdout is not None
-    with process.stdout:
-        assert process.stdout.readline() == "half\n"
-        process.kill()
-        process.wait()
-    assert process.returncode == (-signal.SIGKILL if os.name == "posix" else 1)
-
-
-@pytest.mark.parametrize("there", [False, True])
-def test_a_killed_conversion_leaves_no_half_file_under_its_name_and_the_next_succeeds(checkpoint, tmp_path, there):
-    model, out = checkpoint(shards=2), tmp_path / "out"
-    before = held(model)
-    if there:
-        out.mkdir()
-    killed(model, out)
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="a copy of the process is killed")
+def test_a_killed_conversion_leaves_no_half_file_under_its_name_and_the_next_succeeds(checkpoint, tmp_path):
+    model, new, empty, old = checkpoint(shards=2), *(tmp_path / name / "out" for name in ("new", "empty", "old"))
+    new.parent.mkdir()
+    empty.mkdir(parents=True)
+    convert(model, old, "interleaved")
+    before, clean = held(model), held(old)
+    subprocess.run([sys.executable, "-c", KILLED, model, new, empty, old], check=True)
     assert held(model) == before
-    left = [path for path in tmp_path.rglob("*") if is_unfinished(path.name)]
-    assert [path.parent for path in left] == [out if there else tmp_path]
-    assert out.exists() == there
-    assert not there or list(out.iterdir()) == left
-    done = convert(model, out, "interleaved")
-    assert done.notes[0] == f"{left[0]} is of a conversion that is still running or was killed; if it was, remove it."
-    convert(model, tmp_path / "clean", "interleaved")
-    assert held(tmp_path / "clean").items() <= held(out).items()
+    left = {out: [path for path in out.parent.rglob("*") if is_unfinished(path.name)] for out in (new, empty, old)}
+    assert [[path.parent for path in paths] for paths in left.values()] == [[new.parent], [empty], [old]]
+    assert not new.exists()
+    assert list(empty.iterdir()) == left[empty]
+    # What was there is whole.
+    assert clean.items() <= held(old).items()
+    assert all(is_unfinished(name.split(os.sep)[0]) for name in held(old).keys() - clean.keys())
+    for out in (new, empty):
+        done = convert(model, out, "interleaved")
+        note = f"{left[out][0]} is of a conversion that is still running or was killed; if it was, remove it."
+        assert done.notes[0] == note
+        assert clean.items() <= held(out).items()
     assert held(model) == before
-
-
-def test_what_was_there_is_whole_after_a_kill(checkpoint, tmp_path):
-    model, out = checkpoint(), tmp_path / "out"
-    convert(model, out, "interleaved")
-    before = held(out)
-    killed(model, out)
-    assert before.items() <= held(out).items()
-    assert all(is_unfinished(name.split(os.sep)[0]) for name in held(out).keys() - before.keys())

@@ -64,18 +64,18 @@ def test_only_rotated_channels_of_queries_and_keys_move():
     assert order.tolist() == [0, 1, 2, 4, 3, 5, 6, 7, 8, 9, 10, 11]
 
 
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16", "int8", "float8_e4m3fn"])
-def test_torch_tensors_stay_torch_tensors(dtype):
+def test_torch_tensors_stay_torch_tensors(cases):
     torch = pytest.importorskip("torch")
-    x = torch.arange(24).reshape(8, 3).to(getattr(torch, dtype))
-    moved = convert_rows(x, 2, 4, None, "first", "interleaved", "halves")
-    assert moved.dtype == x.dtype
-    assert moved.view(torch.uint8).tolist() == x[[0, 2, 1, 3, 4, 6, 5, 7]].view(torch.uint8).tolist()
+    for dtype in ("float32", "bfloat16", "float16", "int8", "float8_e4m3fn"):
+        with cases(dtype):
+            x = torch.arange(24).reshape(8, 3).to(getattr(torch, dtype))
+            moved = convert_rows(x, 2, 4, None, "first", "interleaved", "halves")
+            assert moved.dtype == x.dtype
+            assert moved.view(torch.uint8).tolist() == x[[0, 2, 1, 3, 4, 6, 5, 7]].view(torch.uint8).tolist()
 
 
-@pytest.mark.parametrize(
-    ("arrangement", "slots", "heads", "expected"),
-    [
+def test_how_slots_follow_one_another(cases):
+    for arrangement, slots, heads, expected in (
         ("heads", 3, None, "111"),
         ("head", 1, None, "1"),
         ("head", 2, None, None),
@@ -91,66 +91,35 @@ def test_torch_tensors_stay_torch_tensors(dtype):
         ("quarters", 24, 8, "110011" * 4),
         ("quarters", 18, 6, None),
         ("quarters", 8, 4, None),
-    ],
-)
-def test_how_slots_follow_one_another(arrangement, slots, heads, expected):
-    made = slots_of(arrangement, slots, heads)
-    turns = None if made is None else "".join("0" if slot == "v" else "1" for slot in made)
-    assert turns == expected
+    ):
+        with cases(arrangement, slots, heads):
+            made = slots_of(arrangement, slots, heads)
+            turns = None if made is None else "".join("0" if slot == "v" else "1" for slot in made)
+            assert turns == expected
 
 
-@pytest.mark.parametrize(
-    ("changed", "error", "message", "hint"),
-    [
-        (
-            {"tensor": np.zeros((7, 2))},
-            InvalidValue,
-            "`tensor` has 7 rows, but 2 heads of width 4 have 8.",
-            "Rows are output dimensions: for a key projection, pass the number of key heads; transpose a Conv1D weight "
-            "first.",
-        ),
-        (
-            {"tensor": [1, 2]},
-            InvalidType,
-            "`tensor` must be an array with rows, got list.",
-            "Pass a NumPy or PyTorch array.",
-        ),
-        (
-            {"tensor": np.float32(1)},
-            InvalidType,
-            "`tensor` must be an array with rows, got float32.",
-            "Pass a NumPy or PyTorch array.",
-        ),
-        (
-            {"rotated": 3},
-            InvalidValue,
-            "`rotated` must be even and at most the head's width 4, got 3.",
-            "It is the number of RoPE dimensions per head, two for each pair.",
-        ),
-        (
-            {"rotated": 6},
-            InvalidValue,
-            "`rotated` must be even and at most the head's width 4, got 6.",
-            "It is the number of RoPE dimensions per head, two for each pair.",
-        ),
-        (
-            {"part": "middle"},
-            InvalidValue,
-            '`part` must be "first" or "last", got \'middle\'.',
-            "It selects which dimensions of a head are rotated.",
-        ),
-        (
-            {"from_": "neox"},
-            InvalidValue,
-            '`layout` must be "interleaved" or "halves", got \'neox\'.',
-            'Use "interleaved" for pairs (2i, 2i + 1), "halves" for (i, i + d/2).',
-        ),
-        ({"heads": 0}, InvalidValue, "`heads` must be at least 1, got 0.", "Give `heads` as an int of at least 1."),
-    ],
-)
-def test_what_cannot_be_is_refused(changed, error, message, hint):
-    given_values = {
-        "tensor": np.zeros((8, 2)), "heads": 2, "head_width": 4, "rotated": None, "part": "first",
-        "from_": "halves", "to": "interleaved",
-    }  # fmt: skip
-    assert refusal(convert_rows, **given_values | changed, error=error) == (message, hint)
+EVEN = "`rotated` must be even and at most the head's width 4, got {}."
+PAIRS = "It is the number of RoPE dimensions per head, two for each pair."
+REFUSED = [
+    ("tensor", np.zeros((7, 2)), InvalidValue, "`tensor` has 7 rows, but 2 heads of width 4 have 8.",
+     "Rows are output dimensions: for a key projection, pass the number of key heads; "
+     "transpose a Conv1D weight first."),
+    ("tensor", [1, 2], InvalidType, "`tensor` must be an array with rows, got list.", "Pass a NumPy or PyTorch array."),
+    ("tensor", np.float32(1), InvalidType, "`tensor` must be an array with rows, got float32.",
+     "Pass a NumPy or PyTorch array."),
+    ("rotated", 3, InvalidValue, EVEN.format(3), PAIRS),
+    ("rotated", 6, InvalidValue, EVEN.format(6), PAIRS),
+    ("part", "middle", InvalidValue, '`part` must be "first" or "last", got \'middle\'.',
+     "It selects which dimensions of a head are rotated."),
+    ("from_", "neox", InvalidValue, '`layout` must be "interleaved" or "halves", got \'neox\'.',
+     'Use "interleaved" for pairs (2i, 2i + 1), "halves" for (i, i + d/2).'),
+    ("heads", 0, InvalidValue, "`heads` must be at least 1, got 0.", "Give `heads` as an int of at least 1."),
+]  # fmt: skip
+
+
+def test_what_cannot_be_is_refused(cases):
+    sound = {"tensor": np.zeros((8, 2)), "heads": 2, "head_width": 4, "rotated": None, "part": "first"}
+    for name, value, error, message, hint in REFUSED:
+        with cases(message):
+            asked = sound | {"from_": "halves", "to": "interleaved", name: value}
+            assert refusal(convert_rows, **asked, error=error) == (message, hint)
