@@ -1,42 +1,45 @@
 """The table of findings: severity, text and hint of every row, as people read them."""
 
+import json
 import re
+from collections import defaultdict
 from pathlib import Path
 
-import pytest
-
 import clockhands.sources
-from auditing.config_sentences import CONFIGS
-from auditing.module_sentences import MODULES
-from auditing.reader_sentences import READERS
-from auditing.sentences import SENTENCES
-from auditing.value_sentences import VALUES
 from clockhands.auditing.findings import CODES, SEVERITIES, judge
 
-CASES = [*VALUES, *CONFIGS, *READERS, *SENTENCES, *MODULES]
+# Code and evidence: of every kind of finding a case for each sentence that it can say.
+CASES = [
+    (code, evidence)
+    for code, cases in json.loads(Path(__file__).with_name("finding_cases.json").read_text(encoding="utf-8")).items()
+    for evidence in cases
+]
+# Nobody is wrong where the caller asks for more than the file promises.
+NOBODY = {"beyond-context"}
 
 
-@pytest.mark.parametrize(("code", "evidence", "severity", "message"), CASES)
-def test_the_sentence_of_every_finding(code, evidence, severity, message):
-    found = judge(code, evidence, "0-3")
-    assert (found.message, found.severity, found.layers) == (message, severity, "0-3")
-    assert found.evidence == evidence
-
-
-def test_every_row_is_tested():
-    assert {code for code, *_ in CASES} == set(CODES)
-
-
-@pytest.mark.parametrize(("code", "evidence"), [case[:2] for case in CASES])
-def test_every_hint_says_what_to_do(code, evidence):
-    hint = judge(code, evidence).hint
-    assert re.fullmatch(r"[A-Z].*\.", hint)
-    assert len(hint.split()) > 4
+def test_the_sentences_of_every_finding(snapshot, cases):
+    told = defaultdict(list)
+    for code, evidence in CASES:
+        found = judge(code, evidence, "0-3")
+        told[code].append([f"{found.severity}: {found.message}", f"hint: {found.hint}", f"blames: {found.blames}"])
+        if found.edit is not None:
+            told[code][-1].append(f"edit: {found.edit.says}")
+        with cases(code, evidence):
+            assert (found.layers, found.evidence, found.severity in SEVERITIES) == ("0-3", evidence, True)
+            assert re.fullmatch(r"[A-Z].*\.", found.hint)
+            assert len(found.hint.split()) > 4
+            assert found.blames in (None, "file", "reader", "ambiguous", "module")
+            assert found.severity == "note" or code in NOBODY or found.blames is not None
+    assert dict(told) == snapshot
+    assert told.keys() == CODES.keys(), "every row has a case"
 
 
 def test_the_grave_findings_come_first_in_the_table():
-    gravest = {code: min(SEVERITIES.index(case[2]) for case in CASES if case[0] == code) for code in CODES}
-    fixed = [rank for code, rank in gravest.items() if isinstance(CODES[code].severity, str)]
+    gravest = {}
+    for code, evidence in CASES:
+        gravest[code] = min(gravest.get(code, 2), SEVERITIES.index(judge(code, evidence).severity))
+    fixed = [gravest[code] for code, kind in CODES.items() if isinstance(kind.severity, str)]
     assert fixed == sorted(fixed)
 
 
@@ -48,39 +51,16 @@ def test_every_fact_that_the_readers_note_has_a_row():
     assert noted <= set(CODES)
 
 
-# Nobody is wrong where the caller asks for more than the file promises.
-NOBODY = {"beyond-context"}
-
-
-@pytest.mark.parametrize("code", CODES)
-def test_every_row_is_explained(code):
-    rule = CODES[code]
-    assert not rule.title.endswith(".")
-    assert 3 <= len(rule.title.split()) <= 15
-    assert 2 <= len(re.findall(r"[.!?](?= [A-Z]|$)", rule.means)) <= 5, "two to five sentences"
-    assert rule.means.endswith(".")
-
-
-@pytest.mark.parametrize("code", [code for code in CODES if CODES[code].severity != "note" and code not in NOBODY])
-def test_what_may_fire_says_whom_it_blames_and_how_it_is_mended_or_why_not(code):
-    rule = CODES[code]
-    assert callable(rule.blames) or rule.blames in ("file", "reader", "ambiguous", "module")
-    assert rule.edit is not None or rule.unmended.endswith(".")
-
-
-@pytest.mark.parametrize(("code", "evidence", "severity"), [case[:3] for case in CASES])
-def test_a_case_that_fires_blames_somebody(code, evidence, severity):
-    found = judge(code, evidence)
-    assert found.blames in (None, "file", "reader", "ambiguous", "module")
-    assert severity == "note" or code in NOBODY or found.blames is not None
-
-
-@pytest.mark.parametrize("code", CODES)
-def test_every_row_has_advice_without_a_case(code):
-    assert re.fullmatch(r"[A-Z].*\.", CODES[code].advice())
-
-
-@pytest.mark.parametrize("code", CODES)
-def test_public_cases_name_a_thread_or_a_place(code):
-    for case in CODES[code].cases:
-        assert re.search(r"#\d+|Hub", case), case
+def test_every_row_is_explained_says_whom_it_blames_and_how_it_is_mended_or_why_not(cases):
+    for code, rule in CODES.items():
+        with cases(code):
+            assert not rule.title.endswith(".")
+            assert 3 <= len(rule.title.split()) <= 15
+            assert 2 <= len(re.findall(r"[.!?](?= [A-Z]|$)", rule.means)) <= 5, "two to five sentences"
+            assert rule.means.endswith(".")
+            assert re.fullmatch(r"[A-Z].*\.", rule.advice()), "advice without a case"
+            for case in rule.cases:
+                assert re.search(r"#\d+|Hub", case), case
+            if rule.severity != "note" and code not in NOBODY:
+                assert callable(rule.blames) or rule.blames in ("file", "reader", "ambiguous", "module")
+                assert rule.edit is not None or rule.unmended.endswith(".")
