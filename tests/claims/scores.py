@@ -2,26 +2,13 @@
 
 import cmath
 import math
-import struct
-from fractions import Fraction
 
 import mpmath
 import numpy as np
-import pytest
-from mpmath import mp, mpf
+from mpmath import mpf
 
-from clockhands.claims import dot_products, precision, rotations, score_biases
-from clockhands.claims.claim import Claim
-
-
-@pytest.fixture(autouse=True)
-def forty_digits():
-    with mpmath.workdps(40):
-        yield
-
-
-def rates(width):
-    return [mpmath.power(10_000, -mpf(2 * pair) / width) for pair in range(width // 2)]
+from claims.ladders import rates
+from claims.roundings import brain, single
 
 
 def alike(width, offset):
@@ -170,22 +157,6 @@ def symmetric_differs():
     )
 
 
-def single(number):
-    """The nearest float32."""
-    return struct.unpack("<f", struct.pack("<f", number))[0]
-
-
-def half(number):
-    """The nearest float16."""
-    return struct.unpack("<e", struct.pack("<e", number))[0]
-
-
-def brain(number):
-    """The nearest bfloat16."""
-    (bits,) = struct.unpack("<Q", struct.pack("<d", number))
-    return struct.unpack("<d", struct.pack("<Q", (bits + (1 << 44) - 1 + ((bits >> 45) & 1)) >> 45 << 45))[0]
-
-
 def ladder_by_exp(rounded):
     factor = rounded(-math.log(10_000) / 512)
     return [rounded(float(mpmath.exp(rounded(2 * pair * factor)))) for pair in range(256)]
@@ -203,14 +174,10 @@ def worst_angle(ladder):
     return max(131_072 * abs(rate - exact) for rate, exact in zip(ladder, rates(512), strict=True))
 
 
-def of_base(base):
-    return [mpmath.power(base, -mpf(pair) / 256) for pair in range(256)]
-
-
 def float32_angle_error(base):
     """The largest error of an angle at the last 64 of 131,072 positions, frequency and product each rounded once."""
     # The lower half of the frequencies is far from the largest error, which is at most position x frequency x 2**-23.
-    high = [rate for rate in of_base(base) if rate > 0.01]
+    high = [rate for rate in rates(512, base) if rate > 0.01]
     return max(abs(single(at * single(float(rate))) - at * rate) for rate in high for at in range(131_008, 131_072))
 
 
@@ -229,10 +196,6 @@ def undrifted(place):
         for position in (place, place + 10)
     ]
     return math.fsum(one * other for one, other in zip(*rows, strict=True))
-
-
-def usual_error():
-    return max(abs(math.sin(single(10**6 * single(float(rate)))) - mpmath.sin(10**6 * rate)) for rate in rates(512))
 
 
 def angle_errors(place):
@@ -284,133 +247,3 @@ def bfloat16_scores():
         },
         "change_by_a_shift_of_131072_in_float32": change(with_angles(float32), 131_072),
     }
-
-
-INDEPENDENT = {
-    "dot-product-of-the-offset": lambda: {
-        "at_offset_10": alike(512, 10),
-        "at_offset_10_from_sines_then_cosines": alike(512, 10),
-    },
-    "blind-to-direction": lambda: {
-        "ten_tokens_ahead": alike(512, 10),
-        "ten_tokens_behind": alike(512, -10),
-        # R - R^T of a turn by a has the two entries 2 sin a
-        "difference_of_the_two_shift_matrices": mpmath.sqrt(sum(8 * mpmath.sin(10 * rate) ** 2 for rate in rates(512))),
-    },
-    "monotone-decay": monotone_decay,
-    "shift-is-linear": dict,
-    "geometric-makes-shifts-linear": dict,
-    "pairs-must-be-adjacent": lambda: {"rows_are_the_same_but_for_their_order": True},
-    "negative-means-far": lambda: {
-        "smallest_likeness_within_100000": by_distance(512, 100_000).min() / 256,
-        "likeness_of_opposite_rows": mpf(-1),
-    },
-    "rotation-keeps-norms": lambda: {"channels_that_stay_if_half_turn": 128 - 64},
-    "identity-at-position-0": lambda: {"queries_are_the_same_bit_for_bit": True},
-    "scores-depend-on-distance": score_of_ten,
-    "rotary-scores-decay": key_turned_by_100,
-    "rotary-is-the-sinusoid": lambda: {
-        # (1, 1) turned by a against (1, 1): 2 cos a
-        "score_of_ones_at_distance_10": 2 * alike(128, 10),
-        "twice_the_dot_product_of_sinusoids": 2 * alike(128, 10),
-    },
-    "layouts-are-interchangeable": layouts,
-    "turning-backward": backward,
-    "cached-keys-are-fixed": dict,
-    "sine-table-twice": sine_twice,
-    "t5-base-1000": t5,
-    "t5-any-distance": lambda: {
-        "distances_told_apart_of_1000_in_the_decoder": len({t5_bucket(distance, 32) for distance in range(1000)}),
-        "distances_told_apart_of_1000_in_the_encoder": len({t5_bucket(distance, 16) for distance in range(1000)}),
-        "bucket_of_113": t5_bucket(113, 32),
-        "bucket_of_100000": t5_bucket(100_000, 32),
-        "first_distance_of_the_last_bucket_in_the_encoder": [t5_bucket(k, 16) for k in range(128)].index(15),
-    },
-    "alibi-slopes-geometric": lambda: {
-        "first_slope_of_8_heads": Fraction(1, 2),
-        "last_slope_of_8_heads": Fraction(1, 256),
-        "ratio_of_slopes_of_8_heads": Fraction(1, 2),
-        "ninth_slope_of_12_heads": mpmath.power(2, mpf(-8) / 16),
-        "ninth_slope_of_12_heads_by_the_text": mpmath.power(2, mpf(-8) * 9 / 12),
-    },
-    "alibi-slopes-from-a-quarter": lambda: {
-        "first_slope": Fraction(1, 2),
-        "last_slope": Fraction(1, 256),
-        "factor_on_every_bias_if_one_step_late": Fraction(1, 4) / Fraction(1, 2),
-    },
-    "alibi-needs-distances": lambda: {"difference_of_the_symmetric_form_without_a_mask": symmetric_differs()},
-    "alibi-uses-longer-context": lambda: {
-        "heads_of_8_that_reach_1024_tokens": sum(10 * 2**head >= 1024 for head in range(1, 9)),
-        "a_bias_of_10_divides_a_share_by": mpmath.exp(10),
-        "reach_of_the_steepest_head": mpf(20),
-        "reach_of_the_flattest_head": mpf(2560),
-        # A geometric series with ratio e^-1/2; 4,096 terms are all of it
-        "share_of_the_last_20_tokens_in_the_steepest_head": 1 - mpmath.exp(-10),
-    },
-    "alibi-slopes-are-essential": lambda: {
-        "slopes_that_stay_if_all_are_halved": len(set(range(2, 10)) & set(range(1, 9))),
-        "reach_of_the_steepest_head_then": mpf(10) * 4,
-        "octaves_of_reach_with_8_heads": mpf(8 - 1),
-    },
-    "log-form-for-stability": lambda: {
-        "relative_error_by_exp_in_float32": worst_rate(ladder_by_exp(single)),
-        "relative_error_by_power_in_float32": worst_rate(ladder_by_power(single)),
-        "relative_error_by_exp_in_float16": worst_rate(ladder_by_exp(half)),
-        "relative_error_by_power_in_float16": worst_rate(ladder_by_power(half)),
-        "largest_power": 1 / rates(512)[-1],
-    },
-    "log-form-for-angles": lambda: {
-        "angle_error_at_131072_by_exp": worst_angle(ladder_by_exp(single)),
-        "angle_error_at_131072_by_power": worst_angle(ladder_by_power(single)),
-        "angle_error_at_131072_by_rounding_the_exact_rate": worst_angle([single(float(rate)) for rate in rates(512)]),
-    },
-    "large-base-is-unstable": lambda: {
-        **{f"angle_error_up_to_131071_with_ten_to_{n}": float32_angle_error(10**n) for n in (4, 6, 8)},
-        **{
-            f"frequency_error_in_float16_with_ten_to_{n}": max(
-                abs(half(float(rate)) / rate - 1) for rate in of_base(10**n)
-            )
-            for n in (4, 6)
-        },
-        # The smallest number of float16 is 2**-24; what is half of it or less becomes 0.
-        "frequencies_of_256_that_are_0_in_float16_with_ten_to_8": sum(rate <= mpf(2) ** -25 for rate in of_base(10**8)),
-    },
-    "float32-keeps-the-offset-form": lambda: {
-        "exact": alike(512, 10),
-        "drifted_at_100000": drifted(100_000),
-        "drifted_at_1000000": drifted(1_000_000),
-        "from_exact_angles_at_100000": undrifted(100_000),
-        "from_exact_angles_at_1000000": undrifted(1_000_000),
-    },
-    "float32-fails-at-a-million": lambda: {"largest_error_of_the_usual_code_at_a_million": usual_error()},
-    "fastest-pair-suffers-most": lambda: {
-        "error_of_pair_0_at_32768": angle_errors(32_768)[0],
-        "error_of_pair_0_at_131071": angle_errors(131_071)[0],
-        "largest_error_at_131071": max(angle_errors(131_071)),
-        "pair_with_the_largest_error": int(np.argmax([float(error) for error in angle_errors(131_071)])),
-    },
-    "rotary-in-bfloat16": bfloat16_scores,
-}
-
-
-@pytest.mark.parametrize("name", INDEPENDENT)
-def test_another_way_gives_the_same(name, agrees):
-    agrees(name, INDEPENDENT[name]())
-
-
-def test_no_claim_is_left_out():
-    files = (dot_products, rotations, score_biases, precision)
-    told = [each.id for module in files for each in vars(module).values() if isinstance(each, Claim)]
-    assert set(told) == set(INDEPENDENT)
-
-
-def test_another_number_does_not_agree(agrees):
-    right = INDEPENDENT["t5-base-1000"]()
-    with pytest.raises(AssertionError, match=r"buckets"):
-        agrees("t5-base-1000", right | {"buckets": 31})
-
-
-def test_the_roundings_are_those_of_the_formats():
-    assert (single(1 + 2**-24), single(1 + 3 * 2**-25)) == (1.0, 1 + 2**-23)
-    assert (half(2049), brain(257), brain(259)) == (2048, 256, 260)
-    assert mp.pi > 3

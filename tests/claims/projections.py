@@ -1,18 +1,13 @@
 """The numbers of claims about adding and projecting, from definitions, other integrals and plain NumPy."""
 
-import json
+import functools
 import math
-from pathlib import Path
 
 import mpmath
 import numpy as np
-import pytest
 
-from clockhands.claims import projections
-from clockhands.claims.claim import Claim
+from claims.ladders import MEASURED
 
-REAL = Path(projections.__file__).with_name("real_models.json")
-MEASURED = json.loads(REAL.read_text(encoding="utf-8"))
 MINILM = MEASURED["minilm"]["token_cosines"]
 
 
@@ -96,6 +91,7 @@ def below(width, square, noncentral):
     return 0.5 - (np.sin(turned) / u * size).sum(-1) * step / math.pi
 
 
+@functools.cache
 def found(width, norm, deviation=1.0):
     """E[(1 - chance) ** 49,999] over the squared length of token + row, itself such a variable."""
     square = (norm / deviation) ** 2
@@ -170,59 +166,3 @@ def crossed():
         "share_of_the_offset_whole_score_commuting": explained((tokens + table) @ form @ (tokens + table).T),
         "crossed_terms_in_the_variance": shares_of_terms(1.0)[1:3].sum(),
     }
-
-
-INDEPENDENT = {
-    "scores-depend-on-the-offset": offsets,
-    "projections-destroy-the-offset": random_heads,
-    "crossed-terms-destroy-the-rotation": crossed,
-    "adding-destroys-the-token": lambda: {
-        "found_among_50000_at_width_512_deviation_1": found(512, 16.0),
-        "found_among_50000_at_width_64_deviation_1": found(64, math.sqrt(32)),
-        "found_among_50000_at_width_16_deviation_1": found(16, math.sqrt(8)),
-        "found_among_50000_at_width_512_without_the_factor": found(512, 16.0, 512**-0.5),
-        "deviation_needed_for_99_percent_at_width_512": needed(),
-    },
-    "factor-root-width": lambda: {
-        "row_over_token_without": math.sqrt(512 / 2) / 1,
-        "row_over_token_with": math.sqrt(1 / 2),
-        "another_token_is_nearer_without": below(512, 512**2 / 4, [512**2 / 4])[0],
-        "another_token_is_nearer_in_the_limit": mpmath.ncdf(-1),
-        "found_among_50000_without": found(512, 16.0, 512**-0.5),
-        "found_among_50000_with": found(512, 16.0),
-    },
-    "adding-is-orthogonal": lambda: {
-        "cosine_deviation_at_width_512": math.sqrt(1 / 512),
-        "cosine_of_999_in_1000_below_at_width_512": beta_quantile(),
-        "cosine_deviation_at_width_16": 1 / 4,
-        "share_below_a_quarter_at_width_16": mpmath.betainc(0.5, 7.5, 0, 1 / 16, regularized=True),
-        "found_among_50000_at_a_right_angle_all_the_same": found(512, 16.0, 512**-0.5),
-        "cosine_deviation_at_width_384": math.sqrt(1 / 384),
-        # `test_mechanism_on_real_models.py` measures these again.
-        "in_minilm_cosine_deviation": MINILM["deviation"],
-        "in_minilm_largest_cosine": MINILM["largest"],
-        "in_minilm_cosine_deviation_without_the_means": MINILM["centred"],
-        "in_minilm_tokens_found": MINILM["found"],
-    },
-    "scores-are-content": lambda: {
-        "content_content_at_deviation_1": shares_of_terms(1.0)[0],
-        "crossed_at_deviation_1": shares_of_terms(1.0)[1:3].sum(),
-        "position_position_at_deviation_1": shares_of_terms(1.0)[3],
-        "position_position_without_the_factor": shares_of_terms(512**-0.5)[3],
-    },
-}
-
-
-@pytest.mark.parametrize("name", INDEPENDENT)
-def test_another_way_gives_the_same(name, agrees):
-    agrees(name, INDEPENDENT[name]())
-
-
-def test_no_claim_is_left_out():
-    assert {each.id for each in vars(projections).values() if isinstance(each, Claim)} == set(INDEPENDENT)
-
-
-def test_another_number_does_not_agree(agrees):
-    right = INDEPENDENT["scores-are-content"]()
-    with pytest.raises(AssertionError, match=r"crossed_at_deviation_1"):
-        agrees("scores-are-content", right | {"crossed_at_deviation_1": 0.455})

@@ -1,0 +1,67 @@
+"""What was measured of trained models, from the seeds of the stored results: of 3 the 95 % interval is their range."""
+
+import json
+from pathlib import Path
+from statistics import fmean
+
+import clockhands.claims
+
+STUDIES = json.loads((Path(clockhands.claims.__file__).parent / "studies.json").read_text(encoding="utf-8"))["studies"]
+
+
+def seeds(study, *path):
+    """The number of each seed, as it is stored: task, arm, [variant, protocol,] measure and length."""
+    task, arm, *path = path
+    *where, measure, length = path
+    if not where:
+        where = ["as trained", "whole"]
+    found = STUDIES[study]["tasks"][task]["cells"][arm]
+    for step in (*where, measure, str(length)):
+        found = found[step]
+    return found[3:]
+
+
+def of_training(study, task, arm, measure):
+    """The number of each seed, of a measure without a length."""
+    return STUDIES[study]["tasks"][task]["training"][arm][measure][3:]
+
+
+def less(one, other):
+    """Differences seed by seed."""
+    return [a - b for a, b in zip(one, other, strict=True)]
+
+
+def over(one, other):
+    """Ratios seed by seed."""
+    return [a / b for a, b in zip(one, other, strict=True)]
+
+
+def ratio(arm, length, protocol="whole"):
+    """Losses over those at 64 tokens, in the study `extrapolation`."""
+    own, trained = (seeds("extrapolation", "language", arm, "as trained", protocol, "loss", n) for n in (length, 64))
+    return over(own, trained)
+
+
+def text(study, arm, length=64, variant="as trained"):
+    """Losses of text."""
+    return seeds(study, "language", arm, variant, "whole", "loss", length)
+
+
+def right(study, task, arm, length=64):
+    """The mean share of right answers."""
+    return fmean(seeds(study, task, arm, "accuracy", length))
+
+
+def that_recall(*bases):
+    """How many seeds recall at least 0.9 of the keys, by base."""
+    return {
+        f"seeds_of_3_that_learn_to_recall_with_base_{base}": len(
+            [share for share in seeds("base-bound", "recall", f"base_{base}", "accuracy", 64) if share >= 0.9]
+        )
+        for base in bases
+    }
+
+
+def untrained_rows_cost(length):
+    """Losses with untrained rows of a learned table, less those of sinusoids."""
+    return less(text("extrapolation", "learned_long", length), text("extrapolation", "sinusoidal", length))
