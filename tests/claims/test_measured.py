@@ -35,47 +35,38 @@ def rows(name):
                 yield (task, arm, measure), row
 
 
-def test_the_file_is_small():
-    assert len(TEXT.encode()) < 200_000
+def test_a_study_says_how_it_was_run_and_is_the_shipped_one(cases):
+    for name, study in STUDIES.items():
+        with cases(name):
+            text = resources.files("clockhands.lab").joinpath("studies", f"{name}.toml").read_bytes()
+            run = study["run"]
+            assert run["hash"] == hashlib.sha256(text).hexdigest(), f"run {name} again: its file was changed"
+            assert run["command"].startswith(f"clockhands lab run {name}")
+            assert run["commit"]
+            assert not run["commit"].endswith("+"), "it was run from a checkout with changed files"
+            assert min(run["wall_seconds"], run["finished"], run["machine"]["threads"]) > 0
+            assert {"python", "numpy", "torch", "scipy"} <= set(run["versions"])
 
 
-@pytest.mark.parametrize("name", STUDIES)
-def test_the_results_are_of_the_shipped_study_as_it_is(name):
-    text = resources.files("clockhands.lab").joinpath("studies", f"{name}.toml").read_bytes()
-    assert STUDIES[name]["run"]["hash"] == hashlib.sha256(text).hexdigest(), f"run {name} again: its file was changed"
-
-
-@pytest.mark.parametrize("name", STUDIES)
-def test_a_study_says_how_it_was_run(name):
-    run = STUDIES[name]["run"]
-    assert run["command"].startswith(f"clockhands lab run {name}")
-    assert run["commit"]
-    assert not run["commit"].endswith("+"), "it was run from a checkout with changed files"
-    assert run["wall_seconds"] > 0
-    assert run["finished"] > 0
-    assert run["machine"]["threads"] >= 1
-    assert {"python", "numpy", "torch", "scipy"} <= set(run["versions"])
-
-
-@pytest.mark.parametrize("name", STUDIES)
-def test_every_mean_and_interval_follow_from_the_seeds(name):
-    found = list(rows(name))
-    assert found
-    for where, (mean, low, high, *seeds) in found:
-        numbers = [float(each) for each in seeds if each is not None]
-        if not all(map(math.isfinite, numbers)):
-            assert low is high is None, where
-            continue
-        within = {"rel": 2e-3 if len(where) == 3 else 2e-5, "abs": 1e-6}  # four digits of what has no length
-        assert mean == pytest.approx(math.fsum(numbers) / len(numbers), **within), where
-        if len(numbers) == 1:
-            assert low is high is None, where
-            continue
-        # Of all ways to draw as many seeds again, 2.5 % of the means are below and above: with 3 seeds none is cut off.
-        means = sorted(math.fsum(drawn) / len(drawn) for drawn in product(numbers, repeat=len(numbers)))
-        cut = int(0.025 * len(means))
-        assert low == pytest.approx(means[cut], **within), where
-        assert high == pytest.approx(means[-1 - cut], **within), where
+def test_every_mean_and_interval_follow_from_the_seeds(cases):
+    for name in STUDIES:
+        found = list(rows(name))
+        assert found
+        for where, (mean, low, high, *seeds) in found:
+            with cases(name, where):
+                numbers = [float(each) for each in seeds if each is not None]
+                if not all(map(math.isfinite, numbers)):
+                    assert low is high is None
+                    continue
+                within = {"rel": 2e-3 if len(where) == 3 else 2e-5, "abs": 1e-6}  # 4 digits of what has no length
+                assert mean == pytest.approx(math.fsum(numbers) / len(numbers), **within)
+                if len(numbers) == 1:
+                    assert low is high is None
+                    continue
+                # Of all ways to draw as many seeds again 2.5 % are below and above: with 3 seeds none is cut off.
+                means = sorted(math.fsum(drawn) / len(drawn) for drawn in product(numbers, repeat=len(numbers)))
+                cut = int(0.025 * len(means))
+                assert (low, high) == pytest.approx((means[cut], means[-1 - cut]), **within)
 
 
 def test_a_loss_ratio_is_the_loss_over_that_at_the_training_length():
@@ -87,21 +78,22 @@ def test_a_loss_ratio_is_the_loss_over_that_at_the_training_length():
     assert (found.mean, found.low, found.high) == (5.5 / 3, 1.0, 3.0)
 
 
-@pytest.mark.parametrize("name", STUDIES)
-def test_every_verdict_of_a_gate_follows_from_its_number(name):
-    for gate in STUDIES[name]["gates"]:
-        if gate["value"] is None or None in gate["value"][3:]:
-            assert gate["holds"] is None
-            continue
-        mean, low, high = gate["value"][:3]
-        low, high = (mean if low is None else low), (mean if high is None else high)
-        holds = [
-            mean >= gate.get("at_least", -math.inf),
-            mean <= gate.get("at_most", math.inf),
-            low > gate.get("interval_above", -math.inf),
-            high < gate.get("interval_below", math.inf),
-        ]
-        assert gate["holds"] is all(holds), gate["says"]
+def test_every_verdict_of_a_gate_follows_from_its_number(cases):
+    for name, study in STUDIES.items():
+        for gate in study["gates"]:
+            with cases(name, gate["says"]):
+                if gate["value"] is None or None in gate["value"][3:]:
+                    assert gate["holds"] is None
+                    continue
+                mean, low, high = gate["value"][:3]
+                low, high = (mean if low is None else low), (mean if high is None else high)
+                holds = [
+                    mean >= gate.get("at_least", -math.inf),
+                    mean <= gate.get("at_most", math.inf),
+                    low > gate.get("interval_above", -math.inf),
+                    high < gate.get("interval_below", math.inf),
+                ]
+                assert gate["holds"] is all(holds)
 
 
 def test_differences_are_taken_seed_by_seed():
@@ -130,53 +122,38 @@ def test_the_interval_is_the_one_of_the_lab():
     assert ours.high == pytest.approx(theirs.high, abs=0.02)
 
 
-@pytest.mark.parametrize(
-    ("call", "says"),
-    [
+def test_what_was_not_measured_is_an_error(cases):
+    quick = measured("quick")
+    missing = "for the arm {} in the task copy"
+    for call, says in (
         (lambda: measured("extrapolatoin"), "The package has no results of the study 'extrapolatoin'."),
-        (lambda: measured("quick").value("copie", "rotary"), "has no task 'copie'"),
-        (lambda: measured("quick").value("copy", "rotari"), "has no loss for the arm rotari in the task copy"),
-        (
-            lambda: measured("quick").value("copy", "rotary", length=65),
-            "has no loss for the arm rotary in the task copy",
-        ),
-        (
-            lambda: measured("quick").value("copy", "rotary", "spike"),
-            "has no spike for the arm rotary in the task copy",
-        ),
-        (
-            lambda: measured("quick").places("language", "learned"),
-            "has no results by position, depth or distance for the arm learned",
-        ),
-    ],
-)
-def test_what_was_not_measured_is_an_error(call, says):
-    with pytest.raises(InvalidValue) as raised:
-        call()
-    assert says in raised.value.message
-    assert raised.value.hint
+        (lambda: quick.value("copie", "rotary"), "has no task 'copie'"),
+        (lambda: quick.value("copy", "rotari"), "has no loss " + missing.format("rotari")),
+        (lambda: quick.value("copy", "rotary", length=65), "has no loss " + missing.format("rotary")),
+        (lambda: quick.value("copy", "rotary", "spike"), "has no spike " + missing.format("rotary")),
+        (lambda: quick.places("language", "learned"), "no results by position, depth or distance for the arm learned"),
+    ):
+        with cases(says), pytest.raises(InvalidValue) as raised:
+            call()
+        assert says in raised.value.message
+        assert raised.value.hint
 
 
 def test_all_stored_studies_are_named():
     assert stored() == list(STUDIES)
 
 
-@pytest.fixture
-def results(monkeypatch):
-    """Stored results that a test may change."""
-    data = copy.deepcopy(STUDIES)
-    changed = {name: MeasuredStudy(name, each) for name, each in data.items()}
-    monkeypatch.setattr(module, "_studies", lambda: MappingProxyType(changed))
-    return data, changed
+def given(monkeypatch, data):
+    """Stored results in place of the package's."""
+    made = MappingProxyType({name: MeasuredStudy(name, each) for name, each in data.items()})
+    monkeypatch.setattr(module, "_studies", lambda: made)
 
 
-@pytest.mark.parametrize("name", OF_TRAINED)
-def test_a_claim_whose_study_is_missing_fails(name, results):
-    _, studies = results
-    for study in CLAIMS[name].measured:
-        del studies[study]
-    with pytest.raises(InvalidValue, match="The package has no results of the study"):
-        recompute(CLAIMS[name])
+def test_a_claim_whose_study_is_missing_fails(monkeypatch, cases):
+    for name in OF_TRAINED:
+        given(monkeypatch, {study: data for study, data in STUDIES.items() if study not in CLAIMS[name].measured})
+        with cases(name), pytest.raises(InvalidValue, match="The package has no results of the study"):
+            recompute(CLAIMS[name])
 
 
 def test_a_claim_says_which_of_its_numbers_were_measured():
@@ -186,15 +163,17 @@ def test_a_claim_says_which_of_its_numbers_were_measured():
         assert bool(of_trained) == bool(told.measured), name
 
 
-@pytest.mark.parametrize("name", OF_TRAINED)
-def test_other_results_move_a_claim(name, results):
-    data, _ = results
-    for study in CLAIMS[name].measured:
-        for task in data[study]["tasks"].values():
+def test_other_results_move_a_claim(monkeypatch, cases):
+    data = copy.deepcopy(STUDIES)
+    for study in data.values():
+        for task in study["tasks"].values():
             change(task)
-    moved = recompute(CLAIMS[name]).moved
-    assert moved
-    assert all(number.startswith("measured_") for number in moved)
+    given(monkeypatch, data)
+    for name in OF_TRAINED:
+        with cases(name):
+            moved = recompute(CLAIMS[name]).moved
+            assert moved
+            assert all(number.startswith("measured_") for number in moved)
 
 
 def change(data):
