@@ -8,6 +8,7 @@ import pytest
 
 import clockhands as ch
 from clockhands.errors import InvalidType, InvalidValue
+from oracles import sentences
 
 SPEC = ch.Sinusoidal(6)
 DTYPES = ("float64", "float32", "float16", "bfloat16")
@@ -217,7 +218,6 @@ def test_torch_devices_are_kept():
 
 # --- errors ----------------------------------------------------------------------------------------------------
 
-AXES = "They are [seq], or [batch, seq] where batch is axis 0 of x."
 X = np.zeros((3, 5, 6), np.float32)
 LEARNED = ch.Learned(6, 9)
 
@@ -227,87 +227,8 @@ def positions_of_shape(at, x):
     return f"`positions` must be of shape {allowed} for x of shape {list(x)}, got {list(at)}."
 
 
-REFUSED = [
-    *[
-        (lambda at=at, x=x: ch.add(np.zeros(x), SPEC, np.zeros(at)), positions_of_shape(at, x), AXES)
-        for at, x in (
-            ((4,), (5, 6)),
-            ((6,), (5, 6)),
-            ((1, 5), (5, 6)),
-            ((5, 5), (5, 6)),
-            ((3,), (3, 5, 6)),
-            ((2, 5), (3, 5, 6)),
-            ((3, 1), (3, 5, 6)),
-            ((5, 3), (3, 5, 6)),
-            ((3, 5, 1), (3, 5, 6)),
-            ((1, 3, 5), (3, 5, 6)),
-            ((3, 5, 6), (3, 5, 6)),
-            # Heads are never a batch, however many there are.
-            ((2, 5), (3, 2, 5, 6)),
-            ((3, 2, 5), (3, 2, 5, 6)),
-            ((2, 2, 5), (2, 2, 5, 6)),
-            ((0,), (3, 5, 6)),
-        )
-    ],
-    (lambda: ch.add(X, SPEC, range(4)), positions_of_shape((4,), X.shape), AXES),
-    (
-        lambda: ch.add(X[..., :4], SPEC),
-        "`x` must be of shape [..., seq, 6], got [3, 5, 4].",
-        "The last axis is the code's width.",
-    ),
-    (
-        lambda: ch.add(X[0, 0], SPEC),
-        "`x` must be of shape [..., seq, 6], got [6].",
-        "The last axis is the code's width.",
-    ),
-    (lambda: ch.add(X.tolist(), SPEC), "`x` must be an array, got list.", "Give a NumPy, PyTorch or JAX array."),
-    (lambda: ch.add(None, SPEC), "`x` must be an array, got NoneType.", "Give a NumPy, PyTorch or JAX array."),
-    *[
-        (
-            lambda dtype=dtype: ch.add(X.astype(dtype), SPEC),
-            f"`x` must be of a float dtype, got {dtype}.",
-            "Add the encoding to token embeddings, not to token ids.",
-        )
-        for dtype in ("int64", "bool", "complex64", "float8_e4m3fn")
-    ],
-    (
-        lambda: ch.add(X, "vaswani2017"),
-        "`add` takes a spec, got the string 'vaswani2017'.",
-        "Write clockhands.preset('vaswani2017').",
-    ),
-    (
-        lambda: ch.add(X, ch.Rotary(6)),
-        "`add` takes an additive encoding, got Rotary.",
-        "Additive encodings are Sinusoidal, Learned, NoPosition and those of clockhands.additive; RoPE rotates "
-        "queries and keys instead of being added.",
-    ),
-    (
-        lambda: ch.add(X, LEARNED),
-        "Learned is a trained table, but its rows were not given.",
-        "Pass the rows as values=, [rows, width].",
-    ),
-    (
-        lambda: ch.add(X, SPEC, values=VALUES),
-        "Sinusoidal is computed by a formula, so it takes no values.",
-        "Leave `values` out.",
-    ),
-    (
-        lambda: ch.add(X, LEARNED, values=VALUES[:5]),
-        "`values` must be of shape [9, 6], got [5, 6].",
-        "Pass the rows of the table.",
-    ),
-    (
-        lambda: ch.add(X, LEARNED, [0, 1, 2, 3, 9], values=VALUES),
-        "The table has rows for positions 0 to 8, got 9.",
-        "It has 9 rows, of which the first 0 come before position 0.",
-    ),
-]
-
-
-@pytest.mark.parametrize(("call", "message", "hint"), REFUSED, ids=[message[:90] for _, message, _ in REFUSED])
-def test_what_cannot_be_added_is_refused_in_words(call, message, hint):
-    with pytest.raises((InvalidValue, InvalidType), match=f"^{re.escape(message)}\nhint: {re.escape(hint)}$"):
-        call()
+def test_what_cannot_be_added_is_refused_in_words(cases):
+    sentences.hold("add", cases)
 
 
 def test_shapes_are_refused_alike_everywhere(backend):

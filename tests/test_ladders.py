@@ -2,7 +2,6 @@
 
 import copy
 import pickle
-import re
 from decimal import Decimal, getcontext, localcontext
 
 import numpy as np
@@ -12,7 +11,7 @@ from hypothesis import strategies as st
 from mpmath import mp, mpf
 
 from clockhands import ladders
-from clockhands.errors import InvalidType, InvalidValue
+from clockhands.errors import InvalidValue
 from clockhands.ladders import (
     EvenSteps,
     Explicit,
@@ -23,7 +22,7 @@ from clockhands.ladders import (
     geometric,
     spacing_of,
 )
-from oracles import real_numbers
+from oracles import real_numbers, sentences
 from oracles.real_numbers import worst_relative
 
 # Stored with 60 digits: half a unit of the last is 5e-60 at most.
@@ -221,177 +220,8 @@ def test_one_rate_many_times():
     assert EvenSteps(0.7, 0.7).ladder(3, 6).exact == explicit([0.7] * 3).exact
 
 
-NAN, INFINITY = float("nan"), float("inf")
-BASE_HINT = "Usual bases are 10000 (the paper) and 500000 (Llama 3); with base 1 all pairs have the same frequency."
-BASE = "`base` must be a finite positive number other than 1, got {}."
-
-REFUSED = [
-    *[(lambda base=base: geometric(2, base), BASE.format(f"{base:g}"), BASE_HINT) for base in (0.0, 1.0, -2.0)],
-    (lambda: geometric(2, NAN), BASE.format("nan"), BASE_HINT),
-    (lambda: geometric(2, INFINITY), BASE.format("inf"), BASE_HINT),
-    (lambda: geometric(2, 1), BASE.format("1"), BASE_HINT),
-    (lambda: geometric(2, "10000"), "`base` must be a number, got '10000'.", "Give `base` as an int or a float."),
-    (lambda: geometric(2, True), "`base` must be a number, got True.", "Give `base` as an int or a float."),
-    (lambda: geometric(2, np.True_), "`base` must be a number, got np.True_.", "Give `base` as an int or a float."),
-    (lambda: geometric(2, None), "`base` must be a number, got None.", "Give `base` as an int or a float."),
-    (lambda: geometric(2, 1j), "`base` must be a number, got 1j.", "Give `base` as an int or a float."),
-    (
-        lambda: geometric(2, 10**400),
-        f"`base` must be a number that fits a float64, got 1{56 * '0'}....",
-        "Give `base` as an int or a float.",
-    ),
-    (
-        lambda: geometric(2, 10**5000),
-        "`base` must be a number that fits a float64, got int too long to show.",
-        "Give `base` as an int or a float.",
-    ),
-    (
-        lambda: geometric(2, span="closd"),
-        '`span` must be "open", "closed" or a positive number, got \'closd\'.',
-        'Use "open" for denominators d/2 (the paper), "closed" for d/2 - 1 (tensor2tensor).',
-    ),
-    (lambda: geometric(2, span=0), "`span` must be finite and positive, got 0.", "Give `span` as a number above 0."),
-    (
-        lambda: geometric(2, span=INFINITY),
-        "`span` must be finite and positive, got inf.",
-        "Give `span` as a number above 0.",
-    ),
-    (lambda: geometric(2, span=()), "`span` must be a number, got ().", "Give `span` as an int or a float."),
-    (
-        lambda: geometric(2, multiplier=0.0),
-        "`multiplier` must be finite and positive, got 0.",
-        "Give `multiplier` as a number above 0.",
-    ),
-    (
-        lambda: geometric(2, multiplier=INFINITY),
-        "`multiplier` must be finite and positive, got inf.",
-        "Give `multiplier` as a number above 0.",
-    ),
-    (
-        lambda: geometric(1, span="closed"),
-        "A closed span divides by d/2 - 1, which is 0 or less at width 2.",
-        'Use at least 4 dimensions, or span="open" (the paper\'s, which divides by d/2).',
-    ),
-    (
-        lambda: geometric(0),
-        "`pairs` must be at least 1, got 0.",
-        "Give `pairs` as an int of at least 1.",
-    ),
-    (
-        lambda: geometric(2.0),
-        "`pairs` must be a whole number, got 2.",
-        "Give `pairs` as an int of at least 1.",
-    ),
-    (
-        lambda: geometric(10**6 + 1),
-        "At most 1,000,000 pairs are allowed, got 1,000,001.",
-        "Use a smaller width.",
-    ),
-    (
-        lambda: evenly_spaced(2**62, 1.0, 2.0),
-        "At most 1,000,000 pairs are allowed, got 4,611,686,018,427,387,904.",
-        "Use a smaller width.",
-    ),
-    (
-        lambda: evenly_spaced(0, 1.0, 2.0),
-        "`pairs` must be at least 1, got 0.",
-        "Give `pairs` as an int of at least 1.",
-    ),
-    (
-        lambda: evenly_spaced(2, -1.0, 2.0),
-        "`first` must be finite and not negative, got -1.",
-        "Give `first` as a number of at least 0.",
-    ),
-    (
-        lambda: evenly_spaced(2, 1.0, NAN),
-        "`last` must be finite and not negative, got nan.",
-        "Give `last` as a number of at least 0.",
-    ),
-    (
-        lambda: evenly_spaced(2, 1.0, INFINITY),
-        "`last` must be finite and not negative, got inf.",
-        "Give `last` as a number of at least 0.",
-    ),
-    (
-        lambda: evenly_spaced(2, 1.0, 2.0, 0.0),
-        "`multiplier` must be finite and positive, got 0.",
-        "Give `multiplier` as a number above 0.",
-    ),
-    (
-        lambda: explicit([1.0, -1.0]),
-        "`rates` must be finite and not negative, got -1.",
-        "Give `rates` as a number of at least 0.",
-    ),
-    (
-        lambda: explicit([]),
-        "`rates` must contain at least one frequency, got none.",
-        "Pass one frequency for each pair.",
-    ),
-    (
-        lambda: explicit(3),
-        "`rates` must be a sequence of numbers, got int.",
-        "Pass one frequency in rad/token for each pair.",
-    ),
-    (lambda: Explicit("12"), "`rates` must be a number, got '1'.", "Give `rates` as an int or a float."),
-    (lambda: Explicit((None,)), "`rates` must be a number, got None.", "Give `rates` as an int or a float."),
-    (
-        lambda: Explicit((1.0, 2.0)).ladder(3, 6),
-        "2 frequencies were given for the 3 pairs of 6 dimensions.",
-        "Pass one frequency for each pair.",
-    ),
-    (
-        lambda: Ladder(()),
-        "At least one frequency is needed, got none.",
-        "Pass one frequency for each dimension pair.",
-    ),
-    *[
-        (
-            lambda rates=rates: Ladder(rates),
-            f"Frequencies must be finite, not negative and below 2**63 rad/token, got {shown} for pair {pair}.",
-            "Check the base, the multiplier and the scaling that the frequencies were computed from.",
-        )
-        for rates, shown, pair in (
-            ((Decimal(-1),), "-1", 0),
-            ((Decimal(1), Decimal(2**63)), "9.22337e+18", 1),
-            ((Decimal("NaN"),), "NaN", 0),
-            ((Decimal("Infinity"),), "Infinity", 0),
-        )
-    ],
-    (
-        lambda: Ladder((1.0,)),
-        "Frequencies must be Decimal numbers, got 1 for pair 0.",
-        "Make them with geometric, evenly_spaced or explicit of clockhands.ladders.",
-    ),
-    *[
-        (
-            lambda factor=factor: Ladder((Decimal(1),), factor),
-            f"`attention_factor` must be finite and positive, got {factor}.",
-            "Leave it out to compute it from the scaling.",
-        )
-        for factor in (0.0, -1.0, INFINITY, NAN)
-    ],
-    (
-        lambda: geometric(2, 0.5, 1e-300),
-        "Frequencies must be finite, not negative and below 2**63 rad/token, got Infinity for pair 1.",
-        "Check the base, the multiplier and the scaling that the frequencies were computed from.",
-    ),
-    (
-        lambda: spacing_of(None, "geometric"),
-        "`spacing` must define how frequencies are spaced, got 'geometric'.",
-        "Use Geometric, EvenSteps, Explicit or Joined of clockhands.ladders.",
-    ),
-    (
-        lambda: spacing_of(2.0, Explicit((1.0,))),
-        "`base` needs geometric spacing, but the spacing is Explicit.",
-        "Leave `base` out, or give spacing=Geometric(base=…).",
-    ),
-]
-
-
-@pytest.mark.parametrize(("call", "message", "hint"), REFUSED, ids=[message[:50] for _, message, _ in REFUSED])
-def test_what_cannot_be_a_ladder_is_refused_in_words(call, message, hint):
-    with pytest.raises((InvalidValue, InvalidType), match=f"^{re.escape(message)}\nhint: {re.escape(hint)}$"):
-        call()
+def test_what_cannot_be_a_ladder_is_refused_in_words(cases):
+    sentences.hold("ladders", cases)
 
 
 def test_the_most_pairs_are_allowed(monkeypatch):

@@ -19,8 +19,8 @@ from clockhands.additive import (
     SingleFrequency,
     WarpedPosition,
 )
-from clockhands.errors import InvalidType, InvalidValue
-from oracles import real_numbers
+from clockhands.errors import InvalidValue
+from oracles import real_numbers, sentences
 from oracles.real_numbers import FLOAT32, FLOAT64, worst_entry
 
 BOUNDS = {"float32": FLOAT32, "float64": FLOAT64}
@@ -217,87 +217,6 @@ def test_zeros_at_position_0_have_no_matrix():
 
 # --- errors ----------------------------------------------------------------------------------------------------
 
-COUNT = "Give `{}` as an int of at least {}."
-ODD = ("`width` must be even, because each pair has a sine and a cosine, got 5.", "Use an even width.")
-LAYOUT = (
-    '`layout` must be "interleaved" or "halves", got \'x\'.',
-    'Use "interleaved" for pairs (2i, 2i + 1), "halves" for (i, i + d/2).',
-)
-ORDER = (
-    '`order` must be "sin-cos" or "cos-sin", got \'x\'.',
-    "It selects whether the sine or the cosine of a pair comes first.",
-)
-BASE = (
-    "`base` must be a finite positive number other than 1, got 1.",
-    "Usual bases are 10000 (the paper) and 500000 (Llama 3); with base 1 all pairs have the same frequency.",
-)
-HANDS = (SingleFrequency, EvenlySpaced, WarpedPosition)
-REFUSED = [
-    *[
-        (lambda kind=kind: kind(0), "`width` must be at least 1, got 0.", COUNT.format("width", 1))
-        for kind in (Counter, Binary, SineOnly, *HANDS, lambda width: NormalizedCounter(width, 9))
-    ],
-    *[(lambda kind=kind: kind(5), *ODD) for kind in HANDS],
-    *[(lambda kind=kind: kind(4, layout="x"), *LAYOUT) for kind in HANDS],
-    *[(lambda kind=kind: kind(4, order="x"), *ORDER) for kind in HANDS],
-    *[(lambda kind=kind: kind(4, base=1.0), *BASE) for kind in (SineOnly, WarpedPosition)],
-    (lambda: NormalizedCounter(4, 1), "`length` must be at least 2, got 1.", COUNT.format("length", 2)),
-    (
-        lambda: SingleFrequency(4, 0.0),
-        "`rate` must be finite and positive, got 0.",
-        "Give `rate` as a number above 0.",
-    ),
-    (
-        lambda: SingleFrequency(10**12),
-        "At most 1,000,000 pairs are allowed, got 500,000,000,000.",
-        "Use a smaller width.",
-    ),
-    (
-        lambda: EvenlySpaced(4, -1.0),
-        "`first` must be finite and not negative, got -1.",
-        "Give `first` as a number of at least 0.",
-    ),
-    *[
-        (
-            lambda warp=warp: WarpedPosition(4, warp),
-            f"`warp` must be one of square, log, reciprocal, got {warp!r}.",
-            "It replaces the position.",
-        )
-        for warp in ("sqrt", None, [])
-    ],
-    *[
-        (
-            lambda position=position: ch.table(WarpedPosition(4, "log"), [1, position]),
-            f"The logarithm needs positions above 0, got {position}.",
-            "Start at 1: range(1, n + 1).",
-        )
-        for position in (0, -1, -0.5)
-    ],
-    *[
-        (
-            lambda position=position: ch.table(WarpedPosition(4, "reciprocal"), [1, position]),
-            f"1/p needs a position p of at least 2**-63, or at most -2**-63, got {position}.",
-            "Start at 1: range(1, n + 1).",
-        )
-        for position in (0, 1e-20)
-    ],
-    (
-        lambda: ch.table(WarpedPosition(4), [2**32]),
-        f"`g(p)` must be from -2**63 to 2**63, got {2**64}.",
-        "Use positions from -2**63 to 2**63; nothing is wrapped or clamped.",
-    ),
-    *[
-        (
-            lambda position=position: ch.table(Binary(4), [position]),
-            "Binary digits exist for whole positions of at least 0 only.",
-            "Use positions 0, 1, 2 and so on.",
-        )
-        for position in (0.5, -1)
-    ],
-]
 
-
-@pytest.mark.parametrize(("call", "message", "hint"), REFUSED, ids=[message[:60] for _, message, _ in REFUSED])
-def test_what_cannot_be_is_refused_in_words(call, message, hint):
-    with pytest.raises((InvalidValue, InvalidType), match=f"^{re.escape(message)}\nhint: {re.escape(hint)}$"):
-        call()
+def test_what_cannot_be_is_refused_in_words(cases):
+    sentences.hold("naive", cases)

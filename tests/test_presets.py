@@ -18,10 +18,11 @@ from clockhands.additive import (
     SingleFrequency,
     WarpedPosition,
 )
-from clockhands.errors import InvalidType, InvalidValue
+from clockhands.errors import InvalidValue
 from clockhands.grids import Grid
 from clockhands.ladders import Geometric
 from clockhands.presets import Preset, preset, presets
+from oracles import sentences
 
 NAMES = tuple(known.name for known in presets())
 each = pytest.mark.parametrize("known", presets(), ids=lambda known: known.name)
@@ -80,41 +81,12 @@ def test_the_data_name_each_key_once():
     assert sorted(name for names in read for name in names) == sorted(NAMES)
 
 
-ALL = "Presets are " + ", ".join(NAMES) + "."
-REFUSED = [
-    (lambda: preset("vaswani"), "There is no preset 'vaswani'.", "Did you mean 'vaswani2017'?"),
-    (lambda: preset("Whisper"), "There is no preset 'Whisper'.", "Did you mean 'whisper'?"),
-    (lambda: preset("xyz"), "There is no preset 'xyz'.", ALL),
-    (lambda: preset(""), "There is no preset ''.", ALL),
-    (lambda: preset(3), "`name` must be a preset's name, got 3.", "See clockhands.presets()."),
-    (lambda: preset(None), "`name` must be a preset's name, got None.", "See clockhands.presets()."),
-    (
-        lambda: preset("vaswani2017", widht=4),
-        "Sinusoidal has no field 'widht'.",
-        "Did you mean 'width'?",
-    ),
-    (
-        lambda: preset("vaswani2017", width=5),
-        "`width` must be even unless `odd` says what to do, got 5.",
-        'Use an even width, or set odd="zero", "extra" or "cut".',
-    ),
-    (
-        lambda: preset("whisper", width=2),
-        "A closed span divides by d/2 - 1, which is 0 or less at width 2.",
-        'Use at least 4 dimensions, or span="open" (the paper\'s, which divides by d/2).',
-    ),
-    (
-        lambda: preset("vaswani2017", base="10000"),
-        "`base` must be a number, got '10000'.",
-        "Give `base` as an int or a float.",
-    ),
-]
-
-
-@pytest.mark.parametrize(("call", "message", "hint"), REFUSED, ids=[message[:60] for _, message, _ in REFUSED])
-def test_what_is_no_preset_is_refused_in_words(call, message, hint):
-    with pytest.raises((InvalidValue, InvalidType), match=f"^{re.escape(message)}\nhint: {re.escape(hint)}$"):
-        call()
+def test_what_is_no_preset_is_refused_in_words(cases):
+    sentences.hold("presets", cases)
+    known = f"Presets are {', '.join(NAMES)}."
+    for name in ("xyz", ""):
+        with pytest.raises(InvalidValue, match=f"^There is no preset {name!r}\\.\nhint: {re.escape(known)}$"):
+            preset(name)
 
 
 def test_codes_that_fail_have_names_too():

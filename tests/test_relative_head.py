@@ -1,17 +1,15 @@
 """The head that looks three tokens back: right wherever its docstring derives it, and wrong from where on."""
 
-import re
-
 import numpy as np
 import pytest
 
 import clockhands as ch
 from clockhands.additive import EvenlySpaced, SingleFrequency
-from clockhands.errors import InvalidType, InvalidValue
 from clockhands.heads import margin, relative_head
 from clockhands.ladders import Geometric
-from clockhands.rotary import XPos, rotate
+from clockhands.rotary import rotate
 from clockhands.scaling import Yarn
+from oracles import sentences
 
 BACK = 3
 WIDTHS = (16, 64, 512)
@@ -242,29 +240,5 @@ def test_what_the_tokens_hold_besides_may_drown_it():
         assert (missed(queries, keys).size > 0) == fails
 
 
-REFUSED = [
-    (lambda: relative_head(ch.NoPosition(8), 3), "NoPosition has no shift matrix and no kernel: all its rows are zero"),
-    (lambda: relative_head(ch.Learned(8, 9), 3), "Learned has no shift matrix and no kernel: its rows are trained"),
-    (
-        lambda: relative_head(ch.Sinusoidal(5, odd="cut"), 3),
-        "Sinusoidal has no shift matrix and no kernel: the odd width removes",
-    ),
-    (
-        lambda: relative_head(ch.Rotary(8, xpos=XPos()), 3),
-        "This encoding has a decay, so a shift is not a single rotation",
-    ),
-    (lambda: relative_head("vaswani2017", 3), "`shift` takes a position encoding, got str 'vaswani2017'."),
-    (lambda: relative_head(ch.Sinusoidal(8), [3]), "`back` must be one number of tokens, got [3]."),
-    (lambda: relative_head(ch.Sinusoidal(8), True), "`back` must be a number, got True."),
-    (lambda: relative_head(ch.Sinusoidal(8), None), "`back` must be a number, got None."),
-    (lambda: relative_head(ch.Sinusoidal(8), float("inf")), "`back` must be finite, got inf."),
-    (lambda: relative_head(ch.Sinusoidal(8), 3, 0.0), "`temperature` must be finite and positive, got 0."),
-    (lambda: margin(ch.Sinusoidal(8), 1), "`length` must be at least 2, got 1."),
-    (lambda: margin(ch.Learned(8, 9), 9), "Learned has no shift matrix and no kernel: its rows are trained"),
-]
-
-
-@pytest.mark.parametrize(("call", "message"), REFUSED, ids=[message[:60] for _, message in REFUSED])
-def test_what_cannot_be_is_refused_in_words(call, message):
-    with pytest.raises((InvalidValue, InvalidType), match=f"^{re.escape(message)}"):
-        call()
+def test_what_cannot_be_is_refused_in_words(cases):
+    sentences.hold("relative_head", cases)

@@ -1,7 +1,6 @@
 """Scalings against the formulas in real numbers, against published numbers, and their limits."""
 
 import itertools
-import re
 from dataclasses import replace
 from decimal import Decimal, localcontext
 
@@ -11,10 +10,10 @@ from hypothesis import assume, example, given
 from hypothesis import strategies as st
 from mpmath import mp, mpf
 
-from clockhands.errors import InvalidType, InvalidValue
+from clockhands.errors import InvalidValue
 from clockhands.ladders import Explicit, Geometric, evenly_spaced, explicit, geometric
 from clockhands.scaling import Dynamic, Linear, Llama3, LongRope, MixedNtk, Ntk, Proportional, Scaling, Yarn
-from oracles import real_numbers
+from oracles import real_numbers, sentences
 from oracles.real_numbers import worst_relative
 
 # Scaled in 70 digits from rates of 60: the rates' own rounding, and that of the result.
@@ -407,172 +406,8 @@ def test_the_callers_decimal_context_changes_nothing(scaling):
         assert scaling(geometric(8), 9_000) == right
 
 
-NAN, INFINITY = float("nan"), float("inf")
-EACH_PAIR = "Give one number for each pair."
-STRETCHES = "A scaling divides frequencies; 1 leaves them unchanged."
-
-
-def below_1(value):
-    return f"`factor` must be finite and at least 1, got {value}."
-
-
-def positive_name(name, value):
-    return f"`{name}` must be finite and positive, got {value}."
-
-
-REFUSED = [
-    *[
-        (lambda kind=kind, value=value: kind(value), below_1(f"{value:g}"), STRETCHES)
-        for kind in (
-            Linear,
-            Ntk,
-            lambda factor: Dynamic(factor, 64),
-            lambda factor: Yarn(factor, 64),
-            lambda factor: LongRope(SHORT, LONG, 64, factor),
-            lambda factor: Llama3(factor, 64),
-            lambda factor: Proportional(0.5, factor),
-        )
-        for value in (0.5, 0.0, -1.0, NAN, INFINITY)
-    ],
-    *[
-        (lambda kind=kind: kind("2"), "`factor` must be a number, got '2'.", "Give `factor` as an int or a float.")
-        for kind in (Linear, Ntk, lambda factor: Yarn(factor, 64), lambda factor: Llama3(factor, 64))
-    ],
-    (lambda: Linear(True), "`factor` must be a number, got True.", "Give `factor` as an int or a float."),
-    (lambda: Linear(np.True_), "`factor` must be a number, got np.True_.", "Give `factor` as an int or a float."),
-    *[
-        (
-            lambda kind=kind: kind(0),
-            f"`original` must be at least {least}, got 0.",
-            f"Give `original` as an int of at least {least}.",
-        )
-        for kind, least in (
-            (lambda original: Dynamic(2.0, original), 1),
-            (lambda original: Yarn(2.0, original), 1),
-            (lambda original: LongRope(SHORT, LONG, original, 2.0), 2),
-            (lambda original: Llama3(2.0, original), 1),
-        )
-    ],
-    (
-        lambda: LongRope(SHORT, LONG, 1, 2.0),
-        "`original` must be at least 2, got 1.",
-        "Give `original` as an int of at least 2.",
-    ),
-    (
-        lambda: Yarn(2.0, 4096.0),
-        "`original` must be a whole number, got 4096.",
-        "Give `original` as an int of at least 1.",
-    ),
-    (
-        lambda: Yarn(2.0, 10**30),
-        f"`original` must be at most 2**63, got {10**30}.",
-        "Give `original` as an int of at least 1.",
-    ),
-    *[
-        (lambda fields=fields: Yarn(2.0, 64, **fields), message, hint)
-        for fields, message, hint in (
-            ({"beta_fast": 0.0}, positive_name("beta_fast", 0), "Give `beta_fast` as a number above 0."),
-            ({"beta_slow": -1.0}, positive_name("beta_slow", -1), "Give `beta_slow` as a number above 0."),
-            (
-                {"attention_factor": 0.0},
-                positive_name("attention_factor", 0),
-                "Give `attention_factor` as a number above 0.",
-            ),
-            (
-                {"mscale": -1.0},
-                "`mscale` must be finite and not negative, got -1.",
-                "Give `mscale` as a number of at least 0.",
-            ),
-            (
-                {"mscale_all_dim": NAN},
-                "`mscale_all_dim` must be finite and not negative, got nan.",
-                "Give `mscale_all_dim` as a number of at least 0.",
-            ),
-            ({"truncate": 1}, "`truncate` must be True or False, got 1.", "Leave it out for True."),
-            ({"truncate": None}, "`truncate` must be True or False, got None.", "Leave it out for True."),
-            (
-                {"beta_fast": 0.5},
-                "`beta_fast` must not be below `beta_slow`, got 0.5 and 1.",
-                "YaRN's released code uses 32 and 1.",
-            ),
-            (
-                {"ramp": "turn"},
-                '`ramp` must be "index" or "turns", got \'turn\'.',
-                'Use "index" for the released code, "turns" for the paper\'s equation.',
-            ),
-        )
-    ],
-    (
-        lambda: LongRope("12", LONG, 64, 2.0),
-        "`short` must be a list of numbers, got '12'.",
-        "Give one number for each pair.",
-    ),
-    (
-        lambda: LongRope(SHORT, b"1", 64, 2.0),
-        "`long` must be a list of numbers, got b'1'.",
-        "Give one number for each pair.",
-    ),
-    (lambda: LongRope(3, LONG, 64, 2.0), "`short` must be a list of numbers, got 3.", EACH_PAIR),
-    (lambda: LongRope((0.0,), LONG, 64, 2.0), positive_name("short", 0), "Give `short` as a number above 0."),
-    (
-        lambda: LongRope(SHORT, (None,), 64, 2.0),
-        "`long` must be a number, got None.",
-        "Give `long` as an int or a float.",
-    ),
-    *[
-        (
-            lambda name=name: LongRope(SHORT, LONG, 64, 2.0, **{name: 0.0}),
-            positive_name(name, 0),
-            f"Give `{name}` as a number above 0.",
-        )
-        for name in ("attention_factor", "short_mscale", "long_mscale")
-    ],
-    *[
-        (
-            lambda length=length: LongRope(SHORT, (*LONG, 1.0), 64, 2.0)(geometric(8 if length else 9), length),
-            message,
-            "Pass one for each pair: half the number of RoPE dimensions.",
-        )
-        for length, message in ((65, "`long` has 9 numbers for 8 pairs."), (None, "`short` has 8 numbers for 9 pairs."))
-    ],
-    (
-        lambda: Llama3(2.0, 64, low_freq_factor=0.0),
-        positive_name("low_freq_factor", 0),
-        "Give `low_freq_factor` as a number above 0.",
-    ),
-    (
-        lambda: Llama3(2.0, 64, high_freq_factor=INFINITY),
-        positive_name("high_freq_factor", "inf"),
-        "Give `high_freq_factor` as a number above 0.",
-    ),
-    (
-        lambda: Llama3(2.0, 64, 4.0, 1.0),
-        "`high_freq_factor` must not be below `low_freq_factor`, got 1 and 4.",
-        "Llama 3.1 uses 4 and 1.",
-    ),
-    (lambda: MixedNtk(2.0, 0.0), positive_name("exponent", 0), "Give `exponent` as a number above 0."),
-    (lambda: Proportional(0.0), positive_name("fraction", 0), "Give `fraction` as a number above 0."),
-    (lambda: Proportional(1.5), "`fraction` must be at most 1, got 1.5.", "It is the share of the pairs that rotate."),
-    *[
-        (
-            lambda scaling=scaling: scaling(geometric(8), 0),
-            "`length` must be at least 1, got 0.",
-            "Give `length` as an int of at least 1.",
-        )
-        for scaling in (Dynamic(2.0, 64), LongRope(SHORT, LONG, 64, 2.0))
-    ],
-    (
-        lambda: Dynamic(2.0, 64)(geometric(8), 2.5),
-        "`length` must be a whole number, got 2.5.",
-        "Give `length` as an int of at least 1.",
-    ),
-]
-
-
-@pytest.mark.parametrize(("call", "message", "hint"), REFUSED, ids=[message[:50] for _, message, _ in REFUSED])
-def test_impossible_scalings_are_refused_in_words(call, message, hint):
-    with pytest.raises((InvalidValue, InvalidType), match=f"^{re.escape(message)}\nhint: {re.escape(hint)}$"):
-        call()
+def test_impossible_scalings_are_refused_in_words(cases):
+    sentences.hold("scaling", cases)
 
 
 # --- the formulas can fail -------------------------------------------------------------------------------------

@@ -15,10 +15,10 @@ import clockhands as ch
 from clockhands.additive import AxialSinusoidal
 from clockhands.additive.axial import Channels
 from clockhands.additive.waves import Waves
-from clockhands.errors import InvalidType, InvalidValue
+from clockhands.errors import InvalidValue
 from clockhands.grids import Grid
-from clockhands.ladders import EvenSteps, Explicit, Geometric, Joined
-from oracles import real_numbers
+from clockhands.ladders import EvenSteps, Explicit, Geometric
+from oracles import real_numbers, sentences
 from oracles.real_numbers import FLOAT32, FLOAT64
 
 BOUNDS = {"float32": FLOAT32, "float64": FLOAT64}
@@ -262,149 +262,6 @@ def test_a_shift_leaves_columns_of_zeros_and_pairs_that_are_cut():
 
 # --- refusals --------------------------------------------------------------------------------------------------
 
-SPEC = AxialSinusoidal(16)
-X = np.zeros((2, 5, 16))
-NO_SHIFT = "Use Sinusoidal, which has both: each of its pairs is a sine and a cosine."
-REFUSED = [
-    (
-        lambda: AxialSinusoidal(18),
-        "`width` must be a multiple of 4, got 18.",
-        'Use such a width, or set uneven="zero" or "cut".',
-    ),
-    (
-        lambda: AxialSinusoidal(16, raw="before"),
-        "`width` must be a multiple of 4, plus 2 for the raw coordinates, got 16.",
-        'Use such a width, or set uneven="zero" or "cut".',
-    ),
-    (
-        lambda: AxialSinusoidal(3, uneven="zero"),
-        "`width` must be at least 4, got 3.",
-        "Each axis needs a sine and a cosine.",
-    ),
-    (
-        lambda: AxialSinusoidal(16, ()),
-        "`shares` must hold at least one axis, got none.",
-        "Write (1, 1) for two equal axes.",
-    ),
-    (
-        lambda: AxialSinusoidal(16, 2),
-        "`shares` must be a list of one share of the width for each axis, got 2.",
-        "Write (1, 1) for two equal axes.",
-    ),
-    (
-        lambda: AxialSinusoidal(16, (1, 0)),
-        "`shares` must be at least 1, got 0.",
-        "Give `shares` as an int of at least 1.",
-    ),
-    (
-        lambda: AxialSinusoidal(16, channels="akt"),
-        f"`channels` must be one of {', '.join(ORDERS)}, got 'akt'.",
-        "They run from the slowest to the fastest.",
-    ),
-    (
-        lambda: AxialSinusoidal(16, uneven="pad"),
-        "`uneven` must be one of refuse, zero, cut, got 'pad'.",
-        "It is the rule for widths that the axes do not divide.",
-    ),
-    (
-        lambda: AxialSinusoidal(18, raw=True),
-        "`raw` must be one of before, after, before-each, after-each, got True.",
-        "Leave it out for sines and cosines only.",
-    ),
-    (
-        lambda: AxialSinusoidal(18, raw="after", uneven="cut"),
-        "`raw` cannot be used with uneven='cut': cutting the width could remove the raw coordinates.",
-        'Use uneven="zero" or "refuse", or leave out `raw`.',
-    ),
-    (
-        lambda: AxialSinusoidal(18, raw="after-each", channels="rate-axis-wave"),
-        "raw='after-each' puts coordinates next to the dimensions of their axis, but with "
-        "channels='rate-axis-wave' the dimensions of an axis are not in one block.",
-        'Use raw="before" or "after", or channels that begin with "axis".',
-    ),
-    (
-        lambda: AxialSinusoidal(16, spacing=(Geometric(),)),
-        "`spacing` must be one spacing, or one for each of 2 axes, got 1.",
-        "Give them in the order of the axes.",
-    ),
-    (
-        lambda: AxialSinusoidal(16, spacing=Joined(((2, Geometric()), (1, Geometric())))),
-        "The parts have [2, 1] pairs, but there are 4 pairs of 8 dimensions.",
-        "The pairs of all parts must add up to half of the dimensions.",
-    ),
-    (
-        lambda: AxialSinusoidal(4, spacing=Geometric(span="closed")),
-        "A closed span divides by d/2 - 1, which is 0 or less at width 2.",
-        'Use at least 4 dimensions, or span="open" (the paper\'s, which divides by d/2).',
-    ),
-    (
-        lambda: ch.table(SPEC, 5),
-        "`positions` must be of shape [..., 2] for a code of 2 axes, got [5].",
-        "Give one coordinate for each axis, in the order of the code's axes; clockhands.grids.Grid makes a grid's.",
-    ),
-    (
-        lambda: ch.table(SPEC, np.zeros((2, 5))),
-        "`positions` must be of shape [..., 2] for a code of 2 axes, got [2, 5].",
-        "Move the axis of the coordinates to the end.",
-    ),
-    (
-        lambda: ch.add(X, SPEC),
-        "An encoding of 2 axes has no default positions.",
-        "Give positions of shape [seq, axes], or a clockhands.grids.Grid.",
-    ),
-    (
-        lambda: ch.add(X, SPEC, np.zeros(5)),
-        "`positions` must be of shape [5, 2] or [2, 5, 2] for x of shape [2, 5, 16], got [5].",
-        "They are [seq, axes], or [batch, seq, axes] where batch is axis 0 of x.",
-    ),
-    (
-        lambda: ch.add(X, SPEC, np.zeros((2, 2, 5))),
-        "`positions` must be of shape [5, 2] or [2, 5, 2] for x of shape [2, 5, 16], got [2, 2, 5].",
-        "Move the axis of the coordinates to the end, [seq, axes] or [batch, seq, axes].",
-    ),
-    (
-        lambda: ch.shift(SPEC, 3),
-        "`k` must be one distance for each of 2 axes, got 3.",
-        "Give the distances in the order of the encoding's axes.",
-    ),
-    (
-        lambda: ch.kernel(SPEC, [1, 2, 3]),
-        "`distances` must be of shape [..., 2] for a code of 2 axes, got [3].",
-        "Give one distance for each axis, in the order of the code's axes.",
-    ),
-    (
-        lambda: ch.shift(AxialSinusoidal(18, raw="before"), [1, 2]),
-        "AxialSinusoidal has no shift matrix and no kernel: a step adds to the raw coordinates, and no matrix adds a "
-        "constant.",
-        NO_SHIFT,
-    ),
-    (
-        lambda: ch.shift(AxialSinusoidal(16, order="sin-sin"), [1, 2]),
-        "AxialSinusoidal has no shift matrix and no kernel: both dimensions of a pair hold the same function, but a "
-        "shift needs the sine and the cosine.",
-        NO_SHIFT,
-    ),
-    (
-        lambda: ch.kernel(AxialSinusoidal(11, uneven="cut"), [[1, 2]]),
-        "AxialSinusoidal has no shift matrix and no kernel: the cut width removes one dimension of a pair, or all "
-        "pairs of an axis.",
-        NO_SHIFT,
-    ),
-    (
-        lambda: ch.table(AxialSinusoidal(18, raw="before"), [[1e6, 0]], "float16"),
-        "Numbers up to 1e+06 are too large for float16.",
-        "Use a dtype with a wider range, or a smaller `scale`.",
-    ),
-    (
-        lambda: ch.additive.token_positions(np.ones((1, 3), int), SPEC),
-        "`spec` must number tokens along one axis, got an encoding of 2 axes.",
-        "For several axes, compute positions from the image or the boxes; clockhands.grids.Grid makes the "
-        "positions of a grid.",
-    ),
-]
 
-
-@pytest.mark.parametrize(("call", "message", "hint"), REFUSED, ids=[message[:60] for _, message, _ in REFUSED])
-def test_what_cannot_be_is_refused_in_words(call, message, hint):
-    with pytest.raises((InvalidValue, InvalidType), match=f"^{re.escape(message)}\nhint: {re.escape(hint)}$"):
-        call()
+def test_what_cannot_be_is_refused_in_words(cases):
+    sentences.hold("axial", cases)

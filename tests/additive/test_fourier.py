@@ -1,7 +1,5 @@
 """Fourier features: given rates of either sign, exact phases, and gradients that reach the rates."""
 
-import re
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -10,10 +8,10 @@ from mpmath import mp, mpf
 
 import clockhands as ch
 from clockhands.additive import AxialSinusoidal, FourierFeatures
-from clockhands.errors import InvalidType, InvalidValue
 from clockhands.grids import Grid
 from clockhands.ladders import Explicit
 from clockhands.phases import DIRECT_FINE
+from oracles import sentences
 from oracles.real_numbers import FLOAT32
 
 RATES = np.random.default_rng(0).standard_normal((3, 4)).astype(np.float32)
@@ -199,81 +197,9 @@ def test_inside_a_trace_phases_are_made_in_the_numbers_own_dtype():
 
 # --- refusals --------------------------------------------------------------------------------------------------
 
-REFUSED = [
-    (
-        lambda: FourierFeatures(7),
-        "`width` must be even and at least 2, because each frequency has a sine and a cosine; got width 7.",
-        "Use another width.",
-    ),
-    (
-        lambda: FourierFeatures(8, 1, raw="before"),
-        "`width` minus 1 for the raw coordinates must be even and at least 2, because each frequency has "
-        "a sine and a cosine; got width 8.",
-        "Use another width.",
-    ),
-    (
-        lambda: FourierFeatures(2, raw="before", order="cos"),
-        "`width` minus 2 for the raw coordinates must be at least 1, because each frequency has one sine or cosine; "
-        "got width 2.",
-        "Use another width.",
-    ),
-    (
-        lambda: FourierFeatures(8, offsets=1),
-        "`offsets` must be True or False, got 1.",
-        "True means that the last row of values= holds phases.",
-    ),
-    (
-        lambda: ch.table(FourierFeatures(8, 1, order="cos", offsets=True), [1], values=np.ones(8)),
-        "`values` must be of shape [2, 8], got [8].",
-        "They are the frequencies: one row for each axis and one of phases, one number for each dimension.",
-    ),
-    (
-        lambda: FourierFeatures(8, raw="after-each"),
-        "`raw` must be one of before, after, got 'after-each'.",
-        "Leave it out for sines and cosines only.",
-    ),
-    (
-        lambda: FourierFeatures(8, multiplier=0),
-        "`multiplier` must be finite and positive, got 0.",
-        "Give `multiplier` as a number above 0.",
-    ),
-    (
-        lambda: ch.table(FourierFeatures(8), [[1, 2]]),
-        "FourierFeatures has random or trained frequencies, but they were not given.",
-        "Pass them as values=, of shape [2, 4].",
-    ),
-    (
-        lambda: ch.table(FourierFeatures(8), [[1, 2]], values=RATES),
-        "`values` must be of shape [2, 4], got [3, 4].",
-        "They are the frequencies: one row for each axis, one number for each dimension pair.",
-    ),
-    (
-        lambda: ch.table(FourierFeatures(8, 1), [1, 2], values=RATES[:1]),
-        "`values` must be of shape [4], got [1, 4].",
-        "They are the frequencies: one row for each axis, one number for each dimension pair.",
-    ),
-    (
-        lambda: ch.table(FourierFeatures(8, 1), [1, 2], values=np.full(4, np.inf)),
-        "`values` must be finite: they are frequencies.",
-        "Remove NaN and infinite numbers.",
-    ),
-    (
-        lambda: ch.table(FourierFeatures(8), [1, 2], values=RATES[:2]),
-        "`positions` must be of shape [..., 2] for a code of 2 axes, got [2].",
-        "Give one coordinate for each axis, in the order of the code's axes; clockhands.grids.Grid makes a grid's.",
-    ),
-    (
-        lambda: ch.shift(FourierFeatures(8), [1, 2]),
-        "FourierFeatures has no shift matrix and no kernel: its frequencies are values that the spec does not contain.",
-        "Use Sinusoidal, which has both: each of its pairs is a sine and a cosine.",
-    ),
-]
 
-
-@pytest.mark.parametrize(("call", "message", "hint"), REFUSED, ids=[message[:60] for _, message, _ in REFUSED])
-def test_what_cannot_be_is_refused_in_words(call, message, hint):
-    with pytest.raises((InvalidValue, InvalidType), match=f"^{re.escape(message)}\nhint: {re.escape(hint)}$"):
-        call()
+def test_what_cannot_be_is_refused_in_words(cases):
+    sentences.hold("fourier", cases)
 
 
 def test_rates_are_leaves_of_a_pytree():

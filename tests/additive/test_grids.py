@@ -2,7 +2,6 @@
 
 import copy
 import pickle
-import re
 from fractions import Fraction
 
 import numpy as np
@@ -12,10 +11,11 @@ from hypothesis import strategies as st
 
 import clockhands as ch
 from clockhands.additive import AxialSinusoidal
-from clockhands.errors import InvalidType, InvalidValue, TooLarge
+from clockhands.errors import InvalidValue, TooLarge
 from clockhands.grids import Grid, at_origin, without_prefix
 from clockhands.positions import positions_of
 from clockhands.rotary import chunked, grid, rotate
+from oracles import sentences
 
 NUMBERS = st.integers(-50, 50) | st.floats(-50, 50) | st.fractions(-50, 50)
 
@@ -152,80 +152,9 @@ def test_learned_rows_are_led_by_zeros_too(backend):
 
 # --- refusals --------------------------------------------------------------------------------------------------
 
-AXIAL = AxialSinusoidal(16)
-REFUSED = [
-    (lambda: Grid(()), "`sizes` must hold at least one axis, got none.", "Write Grid((rows, columns))."),
-    (lambda: Grid(-1), "`sizes` must be at least 0, got -1.", "Give `sizes` as an int of at least 0."),
-    (lambda: Grid(2.5), "`sizes` must be a whole number, got 2.5.", "Give `sizes` as an int of at least 0."),
-    (lambda: Grid("ab"), "`sizes` must be a whole number, got 'ab'.", "Give `sizes` as an int of at least 0."),
-    (lambda: Grid((2, 2), prefix=-1), "`prefix` must be at least 0, got -1.", "Give `prefix` as an int of at least 0."),
-    (
-        lambda: Grid((2, 2), start=(1, 2, 3)),
-        "`start` must be one number, or one for each of 2 axes, got 3.",
-        "Give them in the order of the axes.",
-    ),
-    (
-        lambda: Grid((2, 2), step="a"),
-        "`step` must be numbers, got 'a'.",
-        "Give ints, floats or fractions, one for each axis.",
-    ),
-    (
-        lambda: Grid((2, 2), step=(True, 1)),
-        "`step` must be numbers, got True.",
-        "Give ints, floats or fractions, one for each axis.",
-    ),
-    (
-        lambda: Grid((2, 2), start=float("nan")),
-        "`start` must be finite, got nan.",
-        "Give a number for each axis.",
-    ),
-    (
-        lambda: Grid((2, 2), order=(0, 0)),
-        "`order` must name each of the axes 0, 1 once, got (0, 0).",
-        "Name first the axis that changes slowest from row to row.",
-    ),
-    (
-        lambda: Grid((2, 2), order=3),
-        "`order` must name each of the axes 0, 1 once, got (3,).",
-        "Name first the axis that changes slowest from row to row.",
-    ),
-    (
-        lambda: Grid((2, 2), start=2.0**63, step=2048),
-        "Each position of a grid must be from -2**63 to 2**63, got 9.22337e+18.",
-        "Use positions from -2**63 to 2**63; nothing is wrapped or clamped.",
-    ),
-    (
-        lambda: ch.kernel(ch.Sinusoidal(8), Grid(3, prefix=1)),
-        "`distances` has 1 rows without a position, but positions are needed here.",
-        "Leave out the grid's prefix.",
-    ),
-    (
-        lambda: ch.table(AXIAL, Grid((2, 2, 2))),
-        "`positions` is a grid of 3 axes, but the encoding has 2.",
-        "Give the grid one size for each axis of the encoding, in the same order.",
-    ),
-    (
-        lambda: ch.table(AXIAL, Grid(2)),
-        "`positions` is a grid of 1 axis, but the encoding has 2.",
-        "Give the grid one size for each axis of the encoding, in the same order.",
-    ),
-    (
-        lambda: ch.add(np.zeros((4, 8)), ch.Sinusoidal(8), Grid((2, 2))),
-        "`positions` is a grid of 2 axes, but the encoding has 1.",
-        "Give the grid one size for each axis of the encoding, in the same order.",
-    ),
-    (
-        lambda: ch.add(np.zeros((3, 16)), AXIAL, Grid((2, 2), prefix=1)),
-        "`positions` must be of shape [2, 2] for x of shape [3, 16] and 1 rows without a position, got [4, 2].",
-        "They are [seq, axes], or [batch, seq, axes] where batch is axis 0 of x.",
-    ),
-]
 
-
-@pytest.mark.parametrize(("call", "message", "hint"), REFUSED, ids=[message[:50] for _, message, _ in REFUSED])
-def test_what_is_no_grid_is_refused_in_words(call, message, hint):
-    with pytest.raises((InvalidValue, InvalidType), match=f"^{re.escape(message)}\nhint: {re.escape(hint)}$"):
-        call()
+def test_what_is_no_grid_is_refused_in_words(cases):
+    sentences.hold("grids", cases)
 
 
 def test_a_grid_that_does_not_fit_is_refused_before_it_is_made():

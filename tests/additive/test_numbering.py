@@ -1,15 +1,13 @@
 """Which row of a learned table a token gets: the published rules, and the ways to get them wrong."""
 
-import re
-
 import numpy as np
 import pytest
 
 import clockhands as ch
 from clockhands.additive import token_positions, token_rows
-from clockhands.errors import InvalidType, InvalidValue
+from clockhands.errors import InvalidValue
 from clockhands.specs import describe, from_json, to_json
-from oracles import published
+from oracles import published, sentences
 
 BERT = ch.Learned(8, rows=16)
 GPT2_BATCHED = ch.Learned(8, rows=16, padding_row=1)
@@ -212,53 +210,8 @@ def test_presets_of_learned_tables(name, offset, padding_row, rows):
     assert ch.preset(name, rows=10, width=4) == ch.Learned(4, 10, offset, padding_row)
 
 
-REFUSED = [
-    (
-        lambda: ch.Learned(8, 16, padding_row=16),
-        "`padding_row` must be below the number of rows, 16, got 16.",
-        "Leave it out if padding tokens have positions like all other tokens.",
-    ),
-    (lambda: ch.Learned(8, 16, padding_row=-1), "`padding_row` must be at least 0, got -1.", "Give `padding_row`"),
-    (
-        lambda: ch.table(BART, [-1], values=VALUES),
-        "The table has rows for positions 0 to 13, got -1.",
-        "It has 16 rows",
-    ),
-    (
-        lambda: ch.table(ROBERTA, [-1, -2], values=VALUES),
-        "The table has rows for positions 0 to 13, got -2.",
-        "It has 16 rows",
-    ),
-    (
-        lambda: token_positions(IDS, ROBERTA),
-        "`tokens` is taken for a mask because `padding` is missing, but it holds numbers other than 0 and 1.",
-        "If these are token ids, pass the id of the padding token as padding=….",
-    ),
-    (
-        lambda: token_positions(MASK, ROBERTA, padding=1),
-        "`tokens` must be integer token ids if `padding` is given, got bool.",
-        "If `tokens` is a mask, leave `padding` out.",
-    ),
-    (
-        lambda: token_positions(MASK * 1.0, ROBERTA),
-        "`tokens` must be a mask of booleans or of 0 and 1, got float64.",
-        "Write mask > 0.5; for a mask that is added to scores, write mask == 0.",
-    ),
-    (lambda: token_positions(MASK.tolist(), ROBERTA), "`tokens` must be an array, got list.", "Give a NumPy"),
-    (lambda: token_positions(np.array(1), ROBERTA), "`tokens` must be of shape [..., seq], got one", "Give a whole"),
-    (lambda: token_positions(IDS, ROBERTA, padding=-1), "`padding` must be at least 0, got -1.", "Give `padding`"),
-    (
-        lambda: token_positions(MASK, "roberta"),
-        "`spec` must be an additive encoding, got str 'roberta'.",
-        "Give a spec such as Learned or Sinusoidal: it defines how tokens are numbered.",
-    ),
-]
-
-
-@pytest.mark.parametrize(("call", "message", "hint"), REFUSED, ids=[message[:60] for _, message, _ in REFUSED])
-def test_what_cannot_be_is_refused_in_words(call, message, hint):
-    with pytest.raises((InvalidValue, InvalidType), match=f"^{re.escape(message)}.*\nhint: {re.escape(hint)}"):
-        call()
+def test_what_cannot_be_is_refused_in_words(cases):
+    sentences.hold("numbering", cases)
 
 
 def test_inside_a_trace_any_number_but_0_is_one_token():

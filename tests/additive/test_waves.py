@@ -1,17 +1,13 @@
 """What a sinusoid is made of beside the paper's: other waves, a scale, a table that is standardised, repeated rates."""
 
-import re
-
 import numpy as np
 import pytest
 from mpmath import mp
 
 import clockhands as ch
 from clockhands.additive import standardised
-from clockhands.additive.waves import Waves
-from clockhands.errors import InvalidType, InvalidValue
 from clockhands.ladders import Explicit, Geometric, Joined, Repeated
-from oracles import real_numbers
+from oracles import real_numbers, sentences
 from oracles.real_numbers import FLOAT32, FLOAT64
 
 AT = [0, 1, 2.5, -3, 10**18]
@@ -115,71 +111,5 @@ def test_a_standardised_table_inside_a_trace():
     assert np.abs(np.asarray(made) - ch.table(spec, 64)).max() < 2.0**-21
 
 
-WAVES = ", ".join(Waves.__args__)
-NO_SHIFT = "Use Sinusoidal, which has both: each of its pairs is a sine and a cosine."
-REFUSED = [
-    (
-        lambda: ch.Sinusoidal(8, order="sin--cos"),
-        f"`order` must be one of {WAVES}, got 'sin--cos'.",
-        'It selects which of sine and cosine comes first; "sin-cos" is the paper\'s.',
-    ),
-    (
-        lambda: ch.Sinusoidal(8, scale=0),
-        "`scale` must be finite and positive, got 0.",
-        "Give `scale` as a number above 0.",
-    ),
-    (
-        lambda: ch.Sinusoidal(8, standardised=0),
-        "`standardised` must be at least 1, got 0.",
-        "Give `standardised` as an int of at least 1.",
-    ),
-    (
-        lambda: ch.Sinusoidal(8, standardised=9, zero_rows=(1,)),
-        "A standardised encoding cannot have zero rows or a zero column: its mean is subtracted from all numbers.",
-        "Leave out `standardised`; or leave out `zero_rows` and use an even width.",
-    ),
-    (
-        lambda: ch.Sinusoidal(9, odd="zero", standardised=9),
-        "A standardised encoding cannot have zero rows or a zero column: its mean is subtracted from all numbers.",
-        "Leave out `standardised`; or leave out `zero_rows` and use an even width.",
-    ),
-    (
-        lambda: ch.table(ch.Sinusoidal(2, order="sin-sin", standardised=1), 3),
-        "The rows of 1 positions do not differ, so their standard deviation is 0 and cannot divide them.",
-        "Standardise over more positions.",
-    ),
-    (
-        lambda: ch.table(ch.Sinusoidal(8, scale=1e39), 3),
-        "Numbers up to 1e+39 are too large for float32.",
-        "Use a dtype with a wider range, or a smaller `scale`.",
-    ),
-    (
-        lambda: ch.shift(ch.Sinusoidal(8, order="cos-cos"), 1),
-        "Sinusoidal has no shift matrix and no kernel: both dimensions of a pair hold the same function, but a "
-        "shift needs the sine and the cosine.",
-        NO_SHIFT,
-    ),
-    (
-        lambda: ch.kernel(ch.Sinusoidal(8, standardised=9), 1),
-        "Sinusoidal has no shift matrix and no kernel: the mean of the table is subtracted from every "
-        "value, and no matrix subtracts a constant.",
-        NO_SHIFT,
-    ),
-    (
-        lambda: ch.Sinusoidal(6, spacing=Repeated(Geometric())),
-        "3 pairs cannot be divided into groups of 2 with one frequency each.",
-        "Use a width that is a multiple of 4.",
-    ),
-    (
-        lambda: Repeated(3),
-        "`spacing` must define how the different frequencies are spaced, got 3.",
-        "Use Geometric, EvenSteps or Explicit of clockhands.ladders.",
-    ),
-    (lambda: Repeated(Geometric(), 0), "`times` must be at least 1, got 0.", "Give `times` as an int of at least 1."),
-]
-
-
-@pytest.mark.parametrize(("call", "message", "hint"), REFUSED, ids=[message[:60] for _, message, _ in REFUSED])
-def test_what_cannot_be_is_refused_in_words(call, message, hint):
-    with pytest.raises((InvalidValue, InvalidType), match=f"^{re.escape(message)}\nhint: {re.escape(hint)}$"):
-        call()
+def test_what_cannot_be_is_refused_in_words(cases):
+    sentences.hold("waves", cases)

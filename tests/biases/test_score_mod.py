@@ -10,8 +10,9 @@ import pytest
 
 import clockhands as ch
 from clockhands.biases import Alibi, Buckets, Fire, Kerple, Window
-from clockhands.errors import InvalidType, InvalidValue
+from clockhands.errors import InvalidType
 from laws.bias_members import MEMBERS, values_for
+from oracles import sentences
 
 torch = pytest.importorskip("torch")
 flex = pytest.importorskip("torch.nn.attention.flex_attention")
@@ -183,42 +184,8 @@ def test_compiled_attention_takes_less_than_queries_times_keys(spec):
     assert taken["matrix"] > one_head
 
 
-REFUSED = [
-    (
-        lambda: score_mod("alibi", 2, 2),
-        "`score_mod` takes a bias, got str 'alibi'.\nhint: Biases are Alibi, Buckets and those of clockhands.biases.",
-    ),
-    (
-        lambda: score_mod(Alibi(2), 0, 4),
-        "`score_mod` needs queries and keys, got 0 queries and 4 keys.\nhint: Give at least one query and one key.",
-    ),
-    (
-        lambda: score_mod(Alibi(2), [0.5], 4),
-        "`score_mod` looks up distances in a table, so positions must be whole numbers, got 0.5.\n"
-        "hint: For fractional positions, use bias(spec, queries, keys).",
-    ),
-    (
-        lambda: score_mod(Alibi(2), [0, 2**40], [0, 1, 5]),
-        "These positions have 1099511627782 distances, from -5 on, too many for the table that `score_mod` makes.\n"
-        "hint: Use positions that are closer together, or bias(spec, queries, keys).",
-    ),
-    (
-        lambda: score_mod(Kerple(2), 2, 2, values={"p": np.zeros(2), "a": np.ones(2)}),
-        "`p` of a log kernel must be finite and above 0, got 0.\nhint: Clamp the learned values before you pass them; "
-        "implementations clamp them before each use.",
-    ),
-    (
-        lambda: score_mod(Kerple(2), 2, 2),
-        "Kerple has learned numbers, but they were not given.\nhint: Pass them as values=: p [2]; a [2].",
-    ),
-]
-
-
-@pytest.mark.parametrize(("call", "message"), REFUSED, ids=[message[:40] for _, message in REFUSED])
-def test_refused_in_words(call, message):
-    with pytest.raises((InvalidValue, InvalidType)) as refusal:
-        call()
-    assert str(refusal.value) == message
+def test_refused_in_words(cases):
+    sentences.hold("score_mod", cases)
 
 
 def test_values_of_another_library_are_refused():

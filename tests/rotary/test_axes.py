@@ -9,10 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import clockhands as ch
-from clockhands.errors import InvalidType, InvalidValue
+from clockhands.errors import InvalidValue
 from clockhands.ladders import EvenSteps, Explicit, Geometric, Joined, Repeated
 from clockhands.rotary import alternating, chunked, grid, imrope, interleaved
 from clockhands.specs import with_fields
+from oracles import sentences
 
 SECTIONS = st.lists(st.integers(0, 9), min_size=1, max_size=4).filter(any)
 
@@ -78,19 +79,8 @@ def test_llama_cpp_leaves_pairs_of_no_section_unrotated_in_text():
     assert np.array_equal(turned[:, :7], ch.rotate(x, ch.Rotary(16), at)[:, :7])
 
 
-@pytest.mark.parametrize(
-    ("call", "message"),
-    [
-        (lambda: imrope([4, 4]), "`sections` must be three or four numbers, got 2."),
-        (lambda: imrope([0, 0, 0, 0]), "`sections` must hold at least one pair."),
-        (lambda: imrope([4, 2, 2], pairs=0), "`pairs` must be at least 1, got 0."),
-        (lambda: interleaved([4, 2, 2], pairs=1 << 30), "`pairs` must be at most 1048576, got 1073741824."),
-    ],
-)
-def test_what_is_no_section_of_llama_cpp(call, message):
-    with pytest.raises(InvalidValue) as caught:
-        call()
-    assert caught.value.message == message
+def test_what_is_no_section_of_llama_cpp(cases):
+    sentences.hold("sections", cases)
 
 
 def test_sections_that_do_not_fit_name_the_two_ways_to_read_them():
@@ -147,34 +137,8 @@ def test_joined_ladders_are_values():
     assert with_fields(spec, layout="interleaved").spacing == spacing
 
 
-@pytest.mark.parametrize(
-    ("call", "error", "message"),
-    [
-        (lambda: Joined(3), InvalidType, "`parts` must be a sequence, got 3."),
-        (lambda: Joined("ab"), InvalidType, "`parts` must be a sequence, got 'ab'."),
-        (lambda: Joined(()), InvalidValue, "`parts` must hold at least one part, got none."),
-        (lambda: Joined(((1,),)), InvalidType, "Each of `parts` must be a number of pairs and a spacing, got (1,)."),
-        (lambda: Joined((8, Geometric())), InvalidType, "`parts` must be a sequence, got 8."),
-        (lambda: Joined(((8, 1e4),)), InvalidType, "Each of `parts` must be a number of pairs and a spacing"),
-        (lambda: Joined(((8, Joined(((8, Geometric()),))),)), InvalidType, "Each of `parts` must be a number of pairs"),
-        (lambda: Joined(((0, Geometric()),)), InvalidValue, "`parts` must be at least 1, got 0."),
-        (lambda: Joined(((1, Geometric()),), in_turns=1), InvalidType, "`in_turns` must be True or False, got 1."),
-        (
-            lambda: Joined(((1, Geometric()), (2, Geometric())), in_turns=True),
-            InvalidValue,
-            "With in_turns, all parts must have the same number of pairs, got [1, 2].",
-        ),
-        (
-            lambda: Joined(((1, Geometric()),)).ladder(2, 4),
-            InvalidValue,
-            "The parts have [1] pairs, but there are 2 pairs of 4 dimensions.",
-        ),
-    ],
-)
-def test_what_cannot_be_joined_is_refused_in_words(call, error, message):
-    with pytest.raises(error) as caught:
-        call()
-    assert caught.value.message.startswith(message)
+def test_what_cannot_be_joined_is_refused_in_words(cases):
+    sentences.hold("joined_ladders", cases)
 
 
 def test_two_pi_is_short_by_as_much_as_is_said():

@@ -1,13 +1,13 @@
 """Cosine and sine made once a step: the same numbers bit for bit, and what is refused."""
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
 
 import clockhands as ch
-from clockhands.rotary import CosSin, XPos, chunked, cos_sin, rotate, rotate_both, rotating
+from clockhands.rotary import XPos, chunked, cos_sin, rotate, rotate_both, rotating
+from oracles import sentences
 
 SEQ = 5
 PLACES = np.stack([np.arange(SEQ) // 3, np.arange(SEQ) % 3, np.arange(SEQ)], axis=-1)
@@ -201,78 +201,8 @@ SPEC, X = ch.Rotary(8), np.zeros((2, 3, SEQ, 8), np.float32)
 PAIR = cos_sin(SPEC, SEQ, like=X)
 
 
-@pytest.mark.parametrize(
-    ("call", "message"),
-    [
-        (
-            lambda: rotate(X, SPEC, range(SEQ), cos_sin=PAIR),
-            "`positions` and `cos_sin` are both given, but `cos_sin` already holds the positions.\n"
-            "hint: Leave one out.",
-        ),
-        (
-            lambda: rotate(X, SPEC, cos_sin=cos_sin(SPEC, 4, like=X)),
-            "`cos_sin` must be of shape [5, 4] or [2, 5, 4] for `x` of shape [2, 3, 5, 8], got [4, 4].\n"
-            "hint: Make it for the positions of these tokens: [seq], or [batch, seq] where batch is axis 0 of x.",
-        ),
-        (
-            lambda: rotate_both(X, X[:, :, 1:], SPEC, cos_sin=PAIR),
-            "`cos_sin` must be of shape [4, 4] or [2, 4, 4] for `keys` of shape [2, 3, 4, 8], got [5, 4].",
-        ),
-        (
-            lambda: rotate(X, SPEC, cos_sin=cos_sin(SPEC, [range(SEQ)] * 3, like=X)),
-            "`cos_sin` must be of shape [5, 4] or [2, 5, 4] for `x` of shape [2, 3, 5, 8], got [3, 5, 4].",
-        ),
-        (
-            lambda: rotate(X[0, 0], SPEC, cos_sin=cos_sin(SPEC, [range(SEQ)], like=X)),
-            "`cos_sin` must be of shape [5, 4] for `x` of shape [5, 8], got [1, 5, 4].",
-        ),
-        (
-            lambda: rotate(X, SPEC, cos_sin=CosSin(PAIR.cosine[:, :3], PAIR.sine[:, :3], SPEC)),
-            "`cos_sin` must be of shape [5, 4] or [2, 5, 4] for `x` of shape [2, 3, 5, 8], got [5, 3].",
-        ),
-        (
-            lambda: rotate(X, SPEC, cos_sin=(PAIR.cosine, PAIR.sine)),  # type: ignore[arg-type]
-            "`cos_sin` must be a CosSin, got tuple.\n"
-            "hint: Make it with clockhands.rotary.cos_sin(spec, positions, like=x).",
-        ),
-        (
-            lambda: rotate(X, ch.Rotary(8, base=5e5), cos_sin=PAIR),
-            "`cos_sin` was made for a different spec than `spec`.\n"
-            "hint: Make it with clockhands.rotary.cos_sin(spec, positions, like=x), with this spec.",
-        ),
-        (
-            lambda: rotate(X.astype(np.float64), SPEC, cos_sin=PAIR),
-            "`cos_sin` is float32, but float64 heads are rotated in float64.\n"
-            "hint: Make it with clockhands.rotary.cos_sin(spec, positions, like=x), and do not cast it.",
-        ),
-        (
-            lambda: rotate(
-                X.astype(np.float16),
-                ch.Rotary(8, xpos=XPos()),
-                role="key",
-                cos_sin=cos_sin(ch.Rotary(8, xpos=XPos()), SEQ, like=X, role="key"),
-            ),
-            "`cos_sin` was computed for float32, but x is float16: xPos factors grow with the position and can overflow"
-            " float16.",
-        ),
-        (lambda: cos_sin(ch.Sinusoidal(8), SEQ, like=X), "`cos_sin` takes a Rotary spec, got Sinusoidal."),  # type: ignore[arg-type]
-        (lambda: cos_sin(SPEC, SEQ, like=3), "`like` must be an array, got int."),
-        (lambda: cos_sin(SPEC, SEQ, like=np.arange(3)), "`like` must be of a float dtype, got int64."),
-        (
-            lambda: cos_sin(SPEC, SEQ, like=X, role="key"),
-            "`role` is for encodings that treat queries and keys differently",
-        ),
-        (lambda: cos_sin(SPEC, np.zeros((1, 2, 3)), like=X), "`positions` must be of shape [seq] or [batch, seq]"),
-        (
-            lambda: cos_sin(ch.Rotary(8, axes=chunked([2, 2])), SEQ, like=X),
-            "`positions` must be of shape [seq, 2] or [batch, seq, 2], got [5].",
-        ),
-    ],
-)
-def test_misuse_is_refused(call: Callable[[], Any], message: str):
-    with pytest.raises(ch.errors.ClockhandsError) as caught:
-        call()
-    assert str(caught.value).startswith(message)
+def test_misuse_is_refused(cases):
+    sentences.hold("cos_sin", cases)
 
 
 def test_a_pair_of_another_library_is_refused():
