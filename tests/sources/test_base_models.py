@@ -2,11 +2,11 @@
 
 import hashlib
 import json
+from itertools import product
 
 import pytest
 
 from clockhands.auditing import audit
-from clockhands.errors import Unreadable
 from clockhands.sources import open_target
 from clockhands.sources.resolve import resolve
 from written_files import gguf_bytes, gguf_key
@@ -70,21 +70,21 @@ def test_a_length_of_the_caller_comes_before_that_of_the_file(tmp_path, base):
     assert audit(path, 1000).asked == 1000
 
 
-@pytest.mark.parametrize(
-    ("name", "text", "key"),
-    [
-        ("train.yaml", "base_model: {base}\nadapter: lora\nsequence_len: {length}\n", "sequence_len"),
-        ("sft.yaml", "model_name_or_path: {base}\noutput_dir: out\nmax_length: {length}\n", "max_length"),
-        ("Modelfile", "FROM {base}\nPARAMETER num_ctx {length}\n", "num_ctx"),
-    ],
-)
-def test_a_length_of_the_file_is_named_by_its_key_and_must_be_one(tmp_path, base, name, text, key):
-    found = audit(written(tmp_path, name, text.format(base=base, length=6000)))
-    (said,) = [finding.message for finding in found.findings if finding.code == "beyond-context"]
-    assert said.startswith(f"{name}:{key} is 6,000, but the declared context length is 4,096.")
-    with pytest.raises(Unreadable) as refused:
-        audit(written(tmp_path, name, text.format(base=base, length="abc")))
-    assert refused.value.message == f"{name}:{key} must be a whole number above 0, got 'abc'."
+LENGTHS = [
+    ("train.yaml", "base_model: {base}\nadapter: lora\nsequence_len: {length}\n", "sequence_len"),
+    ("sft.yaml", "model_name_or_path: {base}\noutput_dir: out\nmax_length: {length}\n", "max_length"),
+    ("Modelfile", "FROM {base}\nPARAMETER num_ctx {length}\n", "num_ctx"),
+]
+
+
+def test_a_length_of_the_file_is_named_by_its_key_and_must_be_one(tmp_path, base, refused, cases):
+    for name, text, key in LENGTHS:
+        with cases(name):
+            found = audit(written(tmp_path, name, text.format(base=base, length=6000)))
+            (said,) = [finding.message for finding in found.findings if finding.code == "beyond-context"]
+            assert said.startswith(f"{name}:{key} is 6,000, but the declared context length is 4,096.")
+            path = written(tmp_path, name, text.format(base=base, length="abc"))
+            assert refused(audit, path)[0] == f"{name}:{key} must be a whole number above 0, got 'abc'."
 
 
 def test_trl_sets_values_for_the_loader(tmp_path, base):
@@ -102,35 +102,26 @@ def test_a_base_in_the_cache_of_hugging_face(tmp_path):
     assert (opened.form, opened.config_name) == ("config", "config.json")
 
 
-@pytest.mark.parametrize(
-    ("named", "note"),
-    [
-        ("org/name", "The base model org/name is not on this machine, and was not read."),
-        ("empty", "The base model empty was not read: {here}/empty has no config.json."),
-    ],
-)
-def test_without_its_base_the_file_is_read_for_what_it_says(tmp_path, named, note):
+def test_without_its_base_the_file_is_read_for_what_it_says(tmp_path, cases):
     (tmp_path / "empty").mkdir()
-    opened = open_target(written(tmp_path, "train.yaml", AXOLOTL.format(base=named)))
-    assert opened.notes[-1] == note.format(here=tmp_path)
-    (code,) = resolve(opened).codes
-    assert (code.kind, code.base, code.rates, code.scaling["factor"]) == ("rotary", None, None, 2.0)
+    for named, note in {
+        "org/name": "The base model org/name is not on this machine, and was not read.",
+        "empty": f"The base model empty was not read: {tmp_path}/empty has no config.json.",
+    }.items():
+        with cases(named):
+            opened = open_target(written(tmp_path, "train.yaml", AXOLOTL.format(base=named)))
+            assert opened.notes[-1] == note
+            (code,) = resolve(opened).codes
+            assert (code.kind, code.base, code.rates, code.scaling["factor"]) == ("rotary", None, None, 2.0)
 
 
-@pytest.mark.parametrize(
-    ("key", "more"), [("base_model", "adapter: lora\nsequence_len: 512"), ("model_name_or_path", "output_dir: out")]
-)
-@pytest.mark.parametrize(
-    ("named", "because"),
-    [("org/name", "The base model org/name is not on this machine"), ("empty", "The base model empty was not read")],
-)
-def test_a_file_that_changes_no_positions_needs_its_base(tmp_path, key, more, named, because):
+def test_a_file_that_changes_no_positions_needs_its_base(tmp_path, refused, snapshot, cases):
     (tmp_path / "empty").mkdir()
-    with pytest.raises(Unreadable) as caught:
-        open_target(written(tmp_path, "lora.yaml", f"{key}: {named}\n{more}\n"))
-    assert caught.value.message.startswith("lora.yaml says nothing about positions but by the model that it trains.")
-    assert because in caught.value.message
-    assert caught.value.hint == f"Download the model, or write its folder under {key}."
+    more = {"base_model": "adapter: lora\nsequence_len: 512", "model_name_or_path": "output_dir: out"}
+    for key, named in product(more, ("org/name", "empty")):
+        path = written(tmp_path, "lora.yaml", f"{key}: {named}\n{more[key]}\n")
+        with cases(key, named):
+            assert refused(open_target, path) == snapshot(name=f"{key} {named}")
 
 
 MODELFILE = '''# a model
@@ -185,20 +176,10 @@ def test_a_name_is_looked_up_in_the_store_of_ollama(tmp_path, weights):
     assert opened.notes[0] == f"Modelfile is built from tiny, which is read from {blob}."
 
 
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
-        ("FROM llama3.2:3b\n", "{path} is built from llama3.2:3b, which is not on this machine."),
-        ("FROM ../../no/such\n", "{path} is built from ../../no/such, which is not on this machine."),
-        ("PARAMETER num_ctx 1\n", "{path} has no FROM, so it names no model."),
-        ("", "{path} is empty, but a Modelfile is expected."),
-    ],
-)
-def test_a_modelfile_without_its_model_is_refused(tmp_path, text, said):
-    path = written(tmp_path, "Modelfile", text)
-    with pytest.raises(Unreadable) as refused:
-        open_target(path)
-    assert refused.value.message == said.format(path=path)
+def test_a_modelfile_without_its_model_is_refused(tmp_path, refused, snapshot, cases):
+    for text in ("FROM llama3.2:3b\n", "FROM ../../no/such\n", "PARAMETER num_ctx 1\n", ""):
+        with cases(text):
+            assert refused(open_target, written(tmp_path, "Modelfile", text)) == snapshot(name=text.strip())
 
 
 @pytest.mark.parametrize("here", [True, False])

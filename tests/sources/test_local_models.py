@@ -2,14 +2,14 @@
 
 import hashlib
 import json
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from clockhands.auditing import audit
-from clockhands.errors import Unreadable
 from clockhands.sources import is_function, open_target, path_of
-from written_files import refusal, small_gguf, written
+from written_files import small_gguf, written
 
 USUAL = "registry.ollama.ai/library/llama3.2/latest"
 
@@ -21,9 +21,7 @@ def home(tmp_path, monkeypatch):
     return tmp_path
 
 
-def pulled(
-    models: Path, place: str = "registry.ollama.ai/library/llama3.2/latest", **contents: bytes
-) -> dict[str, Path]:
+def pulled(models: Path, place: str = USUAL, **contents: bytes) -> dict[str, Path]:
     """A model of Ollama with a blob for each layer."""
     layers, blobs = [], {}
     for kind, content in contents.items():
@@ -38,26 +36,29 @@ def pulled(
     return blobs
 
 
-def refused(text):
-    return refusal(open_target, text, error=Unreadable)
+@pytest.fixture
+def refused(refused):
+    """What a name is refused with."""
+    return partial(refused, open_target)
 
 
-@pytest.mark.parametrize(
-    ("name", "place"),
-    [
-        ("llama3.2", "registry.ollama.ai/library/llama3.2/latest"),
-        ("llama3.2:1b", "registry.ollama.ai/library/llama3.2/1b"),
-        ("user/llama", "registry.ollama.ai/user/llama/latest"),
-        ("hf.co/org/llama-GGUF:Q4_K_M", "hf.co/org/llama-GGUF/Q4_K_M"),
-    ],
-)
-def test_a_model_of_ollama_is_opened(home, name, place):
-    blob = pulled(home / ".ollama/models", place, model=small_gguf(), license=b"free")["model"]
-    opened = open_target(f"ollama:{name}")
-    assert (opened.form, opened.path, opened.target) == ("gguf", blob, f"ollama:{name}")
-    assert opened.notes == (f"ollama:{name} is read from {blob}.",)
-    assert path_of(f"ollama:{name}") == blob
-    assert not is_function(f"ollama:{name}")
+PLACES = {
+    "llama3.2": USUAL,
+    "llama3.2:1b": "registry.ollama.ai/library/llama3.2/1b",
+    "user/llama": "registry.ollama.ai/user/llama/latest",
+    "hf.co/org/llama-GGUF:Q4_K_M": "hf.co/org/llama-GGUF/Q4_K_M",
+}
+
+
+def test_a_model_of_ollama_is_opened(home, cases):
+    for name, place in PLACES.items():
+        blob = pulled(home / ".ollama/models", place, model=small_gguf(), license=b"free")["model"]
+        with cases(name):
+            opened = open_target(f"ollama:{name}")
+            assert (opened.form, opened.path, opened.target) == ("gguf", blob, f"ollama:{name}")
+            assert opened.notes == (f"ollama:{name} is read from {blob}.",)
+            assert path_of(f"ollama:{name}") == blob
+            assert not is_function(f"ollama:{name}")
 
 
 def test_the_folder_of_ollama_can_be_another_one(home, monkeypatch):
@@ -74,35 +75,29 @@ def test_the_context_that_ollama_uses_is_said(home):
     assert open_target("ollama:llama3.2").notes[1].startswith("Its parameters are not examined: ")
 
 
-def test_models_that_ollama_does_not_have(home, monkeypatch):
+def test_models_that_ollama_does_not_have(home, monkeypatch, refused, snapshot):
     monkeypatch.setenv("OLLAMA_MODELS", str(home))
-    assert refused("ollama:llama3") == (
-        "ollama:llama3 is not among the models that Ollama keeps on this machine.",
-        f"It keeps none in {home}.",
-    )
+    assert refused("ollama:llama3") == snapshot(name="none")
     pulled(home, model=small_gguf())
     pulled(home, "hf.co/org/other/Q4", model=small_gguf())
-    assert refused("ollama:llama3.1") == (
-        "ollama:llama3.1 is not among the models that Ollama keeps on this machine.",
-        "Did you mean ollama:llama3.2:latest? There are ollama:hf.co/org/other:Q4, ollama:llama3.2:latest.",
-    )
+    assert refused("ollama:llama3.1") == snapshot(name="another")
     assert path_of("ollama:llama3.1") is None
     for name in ("", "../../x", "a/b/c/d", "a:b:c"):
         assert refused(f"ollama:{name}")[1] == "Write it as `ollama list` does."
 
 
-def test_a_model_of_ollama_that_is_not_whole(home):
+def test_a_model_of_ollama_that_is_not_whole(home, refused):
     blobs = pulled(home / ".ollama/models", model=small_gguf())
     blobs["model"].unlink()
     assert refused("ollama:llama3.2") == (
-        f"Ollama lists ollama:llama3.2, but its file {blobs['model']} is not there.",
+        f"Ollama lists ollama:llama3.2, but its file FOLDER/{blobs['model'].relative_to(home)} is not there.",
         "Download it again: `ollama pull llama3.2`.",
     )
     pulled(home / ".ollama/models", license=b"free")
     assert refused("ollama:llama3.2")[0].startswith("The manifest of ollama:llama3.2 names no GGUF file (")
 
 
-def test_a_manifest_cannot_lead_elsewhere(home):
+def test_a_manifest_cannot_lead_elsewhere(home, refused):
     pulled(home / ".ollama/models", model=small_gguf())
     manifest = home / ".ollama/models/manifests" / USUAL
     layer = {"mediaType": "application/vnd.ollama.image.model", "digest": "sha256:../../../secret"}
@@ -113,29 +108,21 @@ def test_a_manifest_cannot_lead_elsewhere(home):
 
 
 @pytest.mark.parametrize("folder", [".lmstudio/models", ".cache/lm-studio/models"])
-def test_a_model_of_lm_studio_is_opened(home, folder):
-    model = home / folder / "publisher/model-GGUF"
+def test_a_model_of_lm_studio_is_opened(home, folder, refused, snapshot):
+    model, name = home / folder / "publisher/model-GGUF", "lmstudio:publisher/model-GGUF"
     model.mkdir(parents=True)
     file = written(model / "m.Q4.gguf", small_gguf())
     written(model / "mmproj-m.gguf", small_gguf())
-    opened = open_target("lmstudio:publisher/model-GGUF")
-    assert (opened.form, opened.path) == ("gguf", file)
-    assert opened.notes == (f"lmstudio:publisher/model-GGUF is read from {file}.",)
-    assert path_of("lmstudio:publisher/model-GGUF") == model
+    opened = open_target(name)
+    assert (opened.form, opened.path, opened.notes) == ("gguf", file, (f"{name} is read from {file}.",))
+    assert path_of(name) == model
     written(model / "m.Q8.gguf", small_gguf())
-    assert refused("lmstudio:publisher/model-GGUF") == (
-        "lmstudio:publisher/model-GGUF has 2 .gguf files.",
-        "Name one as lmstudio:publisher/model-GGUF/FILE. There are m.Q4.gguf, m.Q8.gguf.",
-    )
-    assert open_target("lmstudio:publisher/model-GGUF/m.Q4.gguf").path == file
+    assert refused(name) == snapshot
+    assert open_target(f"{name}/m.Q4.gguf").path == file
 
 
-def test_models_that_lm_studio_does_not_have(home):
-    folders = f"{home / '.lmstudio/models'} or {home / '.cache/lm-studio/models'}"
-    assert refused("lmstudio:a/b") == (
-        "lmstudio:a/b is not among the models that LM Studio keeps on this machine.",
-        f"It keeps none in {folders}.",
-    )
+def test_models_that_lm_studio_does_not_have(home, refused, snapshot):
+    assert refused("lmstudio:a/b") == snapshot
     (home / ".lmstudio/models/publisher/model").mkdir(parents=True)
     assert refused("lmstudio:publisher/modle")[1].startswith("Did you mean lmstudio:publisher/model? ")
     for name in ("", "model", "../../x", "a/../b"):
