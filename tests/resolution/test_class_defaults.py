@@ -10,14 +10,6 @@ from resolution.expected import layer_numbers, reasons, resolved
 from resolution.library import gaps, kinds, pairing, read_config
 
 
-@pytest.fixture(scope="module")
-def library():
-    pytest.importorskip("torch")
-    transformers = pytest.importorskip("transformers")
-    transformers.logging.set_verbosity_error()
-    return transformers
-
-
 def by_hand():
     return [name for name in model_types() if name not in table()["types_of_classes"]]
 

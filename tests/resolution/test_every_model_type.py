@@ -18,14 +18,6 @@ from written_files import written
 pytestmark = pytest.mark.slow
 
 
-@pytest.fixture(scope="module")
-def library():
-    pytest.importorskip("torch")
-    transformers = pytest.importorskip("transformers")
-    transformers.logging.set_verbosity_error()
-    return transformers
-
-
 def defaults(transformers):
     for name in sorted(transformers.CONFIG_MAPPING):
         try:

@@ -48,20 +48,18 @@ def test_what_the_library_drops_is_told(name):
     assert f"config.json:{key}" in fact.evidence
 
 
+@pytest.mark.usefixtures("library")
 @pytest.mark.parametrize("name", CASES)
 def test_the_library_does_drop_it(name):
     """If a later version no longer does, what the audit says of it is to go."""
-    pytest.importorskip("torch")
-    pytest.importorskip("transformers").logging.set_verbosity_error()
     config, _, differs = CASES[name]
     values = {**BASE, **config}
     assert bool(list(gaps(read_config(values), resolved(values)))) == differs
 
 
+@pytest.mark.usefixtures("library")
 @pytest.mark.parametrize("name", ["mixtral", "hunyuan_v1_dense", "hunyuan_v1_moe", "ministral", "minimax"])
 def test_classes_that_fail_where_no_width_is_written(name):
-    pytest.importorskip("torch")
-    pytest.importorskip("transformers").logging.set_verbosity_error()
     whole = {"model_type": name, **BASE, "rope_theta": 1e6, "rope_scaling": YARN}
     bare = {key: value for key, value in whole.items() if key != "head_dim"}
     told = [dict(fact.evidence) for fact in resolved(bare).facts if "without it" in fact.evidence]
