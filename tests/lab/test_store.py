@@ -13,7 +13,6 @@ import struct
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
@@ -22,20 +21,12 @@ import pytest
 
 from clockhands.databases import _opening as opening
 from clockhands.databases import locks
-from clockhands.databases.store_errors import (
-    Busy,
-    Corrupted,
-    DiskFull,
-    NoLocks,
-    NotAStore,
-    OtherVersion,
-    ReadOnly,
-    StoreError,
-)
+from clockhands.databases import store_errors as errors
 from clockhands.errors import ClockhandsError, InvalidType, InvalidValue
 from clockhands.lab import store as module
 from clockhands.lab._records import Key, Measurement, StoredRow
 from clockhands.lab.store import VERSION, Store
+from written_files import written
 
 STUDY = "0123456789abcdef"
 KEYS = [Key(task, arm, seed) for seed in range(2) for task in ("copy", "recall") for arm in ("none", "rotary 25 %")]
@@ -63,7 +54,7 @@ def path(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def store(path: Path) -> Iterator[Store]:
+def store(path: Path):
     with Store.open(path) as opened:
         yield filled(opened)
 
@@ -79,24 +70,18 @@ def python(*arguments: str, code: str) -> subprocess.Popen[str]:
 # Studies, trials and rows
 
 
-def test_a_study_is_kept_with_where_it_came_from(store: Store):
+def test_a_study_is_kept_with_where_it_came_from_and_bounds_apart_from_the_machine(store: Store):
     (study,) = store.studies()
     assert (study.hash, study.name, study.text) == (STUDY, "quick", "name = 'quick'\n")
     assert (study.command, study.machine, study.versions) == ("clockhands lab run quick", {"cores": 2}, {})
     assert study.created.endswith("+00:00")
-
-
-def test_bounds_are_kept_apart_from_the_machine(store: Store):
     bounds = {"copy": {"64": {"chance_accuracy": 1 / 32}}}
     store.add_study("other", "", "", {"machine": {"cores": 1}, "bounds": bounds})
     kept = store.study("other")
     assert (kept.machine, kept.bounds) == ({"cores": 1}, bounds)
     assert store.study(STUDY).bounds == {}
     assert store.study("none") is None
-
-
-def test_a_store_from_before_there_were_bounds_is_read(store: Store):
-    store._connection.execute("UPDATE studies SET machine = '{\"cores\": 3}'")
+    store._connection.execute("UPDATE studies SET machine = '{\"cores\": 3}'")  # from before there were bounds
     assert store.study(STUDY)[-2:] == ({"cores": 3}, {})
 
 
@@ -108,26 +93,22 @@ def test_a_study_added_twice_changes_nothing(store: Store):
     assert (store.studies(), store.trials(STUDY), store.rows(STUDY)) == before
 
 
-def test_trials_wait_in_the_order_in_which_they_were_added(store: Store):
+def test_trials_wait_in_order_and_a_finished_one_has_its_rows_and_facts_once(store: Store):
     assert [each.key for each in store.trials(STUDY)] == KEYS
     assert set(states(store)) == {"waiting"}
-
-
-def test_a_finished_trial_has_its_rows_and_facts(store: Store):
     assert store.finish(STUDY, FIRST, measured(), {"parameters": 1000, "threads": 2}, 1.5) is True
     trial = store.trials(STUDY)[0]
     assert (trial.state, trial.facts, trial.seconds) == ("finished", {"parameters": 1000, "threads": 2}, 1.5)
     rows = store.rows(STUDY)
     assert {each.key for each in rows} == {FIRST}
     assert {each.measurement for each in rows} == set(measured())
-
-
-def test_finishing_twice_changes_nothing(store: Store):
-    store.finish(STUDY, FIRST, measured(0.5), seconds=1.0)
     before = store.trials(STUDY), store.rows(STUDY)
     assert store.finish(STUDY, FIRST, measured(0.7), seconds=2.0) is False
     assert store.fail(STUDY, FIRST, "too late") is False
     assert (store.trials(STUDY), store.rows(STUDY)) == before
+    assert store.claim(STUDY, FIRST) is None
+    assert store.finish(STUDY, tuple(KEYS[1]), measured())  # keys may be plain tuples
+    assert store.checkpoint_path(STUDY, tuple(KEYS[1])) == store.checkpoint_path(STUDY, KEYS[1])
 
 
 def test_two_that_finish_one_trial_at_once_store_it_once(path: Path, store: Store, monkeypatch: pytest.MonkeyPatch):
@@ -175,48 +156,29 @@ def test_rows_are_selected_by_any_field(store: Store):
 def test_every_number_is_read_back_to_the_last_bit(store: Store, path: Path):
     special = [math.nan, math.inf, -math.inf, 0.0, 5e-324, sys.float_info.max, 0.1, 1.0, 2.0**53 + 2, np.float32(0.1)]
     drawn = np.random.default_rng(1).integers(2**64, size=300, dtype=np.uint64).view(np.float64)
-    values = [*map(float, special), *drawn[np.isfinite(drawn)].tolist()]
-    rows = [
-        Measurement("evaluation", "loss", value, 0, 8, place) for place, value in enumerate([*special, *values[10:]])
-    ]
-    store.finish(STUDY, FIRST, rows)
+    values = [*special, *drawn[np.isfinite(drawn)].tolist()]
+    store.finish(STUDY, FIRST, [Measurement("evaluation", "loss", v, 0, 8, place) for place, v in enumerate(values)])
     with Store.open(path) as again:
         found = [each.value for each in again.rows(STUDY)]
-    assert [struct.pack("<d", each) for each in found] == [struct.pack("<d", each) for each in values]
+    assert [struct.pack("<d", each) for each in found] == [struct.pack("<d", float(each)) for each in values]
+    with closing(sqlite3.connect(path)) as database:  # the file itself says what is not a number
+        kept = database.execute('SELECT value, special FROM "rows" ORDER BY place LIMIT 4').fetchall()
+    assert kept == [(None, "nan"), (None, "inf"), (None, "-inf"), (0.0, "")]
 
 
-def test_the_file_itself_says_what_is_not_a_number(store: Store, path: Path):
-    values = [math.nan, math.inf, -math.inf, 1.5]
-    store.finish(STUDY, FIRST, [Measurement("training", "loss", v, i, 8) for i, v in enumerate(values)])
-    with closing(sqlite3.connect(path)) as database:
-        found = database.execute('SELECT value, special FROM "rows" ORDER BY step').fetchall()
-    assert found == [(None, "nan"), (None, "inf"), (None, "-inf"), (1.5, "")]
-
-
-def test_keys_may_be_plain_tuples(store: Store):
-    assert store.finish(STUDY, tuple(FIRST), measured())
-    assert store.checkpoint_path(STUDY, tuple(KEYS[1])) == store.checkpoint_path(STUDY, KEYS[1])
-
-
-@pytest.mark.parametrize(
-    ("rows", "error", "sentence"),
-    [
+def test_rows_that_are_no_rows_of_the_trial_are_refused(store: Store, cases):
+    another = [StoredRow(STUDY, *KEYS[1], "training", "", 0, "", 8, None, "loss", 0.5)]
+    for rows, error, sentence in (
         (measured() + measured()[-1:], InvalidValue, "gives two values for loss at step 400, length 64, place 2."),
         ([Measurement("test", "loss", 0.5, 0, 8)], InvalidValue, "`kind` must be"),
         ([Measurement("training", "loss", 0.5, -1, 8)], InvalidValue, "`step` must be at least 0, got -1."),
         ([Measurement("training", "loss", "0.5", 0, 8)], InvalidType, "`value` must be a number, got '0.5'."),
-        (
-            [StoredRow(STUDY, *KEYS[1], "training", "", 0, "", 8, None, "loss", 0.5)],
-            InvalidValue,
-            "contain a row of trial copy, rot",
-        ),
-    ],
-)
-def test_rows_that_are_no_rows_of_the_trial_are_refused(store: Store, rows: list, error: type, sentence: str):
-    with pytest.raises(error) as raised:
-        store.finish(STUDY, FIRST, rows)
-    assert sentence in str(raised.value)
-    assert (states(store)[0], store.rows(STUDY)) == ("waiting", [])
+        (another, InvalidValue, "contain a row of trial copy, rot"),
+    ):
+        with cases(sentence):
+            with pytest.raises(error, match=re.escape(sentence)):
+                store.finish(STUDY, FIRST, rows)
+            assert (states(store)[0], store.rows(STUDY)) == ("waiting", [])
 
 
 def test_what_is_unknown_is_named(store: Store):
@@ -259,19 +221,13 @@ def test_a_claim_is_exclusive_until_it_is_released(store: Store, path: Path):
 def test_a_folder_in_the_place_of_a_checkpoint_is_refused(store: Store):
     folder = store.checkpoint_path(STUDY, FIRST)
     folder.mkdir(parents=True)
-    with pytest.raises(StoreError) as raised:
+    with pytest.raises(errors.StoreError) as raised:
         store.claim(STUDY, FIRST)
     assert str(raised.value) == (
         f"The checkpoint of trial copy, none, seed 0 cannot be written: {folder} is a folder.\n"
         "hint: Move the folder away, then run `clockhands lab resume`. Every finished trial is kept."
     )
     assert list(folder.parent.iterdir()) == [folder]
-
-
-def test_a_finished_trial_cannot_be_claimed(store: Store):
-    with store.claim(STUDY, FIRST):
-        store.finish(STUDY, FIRST, measured())
-    assert store.claim(STUDY, FIRST) is None
 
 
 def test_a_trial_finished_just_before_the_lock_cannot_be_claimed(store: Store, monkeypatch: pytest.MonkeyPatch):
@@ -414,7 +370,7 @@ def test_a_full_disk_keeps_what_was_finished(store: Store, path: Path):
     store.finish(STUDY, FIRST, measured())
     pages = store._connection.execute("PRAGMA page_count").fetchone()[0]
     store._connection.execute(f"PRAGMA max_page_count = {pages}")
-    with pytest.raises(DiskFull) as raised:
+    with pytest.raises(errors.DiskFull) as raised:
         store.finish(STUDY, KEYS[1], measured(places=3000))
     assert str(raised.value) == (
         f"The disk of {path} is full, so trial copy, rotary 25 %, seed 0 was not written.\n"
@@ -426,19 +382,28 @@ def test_a_full_disk_keeps_what_was_finished(store: Store, path: Path):
     assert store.finish(STUDY, KEYS[1], measured(places=3000)) is True
 
 
-def test_a_disk_without_space_for_a_lock_is_said_to_be_full(store: Store, monkeypatch: pytest.MonkeyPatch):
-    def full(*_: object) -> int:
-        raise OSError(errno.ENOSPC, "No space left on device")
+def test_a_lock_that_cannot_be_made_says_why(store: Store, monkeypatch: pytest.MonkeyPatch):
+    def failing(number: int):
+        def fails(*_: object) -> int:
+            raise OSError(number, os.strerror(number))
 
-    monkeypatch.setattr(os, "open", full)
-    with pytest.raises(DiskFull, match="so the lock of trial copy, none, seed 0 was not written"):
-        store.claim(STUDY, FIRST)
+        return fails
+
+    words = r"cannot lock files \(No locks available\).\nhint: Put the store on a local disk"
+    for place, name, number, error, said in (
+        (os, "open", errno.ENOSPC, errors.DiskFull, "so the lock of trial copy, none, seed 0 was not written"),
+        (fcntl, "flock", errno.ENOLCK, errors.NoLocks, words),
+    ):
+        with monkeypatch.context() as patched:
+            patched.setattr(place, name, failing(number))
+            with pytest.raises(error, match=said):
+                store.claim(STUDY, FIRST)
 
 
 def test_a_store_that_cannot_be_written_says_so(store: Store, path: Path):
     store.finish(STUDY, FIRST, measured())
     store._connection.execute("PRAGMA query_only = 1")
-    with pytest.raises(ReadOnly) as raised:
+    with pytest.raises(errors.ReadOnly) as raised:
         store.finish(STUDY, KEYS[1], measured())
     assert str(raised.value) == (
         f"{path} cannot be written: the file or its folder is read-only.\n"
@@ -447,7 +412,7 @@ def test_a_store_that_cannot_be_written_says_so(store: Store, path: Path):
     assert states(store)[:2] == ["finished", "waiting"]
 
 
-def test_a_store_opened_to_be_read_is_not_written(store: Store, path: Path):
+def test_a_store_opened_to_be_read_or_without_the_right_to_write_is_not_written(store: Store, path: Path, monkeypatch):
     store.finish(STUDY, FIRST, measured())
     store.close()
     before = path.read_bytes()
@@ -458,19 +423,13 @@ def test_a_store_opened_to_be_read_is_not_written(store: Store, path: Path):
             lambda: reader.claim(STUDY, KEYS[1]),
             lambda: reader.retry(STUDY),
         ):
-            with pytest.raises(ReadOnly):
+            with pytest.raises(errors.ReadOnly):
                 action()
     assert path.read_bytes() == before
-
-
-def test_a_file_that_cannot_be_written_is_refused_when_it_is_opened(
-    store: Store, path: Path, monkeypatch: pytest.MonkeyPatch
-):
-    store.finish(STUDY, FIRST, measured())
     # What SQLite makes of a file without the right to write; root, who may run this, has it always.
     connected = opening._connected
     monkeypatch.setattr(opening, "_connected", lambda file, _, patience: connected(file, "mode=ro", patience))
-    with pytest.raises(ReadOnly, match="cannot be written"):
+    with pytest.raises(errors.ReadOnly, match="cannot be written"):
         Store.open(path)
     with Store.open(path, write=False) as reader:
         assert len(reader.rows(STUDY)) == 5
@@ -492,35 +451,20 @@ def test_a_store_without_a_place_for_its_log_can_be_read(store: Store, path: Pat
         return sqlite3.connect(file, factory=WithoutPlace)
 
     monkeypatch.setattr(opening, "_connected", without_place)
-    with pytest.raises(StoreError, match="cannot be used: unable to open"):  # the log holds what would not be seen
+    with pytest.raises(
+        errors.StoreError, match="cannot be used: unable to open"
+    ):  # the log holds what would not be seen
         Store.open(path, write=False)
     store.close()
     with Store.open(path, write=False) as reader:
         assert len(reader.rows(STUDY)) == 5
 
 
-def test_locks_that_the_file_system_lacks_are_said_to_be_missing(store: Store, monkeypatch: pytest.MonkeyPatch):
-    def refused(*_: object) -> None:
-        raise OSError(errno.ENOLCK, "No locks available")
-
-    monkeypatch.setattr(fcntl, "flock", refused)
-    with pytest.raises(
-        NoLocks, match=r"cannot lock files \(No locks available\).\nhint: Put the store on a local disk"
-    ):
-        store.claim(STUDY, FIRST)
-
-
-def test_a_store_locked_for_too_long_says_so(store: Store, path: Path):
+def test_a_lock_is_waited_for_and_one_kept_for_too_long_is_said(store: Store, path: Path):
     store._connection.execute("BEGIN IMMEDIATE")
-    with (
-        closing(sqlite3.connect(path)),
-        pytest.raises(Busy, match=r"kept .* locked for 0.05 seconds, so the new store"),
-    ):
+    with pytest.raises(errors.Busy, match=r"kept .* locked for 0.05 seconds, so the new store"):
         Store.open(path, patience=0.05)
     store._connection.execute("ROLLBACK")
-
-
-def test_a_lock_that_is_given_back_is_waited_for(store: Store, path: Path):
     with Store.open(path) as other:
         other._connection.execute("PRAGMA busy_timeout = 0")  # as where SQLite does not wait by itself
         store._connection.execute("BEGIN IMMEDIATE")
@@ -539,48 +483,39 @@ def test_threads_take_turns(store: Store):
 
 def test_a_store_is_not_used_by_another_process(store: Store, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(os, "getpid", lambda: -1)
-    with pytest.raises(StoreError, match="was opened by another process"):
+    with pytest.raises(errors.StoreError, match="was opened by another process"):
         store.trials(STUDY)
 
 
 # Files that are no store, or another's
 
 
-@pytest.mark.parametrize(
-    ("version", "way"), [(VERSION + 1, "Update clockhands"), (0, "Export it with the clockhands that wrote it")]
-)
-def test_a_store_of_another_version_is_refused(store: Store, path: Path, version: int, way: str):
+def test_a_file_that_is_no_store_of_this_version_is_refused_and_not_changed(store: Store, path: Path, cases):
     store.close()
-    with closing(sqlite3.connect(path)) as database:
-        database.execute(f"PRAGMA user_version = {version}")
-    before = path.read_bytes()
-    for write in (True, False):
-        with pytest.raises(OtherVersion) as raised:
-            Store.open(path, write=write)
-        sentence = f"{path} is a store of version {version}; this clockhands reads version {VERSION}."
-        assert str(raised.value).startswith(sentence)
-        assert way in raised.value.hint
-    assert path.read_bytes() == before
-
-
-def test_a_database_of_another_program_is_refused_and_not_changed(path: Path):
+    kept = path.read_bytes()
+    for version, way in ((VERSION + 1, "Update clockhands"), (0, "Export it with the clockhands that wrote it")):
+        path.write_bytes(kept)
+        with closing(sqlite3.connect(path)) as database:
+            database.execute(f"PRAGMA user_version = {version}")
+        said = f"is a store of version {version}; this clockhands reads version {VERSION}\\..*\nhint: .*{way}"
+        stays(cases, path, errors.OtherVersion, said)
+    for text in (b"name = 'quick'\n", b"x" * 5000, b"SQLite format 3\0"):
+        path.write_bytes(text)
+        stays(cases, path, errors.NotAStore, r"is no SQLite database\. It was not changed")
+    path.unlink()
     with closing(sqlite3.connect(path)) as database:
         database.executescript("PRAGMA journal_mode = WAL; CREATE TABLE trials (a); INSERT INTO trials VALUES (1)")
+    said = r"is a database of another program, not a store of results\. It was not changed"
+    stays(cases, path, errors.NotAStore, said)
+
+
+def stays(cases, path: Path, error: type, said: str) -> None:
+    """A file that is refused to readers and writers, with these words, and is afterwards what it was."""
     before = path.read_bytes()
-    with pytest.raises(
-        NotAStore, match=r"is a database of another program, not a store of results\. It was not changed"
-    ):
-        Store.open(path)
-    assert path.read_bytes() == before
-
-
-@pytest.mark.parametrize("text", [b"name = 'quick'\n", b"x" * 5000, b"SQLite format 3\0"])
-def test_a_file_that_is_no_database_is_refused_and_not_changed(path: Path, text: bytes):
-    path.write_bytes(text)
     for write in (True, False):
-        with pytest.raises(NotAStore, match=r"is no SQLite database\. It was not changed"):
+        with cases(said, write), pytest.raises(error, match=f"^{re.escape(str(path))} {said}"):
             Store.open(path, write=write)
-    assert path.read_bytes() == text
+    assert path.read_bytes() == before
 
 
 def test_a_damaged_store_is_refused_and_not_changed(store: Store, path: Path):
@@ -589,26 +524,23 @@ def test_a_damaged_store_is_refused_and_not_changed(store: Store, path: Path):
     damaged = bytearray(path.read_bytes())
     damaged[3 * 4096 : -4096] = bytes(len(damaged) - 4 * 4096)
     path.write_bytes(damaged)
-    with pytest.raises(Corrupted, match=r"is damaged: .*It was not changed.\nhint: Keep a copy"):
+    with pytest.raises(errors.Corrupted, match=r"is damaged: .*It was not changed.\nhint: Keep a copy"):
         Store.open(path)
     assert path.read_bytes() == damaged
 
 
-def test_a_missing_file_is_made_only_when_asked(tmp_path: Path, path: Path):
+def test_a_missing_or_empty_file_becomes_a_store_only_when_asked(tmp_path: Path, path: Path):
     for arguments in ({"create": False}, {"write": False}):
-        with pytest.raises(NotAStore, match="There is no store of results at"):
+        with pytest.raises(errors.NotAStore, match="There is no store of results at"):
             Store.open(path, **arguments)
     assert not path.exists()
-    with pytest.raises(NotAStore, match="is a folder, not a store"):
+    with pytest.raises(errors.NotAStore, match="is a folder, not a store"):
         Store.open(tmp_path)
-    with pytest.raises(NotAStore, match=r"There is no folder .*none\.\nhint: Make it first: mkdir -p"):
+    with pytest.raises(errors.NotAStore, match=r"There is no folder .*none\.\nhint: Make it first: mkdir -p"):
         Store.open(tmp_path / "none" / "results.sqlite")
-
-
-def test_an_empty_file_becomes_a_store_only_when_asked(path: Path):
     path.touch()
     for arguments in ({"create": False}, {"write": False}):
-        with pytest.raises(NotAStore, match="is empty"):
+        with pytest.raises(errors.NotAStore, match="is empty"):
             Store.open(path, **arguments)
     assert path.stat().st_size == 0
     with Store.open(path) as store:
@@ -616,9 +548,9 @@ def test_an_empty_file_becomes_a_store_only_when_asked(path: Path):
 
 
 def test_every_error_is_one_of_this_library():
-    assert issubclass(StoreError, ClockhandsError)
-    for each in (NotAStore, OtherVersion, ReadOnly, DiskFull, Busy, Corrupted, NoLocks):
-        assert issubclass(each, StoreError)
+    assert issubclass(errors.StoreError, ClockhandsError)
+    for name in ("NotAStore", "OtherVersion", "ReadOnly", "DiskFull", "Busy", "Corrupted", "NoLocks"):
+        assert issubclass(getattr(errors, name), errors.StoreError)
 
 
 # Export
@@ -647,10 +579,9 @@ def test_an_export_that_fails_leaves_the_old_file(store: Store, tmp_path: Path, 
     def full(*_: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    file = tmp_path / "rows.csv"
-    file.write_text("old")
+    file = written(tmp_path / "rows.csv", b"old")
     monkeypatch.setattr(module, "_write_csv", full)
-    with pytest.raises(DiskFull, match="so the CSV file was not written"):
+    with pytest.raises(errors.DiskFull, match="so the CSV file was not written"):
         store.export_csv(STUDY, file)
     assert [each.name for each in tmp_path.glob("rows*")] == ["rows.csv"]
     assert file.read_text() == "old"
