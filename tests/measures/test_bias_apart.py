@@ -2,16 +2,15 @@
 
 import json
 from fractions import Fraction
+from itertools import product
 
 import numpy as np
 import pytest
 
 import clockhands as ch
-from clockhands.additive import NoPosition, Sinusoidal
-from clockhands.biases import Alibi, Buckets, CeilingBuckets, Clipped, Decay, Fire, Kerple, LogWindow, Window
+from clockhands.biases import Alibi, Buckets, CeilingBuckets, Clipped, Decay, Fire, Kerple, Window
 from clockhands.measures.biases.apart import distinct, told_apart
 from clockhands.measures.subject import subject_of
-from clockhands.rotary import Rotary
 from laws.bias_members import values_for
 from oracles.real_numbers import bfloat16, float16
 
@@ -33,38 +32,33 @@ def merged(numbers):
     return None
 
 
-@pytest.mark.parametrize("length", [257, 258, 2048, 4096])
-def test_slopes_that_are_powers_of_two_keep_distances_to_256_apart_in_bfloat16(length):
+@pytest.mark.parametrize(("dtype", "exact"), [("bfloat16", 256), ("float16", 2048)])
+def test_slopes_that_are_powers_of_two_keep_distances_apart_as_far_as_whole_numbers(dtype, exact):
     # Eight bits: all whole numbers to 256, then every 2nd to 512, every 4th to 1,024, every 8th to 2,048, …
-    numbers = told(Alibi(8), length, "bfloat16").numbers
-    assert numbers["distinct_by_head"] == [{257: 257, 258: 257, 2048: 641, 4096: 769}[length]] * 8
-    assert numbers["first_merged"] == (None if length == 257 else [256, 257])
-    assert numbers["distinct_together"] == numbers["fewest_distinct"], "all heads merge are equal"
-
-
-@pytest.mark.parametrize("length", [2048, 4096])
-def test_in_float16_they_are_apart_to_2048(length):
-    numbers = told(Alibi(8), length, "float16").numbers
-    assert numbers["distinct_by_head"] == [{2048: 2048, 4096: 3073}[length]] * 8
-    assert numbers["first_merged"] == (None if length == 2048 else [2048, 2049])
+    for length in (exact, exact + 1, exact + 2, 2048, 4096):
+        numbers = told(Alibi(8), length, dtype).numbers
+        rounded = {(bfloat16 if dtype == "bfloat16" else float16)(float(each)) for each in range(length)}
+        assert numbers["distinct_by_head"] == [len(rounded)] * 8
+        assert numbers["first_merged"] == (None if length <= exact + 1 else [exact, exact + 1])
+        assert numbers["distinct_together"] == numbers["fewest_distinct"], "all heads merge are equal"
+    assert len(rounded) == {"bfloat16": 769, "float16": 3073}[dtype]
 
 
 @pytest.mark.parametrize(("dtype", "rounded"), [("bfloat16", bfloat16), ("float16", float16)])
-@pytest.mark.parametrize("length", [100, 700])
-def test_other_slopes_merge_where_their_own_products_round_to_one_number(dtype, rounded, length):
-    numbers = told(Alibi(12), length, dtype).numbers
-    for head, slope in enumerate(Alibi(12).slopes):
-        line = [rounded(slope * distance) for distance in range(length)]
-        assert numbers["distinct_by_head"][head] == len(set(line))
-        assert numbers["first_merged_by_head"][head] == merged(line)
+def test_other_slopes_merge_where_their_own_products_round_to_one_number(dtype, rounded):
+    for spec, length in ((Alibi(12), 100), (Alibi(12), 700), (Decay(1), 300)):
+        numbers = told(spec, length, dtype).numbers
+        for head, slope in enumerate(spec.slopes):
+            line = [rounded(float(Fraction(slope) * distance)) for distance in range(length)]
+            assert numbers["distinct_by_head"][head] == len(set(line))
+            assert numbers["first_merged_by_head"][head] == merged(line)
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
-@pytest.mark.parametrize("length", [1, 2, 2048])
-def test_in_float32_every_head_tells_every_distance(dtype, length):
-    found = told(Alibi(12), length, dtype)
-    assert (found.holds, found.brief) == (True, f"yes: all {length:,}")
-    assert found.numbers["first_merged_together"] is None
+def test_in_float32_every_head_tells_every_distance():
+    for dtype, length in product(("float32", "float64"), (1, 2, 2048)):
+        found = told(Alibi(12), length, dtype)
+        assert (found.holds, found.brief) == (True, f"yes: all {length:,}")
+        assert found.numbers["first_merged_together"] is None
 
 
 def test_the_key_form_merges_the_nearest_keys_of_a_late_token():
@@ -78,48 +72,35 @@ def test_the_key_form_merges_the_nearest_keys_of_a_late_token():
         assert told(Alibi(8, form), 2048, "bfloat16").numbers["first_merged"] == [256, 257]
 
 
-def test_numbers_that_do_not_fit_the_dtype_are_said():
-    found = told(Alibi(8, "key"), 200_000, "float16")
-    assert (found.state, "is too large for float16" in found.says) == ("not computed", True)
-    spec = Window(1, 2, 2)
-    assert "does not fit float16" in told(spec, 4, "float16", np.full((9, 1), 1e6)).says
-
-
-@pytest.mark.parametrize(
-    ("spec", "count", "pair"),
-    [
+def test_what_shares_a_bucket_is_never_told_apart(cases):
+    for spec, count, pair in (
         (Buckets(4), 16, [8, 9]),
         (Buckets(4, bidirectional=False), 32, [16, 17]),
         (CeilingBuckets(4), 256, [131, 132]),
         (Clipped(4, 8), 8, [7, 8]),
-    ],
-)
-@pytest.mark.parametrize("length", [5, 2048])
-def test_what_shares_a_bucket_is_never_told_apart(spec, count, pair, length):
-    found = told(spec, length)
-    assert found.numbers["values_known"] is False
-    assert found.numbers["distinct_by_head"] == [min(count, length)]
-    assert found.numbers["first_merged"] == (pair if length > 5 else None)
-    assert found.holds is (length == 5)
+    ):
+        for length in (5, 2048):
+            with cases(spec, length):
+                found = told(spec, length)
+                assert (found.numbers["values_known"], found.holds) == (False, length == 5)
+                assert found.numbers["distinct_by_head"] == [min(count, length)]
+                assert found.numbers["first_merged"] == (pair if length > 5 else None)
 
 
-@pytest.mark.parametrize(
-    "spec",
-    [Buckets(4), Buckets(4, bidirectional=False), CeilingBuckets(4, 8, 32), Clipped(4, 16), Kerple(4), Fire(4)],
-)
-@pytest.mark.parametrize("dtype", ["float64", "float32", "float16", "bfloat16"])
-@pytest.mark.parametrize("length", [17, 300])
-def test_learned_numbers_are_compared_distance_by_distance(spec, dtype, length):
-    values = values_for(spec)
-    numbers = told(spec, length, dtype, values).numbers
-    line = ch.bias(spec, [length - 1], range(length), values=values, dtype=dtype)[:, 0, ::-1].astype(np.float64)
-    for head, row in enumerate(line.tolist()):
-        assert numbers["distinct_by_head"][head] == len(set(row))
-        pair = merged(row)
-        assert numbers["first_merged_by_head"][head] == pair
-    together = [tuple(column) for column in line.T.tolist()]
-    assert numbers["distinct_together"] == len(set(together))
-    assert numbers["first_merged_together"] == merged(together)
+def test_learned_numbers_are_compared_distance_by_distance(cases):
+    bucketed = Buckets(4), Buckets(4, bidirectional=False), CeilingBuckets(4, 8, 32), Clipped(4, 16)
+    dtypes = ("float64", "float32", "float16", "bfloat16")
+    for spec, dtype, length in product((*bucketed, Kerple(4), Fire(4)), dtypes, (17, 300)):
+        with cases(spec, dtype, length):
+            values = values_for(spec)
+            numbers = told(spec, length, dtype, values).numbers
+            line = ch.bias(spec, [length - 1], range(length), values=values, dtype=dtype)[:, 0, ::-1].astype(np.float64)
+            for head, row in enumerate(line.tolist()):
+                assert numbers["distinct_by_head"][head] == len(set(row))
+                assert numbers["first_merged_by_head"][head] == merged(row)
+            together = [tuple(column) for column in line.T.tolist()]
+            assert numbers["distinct_together"] == len(set(together))
+            assert numbers["first_merged_together"] == merged(together)
 
 
 def test_two_learned_numbers_that_differ_by_less_than_bfloat16_tells():
@@ -145,27 +126,8 @@ def test_a_window_tells_steps_not_distances():
     assert told(spec, 2, values=table).numbers["distinct_by_head"] == [3, 3]
 
 
-def test_without_learned_numbers_nothing_is_made_up():
-    for spec in (Kerple(2), Fire(2), LogWindow(2, 3, 3)):
-        found = told(spec)
-        assert (found.state, "values=" in found.says) == ("not computed", True)
-
-
-@pytest.mark.parametrize("spec", [Sinusoidal(8), Rotary(8), NoPosition(8)])
-def test_other_codes_are_pointed_elsewhere(spec):
-    assert told(spec).state == "not applicable"
-
-
-def test_a_line_that_would_be_too_long_is_not_made():
-    found = told(Alibi(8), 2**63)
-    assert (found.state, "use a shorter length" in found.says) == ("not computed", True)
-    assert told(Buckets(8), 2**63).numbers["distinct_by_head"] == [16], "of buckets there are few"
-
-
-def test_retention_in_bfloat16_by_fractions():
-    slope = Fraction(Decay(1).slopes[0])
-    line = [bfloat16(float(slope * distance)) for distance in range(300)]
-    assert told(Decay(1), 300, "bfloat16").numbers["first_merged"] == merged(line)
+def test_of_buckets_there_are_few_at_any_length():
+    assert told(Buckets(8), 2**63).numbers["distinct_by_head"] == [16]
 
 
 def test_counting_finds_the_first_two_and_not_any_two():

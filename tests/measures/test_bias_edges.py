@@ -1,28 +1,20 @@
 """Where buckets begin, against the formula in whole numbers and against every pair of a square."""
 
 import math
+from itertools import product
 
 import numpy as np
-import pytest
 
-import clockhands as ch
-from clockhands.additive import NoPosition, Sinusoidal
 from clockhands.biases import (
-    Alibi,
     Buckets,
     CeilingBuckets,
     Clipped,
-    Decay,
-    Fire,
-    Kerple,
     LogWindow,
     Window,
     row_numbers,
 )
-from clockhands.errors import InvalidValue
 from clockhands.measures.biases.edges import edges, rows_of_window, sides
 from clockhands.measures.subject import subject_of
-from clockhands.rotary import Rotary
 
 BUCKETED = [
     Buckets(2),
@@ -53,19 +45,19 @@ def begins(exact, steps, last):
     return [distance for distance in range(last + 50) if not distance or rows[distance] != rows[distance - 1]]
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
-@pytest.mark.parametrize("length", [17, 2048])
-def test_the_encoder_of_t5_has_one_bucket_from_91_on_and_the_decoder_from_113(length, dtype):
-    both, one = told(Buckets(12), length, dtype), told(Buckets(12, bidirectional=False), length, dtype)
-    assert both.numbers["first_distances_before"] == begins(8, 8, 128)
-    assert both.numbers["first_distances_before"][8:] == [8, 12, 16, 23, 32, 46, 64, 91]
-    assert both.numbers["first_distances_after"] == both.numbers["first_distances_before"]
-    assert one.numbers["first_distances_before"] == begins(16, 16, 128)
-    assert one.numbers["first_distances_after"] == [0]
-    assert (both.numbers["last_from_before"], one.numbers["last_from_before"]) == (91, 113)
-    assert (both.numbers["exact_through_before"], one.numbers["exact_through_before"]) == (7, 15)
-    assert one.brief == "each to 15, then wider, one from 113"
-    assert (both.state, both.holds) == ("measured", None)
+def test_the_encoder_of_t5_has_one_bucket_from_91_on_and_the_decoder_from_113(cases):
+    for length, dtype in product((17, 2048), ("float32", "float16", "bfloat16")):
+        with cases(length, dtype):
+            both, one = (told(Buckets(12, bidirectional=each), length, dtype) for each in (True, False))
+            assert both.numbers["first_distances_before"] == begins(8, 8, 128)
+            assert both.numbers["first_distances_before"][8:] == [8, 12, 16, 23, 32, 46, 64, 91]
+            assert both.numbers["first_distances_after"] == both.numbers["first_distances_before"]
+            assert one.numbers["first_distances_before"] == begins(16, 16, 128)
+            assert one.numbers["first_distances_after"] == [0]
+            assert (both.numbers["last_from_before"], one.numbers["last_from_before"]) == (91, 113)
+            assert (both.numbers["exact_through_before"], one.numbers["exact_through_before"]) == (7, 15)
+            assert one.brief == "each to 15, then wider, one from 113"
+            assert (both.state, both.holds) == ("measured", None)
 
 
 def test_a_formula_that_is_off_by_one_step_would_be_noticed():
@@ -80,25 +72,25 @@ def test_row_16_of_an_encoder_of_t5_is_never_taken():
     assert told(Buckets(12, bidirectional=False)).numbers["rows_never_used"] == []
 
 
-@pytest.mark.parametrize("spec", BUCKETED)
-@pytest.mark.parametrize("length", [1, 2, 17, 150])
-def test_the_rows_used_are_those_of_every_pair_of_a_square(spec, length):
-    taken = set(row_numbers(spec, range(length), range(length)).reshape(-1).tolist())
-    numbers = told(spec, length).numbers
-    assert set(range(spec.rows)) - taken == set(numbers["rows_unused"])
-    assert numbers["rows_used"] == len(taken)
+def test_the_rows_used_are_those_of_every_pair_of_a_square(cases):
+    for spec, length in product(BUCKETED, (1, 2, 17, 150)):
+        with cases(spec, length):
+            taken = set(row_numbers(spec, range(length), range(length)).reshape(-1).tolist())
+            numbers = told(spec, length).numbers
+            assert set(range(spec.rows)) - taken == set(numbers["rows_unused"])
+            assert numbers["rows_used"] == len(taken)
 
 
-@pytest.mark.parametrize("spec", BUCKETED)
-def test_each_side_begins_where_the_row_of_a_distance_changes(spec):
-    for side, rows in zip(
-        sides(spec), (row_numbers(spec, range(300), [0])[:, 0], row_numbers(spec, [0], range(300))[0]), strict=True
-    ):
-        changes = [at for at in range(300) if not at or rows[at] != rows[at - 1]]
-        assert list(side.firsts) == changes
-        assert list(side.rows) == rows[changes].tolist()
-        alone = [at for at in range(299) if rows[at] not in rows[at + 1 :] and rows[at] not in rows[:at]]
-        assert side.exact_through == next(at for at in range(300) if at not in alone) - 1
+def test_each_side_begins_where_the_row_of_a_distance_changes(cases):
+    for spec in BUCKETED:
+        before, after = row_numbers(spec, range(300), [0])[:, 0], row_numbers(spec, [0], range(300))[0]
+        for side, rows in zip(sides(spec), (before, after), strict=True):
+            with cases(spec):
+                changes = [at for at in range(300) if not at or rows[at] != rows[at - 1]]
+                assert list(side.firsts) == changes
+                assert list(side.rows) == rows[changes].tolist()
+                alone = [at for at in range(299) if rows[at] not in rows[at + 1 :] and rows[at] not in rows[:at]]
+                assert side.exact_through == next(at for at in range(300) if at not in alone) - 1
 
 
 def test_the_buckets_of_deberta_keep_three_distances_more_apart_than_half_of_the_span():
@@ -117,38 +109,18 @@ def test_clipped_distances_share_a_row_one_earlier_before_the_query_than_after_i
     assert numbers["first_distances_after"] == list(range(9))
 
 
-@pytest.mark.parametrize(
-    "spec",
-    [Window(1, 3, 4), Window(1, 3, 4, class_token=True), LogWindow(1, 4, 2), Window(1, 1, 5), Window(1, 1, 1, True)],
-)
-def test_the_rows_of_a_window_are_those_that_its_first_tokens_take(spec):
-    for length in range(1, spec.tokens + 1):
-        taken = np.zeros(spec.rows, bool)
-        taken[np.unique(row_numbers(spec, range(length), range(length)))] = True
-        assert (taken == rows_of_window(spec, length)).all()
-    assert rows_of_window(spec, 10**6).all(), "of a window that is full, every row is taken"
+def test_the_rows_of_a_window_are_those_that_its_first_tokens_take(cases):
+    windows = Window(1, 3, 4), Window(1, 3, 4, class_token=True), Window(1, 1, 5), Window(1, 1, 1, True)
+    for spec in (*windows, LogWindow(1, 4, 2)):
+        with cases(spec):
+            for length in range(1, spec.tokens + 1):
+                taken = np.zeros(spec.rows, bool)
+                taken[np.unique(row_numbers(spec, range(length), range(length)))] = True
+                assert (taken == rows_of_window(spec, length)).all()
+            assert rows_of_window(spec, 10**6).all(), "of a window that is full, every row is taken"
 
 
 def test_a_window_has_a_row_for_each_step_and_three_for_its_class_token():
     numbers = told(Window(12, 14, 14, class_token=True)).numbers
     assert (numbers["rows"], numbers["tokens"], numbers["rows_used"]) == (27 * 27 + 3, 197, 732)
     assert told(Window(3, 7, 7), 8).numbers["rows_used"] == 13 + 2 * 7, "one line, and one token of the next"
-
-
-@pytest.mark.parametrize(
-    "spec", [Alibi(8), Alibi(8, "key"), Decay(2), Kerple(2), Fire(2), Sinusoidal(8), Rotary(8), NoPosition(8)]
-)
-def test_codes_without_buckets_say_so(spec):
-    found = told(spec)
-    assert (found.state, found.holds, dict(found.numbers)) == ("not applicable", None, {})
-    assert found.says.count(".") >= 1
-    assert "bucket" in found.says
-
-
-def test_a_code_with_learned_numbers_of_another_shape_is_refused():
-    with pytest.raises(InvalidValue, match=r"must be of shape \[32, 2\], got \[2, 32\]"):
-        ch.properties(Buckets(2), 8, values=np.zeros((2, 32)))
-    with pytest.raises(InvalidValue, match="takes no values"):
-        ch.properties(Alibi(2), 8, values=np.zeros(2))
-    with pytest.raises(InvalidValue, match="must be finite and above 0"):
-        ch.properties(Kerple(1), 8, values={"p": np.zeros(1), "a": np.ones(1)})

@@ -111,13 +111,8 @@ def flash_attention(x: np.ndarray, _: np.ndarray) -> np.ndarray:
     return interleaved(x, np.cos(phases), np.sin(phases))
 
 
-def fair_esm(x: np.ndarray, _: np.ndarray) -> np.ndarray:
-    """It counts tokens."""
-    return hf_llama(x, np.arange(len(x)))
-
-
-def equinox(x: np.ndarray, _: np.ndarray) -> np.ndarray:
-    """It counts tokens, and answers for another base what it kept of the first."""
+def counting(x: np.ndarray, _: np.ndarray) -> np.ndarray:
+    """fair-esm and Equinox count tokens; Equinox answers for another base what it kept of the first."""
     return hf_llama(x, np.arange(len(x)))
 
 
@@ -128,9 +123,8 @@ def rotary_embedding_torch(x: np.ndarray, positions: np.ndarray) -> np.ndarray:
 
 
 def x_transformers(x: np.ndarray, positions: np.ndarray) -> np.ndarray:
-    phases = np.repeat(phases_of(positions), 2, axis=-1)
-    beside = np.stack([-x[:, 1::2], x[:, ::2]], axis=-1).reshape(x.shape)
-    return x * np.cos(phases) + beside * np.sin(phases)
+    phases = phases_of(positions)
+    return interleaved(x, np.cos(phases), np.sin(phases))
 
 
 def torchtune(x: np.ndarray, positions: np.ndarray) -> np.ndarray:
@@ -147,7 +141,7 @@ def torchtune(x: np.ndarray, positions: np.ndarray) -> np.ndarray:
 
 def keras_hub(x: np.ndarray, positions: np.ndarray) -> np.ndarray:
     """Halves, divided in two and put together again."""
-    phases = phases_of(positions, F(1) / F(10_000.0) ** (np.arange(0, WIDTH, 2).astype(F) / F(WIDTH)))
+    phases = phases_of(positions)
     first, second = np.split(x, 2, axis=-1)
     cosine, sine = np.cos(phases), np.sin(phases)
     return np.stack([first * cosine - second * sine, second * cosine + first * sine], axis=-2).reshape(x.shape)
@@ -174,10 +168,6 @@ def yarn_original(x: np.ndarray, positions: np.ndarray) -> np.ndarray:
     kept = 1 - np.clip((np.arange(width // 2).astype(F) - begin) / F(end - begin), 0, 1)
     phases = phases_of(positions, plain / F(8) * (1 - kept) + plain * kept)
     return halves(x, np.cos(phases) * factor, np.sin(phases) * factor)
-
-
-def diffusers_half(x: np.ndarray, positions: np.ndarray) -> np.ndarray:
-    return hf_llama(x, positions)
 
 
 def diffusers_ntk(x: np.ndarray, positions: np.ndarray) -> np.ndarray:
@@ -235,21 +225,14 @@ def xpos_counting(x: np.ndarray, _: np.ndarray) -> np.ndarray:
 
 def vjepa2(x: np.ndarray, positions: np.ndarray) -> np.ndarray:
     """Angles written twice as for halves, pairs interleaved."""
-    phases = phases_of(positions)
-    cosine, sine = np.tile(np.cos(phases), 2), np.tile(np.sin(phases), 2)
+    phases = phases_of(positions, rates(x.shape[-1]))
     beside = np.stack([-x[:, 1::2], x[:, ::2]], axis=-1).reshape(x.shape)
-    return (x * cosine + beside * sine).astype(x.dtype)
+    return (x * np.tile(np.cos(phases), 2) + beside * np.tile(np.sin(phases), 2)).astype(x.dtype)
 
 
 def mmpretrain_fast(x: np.ndarray, positions: np.ndarray) -> np.ndarray:
     """The same in two blocks, one for each axis."""
-    return np.concatenate([_tiled(block, positions) for block in np.split(x, 2, axis=-1)], axis=-1)
-
-
-def _tiled(x: np.ndarray, positions: np.ndarray) -> np.ndarray:
-    phases = phases_of(positions, rates(x.shape[-1]))
-    beside = np.stack([-x[:, 1::2], x[:, ::2]], axis=-1).reshape(x.shape)
-    return (x * np.tile(np.cos(phases), 2) + beside * np.tile(np.sin(phases), 2)).astype(x.dtype)
+    return np.concatenate([vjepa2(block, positions) for block in np.split(x, 2, axis=-1)], axis=-1)
 
 
 @dataclass(frozen=True)
@@ -310,8 +293,10 @@ BOXES = {
     "flash-attention": Box(
         flash_attention, INTERLEAVED, "roformer", applied("flashattn_interleaved"), said=("counts its rows from 0",)
     ),
-    "fair-esm": Box(fair_esm, HALVES, "llama2", applied("fair_esm"), said=("ignores the positions",)),
-    "equinox": Box(equinox, HALVES, "llama2", applied("equinox", "equinox_theta500k"), said=("ignores the positions",)),
+    "fair-esm": Box(counting, HALVES, "llama2", applied("fair_esm"), said=("ignores the positions",)),
+    "equinox": Box(
+        counting, HALVES, "llama2", applied("equinox", "equinox_theta500k"), said=("ignores the positions",)
+    ),
     "rotary-embedding-torch": Box(
         rotary_embedding_torch, INTERLEAVED, "roformer", applied("rotary_embedding_torch")
     ),
@@ -330,7 +315,7 @@ BOXES = {
     "litgpt": Box(litgpt, HALVES, "llama2", applied("litgpt"), said=("up to 8,191 only",)),
     "litgpt's yarn": Box(litgpt_yarn, None),
     "yarn": Box(yarn_original, ch.Rotary(WIDTH, scaling=Yarn(8.0, 4_096)), None, ("rope_yarn_original",)),
-    "diffusers, halves": Box(diffusers_half, HALVES, "llama2", ("rope_diffusers_1d_half",)),
+    "diffusers, halves": Box(hf_llama, HALVES, "llama2", ("rope_diffusers_1d_half",)),
     "diffusers, two factors": Box(
         diffusers_ntk,
         ch.Rotary(WIDTH, "interleaved", base=30_000.0, scaling=Linear(2.0)),
@@ -373,6 +358,15 @@ BOXES = {
 
 # What they turn is no pair, and by how much a head changes its length.
 BROKEN = {
-    "V-JEPA 2": Box(vjepa2, None, None, ("rope_hf_vjepa2",), said=("not a rotation", "changes lengths", "interleaved")),
+    "V-JEPA 2": Box(
+        vjepa2,
+        None,
+        None,
+        ("rope_hf_vjepa2",),
+        said=(
+            "It is not a rotation: it changes lengths by factors from 0.",
+            "interleaved, its angles are written twice as halves are",
+        ),
+    ),
     "mmpretrain's fast": Box(mmpretrain_fast, None, said=("not a rotation", "changes lengths", "in each block")),
 }

@@ -1,5 +1,6 @@
 """Rotations of other libraries, written again and held to their published numbers, are identified as what they are."""
 
+import functools
 import json
 
 import numpy as np
@@ -12,78 +13,82 @@ from oracles import published, rotary_conventions
 
 from .black_boxes import BOXES, BROKEN, litgpt_yarn, qwen_image_text, rates
 
-ENTRIES = published.entries(*rotary_conventions.FAMILIES)
+KNOWN = {name: box for name, box in BOXES.items() if box.spec is not None}
 
 
-@pytest.mark.parametrize(
-    ("name", "key"), [(name, key) for name, box in {**BOXES, **BROKEN}.items() for key in box.keys]
-)
-def test_the_boxes_are_the_libraries_own(name, key):
+@functools.cache
+def identified(name):
+    box = KNOWN[name]
+    return identify_function(box.function, box.width, **box.options)
+
+
+def test_the_boxes_are_the_libraries_own(cases):
     """The function gives what the library gave: rows of x where those were published, else cosines and sines."""
-    box, arrays = {**BOXES, **BROKEN}[name], published.arrays(key)
-    if "x" in arrays:
-        made = box.function(arrays["x"], np.arange(len(arrays["x"])))
-        assert np.abs(made - arrays["out"]).max() <= ENTRIES[key]["tolerance"]
-        return
+    entries = published.entries(*rotary_conventions.FAMILIES)
+    for name, box in (BOXES | BROKEN).items():
+        for key in box.keys:
+            with cases(name, key):
+                arrays = published.arrays(key)
+                if "x" in arrays:
+                    made = box.function(arrays["x"], np.arange(len(arrays["x"])))
+                    assert np.abs(made - arrays["out"]).max() <= entries[key]["tolerance"]
+                else:
+                    own_cosines_and_sines(box, key, arrays)
+
+
+def own_cosines_and_sines(box, key, arrays):
     table = rotary_conventions.TABLES.get(key)
     picked = {name: arrays[name] for name in ("cos", "sin")} if table is None else table.picked(arrays)
-    number, pairs = len(picked["cos"]), box.width // 2
-    firsts = np.zeros((number, box.width), np.float32)
+    number, width = len(picked["cos"]), box.width
     if key == "rope_hf_vjepa2":  # a column for each channel that goes out
-        rows = np.tile(np.eye(box.width, dtype=np.float32), (number, 1))
-        made = box.function(rows, np.repeat(np.arange(number), box.width)).reshape(number, box.width, box.width)
+        rows = np.tile(np.eye(width, dtype=np.float32), (number, 1))
+        made = box.function(rows, np.repeat(np.arange(number), width)).reshape(number, width, width)
         assert np.abs(np.diagonal(made, axis1=1, axis2=2) - picked["cos"]).max() <= 1e-5
         return
-    channels = ch.Rotary(box.width).channels if box.spec is None else box.spec.channels
+    firsts = np.zeros((number, width), np.float32)
+    channels = ch.Rotary(width).channels if box.spec is None else box.spec.channels
     firsts[:, channels[:, 0]] = 1
     made = box.function(firsts, np.arange(number))
-    for part, name_ in enumerate(("cos", "sin")):
-        theirs = picked[name_][:, :pairs]
-        assert np.abs(made[:, channels[:, part]] - theirs).max() <= 1e-5
+    for part, name in enumerate(("cos", "sin")):
+        assert np.abs(made[:, channels[:, part]] - picked[name][:, : width // 2]).max() <= 1e-5
 
 
-@pytest.mark.parametrize("name", [name for name, box in BOXES.items() if box.spec is not None])
-def test_the_boxes_are_identified(name):
-    box = BOXES[name]
-    found = identify_function(box.function, box.width, **box.options)
-    assert found, found.reason
-    match, evidence = found[0], dict(found[0].evidence)
-    assert match.spec == box.spec
-    assert match.name == box.name or box.name in evidence.get("presets", ())
-    assert match.computed_in == box.computed_in
-    assert match.confidence > 0.99
-    for words in box.said:
-        assert words in found.reason
-    for key, value in box.evidence.items():
-        assert evidence[key] == value
-    assert evidence["library"] == "numpy"
-    assert json.loads(json.dumps(evidence, allow_nan=False)) == evidence
-    assert evidence["rows"] < 60_000
+def test_the_boxes_are_identified(cases):
+    for name, box in KNOWN.items():
+        with cases(name):
+            found = identified(name)
+            assert found, found.reason
+            match, evidence = found[0], dict(found[0].evidence)
+            assert (match.spec, match.computed_in) == (box.spec, box.computed_in)
+            assert match.name == box.name or box.name in evidence.get("presets", ())
+            assert match.confidence > 0.99
+            assert all(words in found.reason for words in box.said), found.reason
+            assert {key: evidence[key] for key in box.evidence} == box.evidence
+            assert evidence["library"] == "numpy"
+            assert json.loads(json.dumps(evidence, allow_nan=False)) == evidence
+            assert evidence["rows"] < 60_000
 
 
-@pytest.mark.parametrize("name", [name for name, box in BOXES.items() if box.spec is not None])
-def test_what_was_found_does_the_same(name):
+def test_what_was_found_does_the_same(cases):
     """`rotate` by the spec is the function, at positions and on rows that nobody asked about, to its own rounding."""
-    box = BOXES[name]
-    found = identify_function(box.function, box.width, **box.options)
-    match, evidence = found[0], dict(found[0].evidence)
-    counts = "counts its rows" in found.reason
-    number = 512 if counts else 200
-    draw = np.random.default_rng(11)
-    at = np.arange(number) if counts else draw.integers(0, min(evidence["longest_position"], 250) + 1, number)
-    x = draw.integers(-64, 65, (number, box.width)).astype(np.float32) / 64
-    ours = ch.rotate(x, match.spec, at, role=evidence.get("role"))
-    theirs = box.function(x, at)
-    assert np.abs(ours - theirs).max() <= max(match.error, 1e-4) * 2
+    for name, box in KNOWN.items():
+        with cases(name):
+            found = identified(name)
+            match, evidence = found[0], dict(found[0].evidence)
+            counts = "counts its rows" in found.reason
+            number, draw = 512 if counts else 200, np.random.default_rng(11)
+            at = np.arange(number) if counts else draw.integers(0, min(evidence["longest_position"], 250) + 1, number)
+            x = draw.integers(-64, 65, (number, box.width)).astype(np.float32) / 64
+            ours = ch.rotate(x, match.spec, at, role=evidence.get("role"))
+            assert np.abs(ours - box.function(x, at)).max() <= max(match.error, 1e-4) * 2
 
 
-@pytest.mark.parametrize("name", BROKEN)
-def test_what_is_no_rotation_is_said_to_be_none(name):
-    box = BROKEN[name]
-    found = identify_function(box.function, box.width)
-    assert not found
-    for words in box.said:
-        assert words in found.reason
+def test_what_is_no_rotation_is_said_to_be_none(cases):
+    for name, box in BROKEN.items():
+        with cases(name):
+            found = identify_function(box.function, box.width)
+            assert not found
+            assert all(words in found.reason for words in box.said), found.reason
 
 
 @pytest.mark.parametrize("function", [litgpt_yarn, qwen_image_text])
