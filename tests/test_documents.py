@@ -64,32 +64,26 @@ def run_python(document: Path, folder: Path) -> int:
 
 
 @pytest.mark.filterwarnings("ignore:flex_attention called without torch.compile:UserWarning")  # the text says so too
-@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
-def test_python_blocks_run(document: Path, tmp_path: Path):
-    text = document.read_text(encoding="utf-8")
-    for line, library in (("import torch\n", "torch"), ("from transformers import", "transformers")):
-        if line in text and not text.split(line)[0].rpartition("```")[2].startswith(f"python {NOT_RUN}"):
-            pytest.importorskip(library)
-    run_python(document, tmp_path)
+def test_python_blocks_run(tmp_path: Path, cases):
+    pytest.importorskip("torch")
+    pytest.importorskip("transformers")
+    for number, document in enumerate(DOCUMENTS):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        with cases(document.relative_to(ROOT)):
+            run_python(document, folder)
 
 
 def test_the_readme_shows_python_that_runs(tmp_path: Path):
     assert run_python(ROOT / "README.md", tmp_path) > 0
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "```python\nraise ValueError('wrong')\n```\n",
-        "```python\n>>> 1 + 1\n3\n```\n",
-        "```python\nprint(1 + 1)  # 3\n```\n",
-    ],
-)
-def test_a_wrong_block_fails(tmp_path: Path, text: str):
+def test_a_wrong_block_fails(tmp_path: Path, cases):
     document = tmp_path / "wrong.md"
-    document.write_text(text, encoding="utf-8")
-    with pytest.raises((AssertionError, ValueError)):
-        run_python(document, tmp_path)
+    for block in ("raise ValueError('wrong')", ">>> 1 + 1\n3", "print(1 + 1)  # 3"):
+        document.write_text(f"```python\n{block}\n```\n", encoding="utf-8")
+        with cases(block), pytest.raises((AssertionError, ValueError)):
+            run_python(document, tmp_path)
 
 
 def commands(document: Path) -> list[tuple[int, str]]:
@@ -113,11 +107,33 @@ def run_command(command: str, folder: Path) -> subprocess.CompletedProcess[str]:
     )
 
 
-@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
-def test_commands_run(document: Path, tmp_path: Path):
-    for line, command in commands(document):
-        done = run_command(command, tmp_path)
-        assert done.returncode == 0, f"{document.name}:{line}: {command}\n{done.stdout}{done.stderr}"
+def run_commands(documents: list[Path], folder: Path, cases) -> dict[str, str]:
+    """Run what shell blocks show, each document in a folder of its own; what each command printed."""
+    printed = {}
+    for number, document in enumerate(documents):
+        own = folder / str(number)
+        own.mkdir()
+        for line, command in commands(document):
+            with cases(f"{document.relative_to(ROOT)}:{line}", command):
+                done = run_command(command, own)
+                assert done.returncode == 0, f"{done.stdout}{done.stderr}"
+                printed[command] = done.stdout
+    return printed
+
+
+def test_commands_of_the_readme_run_and_print_what_it_shows(tmp_path: Path, cases):
+    printed = run_commands([ROOT / "README.md"], tmp_path, cases)
+    identified = [out for command, out in printed.items() if command.startswith("clockhands identify table.npy")]
+    assert identified, "the README makes no table to identify"
+    excerpts = [text for _, text in blocks(ROOT / "README.md", "text") if text.startswith("table.npy")]
+    assert excerpts, "the README shows nothing identified"
+    for text in excerpts:
+        assert text.strip() in identified[-1]
+
+
+@pytest.mark.slow
+def test_commands_of_every_document_run(tmp_path: Path, cases):
+    run_commands([document for document in DOCUMENTS if document != ROOT / "README.md"], tmp_path, cases)
 
 
 def test_make_targets_in_documents_exist():
@@ -182,17 +198,6 @@ def test_the_report_that_the_readme_shows_is_the_real_one(tmp_path: Path):
     assert excerpts, "the README shows no report"
     for text in excerpts:
         assert text.strip() in done.stdout, f"the README shows\n{text}\nbut the command prints\n{done.stdout}"
-
-
-def test_what_the_readme_shows_as_identified_is_what_is_printed(tmp_path: Path):
-    """The excerpt below the shell block, line by line."""
-    told = [command for _, command in commands(ROOT / "README.md") if "table.npy" in command]
-    assert len(told) == 2, "the README makes no table to identify"
-    done = [run_command(command, tmp_path) for command in told]
-    excerpts = [text for _, text in blocks(ROOT / "README.md", "text") if text.startswith("table.npy")]
-    assert excerpts, "the README shows nothing identified"
-    for text in excerpts:
-        assert text.strip() in done[-1].stdout, f"the README shows\n{text}\nbut the command prints\n{done[-1].stdout}"
 
 
 def test_the_changelog_knows_this_version():

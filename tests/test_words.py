@@ -4,19 +4,20 @@ import ast
 import re
 from pathlib import Path
 
+import click
 import pytest
 
 import clockhands
-from auditing.test_rules import CASES
+from auditing.test_rules import CASES as FINDINGS
 from clockhands.auditing.findings import CODES, judge
 from clockhands.claims import CLAIMS, SUBJECTS
+from clockhands.cli import main
 from clockhands.faults import ADDITIVE, BIAS, GENERATION, MODULE, ROTARY
 from clockhands.measures import QUESTIONS
 from clockhands.show.terminal import SHORT
 
 ROOT = Path(__file__).resolve().parents[1]
 SOURCES = Path(clockhands.__file__).parent
-HELPS = Path(__file__).parent / "cli" / "help"
 
 # Words that only this project uses for a thing that has a common name.
 RETIRED = re.compile(
@@ -71,33 +72,36 @@ def test_a_retired_word_is_found():
     in_the_terms_of_the_field("A learning rate of 0.003, see --readers A,B.")
 
 
-@pytest.mark.parametrize("code", CODES)
-def test_findings_explained(code):
-    rule = CODES[code]
-    in_the_terms_of_the_field(f"{rule.title}. {rule.means} {rule.unmended} {rule.advice()}")
+def test_findings_explained(cases):
+    for code, rule in CODES.items():
+        with cases(code):
+            in_the_terms_of_the_field(f"{rule.title}. {rule.means} {rule.unmended} {rule.advice()}")
 
 
-@pytest.mark.parametrize(("code", "evidence"), [case[:2] for case in CASES])
-def test_findings(code, evidence):
-    found = judge(code, evidence)
-    given = [str(text) for entry in evidence.items() for text in entry if isinstance(text, str) and len(text) > 3]
-    in_the_terms_of_the_field(found.message, given)
-    in_the_terms_of_the_field(found.hint)
-    if found.edit is not None:
-        in_the_terms_of_the_field(found.edit.says, given)
+def test_findings(cases):
+    for code, evidence in FINDINGS:
+        found = judge(code, evidence)
+        given = [str(text) for entry in evidence.items() for text in entry if isinstance(text, str) and len(text) > 3]
+        with cases(code, evidence):
+            in_the_terms_of_the_field(found.message, given)
+            in_the_terms_of_the_field(found.hint)
+            if found.edit is not None:
+                in_the_terms_of_the_field(found.edit.says, given)
 
 
-@pytest.mark.parametrize(
-    "fault", [fault for kind in (ROTARY, ADDITIVE, BIAS, MODULE, GENERATION) for fault in kind.values()], ids=repr
-)
-def test_faults(fault):
-    sentence = re.sub(r"\{[^}]*\}", "", fault.sentence)
-    in_the_terms_of_the_field(f"{sentence}. {fault.hint} {fault.shown_by}")
+def test_faults(cases):
+    for kind in (ROTARY, ADDITIVE, BIAS, MODULE, GENERATION):
+        for code, fault in kind.items():
+            with cases(code):
+                sentence = re.sub(r"\{[^}]*\}", "", fault.sentence)
+                in_the_terms_of_the_field(f"{sentence}. {fault.hint} {fault.shown_by}")
 
 
-@pytest.mark.parametrize("told", CLAIMS.values(), ids=CLAIMS)
-def test_claims(told):
-    in_the_terms_of_the_field(f"{told.statement} {told.condition} {told.argument} {told.source} {told.waits_for}")
+def test_claims(cases):
+    for name, told in CLAIMS.items():
+        with cases(name):
+            texts = (told.statement, told.condition, told.argument, told.source, told.waits_for)
+            in_the_terms_of_the_field(" ".join(map(str, texts)))
 
 
 def test_labels():
@@ -105,9 +109,16 @@ def test_labels():
         in_the_terms_of_the_field(label)
 
 
-@pytest.mark.parametrize("path", sorted(HELPS.glob("*.txt")), ids=lambda path: path.stem)
-def test_helps(path):
-    in_the_terms_of_the_field(re.sub(r'"who let .*"', "", path.read_text(encoding="utf-8")))
+def test_helps(cases):
+    context = click.Context(main, info_name="clockhands")
+    for name in main.list_commands(context):
+        command = main.get_command(context, name)
+        with cases(name):
+            text = command.get_help(click.Context(command, info_name=name, parent=context))
+            in_the_terms_of_the_field(re.sub(r'"who let .*"', "", text))
+            for each, below in getattr(command, "commands", {}).items():
+                text = below.get_help(click.Context(below, info_name=each, parent=context))
+                in_the_terms_of_the_field(text)
 
 
 def texts_of(source):
@@ -129,21 +140,22 @@ def texts_of(source):
             yield node.value
 
 
-@pytest.mark.parametrize(
-    "path", sorted(SOURCES.rglob("*.py")), ids=lambda path: str(path.relative_to(SOURCES).with_suffix(""))
-)
-def test_messages_and_hints(path):
-    for text in texts_of(path.read_text(encoding="utf-8")):
-        if re.search(r"[a-z,] [a-z]", text) and not NOT_READ.search(text) and "document.getElementById" not in text:
-            in_the_terms_of_the_field(text)
+def test_messages_and_hints(cases):
+    for path in sorted(SOURCES.rglob("*.py")):
+        with cases(path.relative_to(SOURCES)):
+            for text in texts_of(path.read_text(encoding="utf-8")):
+                script = "document.getElementById" in text or NOT_READ.search(text)
+                if re.search(r"[a-z,] [a-z]", text) and not script:
+                    in_the_terms_of_the_field(text)
 
 
-@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.name)
-def test_documents(path):
-    text = HEADER.sub("", path.read_text(encoding="utf-8"))
-    text = re.sub(r"^```.*?^```", "", text, flags=re.MULTILINE | re.DOTALL)
-    text = NOT_PROSE.sub(" ", text)
-    if DEFINES_HANDS.fullmatch(path.relative_to(ROOT).as_posix()):
-        text = text.replace("hands", "")
-    for paragraph in text.split("\n\n"):
-        in_the_terms_of_the_field(paragraph)
+def test_documents(cases):
+    for path in DOCUMENTS:
+        text = HEADER.sub("", path.read_text(encoding="utf-8"))
+        text = re.sub(r"^```.*?^```", "", text, flags=re.MULTILINE | re.DOTALL)
+        text = NOT_PROSE.sub(" ", text)
+        if DEFINES_HANDS.fullmatch(path.relative_to(ROOT).as_posix()):
+            text = text.replace("hands", "")
+        with cases(path.name):
+            for paragraph in text.split("\n\n"):
+                in_the_terms_of_the_field(paragraph)
