@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import pytest
 
 import clockhands as ch
 from clockhands.additive import (
@@ -19,8 +20,11 @@ from clockhands.additive import (
     WarpedPosition,
 )
 from clockhands.ladders import EvenSteps, Explicit, Geometric, Repeated
-from clockhands.testing import Subject
+from clockhands.testing import Law, Subject, broken
 
+# How many cells of a table are drawn for each library but NumPy: JAX compiles every operation for every shape.
+DRAWN = {"torch": 30, "jax": 6, "array_api_strict": 30}
+other_libraries = pytest.mark.parametrize("any_backend", DRAWN, indirect=True)
 SHIFTS = {"shift is a rotation", "shifts compose", "kernel of distance"}
 NO_SHIFT = SHIFTS | {"shifted by one matrix"}
 
@@ -194,3 +198,12 @@ def subject_of(row: Member, backend: Any) -> Subject:
         return Subject(spec, applied(spec), others, row.positions, row.tolerance, coarse=coarse)
 
     return subject(row.spec, tuple(subject(other) for other in row.others))
+
+
+def judge(row: Any, law: Law, subject: Any) -> None:
+    """The law holds, or is broken where the row says so."""
+    how = broken(law, subject)
+    if law.name in row.breaks:
+        assert how, f"{row.name} is said to break the law {law.name!r} by nature, and keeps it"
+    else:
+        assert how is None, how
