@@ -1,8 +1,9 @@
 """What of an encoding is new past the length, held to what all positions and distances of a longer text really have."""
 
+from itertools import product
+
 import mpmath
 import numpy as np
-import pytest
 
 import clockhands as ch
 from clockhands.additive import Binary, Counter, FourierFeatures, NormalizedCounter, SineOnly, WarpedPosition
@@ -29,20 +30,17 @@ def arcs_that_grow(rates, length, longest):
     return grown
 
 
-@pytest.mark.parametrize("length", [7, 64, 700])
-@pytest.mark.parametrize(
-    "spec",
-    [ch.Rotary(16), ch.Rotary(16, base=500.0), ch.Rotary(16, scaling=Linear(4.0)), ch.Sinusoidal(16)],
-    ids=lambda spec: type(spec).__name__,
-)
-def test_pairs_that_reach_new_angles_are_those_whose_arc_grows(spec, length):
-    told = found(spec, length)
-    rates = spec.rates if isinstance(spec, ch.Rotary) else spec.ladder.rates
-    assert told.numbers["new"] == arcs_that_grow(rates, length, 2 * length)
-    assert told.numbers["total"] == len(rates)
-    assert told.holds == (told.numbers["new"] == 0)
-    assert told.numbers["first_new"] == (length if told.numbers["new"] else None)
-    assert told.numbers["defined"]
+def test_pairs_that_reach_new_angles_are_those_whose_arc_grows(cases):
+    turning = ch.Rotary(16), ch.Rotary(16, base=500.0), ch.Rotary(16, scaling=Linear(4.0)), ch.Sinusoidal(16)
+    for spec, length in product(turning, (7, 64, 700)):
+        with cases(spec, length):
+            told = found(spec, length)
+            rates = spec.rates if isinstance(spec, ch.Rotary) else spec.ladder.rates
+            assert told.numbers["new"] == arcs_that_grow(rates, length, 2 * length)
+            assert told.numbers["total"] == len(rates)
+            assert told.holds == (told.numbers["new"] == 0)
+            assert told.numbers["first_new"] == (length if told.numbers["new"] else None)
+            assert told.numbers["defined"]
 
 
 def test_a_pair_that_never_rotates_is_not_new():
@@ -53,75 +51,53 @@ def test_a_pair_that_never_rotates_is_not_new():
     assert found(ch.Rotary(128, scaling=Proportional(0.25)), 2048).holds is True
 
 
-@pytest.mark.parametrize(
-    "spec",
-    [
-        Buckets(heads=2),
-        Buckets(heads=2, buckets=8, max_distance=16),
-        Buckets(heads=2, bidirectional=False),
-        ch.preset("deberta-v2", heads=2),
-        Clipped(heads=2, span=20),
-    ],
-    ids=lambda spec: type(spec).__name__,
-)
-@pytest.mark.parametrize("length", [1, 3, 12, 100, 300])
-def test_buckets_past_the_length_are_those_of_the_row_numbers(spec, length):
-    rows = row_numbers(spec, range(3000), [0])[:, 0]
-    new = [distance for distance in range(length, 3000) if rows[distance] not in rows[:length]]
-    numbers = found(spec, length).numbers
-    assert numbers["first_new"] == (new[0] if new else None)
-    assert found(spec, length).holds == (not new)
+def test_buckets_past_the_length_are_those_of_the_row_numbers(cases):
+    t5 = Buckets(heads=2), Buckets(heads=2, buckets=8, max_distance=16), Buckets(heads=2, bidirectional=False)
+    for spec in (*t5, ch.preset("deberta-v2", heads=2), Clipped(heads=2, span=20)):
+        rows = row_numbers(spec, range(3000), [0])[:, 0]
+        for length in (1, 3, 12, 100, 300):
+            with cases(spec, length):
+                new = length + np.flatnonzero(~np.isin(rows[length:], rows[:length]))
+                told = found(spec, length)
+                assert told.numbers["first_new"] == (new[0] if len(new) else None)
+                assert told.holds == (not len(new))
 
 
-@pytest.mark.parametrize(
-    ("spec", "values"),
-    [
-        (ch.Alibi(4), None),
-        (ch.Alibi(4, "symmetric"), None),
-        (ch.Alibi(4, "key"), None),
-        (Decay(4), None),
-        (Kerple(2), {"p": np.array([1.0, 0.5]), "a": np.array([1.0, 2.0])}),
-    ],
-    ids=str,
-)
-def test_a_bias_without_buckets_is_new_at_every_distance_past_the_length(spec, values):
-    length = 40
-    told = found(spec, length, values)
-    assert (told.holds, told.numbers["first_new"], told.numbers["new"]) == (False, length, spec.heads)
-    row = ch.bias(spec, [2 * length - 1], range(2 * length), values=values, dtype="float64")[:, 0, ::-1]
-    falls = row[:, :1] - row
-    assert (falls[:, length:] > falls[:, :length].max(axis=1, keepdims=True)).all()
+def test_a_bias_without_buckets_is_new_at_every_distance_past_the_length(cases):
+    kernel, length = {"p": np.array([1.0, 0.5]), "a": np.array([1.0, 2.0])}, 40
+    alibi = [(ch.Alibi(4, form), None) for form in ("distance", "symmetric", "key")]
+    for spec, values in (*alibi, (Decay(4), None), (Kerple(2), kernel)):
+        with cases(spec):
+            told = found(spec, length, values)
+            assert (told.holds, told.numbers["first_new"], told.numbers["new"]) == (False, length, spec.heads)
+            row = ch.bias(spec, [2 * length - 1], range(2 * length), values=values, dtype="float64")[:, 0, ::-1]
+            falls = row[:, :1] - row
+            assert (falls[:, length:] > falls[:, :length].max(axis=1, keepdims=True)).all()
 
 
-@pytest.mark.parametrize(("threshold", "holds"), [(16.0, True), (63.0, True), (64.0, False), (1000.0, False)])
-def test_fire_sees_all_shares_where_a_query_reaches_its_threshold(threshold, holds):
+def test_fire_sees_all_shares_where_a_query_reaches_its_threshold(cases):
     spec, drawn = Fire(2, hidden=4), np.random.default_rng(3)
-    values = {name: drawn.normal(size=shape) for name, shape in spec.shapes.items()}
-    values |= {"c": np.array(1.0), "threshold": np.array(threshold)}
-    told = found(spec, 64, values)
-    assert told.holds is holds
-    share = [np.log1p(place) / (np.log1p(max(place, threshold)) + spec.epsilon) for place in range(128)]
-    assert (max(share[64:]) > max(share[:64]) + 1e-6) is not holds
-    assert found(spec, 64).state == "not computed"
+    values = {name: drawn.normal(size=shape) for name, shape in spec.shapes.items()} | {"c": np.array(1.0)}
+    for threshold, holds in ((16.0, True), (63.0, True), (64.0, False), (1000.0, False)):
+        with cases(threshold):
+            told = found(spec, 64, values | {"threshold": np.array(threshold)})
+            assert told.holds is holds
+            share = [np.log1p(place) / (np.log1p(max(place, threshold)) + spec.epsilon) for place in range(128)]
+            assert (max(share[64:]) > max(share[:64]) + 1e-6) is not holds
 
 
-@pytest.mark.parametrize(("length", "first"), [(5, 8), (8, 8), (9, None), (100, 128)])
-def test_binary_digits_are_new_where_a_longer_number_begins(length, first):
-    """Past 9 the next digit begins at 16, which a text of 18 tokens reaches and a text of 9 does not."""
-    told = found(Binary(width=10), length)
-    assert told.numbers["first_new"] == (first or 16)
-    assert told.numbers["new"] == 1
-    assert told.brief == "no: 1 of 10 channels new"
-
-
-def test_binary_digits_start_again():
-    """Four digits start again at 16: nothing past it is new, although no position past it is unique."""
+def test_binary_digits_are_new_where_a_longer_number_begins():
+    """Past 9 the next digit begins at 16. Four digits start again there: nothing past it is new, if not unique."""
+    for length, first in ((5, 8), (8, 8), (9, 16), (100, 128)):
+        told = found(Binary(width=10), length)
+        assert (told.numbers["first_new"], told.numbers["new"]) == (first, 1)
+        assert told.brief == "no: 1 of 10 channels new"
     assert found(Binary(width=4), 16).holds is True
 
 
 def test_counters_are_new_in_every_channel():
-    assert found(Counter(width=3), 50).numbers["first_new"] == 50
-    assert found(Counter(width=3), 50).numbers["new"] == 3
+    numbers = found(Counter(width=3), 50).numbers
+    assert (numbers["first_new"], numbers["new"]) == (50, 3)
     assert "a size that did not occur" in found(NormalizedCounter(width=3, length=50), 50).says
 
 
@@ -141,7 +117,6 @@ def test_others():
     assert found(SineOnly(width=4), 10**6).brief == "yes: all angles seen"
     assert found(WarpedPosition(width=8, warp="log"), 100).numbers["first_new"] == 101
     assert found(ch.preset("swin"), 49).numbers["defined"] is False
-    assert found(FourierFeatures(width=8), 100).state == "not computed"
     beside = FourierFeatures(width=7, axes=1, raw="before")
     assert found(beside, 100, np.ones(3)).brief == "no: raw coordinates grow"
 

@@ -9,15 +9,11 @@ import pytest
 
 import clockhands as ch
 from clockhands.additive import (
-    Counter,
     FourierFeatures,
-    Learned,
-    NoPosition,
     SineOnly,
     Sinusoidal,
     WarpedPosition,
 )
-from clockhands.biases import Alibi
 from clockhands.ladders import Explicit, geometric
 from clockhands.measures.ladders.turning import completes, turned_through, turning
 from clockhands.measures.subject import subject_of
@@ -25,7 +21,6 @@ from clockhands.rotary import Rotary
 from clockhands.scaling import Proportional
 
 SMOLLM2 = Rotary(head_width=64, base=100_000.0)
-DTYPES = ["float64", "float32", "float16", "bfloat16"]
 
 
 def found(spec, length, dtype="float32", values=None):
@@ -44,17 +39,18 @@ def test_a_wavelength_that_equals_the_length_completes_its_turn():
         assert not completes(2 * math.pi / (wavelength + 1e-6), wavelength)
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
-def test_smollm2_has_twelve_pairs_of_thirty_two(dtype):
+def test_smollm2_has_twelve_pairs_of_thirty_two(cases):
     """Pair i needs 2 pi 10**(5 i / 32) tokens: pair 19 has 5,846 and pair 20 has 8,378, more than 8,192."""
-    numbers = found(SMOLLM2, 8192, dtype).numbers
-    assert (numbers["never_completing"], numbers["completing"], numbers["pairs"]) == (12, 20, 32)
-    assert numbers["first_never_completing"] == 20
-    slowest = 2 * math.pi * 10 ** (5 * 31 / 32)
-    assert numbers["slowest_wavelength"] == pytest.approx(slowest, rel=1e-14)
-    assert numbers["slowest_share_of_circle"] == pytest.approx(8192 / slowest, rel=1e-14)
-    assert found(SMOLLM2, 8379, dtype).numbers["never_completing"] == 11
-    assert found(SMOLLM2, 2048, dtype).numbers["never_completing"] == 15
+    for dtype in ("float64", "float32", "float16", "bfloat16"):
+        with cases(dtype):
+            numbers = found(SMOLLM2, 8192, dtype).numbers
+            assert (numbers["never_completing"], numbers["completing"], numbers["pairs"]) == (12, 20, 32)
+            assert numbers["first_never_completing"] == 20
+            slowest = 2 * math.pi * 10 ** (5 * 31 / 32)
+            assert numbers["slowest_wavelength"] == pytest.approx(slowest, rel=1e-14)
+            assert numbers["slowest_share_of_circle"] == pytest.approx(8192 / slowest, rel=1e-14)
+            assert found(SMOLLM2, 8379, dtype).numbers["never_completing"] == 11
+            assert found(SMOLLM2, 2048, dtype).numbers["never_completing"] == 15
 
 
 def test_the_sentence_names_the_numbers():
@@ -116,27 +112,17 @@ def test_a_warped_position_is_counted_by_how_far_it_runs():
 
 
 def test_rates_that_are_values_are_read_from_them():
-    spec = FourierFeatures(width=8, axes=2, multiplier=2.0)
-    assert found(spec, 100).state == "not computed"
-    assert "values=" in found(spec, 100).says
-    rates = np.array([[0.5, -0.25, 0.0, 0.001], [1.0, 1.0, 1.0, 2.0]])
-    numbers = found(spec, 100, values=rates).numbers
+    spec, rates = FourierFeatures(width=8, axes=2, multiplier=2.0), [[0.5, -0.25, 0.0, 0.001], [1.0, 1.0, 1.0, 2.0]]
+    numbers = found(spec, 100, values=np.array(rates)).numbers
     assert (numbers["pairs"], numbers["completing"]) == (8, 6)
     assert (numbers["standing_still"], numbers["never_completing_by_axis"]) == (1, [1, 0])
     assert numbers["slowest_wavelength"] == pytest.approx(1000 * math.pi)
 
 
-@pytest.mark.parametrize("spec", [Alibi(heads=8), Counter(width=8), Learned(rows=64, width=8), NoPosition(width=8)])
-def test_codes_without_hands_say_so(spec):
-    said = found(spec, 64)
-    assert (said.state, said.holds) == ("not applicable", None)
-    assert said.says.endswith(".")
-
-
-@pytest.mark.parametrize("length", [1, 2])
-def test_short_texts(length):
-    assert found(Sinusoidal(width=4), length).numbers["completing"] == 0
-    assert found(SineOnly(width=3), length).brief == "3 of 3 sines"
+def test_short_texts():
+    for length in (1, 2):
+        assert found(Sinusoidal(width=4), length).numbers["completing"] == 0
+        assert found(SineOnly(width=3), length).brief == "3 of 3 sines"
 
 
 def test_a_wrong_rate_would_be_noticed():
