@@ -3,16 +3,20 @@
 #   make run           audit a preset, a real model and a faulty copy of its config, and write report.html
 #   make test          all tests that are quick
 #   make test-slow     the rest: fuzzing, peers, a fresh clone
-#   make test-oldest   the quick tests with the oldest versions that are promised to work, NumPy only
+#   make test-part     of these, those that always run and one of five parts: what CI runs
+#   make test-oldest   the quick tests of the core with the oldest versions that are promised to work, NumPy only
+#   make test-all      everything, in full: quick, slow, all quick tests with the oldest versions, lint, types, docs
+#   make snapshots     write the golden sentences of the tests anew; read the difference before you commit it
 #   make lint          ruff            make format-check   ruff format     make types   basedpyright
 #   make docs          the documentation as HTML pages, with every public name and command, in build/docs
 #   make bench         speed and memory beside other libraries, and frames per second of the explorer
 #   make studies       every study of the lab, whole (about an hour), and the pages of docs/studies from the results
 #   make release-check the wheel with each extra on each Python of the path, and whether it builds the same twice
-#   make coverage      the quick tests with branch coverage; fails below 92 %
-#   make mutation      what the tests of the core would miss (5 minutes on two cores)
+#   make coverage      the quick tests with branch coverage; fails below 94 %
+#   make mutation-sample  which of 200 drawn changes of the package the quick tests notice
 #
 # PYTEST_ARGS reaches pytest: make test PYTEST_ARGS="-k ladders -x"
+# One idea: make test PYTEST_ARGS="-n 0 tests/test_scaling.py"
 
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV := .venv
@@ -25,14 +29,17 @@ INSTALLED_FROM := pyproject.toml constraints.txt
 PYTEST_ARGS ?=
 # A few processes: each loads PyTorch and JAX. PYTEST_ARGS="-n 0" is one, for a debugger.
 PYTEST := -m pytest --numprocesses auto --maxprocesses 4
+# What `make test-oldest` runs; with OLDEST_TESTS= all quick tests.
+OLDEST_TESTS := tests/laws tests/rotary tests/additive tests/biases tests/oracles tests/measures tests/sources $(wildcard tests/test_*.py)
 # One thread in each process: the threads of several processes on the same cores wait for one another.
 THREADS := OMP_NUM_THREADS=$${OMP_NUM_THREADS:-1}
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-slow test-oldest lint format format-check types docs bench studies mutation coverage release-check clean
+.PHONY: help run test test-slow test-part test-oldest test-all snapshots lint format format-check types docs bench studies \
+	mutation-sample coverage release-check clean
 
 help:
-	@sed -n '3,17s/^# \{0,1\}//p' Makefile
+	@sed -n '3,20s/^# \{0,1\}//p' Makefile
 
 $(BIN)/python:
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "clockhands needs Python 3.11 or newer: make PYTHON=/path/to/python3.11")'
@@ -89,10 +96,6 @@ $(STAMPS)/docs: $(STAMPS)/test
 	$(PIP) --editable '.[docs]'
 	@touch $@
 
-$(STAMPS)/mutation: $(STAMPS)/test
-	$(PIP) --editable '.[mutation]'
-	@touch $@
-
 $(STAMPS)/bench: $(STAMPS)/test
 	$(PIP) --editable '.[bench]'
 	@touch $@
@@ -108,8 +111,24 @@ test: $(STAMPS)/test
 	@$(THREADS) $(BIN)/python $(PYTEST) $(PYTEST_ARGS)
 
 # Two processes: each takes up to 5 GB.
+SLOW := -m pytest --numprocesses auto --maxprocesses 2 -m slow
 test-slow: $(STAMPS)/peers $(STAMPS)/runtimes $(STAMPS)/chromium
-	@$(THREADS) $(BIN)/python -m pytest --numprocesses auto --maxprocesses 2 -m slow $(PYTEST_ARGS)
+	@$(THREADS) $(BIN)/python $(SLOW) $(PYTEST_ARGS)
+
+# PART=7 repeats a part; any ten numbers in a row hold every slow test.
+PART := next
+test-part: $(STAMPS)/peers $(STAMPS)/runtimes $(STAMPS)/chromium
+	@$(THREADS) $(BIN)/python $(SLOW) --part $(PART) $(PYTEST_ARGS)
+
+test-all:
+	@$(MAKE) --no-print-directory test
+	@$(MAKE) --no-print-directory lint format-check types docs
+	@$(MAKE) --no-print-directory test-oldest OLDEST_TESTS=
+	@$(MAKE) --no-print-directory test-slow
+
+snapshots: $(STAMPS)/test
+	@$(THREADS) $(BIN)/python -m pytest -n 0 -q --snapshot-update $(shell grep -rlw snapshot tests --include='test_*.py')
+	@git diff --stat -- '*.ambr'
 
 $(OLDEST)/stamp: pyproject.toml constraints-oldest.txt
 	test -x $(OLDEST)/bin/python || $(PYTHON) -m venv $(OLDEST)
@@ -119,7 +138,7 @@ $(OLDEST)/stamp: pyproject.toml constraints-oldest.txt
 
 # The other backends are not there, so their tests skip; without CI=true that is allowed.
 test-oldest: $(OLDEST)/stamp
-	@CI= EXPECT_BACKENDS=numpy $(THREADS) $(OLDEST)/bin/python $(PYTEST) -p no:cacheprovider --doctest-ignore-import-errors $(PYTEST_ARGS)
+	@CI= EXPECT_BACKENDS=numpy $(THREADS) $(OLDEST)/bin/python $(PYTEST) -p no:cacheprovider --doctest-ignore-import-errors $(OLDEST_TESTS) $(PYTEST_ARGS)
 
 lint: $(STAMPS)/lint
 	$(BIN)/ruff check .
@@ -163,10 +182,9 @@ release-check: $(STAMPS)/model
 coverage: $(STAMPS)/test
 	@$(THREADS) $(BIN)/python $(PYTEST) --cov --cov-report term:skip-covered $(PYTEST_ARGS)
 
-mutation: $(STAMPS)/mutation
-	rm -rf mutants && mkdir mutants
-	$(BIN)/mutmut run $(MUTATION_ARGS) > mutants/log 2>&1 || { tail -n 40 mutants/log; exit 1; }
-	$(BIN)/python tools/mutation_report.py
+# MUTATION_ARGS="--seed 40 --core 40 --above 160" repeats a sample; after -- stand arguments of pytest: "-- -m slow".
+mutation-sample: $(STAMPS)/test
+	@$(BIN)/python tools/mutation_sample.py $(MUTATION_ARGS)
 
 clean:
-	rm -rf $(VENV) $(OLDEST) mutants .coverage* .hypothesis .pytest_cache .ruff_cache build dist report.html
+	rm -rf $(VENV) $(OLDEST) .coverage* .hypothesis .pytest_cache .ruff_cache build dist report.html

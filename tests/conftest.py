@@ -9,16 +9,19 @@ told what to expect, by three variables of the environment:
 * ``CI=true``: the run fails if any test was skipped, for whatever reason.
 """
 
+import contextlib
+import gc
+import hashlib
 import importlib
 import importlib.metadata
 import os
 import platform
 import random
+import sys
 import threading
 import traceback
 from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -127,23 +130,70 @@ def any_backend(request: pytest.FixtureRequest) -> Backend:
     return _backend(request)
 
 
+# --- the slow tests in parts ----------------------------------------------------------------------------------------
+
+PARTS = 5
+
+
+def in_part(nodeid: str, number: int) -> bool:
+    """Whether a slow test belongs to the run of this number: any ten runs in a row hold a whole round of five parts."""
+    turn, part = divmod(number, PARTS)
+    return int.from_bytes(hashlib.sha256(f"{turn} {nodeid}".encode()).digest()[:8]) % PARTS == part
+
+
+def next_number() -> int:
+    """The number of this run: of the hosted workflow, or one more than that of the last run of this user."""
+    hosted = os.environ.get("GITHUB_RUN_NUMBER")
+    if hosted:
+        return int(hosted)
+    kept = Path(os.environ.get("XDG_CACHE_HOME", "~/.cache")).expanduser() / "clockhands" / "slow-part"
+    number = int(kept.read_text(encoding="utf-8")) + 1 if kept.exists() else random.SystemRandom().randrange(10**6)
+    with contextlib.suppress(OSError):  # where nothing can be kept, the next number is a new random one
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        kept.write_text(str(number), encoding="utf-8")
+    return number
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--part",
+        metavar="next|NUMBER",
+        help=f"of the slow tests those marked `always`, and one of {PARTS} parts: the next one, or that of a number",
+    )
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if config.option.part is None:
+        return
+    number = int(config.option.part)
+    kept, left = [], []
+    for item in items:
+        slow = item.get_closest_marker("slow") and not item.get_closest_marker("always")
+        (left if slow and not in_part(item.nodeid, number) else kept).append(item)
+    items[:] = kept
+    config.hook.pytest_deselected(items=left)
+
+
+# --- fixtures -------------------------------------------------------------------------------------------------------
+
+
 class Cases:
     """Many cases of one idea in one test: every case is tried, and every failure is reported at the end.
 
-    ``with cases(name): assert ...`` goes on after a failure. (pytest's own `subtests` report each case by itself: 3 ms a
-    case, where a parameter is 4.5 ms, both measured with xdist, and this one 2 microseconds.)
+    ``with cases(name): assert ...`` goes on after a failure. (pytest's own `subtests` report each case by itself, which
+    takes 3 ms a case; a parameter takes 4.5 ms, both measured with xdist, and this one 2 microseconds.)
     """
 
     def __init__(self) -> None:
         self.tried = 0
         self.failures: list[str] = []
 
-    @contextmanager
+    @contextlib.contextmanager
     def __call__(self, *case: object) -> Iterator[None]:
         self.tried += 1
         try:
             yield
-        except (Exception, pytest.fail.Exception) as error:
+        except (Exception, pytest.fail.Exception) as error:  # noqa: BLE001 - whatever fails is reported
             place = traceback.extract_tb(error.__traceback__)[1]  # the first is the line above
             what = str(error) if isinstance(error, AssertionError) else f"{type(error).__name__}: {error}"
             named = ", ".join(map(str, case))
@@ -228,18 +278,18 @@ def empty_hub(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Generator[Any,
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
-    """What `cases` collected is judged. A test that imports a library that is absent skips; the package may need none."""
+    """A test that itself imports a library that is absent skips; the package may need none. `cases` is judged."""
     try:
         answer = yield
-        if "cases" in getattr(item, "funcargs", {}):
-            item.funcargs["cases"].judge()
-        return answer
     except ModuleNotFoundError as error:
         *_, innermost = traceback.extract_tb(error.__traceback__)
         by_test = Path(innermost.filename).is_relative_to(Path(__file__).parent)
         if by_test and error.name in BACKENDS and error.name not in expected_backends():
             pytest.skip(f"{error.name} is not installed")
         raise
+    if "cases" in getattr(item, "funcargs", {}):
+        item.funcargs["cases"].judge()
+    return answer
 
 
 class Record:
@@ -293,14 +343,28 @@ class Record:
             terminalreporter.line(f"EXPECTED OTHERWISE: {sentence}", red=True)
 
 
+@pytest.fixture(scope="module", autouse=True)
+def _what_libraries_keep() -> Generator[None, None, None]:
+    """Compiled functions of JAX and PyTorch are dropped after each module: kept, they took 4 GB in a process."""
+    yield
+    if "jax" in sys.modules:
+        sys.modules["jax"].clear_caches()
+    if "torch._dynamo" in sys.modules:
+        sys.modules["torch"].compiler.reset()
+    gc.collect()
+
+
 def pytest_configure(config: pytest.Config) -> None:
+    if config.option.part == "next":
+        config.option.part = str(next_number())  # processes of xdist are given it
     config.pluginmanager.register(Record(), "what-was-tested")
 
 
-def pytest_report_header() -> list[str]:
+def pytest_report_header(config: pytest.Config) -> list[str]:
     versions = [f"{name} {installed(name) or 'absent'}" for name in ("clockhands", *BACKENDS, "mpmath", "hypothesis")]
     expected = ", ".join(expected_backends()) or "none"
+    part = "" if config.option.part is None else f"; part of the slow tests: --part {config.option.part}"
     return [
         f"python {platform.python_version()}; " + "; ".join(versions),
-        f"expected backends: {expected}; CI: {in_ci()}",
+        f"expected backends: {expected}; CI: {in_ci()}{part}",
     ]

@@ -1,11 +1,14 @@
 """The record of what was tested fails a run that tested less than it was asked to."""
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from conftest import in_part
 
 CONFTEST = Path(__file__).with_name("conftest.py")
 ONE_OF_EACH = """
@@ -116,3 +119,37 @@ def test_a_drawn_sample_follows_from_the_seed(tmp_path: Path):
     assert drawn[0].endswith("['a', 'b']")
     other = run(tmp_path, test, PYTEST_ADDOPTS="--randomly-seed=8").stdout
     assert drawn != [line for line in other.splitlines() if line.startswith("[")]
+
+
+SLOW = """
+import pytest
+@pytest.mark.slow
+@pytest.mark.parametrize("n", range(40))
+def test_slow(n): pass
+@pytest.mark.slow
+@pytest.mark.always
+def test_guard(): pass
+def test_quick(): pass
+"""
+
+
+def test_a_part_of_the_slow_tests_holds_those_that_always_run(tmp_path: Path):
+    ran = []
+    for number in ("7", "8", "next", "next"):
+        done = run(tmp_path, SLOW, PYTEST_ADDOPTS=f"-v -m slow --part {number}", XDG_CACHE_HOME=str(tmp_path / "cache"))
+        assert done.returncode == 0, done.stdout + done.stderr
+        ran.append({line.split()[0] for line in done.stdout.splitlines() if " PASSED" in line})
+        assert "test_inner.py::test_guard" in ran[-1]
+        assert len(ran[-1]) < 30
+        printed = re.search(r"part of the slow tests: --part (\d+)", done.stdout)
+        assert printed
+        numbers = int(printed[1]) if number == "next" else None
+    assert not (ran[0] & ran[1]) - {"test_inner.py::test_guard"}, "parts 7 and 8 are of one round"
+    assert numbers == int((tmp_path / "cache" / "clockhands" / "slow-part").read_text())
+
+
+def test_ten_runs_in_a_row_hold_every_slow_test():
+    for first in (0, 3, 41, 999_998):
+        runs = range(first, first + 10)
+        assert all(any(in_part(f"tests/a.py::test[{n}]", run) for run in runs) for n in range(200))
+    assert 20 < sum(in_part(f"tests/a.py::test[{n}]", 4) for n in range(200)) < 60, "a part is about a fifth"

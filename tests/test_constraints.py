@@ -6,6 +6,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 import pytest
+import yaml
 
 
 def pins(file: Path) -> dict[str, str]:
@@ -51,3 +52,20 @@ def test_the_oldest_versions_are_the_lower_bounds(repository: Path, project: dic
 @pytest.mark.parametrize("name", ["pytest", "hypothesis", "pytest-randomly", "mpmath"])
 def test_this_run_uses_the_pinned_tools(repository: Path, name: str):
     assert version(name) == pins(repository / "constraints.txt")[name]
+
+
+def test_workflows_pin_actions_by_hash_may_only_read_and_call_what_exists(repository: Path):
+    files = sorted((repository / ".github" / "workflows").glob("*.yml"))
+    assert [file.stem for file in files] == ["nightly", "push", "release"]
+    targets = set(re.findall(r"^([a-z][a-z-]*):", (repository / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
+    for file in files:
+        text = file.read_text(encoding="utf-8")
+        used = re.findall(r"uses: (\S+)(.*)", text)
+        assert used
+        for action, tag in used:
+            assert re.fullmatch(r"[\w/-]+@[0-9a-f]{40}", action), action
+            assert re.fullmatch(r" # v[\d.]+", tag), tag
+        workflow = yaml.safe_load(text)
+        assert workflow["permissions"] == {"contents": "read"}
+        assert all("permissions" not in job and job["timeout-minutes"] for job in workflow["jobs"].values())
+        assert set(re.findall(r"\bmake ([a-z-]+)", re.sub(r"#.*", "", text))) <= targets

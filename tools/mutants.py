@@ -13,10 +13,12 @@ import gc
 import importlib.machinery
 import inspect
 import json
+import marshal
 import os
 import signal
 import sys
 import time
+import zlib
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -219,7 +221,18 @@ class _Loader(importlib.machinery.SourceFileLoader):
     mutants: dict[int, int]
 
     def get_code(self, fullname: str) -> Any:
-        return compiled(self.path, Path(self.path).read_bytes(), self.mutants, NOTES in os.environ)
+        """The code with its mutants, kept beside the sample: a test may start many processes."""
+        source, noting = Path(self.path).read_bytes(), NOTES in os.environ
+        key = zlib.crc32(repr((self.path, sorted(self.mutants.items()), noting)).encode(), zlib.crc32(source))
+        kept = Path(os.environ[SAMPLE]).parent / "code" / f"{fullname}-{key:08x}"
+        if kept.exists():
+            return marshal.loads(kept.read_bytes())
+        code = compiled(self.path, source, self.mutants, noting)
+        kept.parent.mkdir(exist_ok=True)
+        written = kept.with_suffix(f".{os.getpid()}")
+        written.write_bytes(marshal.dumps(code))
+        written.replace(kept)
+        return code
 
 
 class _Finder:
