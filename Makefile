@@ -30,7 +30,7 @@ PYTEST_ARGS ?=
 # A few processes: each loads PyTorch and JAX. PYTEST_ARGS="-n 0" is one, for a debugger.
 PYTEST := -m pytest --numprocesses auto --maxprocesses 4
 # What `make test-oldest` runs; with OLDEST_TESTS= all quick tests.
-OLDEST_TESTS := tests/laws tests/rotary tests/additive tests/biases tests/oracles tests/measures tests/sources $(wildcard tests/test_*.py)
+OLDEST_TESTS := tests/laws tests/rotary tests/additive tests/biases tests/oracles tests/sources $(wildcard tests/test_*.py)
 # One thread in each process: the threads of several processes on the same cores wait for one another.
 THREADS := OMP_NUM_THREADS=$${OMP_NUM_THREADS:-1}
 

@@ -17,6 +17,7 @@ import importlib.metadata
 import os
 import platform
 import random
+import resource
 import sys
 import threading
 import traceback
@@ -343,15 +344,28 @@ class Record:
             terminalreporter.line(f"EXPECTED OTHERWISE: {sentence}", red=True)
 
 
+def _peak() -> int:
+    """The most memory that this process has held, in units of the system: KiB on Linux."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+
+
 @pytest.fixture(scope="module", autouse=True)
-def _what_libraries_keep() -> Generator[None, None, None]:
-    """Compiled functions of JAX and PyTorch are dropped after each module: kept, they took 4 GB in a process."""
+def _memory_of_a_module() -> Generator[None, None, None]:
+    """After a module that took memory, compiled functions are dropped: kept, they took 4 GB in a process."""
+    before = _peak()
     yield
-    if "jax" in sys.modules:
-        sys.modules["jax"].clear_caches()
-    if "torch._dynamo" in sys.modules:
-        sys.modules["torch"].compiler.reset()
+    if _peak() > 1.05 * before:
+        if "jax" in sys.modules:
+            sys.modules["jax"].clear_caches()
+        if "torch._dynamo" in sys.modules:
+            sys.modules["torch"].compiler.reset()
+        gc.collect()
+
+
+def pytest_collection_finish() -> None:
+    """What was collected stays: the garbage collector need not look at it again."""
     gc.collect()
+    gc.freeze()
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -85,7 +85,8 @@ def environment(folder: Path, **values: str) -> dict[str, str]:
     path = [str(hook), str(ROOT / "tools"), str(ROOT / "src"), *filter(None, [os.environ.get("PYTHONPATH")])]
     threads = os.environ.get("OMP_NUM_THREADS", "1")
     sample = str(folder / "sample.json")
-    return {**os.environ, "PYTHONPATH": os.pathsep.join(path), "OMP_NUM_THREADS": threads, SAMPLE: sample, **values}
+    own = {"OMP_NUM_THREADS": threads, "HYPOTHESIS_STORAGE_DIRECTORY": str(folder / "hypothesis"), SAMPLE: sample}
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(path), **own, **values}
 
 
 def reach(folder: Path, pytest_arguments: list[str], processes: int) -> None:
