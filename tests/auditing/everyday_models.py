@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 import clockhands as ch
-from auditing.odd_looking_files import ROBERTA
-from auditing.published_fields import GEMMA3_1B, LLAMA_31, LLAMA_32_1B, PHI3, QWEN2, Config, without
+from auditing import published_fields as of
+from auditing.published_fields import GEMMA3_1B, LLAMA_31, PHI3, QWEN2, QWEN2_VL, ROBERTA, Config, without
 from written_files import (
     checkpoint_bytes,
     gguf_bytes,
@@ -22,34 +22,12 @@ from written_files import (
 )
 
 _YARN = {"type": "yarn", "factor": 4.0, "original_max_position_embeddings": 32768}
-# sgl-project/ome, pkg/hfutil/modelconfig/testdata/qwen2_vl_7b.json, 17b77ed
-_QWEN2_VL = {
-    "model_type": "qwen2_vl", "hidden_size": 3584, "intermediate_size": 18944, "num_attention_heads": 28,
-    "num_key_value_heads": 4, "num_hidden_layers": 28, "max_position_embeddings": 32768, "vocab_size": 152064,
-    "rope_theta": 1000000.0, "rope_scaling": {"type": "mrope", "mrope_section": [16, 24, 24]},
-}  # fmt: skip
-# The class defaults of transformers 5.23.0.
-_MISTRAL = {
-    "model_type": "mistral", "hidden_size": 4096, "num_attention_heads": 32, "num_key_value_heads": 8,
-    "num_hidden_layers": 32, "max_position_embeddings": 32768, "vocab_size": 32000, "rope_theta": 10000.0,
-    "sliding_window": 4096,
-}  # fmt: skip
-# sgl-project/ome, pkg/hfutil/modelconfig/testdata/llava_1.5_7b_hf.json, 17b77ed
-_LLAVA = {
-    "model_type": "llava",
-    "text_config": {"model_type": "llama", "max_position_embeddings": 4096, "vocab_size": 32064},
-    "vision_config": {
-        "model_type": "clip_vision_model", "hidden_size": 1024, "image_size": 336, "intermediate_size": 4096,
-        "num_attention_heads": 16, "num_hidden_layers": 24, "patch_size": 14, "projection_dim": 768,
-    },
-}  # fmt: skip
-
 CONFIGS: Mapping[str, Config] = {
     "llama-3.1": LLAMA_31,
     "llama-3.1-no-scaling": without(LLAMA_31, "rope_scaling"),
     "llama-3.1-no-base": without(LLAMA_31, "rope_theta"),
     "llama-3.1-null-base": LLAMA_31 | {"rope_theta": None},
-    "llama-3.2": LLAMA_32_1B,
+    "llama-3.2": of.LLAMA_32_1B,
     "gemma-3": GEMMA3_1B,
     "gemma-3-new-keys": without(GEMMA3_1B, "rope_theta", "rope_local_base_freq", "rope_scaling")
     | {
@@ -67,13 +45,13 @@ CONFIGS: Mapping[str, Config] = {
     | {"max_position_embeddings": 131072, "rope_scaling": _YARN | {"original_max_position_embeddings": 8192}},
     "qwen-2.5-no-original": QWEN2
     | {"max_position_embeddings": 131072, "rope_scaling": without(_YARN, "original_max_position_embeddings")},
-    "qwen2-vl": _QWEN2_VL,
-    "qwen2-vl-wrong-section": _QWEN2_VL | {"rope_scaling": {"type": "mrope", "mrope_section": [16, 24, 25]}},
-    "qwen2-vl-yarn-no-sections": _QWEN2_VL | {"rope_scaling": _YARN},
-    "mistral-7b": _MISTRAL,
+    "qwen2-vl": QWEN2_VL,
+    "qwen2-vl-wrong-section": QWEN2_VL | {"rope_scaling": {"type": "mrope", "mrope_section": [16, 24, 25]}},
+    "qwen2-vl-yarn-no-sections": QWEN2_VL | {"rope_scaling": _YARN},
+    "mistral-7b": of.MISTRAL_CLASS,
     "roberta-514": ROBERTA,
     "roberta-512": ROBERTA | {"max_position_embeddings": 512},  # 510 usable positions, as its summary says
-    "llava": _LLAVA,
+    "llava": of.LLAVA,
 }
 
 # What each faulty model must be told, and the sound one whose ladder its fix gives; None where nothing in the file

@@ -6,9 +6,10 @@ from typing import Any
 
 import numpy as np
 
+from auditing import published_fields as of
 from auditing.faulty_files import Fault
 from auditing.model_files import Gguf
-from auditing.published_fields import without
+from auditing.published_fields import GGUF_PERSIMMON, GGUF_QWEN3, GGUF_STABLELM, without
 
 
 def llama3_factors(factor: float = 8.0, pairs: int = 64, base: float = 500000.0) -> np.ndarray:
@@ -39,39 +40,6 @@ def keys(architecture: str, **values: Any) -> dict[str, Any]:
     }
 
 
-# Keys as llama.cpp's converter writes them for the releases; shapes as in the configs of the same models.
-LLAMA = keys(
-    "llama", block_count=32, context_length=131072, embedding_length=4096, attention__head_count=32,
-    attention__head_count_kv=8, rope__freq_base=500000.0, rope__dimension_count=128, vocab_size=128256,
-)  # fmt: skip
-QWEN = keys(
-    "qwen2", block_count=32, context_length=32768, embedding_length=4096, attention__head_count=32,
-    attention__head_count_kv=32, rope__freq_base=1000000.0,
-)  # fmt: skip
-CODELLAMA = keys(
-    "llama", block_count=32, context_length=16384, embedding_length=4096, attention__head_count=32,
-    attention__head_count_kv=32, rope__freq_base=1000000.0, rope__dimension_count=128, vocab_size=32016,
-)  # fmt: skip
-QWEN3_MOE = keys(
-    "qwen3moe", block_count=94, context_length=131072, embedding_length=4096, attention__head_count=64,
-    attention__head_count_kv=4, attention__key_length=128, attention__value_length=128, rope__freq_base=1000000.0,
-    rope__scaling__type="yarn", rope__scaling__factor=4.0, rope__scaling__original_context_length=32768,
-)  # fmt: skip
-PERSIMMON = keys(
-    "persimmon", block_count=36, context_length=16384, embedding_length=4096, attention__head_count=64,
-    attention__head_count_kv=64, rope__freq_base=25000.0, rope__dimension_count=32,
-)  # fmt: skip
-STABLELM = keys(
-    "stablelm", block_count=32, context_length=4096, embedding_length=2560, attention__head_count=32,
-    attention__head_count_kv=32, rope__freq_base=10000.0, rope__dimension_count=20,
-)  # fmt: skip
-QWEN3 = keys(
-    "qwen3", block_count=36, context_length=40960, embedding_length=4096, attention__head_count=32,
-    attention__head_count_kv=8, attention__key_length=128, attention__value_length=128, rope__freq_base=1000000.0,
-    rope__dimension_count=128,
-)  # fmt: skip
-
-
 def gguf(values: Mapping[str, Any], **tensors: np.ndarray) -> dict[str, Gguf]:
     """A model of one GGUF file; a tensor's name is written with two underscores for a dot."""
     held = {name.replace("__", "."): array for name, array in tensors.items()}
@@ -80,59 +48,55 @@ def gguf(values: Mapping[str, Any], **tensors: np.ndarray) -> dict[str, Gguf]:
 
 
 FACTORS = llama3_factors()
-# Gemma-2-27B has heads of 128 channels, and the class's default, which an importer took, is 256.
-GEMMA2 = {
-    "model_type": "gemma2", "hidden_size": 4608, "intermediate_size": 36864, "num_attention_heads": 32,
-    "num_key_value_heads": 16, "num_hidden_layers": 46, "head_dim": 128, "max_position_embeddings": 8192,
-    "vocab_size": 256000, "rope_theta": 10000.0, "sliding_window": 4096,
-}  # fmt: skip
 # One projection says how many channels all heads have.
-GEMMA2_WEIGHTS = {"model.layers.0.self_attn.q_proj.weight": np.zeros((4096, 4608), np.float16)}
+GEMMA2_WEIGHTS = {"model.layers.0.self_attn.q_proj.weight": np.zeros((4096, 8), np.float16)}
 
 CONTAINER_FAULTS = (
     Fault(
         "D1-41 Qwen1.5 without its base", "ollama#2379",
-        gguf(QWEN), gguf(without(QWEN, "qwen2.rope.freq_base")), "default-base", "warning",
+        gguf(of.GGUF_QWEN), gguf(without(of.GGUF_QWEN, "qwen2.rope.freq_base")), "default-base", "warning",
         ("10,000", "32,768"),
     ),
     Fault(
         "D1-41 CodeLlama without its base", "llama.cpp#2768",
-        gguf(CODELLAMA), gguf(without(CODELLAMA, "llama.rope.freq_base")), "default-base", "warning",
+        gguf(of.GGUF_CODELLAMA), gguf(without(of.GGUF_CODELLAMA, "llama.rope.freq_base")), "default-base", "warning",
         ("10,000", "16,384"),
     ),
     Fault(
         "D1-42 llama3 without its factors", "ik_llama.cpp#402, #2291",
-        gguf(LLAMA, rope_freqs__weight=FACTORS), gguf(LLAMA), "rope-freqs-missing", "warning",
+        gguf(of.GGUF_LLAMA, rope_freqs__weight=FACTORS), gguf(of.GGUF_LLAMA), "rope-freqs-missing", "warning",
         ("rope_freqs.weight",),
     ),
     Fault(
         "D1-42 llama3 with factors of a slipped formula", "llama.cpp#8676",
-        gguf(LLAMA, rope_freqs__weight=FACTORS), gguf(LLAMA, rope_freqs__weight=slipped_factors()),
+        gguf(of.GGUF_LLAMA, rope_freqs__weight=FACTORS), gguf(of.GGUF_LLAMA, rope_freqs__weight=slipped_factors()),
         "rope-freqs-differ", "warning", ("rope_freqs.weight",),
     ),
     Fault(
         "D1-also twice as many channels as turn", "llama.cpp#5460",
-        gguf(PERSIMMON), gguf(PERSIMMON | {"persimmon.rope.dimension_count": 64}), "dimension-count", "warning",
-        ("64", "32"),
+        gguf(GGUF_PERSIMMON), gguf(GGUF_PERSIMMON | {"persimmon.rope.dimension_count": 64}),
+        "dimension-count", "warning", ("64", "32"),
     ),
     Fault(
         "D1-also the number of turned channels is absent", "llama.cpp#3773",
-        gguf(STABLELM), gguf(without(STABLELM, "stablelm.rope.dimension_count")), "dimension-count", "warning",
-        ("80", "20"),
+        gguf(GGUF_STABLELM), gguf(without(GGUF_STABLELM, "stablelm.rope.dimension_count")),
+        "dimension-count", "warning", ("80", "20"),
     ),
     Fault(
         "D1-also half the channels of a draft", "ngxson/llama.cpp#100",
-        gguf(QWEN3), gguf(QWEN3 | {"qwen3.rope.dimension_count": 64}), "dimension-count", "warning", ("64", "128"),
+        gguf(GGUF_QWEN3), gguf(GGUF_QWEN3 | {"qwen3.rope.dimension_count": 64}),
+        "dimension-count", "warning", ("64", "128"),
     ),
     Fault(
         "D1-also YaRN keys that were not converted", "llama.cpp#13322",
-        gguf(QWEN3_MOE), gguf({key: value for key, value in QWEN3_MOE.items() if ".scaling." not in key}),
+        gguf(of.GGUF_QWEN3_MOE),
+        gguf({key: value for key, value in of.GGUF_QWEN3_MOE.items() if ".scaling." not in key}),
         "missing-scaling", "warning", ("131,072",),
     ),
     Fault(
         "D1-also a head width that the weights do not have", "transformers#35818",
-        {"config.json": GEMMA2, "model.safetensors": GEMMA2_WEIGHTS},
-        {"config.json": GEMMA2 | {"head_dim": 256}, "model.safetensors": GEMMA2_WEIGHTS},
+        {"config.json": of.GEMMA2_27B, "model.safetensors": GEMMA2_WEIGHTS},
+        {"config.json": of.GEMMA2_27B | {"head_dim": 256}, "model.safetensors": GEMMA2_WEIGHTS},
         "head-width", "warning", ("256", "4,096"),
     ),
 )  # fmt: skip

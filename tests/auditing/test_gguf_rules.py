@@ -1,21 +1,18 @@
 """What GGUF files lack or hold twice: each finding where it belongs, and not where it does not."""
 
 import numpy as np
-import pytest
 
-from auditing.faulty_containers import LLAMA, PERSIMMON, QWEN3, QWEN3_MOE, STABLELM, keys, llama3_factors
+from auditing import published_fields as of
+from auditing.faulty_containers import keys, llama3_factors
 from auditing.model_files import Gguf, audited, of_code
 from clockhands.auditing.findings._gguf import llama3_divisors
 from clockhands.ladders import geometric
 from clockhands.readers._comparing import compared
 from clockhands.scaling import Llama3
 
+LLAMA, QWEN3_MOE, PHI = of.GGUF_LLAMA, of.GGUF_QWEN3_MOE, of.GGUF_PHI3
+DEEPSEEK, GEMMA3 = of.GGUF_DEEPSEEK, of.GGUF_GEMMA3
 EMBEDDING = {"token_embd.weight": np.zeros((2, 8), np.float32)}
-PHI = keys(
-    "phi3", block_count=32, context_length=131072, embedding_length=3072, attention__head_count=32,
-    attention__head_count_kv=32, rope__freq_base=10000.0, rope__dimension_count=96,
-    rope__scaling__original_context_length=4096, rope__scaling__attn_factor=1.1902381,
-)  # fmt: skip
 LISTS = {
     "rope_factors_short.weight": np.linspace(1, 2, 48, dtype=np.float32),
     "rope_factors_long.weight": np.linspace(1, 60, 48, dtype=np.float32),
@@ -33,34 +30,27 @@ def llama3(*numbers, base=500_000.0, pairs=64):
     return [before / after for before, after in zip(plain.rates, scaled.rates, strict=True)]
 
 
-@pytest.mark.parametrize(
-    ("made", "base"),
-    [
+def test_divisors_of_any_llama3_scaling_are_known_and_other_numbers_are_none(cases):
+    for made, base in (
         (llama3(8, 8192), 5e5),
         (llama3(32, 8192, pairs=32), 5e5),
         (llama3(16, 8192, 1.0, 1.0), 5e5),
         (llama3(8, 8192, base=12e6), 12e6),
         (llama3(4, 2048, 2.0, 7.0, base=1e4), 1e4),
         (llama3_factors().tolist(), 5e5),
-    ],
-)
-def test_divisors_of_any_llama3_scaling_are_known(made, base):
-    assert llama3_divisors(made, base)
-
-
-@pytest.mark.parametrize(
-    "made",
-    [
+    ):
+        with cases(made, base):
+            assert llama3_divisors(made, base)
+    for other in (
         [1.0] * 64,
         llama3(8, 8192)[::-1],
         [8.0 - number for number in llama3(8, 8192)],
         [1.0] * 30 + [1.0 + 7 * (step / 20) ** 3 for step in range(1, 21)] + [8.0] * 14,
         [*llama3(8, 8192)[:40], 1.0, *llama3(8, 8192)[41:]],
         [1.0] * 63 + [0.5],
-    ],
-)
-def test_other_numbers_are_none(made):
-    assert not llama3_divisors(made, 5e5)
+    ):
+        with cases(other):
+            assert not llama3_divisors(other, 5e5)
 
 
 def test_a_scaled_llama_without_its_tensor(tmp_path):
@@ -70,17 +60,15 @@ def test_a_scaled_llama_without_its_tensor(tmp_path):
     assert not found(tmp_path, "rope-freqs-missing", LLAMA, rope_freqs__weight=llama3_factors())
 
 
-@pytest.mark.parametrize(
-    "other",
-    [
+def test_a_llama_that_needs_no_divisors_or_whose_tensors_are_elsewhere(tmp_path, cases):
+    for other in (
         {"llama.context_length": 8192},
         {"llama.rope.freq_base": 1e6},
         {"llama.rope.scaling.type": "yarn", "llama.rope.scaling.factor": 16.0},
         {"split.count": 4, "split.no": 0},
-    ],
-)
-def test_a_llama_that_needs_no_divisors_or_whose_tensors_are_elsewhere(tmp_path, other):
-    assert not found(tmp_path, "rope-freqs-missing", LLAMA | other)
+    ):
+        with cases(other):
+            assert not found(tmp_path, "rope-freqs-missing", LLAMA | other)
 
 
 def test_a_file_of_keys_alone_lacks_no_tensor(tmp_path):
@@ -109,12 +97,13 @@ def test_divisors_that_stop_the_slow_pairs_are_a_proportional_ladder(tmp_path):
     assert found(tmp_path, "rope-freqs-differ", LLAMA, rope_freqs__weight=mixed)
 
 
-@pytest.mark.parametrize("number", [np.nan, np.inf, 0.0, -1.0])
-def test_divisors_that_are_no_numbers_are_said_where_they_are_read(tmp_path, number):
-    broken = llama3_factors()
-    broken[40] = number
-    assert not found(tmp_path, "rope-freqs-differ", LLAMA, rope_freqs__weight=broken)
-    assert found(tmp_path, "impossible-value", LLAMA, rope_freqs__weight=broken)
+def test_divisors_that_are_no_numbers_are_said_where_they_are_read(tmp_path, cases):
+    for number in (np.nan, np.inf, 0.0, -1.0):
+        broken = llama3_factors()
+        broken[40] = number
+        with cases(number):
+            assert not found(tmp_path, "rope-freqs-differ", LLAMA, rope_freqs__weight=broken)
+            assert found(tmp_path, "impossible-value", LLAMA, rope_freqs__weight=broken)
 
 
 def test_a_longrope_model_without_its_lists(tmp_path):
@@ -131,22 +120,19 @@ def test_a_model_that_was_not_extended_has_no_lists(tmp_path):
     assert not found(tmp_path, "longrope-factors-missing", short)
 
 
-@pytest.mark.parametrize(
-    ("values", "count", "fires"),
-    [
-        (PERSIMMON, 32, False), (PERSIMMON, 64, True), (PERSIMMON, None, True),
-        (STABLELM, 20, False), (STABLELM, 80, True), (STABLELM, None, True),
-        (QWEN3, 128, False), (QWEN3, 64, True), (QWEN3, 256, True), (QWEN3, None, False),
-    ],
-)  # fmt: skip
-def test_the_turned_channels_of_a_known_architecture(tmp_path, values, count, fires):
-    key = f"{values['general.architecture']}.rope.dimension_count"
-    values = {name: value for name, value in values.items() if name != key} | ({} if count is None else {key: count})
-    cases = found(tmp_path, "dimension-count", values)
-    assert len(cases) == fires
-    if cases:
-        assert cases[0].edit is not None
-        assert cases[0].edit.says.startswith(f"Set {key} to ")
+# An architecture, its number of turned channels, and others that fire; None where the key is absent.
+TURNED = ((of.GGUF_PERSIMMON, 32, (64, None)), (of.GGUF_STABLELM, 20, (80, None)), (of.GGUF_QWEN3, 128, (64, 256)))
+
+
+def test_the_turned_channels_of_a_known_architecture(tmp_path, cases):
+    for values, right, wrong in TURNED:
+        key = f"{values['general.architecture']}.rope.dimension_count"
+        for count in {right, *wrong, None}:
+            changed = of.without(values, key) | ({} if count is None else {key: count})
+            said = found(tmp_path, "dimension-count", changed)
+            with cases(key, count):
+                assert len(said) == (count in wrong)
+                assert all(each.edit.says.startswith(f"Set {key} to ") for each in said)
 
 
 def test_of_an_unknown_architecture_only_more_than_a_head_is_wrong(tmp_path):
@@ -181,40 +167,20 @@ def test_a_yarn_without_its_factor_is_incomplete_and_not_missing(tmp_path):
     assert not found(tmp_path, "missing-scaling", factorless)
 
 
-GEMMA3 = keys(
-    "gemma3", block_count=34, context_length=131072, embedding_length=2560, attention__head_count=8,
-    attention__head_count_kv=4, attention__key_length=256, attention__value_length=256,
-    attention__sliding_window=1024, rope__scaling__type="linear", rope__scaling__factor=8.0,
-)  # fmt: skip
-NOMIC = keys("nomic-bert", block_count=12, context_length=2048, embedding_length=768, attention__head_count=12)
-COMMAND = keys(
-    "command-r", block_count=40, context_length=131072, embedding_length=8192, attention__head_count=64,
-    attention__head_count_kv=64, rope__scaling__type="none",
-)  # fmt: skip
-
-
-@pytest.mark.parametrize(
-    ("values", "base", "words"),
-    [
+def test_a_base_that_is_absent_where_no_release_has_that_of_the_loader(tmp_path, cases):
+    for values, base, words in (
         (GEMMA3, 1_000_000.0, "their base is 1,000,000"),
-        (NOMIC, 1_000.0, "their base is 1,000"),
-        (COMMAND, 8_000_000.0, "The base 10,000 is small for 131,072 positions"),
-    ],
-)
-def test_a_base_that_is_absent_where_no_release_has_that_of_the_loader(tmp_path, values, base, words):
-    (said,) = found(tmp_path / "without", "default-base", values)
-    assert said.severity == "warning"
-    assert words in said.message
-    architecture = values["general.architecture"]
-    assert found(tmp_path / "with", "default-base", values | {f"{architecture}.rope.freq_base": base}) == []
+        (of.GGUF_NOMIC, 1_000.0, "their base is 1,000"),
+        (of.GGUF_COMMAND, 8_000_000.0, "The base 10,000 is small for 131,072 positions"),
+    ):
+        architecture = values["general.architecture"]
+        with cases(architecture):
+            (said,) = found(tmp_path / "without", "default-base", values)
+            assert said.severity == "warning"
+            assert words in said.message
+            assert found(tmp_path / "with", "default-base", values | {f"{architecture}.rope.freq_base": base}) == []
 
 
-DEEPSEEK = keys(
-    "deepseek2", block_count=61, context_length=163840, embedding_length=7168, attention__head_count=128,
-    attention__head_count_kv=128, attention__key_length=192, attention__value_length=128, attention__kv_lora_rank=512,
-    rope__freq_base=10000.0, rope__dimension_count=64, rope__scaling__type="yarn", rope__scaling__factor=40.0,
-    rope__scaling__original_context_length=4096, rope__scaling__yarn_log_multiplier=0.1, vocab_size=129280,
-)  # fmt: skip
 LATENT = DEEPSEEK | {
     "deepseek2.attention.head_count_kv": 1,
     "deepseek2.attention.key_length": 576,
@@ -229,12 +195,6 @@ KIMI = DEEPSEEK | {
     "deepseek2.rope.scaling.factor": 32.0,
     "deepseek2.vocab_size": 163840,
 }
-GPT_OSS = keys(
-    "gpt-oss", block_count=24, context_length=131072, embedding_length=2880, attention__head_count=64,
-    attention__head_count_kv=8, attention__key_length=64, attention__value_length=64, attention__sliding_window=128,
-    rope__freq_base=150000.0, rope__scaling__type="yarn", rope__scaling__factor=32.0,
-    rope__scaling__original_context_length=4096,
-)  # fmt: skip
 GEMMA3_BASED = GEMMA3 | {"gemma3.rope.freq_base": 1_000_000.0}
 GEMMA3_27B = GEMMA3_BASED | {
     "gemma3.block_count": 62,
@@ -250,40 +210,25 @@ def unscaled(values):
     return {key: value for key, value in values.items() if ".scaling." not in key}
 
 
-@pytest.mark.parametrize(
-    ("values", "code", "words"),
-    [
-        (
-            DEEPSEEK,
-            "missing-scaling",
-            "DeepSeek-V3, a published model of the same size, has the scaling yarn",
-        ),
-        (LATENT, "missing-scaling", 'of type "deepseek2" with this base and no scaling have a context length of 4,096'),
-        (
-            KIMI,
-            "missing-scaling",
-            "Kimi-K2, a published model of the same size, has the scaling yarn",
-        ),
-        (
-            GPT_OSS,
-            "missing-scaling",
-            "gpt-oss-20b, a published model of the same size, has the scaling yarn",
-        ),
-        (
-            GEMMA3_BASED,
-            "differs-from-release",
-            "but a published model of the same size, Gemma-3-4B",
-        ),
-        (GEMMA3_27B, "differs-from-release", "has the scaling linear with a factor of 8"),
-    ],
+OF_RELEASE = "a published model of the same size, has the scaling yarn"
+LOST = (
+    (DEEPSEEK, "missing-scaling", f"DeepSeek-V3, {OF_RELEASE}"),
+    (LATENT, "missing-scaling", 'of type "deepseek2" with this base and no scaling have a context length of 4,096'),
+    (KIMI, "missing-scaling", f"Kimi-K2, {OF_RELEASE}"),
+    (of.GGUF_GPT_OSS, "missing-scaling", f"gpt-oss-20b, {OF_RELEASE}"),
+    (GEMMA3_BASED, "differs-from-release", "but a published model of the same size, Gemma-3-4B"),
+    (GEMMA3_27B, "differs-from-release", "has the scaling linear with a factor of 8"),
 )
-def test_a_scaling_that_the_release_of_the_shape_has_in_its_keys(tmp_path, values, code, words):
+
+
+def test_a_scaling_that_the_release_of_the_shape_has_in_its_keys(tmp_path, cases):
     fired = ("missing-scaling", "differs-from-release")
-    sound = audited(tmp_path / "sound", {"model.gguf": Gguf(values, EMBEDDING)})
-    assert of_code(sound, *fired) == []
-    (said,) = of_code(audited(tmp_path / "lost", {"model.gguf": Gguf(unscaled(values), EMBEDDING)}), *fired)
-    assert (said.code, said.severity, said.blames) == (code, "warning", "file")
-    assert words in said.message
+    for values, code, words in LOST:
+        with cases(words):
+            assert of_code(audited(tmp_path, {"model.gguf": Gguf(values, EMBEDDING)}), *fired) == []
+            (said,) = of_code(audited(tmp_path, {"model.gguf": Gguf(unscaled(values), EMBEDDING)}), *fired)
+            assert (said.code, said.severity, said.blames) == (code, "warning", "file")
+            assert words in said.message
 
 
 def test_a_factor_of_one_in_the_keys_is_no_scaling(tmp_path):
@@ -291,25 +236,25 @@ def test_a_factor_of_one_in_the_keys_is_no_scaling(tmp_path):
     assert "A factor of 1 changes nothing" in said.message
 
 
-@pytest.mark.parametrize(
-    "other",
-    [
+def test_no_release_says_what_is_missing_in_another_model(tmp_path, cases):
+    for other in (
         {"deepseek2.rope.freq_base": 50000.0},  # of no release of the shape
         {"deepseek2.context_length": 8192},  # before it was stretched
         {"deepseek2.block_count": 27},
         {"deepseek2.vocab_size": 100000},
         {"deepseek2.rope.scaling.type": "longrope"},
-    ],
-)
-def test_no_release_says_what_is_missing_in_another_model(tmp_path, other):
-    assert not found(tmp_path, "missing-scaling", unscaled(DEEPSEEK) | other)
+    ):
+        with cases(other):
+            assert not found(tmp_path, "missing-scaling", unscaled(DEEPSEEK) | other)
 
 
-@pytest.mark.parametrize("values", [DEEPSEEK, LATENT, KIMI])
-@pytest.mark.parametrize(("count", "fires"), [(64, False), (128, True), (192, True), (32, True)])
-def test_the_turned_channels_behind_a_latent(tmp_path, values, count, fires):
-    cases = found(tmp_path, "dimension-count", values | {"deepseek2.rope.dimension_count": count})
-    assert [each.edit and each.edit.says for each in cases] == ["Set deepseek2.rope.dimension_count to 64."] * fires
+def test_the_turned_channels_behind_a_latent(tmp_path, cases):
+    for values in (DEEPSEEK, LATENT, KIMI):
+        for count in (64, 128, 192, 32):
+            said = found(tmp_path, "dimension-count", values | {"deepseek2.rope.dimension_count": count})
+            with cases(values, count):
+                says = ["Set deepseek2.rope.dimension_count to 64."] * (count != 64)
+                assert [each.edit and each.edit.says for each in said] == says
 
 
 # Of an architecture without a row: a window and a second base, for layers that only the pattern names.

@@ -1,40 +1,12 @@
 """Nothing fires on models that look wrong and are right, and what is read of them is what they are."""
 
 import numpy as np
-import pytest
 
 import clockhands as ch
 from auditing.model_files import audited, fired
-from auditing.odd_looking_files import RIGHT, sine_then_cosine
+from auditing.odd_looking_files import right, sine_then_cosine
 
-
-@pytest.mark.parametrize("name", RIGHT)
-def test_a_model_that_looks_wrong_and_is_right_does_not_fire(name, tmp_path):
-    assert fired(audited(tmp_path, RIGHT[name])) == []
-
-
-def test_every_number_of_the_list_is_here():
-    assert {name[:5] for name in RIGHT} == {f"D6-{number:02}" for number in range(1, 35)}
-
-
-@pytest.mark.parametrize("preset", ["nanochat", "alibi", "alibi-symmetric", "bloom", "mpt", "whisper", "tensor2tensor"])
-def test_a_convention_that_looks_wrong_and_is_right_does_not_fire(preset):
-    assert fired(ch.audit(preset)) == []
-
-
-@pytest.mark.parametrize("closed", [True, False])
-def test_a_table_of_sines_then_cosines_does_not_fire(closed, tmp_path):
-    path = tmp_path / "table.npy"
-    np.save(path, sine_then_cosine(512, 64, closed=closed))
-    found = ch.audit(path)
-    assert fired(found) == []
-    assert [finding.code for finding in found.findings if finding.code == "recognised"] == ["recognised"]
-
-
-def turning(found):
-    return [(code.layers, code.rotated, code.layout) for code in found.layers if code.kind == "rotary"]
-
-
+# Layers, turned channels and layout of each group of layers that turns.
 READ = {
     "D6-07 DeepSeek: 64 of 192 dimensions rotate, head_dim is 64": [("0-60", 64, "interleaved")],
     "D6-13 GLM: half turns by the class's default": [("0-39", 64, "interleaved")],
@@ -49,12 +21,32 @@ READ = {
 }
 
 
-@pytest.mark.parametrize("name", READ)
-def test_what_turns_in_it(name, tmp_path):
-    assert turning(audited(tmp_path, RIGHT[name])) == READ[name]
-
-
-def test_the_pairs_that_stand_still_are_read_as_such(tmp_path):
-    found = audited(tmp_path, RIGHT["D6-09 Gemma 4: three quarters of the pairs stand still"])
-    (full,) = [code for code in found.layers if code.kind == "rotary" and code.width == 512]
+def test_a_model_that_looks_wrong_and_is_right_does_not_fire_and_is_read_as_what_it_is(cases, tmp_path):
+    turning = {}
+    for name, model in right().items():
+        found = audited(tmp_path / name[:5] / str(len(turning)), model)
+        turning[name] = [code for code in found.layers if code.kind == "rotary"]
+        with cases(name):
+            assert fired(found) == []
+            read = [(code.layers, code.rotated, code.layout) for code in turning[name]]
+            assert read == READ.get(name, read)
+    assert READ.keys() < turning.keys()
+    full = next(code for code in turning["D6-09 Gemma 4: three quarters of the pairs stand still"] if code.width == 512)
     assert (len(full.rates), full.rates.count(0.0)) == (256, 192)
+
+
+def test_every_number_of_the_list_is_here():
+    assert {name[:5] for name in right()} == {f"D6-{number:02}" for number in range(1, 35)}
+
+
+def test_a_convention_that_looks_wrong_and_is_right_does_not_fire(cases, tmp_path):
+    for preset in ("nanochat", "alibi", "alibi-symmetric", "bloom", "mpt", "whisper", "tensor2tensor"):
+        with cases(preset):
+            assert fired(ch.audit(preset)) == []
+    for closed in (True, False):
+        path = tmp_path / "table.npy"
+        np.save(path, sine_then_cosine(512, 64, closed=closed))
+        found = ch.audit(path)
+        with cases("sines, then cosines", closed):
+            assert fired(found) == []
+            assert [finding.code for finding in found.findings if finding.code == "recognised"] == ["recognised"]

@@ -2,9 +2,9 @@
 
 import pytest
 
-from auditing.faulty_files import GLM46V, NARROW
+from auditing.faulty_files import NARROW
 from auditing.model_files import audited
-from auditing.published_fields import LLAMA_3, LLAMA_31, LLAMA_32_1B, new_shape
+from auditing.published_fields import GLM46V, LLAMA_3, LLAMA_31, LLAMA_32_1B, new_shape
 
 
 def rows(folder, config):
