@@ -163,6 +163,9 @@ def reached(number: int) -> bool:
     return False
 
 
+reached._dynamo_marked_constant = True  # type: ignore[attr-defined]  # PyTorch's compiler calls it while it traces
+
+
 def _noted(call: Callable[[], Any], into: dict[Any, set[int]], key: Any) -> Any:
     _open.append(set())
     try:

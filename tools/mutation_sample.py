@@ -109,7 +109,7 @@ def noted(folder: Path, sample: list[dict[str, Any]]) -> tuple[list[list[str]], 
             reaching[first].add(second)
         else:
             took[first] = second
-            failing |= {first} if outcome == ["failed"] else set()
+            (failing.add if outcome == ["failed"] else failing.discard)(first)
     ordered = []
     for mutant, tests in zip(sample, reaching, strict=True):
         files: dict[str, list[str]] = defaultdict(list)
