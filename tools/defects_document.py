@@ -45,7 +45,7 @@ def said(name: str) -> str:
 
 def right() -> str:
     """What passes, library by library."""
-    from faults.peers_right import RIGHT
+    from faults.peer_defects import RIGHT
 
     found: dict[str, list[str]] = {}
     for peer in RIGHT:

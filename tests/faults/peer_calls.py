@@ -5,18 +5,21 @@ A builder takes the spec that the function should be and gives a fresh function;
 
 import functools
 import runpy
+import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from importlib import import_module
 from importlib.metadata import distribution
+from pathlib import Path
 from typing import Any
 
 import clockhands as ch
+from clockhands import scaling
 
 
 @dataclass(frozen=True)
 class PeerCall:
-    """A library's function and the code that it is asked to be.
+    """A library's function and the code that it is asked to be: a row of `peers.toml`.
 
     Attributes:
         name: The distribution and what of it, with a comma between; unique.
@@ -35,7 +38,7 @@ class PeerCall:
     build: Callable[[Any], Callable[..., Any]]
     options: Mapping[str, Any] = field(default_factory=dict)
     each: bool = False
-    codes: frozenset[str] = frozenset()
+    codes: tuple[str, ...] = ()
     words: tuple[str, ...] = ()
 
     @property
@@ -45,10 +48,34 @@ class PeerCall:
 
     def run(self, **options: Any) -> Any:
         """The report of its check."""
+        function = {"make": self.build} if self.each else {"fn": self.build(self.like)}
         check = getattr(import_module("clockhands.testing"), self.check)
-        spec = ch.preset(self.like) if isinstance(self.like, str) else self.like
-        function = {"make": self.build} if self.each else {"fn": self.build(spec)}
-        return check(like=spec, raises=False, **function, **self.options, **options)
+        return check(like=self.like, raises=False, **function, **self.options, **options)
+
+
+def peers(table: str) -> tuple[PeerCall, ...]:
+    """Those of one table: "right" or "defect"."""
+    rows = tomllib.loads(Path(__file__).with_name("peers.toml").read_text(encoding="utf-8"))[table]
+    return tuple(
+        PeerCall(
+            **{key: value for key, value in row.items() if key not in ("like", "build", "given")},
+            like=spec_of(row["like"]),
+            build=functools.partial(globals()[row["build"]], **row.get("given", {})),
+        )
+        for row in rows
+    )
+
+
+def spec_of(like: Any) -> Any:
+    """The spec of a preset or of fields."""
+    if isinstance(like, str):
+        name, _, given = like.partition(":")
+        return ch.preset(name, **{key: int(number) for key, _, number in [given.partition("=")] if key})
+    fields = dict(like)
+    kind, made = fields.pop("kind", "Rotary"), dict(fields.pop("scaling", {}))
+    if made:
+        fields["scaling"] = getattr(scaling, made.pop("type"))(**made)
+    return getattr(ch, kind)(**fields)
 
 
 def torch() -> Any:
@@ -80,6 +107,10 @@ def of_transformers(name: str, kind: str, cast: bool = False, layer: str | None 
         return apply(x, x, cos, sin)[0]
 
     return turned
+
+
+def family(_: Any, name: str, kind: str) -> Callable:
+    return of_transformers(name, kind)
 
 
 def llama(spec: Any, cast: bool = False) -> Callable:
@@ -219,25 +250,25 @@ def litgpt(spec: Any, **extra: Any) -> Callable:
 
 
 def litgpt_yarn(spec: Any, **more: Any) -> Callable:
-    scaling = spec.scaling
+    held = spec.scaling
     return litgpt(
         spec,
-        factor=scaling.factor,
-        beta_fast=scaling.beta_fast,
-        beta_slow=scaling.beta_slow,
-        original_max_seq_len=scaling.original,
+        factor=held.factor,
+        beta_fast=held.beta_fast,
+        beta_slow=held.beta_slow,
+        original_max_seq_len=held.original,
         **more,
     )
 
 
 def litgpt_llama3(spec: Any) -> Callable:
-    scaling = spec.scaling
+    held = spec.scaling
     return litgpt(
         spec,
-        factor=scaling.factor,
-        low_freq_factor=scaling.low_freq_factor,
-        high_freq_factor=scaling.high_freq_factor,
-        original_max_seq_len=scaling.original,
+        factor=held.factor,
+        low_freq_factor=held.low_freq_factor,
+        high_freq_factor=held.high_freq_factor,
+        original_max_seq_len=held.original,
     )
 
 
@@ -398,7 +429,7 @@ def keras_hub_alibi(spec: Any, dtype: str = "float32") -> Callable:
     return lambda queries, keys: layer(scores(spec, queries, keys))[0]
 
 
-def by_mask(name: str, spec: Any) -> Callable:
+def by_mask(spec: Any, name: str) -> Callable:
     """Bloom's and Falcon's: a row for each head, the same for every query."""
     call = model(name).build_alibi_tensor
 

@@ -14,6 +14,11 @@ def plain(base, width, dtype=np.float32):
     return (dtype(1) / dtype(base) ** steps).astype(dtype)
 
 
+def geometric(width, base, span):
+    """``exp(-ln(base) 2 i / span)``, in float32, as everybody writes it for sinusoids."""
+    return np.exp(np.arange(0, width, 2, dtype=np.float32) * np.float32(-math.log(base) / span))
+
+
 def rates_of(spec, dtype=np.float32):
     """The rates that a rotary spec declares, scaled."""
     kind = type(spec.scaling).__name__

@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from faults.peer_defects import DEFECTS, OTHERWISE, report_of
-from faults.peers_right import RIGHT
+from faults.peer_defects import DEFECTS, OTHERWISE, RIGHT, report_of
 
 ROOT = Path(__file__).resolve().parents[2]
 pytestmark = pytest.mark.slow
@@ -52,7 +51,7 @@ def document():
 def test_a_defect_is_found_and_named(peer):
     installed(peer)
     report = report_of(peer.name)
-    assert report.codes & peer.codes, str(report)
+    assert report.codes & set(peer.codes), str(report)
     told = " ".join(one.message for one in report.explanations)
     assert [word for word in peer.words if word not in told] == [], told
 

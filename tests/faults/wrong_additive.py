@@ -1,211 +1,148 @@
-"""Additive functions as people write them in PyTorch, NumPy and JAX, each with a slip of somebody's, or without it.
+"""The slips of codes that are added, one row each, with the code that names it."""
 
-``xp`` is the module of arrays: `torch`, `numpy` or `jax.numpy`. Beside the functions stand the rows that name them.
-"""
-
-import functools
+import math
 
 import numpy as np
 
 import clockhands as ch
-from clockhands.ladders import Geometric
-from faults.rows import Row, arrays_of, cast, keywords
+from clockhands.additive import AxialSinusoidal, Learned, Sinusoidal
+from clockhands.ladders import EvenSteps, Geometric
+from clockhands.specs import with_fields
+from faults import written
+from faults.rows import NO_JAX, Row, cast
+from faults.written import added, of_another, on_the_fly, other_layout, rows_of
 
-WIDTH = 64
+WIDTH = 32
 
-
-def rates(width, base, xp, *, denominator=None, channel_wise=False, doubled=False):
-    """``exp(-ln(base) 2 i / width)``, as everybody writes it in float32."""
-    steps = cast(xp, xp.arange(0, width if not channel_wise else 2 * width, 2), "float32")
-    if channel_wise:
-        steps = steps / (1 if doubled else 2)
-    return xp.exp(steps * float(-np.log(base) / (denominator or width)))
+# --- builders that only these have ---
 
 
-def placed(sine, cosine, layout, order, xp):
-    """The two waves [seq, pairs] in their channels."""
-    first, second = (sine, cosine) if order == "sin-cos" else (cosine, sine)
-    if layout == "halves":
-        return xp.concatenate([first, second], axis=-1)
-    return xp.stack([first, second], axis=-1).reshape(*first.shape[:-1], 2 * first.shape[-1])
-
-
-def waves(spec, positions, xp, **slip):
-    """The table at these positions [..., seq], float32; each slip is a keyword."""
-    closed = getattr(spec.spacing, "span", "open") == "closed"
-    if slip.get("turn_ends"):
-        closed = not closed
-    ladder = rates(spec.width, spec.base, xp, denominator=spec.width - 2 if closed else None)
-    ladder = _through(xp, ladder, slip.get("rates_in"))
-    t = cast(xp, positions, "float32") + slip.get("moved", 0)
-    if slip.get("mirrored"):
-        t = xp.abs(t)
-    t = _through(xp, t, slip.get("positions_in"))
-    phases = _through(xp, t[..., None] * ladder, slip.get("phases_in"))
-    sine, cosine = xp.sin(phases), xp.cos(phases)
-    order, layout = spec.order, spec.layout
-    if slip.get("swap"):
-        order = {"sin-cos": "cos-sin", "cos-sin": "sin-cos"}[order]
-    if slip.get("other"):
-        layout = {"halves": "interleaved", "interleaved": "halves"}[layout]
-    return _through(xp, placed(sine, cosine, layout, order, xp), slip.get("table_in"))
-
-
-def _through(xp, a, dtype):
-    return a if dtype is None else cast(xp, cast(xp, a, dtype), "float32")
-
-
-def added(x, table, xp, scale=1.0):
-    return cast(xp, cast(xp, x, "float32") + scale * table, x.dtype)
-
-
-def on_the_fly(spec, wrong=True, xp=np, **slip):
-    slip = slip if wrong else {}
-    scale = slip.get("scale", spec.scale)
-    return lambda x, positions: added(x, waves(spec, positions, xp, **slip), xp, scale)
-
-
-def counted(spec, wrong=True, xp=np, moved=2):
-    """`forward(x)` that counts its rows, from 0 or from padding + 1 (sentence-transformers#3879, ANEForge#257)."""
-    start = moved if wrong else 0
-    return lambda x: added(x, waves(spec, start + xp.arange(x.shape[-2]), xp), xp)
-
-
-def table_only(spec, wrong=True, xp=np, **slip):
+def table_only(spec, wrong, xp, **slip):
     """`forward(positions)` that gives the table."""
-    return lambda positions: waves(spec, positions, xp, **(slip if wrong else {}))
+    return lambda positions: rows_of(spec, positions, xp, **(slip if wrong else {}))
 
 
-def exponents(spec, wrong=True, xp=np, doubled=False):
+def zeros(spec, wrong, xp):
+    return lambda positions: rows_of(spec, positions, xp) * (0 if wrong else 1)
+
+
+def exponents(spec, wrong, xp, doubled=False):
     """A rate of its own for each channel: ``base ** (-c / d)``, or the channel for the pair, ``base ** (-2 c / d)``."""
-    own = rates(spec.width, spec.base, xp, channel_wise=True, doubled=doubled)
+    channels = np.arange(spec.width)
+    own = xp.asarray((spec.base ** (-channels * (2.0 if doubled else 1.0) / spec.width)).astype(np.float32))
+    first = channels % 2 == 0 if spec.layout == "interleaved" else channels < spec.width // 2
+    sine_here = xp.asarray(first == (spec.order == "sin-cos"))
 
     def forward(x, positions):
         if not wrong:
-            return added(x, waves(spec, positions, xp), xp)
+            return added(x, positions, spec, xp)
         phases = cast(xp, positions, "float32")[..., None] * own
-        channels = np.arange(spec.width)
-        first = channels % 2 == 0 if spec.layout == "interleaved" else channels < spec.width // 2
-        sine_here = xp.asarray(first == (spec.order == "sin-cos"))
-        return added(x, xp.where(sine_here, xp.sin(phases), xp.cos(phases)), xp)
+        return cast(xp, cast(xp, x, "float32") + xp.where(sine_here, xp.sin(phases), xp.cos(phases)), x.dtype)
 
     return forward
 
 
-def ignoring(spec, wrong=True, xp=np):
+def multiplied(spec, wrong, xp):
+    return lambda x, p: x * cast(xp, rows_of(spec, p, xp), x.dtype) if wrong else added(x, p, spec, xp)
+
+
+def scaled_positions(spec, wrong, xp, by=1.0):
+    return lambda x, p: added(x, cast(xp, p, "float32") * (by if wrong else 1.0), spec, xp)
+
+
+def ends_in_zeros(spec, wrong, xp, rows=1000):
     def forward(x, positions):
-        return added(x, waves(spec, xp.arange(positions.shape[-1]) if wrong else positions, xp), xp)
+        out = added(x, positions, spec, xp)
+        return xp.where((positions < rows)[..., None], out, x) if wrong else out
 
     return forward
 
 
-def ending(spec, wrong=True, xp=np, rows=512):
-    """A table made for the new tokens alone, whose index is clamped once there is a past (transformers#15444)."""
-    table = waves(spec, xp.arange(rows if wrong else 16384), xp)
-    return lambda x, positions: added(x, table[xp.clip(positions, 0, len(table) - 1)], xp)
+def rows_given(spec, wrong, _, other):
+    """The exact rows, or those of something else: of another code, on a grid, of an odd width."""
+    table = other if wrong else ch.table
+    return lambda x, positions: x + np.asarray(table(spec, positions), x.dtype)
 
 
-def first_dtype(spec, wrong=True, xp=np):
-    kept = []
-
-    def forward(x, positions):
-        if not kept:
-            low = x.dtype if wrong else None
-            kept.append(waves(spec, xp.arange(16384), xp, positions_in=low))
-        return added(x, kept[0][positions], xp)
-
-    return forward
-
-
-def offset_cache(spec, wrong=True, xp=np):
-    kept = {}
-
-    def forward(x, offset):
-        key = x.shape[-2] if wrong else (x.shape[-2], offset)
-        if key not in kept:
-            kept[key] = waves(spec, offset + xp.arange(x.shape[-2]), xp)
-        return added(x, kept[key], xp)
-
-    return forward
-
-
-def times(spec, wrong=True, xp=np, number=2):
-    """Added twice, by the embedding and by the first layer, or not at all."""
-    return lambda x, positions: added(x, waves(spec, positions, xp), xp, number if wrong else 1)
-
-
-def in_place(spec, wrong=True, xp=np):
-    def forward(x, positions):
-        out = added(x, waves(spec, positions, xp), xp)
-        if wrong:
-            x[...] = out
-            return x
-        return out
-
-    return forward
-
-
-def one_buffer(spec, wrong=True, xp=np):
-    """What one call returns is written again by the next one of its shape."""
-    kept = {}
+def one_number(spec, wrong, xp, *, position=2_321, channel=5, by=0.01):
+    its = xp.asarray(np.eye(spec.width, dtype=np.float32)[channel] * (by if wrong else 0))
 
     def forward(x, positions):
-        out = added(x, waves(spec, positions, xp), xp)
-        if not wrong:
-            return out
-        buffer = kept.setdefault((tuple(out.shape), str(out.dtype)), out)
-        buffer[...] = out
-        return buffer
+        here = cast(xp, positions == position, "float32")[..., None] * its
+        return added(x, positions, spec, xp) + cast(xp, here, x.dtype)
 
     return forward
 
 
-def keyed_cache(xp=np):
-    """A table that all models share, by their width alone."""
+def keyed_rows(xp, key):
+    """A table that all models share by what `key` says, cut to the width of whoever asks."""
     tables = {}
 
-    def build(spec, wrong=True):
-        known = spec.width if wrong else spec
-        if known not in tables:
-            tables[known] = waves(spec, xp.arange(16384), xp)
-        return lambda x, positions: added(x, tables[known][positions], xp)
+    def build(spec, wrong):
+        held = tables.setdefault(key(spec), spec) if wrong else spec
+
+        def forward(x, positions):
+            return x + cast(xp, rows_of(held, positions, xp)[..., : spec.width], x.dtype)
+
+        return forward
 
     return build
 
 
-def of_another(spec, wrong=True, xp=np, change=None):
-    return on_the_fly(change(spec) if wrong else spec, xp=xp)
-
-
-def learned(spec, wrong=True, xp=np, *, values=None, moved=0, resized=None):
+def learned(spec, wrong, xp, *, values=None, moved=0, resized=None):
     """Rows of a trained table: those of other positions, or of a table that was resized otherwise."""
     table = xp.asarray(resized(spec) if wrong and resized else values)
     first = spec.offset + (moved if wrong else 0)
-    return lambda x, positions: added(x, table[xp.clip(positions + first, 0, len(table) - 1)], xp)
+    return lambda x, positions: cast(
+        xp, cast(xp, x, "float32") + table[xp.clip(positions + first, 0, len(table) - 1)], x.dtype
+    )
+
+
+# --- what they should be ---
 
 
 def paper(layout):
-    return ch.Sinusoidal(WIDTH, layout=layout)
+    return Sinusoidal(WIDTH, layout=layout)
 
 
 def cosine_first(layout):
-    return ch.Sinusoidal(WIDTH, layout=layout, order="cos-sin")
+    return Sinusoidal(WIDTH, layout=layout, order="cos-sin")
 
 
 def whisper(layout):
-    return ch.Sinusoidal(WIDTH, spacing=Geometric(10000.0, span="closed"), layout=layout)
+    return Sinusoidal(WIDTH, spacing=Geometric(10000.0, span="closed"), layout=layout)
 
 
 def scaled(layout):
-    return ch.Sinusoidal(WIDTH, layout=layout, scale=0.125)
+    return Sinusoidal(WIDTH, layout=layout, scale=0.125)
 
 
-def of_base(base):
-    def change(spec):
-        return ch.Sinusoidal(spec.width, base, layout=spec.layout, order=spec.order)
+def odd(_layout):
+    return Sinusoidal(9, odd="extra")
 
-    change.__name__ = f"base{base:g}"
-    return change
+
+def padded(layout):
+    return Sinusoidal(WIDTH, layout=layout, zero_rows=(1,))
+
+
+def on_a_grid(_layout):
+    return AxialSinusoidal(WIDTH)
+
+
+def by_wave(_layout):
+    return AxialSinusoidal(WIDTH, channels="wave-axis-rate")
+
+
+def roberta(_layout):
+    return Learned(WIDTH, rows=514, offset=2)
+
+
+def larger(_layout):
+    return Learned(WIDTH, rows=512)
+
+
+def smaller(_layout):
+    return Learned(WIDTH, rows=128)
 
 
 def trained(rows):
@@ -227,92 +164,160 @@ def resized_to(rows, old, rule):
     return np.stack(columns, axis=-1).astype(np.float32)
 
 
-def roberta(_layout):
-    return ch.Learned(WIDTH, rows=514, offset=2)
+def resized(old, rule):
+    def rows(spec):
+        return resized_to(spec.rows, old, rule)
+
+    rows.__name__ = rule
+    return rows
 
 
-def roberta_values(spec):
-    return trained(spec.rows)
+# --- fields that are read wrongly ---
 
 
-def larger(_layout):
-    return ch.Learned(WIDTH, rows=512)
+def of_base(base):
+    def change(spec):
+        return with_fields(spec, spacing=Geometric(base, span=spec.spacing.span))
+
+    change.__name__ = f"base{base:g}"
+    return change
 
 
-def smaller(_layout):
-    return ch.Learned(WIDTH, rows=128)
+def other_span(spec):
+    span = {"open": "closed", "closed": "open"}[spec.spacing.span]
+    return with_fields(spec, spacing=Geometric(spec.base, span=span))
 
 
-def by_corners(spec):
-    return resized_to(spec.rows, 128, "corners")
+def other_order(spec):
+    return with_fields(spec, order={"sin-cos": "cos-sin", "cos-sin": "sin-cos"}[spec.order])
 
 
-def by_edges(spec):
-    return resized_to(spec.rows, 128, "edges")
+def layout_and_span(spec):
+    return other_span(other_layout(spec))
 
 
-def smooth(spec):
-    return resized_to(spec.rows, 512, "antialias")
+def of_steps(spec, positions):
+    return ch.table(Sinusoidal(spec.width, spacing=EvenSteps(1.0, 1e-4)), positions)
 
 
-def skipping(spec):
-    return resized_to(spec.rows, 512, "edges")
+def one_narrower(spec, positions):
+    rows = ch.table(Sinusoidal(spec.width - 1), positions)
+    return np.concatenate([rows, np.zeros((len(positions), 1))], axis=-1)
+
+
+def unpadded(spec, positions):
+    return ch.table(Sinusoidal(spec.width, layout=spec.layout), positions)
+
+
+def grid(*axes):
+    """Which coordinate each half of the channels is of."""
+
+    def rows(spec, positions):
+        half = Sinusoidal(spec.width // 2, layout="halves")
+        return np.concatenate([ch.table(half, positions[..., axis]) for axis in axes], axis=-1)
+
+    rows.__name__ = "of_" + "_".join(map(str, axes))
+    return rows
 
 
 def _row(case, builder, *codes, spec=paper, slip=None, options=None, **more):
     return Row(case, builder, frozenset(codes), spec, slip or {}, options or {}, **more)
 
 
+def one_of(**choices):
+    return lambda draw, _: {key: draw.choice(values) for key, values in choices.items()}
+
+
+def another_base(draw, spec):
+    return {"change": of_base(spec.base * draw.choice((0.1, 0.5, 2.0, 10.0, 50.0)))}
+
+
+def another_scale(draw, spec):
+    scale = draw.choice((1.0, 2.0, 8.0, 0.25))
+    return None if scale in (spec.scale, 2 * spec.scale) else {"scale": scale}
+
+
+LOW = ("bfloat16", "float16")
 LOW_PRODUCT = ("phases-rounded", "rates-rounded", "positions-rounded")
+BATCH = {"axes": "batch seq width"}
+TABLE = {"call": "positions"}
+ONE = {"layouts": ("halves",)}
+NUMPY = {"frameworks": ("numpy",), "layouts": ("interleaved",)}
+SQRT = math.sqrt(WIDTH)
 
 D3 = (
-    _row("D3#1", "counted", "positions-offset", options={"call": "x"}),
-    _row("D3#2", "on_the_fly", "positions-offset", slip={"moved": -2}),
-    _row("D3#14", "on_the_fly", "closed-span", slip={"turn_ends": True}),
-    _row("D3#15", "on_the_fly", "sine-and-cosine-swapped", slip={"swap": True}),
-    _row("D3#16", "table_only", "sine-and-cosine-swapped", spec=cosine_first, slip={"swap": True},
-         options={"call": "positions"}),
-    _row("D3#17", "exponents", "exponent"),
-    _row("D3#17", "exponents", "exponent", slip={"doubled": True}),
-    _row("D3#18", "on_the_fly", "other-layout", slip={"other": True}),
-    _row("D3#18", "on_the_fly", "open-span", spec=whisper, slip={"turn_ends": True}),
-    _row("D3#1", "learned", "positions-offset", "rows-moved", spec=roberta, slip={"moved": -2},
-         values=roberta_values, layouts=("halves",)),
-    _row("D3#19", "learned", "rows-moved", "rows-rescaled", spec=larger, slip={"resized": by_edges},
-         values=by_corners, layouts=("halves",)),
-    _row("D3#20", "learned", "rows-moved", "rows-rescaled", spec=smaller, slip={"resized": skipping},
-         values=smooth, layouts=("halves",)),
-    _row("D3#21", "ending", "table-ends"),
+    _row("D3#1", written.counting, "positions-offset", options={"call": "x"}),
+    _row("D3#2", on_the_fly, "positions-offset", slip={"moved": -2}, drawn=one_of(moved=(-2, -1, 1, 2, 5, 50))),
+    _row("D3#14", of_another, "closed-span", slip={"change": other_span}, drawn="spec", limits={"span": "open"}),
+    _row("D3#15", of_another, "sine-and-cosine-swapped", slip={"change": other_order}, drawn="spec"),
+    _row("D3#16", of_another, "sine-and-cosine-swapped", spec=cosine_first, slip={"change": other_order}),
+    _row("D3#17", exponents, "exponent"),
+    _row("D3#17", exponents, "exponent", slip={"doubled": True}),
+    _row("D3#18", of_another, "other-layout", slip={"change": other_layout}, drawn="spec"),
+    _row("D3#18", of_another, "open-span", spec=whisper, slip={"change": other_span}, drawn="spec",
+         limits={"span": "closed"}),
+    _row("D3#1", learned, "positions-offset", "rows-moved", spec=roberta, slip={"moved": -2},
+         values=lambda spec: trained(spec.rows), **ONE),
+    _row("D3#19", learned, "rows-moved", "rows-rescaled", spec=larger, slip={"resized": resized(128, "edges")},
+         values=resized(128, "corners"), **ONE),
+    _row("D3#20", learned, "rows-moved", "rows-rescaled", spec=smaller, slip={"resized": resized(512, "edges")},
+         values=resized(512, "antialias"), **ONE),
+    _row("D3#21", written.table_ends, "table-ends", slip={"rows": 512}),
 )  # fmt: skip
 
 FURTHER = (
-    _row("keras-hub", "on_the_fly", "positions-rounded", slip={"positions_in": "bfloat16"}),
-    _row("rates", "on_the_fly", "rates-rounded", slip={"rates_in": "bfloat16"}),
-    _row("Pegasus-X", "on_the_fly", "phases-rounded", slip={"phases_in": "bfloat16"}),
-    _row("table", "on_the_fly", "table-rounded", slip={"table_in": "bfloat16"}),
-    _row("table", "on_the_fly", "table-rounded", slip={"table_in": "float16"}),
-    _row("positions", "ignoring", "positions-ignored"),
-    _row("base", "of_another", "another-base", slip={"change": of_base(1000.0)}),
-    _row("positional-encodings", "first_dtype", "cache-keeps-first-dtype", fresh=True),
-    _row("offsets", "offset_cache", "cache-keeps-offset", options={"call": "x, offset"}),
-    _row("scale", "on_the_fly", "scale-forgotten", "another-scale", spec=scaled, slip={"scale": 1.0}),
-    _row("twice", "times", "added-twice", slip={"number": 2}),
-    _row("never", "times", "not-added", slip={"number": 0}),
-    _row("speechbrain", "on_the_fly", "sign-for-negative-positions", slip={"mirrored": True}),
-    _row("in place", "in_place", "changes-its-arguments", frameworks=("torch", "numpy")),
-    _row("one buffer", "one_buffer", "overwrites-its-answers", frameworks=("torch", "numpy")),
-    _row("cache", "keyed_cache", "cache-without-base", factory=True),
-)
+    _row("keras-hub", on_the_fly, "positions-rounded", slip={"at_dtype": "bfloat16"}, drawn=one_of(at_dtype=LOW)),
+    _row("rates", on_the_fly, "rates-rounded", slip={"rates": "bfloat16"}, drawn=one_of(rates=LOW)),
+    _row("Pegasus-X", on_the_fly, "phases-rounded", slip={"phases": "bfloat16"}, drawn=one_of(phases=LOW)),
+    _row("table", on_the_fly, "table-rounded", slip={"table": "bfloat16"}, drawn=one_of(table=LOW)),
+    _row("table", table_only, "table-rounded", slip={"table": "float16"}, options=TABLE),
+    _row("positions", on_the_fly, "positions-rounded", slip={"at_dtype": "float16"}),
+    _row("rates", on_the_fly, "rates-rounded", slip={"rates": "float16"}),
+    _row("phases", on_the_fly, "phases-rounded", slip={"phases": "float16"}),
+    _row("positions", written.ignoring, "positions-ignored"),
+    _row("positions", written.ignoring, "positions-ignored", slip={"start": 2}),
+    _row("positions", written.ignoring, "positions-from-first", slip={"what": "less the first"}),
+    _row("positions", written.ignoring, "positions-of-first-sequence", slip={"what": "first sequence"},
+         options={**BATCH, "positions": "batch seq"}),
+    _row("sequences", written.first_sequence, "first-sequence-only", options=BATCH),
+    _row("stretched", scaled_positions, "positions-scaled", slip={"by": 0.5}),
+    _row("stretched", scaled_positions, "positions-scaled", slip={"by": 1000 / 999}),
+    _row("far", on_the_fly, "positions-offset", slip={"moved": 4096}),
+    _row("base", of_another, "another-base", slip={"change": of_base(1234.5)}, drawn=another_base),
+    _row("base", of_another, "another-base", slip={"change": of_base(500.0)}),
+    _row("both", of_another, "other-layout", "closed-span", slip={"change": layout_and_span}, every=True,
+         layouts=("interleaved",)),
+    _row("positional-encodings", written.first_dtype, "cache-keeps-first-dtype", fresh=True),
+    _row("offsets", written.offset_cache, "cache-keeps-offset", options={"call": "x, offset"}),
+    _row("scale", on_the_fly, "scale-forgotten", "another-scale", spec=scaled, slip={"scale": 1.0},
+         drawn=another_scale),
+    _row("scale", on_the_fly, "another-scale", slip={"scale": 0.75}),
+    _row("twice", on_the_fly, "added-twice", slip={"scale": 2.0}),
+    _row("never", on_the_fly, "not-added", slip={"scale": 0.0}, drawn="spec"),
+    _row("never", zeros, "not-added", options=TABLE),
+    _row("tokens", on_the_fly, "tokens-scaled", slip={"tokens": SQRT}),
+    _row("sum", on_the_fly, "sum-scaled", slip={"total": 3.0}),
+    _row("product", multiplied, "code-multiplied"),
+    _row("speechbrain", on_the_fly, "sign-for-negative-positions", slip={"mirrored": True}, drawn="spec"),
+    _row("zeros", ends_in_zeros, "table-ends"),
+    _row("wraps", written.table_ends, "table-ends", slip={"rows": 1000, "past": "wrap"}),
+    _row("rebuilt", written.rebuilt, "table-rebuilt-rounded", slip={"rows": 1024}, exact=False),
+    _row("kernel", written.coarse_path, "coarse-path-differs"),
+    _row("one number", one_number, "one-number-wrong"),
+    _row("in place", written.in_place, "changes-its-arguments", frameworks=NO_JAX),
+    _row("one buffer", written.one_buffer, "overwrites-its-answers", frameworks=NO_JAX),
+    _row("cache", keyed_rows, "cache-without-base", slip={"key": lambda spec: (spec.width, spec.order)}, factory=True),
+    _row("cache", keyed_rows, "cache-without-width", slip={"key": lambda spec: (spec.base, spec.order)}, factory=True),
+    _row("cache", keyed_rows, "cache-without-order", slip={"key": lambda spec: (spec.base, spec.width)}, factory=True),
+    _row("cache", keyed_rows, "cache-without-base", "cache-without-order", slip={"key": lambda spec: spec.width},
+         factory=True, every=True),
+    _row("steps", rows_given, "another-code", slip={"other": of_steps}, **NUMPY),
+    _row("odd", rows_given, "odd-width", spec=odd, slip={"other": one_narrower}, **NUMPY),
+    _row("padding", rows_given, "padding-row", spec=padded, slip={"other": unpadded}, **NUMPY),
+    _row("grid", rows_given, "axes-exchanged", spec=on_a_grid, slip={"other": grid(1, 0)}, **NUMPY),
+    _row("grid", rows_given, "axis-dropped", spec=on_a_grid, slip={"other": grid(0, 0)}, **NUMPY),
+    _row("grid", rows_given, "other-layout", spec=by_wave, slip={"other": grid(0, 1)}, **NUMPY),
+    _row("span", of_another, "other-denominator", "another-base", slip={"change": of_base(100.0)}, every=True),
+)  # fmt: skip
 
 ROWS = D3 + FURTHER
-
-
-def made(row, framework, wrong):
-    """spec -> function."""
-    slip = dict(keywords(row, framework), xp=arrays_of(framework))
-    builder = globals()[row.builder]
-    if row.factory:
-        return functools.partial(builder(**slip), wrong=wrong)
-    if row.values:
-        return lambda spec: builder(spec, wrong=wrong, values=row.values(spec), **slip)
-    return functools.partial(builder, wrong=wrong, **slip)

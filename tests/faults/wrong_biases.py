@@ -1,194 +1,256 @@
-"""Biases as people write them in PyTorch, NumPy and JAX, each with a slip of somebody's, or without it.
-
-``xp`` is the module of arrays. A builder takes a spec, for its fields; T5's takes its trained table too.
-"""
+"""The slips of biases, one row each, with the code that names it."""
 
 import functools
 import math
 
 import numpy as np
 
-import clockhands as ch
-from faults.rows import Row, arrays_of, cast, keywords
+from clockhands.biases import Alibi, Buckets, CeilingBuckets
+from faults.rows import Row, through
+from testing.written_biases import deberta_rows, geometric, linear, looked_up, paper_slopes, t5_buckets, table
 
-HEADS, ROWS_OF_T5 = 12, 32
-
-
-def get_slopes(heads):
-    """As in the paper's code."""
-
-    def power_of_two(n):
-        start = 2 ** (-(2 ** -(math.log2(n) - 3)))
-        return [start * start**i for i in range(n)]
-
-    if math.log2(heads).is_integer():
-        return power_of_two(heads)
-    below = 2 ** math.floor(math.log2(heads))
-    return power_of_two(below) + get_slopes(2 * below)[0::2][: heads - below]
+# --- builders: `forward(queries, keys)`, arrays of positions ---
 
 
-def slopes_of(spec, rule="right"):
-    heads, below = spec.heads, 2 ** math.floor(math.log2(spec.heads))
-    if rule == "first one":  # the series starts at exponent 0 (aprender#2143)
-        return [2.0 ** (-8 * h / heads) for h in range(heads)]
-    if rule == "one row":  # mlx#3071
-        return [2.0 ** (-8 * (h + 1) / heads) for h in range(heads)]
-    if rule == "not strided":  # the first of the next power's slopes, not every other one
-        return get_slopes(below) + get_slopes(2 * below)[: heads - below]
-    if rule == "reversed":
-        return get_slopes(heads)[::-1]
-    if rule == "strided" or (rule == "right" and spec.series == "powers"):
-        return get_slopes(heads)
-    return [2.0 ** (-8 * (h + 1) / heads) for h in range(heads)]
+def alibi(spec, wrong, xp, **slip):
+    """ALiBi; the slip is in its slopes, its form, its distances, its positions or in what is made of the bias."""
+    slip = slip if wrong else {}
+    slopes = slip.get("slopes", paper_slopes if spec.series == "powers" else geometric)
+
+    def distances(at):
+        at = through(xp, at, slip.get("distances"))
+        return xp.clip(at, -slip["furthest"], None) if "furthest" in slip else at
+
+    bias = linear(
+        spec.heads,
+        xp,
+        form=slip.get("form", spec.form),
+        slopes=lambda heads: through(np, np.asarray(slopes(heads), np.float32), slip.get("slopes_in")),
+        tokens=distances,
+        made=lambda *made: slip.get("made", as_it_is)(*made, xp),
+    )
+    if "at_dtype" in slip:
+        return lambda *at: bias(*(through(xp, each, slip["at_dtype"]) for each in at))
+    return bias
 
 
-def alibi(spec, wrong=True, xp=np, *, rule="right", sign=1, slopes_in=None, distances_in=None, form=None, decode=None):
-    """`forward(queries, keys)`, arrays of positions."""
-    form = form if wrong and form else spec.form
-    slopes = xp.asarray(np.asarray(slopes_of(spec, rule if wrong else "right"), np.float32))
-    if wrong and slopes_in is not None:
-        slopes = cast(xp, cast(xp, slopes, slopes_in), "float32")
-    slopes = slopes[:, None, None]
-
-    def forward(queries, keys):
-        distances = cast(xp, queries[:, None] - keys[None, :], "float32")
-        if wrong and distances_in is not None:
-            distances = cast(xp, cast(xp, distances, distances_in), "float32")
-        if form == "symmetric":
-            distances = xp.abs(distances)
-        elif form == "past":
-            distances = xp.clip(distances, 0, None)
-        out = -slopes * (-distances if wrong and sign < 0 else distances)
-        return out * 0 if wrong and decode == "dropped" and len(queries) == 1 else out
-
-    return forward
-
-
-def counted(spec, wrong=True, xp=np, what="first rows"):
-    """`forward(number of queries, number of keys)`, the last query at the last key."""
-    slopes = xp.asarray(np.asarray(slopes_of(spec), np.float32))[:, None, None]
-    longest = [0]
-
-    def forward(queries, keys):
-        # Once a cache exists there is a single query (HabanaAI vllm-fork#503).
-        if wrong and what == "dropped" and queries == 1 and keys > 1:
-            return xp.zeros((spec.heads, 1, keys), dtype=xp.float32)
-        longest[0] = max(longest[0], keys)
-        n = longest[0]
-        distances = xp.arange(n)[:, None] - xp.arange(n)[None, :]
-        # Of another row, -slope (q - k) is off by a constant, which softmax does not see; -slope |q - k| is not.
-        full = -slopes * cast(xp, xp.abs(distances) if spec.form == "symmetric" else distances, "float32")
-        if wrong and what == "first rows":  # OpenNMT-py
-            return full[:, :queries, :keys]
-        return full[:, keys - queries : keys, :keys]
-
-    return forward
-
-
-def bucketed(
-    spec, wrong=True, xp=np, *, values=None, direction=1, sides=None, buckets=None, furthest=None, up=False, decode=None
-):
+def bucketed(spec, wrong, xp, *, values, direction=1, shift=0, heads=None, made=None, **slip):
     """T5's, with the trained table [buckets, heads]."""
-    table = xp.asarray(np.asarray(values, np.float32))
-    bidirectional = sides if wrong and sides is not None else spec.bidirectional
-    number = buckets if wrong and buckets else spec.buckets
-    furthest = furthest if wrong and furthest else spec.max_distance
-
-    def bucket(relative):
-        number_one_way, out = number, 0 * relative
-        if bidirectional:
-            number_one_way //= 2
-            out = out + cast(xp, relative > 0, "int32") * number_one_way
-            n = xp.abs(relative)
-        else:
-            n = xp.clip(-relative, 0, None)
-        exact = number_one_way // 2
-        ratio = xp.log(cast(xp, xp.clip(n, 1, None), "float32") / exact) / math.log(furthest / exact)
-        large = ratio * (number_one_way - exact)
-        large = xp.ceil(large) if wrong and up else xp.floor(large)
-        large = xp.clip(exact + cast(xp, large, "int32"), None, number_one_way - 1)
-        return out + xp.where(n < exact, cast(xp, n, "int32"), large)
+    held = values[:, heads] if wrong and heads else values
+    kept = {"bidirectional": spec.bidirectional, "buckets": spec.buckets, "furthest": spec.max_distance}
+    rows = functools.partial(t5_buckets, xp=xp, **(kept | slip if wrong else kept))
+    bias = looked_up(np.float32(spec.scale) * held, lambda apart: rows(direction * apart) if wrong else rows(apart), xp)
 
     def forward(queries, keys):
-        relative = keys[None, :] - queries[:, None]
-        out = xp.moveaxis(table[bucket(-relative if wrong and direction < 0 else relative)], -1, 0)
-        return out * 0 if wrong and decode == "dropped" and len(queries) == 1 else out
+        out = bias(queries + (shift if wrong else 0), keys)
+        return made(out, queries, keys, xp) if wrong and made else out
 
     return forward
 
 
-def twelve(_layout):
-    return ch.Alibi(heads=HEADS)
+def of_table(_, wrong, xp, *, values, rounded):
+    """DeBERTa's."""
+    return looked_up(values, functools.partial(deberta_rows, rounded=rounded if wrong else np.ceil), xp)
 
 
-def eight(_layout):
-    return ch.Alibi(heads=8)
+def unscaled(spec, wrong, xp, *, values):
+    return looked_up(values if wrong else np.float32(spec.scale) * values, functools.partial(t5_buckets, xp=xp), xp)
 
 
-def plain_series(_layout):
-    return ch.Alibi(heads=HEADS, series="plain")
+def counted(spec, wrong, xp, what="first rows"):
+    """`forward(number of queries, number of keys)`, the last query at the last key."""
+    bias, held = alibi(spec, False, xp), []
+
+    def forward(queries, keys):
+        out = bias(xp.arange(keys - queries, keys), xp.arange(keys))
+        if wrong and what == "dropped":  # once a cache exists there is a single query (HabanaAI vllm-fork#503)
+            return out * 0 if queries == 1 and keys > 1 else out
+        if wrong and what == "first rows":  # OpenNMT-py
+            return bias(xp.arange(queries), xp.arange(keys))
+        if wrong and what == "kept":  # the longest matrix, cut at its top
+            if not held or held[0].shape[-1] < keys:
+                held[:] = [out]
+            return held[0][:, :queries, :keys] + xp.zeros((queries, keys))
+        return out
+
+    return forward
 
 
-def symmetric(_layout):
-    return ch.Alibi(heads=8, form="symmetric")
+def counted_rows(spec, wrong, xp):
+    """Positions are not looked at."""
+    bias = alibi(spec, False, xp)
+    if not wrong:
+        return bias
+    return lambda q, k: bias(xp.arange(len(q)) + len(k) - len(q), xp.arange(len(k)))
 
 
-def encoder(_layout):
-    return ch.Buckets(heads=4, buckets=ROWS_OF_T5)
+def first_length(spec, wrong, xp):
+    """The first call with so many queries and keys is kept."""
+    bias, held = alibi(spec, False, xp), {}
+    return lambda q, k: held.setdefault((len(q), len(k)), bias(q, k)) if wrong else bias(q, k)
 
 
-def decoder(_layout):
-    return ch.Buckets(heads=4, buckets=ROWS_OF_T5, bidirectional=False)
+# --- what is made of the bias ---
+
+
+def as_it_is(out, *_):
+    return out
+
+
+def dropped(out, queries, *_):
+    return out * (len(queries) > 1)
+
+
+def gone(out, *_):
+    return 0 * out
+
+
+def rounded(out, _queries, _keys, xp):
+    return through(xp, out, "float16")
+
+
+def masked(out, queries, keys, xp):
+    return xp.where(queries[:, None] < keys[None, :], -math.inf, out)
+
+
+# --- rules of slopes ---
+
+
+def first_one(heads):
+    """The series starts at exponent 0 (aprender#2143)."""
+    return geometric(heads, start=0)
+
+
+def not_strided(heads):
+    """The first of the next power's slopes, not every other one."""
+    below = 2 ** math.floor(math.log2(heads))
+    return paper_slopes(below) + paper_slopes(2 * below)[: heads - below]
+
+
+def backwards(heads):
+    return paper_slopes(heads)[::-1]
+
+
+def negative(heads):
+    return -np.array(paper_slopes(heads))
+
+
+def an_eighth(heads):
+    return np.array(paper_slopes(heads)) / math.sqrt(64)
+
+
+def halves(heads):
+    return 2.0 ** -(1.0 + np.arange(heads))
+
+
+def halvings(heads):
+    return geometric(heads, 16.0)
+
+
+def of_no_rule(_):
+    return [0.3, 0.2, 0.05, 0.01]
+
+
+# --- what they should be ---
+
+
+def of(kind, *given, **fields):
+    def spec(_layout):
+        return kind(*given, **fields)
+
+    spec.__name__ = "-".join(map(str, (kind.__name__.lower(), *given, *fields.values())))
+    return spec
 
 
 def trained(spec):
     """A table as training leaves one: every row of its own."""
-    return np.random.default_rng(11).standard_normal((spec.buckets, spec.heads)).astype(np.float32)
+    return table(2 * spec.span if isinstance(spec, CeilingBuckets) else spec.buckets, spec.heads, seed=11)
 
 
-def _row(case, builder, *codes, spec=twelve, slip=None, options=None, **more):
-    if builder == "bucketed":
+FOUR, EIGHT, TWELVE, SIXTEEN = (of(Alibi, heads) for heads in (4, 8, 12, 16))
+PLAIN_SERIES, SYMMETRIC = of(Alibi, 12, series="plain"), of(Alibi, 8, form="symmetric")
+ENCODER, DECODER = of(Buckets, 4), of(Buckets, 4, bidirectional=False)
+
+
+def _row(case, builder, *codes, spec=TWELVE, slip=None, options=None, **more):
+    if builder in (bucketed, of_table, unscaled):
         more["values"] = trained
-    return Row(case, builder, frozenset(codes), spec, slip or {}, options or {}, layouts=("halves",), **more)
+    more = {"exact": False, "layouts": ("halves",), **more}
+    return Row(case, builder, frozenset(codes), spec, slip or {}, options or {}, **more)
+
+
+def one_of(**choices):
+    return lambda draw, _: {key: draw.choice(values) for key, values in choices.items()}
+
+
+def seen_slopes(draw, spec):
+    """Rounding that moves a slope: powers of two stay."""
+    moved = through(np, np.float32(paper_slopes(spec.heads)), "float16") != np.float32(paper_slopes(spec.heads))
+    return {"slopes_in": draw.choice(("bfloat16", "float16"))} if moved.any() else None
 
 
 COUNTS = {"call": "counts"}
+POWERS, OTHERS = {"heads": (4, 8, 16, 32)}, {"heads": (6, 12, 20, 24, 40)}
+LOW = ("bfloat16", "float16")
 
 D3 = (
-    _row("D3#4", "alibi", "first-slope-one", spec=eight, slip={"rule": "first one"}),
-    _row("D3#5", "alibi", "slopes-rule", slip={"rule": "one row"}),
-    _row("D3#6", "alibi", "slopes-rule", spec=plain_series, slip={"rule": "strided"}),
-    _row("D3#7", "alibi", "slopes-rule", slip={"rule": "not strided"}),
-    _row("D3#8", "counted", "bias-dropped", spec=eight, slip={"what": "dropped"}, options=COUNTS),
-    _row("D3#8", "alibi", "bias-dropped", spec=eight, slip={"decode": "dropped"}),
-    _row("D3#9", "alibi", "slopes-rounded", slip={"slopes_in": "float16"}),
-    _row("D3#9", "alibi", "slopes-rounded", slip={"slopes_in": "bfloat16"}),
-    _row("D3#12", "bucketed", "bias-dropped", spec=decoder, slip={"decode": "dropped"}),
-    _row("D3#13", "bucketed", "buckets-rounded-up", spec=encoder, slip={"up": True}),
-    _row("D3#13", "bucketed", "one-sided-buckets", spec=encoder, slip={"sides": False}),
-    _row("D3#13", "bucketed", "two-sided-buckets", spec=decoder, slip={"sides": True}),
-    _row("D3#13", "bucketed", "another-number-of-buckets", spec=encoder, slip={"buckets": 16}),
-    _row("D3#13", "bucketed", "another-max-distance", spec=encoder, slip={"furthest": 256}),
-)
+    _row("D3#4", alibi, "first-slope-one", spec=EIGHT, slip={"slopes": first_one}, drawn="spec", limits=POWERS),
+    _row("D3#5", alibi, "slopes-rule", slip={"slopes": geometric}, drawn="spec", limits=OTHERS),
+    _row("D3#6", alibi, "slopes-rule", spec=PLAIN_SERIES, slip={"slopes": paper_slopes}),
+    _row("D3#7", alibi, "slopes-rule", slip={"slopes": not_strided}, drawn="spec", limits=OTHERS),
+    _row("D3#8", counted, "bias-dropped", spec=EIGHT, slip={"what": "dropped"}, options=COUNTS),
+    _row("D3#8", alibi, "bias-dropped", spec=EIGHT, slip={"made": dropped}, drawn="spec", limits=POWERS),
+    _row("D3#9", alibi, "slopes-rounded", slip={"slopes_in": "float16"}, drawn=seen_slopes, limits=OTHERS),
+    _row("D3#9", alibi, "slopes-rounded", slip={"slopes_in": "bfloat16"}),
+    _row("D3#12", bucketed, "bias-dropped", spec=DECODER, slip={"made": dropped}, drawn="spec"),
+    _row("D3#13", bucketed, "buckets-rounded-up", spec=ENCODER, slip={"up": True}, drawn="spec"),
+    _row("D3#13", bucketed, "one-sided-buckets", spec=ENCODER, slip={"bidirectional": False}, drawn="spec",
+         limits={"bidirectional": True}),
+    _row("D3#13", bucketed, "two-sided-buckets", spec=DECODER, slip={"bidirectional": True}, drawn="spec",
+         limits={"bidirectional": False}),
+    _row("D3#13", bucketed, "another-number-of-buckets", spec=ENCODER, slip={"buckets": 16},
+         drawn=lambda _, spec: {"buckets": spec.buckets // 2}),
+    _row("D3#13", bucketed, "another-max-distance", spec=ENCODER, slip={"furthest": 256},
+         drawn=lambda _, spec: {"furthest": 2 * spec.max_distance}),
+)  # fmt: skip
 
 FURTHER = (
-    _row("OpenNMT-py", "counted", "bias-of-first-rows", spec=symmetric, slip={"what": "first rows"}, options=COUNTS),
-    _row("sign", "alibi", "slope-sign", "other-direction", spec=eight, slip={"sign": -1}),
-    _row("sign", "alibi", "slope-sign", spec=symmetric, slip={"sign": -1}),
-    _row("order", "alibi", "slopes-rule", spec=eight, slip={"rule": "reversed"}),
-    _row("falcon", "alibi", "distances-rounded", spec=eight, slip={"distances_in": "bfloat16"}),
-    _row("direction", "bucketed", "other-direction", spec=encoder, slip={"direction": -1}),
-)
+    _row("OpenNMT-py", counted, "bias-of-first-rows", spec=SYMMETRIC, slip={"what": "first rows"}, options=COUNTS,
+         drawn="spec", limits=POWERS | {"form": "symmetric"}),
+    _row("OpenNMT-py", counted, "bias-of-first-rows", spec=SYMMETRIC, slip={"what": "kept"}, options=COUNTS),
+    _row("sign", alibi, "slope-sign", "other-direction", spec=EIGHT, slip={"slopes": negative}, drawn="spec",
+         limits=POWERS),
+    _row("sign", alibi, "slope-sign", spec=SYMMETRIC, slip={"slopes": negative}),
+    _row("order", alibi, "slopes-rule", spec=EIGHT, slip={"slopes": backwards}, drawn="spec", limits=POWERS),
+    _row("order", alibi, "slopes-rule", slip={"slopes": backwards}),
+    _row("rule", alibi, "slopes-rule", spec=SIXTEEN, slip={"slopes": halves}),
+    _row("rule", alibi, "slopes-rule", spec=EIGHT, slip={"slopes": halvings}),
+    _row("rule", alibi, "slopes-rule", spec=FOUR, slip={"slopes": of_no_rule}),
+    _row("scale", alibi, "bias-scaled", spec=EIGHT, slip={"slopes": an_eighth}),
+    _row("scale", unscaled, "bias-scaled", spec=of(Buckets, 4, scale=8.0)),
+    _row("form", alibi, "other-form", spec=SYMMETRIC, slip={"form": "distance"}),
+    _row("falcon", alibi, "distances-rounded", spec=EIGHT, slip={"distances": "bfloat16"},
+         drawn=one_of(distances=LOW), limits=POWERS),
+    _row("distances", alibi, "distances-rounded", slip={"distances": "float16"}),
+    _row("distances", alibi, "distances-rounded", slip={"distances": "float16", "form": "key"}),
+    _row("distances", alibi, "distances-clipped", spec=EIGHT, slip={"furthest": 2048}),
+    _row("distances", bucketed, "distance-offset", spec=ENCODER, slip={"shift": 1}),
+    _row("rounded", alibi, "bias-rounded", slip={"made": rounded}),
+    _row("positions", alibi, "positions-rounded", spec=SYMMETRIC, slip={"at_dtype": "float16"}),
+    _row("positions", counted_rows, "positions-ignored", spec=SYMMETRIC),
+    _row("dropped", alibi, "bias-dropped", spec=EIGHT, slip={"made": gone}),
+    _row("masked", alibi, "later-keys-masked", spec=SYMMETRIC, slip={"made": masked}),
+    _row("lengths", first_length, "cache-keeps-first-length", spec=SYMMETRIC),
+    _row("direction", bucketed, "other-direction", spec=ENCODER, slip={"direction": -1}, drawn="spec"),
+    _row("heads", bucketed, "heads-exchanged", spec=ENCODER, slip={"heads": [1, 0, 2, 3]}),
+    _row("own", bucketed, "one-sided-buckets", spec=ENCODER, slip={"bidirectional": False}, own=True),
+    _row("own", bucketed, "another-number-of-buckets", spec=ENCODER, slip={"buckets": 16}, own=True),
+    _row("own", bucketed, "another-max-distance", spec=ENCODER, slip={"furthest": 256}, own=True),
+    _row("own", bucketed, "another-max-distance", spec=of(Buckets, 4, max_distance=256), slip={"furthest": 128},
+         own=True),
+    _row("own", bucketed, "buckets-rounded-up", spec=ENCODER, slip={"up": True}, own=True),
+    _row("DeBERTa", of_table, "buckets-rounded-down", spec=of(CeilingBuckets, 4), slip={"rounded": np.floor},
+         frameworks=("numpy",)),
+)  # fmt: skip
 
 ROWS = D3 + FURTHER
-
-
-def made(row, framework, wrong):
-    """spec -> function."""
-    slip = dict(keywords(row, framework), xp=arrays_of(framework))
-
-    def build(spec):
-        more = {"values": row.values(spec)} if row.values else {}
-        return globals()[row.builder](spec, wrong=wrong, **slip, **more)
-
-    return functools.wraps(globals()[row.builder])(build)

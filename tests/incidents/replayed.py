@@ -7,12 +7,11 @@
 import json
 import tempfile
 from collections.abc import Callable, Mapping
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 
 import clockhands as ch
 from auditing import published_fields
@@ -26,14 +25,14 @@ from clockhands.readers.drafts import contexts_differ, of_draft
 from clockhands.rotary.axes import chunked
 from clockhands.scaling import yarn_magnitude
 from clockhands.show.differences import first_difference
-from clockhands.specs import with_fields
-from faults import wrong_additive, wrong_biases, wrong_generation, wrong_modules, wrong_rotary
+from faults import wrong_additive, wrong_biases, wrong_rotary
 from faults.rates import rates_of
-from faults.wrong_rotary_arrays import of_another, on_the_fly, turned
+from faults.written import rotated, turned
+from testing.small_models import VOCABULARY, SmallModel
 
 Record = Mapping[str, Any]
 
-_ARRAYS = {"rotary": wrong_rotary, "additive": wrong_additive, "bias": wrong_biases}
+_ROWS = (*wrong_rotary.ROWS, *wrong_additive.ROWS, *wrong_biases.ROWS)
 _LAYOUT = "halves"
 _PUBLISHED = Path(__file__).resolve().parents[1] / "published" / "configs"
 
@@ -141,46 +140,43 @@ def checked(record: Record) -> Any:
 @cache
 def _checked(replay: str) -> Any:
     code = json.loads(replay)
-    check = code["check"]
+    check = code.pop("check")
     if "builder" in code:
-        return BUILDERS[code["builder"]]()
-    if "right" in code:
+        right, function = BUILDERS[code["builder"]]()
+    elif "right" in code:
         right, wrong = rotary(code["right"]), rotary(code["wrong"])
-        function = of_another(right, change=lambda _: wrong)
-        return testing.check_rotary(function, right, backend="numpy", raises=False)
-    if check in _ARRAYS:
-        return _of_arrays(_ARRAYS[check], code["row"])
-    if check == "module":
-        row = _row(wrong_modules, code["row"])
-        spec, build = row.spec(_LAYOUT), wrong_modules.built(row, wrong=True)
-        options = dict(row.options, raises=False)
-        if row.factory:
-            return testing.check_module(like=spec, make=build, **options)
-        return testing.check_module(build(spec), spec, **options)
-    row = _row(wrong_generation, code["row"])
-    return _generation(wrong_generation.built(row, code.get("model", _LAYOUT), wrong=True), row.length)
+        function = partial(rotated, spec=wrong, xp=np)
+    elif check == "module":
+        return _module(**code)
+    elif check == "generation":
+        return _generation(**code)
+    else:
+        return _named(code["row"]).report("numpy")
+    return testing.check_rotary(function, right, backend="numpy", raises=False)
 
 
-def _row(module: Any, name: str) -> Any:
-    return next(row for row in module.ROWS if row.name == name)
+def row_of(record: Record) -> Any:
+    """The row of tests/faults whose function replays an incident."""
+    return _named(record["code"]["row"])
 
 
-def _of_arrays(module: Any, name: str) -> Any:
-    row = _row(module, name)
-    framework = "torch" if "numpy" not in row.frameworks else "numpy"
-    spec, build = row.spec(_LAYOUT), module.made(row, framework, wrong=True)
-    check = {wrong_rotary: testing.check_rotary, wrong_additive: testing.check_additive}.get(module, testing.check_bias)
-    options: dict[str, Any] = {"backend": framework, "raises": False, **row.options}
-    if row.values:
-        options["values"] = row.values(spec)
-    if row.factory or row.fresh:
-        return check(make=build, like=spec, **options)
-    return check(build(spec), spec, **options)
+def _named(name: str) -> Any:
+    return next(row for row in _ROWS if row.name == name)
 
 
-def _generation(model: Any, length: int | None = None) -> Any:
-    vocabulary = wrong_generation.VOCABULARY
-    return testing.check_generation(forward=model, vocabulary=vocabulary, length=length, raises=False)
+def _module(twin: str = "Guarded", held: str | None = None, factor: float = 1.0, shared: bool = False) -> Any:
+    from testing import module_twins as twins
+
+    spec = ch.Rotary(32, base=twins.BASE, scaling=scaling.Linear(factor) if factor > 1 else None)
+    module = twins.built(getattr(twins, twin), factor=factor) if held is None else twins.holding(held, factor=factor)
+    if shared:
+        return testing.check_module(make=lambda: module, raises=False)
+    return testing.check_module(module, spec, raises=False)
+
+
+def _generation(model: str = _LAYOUT, length: int | None = None, **slip: Any) -> Any:
+    model = SmallModel("numpy", model, **slip)
+    return testing.check_generation(model, vocabulary=VOCABULARY, length=length, raises=False)
 
 
 def rotary(fields: Mapping[str, Any]) -> ch.Rotary:
@@ -200,146 +196,65 @@ def rotary(fields: Mapping[str, Any]) -> ch.Rotary:
     return ch.Rotary(held.pop("width"), held.pop("layout", _LAYOUT), scaling=made, **held)
 
 
+def in_float32(positions: Any) -> Any:
+    return np.asarray(positions, np.float32)[..., None]
+
+
 def rotated_twice() -> Any:
     """YaRN of gpt-oss, by the module and by the kernel after it."""
     right = rotary({"width": 64, "base": 150000.0, "scaling": {"type": "Yarn", "factor": 32.0, "original": 4096}})
-    once = on_the_fly(right)
-
-    def function(x: Any, positions: Any) -> Any:
-        return once(once(x, positions), positions)
-
-    return testing.check_rotary(function, right, backend="numpy", raises=False)
+    once = partial(rotated, spec=right, xp=np)
+    return right, lambda x, positions: once(once(x, positions), positions)
 
 
 def partner_in_the_rotated_part() -> Any:
     """The first quarter of Gemma 4's frequencies on pairs (i, i + 64), where the class pairs i with i + 256."""
     right = rotary({"width": 512, "base": 1e6, "scaling": {"type": "Proportional", "fraction": 0.25}})
-
-    def function(x: Any, positions: Any) -> Any:
-        rates = (1e6 ** -(np.arange(0, 128, 2) / 512)).astype(np.float32)
-        phases = np.asarray(positions, np.float32)[..., None] * rates
-        return np.concatenate([turned(x[..., :128], phases, _LAYOUT, np), x[..., 128:]], axis=-1)
-
-    return testing.check_rotary(function, right, backend="numpy", raises=False)
+    rates = (1e6 ** -(np.arange(0, 128, 2) / 512)).astype(np.float32)
+    return right, lambda x, at: turned(x, np.cos(in_float32(at) * rates), np.sin(in_float32(at) * rates), _LAYOUT, np)
 
 
 def proportional_for_partial() -> Any:
     """A quarter of the head rotated with the exponents of the whole head, and i paired with i + head/2."""
-    right = rotary({"width": 256, "rotated": 64, "base": 1e7})
-    wrong = rotary({"width": 256, "base": 1e7, "scaling": {"type": "Proportional", "fraction": 0.25}})
-
-    def function(x: Any, positions: Any) -> Any:
-        plain = rates_of(with_fields(wrong, scaling=None))
-        rates = np.where(np.arange(128) < 32, plain, 0).astype(np.float32)
-        return turned(x, np.asarray(positions, np.float32)[..., None] * rates, _LAYOUT, np)
-
-    return testing.check_rotary(function, right, backend="numpy", raises=False)
+    right, whole = rotary({"width": 256, "rotated": 64, "base": 1e7}), rotary({"width": 256, "base": 1e7})
+    return right, partial(rotated, spec=whole, xp=np, ladder=np.where(np.arange(128) < 32, rates_of(whole), 0))
 
 
 def table_of_neighbours() -> Any:
     """Each angle twice in the table, for neighbours, and half-split pairs in the rotation."""
     right = rotary({"width": 64})
-
-    def function(x: Any, positions: Any) -> Any:
-        angles = np.repeat(np.asarray(positions, np.float32)[..., None] * rates_of(right), 2, axis=-1)
-        half = np.concatenate([-x[..., 32:], x[..., :32]], axis=-1)
-        return x * np.cos(angles) + half * np.sin(angles)
-
-    return testing.check_rotary(function, right, backend="numpy", raises=False)
+    return right, wrong_rotary.tiled(right, True, np)
 
 
 def factor_through_the_formula() -> Any:
     """An attention factor that is final is taken for the mscale of YaRN's formula."""
-    factor = yarn_magnitude(64.0)
-    fields = {"width": 128, "base": 500000.0}
-    yarn = {"type": "Yarn", "factor": 64.0, "original": 4096}
-    right = rotary(fields | {"scaling": yarn | {"attention_factor": factor}})
-    wrong = rotary(fields | {"scaling": yarn | {"attention_factor": yarn_magnitude(64.0, factor)}})
-    return testing.check_rotary(of_another(right, change=lambda _: wrong), right, backend="numpy", raises=False)
+    factor, yarn = yarn_magnitude(64.0), {"type": "Yarn", "factor": 64.0, "original": 4096}
+    right = rotary({"width": 128, "base": 500000.0, "scaling": yarn | {"attention_factor": factor}})
+    return right, partial(rotated, spec=right, xp=np, factor=yarn_magnitude(64.0, factor))
 
 
 def axes_three_times_as_fast() -> Any:
     """Rows and columns of an image advance by 3."""
     right = ch.Rotary(64, "interleaved", axes=chunked([16, 16]))
-
-    def function(x: Any, positions: Any) -> Any:
-        at, rates = 3 * np.asarray(positions, np.float32), rates_of(right)
-        phases = np.concatenate([at[..., :1] * rates[:16], at[..., 1:] * rates[16:]], axis=-1)
-        return turned(x, phases, "interleaved", np)
-
-    return testing.check_rotary(function, right, backend="numpy", raises=False)
+    return right, partial(rotated, spec=right, xp=np, stretched=3)
 
 
 def unrotated_from_24_tokens_on() -> Any:
     """Another path for texts of 24 tokens or more, which does not rotate."""
     right = rotary({"width": 64, "base": 1e6, "layout": "interleaved"})
-    rotated = on_the_fly(right)
-
-    def function(x: Any, positions: Any) -> Any:
-        return x if x.shape[-2] >= 24 else rotated(x, positions)
-
-    return testing.check_rotary(function, right, backend="numpy", raises=False)
-
-
-class BytesReadAsBfloat16(torch.nn.Module):
-    """The frequencies of one process, of which another reads the bytes in its own dtype."""
-
-    inv_freq: torch.Tensor
-
-    def __init__(self, spec: Any) -> None:
-        super().__init__()
-        rates = torch.from_numpy(rates_of(spec))
-        self.register_buffer("inv_freq", rates.view(torch.bfloat16)[: rates.numel()].float(), persistent=False)
-
-    def forward(self, x: Any, positions: Any) -> Any:
-        phases = torch.as_tensor(positions)[..., None].float() * self.inv_freq
-        angles, half = torch.cat((phases, phases), dim=-1), x.shape[-1] // 2
-        return x * angles.cos() + torch.cat((-x[..., half:], x[..., :half]), dim=-1) * angles.sin()
-
-
-def bytes_read_as_bfloat16() -> Any:
-    """A buffer of re-read bytes."""
-    spec = rotary({"width": 128, "base": 1e6})
-    return testing.check_module(BytesReadAsBfloat16(spec), spec, raises=False)
-
-
-class PrefixWithoutItsLast(wrong_generation.Model):
-    """What follows a kept prefix stands one position too early."""
-
-    def placed(self, tokens: Any, positions: Any, mask: Any, cache: Any) -> Any:
-        return positions if cache is None or tokens.shape[1] == 1 else positions - 1
-
-
-class CountedTwice(wrong_generation.Model):
-    """What stands in the cache is added to positions that count it already."""
-
-    def placed(self, tokens: Any, positions: Any, mask: Any, cache: Any) -> Any:
-        past = 0 if cache is None else cache[0][0].shape[2]
-        return positions + (past if tokens.shape[1] > 1 else 0)
-
-
-class PaddingCounted(wrong_generation.Model):
-    """Positions are counted from the first slot of a padded row, whatever the mask says."""
-
-    def placed(self, tokens: Any, positions: Any, mask: Any, cache: Any) -> Any:
-        if mask is None or mask.ndim != 2:
-            return positions
-        batch, seq = tokens.shape
-        past = 0 if cache is None else cache[0][0].shape[2]
-        return torch.arange(past, past + seq).expand(batch, seq)
+    return right, lambda x, positions: x if x.shape[-2] >= 24 else rotated(x, positions, right, np)
 
 
 BUILDERS: Mapping[str, Callable[[], Any]] = {
-    "rotated_twice": rotated_twice,
-    "table_of_neighbours": table_of_neighbours,
-    "factor_through_the_formula": factor_through_the_formula,
-    "axes_three_times_as_fast": axes_three_times_as_fast,
-    "unrotated_from_24_tokens_on": unrotated_from_24_tokens_on,
-    "bytes_read_as_bfloat16": bytes_read_as_bfloat16,
-    "PrefixWithoutItsLast": lambda: _generation(PrefixWithoutItsLast(_LAYOUT).eval()),
-    "partner_in_the_rotated_part": partner_in_the_rotated_part,
-    "proportional_for_partial": proportional_for_partial,
-    "PaddingCounted": lambda: _generation(PaddingCounted("sinusoidal").eval()),
-    "CountedTwice": lambda: _generation(CountedTwice(_LAYOUT).eval()),
+    made.__name__: made
+    for made in (
+        rotated_twice,
+        partner_in_the_rotated_part,
+        proportional_for_partial,
+        table_of_neighbours,
+        factor_through_the_formula,
+        axes_three_times_as_fast,
+        unrotated_from_24_tokens_on,
+    )
 }
-"""Code that no row of `tests/faults` has."""
+"""The right spec and the wrong function, of code that no row of `tests/faults` has."""

@@ -95,6 +95,12 @@ class SmallModel:
             return 2 * positions + 1
         if self.slip == "restarts" and past:
             return np.broadcast_to(np.arange(seq), (batch, seq))
+        if self.slip == "prefix without its last" and past and seq > 1:
+            return positions - 1
+        if self.slip == "counted twice" and seq > 1:
+            return positions + past
+        if self.slip == "padding is counted" and mask is not None and mask.ndim == 2:
+            return slots
         if self.slip == "one count for all":
             start = 0 if cache is None else self.count
             self.count = start + seq

@@ -77,14 +77,14 @@ def t5_buckets(apart, xp=np, *, bidirectional=True, buckets=32, furthest=128, up
     relative, rows = -apart, 0 * apart
     if bidirectional:
         buckets //= 2
-        rows = rows + cast(xp, relative > 0, "int64") * buckets
+        rows = rows + cast(xp, relative > 0, "int32") * buckets
         sizes = xp.abs(relative)
     else:
         sizes = xp.clip(-relative, 0, None)
     first = buckets // 2
     large = xp.log(cast(xp, xp.clip(sizes, first, None), "float32") / first) / math.log(furthest / first)
     large = large * (buckets - first)
-    large = first + cast(xp, xp.ceil(large) if up else large, "int64")
+    large = first + cast(xp, xp.ceil(large) if up else large, "int32")
     return rows + xp.where(sizes < first, sizes, xp.clip(large, None, buckets - 1))
 
 
