@@ -9,10 +9,16 @@ import pytest
 
 
 class Late:
-    """``torch = Late("torch")``: used as the module is; a test that needs it skips where it is not installed."""
+    """``torch = Late("torch")``: read as the module is; a test that needs it skips where it is not installed.
+
+    To patch it, name it: ``monkeypatch.setattr("torch.name", value)``.
+    """
 
     def __init__(self, name: str) -> None:
         vars(self)["_name"] = name
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError(f'monkeypatch.setattr("{self._name}.{name}", value)')
 
     def _loaded(self) -> Any:
         if "_module" not in vars(self):
@@ -20,12 +26,6 @@ class Late:
         return vars(self)["_module"]
 
     def __getattr__(self, name: str) -> Any:
-        if name == "__test__" or name.startswith("_pytest"):  # asked of everything in a module that is collected
+        if name.startswith(("__", "_pytest")):  # pytest asks for such of everything in a module that it collects
             raise AttributeError(name)
         return getattr(self._loaded(), name)
-
-    def __setattr__(self, name: str, value: object) -> None:
-        setattr(self._loaded(), name, value)
-
-    def __delattr__(self, name: str) -> None:
-        delattr(self._loaded(), name)

@@ -7,7 +7,6 @@ from collections.abc import Mapping
 
 import numpy as np
 import pytest
-from scipy.stats import bootstrap
 
 from clockhands.lab import study as studies
 from clockhands.lab.results import LEVEL, RESAMPLES, GateResult, Results, estimate
@@ -50,30 +49,25 @@ def rows(arm: str, values: Mapping[int, float], kind: str = "evaluation", measur
 # Intervals
 
 
-def test_an_interval_is_scipys_percentile_bootstrap_of_the_mean():
-    values = [0.3, 0.9, 0.4, 0.7]
-    by_scipy = bootstrap(
-        (values,), np.mean, confidence_level=0.95, n_resamples=9_999, method="percentile",
-        rng=np.random.default_rng(0),
-    ).confidence_interval  # fmt: skip
+def test_an_interval_is_scipys_percentile_bootstrap_of_the_mean_and_that_of_all_resamples(cases):
+    from scipy.stats import bootstrap
+
+    values, how = [0.3, 0.9, 0.4, 0.7], {"confidence_level": 0.95, "n_resamples": 9_999, "method": "percentile"}
+    by_scipy = bootstrap((values,), np.mean, **how, rng=np.random.default_rng(0)).confidence_interval
     found = estimate(dict(enumerate(values)))
     assert (found.low, found.high) == (by_scipy.low, by_scipy.high)
     assert found.mean == pytest.approx(0.575)
     assert (LEVEL, RESAMPLES) == (0.95, 9_999)
-
-
-@pytest.mark.parametrize("values", [(1.0, 3.0), (1.0, 2.0, 4.0), (1.0, 2.0, 4.0, 8.0, 9.0)])
-def test_an_interval_is_that_of_all_resamples(values: tuple[float, ...]):
-    """Of two or three seeds these are the smallest and the largest number."""
-    means = sorted(np.mean(each) for each in itertools.product(values, repeat=len(values)))
-    low, high = np.quantile(means, [0.025, 0.975], method="inverted_cdf")
-    found = estimate(dict(enumerate(values)))
-    steps = np.unique(means)
-    for exact, drawn in ((low, found.low), (high, found.high)):
-        place = int(np.searchsorted(steps, exact))
-        assert steps[max(0, place - 1)] - 1e-9 <= drawn <= steps[min(len(steps) - 1, place + 1)] + 1e-9
-    if len(values) < 4:
-        assert (found.low, found.high) == (values[0], values[-1])
+    for values in ((1.0, 3.0), (1.0, 2.0, 4.0), (1.0, 2.0, 4.0, 8.0, 9.0)):
+        with cases(values):
+            means = sorted(np.mean(each) for each in itertools.product(values, repeat=len(values)))
+            found, steps = estimate(dict(enumerate(values))), np.unique(means)
+            exact = np.quantile(means, [0.025, 0.975], method="inverted_cdf")
+            for limit, drawn in zip(exact, (found.low, found.high), strict=True):
+                place = int(np.searchsorted(steps, limit))
+                assert steps[max(0, place - 1)] - 1e-9 <= drawn <= steps[min(len(steps) - 1, place + 1)] + 1e-9
+            if len(values) < 4:  # of two or three seeds the smallest and the largest number
+                assert (found.low, found.high) == (values[0], values[-1])
 
 
 def test_one_seed_has_no_interval_and_equal_ones_have_none_to_speak_of():
@@ -86,12 +80,11 @@ def test_one_seed_has_no_interval_and_equal_ones_have_none_to_speak_of():
         assert found.to_dict()["seeds"] == {"0": 1.0, "1": None}
 
 
-@pytest.mark.parametrize(
-    ("values", "verdict"),
-    [((1, 2, 3), "above"), ((-3, -2, -1), "below"), ((-1, 2, 3), "tie"), ((0, 0, 0), "tie"), ((5,), "tie")],
-)
-def test_an_interval_that_holds_zero_is_a_tie(values: tuple[float, ...], verdict: str):
-    assert estimate(dict(enumerate(values))).verdict == verdict
+def test_an_interval_that_holds_zero_is_a_tie():
+    for values, verdict in {
+        (1, 2, 3): "above", (-3, -2, -1): "below", (-1, 2, 3): "tie", (0, 0, 0): "tie", (5,): "tie",
+    }.items():  # fmt: skip
+        assert estimate(dict(enumerate(values))).verdict == verdict, values
 
 
 def test_differences_are_paired_by_seed():
@@ -101,9 +94,8 @@ def test_differences_are_paired_by_seed():
     found = results(one + two).difference("copy", "one", "two", "loss")
     assert found.seeds == {seed: pytest.approx(0.1) for seed in range(3)}
     assert found.verdict == "above"
-    assert (
-        results(one + two).value("copy", "one", "loss").low < 20 < results(one + two).value("copy", "two", "loss").high
-    )
+    alone, other = (results(one + two).value("copy", arm, "loss") for arm in ("one", "two"))
+    assert alone.low < 20 < other.high
     assert results(one).difference("copy", "one", "two", "loss") is None
 
 
@@ -111,14 +103,10 @@ def test_differences_are_paired_by_seed():
 
 
 def test_a_loss_ratio_is_of_the_same_seed_and_change():
-    measured = results(
-        [
-            *rows("one", {0: 2.0, 1: 4.0}),
-            *rows("one", {0: 3.0, 1: 5.0, 2: 6.0}, length=32),
-            *rows("one", {0: 8.0}, variant="x"),
-            *rows("one", {0: 4.0}, variant="x", length=32),
-        ]
-    )
+    measured = results([
+        *rows("one", {0: 2.0, 1: 4.0}), *rows("one", {0: 3.0, 1: 5.0, 2: 6.0}, length=32),
+        *rows("one", {0: 8.0}, variant="x"), *rows("one", {0: 4.0}, variant="x", length=32),
+    ])  # fmt: skip
     assert measured.by_seed("copy", "one", "loss_ratio", 32) == {0: 1.5, 1: 1.25}
     assert measured.by_seed("copy", "one", "loss_ratio") == {0: 1.0, 1: 1.0}
     assert measured.by_seed("copy", "one", "loss_ratio", 32, variant="x") == {0: 0.5}
@@ -133,24 +121,22 @@ def drop(before: float, after: float, curve: Mapping[int, float]) -> list[Stored
     ]
 
 
-@pytest.mark.parametrize(
-    ("before", "after", "curve", "spike", "back"),
-    [
+def test_a_drop_has_a_spike_and_what_is_won_back(cases):
+    for before, after, curve, spike, back in (
         (1.0, 5.0, {10: 2.0, 20: 1.0, 30: 3.0, 40: 2.0}, 4.0, 0.75),
         (1.0, 5.0, {40: 1.0}, 4.0, 1.0),
         (1.0, 5.0, {40: 6.0}, 4.0, -0.25),
         (1.0, 5.0, {10: 2.0, 20: 1.0}, 4.0, None),  # nothing was trained after the drop
         (2.0, 1.0, {40: 1.0}, -1.0, math.nan),
-    ],
-)
-def test_a_drop_has_a_spike_and_what_is_won_back(before, after, curve, spike, back):
-    found = results(drop(before, after, curve))
-    assert found.by_seed("copy", "two", "spike") == {0: spike}
-    expected = {} if back is None else {0: pytest.approx(back, nan_ok=True)}
-    assert found.by_seed("copy", "two", "won_back") == expected
-    assert found.by_seed("copy", "one", "spike") == {}
-    steps = {step: each.mean for step, each in found.curve("copy", "two", "loss", "curve").items()}
-    assert steps == {**curve, 20: after}
+    ):
+        with cases(before, after, curve):
+            found = results(drop(before, after, curve))
+            assert found.by_seed("copy", "two", "spike") == {0: spike}
+            expected = {} if back is None else {0: pytest.approx(back, nan_ok=True)}
+            assert found.by_seed("copy", "two", "won_back") == expected
+            assert found.by_seed("copy", "one", "spike") == {}
+            steps = {step: each.mean for step, each in found.curve("copy", "two", "loss", "curve").items()}
+            assert steps == {**curve, 20: after}
 
 
 def test_steps_to_a_threshold_are_the_first_or_infinite():
@@ -191,53 +177,33 @@ def judged(gate: str, measured: list[StoredRow]) -> GateResult:
 THREE = {0: 1.0, 1: 2.0, 2: 3.0}
 
 
-@pytest.mark.parametrize(
-    ("bound", "holds"),
-    [
-        ("at_least = 2.0", True), ("at_least = 2.01", False),
-        ("at_most = 2.0", True), ("at_most = 1.99", False),
-        ("interval_above = 0.99", True), ("interval_above = 1.0", False),
-        ("interval_below = 3.01", True), ("interval_below = 3.0", False),
-        ("at_least = 1.5\nat_most = 2.5", True), ("at_least = 1.5\nat_most = 1.9", False),
-        ("at_least = 0", True), ("at_most = 0", False),
-    ],
-)  # fmt: skip
-def test_each_bound_is_held_to_the_mean_or_to_the_interval(bound: str, holds: bool):
-    found = judged(bound, rows("one", THREE))
-    assert found.holds is holds
-    assert found.value.mean == 2.0
-
-
-def test_a_gate_compares_two_arms_or_two_changes():
-    more = rows("two", {0: 1.5, 1: 2.5, 2: 3.5})
+def test_each_bound_is_held_to_the_mean_or_to_the_interval(cases):
+    for holding, failing in (
+        ("at_least = 2.0", "at_least = 2.01"),
+        ("at_most = 2.0", "at_most = 1.99"),
+        ("interval_above = 0.99", "interval_above = 1.0"),
+        ("interval_below = 3.01", "interval_below = 3.0"),
+        ("at_least = 1.5\nat_most = 2.5", "at_least = 1.5\nat_most = 1.9"),
+        ("at_least = 0", "at_most = 0"),
+    ):
+        with cases(holding):
+            assert [judged(bound, rows("one", THREE)).holds for bound in (holding, failing)] == [True, False]
+            assert judged(holding, rows("one", THREE)).value.mean == 2.0
+    more = rows("two", {0: 1.5, 1: 2.5, 2: 3.5})  # a gate compares two arms or two changes
     assert judged('minus = "two"\ninterval_below = 0', rows("one", THREE) + more).holds is True
     assert judged('minus = "two"\ninterval_above = 0', rows("one", THREE) + more).holds is False
-
-
-@pytest.mark.parametrize(
-    "measured",
-    [
-        [],
-        rows("one", {0: 1.0, 1: 1.0}),
-        rows("one", {0: 1.0, 1: 1.0, 2: math.nan}),
-        rows("one", {0: 1.0, 1: 1.0, 5: 1.0}),
-    ],
-)
-def test_a_gate_is_not_judged_while_the_number_of_a_seed_is_missing(measured: list[StoredRow]):
-    """A seed that failed is no reason to leave it out of the mean."""
-    assert judged("at_least = 0", measured).holds is None
-    assert judged("at_least = 0", rows("one", THREE)).holds is True
-
-
-def test_a_difference_is_not_judged_while_one_of_a_pair_is_missing():
-    more = rows("two", {0: 0.0, 1: 0.0})
-    assert judged('minus = "two"\ninterval_above = 0', rows("one", THREE) + more).holds is None
-
-
-def test_an_infinite_number_is_judged():
-    never = rows("one", dict.fromkeys(range(3), 0.1), "curve", "accuracy", step=40)
+    never = rows("one", dict.fromkeys(range(3), 0.1), "curve", "accuracy", step=40)  # an infinite number is judged
     assert judged('measure = "steps_to_threshold"\nat_most = 40', never).holds is False
     assert judged('measure = "steps_to_threshold"\nat_least = 40', never).holds is True
+
+
+def test_a_gate_is_not_judged_while_the_number_of_a_seed_is_missing():
+    """A seed that failed is no reason to leave it out of the mean."""
+    for values in ({}, {0: 1.0, 1: 1.0}, {0: 1.0, 1: 1.0, 2: math.nan}, {0: 1.0, 1: 1.0, 5: 1.0}):
+        assert judged("at_least = 0", rows("one", values)).holds is None, values
+    assert judged("at_least = 0", rows("one", THREE)).holds is True
+    more = rows("two", {0: 0.0, 1: 0.0})
+    assert judged('minus = "two"\ninterval_above = 0', rows("one", THREE) + more).holds is None
 
 
 # As JSON
@@ -245,11 +211,8 @@ def test_an_infinite_number_is_judged():
 
 def test_results_are_json_whatever_was_measured():
     failed = Key("copy", "two", 2)
-    measured = [
-        *rows("one", {0: 1.0, 1: math.inf, 2: math.nan}),
-        *rows("one", {0: 1.0}, measure="accuracy"),
-        *drop(1.0, 5.0, {40: 2.0}),
-    ]
+    measured = rows("one", {0: 1.0, 1: math.inf, 2: math.nan}) + rows("one", {0: 1.0}, measure="accuracy")
+    measured += drop(1.0, 5.0, {40: 2.0})
     found = results(measured, GATE + "at_least = 1", failed=(failed,))
     document = json.loads(json.dumps(found.to_dict(), allow_nan=False))
     assert document["trials"] == {"finished": 5, "failed": 1, "waiting": 0}

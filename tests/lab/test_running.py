@@ -14,12 +14,9 @@ from clockhands.lab import _texts as texts
 from clockhands.lab import study as studies
 from clockhands.lab.store import Key, Store
 from clockhands.lab.tasks import Language
+from late import Late
 
-torch = pytest.importorskip("torch")
-
-from clockhands.lab import running  # noqa: E402
-from clockhands.lab._training import trial  # noqa: E402
-from clockhands.lab.running import Options, check, commit, events, prepare  # noqa: E402
+running, training = Late("clockhands.lab.running"), Late("clockhands.lab._training")
 
 STUDY = """\
 question = "Does it run?"
@@ -34,24 +31,24 @@ arms.rotary = { code = { type = "Rotary" }, drop = { at = 5 } }
 
 
 def ran(study: studies.Study, store: Store, **options) -> list:
-    given = Options(**{"at_once": 2} | options)
-    progress = prepare(study, store, "clockhands lab run", given)
-    with closing(events(study, store, given, progress)) as running:
-        found = list(running)
+    given = running.Options(**{"at_once": 2} | options)
+    progress = running.prepare(study, store, "clockhands lab run", given)
+    with closing(running.events(study, store, given, progress)) as under_way:
+        found = list(under_way)
     assert progress.share == 1.0
     return found
 
 
 def test_what_is_stored_is_what_the_trials_measure(tmp_path: Path):
     study = studies.parse(STUDY, "small")
-    check(study, Options())
+    running.check(study, running.Options())
     with Store.open(tmp_path / "lab.sqlite") as store:
         found = ran(study, store)
         assert sum(isinstance(event, Finished) for event in found) == 4
         assert ran(study, store) == []
         for key in study.trial_keys():
             checkpoint = str(tmp_path / "state.pt")
-            own = trial(study=STUDY, **key._asdict(), checkpoint=checkpoint, tell=lambda _: None)
+            own = training.trial(study=STUDY, **key._asdict(), checkpoint=checkpoint, tell=lambda _: None)
             stored = {row.measurement for row in store.rows(study.hash, **key._asdict())}
             assert stored == {tuple(row) for row in own["rows"]}
             Path(checkpoint).unlink()
@@ -61,7 +58,7 @@ def test_what_is_stored_is_what_the_trials_measure(tmp_path: Path):
         assert {"processor", "cores", "threads", "device", "workers", "texts", "starts"} <= set(kept.machine)
         assert kept.bounds == {"copy": {str(length): study.tasks["copy"].task.bounds(length) for length in (8, 16)}}
         made_with = {"threads": 1, "device": "cpu", "workers": 1, "engine": "local", "torch": version("torch"),
-                     "clockhands": version("clockhands"), "commit": commit(), "steps": 8}  # fmt: skip
+                     "clockhands": version("clockhands"), "commit": running.commit(), "steps": 8}  # fmt: skip
         for each in store.trials(study.hash):
             assert {name: each.facts[name] for name in made_with} == made_with
     assert not [file for file in (tmp_path / "lab.sqlite.checkpoints").rglob("*") if file.is_file()]
@@ -88,9 +85,9 @@ def test_a_trial_that_fails_leaves_the_others_alone(tmp_path: Path):
 def test_a_run_that_is_closed_frees_its_trials_and_goes_on_later(tmp_path: Path):
     study = studies.parse(STUDY)
     with Store.open(tmp_path / "lab.sqlite") as store:
-        options = Options(at_once=1)
-        progress = prepare(study, store, "", options)
-        with closing(events(study, store, options, progress)) as opened:
+        options = running.Options(at_once=1)
+        progress = running.prepare(study, store, "", options)
+        with closing(running.events(study, store, options, progress)) as opened:
             for event in opened:
                 if isinstance(event, Started) and event.job.name == "copy, rotary, seed 0":
                     break
@@ -105,9 +102,9 @@ def test_a_run_that_is_closed_frees_its_trials_and_goes_on_later(tmp_path: Path)
 def test_what_another_lab_works_on_is_left_to_it(tmp_path: Path):
     study = studies.parse(STUDY)
     with Store.open(tmp_path / "lab.sqlite") as store, Store.open(tmp_path / "lab.sqlite") as other:
-        progress = prepare(study, store, "", Options())
+        progress = running.prepare(study, store, "", running.Options())
         with other.claim(study.hash, Key("copy", "none", 1)):
-            with closing(events(study, store, Options(at_once=2), progress)) as opened:
+            with closing(running.events(study, store, running.Options(at_once=2), progress)) as opened:
                 names = {event.job.name for event in opened}
             assert names == {"copy, none, seed 0", "copy, rotary, seed 0", "copy, rotary, seed 1"}
             assert progress.elsewhere == [("copy", "none", 1)]
@@ -115,31 +112,25 @@ def test_what_another_lab_works_on_is_left_to_it(tmp_path: Path):
         assert len(ran(study, store)) > 1
 
 
-@pytest.mark.parametrize(
-    ("options", "message", "hint"),
-    [
-        (
-            {"workers": 2},
-            "`workers` is for the engine `ray`: the engine `local` has one process for each trial.",
-            "Add `--engine ray`, or leave `--workers` out.",
-        ),
-        ({"gpus": 1}, "`gpus` is for the engine `ray`: the engine `local` has one process for each trial.", ""),
-        ({"address": "auto"}, "`address` is for the engine `ray`: the engine `local` has one process for each", ""),
+def test_options_that_do_not_go_together_are_refused(cases):
+    ray = "is for the engine `ray`: the engine `local` has one process for each trial."
+    for options, message, hint in (
+        ({"workers": 2}, f"`workers` {ray}", "Add `--engine ray`, or leave `--workers` out."),
+        ({"gpus": 1}, f"`gpus` {ray}", ""),
+        ({"address": "auto"}, f"`address` {ray}", ""),
         ({"device": "gpu"}, "There is no device 'gpu'.", "Use cpu, cuda, cuda:1 and so on."),
         ({"device": "meta"}, "The device meta cannot be used here: ", "Use --device cpu."),
         ({"device": "cuda:99"}, "The device cuda:99 cannot be used here: PyTorch ", "Use --device cpu."),
-        (
-            {"workers": 5, "engine": "ray"},
-            "5 workers are too many: a step of `tasks.copy` has 4 sequences.",
-            "Use at most 4 workers.",
-        ),
-    ],
-)
-def test_options_that_do_not_go_together_are_refused(options: dict, message: str, hint: str):
-    with pytest.raises(InvalidValue) as caught:
-        check(studies.parse(STUDY), Options(**options))
-    assert caught.value.message.startswith(message)
-    assert hint in caught.value.hint
+        ({"workers": 5, "engine": "ray"}, "5 workers are too many: a step of `tasks.copy` has 4 sequences.",
+         "Use at most 4 workers."),
+    ):  # fmt: skip
+        with cases(options):
+            with pytest.raises(InvalidValue) as caught:
+                running.check(studies.parse(STUDY), running.Options(**options))
+            assert caught.value.message.startswith(message)
+            assert hint in caught.value.hint
+    # A cluster may have the device that this machine lacks.
+    running.check(studies.parse(STUDY), running.Options(engine="ray", device="cuda:99", gpus=1, workers=4))
 
 
 # A study that goes on
@@ -148,14 +139,14 @@ def test_options_that_do_not_go_together_are_refused(options: dict, message: str
 def begun(folder: Path, study: studies.Study, **options) -> Store:
     """A store in which a study was begun and one trial of it was finished."""
     store = Store.open(folder / "lab.sqlite")
-    progress = prepare(study, store, "", Options(**options))
+    progress = running.prepare(study, store, "", running.Options(**options))
     store.finish(study.hash, study.trial_keys()[0], [], {**progress.facts, "threads": 1})
     return store
 
 
 def refused(study: studies.Study, store: Store, **options) -> InvalidValue:
     with pytest.raises(InvalidValue) as caught:
-        prepare(study, store, "", Options(**options))
+        running.prepare(study, store, "", running.Options(**options))
     return caught.value
 
 
@@ -175,7 +166,7 @@ def test_a_text_that_changed_is_refused_while_there_is_something_to_train(tmp_pa
     study = studies.parse(WRITTEN, "mine")
     old = sha256(written.read_bytes()).hexdigest()[:12]
     with begun(tmp_path, study) as store:
-        assert prepare(study, store, "", Options()).warning == ""
+        assert running.prepare(study, store, "", running.Options()).warning == ""
         written.write_text("another text of the user's own" * 200)
         texts._read.cache_clear()
         new = sha256(written.read_bytes()).hexdigest()[:12]
@@ -187,9 +178,9 @@ def test_a_text_that_changed_is_refused_while_there_is_something_to_train(tmp_pa
         assert error.hint == "Restore the old text of `tasks.copy`, or store the study in another file with `--store`."
         for key in study.trial_keys():
             store.fail(study.hash, key, "")
-        assert not prepare(study, store, "", Options()).tokens  # what is there can still be shown
+        assert not running.prepare(study, store, "", running.Options()).tokens  # what is there can still be shown
         with pytest.raises(InvalidValue, match=r"The text of `tasks\.copy` has changed"):
-            prepare(study, store, "", Options(), again=True)
+            running.prepare(study, store, "", running.Options(), again=True)
         assert "waiting" not in {each.state for each in store.trials(study.hash)}
         assert set(store.study(study.hash).bounds["copy"]) == {"8"}
 
@@ -204,7 +195,7 @@ def test_a_tokenizer_that_changed_is_refused(tmp_path: Path, monkeypatch: pytest
     )
     study = studies.parse(WRITTEN.replace("longest", 'tokenizer = "mine.json", longest'))
     with begun(tmp_path, study) as store:
-        prepare(study, store, "", Options())
+        running.prepare(study, store, "", running.Options())
         file.write_text('{"alphabet": ["t", "a"], "merges": []}')
         assert refused(study, store).message.startswith("The tokenizer of `tasks.copy` has changed since the study")
 
@@ -212,40 +203,32 @@ def test_a_tokenizer_that_changed_is_refused(tmp_path: Path, monkeypatch: pytest
 def test_a_checkpoint_that_changed_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     study = studies.parse(STUDY.replace("width = 16, heads = 2", 'start = "mine.npz"'))
     digest = iter(("a" * 64, "a" * 64, "b" * 64))
-    monkeypatch.setattr(
-        running, "provenance_of_start", lambda name: {"sha256": next(digest), "package": "", "file": name}
-    )
+    read = lambda name: {"sha256": next(digest), "package": "", "file": name}  # noqa: E731
+    monkeypatch.setattr("clockhands.lab.running.provenance_of_start", read)
     with begun(tmp_path, study) as store:
-        prepare(study, store, "", Options())
+        running.prepare(study, store, "", running.Options())
         assert refused(study, store).message == (
             "The checkpoint `mine.npz` has changed since the study was started: its SHA-256 was aaaaaaaaaaaa "
             "(mine.npz), now it is bbbbbbbbbbbb (mine.npz)."
         )
 
 
-@pytest.mark.parametrize(
-    ("first", "then", "given", "asked"),
-    [
+def test_what_changes_the_numbers_cannot_change_in_a_study(tmp_path: Path, cases):
+    study = studies.parse(STUDY, "small")
+    for first, then, given, asked in (
         ({"threads": 2}, {}, "--threads 1", "--threads 2"),
         ({}, {"device": "cuda:1"}, "--device cuda:1", "--device cpu"),
         ({"workers": 2}, {"workers": 3}, "--workers 3", "--workers 2"),
-    ],
-)
-def test_what_changes_the_numbers_cannot_change_in_a_study(tmp_path: Path, first, then, given: str, asked: str):
-    study = studies.parse(STUDY, "small")
-    with begun(tmp_path, study, **first) as store:
-        prepare(study, store, "", Options(**first))
-        error = refused(study, store, **then)
-        assert error.message.startswith(
-            f"The study small was started with `{asked}`, got `{given}`: all its trials need"
-        )
-        assert error.hint.startswith(f"Give `{asked}` or leave `{asked.split(maxsplit=1)[0]}` out;")
-
-
-def test_any_gpu_is_the_same_device(tmp_path: Path):
-    study = studies.parse(STUDY)
-    with begun(tmp_path, study, device="cuda") as store:
-        assert prepare(study, store, "", Options(device="cuda:3")).tokens
+    ):
+        (tmp_path / asked).mkdir()
+        with cases(given), begun(tmp_path / asked, study, **first) as store:
+            running.prepare(study, store, "", running.Options(**first))
+            error = refused(study, store, **then)
+            said = f"The study small was started with `{asked}`, got `{given}`: all its trials need"
+            assert error.message.startswith(said)
+            assert error.hint.startswith(f"Give `{asked}` or leave `{asked.split(maxsplit=1)[0]}` out;")
+    with begun(tmp_path, study, device="cuda") as store:  # any GPU is the same device
+        assert running.prepare(study, store, "", running.Options(device="cuda:3")).tokens
 
 
 def test_trials_made_otherwise_are_told_in_one_sentence(tmp_path: Path):
@@ -253,13 +236,13 @@ def test_trials_made_otherwise_are_told_in_one_sentence(tmp_path: Path):
     with begun(tmp_path, study) as store:
         other = {"torch": "1.0", "engine": "ray", "commit": "", "clockhands": version("clockhands")}
         store.finish(study.hash, study.trial_keys()[1], [], other)
-        assert prepare(study, store, "", Options()).warning == (
+        assert running.prepare(study, store, "", running.Options()).warning == (
             f"Finished trials were made with engine ray (now local) and torch 1.0 (now {version('torch')}); the same "
             "numbers are certain only with the same."
         )
         for key in study.trial_keys():
             store.finish(study.hash, key, [])
-        assert prepare(study, store, "", Options()).warning == ""
+        assert running.prepare(study, store, "", running.Options()).warning == ""
 
 
 def test_a_store_from_before_inputs_were_compared_goes_on(tmp_path: Path):
@@ -268,15 +251,11 @@ def test_a_store_from_before_inputs_were_compared_goes_on(tmp_path: Path):
         store.add_study(study.hash, "old", STUDY, {})
         store.add_trials(study.hash, study.trial_keys())
         store.finish(study.hash, study.trial_keys()[0], [], {"threads": 1})
-        progress = prepare(study, store, "", Options(threads=2))
+        progress = running.prepare(study, store, "", running.Options(threads=2))
         assert (len(progress.tokens), progress.warning) == (3, "")
 
 
-def test_a_cluster_may_have_the_device_that_this_machine_lacks():
-    check(studies.parse(STUDY), Options(engine="ray", device="cuda:99", gpus=1, workers=4))
-
-
 def test_the_commit_is_that_of_the_checkout(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
-    assert re.fullmatch(r"([0-9a-f]{12}\+?)?", commit())
-    monkeypatch.setattr(running, "__file__", str(tmp_path / "running.py"))
-    assert commit() == ""
+    assert re.fullmatch(r"([0-9a-f]{12}\+?)?", running.commit())
+    monkeypatch.setattr("clockhands.lab.running.__file__", str(tmp_path / "running.py"))
+    assert running.commit() == ""

@@ -368,7 +368,7 @@ def test_a_model_of_other_sizes(tmp_path):
     code = codes.ModelCode(Setting(None), NONE, True, 0)
     untied = models.Transformer(Model(2, 8, 2, 1, HIDDEN, "rms", True), 7, code, True, 0)
     assert f"The checkpoint {name} and the model differ in 1 parameters: it has no head.weight." in refused(
-        lambda: start.load_start(untied, name), InvalidValue
+        start.load_start, untied, name, error=InvalidValue
     )
 
 
@@ -485,14 +485,12 @@ def test_tokenizers_that_cannot_be_used(tmp_path, monkeypatch):
     assert "does not exist." in refused(Language, tokenizer=str(tmp_path / "none.json"))
 
     gguf = gguf_file(tmp_path)
-    assert "has the tokenizer None None, but from GGUF files only `gpt2 smollm` is read." in refused(
-        lambda: tokens.read(gguf)
-    )
+    said = "has the tokenizer None None, but from GGUF files only `gpt2 smollm` is read."
+    assert said in refused(tokens.read, gguf)
     monkeypatch.setitem(sys.modules, "tokenizers", None)
     ours = tokens.read(str(written(tmp_path / "good.json", b'{"alphabet": ["a"], "merges": []}')))
-    assert "which needs the package `tokenizers`, but it is not installed." in refused(
-        lambda: ours.encode(b"a"), InvalidValue
-    )
+    said = "which needs the package `tokenizers`, but it is not installed."
+    assert said in refused(ours.encode, b"a", error=InvalidValue)
 
 
 def tokenizer_keys(**values) -> list[bytes]:

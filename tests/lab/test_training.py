@@ -14,11 +14,9 @@ import clockhands as ch
 from clockhands.lab import study as studies
 from clockhands.lab.store import Key, Measurement
 from clockhands.lab.tasks import IGNORED
+from late import Late
 
-torch = pytest.importorskip("torch")
-
-from clockhands.lab import _training as training  # noqa: E402
-from clockhands.lab._training import TrainingFailed, TrialRun, trial  # noqa: E402
+torch, training = Late("torch"), Late("clockhands.lab._training")
 
 ARMS: dict[str, str] = {
     "none": 'code = "none"',
@@ -59,8 +57,8 @@ def text(arms: str = "", task: str = "copy", *, training: str = "", evaluation: 
     return STUDY.format(arms=listed, task=task, training=training, evaluation=evaluation, model=model)
 
 
-def opened(folder: Path, arm: str = "rotary", seed: int = 0, tell: Callable = lambda _: None, **how: str) -> TrialRun:
-    return TrialRun(studies.parse(text(arm, **how)), Key("task", arm, seed), folder / "state.pt", "cpu", tell)
+def opened(folder: Path, arm: str = "rotary", seed: int = 0, tell: Callable = lambda _: None, **how: str):
+    return training.TrialRun(studies.parse(text(arm, **how)), Key("task", arm, seed), folder / "state.pt", "cpu", tell)
 
 
 def rows(folder: Path, arm: str = "rotary", seed: int = 0, tell: Callable = lambda _: None, **how: str) -> list:
@@ -151,18 +149,20 @@ def by_hand(model: Any, tokens: Any, kind: str, gated: bool, norm: str) -> Any:
     return normalised(x, "norm") @ weights.get("head.weight", weights["embedding.weight"]).T
 
 
-@pytest.mark.parametrize("kind", ["none", "sinusoidal", "rotary", "alibi"])
 @pytest.mark.parametrize("model", ["", ', norm = "rms", gated = true, tied = true, kv_heads = 1, layers = 3'])
-def test_the_loss_is_that_of_a_transformer_written_by_hand(tmp_path: Path, kind: str, model: str):
-    made = opened(tmp_path, kind, model=model)
-    batch = made.task.batch(made.batches, 4, 8)
-    logits = by_hand(made.model, torch.from_numpy(batch.tokens), kind, bool(model), "rms" if model else "layer")
-    scored = batch.targets != IGNORED
-    expected = -logits.log_softmax(-1)[scored][np.arange(scored.sum()), batch.targets[scored]].mean()
-    assert made._loss(batch, None).item() == pytest.approx(expected.item(), rel=2e-6)
-    wrong = "alibi" if kind == "rotary" else "rotary"
-    other = by_hand(made.model, torch.from_numpy(batch.tokens), wrong, bool(model), "rms" if model else "layer")
-    assert not torch.allclose(logits, other, atol=1e-3)
+def test_the_loss_is_that_of_a_transformer_written_by_hand(tmp_path: Path, cases, model: str):
+    how = bool(model), "rms" if model else "layer"
+    for kind in ("none", "sinusoidal", "rotary", "alibi"):
+        with cases(kind):
+            made = opened(tmp_path, kind, model=model)
+            batch = made.task.batch(made.batches, 4, 8)
+            logits = by_hand(made.model, torch.from_numpy(batch.tokens), kind, *how)
+            scored = batch.targets != IGNORED
+            expected = -logits.log_softmax(-1)[scored][np.arange(scored.sum()), batch.targets[scored]].mean()
+            assert made._loss(batch, None).item() == pytest.approx(expected.item(), rel=2e-6)
+            wrong = "alibi" if kind == "rotary" else "rotary"
+            other = by_hand(made.model, torch.from_numpy(batch.tokens), wrong, *how)
+            assert not torch.allclose(logits, other, atol=1e-3)
 
 
 def test_a_step_is_adamw_with_warm_up_and_a_limit_of_the_gradient(tmp_path: Path):
@@ -181,27 +181,25 @@ def test_a_step_is_adamw_with_warm_up_and_a_limit_of_the_gradient(tmp_path: Path
         torch.testing.assert_close(after, decayed - rate * gradient / (gradient.abs() + 1e-8), atol=2e-6, rtol=0)
 
 
-@pytest.mark.parametrize(
-    ("arm", "more", "rates"),
-    [
-        ("rotary", 'decay = "constant"', [1 / 3, 2 / 3, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1]),
-        ("rotary", 'decay = "linear"', [1 / 3, 2 / 3, 1, *(1 - k / 9 for k in range(9))]),
-        ("rotary", 'decay = "cosine"', [1 / 3, 2 / 3, 1, *((1 + math.cos(math.pi * k / 9)) / 2 for k in range(9))]),
-        ("dropped", "", [1 / 3, 2 / 3, 1, 1, 1, 1, 1, 0.05, 0.1, 0.1, 0.1, 0.1]),
-        ("dropped", 'decay = "linear"',
-         [1 / 3, 2 / 3, 1, *(1 - k / 9 for k in range(4)), 0.05, 0.1, 0.1, 0.2 / 3, 0.1 / 3]),
-        ("t5_dropped", 'decay = "linear"', [1 / 3, 2 / 3, 1, *(1 - k / 9 for k in range(9))]),
-    ],
-)  # fmt: skip
-def test_the_learning_rate_follows_its_schedule(tmp_path: Path, arm: str, more: str, rates: list[float]):
-    made, found = opened(tmp_path, arm, training=more), []
-    while made.step < made.steps:
-        if made._drop_is_due():
-            made._drop()
-        made._train_step()
-        found.append({group["lr"] for group in made.optimiser.param_groups})
-    assert all(len(each) == 1 for each in found)
-    assert [each.pop() for each in found] == pytest.approx([0.01 * each for each in rates])
+def test_the_learning_rate_follows_its_schedule(tmp_path: Path, cases):
+    warm, falling = [1 / 3, 2 / 3, 1], [1 - k / 9 for k in range(9)]
+    for arm, more, rates in (
+        ("rotary", 'decay = "constant"', [*warm, *[1] * 9]),
+        ("rotary", 'decay = "linear"', [*warm, *falling]),
+        ("rotary", 'decay = "cosine"', [*warm, *((1 + math.cos(math.pi * k / 9)) / 2 for k in range(9))]),
+        ("dropped", "", [*warm, 1, 1, 1, 1, 0.05, 0.1, 0.1, 0.1, 0.1]),
+        ("dropped", 'decay = "linear"', [*warm, *falling[:4], 0.05, 0.1, 0.1, 0.2 / 3, 0.1 / 3]),
+        ("t5_dropped", 'decay = "linear"', [*warm, *falling]),
+    ):
+        with cases(arm, more):
+            made, found = opened(tmp_path, arm, training=more), []
+            while made.step < made.steps:
+                if made._drop_is_due():
+                    made._drop()
+                made._train_step()
+                found.append({group["lr"] for group in made.optimiser.param_groups})
+            assert all(len(each) == 1 for each in found)
+            assert [each.pop() for each in found] == pytest.approx([0.01 * each for each in rates])
 
 
 def test_the_training_curve_is_the_mean_of_what_steps_gave(tmp_path: Path):
@@ -217,7 +215,7 @@ def test_learning_happens(tmp_path: Path):
     """Copying from 1 back among 4 tokens is learned in 150 steps."""
     made = text("rotary").replace('kind = "copy"', 'kind = "copy", back = 1, vocabulary = 4')
     study = studies.parse(made.replace("12 steps", "150 steps"))
-    done = TrialRun(study, Key("task", "rotary", 0), tmp_path / "state", "cpu", lambda _: None).run()
+    done = training.TrialRun(study, Key("task", "rotary", 0), tmp_path / "state", "cpu", lambda _: None).run()
     measured = [Measurement(*row) for row in done["rows"]]
     assert chosen(measured, kind="evaluation", measure="accuracy", length=8, place=None)[0] > 0.9
 
@@ -255,7 +253,7 @@ def test_after_a_drop_the_model_is_one_without_a_code(tmp_path: Path):
 def test_a_drop_before_the_first_step_and_after_the_last(tmp_path: Path):
     for at, step in (("0", 0), ('"100 %"', 12)):
         study = studies.parse(text("t5_dropped").replace('"50 %"', at))
-        made = TrialRun(study, Key("task", "t5_dropped", 0), tmp_path / at[:1], "cpu", lambda _: None)
+        made = training.TrialRun(study, Key("task", "t5_dropped", 0), tmp_path / at[:1], "cpu", lambda _: None)
         measured = [Measurement(*row) for row in made.run()["rows"]]
         assert {row.step for row in measured if row.variant in ("before drop", "dropped")} == {step}
         assert made.dropped
@@ -324,8 +322,8 @@ def test_places_add_up_to_the_whole(tmp_path: Path):
 def test_evaluation_takes_as_many_tokens_at_every_length(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     asked = []
     made = opened(tmp_path, "none")
-    measured = TrialRun._measured
-    monkeypatch.setattr(TrialRun, "_measured", lambda self, *how: asked.append(how) or measured(self, *how))
+    measured = training.TrialRun._measured
+    monkeypatch.setattr(training.TrialRun, "_measured", lambda self, *how: asked.append(how) or measured(self, *how))
     made._evaluate_all()
     assert asked == [(8, 8, "whole"), (16, 4, "whole")]
 
@@ -344,15 +342,17 @@ def test_the_share_on_the_first_token_is_that_of_even_attention_where_scores_are
     assert max(chosen(made.rows, measure="sink_share")) < even
 
 
-@pytest.mark.parametrize("task", ["order", "recall", "induction", "absolute"])
-def test_every_task_can_be_trained(tmp_path: Path, task: str):
-    made = text("rotary", task).replace("length = 8\n", "length = 32\n").replace("[8, 16]", "[32, 40]")
-    done = trial(study=made, task="task", arm="rotary", seed=3, checkpoint=str(tmp_path / "c"), tell=lambda _: None)
-    found = [Measurement(*row) for row in done["rows"]]
-    assert len(chosen(found, kind="evaluation", measure="loss", place=None)) == 2
-    assert all(math.isfinite(row.value) for row in found)
-    assert done["facts"]["steps"] == 12
-    assert done["facts"]["tokens"] == 12 * 4 * 32
+def test_every_task_can_be_trained(tmp_path: Path, cases):
+    for task in ("order", "recall", "induction", "absolute"):
+        with cases(task):
+            made = text("rotary", task).replace("length = 8\n", "length = 32\n").replace("[8, 16]", "[32, 40]")
+            named = {"task": "task", "arm": "rotary", "seed": 3, "checkpoint": str(tmp_path / task)}
+            done = training.trial(study=made, **named, tell=lambda _: None)
+            found = [Measurement(*row) for row in done["rows"]]
+            assert len(chosen(found, kind="evaluation", measure="loss", place=None)) == 2
+            assert all(math.isfinite(row.value) for row in found)
+            assert done["facts"]["steps"] == 12
+            assert done["facts"]["tokens"] == 12 * 4 * 32
 
 
 # Going on from a checkpoint
@@ -365,15 +365,15 @@ class Killed(Exception):
 def killed(folder: Path, arm: str, step: int | None, monkeypatch: pytest.MonkeyPatch, seed: int = 0) -> Path:
     """A trial that ends before a step, or in its evaluation; its checkpoint."""
 
-    def dying(self: TrialRun, *arguments: Any) -> Any:
+    def dying(self: Any, *arguments: Any) -> Any:
         if self.step == step or step is None:
             raise Killed
         return real(self, *arguments)
 
     name = "_evaluate" if step is None else "_train_step"
-    real = getattr(TrialRun, name)
+    real = getattr(training.TrialRun, name)
     with monkeypatch.context() as patched:
-        patched.setattr(TrialRun, name, dying)
+        patched.setattr(training.TrialRun, name, dying)
         with pytest.raises(Killed):
             rows(folder, arm, seed)
     return folder / "state.pt"
@@ -386,13 +386,9 @@ def test_a_trial_that_goes_on_gives_the_same_rows(tmp_path: Path, monkeypatch: p
         assert killed(tmp_path, arm, step, monkeypatch).exists() == (step != 2)
         assert rows(tmp_path, arm, tell=told.append) == whole
     assert not any("warning" in each for each in told)
-
-
-def test_a_trial_that_dies_again_and_again_gives_the_same_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    whole = rows(tmp_path, "dropped")
-    for step in (6, 9, 11, None):
-        killed(tmp_path, "dropped", step, monkeypatch)
-    assert rows(tmp_path, "dropped") == whole
+    for step in (6, 9, 11, None):  # and one that dies again and again
+        killed(tmp_path, arm, step, monkeypatch)
+    assert rows(tmp_path, arm) == whole
 
 
 def test_the_comparison_of_rows_can_fail(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
@@ -404,30 +400,27 @@ def test_the_comparison_of_rows_can_fail(tmp_path: Path, monkeypatch: pytest.Mon
     assert rows(tmp_path) != whole
 
 
-def flipped(data: bytes) -> bytes:
-    """One bit in the middle is another."""
-    place = len(data) // 2
-    return data[:place] + bytes([data[place] ^ 1]) + data[place + 1 :]
-
-
+# One bit in the middle is another.
 DAMAGES: dict[str, Callable[[bytes], bytes]] = {
     "empty": lambda data: data[:0],
     "text": lambda data: b"no checkpoint at all" + data[:0],
     "half": lambda data: data[: len(data) // 2],
     "one byte less": lambda data: data[:-1],
-    "one bit": flipped,
+    "one bit": lambda data: data[: len(data) // 2] + bytes([data[len(data) // 2] ^ 1]) + data[len(data) // 2 + 1 :],
 }
 
 
-@pytest.mark.parametrize("damage", DAMAGES)
-def test_a_damaged_checkpoint_is_told_and_the_trial_starts_again(tmp_path: Path, monkeypatch, damage: str):
-    whole, told = rows(tmp_path), []
-    file = killed(tmp_path, "rotary", 7, monkeypatch)
-    file.write_bytes(DAMAGES[damage](file.read_bytes()))
-    assert rows(tmp_path, tell=told.append) == whole
-    (warning,) = (each["warning"] for each in told if "warning" in each)
-    assert warning.startswith("The checkpoint of task, rotary, seed 0 cannot be used (")
-    assert warning.endswith("). The trial starts again from step 0.")
+def test_a_damaged_checkpoint_is_told_and_the_trial_starts_again(tmp_path: Path, monkeypatch, cases):
+    whole = rows(tmp_path)
+    kept = killed(tmp_path, "rotary", 7, monkeypatch).read_bytes()
+    for name, damage in DAMAGES.items():
+        with cases(name):
+            told = []
+            (tmp_path / "state.pt").write_bytes(damage(kept))
+            assert rows(tmp_path, tell=told.append) == whole
+            (warning,) = (each["warning"] for each in told if "warning" in each)
+            assert warning.startswith("The checkpoint of task, rotary, seed 0 cannot be used (")
+            assert warning.endswith("). The trial starts again from step 0.")
 
 
 def test_a_checkpoint_of_another_trial_or_format_is_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
@@ -460,8 +453,8 @@ def test_a_checkpoint_has_checksums_and_nothing_beside_it(tmp_path: Path, monkey
 
 def test_a_loss_that_is_not_finite_ends_the_trial_with_a_sentence(tmp_path: Path):
     study = studies.parse(text("rotary", training="clip = 0").replace("learning_rate = 0.01", "learning_rate = 1e30"))
-    with pytest.raises(TrainingFailed) as caught:
-        TrialRun(study, Key("task", "rotary", 0), tmp_path / "state.pt", "cpu", lambda _: None).run()
+    with pytest.raises(training.TrainingFailed) as caught:
+        training.TrialRun(study, Key("task", "rotary", 0), tmp_path / "state.pt", "cpu", lambda _: None).run()
     assert caught.value.message == (
         "The loss of rotary on task (seed 0) is nan at step 1, at learning rate 6.66667e+29."
     )
@@ -473,7 +466,7 @@ def test_a_checkpoint_that_cannot_be_written_ends_the_trial_with_a_sentence(tmp_
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(training.os, "fsync", full)
-    with pytest.raises(TrainingFailed) as caught:
+    with pytest.raises(training.TrainingFailed) as caught:
         rows(tmp_path)
     assert caught.value.message == f"The checkpoint {tmp_path}/state.pt cannot be written: No space left on device."
     assert caught.value.hint == (
@@ -499,5 +492,7 @@ def test_a_trial_leaves_the_settings_of_its_process_as_they_were(tmp_path: Path)
         )
 
     before = settings()
-    trial(study=text("none"), task="task", arm="none", seed=0, checkpoint=str(tmp_path / "c"), tell=lambda _: None)
+    training.trial(
+        study=text("none"), task="task", arm="none", seed=0, checkpoint=str(tmp_path / "c"), tell=lambda _: None
+    )
     assert settings() == before
