@@ -70,34 +70,7 @@ def test_a_failed_gate_and_one_without_a_number_are_said(maker, data):
     assert "| **not judged** | Rotary copies at the trained length. |" in text
 
 
-SMALL = """
-question = "Is one better than the other?"
-[tasks.copy]
-kind = "copy"
-arms = ["rotary", "none"]
-evaluation = { lengths = [64, 128] }
-[tasks.language]
-kind = "language"
-arms = ["dropped", "rotary"]
-seeds = [0]
-evaluation = { lengths = [64, 128], protocols = ["whole", "sliding"] }
-[arms.none]
-code = "none"
-[arms.rotary]
-code = { type = "Rotary" }
-[arms.rotary.at_test.yarn]
-scaling = { type = "Yarn" }
-[arms.dropped]
-code = { type = "Rotary" }
-drop = { at = "50 %" }
-[[gates]]
-says = "Rotary is better."
-task = "copy"
-arm = "rotary"
-minus = "none"
-measure = "loss"
-interval_below = 0
-"""
+SMALL = Path(__file__).with_name("small_study.toml").read_text(encoding="utf-8")
 
 
 @pytest.fixture

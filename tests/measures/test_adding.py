@@ -9,12 +9,7 @@ import numpy as np
 import pytest
 
 from clockhands import table
-from clockhands.additive import (
-    AxialSinusoidal,
-    Counter,
-    Learned,
-    Sinusoidal,
-)
+from clockhands.additive import AxialSinusoidal, Counter, Learned, Sinusoidal
 from clockhands.dtypes import output_dtype
 from clockhands.errors import InvalidValue
 from clockhands.measures.adding._adding import adding
@@ -70,16 +65,17 @@ def test_sixteen_channels_are_too_few_for_50000_tokens(cases):
             assert found.brief.startswith("no: 3")
 
 
-@pytest.mark.parametrize("length", [17, 2048])
-def test_a_counter_drowns_the_token(length):
+def test_a_counter_drowns_the_token(cases):
     """The last row is (length - 1) sqrt(64) long."""
-    found = of(Counter(width=64), length)
-    assert found.holds is False
-    assert found.numbers["row_norm_largest"] == pytest.approx(8 * (length - 1), rel=1e-6)
-    assert found.numbers["row_norm_least"] == 0
-    assert found.numbers["found_at_deviation_1"] < 0.01
-    assert found.numbers["deviation_needed"] > (length - 1) / 2
-    assert "the largest norm of all positions" in found.says
+    for length in (17, 2048):
+        with cases(length):
+            found = of(Counter(width=64), length)
+            assert found.holds is False
+            assert found.numbers["row_norm_largest"] == pytest.approx(8 * (length - 1), rel=1e-6)
+            assert found.numbers["row_norm_least"] == 0
+            assert found.numbers["found_at_deviation_1"] < 0.01
+            assert found.numbers["deviation_needed"] > (length - 1) / 2
+            assert "the largest norm of all positions" in found.says
 
 
 def test_the_sum_is_rounded_to_the_spacing_of_the_row(cases):
@@ -114,16 +110,17 @@ def test_what_is_rounded_off_is_said():
     assert "rounding error" not in of(Counter(width=64), 2000, "float32").says
 
 
-@pytest.mark.parametrize("length", [100, 300, 512])
-def test_every_row_of_a_learned_table_counts(length):
-    values = 0.02 * np.random.default_rng(1).standard_normal((512, 96))
-    values[250] *= 500
-    found = of(Learned(width=96, rows=512), length, values=values)
-    lengths = np.linalg.norm(values[:length].astype(np.float32).astype(np.float64), axis=1)
-    assert found.numbers["positions_measured"] == length
-    assert found.numbers["row_norm_largest"] == pytest.approx(lengths.max(), rel=1e-12)
-    assert found.numbers["row_norm_mean"] == pytest.approx(lengths.mean(), rel=1e-12)
-    assert found.holds is (length == 100), "the row 250 is 100 long"
+def test_every_row_of_a_learned_table_counts(cases):
+    for length in (100, 300, 512):
+        with cases(length):
+            values = 0.02 * np.random.default_rng(1).standard_normal((512, 96))
+            values[250] *= 500
+            found = of(Learned(width=96, rows=512), length, values=values)
+            lengths = np.linalg.norm(values[:length].astype(np.float32).astype(np.float64), axis=1)
+            assert found.numbers["positions_measured"] == length
+            assert found.numbers["row_norm_largest"] == pytest.approx(lengths.max(), rel=1e-12)
+            assert found.numbers["row_norm_mean"] == pytest.approx(lengths.mean(), rel=1e-12)
+            assert found.holds is (length == 100), "the row 250 is 100 long"
 
 
 def test_one_of_several_axes_is_worst():
@@ -160,13 +157,14 @@ def test_rows_at_the_last_positions_that_there_are():
     assert of(AxialSinusoidal(8, (1, 1)), 2**63).numbers["row_norm_largest"] == pytest.approx(2, rel=1e-6)
 
 
-@pytest.mark.parametrize("length", [1, 2, 3])
-def test_the_shortest_lengths(length):
-    found = of(Counter(width=1), length)
-    assert found.state == "measured"
-    assert (found.numbers["offset_share"] is None) == (length < 3)
-    assert found.holds is (length == 1), "only the row of 0 adds nothing"
-    assert found.numbers["cosine_999"] is None
+def test_the_shortest_lengths(cases):
+    for length in (1, 2, 3):
+        with cases(length):
+            found = of(Counter(width=1), length)
+            assert found.state == "measured"
+            assert (found.numbers["offset_share"] is None) == (length < 3)
+            assert found.holds is (length == 1), "only the row of 0 adds nothing"
+            assert found.numbers["cosine_999"] is None
 
 
 # ------------------------------------------------------------------------------------------------------ drawn figures

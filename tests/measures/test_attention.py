@@ -81,38 +81,6 @@ def test_sums_and_means_carry_their_errors():
     assert average.error == pytest.approx([5.5e-4])
 
 
-def one_head(query, key):
-    """One head that hands tokens on as they are."""
-    eye = np.eye(len(query))[None]
-    return Layer(np.asarray(query, float)[None], np.asarray(key, float)[None], eye, eye)
-
-
-def test_two_tokens_by_hand():
-    """Orthogonal tokens of length 1: each takes e**(1 / sqrt 2) of itself for 1 of the other."""
-    own = math.exp(1 / math.sqrt(2))
-    found = attend(np.eye(2), one_head(np.eye(2), np.eye(2)))
-    assert found.numbers == pytest.approx(np.eye(2) + np.array([[own, 1], [1, own]]) / (own + 1), abs=1e-15)
-
-
-def test_even_scores_by_hand():
-    """With scores of 0 a token takes the mean of what it sees: of a b c with a mask a, (a + b) / 2, (a + b + c) / 3."""
-    layer = one_head(np.zeros((3, 3)), np.zeros((3, 3)))
-    found = attend(np.eye(3), layer, causal=True)
-    assert found.numbers == pytest.approx(np.eye(3) + np.array([[1, 0, 0], [1 / 2, 1 / 2, 0], [1 / 3] * 3]), abs=1e-15)
-    # Twice, the third token is c + (a+b+c)/3 + the mean of 2a, b + (a+b)/2 and c + (a+b+c)/3: a third of a - b is left
-    # of exchanging the first two.
-    twice = attend(found, layer, causal=True).numbers[2]
-    other = attend(attend(np.eye(3)[[1, 0, 2]], layer, causal=True), layer, causal=True).numbers[2]
-    assert twice - other == pytest.approx([1 / 3, -1 / 3, 0], abs=1e-15)
-
-
-def test_a_bias_by_hand():
-    """One head, scores of 0, a bias of ln 3 for the other token: a quarter of oneself, three quarters of the other."""
-    bias = math.log(3) * (1 - np.eye(2))[None]
-    found = attend(np.eye(2), one_head(np.zeros((2, 2)), np.zeros((2, 2))), bias=bias)
-    assert found.numbers == pytest.approx(np.eye(2) + np.array([[1, 3], [3, 1]]) / 4, abs=1e-15)
-
-
 def test_weights_are_drawn_as_models_start_out():
     layers = drawn_layers(np.random.default_rng(0), 1, 64, 4, 128)
     for name, inputs in {"query": 64, "key": 64, "value": 64, "output": 64, "up": 64, "down": 128}.items():

@@ -54,53 +54,62 @@ def test_heads_that_are_no_power_of_two_are_in_the_order_of_their_slopes():
     assert numbers["shortest_reach_head"] == 8, "the steepest of twelve is the ninth"
 
 
-@pytest.mark.parametrize("form", ["distance", "past", "symmetric", "key", "last-key"])
-def test_all_forms_of_alibi_look_as_far(form):
-    found = told(Alibi(4, form))
-    assert found.numbers["hundredth_weight_distance_by_head"] == [math.log(100) * 4.0**head for head in range(1, 5)]
-    # Below a causal mask a row of each is that of the distances, but for a constant.
-    row = ch.bias(Alibi(4, form), 1, 9, dtype="float64")[:, 0]
-    plain = ch.bias(Alibi(4), 1, 9, dtype="float64")[:, 0]
-    assert (row - row[:, -1:] == plain).all()
+def test_all_forms_of_alibi_look_as_far(cases):
+    for form in ("distance", "past", "symmetric", "key", "last-key"):
+        with cases(form):
+            found = told(Alibi(4, form))
+            assert found.numbers["hundredth_weight_distance_by_head"] == [
+                math.log(100) * 4.0**head for head in range(1, 5)
+            ]
+            # Below a causal mask a row of each is that of the distances, but for a constant.
+            row = ch.bias(Alibi(4, form), 1, 9, dtype="float64")[:, 0]
+            plain = ch.bias(Alibi(4), 1, 9, dtype="float64")[:, 0]
+            assert (row - row[:, -1:] == plain).all()
 
 
-@pytest.mark.parametrize("form", ["past", "symmetric"])
-def test_what_keys_after_the_query_get_is_what_the_bias_gives_them(form):
-    said = told(Alibi(2, form)).numbers["keys_after"]
-    after = ch.bias(Alibi(2, form), [5], range(5, 9))[0, 0].tolist()
-    before = ch.bias(Alibi(2, form), [5], range(5, 1, -1))[0, 0].tolist()
-    assert (after == before) == (said == "as before")
-    assert (after == [0.0] * 4) == (said == "as itself")
+def test_what_keys_after_the_query_get_is_what_the_bias_gives_them(cases):
+    for form in ("past", "symmetric"):
+        with cases(form):
+            said = told(Alibi(2, form)).numbers["keys_after"]
+            after = ch.bias(Alibi(2, form), [5], range(5, 9))[0, 0].tolist()
+            before = ch.bias(Alibi(2, form), [5], range(5, 1, -1))[0, 0].tolist()
+            assert (after == before) == (said == "as before")
+            assert (after == [0.0] * 4) == (said == "as itself")
 
 
-@pytest.mark.parametrize("length", [100, 4096])
-def test_retention_decays_by_its_gamma(length):
-    numbers = told(Decay(8), length).numbers
-    for head in range(8):
-        gamma = 1 - mpf(2) ** (-5 - head)
-        assert relative(numbers["hundredth_weight_distance_by_head"][head], -mp.log(100) / mp.log(gamma)) <= 3.01 * U
-        wanted = gamma ** (length - 1)
-        assert relative(numbers["farthest_weight_by_head"][head], wanted) <= (3 - 5 * mp.log(wanted)) * U
+def test_retention_decays_by_its_gamma(cases):
+    for length in (100, 4096):
+        with cases(length):
+            numbers = told(Decay(8), length).numbers
+            for head in range(8):
+                gamma = 1 - mpf(2) ** (-5 - head)
+                assert (
+                    relative(numbers["hundredth_weight_distance_by_head"][head], -mp.log(100) / mp.log(gamma))
+                    <= 3.01 * U
+                )
+                wanted = gamma ** (length - 1)
+                assert relative(numbers["farthest_weight_by_head"][head], wanted) <= (3 - 5 * mp.log(wanted)) * U
 
 
-@pytest.mark.parametrize("kernel", ["log", "power"])
-@pytest.mark.parametrize("length", [10, 2048])
-def test_kerple_reaches_where_its_kernel_in_real_numbers_has_fallen_so_far(kernel, length):
-    values = {"p": np.array([0.5, 1.0, 2.0, 0.05]), "a": np.array([0.25, 1.0, 0.001, 3.0])}
-    numbers = told(Kerple(4, kernel), length, values=values).numbers
-    for head, (p, a) in enumerate(zip(map(mpf, values["p"]), map(mpf, values["a"]), strict=True)):
-        for each, fall in FALLS.items():
-            got = numbers[f"{each}_distance_by_head"][head]
-            real = (mp.exp(fall / p) - 1) / a if kernel == "log" else (fall / a) ** (1 / p)
-            if real >= mpf(2) ** 63:
-                assert got is None
-                continue
-            bound = 5 + 2 * fall / p if kernel == "log" else 4 + (2 + abs(mp.log(fall / a))) / p
-            assert relative(got, real) <= bound * U
-        far = mpf(length - 1)
-        fall = p * mp.log(1 + a * far) if kernel == "log" else a * far**p
-        weight = numbers["farthest_weight_by_head"][head]
-        assert relative(weight, mp.exp(-fall)) <= (3 + 5 * fall) * U or (weight == 0 and fall > 746)
+def test_kerple_reaches_where_its_kernel_in_real_numbers_has_fallen_so_far(cases):
+    for length in (10, 2048):
+        for kernel in ("log", "power"):
+            with cases(length, kernel):
+                values = {"p": np.array([0.5, 1.0, 2.0, 0.05]), "a": np.array([0.25, 1.0, 0.001, 3.0])}
+                numbers = told(Kerple(4, kernel), length, values=values).numbers
+                for head, (p, a) in enumerate(zip(map(mpf, values["p"]), map(mpf, values["a"]), strict=True)):
+                    for each, fall in FALLS.items():
+                        got = numbers[f"{each}_distance_by_head"][head]
+                        real = (mp.exp(fall / p) - 1) / a if kernel == "log" else (fall / a) ** (1 / p)
+                        if real >= mpf(2) ** 63:
+                            assert got is None
+                            continue
+                        bound = 5 + 2 * fall / p if kernel == "log" else 4 + (2 + abs(mp.log(fall / a))) / p
+                        assert relative(got, real) <= bound * U
+                    far = mpf(length - 1)
+                    fall = p * mp.log(1 + a * far) if kernel == "log" else a * far**p
+                    weight = numbers["farthest_weight_by_head"][head]
+                    assert relative(weight, mp.exp(-fall)) <= (3 + 5 * fall) * U or (weight == 0 and fall > 746)
 
 
 def test_a_kernel_that_takes_more_tokens_than_there_are_positions_has_no_reach():

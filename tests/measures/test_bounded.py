@@ -59,21 +59,20 @@ def largest(spec, length, **values):
     return np.abs(table(spec, range(spec.first, spec.first + length), "float64", **values)).max()
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("length", [17, 2048])
-def test_a_clock_is_bounded_and_all_its_rows_are_as_long(length, dtype):
-    found = of(Sinusoidal(512), length, dtype)
-    assert found.holds
-    assert (found.numbers["limit"], found.numbers["largest"], found.numbers["row_norm"]) == (1, 1, 16)
-    rows = table(Sinusoidal(512), length, dtype).astype(np.float64)
-    assert np.linalg.norm(rows, axis=1) == pytest.approx(16, rel=2**-8)
-    assert np.abs(rows).max() <= 1
+def test_a_clock_is_bounded_and_all_its_rows_are_as_long(cases):
+    for length in (17, 2048):
+        for dtype in DTYPES:
+            with cases(length, dtype):
+                found = of(Sinusoidal(512), length, dtype)
+                assert found.holds
+                assert (found.numbers["limit"], found.numbers["largest"], found.numbers["row_norm"]) == (1, 1, 16)
+                rows = table(Sinusoidal(512), length, dtype).astype(np.float64)
+                assert np.linalg.norm(rows, axis=1) == pytest.approx(16, rel=2**-8)
+                assert np.abs(rows).max() <= 1
 
 
-@pytest.mark.parametrize("length", [17, 2048])
-@pytest.mark.parametrize(
-    "spec",
-    [
+def test_no_number_passes_the_limit_and_the_largest_is_one_of_them(cases):
+    for spec in (
         Sinusoidal(64, scale=0.3),
         Sinusoidal(9, odd="extra"),
         preset("fairseq"),
@@ -82,25 +81,26 @@ def test_a_clock_is_bounded_and_all_its_rows_are_as_long(length, dtype):
         SineOnly(8),
         Binary(12),
         WarpedPosition(8),
-    ],
-)
-def test_no_number_passes_the_limit_and_the_largest_is_one_of_them(spec, length):
-    found = of(spec, length)
-    assert found.holds
-    assert found.numbers["largest"] == pytest.approx(largest(spec, length), rel=1e-12)
-    assert found.numbers["largest"] <= found.numbers["limit"] * (1 + 1e-12)
-    assert found.numbers["limit"] < 2 * found.numbers["largest"], "the limit is not just any number"
+    ):
+        for length in (17, 2048):
+            with cases(spec, length):
+                found = of(spec, length)
+                assert found.holds
+                assert found.numbers["largest"] == pytest.approx(largest(spec, length), rel=1e-12)
+                assert found.numbers["largest"] <= found.numbers["limit"] * (1 + 1e-12)
+                assert found.numbers["limit"] < 2 * found.numbers["largest"], "the limit is not just any number"
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("length", [17, 70_000])
-def test_a_counter_grows_and_may_outgrow_the_dtype(length, dtype):
-    found = of(Counter(4), length, dtype)
-    assert found.holds is False
-    assert found.numbers["largest"] == length - 1
-    assert found.numbers["largest_row_norm"] == 2 * (length - 1)
-    assert found.numbers["fits_dtype"] is not (dtype == "float16" and length == 70_000)
-    assert f"{length - 1:,}" in found.says
+def test_a_counter_grows_and_may_outgrow_the_dtype(cases):
+    for length in (17, 70_000):
+        for dtype in DTYPES:
+            with cases(length, dtype):
+                found = of(Counter(4), length, dtype)
+                assert found.holds is False
+                assert found.numbers["largest"] == length - 1
+                assert found.numbers["largest_row_norm"] == 2 * (length - 1)
+                assert found.numbers["fits_dtype"] is not (dtype == "float16" and length == 70_000)
+                assert f"{length - 1:,}" in found.says
 
 
 def test_a_normalised_counter_ends_at_one_and_counts_on_past_its_text():
@@ -118,14 +118,15 @@ def test_raw_coordinates_grow():
     assert of(AxialSinusoidal(8, (1, 1)), 50).holds
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
-def test_a_learned_table_is_bounded_by_its_rows_in_use(dtype):
-    values = np.array([[9.0, 9], [0, 0], [-3, 4], [3, 5]])
-    found = of(Learned(2, rows=4, offset=1), 3, dtype, values)
-    assert found.holds
-    assert (found.numbers["largest"], found.numbers["largest_row_norm"]) == (5, math.sqrt(34))
-    assert of(Learned(2, rows=4, offset=1), 2, dtype, values).numbers["largest"] == 4
-    assert of(Learned(2, rows=4), 2, dtype).state == "not computed"
+def test_a_learned_table_is_bounded_by_its_rows_in_use(cases):
+    for dtype in DTYPES:
+        with cases(dtype):
+            values = np.array([[9.0, 9], [0, 0], [-3, 4], [3, 5]])
+            found = of(Learned(2, rows=4, offset=1), 3, dtype, values)
+            assert found.holds
+            assert (found.numbers["largest"], found.numbers["largest_row_norm"]) == (5, math.sqrt(34))
+            assert of(Learned(2, rows=4, offset=1), 2, dtype, values).numbers["largest"] == 4
+            assert of(Learned(2, rows=4), 2, dtype).state == "not computed"
 
 
 def test_a_learned_scale_bounds():
@@ -142,43 +143,50 @@ def test_fourier_features_are_bounded_whatever_their_rates():
     assert of(preset("stable-audio-seconds"), 17).holds is False
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("length", [17, 2048])
-def test_a_rotation_keeps_lengths_but_for_its_attention_factor(length, dtype):
-    found = of(Rotary(64), length, dtype)
-    assert found.holds
-    assert found.numbers["norm_factor"] == 1
-    assert "keeps the norms" in found.says
-    scaled = Rotary(64, scaling=Yarn(factor=4, original=2048))
-    found = of(scaled, length, dtype)
-    # 0.1 ln(4) + 1, YaRN's factor.
-    assert found.numbers["norm_factor"] == pytest.approx(0.1 * math.log(4) + 1, rel=1e-12)
-    assert "1.13863" in found.says
+def test_a_rotation_keeps_lengths_but_for_its_attention_factor(cases):
+    for length in (17, 2048):
+        for dtype in DTYPES:
+            with cases(length, dtype):
+                found = of(Rotary(64), length, dtype)
+                assert found.holds
+                assert found.numbers["norm_factor"] == 1
+                assert "keeps the norms" in found.says
+                scaled = Rotary(64, scaling=Yarn(factor=4, original=2048))
+                found = of(scaled, length, dtype)
+                # 0.1 ln(4) + 1, YaRN's factor.
+                assert found.numbers["norm_factor"] == pytest.approx(0.1 * math.log(4) + 1, rel=1e-12)
+                assert "1.13863" in found.says
 
 
-@pytest.mark.parametrize("length", [17, 2048])
-def test_xpos_lets_keys_grow_by_its_slowest_exponent(length):
-    found = of(preset("xpos"), length)
-    assert found.holds is False
-    # zeta of the first pair is 0.4 / 1.4, once in 512 tokens.
-    assert found.numbers["largest"] == pytest.approx(3.5 ** ((length - 1) / 512), rel=1e-12)
-    assert found.numbers["growth_per_token"] == pytest.approx(math.log(3.5) / 512, rel=1e-12)
-    # From a centre in the middle it grows half as far.
-    centred = Rotary(64, xpos=XPos(centre=(length - 1) / 2))
-    assert of(centred, length).numbers["largest"] == pytest.approx(3.5 ** ((length - 1) / 1024), rel=1e-12)
-    assert of(preset("xpos"), 2**30).numbers["largest"] is None
-    assert "10**" in of(preset("xpos"), 2**30).says
+def test_xpos_lets_keys_grow_by_its_slowest_exponent(cases):
+    for length in (17, 2048):
+        with cases(length):
+            found = of(preset("xpos"), length)
+            assert found.holds is False
+            # zeta of the first pair is 0.4 / 1.4, once in 512 tokens.
+            assert found.numbers["largest"] == pytest.approx(3.5 ** ((length - 1) / 512), rel=1e-12)
+            assert found.numbers["growth_per_token"] == pytest.approx(math.log(3.5) / 512, rel=1e-12)
+            # From a centre in the middle it grows half as far.
+            centred = Rotary(64, xpos=XPos(centre=(length - 1) / 2))
+            assert of(centred, length).numbers["largest"] == pytest.approx(3.5 ** ((length - 1) / 1024), rel=1e-12)
+            assert of(preset("xpos"), 2**30).numbers["largest"] is None
+            assert "10**" in of(preset("xpos"), 2**30).says
 
 
-@pytest.mark.parametrize("form", ["distance", "past", "symmetric", "key", "last-key"])
-@pytest.mark.parametrize("length", [2, 300])
-def test_lines_grow_without_end(form, length):
-    spec = Alibi(8, form=form)
-    found = of(spec, length)
-    assert found.holds is False
-    assert found.numbers["largest"] == np.abs(bias(spec, length, length, dtype="float64")).max() == 0.5 * (length - 1)
-    assert ("adds" in found.says) == (form == "key")
-    assert of(Decay(8), length).numbers["largest"] == pytest.approx(-math.log(1 - 2**-5) * (length - 1))
+def test_lines_grow_without_end(cases):
+    for length in (2, 300):
+        for form in ("distance", "past", "symmetric", "key", "last-key"):
+            with cases(length, form):
+                spec = Alibi(8, form=form)
+                found = of(spec, length)
+                assert found.holds is False
+                assert (
+                    found.numbers["largest"]
+                    == np.abs(bias(spec, length, length, dtype="float64")).max()
+                    == 0.5 * (length - 1)
+                )
+                assert ("adds" in found.says) == (form == "key")
+                assert of(Decay(8), length).numbers["largest"] == pytest.approx(-math.log(1 - 2**-5) * (length - 1))
 
 
 def test_what_is_looked_up_is_bounded_by_the_table():
@@ -191,16 +199,17 @@ def test_what_is_looked_up_is_bounded_by_the_table():
     assert of(LogWindow(3, 8, 8), 64).numbers["limit"] == 16
 
 
-@pytest.mark.parametrize("kernel", ["log", "power"])
-@pytest.mark.parametrize("length", [2, 300])
-def test_kerple_grows(kernel, length):
-    spec = Kerple(2, kernel=kernel)
-    values = {"p": np.array([0.5, 1.5]), "a": np.array([2.0, 0.3])}
-    found = of(spec, length, "float32", values)
-    assert found.holds is False
-    worst = np.abs(bias(spec, length, length, dtype="float64", values=values)).max()
-    assert found.numbers["largest"] == pytest.approx(worst, rel=1e-12)
-    assert of(spec, length).holds is False
+def test_kerple_grows(cases):
+    for length in (2, 300):
+        for kernel in ("log", "power"):
+            with cases(length, kernel):
+                spec = Kerple(2, kernel=kernel)
+                values = {"p": np.array([0.5, 1.5]), "a": np.array([2.0, 0.3])}
+                found = of(spec, length, "float32", values)
+                assert found.holds is False
+                worst = np.abs(bias(spec, length, length, dtype="float64", values=values)).max()
+                assert found.numbers["largest"] == pytest.approx(worst, rel=1e-12)
+                assert of(spec, length).holds is False
 
 
 def test_fire_is_bounded_by_its_network_on_shares():

@@ -9,7 +9,6 @@ from clockhands.additive import EvenlySpaced, Sinusoidal
 from clockhands.ladders import Explicit, evenly_spaced, geometric
 from clockhands.measures.ladders.cover import cover, cover_of, covered_by, stretches_covered
 from clockhands.measures.subject import subject_of
-from clockhands.presets import preset
 from clockhands.rotary import Rotary
 from clockhands.scaling import Linear
 
@@ -48,14 +47,6 @@ def test_every_distance_by_the_definition(cases):
             assert numbers["wasted_pairs"] == sum(not covered([rate], length) for rate in rates)
 
 
-def test_wavelengths_in_a_ratio_of_four_leave_no_hole_and_wider_ones_do():
-    for ratio, hole in ((3.99, False), (4.2, True)):
-        rates = [math.pi / ratio**pair for pair in range(6)]
-        numbers = cover_of(rates, 500)
-        assert (numbers["covered_share"] < 1) is hole
-        assert numbers["largest_ratio"] == pytest.approx(ratio)
-
-
 def test_the_largest_ratio_is_of_those_that_a_distance_needs():
     """Wavelengths 1, 2, 6, 40 and 4,000 tokens: up to 4 tokens only 6 / 2 is asked for, up to 41 also 40 / 6."""
     rates = [2 * math.pi / wavelength for wavelength in (1, 2, 6, 40, 4000)]
@@ -77,17 +68,6 @@ def test_llama_2_has_hands_for_27205_tokens():
     assert long.numbers["covered_share"] == 27_205 / 131_071
     assert long.numbers["longest_wavelength"] == pytest.approx(54_410.1, abs=0.05)
     assert "The first unresolved distance is 27,206 tokens; the longest resolved distance is 27,205" in long.says
-
-
-def test_the_scaling_of_llama_3_leaves_holes():
-    """Between the pairs that it keeps and those that it makes 32 times slower, about the one that is between."""
-    spec = preset("llama3.2")
-    numbers = found(spec, 131_072).numbers
-    assert stretches_covered(spec.rates, 131_072) == [(1, 7313), (8090, 32_359), (40_357, 131_071)]
-    assert numbers["uncovered_distances"] == (8090 - 7314) + (40_357 - 32_360)
-    assert numbers["first_uncovered_distance"] == 7314
-    assert numbers["longest_covered_distance"] == 131_071
-    assert numbers["largest_ratio"] > 4
 
 
 @pytest.mark.parametrize(("length", "pairs"), [(2048, 32), (8192, 64)])

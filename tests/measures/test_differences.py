@@ -29,15 +29,16 @@ def test_a_block_that_is_declared_and_not_applied_has_the_published_cosines():
     assert cosines == [0.963, 0.769, 0.627, 0.539]
 
 
-@pytest.mark.parametrize(("original", "ramp"), [(32_768, (23, 40)), (131_072, (30, 47))])
-def test_a_wrong_original_length_moves_the_ramp_of_yarn(original, ramp):
-    # LlamaFactory#8101: base 1,000,000, 64 pairs, the ramp 23..40 becomes 30..47.
-    plain = Rotary(128, base=1e6).rates
-    scaled = Rotary(128, base=1e6, scaling=Yarn(factor=4, original=original)).rates
-    found = difference(plain, scaled)
-    slowed = [pair for pair in range(64) if math.isclose(plain[pair] / scaled[pair], 4, rel_tol=1e-12)]
-    # The ends of the ramp themselves have the plain rate and the whole factor.
-    assert (found.first - 1, slowed[0]) == ramp
+def test_a_wrong_original_length_moves_the_ramp_of_yarn(cases):
+    for original, ramp in ((32_768, (23, 40)), (131_072, (30, 47))):
+        with cases(original, ramp):
+            # LlamaFactory#8101: base 1,000,000, 64 pairs, the ramp 23..40 becomes 30..47.
+            plain = Rotary(128, base=1e6).rates
+            scaled = Rotary(128, base=1e6, scaling=Yarn(factor=4, original=original)).rates
+            found = difference(plain, scaled)
+            slowed = [pair for pair in range(64) if math.isclose(plain[pair] / scaled[pair], 4, rel_tol=1e-12)]
+            # The ends of the ramp themselves have the plain rate and the whole factor.
+            assert (found.first - 1, slowed[0]) == ramp
 
 
 def test_the_closed_forms_are_what_rotations_do():
@@ -92,11 +93,12 @@ def test_factors_are_compared_up_to_the_digits_that_files_hold():
     assert found.factor_ratio == 1.2
 
 
-@pytest.mark.parametrize("others", [(1.0,), ()])
-def test_ladders_of_other_lengths_are_refused(others):
-    with pytest.raises(InvalidValue, match="compared pair by pair") as refused:
-        difference((1.0, 0.1), others)
-    assert "the same number of RoPE dimensions" in refused.value.hint
+def test_ladders_of_other_lengths_are_refused(cases):
+    for others in ((1.0,), ()):
+        with cases(others):
+            with pytest.raises(InvalidValue, match="compared pair by pair") as refused:
+                difference((1.0, 0.1), others)
+            assert "the same number of RoPE dimensions" in refused.value.hint
 
 
 def test_distances_hold_the_context_and_what_is_beyond():

@@ -25,11 +25,12 @@ def close(found, exact, pairs):
     return abs(found - float(exact)) <= math.sqrt(2 * pairs) * DIRECT_FINE + (pairs + 3) * 2**-53 * found
 
 
-@pytest.mark.parametrize(("width", "rounded"), [(64, 1.472), (128, 1.953), (512, 3.714)])
-def test_neighbours_are_the_nearest_of_wide_codes(width, rounded):
-    k, apart = nearest_offset(geometric(width // 2), 200_001)
-    assert (k, round(apart, 3)) == (1, rounded)
-    assert close(apart, distance(width // 2, 1), width // 2)
+def test_neighbours_are_the_nearest_of_wide_codes(cases):
+    for width, rounded in ((64, 1.472), (128, 1.953), (512, 3.714)):
+        with cases(width, rounded):
+            k, apart = nearest_offset(geometric(width // 2), 200_001)
+            assert (k, round(apart, 3)) == (1, rounded)
+            assert close(apart, distance(width // 2, 1), width // 2)
 
 
 def test_eight_channels_come_near_at_169646():
@@ -39,12 +40,13 @@ def test_eight_channels_come_near_at_169646():
     assert round(apart, 4) == 0.0033
 
 
-@pytest.mark.parametrize("length", [2, 3, 44, 45, 710, 711, 4096])
-@pytest.mark.parametrize("pairs", [1, 2, 5])
-def test_it_is_the_smallest_of_all_distances(pairs, length):
-    ladder = geometric(pairs)
-    every = step_distances(ladder, range(1, length)).tolist()
-    assert nearest_offset(ladder, length) == (1 + int(np.argmin(every)), min(every))
+def test_it_is_the_smallest_of_all_distances(cases):
+    for pairs in (1, 2, 5):
+        for length in (2, 3, 44, 45, 710, 711, 4096):
+            with cases(pairs, length):
+                ladder = geometric(pairs)
+                every = step_distances(ladder, range(1, length)).tolist()
+                assert nearest_offset(ladder, length) == (1 + int(np.argmin(every)), min(every))
 
 
 def test_one_hand_comes_round_at_the_convergents_of_two_pi():
@@ -111,20 +113,22 @@ def test_evenly_spaced_hands_nearly_come_round():
     assert near_period(explicit([0.5, 0.5, 0.5])) is None
 
 
-@pytest.mark.parametrize("nearest", [0, 17, 39])
-def test_pairs_that_products_cannot_tell_apart_are_told_by_their_differences(nearest):
-    # Squares are near 1e-12, and products of rows 1e3 long are rounded by 1e-10: which is smallest is noise.
-    rows = np.repeat(np.random.default_rng(nearest).normal(scale=400.0, size=(40, 6)), 2, axis=0)
-    rows[1::2, 0] += 1e-6
-    rows[2 * nearest + 1, 0] = rows[2 * nearest, 0] + 0.9e-6
-    earlier, later, apart = nearest_rows(rows)
-    assert (earlier, later) == (2 * nearest, 2 * nearest + 1)
-    assert apart == rows[later, 0] - rows[earlier, 0]
+def test_pairs_that_products_cannot_tell_apart_are_told_by_their_differences(cases):
+    for nearest in (0, 17, 39):
+        with cases(nearest):
+            # Squares are near 1e-12, and products of rows 1e3 long are rounded by 1e-10: which is smallest is noise.
+            rows = np.repeat(np.random.default_rng(nearest).normal(scale=400.0, size=(40, 6)), 2, axis=0)
+            rows[1::2, 0] += 1e-6
+            rows[2 * nearest + 1, 0] = rows[2 * nearest, 0] + 0.9e-6
+            earlier, later, apart = nearest_rows(rows)
+            assert (earlier, later) == (2 * nearest, 2 * nearest + 1)
+            assert apart == rows[later, 0] - rows[earlier, 0]
 
 
-@pytest.mark.parametrize(("earlier", "later"), [(10, 5000), (1500, 2600), (4099, 4100), (0, 5099)])
-def test_rows_of_any_two_blocks_are_compared(earlier, later):
-    rows = np.random.default_rng(1).normal(size=(5100, 12))
-    rows[later] = rows[earlier]
-    rows[later, 3] += 2.0**-9
-    assert nearest_rows(rows)[:2] == (earlier, later)
+def test_rows_of_any_two_blocks_are_compared(cases):
+    for earlier, later in ((10, 5000), (1500, 2600), (4099, 4100), (0, 5099)):
+        with cases(earlier, later):
+            rows = np.random.default_rng(1).normal(size=(5100, 12))
+            rows[later] = rows[earlier]
+            rows[later, 3] += 2.0**-9
+            assert nearest_rows(rows)[:2] == (earlier, later)

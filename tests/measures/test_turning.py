@@ -8,12 +8,7 @@ import numpy as np
 import pytest
 
 import clockhands as ch
-from clockhands.additive import (
-    FourierFeatures,
-    SineOnly,
-    Sinusoidal,
-    WarpedPosition,
-)
+from clockhands.additive import FourierFeatures, SineOnly, Sinusoidal, WarpedPosition
 from clockhands.ladders import Explicit, geometric
 from clockhands.measures.ladders.turning import completes, turned_through, turning
 from clockhands.measures.subject import subject_of

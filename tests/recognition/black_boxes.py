@@ -266,23 +266,14 @@ THREE_LADDERS = Explicit(tuple(map(float, (*rates(16), *rates(24), *rates(24))))
 BOXES = {
     "llama": Box(hf_llama, HALVES, "llama2", applied("hf_llama")),
     "llama in bfloat16": Box(
-        hf_llama_bfloat16,
-        HALVES,
-        "llama2",
-        ("rope_hf_llama_module_bf16",),
-        "bfloat16",
+        hf_llama_bfloat16, HALVES, "llama2", ("rope_hf_llama_module_bf16",), "bfloat16",
         ("Frequencies are stored in bfloat16.", "off by more than 0.01"),
         evidence={"rates_in": "bfloat16", "positions_in": "exact"},
     ),
     "gpt-j": Box(hf_gptj, INTERLEAVED, "roformer", applied("hf_gptj"), said=("positions up to 2,047 only",)),
     "roformer": Box(
-        hf_roformer,
-        INTERLEAVED,
-        "roformer",
-        applied("hf_roformer"),
-        computed_in="float64",
-        said=("positions up to 1,535 only",),
-        evidence={"phases_in": "float64", "longest_position": 1_535},
+        hf_roformer, INTERLEAVED, "roformer", applied("hf_roformer"), computed_in="float64",
+        said=("positions up to 1,535 only",), evidence={"phases_in": "float64", "longest_position": 1_535},
     ),
     "gpt-neox": Box(hf_neox_partial, ch.Rotary(WIDTH, rotated=16), "gpt-neox", applied("hf_neox_partial")),
     "deepseek-v2": Box(hf_deepseek_v2, INTERLEAVED, "roformer", applied("hf_deepseek_v2")),
@@ -291,22 +282,16 @@ BOXES = {
     "nanochat": Box(hf_nanochat, ch.Rotary(WIDTH, direction="backward"), "nanochat"),
     "meta": Box(meta_llama3, INTERLEAVED, "roformer", applied("meta_llama3"), said=("positions up to 4,095 only",)),
     "flash-attention": Box(
-        flash_attention, INTERLEAVED, "roformer", applied("flashattn_interleaved"), said=("counts its rows from 0",)
+        flash_attention, INTERLEAVED, "roformer", applied("flashattn_interleaved"), said=("counts its rows from 0",),
     ),
     "fair-esm": Box(counting, HALVES, "llama2", applied("fair_esm"), said=("ignores the positions",)),
     "equinox": Box(
-        counting, HALVES, "llama2", applied("equinox", "equinox_theta500k"), said=("ignores the positions",)
+        counting, HALVES, "llama2", applied("equinox", "equinox_theta500k"), said=("ignores the positions",),
     ),
-    "rotary-embedding-torch": Box(
-        rotary_embedding_torch, INTERLEAVED, "roformer", applied("rotary_embedding_torch")
-    ),
+    "rotary-embedding-torch": Box(rotary_embedding_torch, INTERLEAVED, "roformer", applied("rotary_embedding_torch")),
     "rotary-embedding-torch in bfloat16": Box(
-        rotary_embedding_torch,
-        INTERLEAVED,
-        "roformer",
-        computed_in="bfloat16",
-        said=("Positions are rounded to bfloat16.", "From position 257 on it is off"),
-        options={"dtype": "bfloat16"},
+        rotary_embedding_torch, INTERLEAVED, "roformer", computed_in="bfloat16",
+        said=("Positions are rounded to bfloat16.", "From position 257 on it is off"), options={"dtype": "bfloat16"},
         evidence={"positions_in": "bfloat16", "first_wrong_position": 257},
     ),
     "x-transformers": Box(x_transformers, INTERLEAVED, "roformer", applied("x_transformers")),
@@ -317,9 +302,7 @@ BOXES = {
     "yarn": Box(yarn_original, ch.Rotary(WIDTH, scaling=Yarn(8.0, 4_096)), None, ("rope_yarn_original",)),
     "diffusers, halves": Box(hf_llama, HALVES, "llama2", ("rope_diffusers_1d_half",)),
     "diffusers, two factors": Box(
-        diffusers_ntk,
-        ch.Rotary(WIDTH, "interleaved", base=30_000.0, scaling=Linear(2.0)),
-        None,
+        diffusers_ntk, ch.Rotary(WIDTH, "interleaved", base=30_000.0, scaling=Linear(2.0)), None,
         ("rope_diffusers_1d_ntk",),
     ),
     "pixel bands": Box(pixel_bands, ch.Rotary(WIDTH, "interleaved", spacing=EvenSteps(1.0, 16.0, math.pi))),
@@ -327,31 +310,21 @@ BOXES = {
         retnet, ch.Rotary(WIDTH, "interleaved", spacing=Geometric(span="closed")), "retnet-rotary",
         ("retnet_xpos_angles",),
     ),
-    "allegro": Box(
-        allegro, ch.Rotary(16, scaling=Linear(1.5)), None, ("rope_diffusers_allegro_w",), width=16
-    ),
+    "allegro": Box(allegro, ch.Rotary(16, scaling=Linear(1.5)), None, ("rope_diffusers_allegro_w",), width=16),
     "qwen-image's text": Box(qwen_image_text, None),
     "m-rope on text": Box(m_rope_text, HALVES, "llama2"),
     "xpos, query": Box(
-        xpos,
-        ch.Rotary(WIDTH, "interleaved", xpos=XPos(centre=12.0)),
-        None,
+        xpos, ch.Rotary(WIDTH, "interleaved", xpos=XPos(centre=12.0)), None,
         ("rope_xpos_torchscale_q", "rope_xpos_x_transformers", "rope_xpos_ret", "rope_xpos_flashattn"),
         evidence={"role": "query"},
     ),
     "xpos, key": Box(
-        xpos_key,
-        ch.Rotary(WIDTH, "interleaved", xpos=XPos(centre=12.0)),
-        None,
-        ("rope_xpos_torchscale_k",),
+        xpos_key, ch.Rotary(WIDTH, "interleaved", xpos=XPos(centre=12.0)), None, ("rope_xpos_torchscale_k",),
         evidence={"role": "key"},
     ),
     "xpos that counts": Box(
-        xpos_counting,
-        ch.Rotary(WIDTH, "interleaved", xpos=XPos(centre=256.0)),
-        None,
-        ("rope_xpos_ret", "rope_xpos_flashattn"),
-        said=("ignores the positions", "depends on how many rows"),
+        xpos_counting, ch.Rotary(WIDTH, "interleaved", xpos=XPos(centre=256.0)), None,
+        ("rope_xpos_ret", "rope_xpos_flashattn"), said=("ignores the positions", "depends on how many rows"),
         evidence={"role": "query"},
     ),
 }  # fmt: skip

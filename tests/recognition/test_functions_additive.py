@@ -2,7 +2,6 @@
 
 import ml_dtypes
 import numpy as np
-import pytest
 
 import clockhands as ch
 from clockhands.ladders import Geometric
@@ -20,51 +19,55 @@ def in_float32(x, positions, places=np.float32, first=1.0):
     return np.float32(first) * x + rows
 
 
-CODES = {
-    "the paper's": SPEC,
-    "halves": ch.Sinusoidal(WIDTH, layout="halves"),
-    "cosine first": ch.Sinusoidal(WIDTH, order="cos-sin"),
-    "halves, cosine first, closed": ch.Sinusoidal(
-        WIDTH, layout="halves", order="cos-sin", spacing=Geometric(span="closed")
-    ),
-    "another base": ch.Sinusoidal(WIDTH, base=123.0),
-    "smaller": ch.Sinusoidal(WIDTH, scale=0.25),
-}
+def test_tables_that_are_added_are_identified(cases):
+    for fields in (
+        {},
+        {"layout": "halves"},
+        {"order": "cos-sin"},
+        {"layout": "halves", "order": "cos-sin", "spacing": Geometric(span="closed")},
+        {"base": 123.0},
+        {"scale": 0.25},
+    ):
+        with cases(fields):
+            spec = ch.Sinusoidal(WIDTH, **fields)
+            found = identify_function(lambda x, p, spec=spec: ch.add(x, spec, p), WIDTH)
+            match = found[0]
+            assert (match.spec, match.confidence) == (spec, 1)
+            assert match.error < 1e-7
+            assert "It adds a table to x." in found.reason
+            assert match.computed_in == dict(match.evidence)["phases_in"] == "float64"
 
 
-@pytest.mark.parametrize("name", CODES)
-def test_tables_that_are_added_are_identified(name):
-    spec = CODES[name]
-    found = identify_function(lambda x, p: ch.add(x, spec, p), WIDTH)
-    match = found[0]
-    assert match.spec == spec
-    assert match.error < 1e-7
-    assert match.confidence == 1
-    assert "It adds a table to x." in found.reason
-    assert match.computed_in == dict(match.evidence)["phases_in"] == "float64"
+def test_what_a_function_does_beside_adding_is_said(cases):
+    for function, words in (
+        (lambda x, p: ch.add(8 * x, SPEC, p), "which it multiplies by 8"),
+        (lambda x, p: ch.add(x, SPEC, p + 2), "Position p is row p + 2 of the code."),  # as in fairseq
+        (lambda x, _: ch.add(x, SPEC), "counts its rows"),
+        (lambda x, p: ch.add(x, SPEC, p).astype(np.longdouble), "It adds a table to x"),
+    ):
+        with cases(words):
+            found = identify_function(function, WIDTH)
+            assert found[0].spec == SPEC
+            assert words in found.reason
+            assert dict(found[0].evidence)["factor_on_x"] == (8 if "8" in words else 1)
 
 
-@pytest.mark.parametrize("preset", ["vaswani2017", "tensor2tensor"])
-def test_they_are_named(preset):
-    spec = ch.preset(preset, width=WIDTH)
-    match = identify_function(lambda x, p: ch.add(x, spec, p), WIDTH)[0]
-    assert match.name == preset
-    assert preset in dict(match.evidence)["presets"]
+def test_they_are_named(cases):
+    for preset in ("vaswani2017", "tensor2tensor"):
+        with cases(preset):
+            spec = ch.preset(preset, width=WIDTH)
+            match = identify_function(lambda x, p, spec=spec: ch.add(x, spec, p), WIDTH)[0]
+            assert match.name == preset
+            assert preset in dict(match.evidence)["presets"]
 
 
-@pytest.mark.parametrize("odd", ["zero", "extra", "cut"])
-def test_odd_widths(odd):
-    spec = ch.Sinusoidal(33, odd=odd)
-    match = identify_function(lambda x, p: ch.add(x, spec, p), 33)[0]
-    assert match.spec == spec
-    assert match.error < 1e-7
-
-
-def test_a_factor_on_x_is_seen():
-    found = identify_function(lambda x, p: ch.add(8 * x, SPEC, p), WIDTH)
-    assert found[0].spec == SPEC
-    assert dict(found[0].evidence)["factor_on_x"] == 8
-    assert "which it multiplies by 8" in found.reason
+def test_odd_widths(cases):
+    for odd in ("zero", "extra", "cut"):
+        with cases(odd):
+            spec = ch.Sinusoidal(33, odd=odd)
+            match = identify_function(lambda x, p, spec=spec: ch.add(x, spec, p), 33)[0]
+            assert match.spec == spec
+            assert match.error < 1e-7
 
 
 def test_float32_is_seen():
@@ -76,21 +79,11 @@ def test_float32_is_seen():
 
 
 def test_positions_in_bfloat16_are_seen():
-    def function(x, positions):
-        return in_float32(x, positions, ml_dtypes.bfloat16)
-
-    found = identify_function(function, WIDTH)
+    found = identify_function(lambda x, p: in_float32(x, p, ml_dtypes.bfloat16), WIDTH)
     assert found[0].spec == SPEC
     assert found[0].computed_in == dict(found[0].evidence)["positions_in"] == "bfloat16"
     assert "From position 257 on it is off" in found.reason
     assert found[0].error > 1
-
-
-def test_positions_from_elsewhere():
-    """Row p is that of p + 2, as in fairseq."""
-    found = identify_function(lambda x, p: ch.add(x, SPEC, p + 2), WIDTH)
-    assert found[0].spec == SPEC
-    assert "Position p is row p + 2 of the code." in found.reason
 
 
 def test_a_table_that_ends_and_is_none_is_learned():
@@ -101,26 +94,13 @@ def test_a_table_that_ends_and_is_none_is_learned():
     assert "512 rows" in found.reason
 
 
-@pytest.mark.parametrize(
-    "function",
-    [
+def test_other_tables_are_none(cases):
+    for function in (
         lambda x, p: x + p[:, None].astype(x.dtype),
         lambda x, p: x + np.stack([np.random.default_rng(int(at)).standard_normal(WIDTH) for at in p]),
         lambda x, _: x + 1,
-    ],
-)
-def test_other_tables_are_none(function):
-    found = identify_function(function, WIDTH)
-    assert not found
-    assert found.reason
-
-
-def test_functions_that_give_back_wider_floats():
-    found = identify_function(lambda x, p: ch.add(x, SPEC, p).astype(np.longdouble), WIDTH)
-    assert found[0].spec == SPEC
-
-
-def test_functions_that_count_their_rows():
-    found = identify_function(lambda x, _: ch.add(x, SPEC), WIDTH)
-    assert found[0].spec == SPEC
-    assert "counts its rows" in found.reason
+    ):
+        with cases():
+            found = identify_function(function, WIDTH)
+            assert not found
+            assert found.reason

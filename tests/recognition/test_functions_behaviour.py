@@ -25,16 +25,11 @@ def turned(x, positions, spec=SPEC):
     return rotate(x, spec, positions)
 
 
-def kept_in(dtype):
-    """Cosine and sine rounded to this dtype."""
-
-    def function(x, positions):
-        phases = positions[:, None] * np.array(SPEC.rates)
-        cosine, sine = (wave(phases).astype(dtype).astype(np.float32) for wave in (np.cos, np.sin))
-        a, b = np.split(x, 2, axis=-1)
-        return np.concatenate([a * cosine - b * sine, a * sine + b * cosine], axis=-1)
-
-    return function
+def by_float_waves(x, phases, dtype=np.float32):
+    """Halves turned by cosines and sines that are rounded to a dtype."""
+    cosine, sine = (wave(phases).astype(dtype).astype(np.float32) for wave in (np.cos, np.sin))
+    a, b = np.split(x, 2, axis=-1)
+    return np.concatenate([a * cosine - b * sine, a * sine + b * cosine], axis=-1)
 
 
 def one_pair_backward(x, positions):
@@ -124,13 +119,13 @@ NOT = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", NOT)
-def test_what_is_no_code_of_positions_is_said_to_be_none(name):
-    function, words = NOT[name]
-    found = identify_function(function, WIDTH)
-    assert not found
-    assert words in found.reason
-    assert found.reason.endswith(".")
+def test_what_is_no_code_of_positions_is_said_to_be_none(cases):
+    for name, (function, words) in NOT.items():
+        with cases(name):
+            found = identify_function(function, WIDTH)
+            assert not found
+            assert words in found.reason
+            assert found.reason.endswith(".")
 
 
 STILL = {
@@ -153,21 +148,20 @@ STILL = {
 }
 
 
-@pytest.mark.parametrize("name", STILL)
-def test_a_rotation_with_ways_of_its_own_is_still_identified(name):
-    function, words = STILL[name]
-    found = identify_function(function, WIDTH)
-    assert found[0].spec == SPEC
-    assert words in found.reason
+def test_a_rotation_with_ways_of_its_own_is_still_identified(cases):
+    for name, (function, words) in STILL.items():
+        with cases(name):
+            found = identify_function(function, WIDTH)
+            assert found[0].spec == SPEC
+            assert words in found.reason
 
 
-@pytest.mark.parametrize(
-    "name", ["the largest of the call", "from the last of the call", "from the middle of the call"]
-)
-def test_a_rotation_by_other_positions_is_said_to_be_linear(name):
-    reason = identify_function(NOT[name][0], WIDTH).reason
-    assert "not linear" not in reason
-    assert reason.endswith("With the same positions in a call it is linear in x.")
+def test_a_rotation_by_other_positions_is_said_to_be_linear(cases):
+    for name in ("the largest of the call", "from the last of the call", "from the middle of the call"):
+        with cases(name):
+            reason = identify_function(NOT[name][0], WIDTH).reason
+            assert "not linear" not in reason
+            assert reason.endswith("With the same positions in a call it is linear in x.")
 
 
 LENGTHS = {
@@ -178,14 +172,15 @@ LENGTHS = {
 }
 
 
-@pytest.mark.parametrize("rows", LENGTHS)
-def test_long_calls_that_are_another_code_are_seen(rows):
-    found = identify_function(LENGTHS[rows], WIDTH)
-    assert found[0].name in ("llama2", "vaswani2017")
-    assert f"how many rows its call has: up to {rows:,} it is one code" in found.reason
-    assert dict(found[0].evidence)["last_length_alike"] == rows
-    assert found[0].confidence <= 0.51
-    assert found[0].error > 1
+def test_long_calls_that_are_another_code_are_seen(cases):
+    for rows, function in LENGTHS.items():
+        with cases(rows):
+            found = identify_function(function, WIDTH)
+            assert found[0].name in ("llama2", "vaswani2017")
+            assert f"how many rows its call has: up to {rows:,} it is one code" in found.reason
+            assert dict(found[0].evidence)["last_length_alike"] == rows
+            assert found[0].confidence <= 0.51
+            assert found[0].error > 1
 
 
 def changing_after(calls, then):
@@ -193,25 +188,29 @@ def changing_after(calls, then):
     return lambda x, p: turned(x, p) if next(asked) < calls else then(x, p)
 
 
-@pytest.mark.parametrize("calls", range(2, 36))
-@pytest.mark.parametrize(
-    "then", [lambda x, p: turned(x, 2 * p), lambda x, p: turned(x[:, ::-1], p)], ids=["faster", "reversed"]
-)
-def test_state_that_changes_on_the_way_is_said_to_be_state(calls, then):
-    reason = identify_function(changing_after(calls, then), WIDTH).reason
-    assert "It is stateful" in reason or "A repeated call returns a different result" in reason
+def test_state_that_changes_on_the_way_is_said_to_be_state(cases):
+    """Whenever it changes: what is said of positions beyond a table is not looked for before position 0."""
+    changes = {"faster": lambda x, p: turned(x, 2 * p), "reversed": lambda x, p: turned(x[:, ::-1], p)}
+    shifted_at = {(30, "one on"): lambda x, p: turned(x, p + 1)}
+    for (calls, name), then in {**{(n, k): f for n in range(2, 36) for k, f in changes.items()}, **shifted_at}.items():
+        with cases(calls, name):
+            reason = identify_function(changing_after(calls, then), WIDTH).reason
+            assert "It is stateful" in reason or "A repeated call returns a different result" in reason
+    # So is a ladder that stays at the longest call.
+    assert "It is stateful" in identify_function(growing(), WIDTH).reason
 
 
-def test_a_function_that_ends_python_is_one_that_raises():
+def test_a_function_that_ends_python_is_one_that_raises(cases):
     """SystemExit is not an Exception, and no more is what a panic of Rust raises."""
-    for error in (SystemExit(3), BaseException("panic")):
+    for error in (SystemExit(3), BaseException("panic"), RuntimeError("no such thing")):
 
         def function(x, positions, error=error):
             if 97 in positions:
                 raise error
             return turned(x, positions)
 
-        with pytest.raises(InvalidValue, match=rf"failed for other rows or positions: {type(error).__name__}: "):
+        sentence = rf"failed for other rows or positions: {type(error).__name__}: {error}"
+        with cases(error), pytest.raises(InvalidValue, match=sentence):
             identify_function(function, WIDTH)
 
     def interrupted(*_):
@@ -235,17 +234,6 @@ def test_the_first_position_that_is_wrong_is_found_between_those_asked(last):
         assert evidence["calls"] < 60
 
 
-def test_the_first_row_may_be_wrong_already():
-    """What is said of positions beyond a table is not looked for before position 0."""
-    function = changing_after(30, lambda x, p: turned(x, p + 1))
-    assert "It is stateful" in identify_function(function, WIDTH).reason
-
-
-def test_a_ladder_that_stays_at_the_longest_call_is_said_to_be_state():
-    found = identify_function(growing(), WIDTH)
-    assert "It is stateful" in found.reason
-
-
 def test_scaling_by_the_largest_position_is_told():
     def function(x, positions):
         return turned(x, positions, ch.Rotary(WIDTH, scaling=Dynamic(4.0, 2_000), length=int(positions.max()) + 1))
@@ -263,10 +251,7 @@ def test_scaling_by_the_largest_position_is_told_of_rates_in_float32():
         grown = np.float32(max(1.0, 4.0 * (positions.max() + 1) / 2_000 - 3.0))
         base = np.float32(10_000) * grown ** np.float32(WIDTH / (WIDTH - 2))
         rates = 1 / base ** (np.arange(0, WIDTH, 2, dtype=np.float32) / np.float32(WIDTH))
-        phases = positions.astype(np.float32)[:, None] * rates
-        cosine, sine = np.cos(phases), np.sin(phases)
-        a, b = np.split(x, 2, axis=-1)
-        return np.concatenate([a * cosine - b * sine, a * sine + b * cosine], axis=-1)
+        return by_float_waves(x, positions.astype(np.float32)[:, None] * rates)
 
     found = identify_function(function, WIDTH)
     assert dict(found[0].evidence)["rates_in"] == "float32"
@@ -289,27 +274,31 @@ def test_two_lists_of_divisors_are_told():
     assert found[0].error < 1e-6
 
 
-@pytest.mark.parametrize("function", [whole_only, lambda x, p: turned(x, p.astype(int), TURNS)])
-def test_whole_turns_per_token_follow_from_the_slow_hands(function):
-    found = identify_function(function, WIDTH)
-    assert found[0].spec == TURNS
-    assert "cannot show whole rotations per token" in found.reason
+def test_whole_turns_per_token_follow_from_the_slow_hands(cases):
+    for function in (
+        whole_only,
+        lambda x, p: turned(x, p.astype(int), TURNS),
+    ):
+        with cases(function):
+            found = identify_function(function, WIDTH)
+            assert found[0].spec == TURNS
+            assert "cannot show whole rotations per token" in found.reason
 
 
-def test_parts_of_a_token_show_whole_turns():
-    found = identify_function(lambda x, p: turned(x, p, TURNS), WIDTH)
-    assert found[0].spec == TURNS
-    assert "not seen" not in found.reason
-
-
-@pytest.mark.parametrize(("dtype", "unit"), [(ml_dtypes.bfloat16, 2.0**-9), (np.float16, 2.0**-12)])
-def test_a_table_of_few_bits_is_seen(dtype, unit):
-    found = identify_function(kept_in(dtype), WIDTH)
-    name = np.dtype(dtype).name
-    assert found[0].spec == SPEC
-    assert dict(found[0].evidence)["table_in"] == name
-    assert f"Cosine and sine are rounded to {name}." in found.reason
-    assert unit / 2 < found[0].error < 8 * unit
+def test_a_table_of_few_bits_is_seen(cases):
+    for dtype, unit in (
+        (ml_dtypes.bfloat16, 2.0**-9),
+        (np.float16, 2.0**-12),
+    ):
+        with cases(dtype, unit):
+            found = identify_function(
+                lambda x, p, dtype=dtype: by_float_waves(x, p[:, None] * np.array(SPEC.rates), dtype), WIDTH
+            )
+            name = np.dtype(dtype).name
+            assert found[0].spec == SPEC
+            assert dict(found[0].evidence)["table_in"] == name
+            assert f"Cosine and sine are rounded to {name}." in found.reason
+            assert unit / 2 < found[0].error < 8 * unit
 
 
 def test_blocks_have_ladders_of_their_own():
@@ -354,12 +343,12 @@ MISUSED = {
 }
 
 
-@pytest.mark.parametrize("name", MISUSED)
-def test_what_cannot_be_called_is_refused_with_what_it_said(name):
-    function, words = MISUSED[name]
-    with pytest.raises(InvalidValue, match=words) as caught:
-        identify_function(function, WIDTH, backend="numpy")
-    assert "Wrap it" in caught.value.hint
+def test_what_cannot_be_called_is_refused_with_what_it_said(cases):
+    for name, (function, words) in MISUSED.items():
+        with cases(name):
+            with pytest.raises(InvalidValue, match=words) as caught:
+                identify_function(function, WIDTH, backend="numpy")
+            assert "Wrap it" in caught.value.hint
 
 
 def test_what_every_library_hears_is_told_once():
@@ -386,52 +375,32 @@ def test_a_dtype_that_is_taken_is_named(dtype):
     assert identify_function(function, WIDTH, dtype=dtype)[0].name == "llama2"
 
 
-def test_an_error_on_the_way_is_told():
-    def function(x, positions):
-        if 97 in positions:
-            raise RuntimeError("no such thing")
-        return turned(x, positions)
-
-    with pytest.raises(InvalidValue, match="RuntimeError: no such thing"):
-        identify_function(function, WIDTH)
-
-
-def test_arguments_are_checked():
-    with pytest.raises(InvalidValue, match="`width` must be given"):
-        identify_function(turned)
-    with pytest.raises(InvalidValue, match="`backend` must be one of numpy, torch, jax"):
-        identify_function(turned, WIDTH, backend="tensorflow")
-    with pytest.raises(InvalidValue, match="`dtype` must be one of float32"):
-        identify_function(turned, WIDTH, dtype="int8")
-    with pytest.raises(InvalidType, match="Expected a function"):
-        identify_function(3, WIDTH)  # type: ignore[arg-type]
-    with pytest.raises(InvalidValue, match="`longest` must be at least 4"):
-        identify_function(turned, WIDTH, longest=1)
+def test_arguments_are_checked(cases):
+    for arguments, options, error, sentence in (
+        ((turned,), {}, InvalidValue, "`width` must be given"),
+        ((turned, WIDTH), {"backend": "tensorflow"}, InvalidValue, "`backend` must be one of numpy, torch, jax"),
+        ((turned, WIDTH), {"dtype": "int8"}, InvalidValue, "`dtype` must be one of float32"),
+        ((turned, WIDTH), {"longest": 1}, InvalidValue, "`longest` must be at least 4"),
+        ((3, WIDTH), {}, InvalidType, "Expected a function"),
+    ):
+        with cases(sentence), pytest.raises(error, match=sentence):
+            identify_function(*arguments, **options)
 
 
-def test_longest_is_kept_to():
-    largest = []
-
-    def function(x, positions):
-        largest.append(positions.max())
-        return turned(x, positions)
-
-    match = identify_function(function, WIDTH, longest=1_000)[0]
-    assert match.spec == SPEC
-    assert 900 < max(largest) <= 1_023
-
-
-def test_calls_and_rows_are_counted():
+def test_longest_is_kept_to_and_calls_and_rows_are_counted():
     seen = []
 
     def function(x, positions):
-        seen.append(len(x))
+        seen.append((len(x), positions.max()))
         return turned(x, positions)
 
+    assert identify_function(function, WIDTH, longest=1_000)[0].spec == SPEC
+    assert 900 < max(last for _, last in seen) <= 1_023
+    seen.clear()
     evidence = dict(identify_function(function, WIDTH)[0].evidence)
-    assert (evidence["calls"], evidence["rows"]) == (len(seen), sum(seen))
-    assert len(seen) < 80
-    assert sum(seen) < 12_000
+    assert (evidence["calls"], evidence["rows"]) == (len(seen), sum(rows for rows, _ in seen))
+    assert evidence["calls"] < 80
+    assert evidence["rows"] < 12_000
 
 
 def test_nothing_global_changes():
@@ -469,43 +438,43 @@ def test_a_library_that_is_not_installed_is_refused_in_words(monkeypatch):
         identify_function(lambda x, _positions: x, WIDTH, backend="torch")
 
 
-def test_modules_methods_and_compiled_functions(backend):
-    if backend.name == "torch":
-        torch = backend.module
+class Turner:
+    def turn(self, x, positions):
+        return turned(x, positions)
 
-        class Turner(torch.nn.Module):
-            def __init__(self):
-                super().__init__()
-                self.rates = torch.nn.Buffer(torch.tensor(SPEC.rates))
+    __call__ = turn
 
-            def forward(self, x, positions):
-                phases = positions[:, None] * self.rates
-                a, b = x.chunk(2, dim=-1)
-                return torch.cat([a * phases.cos() - b * phases.sin(), a * phases.sin() + b * phases.cos()], dim=-1)
 
-        assert identify_function(Turner(), WIDTH)[0].spec == SPEC
-    elif backend.name == "jax":
-        jax = pytest.importorskip("jax")
+def by_hand(library, x, positions, rates):
+    """Halves turned by the functions of a library of arrays."""
+    phases, half = positions[:, None] * rates, x.shape[-1] // 2
+    a, b, cosine, sine = x[:, :half], x[:, half:], library.cos(phases), library.sin(phases)
+    return library.concatenate([a * cosine - b * sine, a * sine + b * cosine], axis=-1)
 
-        @jax.jit
-        def function(x, positions):
-            phases = positions[:, None] * backend.module.asarray(SPEC.rates)
-            a, b = backend.module.split(x, 2, axis=-1)
-            cosine, sine = backend.module.cos(phases), backend.module.sin(phases)
-            return backend.module.concatenate([a * cosine - b * sine, a * sine + b * cosine], axis=-1)
 
-        before = jax.config.jax_enable_x64
-        match = identify_function(function, WIDTH, longest=4_096)[0]
-        assert match.spec == SPEC
-        assert dict(match.evidence)["library"] == "jax"
-        assert jax.config.jax_enable_x64 == before
-    else:
+def test_objects_methods_and_partial_functions():
+    for function in (Turner(), Turner().turn, functools.partial(turned, spec=SPEC)):
+        assert identify_function(function, WIDTH)[0].spec == SPEC
 
-        class Turner:
-            def turn(self, x, positions):
-                return turned(x, positions)
 
-            __call__ = turn
+def test_a_module_of_torch():
+    torch = pytest.importorskip("torch")
 
-        for function in (Turner(), Turner().turn, functools.partial(turned, spec=SPEC)):
-            assert identify_function(function, WIDTH)[0].spec == SPEC
+    class Module(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.rates = torch.nn.Buffer(torch.tensor(SPEC.rates))
+
+        def forward(self, x, positions):
+            return by_hand(torch, x, positions, self.rates)
+
+    assert identify_function(Module(), WIDTH)[0].spec == SPEC
+
+
+def test_a_function_that_jax_compiles():
+    jax = pytest.importorskip("jax")
+    before = jax.config.jax_enable_x64
+    function = jax.jit(lambda x, p: by_hand(jax.numpy, x, p, jax.numpy.asarray(SPEC.rates)))
+    match = identify_function(function, WIDTH, longest=4_096)[0]
+    assert (match.spec, dict(match.evidence)["library"]) == (SPEC, "jax")
+    assert jax.config.jax_enable_x64 == before

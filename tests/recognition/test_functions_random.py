@@ -123,8 +123,7 @@ def drawn(seed: int) -> Drawn:
     )
 
 
-@pytest.mark.parametrize("seed", range(50))
-def test_random_rotations_are_identified(seed):
+def identify_drawn(seed):
     truth = drawn(seed)
     found = identify_function(truth, truth.width)
     assert found, found.reason
@@ -154,21 +153,29 @@ def test_random_rotations_are_identified(seed):
         assert evidence["first_wrong_position"] is not None
 
 
+def test_fifty_random_rotations_are_identified(cases):
+    for seed in range(50):
+        with cases(seed):
+            identify_drawn(seed)
+
+
 @pytest.mark.slow
-def test_many_more_random_rotations_are_identified():
+def test_many_more_random_rotations_are_identified(cases):
     for seed in range(50, 450):
-        test_random_rotations_are_identified(seed)
+        with cases(seed):
+            identify_drawn(seed)
 
 
-@pytest.mark.parametrize("seed", range(0, 50, 7))
-def test_a_wrong_answer_would_be_seen(seed):
+def test_a_wrong_answer_would_be_seen(cases):
     """The rotation by the spec found is the function; by one with another base it is not."""
-    truth = drawn(seed)
-    spec: Any = identify_function(truth, truth.width)[0].spec
-    draw = np.random.default_rng(seed)
-    x = draw.integers(-64, 65, (64, truth.width)).astype(np.float32) / 64
-    at = draw.integers(0, 64, 64)
-    bound = {"bfloat16": 0.8, "float16": 0.2}.get(truth.dtype, 1e-4)
-    assert np.abs(rotate(x, spec, at) - truth(x, at)).max() < bound
-    other = ch.specs.with_fields(spec, direction="forward" if truth.backward else "backward")
-    assert np.abs(rotate(x, other, at) - truth(x, at)).max() > bound
+    for seed in range(0, 50, 7):
+        with cases(seed):
+            truth = drawn(seed)
+            spec: Any = identify_function(truth, truth.width)[0].spec
+            draw = np.random.default_rng(seed)
+            x = draw.integers(-64, 65, (64, truth.width)).astype(np.float32) / 64
+            at = draw.integers(0, 64, 64)
+            bound = {"bfloat16": 0.8, "float16": 0.2}.get(truth.dtype, 1e-4)
+            assert np.abs(rotate(x, spec, at) - truth(x, at)).max() < bound
+            other = ch.specs.with_fields(spec, direction="forward" if truth.backward else "backward")
+            assert np.abs(rotate(x, other, at) - truth(x, at)).max() > bound

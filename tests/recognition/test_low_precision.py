@@ -38,35 +38,33 @@ def made(rows, kind, parts, *, layout="interleaved", order="sin-cos", base=10_00
 PARTS = [parts for count in (1, 2, 3) for parts in itertools.combinations(("positions", "rates", "phases"), count)]
 
 
-@pytest.mark.parametrize("stored", ["float64", "float32", "float16", "bfloat16"])
-@pytest.mark.parametrize("parts", PARTS, ids="+".join)
-@pytest.mark.parametrize(("kind", "rows"), [("bfloat16", 600), ("float16", 3000)])
-def test_every_part_that_is_rounded_is_told(kind, rows, parts, stored):
-    dtype = BFLOAT16 if stored == "bfloat16" else np.dtype(stored)
-    table = made(rows, kind, parts, stored=dtype)
-    found = low_precision(table)
-    assert found is not None
-    # A phase rounded at position 1 is a rate rounded: of the two, either says the same there.
-    assert (found.dtype, found.rounded) == (kind, parts)
-    assert found.name == "vaswani2017"
-    assert found.spec == ch.Sinusoidal(WIDTH)
-    matches = identify_low_precision(table)
-    (match,) = matches
-    off = np.abs(table.astype(np.float64) - ch.table(match.spec, match.positions, "float64"))
-    assert match.error == match.residual.largest == pytest.approx(off.max())
-    assert match.residual.root_mean_square == pytest.approx(np.sqrt((off * off).mean()))
-    assert match.residual.rows[0] == int(off.max(axis=1).argmax())
-    assert match.residual.channels[0] == int(off.max(axis=0).argmax())
-    assert (match.name, match.computed_in) == ("vaswani2017", kind)
-    assert f"made in {kind}: its {parts[0]}" in matches.reason
+def test_every_part_that_is_rounded_is_told(cases):
+    stored = [np.float64, np.float32, np.float16, BFLOAT16]
+    for (kind, rows), parts, dtype in itertools.product((("bfloat16", 600), ("float16", 3000)), PARTS, stored):
+        with cases(kind, parts, dtype):
+            table = made(rows, kind, parts, stored=dtype)
+            found = low_precision(table)
+            assert found is not None
+            # A phase rounded at position 1 is a rate rounded: of the two, either says the same there.
+            assert (found.dtype, found.rounded, found.name) == (kind, parts, "vaswani2017")
+            assert found.spec == ch.Sinusoidal(WIDTH)
+            (match,) = matches = identify_low_precision(table)
+            off = np.abs(table.astype(np.float64) - ch.table(match.spec, match.positions, "float64"))
+            assert match.error == match.residual.largest == pytest.approx(off.max())
+            assert match.residual.root_mean_square == pytest.approx(np.sqrt((off * off).mean()))
+            assert match.residual.rows[0] == int(off.max(axis=1).argmax())
+            assert match.residual.channels[0] == int(off.max(axis=0).argmax())
+            assert (match.name, match.computed_in) == ("vaswani2017", kind)
+            assert f"made in {kind}: its {parts[0]}" in matches.reason
 
 
-@pytest.mark.parametrize(("layout", "order"), NAMES)
-def test_every_layout_and_order(layout, order):
-    found = low_precision(made(400, "bfloat16", ("rates", "phases"), layout=layout, order=order))
-    assert (found.dtype, found.rounded, found.name) == ("bfloat16", ("rates", "phases"), NAMES[layout, order])
-    if found.spec is not None:
-        assert (found.spec.layout, found.spec.order) == (layout, order)
+def test_every_layout_and_order(cases):
+    for (layout, order), name in NAMES.items():
+        with cases(layout, order):
+            found = low_precision(made(400, "bfloat16", ("rates", "phases"), layout=layout, order=order))
+            assert (found.dtype, found.rounded, found.name) == ("bfloat16", ("rates", "phases"), name)
+            if found.spec is not None:
+                assert (found.spec.layout, found.spec.order) == (layout, order)
 
 
 def test_a_base_that_nobody_has_published():
@@ -82,38 +80,30 @@ def test_positions_that_the_dtype_holds_are_not_rounded():
     assert found.rounded == ("rates",)
 
 
-@pytest.mark.parametrize("dtype", ["float64", "float32", "float16", "bfloat16"])
-@pytest.mark.parametrize("base", [10_000.0, 1e6, 20.0, 65_536.0, 256.0])
-def test_exact_tables_are_none(dtype, base):
-    for layout in ("interleaved", "halves"):
-        for width in (8, 32, 256):
+def test_exact_tables_are_none(cases):
+    bases, widths = (10_000.0, 1e6, 20.0, 65_536.0, 256.0), (8, 32, 256)
+    for dtype, base, layout, width in itertools.product(("float64", *KINDS), bases, ("interleaved", "halves"), widths):
+        with cases(dtype, base, layout, width):
             assert low_precision(ch.table(ch.Sinusoidal(width, base, layout=layout), 500, dtype)) is None
+    for rows in (100, 5000, 60_000):
+        assert low_precision(made(rows, "float32", ())) is None
 
 
-@pytest.mark.parametrize("rows", [100, 5000, 60_000])
-def test_float32_is_not_low_precision(rows):
-    assert low_precision(made(rows, "float32", ())) is None
-
-
-def test_other_numbers_are_none():
-    random = np.random.default_rng(1)
-    table = ch.table(ch.Sinusoidal(WIDTH), 500)
+def test_other_numbers_are_none(cases):
+    random, table = np.random.default_rng(1), ch.table(ch.Sinusoidal(WIDTH), 500)
     moved = table + random.normal(scale=0.01, size=table.shape).astype(np.float32)
     moved[0] = table[0]
-    others = [
-        random.normal(size=(100, WIDTH)),
+    plain = (
         np.zeros((100, WIDTH)),
         np.ones((100, WIDTH)),
-        moved,
-        table[1:],
-        table[:, :-1],
-        table[:4],
         np.arange(3200).reshape(100, WIDTH),
         np.full((100, WIDTH), np.nan),
-        ch.table(ch.preset("fairseq", width=WIDTH), 500),
-        random.normal(size=(10, 3, 4)),
-    ]
-    assert [low_precision(each) for each in others] == [None] * len(others)
+    )
+    drawn = random.normal(size=(100, WIDTH)), random.normal(size=(10, 3, 4)), moved
+    parts = table[1:], table[:, :-1], table[:4], ch.table(ch.preset("fairseq", width=WIDTH), 500)
+    for number, each in enumerate((*plain, *drawn, *parts)):
+        with cases(number):
+            assert low_precision(each) is None
 
 
 def test_identify_says_so_and_looks_for_no_training():

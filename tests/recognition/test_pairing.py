@@ -37,12 +37,13 @@ def drawn(heads=2, rotated=8, inputs=5, seed=0):
     return np.cumsum(draw.standard_normal((heads, rotated, inputs)), axis=1)
 
 
-@pytest.mark.parametrize("layout", LAYOUTS)
-def test_the_statistic_is_what_its_definition_says(layout):
-    heads = drawn()
-    made, defined = pairing._statistic(pairing._grams(heads), layout), definition(heads, layout)
-    assert sum(made) == pytest.approx(sum(defined), rel=1e-5)
-    assert made[0] - defined[0] == pytest.approx(defined[1] - made[1], rel=1e-5)
+def test_the_statistic_is_what_its_definition_says(cases):
+    for layout in LAYOUTS:
+        with cases(layout):
+            heads = drawn()
+            made, defined = pairing._statistic(pairing._grams(heads), layout), definition(heads, layout)
+            assert sum(made) == pytest.approx(sum(defined), rel=1e-5)
+            assert made[0] - defined[0] == pytest.approx(defined[1] - made[1], rel=1e-5)
 
 
 def test_means_and_variance_are_those_of_all_orders_of_the_channels():
@@ -62,32 +63,22 @@ def test_equal_weights_give_equal_numbers_whatever_their_scale():
     assert two.z == pytest.approx(one.z, rel=1e-4)
 
 
-def test_the_real_model_pairs_as_its_file_does():
-    queries = scores(packaged_weights.smollm2()["q"], 9)
-    z = together(queries)
-    assert z.verdict() == "interleaved"
-    assert z.z["interleaved"] > 250
-    assert abs(z.z["halves"]) < 4
-    assert z.confidence == 0.99
-    assert [each.layout for each in queries] == ["interleaved"] * 30
-    assert together(scores(packaged_weights.smollm2()["k"], 3)).verdict() == "interleaved"
-
-
-def test_the_real_model_with_its_rows_put_back_pairs_in_halves():
-    rows = [packaged_weights.halves(each, 9) for each in packaged_weights.smollm2()["q"]]
-    queries = scores(rows, 9)
-    z = together(queries)
-    assert z.verdict() == "halves"
-    assert z.z["halves"] > z.z["interleaved"] + 250
-    assert [each.layout for each in queries] == ["halves"] * 30
-
-
-def test_the_tiny_model_pairs_as_its_code_does():
-    as_stored = together(scores(packaged_weights.glassllm()["q"], 4))
-    put_back = together(scores([packaged_weights.halves(each, 4) for each in packaged_weights.glassllm()["q"]], 4))
-    assert as_stored.verdict() == "interleaved"
-    assert as_stored.z["interleaved"] > 10
-    assert put_back.verdict() == "halves"
+def test_real_models_pair_as_their_files_do_and_in_halves_with_their_rows_put_back(cases):
+    smollm2, glassllm = packaged_weights.smollm2(), packaged_weights.glassllm()
+    for name, layers, heads, least in (
+        ("q", smollm2["q"], 9, 250),
+        ("k", smollm2["k"], 3, 10),
+        ("tiny", glassllm["q"], 4, 10),
+    ):
+        for layout, other in (LAYOUTS, LAYOUTS[::-1]):
+            with cases(name, layout):
+                rows = layers if layout == "interleaved" else [packaged_weights.halves(each, heads) for each in layers]
+                each = scores(rows, heads)
+                z = together(each)
+                assert (z.verdict(), z.confidence) == (layout, 0.99)
+                assert z.z[layout] > z.z[other] + least
+                assert name != "q" or [one.layout for one in each] == [layout] * 30
+    assert abs(together(scores(smollm2["q"], 9)).z["halves"]) < 4
 
 
 def test_at_least_95_of_100_layers_of_real_models_are_right_and_none_is_wrong():
@@ -101,12 +92,9 @@ def test_at_least_95_of_100_layers_of_real_models_are_right_and_none_is_wrong():
     assert not any(told not in (right, None) for right, told in said)
 
 
-def test_transposed_weights_say_nothing():
+def test_transposed_weights_and_models_in_which_nothing_turns_say_nothing():
     for tensors, heads in ((packaged_weights.smollm2(), 9), (packaged_weights.glassllm(), 4)):
         assert together(scores([rows.T for rows in tensors["q"]], heads)).verdict() is None
-
-
-def test_a_model_in_which_nothing_turns_says_nothing():
     for rows in packaged_weights.minilm().values():
         assert together(scores(rows, 12)).verdict() is None
 
@@ -171,9 +159,8 @@ def test_single_layers_that_are_no_evidence_make_no_model():
     assert together([weak] * 9).verdict() == "interleaved"
 
 
-@pytest.mark.parametrize(
-    ("one", "model", "layer"),
-    [
+def test_what_a_model_and_a_layer_must_reach(cases):
+    for one, model, layer in (
         (made_of(5.0, 2.0), "interleaved", "interleaved"),
         (made_of(4.9, 0.0), None, "interleaved"),
         (made_of(9.0, 6.1), None, "interleaved"),
@@ -184,10 +171,9 @@ def test_single_layers_that_are_no_evidence_make_no_model():
         (made_of(20.0, crossed=0.24), None, None),
         (made_of(20.0, crossed=0.76), None, None),
         (made_of(20.0, crossed=-0.1), None, None),
-    ],
-)
-def test_what_a_model_and_a_layer_must_reach(one, model, layer):
-    assert (one.verdict(), one.layout) == (model, layer)
+    ):
+        with cases(one, model, layer):
+            assert (one.verdict(), one.layout) == (model, layer)
 
 
 def test_the_same_channels_of_two_heads_are_alike_and_no_pairs():

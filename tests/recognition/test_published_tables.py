@@ -1,7 +1,6 @@
 """Tables that other libraries made are read back bare, and named; their entries say what they should be."""
 
 import numpy as np
-import pytest
 
 import clockhands as ch
 from clockhands.specs import with_fields
@@ -73,9 +72,8 @@ def test_the_check_of_published_tables_can_fail():
     assert wrong_about(entries[two], table_of(two), match) == "it makes another table"
 
 
-@pytest.mark.parametrize(
-    ("key", "name", "evidence"),
-    [
+def test_what_a_published_table_shows(cases):
+    for key, name, evidence in (
         ("sin_fairseq_relpos", "vaswani2017", {"start": 63, "step": -1}),
         ("sin_transformer_xl", "marian", {"start": 127, "step": -1}),
         ("sin_hf_m2m100_table", "fairseq", {"start": 0, "step": 1}),
@@ -88,16 +86,13 @@ def test_the_check_of_published_tables_can_fail():
         ("sin3d_diffusers_cogvideox", "cogvideox-2b", {"grid": [3, 6, 9], "step": [1 / 2, 2 / 3, 2 / 3]}),
         ("fourier_hf_perceiver", "perceiver", {"grid": [6, 9], "start": [-1, -1], "step": [0.4, 0.25]}),
         ("fourier_sam_original_grid", "sam", {"grid": [6, 9]}),
-    ],
-)
-def test_what_a_published_table_shows(key, name, evidence):
-    (match,) = ch.identify(table_of(key))
-    assert match.name == name
-    seen = dict(match.evidence)
-    for what, value in evidence.items():
-        np.testing.assert_allclose(seen[what], value, rtol=1e-6, err_msg=what)
+    ):
+        with cases(key):
+            (match,) = ch.identify(table_of(key))
+            assert match.name == name
+            seen = dict(match.evidence)
+            for what, value in evidence.items():
+                np.testing.assert_allclose(seen[what], value, rtol=1e-6, err_msg=what)
 
-
-def test_class_rows_before_a_grid_are_told():
     (match,) = ch.identify(table_of("sin2d_mae_original"))
-    assert match.rows.prepended == match.positions.prefix == 1
+    assert match.rows.prepended == match.positions.prefix == 1, "a class row before the grid"

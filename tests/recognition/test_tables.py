@@ -21,9 +21,8 @@ def identified(rows, **options):
     return match
 
 
-@pytest.mark.parametrize(
-    ("name", "width"),
-    [
+def test_a_preset_is_known_by_its_table(cases):
+    for name, width in (
         ("vaswani2017", 64),
         ("marian", 32),
         ("marian", 33),
@@ -34,26 +33,26 @@ def identified(rows, **options):
         ("positional-encodings-1d", 33),
         ("distilbert", 33),
         ("musicgen", 64),
-    ],
-)
-def test_a_preset_is_known_by_its_table(name, width):
-    spec = ch.preset(name, width=width)
-    match = identified(ch.table(spec, 40))
-    assert name in (match.name, *match.equivalents)
-    assert match.positions == range(40)
-    assert match.spec.rates == spec.rates
-    assert (match.error, match.confidence, match.residual) == (pytest.approx(0, abs=2**-24), 1, None)
+    ):
+        with cases(name, width):
+            spec = ch.preset(name, width=width)
+            match = identified(ch.table(spec, 40))
+            assert name in (match.name, *match.equivalents)
+            assert match.positions == range(40)
+            assert match.spec.rates == spec.rates
+            assert (match.error, match.confidence, match.residual) == (pytest.approx(0, abs=2**-24), 1, None)
 
 
-@pytest.mark.parametrize("layout", ["interleaved", "halves"])
-@pytest.mark.parametrize("order", ["sin-cos", "cos-sin"])
-@pytest.mark.parametrize("step", [1, -1, 0.25, -3.5])
-def test_order_layout_and_direction_are_told_apart(layout, order, step):
-    spec = ch.Sinusoidal(32, 777.0, layout=layout, order=order)
-    match = identified(ch.table(spec, -5 + step * np.arange(30)))
-    assert (match.spec.layout, match.spec.order, match.spec.base) == (layout, order, 777)
-    seen = dict(match.evidence)
-    assert (seen["start"], seen["step"]) == (-5, step)
+def test_order_layout_and_direction_are_told_apart(cases):
+    for step in (1, -1, 0.25, -3.5):
+        for order in ("sin-cos", "cos-sin"):
+            for layout in ("interleaved", "halves"):
+                with cases(step, order, layout):
+                    spec = ch.Sinusoidal(32, 777.0, layout=layout, order=order)
+                    match = identified(ch.table(spec, -5 + step * np.arange(30)))
+                    assert (match.spec.layout, match.spec.order, match.spec.base) == (layout, order, 777)
+                    seen = dict(match.evidence)
+                    assert (seen["start"], seen["step"]) == (-5, step)
 
 
 def test_a_step_and_rates_are_told_up_to_a_factor():
@@ -81,14 +80,15 @@ def test_published_rates_that_do_not_start_at_one_are_named():
     assert dict(match.evidence)["step"] == 0.001
 
 
-@pytest.mark.parametrize("rows", [24, 300, 3000])
-@pytest.mark.parametrize("dtype", ["float64", "float32", "float16", "bfloat16"])
-def test_every_dtype_and_length_is_read(rows, dtype):
-    spec = ch.Sinusoidal(512, 1e6, layout="halves")
-    match = identified(ch.table(spec, np.arange(rows) * 4 + 17, dtype))
-    assert (match.spec.base, match.positions) == (1e6, range(17, 17 + 4 * rows, 4))
-    seen = dict(match.evidence)
-    assert seen["dtype"] == dtype
+def test_every_dtype_and_length_is_read(cases):
+    for dtype in ("float64", "float32", "float16", "bfloat16"):
+        for rows in (24, 300, 3000):
+            with cases(dtype, rows):
+                spec = ch.Sinusoidal(512, 1e6, layout="halves")
+                match = identified(ch.table(spec, np.arange(rows) * 4 + 17, dtype))
+                assert (match.spec.base, match.positions) == (1e6, range(17, 17 + 4 * rows, 4))
+                seen = dict(match.evidence)
+                assert seen["dtype"] == dtype
 
 
 def test_four_rows_are_enough_and_three_are_not():
@@ -145,12 +145,6 @@ def test_the_libraries_of_arrays_are_all_read(backend):
     assert match.name == "dit"
 
 
-def test_lists_and_leading_axes_of_one_are_read():
-    rows = ch.table(ch.preset("dit", width=16), 30)
-    assert ch.identify(rows.tolist())[0].name == "dit"
-    assert ch.identify(rows[None, None])[0].name == "dit"
-
-
 def test_the_arithmetic_is_seen():
     at, rates = np.arange(300), 1000.0 ** (-np.arange(16) / 16)
     exact = np.multiply.outer(at.astype(np.float64), rates)
@@ -162,17 +156,16 @@ def test_the_arithmetic_is_seen():
     assert identified(single.astype(np.float64)).computed_in == "float32"
 
 
-@pytest.mark.parametrize("far", [0, 7, 29, 500])
-def test_a_wrong_row_is_seen_and_named(far):
-    rows = ch.table(ch.preset("vaswani2017", width=32), 600 if far > 29 else 30).copy()
-    rows[far, 3] += 1e-3
-    match = identified(rows)
-    assert match.name == "vaswani2017"
-    assert match.residual.rows == (far,)
-    assert match.residual.channels[0] == 3
-    assert match.residual.largest == pytest.approx(1e-3, rel=1e-3)
-    assert match.confidence == 1 - 1 / len(rows)
-    assert f"row {far}" in ch.identify(rows).reason
+def test_a_wrong_row_is_seen_and_named(cases):
+    for far in (0, 7, 29, 500):
+        with cases(far):
+            rows = ch.table(ch.preset("vaswani2017", width=32), 600 if far > 29 else 30).copy()
+            rows[far, 3] += 1e-3
+            match = identified(rows)
+            assert (match.name, match.confidence) == ("vaswani2017", 1 - 1 / len(rows))
+            assert (match.residual.rows, match.residual.channels[0]) == ((far,), 3)
+            assert match.residual.largest == pytest.approx(1e-3, rel=1e-3)
+            assert f"row {far}" in ch.identify(rows).reason
 
 
 def test_a_table_trained_further_keeps_its_name_and_says_how_far_it_moved():
@@ -201,15 +194,16 @@ def test_ladders_that_are_not_geometric_are_read():
     np.testing.assert_allclose(np.array(match.spec.rates) * step, drawn.rates, rtol=1e-5)
 
 
-@pytest.mark.parametrize("channels", ["axis-wave-rate", "axis-rate-wave", "wave-axis-rate", "rate-wave-axis"])
-@pytest.mark.parametrize("order", ["sin-cos", "cos-sin"])
-def test_the_channels_of_several_axes_are_told_apart(channels, order):
-    spec = AxialSinusoidal(48, (1, 1), 300.0, channels=channels, order=order)
-    grid = Grid((7, 5), start=(0.5, -1), step=(1, 0.5), order=(1, 0), prefix=1)
-    match = identified(ch.table(spec, grid))
-    assert match.spec == spec
-    assert match.positions == grid
-    assert dict(match.evidence)["grid"] == [5, 7]
+def test_the_channels_of_several_axes_are_told_apart(cases):
+    for order in ("sin-cos", "cos-sin"):
+        for channels in ("axis-wave-rate", "axis-rate-wave", "wave-axis-rate", "rate-wave-axis"):
+            with cases(order, channels):
+                spec = AxialSinusoidal(48, (1, 1), 300.0, channels=channels, order=order)
+                grid = Grid((7, 5), start=(0.5, -1), step=(1, 0.5), order=(1, 0), prefix=1)
+                match = identified(ch.table(spec, grid))
+                assert match.spec == spec
+                assert match.positions == grid
+                assert dict(match.evidence)["grid"] == [5, 7]
 
 
 def test_three_axes_of_different_shares_and_ladders_are_read():
@@ -239,18 +233,22 @@ def test_rates_that_were_drawn_are_answered_as_values():
     np.testing.assert_allclose(turns, np.round(turns), atol=1e-6)
 
 
-def test_bfloat16_of_jax_is_read():
-    rows = ch.table(ch.preset("marian", width=32), 60, "bfloat16")
-    assert rows.dtype == ml_dtypes.bfloat16
-    assert identified(rows).name == "marian"
-
-
-@pytest.mark.parametrize("kind", [">f4", "<f8", ">f8", "longdouble"])
-def test_bytes_in_any_order_and_longer_floats_are_read(kind):
-    rows = ch.table(ch.preset("marian", width=32), 60).astype(kind)
-    assert ch.identify(rows)[0].name == "marian"
-    assert ch.identify(np.asfortranarray(rows))[0].name == "marian"
-    assert ch.identify(np.repeat(rows, 2, axis=1)[:, ::2])[0].name == "marian"
+def test_lists_leading_axes_of_one_bytes_in_any_order_and_other_floats_are_read(cases):
+    plain = ch.table(ch.preset("marian", width=32), 60)
+    for kind in (">f4", "<f8", ">f8", "longdouble", ml_dtypes.bfloat16):
+        rows = plain.astype(kind)
+        for given in (rows, np.asfortranarray(rows), np.repeat(rows, 2, axis=1)[:, ::2], rows[None, None]):
+            with cases(kind):
+                assert ch.identify(given)[0].name == "marian"
+    assert ch.identify(plain.tolist())[0].name == "marian"
+    # And what is wrong in them is wrong in any order of bytes.
+    for kind in (">f4", ">f8", "longdouble"):
+        rows = plain.astype(kind)
+        rows[50, 5] += 0.2
+        rows[50, 9] -= 0.1
+        with cases(kind, "wrong"):
+            (match,) = ch.identify(rows)
+            assert (match.residual.rows, match.residual.channels) == ((50,), (5, 9))
 
 
 def test_what_was_seen_is_json():
