@@ -7,22 +7,14 @@ import pytest
 from readers.reading_files import read
 
 QWEN = {
-    "model_type": "qwen2",
-    "architectures": ["Qwen2ForCausalLM"],
-    "hidden_size": 4096,
-    "num_attention_heads": 32,
-    "num_hidden_layers": 4,
-    "max_position_embeddings": 131072,
-    "rope_theta": 1e6,
-}
+    "model_type": "qwen2", "architectures": ["Qwen2ForCausalLM"], "hidden_size": 4096, "num_attention_heads": 32,
+    "num_hidden_layers": 4, "max_position_embeddings": 131072, "rope_theta": 1e6,
+}  # fmt: skip
 YARN = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 32768}
 LLAMA3 = {
-    "rope_type": "llama3",
-    "factor": 8.0,
-    "low_freq_factor": 1.0,
-    "high_freq_factor": 4.0,
+    "rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
     "original_max_position_embeddings": 8192,
-}
+}  # fmt: skip
 
 
 def test_the_new_block_comes_before_the_old_one(tmp_path):
@@ -58,42 +50,25 @@ def test_llama3_is_written_for_llama_and_not_for_qwen(tmp_path):
 
 def test_deepseeks_two_numbers_cancel(tmp_path):
     config = {
-        "model_type": "deepseek_v3",
-        "architectures": ["DeepseekV3ForCausalLM"],
-        "hidden_size": 7168,
-        "num_attention_heads": 128,
-        "num_hidden_layers": 4,
-        "max_position_embeddings": 163840,
-        "qk_rope_head_dim": 64,
-        "qk_nope_head_dim": 128,
-        "rope_theta": 1e4,
+        "model_type": "deepseek_v3", "architectures": ["DeepseekV3ForCausalLM"], "hidden_size": 7168,
+        "num_attention_heads": 128, "num_hidden_layers": 4, "max_position_embeddings": 163840, "qk_rope_head_dim": 64,
+        "qk_nope_head_dim": 128, "rope_theta": 1e4,
         "rope_scaling": {
-            "type": "yarn",
-            "factor": 40,
-            "original_max_position_embeddings": 4096,
-            "mscale": 1.0,
+            "type": "yarn", "factor": 40, "original_max_position_embeddings": 4096, "mscale": 1.0,
             "mscale_all_dim": 1.0,
         },
-    }
+    }  # fmt: skip
     found = read(tmp_path, config, "llama.cpp")
     assert (found.verdict, found.codes[0].attention_factor) == ("same", 1.0)
 
 
-@pytest.mark.parametrize(
-    ("change", "said"),
-    [
-        ({"architectures": ["MolmoForCausalLM"]}, "The converter of llama.cpp has no architecture MolmoForCausalLM."),
-        (
-            {"rope_scaling": {"rope_type": "yarn", "factor": 4.0}},
-            "rope_scaling of type yarn lacks original_max_position_embeddings (KeyError in the converter).",
-        ),
-    ],
-)
-def test_what_it_refuses(tmp_path, change, said):
-    found = read(tmp_path, QWEN | change, "llama.cpp")
+def test_what_it_refuses_or_is_not_known_to_read(tmp_path):
+    molmo = {"architectures": ["MolmoForCausalLM"]}
+    found = read(tmp_path, QWEN | molmo, "llama.cpp")
+    said = "The converter of llama.cpp has no architecture MolmoForCausalLM."
     assert (found.verdict, found.because) == ("refuses", said)
-
-
-def test_an_architecture_whose_converter_was_not_read_is_not_known(tmp_path):
-    found = read(tmp_path, QWEN | {"architectures": ["Gemma2ForCausalLM"]}, "llama.cpp")
-    assert found.verdict == "unknown"
+    found = read(tmp_path, QWEN | {"rope_scaling": {"rope_type": "yarn", "factor": 4.0}}, "llama.cpp")
+    said = "rope_scaling of type yarn lacks original_max_position_embeddings (KeyError in the converter)."
+    assert (found.verdict, found.because) == ("refuses", said)
+    # An architecture whose converter was not read.
+    assert read(tmp_path, QWEN | {"architectures": ["Gemma2ForCausalLM"]}, "llama.cpp").verdict == "unknown"

@@ -19,8 +19,13 @@ def made(**more):
     return Statement("default-base", "vllm", "It takes 10,000.", "vllm 0.12.0: config.py", **more)
 
 
-@pytest.mark.parametrize("each", statements(), ids=lambda each: f"{each.runtime} {each.pattern}")
-def test_a_statement_is_whole(each):
+def test_a_statement_is_whole(cases):
+    for each in statements():
+        with cases(each.runtime, each.pattern):
+            check(each)
+
+
+def check(each):
     assert each.pattern in PATTERNS
     assert each.runtime in runtimes()
     assert each.form in FORMS
@@ -66,12 +71,12 @@ def test_no_key_of_the_data_is_without_a_meaning():
     assert {key for row in held["runtimes"].values() for key in row} <= {"title", "releases"}
 
 
-@pytest.mark.parametrize(
-    ("version", "holds"),
-    [("0.11.2", False), ("0.12.0", True), ("0.23.9", True), ("0.24.0rc1", True), ("0.24", False), (None, False)],
-)
-def test_a_statement_holds_from_a_release_until_another(version, holds):
-    assert made(since="0.12.0", until="0.24.0").covers(version) is holds
+def test_a_statement_holds_from_a_release_until_another():
+    versions = {"0.11.2": False, "0.12.0": True, "0.23.9": True, "0.24.0rc1": True, "0.24": False, None: False}
+    assert {each: made(since="0.12.0", until="0.24.0").covers(each) for each in versions} == versions
+    # What is not known to be mended holds for a runtime without a release.
+    assert made(since="0.12.0").covers(None)
+    assert made().covers("0.1")
 
 
 def test_what_a_thread_mended_is_said_of_no_release():
@@ -81,27 +86,18 @@ def test_what_a_thread_mended_is_said_of_no_release():
     assert reported.releases == "vLLM before vllm-project/vllm#1"
 
 
-def test_what_is_not_known_to_be_mended_holds_for_a_runtime_without_a_release():
-    assert made(since="0.12.0").covers(None)
-    assert made().covers("0.1")
-
-
-@pytest.mark.parametrize(
-    ("values", "fits"),
-    [
+def test_a_statement_is_about_the_files_that_have_its_keys(cases):
+    statement = made(has=("rope_parameters",), lacks=("rope_theta",), scalings=("llama3",))
+    for values, fits in (
         ({"rope_parameters": {"rope_type": "llama3", "rope_theta": 5e5}}, True),
         ({"rope_parameters": {"full_attention": {"rope_type": "llama3", "rope_theta": 5e5}}}, True),
         ({"rope_parameters": {"rope_type": "default", "rope_theta": 5e5}}, False),
         ({"rope_parameters": {"rope_type": "llama3", "rope_theta": 5e5}, "rope_theta": 5e5}, False),
         ({"rope_scaling": {"rope_type": "llama3"}}, False),
-    ],
-)
-def test_a_statement_is_about_the_files_that_have_its_keys(values, fits):
-    statement = made(has=("rope_parameters",), lacks=("rope_theta",), scalings=("llama3",))
-    assert statement.fits(values) is fits
-
-
-def test_a_block_without_a_type_has_the_default_scaling():
+    ):
+        with cases(values):
+            assert statement.fits(values) is fits
+    # A block without a type has the default scaling.
     assert made(scalings=("default",)).fits({"rope_parameters": {"rope_theta": 5e5}})
 
 

@@ -1,6 +1,8 @@
 """Patterns of misreading: each changes the files that it can change, and no others."""
 
+import copy
 import json
+from pathlib import Path
 
 import pytest
 
@@ -8,76 +10,11 @@ from clockhands.readers import misreadings
 from clockhands.sources import open_target
 from clockhands.sources.resolve import resolve
 
-LLAMA = {
-    "model_type": "llama", "hidden_size": 4096, "num_attention_heads": 32, "num_hidden_layers": 32,
-    "max_position_embeddings": 131072,
-    "rope_parameters": {
-        "rope_type": "llama3", "rope_theta": 500000.0, "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
-        "original_max_position_embeddings": 8192,
-    },
-}  # fmt: skip
-GEMMA3 = {
-    "model_type": "gemma3_text", "hidden_size": 1152, "num_attention_heads": 4, "head_dim": 256,
-    "num_hidden_layers": 26, "sliding_window": 512, "max_position_embeddings": 32768,
-    "rope_parameters": {
-        "full_attention": {"rope_type": "linear", "factor": 8.0, "rope_theta": 1000000.0},
-        "sliding_attention": {"rope_type": "default", "rope_theta": 10000.0},
-    },
-}  # fmt: skip
-GEMMA3_OLD = {key: value for key, value in GEMMA3.items() if key != "rope_parameters"} | {
-    "rope_theta": 1000000.0, "rope_local_base_freq": 10000.0, "rope_scaling": {"rope_type": "linear", "factor": 8.0}
-}  # fmt: skip
-NESTED = {
-    "model_type": "mistral3",
-    "text_config": {
-        "model_type": "ministral3", "hidden_size": 4096, "num_attention_heads": 32, "num_hidden_layers": 4,
-        "head_dim": 128, "max_position_embeddings": 262144,
-        "rope_parameters": {
-            "rope_type": "yarn", "rope_theta": 1000000.0, "factor": 16.0, "original_max_position_embeddings": 16384
-        },
-    },
-}  # fmt: skip
-QWEN3_VL = {
-    "model_type": "qwen3_vl_text", "hidden_size": 4096, "num_attention_heads": 32, "num_hidden_layers": 8,
-    "head_dim": 128, "max_position_embeddings": 32768, "rope_theta": 10000.0,
-    "rope_scaling": {"rope_type": "default", "mrope_section": [24, 20, 20], "mrope_interleaved": True},
-}  # fmt: skip
-GLM4 = {
-    "model_type": "glm4", "hidden_size": 4096, "num_attention_heads": 32, "num_hidden_layers": 8, "head_dim": 128,
-    "max_position_embeddings": 32768, "rope_theta": 10000.0, "partial_rotary_factor": 0.5,
-}  # fmt: skip
-OF_TWO_BASES = {
-    "no-scaling", "default-base", "default-base-no-scaling", "full-block-everywhere", "sliding-block-everywhere",
-    "scaling-everywhere", "no-windows", "window-of-one-more", "other-layout",
-}  # fmt: skip
-OF_ORIGINAL = {"linear-in-its-place", "context-as-original"}
-LISTS = {"short_factor": [1.0] * 48, "long_factor": [1.0 + pair for pair in range(48)]}
-PHI3 = {
-    "model_type": "phi3", "hidden_size": 3072, "num_attention_heads": 32, "num_hidden_layers": 8,
-    "max_position_embeddings": 131072, "original_max_position_embeddings": 4096, "rope_theta": 10000.0,
-    "rope_scaling": {"type": "longrope", **LISTS},
-}  # fmt: skip
-SMOLLM3 = {
-    "model_type": "smollm3", "hidden_size": 2048, "num_attention_heads": 16, "num_hidden_layers": 8,
-    "max_position_embeddings": 65536, "rope_theta": 5000000.0, "no_rope_layers": [1, 1, 1, 0, 1, 1, 1, 0],
-}  # fmt: skip
-GEMMA4 = {
-    "model_type": "gemma4_text", "hidden_size": 2816, "num_attention_heads": 16, "num_hidden_layers": 6,
-    "head_dim": 256, "global_head_dim": 512, "sliding_window": 1024, "max_position_embeddings": 262144,
-    "layer_types": ["sliding_attention"] * 5 + ["full_attention"],
-    "rope_parameters": {
-        "full_attention": {"rope_type": "proportional", "partial_rotary_factor": 0.25, "rope_theta": 1000000.0},
-        "sliding_attention": {"rope_type": "default", "rope_theta": 10000.0},
-    },
-}  # fmt: skip
-LAGUNA = {
-    "model_type": "llama", "hidden_size": 2048, "num_attention_heads": 16, "num_hidden_layers": 4,
-    "max_position_embeddings": 262144,
-    "rope_parameters": {
-        "rope_type": "yarn", "rope_theta": 500000.0, "factor": 64.0, "original_max_position_embeddings": 4096,
-        "beta_fast": 64.0, "beta_slow": 1.0, "attention_factor": 1.0,
-    },
-}  # fmt: skip
+FILES = json.loads(Path(__file__).with_name("patterns.json").read_text(encoding="utf-8"))["files"]
+
+
+def config_of(name):
+    return copy.deepcopy(FILES[name]["config"])
 
 
 def found(tmp_path, config):
@@ -88,42 +25,23 @@ def found(tmp_path, config):
     return {each.reader: each for each in misreadings(opened, resolved, resolved.length)}
 
 
-@pytest.mark.parametrize(
-    ("config", "names"),
-    [
-        (LLAMA, OF_ORIGINAL | {"no-scaling", "default-base", "default-base-no-scaling", "other-layout"}),
-        (GEMMA3, OF_TWO_BASES),
-        (GEMMA3_OLD, OF_TWO_BASES),
-        (NESTED, OF_ORIGINAL | {"no-scaling", "default-base", "default-base-no-scaling", "outer-level", "no-magnitude",
-                                "magnitude-twice", "other-layout"}),
-        (QWEN3_VL, {"sections-in-a-row", "one-axis", "other-layout"}),
-        (GLM4, {"whole-head", "proportional-partial", "other-layout"}),
-        (PHI3, {"no-scaling", "default-base-no-scaling", "long-list-everywhere", "short-list-everywhere",
-                "no-magnitude", "magnitude-twice", "other-layout"}),
-        (SMOLLM3, {"default-base", "every-layer-rotated", "nope-inverted", "other-layout"}),
-        (GEMMA4, {"no-scaling", "default-base", "default-base-no-scaling", "full-block-everywhere",
-                  "sliding-block-everywhere", "whole-head", "ordinary-partial", "no-windows", "window-of-one-more",
-                  "other-layout"}),
-        (LAGUNA, OF_ORIGINAL | {"no-scaling", "default-base", "default-base-no-scaling", "default-betas",
-                                "formula-magnitude", "other-layout"}),
-        ({**LLAMA, "rope_parameters": {"rope_type": "default", "rope_theta": 10000.0}}, {"other-layout"}),
-    ],
-)  # fmt: skip
-def test_the_patterns_that_change_a_file(tmp_path, config, names):
-    assert set(found(tmp_path, config)) == names
+def test_the_patterns_that_change_a_file(tmp_path, cases):
+    for name, file in FILES.items():
+        with cases(name):
+            assert set(found(tmp_path, file["config"])) == set(file["changed by"])
 
 
 def test_a_lost_base_is_that_of_ten_thousand_and_the_scaling_stays(tmp_path):
-    (group,) = found(tmp_path, LLAMA)["default-base"].parted
+    (group,) = found(tmp_path, config_of("llama"))["default-base"].parted
     assert (group.theirs.base, group.theirs.scaling["type"]) == (10000.0, "llama3")
-    (group,) = found(tmp_path, LLAMA)["default-base-no-scaling"].parted
+    (group,) = found(tmp_path, config_of("llama"))["default-base-no-scaling"].parted
     assert (group.theirs.base, group.theirs.scaling) == (10000.0, None)
     # The slowest pair of heads of 128 dimensions: 8 x 50^(126/128).
     assert group.ladder.ratio == pytest.approx(8 * 50 ** (126 / 128))
 
 
 def test_one_base_for_all_layers_is_wrong_in_the_layers_of_the_other_kind(tmp_path):
-    read = found(tmp_path, GEMMA3_OLD)
+    read = found(tmp_path, config_of("gemma3_old"))
     (full,) = read["full-block-everywhere"].parted
     assert (full.layers, full.ours.base, full.theirs.base) == ("0-4,6-10,12-16,18-22,24-25", 1e4, 1e6)
     (sliding,) = read["sliding-block-everywhere"].parted
@@ -131,55 +49,55 @@ def test_one_base_for_all_layers_is_wrong_in_the_layers_of_the_other_kind(tmp_pa
 
 
 def test_the_top_level_alone_has_neither_base_nor_scaling(tmp_path):
-    (group,) = found(tmp_path, NESTED)["outer-level"].parted
+    (group,) = found(tmp_path, config_of("nested"))["outer-level"].parted
     assert (group.theirs.base, group.theirs.scaling) == (10000.0, None)
 
 
 def test_a_scale_of_the_scores_is_left_out(tmp_path):
-    text = NESTED["text_config"]
+    text = config_of("nested")["text_config"]
     scaled = text | {"rope_parameters": text["rope_parameters"] | {"llama_4_scaling_beta": 0.1}}
-    assert "no-score-scale" not in found(tmp_path, NESTED)
-    (group,) = found(tmp_path, NESTED | {"text_config": scaled})["no-score-scale"].parted
+    assert "no-score-scale" not in found(tmp_path, config_of("nested"))
+    (group,) = found(tmp_path, config_of("nested") | {"text_config": scaled})["no-score-scale"].parted
     (says,) = group.says
     assert says.startswith("scores ")
     assert says.endswith(" against not scaled")
 
 
 def test_a_magnitude_is_left_out_or_applied_twice(tmp_path):
-    read = found(tmp_path, NESTED)
+    read = found(tmp_path, config_of("nested"))
     factor = read["no-magnitude"].parted[0].ours.attention_factor
     assert read["no-magnitude"].parted[0].theirs.attention_factor == 1.0
     assert read["magnitude-twice"].parted[0].theirs.attention_factor == pytest.approx(factor**2)
 
 
 def test_each_layer_keeps_its_base_where_one_scaling_is_used_for_all(tmp_path):
-    (sliding,) = found(tmp_path, GEMMA3_OLD)["scaling-everywhere"].parted
+    (sliding,) = found(tmp_path, config_of("gemma3_old"))["scaling-everywhere"].parted
     assert (sliding.theirs.base, sliding.theirs.scaling["factor"], sliding.ours.scaling) == (1e4, 8.0, None)
 
 
 def test_a_list_of_longrope_is_compared_at_the_length_at_which_it_is_wrong(tmp_path):
-    read = found(tmp_path, PHI3)
+    read = found(tmp_path, config_of("phi3"))
     (early,) = read["long-list-everywhere"].parted
-    assert early.ladder.ratio == pytest.approx(LISTS["long_factor"][-1])
+    assert early.ladder.ratio == pytest.approx(48.0)
     assert early.ours.rates == pytest.approx([10000.0 ** (-pair / 48) for pair in range(48)])
     (late,) = read["short-list-everywhere"].parted
     assert late.theirs.rates == pytest.approx(early.ours.rates)
 
 
 def test_a_declared_magnitude_is_passed_over(tmp_path):
-    (group,) = found(tmp_path, LAGUNA)["formula-magnitude"].parted
+    (group,) = found(tmp_path, config_of("laguna"))["formula-magnitude"].parted
     assert (group.ours.attention_factor, group.theirs.attention_factor) == pytest.approx((1.0, 1.4158883))
 
 
 def test_layers_without_rope_are_rotated_or_exchanged_with_the_others(tmp_path):
-    read = found(tmp_path, SMOLLM3)
+    read = found(tmp_path, config_of("smollm3"))
     (still,) = read["every-layer-rotated"].parted
     assert (still.layers, still.ours.kind, still.theirs.kind) == ("3,7", "none", "rotary")
     assert [group.layers for group in read["nope-inverted"].parted] == ["0-2,4-6", "3,7"]
 
 
 def test_a_proportional_rotation_is_read_as_a_partial_one(tmp_path):
-    (group,) = found(tmp_path, GEMMA4)["ordinary-partial"].parted
+    (group,) = found(tmp_path, config_of("gemma4"))["ordinary-partial"].parted
     assert (group.layers, group.theirs.rates[1]) == ("5", pytest.approx(1e6 ** (-2 / 128)))
 
 
@@ -197,7 +115,7 @@ def test_deepseek_v4_has_two_bases_that_one_block_cannot_hold(tmp_path, name, ba
 
 
 def test_sections_that_are_too_large_for_turns_end_with_the_pairs(tmp_path):
-    config = QWEN3_VL | {
+    config = config_of("qwen3_vl") | {
         "model_type": "qwen2_5_vl_text", "head_dim": None, "hidden_size": 3584, "num_attention_heads": 28,
         "rope_scaling": {"type": "mrope", "mrope_section": [16, 24, 24]},
     }  # fmt: skip
@@ -207,7 +125,7 @@ def test_sections_that_are_too_large_for_turns_end_with_the_pairs(tmp_path):
 
 
 def test_a_partial_rotation_is_read_as_a_proportional_one(tmp_path):
-    (group,) = found(tmp_path, GLM4)["proportional-partial"].parted
+    (group,) = found(tmp_path, config_of("glm4"))["proportional-partial"].parted
     assert group.says == ("32 pairs against 64",)
     assert group.theirs.rates[1] == pytest.approx(10000.0 ** (-2 / 128))
     assert not any(group.theirs.rates[32:])

@@ -1,6 +1,7 @@
 """Windows and sections of M-RoPE, as each runtime's own code has them."""
 
 import json
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -43,11 +44,13 @@ def windows(found):
     return each
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case['reader']} {case['type']} {case['setting']}")
-def test_each_layer_has_the_window_that_the_runtime_gave_it(tmp_path, case):
-    found = read(tmp_path, {"model_type": case["type"], **SMALL, **SETTINGS[case["setting"]]}, case["reader"])
-    assert "windows" not in found.not_compared
-    assert windows(found) == case["windows"]
+def test_each_layer_has_the_window_that_the_runtime_gave_it(tmp_path, cases):
+    for case in CASES:
+        with cases(case["reader"], case["type"], case["setting"]):
+            config = {"model_type": case["type"], **SMALL, **SETTINGS[case["setting"]]}
+            found = read(tmp_path, config, case["reader"])
+            assert "windows" not in found.not_compared
+            assert windows(found) == case["windows"]
 
 
 @pytest.mark.parametrize("reader", ["llama.cpp", "mlx-lm"])
@@ -59,10 +62,11 @@ def test_a_window_that_a_runtime_does_not_have_is_a_difference(tmp_path, reader)
     assert group.ladder.same
 
 
-def test_vllm_refuses_a_qwen2_of_which_only_some_layers_have_a_window(tmp_path):
-    config = {"model_type": "qwen2", **SMALL, **SETTINGS["from layer 3"]}
-    assert read(tmp_path, config, "vllm").verdict == "refuses"
-    assert read(tmp_path, config | {"max_window_layers": 0}, "vllm").verdict == "same"
+def test_vllm_refuses_a_qwen_of_which_only_some_layers_have_a_window(tmp_path):
+    for name, layers in (("qwen2", 0), ("qwen3", LAYERS)):
+        config = {"model_type": name, **SMALL, **SETTINGS["from layer 3"]}
+        assert read(tmp_path, config, "vllm").verdict == "refuses", name
+        assert read(tmp_path, config | {"max_window_layers": layers}, "vllm").verdict == "same", name
 
 
 def test_vllm_gives_windows_of_cohere2_one_token_more(tmp_path):
@@ -91,30 +95,21 @@ def test_a_window_that_only_the_runtime_may_take_is_not_said_to_be_the_same(tmp_
     assert read(tmp_path, granite | {"sliding_window": None}, "vllm").not_compared == ()
 
 
-@pytest.mark.parametrize("name", ["qwen2", "qwen3"])
-@pytest.mark.parametrize(
-    ("more", "expected"),
-    [
-        ({"max_window_layers": 3}, "refuses"),
-        ({"layer_types": ["sliding_attention", "full_attention"] * 3}, "refuses"),
-        ({"layer_types": ["sliding_attention", "full_attention"] * 3, "max_window_layers": LAYERS}, [None] * LAYERS),
-        ({"max_window_layers": 0}, [4] * LAYERS),
-        ({"max_window_layers": LAYERS}, [4] * LAYERS),
-        ({}, [4] * LAYERS),
-        ({"use_sliding_window": False}, [None] * LAYERS),
-    ],
-)
-def test_vllm_0_11_has_one_window_for_all_layers_of_qwen(tmp_path, name, more, expected):
-    config = {"model_type": name, **SMALL, "sliding_window": 4, "use_sliding_window": True, **more}
-    found = read(tmp_path, config, "vllm-0.11")
-    assert (found.verdict if found.verdict == "refuses" else windows(found)) == expected
-    assert "windows" not in found.not_compared
-
-
-def test_vllm_refuses_a_qwen3_of_which_only_some_layers_have_a_window(tmp_path):
-    config = {"model_type": "qwen3", **SMALL, **SETTINGS["from layer 3"]}
-    assert read(tmp_path, config, "vllm").verdict == "refuses"
-    assert read(tmp_path, config | {"max_window_layers": LAYERS}, "vllm").verdict == "same"
+def test_vllm_0_11_has_one_window_for_all_layers_of_qwen(tmp_path, cases):
+    kinds = {"layer_types": ["sliding_attention", "full_attention"] * 3}
+    for name, (more, expected) in product(
+        ("qwen2", "qwen3"),
+        (
+            ({"max_window_layers": 3}, "refuses"), (kinds, "refuses"), ({}, [4] * LAYERS),
+            (kinds | {"max_window_layers": LAYERS}, [None] * LAYERS), ({"max_window_layers": 0}, [4] * LAYERS),
+            ({"max_window_layers": LAYERS}, [4] * LAYERS), ({"use_sliding_window": False}, [None] * LAYERS),
+        ),
+    ):  # fmt: skip
+        with cases(name, more):
+            config = {"model_type": name, **SMALL, "sliding_window": 4, "use_sliding_window": True, **more}
+            found = read(tmp_path, config, "vllm-0.11")
+            assert (found.verdict if found.verdict == "refuses" else windows(found)) == expected
+            assert "windows" not in found.not_compared
 
 
 STEP = {

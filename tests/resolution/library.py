@@ -199,10 +199,16 @@ def _first(function: Any, query: Any, *turns: Any) -> Any:
     return result[0] if isinstance(result, tuple) else result
 
 
-def gaps(config: Any, found: Any, length: int | None = None, relative: float = 1e-6) -> Iterator[str]:
+def gaps(
+    config: Any,
+    found: Any,
+    length: int | None = None,
+    relative: float = 1e-6,
+    theirs: Mapping[str, Ladder] | None = None,
+) -> Iterator[str]:
     """Ladders of the library that the resolved codes of the text part do not have, and the other way round."""
     rotary = [code for code in found.codes if code.kind == "rotary" and code.part == "text"]
-    theirs = ladders(config, length)
+    theirs = ladders(config, length) if theirs is None else theirs
     listed = kinds(config)
     if listed is not None and len(theirs) > 1:
         # A module makes the ladders of all kinds, whether or not a layer is of that kind.

@@ -27,48 +27,55 @@ def lengths(config):
     return (None, 64, context, 4 * context + 1) if {"dynamic", "longrope"} & set(scalings(config)) else (None,)
 
 
-def rounded_gaps(config, found, length):
-    """Ladders that differ by more than one part in a million from what the library itself rounds them to."""
+def parted(config, length):
+    """Ladders that differ: in double, and by more than one part in a million from what the library rounds them to."""
+    found = resolved(config, length)
     with in_double(config):
-        exact = ladders(read_config(config), length)
-    single = ladders(read_config(config), length)
-    for label, ladder in single.items():
+        made = read_config(config)
+        exact = ladders(made, length)
+        yield from gaps(made, found, length, DOUBLE, theirs=exact)
+    rotary = [code for code in found.codes if code.kind == "rotary"]
+    for label, ladder in ladders(read_config(config), length).items():
         pairs = zip(ladder.rates, exact[label].rates, strict=True)
         lost = max((abs(rate / real - 1) if real else abs(rate) for rate, real in pairs), default=0.0)
-        rotary = [code for code in found.codes if code.kind == "rotary"]
         if not any(same(code, ladder, SINGLE + lost) for code in rotary):
             yield f"{label or 'all'} in single precision, which itself loses {lost:.1e}"
 
 
-def test_random_configs_have_the_ladders_of_the_library(capsys):
-    pytest.importorskip("torch")
-    pytest.importorskip("transformers").logging.set_verbosity_error()
-    parted, compared, names, kinds, shapes = [], 0, Counter(), Counter(), Counter()
+def seeds_with_everything():
+    """A few seeds whose configs have every type, and every scaling in both shapes."""
+    met, seeds = set(), []
     for seed in range(CONFIGS):
         config = drawn(seed)
-        names[config["model_type"]] += 1
-        kinds.update(scalings(config))
-        shapes["new" if "rope_parameters" in config else "old"] += 1
+        new = {config["model_type"], *((kind, "rope_parameters" in config) for kind in scalings(config))} - met
+        if new:
+            seeds.append(seed)
+        met |= new
+    return seeds
+
+
+@pytest.mark.usefixtures("library")
+@pytest.mark.parametrize("some", [30, pytest.param(CONFIGS, marks=pytest.mark.slow)], ids=["some", "all"])
+def test_random_configs_have_the_ladders_of_the_library(cases, draw, some):
+    for seed in sorted({*seeds_with_everything(), *draw(range(CONFIGS), some)}):
+        config = drawn(seed)
         for length in lengths(config):
-            compared += 1
-            found = resolved(config, length)
-            with in_double(config):
-                differing = list(gaps(read_config(config), found, length, DOUBLE))
-            differing += rounded_gaps(config, found, length)
-            parted += [f"seed {seed} at {length}: {gap}" for gap in differing]
-    with capsys.disabled():
-        print(f"\n{CONFIGS} random configs of {len(names)} types, {compared} readings, {len(parted)} parted")
-    assert parted == []
-    assert set(names) == {*FLAT, *NESTED}
-    assert set(kinds) >= set(SCALINGS)
+            with cases(seed, length):
+                assert list(parted(config, length)) == []
+
+
+def test_random_configs_are_of_every_kind():
+    configs = [drawn(seed) for seed in range(CONFIGS)]
+    kinds = Counter(kind for config in configs for kind in scalings(config))
+    shapes = Counter("rope_parameters" in config for config in configs)
+    assert {config["model_type"] for config in configs} == {*FLAT, *NESTED}
     assert min(kinds[kind] for kind in SCALINGS) >= 25
     assert min(shapes.values()) >= 150
 
 
+@pytest.mark.usefixtures("library")
 @pytest.mark.parametrize("wrong", [{"rope_theta": 1.0001}, {"head_dim": 2}, {"factor": 1.0001}])
 def test_the_comparison_can_fail(wrong):
-    pytest.importorskip("torch")
-    pytest.importorskip("transformers").logging.set_verbosity_error()
     config = {"model_type": "llama", "hidden_size": 1024, "num_attention_heads": 8, "head_dim": 64}
     config |= {"rope_theta": 10000.0, "rope_scaling": {"rope_type": "linear", "factor": 2.0}}
     other = {**config, "rope_scaling": dict(config["rope_scaling"])}

@@ -29,6 +29,7 @@ def in_a_new_process(code):
     return subprocess.run([sys.executable, "-c", code], cwd=TESTS, capture_output=True, text=True, check=False)
 
 
+@pytest.mark.slow
 def test_what_is_imported_for_it_has_the_right_types():
     pytest.importorskip("transformers")
     code = f"""
@@ -44,6 +45,7 @@ assert all(abs(rate / 10_000 ** (-pair / 8) - 1) < 1e-15 for pair, rate in enume
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.slow
 def test_that_can_fail():
     pytest.importorskip("torch")
     code = f"""

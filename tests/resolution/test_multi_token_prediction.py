@@ -12,6 +12,7 @@ import pytest
 from clockhands.auditing import audit
 from clockhands.sources.model_types import table
 from clockhands.sources.resolved import MTP
+from resolution.expected import resolved
 from written_files import entry, gguf_bytes, gguf_key, safetensors_bytes
 
 DEEPSEEK = {
@@ -55,9 +56,11 @@ def test_declared_layers_follow_those_of_the_model_with_the_same_code(tmp_path, 
     assert code.source["kind"].startswith("as the other layers")
 
 
-@pytest.mark.parametrize("number", [0, None, -1, "1", 1000, True, [1]])
-def test_what_is_no_number_of_layers_declares_none(tmp_path, number):
-    assert not further(audited(tmp_path, DEEPSEEK | {"num_nextn_predict_layers": number}))
+def test_what_is_no_number_of_layers_declares_none(cases):
+    for number in (0, None, -1, "1", 1000, True, [1]):
+        with cases(number):
+            codes = resolved(DEEPSEEK | {"num_nextn_predict_layers": number}).codes
+            assert [code.part for code in codes] == ["text"]
 
 
 def test_keys_that_contradict_each_other_leave_the_number_open(tmp_path):
@@ -66,39 +69,35 @@ def test_keys_that_contradict_each_other_leave_the_number_open(tmp_path):
     assert code.source["layers"] == "config.json:num_nextn_predict_layers, config.json:num_mtp_modules"
 
 
-@pytest.mark.parametrize(
-    ("config", "expected"),
-    [
-        (QWEN | {"num_nextn_predict_layers": 1}, ("8", "rotary", 1e7, None)),
-        (V4 | {"compress_ratios": [4, 128, 4, 128, 0]}, ("4", "rotary", 10000.0, 128)),
-        (V4 | {"compress_ratios": [0, 128, 4, 128, 4]}, ("4", "rotary", 160000.0, None)),
-        (MELLUM | {"num_mtp_layers": 1}, ("4", "rotary", 10000.0, 1024)),
-        (MELLUM | {"num_mtp_layers": 1, "mtp_layer_types": ["full_attention"]}, ("4", "rotary", 500000.0, None)),
-    ],
-)
-def test_where_layers_differ_the_type_says_which_the_further_ones_are_like(tmp_path, config, expected):
-    (code,) = further(audited(tmp_path, config))
-    assert (code.layers, code.kind, code.base, code.window) == expected
+def test_where_layers_differ_the_type_says_which_the_further_ones_are_like(cases):
+    for config, expected in (
+        (QWEN | {"num_nextn_predict_layers": 1}, [("8", "rotary", 1e7, None)]),
+        (V4 | {"compress_ratios": [4, 128, 4, 128, 0]}, [("4", "rotary", 10000.0, 128)]),
+        (V4 | {"compress_ratios": [0, 128, 4, 128, 4]}, [("4", "rotary", 160000.0, None)]),
+        (MELLUM | {"num_mtp_layers": 1}, [("4", "rotary", 10000.0, 1024)]),
+        (MELLUM | {"num_mtp_layers": 1, "mtp_layer_types": ["full_attention"]}, [("4", "rotary", 500000.0, None)]),
+        # Lists may go on with layers of several kinds.
+        (
+            V4 | {"compress_ratios": [4, 128, 4, 128, 0, 4, 4], "num_nextn_predict_layers": 3},
+            [("4", "rotary", 10000.0, 128), ("5-6", "rotary", 160000.0, None)],
+        ),
+    ):
+        with cases(config):
+            codes = [code for code in resolved(config).codes if code.part == MTP]
+            assert [(code.layers, code.kind, code.base, code.window) for code in codes] == expected
 
 
-def test_lists_may_go_on_with_layers_of_several_kinds(tmp_path):
-    lists = {"compress_ratios": [4, 128, 4, 128, 0, 4, 4], "num_nextn_predict_layers": 3}
-    found = {code.layers: code.base for code in further(audited(tmp_path, V4 | lists))}
-    assert found == {"4": 10000.0, "5-6": 160000.0}
-
-
-@pytest.mark.parametrize(
-    "config",
-    [
+def test_what_no_code_was_read_for_is_said_not_to_be_known(cases):
+    for config in (
         {"model_type": "dots3_note_text", "num_nextn_predict_layers": 1},
         V4 | {"compress_ratios": [4, 128, 0, 0]},
         {"model_type": "gemma3_text", "num_nextn_predict_layers": 1},
-    ],
-)
-def test_what_no_code_was_read_for_is_said_not_to_be_known(tmp_path, config):
-    found = audited(tmp_path, config)
-    assert not further(found)
-    assert "clockhands does not know the position encoding of the layers for multi-token" in " ".join(found.notes)
+    ):
+        with cases(config):
+            found = resolved(config)
+            assert MTP not in [code.part for code in found.codes]
+            said = "clockhands does not know the position encoding of the layers for multi-token"
+            assert said in " ".join(found.notes)
 
 
 def test_what_transformers_does_with_such_layers_is_a_note(tmp_path):
@@ -114,23 +113,18 @@ def test_what_transformers_does_with_such_layers_is_a_note(tmp_path):
     assert audited(tmp_path, DEEPSEEK).notes == audited(tmp_path, {"model_type": "llama"}).notes == ()
 
 
-@pytest.mark.parametrize(
-    ("names", "layers"),
-    [
+def test_weights_show_layers_that_no_key_declares(tmp_path, cases):
+    for names, layers in (
         (["model.layers.4.eh_proj.weight", "model.layers.4.self_attn.o_proj.weight"], "4"),
         (["model.layers.4.enorm.weight", "model.layers.5.enorm.weight"], "4-5"),
         (["mtp.fc.weight", "mtp.layers.0.mlp.gate.weight"], "4"),
         (["model.mtp_layers.0.norm.weight", "model.mtp_layers.1.norm.weight"], "4-5"),
         (["mtp.0.attn.wkv.weight"], "4"),
-    ],
-)
-def test_weights_show_layers_that_no_key_declares(tmp_path, names, layers):
-    (code,) = further(audited(tmp_path, DEEPSEEK, *names))
-    assert code.layers == layers
-    assert code.source["layers"] == f"model.safetensors:{names[0]}"
-
-
-def test_other_weights_show_none(tmp_path):
+    ):
+        with cases(names):
+            (code,) = further(audited(tmp_path, DEEPSEEK, *names))
+            assert code.layers == layers
+            assert code.source["layers"] == f"model.safetensors:{names[0]}"
     names = ["model.layers.3.self_attn.o_proj.weight", "model.layers.3.enorm.weight", "smtp.weight"]
     assert not further(audited(tmp_path, DEEPSEEK, *names))
 

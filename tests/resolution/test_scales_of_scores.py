@@ -1,5 +1,9 @@
-"""What files say of the scale of attention scores, against what the classes of Transformers multiply queries by."""
+"""What files say of the scale of attention scores, against what the classes of Transformers multiply queries by.
 
+`stated/scales_of_scores.json` states what configs and GGUF files are resolved to.
+"""
+
+import importlib
 import io
 import json
 import math
@@ -14,7 +18,7 @@ from clockhands.auditing import audit
 from clockhands.cli import main
 from clockhands.readers.views import facts
 from clockhands.scaling import yarn_magnitude
-from clockhands.scores import ConstantScale, FloorLogScale, LogScale, score_scale
+from clockhands.scores import ConstantScale, FloorLogScale, score_scale
 from clockhands.show.report import report
 from clockhands.show.terminal import print_audit
 from clockhands.sources.model_types import model_type
@@ -51,11 +55,6 @@ MISTRAL4 = {name: size for name, size in SIZES.items() if name != "head_dim"} | 
 
 def resolved(config, name="config.json", form="config", **named):
     return resolve(Opened("x", form, config=config, config_name=name), **named)
-
-
-def scales(config, **named) -> dict[str | None, Any]:
-    """Layers to the scale of their scores; an indexer's scores only select tokens, and no class scales them."""
-    return {code.layers: code.score_scale for code in resolved(config, **named).codes if code.part != INDEXER}
 
 
 def queries(config, monkeypatch) -> np.ndarray:
@@ -152,104 +151,34 @@ def test_the_types_with_a_magnitude_on_scores_are_those_whose_classes_have_one()
     assert ours == {name for name in facts()["transformers-5"]["scores"] if model_type(name) is not None}
 
 
-@pytest.mark.parametrize("name", ["deepseek_v2", "deepseek_v3", "glm_moe_dsa", "longcat_flash", "mistral4", "youtu"])
-@pytest.mark.parametrize(
-    "changed", [{}, {"mscale_all_dim": 0.707}, {"mscale_all_dim": 0.0}, {"factor": 1.0}, {"rope_type": "default"}]
-)
-def test_the_magnitude_on_scores_is_that_of_the_class(name, changed):
+def test_the_magnitude_on_scores_is_that_of_the_class(cases):
     pytest.importorskip("transformers")
-    held = YARN | changed
-    code = __import__(f"transformers.models.{name}.modeling_{name}", fromlist=["yarn_apply_mscale"])
-    factor = code.yarn_apply_mscale(held, 1.0)
-    parameters = held if name != "mistral4" else held | {"llama_4_scaling_beta": 0.0}
-    (scale,) = scales({"model_type": name, "num_hidden_layers": 2, "rope_parameters": parameters}).values()
-    assert (1.0 if scale is None else scale.factor) == pytest.approx(factor, rel=1e-12)
+    changes = ({}, {"mscale_all_dim": 0.707}, {"mscale_all_dim": 0.0}, {"factor": 1.0}, {"rope_type": "default"})
+    for name in ("deepseek_v2", "deepseek_v3", "glm_moe_dsa", "longcat_flash", "mistral4", "youtu"):
+        code = importlib.import_module(f"transformers.models.{name}.modeling_{name}")
+        for changed in changes:
+            with cases(name, changed):
+                held = YARN | changed
+                parameters = held if name != "mistral4" else held | {"llama_4_scaling_beta": 0.0}
+                config = {"model_type": name, "num_hidden_layers": 2, "rope_parameters": parameters}
+                (scale,) = (each.score_scale for each in resolved(config).codes if each.part != INDEXER)
+                factor = code.yarn_apply_mscale(held, 1.0)
+                assert (1.0 if scale is None else scale.factor) == pytest.approx(factor, rel=1e-12)
 
 
-# --- configs ------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("config", "expected"),
-    [
-        ({"model_type": "qwen", "seq_length": 8192, "use_logn_attn": True}, LogScale(8192)),
-        ({"model_type": "qwen", "seq_length": 8192}, LogScale(8192)),
-        ({"model_type": "qwen", "seq_length": 8192, "use_logn_attn": False}, None),
-        (LLAMA4 | {"no_rope_layers": [0, 0], "attn_temperature_tuning": 4}, FloorLogScale(ORIGINAL, 0.3, first=1)),
-        (LLAMA4 | {"no_rope_layers": [0, 0], "attn_temperature_tuning": 0}, None),
-        (LLAMA4 | {"no_rope_layers": [0, 0], "attn_scale": 0.0}, None),
-        (block(MINISTRAL3, llama_4_scaling_beta=None), None),
-        (block(MINISTRAL3, llama_4_scaling_beta=0.0), None),
-        ({"model_type": "llama", "rope_scaling": YARN | {"llama_4_scaling_beta": 0.3}}, None),
-    ],
-)
-def test_what_configs_say(config, expected):
-    assert set(scales(config | {"num_hidden_layers": 2}).values()) == {expected}
-
-
-def test_every_value_has_its_place_and_none_is_ignored():
-    code = resolved(MINISTRAL3).codes[0]
-    place = "config.json:rope_parameters"
-    assert code.source["score_scale"] == f"{place}.llama_4_scaling_beta, {place}.original_max_position_embeddings"
-    assert resolved(MINISTRAL3).ignored == {}
-    llama = resolved({"model_type": "llama", "rope_scaling": YARN | {"llama_4_scaling_beta": 0.3}})
-    assert llama.ignored == {"config.json:rope_scaling.llama_4_scaling_beta": 0.3}
-    tuned = LLAMA4 | {"attn_temperature_tuning": True}
-    (_, still) = resolved(tuned | {"num_hidden_layers": 4}).codes
-    names = ("attn_temperature_tuning", "attn_scale", "floor_scale")
-    assert still.source["score_scale"] == ", ".join(f"config.json:{name}" for name in names)
-    unknown = resolved({"model_type": "nobody", "rope_theta": 1e4, "attn_temperature_tuning": True, "floor_scale": 64})
-    assert set(unknown.ignored) == {"config.json:attn_temperature_tuning", "config.json:floor_scale"}
-
-
-def test_what_cannot_be_used_is_a_fact():
-    for config in (
-        LLAMA4 | {"floor_scale": 0},
-        LLAMA4 | {"attn_scale": -0.1},
-        block(MINISTRAL3, llama_4_scaling_beta="x"),
-    ):
-        found = resolved(config | {"num_hidden_layers": 4})
-        assert {code.score_scale for code in found.codes} == {None}
-        assert [fact.code for fact in found.facts if fact.code != "default-base"] == ["impossible-value"]
-
-
-# --- params.json --------------------------------------------------------------------------------------------------
-
-PARAMS = {"dim": 4096, "n_layers": 8, "n_heads": 32, "vocab_size": 202048, "rope_theta": 5e5}
-META = PARAMS | {"multiple_of": 2048, "nope_layer_interval": 4}
-MISTRAL = PARAMS | {"head_dim": 128, "hidden_dim": 14336, "max_position_embeddings": 262144}
+PARAMS = {
+    "dim": 4096, "n_layers": 8, "n_heads": 32, "vocab_size": 202048, "rope_theta": 5e5, "head_dim": 128,
+    "hidden_dim": 14336, "max_position_embeddings": 262144, "qk_rope_head_dim": 64, "qk_nope_head_dim": 128,
+    "kv_lora_rank": 512,
+}  # fmt: skip
 STEPS = {"llama_4_scaling": {"original_max_position_embeddings": 16384, "beta": 0.1}}
-WIDE = {"yarn": {"original_max_position_embeddings": 16384, "factor": 16, "beta": 32, "alpha": 1}}
-LATENT = {"qk_rope_head_dim": 64, "qk_nope_head_dim": 128, "kv_lora_rank": 512}
-
-
-def test_params_of_meta():
-    off = scales(META, name="params.json")
-    assert off == {"0-2,4-6": None, "3,7": None}
-    on = scales(META | {"attn_temperature_tuning": True}, name="params.json")
-    assert on == {"0-2,4-6": None, "3,7": FloorLogScale(8192, 0.1, first=1)}
-    changed = scales(
-        META | {"attn_temperature_tuning": True, "floor_scale": 4096.0, "attn_scale": 0.2}, name="params.json"
-    )
-    assert changed["3,7"] == FloorLogScale(4096, 0.2, first=1)
-
-
-def test_params_of_mistral():
-    found = resolved(MISTRAL | WIDE | STEPS, name="params.json")
-    (code,) = found.codes
-    assert (code.score_scale, code.attention_factor) == (FloorLogScale(16384, 0.1), pytest.approx(yarn_magnitude(16)))
-    place = "params.json:llama_4_scaling"
-    assert code.source["score_scale"] == f"{place}.beta, {place}.original_max_position_embeddings"
-    assert found.ignored == {}
-    assert scales(MISTRAL | WIDE, name="params.json") == {"0-7": None}
-    half = resolved(MISTRAL | WIDE | {"llama_4_scaling": {"beta": 0.1}}, name="params.json")
-    assert half.codes[0].score_scale is None
+WIDE = {"original_max_position_embeddings": 16384, "factor": 16, "beta": 32, "alpha": 1}
 
 
 def test_params_of_mistral_with_latent_attention():
     square = yarn_magnitude(16) ** 2
     for applied, factor in (({}, square), ({"apply_scale": True}, square), ({"apply_scale": False}, 1.0)):
-        params = MISTRAL | LATENT | {"yarn": WIDE["yarn"] | applied}
+        params = PARAMS | {"yarn": WIDE | applied}
         (code,) = resolved(params | STEPS, name="params.json").codes
         assert code.attention_factor == 1.0
         assert code.score_scale == FloorLogScale(16384, 0.1, factor=factor)
@@ -257,73 +186,16 @@ def test_params_of_mistral_with_latent_attention():
         assert code.score_scale == (None if factor == 1 else ConstantScale(square))
 
 
-# --- GGUF ---------------------------------------------------------------------------------------------------------
-
-
-def gguf(name, **keys):
-    own = {
+def test_the_magnitude_of_a_gguf_file_is_one_on_the_scores():
+    keys = {
         "block_count": 8, "context_length": 262144, "embedding_length": 4096, "attention.head_count": 32,
-        "rope.freq_base": 1e6, "rope.dimension_count": 64,
+        "rope.freq_base": 1e6, "rope.dimension_count": 64, "rope.scaling.type": "yarn", "rope.scaling.factor": 16.0,
+        "rope.scaling.original_context_length": 16384, "rope.scaling.yarn_log_multiplier": 0.1,
     }  # fmt: skip
-    own |= {key.replace("__", "."): value for key, value in keys.items()}
-    return {"general.architecture": name, **{f"{name}.{key}": value for key, value in own.items()}}
-
-
-@pytest.mark.parametrize("name", ["ministral3", "mistral4"])
-@pytest.mark.parametrize("beta", [{}, {"llama_4_scaling_beta": 0.1}])
-def test_a_block_without_the_growth_is_incomplete(name, beta):
-    # Transformers 5.23.0 multiplies None, and mlx-lm 0.32.2 raises a KeyError.
-    block = {"rope_type": "yarn", "rope_theta": 1e6, "factor": 16.0, "original_max_position_embeddings": 16384, **beta}
-    found = resolved({"model_type": name, "rope_parameters": block})
-    said = [fact.evidence["missing"] for fact in found.facts if fact.code == "incomplete-scaling"]
-    assert said == ([] if beta else ["llama_4_scaling_beta"])
-
-
-YARN_KEYS = {
-    "rope__scaling__type": "yarn", "rope__scaling__factor": 16.0, "rope__scaling__original_context_length": 16384,
-}  # fmt: skip
-TEMPERATURE = {"attention__temperature_scale": 0.1}
-LENGTH = {"attention__temperature_length": 8192}
-
-
-@pytest.mark.parametrize(
-    ("config", "expected"),
-    [
-        (gguf("llama4"), {"0-2,4-6": None, "3,7": FloorLogScale(8192, 0.1, first=1)}),
-        (gguf("mistral3", **YARN_KEYS, **TEMPERATURE), {"0-7": FloorLogScale(16384, 0.1)}),
-        (gguf("mistral3", **TEMPERATURE), {"0-7": FloorLogScale(262144, 0.1)}),
-        (gguf("mistral3", **YARN_KEYS, attention__temperature_scale=0.0), {"0-7": None}),
-        (gguf("mistral3", **YARN_KEYS), {"0-7": None}),
-        (gguf("deepseek2", **TEMPERATURE, **LENGTH), {"0-7": FloorLogScale(8192, 0.1)}),
-        (gguf("deepseek2", **TEMPERATURE), {"0-7": None}),
-        (
-            gguf("deepseek2", **YARN_KEYS, rope__scaling__yarn_log_multiplier=0.1),
-            {"0-7": ConstantScale((0.1 * math.log(16) + 1) ** 2)},
-        ),
-        (gguf("llama", **TEMPERATURE, **LENGTH), {"0-7": None}),
-    ],
-)
-def test_what_gguf_files_say(config, expected):
-    found = scales(config, name="model.gguf", form="gguf")
-    assert found == {layers: scale if scale is None else found[layers] for layers, scale in expected.items()}
-    for layers, scale in expected.items():
-        if scale is not None:
-            assert score_scale(found[layers], [0, 8191, 16384]) == pytest.approx(
-                score_scale(scale, [0, 8191, 16384]), rel=1e-12
-            )
-
-
-def test_temperature_keys_of_an_architecture_without_one_are_not_read():
-    unread = resolved(gguf("llama", **TEMPERATURE, **LENGTH), name="model.gguf", form="gguf").ignored
-    assert set(unread) == {
-        "model.gguf:llama.attention.temperature_scale",
-        "model.gguf:llama.attention.temperature_length",
-    }
-    read = resolved(gguf("deepseek2", **TEMPERATURE, **LENGTH), name="model.gguf", form="gguf").ignored
-    assert read == {}
-
-
-# --- what is said -------------------------------------------------------------------------------------------------
+    config = {"general.architecture": "deepseek2", **{f"deepseek2.{key}": value for key, value in keys.items()}}
+    (code,) = resolved(config, name="model.gguf", form="gguf").codes
+    assert (code.layers, type(code.score_scale)) == ("0-7", ConstantScale)
+    assert code.score_scale.factor == pytest.approx((0.1 * math.log(16) + 1) ** 2, rel=1e-12)
 
 
 def written(folder: Path, config) -> Path:

@@ -1,9 +1,10 @@
 """What configs are resolved to, as the JSON files of `stated/` state it: a sentence, a config, and what follows.
 
-A config is made of named ones (`of`), of keys set over them (`with`, where a dot leads into an object and "$name" is a
-named object of the file) and of keys taken away (`without`). `rows` are further changes with what follows from each;
-`each` tries values of a key one after another. What is stated of a code are some of its fields. A "..." is the rest of
-a text or of an object, true and false say whether there is a value, and {"Rotary": {...}} is that spec.
+A config is made of a named one (`of`; `as` is the architecture of a GGUF file), of keys set over it (`with`: a dot
+leads into an object, and "$name" is a named object of the file) and of keys taken away (`without`). `rows` are further
+changes with what follows from each; `each` tries values of a key one after another. What is stated of a code are some
+of its fields. A "..." is the rest of a text or of an object, true and false say whether there is a value, and
+{"Rotary": {...}} is that spec.
 """
 
 import copy
@@ -12,6 +13,7 @@ import json
 import re
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -23,7 +25,7 @@ from clockhands.sources.resolved import INDEXER, layer_numbers
 HERE = Path(__file__).with_name("stated")
 MODULES = (additive, biases, ladders, rotary, scaling, scores)
 UNUSABLE = {"impossible-value", "unreadable-field", "longrope-lists"}
-MADE_OF = ("says", "of", "with", "without", "rows", "each", "file", "length", "set")
+MADE_OF = ("says", "of", "with", "without", "rows", "each", "file", "length", "set", "as")
 
 
 def made(stated):
@@ -44,6 +46,8 @@ def agrees(stated, found):
     if isinstance(stated, str) and "..." in stated:
         pattern = ".*".join(map(re.escape, stated.split("...")))
         return isinstance(found, str) and re.fullmatch(pattern, found, re.DOTALL) is not None
+    if isinstance(stated, dict) and stated.keys() == {"about"}:
+        return found == pytest.approx(stated["about"], rel=1e-12)
     if isinstance(stated, dict) and next(iter(stated), "")[:1].isupper():
         spec = made(stated)
         return found == (pytest.approx(spec.rates, rel=1e-12) if isinstance(found, tuple) else spec)
@@ -109,9 +113,13 @@ def named(value, objects):
 
 
 def config_of(case, changes, objects, *, dots):
-    config = {}
-    for name in [case["of"]] if isinstance(case.get("of"), str) else case.get("of", []):
-        config |= named(f"${name}", objects)
+    config: dict[str, Any] = {}
+    if "of" in case:
+        config = named(f"${case['of']}", objects)
+    if "as" in case:
+        name = config["general.architecture"]
+        config = {key.replace(f"{name}.", f"{case['as']}."): value for key, value in config.items()}
+        config["general.architecture"] = case["as"]
     for key, value in (case.get("with", {}) | changes).items():
         *way, last = key.split(".") if dots else [key]
         inside = config
@@ -165,7 +173,9 @@ def test_configs_are_resolved_as_stated(file, cases):
         {"first": {"rates": False}}, {"told": {"default-base": {"used": 1.0, "...": 0}}}, {"untold": ["default-base"]},
         {"one of": ["own-code"]}, {"unusable": "config.json:rope_theta"}, {"by layer": {"window": [None]}},
         {"first": {"layout": "...leaved"}}, {"parts": {"text": []}}, {"context": 1}, {"ignored": {"a": 1}},
-        {"source": {}}, {"notes": ["..."]}, {"used length": 1}, {"model type": "bert"},
+        {"layer 0": {"window": 4}}, {"windows": [4]}, {"layers that see all": [1]}, {"impossible": ["a"]},
+        {"only told": []}, {"first": {"attention_factor": {"about": 1.1}}}, {"codes": [{}, {}]}, {"source": {}},
+        {"notes": ["..."]}, {"used length": 1}, {"model type": "bert"},
     ],
 )  # fmt: skip
 def test_a_wrong_statement_is_noticed(wrong):

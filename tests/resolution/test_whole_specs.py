@@ -12,11 +12,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from clockhands.additive import Learned
 from clockhands.presets import preset
-from clockhands.rotary import Rotary, rotate
-from clockhands.rotary.axes import chunked, grid, interleaved
-from resolution.expected import fact_codes, resolved
+from clockhands.rotary import rotate
+from clockhands.rotary.axes import grid
+from resolution.expected import resolved
 
 CASES = {
     case["name"]: case["config"]
@@ -55,12 +54,6 @@ def test_kinds_of_layers_resolve_to_the_codes_of_a_mixture():
     assert {code.window for code in codes.values()} == {None, 129}
 
 
-def test_the_decoder_of_modernbert_sees_the_half_before():
-    config = {"model_type": "modernbert-decoder", "local_attention": 128, "position_embedding_type": "sans_pos"}
-    assert {code.window for code in resolved(config).codes} == {None, 64}
-    assert "ignored-key" not in fact_codes(config)
-
-
 def test_heads_of_esm_are_those_of_its_preset_but_narrower():
     assert specs(CASES["esm2-t6-8m"]) == [preset("esm2", head_width=16)]
 
@@ -73,132 +66,6 @@ def test_towers_of_images_turn_by_rows_and_columns():
     # Old files name the whole model's type in the tower.
     tower = specs(CASES["qwen3-vl-32b"], "vision")
     assert [(spec.head_width, spec.number_of_axes, len(spec.axes)) for spec in tower] == [(72, 2, 36)]
-
-
-def test_a_matcher_of_images_turns_its_whole_width_by_rows_and_columns_in_turns():
-    """Its class writes a share of 4: the ladder of rows, and that of columns, over as many channels as 4 of 8 heads."""
-    share = {"rope_type": "default", "rope_theta": 1e4, "partial_rotary_factor": 4.0}
-    config = {"model_type": "efficientloftr", "hidden_size": 256, "num_attention_heads": 8, "rope_parameters": share}
-    (spec,) = specs(config, "vision")
-    assert (spec.head_width, spec.layout, spec.axes) == (256, "interleaved", (0, 1) * 64)
-    assert spec.rates[::2] == spec.rates[1::2] == Rotary(128, "interleaved").rates
-    assert fact_codes(config) == []
-
-
-@pytest.mark.parametrize(
-    ("widths", "sound"),
-    [({}, True), ({"head_dim": 64}, True), ({"head_dim": 128}, False), ({"qk_rope_head_dim": 32}, False)],
-)
-def test_a_ladder_over_another_width_than_turns_is_none(widths, sound):
-    """LongCat-Flash in transformers 5.23.0 fails with tensors of two sizes at the last two."""
-    config = {"model_type": "longcat_flash", "rope_theta": 1e7, "num_hidden_layers": 56, **widths}
-    assert [spec.rotated for spec in specs(config)] == [64] * sound
-    assert ("impossible-value" in fact_codes(config)) is not sound
-
-
-def test_a_type_that_counts_its_layers_by_part_adds_a_table():
-    counted = {"vision": 5, "cross_encoder": 5, "language": 9}
-    config = {"model_type": "lxmert", "hidden_size": 768, "max_position_embeddings": 512, "num_hidden_layers": counted}
-    assert specs(config) == [Learned(768, 512, 0)]
-    assert fact_codes(config) == []
-
-
-def test_an_odd_number_of_pairs_has_no_rows_and_columns():
-    config = {"model_type": "qwen2_vl_vision", "embed_dim": 60, "num_heads": 2}
-    assert "impossible-value" in fact_codes(config)
-    assert specs(config, "vision") == []
-
-
-# What M-RoPE's sections may be.
-
-SECTIONED = {"model_type": "qwen2_vl", "hidden_size": 64, "num_attention_heads": 4, "rope_theta": 1e6}
-
-
-@pytest.mark.parametrize(
-    ("sections", "axes"),
-    [
-        ([2, 3, 3], chunked([2, 3, 3])),
-        ([1, 1, 1, 2, 2, 1], (0, 1, 2, 0, 0, 1, 1, 2)),
-    ],
-)
-def test_sections_become_axes(sections, axes):
-    found = resolved({**SECTIONED, "rope_scaling": {"type": "mrope", "mrope_section": sections}}).codes[0]
-    assert found.spec.axes == axes
-    assert found.source["axes"].startswith("config.json:rope_scaling.mrope_section, architecture of qwen2_vl")
-
-
-def test_sections_of_qwen3_take_turns():
-    config = {"model_type": "qwen3_vl_text", "head_dim": 16, "rope_scaling": {"mrope_section": [4, 2, 2]}}
-    assert resolved(config).codes[0].spec.axes == interleaved([4, 2, 2]) == (0, 1, 2, 0, 1, 2, 0, 0)
-
-
-@pytest.mark.parametrize(
-    ("sections", "fact"),
-    [
-        ([2, 3, 2], "mrope-sections"),
-        ([2, 6], "impossible-value"),
-        ([8, 0, 0], "mrope-sections"),
-        ([2, 3, 3.0], "impossible-value"),
-        ([2, -3, 9], "impossible-value"),
-        ([True, 3, 4], "impossible-value"),
-        ("2,3,3", "unreadable-field"),
-    ],
-)
-def test_sections_that_cannot_be_leave_the_rates_and_no_spec(sections, fact):
-    config = {**SECTIONED, "rope_scaling": {"type": "mrope", "mrope_section": sections}}
-    found = resolved(config).codes[0]
-    assert fact in fact_codes(config)
-    assert found.spec is None
-    assert len(found.rates) == 8
-
-
-def test_sections_that_cannot_take_turns():
-    config = {"model_type": "qwen3_vl_text", "head_dim": 16, "rope_scaling": {"mrope_section": [1, 1, 6]}}
-    assert "mrope-sections" in fact_codes(config)
-    assert resolved(config).codes[0].spec is None
-
-
-# Rows of padding.
-
-
-@pytest.mark.parametrize(
-    ("config", "spec"),
-    [
-        ({"model_type": "roberta"}, Learned(768, 512, offset=2, padding_row=1)),
-        ({"model_type": "xlm-roberta", "max_position_embeddings": 514}, Learned(768, 514, offset=2, padding_row=1)),
-        ({"model_type": "camembert", "pad_token_id": 5}, Learned(768, 512, offset=6, padding_row=5)),
-        ({"model_type": "mpnet"}, Learned(768, 512, offset=2, padding_row=1)),
-        ({"model_type": "opt"}, Learned(768, 2050, offset=2, padding_row=1)),
-        ({"model_type": "esm", "pad_token_id": 1}, Learned(768, 1026, offset=2, padding_row=1)),
-        ({"model_type": "bart"}, Learned(1024, 1026, offset=2)),
-        ({"model_type": "gpt2"}, Learned(768, 1024)),
-        ({"model_type": "bert"}, Learned(768, 512)),
-    ],
-)
-def test_rows_and_the_row_of_padding(config, spec):
-    assert specs(config) == [spec] or {code.spec for code in resolved(config).codes} == {spec}
-
-
-# Types that choose their code by a key.
-
-
-def test_falcon_is_rotary_or_has_slopes():
-    rotary = resolved({"model_type": "falcon"}).codes[0]
-    assert (rotary.kind, rotary.source["kind"]) == ("rotary", "class default of falcon (transformers 5.23.0)")
-    slopes = resolved({"model_type": "falcon", "alibi": True}).codes[0]
-    assert (slopes.kind, slopes.spec, slopes.source["kind"]) == ("alibi", None, "config.json:alibi")
-    unknown = resolved({"model_type": "falcon", "alibi": "yes"})
-    assert [code.kind for code in unknown.codes] == [None]
-    assert "impossible-value" in [fact.code for fact in unknown.facts]
-
-
-def test_esm_adds_rows_or_turns():
-    turned = resolved({"model_type": "esm", "position_embedding_type": "rotary"}).codes
-    assert [(code.kind, code.source["kind"]) for code in turned] == [("rotary", "config.json:position_embedding_type")]
-    assert [code.kind for code in resolved({"model_type": "esm"}).codes] == ["learned"]
-    assert [code.kind for code in resolved({"model_type": "esm", "position_embedding_type": "relative"}).codes] == [
-        None
-    ]
 
 
 @pytest.mark.parametrize("name", ["t5", "mt5", "umt5"])
@@ -220,25 +87,6 @@ def test_slopes_of_bloom():
     (code,) = resolved({"model_type": "bloom", "n_head": 112}).codes
     assert code.spec == preset("bloom", heads=112)
     assert code.source["heads"] == "config.json:n_head"
-
-
-def test_a_block_that_a_class_takes_where_there_is_none_is_a_noted_default():
-    found = resolved({"model_type": "gpt_oss"})
-    assert found.codes[0].scaling == {"type": "yarn", "factor": 32.0, "original": 4096}
-    assert found.codes[0].source["scaling"] == "class default of gpt_oss (transformers 5.23.0)"
-    assert any(fact.evidence.get("field") == "rope_parameters" for fact in found.facts)
-    for declared in ({"rope_type": "default"}, {}):
-        code = resolved({"model_type": "gpt_oss", "rope_parameters": declared}).codes[0]
-        assert (code.scaling, code.base) == (None, 150_000.0)
-    assert resolved({"model_type": "gpt_oss", "rope_scaling": None}).codes[0].scaling is not None
-
-
-def test_the_last_layer_of_gemma4_sees_everything_whatever_is_listed():
-    config = {"model_type": "gemma4_text", "num_hidden_layers": 3, "layer_types": ["sliding_attention"] * 3}
-    assert [(code.layers, code.window, code.width) for code in resolved(config).codes] == [
-        ("0-1", 512, 256),
-        ("2", None, 512),
-    ]
 
 
 # The library's own code.
