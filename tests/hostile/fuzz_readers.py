@@ -52,44 +52,11 @@ CASES = HERE.parent / "resolution" / "cases.json"
 
 # Values at which something turns over, and values of other kinds than are expected.
 ODD = [
-    *(
-        None,
-        True,
-        False,
-        0,
-        1,
-        -1,
-        2,
-        3,
-        7,
-        64,
-        0.5,
-        -0.5,
-        1e-300,
-        1e300,
-        1e400,
-        -1e400,
-        float("nan"),
-        2**31,
-        2**53,
-        2**63,
-    ),
-    *(
-        2**64,
-        10**400,
-        "",
-        "yarn",
-        "llama3",
-        "longrope",
-        "dynamic",
-        "mrope",
-        "proportional",
-        "default",
-        "8",
-        "\u202e\x1b[31m",
-    ),
-    *([], {}, [0], [1.0] * 64, [None], {"rope_type": "yarn"}, {"factor": 0}, [[]], {"": {}}, ["full_attention"] * 3),
-]
+    None, True, False, 0, 1, -1, 2, 3, 7, 64, 0.5, -0.5, 1e-300, 1e300, 1e400, -1e400, float("nan"), 2**31, 2**53,
+    2**63, 2**64, 10**400, "", "yarn", "llama3", "longrope", "dynamic", "mrope", "proportional", "default", "8",
+    "\u202e\x1b[31m", [], {}, [0], [1.0] * 64, [None], {"rope_type": "yarn"}, {"factor": 0}, [[]], {"": {}},
+    ["full_attention"] * 3,
+]  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -119,10 +86,8 @@ def folder(data: bytes) -> dict[str, bytes]:
 
 def folders() -> list[bytes]:
     sound = {"dim": 64, "n_heads": 4, "n_layers": 2, "rope_theta": 1e6, "use_scaled_rope": True}
-    yarn = sound | {
-        "head_dim": 16,
-        "yarn": {"factor": 16, "original_max_position_embeddings": 8192, "apply_scale": False},
-    }
+    block = {"factor": 16, "original_max_position_embeddings": 8192, "apply_scale": False}
+    yarn = sound | {"head_dim": 16, "yarn": block}
     lengths = [b'{"model_max_length": 1e30}', b'{"max_length": 20}']
     packed = [b"\0".join([*lengths, json.dumps(params).encode()]) for params in (sound, yarn)]
     # An everyday model in its folder: the config is the last of the four documents.
@@ -170,61 +135,52 @@ def checkpoint(data: bytes) -> dict[str, bytes]:
 def checkpoints() -> list[bytes]:
     with zipfile.ZipFile(io.BytesIO(small_checkpoint())) as archive:
         body = archive.read("model/data.pkl")[2:-1]
-    return [
-        body,
-        b"\0" + small_checkpoint(),
-        b"\0\x80\x02\x8a\x0al\xfc\x9cF\xf9 j\xa8P\x19.\x80\x02M\xe9\x03.\x80\x02}.",
+    legacy = b"\0\x80\x02\x8a\x0al\xfc\x9cF\xf9 j\xa8P\x19.\x80\x02M\xe9\x03.\x80\x02}."
+    return [body, b"\0" + small_checkpoint(), legacy]
+
+
+def ggufs() -> list[bytes]:
+    gemma = [
+        gguf_key("general.architecture", "string", "gemma3"),
+        gguf_key("gemma3.block_count", "uint32", 6),
+        gguf_key("gemma3.attention.head_count", "array of uint32", [4] * 6),
+        gguf_key("gemma3.attention.key_length", "uint32", 64),
+        gguf_key("gemma3.attention.sliding_window", "uint32", 512),
+        gguf_key("gemma3.rope.scaling.type", "string", "yarn"),
+        gguf_key("gemma3.rope.scaling.factor", "float32", 8.0),
     ]
+    llama = [llama_32_gguf(np.ones(32)), llama_32_gguf(None, base=None)]
+    return [small_gguf(), small_gguf(">"), *llama, gguf_bytes(gemma)]
+
+
+def headers() -> list[bytes]:
+    plain = {"wpe.weight": entry("F32", (4, 4), (0, 64)), "__metadata__": {"format": "pt"}}
+    return [json.dumps(plain).encode(), b"\0" + safetensors_bytes({"a": entry("F8_E4M3", (8,), (0, 8))}, bytes(8))]
+
+
+def indices() -> list[bytes]:
+    return [json.dumps({"weight_map": {"a": "x.safetensors"}, "metadata": {"total_size": 8}}).encode()]
+
+
+def models() -> list[bytes]:
+    return [onnx_bytes([onnx_tensor("pe", (2, 3), raw=bytes(24))]), onnx_bytes([])]
+
+
+def alone(name: str) -> Callable[[bytes], dict[str, bytes]]:
+    return lambda data: {name: data}
 
 
 READERS = {
-    "config": Reader("config.json", lambda data: {"config.json": data}, configs, json=True),
-    "gguf": Reader(
-        "x.gguf",
-        lambda data: {"x.gguf": data},
-        lambda: [
-            small_gguf(),
-            small_gguf(">"),
-            llama_32_gguf(np.ones(32)),
-            llama_32_gguf(None, base=None),
-            gguf_bytes(
-                [
-                    gguf_key("general.architecture", "string", "gemma3"),
-                    gguf_key("gemma3.block_count", "uint32", 6),
-                    gguf_key("gemma3.attention.head_count", "array of uint32", [4] * 6),
-                    gguf_key("gemma3.attention.key_length", "uint32", 64),
-                    gguf_key("gemma3.attention.sliding_window", "uint32", 512),
-                    gguf_key("gemma3.rope.scaling.type", "string", "yarn"),
-                    gguf_key("gemma3.rope.scaling.factor", "float32", 8.0),
-                ]
-            ),
-        ],
-    ),
-    "safetensors": Reader(
-        "x.safetensors",
-        safetensors,
-        lambda: [
-            json.dumps({"wpe.weight": entry("F32", (4, 4), (0, 64)), "__metadata__": {"format": "pt"}}).encode(),
-            b"\0" + safetensors_bytes({"a": entry("F8_E4M3", (8,), (0, 8))}, bytes(8)),
-        ],
-        json=True,
-    ),
-    "index": Reader(
-        "model.safetensors.index.json",
-        index,
-        lambda: [json.dumps({"weight_map": {"a": "x.safetensors"}, "metadata": {"total_size": 8}}).encode()],
-        json=True,
-    ),
+    "config": Reader("config.json", alone("config.json"), configs, json=True),
+    "gguf": Reader("x.gguf", alone("x.gguf"), ggufs),
+    "safetensors": Reader("x.safetensors", safetensors, headers, json=True),
+    "index": Reader("model.safetensors.index.json", index, indices, json=True),
     "array": Reader("x", array, arrays),
-    "onnx": Reader(
-        "x.onnx",
-        lambda data: {"x.onnx": data},
-        lambda: [onnx_bytes([onnx_tensor("pe", (2, 3), raw=bytes(24))]), onnx_bytes([])],
-    ),
+    "onnx": Reader("x.onnx", alone("x.onnx"), models),
     "checkpoint": Reader("x.pt", checkpoint, checkpoints),
     "folder": Reader("", folder, folders, json=True),
     # Not a reader: shows that what goes wrong is found.
-    "planted": Reader("x", lambda data: {"x": data}, lambda: [b"seed"]),
+    "planted": Reader("x", alone("x"), lambda: [b"seed"]),
 }
 
 
@@ -308,15 +264,11 @@ def main() -> None:
         words = Path(scratch) / "words"
         words.write_text("".join(f'"{word}"\n' for word in KEYS if word.isidentifier()), encoding="utf-8")
         chosen.found.mkdir(parents=True, exist_ok=True)
+        found = f"{chosen.found}{os.sep}{chosen.reader}-"
         options = [
-            f"-max_total_time={chosen.seconds}",
-            f"-seed={chosen.seed}",
-            f"-rss_limit_mb={MEMORY}",
-            f"-timeout={SECONDS}",
-            "-max_len=8192",
-            "-print_final_stats=1",
-            f"-artifact_prefix={chosen.found}{os.sep}{chosen.reader}-",
-        ]
+            f"-max_total_time={chosen.seconds}", f"-seed={chosen.seed}", f"-rss_limit_mb={MEMORY}",
+            f"-timeout={SECONDS}", "-max_len=8192", "-print_final_stats=1", f"-artifact_prefix={found}",
+        ]  # fmt: skip
         options += [f"-dict={words}"] if reader.json else []
         more = {"custom_mutator": changed} if reader.json else {}
         atheris.Setup([sys.argv[0], *options, str(corpus)], once, **more)

@@ -8,7 +8,6 @@ import contextlib
 import io
 import json
 import struct
-import tracemalloc
 import zipfile
 
 import numpy as np
@@ -18,6 +17,7 @@ from hypothesis import strategies as st
 
 from clockhands.errors import TooLarge, Unreadable
 from clockhands.sources import open_target
+from memory_peaks import traced
 from written_files import (
     entry,
     onnx_bytes,
@@ -70,9 +70,9 @@ SOUND = {
     "table.npz": npz_file(),
     "model.pt": small_checkpoint(),
     "config.json": b'{"model_type": "llama", "rope_theta": 1e4, "rope_scaling": {"factor": 8.0, "list": [1, 2]}}',
-    "blob": small_gguf(),
 }
 
+HEALTH = [HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
 # Where unsigned and signed integers of 8 to 64 bits turn over, and what lies beside.
 TURNING = [0, 1, 2**7, 2**8 - 1, 2**15, 2**16 - 1, 2**31, 2**32 - 1, 2**53, 2**63 - 1, 2**63, 2**64 - 1]
 
@@ -112,15 +112,11 @@ def look(path) -> None:
 def _looked(path) -> tuple[bool, int]:
     """Whether the file was opened, and the most memory that was held at once meanwhile, in bytes."""
     opened = False
-    tracemalloc.start()
-    try:
+    with traced() as peak:
         with contextlib.suppress(Unreadable):
             look(path)
             opened = True
-    finally:
-        peak = tracemalloc.get_traced_memory()[1]
-        tracemalloc.stop()
-    return opened, peak
+        return opened, peak()
 
 
 def check(folder, name: str, data: bytes) -> bool:
@@ -133,14 +129,19 @@ def check(folder, name: str, data: bytes) -> bool:
     return opened
 
 
-@pytest.mark.parametrize("name", SOUND)
-def test_the_sound_files_are_sound(tmp_path, name):
-    assert check(tmp_path, name, SOUND[name]) == (name != "model.safetensors.index.json")  # its shard is not there
+def test_the_sound_files_are_sound_and_every_cut_is_read_or_refused(tmp_path, cases):
+    """Whatever the length, a start of a file is refused, or the file does not need its end."""
+    for name, whole in SOUND.items():
+        with cases(name):
+            assert check(tmp_path, name, whole) == (name != "model.safetensors.index.json")  # its shard is not there
+        for length in range(0, len(whole), 1 + len(whole) // 100):
+            with cases(name, length):
+                assert not check(tmp_path, name, whole[:length])
 
 
 @pytest.mark.parametrize("name", SOUND)
 @given(data=st.data())
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow], deadline=None)
+@settings(settings.get_profile("calm"), suppress_health_check=HEALTH, max_examples=25)
 def test_changed_files_are_read_or_refused(tmp_path, name, data):
     check(tmp_path, name, data.draw(changed(SOUND[name])))
 
@@ -148,23 +149,13 @@ def test_changed_files_are_read_or_refused(tmp_path, name, data):
 @pytest.mark.slow
 @pytest.mark.parametrize("name", SOUND)
 @given(data=st.data())
-@settings(
-    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow], deadline=None, max_examples=5000
-)
+@settings(settings.get_profile("calm"), suppress_health_check=HEALTH, max_examples=5000)
 def test_many_changed_files_are_read_or_refused(tmp_path, name, data):
     check(tmp_path, name, data.draw(changed(SOUND[name])))
 
 
-@pytest.mark.parametrize("name", [name for name in SOUND if not name.endswith("index.json")])
-def test_every_cut_is_read_or_refused(tmp_path, name):
-    """Whatever the length, a start of a file is refused, or the file does not need its end."""
-    whole = SOUND[name]
-    opened = [length for length in range(0, len(whole), 1 + len(whole) // 300) if check(tmp_path, name, whole[:length])]
-    assert not opened
-
-
 @given(data=st.binary(max_size=200))
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@settings(settings.get_profile("calm"), suppress_health_check=HEALTH, max_examples=25)
 def test_noise_is_refused(tmp_path, data):
     for name in SOUND:
         assert not check(tmp_path, name, b"\0" + data)
