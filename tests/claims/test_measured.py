@@ -139,8 +139,9 @@ def test_what_was_not_measured_is_an_error(cases):
         assert raised.value.hint
 
 
-def test_all_stored_studies_are_named():
+def test_all_stored_studies_are_named_and_their_file_is_small():
     assert stored() == list(STUDIES)
+    assert len(TEXT.encode()) < 200_000
 
 
 def given(monkeypatch, data):

@@ -187,22 +187,6 @@ def test_functions_of_transformers(cases):
             assert match.error < ERROR
 
 
-@pytest.mark.parametrize(("real", "side", "layout"), [(True, -1, "interleaved"), (False, -2, "halves")])
-def test_functions_of_diffusers(real, side, layout):
-    embeddings = pytest.importorskip("diffusers.models.embeddings")
-
-    def function(x, positions):
-        made = embeddings.get_1d_rotary_pos_embed(
-            64, positions, use_real=True, repeat_interleave_real=real, freqs_dtype=torch.float64
-        )
-        return embeddings.apply_rotary_emb(x[None, None], made, use_real=True, use_real_unbind_dim=side)[0, 0]
-
-    match, _ = identified(function)
-    assert match.spec == ch.Rotary(64, layout)
-    assert dict(match.evidence)["phases_in"] == "float64"
-    assert match.error < 1e-6
-
-
 def test_positional_encodings_adds_a_table():
     encodings = pytest.importorskip("positional_encodings.torch_encodings")
     module = encodings.Summer(encodings.PositionalEncoding1D(64))

@@ -81,7 +81,7 @@ def test_positions_that_the_dtype_holds_are_not_rounded():
 
 
 def test_exact_tables_are_none(cases):
-    bases, widths = (10_000.0, 1e6, 20.0, 65_536.0, 256.0), (8, 32, 256)
+    bases, widths = (10_000.0, 20.0, 65_536.0), (8, 32, 256)
     for dtype, base, layout, width in itertools.product(("float64", *KINDS), bases, ("interleaved", "halves"), widths):
         with cases(dtype, base, layout, width):
             assert low_precision(ch.table(ch.Sinusoidal(width, base, layout=layout), 500, dtype)) is None
