@@ -94,8 +94,4 @@ def llama_slowing(turns):
 
 def split(slowing, factor):
     kept, divided = sum(each == 1 for each in slowing), sum(each == factor for each in slowing)
-    return {
-        "pairs_kept": kept,
-        "pairs_blended": len(slowing) - kept - divided,
-        f"pairs_divided_by_{factor}": divided,
-    }
+    return {"pairs_kept": kept, "pairs_blended": len(slowing) - kept - divided, f"pairs_divided_by_{factor}": divided}

@@ -275,10 +275,7 @@ def test_two_lists_of_divisors_are_told():
 
 
 def test_whole_turns_per_token_follow_from_the_slow_hands(cases):
-    for function in (
-        whole_only,
-        lambda x, p: turned(x, p.astype(int), TURNS),
-    ):
+    for function in (whole_only, lambda x, p: turned(x, p.astype(int), TURNS)):
         with cases(function):
             found = identify_function(function, WIDTH)
             assert found[0].spec == TURNS
@@ -286,10 +283,7 @@ def test_whole_turns_per_token_follow_from_the_slow_hands(cases):
 
 
 def test_a_table_of_few_bits_is_seen(cases):
-    for dtype, unit in (
-        (ml_dtypes.bfloat16, 2.0**-9),
-        (np.float16, 2.0**-12),
-    ):
+    for dtype, unit in ((ml_dtypes.bfloat16, 2.0**-9), (np.float16, 2.0**-12)):
         with cases(dtype, unit):
             found = identify_function(
                 lambda x, p, dtype=dtype: by_float_waves(x, p[:, None] * np.array(SPEC.rates), dtype), WIDTH

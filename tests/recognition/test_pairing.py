@@ -65,10 +65,7 @@ def test_equal_weights_give_equal_numbers_whatever_their_scale():
 
 def test_real_models_pair_as_their_files_do_and_in_halves_with_their_rows_put_back(cases):
     smollm2, glassllm = packaged_weights.smollm2(), packaged_weights.glassllm()
-    for name, layers, heads, least in (
-        ("q", smollm2["q"], 9, 250),
-        ("tiny", glassllm["q"], 4, 10),
-    ):
+    for name, layers, heads, least in (("q", smollm2["q"], 9, 250), ("tiny", glassllm["q"], 4, 10)):
         for layout, other in (LAYOUTS, LAYOUTS[::-1]):
             with cases(name, layout):
                 rows = layers if layout == "interleaved" else [packaged_weights.halves(each, heads) for each in layers]
