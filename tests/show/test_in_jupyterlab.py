@@ -26,38 +26,11 @@ CELLS = (
     "second = ch.show.Explorer(ch.preset('whisper'), position=21)\nsecond",
     "print(first.position, second.position)",
 )
-SETTINGS = {
-    "@jupyterlab/apputils-extension/notification": {"fetchNews": "false", "checkForUpdates": False},
-}
+SETTINGS = {"@jupyterlab/apputils-extension/notification": {"fetchNews": "false", "checkForUpdates": False}}
 IDLE = '.jp-Notebook-ExecutionIndicator[data-status="idle"]'
-# What two widgets on one page would give the same name, and labels that name nothing of their own widget.
-NAMES = """() => {
-  const times = new Map(), strays = [];
-  for (const { id } of document.querySelectorAll("[id]")) times.set(id, (times.get(id) ?? 0) + 1);
-  const widgets = [...document.querySelectorAll(".clockhands")];
-  for (const widget of widgets) {
-    for (const name of ["for", "aria-labelledby", "aria-describedby", "aria-controls"]) {
-      for (const element of widget.querySelectorAll(`[${name}]`)) {
-        for (const id of element.getAttribute(name).split(" ")) {
-          if (!widget.contains(document.getElementById(id))) strays.push(`${name}=${id}`);
-        }
-      }
-    }
-    if (/url\\((?!data:|blob:)/.test(widget.innerHTML)) strays.push("a picture's part is named");
-  }
-  const labels = widgets.map((widget) => widget.querySelectorAll("label[for]").length);
-  return { labels, strays, twice: [...times].filter(([, count]) => count > 1).map(([id]) => id) };
-}"""
-# How much of a canvas differs from its first pixel, and the mean lightness of it all.
-PIXELS = """canvas => {
-  const { data } = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
-  let other = 0, sum = 0;
-  for (let at = 0; at < data.length; at += 4) {
-    if (data[at] !== data[0] || data[at + 1] !== data[1] || data[at + 2] !== data[2]) other++;
-    sum += data[at] + data[at + 1] + data[at + 2];
-  }
-  return { other: (4 * other) / data.length, light: (4 * sum) / (3 * data.length) };
-}"""
+NAMES, PIXELS = (
+    Path(__file__).with_name(name).read_text(encoding="utf-8") for name in ("widgets_names.js", "canvas_pixels.js")
+)
 
 
 class Lab:
@@ -158,14 +131,12 @@ class Lab:
         # What the lab complains of itself is not ours: that its kernel was not ready, say.
         own = (f"{self.url}/static/", f"{self.url}/api/")
         page.on("pageerror", lambda error: said.append(str(error)) if "blob:" in (error.stack or "blob:") else None)
-        page.on(
-            "console",
-            lambda message: (
+
+        def heard(message) -> None:
+            if message.type == "error" and not message.location["url"].startswith(own):
                 said.append(message.text)
-                if message.type == "error" and not message.location["url"].startswith(own)
-                else None
-            ),
-        )
+
+        page.on("console", heard)
         try:
             page.goto(f"{self.url}/lab/tree/{file.name}?token={self.token}&reset")
             page.locator(".jp-Notebook .jp-Cell").first.wait_for()
@@ -262,11 +233,9 @@ def test_two_widgets_and_python_follow_each_other(lab):
             assert widget.locator("section h2").count() == len(VIEWS)
             assert ch.preset(code(widget)) == ch.preset(name)
             holds(widget, "position", position)
+            assert widget.locator("button.theme").count() == 0
 
-        # The table is drawn once it is in sight.
-        table = first.locator("section").nth(VIEWS.index("table")).locator("canvas").first
-        table.scroll_into_view_if_needed()
-        eventually(page, lambda: check_drawn(table))
+        drawn_table(page, first)
 
         # From Python to the page.
         run(page, "first.position = 42\nsecond.spec = ch.Rotary(head_width=64, base=1e6)")
@@ -287,6 +256,12 @@ def test_two_widgets_and_python_follow_each_other(lab):
         prints(page, "second.spec == ch.preset('whisper', base=500, odd='extra')", "True")
         prints(page, "first.spec == ch.preset('llama3.1')", "True")
 
+        # What turns queries and keys still does when its base is moved.
+        run(page, "second.spec = ch.Rotary(head_width=64, base=1e6, layout='interleaved')")
+        holds(second, "base", 1000000)
+        put(second, "base", 500000)
+        prints(page, "second.spec == ch.Rotary(head_width=64, base=5e5, layout='interleaved')", "True")
+
         # Labels lead to the controls of their own.
         label = second.locator("label", has_text=re.compile("^Position$")).first
         label.click()
@@ -295,8 +270,16 @@ def test_two_widgets_and_python_follow_each_other(lab):
         names_are_their_own(page)
 
 
-def check_drawn(canvas) -> None:
-    assert canvas.evaluate(PIXELS)["other"] > 0.2
+def drawn_table(page, widget):
+    """The canvas of the table, which is drawn once it is in sight."""
+    table = widget.locator("section").nth(VIEWS.index("table")).locator("canvas").first
+    table.scroll_into_view_if_needed()
+
+    def check() -> None:
+        assert table.evaluate(PIXELS)["other"] > 0.2
+
+    eventually(page, check)
+    return table
 
 
 def test_a_control_s_keys_are_not_the_notebook_s_commands(lab):
@@ -343,9 +326,7 @@ def lightness(colour: str) -> float:
 def test_the_lab_s_theme_is_the_widget_s_whatever_the_system_s_is(lab, system):
     with lab.shown(lab.write(f"{system}.ipynb"), color_scheme=system) as page:
         first, _ = run_all(page)
-        table = first.locator("section").nth(VIEWS.index("table")).locator("canvas").first
-        table.scroll_into_view_if_needed()
-        eventually(page, lambda: check_drawn(table))
+        table = drawn_table(page, first)
 
         def looks(paper, ink, between) -> None:
             assert page.locator("body").get_attribute("data-jp-theme-light") == ("true" if paper > ink else "false")

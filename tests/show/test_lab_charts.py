@@ -2,7 +2,7 @@
 
 import math
 import re
-from itertools import pairwise
+from itertools import pairwise, product
 from xml.etree import ElementTree as ET
 
 import numpy as np
@@ -64,17 +64,15 @@ def test_a_line_is_broken_where_a_number_is_missing():
     assert "nan" not in path["d"]
 
 
-@pytest.mark.parametrize(
-    "values", [(2.0,), (2.0, 2.0), (0.0, 0.0), (-1.0, 1.0), (1e-9, 1e9), (math.inf, 1.0), (math.nan,)]
-)
-@pytest.mark.parametrize("log", [False, True])
-def test_any_values_can_be_drawn(values, log):
-    chart = Chart(
-        Axis("x", log=log), Axis("y", log=log), (a_line("a", *values), a_line("b", *values, look=None)), ((3, "m"),)
-    )
-    page = charts.line_chart(chart, 320, 200)
-    assert "nan" not in page
-    assert "inf" not in page
-    row = charts.DotRow("a", tuple(Point(value, 0.0, value, value) for value in values))
-    assert "nan" not in charts.dot_rows([row, charts.DotRow("b", (None,))], Axis("y", log=log), 320)
-    assert charts.dot_rows([], Axis("y", log=log), 320)
+def test_any_values_can_be_drawn(cases):
+    many = [(2.0,), (2.0, 2.0), (0.0, 0.0), (-1.0, 1.0), (1e-9, 1e9), (math.inf, 1.0), (math.nan,)]
+    for values, log in product(many, (False, True)):
+        x, y = Axis("x", log=log), Axis("y", log=log)
+        row = charts.DotRow("a", tuple(Point(value, 0.0, value, value) for value in values))
+        with cases(values, log):
+            chart = Chart(x, y, (a_line("a", *values), a_line("b", *values, look=None)), ((3, "m"),))
+            page = charts.line_chart(chart, 320, 200)
+            assert "nan" not in page
+            assert "inf" not in page
+            assert "nan" not in charts.dot_rows([row, charts.DotRow("b", (None,))], y, 320)
+            assert charts.dot_rows([], y, 320)

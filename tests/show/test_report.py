@@ -1,76 +1,22 @@
 """The report as one file: all that the audit says stands in it, as text, whatever a model is called."""
 
-import base64
-import hashlib
 import json
 import math
 import re
 from dataclasses import replace
-from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
-from browsing import settled
 from clockhands.auditing import audit
 from clockhands.cli import main
 from clockhands.presets import presets
 from clockhands.show._ladder_picture import bands_of, ladder_picture
 from clockhands.show.report import AUDIT, report
 from clockhands.show.terminal import changed_lines
-
-LLAMA = {
-    "model_type": "llama", "hidden_size": 4096, "num_attention_heads": 32, "num_hidden_layers": 32,
-    "max_position_embeddings": 131072, "rope_theta": 500000.0,
-}  # fmt: skip
-LLAMA3 = {
-    "rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
-    "original_max_position_embeddings": 8192,
-}  # fmt: skip
-TWO_SHAPES = LLAMA | {
-    "rope_scaling": LLAMA3,
-    "rope_parameters": {"rope_type": "default", "rope_theta": 10000.0},
-}
-GEMMA3 = {
-    "model_type": "gemma3_text", "hidden_size": 2560, "num_attention_heads": 8, "head_dim": 256,
-    "num_hidden_layers": 34, "max_position_embeddings": 131072, "rope_theta": 1e6, "rope_local_base_freq": 1e4,
-    "sliding_window": 1024, "sliding_window_pattern": 6, "rope_scaling": {"rope_type": "linear", "factor": 8.0},
-}  # fmt: skip
-HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(2)>\u202e"
-
-
-class Parts(HTMLParser):
-    """The elements of a page and the text in them; what stands in scripts and styles apart."""
-
-    def __init__(self, page: str):
-        super().__init__()
-        self.elements: list[tuple[str, dict[str, str | None]]] = []
-        self.text = ""
-        self.scripts: dict[str, str] = {}
-        self.style = ""
-        self._inside = ""
-        self.feed(page)
-
-    def handle_starttag(self, tag, attrs):
-        self.elements.append((tag, dict(attrs)))
-        if tag in ("script", "style"):
-            self._inside = dict(attrs).get("id") or tag
-
-    def handle_endtag(self, tag):
-        if tag in ("script", "style"):
-            self._inside = ""
-
-    def handle_data(self, data):
-        if self._inside == "style":
-            self.style += data
-        elif self._inside:
-            self.scripts[self._inside] = self.scripts.get(self._inside, "") + data
-        else:
-            self.text += data
-
-    def of(self, tag: str) -> list[dict[str, str | None]]:
-        return [attributes for name, attributes in self.elements if name == tag]
+from show.audited import GEMMA3, LLAMA, LLAMA3, TWO_SHAPES
+from show.pages import HOSTILE, Parts, check_nothing_comes_from_elsewhere
 
 
 @pytest.fixture
@@ -89,30 +35,33 @@ def said(page: str) -> str:
 
 
 @pytest.mark.parametrize("values", [LLAMA, TWO_SHAPES, GEMMA3])
-def test_all_that_the_audit_found_stands_in_it(config, values):
+def test_all_that_the_audit_found_stands_in_it_with_files_and_keys(config, values, cases):
     found = audit(config(values))
-    text = said(report([found]))
-    assert found.verdict in text
+    page = report([found])
+    text = said(page)
+    with cases("verdict"):
+        assert found.verdict in text
     for finding in found.findings:
-        assert " ".join(finding.message.split()) in text
-        assert f"{finding.severity} {finding.code}" in text
-        if finding.edit is not None:
-            assert " ".join(finding.edit.says.split()) in text
-            for line in changed_lines(found, finding):
-                assert " ".join(line.split()) in text
+        with cases(finding.code):
+            assert " ".join(finding.message.split()) in text
+            assert f"{finding.severity} {finding.code}" in text
+            if finding.edit is not None:
+                for words in (finding.edit.says, *changed_lines(found, finding)):
+                    assert " ".join(words.split()) in text
     for one in found.properties:
         for each in one.properties.values():
-            assert " ".join(each.says.split()) in text
-
-
-@pytest.mark.parametrize("values", [LLAMA, TWO_SHAPES, GEMMA3])
-def test_every_value_stands_with_its_file_and_key(config, values):
-    found = audit(config(values))
-    text = said(report([found])).split("Sources of all values")[1]
+            with cases(each.says):
+                assert " ".join(each.says.split()) in text
+    sources = text.split("Sources of all values")[1]
     for code in found.layers:
         for name, place in code.source.items():
-            if getattr(code, name, None) is not None:
-                assert " ".join(place.split()) in text
+            with cases(name, place):
+                assert getattr(code, name, None) is None or " ".join(place.split()) in sources
+    held = Parts(page).scripts[AUDIT]
+    done = CliRunner().invoke(main, ["audit", config(values), "--json"])
+    assert json.loads(held) == json.loads(done.stdout)
+    assert "<" not in held
+    check_nothing_comes_from_elsewhere(page)
 
 
 def test_a_price_stands_beside_its_problem(config):
@@ -133,14 +82,6 @@ def test_the_first_screen_has_the_verdict_and_the_edit_before_anything_else(conf
              "Frequencies and the context length", "Properties", "Sources of all values"]  # fmt: skip
     places = [text.index(words) for words in order]
     assert places == sorted(places)
-
-
-def test_the_audit_in_it_is_the_one_that_json_prints(config):
-    path = config(GEMMA3)
-    done = CliRunner().invoke(main, ["audit", path, "--json"])
-    held = Parts(report([audit(path)])).scripts[AUDIT]
-    assert json.loads(held) == json.loads(done.stdout)
-    assert "<" not in held
 
 
 def test_the_command_writes_it_and_prints_the_same_as_without(config, tmp_path):
@@ -165,29 +106,10 @@ def test_a_report_that_is_there_is_not_replaced_unless_asked(config, tmp_path):
     assert (refused.exit_code, refused.stdout, out.read_text("utf-8")) == (2, "", "mine")
     assert f"{out} is already there." in refused.stderr
     assert "hint: Give another name, or `--force` to replace it." in refused.stderr
-    done = CliRunner().invoke(main, ["audit", config(LLAMA), "--force"])
-    assert done.exit_code == 2
-    assert "--force is for --html" in done.stderr
-
-
-def test_a_place_that_does_not_take_it_is_said(config, tmp_path):
-    done = CliRunner().invoke(main, ["audit", config(LLAMA), "--html", str(tmp_path / "no" / "report.html")])
-    assert done.exit_code == 2
-    assert "cannot be written" in done.stderr
-
-
-def test_nothing_in_it_comes_from_elsewhere_and_only_its_own_script_runs(config):
-    page = report([audit(config(TWO_SHAPES))])
-    parts = Parts(page)
-    policy = next(meta["content"] for meta in parts.of("meta") if meta.get("http-equiv"))
-    for text, kind in ((parts.scripts["script"], "script-src"), (parts.style, "style-src")):
-        digest = base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
-        assert f"{kind} 'sha256-{digest}';" in policy
-    assert policy.startswith("default-src 'none';")
-    for _, attributes in parts.elements:
-        assert not any(name.startswith("on") or name == "style" for name in attributes)
-        for name in ("src", "href", "action"):
-            assert attributes.get(name) is None or str(attributes[name]).startswith("#")
+    for more, told in ((["--force"], "--force is for --html"), (["--html", str(out / "x")], "cannot be written")):
+        done = CliRunner().invoke(main, ["audit", config(LLAMA), *more])
+        assert done.exit_code == 2
+        assert told in done.stderr
 
 
 def test_hostile_names_stay_text(config):
@@ -255,60 +177,6 @@ def test_layers_with_a_window_are_held_to_it(config):
     assert (near.trained, near.served, near.window) == (1024, 1024, True)
     assert (far.trained, far.window) == (131072, False)
     assert "within the window of 1,024 tokens" in near.says
-
-
-def written(page: str, tmp_path: Path) -> Path:
-    file = tmp_path / "report.html"
-    file.write_text(page, encoding="utf-8")
-    return file
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("width", [360, 768, 1440])
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_it_fits_the_window(quiet_page, config, tmp_path, width, scheme):
-    found = [audit(config(TWO_SHAPES)), audit(config(GEMMA3, "other"))]
-    with quiet_page(written(report(found), tmp_path), width, scheme) as page:
-        assert page.evaluate("document.documentElement.scrollWidth") <= width
-        page.evaluate("() => document.querySelectorAll('article details').forEach((each) => { each.open = true; })")
-        assert page.locator("svg.report-ladder[role=img]:visible").count() == 2
-        outside = page.evaluate(
-            "() => [...document.querySelectorAll('main *')].filter((each) => each.checkVisibility()"
-            " && each.getBoundingClientRect().right > innerWidth + 1).length"
-        )
-        assert outside == 0
-
-
-@pytest.mark.slow
-def test_hostile_names_do_nothing_in_a_browser(quiet_page, config, tmp_path):
-    values = LLAMA | {"model_type": HOSTILE, "rope_scaling": {"rope_type": HOSTILE, "factor": 2.0}}
-    with quiet_page(written(report([audit(config(values))]), tmp_path)) as page:
-        page.locator("#turn summary").click()
-        page.wait_for_selector("#explorer section")
-        settled(page)
-        assert page.locator("img").count() == 0
-
-
-@pytest.mark.slow
-def test_the_explorer_opens_in_it_on_the_model(quiet_page, config, tmp_path):
-    with quiet_page(written(report([audit(config(LLAMA))]), tmp_path)) as page:
-        assert page.locator("#explorer section").count() == 0
-        page.locator("#turn summary").click()
-        page.wait_for_selector("#explorer section#model")
-        settled(page)
-        assert page.locator("#explorer input[type=number][data-name=width]").first.input_value() == "128"
-        assert page.locator("#explorer input[type=number][data-name=base]").first.input_value() == "500000"
-
-
-@pytest.mark.slow
-def test_it_prints_on_paper_in_the_colours_of_paper(quiet_page, config, tmp_path):
-    with quiet_page(written(report([audit(config(LLAMA))]), tmp_path), 688, "dark") as page:
-        page.emulate_media(media="print", color_scheme="dark")
-        assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
-        assert not page.locator("#turn").is_visible()
-        assert page.locator("svg.report-ladder[role=img]:visible").count() == 1
-        pages = page.pdf(format="A4").count(b"/Type /Page\n")
-        assert 1 <= pages <= 6
 
 
 LONG = "llama-" + "x" * 3000

@@ -5,47 +5,38 @@ import sys
 
 import pytest
 
-# What is not installed is what nothing can import.
-MISSING = (
-    "import sys\nfor name in ('matplotlib', 'anywidget', 'traitlets', 'ipywidgets'):\n    sys.modules[name] = None\n"
-)
+# What is not installed is what nothing can import; what is used says what to install, as an error of either kind.
+PROGRAM = """
+import sys
+for name in ("matplotlib", "anywidget", "traitlets", "ipywidgets"):
+    sys.modules[name] = None
+import pydoc
+import clockhands as ch
+from clockhands.errors import InvalidType
+from clockhands.show import *
+print(sorted(set(ch.show.__all__) - set(globals())))
+print(all(hasattr(ch.show, name) for name in dir(ch.show)), hasattr(ch.show, "histogram"))
+for call in (lambda: ch.show.Explorer(position=3), lambda: ch.show.heatmap(ch.Sinusoidal(8))):
+    try:
+        call()
+    except (InvalidType, ImportError) as error:
+        print(isinstance(error, InvalidType), isinstance(error, ImportError), error)
+print(pydoc.plain(pydoc.render_doc(ch.show)))
+help(ch.show.Explorer)
+"""
 
 
-def run(text):
-    """What a program prints in an environment without the extras."""
-    done = subprocess.run([sys.executable, "-c", MISSING + text], capture_output=True, text=True, check=False)
+def test_every_name_is_there_and_says_what_to_install_when_it_is_used():
+    done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
-    return done.stdout
-
-
-def test_a_star_import_and_hasattr_work():
-    told = run(
-        "import clockhands as ch\n"
-        "from clockhands.show import *\n"
-        "print(sorted(set(ch.show.__all__) - set(globals())))\n"
-        "print(all(hasattr(ch.show, name) for name in dir(ch.show)), hasattr(ch.show, 'histogram'))\n"
-    )
-    assert told == "[]\nTrue False\n"
-
-
-def test_help_tells_of_every_name():
-    told = run("import clockhands as ch, pydoc\nprint(pydoc.plain(pydoc.render_doc(ch.show)))\nhelp(ch.show.Explorer)")
-    for name in ("class Explorer", "heatmap(", "attention("):
-        assert name in told
-    assert "anywidget is not installed" in told
-
-
-@pytest.mark.parametrize(
-    ("call", "extra"), [("ch.show.Explorer(position=3)", "notebook"), ("ch.show.heatmap(ch.Sinusoidal(8))", "figures")]
-)
-def test_what_is_used_says_what_to_install(call, extra):
-    told = run(
-        "import clockhands as ch\nfrom clockhands.errors import InvalidType\n"
-        f"try:\n    {call}\nexcept (InvalidType, ImportError) as error:\n    print(type(error).__mro__, error)\n"
-    )
-    assert "ImportError" in told
-    assert "InvalidType" in told
-    assert f"pip install 'clockhands[{extra}]'" in told
+    lost, there, explorer, *_ = done.stdout.splitlines()
+    assert (lost, there) == ("[]", "True False")
+    assert explorer.startswith("True True ")
+    assert done.stdout.count("True True ") == 2
+    for extra in ("notebook", "figures"):
+        assert f"pip install 'clockhands[{extra}]'" in done.stdout
+    for name in ("class Explorer", "heatmap(", "attention(", "anywidget is not installed"):
+        assert name in done.stdout
 
 
 def test_with_anywidget_it_is_the_widget():
