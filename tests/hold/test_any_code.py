@@ -315,7 +315,13 @@ def test_codes_of_several_axes():
 
 
 @pytest.mark.parametrize(
-    "name", ["none", "Sinusoidal", "Rotary", "Rotary with xPos", "Alibi", "Buckets", "LayerMixture"]
+    "name",
+    [
+        "none",
+        "Buckets",
+        "LayerMixture",
+        *(pytest.param(name, marks=pytest.mark.slow) for name in ("Sinusoidal", "Rotary", "Rotary with xPos", "Alibi")),
+    ],
 )
 def test_a_model_is_one_graph_of_pytorchs_compiler(name: str):
     torch._dynamo.reset()

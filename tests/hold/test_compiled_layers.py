@@ -30,7 +30,10 @@ MAKERS: dict[str, tuple[Callable[[], Any], tuple[int, ...]]] = {
 }
 
 
-@pytest.mark.parametrize("name", MAKERS)
+@pytest.mark.parametrize(
+    "name",
+    ["rotary", "buckets", *(pytest.param(name, marks=pytest.mark.slow) for name in ("sinusoid", "learned", "ALiBi"))],
+)
 def test_twelve_layers_with_specs_of_their_own_are_compiled_once(name: str):
     make, shape = MAKERS[name]
     counter = torch._dynamo.testing.CompileCounterWithBackend("eager")

@@ -258,7 +258,11 @@ def test_a_compiled_bias_is_one_graph(spec: Any, backend: str):
     assert torch.allclose(given, wanted, **close)
 
 
-@pytest.mark.parametrize("spec", [Window(3, 2, 3, class_token=True), LogWindow(3, 2, 3, hidden=4)], ids=str)
+@pytest.mark.parametrize(
+    "spec",
+    [Window(3, 2, 3, class_token=True), pytest.param(LogWindow(3, 2, 3, hidden=4), marks=pytest.mark.slow)],
+    ids=str,
+)
 def test_a_compiled_window_is_one_graph(spec: Any):
     module, tokens = held.Bias(spec), spec.tokens
     scores = torch.randn(3, tokens, tokens)
@@ -309,8 +313,16 @@ def frames(function: Callable[..., Any], calls: Any, **options: Any) -> int:
     return counter.frame_count
 
 
-@pytest.mark.parametrize("rows", [1, None])
-@pytest.mark.parametrize("spec", [ch.Alibi(3), ch.Buckets(3), Fire(3, hidden=3)], ids=str)
+@pytest.mark.parametrize(
+    ("spec", "rows"),
+    [
+        (ch.Alibi(3), 1),
+        (ch.Buckets(3), None),
+        *(pytest.param(*row, marks=pytest.mark.slow) for row in ((ch.Alibi(3), None), (ch.Buckets(3), 1))),
+        *(pytest.param(Fire(3, hidden=3), rows, marks=pytest.mark.slow) for rows in (1, None)),
+    ],
+    ids=str,
+)
 def test_a_bias_of_another_length_is_one_graph_more_and_no_further(spec: Any, rows: int | None):
     calls = [(torch.randn(2, 3, rows or length, length),) for length in range(5, 30, 2)]
     assert frames(held.Bias(spec), calls) == 2
