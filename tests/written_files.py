@@ -12,18 +12,9 @@ import pytest
 from clockhands.errors import ClockhandsError
 
 GGUF_KINDS = {
-    "uint8": (0, "B"),
-    "int8": (1, "b"),
-    "uint16": (2, "H"),
-    "int16": (3, "h"),
-    "uint32": (4, "I"),
-    "int32": (5, "i"),
-    "float32": (6, "f"),
-    "bool": (7, "?"),
-    "uint64": (10, "Q"),
-    "int64": (11, "q"),
-    "float64": (12, "d"),
-}
+    "uint8": (0, "B"), "int8": (1, "b"), "uint16": (2, "H"), "int16": (3, "h"), "uint32": (4, "I"), "int32": (5, "i"),
+    "float32": (6, "f"), "bool": (7, "?"), "uint64": (10, "Q"), "int64": (11, "q"), "float64": (12, "d"),
+}  # fmt: skip
 
 
 def refusal(call, *arguments, error: type[ClockhandsError], **named) -> tuple[str, str]:
@@ -64,12 +55,8 @@ def gguf_value(kind: str, value: Any, order: str = "<") -> bytes:
         item = kind.removeprefix("array of ")
         elements = [gguf_value(item, each, order) for each in value]
         number = elements[0][:4] if elements else struct.pack(order + "I", 4)
-        return (
-            struct.pack(order + "I", 9)
-            + number
-            + struct.pack(order + "Q", len(value))
-            + b"".join(e[4:] for e in elements)
-        )
+        kinds = struct.pack(order + "I", 9) + number + struct.pack(order + "Q", len(value))
+        return kinds + b"".join(each[4:] for each in elements)
     number, letter = GGUF_KINDS[kind]
     return struct.pack(order + "I" + letter, number, value)
 
@@ -80,12 +67,8 @@ def gguf_key(key: str | bytes, kind: str, value: Any, order: str = "<") -> bytes
 
 def gguf_tensor(name: str | bytes, sizes: tuple[int, ...], kind: int, offset: int, order: str = "<") -> bytes:
     """An entry of the tensor list; sizes as the file has them, the row's length first."""
-    return (
-        gguf_string(name, order)
-        + struct.pack(order + "I", len(sizes))
-        + struct.pack(f"{order}{len(sizes)}Q", *sizes)
-        + struct.pack(order + "IQ", kind, offset)
-    )
+    shape = struct.pack(f"{order}I{len(sizes)}Q", len(sizes), *sizes)
+    return gguf_string(name, order) + shape + struct.pack(order + "IQ", kind, offset)
 
 
 def gguf_bytes(
@@ -100,11 +83,9 @@ def gguf_bytes(
     alignment: int = 32,
 ) -> bytes:
     tensors = tensors or []
-    counts = (
-        len(tensors) if tensor_count is None else tensor_count,
-        len(keys) if key_count is None else key_count,
-    )
-    head = b"GGUF" + struct.pack(order + "IQQ", version, *counts) + b"".join(keys) + b"".join(tensors)
+    count = len(tensors) if tensor_count is None else tensor_count
+    keys_said = len(keys) if key_count is None else key_count
+    head = b"GGUF" + struct.pack(order + "IQQ", version, count, keys_said) + b"".join(keys) + b"".join(tensors)
     return head + b"\0" * (-len(head) % alignment if tensors else 0) + data
 
 

@@ -1,6 +1,5 @@
 """PyTorch's own files: what torch.load reads of them is read, and what would run code is refused by its name."""
 
-import json
 import os
 import pickle
 import struct
@@ -207,45 +206,6 @@ def test_a_damaged_archive_is_refused(tmp_path, refused, snapshot):
 
 
 # As targets
-
-
-def test_checkpoints_are_opened_as_targets(tmp_path):
-    path = written(tmp_path / "pytorch_model.bin", small_checkpoint())
-    opened = open_target(path)
-    assert (opened.form, opened.config, list(opened.tensors)) == ("pytorch", None, ["a", "inner.b"])
-    assert opened.array("inner.b").tolist() == [[2, 4], [3, 5]]
-    picked = open_target(f"{path}:a")
-    assert (picked.form, picked.array("a").tolist()) == ("array", [[0, 1, 2], [3, 4, 5]])
-    assert open_target(tmp_path).form == "pytorch"
-    written(tmp_path / "config.json", b'{"model_type": "bert"}')
-    opened = open_target(path)
-    assert opened.config == {"model_type": "bert"}
-    assert opened.notes == (f"{tmp_path}/config.json in the same folder is read too.",)
-    assert (open_target(tmp_path).form, list(open_target(tmp_path).tensors)) == ("config", ["a", "inner.b"])
-    nameless = written(tmp_path / "0123abcd", small_checkpoint())
-    assert open_target(nameless).form == "pytorch"
-
-
-def test_a_tensor_by_itself_is_an_array(tmp_path):
-    path = checkpoint(tmp_path, pickled_tensor("0", (2, 3), numel=6, strides=(3, 1)), **{"0": bytes(24)})
-    opened = open_target(path)
-    assert (opened.form, opened.tensors["x.pt"].shape) == ("array", (2, 3))
-
-
-def test_shards_of_checkpoints(tmp_path):
-    written(tmp_path / "pytorch_model-00001-of-00002.bin", small_checkpoint())
-    body = pickled_dictionary({"c": pickled_tensor("0", (2,), numel=2, strides=(1,))})
-    second = written(tmp_path / "pytorch_model-00002-of-00002.bin", checkpoint_bytes(body, {"0": bytes(8)}))
-    weight_map = {"a": "pytorch_model-00001-of-00002.bin", "c": "pytorch_model-00002-of-00002.bin"}
-    index = written(tmp_path / "pytorch_model.bin.index.json", json.dumps({"weight_map": weight_map}).encode())
-    for target in (index, tmp_path):
-        opened = open_target(target)
-        assert (opened.form, list(opened.tensors)) == ("pytorch", ["a", "c"])
-    second.unlink()
-    written(tmp_path / "config.json", b"{}")
-    assert open_target(tmp_path).notes == (
-        "1 of the shards that pytorch_model.bin.index.json names are not here, pytorch_model-00002-of-00002.bin first.",
-    )
 
 
 def test_a_config_beside_a_pickle_that_is_refused_is_read_with_a_note(tmp_path):

@@ -1,5 +1,6 @@
 """Transformers of diffusers, by the class that they name: facts, and the numbers of the library's own code."""
 
+import importlib
 import inspect
 
 import numpy as np
@@ -50,11 +51,12 @@ def test_a_type_that_names_a_task_is_no_type():
     assert found.model_type == "i2v"
 
 
-@pytest.mark.parametrize("axes", [[16, 56], [16, 56, 57], [15, 57, 56], [0, 64, 64], ["a"], 5, [128, -0.5]])
-def test_shares_that_are_not_those_of_a_head_are_a_fact(axes):
-    found = resolved(_class_name="FluxTransformer2DModel", axes_dims_rope=axes)
-    assert found.codes[0].rates is None
-    assert set(facts(found)) & {"impossible-value", "unreadable-field"}
+def test_shares_that_are_not_those_of_a_head_are_a_fact(cases):
+    for axes in ([16, 56], [16, 56, 57], [15, 57, 56], [0, 64, 64], ["a"], 5, [128, -0.5]):
+        found = resolved(_class_name="FluxTransformer2DModel", axes_dims_rope=axes)
+        with cases(axes):
+            assert found.codes[0].rates is None
+            assert set(facts(found)) & {"impossible-value", "unreadable-field"}
 
 
 def test_a_learned_table_and_a_grid_of_sinusoids():
@@ -120,18 +122,18 @@ def transformers():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", [name for name, known in CLASSES.items() if known.library.startswith("diffusers")])
-def test_defaults_are_those_of_the_class(transformers, name):
-    taken = inspect.signature(getattr(transformers, name).__init__).parameters
-    for key, value in CLASSES[name].defaults.items():
-        default = taken[key].default
-        assert (list(default) if isinstance(default, tuple | list) else default) == value, key
+def test_defaults_are_those_of_the_class(transformers, cases):
+    for name, known in CLASSES.items():
+        if known.library.startswith("diffusers"):
+            taken = inspect.signature(getattr(transformers, name).__init__).parameters
+            for key, value in known.defaults.items():
+                default = taken[key].default
+                with cases(name, key):
+                    assert (list(default) if isinstance(default, tuple | list) else default) == value
 
 
 def embeddings(transformers, name, config):
     """Cosines that the class's own code makes at coordinates 0 to 3 of each axis, one row for each pair."""
-    import importlib
-
     import torch
     from diffusers.models import embeddings as shared
 
@@ -140,12 +142,9 @@ def embeddings(transformers, name, config):
     module = importlib.import_module(getattr(transformers, written_in).__module__)
     width, theta = config["width"], config["base"]
     axes = [int(size) for size in config["axes"]]
-    if name in ("WanTransformer3DModel", "WanVACETransformer3DModel", "WanAnimateTransformer3DModel"):
-        return module.WanRotaryPosEmbed(width, (1, 2, 2), 16).freqs_cos[:4, ::2]
-    if name == "SanaVideoTransformer3DModel":
-        return module.WanRotaryPosEmbed(width, (1, 2, 2), 16).freqs_cos[:4, ::2]
-    if name == "SkyReelsV2Transformer3DModel":
-        return module.SkyReelsV2RotaryPosEmbed(width, (1, 2, 2), 16).freqs_cos[:4, ::2]
+    if name.startswith(("Wan", "SanaVideo", "SkyReelsV2")):
+        made = module.SkyReelsV2RotaryPosEmbed if name.startswith("Sky") else module.WanRotaryPosEmbed
+        return made(width, (1, 2, 2), 16).freqs_cos[:4, ::2]
     if name in ("CogVideoXTransformer3DModel", "ConsisIDTransformer3DModel"):
         cosines, _ = shared.get_3d_rotary_pos_embed(width, None, (4, 4), 4, grid_type="slice", max_size=(4, 4))
         return cosines.reshape(4, 4, 4, -1)[range(4), range(4), range(4)][:, ::2]
@@ -162,8 +161,7 @@ def embeddings(transformers, name, config):
         return cosines.reshape(4, 4, -1)[range(4), range(4)][:, ::2]
     ids = torch.arange(4)[:, None].expand(4, len(axes))
     if name == "QwenImageTransformer2DModel":
-        rows = module.QwenEmbedRope(theta, axes).pos_freqs
-        return rows[:4].real
+        return module.QwenEmbedRope(theta, axes).pos_freqs[:4].real
     if name == "Lumina2Transformer2DModel":
         tables = module.Lumina2RotaryPosEmbed(theta, axes, [16] * len(axes)).freqs_cis
         return torch.cat([table[:4].real for table in tables], dim=1)
@@ -172,9 +170,8 @@ def embeddings(transformers, name, config):
     if name == "HiDreamImageTransformer2DModel":
         return module.HiDreamImageEmbedND(int(theta), axes)(ids[None])[0, :, 0, :, 0, 0]
     if name.startswith("Hunyuan"):
-        (made,) = [each for key, each in vars(module).items() if key.endswith("RotaryPosEmbed") and "Image" in key] or [
-            each for key, each in vars(module).items() if key.endswith("RotaryPosEmbed")
-        ]
+        rotary = {key: each for key, each in vars(module).items() if key.endswith("RotaryPosEmbed")}
+        (made,) = [each for key, each in rotary.items() if "Image" in key] or rotary.values()
         if len(axes) == 2:
             cosines, _ = made((1, 1), axes, theta)(torch.zeros(1, 1, 4, 4))
             return cosines.reshape(4, 4, -1)[range(4), range(4)][:, ::2]
@@ -183,25 +180,23 @@ def embeddings(transformers, name, config):
         else:
             cosines, _ = made(1, 1, axes, theta)(torch.zeros(1, 1, 4, 4, 4))
         return cosines.reshape(4, 4, 4, -1)[range(4), range(4), range(4)][:, ::2]
-    (made,) = [
-        each
-        for key, each in vars(module).items()
-        if key in ("FluxPosEmbed", "Flux2PosEmbed", "OvisImagePosEmbed", "LongCatImagePosEmbed", "BriaEmbedND")
-    ]
+    known = ("FluxPosEmbed", "Flux2PosEmbed", "OvisImagePosEmbed", "LongCatImagePosEmbed", "BriaEmbedND")
+    (made,) = [each for key, each in vars(module).items() if key in known]
     return made(theta, axes)(ids)[0][:, ::2]
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ROTARY)
-def test_the_ladders_are_those_of_the_library_s_code(transformers, name):
-    switch = CLASSES[name].switch
-    # The class's own default does not fill a head, and no release is without the key.
-    more = {"axes_dims_rope": [64, 32, 32]} if name == "HiDreamImageTransformer2DModel" else {}
-    (code,) = resolved(_class_name=name, **({switch: True} if switch else {}), **more).codes
-    axes = [2 * code.spec.axes.count(axis) for axis in range(max(code.spec.axes) + 1)]
-    theirs = embeddings(transformers, name, {"width": code.width, "base": code.base, "axes": axes})
-    ours = np.cos(np.arange(4)[:, None] * np.array(code.rates))
-    assert theirs.shape == ours.shape
-    np.testing.assert_allclose(np.asarray(theirs, dtype="float64"), ours, atol=1e-6)
-    # What is compared is more than ones.
-    assert np.ptp(ours, axis=0).max() > 1
+def test_the_ladders_are_those_of_the_library_s_code(transformers, cases):
+    for name in ROTARY:
+        switch = CLASSES[name].switch
+        # The class's own default does not fill a head, and no release is without the key.
+        more = {"axes_dims_rope": [64, 32, 32]} if name == "HiDreamImageTransformer2DModel" else {}
+        with cases(name):
+            (code,) = resolved(_class_name=name, **({switch: True} if switch else {}), **more).codes
+            axes = [2 * code.spec.axes.count(axis) for axis in range(max(code.spec.axes) + 1)]
+            theirs = embeddings(transformers, name, {"width": code.width, "base": code.base, "axes": axes})
+            ours = np.cos(np.arange(4)[:, None] * np.array(code.rates))
+            assert theirs.shape == ours.shape
+            np.testing.assert_allclose(np.asarray(theirs, dtype="float64"), ours, atol=1e-6)
+            # What is compared is more than ones.
+            assert np.ptp(ours, axis=0).max() > 1

@@ -11,13 +11,11 @@ import math
 
 import numpy as np
 import pytest
-from safetensors.numpy import save_file
 
 from clockhands.auditing import audit
-from clockhands.sources import open_target
 from clockhands.sources.resolve import resolve
 from clockhands.sources.targets import Opened
-from written_files import small_checkpoint, written
+from written_files import written
 
 LLAMA = {
     "dim": 4096, "n_layers": 32, "n_heads": 32, "n_kv_heads": 8, "vocab_size": 128256, "multiple_of": 1024,
@@ -56,26 +54,25 @@ def test_llama_3():
     assert (found.model_type, found.context, facts(found)) == (None, None, {})
 
 
-@pytest.mark.parametrize(
-    ("more", "factor", "place"),
-    [
+def test_the_stretching_of_llama_3(cases):
+    for more, factor, place in (
         ({}, 8.0, "llama-models 0.3.0, llama3/model.py"),
         ({"rope_scaling_factor": 32}, 32.0, "params.json:rope_scaling_factor"),
         ({"rope_scale_factor": 32}, 32.0, "params.json:rope_scale_factor"),
-    ],
-)
-def test_the_stretching_of_llama_3(more, factor, place):
-    found = resolved(LLAMA | {"use_scaled_rope": True} | more)
-    (code,) = found.codes
-    block = {"rope_type": "llama3", "low_freq_factor": 1.0, "high_freq_factor": 4.0, "factor": factor}
-    block |= {"original_max_position_embeddings": 8192}
-    assert code.rates == converted(rope_theta=500000.0, rope_scaling=block, max_position_embeddings=131072).rates
-    assert dict(code.scaling) == {"type": "llama3", "factor": factor, "original": 8192}
-    assert place in code.source["scaling"]
-    assert "params.json:use_scaled_rope" in code.source["scaling"]
-    # A factor that no file has is what Meta's code takes, which is not what Llama 3.2 was published with elsewhere.
-    assert ("default-value" in facts(found)) == (not more)
-    assert resolved(LLAMA | {"use_scaled_rope": False} | more).codes[0].scaling is None
+    ):
+        found = resolved(LLAMA | {"use_scaled_rope": True} | more)
+        (code,) = found.codes
+        block = {"rope_type": "llama3", "low_freq_factor": 1.0, "high_freq_factor": 4.0, "factor": factor}
+        block |= {"original_max_position_embeddings": 8192}
+        rates = converted(rope_theta=500000.0, rope_scaling=block, max_position_embeddings=131072).rates
+        with cases(place):
+            assert code.rates == rates
+            assert dict(code.scaling) == {"type": "llama3", "factor": factor, "original": 8192}
+            assert place in code.source["scaling"]
+            assert "params.json:use_scaled_rope" in code.source["scaling"]
+            # A factor that no file has is what Meta's code takes; Llama 3.2 was published with another elsewhere.
+            assert ("default-value" in facts(found)) == (not more)
+            assert resolved(LLAMA | {"use_scaled_rope": False} | more).codes[0].scaling is None
 
 
 def test_llama_4_scout_rotates_three_of_four_layers():
@@ -86,21 +83,19 @@ def test_llama_4_scout_rotates_three_of_four_layers():
     assert "llama4/model.py" in turning.source["scaling"]
 
 
-@pytest.mark.parametrize(
-    ("config", "base"),
-    [
-        ({**LLAMA, "vocab_size": -1}, 10000.0),
-        ({**LLAMA, "vocab_size": 32000}, 10000.0),
+def test_an_absent_base_is_that_of_the_makers_code_and_said_to_be(cases):
+    for config, base in (
+        (LLAMA | {"vocab_size": -1}, 10000.0),
+        (LLAMA | {"vocab_size": 32000}, 10000.0),
         (LLAMA, 500000.0),
         (MISTRAL, 1000000.0),
         (MISTRAL | {"sliding_window": 4096}, 10000.0),
-    ],
-)
-def test_an_absent_base_is_that_of_the_makers_code_and_said_to_be(config, base):
-    found = resolved({key: value for key, value in config.items() if key != "rope_theta"})
-    assert found.codes[0].base == base
-    assert facts(found)["default-base"]["used"] == base
-    assert "params.json" not in found.codes[0].source["base"]
+    ):
+        found = resolved({key: value for key, value in config.items() if key != "rope_theta"})
+        with cases(config, base):
+            assert found.codes[0].base == base
+            assert facts(found)["default-base"]["used"] == base
+            assert "params.json" not in found.codes[0].source["base"]
 
 
 def test_windows_of_mistral():
@@ -113,30 +108,25 @@ def test_windows_of_mistral():
         assert "impossible-value" in facts(resolved(MISTRAL | {"sliding_window": wrong}))
 
 
-@pytest.mark.parametrize(
-    ("scale", "factor"),
-    [({}, 0.1 * math.log(16) + 1), ({"apply_scale": True}, 0.1 * math.log(16) + 1), ({"apply_scale": False}, 1.0)],
-)
-def test_yarn_of_mistral(scale, factor):
-    found = resolved(MISTRAL | {"max_position_embeddings": 262144, "yarn": YARN | scale})
-    (code,) = found.codes
+def test_yarn_of_mistral(cases):
     block = {"rope_type": "yarn", "factor": 16.0, "original_max_position_embeddings": 16384}
-    expected = converted(rope_theta=1e6, rope_scaling=block, max_position_embeddings=262144)
-    assert code.rates == expected.rates
-    assert code.attention_factor == pytest.approx(factor, rel=1e-15)
-    assert (found.context, found.source["context"]) == (262144, "params.json:max_position_embeddings")
-    assert "params.json:yarn.factor" in code.source["scaling"]
-    if scale == {"apply_scale": False}:
-        assert code.source["attention_factor"] == "params.json:yarn.apply_scale"
-    assert facts(found) == {}
-    assert found.ignored == {}
-
-
-def test_the_ramp_of_yarn_is_bounded_by_its_alpha_and_beta():
-    given = resolved(MISTRAL | {"max_position_embeddings": 262144, "yarn": YARN | {"alpha": 2, "beta": 16}}).codes[0]
-    block = {"rope_type": "yarn", "factor": 16.0, "original_max_position_embeddings": 16384}
-    block |= {"beta_fast": 16, "beta_slow": 2}
-    assert given.rates == converted(rope_theta=1e6, rope_scaling=block, max_position_embeddings=262144).rates
+    given = {"rope_theta": 1e6, "rope_scaling": block, "max_position_embeddings": 262144}
+    for scale, factor in (({}, 0.1 * math.log(16) + 1), ({"apply_scale": True}, 0.1 * math.log(16) + 1),
+                          ({"apply_scale": False}, 1.0)):  # fmt: skip
+        found = resolved(MISTRAL | {"max_position_embeddings": 262144, "yarn": YARN | scale})
+        (code,) = found.codes
+        with cases(scale):
+            assert code.rates == converted(**given).rates
+            assert code.attention_factor == pytest.approx(factor, rel=1e-15)
+            assert (found.context, found.source["context"]) == (262144, "params.json:max_position_embeddings")
+            assert "params.json:yarn.factor" in code.source["scaling"]
+            if scale == {"apply_scale": False}:
+                assert code.source["attention_factor"] == "params.json:yarn.apply_scale"
+            assert facts(found) == {}
+            assert found.ignored == {}
+    # Its alpha and beta bound the ramp.
+    bounded = resolved(MISTRAL | {"max_position_embeddings": 262144, "yarn": YARN | {"alpha": 2, "beta": 16}}).codes[0]
+    assert bounded.rates == converted(**given | {"rope_scaling": block | {"beta_fast": 16, "beta_slow": 2}}).rates
 
 
 def test_an_unknown_key_of_yarn_is_noticed_where_it_stands():
@@ -160,43 +150,18 @@ def test_the_tower_of_pixtral_shares_one_ladder_between_rows_and_columns():
     assert vision.spec.axes == (0,) * 16 + (1,) * 16
 
 
-@pytest.mark.parametrize(
-    "wrong", [{"dim": "4096"}, {"n_heads": None}, {"architectures": ["LlamaForCausalLM"]}, {"use_hf_rope": True}]
-)
-def test_what_is_no_params_file_is_read_as_a_config(wrong):
-    assert "unknown-model-type" in facts(resolved(LLAMA | wrong))
+def test_what_is_no_params_file_is_read_as_a_config(cases):
+    for wrong in ({"dim": "4096"}, {"n_heads": None}, {"architectures": ["LlamaForCausalLM"]}, {"use_hf_rope": True}):
+        with cases(wrong):
+            assert "unknown-model-type" in facts(resolved(LLAMA | wrong))
 
 
 # As targets
 
 
-def test_a_folder_of_meta_is_a_model(tmp_path):
+def test_a_folder_of_meta_is_audited(tmp_path):
     written(tmp_path / "params.json", json.dumps(LLAMA).encode())
-    written(tmp_path / "consolidated.00.pth", small_checkpoint())
-    written(tmp_path / "consolidated.01.pth", small_checkpoint())
-    opened = open_target(tmp_path)
-    assert (opened.form, opened.config_name, opened.config, opened.beside) == ("config", "params.json", LLAMA, {})
-    assert list(opened.tensors) == ["a", "inner.b"]
-    assert opened.notes == (
-        "consolidated.00.pth is one of 2 files that each hold a slice of every matrix; no other is read.",
-    )
-    assert audit(tmp_path).layers[0].base == 500000.0
-    assert audit(tmp_path / "params.json").layers[0].base == 500000.0
-
-
-def test_weights_beside_a_params_file_are_read_with_it(tmp_path):
-    written(tmp_path / "params.json", json.dumps(MISTRAL).encode())
-    save_file({"layers.0.attention.wq.weight": np.ones((2, 2))}, tmp_path / "consolidated.safetensors")
-    opened = open_target(tmp_path / "consolidated.safetensors")
-    assert (opened.config_name, opened.config) == ("params.json", MISTRAL)
-    assert list(open_target(tmp_path).tensors) == ["layers.0.attention.wq.weight"]
-
-
-def test_beside_a_config_a_params_file_is_another_document(tmp_path):
-    written(tmp_path / "params.json", json.dumps(MISTRAL).encode())
-    written(tmp_path / "config.json", b'{"model_type": "mistral"}')
-    opened = open_target(tmp_path)
-    assert (opened.config_name, opened.beside) == ("config.json", {"params.json": MISTRAL})
+    assert audit(tmp_path).layers[0].base == audit(tmp_path / "params.json").layers[0].base == 500000.0
 
 
 def test_values_can_be_set_over_those_of_the_file():

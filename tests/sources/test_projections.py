@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
-from clockhands.errors import TooLarge, Unreadable
+from clockhands.errors import TooLarge
 from clockhands.sources import projections as module
 from clockhands.sources.projections import projections
 from clockhands.sources.resolve import resolve
@@ -92,14 +92,13 @@ FUSED = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", FUSED)
-def test_fused_projections_are_cut_as_their_class_cuts_them(name, tmp_path):
-    config, tensor, rows, queries, keys = FUSED[name]
-    made = found(tmp_path / name, config, {tensor: numbered(rows)})
-    assert made.left_out == ()
-    assert [one.of for one in made.projections] == ["q", "k"]
-    assert rows_of(made.projections[0]) == queries
-    assert rows_of(made.projections[1]) == keys
+def test_fused_projections_are_cut_as_their_class_cuts_them(tmp_path, cases):
+    for name, (config, tensor, rows, queries, keys) in FUSED.items():
+        with cases(name):
+            made = found(tmp_path / name, config, {tensor: numbered(rows)})
+            assert made.left_out == ()
+            assert [one.of for one in made.projections] == ["q", "k"]
+            assert [rows_of(one) for one in made.projections] == [queries, keys]
 
 
 def test_of_latent_heads_the_last_channels_turn(tmp_path):
@@ -108,15 +107,9 @@ def test_of_latent_heads_the_last_channels_turn(tmp_path):
         "qk_nope_head_dim": 8, "qk_rope_head_dim": 4, "kv_lora_rank": 16, "q_lora_rank": 12, "v_head_dim": 8,
         "max_position_embeddings": 64,
     }  # fmt: skip
-    made = found(
-        tmp_path / "latent",
-        config,
-        {
-            "model.layers.0.self_attn.q_b_proj.weight": numbered(24, 12),
-            "model.layers.0.self_attn.kv_a_proj_with_mqa.weight": numbered(20),
-            "model.layers.0.self_attn.kv_b_proj.weight": numbered(32, 16),
-        },
-    )
+    tensors = {"q_b_proj": numbered(24, 12), "kv_a_proj_with_mqa": numbered(20), "kv_b_proj": numbered(32, 16)}
+    tensors = {f"model.layers.0.self_attn.{name}.weight": values for name, values in tensors.items()}
+    made = found(tmp_path / "latent", config, tensors)
     assert [rows_of(one) for one in made.projections] == [by_head(8, 20, width=4), by_head(16, width=4)]
 
 
@@ -138,34 +131,24 @@ def test_a_projection_that_lies_across_is_told_by_its_keys(tmp_path):
     assert not alone.projections[0].transposed  # a square one by itself does not say
 
 
-@pytest.mark.parametrize(
-    ("tensors", "reason"),
-    [
-        ({"model.layers.0.self_attn.q_proj.weight": numbered(36)}, "of 36 rows, which does not fit 4 heads"),
-        ({"model.layers.0.self_attn.k_proj.weight": numbered(32)}, "of 32 rows, which does not fit 2 heads"),
-        ({"model.layers.0.self_attn.q_proj.qweight": numbered(4, dtype="int32")}, "quantised by GPTQ or AWQ"),
-        ({"model.layers.0.self_attn.q_proj.weight_packed": numbered(32, dtype="int32")}, "packed several numbers"),
-    ],
-)
-def test_what_cannot_be_read_is_left_out_with_its_reason(tensors, reason, tmp_path):
-    made = found(tmp_path / "odd", LLAMA, tensors)
-    assert made.projections == ()
-    (words,) = made.left_out
-    assert words.startswith("1 tensor is ")
-    assert reason in words
-
-
-@pytest.mark.parametrize(
-    ("config", "rows"),
-    [
-        (LLAMA | {"num_attention_heads": 1025, "num_key_value_heads": 1, "hidden_size": 8200}, 8200),
-        (LLAMA | {"head_dim": 2048, "num_attention_heads": 1, "num_key_value_heads": 1}, 2048),
-    ],
-)
-def test_heads_that_no_model_has_are_not_looked_at(config, rows, tmp_path):
-    made = found(tmp_path / "many", config, {"model.layers.0.self_attn.q_proj.weight": numbered(rows, 1)})
-    assert made.projections == ()
-    assert "above the limits (1024 and 1024)" in made.left_out[0]
+def test_what_cannot_be_read_is_left_out_with_its_reason(tmp_path, cases):
+    attention = "model.layers.0.self_attn"
+    many = LLAMA | {"num_attention_heads": 1025, "num_key_value_heads": 1, "hidden_size": 8200}
+    wide = LLAMA | {"head_dim": 2048, "num_attention_heads": 1, "num_key_value_heads": 1}
+    for number, (config, tensor, values, reason) in enumerate([
+        (LLAMA, "q_proj.weight", numbered(36), "of 36 rows, which does not fit 4 heads"),
+        (LLAMA, "k_proj.weight", numbered(32), "of 32 rows, which does not fit 2 heads"),
+        (LLAMA, "q_proj.qweight", numbered(4, dtype="int32"), "quantised by GPTQ or AWQ"),
+        (LLAMA, "q_proj.weight_packed", numbered(32, dtype="int32"), "packed several numbers"),
+        (many, "q_proj.weight", numbered(8200, 1), "above the limits (1024 and 1024)"),
+        (wide, "q_proj.weight", numbered(2048, 1), "above the limits (1024 and 1024)"),
+    ]):  # fmt: skip
+        with cases(tensor, reason):
+            made = found(tmp_path / f"{number}", config, {f"{attention}.{tensor}": values})
+            assert made.projections == ()
+            (words,) = made.left_out
+            assert words.startswith("1 tensor is ") or config is not LLAMA
+            assert reason in words
 
 
 def test_rows_that_do_not_fit_into_memory_are_refused_before_they_are_read(tmp_path, monkeypatch):
@@ -236,21 +219,15 @@ def test_quantised_rows_are_read_alone(tmp_path):
     assert one.read()[:, :, 0].tolist() == [[row / 2 for row in range(8)], [row / 2 for row in range(8, 16)]]
 
 
-def test_a_quantisation_needs_the_library_that_reads_it(tmp_path, monkeypatch):
-    opened = open_target(str(quantised_gguf(tmp_path / "q.gguf", 8, bytes(34 * 16))))
-    (one,) = projections(opened, resolve(opened)).projections
-    monkeypatch.setitem(sys.modules, "gguf", None)
-    with pytest.raises(Unreadable, match="stored as Q8_0, but the library that reads this type is missing") as caught:
-        one.read()
-    assert "pip install 'clockhands[gguf]'" in caught.value.hint
-
-
-def test_a_quantisation_that_the_library_does_not_read_is_said_to_be_so(tmp_path):
+def test_a_quantisation_needs_a_library_that_reads_it(tmp_path, monkeypatch, refused, snapshot):
     pytest.importorskip("gguf")
     opened = open_target(str(quantised_gguf(tmp_path / "q.gguf", 15, bytes(292 * 16), width=256)))  # Q8_K
     (one,) = projections(opened, resolve(opened)).projections
-    with pytest.raises(Unreadable, match="stored as Q8_K, which the library gguf does not read"):
-        one.read()
+    assert refused(one.read) == snapshot(name="not read")
+    opened = open_target(str(quantised_gguf(tmp_path / "q.gguf", 8, bytes(34 * 16))))
+    (one,) = projections(opened, resolve(opened)).projections
+    monkeypatch.setitem(sys.modules, "gguf", None)
+    assert refused(one.read) == snapshot(name="missing")
 
 
 def test_only_the_rows_that_turn_are_read(tmp_path, monkeypatch):

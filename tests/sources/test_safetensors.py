@@ -6,7 +6,7 @@ import json
 import ml_dtypes
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
@@ -180,6 +180,7 @@ def nearly_sound(draw):
     return safetensors_bytes(fields, bytes(max(0, at + draw(st.sampled_from([0, 0, 0, -1, 1])))))
 
 
+@settings(max_examples=50)
 @given(data=nearly_sound())
 def test_what_the_library_opens_is_opened_and_what_it_refuses_is_refused(tmp_path_factory, data):
     path = written(tmp_path_factory.mktemp("held") / "x.safetensors", data)
@@ -204,6 +205,7 @@ def test_the_comparison_with_the_library_can_fail(tmp_path):
     assert library_opens(written(tmp_path / "y.safetensors", safetensors_bytes({"a": entry()}, bytes(8))))
 
 
+@settings(max_examples=25)
 @given(data=st.data())
 def test_flipped_bytes_end_in_one_kind_of_error(tmp_path_factory, data):
     whole = bytearray(safetensors_bytes({"a": entry(), "b": entry("F16", (2, 2), (8, 16))}, bytes(16)))

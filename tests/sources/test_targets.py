@@ -15,7 +15,7 @@ from safetensors.numpy import save_file
 
 from clockhands.errors import InvalidType, InvalidValue, Unreadable
 from clockhands.sources import Opened, open_target
-from written_files import gguf_bytes, gguf_key, refusal, small_gguf, written
+from written_files import refusal, small_gguf, written
 
 READ = "a model folder, config.json, .yaml, .gguf, .safetensors or .bin (or its index), .pt, .onnx, .npy, .npz"
 CONFIG = b'{"model_type": "llama", "rope_theta": 10000.0}'
@@ -167,39 +167,7 @@ def test_a_missing_path_is_refused(here, refused, cases, snapshot):
     assert refused("model") == snapshot
 
 
-# Files
-
-
-def test_a_config_is_opened_with_its_duplicates(here):
-    written(here / "config.json", b'{"a": 1, "a": 2}')
-    opened = open_target("config.json")
-    assert (opened.form, opened.path, opened.config_name) == ("config", Path("config.json"), "config.json")
-    assert (opened.config, opened.duplicates, dict(opened.tensors)) == ({"a": 2}, ("a",), {})
-    assert open_target("file:config.json").config == {"a": 2}
-    assert open_target(here / "config.json").config == {"a": 2}
-
-
-def test_a_gguf_is_opened_by_its_ending_or_its_first_bytes(here, cases):
-    for name in ("model.gguf", "sha256-0123", "MODEL.GGUF"):
-        written(here / name, small_gguf())
-        with cases(name):
-            opened = open_target(name)
-            assert (opened.form, opened.config_name, opened.notes) == ("gguf", name, ())
-            assert opened.config["llama.context_length"] == 8192
-            assert opened.array("rope_freqs.weight").tolist() == [1, 2, 3, 4]
-            assert opened.summary("rope_freqs.weight").nonfinite_rows == 0
-    written(here / "model.gguf", small_gguf(">"))
-    assert open_target("model.gguf").notes == ("model.gguf is in big-endian byte order.",)
-
-
-def test_other_files_are_opened_by_their_first_bytes_too(here):
-    save_file({"a": np.ones(2)}, here / "blob")
-    assert open_target("blob").form == "safetensors"
-    np.savez(here / "x.npz", a=np.ones(2))
-    (here / "x.npz").rename(here / "blob")
-    assert open_target("blob:a").form == "array"
-    written(here / "blob", b" " * 8 + CONFIG)
-    assert open_target("blob").config == json.loads(CONFIG)
+# Files and folders; what is opened of each is in test_layouts_of_models.py
 
 
 def test_a_file_that_fails_while_it_is_looked_at_is_refused(here, monkeypatch, refused):
@@ -226,89 +194,6 @@ def test_a_tensor_that_is_not_there_is_refused_with_the_nearest(here):
     assert refusal(opened.array, "z", error=Unreadable)[1] == "It holds rope_freqs.weight, half, brain, quantised."
 
 
-def part(number, *more):
-    return gguf_bytes([gguf_key("split.no", "uint16", number), gguf_key("split.count", "uint16", 3), *more])
-
-
-def test_parts_of_a_gguf(here, refused, snapshot):
-    llama = gguf_key("general.architecture", "string", "llama")
-    written(here / "m-00001-of-00003.gguf", part(0, llama))
-    written(here / "m-00002-of-00003.gguf", part(1))
-    note = "m-00001-of-00003.gguf is part 1 of 3; tensors of the other parts are not examined."
-    assert open_target("m-00001-of-00003.gguf").notes == (note,)
-    assert open_target(".").notes == (note,)
-    assert refused("m-00002-of-00003.gguf") == snapshot
-
-
-def test_a_safetensors_file_is_opened_with_the_config_beside_it(here):
-    save_file({"a": np.arange(3.0)}, here / "x.safetensors")
-    alone = open_target("x.safetensors")
-    assert (alone.form, alone.config, alone.notes) == ("safetensors", None, ())
-    assert alone.array("a").tolist() == [0, 1, 2]
-    written(here / "config.json", CONFIG)
-    both = open_target("x.safetensors")
-    assert (both.form, both.config, both.config_name) == ("safetensors", json.loads(CONFIG), "config.json")
-    assert both.notes == ("config.json in the same folder is read too.",)
-
-
-def test_one_tensor_is_picked(here, refused, snapshot):
-    save_file({"deep/b:0": np.arange(3.0), "c": np.ones(1)}, here / "x.safetensors")
-    for text in ("x.safetensors:deep/b:0", "file:x.safetensors:deep/b:0"):
-        opened = open_target(text)
-        assert (opened.form, list(opened.tensors), opened.config) == ("array", ["deep/b:0"], None)
-        assert opened.array("deep/b:0").tolist() == [0, 1, 2]
-    assert refused("x.safetensors:C") == snapshot(name="another")
-    written(here / "config.json", CONFIG)
-    assert refused("config.json:a") == snapshot(name="config")
-
-
-def test_a_colon_in_a_file_s_name_is_part_of_it(here):
-    np.savez(here / "a:b.npz", c=np.ones(2), d=np.zeros(1))
-    assert open_target("a:b.npz:c").array("c").tolist() == [1, 1]
-    np.save(here / "x:y.npy", np.ones(3))
-    assert list(open_target("x:y.npy").tensors) == ["x:y.npy"]
-
-
-def test_arrays_are_opened(here, refused, snapshot):
-    np.save(here / "table.npy", np.array([[1, np.nan], [0, 1]]))
-    opened = open_target("table.npy")
-    assert (opened.form, opened.config_name, list(opened.tensors)) == ("array", "table.npy", ["table.npy"])
-    assert opened.summary("table.npy").first_nonfinite == (0,)
-    np.savez(here / "one.npz", only=np.ones(2))
-    assert list(open_target("one.npz").tensors) == ["only"]
-    np.savez(here / "two.npz", a=np.ones(2), b=np.ones(2))
-    assert list(open_target("two.npz:b").tensors) == ["b"]
-    for text in ("two.npz", "table.npy:a", "two.npz:c"):
-        assert refused(text) == snapshot(name=text)
-
-
-def test_an_archive_with_a_config_beside_it_is_a_model(here):
-    np.savez(here / "weights.npz", wpe=np.ones((8, 4), "float32"), q=np.ones((4, 4)))
-    written(here / "config.json", CONFIG)
-    opened = open_target("weights.npz")
-    assert (opened.form, opened.config_name, list(opened.tensors)) == ("npz", "config.json", ["wpe", "q"])
-    assert opened.array("wpe").sum() == 32
-    assert open_target("weights.npz:q").form == "array"
-
-
-OTHER_KINDS = {
-    "pytorch_model.bin": b"PK\x03\x04",
-    "weights": b"\x80\x04\x95",
-    "model.onnx": b"",
-    "blob": b"version https://git-lfs.github.com/spec/v1\n",
-    "text": b"hello",
-    "none": b"",
-    "page": b"<!DOCTYPE html>",
-}
-
-
-def test_files_of_other_kinds_are_refused(here, refused, snapshot, cases):
-    for name, data in OTHER_KINDS.items():
-        written(here / name, data)
-        with cases(name):
-            assert refused(name) == snapshot(name=name)
-
-
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no named pipes")
 def test_a_pipe_is_refused_where_a_file_is_needed(here, refused, cases):
     for name in ("model.gguf", "model.safetensors", "x.npy", "x.npz"):
@@ -329,128 +214,6 @@ def test_a_config_comes_through_a_pipe():
         assert open_target(f"/dev/fd/{read}").config == json.loads(CONFIG)
     finally:
         os.close(read)
-
-
-# Folders
-
-
-def test_a_model_folder_is_opened(here):
-    model_folder(here / "m", embed=np.ones((4, 2), "float32"))
-    opened = open_target("m")
-    assert (opened.form, opened.path, opened.config_name, opened.notes) == ("config", Path("m"), "config.json", ())
-    assert opened.config == json.loads(CONFIG)
-    assert opened.tensors["embed"].shape == (4, 2)
-    assert opened.array("embed").sum() == 8
-
-
-def test_the_other_documents_of_a_folder_are_read(here):
-    folder = model_folder(here / "m")
-    written(folder / "tokenizer_config.json", b'{"model_max_length": 1e30, "a": 1, "a": 2}')
-    written(folder / "generation_config.json", b'{"max_length": 4096}')
-    written(folder / "params.json", b"[1]")
-    written(folder / "vocab.json", b"{}")
-    opened = open_target("m")
-    assert opened.beside == {
-        "generation_config.json": {"max_length": 4096},
-        "tokenizer_config.json": {"model_max_length": 1e30, "a": 2},
-    }
-    assert opened.notes == (
-        "params.json is not examined: m/params.json holds a list at the top level, but a config must be a JSON object.",
-        "tokenizer_config.json gives 'a' more than once; the last value is used.",
-    )
-
-
-def test_a_config_by_itself_brings_nothing_else(here):
-    folder = model_folder(here / "m")
-    written(folder / "tokenizer_config.json", b'{"model_max_length": 512}')
-    assert open_target("m/config.json").beside == {}
-
-
-def test_a_folder_with_an_index(here, refused):
-    folder = model_folder(here / "m")
-    save_file({"a": np.ones(1)}, folder / "s1.safetensors")
-    index = {"weight_map": {"a": "s1.safetensors", "b": "s2.safetensors"}}
-    written(folder / "model.safetensors.index.json", json.dumps(index).encode())
-    opened = open_target("m")
-    assert list(opened.tensors) == ["a"]
-    assert opened.notes == (
-        "1 of the shards that model.safetensors.index.json names are not here, s2.safetensors first.",
-    )
-    save_file({"b": np.ones(1)}, folder / "s2.safetensors")
-    opened = open_target("m")
-    assert (list(opened.tensors), opened.notes) == (["a", "b"], ())
-    (folder / "config.json").unlink()
-    opened = open_target("m")
-    assert (opened.form, opened.config, list(opened.tensors)) == ("safetensors", None, ["a", "b"])
-    (folder / "s2.safetensors").unlink()
-    told = "m/model.safetensors.index.json names the shard 's2.safetensors', which is not in the same folder."
-    assert refused("m")[0] == refused("m/model.safetensors.index.json")[0] == told
-
-
-def test_a_folder_cloned_without_its_large_files(here, refused, snapshot):
-    folder = model_folder(here / "m")
-    written(folder / "model.safetensors", b"version https://git-lfs.github.com/spec/v1\n")
-    opened = open_target("m")
-    assert dict(opened.tensors) == {}
-    assert opened.notes == ("model.safetensors is a Git LFS pointer; its tensors are not here.",)
-    (folder / "config.json").unlink()
-    assert refused("m") == snapshot(name="pointer")
-    folder = model_folder(here / "broken", a=np.ones(8))
-    written(folder / "model.safetensors", (folder / "model.safetensors").read_bytes()[:-1])
-    assert refused("broken") == snapshot(name="broken")
-
-
-def test_a_folder_with_several_files_of_tensors(here, refused, snapshot):
-    folder = model_folder(here / "m")
-    for name in ("one", "two"):
-        save_file({"a": np.ones(1)}, folder / f"{name}.safetensors")
-    opened = open_target("m")
-    assert dict(opened.tensors) == {}
-    assert opened.notes == ("2 .safetensors files without an index are not examined; name one of them.",)
-    (folder / "config.json").unlink()
-    assert refused("m") == snapshot
-    (folder / "two.safetensors").rename(folder / "model.safetensors")
-    assert open_target("m").tensors["a"].file.name == "model.safetensors"
-
-
-def test_a_folder_with_a_gguf_only(here, refused):
-    folder = model_folder(here / "m", None)
-    written(folder / "x.gguf", small_gguf())
-    opened = open_target("m")
-    assert (opened.form, opened.path, opened.config_name) == ("gguf", Path("m/x.gguf"), "x.gguf")
-    written(folder / "y.gguf", small_gguf())
-    assert refused("m") == ("m has 2 .gguf files and no config.json.", "Name one of them. There are x.gguf, y.gguf.")
-
-
-def test_folders_without_a_config(here, refused, snapshot):
-    folder = model_folder(here / "m", None)
-    assert refused("m") == snapshot(name="1 empty")
-    (folder / "snapshots").mkdir()
-    assert refused("m") == snapshot(name="2 of the cache")
-    model_folder(folder / "unet")
-    assert refused("m") == snapshot(name="3 with a model")
-    model_folder(folder / "vae")
-    assert refused("m") == snapshot(name="4 with two models")
-    folder = model_folder(here / "yaml", None)
-    for name in ("20B.yml", "1-3B.yaml"):
-        (folder / name).write_text("num_layers: 2\n")
-    assert refused("yaml") == snapshot(name="5 of YAML files")
-
-
-def test_a_name_that_is_nearly_that_of_a_file_is_offered(here, refused):
-    model_folder(here / "m")
-    there = "the current folder is FOLDER/here."
-    assert refused("m/confg.json")[1] == f"Did you mean m/config.json? Check the spelling; {there}"
-    assert refused("m/other.json")[1] == f"Check the spelling; {there}"
-
-
-def test_a_folder_that_is_called_as_a_config(here, refused, snapshot):
-    folder = model_folder(here / "m", None)
-    (folder / "config.json").mkdir()
-    assert refused("m") == snapshot(name="above")
-    assert refused("m/config.json") == snapshot(name="itself")
-    model_folder(folder / "config.json")
-    assert open_target("m/config.json").form == "config"
 
 
 CALLED = {
