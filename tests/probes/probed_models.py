@@ -4,9 +4,10 @@ import types
 from contextlib import contextmanager
 
 import numpy as np
-import torch
-from transformers import LlamaConfig, LlamaForCausalLM
-from transformers.models.llama import modeling_llama
+
+from late import Late
+
+torch, modeling_llama = Late("torch"), Late("transformers.models.llama.modeling_llama")
 
 LAYERS = 3
 IDS = np.random.default_rng(0).integers(0, 128, (2, 64))
@@ -16,18 +17,22 @@ _SIZES = {
 }  # fmt: skip
 
 
+def of_sizes(**changed):
+    return modeling_llama.LlamaForCausalLM(modeling_llama.LlamaConfig(**{**_SIZES, **changed}))
+
+
 def llama(**changed):
     """Weights that are large enough for positions to matter."""
     with torch.random.fork_rng():
         torch.manual_seed(0)
-        return LlamaForCausalLM(LlamaConfig(**{**_SIZES, **changed})).eval()
+        return of_sizes(**changed).eval()
 
 
 def taught(vocabulary=32, steps=100):
     """A model that was trained for a moment to repeat three tokens, so that losing its positions costs."""
     with torch.random.fork_rng():
         torch.manual_seed(0)
-        model = LlamaForCausalLM(LlamaConfig(**{**_SIZES, "vocab_size": vocabulary, "initializer_range": 0.1}))
+        model = of_sizes(vocab_size=vocabulary, initializer_range=0.1)
         optimiser = torch.optim.AdamW(model.parameters(), lr=5e-3)
         for step in range(steps):
             ids = repeated(vocabulary, 1000 + step, rows=16, times=10)
@@ -76,14 +81,17 @@ def without_rotation(model, layer):
 @contextmanager
 def rotating_by(function):
     """All Llama models rotate by another function while this lasts."""
-    kept, modeling_llama.apply_rotary_pos_emb = modeling_llama.apply_rotary_pos_emb, function
+    from transformers.models.llama import modeling_llama as module
+
+    kept, module.apply_rotary_pos_emb = module.apply_rotary_pos_emb, function
     try:
         yield
     finally:
-        modeling_llama.apply_rotary_pos_emb = kept
+        module.apply_rotary_pos_emb = kept
 
 
-_SOUND = modeling_llama.apply_rotary_pos_emb
+def rotated(x, cos, sin):
+    return x * cos[:, None] + modeling_llama.rotate_half(x) * sin[:, None]
 
 
 def neighbours(q, k, cos, sin, *_, **__):
@@ -103,8 +111,7 @@ def half_of_the_width(q, k, cos, sin, *_, **__):
     cos, sin = (torch.cat((wave[..., :half:2],) * 2, -1) for wave in (cos, sin))
 
     def turned(x):
-        first = x[..., :half]
-        return torch.cat((_SOUND(first, first, cos, sin)[0], x[..., half:]), -1)
+        return torch.cat((rotated(x[..., :half], cos, sin), x[..., half:]), -1)
 
     return turned(q), turned(k)
 
@@ -144,12 +151,10 @@ def keys_rotated_late(model, layer):
         places = more["position_ids"]
         if late:
             places = places[:, -1:] - torch.arange(key.shape[2]).flip(0) + late
-        query, _ = _SOUND(query, query, *position_embeddings)
-        key, _ = _SOUND(key, key, *rotary(key, places))
+        query = rotated(query, *position_embeddings)
+        key = rotated(key, *rotary(key, places))
         group = attention.num_key_value_groups
-        mask = attention_mask
-        if mask is not None:
-            mask = mask[..., : key.shape[2]]
+        mask = None if attention_mask is None else attention_mask[..., : key.shape[2]]
         made = torch.nn.functional.scaled_dot_product_attention(
             query, key.repeat_interleave(group, 1), value.repeat_interleave(group, 1), mask,
             is_causal=mask is None and query.shape[2] > 1, scale=attention.scaling,

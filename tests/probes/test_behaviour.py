@@ -1,23 +1,25 @@
 """What a model does with its positions, on models in which the answer is known."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
-import torch
-from torch import nn
 
 from clockhands.errors import InvalidValue
-from clockhands.probes._changes import of_waves, rotating
-from clockhands.probes.behaviour import measure_behaviour
-from clockhands.probes.models import RunningModel, of_module
+from late import Late
 from probes.tiny_models import CONTEXT, VOCABULARY, hidden_bias, tiny, tokens, without_positions
+
+torch, nn, models = Late("torch"), Late("torch.nn"), Late("clockhands.probes.models")
+behaviour, changes = Late("clockhands.probes.behaviour"), Late("clockhands.probes._changes")
+places, yardsticks = Late("clockhands.probes._places"), Late("clockhands.probes._yardsticks")
 
 LENGTH = 40
 
 
 def measured(model, ids, encode=None, **more):
     steps = []
-    running = RunningModel(type(model).__name__, model, encode, CONTEXT)
-    found = measure_behaviour(running, ids, lambda what, _: steps.append(what), **more)
+    running = models.RunningModel(type(model).__name__, model, encode, CONTEXT)
+    found = behaviour.measure_behaviour(running, ids, lambda what, _: steps.append(what), **more)
     assert steps
     return found
 
@@ -114,7 +116,7 @@ def test_a_shift_is_seen_where_it_matters(rotary, learned):
     assert all(row["kl"] > 0.1 for row in found["shifts"])
     assert set(found["removed"]) == {"table zeroed", "table averaged"}
     assert all(each["nats"] > 0.2 for each in found["removed"].values())
-    with of_waves(angles=lambda given: given**2 / CONTEXT)(rotating(rotary)):
+    with changes.of_waves(angles=lambda given: given**2 / CONTEXT)(changes.rotating(rotary)):
         assert max(row["kl"] for row in measured(rotary, repeated(6, 1)).numbers["shifts"]) > 1e-3
 
 
@@ -131,10 +133,7 @@ def test_the_layer_that_uses_positions_is_named(rotary):
 
 
 def off(model, layer):
-    from clockhands.probes._places import reached
-    from clockhands.probes._yardsticks import runner
-
-    (place,) = reached(model, runner(model), tokens(1, 16))
+    (place,) = places.reached(model, yardsticks.runner(model), tokens(1, 16))
     return place.removed("off", [layer])
 
 
@@ -154,7 +153,7 @@ def test_one_layer_at_a_time_is_what_a_whole_run_gives(rotary):
             assert found[f"model.layers.{layer}"]["nats"] == pytest.approx(loss() - before, abs=1e-5)
 
 
-def test_an_undeclared_code_is_named():
+def test_an_undeclared_code_is_named_and_what_remains_after_removal_is_said(rotary):
     model = without_positions()
     with hidden_bias(model, [0, 1]):
         found = measured(model, tokens(2, LENGTH))
@@ -162,9 +161,6 @@ def test_an_undeclared_code_is_named():
     assert found.numbers["positions"]["declared"] is False
     assert found.numbers["positions"]["remains"]
     assert any("a position code remains" in each for each in found.answers)
-
-
-def test_what_remains_after_removal_is_said(rotary):
     with hidden_bias(rotary, [1]):
         found = measured(rotary, repeated(2, 1))
     assert found.numbers["positions"]["remains"]
@@ -192,20 +188,14 @@ def test_masked_loss_depends_on_the_words_around():
     """The masked tokens stay, the others are shuffled: a model that copies its own position loses nothing."""
     encode = {"[MASK]": [3], "\uffff": [1]}.get
 
-    class ByPlace(nn.Module):
+    class ByPlace(torch.nn.Module):
         def forward(self, input_ids, use_cache=False):
-            from types import SimpleNamespace
+            own = nn.functional.one_hot(torch.arange(input_ids.shape[1]) % VOCABULARY, VOCABULARY)[None]
+            return SimpleNamespace(logits=5 * own.float() + input_ids.min() * 0)
 
-            places = torch.arange(input_ids.shape[1]) % VOCABULARY
-            return SimpleNamespace(
-                logits=5 * nn.functional.one_hot(places, VOCABULARY)[None].float() + input_ids.min() * 0
-            )
-
-    from clockhands.probes._yardsticks import yardstick
-
-    model = RunningModel("by place", ByPlace(), lambda text: encode(text, [9, 9]), None)
+    model = models.RunningModel("by place", ByPlace(), lambda text: encode(text, [9, 9]), None)
     ids = torch.arange(LENGTH).expand(2, -1) % VOCABULARY
-    by = yardstick(model, ids, causal=False)
+    by = yardsticks.yardstick(model, ids, causal=False)
     order = torch.randperm(LENGTH)
     assert np.array_equal(by.all_numbers(order), by.all_numbers())
     given = by.given(0, order)
@@ -216,5 +206,5 @@ def test_masked_loss_depends_on_the_words_around():
 
 def test_too_short_windows():
     with pytest.raises(InvalidValue, match="at least 32 tokens") as caught:
-        measure_behaviour(of_module(tiny("llama")), tokens(2, 20), print)
+        behaviour.measure_behaviour(models.of_module(tiny("llama")), tokens(2, 20), print)
     assert "--length" in caught.value.hint

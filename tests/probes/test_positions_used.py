@@ -1,68 +1,75 @@
 """Whether a model has a position code, seen from its outputs alone."""
 
+from functools import cache
 from types import SimpleNamespace
 
 import pytest
-import torch
-from torch import nn
 
 from clockhands.errors import InvalidValue
-from clockhands.probes._layers import begun_at, kept_outputs, stacks
-from clockhands.probes._places import all_removed, reached
-from clockhands.probes._positions_used import ROUNDING, positions_used
-from clockhands.probes._yardsticks import runner
+from late import Late
 from probes.tiny_models import FAMILIES, hidden_bias, tiny, tokens, without_positions
 
-IDS = tokens(1, 24)[0]
+torch, nn, layers = Late("torch"), Late("torch.nn"), Late("clockhands.probes._layers")
+places, used = Late("clockhands.probes._places"), Late("clockhands.probes._positions_used")
+
+
+@cache
+def ids():
+    return tokens(1, 24)[0]
+
+
+def runner(model):
+    from clockhands.probes._yardsticks import runner
+
+    return runner(model)
 
 
 def seen(model):
-    return positions_used(model, IDS, runner(model))
+    return used.positions_used(model, ids(), runner(model))
 
 
-@pytest.mark.parametrize("family", FAMILIES)
-def test_a_code_is_seen_where_it_is_and_is_gone_when_it_is_removed(family):
-    model, code = tiny(family), FAMILIES[family][3]
-    sound = runner(model)(IDS[None])[0].clone()
-    found = seen(model)
-    assert found.uses
-    assert (found.added > ROUNDING) == (code == "table")
-    assert found.in_layers == (() if code == "table" else found.paths)
-    places = reached(model, runner(model), IDS[None])
-    assert [each.code for each in places] == [code]
-    with all_removed(places):
-        without = seen(model)
-    assert without.uses is False
-    assert max((without.added, *without.layers, without.whole or 0)) < ROUNDING / 20
-    assert torch.equal(runner(model)(IDS[None])[0], sound)
+def reached(model):
+    return places.reached(model, runner(model), ids()[None])
 
 
-@pytest.mark.parametrize("family", [name for name, row in FAMILIES.items() if row[3] != "table"])
-def test_a_code_is_removed_in_one_layer_alone(family):
-    model = tiny(family)
-    (place,) = reached(model, runner(model), IDS[None])
-    found = seen(model)
-    assert place.layers == len(found.paths)
-    for layer in range(place.layers):
-        with place.removed("off", [layer]):
-            without = seen(model)
-        assert without.in_layers == tuple(path for path in found.paths if path != found.paths[layer])
+def test_a_code_is_seen_where_it_is_and_is_gone_when_it_is_removed_in_all_layers_or_one(cases):
+    for family, code in ((name, row["code"]) for name, row in FAMILIES.items()):
+        with cases(family):
+            model = tiny(family)
+            sound = runner(model)(ids()[None])[0].clone()
+            found = seen(model)
+            assert found.uses
+            assert (found.added > used.ROUNDING) == (code == "table")
+            assert found.in_layers == (() if code == "table" else found.paths)
+            (place,) = reached(model)
+            assert place.code == code
+            with places.all_removed([place]):
+                without = seen(model)
+            assert without.uses is False
+            assert max((without.added, *without.layers, without.whole or 0)) < used.ROUNDING / 20
+            assert torch.equal(runner(model)(ids()[None])[0], sound)
+            if code != "table":
+                assert place.layers == len(found.paths)
+                for layer in range(place.layers):
+                    with place.removed("off", [layer]):
+                        without = seen(model)
+                    assert without.in_layers == tuple(path for path in found.paths if path != found.paths[layer])
 
 
-@pytest.mark.parametrize("family", FAMILIES)
-def test_layers_that_are_not_computed_again_change_nothing(family):
-    model = tiny(family)
-    run = runner(model)
-    with torch.no_grad():
-        for stack in stacks(model, run, IDS[None]):
-            with kept_outputs(stack) as kept:
-                sound = run(IDS[None])[0]
-            for number in range(len(stack.layers)):
-                with begun_at(stack, number, kept):
-                    assert torch.equal(run(IDS[None])[0], sound)
-            kept[0] = nothing(kept[0])
-            with begun_at(stack, 1, kept):  # the control: it is these outputs that are used
-                assert not torch.equal(run(IDS[None])[0], sound)
+def test_layers_that_are_not_computed_again_change_nothing(cases):
+    for family in FAMILIES:
+        model = tiny(family)
+        run = runner(model)
+        with cases(family), torch.no_grad():
+            for stack in layers.stacks(model, run, ids()[None]):
+                with layers.kept_outputs(stack) as kept:
+                    sound = run(ids()[None])[0]
+                for number in range(len(stack.layers)):
+                    with layers.begun_at(stack, number, kept):
+                        assert torch.equal(run(ids()[None])[0], sound)
+                kept[0] = nothing(kept[0])
+                with layers.begun_at(stack, 1, kept):  # the control: it is these outputs that are used
+                    assert not torch.equal(run(ids()[None])[0], sound)
 
 
 def nothing(output):
@@ -80,8 +87,8 @@ def test_a_decoder_without_positions():
     # Why layers are looked at one by one: with a causal mask two layers tell orders apart without any code.
     order = torch.cat((torch.arange(23).flip(0), torch.tensor([23])))
     with torch.no_grad():
-        last = [model(input_ids=ids[None]).logits[0, -1] for ids in (IDS, IDS[order])]
-    assert float((last[0] - last[1]).abs().max() / last[0].abs().max()) > 10 * ROUNDING
+        last = [model(input_ids=each[None]).logits[0, -1] for each in (ids(), ids()[order])]
+    assert float((last[0] - last[1]).abs().max() / last[0].abs().max()) > 10 * used.ROUNDING
 
 
 def test_an_encoder_without_positions():
@@ -91,63 +98,59 @@ def test_an_encoder_without_positions():
     found = seen(model)
     assert found.uses is False
     assert not found.causal
-    assert found.whole < ROUNDING / 20
+    assert found.whole < used.ROUNDING / 20
 
 
-def test_layers_with_and_without_are_told_apart():
-    found = seen(without_positions(rotated=(1, 0)))
-    assert found.in_layers == ("model.layers.0",)
-
-
-def test_a_hidden_bias_is_seen():
+def test_a_hidden_bias_is_seen_and_layers_with_and_without_are_told_apart():
+    assert seen(without_positions(rotated=(1, 0))).in_layers == ("model.layers.0",)
     model = without_positions()
     with hidden_bias(model, [1]):
         found = seen(model)
         assert found.in_layers == ("model.layers.1",)
-        places = reached(model, runner(model), IDS[None])
-        with all_removed(places):
+        with places.all_removed(reached(model)):
             assert seen(model).uses
     assert seen(model).uses is False
 
 
-class Block(nn.Module):
-    def __init__(self, width, bias):
-        super().__init__()
-        self.attention = nn.MultiheadAttention(width, 2, batch_first=True)
-        self.bias = bias
+@cache
+def plain():
+    """A kind of model that knows nothing of Transformers."""
 
-    def forward(self, x):
-        places = torch.arange(x.shape[1]).float()
-        mask = torch.full((x.shape[1],) * 2, float("-inf")).triu(1) + self.bias * (places - places[:, None]).tril()
-        return x + self.attention(x, x, x, attn_mask=mask, need_weights=False)[0]
+    class Block(torch.nn.Module):
+        def __init__(self, width, bias):
+            super().__init__()
+            self.attention = nn.MultiheadAttention(width, 2, batch_first=True)
+            self.bias = bias
 
+        def forward(self, x):
+            at = torch.arange(x.shape[1]).float()
+            mask = torch.full((x.shape[1],) * 2, float("-inf")).triu(1) + self.bias * (at - at[:, None]).tril()
+            return x + self.attention(x, x, x, attn_mask=mask, need_weights=False)[0]
 
-class Plain(nn.Module):
-    """A model that knows nothing of Transformers."""
+    class Plain(torch.nn.Module):
+        def __init__(self, bias):
+            super().__init__()
+            self.embed = nn.Embedding(48, 32)
+            self.blocks = nn.ModuleList([Block(32, 0.0), Block(32, bias)])
 
-    def __init__(self, bias):
-        super().__init__()
-        self.embed = nn.Embedding(48, 32)
-        self.blocks = nn.ModuleList([Block(32, 0.0), Block(32, bias)])
+        def forward(self, input_ids, use_cache=False):
+            x = self.embed(input_ids)
+            for block in self.blocks:
+                x = block(x)
+            return SimpleNamespace(logits=x @ self.embed.weight.T)
 
-    def forward(self, input_ids, use_cache=False):
-        x = self.embed(input_ids)
-        for block in self.blocks:
-            x = block(x)
-        return SimpleNamespace(logits=x @ self.embed.weight.T)
-
-
-@pytest.mark.parametrize("bias", [0.0, 0.5])
-def test_a_model_that_is_not_of_transformers(bias):
-    torch.manual_seed(0)
-    found = positions_used(Plain(bias).eval(), IDS)
-    assert found.causal
-    assert found.in_layers == (("blocks.1",) if bias else ())
-    assert found.uses == bool(bias)
+    return Plain
 
 
-def test_what_cannot_be_seen_is_not_claimed():
-    class Single(Plain):
+def test_a_model_that_is_not_of_transformers_and_one_of_which_nothing_can_be_claimed():
+    for bias in (0.0, 0.5):
+        torch.manual_seed(0)
+        found = used.positions_used(plain()(bias).eval(), ids())
+        assert found.causal
+        assert found.in_layers == (("blocks.1",) if bias else ())
+        assert found.uses == bool(bias)
+
+    class Single(plain()):
         def __init__(self):
             super().__init__(0.5)
             self.one, self.two = self.blocks
@@ -156,13 +159,12 @@ def test_what_cannot_be_seen_is_not_claimed():
         def forward(self, input_ids, use_cache=False):
             return SimpleNamespace(logits=self.two(self.one(self.embed(input_ids))))
 
-    assert positions_used(Single().eval(), IDS).uses is None
+    assert used.positions_used(Single().eval(), ids()).uses is None
 
 
 def test_a_model_whose_positions_cannot_be_reached():
-    model = Plain(0.5)
     with pytest.raises(InvalidValue, match="positions of Plain cannot be reached") as caught:
-        reached(model, runner(model), IDS[None])
+        reached(plain()(0.5))
     for family in ("Llama", "GPT-2", "BERT", "OPT", "BLOOM", "MPT", "T5", "Falcon", "GPT-NeoX", "GPT-J"):
         assert family in caught.value.hint
     assert "_places.py" in caught.value.hint

@@ -3,15 +3,12 @@
 import numpy as np
 import pytest
 
-torch = pytest.importorskip("torch")
-transformers = pytest.importorskip("transformers")
+import clockhands as ch
+from clockhands.errors import InvalidValue
+from late import Late
+from probes import probed_models as models
 
-import clockhands as ch  # noqa: E402
-from clockhands.errors import InvalidValue  # noqa: E402
-from clockhands.probes import pricing  # noqa: E402
-from clockhands.probes._statistics import difference  # noqa: E402
-from clockhands.probes.models import of_module  # noqa: E402
-from probes import probed_models as models  # noqa: E402
+torch, transformers, pricing = Late("torch"), Late("transformers"), Late("clockhands.probes.pricing")
 
 REQUIRED = {"rotation-off", "layout-swapped", "another-base", "half-width", "positions-shifted"}
 
@@ -45,54 +42,31 @@ def test_a_model_that_uses_its_rotation_pays_and_a_shift_costs_nothing(priced):
     assert abs(prices["positions-shifted"]["nats"]) < 1e-3
 
 
+def priced_alone(model, ids, name):
+    """The price of one fault in a model as it runs now."""
+    at = pricing.rotating_of(ch.probes.probing.of_module(model), None)
+    fault = next(each for each in pricing.rotary_faults(at, None, 256) if each.name == name)
+    return pricing.price(model, at, fault, ids, pricing.losses(model, ids)).nats
+
+
 def test_a_model_whose_code_depends_on_absolute_positions_is_not_called_invariant(taught):
     """The twin of the test above: right up to position 255, and no rotation at all beyond."""
     model, ids = taught
     rotary = model.model.rotary_emb
     kept = rotary.forward
-
-    def ending(x, position_ids):
-        return kept(x, torch.where(position_ids < 256, position_ids, 0))
-
-    rotary.forward = ending
+    rotary.forward = lambda x, position_ids: kept(x, torch.where(position_ids < 256, position_ids, 0))
     try:
-        at = pricing.rotating_of(ch.probes.probing.of_module(model), None)
-        sound = pricing.losses(model, ids)
-        fault = next(each for each in pricing.rotary_faults(at, None, 256) if each.name == "positions-shifted")
-        assert pricing.price(model, at, fault, ids, sound).nats.visible
+        assert priced_alone(model, ids, "positions-shifted").visible
     finally:
         rotary.forward = kept
 
 
-def test_a_model_without_rotation_pays_nothing_for_it(taught):
+def test_a_model_without_rotation_pays_nothing_for_it():
     """The control: where no layer rotates, every fault of the rotation is free."""
-    model, ids = taught
-    hooks = [
-        layer.self_attn.register_forward_pre_hook(
-            lambda _, args, kwargs: (
-                args,
-                {
-                    **kwargs,
-                    "position_embeddings": tuple(
-                        full(wave)
-                        for full, wave in zip(
-                            (torch.ones_like, torch.zeros_like), kwargs["position_embeddings"], strict=True
-                        )
-                    ),
-                },
-            ),
-            with_kwargs=True,
-        )
-        for layer in model.model.layers
-    ]
-    try:
-        prices = ch.probe(model, ids=ids, measure=["price"]).to_dict()["prices"]
-    finally:
-        for hook in hooks:
-            hook.remove()
-    free = {each["fault"]: each["nats"] for each in prices}
-    assert free["rotation-off"] == pytest.approx(0, abs=1e-5)
-    assert free["another-base"] == pytest.approx(0, abs=1e-5)
+    model, ids = models.llama(), torch.tensor(models.IDS)
+    models.with_waves(model, range(models.LAYERS), lambda cos, sin: (torch.ones_like(cos), torch.zeros_like(sin)))
+    for name in ("rotation-off", "another-base"):
+        assert priced_alone(model, ids, name).mean == pytest.approx(0, abs=1e-5), name
 
 
 def test_the_answers_say_which_faults_this_length_cannot_show(priced):
@@ -113,46 +87,23 @@ def test_ctrl_c_keeps_the_prices_until_then(taught, monkeypatch):
         return price(*args, **kwargs)
 
     price = pricing.price
-    monkeypatch.setattr(pricing, "price", stopping)
+    monkeypatch.setattr("clockhands.probes.pricing.price", stopping)
     found = ch.probe(model, ids=ids, measure=["price"])
     assert found.interrupted == "price"
     assert len(found.to_dict()["prices"]) == 2
 
 
-def test_an_encoder_has_no_price():
-    from transformers import BertConfig, BertModel
-
-    small = BertModel(BertConfig(vocab_size=64, hidden_size=32, num_hidden_layers=1, num_attention_heads=2)).eval()
+def test_an_encoder_has_no_price_and_a_rotation_that_cannot_be_reached_is_refused_with_the_families():
+    config = transformers.BertConfig(vocab_size=64, hidden_size=32, num_hidden_layers=1, num_attention_heads=2)
     with pytest.raises(InvalidValue, match="does not predict the next token"):
-        ch.probe(small, ids=np.zeros((1, 16), int), measure=["price"])
-
-
-def test_a_rotation_that_cannot_be_reached_is_refused_with_the_families():
-    from transformers import GPT2Config, GPT2LMHeadModel
-
-    small = GPT2LMHeadModel(GPT2Config(vocab_size=64, n_embd=32, n_layer=1, n_head=2, n_positions=64)).eval()
+        ch.probe(transformers.BertModel(config).eval(), ids=np.zeros((1, 16), int), measure=["price"])
+    config = transformers.GPT2Config(vocab_size=64, n_embd=32, n_layer=1, n_head=2, n_positions=64)
+    small = transformers.GPT2LMHeadModel(config).eval()
     with pytest.raises(InvalidValue, match="rotation of GPT2LMHeadModel cannot be reached") as refused:
         ch.probe(small, ids=np.zeros((1, 16), int), measure=["price"])
     assert "Llama, Mistral" in refused.value.hint
     left = dict(ch.probe(small, ids=np.ones((1, 16), int)).left_out)
     assert "price" in left
-
-
-@pytest.mark.parametrize(
-    ("given", "message"),
-    [
-        ({"measure": ["prize"]}, "'prize' is not a measurement"),
-        ({"measure": []}, "No measurement was chosen"),
-        ({"measure": ["price"]}, "No text was given"),
-        ({"text": "a", "ids": [[1]]}, "A text and token ids were given"),
-        ({"text": "a text", "measure": ["price"]}, "has no tokenizer"),
-        ({"ids": [1, 2, 3]}, "`ids` must be whole numbers"),
-        ({"ids": [[1, 2]], "length": 2}, "`length`"),
-    ],
-)
-def test_bad_input_is_refused(given, message):
-    with pytest.raises(InvalidValue, match=message):
-        ch.probe(models.llama(), **given)
 
 
 class Characters:
@@ -162,27 +113,37 @@ class Characters:
         return {"input_ids": [ord(letter) % 128 for letter in text]}
 
 
-def test_a_text_that_is_too_short_and_a_window_beyond_the_context_are_refused():
-    with pytest.raises(InvalidValue, match="The text has 25 tokens for each of 2 windows, and a window has 64"):
-        ch.probe(models.llama(), "x" * 50, tokenizer=Characters(), windows=2, length=64)
-    with pytest.raises(InvalidValue, match="longer than the context of 256"):
-        ch.probe(models.llama(), "x" * 5000, tokenizer=Characters(), windows=2, length=512)
+def test_bad_input_is_refused(cases):
+    model, letters = models.llama(), {"tokenizer": Characters(), "windows": 2}
+    short = "The text has 25 tokens for each of 2 windows, and a window has 64"
+    for given, message in (
+        ({"measure": ["prize"]}, "'prize' is not a measurement"),
+        ({"measure": []}, "No measurement was chosen"),
+        ({"measure": ["price"]}, "No text was given"),
+        ({"text": "a", "ids": [[1]]}, "A text and token ids were given"),
+        ({"text": "a text", "measure": ["price"]}, "has no tokenizer"),
+        ({"ids": [1, 2, 3]}, "`ids` must be whole numbers"),
+        ({"ids": [[1, 2]], "length": 2}, "`length`"),
+        ({"text": "x" * 50, "length": 64, **letters}, short),
+        ({"text": "x" * 5000, "length": 512, **letters}, "longer than the context of 256"),
+    ):
+        with cases(message), pytest.raises(InvalidValue, match=message):
+            ch.probe(model, **given)
 
 
 def test_the_interval_is_of_all_tokens():
     """511 tokens are no whole number of blocks; what differs in the last ones alone is in mean and interval."""
     apart = np.zeros((8, 511))
     apart[:, -40:] = 1.0
+    from clockhands.probes._statistics import difference
+
     found = difference(apart, np.zeros_like(apart))
     assert found.mean == pytest.approx(40 / 511)
     assert found.low < found.mean < found.high
 
 
 def test_a_masked_model_made_from_a_config_does_not_predict_the_next_token():
-    config = transformers.BertConfig(
-        vocab_size=32, hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=16
-    )
-    assert not of_module(transformers.BertForMaskedLM(config)).predicts
-    assert of_module(
-        transformers.BertLMHeadModel(transformers.BertConfig(**{**config.to_dict(), "is_decoder": True}))
-    ).predicts
+    sizes = {"vocab_size": 32, "hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2}
+    configs = (transformers.BertConfig(**sizes, intermediate_size=16, is_decoder=each) for each in (False, True))
+    masked, causal = transformers.BertForMaskedLM(next(configs)), transformers.BertLMHeadModel(next(configs))
+    assert [ch.probes.probing.of_module(each).predicts for each in (masked, causal)] == [False, True]

@@ -5,13 +5,11 @@ import re
 
 import pytest
 
-pytest.importorskip("torch")
-pytest.importorskip("transformers")
-tokenizers = pytest.importorskip("tokenizers")
+from clockhands.cli import main
+from late import Late
+from probes import probed_models as models
 
-
-from clockhands.cli import main  # noqa: E402
-from probes import probed_models as models  # noqa: E402
+tokenizers, transformers = Late("tokenizers"), Late("transformers")
 
 TEXT = "".join("abcdefgh"[(place * place) % 8] for place in range(2000))
 
@@ -24,9 +22,7 @@ def folder(tmp_path_factory):
     letters = {chr(97 + number): number for number in range(26)} | {"[UNK]": 26}
     tokenizer = tokenizers.Tokenizer(tokenizers.models.WordLevel(letters, unk_token="[UNK]"))
     tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.Split("", "isolated")
-    from transformers import PreTrainedTokenizerFast
-
-    PreTrainedTokenizerFast(tokenizer_object=tokenizer, unk_token="[UNK]").save_pretrained(place)
+    transformers.PreTrainedTokenizerFast(tokenizer_object=tokenizer, unk_token="[UNK]").save_pretrained(place)
     (place / "text.txt").write_text(TEXT)
     return place
 
@@ -63,43 +59,49 @@ def test_the_terminal_has_the_answers_first_and_progress_goes_to_stderr(folder, 
     assert "price: rotation-off" in err
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
+def told(capsys, message):
+    """Whether one sentence and a hint were written."""
+    err = capsys.readouterr().err
+    assert message in err
+    assert "\nhint: " in err
+
+
+def test_bad_input_is_one_sentence_and_a_hint(folder, tmp_path, capsys, cases):
+    text = ("--text", folder / "text.txt")
+    for arguments, message in (
         (("--measure", "price"), "No text was given"),
         (("--measure", "weight"), "'weight' is not a measurement"),
-        (("--text", "text.txt", "--length", "9000"), "longer than the context of 256"),
-        (("--text", "text.txt", "--length", "256", "--windows", "9"), "The text has"),
-        (("--text", "absent.txt"), "cannot be read as a text"),
+        ((*text, "--length", "9000"), "longer than the context of 256"),
+        ((*text, "--length", "256", "--windows", "9"), "The text has"),
+        (("--text", folder / "absent.txt"), "cannot be read as a text"),
         (("--force",), "--force is for --html"),
-    ],
-)
-def test_bad_input_is_one_sentence_and_a_hint(folder, capsys, arguments, message):
-    given = [folder / each if each.endswith(".txt") else each for each in arguments]
-    assert invoked("probe", folder, *given) == 2
-    err = capsys.readouterr().err
-    assert message in err
-    assert "\nhint: " in err
-
-
-@pytest.mark.parametrize(
-    ("where", "bytes_left", "message"),
-    [("models", 10_000, "parameters and would take about"), ("probing", 1_000, "The logits of 64 tokens would take")],
-)
-def test_a_model_or_a_window_that_does_not_fit_into_memory_is_refused(
-    folder, capsys, monkeypatch, *, where, bytes_left, message
-):
-    monkeypatch.setattr(f"clockhands.probes.{where}.available", lambda: bytes_left)
-    assert invoked("probe", folder, "--text", folder / "text.txt", "--length", "64", "--measure", "price") == 2
-    err = capsys.readouterr().err
-    assert message in err
-    assert "\nhint: " in err
-
-
-def test_a_target_without_weights_is_refused(tmp_path, capsys):
+    ):
+        with cases(message):
+            assert invoked("probe", folder, *arguments) == 2
+            told(capsys, message)
+    for arguments, message in (
+        (("--price",), "--price measures the loss on a text"),
+        (("--text", "a.txt"), "--text is for --live and --price"),
+        (("--live", "--set", "rope_theta=1"), "leave out --set and --fix"),
+    ):
+        with cases(message):
+            assert invoked("audit", folder, *arguments) == 2
+            assert message in capsys.readouterr().err
     (tmp_path / "config.json").write_text('{"model_type": "llama"}')
     assert invoked("probe", tmp_path / "config.json", "--measure", "live") == 2
     assert "has no weights on this machine" in capsys.readouterr().err
+
+
+def test_a_model_or_a_window_that_does_not_fit_into_memory_is_refused(folder, capsys, monkeypatch):
+    for where, bytes_left, message in (
+        ("models", 10_000, "parameters and would take about"),
+        ("probing", 1_000, "The logits of 64 tokens would take"),
+    ):
+        with monkeypatch.context() as patched:
+            patched.setattr(f"clockhands.probes.{where}.available", lambda left=bytes_left: left)
+            arguments = ("--text", folder / "text.txt", "--length", "64", "--measure", "price")
+            assert invoked("probe", folder, *arguments) == 2
+        told(capsys, message)
 
 
 def test_audit_live_says_that_the_declared_positions_are_in_effect(folder, capsys):
@@ -126,16 +128,3 @@ def test_audit_price_puts_the_price_beside_a_finding_that_can_be_built(folder, t
     for price in priced.values():
         assert price["interval"][0] <= price["nats"] <= price["interval"][1]
         assert price["length"] == 256
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (("--price",), "--price measures the loss on a text"),
-        (("--text", "a.txt"), "--text is for --live and --price"),
-        (("--live", "--set", "rope_theta=1"), "leave out --set and --fix"),
-    ],
-)
-def test_audit_refuses_what_contradicts(folder, capsys, arguments, message):
-    assert invoked("audit", folder, *arguments) == 2
-    assert message in capsys.readouterr().err

@@ -4,16 +4,12 @@ from contextlib import contextmanager
 
 import pytest
 
+import clockhands as ch
+from late import Late
 from packaged_weights import packaged, smollm2_file
+from probes import probed_models as models
 
-torch = pytest.importorskip("torch")
-pytest.importorskip("transformers")
-pytest.importorskip("gguf")
-
-from clockhands.probes import probe  # noqa: E402
-from clockhands.probes.models import load, windows_of  # noqa: E402
-from probes import probed_models as models  # noqa: E402
-
+of_files = Late("clockhands.probes.models")
 pytestmark = pytest.mark.slow
 
 # Nats per token on windows of 512 tokens, measured once by hand on other windows of the same speeches.
@@ -26,7 +22,8 @@ EXPECTED = {
 
 @pytest.fixture(scope="module")
 def model():
-    return load(str(smollm2_file()))
+    pytest.importorskip("gguf")
+    return of_files.load(str(smollm2_file()))
 
 
 @pytest.fixture(scope="module")
@@ -38,7 +35,7 @@ def text():
 
 
 def test_the_prices_are_those_that_were_measured_by_hand(model, text):
-    found = probe(model, text, measure=["price"])
+    found = ch.probe(model, text, measure=["price"])
     prices = {each["fault"]: each for each in found.to_dict()["prices"]}
     for name, nats in EXPECTED.items():
         low, high = prices[name]["interval"]
@@ -48,35 +45,14 @@ def test_the_prices_are_those_that_were_measured_by_hand(model, text):
     assert prices["layout-swapped"]["nats"] >= 1.5
     assert prices["another-base"]["nats"] >= 0.08
     assert abs(prices["positions-shifted"]["nats"]) < 1e-5
-    assert {name for name, each in prices.items() if each["visible"]} >= {
-        "rotation-off",
-        "layout-swapped",
-        "half-width",
-    }
+    visible = {name for name, each in prices.items() if each["visible"]}
+    assert visible >= {"rotation-off", "layout-swapped", "half-width"}
     hidden = next(each for each in found["price"].answers if "cannot show" in each)
     assert "rounded-frequencies" in hidden
     assert "yarn-4-without-factor" in hidden
 
 
 LAYER = 17
-
-
-@contextmanager
-def another_base(module):
-    models.another_base(module, 10_000.0)
-    try:
-        yield
-    finally:
-        del module.model.rotary_emb.forward
-
-
-@contextmanager
-def without_rotation(module):
-    models.without_rotation(module, LAYER)
-    try:
-        yield
-    finally:
-        module.model.layers[LAYER].self_attn._forward_pre_hooks.clear()
 
 
 @contextmanager
@@ -89,16 +65,29 @@ def inert_scaling(module):
         module.config.rope_parameters = kept
 
 
+@contextmanager
+def wrong(change, module, *given):
+    """A fault while this lasts."""
+    try:
+        change(module, *given)
+        yield
+    finally:
+        vars(module.model.rotary_emb).pop("forward", None)
+        module.model.layers[LAYER].self_attn._forward_pre_hooks.clear()
+
+
 SABOTAGES = {
-    "another base": (another_base, "rotation-differs", "0-29", None),
+    "another base": (lambda it: wrong(models.another_base, it, 10_000.0), "rotation-differs", "0-29", None),
     "the other layout": (lambda _: models.rotating_by(models.neighbours), "rotation-differs", "0-29", "other-layout"),
     "half of the rotated width": (
         lambda _: models.rotating_by(models.half_of_the_width), "rotation-differs", "0-29", "other-rotated-width"
     ),
     "a scaling that came too late": (inert_scaling, "scaling-inert", "0-29", None),
-    "one layer without rotation": (without_rotation, "rotation-differs", str(LAYER), "no-rotation"),
+    "one layer without rotation": (
+        lambda it: wrong(models.without_rotation, it, LAYER), "rotation-differs", str(LAYER), "no-rotation"
+    ),
     "keys cached before rotation, with wrong offsets": (
-        lambda module: models.keys_rotated_late(module, LAYER), "run-differs", str(LAYER), None
+        lambda it: models.keys_rotated_late(it, LAYER), "run-differs", str(LAYER), None
     ),
 }  # fmt: skip
 
@@ -110,14 +99,14 @@ def live_findings(model, ids, *, cached):
         if not cached and "cached decoding" in what:
             raise KeyboardInterrupt
 
-    result = probe(model, ids=ids, measure=["live"], progress=stopped)["live"]
+    result = ch.probe(model, ids=ids, measure=["live"], progress=stopped)["live"]
     return result, [
         (each["code"], each["layers"], each["evidence"].get("fault")) for each in result.numbers["findings"]
     ]
 
 
 def test_the_sound_model_passes(model, text):
-    result, found = live_findings(model, windows_of(model, text, length=32, count=1), cached=True)
+    result, found = live_findings(model, of_files.windows_of(model, text, length=32, count=1), cached=True)
     assert found == []
     assert result.numbers["layers_checked"] == 30
     assert result.numbers["generation"]["failures"] == []
@@ -126,7 +115,7 @@ def test_the_sound_model_passes(model, text):
 @pytest.mark.parametrize("name", SABOTAGES)
 def test_each_sabotage_is_caught_with_its_layers(model, text, name):
     sabotage, *expected = SABOTAGES[name]
-    ids = windows_of(model, text, length=32, count=1)
+    ids = of_files.windows_of(model, text, length=32, count=1)
     with sabotage(model.module):
         result, found = live_findings(model, ids, cached="cached" in name)
     if name.startswith("keys cached"):  # the fault is told by experiments of decoding, in the layer that they name

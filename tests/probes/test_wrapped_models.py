@@ -5,11 +5,11 @@ named in each.
 import numpy as np
 import pytest
 
-torch = pytest.importorskip("torch")
-pytest.importorskip("transformers")
+import clockhands as ch
+from late import Late
+from probes import probed_models as models
 
-from clockhands.probes import probe  # noqa: E402
-from probes import probed_models as models  # noqa: E402
+torch = Late("torch")
 
 
 def adapted(model):
@@ -22,7 +22,7 @@ def adapted(model):
 def of_dtype(dtype):
     def cast(model):
         kept = {name: buffer.clone() for name, buffer in model.model.rotary_emb.named_buffers()}
-        model.to(dtype)
+        model.to(getattr(torch, dtype))
         for name, buffer in kept.items():  # as from_pretrained(dtype=...) leaves them
             setattr(model.model.rotary_emb, name, buffer)
         return model
@@ -41,7 +41,7 @@ def compiled_in_place(model):
 
 def compiled_by_layer(model):
     for number, layer in enumerate(model.model.layers):
-        model.model.layers[number] = torch.compile(layer, backend="eager")
+        model.model.layers[number] = compiled(layer)
     return model
 
 
@@ -70,7 +70,7 @@ def int8_weights(model):
 
 
 WRAPPED = {
-    "PEFT": adapted, "bfloat16": of_dtype(torch.bfloat16), "float16": of_dtype(torch.float16), "compiled": compiled,
+    "PEFT": adapted, "bfloat16": of_dtype("bfloat16"), "float16": of_dtype("float16"), "compiled": compiled,
     "compiled in place": compiled_in_place, "compiled by layer": compiled_by_layer, "dynamic int8": dynamic_int8,
     "int8 weights": int8_weights,
 }  # fmt: skip
@@ -84,7 +84,7 @@ def live(model, *, decoded=False):
             raise KeyboardInterrupt
 
     torch._dynamo.reset()
-    return probe(model, ids=models.IDS[:1, :32], measure=["live"], progress=stopped)["live"]
+    return ch.probe(model, ids=models.IDS[:1, :32], measure=["live"], progress=stopped)["live"]
 
 
 def faults(result):
@@ -134,9 +134,9 @@ def test_a_compiler_that_changes_the_outputs_is_found():
 
 def test_what_rounding_explains_grows_with_the_precision():
     """Each bit less makes the divergence four times larger, as the square of an error grows."""
-    limits = {}
-    for dtype in (torch.float32, torch.float16, torch.bfloat16):
-        result = live(of_dtype(dtype)(models.llama()))
-        limits[dtype] = result.numbers["reference"]["limit"]
-    assert limits[torch.float32] == 1e-6
-    assert np.log2(limits[torch.bfloat16] / limits[torch.float16]) == pytest.approx(6, abs=2)
+    limits = {
+        dtype: live(of_dtype(dtype)(models.llama())).numbers["reference"]["limit"]
+        for dtype in ("float32", "float16", "bfloat16")
+    }
+    assert limits["float32"] == 1e-6
+    assert np.log2(limits["bfloat16"] / limits["float16"]) == pytest.approx(6, abs=2)

@@ -2,15 +2,11 @@
 
 import pytest
 
+import clockhands as ch
+from late import Late
 from packaged_weights import smollm2_file
 
-torch = pytest.importorskip("torch")
-pytest.importorskip("transformers")
-pytest.importorskip("gguf")
-
-import clockhands as ch  # noqa: E402
-from clockhands.probes.models import load  # noqa: E402
-from clockhands.transformers import restore, spec_of, swap  # noqa: E402
+torch, exactly, models = Late("torch"), Late("clockhands.transformers"), Late("clockhands.probes.models")
 
 pytestmark = pytest.mark.slow
 
@@ -19,7 +15,8 @@ CLOSE = 1e-6  # of the largest number, where all arithmetic but that of cosine a
 
 @pytest.fixture(scope="module")
 def model():
-    return load(str(smollm2_file())).module.eval()
+    pytest.importorskip("gguf")
+    return models.load(str(smollm2_file())).module.eval()
 
 
 def test_the_real_model_is_the_same_model(model):
@@ -36,19 +33,19 @@ def test_the_real_model_is_the_same_model(model):
         return logits.detach()[mask.bool()], weight.grad.clone(), model.generate(ids, **more)
 
     before, keys = answered(), list(model.state_dict())
-    assert spec_of(model).base == 100_000
-    assert swap(model) == ("model.rotary_emb",)
+    assert exactly.spec_of(model).base == 100_000
+    assert exactly.swap(model) == ("model.rotary_emb",)
     after = answered()
     assert list(model.state_dict()) == keys
     assert torch.equal(before[2], after[2])
     assert not ch.audit(model).errors
-    restore(model)
+    exactly.restore(model)
     assert torch.equal(answered()[0], before[0])
     model.double()
     wide = answered()
-    swap(model)
+    exactly.swap(model)
     for own, exact, own64, exact64 in zip(before[:2], after[:2], wide[:2], answered()[:2], strict=True):
         assert (own64 - exact64).abs().max() <= CLOSE * own64.abs().max()
         # In float32, 30 layers of rounding move the model itself as far.
         assert (own - exact).abs().max() <= 2 * (own - own64).abs().max()
-    restore(model)
+    exactly.restore(model)
