@@ -63,27 +63,18 @@ def test_equal_weights_give_equal_numbers_whatever_their_scale():
     assert two.z == pytest.approx(one.z, rel=1e-4)
 
 
-def test_real_models_pair_as_their_files_do_and_in_halves_with_their_rows_put_back(cases):
-    smollm2, glassllm = packaged_weights.smollm2(), packaged_weights.glassllm()
-    for name, layers, heads, least in (("q", smollm2["q"], 9, 250), ("tiny", glassllm["q"], 4, 10)):
+def test_real_models_pair_as_their_files_do_and_in_halves_with_their_rows_put_back():
+    """Each model as a whole, and at least 95 of 100 of its layers; none is wrong."""
+    smollm2, glassllm, said = packaged_weights.smollm2(), packaged_weights.glassllm(), []
+    for stored, heads, least in ((smollm2["q"], 9, 250), (glassllm["q"], 4, 10)):
         for layout, other in (LAYOUTS, LAYOUTS[::-1]):
-            with cases(name, layout):
-                rows = layers if layout == "interleaved" else [packaged_weights.halves(each, heads) for each in layers]
-                each = scores(rows, heads)
-                z = together(each)
-                assert (z.verdict(), z.confidence) == (layout, 0.99)
-                assert z.z[layout] > z.z[other] + least
-                if name == "q":
-                    assert [one.layout for one in each] == [layout] * 30
-                    assert layout == "halves" or abs(z.z[other]) < 4
-
-
-def test_at_least_95_of_100_layers_of_real_models_are_right_and_none_is_wrong():
-    given = []
-    for tensors, heads in ((packaged_weights.smollm2(), 9), (packaged_weights.glassllm(), 4)):
-        for rows in tensors["q"]:
-            given += [("interleaved", rows, heads), ("halves", packaged_weights.halves(rows, heads), heads)]
-    said = [(layout, scores([rows], heads)[0].layout) for layout, rows, heads in given]
+            rows = stored if layout == "interleaved" else [packaged_weights.halves(each, heads) for each in stored]
+            each = scores(rows, heads)
+            z = together(each)
+            assert (z.verdict(), z.confidence) == (layout, 0.99)
+            assert z.z[layout] > z.z[other] + least
+            assert abs(z.z[other]) < 4 or (layout, heads) != ("interleaved", 9)
+            said += [(layout, one.layout) for one in each]
     assert len(said) == 68
     assert sum(right == told for right, told in said) >= 0.95 * len(said)
     assert not any(told not in (right, None) for right, told in said)
