@@ -1,67 +1,17 @@
 """Small random models of many families, the faults that are done to them, and what the audit should say of each.
 
-What is expected was written down from the classes' own code and the public cases, before the audit was: which layers a
-ladder serves, and which fault leaves which family as it is.
+Their configs, and what is expected of them, are in `model_families.json`.
 """
 
 import copy
+import json
 from collections.abc import Callable, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import pytest
-
-LAYERS = 3
-_SIZES = {
-    "hidden_size": 64,
-    "num_hidden_layers": LAYERS,
-    "num_attention_heads": 4,
-    "intermediate_size": 64,
-    "vocab_size": 100,
-}
-_GROUPED = {**_SIZES, "num_key_value_heads": 2}
-_WIDE = {**_GROUPED, "head_dim": 16}
-_SEQ2SEQ = {
-    "d_model": 64,
-    "encoder_layers": 2,
-    "decoder_layers": 2,
-    "encoder_attention_heads": 4,
-    "decoder_attention_heads": 4,
-    "encoder_ffn_dim": 64,
-    "decoder_ffn_dim": 64,
-    "vocab_size": 100,
-    "max_position_embeddings": 128,
-    "pad_token_id": 1,
-    "bos_token_id": 0,
-    "eos_token_id": 2,
-    "decoder_start_token_id": 2,
-}
-LLAMA3 = {
-    "rope_type": "llama3",
-    "rope_theta": 500_000.0,
-    "factor": 8.0,
-    "low_freq_factor": 1.0,
-    "high_freq_factor": 4.0,
-    "original_max_position_embeddings": 64,
-}
-_LONG = {
-    "rope_type": "longrope",
-    "rope_theta": 10_000.0,
-    "short_factor": [1.0 + pair / 8 for pair in range(8)],
-    "long_factor": [1.0 + pair / 2 for pair in range(8)],
-    "original_max_position_embeddings": 64,
-}
-_DEEPSEEK = {
-    "rope_type": "yarn",
-    "rope_theta": 10_000.0,
-    "factor": 40.0,
-    "beta_fast": 32,
-    "beta_slow": 1,
-    "mscale": 1.0,
-    "mscale_all_dim": 1.0,
-    "original_max_position_embeddings": 64,
-}
 
 
 @dataclass(frozen=True)
@@ -82,173 +32,14 @@ class Family:
     written: bool = False
 
 
-_ALL = {"inv_freq": "0-2"}
-
+_HELD = json.loads(Path(__file__).with_name("model_families.json").read_text(encoding="utf-8"))
 FAMILIES: Mapping[str, Family] = {
-    "llama": Family({**_WIDE, "max_position_embeddings": 512, "rope_parameters": LLAMA3}, _ALL, ("inv_freq",)),
-    "mistral": Family({**_WIDE, "sliding_window": 64}, _ALL),
-    "qwen2": Family(_GROUPED, _ALL),
-    "qwen3": Family(_WIDE, _ALL),
-    "gemma2": Family(_WIDE, _ALL),
-    "gemma3_text": Family(
-        {
-            **_WIDE,
-            "layer_types": ["sliding_attention", "sliding_attention", "full_attention"],
-            "rope_parameters": {
-                "sliding_attention": {"rope_type": "default", "rope_theta": 10_000.0},
-                "full_attention": {"rope_type": "linear", "rope_theta": 1_000_000.0, "factor": 8.0},
-            },
-        },
-        {"sliding_attention_inv_freq": "0-1", "full_attention_inv_freq": "2"},
-        ("full_attention_inv_freq",),
-    ),
-    "phi3": Family(
-        {
-            **_GROUPED,
-            "pad_token_id": 0,
-            "max_position_embeddings": 512,
-            "original_max_position_embeddings": 64,
-            "rope_parameters": _LONG,
-        },
-        _ALL,
-        ("inv_freq",),
-    ),
-    "gpt_neox": Family({**_SIZES}, _ALL),
-    "modernbert": Family(
-        {
-            **_SIZES,
-            "pad_token_id": 0,
-            "bos_token_id": 1,
-            "eos_token_id": 2,
-            "cls_token_id": 1,
-            "sep_token_id": 2,
-            "layer_types": ["full_attention", "sliding_attention", "sliding_attention"],
-        },
-        {"full_attention_inv_freq": "0", "sliding_attention_inv_freq": "1-2"},
-    ),
-    "falcon": Family({**_SIZES}, _ALL),
-    "smollm3": Family({**_GROUPED, "pad_token_id": 0, "no_rope_layers": [1, 1, 0]}, {"inv_freq": "0-1"}),
-    "gpt_oss": Family(
-        {
-            **_WIDE,
-            "num_local_experts": 4,
-            "layer_types": ["sliding_attention", "full_attention", "sliding_attention"],
-        },
-        _ALL,
-        ("inv_freq",),
-    ),
-    "cohere": Family(_GROUPED, _ALL),
-    "glm": Family({**_WIDE, "pad_token_id": 0}, _ALL),
-    "deepseek_v3": Family(
-        {
-            **_SIZES,
-            "num_key_value_heads": 4,
-            "moe_intermediate_size": 32,
-            "n_routed_experts": 4,
-            "n_group": 2,
-            "topk_group": 1,
-            "num_experts_per_tok": 2,
-            "first_k_dense_replace": 1,
-            "q_lora_rank": 16,
-            "kv_lora_rank": 16,
-            "qk_nope_head_dim": 16,
-            "qk_rope_head_dim": 16,
-            "v_head_dim": 16,
-            "max_position_embeddings": 2560,
-            "rope_parameters": _DEEPSEEK,
-        },
-        _ALL,
-        ("inv_freq",),
-    ),
-    "esm": Family(
-        {**_SIZES, "vocab_size": 33, "position_embedding_type": "rotary", "pad_token_id": 1}, _ALL, written=True
-    ),
-    "olmo3": Family(
-        {**_GROUPED, "layer_types": ["sliding_attention", "sliding_attention", "full_attention"]},
-        {"sliding_attention_inv_freq": "0-1", "full_attention_inv_freq": "2"},
-    ),
-    "llama4_text": Family({**_WIDE, "intermediate_size_mlp": 64, "num_local_experts": 2}, _ALL),
-    "gemma4_text": Family(
-        {
-            **_WIDE,
-            "vocab_size_per_layer_input": 100,
-            "hidden_size_per_layer_input": 8,
-            "layer_types": ["sliding_attention", "sliding_attention", "full_attention"],
-        },
-        {"sliding_attention_inv_freq": "0-1", "full_attention_inv_freq": "2"},
-    ),
-    "stablelm": Family(_GROUPED, _ALL),
-    "mixtral": Family({**_GROUPED, "num_local_experts": 2}, _ALL),
-    "gptj": Family({"n_embd": 64, "n_layer": LAYERS, "n_head": 4, "rotary_dim": 8, "vocab_size": 100}),
-    "codegen": Family({"n_embd": 64, "n_layer": LAYERS, "n_head": 4, "rotary_dim": 8, "vocab_size": 100}),
-    "gpt2": Family({"n_embd": 64, "n_layer": LAYERS, "n_head": 4, "vocab_size": 100, "n_positions": 128}),
-    "opt": Family({**_SIZES, "ffn_dim": 64, "max_position_embeddings": 128, "word_embed_proj_dim": 64}),
-    "bart": Family(_SEQ2SEQ),
-    "bert": Family(_SIZES),
-    "roberta": Family({**_SIZES, "max_position_embeddings": 130}),
-    "distilbert": Family(
-        {"dim": 64, "n_layers": 2, "n_heads": 4, "hidden_dim": 64, "vocab_size": 100, "sinusoidal_pos_embds": True}
-    ),
-    "bloom": Family({"hidden_size": 64, "n_layer": LAYERS, "n_head": 4, "vocab_size": 100}),
-    "mpt": Family({"d_model": 64, "n_layers": LAYERS, "n_heads": 4, "vocab_size": 100}),
-    "t5": Family({"d_model": 64, "d_kv": 16, "num_layers": 2, "num_heads": 4, "d_ff": 64, "vocab_size": 100}),
-    "whisper": Family(
-        {
-            **{key: value for key, value in _SEQ2SEQ.items() if key != "max_position_embeddings"},
-            "max_source_positions": 100,
-            "max_target_positions": 64,
-        }
-    ),
-    "m2m_100": Family(_SEQ2SEQ),
-    "marian": Family(_SEQ2SEQ),
-    "roformer": Family({**_SIZES, "embedding_size": 64, "max_position_embeddings": 128}),
-    "vit": Family({**{k: v for k, v in _SIZES.items() if k != "vocab_size"}, "image_size": 32, "patch_size": 8}),
+    name: Family(**held | {"scaled": tuple(held.get("scaled", ()))}) for name, held in _HELD["families"].items()
 }
-
-_VISION = {
-    "hidden_size": 32,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 2,
-    "intermediate_size": 32,
-    "image_size": 32,
-    "patch_size": 8,
-}
-_TOWER = {"depth": 2, "hidden_size": 32, "out_hidden_size": 64, "num_heads": 2, "intermediate_size": 32}
-_SECTIONS = {"rope_type": "default", "rope_theta": 1e6}
-
-COMPOSED: Mapping[str, Mapping[str, Any]] = {
-    "qwen2_vl": {
-        "text_config": {**_GROUPED, "rope_parameters": {**_SECTIONS, "mrope_section": [2, 3, 3]}},
-        "vision_config": {"depth": 2, "embed_dim": 32, "hidden_size": 64, "num_heads": 2, "mlp_ratio": 2},
-    },
-    "qwen2_5_vl": {
-        "text_config": {**_GROUPED, "rope_parameters": {**_SECTIONS, "mrope_section": [2, 3, 3]}},
-        "vision_config": {**_TOWER, "fullatt_block_indexes": [1]},
-    },
-    "qwen3_vl": {
-        "text_config": {
-            **_WIDE,
-            "rope_parameters": {**_SECTIONS, "mrope_section": [4, 2, 2], "mrope_interleaved": True},
-        },
-        "vision_config": {**_TOWER, "deepstack_visual_indexes": [0, 1]},
-    },
-    "gemma3": {"text_config": _WIDE, "vision_config": _VISION, "mm_tokens_per_image": 4},
-    "mistral3": {
-        "text_config": {**_WIDE, "model_type": "mistral"},
-        "vision_config": {**_VISION, "model_type": "pixtral"},
-    },
-    "llava": {
-        "text_config": {**_GROUPED, "model_type": "llama"},
-        "vision_config": {**_VISION, "model_type": "clip_vision_model"},
-    },
-    "clip": {"text_config": {**_SIZES, "projection_dim": 32}, "vision_config": _VISION},
-    "siglip": {
-        "text_config": {**{key: _VISION[key] for key in list(_VISION)[:4]}, "vocab_size": 100},
-        "vision_config": _VISION,
-    },
-}
+COMPOSED: Mapping[str, Mapping[str, Any]] = _HELD["composed"]
 """Models of several parts, each with a config of its own."""
 
+LAYERS = 3  # of each family
 TURNING = tuple(name for name, family in FAMILIES.items() if family.ladders)
 
 

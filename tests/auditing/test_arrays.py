@@ -17,13 +17,9 @@ from written_files import onnx_bytes, onnx_node, onnx_outside, onnx_tensor, writ
 
 PAPER = ch.preset("vaswani2017", width=64)
 WHISPER = {
-    "model_type": "whisper",
-    "d_model": 64,
-    "encoder_layers": 1,
-    "decoder_layers": 1,
-    "max_source_positions": 300,
+    "model_type": "whisper", "d_model": 64, "encoder_layers": 1, "decoder_layers": 1, "max_source_positions": 300,
     "max_target_positions": 32,
-}
+}  # fmt: skip
 ENCODER, DECODER = "model.encoder.embed_positions.weight", "model.decoder.embed_positions.weight"
 
 
@@ -75,38 +71,40 @@ def test_where_the_rows_stand(tmp_path):
     assert "in steps of 2" in found(audited(tmp_path, ch.table(PAPER, range(0, 200, 2))))["recognised"].message
 
 
-@pytest.mark.parametrize("name", ["t.npz", "t.npz:pe", "t.safetensors:pe", "t.onnx:pe"])
-def test_one_tensor_of_any_container(tmp_path, name):
+def test_one_tensor_of_any_container(tmp_path, cases):
     table = ch.table(PAPER, 128)
     np.savez(tmp_path / "t.npz", pe=table)
     save_file({"pe": table, "w": table}, tmp_path / "t.safetensors")
     written(tmp_path / "t.onnx", onnx_bytes([onnx_tensor("pe", (128, 64), raw=table.tobytes())]))
-    audit = ch.audit(f"{tmp_path}/{name}")
-    (code,) = audit.layers
-    assert (code.kind, code.part, code.layers) == ("sinusoidal", "other", None)
-    assert set(found(audit)) == {"recognised"}
+    for name in ("t.npz", "t.npz:pe", "t.safetensors:pe", "t.onnx:pe"):
+        audit = ch.audit(f"{tmp_path}/{name}")
+        with cases(name):
+            (code,) = audit.layers
+            assert (code.kind, code.part, code.layers) == ("sinusoidal", "other", None)
+            assert set(found(audit)) == {"recognised"}
 
 
-@pytest.mark.parametrize("rows", [200, 5000])
-@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
-def test_positions_in_low_precision_are_an_error_once_rows_fall_together(tmp_path, dtype, rows):
-    at = np.arange(rows).astype(getattr(ml_dtypes, dtype, None) or dtype).astype(np.float32)
-    together = int((np.diff(at) == 0).sum())
-    audit = audited(tmp_path, in_float32(rows, positions=at))
-    if not together:
-        assert set(found(audit)) == {"recognised"}
-        return
-    assert set(found(audit)) == {"repeated-rows", "low-precision"}
-    finding = found(audit)["repeated-rows"]
-    assert finding.severity == "error"
-    assert finding.evidence["rows like the one before"] == together
-    assert finding.evidence["first such row"] == int(np.flatnonzero(np.diff(at) == 0)[0]) + 1
-    assert f"because {dtype} cannot represent this position" in finding.message
-    finding = found(audit)["low-precision"]
-    assert finding.severity == "warning"
-    assert f"computed in {dtype}. Its positions are rounded" in finding.message
-    (code,) = audit.layers
-    assert (code.kind, code.base, code.offset) == ("sinusoidal", 10_000.0, 0)
+def test_positions_in_low_precision_are_an_error_once_rows_fall_together(tmp_path, cases):
+    for dtype, rows in (("bfloat16", 200), ("float16", 200), ("bfloat16", 5000), ("float16", 5000)):
+        at = np.arange(rows).astype(getattr(ml_dtypes, dtype, None) or dtype).astype(np.float32)
+        together = np.flatnonzero(np.diff(at) == 0)
+        assert bool(together.size) == (rows == 5000)
+        audit = audited(tmp_path, in_float32(rows, positions=at))
+        with cases(dtype, rows):
+            if not together.size:
+                assert set(found(audit)) == {"recognised"}
+                continue
+            assert set(found(audit)) == {"repeated-rows", "low-precision"}
+            finding = found(audit)["repeated-rows"]
+            assert finding.severity == "error"
+            assert finding.evidence["rows like the one before"] == together.size
+            assert finding.evidence["first such row"] == together[0] + 1
+            assert f"because {dtype} cannot represent this position" in finding.message
+            finding = found(audit)["low-precision"]
+            assert finding.severity == "warning"
+            assert f"computed in {dtype}. Its positions are rounded" in finding.message
+            (code,) = audit.layers
+            assert (code.kind, code.base, code.offset) == ("sinusoidal", 10_000.0, 0)
 
 
 def test_other_codes_at_rounded_positions_are_an_error_too(tmp_path):
@@ -120,14 +118,15 @@ def test_other_codes_at_rounded_positions_are_an_error_too(tmp_path):
     assert audit.layers[0].base == pytest.approx(777)
 
 
-@pytest.mark.parametrize("rows", [128, 1000])
-def test_rates_in_low_precision_are_a_warning(tmp_path, rows):
+def test_rates_in_low_precision_are_a_warning(tmp_path, cases):
     rates = (10_000.0 ** (-np.arange(0, 64, 2) / 64)).astype(ml_dtypes.bfloat16).astype(np.float32)
-    table = in_float32(rows, rates=rates)
-    ((name, finding),) = found(audited(tmp_path, table)).items()
-    assert (name, finding.severity, finding.evidence["rounded"]) == ("low-precision", "warning", ["rates"])
-    off = np.abs(table - ch.table(PAPER, rows, "float64")).max()
-    assert finding.evidence["error"] == pytest.approx(off)
+    for rows in (128, 1000):
+        table = in_float32(rows, rates=rates)
+        off = np.abs(table - ch.table(PAPER, rows, "float64")).max()
+        with cases(rows):
+            ((name, finding),) = found(audited(tmp_path, table)).items()
+            assert (name, finding.severity, finding.evidence["rounded"]) == ("low-precision", "warning", ["rates"])
+            assert finding.evidence["error"] == pytest.approx(off)
 
 
 def test_float32_is_not_low_precision(tmp_path):
@@ -200,32 +199,26 @@ def model(tmp_path, config, tensors):
 
 
 def test_a_declared_sinusoid_that_is_one_is_nothing_to_say(tmp_path):
-    for made in (
-        ch.table(ch.preset("whisper", width=64), 300),
-        ch.table(ch.preset("whisper", width=64), 300, "float16"),
-    ):
+    for dtype in ("float32", "float16"):
+        made = ch.table(ch.preset("whisper", width=64), 300, dtype)
         audit = model(tmp_path, WHISPER, {ENCODER: made, DECODER: learned()})
         assert set(found(audit)) == set()
 
 
-@pytest.mark.parametrize(
-    ("made", "named"),
-    [
+def test_a_declared_sinusoid_that_is_another(tmp_path, cases):
+    noise = np.random.default_rng(0).normal(size=(300, 64)).astype(np.float32)
+    for made, named in (
         (ch.table(ch.preset("marian", width=64), 300), "the table in the weights is "),
         (ch.table(ch.preset("whisper", width=64), range(2, 302)), "for positions 2 to 301"),
-        (
-            np.random.default_rng(0).normal(size=(300, 64)).astype(np.float32),
-            "the table in the weights follows no known",
-        ),
-    ],
-)
-def test_a_declared_sinusoid_that_is_another(tmp_path, made, named):
-    audit = model(tmp_path, WHISPER, {ENCODER: made, DECODER: learned()})
-    finding = found(audit)["table-differs"]
-    assert (finding.severity, finding.layers) == ("warning", "input")
-    assert named in finding.message
-    assert finding.evidence[f"model.safetensors:{ENCODER}"] == [300, 64]
-    assert finding.evidence["largest difference"] > 0.1
+        (noise, "the table in the weights follows no known"),
+    ):
+        audit = model(tmp_path, WHISPER, {ENCODER: made, DECODER: learned()})
+        with cases(named):
+            finding = found(audit)["table-differs"]
+            assert (finding.severity, finding.layers) == ("warning", "input")
+            assert named in finding.message
+            assert finding.evidence[f"model.safetensors:{ENCODER}"] == [300, 64]
+            assert finding.evidence["largest difference"] > 0.1
 
 
 def test_a_declared_sinusoid_of_zeros(tmp_path):
@@ -330,12 +323,13 @@ def test_a_large_table_is_never_held_whole(tmp_path):
     assert peak < 2**28  # the table has 64 MiB; what recognises it takes blocks of 8 million numbers in float64
 
 
-@pytest.mark.parametrize("block", [1, 5, 64, 10**6])
-def test_rows_are_counted_whatever_the_blocks(monkeypatch, block):
-    monkeypatch.setattr(auditing_arrays, "_BLOCK", block)
+def test_rows_are_counted_whatever_the_blocks(monkeypatch, cases):
     array = np.ones((9, 3), np.float32)
     array[2] = 2
     array[4:6] = 0
     array[7, 1] = np.nan
-    rows = _rows(array)
-    assert [part.tolist() for part in (rows.nonfinite, rows.zero, rows.repeated)] == [[7], [4, 5], [1]]
+    for block in (1, 5, 64, 10**6):
+        monkeypatch.setattr(auditing_arrays, "_BLOCK", block)
+        rows = _rows(array)
+        with cases(block):
+            assert [part.tolist() for part in (rows.nonfinite, rows.zero, rows.repeated)] == [[7], [4, 5], [1]]

@@ -48,10 +48,10 @@ def test_smollm2_has_twelve_pairs_that_never_complete_a_turn():
     }
 
 
-@pytest.mark.parametrize(("length", "slow"), [(6, 1), (7, 0)])
-def test_a_pair_that_completes_its_turn_is_not_counted(length, slow):
-    audit = audited(replaced(ROTARY, rates=(1.0,)), context=length)
-    assert len(found(audit, "never-turning")) == slow
+def test_a_pair_that_completes_its_turn_is_not_counted():
+    for length, slow in ((6, 1), (7, 0)):
+        audit = audited(replaced(ROTARY, rates=(1.0,)), context=length)
+        assert len(found(audit, "never-turning")) == slow
 
 
 def test_a_turn_completed_at_the_last_position_is_complete_whatever_the_rounding():
@@ -79,11 +79,12 @@ def test_turns_of_an_extended_model_are_counted_at_the_context_it_is_served_at()
     assert finding.evidence["length"] == finding.evidence[place] == 2048
 
 
-@pytest.mark.parametrize("length", [100, 2048, 100_000])
-def test_turns_are_counted_at_the_length_that_was_asked_for(length):
-    (finding,) = found(audited(ROTARY, length=length), "never-turning")
-    assert finding.evidence["length"] == length
-    assert finding.evidence["pairs that never complete a turn"] == sum(rate * length < 2 * math.pi for rate in RATES)
+def test_turns_are_counted_at_the_length_that_was_asked_for():
+    for length in (100, 2048, 100_000):
+        (finding,) = found(audited(ROTARY, length=length), "never-turning")
+        assert finding.evidence["length"] == length
+        slow = sum(rate * length < 2 * math.pi for rate in RATES)
+        assert finding.evidence["pairs that never complete a turn"] == slow
 
 
 def test_a_table_is_judged_by_its_own_rows_and_other_parts_not_by_the_text_s_context():
@@ -141,21 +142,23 @@ LACKS_HEADS = Fact("missing-value", {"missing": "n_head, n_embd", "needed for": 
 LACKS_WIDTH = Fact("missing-value", {"missing": "head_dim", "needed for": "the scaling", "without it": "it fails"})
 
 
-@pytest.mark.parametrize(
-    ("codes", "facts", "verdict"),
-    [
-        ((replaced(ROTARY, rates=None),), FACTS[:1], f"{NOT_COMPUTED} from the files."),
-        ((replaced(ROTARY, rates=None),), (LACKS_HEADS,), f"{NOT_COMPUTED}: n_head and n_embd are not in the file."),
-        ((replaced(ROTARY, rates=None), ROTARY), (LACKS_WIDTH,), f"{NOT_COMPUTED} from the files."),
+def test_the_verdict_in_a_sentence(cases):
+    unrated = replaced(ROTARY, rates=None)
+    lacks = "n_head and n_embd are not in the file."
+    ignored = "1 problem: some or all runtimes ignore a RoPE key."
+    unknown = "No position encoding was recognised."
+    for codes, facts, verdict in (
+        ((unrated,), FACTS[:1], f"{NOT_COMPUTED} from the files."),
+        ((unrated,), (LACKS_HEADS,), f"{NOT_COMPUTED}: {lacks}"),
+        ((unrated, ROTARY), (LACKS_WIDTH,), f"{NOT_COMPUTED} from the files."),
         ((replaced(ROTARY, rates=None, part="vision"), ROTARY), (), "The position settings look correct."),
-        ((replaced(ROTARY, rates=None),), FACTS[1:2], "1 problem: some or all runtimes ignore a RoPE key."),
-        ((ROTARY,), FACTS[1:2], "1 problem: some or all runtimes ignore a RoPE key."),
-        ((Code("other", None, None),), FACTS[:1], "No position encoding was recognised."),
-        ((), (), "No position encoding was recognised."),
-    ],
-)
-def test_the_verdict_in_a_sentence(codes, facts, verdict):
-    assert audited(*codes, facts=facts).verdict == verdict
+        ((unrated,), FACTS[1:2], ignored),
+        ((ROTARY,), FACTS[1:2], ignored),
+        ((Code("other", None, None),), FACTS[:1], unknown),
+        ((), (), unknown),
+    ):
+        with cases(verdict):
+            assert audited(*codes, facts=facts).verdict == verdict
 
 
 def test_findings_can_be_left_out():
@@ -182,10 +185,10 @@ def test_the_schema_of_a_position_code_is_the_code_without_its_spec():
     assert set(LAYER_FIELDS) == (set(vars(ROTARY)) | {"order", "sections"}) - {"spec", "either"}
 
 
-@pytest.mark.parametrize(("preset", "order"), [("dit", "cos-sin"), ("marian", "sin-cos")])
-def test_cosine_first_is_told_from_sine_first(preset, order):
-    (layer,) = ch.audit(preset).to_dict()["layers"]
-    assert (layer["layout"], layer["order"]) == ("halves", order)
+def test_cosine_first_is_told_from_sine_first():
+    for preset, order in (("dit", "cos-sin"), ("marian", "sin-cos")):
+        (layer,) = ch.audit(preset).to_dict()["layers"]
+        assert (layer["layout"], layer["order"]) == ("halves", order)
 
 
 def test_an_audit_cannot_be_changed():
@@ -201,7 +204,7 @@ def test_audit_of_a_preset_from_python():
     assert code.rates == pytest.approx((1.0, 0.01), rel=1e-15)
 
 
-@pytest.mark.parametrize("length", [0, -5, 2.5, "many", True])
-def test_a_length_that_is_no_length(length):
-    with pytest.raises(ClockhandsError, match="`length` must be"):
-        ch.audit("vaswani2017", length)
+def test_a_length_that_is_no_length(cases):
+    for length in (0, -5, 2.5, "many", True):
+        with cases(length), pytest.raises(ClockhandsError, match="`length` must be"):
+            ch.audit("vaswani2017", length)

@@ -105,16 +105,14 @@ def test_expectations_name_codes_and_severities_that_there_are():
     assert not any(each["sound_but_odd"] and each["fires"] for each in CONFIGS)
 
 
-@pytest.mark.parametrize(
-    ("found", "figures"),
-    [
+def test_the_figures_can_be_below_one(cases):
+    expected = {("a", "x", "warning"), ("b", "y", "error")}
+    for found, figures in (
         ({("a", "x", "warning")}, (1.0, 0.5)),
         ({("a", "x", "warning"), ("b", "y", "error"), ("c", "x", "warning")}, (2 / 3, 1.0)),
         ({("a", "x", "error"), ("b", "y", "error")}, (0.5, 0.5)),
         (set(), (1.0, 0.0)),
-    ],
-)
-def test_the_figures_can_be_below_one(found, figures):
-    expected = {("a", "x", "warning"), ("b", "y", "error")}
-    assert precision_and_recall(expected, found) == pytest.approx(figures)
-    assert differences(expected, found)
+    ):
+        with cases(figures):
+            assert precision_and_recall(expected, found) == pytest.approx(figures)
+            assert differences(expected, found)

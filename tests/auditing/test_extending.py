@@ -71,9 +71,8 @@ def fires(found):
     return {(code, severity) for code, severity in fired if code != "override-replaces-block"}
 
 
-@pytest.mark.parametrize("name", ROTARY)
-def test_each_change_serves_the_length_and_no_new_finding_fires_but_those_that_are_said(name):
-    values = ROTARY[name]
+def hold_each_change(values):
+    """Each change offered for a length serves it, in all shapes alike, and only what it says fires anew."""
     before = audited(values)
     assert before.context is not None
     length = 2 * max(before.context, before.layers[0].scaled_to or 0)
@@ -98,6 +97,19 @@ def test_each_change_serves_the_length_and_no_new_finding_fires_but_those_that_a
         assert len(rates) == 1, "the shapes say different things"
 
 
+def test_each_change_serves_the_length_and_no_new_finding_fires_but_those_that_are_said(cases, draw):
+    for name in draw(ROTARY, 9):  # all of them below
+        with cases(name):
+            hold_each_change(ROTARY[name])
+
+
+@pytest.mark.slow
+def test_each_change_of_every_kind_of_file_serves_the_length(cases):
+    for name, values in ROTARY.items():
+        with cases(name):
+            hold_each_change(values)
+
+
 LINEAR = {"rope_type": "linear", "factor": 4.0}
 
 
@@ -114,15 +126,15 @@ def test_a_scaling_beside_the_file_is_not_counted_in_its_context():
     assert not within.extension.ways
 
 
-@pytest.mark.parametrize("name", ["llama", "qwen2", "gemma3"])
-def test_a_factor_is_the_least_that_reaches_the_length(name):
-    extension = extended(ROTARY[name], 3 * ROTARY[name]["max_position_embeddings"])
-    for way in extension.ways:
-        block = way.values["rope_scaling"]["rope_scaling"]
-        assert (way.scaling, block["factor"]) == (way.scaling, 3.0)
-        assert way.values["rope_scaling"].get("max_position_embeddings") == (
-            None if way.scaling == "dynamic" else 3 * ROTARY[name]["max_position_embeddings"]
-        )
+def test_a_factor_is_the_least_that_reaches_the_length(cases):
+    for name in ("llama", "qwen2", "gemma3"):
+        length = 3 * ROTARY[name]["max_position_embeddings"]
+        for way in extended(ROTARY[name], length).ways:
+            block = way.values["rope_scaling"]["rope_scaling"]
+            with cases(name, way.scaling):
+                assert block["factor"] == 3.0
+                declared = way.values["rope_scaling"].get("max_position_embeddings")
+                assert declared == (None if way.scaling == "dynamic" else length)
 
 
 def test_a_model_without_a_scaling_is_offered_each_that_its_class_reads():
@@ -131,40 +143,35 @@ def test_a_model_without_a_scaling_is_offered_each_that_its_class_reads():
     assert any(sentence.startswith("longrope: its lists") for sentence in extension.without)
 
 
-@pytest.mark.parametrize(
-    ("name", "scaling", "times", "factor"),
-    [
+def test_a_scaling_that_is_there_is_raised_and_no_other_offered(cases):
+    """The factor is that of the length of the training, whatever the file declares as its context."""
+    for name, scaling, times, factor in (
         ("llama3", "llama3", 2, 16),
         ("yarn", "yarn", 2, 8),
         ("linear", "linear", 2, 8),
         ("dynamic", "dynamic", 4, 4),
         ("yarn beside the original length", "yarn", 8, 8),
         ("llama3 beside the original length", "llama3", 16, 16),
-    ],
-)
-def test_a_scaling_that_is_there_is_raised_and_no_other_offered(name, scaling, times, factor):
-    """The factor is that of the length of the training, whatever the file declares as its context."""
-    values = ROTARY[name]
-    extension = extended(values, times * values["max_position_embeddings"])
-    assert [way.scaling for way in extension.ways] == [scaling]
-    block = extension.ways[0].values["rope_scaling"]["rope_scaling"]
-    assert block["factor"] == factor
-    assert any("already" in sentence for sentence in extension.without)
+    ):
+        extension = extended(ROTARY[name], times * ROTARY[name]["max_position_embeddings"])
+        with cases(name):
+            assert [way.scaling for way in extension.ways] == [scaling]
+            assert extension.ways[0].values["rope_scaling"]["rope_scaling"]["factor"] == factor
+            assert any("already" in sentence for sentence in extension.without)
 
 
-@pytest.mark.parametrize("name", ["yarn beside the original length", "llama3 beside the original length", "dynamic"])
-def test_a_length_that_the_scaling_is_for_needs_no_other(name):
+def test_a_length_that_the_scaling_is_for_needs_no_other(cases):
     """Qwen 2.5's card says to add YaRN by 4 and to leave max_position_embeddings at 32,768."""
-    values = ROTARY[name]
-    length = 2 * values["max_position_embeddings"]
-    extension = extended(values, length)
-    assert extension.ways == ()
-    assert "positions are within" in extension.sound[0]
-    (without,) = extension.without
-    assert "No change of it is needed" in without
-    (finding,) = [finding for finding in audited(values, length).findings if finding.code == "beyond-context"]
-    assert finding.severity == "note"
-    assert "scaling of the file is for up to" in finding.message
+    for name in ("yarn beside the original length", "llama3 beside the original length", "dynamic"):
+        found = audited(ROTARY[name], 2 * ROTARY[name]["max_position_embeddings"])
+        with cases(name):
+            assert found.extension.ways == ()
+            assert "positions are within" in found.extension.sound[0]
+            (without,) = found.extension.without
+            assert "No change of it is needed" in without
+            (finding,) = [finding for finding in found.findings if finding.code == "beyond-context"]
+            assert finding.severity == "note"
+            assert "scaling of the file is for up to" in finding.message
 
 
 def test_a_length_past_that_of_the_scaling_is_a_warning_that_names_both():
@@ -174,20 +181,20 @@ def test_a_length_past_that_of_the_scaling_is_a_warning_that_names_both():
     assert "context length is 8,192. The yarn scaling of the file is for up to 32,768 positions." in finding.message
 
 
-@pytest.mark.parametrize(
-    ("length", "says"), [(60_000, "for up to 65,536 positions and needs no change"), (131072, "131,072 positions is 8")]
-)
-def test_a_linear_factor_may_be_in_the_context_or_not(length, says):
-    (sentence,) = [each for each in extended(ROTARY["linear"], length).without if "already includes" in each]
-    assert "its context of 16,384" in sentence
-    assert says in sentence
-
-
-@pytest.mark.parametrize(("length", "hint"), [(60_000, "If it does not, no change is needed"), (131072, "declare the")])
-def test_the_advice_for_a_linear_scaling_begins_with_whether_the_context_counts_it(length, hint):
-    (finding,) = [each for each in audited(ROTARY["linear"], length).findings if each.code == "beyond-context"]
-    assert "is for up to 65,536 positions, unless the context length counts its factor already." in finding.message
-    assert hint in finding.hint
+def test_a_linear_factor_may_be_in_the_context_or_not_and_the_advice_begins_with_it(cases):
+    for length, says, hint in (
+        (60_000, "for up to 65,536 positions and needs no change", "If it does not, no change is needed"),
+        (131072, "131,072 positions is 8", "declare the"),
+    ):
+        found = audited(ROTARY["linear"], length)
+        with cases(length):
+            (sentence,) = [each for each in found.extension.without if "already includes" in each]
+            assert "its context of 16,384" in sentence
+            assert says in sentence
+            (finding,) = [each for each in found.findings if each.code == "beyond-context"]
+            unless = "is for up to 65,536 positions, unless the context length counts its factor already."
+            assert unless in finding.message
+            assert hint in finding.hint
 
 
 def test_the_sections_of_a_block_stay():
@@ -226,38 +233,30 @@ def test_what_is_sound_is_counted():
     assert extension.sound[1].endswith("fail first at distance 1,707.")
 
 
-@pytest.mark.parametrize(
-    ("values", "word"),
-    [
+def test_codes_that_no_block_extends(cases):
+    for values, word in (
         (config("bert", 512), "1,024 positions need 1,024 rows"),
         (config("roberta", 514, pad_token_id=1), "1,024 positions need 1,026 rows"),
         (config("bloom", 2048, n_layer=2, n_head=4, seq_length=2048), "is defined at every distance"),
         (config("mistral", 4096, sliding_window=1024), "a query attends to the last 1,024 positions only"),
-    ],
-)
-def test_codes_that_no_block_extends(values, word):
-    context = audited(values).context
-    assert context is not None
-    extension = extended(values, 2 * context)
-    assert not extension.ways
-    assert any(word in sentence for sentence in extension.sound), extension.sound
+    ):
+        with cases(word):
+            extension = extended(values, 2 * audited(values).context)
+            assert not extension.ways
+            assert any(word in sentence for sentence in extension.sound), extension.sound
 
 
-@pytest.mark.parametrize(
-    ("values", "word"),
-    [
+def test_classes_for_which_no_block_can_be_written_are_named(cases):
+    gptj = config("gptj", 2048, n_positions=2048, rotary_dim=64, n_embd=512, n_head=4, n_layer=2)
+    for values, word in (
         (config("of_a_vendor", 4096, rope_theta=1e4), "The model type is unknown"),
-        (
-            config("gptj", 2048, n_positions=2048, rotary_dim=64, n_embd=512, n_head=4, n_layer=2),
-            "reads no scaling block",
-        ),
+        (gptj, "reads no scaling block"),
         (config("phi3", 4096, rope_theta=1e4), "come from a search"),
-    ],
-)
-def test_classes_for_which_no_block_can_be_written_are_named(values, word):
-    extension = extended(values, 16384)
-    assert not extension.ways
-    assert any(word in sentence for sentence in extension.without), extension
+    ):
+        with cases(word):
+            extension = extended(values, 16384)
+            assert not extension.ways
+            assert any(word in sentence for sentence in extension.without), extension
 
 
 def test_a_params_json_has_keys_of_its_own(tmp_path):

@@ -2,7 +2,6 @@ import json
 import math
 
 import numpy as np
-import pytest
 
 from clockhands.auditing.findings import SEVERITIES, Finding, json_value, spoken
 
@@ -28,33 +27,21 @@ def test_evidence_keeps_its_order_and_its_types():
     assert json_value(evidence)["b"] is True
 
 
-@pytest.mark.parametrize(
-    ("value", "text"),
-    [
-        (8192, "8,192"),
-        (100_000.0, "100,000"),
-        (11_158_840.0, "11,158,840"),
-        (0.25, "0.25"),
-        (1.4330125702369627e-05, "1.43301e-05"),
-        (438_459.9, "438,460"),
-        (45_122_677.4, "45,122,677"),
-        (999_999_999_999_999.5, "1,000,000,000,000,000"),
-        (1.5e15, "1.5e+15"),
-        (10**17, "100,000,000,000,000,000"),
-        (10**20, "1.000000e+20"),
-        (10**400, "a whole number of more than 300 digits"),
-        (math.nan, "NaN"),
-        (-math.inf, "-Infinity"),
-        (True, "true"),
-        (None, "null"),
-        ("yarn", '"yarn"'),
-        ("x" * 100, '"' + "x" * 77 + '..."'),
-        ([1, 2, 3, 4, 5], "[1, 2, 3, 4, ...]"),
-        ({"factor": 8.0}, "{factor: 8}"),
-    ],
-)
-def test_numbers_in_a_sentence(value, text):
-    assert spoken(value) == text
+# Numbers and other values as a sentence has them.
+SPOKEN = [
+    (8192, "8,192"), (100_000.0, "100,000"), (11_158_840.0, "11,158,840"), (0.25, "0.25"),
+    (1.4330125702369627e-05, "1.43301e-05"), (438_459.9, "438,460"), (45_122_677.4, "45,122,677"),
+    (999_999_999_999_999.5, "1,000,000,000,000,000"), (1.5e15, "1.5e+15"), (10**17, "100,000,000,000,000,000"),
+    (10**20, "1.000000e+20"), (10**400, "a whole number of more than 300 digits"), (math.nan, "NaN"),
+    (-math.inf, "-Infinity"), (True, "true"), (None, "null"), ("yarn", '"yarn"'), ("x" * 100, '"' + "x" * 77 + '..."'),
+    ([1, 2, 3, 4, 5], "[1, 2, 3, 4, ...]"), ({"factor": 8.0}, "{factor: 8}"),
+]  # fmt: skip
+
+
+def test_numbers_in_a_sentence(cases):
+    for value, text in SPOKEN:
+        with cases(text):
+            assert spoken(value) == text
 
 
 def test_severities_go_from_grave_to_harmless():

@@ -1,29 +1,25 @@
 """Fixes: the edit of a finding made in the text of a file gives the ladder of the release, and changes nothing else."""
 
 import json
-from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 import clockhands as ch
+from auditing.model_files import audit_of, findings
 from auditing.published_fields import LLAMA_31, QWEN2, block_with, without
+from clockhands.auditing import Audit
 from clockhands.auditing._edits import applied
 from clockhands.auditing.fixes import fix_of, patched, unified
 from clockhands.errors import InvalidValue
-
-QWEN25 = QWEN2 | {
-    "hidden_size": 3584, "num_attention_heads": 28, "num_key_value_heads": 4, "num_hidden_layers": 28,
-    "vocab_size": 152064, "rope_theta": 1e6,
-}  # fmt: skip
 
 
 def yarn(context: int, original: int | None) -> dict:
     block = {"type": "yarn", "factor": 4.0} | (
         {} if original is None else {"original_max_position_embeddings": original}
     )
-    return QWEN25 | {"max_position_embeddings": context, "rope_scaling": block}
+    return QWEN2 | {"max_position_embeddings": context, "rope_scaling": block}
 
 
 LLAMA = LLAMA_31 | {"vocab_size": 128256}
@@ -44,31 +40,28 @@ FAULTY = {
 }
 
 
-def rates(path: Path) -> tuple[float, ...]:
-    (code,) = ch.audit(path).layers
+def rates(found: Audit) -> tuple[float, ...]:
+    (code,) = found.layers
     return code.rates
 
 
-@pytest.mark.parametrize("name", FAULTY)
-def test_a_fix_gives_the_ladder_of_the_release(name, tmp_path):
-    faulty, right = FAULTY[name]
-    for folder, config in (("faulty", faulty), ("right", right)):
-        (tmp_path / folder).mkdir()
-        (tmp_path / folder / "config.json").write_text(json.dumps(config, indent=2), encoding="utf-8")
-    path = tmp_path / "faulty" / "config.json"
-    found = ch.audit(path)
-    assert found.problems, "it is noticed"
-    assert rates(path) != pytest.approx(rates(tmp_path / "right"), rel=1e-6)
-    fix = fix_of(found, "config.json", ch.audit)
-    assert fix.left.problems == ()
-    path.write_text(fix.after, encoding="utf-8")
-    assert rates(path) == pytest.approx(rates(tmp_path / "right"), rel=1e-6)
-    assert ch.audit(path).problems == ()
+def test_a_fix_gives_the_ladder_of_the_release(cases, tmp_path):
+    path = tmp_path / "config.json"
+    for name, (faulty, right) in FAULTY.items():
+        path.write_text(json.dumps(faulty, indent=2), encoding="utf-8")
+        found = ch.audit(path)
+        fix = fix_of(found, "config.json", ch.audit)
+        with cases(name):
+            assert found.problems, "it is noticed"
+            assert rates(found) != pytest.approx(rates(audit_of(right)), rel=1e-6)
+            assert fix.left.problems == ()
+            mended = audit_of(json.loads(fix.after))
+            assert mended.problems == ()
+            assert rates(mended) == pytest.approx(rates(audit_of(right)), rel=1e-6)
 
 
-def test_a_documented_extension_is_not_reported(tmp_path):
-    (tmp_path / "config.json").write_text(json.dumps(yarn(131072, 32768)), encoding="utf-8")
-    codes = {found.code for found in ch.audit(tmp_path).findings}
+def test_a_documented_extension_is_not_reported():
+    codes = {found.code for found in findings(yarn(131072, 32768))}
     assert not codes & {"differs-from-release", "wrong-original", "missing-scaling"}
 
 
@@ -180,18 +173,10 @@ def test_a_line_of_a_diff_ends_where_a_line_of_the_file_does():
     assert "\\ No newline at end of file\n" in unified(before, after + "x", "c.json")
 
 
-def test_one_key_gets_one_value(tmp_path):
+def test_one_key_gets_one_value():
     """The default of the class is not offered beside the base of the release."""
     config = without(LLAMA, "rope_theta", "rope_scaling") | {"rope_parameters": {"rope_type": "default"}}
-    (tmp_path / "config.json").write_text(json.dumps(config), encoding="utf-8")
-    found = ch.audit(tmp_path)
-    codes = {one.code for one in found.findings}
-    assert {"differs-from-release", "default-base"} <= codes
-    written = [
-        step["value"]
-        for one in found.findings
-        if one.edit
-        for step in one.edit.patch
-        if step["path"].endswith("/rope_theta")
-    ]
-    assert written == [500000.0]
+    found = findings(config)
+    assert {"differs-from-release", "default-base"} <= {one.code for one in found}
+    steps = [step for one in found if one.edit for step in one.edit.patch]
+    assert [step["value"] for step in steps if step["path"].endswith("/rope_theta")] == [500000.0]

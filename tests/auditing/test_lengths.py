@@ -4,10 +4,9 @@ import io
 import json
 
 import numpy as np
-import pytest
 
 import clockhands as ch
-from auditing.model_files import audited, of_code
+from auditing.model_files import audit_of, audited, of_code
 from clockhands.show.terminal import in_short
 
 LLAMA = {
@@ -25,8 +24,7 @@ COHERE = {
 
 
 def findings(config, code, **more):
-    audit = ch.audit("-", stdin=io.BytesIO(json.dumps(config | more).encode()))
-    return [finding for finding in audit.findings if finding.code == code]
+    return of_code(audit_of(config | more), code)
 
 
 def in_a_folder(folder, config, **documents):
@@ -79,17 +77,15 @@ def test_a_longer_length_in_the_config_is_a_warning():
     assert not findings(LLAMA, "lengths-differ", model_max_length=int(1e30))
 
 
-@pytest.mark.parametrize(
-    ("config", "more"),
-    [
+def test_a_family_that_is_published_so_a_scaling_that_reaches_it_and_a_shorter_one_are_notes(cases):
+    for config, more in (
         (COHERE, {"model_max_length": 131072}),
         (LLAMA, {"rope_scaling": {"type": "linear", "factor": 4.0}, "model_max_length": 16384}),
         (LLAMA, {"seq_length": 2048}),
-    ],
-)
-def test_a_family_that_is_published_so_a_scaling_that_reaches_it_and_a_shorter_one_are_notes(config, more):
-    (finding,) = findings(config, "lengths-differ", **more)
-    assert (finding.severity, finding.blames) == ("note", None)
+    ):
+        with cases(more):
+            (finding,) = findings(config, "lengths-differ", **more)
+            assert (finding.severity, finding.blames) == ("note", None)
 
 
 def test_lengths_beside_the_config(tmp_path):
@@ -113,22 +109,18 @@ def test_the_length_of_a_table_is_a_wall(tmp_path):
     (finding,) = in_a_folder(tmp_path, ROBERTA, tokenizer_config={"model_max_length": 1024})
     assert finding.severity == "warning"
     assert "read past the end of the table of 512 positions" in finding.message
-    assert not in_a_folder(tmp_path, ROBERTA, tokenizer_config={"model_max_length": 512})
+    for length in (514, 512):  # rows before the first position are counted by some
+        assert not in_a_folder(tmp_path, ROBERTA, tokenizer_config={"model_max_length": length}), length
 
 
-@pytest.mark.parametrize("length", [514, 512])
-def test_rows_before_the_first_position_are_counted_by_some(tmp_path, length):
-    assert not in_a_folder(tmp_path, ROBERTA, tokenizer_config={"model_max_length": length})
-
-
-@pytest.mark.parametrize("value", ["4096", True, None, -1, [1]])
-def test_what_is_no_length_is_left_alone(value):
-    assert not findings(LLAMA, "lengths-differ", model_max_length=value)
+def test_what_is_no_length_is_left_alone():
+    for value in ("4096", True, None, -1, [1]):
+        assert not findings(LLAMA, "lengths-differ", model_max_length=value), value
 
 
 def test_a_short_table_is_mended_by_the_length_that_it_has(tmp_path):
-    bert = ROBERTA | {"model_type": "bert", "max_position_embeddings": 1024}
-    table = np.random.default_rng(1).normal(size=(512, 768)).astype(np.float32)
+    bert = ROBERTA | {"model_type": "bert", "max_position_embeddings": 1024, "hidden_size": 48}
+    table = np.random.default_rng(1).normal(size=(512, 48)).astype(np.float32)
     model = {"config.json": bert, "model.safetensors": {"embeddings.position_embeddings.weight": table}}
     (finding,) = of_code(audited(tmp_path, model), "short-table")
     assert finding.edit is not None
@@ -144,17 +136,16 @@ def test_rows_before_the_first_position_are_a_note():
     assert not findings(bert, "padding-offset")
 
 
-@pytest.mark.parametrize(("dtype", "first"), [("bfloat16", 257), ("float16", 2049)])
-def test_positions_that_the_dtype_cannot_tell_apart(dtype, first):
-    (finding,) = findings(LLAMA, "colliding-positions", torch_dtype=dtype)
-    assert (finding.severity, finding.evidence["first"]) == ("note", first)
-    assert finding.evidence["<stdin>:torch_dtype"] == dtype
-    assert findings(LLAMA, "colliding-positions", dtype=dtype)
-    assert not findings(LLAMA, "colliding-positions", torch_dtype=dtype, max_position_embeddings=first)
-    assert not findings(ROBERTA, "colliding-positions", torch_dtype=dtype)  # a table is looked up by whole numbers
-
-
-def test_float32_tells_all_positions_apart():
+def test_positions_that_the_dtype_cannot_tell_apart(cases):
+    for dtype, first in (("bfloat16", 257), ("float16", 2049)):
+        with cases(dtype):
+            (finding,) = findings(LLAMA, "colliding-positions", torch_dtype=dtype)
+            assert (finding.severity, finding.evidence["first"]) == ("note", first)
+            assert finding.evidence["<stdin>:torch_dtype"] == dtype
+            assert findings(LLAMA, "colliding-positions", dtype=dtype)
+            assert not findings(LLAMA, "colliding-positions", torch_dtype=dtype, max_position_embeddings=first)
+            # A table is looked up by whole numbers.
+            assert not findings(ROBERTA, "colliding-positions", torch_dtype=dtype)
     assert not findings(LLAMA, "colliding-positions", torch_dtype="float32")
     assert not findings(LLAMA, "colliding-positions")
 
@@ -165,45 +156,45 @@ MEGATRON = {"num_layers": 2, "hidden_size": 64, "num_attention_heads": 4, "posit
 LITGPT = {"n_layer": 2, "n_embd": 128, "n_head": 4, "block_size": 2048}
 TENSORRT = {"architecture": "LlamaForCausalLM", "position_embedding_type": "rope_gpt_neox", "num_hidden_layers": 2,
             "hidden_size": 64, "num_attention_heads": 4, "max_position_embeddings": 2048}  # fmt: skip
-TABLE = {"position_embedding_type": "learned_absolute"}
 GENAI = {"context_length": 2048, "type": "llama", "decoder": {"head_size": 64, "num_hidden_layers": 2}}
 TORCHTUNE = {"_component_": "torchtune.models.llama2.llama2_7b"}
 
 
-@pytest.mark.parametrize(
-    ("name", "config", "keys", "severity"),
-    [
-        ("neox.yml", lambda more: NEOX | {"pos-emb": "rotary", "seq-length": 2048 + more}, "seq-length", "error"),
-        ("args.yaml", lambda more: MEGATRON | {"seq_length": 2048 + more}, "seq_length", "error"),
-        ("args.yaml", lambda more: {"language_model": MEGATRON, "seq_length": 2048 + more}, "seq_length", "error"),
-        ("nemo.yaml", lambda more: {"model": MEGATRON | {"encoder_seq_length": 2048 + more}},
-         "model.encoder_seq_length", "warning"),
-        ("nemo.yaml", lambda more: {"model": MEGATRON | {"data": {"seq_length": 2048 + more}}},
-         "model.data.seq_length", "warning"),
-        ("pretrain.yaml", lambda more: {"model_config": LITGPT, "train": {"max_seq_length": 2048 + more}},
-         "train.max_seq_length", "error"),
-        ("config.json", lambda more: {"pretrained_config": TENSORRT, "build_config": {"max_seq_len": 2048 + more}},
-         "build_config.max_seq_len", "warning"),
-        ("config.json", lambda more: {"pretrained_config": TENSORRT | TABLE,
-                                      "build_config": {"max_input_len": 2000, "max_output_len": 48 + more}},
-         "build_config.max_input_len build_config.max_output_len", "error"),
-        ("genai_config.json", lambda more: {"model": GENAI, "search": {"max_length": 2048 + more}},
-         "search.max_length", "error"),
-        ("recipe.yaml", lambda more: {"model": TORCHTUNE, "tokenizer": {"max_seq_len": 4096 + more}},
-         "tokenizer.max_seq_len", "error"),
-    ],
-)  # fmt: skip
-def test_a_length_that_a_program_is_given_beyond_the_context(tmp_path, name, config, keys, severity):
-    def found(more):
-        (tmp_path / name).write_text(json.dumps(config(more)), encoding="utf-8")
-        codes = ("set-beyond-context", "lengths-differ")
-        return [finding for finding in ch.audit(tmp_path / name).findings if finding.code in codes]
+# A file, its config for so many positions more than the context, the keys of the length, and the severity.
+GIVEN = [
+    ("neox.yml", lambda more: NEOX | {"pos-emb": "rotary", "seq-length": 2048 + more}, "seq-length", "error"),
+    ("args.yaml", lambda more: MEGATRON | {"seq_length": 2048 + more}, "seq_length", "error"),
+    ("args.yaml", lambda more: {"language_model": MEGATRON, "seq_length": 2048 + more}, "seq_length", "error"),
+    ("nemo.yaml", lambda more: {"model": MEGATRON | {"encoder_seq_length": 2048 + more}},
+     "model.encoder_seq_length", "warning"),
+    ("nemo.yaml", lambda more: {"model": MEGATRON | {"data": {"seq_length": 2048 + more}}},
+     "model.data.seq_length", "warning"),
+    ("pretrain.yaml", lambda more: {"model_config": LITGPT, "train": {"max_seq_length": 2048 + more}},
+     "train.max_seq_length", "error"),
+    ("config.json", lambda more: {"pretrained_config": TENSORRT, "build_config": {"max_seq_len": 2048 + more}},
+     "build_config.max_seq_len", "warning"),
+    ("config.json", lambda more: {"pretrained_config": TENSORRT | {"position_embedding_type": "learned_absolute"},
+                                  "build_config": {"max_input_len": 2000, "max_output_len": 48 + more}},
+     "build_config.max_input_len build_config.max_output_len", "error"),
+    ("genai_config.json", lambda more: {"model": GENAI, "search": {"max_length": 2048 + more}},
+     "search.max_length", "error"),
+    ("recipe.yaml", lambda more: {"model": TORCHTUNE, "tokenizer": {"max_seq_len": 4096 + more}},
+     "tokenizer.max_seq_len", "error"),
+]  # fmt: skip
 
-    assert found(0) == []
-    (finding,) = found(1)
-    assert (finding.code, finding.severity, finding.blames) == ("set-beyond-context", severity, "file")
-    assert all(f"{name}:{key}" in finding.evidence for key in keys.split())
-    assert finding.evidence["length"] == finding.evidence["context"] + 1
+
+def test_a_length_that_a_program_is_given_beyond_the_context(cases, tmp_path):
+    for name, config, keys, severity in GIVEN:
+        found = {}
+        for more in (0, 1):
+            (tmp_path / name).write_text(json.dumps(config(more)), encoding="utf-8")
+            found[more] = of_code(ch.audit(tmp_path / name), "set-beyond-context", "lengths-differ")
+        with cases(name, keys):
+            assert found[0] == []
+            (finding,) = found[1]
+            assert (finding.code, finding.severity, finding.blames) == ("set-beyond-context", severity, "file")
+            assert all(f"{name}:{key}" in finding.evidence for key in keys.split())
+            assert finding.evidence["length"] == finding.evidence["context"] + 1
 
 
 def test_an_engine_of_the_length_that_a_scaling_reaches_is_right(tmp_path):
@@ -214,27 +205,21 @@ def test_an_engine_of_the_length_that_a_scaling_reaches_is_right(tmp_path):
         assert [finding.code for finding in ch.audit(path).warnings if "context" in finding.code] == codes
 
 
-@pytest.mark.parametrize(
-    ("config", "said"),
-    [
-        ({"model_type": "t5", "n_positions": 512}, "There is no scaling to declare: relative position buckets"),
-        ({"model_type": "bloom", "seq_length": 2048}, "There is no scaling to declare: ALiBi has no frequencies."),
-        (
-            {"model_type": "deberta-v2", "max_position_embeddings": 512, "position_biased_input": False}
-            | {"relative_attention": True},
-            "There is no scaling to declare: configs have",
-        ),
-        (  # its class has relative positions only where the config switches them on
-            {"model_type": "deberta-v2", "max_position_embeddings": 512, "position_biased_input": False},
-            "There is no scaling to declare: the model has no",
-        ),
-        ({"model_type": "marian", "max_position_embeddings": 512}, "There is no scaling to declare: configs have"),
-        ({"model_type": "jamba", "max_position_embeddings": 512}, "There is no scaling to declare: the model has no"),
+def test_the_advice_beyond_the_context_is_for_the_encoding(cases):
+    deberta = {"model_type": "deberta-v2", "max_position_embeddings": 512, "position_biased_input": False}
+    nothing = "There is no scaling to declare: "
+    for config, said in (
+        ({"model_type": "t5", "n_positions": 512}, f"{nothing}relative position buckets"),
+        ({"model_type": "bloom", "seq_length": 2048}, f"{nothing}ALiBi has no frequencies."),
+        (deberta | {"relative_attention": True}, f"{nothing}configs have"),
+        # Its class has relative positions only where the config switches them on.
+        (deberta, f"{nothing}the model has no"),
+        ({"model_type": "marian", "max_position_embeddings": 512}, f"{nothing}configs have"),
+        ({"model_type": "jamba", "max_position_embeddings": 512}, f"{nothing}the model has no"),
         ({"model_type": "llama", "max_position_embeddings": 2048}, "or declare the scaling"),
-    ],
-)
-def test_the_advice_beyond_the_context_is_for_the_encoding(config, said):
-    beyond = ch.audit("-", 4096, stdin=io.BytesIO(json.dumps(config).encode()))
-    (found,) = [each for each in beyond.findings if each.code == "beyond-context"]
-    assert said in found.hint
-    assert not any("usable positions" in in_short(code) for code in beyond.layers)
+    ):
+        beyond = ch.audit("-", 4096, stdin=io.BytesIO(json.dumps(config).encode()))
+        with cases(config):
+            (found,) = of_code(beyond, "beyond-context")
+            assert said in found.hint
+            assert not any("usable positions" in in_short(code) for code in beyond.layers)

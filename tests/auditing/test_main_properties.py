@@ -3,8 +3,6 @@
 import io
 import json
 
-import pytest
-
 import clockhands as ch
 from clockhands.auditing.main_properties import MainProperties, main_properties
 from clockhands.measures import QUESTIONS
@@ -12,20 +10,13 @@ from clockhands.show.terminal import SHORT, print_audit
 from clockhands.sources.resolved import Code, Resolved
 
 LLAMA = {
-    "model_type": "llama",
-    "hidden_size": 576,
-    "num_attention_heads": 9,
-    "num_hidden_layers": 30,
-    "max_position_embeddings": 8192,
-    "rope_theta": 100000.0,
-}
+    "model_type": "llama", "hidden_size": 576, "num_attention_heads": 9, "num_hidden_layers": 30,
+    "max_position_embeddings": 8192, "rope_theta": 100000.0,
+}  # fmt: skip
 GEMMA3 = LLAMA | {
-    "model_type": "gemma3_text",
-    "head_dim": 64,
-    "num_hidden_layers": 6,
-    "sliding_window": 512,
+    "model_type": "gemma3_text", "head_dim": 64, "num_hidden_layers": 6, "sliding_window": 512,
     "rope_local_base_freq": 10000.0,
-}
+}  # fmt: skip
 
 
 def audited(config, length=None):
@@ -94,17 +85,15 @@ def test_layers_that_are_alike_are_told_once():
     assert "encoder, layers 0-5; decoder, layers 0-5, over 512 tokens" in printed(audit)
 
 
-@pytest.mark.parametrize(
-    "code",
-    [
+def test_what_is_not_known_is_left_out(cases):
+    for code in (
         Code("text", "0-3", "none"),
         Code("text", "0-3", None),
         Code("text", "0-3", "rotary", width=64, rotated=64),
         Code("text", "input", "learned", ch.Learned(8, 16), rows=16, offset=0),
-    ],
-)
-def test_what_is_not_known_is_left_out(code):
-    assert main_properties(Resolved(None, 512, 512, (code,), ())) == ()
+    ):
+        with cases(code.kind):
+            assert main_properties(Resolved(None, 512, 512, (code,), ())) == ()
 
 
 def test_biases_have_their_own_questions():
@@ -120,9 +109,10 @@ def test_every_property_has_a_short_name_that_fits_a_column():
     assert len(set(SHORT.values())) == len(SHORT)
 
 
-@pytest.mark.parametrize("width", [40, 60, 80])
-def test_the_section_fits_its_columns(width):
-    text = printed(audited(GEMMA3), width)
-    section = text.partition("properties (all")[2].partition("\n\n")[0]
-    assert all(len(line) <= width for line in section.splitlines())
-    assert "incomplete rotations" in section
+def test_the_section_fits_its_columns(cases):
+    audit = audited(GEMMA3)
+    for width in (40, 60, 80):
+        section = printed(audit, width).partition("properties (all")[2].partition("\n\n")[0]
+        with cases(width):
+            assert all(len(line) <= width for line in section.splitlines())
+            assert "incomplete rotations" in section

@@ -5,8 +5,7 @@ import io
 import json
 import re
 
-import pytest
-
+from auditing.published_fields import LLAMA3
 from clockhands.auditing import audit
 from clockhands.auditing._audits import judged
 from clockhands.readers.telling import release
@@ -18,10 +17,6 @@ from clockhands.sources.resolved import Code, Resolved
 from clockhands.sources.targets import Opened
 
 SMALL = {"hidden_size": 512, "num_attention_heads": 4, "num_hidden_layers": 6}
-LLAMA3 = {
-    "rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
-    "original_max_position_embeddings": 8192,
-}  # fmt: skip
 YARN = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 8192}
 LONG = {"type": "longrope", "short_factor": [1.0] * 64, "long_factor": [8.0] * 64}
 
@@ -41,7 +36,6 @@ CONFIGS = {
     "mRoPE": config("qwen2_vl", 32768, rope_theta=1e6, rope_scaling={"type": "mrope", "mrope_section": [16, 24, 24]}),
 }  # fmt: skip
 PRESETS = ("llama3.1", "roformer", "vaswani2017")
-LENGTHS = (None, 4096, 8192, 65536)
 
 # Counts of pairs that do not complete a rotation, each with its length, in every wording of a report.
 ROTATIONS = (
@@ -80,15 +74,17 @@ def answers(text, question):
     return {(found["count"], found["length"]) for each in question for found in each.finditer(text)}
 
 
-@pytest.mark.parametrize("length", LENGTHS)
-@pytest.mark.parametrize("name", [*CONFIGS, *PRESETS])
-def test_a_report_answers_a_question_at_one_length(name, length):
-    found = audited(CONFIGS.get(name, name), length)
-    for text in (printed(found), seen(report([found]))):
-        rotations, scores = answers(text, ROTATIONS), answers(text, SCORES)
-        assert rotations or name == "vaswani2017"
-        for each in (rotations, scores):
-            assert len(each) <= 1, text
+def test_a_report_answers_a_question_at_one_length(cases, draw):
+    for name in [*CONFIGS, *PRESETS]:
+        (paged,) = draw((None, 8192, 65536), 1)
+        for length in (None, 8192, 65536):
+            found = audited(CONFIGS.get(name, name), length)
+            for text in (printed(found), *([seen(report([found]))] if length == paged else [])):
+                rotations, scores = answers(text, ROTATIONS), answers(text, SCORES)
+                with cases(name, length):
+                    assert rotations or name == "vaswani2017"
+                    assert len(rotations) <= 1, text
+                    assert len(scores) <= 1, text
 
 
 def test_pairs_that_stand_still_are_counted_alike_by_the_finding_and_the_property():
@@ -110,9 +106,8 @@ def test_two_lengths_in_a_report_would_be_seen():
     assert answers(f"{text} {other}", ROTATIONS) == {("18", "4,096"), ("4", "32,768")}
 
 
-@pytest.mark.parametrize(
-    ("name", "asked", "length"),
-    [
+def test_the_length_of_a_code(cases):
+    for name, asked, length in (
         ("llama", None, 4096),
         ("llama", 65536, 65536),
         ("llama3", None, 131072),  # what it serves, with the frequencies in use; not the length before the extension
@@ -123,13 +118,12 @@ def test_two_lengths_in_a_report_would_be_seen():
         ("a window", 1024, 1024),
         ("llama3.1", None, 8192),  # a preset declares no context
         ("roformer", None, None),
-    ],
-)
-def test_the_length_of_a_code(name, asked, length):
-    found = audited(CONFIGS.get(name, name), asked)
-    told = found.to_dict()
-    assert told["layers"][0]["length"] == found.layers[0].length == length
-    assert told["properties"][0]["length"] == (length or 2048)
+    ):
+        found = audited(CONFIGS.get(name, name), asked)
+        told = found.to_dict()
+        with cases(name, asked):
+            assert told["layers"][0]["length"] == found.layers[0].length == length
+            assert told["properties"][0]["length"] == (length or 2048)
 
 
 def test_frequencies_that_depend_on_the_length_are_those_of_the_length():

@@ -3,16 +3,21 @@
 import copy
 import random
 from collections import Counter
+from typing import Any
 
 import pytest
 
 import clockhands as ch
 from auditing import loaded_models as models
 
-pytest.importorskip("torch")
-pytest.importorskip("transformers")
+torch: Any = None
 
-import torch
+
+@pytest.fixture(scope="module", autouse=True)
+def libraries():
+    """Imported when the first test runs."""
+    globals()["torch"] = pytest.importorskip("torch")
+    models.transformers()
 
 
 def drawn(seed):
@@ -103,7 +108,7 @@ def share_named(named):
 
 
 def test_some_random_ladders_are_named():
-    assert share_named(tried(range(8))) >= 0.95
+    assert share_named(tried(range(5))) >= 0.95
 
 
 @pytest.mark.slow
@@ -115,20 +120,21 @@ def test_random_ladders_are_named():
         assert {seen for wanted, seen in named if wanted == code} == {code}
 
 
-@pytest.mark.parametrize("base", [1e4, 5e5, 1e6, 8e6, 11158840.0, 8e7])
-@pytest.mark.parametrize("width", [32, 64, 128])
-def test_rates_made_by_an_exponential_are_right(base, width):
-    config = models.transformers().LlamaConfig(
-        hidden_size=2 * width,
-        num_attention_heads=2,
-        num_hidden_layers=2,
-        rope_parameters={"rope_type": "default", "rope_theta": base},
-    )
-    right = part(config)
-    steps, logarithm = torch.arange(0, width, 2), torch.log(torch.tensor(base))
-    ways = {
-        "a constant": torch.exp(steps * (-logarithm / width)),
-        "three factors": torch.exp(-logarithm * steps / width),
-        "a quotient": 1 / torch.exp(logarithm * (steps / width)),
-    }
-    assert {way: found for way, rates in ways.items() if (found := ch.audit(with_rates(right, rates)).errors)} == {}
+def test_rates_made_by_an_exponential_are_right(cases):
+    for base, width in ((1e4, 32), (5e5, 64), (1e6, 128), (8e6, 64), (11158840.0, 128), (8e7, 32)):
+        config = models.transformers().LlamaConfig(
+            hidden_size=2 * width,
+            num_attention_heads=2,
+            num_hidden_layers=2,
+            rope_parameters={"rope_type": "default", "rope_theta": base},
+        )
+        right = part(config)
+        steps, logarithm = torch.arange(0, width, 2), torch.log(torch.tensor(base))
+        ways = {
+            "a constant": torch.exp(steps * (-logarithm / width)),
+            "three factors": torch.exp(-logarithm * steps / width),
+            "a quotient": 1 / torch.exp(logarithm * (steps / width)),
+        }
+        for way, rates in ways.items():
+            with cases(base, width, way):
+                assert list(ch.audit(with_rates(right, rates)).errors) == []

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 import clockhands as ch
+from auditing.published_fields import LLAMA3
 from clockhands.auditing import Audit
 from clockhands.auditing.baselines import baseline_of, known_in, without_known
 from clockhands.errors import InvalidValue
@@ -13,20 +14,10 @@ from clockhands.readers import _misread
 from clockhands.readers._misread import Statement
 from clockhands.readers.runtime_release import runtime_of
 
-LLAMA3 = {
-    "rope_type": "llama3",
-    "factor": 8.0,
-    "low_freq_factor": 1.0,
-    "high_freq_factor": 4.0,
-    "original_max_position_embeddings": 8192,
-}
 LLAMA = {
-    "model_type": "llama",
-    "hidden_size": 4096,
-    "num_attention_heads": 32,
-    "num_hidden_layers": 32,
+    "model_type": "llama", "hidden_size": 4096, "num_attention_heads": 32, "num_hidden_layers": 32,
     "max_position_embeddings": 131072,
-}
+}  # fmt: skip
 OLD = LLAMA | {"rope_theta": 500000.0, "rope_scaling": LLAMA3}
 NEW = LLAMA | {"rope_parameters": LLAMA3 | {"rope_theta": 500000.0}}
 
@@ -59,9 +50,8 @@ def says(pattern: str, runtime: str, **more) -> Statement:
     return Statement(pattern, runtime, "It reads rope_theta only.", "owner/name#1", **more)
 
 
-@pytest.mark.parametrize(
-    ("text", "readers", "exact"),
-    [
+def test_a_named_release_is_answered_by_the_releases_that_were_read(cases):
+    for text, readers, exact in (
         ("vllm", ("vllm",), True),
         ("vLLM@0.33", ("vllm",), True),
         ("vllm@0.33.2", ("vllm",), True),
@@ -77,17 +67,16 @@ def says(pattern: str, runtime: str, **more) -> Statement:
         ("transformers@3", (), False),
         ("llama.cpp@b6000", ("llama.cpp",), False),
         ("deepspeed", (), False),
-    ],
-)
-def test_a_named_release_is_answered_by_the_releases_that_were_read(text, readers, exact):
-    runtime = runtime_of(text)
-    assert (runtime.readers, runtime.exact) == (readers, exact)
+    ):
+        runtime = runtime_of(text)
+        with cases(text):
+            assert (runtime.readers, runtime.exact) == (readers, exact)
 
 
-@pytest.mark.parametrize("text", ["", "vlm", "no-scaling", "vllm@", "vllm@newest", "@0.11", "vllm-0.11@0.11"])
-def test_what_names_no_release_is_refused(text):
-    with pytest.raises(InvalidValue, match="is not a"):
-        runtime_of(text)
+def test_what_names_no_release_is_refused(cases):
+    for text in ("", "vlm", "no-scaling", "vllm@", "vllm@newest", "@0.11", "vllm-0.11@0.11"):
+        with cases(text), pytest.raises(InvalidValue, match="is not a"):
+            runtime_of(text)
 
 
 def test_a_release_that_was_read_and_misreads_is_an_error_with_an_edit_that_mends_it(audited):
@@ -249,8 +238,9 @@ def test_what_was_mended_in_an_unknown_release_is_a_warning_for_a_named_release_
     assert not audited(OLD, runtime="ollama").problems
 
 
-@pytest.mark.parametrize("each", _misread.statements(), ids=lambda each: f"{each.runtime}-{each.pattern}")
-def test_every_statement_of_the_data_can_be_asked_for(each):
-    release = each.since or (None if each.until is None else "0")
-    runtime = runtime_of(each.runtime if release is None else f"{each.runtime}@{release}")
-    assert each.covers(runtime.release) or each.mended
+def test_every_statement_of_the_data_can_be_asked_for(cases):
+    for each in _misread.statements():
+        release = each.since or (None if each.until is None else "0")
+        runtime = runtime_of(each.runtime if release is None else f"{each.runtime}@{release}")
+        with cases(each.runtime, each.pattern):
+            assert each.covers(runtime.release) or each.mended

@@ -17,12 +17,12 @@ def parted(reading):
     return group.ladder
 
 
-@pytest.mark.parametrize(("config", "factor"), [(LLAMA_31, 8.0), (LLAMA_32_1B, 32.0)])
-def test_d1_11_a_parser_of_one_spelling_skips_the_scaling(config, factor, tmp_path):
+def test_d1_11_a_parser_of_one_spelling_skips_the_scaling(tmp_path):
     # mlxcel#1355: the parser looked for `type`, the files say `rope_type`; the slow pairs are 8 and 32 times too fast.
-    row = rows(tmp_path, config)["no-scaling"]
-    assert row.verdict == "differs"
-    assert parted(row).ratio == pytest.approx(factor, rel=1e-9)
+    for config, factor in ((LLAMA_31, 8.0), (LLAMA_32_1B, 32.0)):
+        row = rows(tmp_path, config)["no-scaling"]
+        assert row.verdict == "differs"
+        assert parted(row).ratio == pytest.approx(factor, rel=1e-9)
 
 
 def test_d1_13_a_block_that_is_declared_and_not_used(tmp_path):
@@ -40,11 +40,11 @@ def test_d1_01_and_02_readers_of_the_old_shape(tmp_path):
     assert parted(found["transformers-4"]).ratio == pytest.approx(8 * 50 ** (62 / 64), rel=1e-9)
 
 
-@pytest.mark.parametrize("config", [LLAMA_3, GLM46V])
-def test_d1_04_and_05_a_default_that_stands_in_for_the_real_base(config, tmp_path):
-    found = rows(tmp_path, new_shape(config))["transformers-4"]
-    assert [code.base for code in found.codes] == [10000.0]
-    assert [code.base for code in audited(tmp_path, {"config.json": new_shape(config)}).layers] == [500000.0]
+def test_d1_04_and_05_a_default_that_stands_in_for_the_real_base(tmp_path):
+    for config in (LLAMA_3, GLM46V):
+        found = rows(tmp_path, new_shape(config))["transformers-4"]
+        assert [code.base for code in found.codes] == [10000.0]
+        assert [code.base for code in audited(tmp_path, {"config.json": new_shape(config)}).layers] == [500000.0]
 
 
 def test_a_file_of_the_old_shape_is_read_alike(tmp_path):

@@ -3,24 +3,14 @@
 Plain PyTorch, nothing of this library; each is right as it stands, and tests do the faults to it.
 """
 
-import pytest
-
-pytest.importorskip("torch")
-
 import torch
 from torch import nn
 
 WIDTH, BASE, LENGTH = 16, 10_000.0, 512
 CONFIG = {
-    "model_type": "llama",
-    "hidden_size": 64,
-    "num_hidden_layers": 3,
-    "num_attention_heads": 4,
-    "head_dim": WIDTH,
-    "vocab_size": 100,
-    "max_position_embeddings": LENGTH,
-    "rope_theta": BASE,
-}
+    "model_type": "llama", "hidden_size": 64, "num_hidden_layers": 3, "num_attention_heads": 4, "head_dim": WIDTH,
+    "vocab_size": 100, "max_position_embeddings": LENGTH, "rope_theta": BASE,
+}  # fmt: skip
 
 
 def ladder(width=WIDTH, base=BASE, factor=1.0):
@@ -44,6 +34,28 @@ class Halves(nn.Module):
         phases = position_ids[..., None].float() * self.inv_freq.float()
         both = torch.cat((phases, phases), dim=-1)
         return both.cos().to(x.dtype), both.sin().to(x.dtype)
+
+
+class Doing(Halves):
+    """The same with right rates, which something else is done with."""
+
+    def __init__(self, phases, times=1.0):
+        super().__init__()
+        self.phases, self.times = phases, times
+
+    def forward(self, x, position_ids):
+        phases = self.phases(position_ids[..., None], self.inv_freq)
+        both = torch.cat((phases, phases), dim=-1)
+        return self.times * both.cos(), self.times * both.sin()
+
+
+class Growing(Halves):
+    """Changes what it holds when it is called, as dynamic scalings do."""
+
+    def forward(self, x, position_ids):
+        self.inv_freq.mul_(0.5)
+        self.calls = getattr(self, "calls", 0) + 1
+        return super().forward(x, position_ids)
 
 
 class Cached(nn.Module):
@@ -126,6 +138,14 @@ class Wrapper(nn.Module):
         self.base_model = nn.ModuleDict({"model": model})
 
 
+class Compiled(nn.Module):
+    """A module around another one, which it keeps where ``torch.compile`` does."""
+
+    def __init__(self, model):
+        super().__init__()
+        self._orig_mod = model
+
+
 def shrinking(layers=3):
     """Each layer halves the settings that they share, and makes its ladder from what is left."""
     settings = {"width": WIDTH}
@@ -136,3 +156,69 @@ def shrinking(layers=3):
         return made
 
     return Model(make, layers=layers)
+
+
+class Embeddings(nn.Module):
+    """A learned table, and the numbers of its rows."""
+
+    def __init__(self, rows=64):
+        super().__init__()
+        self.wpe = nn.Embedding(rows, 32)
+        self.register_buffer("position_ids", torch.arange(rows)[None], persistent=False)
+        self.config = {"model_type": "gpt2", "n_embd": 32, "n_layer": 2, "n_head": 2, "n_positions": 64}
+
+
+class RotaryWithCache(nn.Module):
+    """Rates called ``theta`` and a table [positions, pairs, 2] called ``cache``, as in torchtune."""
+
+    def __init__(self, base=BASE, rates=BASE):
+        super().__init__()
+        self.register_buffer("theta", ladder(base=rates), persistent=False)
+        phases = torch.outer(torch.arange(LENGTH).float(), ladder(base=base))
+        self.register_buffer("cache", torch.stack((phases.cos(), phases.sin()), dim=-1), persistent=False)
+
+    def forward(self, x, *, input_pos=None):
+        waves = self.cache[input_pos if input_pos is not None else torch.arange(x.shape[1])]
+        waves = waves.view(-1, x.shape[1], 1, x.shape[-1] // 2, 2)
+        pairs = x.float().reshape(*x.shape[:-1], -1, 2)
+        cos, sin = waves[..., 0], waves[..., 1]
+        turned = (pairs[..., 0] * cos - pairs[..., 1] * sin, pairs[..., 1] * cos + pairs[..., 0] * sin)
+        return torch.stack(turned, dim=-1).flatten(3).type_as(x)
+
+
+class PositionalEncoding(nn.Module):
+    """Rates of a table that is added."""
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("inv_freq", ladder(32), persistent=False)
+
+
+class Sloped(nn.Module):
+    """Attention of so many heads whose scores fall with the distance."""
+
+    def __init__(self, slopes):
+        super().__init__()
+        self.register_buffer("slopes", torch.tensor(slopes).reshape(-1, 1, 1), persistent=False)
+
+
+def sloped(slopes, heads):
+    """Two layers of them."""
+    model = nn.Module()
+    model.layers = nn.ModuleList(Sloped(slopes) for _ in range(2))
+    model.config = {"model_type": "bloom", "hidden_size": 64, "n_layer": 2, "n_head": heads, "vocab_size": 100}
+    return model
+
+
+def table_of(way, make):
+    """A rotary part whose table is made from other phases."""
+    part = way()
+    phases = make(torch.outer(torch.arange(LENGTH).float(), ladder()))
+    both = torch.cat((phases, phases), dim=-1)
+    if way is Cached:
+        part.cos_cached, part.sin_cached = both.cos()[None, None], both.sin()[None, None]
+    elif way is Beside:
+        part.cos_sin_cache = torch.cat((phases.cos(), phases.sin()), dim=-1)
+    else:
+        part.freqs_cis = torch.polar(torch.ones_like(phases), phases)
+    return part
