@@ -138,7 +138,7 @@ $(OLDEST)/stamp: pyproject.toml constraints-oldest.txt
 
 # The other backends are not there, so their tests skip; without CI=true that is allowed.
 test-oldest: $(OLDEST)/stamp
-	@CI= EXPECT_BACKENDS=numpy $(THREADS) $(OLDEST)/bin/python $(PYTEST) -p no:cacheprovider --doctest-ignore-import-errors $(OLDEST_TESTS) $(PYTEST_ARGS)
+	@CI= EXPECT_BACKENDS=numpy $(THREADS) $(OLDEST)/bin/python $(PYTEST) -p no:cacheprovider $(OLDEST_TESTS) $(PYTEST_ARGS)
 
 lint: $(STAMPS)/lint
 	$(BIN)/ruff check .

@@ -1,6 +1,7 @@
 """Layers that are compiled one by one, each with a spec of its own: equal specs are one compilation."""
 
 import gc
+import importlib
 import pickle
 import weakref
 from collections.abc import Callable
@@ -12,12 +13,12 @@ import clockhands as ch
 from clockhands.scaling import Yarn
 
 torch = pytest.importorskip("torch")
-pytest.importorskip("torch._dynamo.testing")
 held = pytest.importorskip("clockhands.torch")
 
 
 @pytest.fixture(autouse=True)
 def _fresh_compiler():
+    importlib.import_module("torch._dynamo.testing")
     torch.compiler.reset()
 
 
