@@ -10,6 +10,7 @@ told what to expect, by three variables of the environment:
 """
 
 import contextlib
+import ctypes
 import gc
 import hashlib
 import importlib
@@ -344,22 +345,30 @@ class Record:
             terminalreporter.line(f"EXPECTED OTHERWISE: {sentence}", red=True)
 
 
-def _peak() -> int:
-    """The most memory that this process has held, in units of the system: KiB on Linux."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+def resident() -> int:
+    """MiB of memory that this process holds; 0 where the system does not say."""
+    try:
+        return int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1]) * resource.getpagesize() >> 20
+    except OSError:
+        return 0
 
 
-@pytest.fixture(scope="module", autouse=True)
-def _memory_of_a_module() -> Generator[None, None, None]:
-    """After a module that took memory, compiled functions are dropped: kept, they took 4 GB in a process."""
-    before = _peak()
-    yield
-    if _peak() > 1.05 * before:
-        if "jax" in sys.modules:
-            sys.modules["jax"].clear_caches()
-        if "torch._dynamo" in sys.modules:
-            sys.modules["torch"].compiler.reset()
-        gc.collect()
+class Memory:
+    """Drops what libraries keep of tests that have ended: compiled functions took 4 GB in each process."""
+
+    held = 0
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_runtest_teardown(self) -> None:
+        if resident() > self.held + 150:
+            if "jax" in sys.modules:
+                sys.modules["jax"].clear_caches()
+            if "torch._dynamo" in sys.modules:
+                sys.modules["torch"].compiler.reset()
+            gc.collect()
+            with contextlib.suppress(OSError, AttributeError):  # only the GNU library has it
+                ctypes.CDLL(None).malloc_trim(0)
+            self.held = resident()
 
 
 def pytest_collection_finish() -> None:
@@ -372,6 +381,7 @@ def pytest_configure(config: pytest.Config) -> None:
     if config.option.part == "next":
         config.option.part = str(next_number())  # processes of xdist are given it
     config.pluginmanager.register(Record(), "what-was-tested")
+    config.pluginmanager.register(Memory(), "memory-of-tests")
 
 
 def pytest_report_header(config: pytest.Config) -> list[str]:
