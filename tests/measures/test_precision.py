@@ -253,7 +253,7 @@ def found(spec, length, dtype="float32", values=None):
 
 def test_a_code_is_told_at_its_last_position(cases):
     ladder = geometric(32, 100_000.0)
-    for length, dtype in ((512, "bfloat16"), (8192, "float64"), (8192, "float32")):
+    for length, dtype in ((512, "bfloat16"), (8192, "float64"), (8192, "float32"), (8192, "float16")):
         with cases(length, dtype):
             numbers = found(Rotary(head_width=64, base=100_000.0), length, dtype).numbers
             place = numbers["positions"].index(length - 1)
@@ -269,6 +269,8 @@ def test_a_code_is_told_at_its_last_position(cases):
 
 
 def test_the_sentence_names_the_numbers():
+    overflows = found(Rotary(head_width=64, base=100_000.0), 8192, "float16").says
+    assert "some angle is too large for float16 at position 100,000" in overflows
     said = found(Rotary(head_width=64, base=100_000.0), 8192)
     last = phase_error(geometric(32, 1e5), 8191, "float32", "power")
     assert said.brief == f"{last:.1e} rad off at 8,191"

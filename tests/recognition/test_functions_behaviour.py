@@ -472,3 +472,5 @@ def test_a_function_that_jax_compiles():
     match = identify_function(function, WIDTH, longest=4_096)[0]
     assert (match.spec, dict(match.evidence)["library"]) == (SPEC, "jax")
     assert jax.config.jax_enable_x64 == before
+    with pytest.raises(InvalidValue, match="it returned an array of jax"):
+        identify_function(function, WIDTH, backend="numpy")
