@@ -12,6 +12,7 @@ import clockhands as ch
 from clockhands.auditing.findings import _table_rows as auditing_arrays
 from clockhands.auditing.findings._table_rows import _rows
 from clockhands.grids import Grid
+from clockhands.recognition.tables import _grid_tables, _recognising
 from clockhands.sources import arrays
 from written_files import onnx_bytes, onnx_node, onnx_outside, onnx_tensor, written
 
@@ -187,6 +188,14 @@ def test_noise_and_other_arrays_are_not_recognised(tmp_path):
         ((name, finding),) = found(audited(tmp_path, array)).items()
         assert (name, finding.severity) == ("not-recognised", "note")
         assert finding.evidence["reason"] in finding.message
+
+
+def test_a_table_past_a_size_is_not_tried_transposed(tmp_path, monkeypatch):
+    turned = ch.table(PAPER, 128).T
+    assert "Its columns are the rows" in found(audited(tmp_path, turned))["not-recognised"].message
+    monkeypatch.setattr(_recognising, "TURNED", turned.size - 1)
+    monkeypatch.setattr(_grid_tables, "_LOOSE", turned.size - 1)
+    assert "Its columns are the rows" not in found(audited(tmp_path, turned))["not-recognised"].message
 
 
 # Inside models

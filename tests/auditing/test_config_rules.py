@@ -75,6 +75,7 @@ EACH_WAY = [
      of.LLAMA_3),
     ("differs-from-release", "note", of.CODELLAMA | {"rope_theta": 2e6}, of.CODELLAMA),
     ("differs-from-release", "warning", in_text(of.QWEN3_VL, rope_scaling=None), of.QWEN3_VL),
+    ("differs-from-release", "warning", of.QWEN2_VL | {"rope_scaling": of.QWEN_YARN}, of.QWEN2_VL),
     ("longrope-lists", "error", block_with(of.PHI3, short_factor=[1.0] * 64), of.PHI3),
     ("longrope-swapped", "warning", block_with(of.PHI3, short_factor=[2.0] * 48, long_factor=[1.0] * 48),
      block_with(of.PHI3, short_factor=[2.0] * 48, long_factor=[2.0] * 48)),

@@ -2,9 +2,9 @@
 
 import pytest
 
-from auditing.faulty_files import NARROW
-from auditing.model_files import audited
-from auditing.published_fields import GLM46V, LLAMA_3, LLAMA_31, LLAMA_32_1B, new_shape
+from auditing.faulty_files import NARROW, QWEN2_YARN
+from auditing.model_files import audit_of, audited, of_code
+from auditing.published_fields import DEEPSEEK_V3, GLM46V, LLAMA_3, LLAMA_31, LLAMA_32_1B, OLMO3, new_shape, without
 
 
 def rows(folder, config):
@@ -50,3 +50,23 @@ def test_d1_04_and_05_a_default_that_stands_in_for_the_real_base(tmp_path):
 def test_a_file_of_the_old_shape_is_read_alike(tmp_path):
     found = rows(tmp_path, LLAMA_31)
     assert {name for name, row in found.items() if row.verdict != "same"} == {"no-scaling"}
+
+
+def test_a_name_that_few_readers_know_and_no_length_that_another_multiplies(tmp_path):
+    block = without(DEEPSEEK_V3["rope_scaling"], "type") | {"rope_type": "deepseek_yarn"}
+    config = without(DEEPSEEK_V3, "max_position_embeddings") | {"model_type": "mystery", "rope_scaling": block}
+    found = audited(tmp_path, {"config.json": config})
+    (said,) = of_code(found, "uncommon-scaling-name")
+    assert said.message == 'Only some runtimes know the scaling name "deepseek_yarn"; the common name is "yarn".'
+    verdict = "The config is correct, but some runtimes misread it: only some runtimes know this scaling name."
+    assert found.verdict == verdict
+
+
+def test_what_constant_betas_change_is_told_of_the_layers_that_are_scaled():
+    block = OLMO3["rope_scaling"] | {"beta_fast": 16}
+    (said,) = of_code(audit_of(OLMO3 | {"rope_scaling": block}), "uncommon-betas")
+    assert (said.evidence["first pair"], said.evidence["last pair"]) == (19, 34)
+    assert said.evidence["largest ratio"] == pytest.approx(1.1826, abs=1e-4)
+    unread = QWEN2_YARN | {"hidden_size": "x", "rope_scaling": QWEN2_YARN["rope_scaling"] | {"beta_fast": 16.0}}
+    (said,) = of_code(audit_of(unread), "uncommon-betas")
+    assert "first pair" not in said.evidence
