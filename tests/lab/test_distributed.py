@@ -10,25 +10,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-torch = pytest.importorskip("torch")
+from clockhands.lab.store import Measurement, Store
+from lab.test_interrupted import lab
+from late import Late
 
-from clockhands.lab._training import trial  # noqa: E402
-from clockhands.lab.store import Measurement, Store  # noqa: E402
-from lab.test_interrupted import lab  # noqa: E402
+training = Late("clockhands.lab._training")
 
 pytestmark = pytest.mark.slow
 
 # Induction with a drawn period scores another number of tokens in each sequence, and 5 sequences are no pairs.
-STUDY = """\
-question = "Do several processes measure the same?"
-model = { width = 16, heads = 2 }
-training = { length = 16, sequences = 5, duration = "12 steps", record = 2, checkpoint = 5 }
-evaluation = { lengths = [16, 32], sequences = 8, curve = 4 }
-tasks.induction = { kind = "induction", period = "drawn" }
-arms.dropped = { code = { type = "Rotary" }, drop = { at = 7, qk_norm = true } }
-arms.t5 = { code = { type = "Buckets" } }
-arms.drawn = { code = { type = "Learned", rows = 64 }, positions = { draw = "randomised", largest = 64 } }
-"""
+STUDY = Path(__file__).with_name("distributed_study.toml").read_text(encoding="utf-8")
 
 # One process of several, as Ray Train starts them. It does all that is tested, so that PyTorch is imported once.
 PROCESS = """
@@ -99,7 +90,8 @@ def both(folder: Path) -> list[dict]:
 
 
 def alone(folder: Path, arm: str) -> list[Measurement]:
-    done = trial(study=STUDY, task="induction", arm=arm, seed=0, checkpoint=str(folder / "own"), tell=lambda _: None)
+    named = {"task": "induction", "arm": arm, "seed": 0, "checkpoint": str(folder / "own")}
+    done = training.trial(study=STUDY, **named, tell=lambda _: None)
     return [Measurement(*row) for row in done["rows"]]
 
 

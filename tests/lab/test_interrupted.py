@@ -13,36 +13,12 @@ import pytest
 
 from clockhands.lab.store import Store, StoredRow
 
-pytest.importorskip("torch")
 pytestmark = pytest.mark.slow
 
 KILLS = 20
 
 # Three kinds of state that a checkpoint must hold: a drop with new parameters, learned numbers, and drawn positions.
-STUDY = """
-question = "Does a killed lab lose anything?"
-seeds = [0, 1]
-
-[tasks.copy]
-kind = "copy"
-model = { layers = 1, width = 32, heads = 2 }
-training = { length = 32, sequences = 16, duration = "500 steps", checkpoint = 20, record = 5 }
-evaluation = { lengths = [32, 64], sequences = 8, curve = 50 }
-
-[arms.rotary]
-code = { type = "Rotary" }
-
-[arms.dropped]
-code = { type = "Rotary" }
-drop = { at = "50 %", qk_norm = true, learning_rate = 0.001, warmup = 5 }
-
-[arms.t5]
-code = { type = "Buckets" }
-
-[arms.randomised]
-code = { type = "Sinusoidal" }
-positions = { draw = "randomised", largest = 128 }
-"""
+STUDY = Path(__file__).with_name("killed_study.toml").read_text(encoding="utf-8")
 TRIALS = 8
 
 

@@ -18,16 +18,7 @@ from late import Late
 
 running, training = Late("clockhands.lab.running"), Late("clockhands.lab._training")
 
-STUDY = """\
-question = "Does it run?"
-seeds = [0, 1]
-model = { width = 16, heads = 2 }
-training = { length = 8, sequences = 4, duration = "8 steps", checkpoint = 3, clip = 0 }
-evaluation = { lengths = [8, 16], sequences = 4, curve = 4 }
-tasks.copy = { kind = "copy" }
-arms.none = { code = "none" }
-arms.rotary = { code = { type = "Rotary" }, drop = { at = 5 } }
-"""
+STUDY = Path(__file__).with_name("running_study.toml").read_text(encoding="utf-8")
 
 
 def ran(study: studies.Study, store: Store, **options) -> list:

@@ -21,39 +21,7 @@ from clockhands.scaling import Linear
 from clockhands.specs import SPECS
 
 HERE = Path(__file__).parent
-STUDY = """\
-question = "Which code copies?"
-seeds = [0, 1]
-
-[model]
-width = 16
-
-[training]
-length = 16
-duration = "10 steps"
-
-[evaluation]
-lengths = [16, 32]
-
-[tasks.copy]
-kind = "copy"
-
-[arms.rotary]
-code = { type = "Rotary" }
-[arms.rotary.at_test.yarn]
-scaling = { type = "Yarn" }
-
-[arms.learned]
-code = { type = "Learned" }
-lengths = [16]
-
-[[gates]]
-says = "Rotary copies."
-task = "copy"
-arm = "rotary"
-measure = "accuracy"
-at_least = 0.5
-"""
+STUDY = Path(__file__).with_name("small_study.toml").read_text(encoding="utf-8")
 
 
 def changed(old: str, new: str) -> str:

@@ -5,29 +5,17 @@ import json
 import os
 import resource
 import signal
-import sqlite3
 import subprocess
 from pathlib import Path
 
 import pytest
 
-from clockhands.lab.store import VERSION, Store, StoredRow
+from clockhands.lab.store import Store, StoredRow
 from lab.test_interrupted import at_work, finished, lab, wait_until, workers
 
-pytest.importorskip("torch")
 pytestmark = pytest.mark.slow
 
-STUDY = """\
-question = "Does it run as a whole?"
-seeds = [0]
-model = { width = 16, heads = 2 }
-training = { length = 16, sequences = 8, duration = "60 steps", checkpoint = 20 }
-evaluation = { lengths = [16, 32], sequences = 8, curve = 20 }
-tasks.copy = { kind = "copy" }
-arms.none = { code = "none", training = { checkpoint = 1000 } }
-arms.rotary = { code = { type = "Rotary" }, model = { width = 128 } }
-arms.dropped = { code = { type = "Rotary" }, drop = { at = "50 %" } }
-"""
+STUDY = Path(__file__).with_name("whole_study.toml").read_text(encoding="utf-8")
 
 
 @pytest.fixture(scope="module")
@@ -156,19 +144,4 @@ def test_a_store_that_is_read_only_is_named_and_can_be_read(folder: Path, undist
         assert json.loads(shown.stdout)["trials"]["finished"] == 3
     finally:
         closed.chmod(0o755)
-    assert undisturbed
-
-
-def test_a_store_of_another_version_is_named_and_not_changed(folder: Path, undisturbed: list[StoredRow]):
-    store = folder / "newer.sqlite"
-    store.write_bytes((folder / "whole.sqlite").read_bytes())
-    with sqlite3.connect(store) as database:
-        database.execute(f"PRAGMA user_version = {VERSION + 1}")
-    database.close()
-    before = store.read_bytes()
-    done = run("run", "mine.toml", "--store", store, folder=folder)
-    assert (done.returncode, done.stdout) == (2, "")
-    said = f"{store} is a store of version {VERSION + 1}; this clockhands reads version {VERSION}. It was not changed."
-    assert done.stderr.startswith(f"error: {said}\n")
-    assert store.read_bytes() == before
     assert undisturbed

@@ -2,6 +2,7 @@
 
 import types
 from contextlib import contextmanager
+from functools import cache
 
 import numpy as np
 
@@ -30,6 +31,13 @@ def llama(**changed):
 
 def taught(vocabulary=32, steps=100):
     """A model that was trained for a moment to repeat three tokens, so that losing its positions costs."""
+    model = of_sizes(vocab_size=vocabulary)
+    model.load_state_dict(_trained(vocabulary, steps))
+    return model.eval()
+
+
+@cache
+def _trained(vocabulary, steps):
     with torch.random.fork_rng():
         torch.manual_seed(0)
         model = of_sizes(vocab_size=vocabulary, initializer_range=0.1)
@@ -40,7 +48,7 @@ def taught(vocabulary=32, steps=100):
             loss.backward()
             optimiser.step()
             optimiser.zero_grad()
-    return model.eval()
+    return model.state_dict()
 
 
 def repeated(vocabulary, seed, rows=4, period=3, times=22):
