@@ -26,7 +26,6 @@ CELLS = (
     "second = ch.show.Explorer(ch.preset('whisper'), position=21)\nsecond",
     "print(first.position, second.position)",
 )
-SETTINGS = {"@jupyterlab/apputils-extension/notification": {"fetchNews": "false", "checkForUpdates": False}}
 IDLE = '.jp-Notebook-ExecutionIndicator[data-status="idle"]'
 NAMES, PIXELS = (
     Path(__file__).with_name(name).read_text(encoding="utf-8") for name in ("widgets_names.js", "canvas_pixels.js")
@@ -40,13 +39,12 @@ class Lab:
         self.home, self.browser, self.token = home, browser, secrets.token_hex(16)
         self.root = home / "notebooks"
         self.root.mkdir()
-        self.set(SETTINGS)
+        self.set("@jupyterlab/apputils-extension/notification", fetchNews="false", checkForUpdates=False)
 
-    def set(self, settings: dict) -> None:
-        for name, values in settings.items():
-            file = self.home / "settings" / f"{name}.jupyterlab-settings"
-            file.parent.mkdir(parents=True, exist_ok=True)
-            file.write_text(json.dumps(values), encoding="utf-8")
+    def set(self, name: str, **values) -> None:
+        file = self.home / "settings" / f"{name}.jupyterlab-settings"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(json.dumps(values), encoding="utf-8")
 
     @contextmanager
     def running(self):
@@ -102,11 +100,9 @@ class Lab:
     def write(self, name: str) -> Path:
         """A notebook file that nobody has run."""
         nbformat = pytest.importorskip("nbformat")
-        kernel = {"name": "python3", "display_name": "Python 3", "language": "python"}
-        book = nbformat.v4.new_notebook(
-            cells=[nbformat.v4.new_code_cell(text) for text in CELLS], metadata={"kernelspec": kernel}
-        )
-        nbformat.write(book, self.root / name)
+        kernel = {"kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"}}
+        cells = [nbformat.v4.new_code_cell(text) for text in CELLS]
+        nbformat.write(nbformat.v4.new_notebook(cells=cells, metadata=kernel), self.root / name)
         return self.root / name
 
     @contextmanager
@@ -205,8 +201,9 @@ def field(widget, name: str):
     return widget.locator(f'input[type="number"][data-name="{name}"]').first
 
 
-def code(widget) -> str:
-    return widget.locator('select[data-name="code"]').input_value()
+def code(widget):
+    """The preset that is chosen."""
+    return ch.preset(widget.locator('select[data-name="code"]').input_value())
 
 
 def holds(widget, name: str, value: int) -> None:
@@ -220,8 +217,7 @@ def put(widget, name: str, value: int) -> None:
 
 def names_are_their_own(page) -> None:
     found = page.evaluate(NAMES)
-    assert (found["strays"], found["twice"]) == ([], [])
-    assert len(found["labels"]) == 2
+    assert (found["strays"], found["twice"], len(found["labels"])) == ([], [], 2)
     assert min(found["labels"]) > 20
 
 
@@ -231,7 +227,7 @@ def test_two_widgets_and_python_follow_each_other(lab):
         names_are_their_own(page)
         for widget, name, position in ((first, "llama3.1", 7), (second, "whisper", 21)):
             assert widget.locator("section h2").count() == len(VIEWS)
-            assert ch.preset(code(widget)) == ch.preset(name)
+            assert code(widget) == ch.preset(name)
             holds(widget, "position", position)
             assert widget.locator("button.theme").count() == 0
 
@@ -243,7 +239,7 @@ def test_two_widgets_and_python_follow_each_other(lab):
         holds(second, "width", 64)
         holds(second, "base", 1000000)
         holds(second, "position", 21)
-        assert ch.preset(code(first)) == ch.preset("llama3.1")
+        assert code(first) == ch.preset("llama3.1")
 
         # From each page to its own.
         put(first, "position", 1000)
@@ -318,8 +314,7 @@ def check_saved(book: dict) -> None:
 
 def lightness(colour: str) -> float:
     """The mean of red, green and blue as a browser writes them."""
-    parts = [float(part) for part in re.findall(r"[\d.]+", colour)[:3]]
-    return sum(parts) / 3
+    return sum(float(part) for part in re.findall(r"[\d.]+", colour)[:3]) / 3
 
 
 @pytest.mark.parametrize("system", ["light", "dark"])
@@ -347,7 +342,7 @@ def test_the_lab_s_theme_is_the_widget_s_whatever_the_system_s_is(lab, system):
 
 def test_a_saved_notebook_is_shown_again_where_its_state_was_saved(lab):
     file = lab.write("saved.ipynb")
-    lab.set({"@jupyter-widgets/jupyterlab-manager/plugin": {"saveState": True}})
+    lab.set("@jupyter-widgets/jupyterlab-manager/plugin", saveState=True)
     with lab.shown(file) as page:
         first, _ = run_all(page)
         put(first, "position", 99)
@@ -364,7 +359,7 @@ def test_a_saved_notebook_is_shown_again_where_its_state_was_saved(lab):
     with lab.shown(file) as page:
         first = page.locator(".clockhands").first
         holds(first, "position", 99)
-        assert ch.preset(code(first)) == ch.preset("llama3.1")
+        assert code(first) == ch.preset("llama3.1")
         put(first, "position", 5)
         clock = first.locator("section").nth(VIEWS.index("clock"))
         expect(clock.locator(".answer")).to_contain_text("At position 5 ")
