@@ -135,6 +135,18 @@ def any_backend(request: pytest.FixtureRequest) -> Backend:
 # --- the slow tests in parts ----------------------------------------------------------------------------------------
 
 PARTS = 5
+# Slow tests that every part has: they guard files, processes, a killed run, or what a browser shows.
+GUARDS = (
+    "tests/engines/test_ray.py",
+    "tests/explorer/test_links.py",
+    "tests/explorer/test_nothing_keeps_people_out.py",
+    "tests/explorer/test_views_in_the_browser.py",
+    "tests/hostile/test_fuzzed_files.py",
+    "tests/lab/test_interrupted.py",
+    "tests/show/test_pages_in_a_browser.py",
+    "tests/survey/test_killed.py",
+    "tests/test_two_processes.py",
+)
 
 
 def in_part(nodeid: str, number: int) -> bool:
@@ -160,7 +172,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--part",
         metavar="next|NUMBER",
-        help=f"of the slow tests those marked `always`, and one of {PARTS} parts: the next one, or that of a number",
+        help=f"of the slow tests those of GUARDS, and one of {PARTS} parts: the next one, or that of a number",
     )
 
 
@@ -170,8 +182,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     number = int(config.option.part)
     kept, left = [], []
     for item in items:
-        slow = item.get_closest_marker("slow") and not item.get_closest_marker("always")
-        (left if slow and not in_part(item.nodeid, number) else kept).append(item)
+        drawn = item.get_closest_marker("slow") is not None and not item.nodeid.startswith(GUARDS)
+        (left if drawn and not in_part(item.nodeid, number) else kept).append(item)
     items[:] = kept
     config.hook.pytest_deselected(items=left)
 

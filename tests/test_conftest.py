@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from conftest import in_part
+from conftest import GUARDS, in_part
 
 CONFTEST = Path(__file__).with_name("conftest.py")
 ONE_OF_EACH = """
@@ -126,25 +126,26 @@ import pytest
 @pytest.mark.slow
 @pytest.mark.parametrize("n", range(40))
 def test_slow(n): pass
-@pytest.mark.slow
-@pytest.mark.always
-def test_guard(): pass
 def test_quick(): pass
 """
 
 
 def test_a_part_of_the_slow_tests_holds_those_that_always_run(tmp_path: Path):
+    assert all((CONFTEST.parents[1] / name).is_file() for name in GUARDS)
+    guard = tmp_path / GUARDS[-1]
+    guard.parent.mkdir()
+    guard.write_text("import pytest\n@pytest.mark.slow\ndef test_guard(): pass\n", encoding="utf-8")
     ran = []
     for number in ("7", "8", "next", "next"):
         done = run(tmp_path, SLOW, PYTEST_ADDOPTS=f"-v -m slow --part {number}", XDG_CACHE_HOME=str(tmp_path / "cache"))
         assert done.returncode == 0, done.stdout + done.stderr
         ran.append({line.split()[0] for line in done.stdout.splitlines() if " PASSED" in line})
-        assert "test_inner.py::test_guard" in ran[-1]
+        assert f"{GUARDS[-1]}::test_guard" in ran[-1]
         assert len(ran[-1]) < 30
         printed = re.search(r"part of the slow tests: --part (\d+)", done.stdout)
         assert printed
         numbers = int(printed[1]) if number == "next" else None
-    assert not (ran[0] & ran[1]) - {"test_inner.py::test_guard"}, "parts 7 and 8 are of one round"
+    assert not (ran[0] & ran[1]) - {f"{GUARDS[-1]}::test_guard"}, "parts 7 and 8 are of one round"
     assert numbers == int((tmp_path / "cache" / "clockhands" / "slow-part").read_text())
 
 
