@@ -148,17 +148,16 @@ def test_layers_in_another_order_than_the_rest_are_named(tmp_path):
 def test_queries_in_order_for_other_heads_are_caught_in_either_direction(cases, tmp_path):
     # A converter that is told 1 or 3 heads, where there are 9: towards interleaved pairs, and back from them.
     queries, keys = rows_in_halves()
-    for wrong in (1, 3):
-        for permuted in (
-            [packaged_weights.interleaved(rows, wrong) for rows in queries],
-            [packaged_weights.halves(rows, wrong) for rows in rows_as_packaged()[0]],
-        ):
-            with cases(wrong):
-                found = audited(tmp_path, checkpoint(permuted, keys), weights=True)
-                assert found.weights.layout is None
-                (finding,) = of_code(found, *PAIRED)
-                assert (finding.code, finding.evidence["projection"]) == ("permuted-heads", "queries")
-                assert (finding.evidence["heads"], finding.evidence["put in order for heads"]) == (9, wrong)
+    for wrong, permuted in (
+        (1, [packaged_weights.interleaved(rows, 1) for rows in queries]),
+        (3, [packaged_weights.halves(rows, 3) for rows in rows_as_packaged()[0]]),
+    ):
+        with cases(wrong):
+            found = audited(tmp_path, checkpoint(permuted, keys), weights=True)
+            assert found.weights.layout is None
+            (finding,) = of_code(found, *PAIRED)
+            assert (finding.code, finding.evidence["projection"]) == ("permuted-heads", "queries")
+            assert (finding.evidence["heads"], finding.evidence["put in order for heads"]) == (9, wrong)
 
 
 def test_keys_in_order_for_other_heads_are_caught(cases, tmp_path):
