@@ -70,11 +70,10 @@ class Hub:
 
     def next_fault(self, path: str) -> Fault | None:
         with self.lock:
-            for each in self.faults:
-                if each.times and each.path in path:
-                    each.times -= 1
-                    return each
-        return None
+            found = next((each for each in self.faults if each.times and each.path in path), None)
+            if found is not None:
+                found.times -= 1
+            return found
 
 
 def listed(files: dict[str, bytes | Sparse]) -> list[dict[str, Any]]:

@@ -110,13 +110,6 @@ def test_the_next_time_nothing_is_asked_and_the_same_is_read(hub, monkeypatch):
     assert again.notes[1] == "Of its weights only the headers are here, from when it was fetched."
 
 
-def test_shards_are_the_same_the_next_time(hub):
-    hub.models["org/name"] |= shards(3, 5 * 10**9)
-    first = open_target("org/name")
-    assert len(first.tensors) == 3
-    assert open_target("org/name").tensors == first.tensors
-
-
 def test_headers_that_were_kept_and_changed_are_not_read(hub, tmp_path):
     open_target("org/name")
     (kept,) = (tmp_path / "assets").rglob("*.json")
@@ -168,16 +161,6 @@ def test_a_revision_is_fetched(hub, tmp_path, revision):
     assert open_target(f"org/name@{revision}").config == CONFIG
     assert open_target(f"org/name@{COMMIT[:7]}").config == CONFIG
     assert len(hub.asked) == asked
-
-
-def test_what_stands_beside_a_config_is_fetched_and_nothing_else(hub):
-    files = hub.models["org/name"]
-    files |= {"generation_config.json": b"{}", "tokenizer.json": b"{}", "README.md": b"x", "model.py": b"raise"}
-    opened = open_target("org/name")
-    assert set(opened.beside) == {"generation_config.json"}
-    assert {path.removeprefix(FILES) for path in hub.paths()} == {
-        LIST, "config.json", "generation_config.json", "model.safetensors",
-    }  # fmt: skip
 
 
 def test_small_tensors_that_configs_leave_to_the_weights_are_fetched(hub):
@@ -247,44 +230,46 @@ def test_the_header_of_a_gguf_file_is_read_to_its_end(hub):
     assert audit("org/name").layers[0].rates[-1] == pytest.approx(5e5 ** (-7 / 8) / 8)
 
 
-def test_of_several_gguf_files_one_is_named(hub, refused, snapshot):
-    hub.models["org/name"] = {"m.Q4.gguf": gguf_of(3), "m.Q8.gguf": gguf_of(3)}
-    assert refused() == snapshot(name="1")
-    assert open_target("org/name:m.Q8.gguf").form == "gguf"
-    assert refused("org/name:other.gguf") == snapshot(name="2")
-
-
-def test_a_model_of_a_pipeline_is_named(hub, refused, snapshot):
-    files = hub.models["org/name"]
-    hub.models["org/name"] = {"model_index.json": b"{}", **{f"unet/{name}": files[name] for name in files}}
-    assert refused() == snapshot
-    opened = open_target("org/name:unet")
-    assert (opened.config, list(opened.tensors)) == (CONFIG, [MATRIX])
-    assert opened.tensors[MATRIX].file.parent == opened.path
-    assert open_target("org/name:unet").tensors == opened.tensors
-
-
-def test_one_file_is_named(hub, refused, snapshot):
-    assert open_target("org/name:model.safetensors").config == CONFIG
-    assert open_target("org/name:config.json").tensors == {}
-    hub.models["org/name"]["weights.bin"] = b""
-    assert refused("org/name:weights.bin") == snapshot
-
-
-def test_weights_of_which_no_header_is_read_are_named(hub):
-    hub.models["org/name"] |= {"pytorch_model.bin": b"x", "m.gguf": gguf_of(3)}
-    del hub.models["org/name"]["model.safetensors"]
-    assert open_target("org/name").notes[1:] == (
-        "No header is fetched of the weights m.gguf, pytorch_model.bin.",
-        "Name one as org/name:FILE to have its header read.",
-    )
-
-
-def test_a_repository_without_a_config(hub, refused, snapshot):
-    hub.models["org/name"] = {"README.md": b"", "data.csv": b""}
-    assert refused() == snapshot(name="1")
-    hub.models["org/name"] = {}
-    assert refused() == snapshot(name="2")
+def test_each_repository_is_opened_or_refused_as_it_was(hub, tmp_path, refused, snapshot, cases):
+    """What is fetched of it, what is left out with a note, and what is refused; the second time nothing is asked."""
+    config, model = json.dumps(CONFIG).encode(), hub.models["org/name"]
+    others = ("generation_config.json", "tokenizer.json", "README.md", "model.py")
+    elsewhere = ("../config.json", "/config.json", "a/../../b.json", "c:\\config.json", "")
+    for name, (files, parts) in {
+        "beside": (model | dict.fromkeys(others, b"{}"), "/"),
+        "parts": (model | {"weights.bin": b""}, "/ model.safetensors config.json weights.bin"),
+        "pipeline": ({"model_index.json": b"{}"} | {f"unet/{file}": model[file] for file in model}, "/ unet"),
+        "several-gguf": ({"m.Q4.gguf": gguf_of(3), "m.Q8.gguf": gguf_of(3)}, "/ m.Q8.gguf other.gguf"),
+        "other-weights": ({"config.json": config, "pytorch_model.bin": b"x", "m.gguf": gguf_of(3)}, "/"),
+        "no-config": ({"README.md": b"", "data.csv": b""}, "/"),
+        "nothing": ({}, "/"),
+        "elsewhere": (dict.fromkeys(elsewhere, b"{}"), "/"),
+        "large-config": ({"config.json": b" " * 6_000_000}, "/"),
+        "large-beside": (model | {"tokenizer_config.json": b" " * 6_000_000}, "/"),
+        "shards": (model | shards(3, 5 * 10**9), "/"),
+        "long-headers": (model | shards(40, 5 * 10**9, declared=90_000_000), "/"),
+    }.items():  # fmt: skip
+        hub.models[f"org/{name}"] = files
+        for part in parts.split():
+            target = f"org/{name}:{part}".removesuffix(":/")
+            with cases(target):
+                hub.asked.clear()
+                try:
+                    opened = open_target(target)
+                except Unreadable:
+                    assert refused(target) == snapshot(name=target)
+                else:
+                    asked = sorted({each.path.rpartition(f"{COMMIT}/")[2] for each in hub.asked if each.host == "hub"})
+                    notes = [note.replace(hub.address, "HUB").replace(str(tmp_path), "FOLDER") for note in opened.notes]
+                    tensors = [f"{name}: {info.dtype} {info.shape}" for name, info in opened.tensors.items()]
+                    told = (opened.form, opened.beside, tensors, asked[:6], len(asked), notes)
+                    assert told == snapshot(name=target)
+                    assert opened.config == CONFIG or opened.form == "gguf"
+                    before, again = len(hub.asked), open_target(target)
+                    assert (again.tensors, again.config) == (opened.tensors, opened.config)
+                    assert len(hub.asked) == before or "." in part, "a file that is named is asked for again"
+                assert hub.sent < 20_000_000
+    assert sorted(path.name for path in hub_cache.hub_folder().iterdir()) == snapshot(name="kept")
 
 
 # How much
@@ -297,17 +282,6 @@ def test_a_model_of_a_terabyte_takes_less_than_20_megabytes(hub):
     assert sum(info.elements for info in opened.tensors.values()) == 10**12
     assert "100 headers" in opened.notes[0]
     assert hub.sent < 2_000_000
-
-
-def test_headers_that_claim_to_be_long_are_left_out(hub):
-    hub.models["org/name"] |= shards(40, 5 * 10**9, declared=90_000_000)
-    opened = open_target("org/name")
-    assert (opened.config, dict(opened.tensors)) == (CONFIG, {})
-    assert opened.notes[1:] == (
-        "org/name needs more than the 17 MB that are fetched of a model.",
-        "The headers of 40 of 40 files of weights are not read.",
-    )
-    assert hub.sent < 20_000_000
 
 
 def test_long_headers_are_read_as_far_as_20_megabytes_go(hub):
@@ -340,15 +314,6 @@ def test_an_answer_without_an_end_is_cut(hub, refused):
     assert refused()[0] == f"HUB{FILES}config.json has more than the {size} bytes that are fetched of it."
     assert hub.sent < 20_000_000
     assert not hub_cache.hub_folder().exists()
-
-
-def test_a_config_that_is_too_large_is_refused_and_others_are_left_out(hub, refused):
-    hub.models["org/name"]["tokenizer_config.json"] = b" " * 6_000_000
-    said = "of org/name has 5.72 MiB, and at most 4.77 MiB are fetched of it."
-    assert open_target("org/name").notes[-1] == f"tokenizer_config.json {said}"
-    hub.models["org/other"] = {"config.json": b" " * 6_000_000}
-    assert refused("org/other")[0] == f"config.json {said}".replace("name", "other")
-    assert hub.sent < 100_000
 
 
 # What goes wrong
@@ -432,16 +397,6 @@ def test_a_hub_that_is_not_there(monkeypatch, refused):
     assert refused()[0] == (
         "org/name was not fetched: http://127.0.0.1:9 could not be reached, or broke off (3 tries)."
     )
-
-
-def test_names_that_lead_elsewhere_are_passed_over(hub, refused, cases):
-    for name in ("../config.json", "/config.json", "a/../../b.json", "c:\\config.json", ""):
-        hub.models["org/name"] = {name: b"{}", "README.md": b""}
-        with cases(name):
-            message, hint = refused()
-            assert message == "org/name has no config.json, and no GGUF file."
-            assert "README.md" in hint
-            assert not hub_cache.hub_folder().exists()
 
 
 # Where nothing may be fetched

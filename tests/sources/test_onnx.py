@@ -1,6 +1,5 @@
 """ONNX: tensors are found where the ``onnx`` package finds them, and lies are refused before memory is taken."""
 
-import importlib
 import os
 import struct
 from pathlib import Path
@@ -12,32 +11,21 @@ import clockhands as ch
 from clockhands.sources import _onnx as reader
 from clockhands.sources import _protobuf as protobuf
 from clockhands.sources import arrays, open_target
+from late import Late
 from memory_peaks import traced
 from written_files import onnx_bytes, onnx_field, onnx_node, onnx_outside, onnx_tensor, varint, written
 
-
-def package(name: str = ""):
-    """The ``onnx`` package, or a module of it; imported when a test runs."""
-    return importlib.import_module(f"onnx.{name}" if name else "onnx")
-
-
-def from_array(*given):
-    return package("numpy_helper").from_array(*given)
-
-
-def make(kind: str, *given, **named):
-    """What a function ``make_...`` of the package makes."""
-    return getattr(package("helper"), f"make_{kind}")(*given, **named)
+onnx, helper, numpy_helper = Late("onnx"), Late("onnx.helper"), Late("onnx.numpy_helper")
 
 
 def model_of(*tensors, nodes=(), functions=(), opset=20):
     """A model of the package's own making that holds these tensors."""
-    value = make("tensor_value_info", "x", 1, [1])
-    nodes = nodes or [make("node", "Identity", ["x"], ["y"])]
-    output = make("tensor_value_info", "y", 1, [1])
-    graph = make("graph", list(nodes), "main", [value], [output], list(tensors))
-    imports = [make("opsetid", "", opset), make("opsetid", "own", 1)]
-    return make("model", graph, opset_imports=imports, functions=list(functions))
+    value = helper.make_tensor_value_info("x", 1, [1])
+    nodes = nodes or [helper.make_node("Identity", ["x"], ["y"])]
+    output = helper.make_tensor_value_info("y", 1, [1])
+    graph = helper.make_graph(list(nodes), "main", [value], [output], list(tensors))
+    imports = [helper.make_opsetid("", opset), helper.make_opsetid("own", 1)]
+    return helper.make_model(graph, opset_imports=imports, functions=list(functions))
 
 
 def saved(path, model) -> Path:
@@ -63,24 +51,24 @@ KINDS = [
 
 def test_what_the_package_writes_is_read(tmp_path, cases):
     for kind in KINDS:
-        number = getattr(package().TensorProto, kind)
-        dtype = package("helper").tensor_dtype_to_np_dtype(number)
+        number = getattr(onnx.TensorProto, kind)
+        dtype = helper.tensor_dtype_to_np_dtype(number)
         signed = dtype.kind in "ifcV" and not kind.startswith("FLOAT8")
         tensors, expected = [], {}
         for shape in [(2, 3), (6,), (), (0, 4)]:
             array = (np.arange(np.prod(shape, dtype=int)) % 5 - (2 if signed else 0)).reshape(shape).astype(dtype)
-            tensors.append(make("tensor", f"raw {shape}", number, shape, array.tobytes(), raw=True))
-            tensors.append(make("tensor", f"typed {shape}", number, shape, array.flatten().tolist()))
+            tensors.append(helper.make_tensor(f"raw {shape}", number, shape, array.tobytes(), raw=True))
+            tensors.append(helper.make_tensor(f"typed {shape}", number, shape, array.flatten().tolist()))
             expected |= {each.name: array for each in tensors[-2:]}
         with cases(kind):
             for tensor in tensors:
-                assert package("numpy_helper").to_array(tensor).tobytes() == expected[tensor.name].tobytes()
+                assert numpy_helper.to_array(tensor).tobytes() == expected[tensor.name].tobytes()
             same(saved(tmp_path / "m.onnx", model_of(*tensors)), expected)
 
 
 def test_text_newer_types_and_numbers_that_share_a_byte_have_a_shape_and_no_numbers(tmp_path, refused, snapshot):
-    text = make("tensor", "text", package().TensorProto.STRING, [2], [b"a", b"b"])
-    narrow = make("tensor", "narrow", package().TensorProto.INT4, [3], [1, -2, 3])
+    text = helper.make_tensor("text", onnx.TensorProto.STRING, [2], [b"a", b"b"])
+    narrow = helper.make_tensor("narrow", onnx.TensorProto.INT4, [3], [1, -2, 3])
     opened = open_target(saved(tmp_path / "m.onnx", model_of(text, narrow)))
     assert {name: (info.dtype, info.shape) for name, info in opened.tensors.items()} == {
         "text": ("STRING", (2,)), "narrow": ("INT4", (3,)),
@@ -92,26 +80,26 @@ def test_text_newer_types_and_numbers_that_share_a_byte_have_a_shape_and_no_numb
 
 
 def constant(name, array):
-    return make("node", "Constant", [], [name], value=from_array(array, "inner name"))
+    return helper.make_node("Constant", [], [name], value=numpy_helper.from_array(array, "inner name"))
 
 
 def branch(name, *nodes, tensors=()):
-    return make("graph", list(nodes), name, [], [make("tensor_value_info", "r", 1, [2])], list(tensors))
+    return helper.make_graph(list(nodes), name, [], [helper.make_tensor_value_info("r", 1, [2])], list(tensors))
 
 
 def test_constants_subgraphs_and_functions_are_looked_into(tmp_path):
     first, second, third, fourth = (np.full((2, 4), number, np.float32) for number in range(4))
     ways = {"then_branch": branch("inner", constant("k", third)), "else_branch": branch("empty")}
-    deep = make("node", "If", ["c"], ["r"], **ways)
-    table = from_array(fourth, "table")
+    deep = helper.make_node("If", ["c"], ["r"], **ways)
+    table = numpy_helper.from_array(fourth, "table")
     ways = {"then_branch": branch("then", constant("k", second)), "else_branch": branch("else", deep, tensors=[table])}
-    both = make("node", "If", ["c"], ["y"], **ways)
+    both = helper.make_node("If", ["c"], ["y"], **ways)
     ten = constant("k", first + 10)
-    function = make("function", "own", "Positions", [], ["k"], [ten], [make("opsetid", "", 20)])
-    floats = make("node", "Constant", [], ["floats"], value_floats=[1.0, 0.5, 0.25])
-    other = make("node", "Constant", [], ["other"], value=from_array(first), domain="own")
+    function = helper.make_function("own", "Positions", [], ["k"], [ten], [helper.make_opsetid("", 20)])
+    floats = helper.make_node("Constant", [], ["floats"], value_floats=[1.0, 0.5, 0.25])
+    other = helper.make_node("Constant", [], ["other"], value=numpy_helper.from_array(first), domain="own")
     nodes = [constant("k", first), floats, both, other]
-    model = model_of(from_array(first + 20, "table"), nodes=nodes, functions=[function])
+    model = model_of(numpy_helper.from_array(first + 20, "table"), nodes=nodes, functions=[function])
     expected = {
         "k": first, "then/k": second, "else/inner/k": third, "else/table": fourth, "table": first + 20,
         "Positions/k": first + 10, "floats": np.array([1, 0.5, 0.25], np.float32),
@@ -121,20 +109,20 @@ def test_constants_subgraphs_and_functions_are_looked_into(tmp_path):
 
 
 def test_what_is_added_is_told_from_what_is_multiplied(tmp_path):
-    tensors = [from_array(np.zeros((4, 2), np.float32), name) for name in ("pe", "rows", "weight")]
+    tensors = [numpy_helper.from_array(np.zeros((4, 2), np.float32), name) for name in ("pe", "rows", "weight")]
     nodes = [
-        make("node", "Add", ["x", "pe"], ["a"]),
-        make("node", "Gather", ["rows", "x"], ["b"]),
-        make("node", "MatMul", ["a", "weight"], ["y"]),
+        helper.make_node("Add", ["x", "pe"], ["a"]),
+        helper.make_node("Gather", ["rows", "x"], ["b"]),
+        helper.make_node("MatMul", ["a", "weight"], ["y"]),
     ]
     assert reader.read_header(saved(tmp_path / "m.onnx", model_of(*tensors, nodes=nodes))).added == {"pe", "rows"}
 
 
 def test_data_beside_the_model(tmp_path):
     weight = np.arange(4096, dtype=np.float32).reshape(64, 64)
-    tensors = [from_array(weight * factor, name) for factor, name in ((1, "a"), (2, "b"))]
+    tensors = [numpy_helper.from_array(weight * factor, name) for factor, name in ((1, "a"), (2, "b"))]
     path = tmp_path / "m.onnx"
-    package().save(model_of(*tensors), path, save_as_external_data=True, location="m.onnx_data", size_threshold=0)
+    onnx.save(model_of(*tensors), path, save_as_external_data=True, location="m.onnx_data", size_threshold=0)
     assert (tmp_path / "m.onnx_data").stat().st_size >= 2 * weight.nbytes
     same(path, {"a": weight, "b": weight * 2})
     assert reader.read_header(path).absent == ()
@@ -146,8 +134,8 @@ def test_links_are_followed_wherever_they_lead(tmp_path):
     (tmp_path / "blobs").mkdir()
     path = tmp_path / "snapshots" / "1" / "m.onnx"
     path.parent.mkdir(parents=True)
-    model = model_of(from_array(weight, "a"))
-    package().save(model, path, save_as_external_data=True, location="m.onnx_data", size_threshold=0)
+    model = model_of(numpy_helper.from_array(weight, "a"))
+    onnx.save(model, path, save_as_external_data=True, location="m.onnx_data", size_threshold=0)
     for name in ("m.onnx", "m.onnx_data"):
         (path.parent / name).rename(tmp_path / "blobs" / name)
         (path.parent / name).symlink_to(Path("../../blobs") / name)
@@ -326,16 +314,16 @@ def test_a_large_model_is_not_read(tmp_path):
 
 def test_real_models_hold_what_the_package_finds():
     """Models that PyTorch exported, which come with the package: every initialiser and every constant."""
-    folder = Path(package().__file__).parent / "backend" / "test" / "data"
+    folder = Path(onnx.helper.__file__).parent / "backend" / "test" / "data"
     paths = [*sorted(folder.glob("pytorch-*/*/model.onnx")), *sorted(folder.glob("simple/*/model.onnx"))]
     assert len(paths) > 50
     tensors = 0
     for path in paths:
-        model = package().load(path)
-        expected = {each.name: package("numpy_helper").to_array(each) for each in model.graph.initializer}
+        model = onnx.load(path)
+        expected = {each.name: numpy_helper.to_array(each) for each in model.graph.initializer}
         for node in model.graph.node:
             if node.op_type == "Constant" and node.attribute[0].name == "value":
-                expected[node.output[0]] = package("numpy_helper").to_array(node.attribute[0].t)
+                expected[node.output[0]] = numpy_helper.to_array(node.attribute[0].t)
         plain = {name: array for name, array in expected.items() if array.dtype.kind != "O"}
         same(path, plain)
         tensors += len(plain)
@@ -343,7 +331,7 @@ def test_real_models_hold_what_the_package_finds():
 
 
 def test_the_comparison_can_fail(tmp_path):
-    path = saved(tmp_path / "m.onnx", model_of(from_array(np.ones(3, np.float32), "t")))
+    path = saved(tmp_path / "m.onnx", model_of(numpy_helper.from_array(np.ones(3, np.float32), "t")))
     with pytest.raises(AssertionError):
         same(path, {"t": np.ones(3, np.float32) * 2})
     with pytest.raises(AssertionError):
