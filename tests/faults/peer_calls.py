@@ -109,38 +109,18 @@ def of_transformers(name: str, kind: str, cast: bool = False, layer: str | None 
     return turned
 
 
-def family(_: Any, name: str, kind: str) -> Callable:
-    return of_transformers(name, kind)
+def family(_: Any, **given: Any) -> Callable:
+    return of_transformers(**given)
 
 
 def llama(spec: Any, cast: bool = False) -> Callable:
     parameters: dict[str, Any] = {"rope_type": "default", "rope_theta": spec.base}
+    fields: dict[str, Any] = {"max_position_embeddings": 2048}
     if spec.scaling is not None:
-        parameters |= {"rope_type": "llama3", "factor": spec.scaling.factor}
-        parameters |= {"low_freq_factor": spec.scaling.low_freq_factor}
-        parameters |= {"high_freq_factor": spec.scaling.high_freq_factor}
-        parameters |= {"original_max_position_embeddings": spec.scaling.original}
-        parameters["max_position_embeddings"] = 16 * spec.scaling.original
-    length = parameters.pop("max_position_embeddings", 2048)
-    return of_transformers(
-        "llama",
-        "Llama",
-        cast,
-        head_dim=spec.head_width,
-        max_position_embeddings=length,
-        rope_parameters=parameters,
-    )
-
-
-def llama_dynamic(spec: Any) -> Callable:
-    parameters = {"rope_type": "dynamic", "rope_theta": spec.base, "factor": spec.scaling.factor}
-    return of_transformers(
-        "llama",
-        "Llama",
-        head_dim=spec.head_width,
-        max_position_embeddings=spec.scaling.original,
-        rope_parameters=parameters,
-    )
+        parameters |= {"rope_type": "llama3", "original_max_position_embeddings": spec.scaling.original}
+        parameters |= {name: getattr(spec.scaling, name) for name in ("factor", "low_freq_factor", "high_freq_factor")}
+        fields["max_position_embeddings"] = 16 * spec.scaling.original
+    return of_transformers("llama", "Llama", cast, head_dim=spec.head_width, rope_parameters=parameters, **fields)
 
 
 def gpt_j(spec: Any) -> Callable:
@@ -232,13 +212,6 @@ def keras_hub(spec: Any, **fields: Any) -> Callable:
     return turned
 
 
-def keras_hub_yarn(spec: Any) -> Callable:
-    original = spec.scaling.original
-    return keras_hub(
-        spec, rope_type="yarn", scaling_factor=spec.scaling.factor, original_max_position_embeddings=original
-    )
-
-
 def litgpt(spec: Any, **extra: Any) -> Callable:
     package = import_module("litgpt.model")
     cos, sin = package.build_rope_cache(20_000, spec.head_width, base=spec.base, extra_config=extra or None)
@@ -247,29 +220,6 @@ def litgpt(spec: Any, **extra: Any) -> Callable:
         return package.apply_rope(x, cos[positions][None], sin[positions][None])
 
     return turned
-
-
-def litgpt_yarn(spec: Any, **more: Any) -> Callable:
-    held = spec.scaling
-    return litgpt(
-        spec,
-        factor=held.factor,
-        beta_fast=held.beta_fast,
-        beta_slow=held.beta_slow,
-        original_max_seq_len=held.original,
-        **more,
-    )
-
-
-def litgpt_llama3(spec: Any) -> Callable:
-    held = spec.scaling
-    return litgpt(
-        spec,
-        factor=held.factor,
-        low_freq_factor=held.low_freq_factor,
-        high_freq_factor=held.high_freq_factor,
-        original_max_seq_len=held.original,
-    )
 
 
 def diffusers_rotary(spec: Any) -> Callable:

@@ -10,7 +10,7 @@ import pytest
 
 from clockhands import testing
 
-LAYOUTS = ("halves", "interleaved")
+LAYOUTS, LOW = ("halves", "interleaved"), ("bfloat16", "float16")
 NO_JAX = ("numpy", "torch")  # for what writes into its arguments
 
 
@@ -92,6 +92,22 @@ def kind_of(spec: Any) -> str:
     """What checks it: "rotary", "additive" or "bias"."""
     package = type(spec).__module__.split(".")[1]
     return {"biases": "bias"}.get(package, package)
+
+
+def named(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    """A function with a name, which a row shows."""
+    function.__name__ = name
+    return function
+
+
+def row(case: str, builder: Callable[..., Any], *codes: str, **fields: Any) -> Row:
+    """One slip, and the faults that may be named."""
+    return Row(case, builder, frozenset(codes), **fields)
+
+
+def one_of(**choices: Any) -> Callable[..., Any]:
+    """A slip of values that are drawn one by one."""
+    return lambda draw, _: {key: draw.choice(values) for key, values in choices.items()}
 
 
 def _word(value: Any) -> str:

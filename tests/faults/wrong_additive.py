@@ -1,5 +1,6 @@
 """The slips of codes that are added, one row each, with the code that names it."""
 
+import functools
 import math
 
 import numpy as np
@@ -9,7 +10,7 @@ from clockhands.additive import AxialSinusoidal, Learned, Sinusoidal
 from clockhands.ladders import EvenSteps, Geometric
 from clockhands.specs import with_fields
 from faults import written
-from faults.rows import NO_JAX, Row, cast
+from faults.rows import LOW, NO_JAX, cast, named, one_of, row
 from faults.written import added, of_another, on_the_fly, other_layout, rows_of
 
 WIDTH = 32
@@ -101,48 +102,17 @@ def learned(spec, wrong, xp, *, values=None, moved=0, resized=None):
 # --- what they should be ---
 
 
-def paper(layout):
-    return Sinusoidal(WIDTH, layout=layout)
-
-
-def cosine_first(layout):
-    return Sinusoidal(WIDTH, layout=layout, order="cos-sin")
-
-
-def whisper(layout):
-    return Sinusoidal(WIDTH, spacing=Geometric(10000.0, span="closed"), layout=layout)
-
-
-def scaled(layout):
-    return Sinusoidal(WIDTH, layout=layout, scale=0.125)
-
-
-def odd(_layout):
-    return Sinusoidal(9, odd="extra")
-
-
-def padded(layout):
-    return Sinusoidal(WIDTH, layout=layout, zero_rows=(1,))
-
-
-def on_a_grid(_layout):
-    return AxialSinusoidal(WIDTH)
-
-
-def by_wave(_layout):
-    return AxialSinusoidal(WIDTH, channels="wave-axis-rate")
-
-
-def roberta(_layout):
-    return Learned(WIDTH, rows=514, offset=2)
-
-
-def larger(_layout):
-    return Learned(WIDTH, rows=512)
-
-
-def smaller(_layout):
-    return Learned(WIDTH, rows=128)
+paper = named("paper", lambda layout: Sinusoidal(WIDTH, layout=layout))
+cosine_first = named("cosine_first", lambda layout: Sinusoidal(WIDTH, layout=layout, order="cos-sin"))
+whisper = named("whisper", lambda layout: Sinusoidal(WIDTH, spacing=Geometric(10000.0, span="closed"), layout=layout))
+scaled = named("scaled", lambda layout: Sinusoidal(WIDTH, layout=layout, scale=0.125))
+odd = named("odd", lambda _layout: Sinusoidal(9, odd="extra"))
+padded = named("padded", lambda layout: Sinusoidal(WIDTH, layout=layout, zero_rows=(1,)))
+on_a_grid = named("on_a_grid", lambda _layout: AxialSinusoidal(WIDTH))
+by_wave = named("by_wave", lambda _layout: AxialSinusoidal(WIDTH, channels="wave-axis-rate"))
+roberta = named("roberta", lambda _layout: Learned(WIDTH, rows=514, offset=2))
+larger = named("larger", lambda _layout: Learned(WIDTH, rows=512))
+smaller = named("smaller", lambda _layout: Learned(WIDTH, rows=128))
 
 
 def trained(rows):
@@ -192,8 +162,7 @@ def other_order(spec):
     return with_fields(spec, order={"sin-cos": "cos-sin", "cos-sin": "sin-cos"}[spec.order])
 
 
-def layout_and_span(spec):
-    return other_span(other_layout(spec))
+layout_and_span = named("layout_and_span", lambda spec: other_span(other_layout(spec)))
 
 
 def of_steps(spec, positions):
@@ -205,8 +174,7 @@ def one_narrower(spec, positions):
     return np.concatenate([rows, np.zeros((len(positions), 1))], axis=-1)
 
 
-def unpadded(spec, positions):
-    return ch.table(Sinusoidal(spec.width, layout=spec.layout), positions)
+unpadded = named("unpadded", lambda spec, positions: ch.table(Sinusoidal(spec.width, layout=spec.layout), positions))
 
 
 def grid(*axes):
@@ -220,14 +188,6 @@ def grid(*axes):
     return rows
 
 
-def _row(case, builder, *codes, spec=paper, slip=None, options=None, **more):
-    return Row(case, builder, frozenset(codes), spec, slip or {}, options or {}, **more)
-
-
-def one_of(**choices):
-    return lambda draw, _: {key: draw.choice(values) for key, values in choices.items()}
-
-
 def another_base(draw, spec):
     return {"change": of_base(spec.base * draw.choice((0.1, 0.5, 2.0, 10.0, 50.0)))}
 
@@ -237,13 +197,14 @@ def another_scale(draw, spec):
     return None if scale in (spec.scale, 2 * spec.scale) else {"scale": scale}
 
 
-LOW = ("bfloat16", "float16")
 LOW_PRODUCT = ("phases-rounded", "rates-rounded", "positions-rounded")
 BATCH = {"axes": "batch seq width"}
 TABLE = {"call": "positions"}
 ONE = {"layouts": ("halves",)}
 NUMPY = {"frameworks": ("numpy",), "layouts": ("interleaved",)}
 SQRT = math.sqrt(WIDTH)
+
+_row = functools.partial(row, spec=paper)
 
 D3 = (
     _row("D3#1", written.counting, "positions-offset", options={"call": "x"}),

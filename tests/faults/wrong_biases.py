@@ -6,7 +6,7 @@ import math
 import numpy as np
 
 from clockhands.biases import Alibi, Buckets, CeilingBuckets
-from faults.rows import Row, through
+from faults.rows import LOW, named, one_of, row, through
 from testing.written_biases import deberta_rows, geometric, linear, looked_up, paper_slopes, t5_buckets, table
 
 # --- builders: `forward(queries, keys)`, arrays of positions ---
@@ -93,16 +93,9 @@ def first_length(spec, wrong, xp):
 # --- what is made of the bias ---
 
 
-def as_it_is(out, *_):
-    return out
-
-
-def dropped(out, queries, *_):
-    return out * (len(queries) > 1)
-
-
-def gone(out, *_):
-    return 0 * out
+as_it_is = named("as_it_is", lambda out, *_: out)
+dropped = named("dropped", lambda out, queries, *_: out * (len(queries) > 1))
+gone = named("gone", lambda out, *_: 0 * out)
 
 
 def rounded(out, _queries, _keys, xp):
@@ -127,28 +120,12 @@ def not_strided(heads):
     return paper_slopes(below) + paper_slopes(2 * below)[: heads - below]
 
 
-def backwards(heads):
-    return paper_slopes(heads)[::-1]
-
-
-def negative(heads):
-    return -np.array(paper_slopes(heads))
-
-
-def an_eighth(heads):
-    return np.array(paper_slopes(heads)) / math.sqrt(64)
-
-
-def halves(heads):
-    return 2.0 ** -(1.0 + np.arange(heads))
-
-
-def halvings(heads):
-    return geometric(heads, 16.0)
-
-
-def of_no_rule(_):
-    return [0.3, 0.2, 0.05, 0.01]
+backwards = named("backwards", lambda heads: paper_slopes(heads)[::-1])
+negative = named("negative", lambda heads: -np.array(paper_slopes(heads)))
+an_eighth = named("an_eighth", lambda heads: np.array(paper_slopes(heads)) / math.sqrt(64))
+halves = named("halves", lambda heads: 2.0 ** -(1.0 + np.arange(heads)))
+halvings = named("halvings", lambda heads: geometric(heads, 16.0))
+of_no_rule = named("of_no_rule", lambda _: [0.3, 0.2, 0.05, 0.01])
 
 
 # --- what they should be ---
@@ -172,15 +149,9 @@ PLAIN_SERIES, SYMMETRIC = of(Alibi, 12, series="plain"), of(Alibi, 8, form="symm
 ENCODER, DECODER = of(Buckets, 4), of(Buckets, 4, bidirectional=False)
 
 
-def _row(case, builder, *codes, spec=TWELVE, slip=None, options=None, **more):
-    if builder in (bucketed, of_table, unscaled):
-        more["values"] = trained
-    more = {"exact": False, "layouts": ("halves",), **more}
-    return Row(case, builder, frozenset(codes), spec, slip or {}, options or {}, **more)
-
-
-def one_of(**choices):
-    return lambda draw, _: {key: draw.choice(values) for key, values in choices.items()}
+def _row(case, builder, *codes, spec=TWELVE, **more):
+    values = {"values": trained} if builder in (bucketed, of_table, unscaled) else {}
+    return row(case, builder, *codes, spec=spec, **{"exact": False, "layouts": ("halves",), **values, **more})
 
 
 def seen_slopes(draw, spec):
@@ -191,7 +162,6 @@ def seen_slopes(draw, spec):
 
 COUNTS = {"call": "counts"}
 POWERS, OTHERS = {"heads": (4, 8, 16, 32)}, {"heads": (6, 12, 20, 24, 40)}
-LOW = ("bfloat16", "float16")
 
 D3 = (
     _row("D3#4", alibi, "first-slope-one", spec=EIGHT, slip={"slopes": first_one}, drawn="spec", limits=POWERS),

@@ -12,7 +12,7 @@ from clockhands.specs import with_fields
 from faults import written
 from faults.rates import plain as ladder_of
 from faults.rates import rates_of
-from faults.rows import NO_JAX, Row, cast
+from faults.rows import NO_JAX, cast, named, one_of, row
 from faults.written import changed, of_another, on_the_fly, other_layout, rotated, turned, waves
 
 HEAD = 32
@@ -162,20 +162,10 @@ def one_number(spec, wrong, xp, *, pair=3, position=4711, by=0.01):
 # --- what they should be ---
 
 
-def plain(layout):
-    return ch.Rotary(HEAD, layout)
-
-
-def large_base(layout):
-    return ch.Rotary(HEAD, layout, base=1e6)
-
-
-def partial(layout):
-    return ch.Rotary(HEAD, layout, rotated=16)
-
-
-def mrope(layout):
-    return ch.Rotary(HEAD, layout, base=1e6, axes=chunked([6, 5, 5]))
+plain = named("plain", lambda layout: ch.Rotary(HEAD, layout))
+large_base = named("large_base", lambda layout: ch.Rotary(HEAD, layout, base=1e6))
+partial = named("partial", lambda layout: ch.Rotary(HEAD, layout, rotated=16))
+mrope = named("mrope", lambda layout: ch.Rotary(HEAD, layout, base=1e6, axes=chunked([6, 5, 5])))
 
 
 def mrope_interleaved(layout):
@@ -214,8 +204,7 @@ def as_if_longer(spec):
     return with_fields(spec, length=4097)
 
 
-def first_axis_only(spec):
-    return with_fields(spec, axes=(0,) * len(spec.axes))
+first_axis_only = named("first_axis_only", lambda spec: with_fields(spec, axes=(0,) * len(spec.axes)))
 
 
 def other_axes_order(spec):
@@ -223,8 +212,7 @@ def other_axes_order(spec):
     return with_fields(spec, axes=turns if spec.axes == chunks else chunks)
 
 
-def zero(spec):
-    return 0 * rates_of(spec)
+zero = named("zero", lambda spec: 0 * rates_of(spec))
 
 
 def garbage(spec):
@@ -238,12 +226,8 @@ def closed(spec):
     return (ladder_of(spec.base, spec.rotated, np.float64) ** (spec.rotated / (spec.rotated - 2))).astype(np.float32)
 
 
-def over_the_head(spec):
-    return ladder_of(spec.base, spec.head_width)[: spec.rotated // 2]
-
-
-def twice_scaled(spec):
-    return rates_of(spec) / np.float32(spec.scaling.factor)
+over_the_head = named("over_the_head", lambda spec: ladder_of(spec.base, spec.head_width)[: spec.rotated // 2])
+twice_scaled = named("twice_scaled", lambda spec: rates_of(spec) / np.float32(spec.scaling.factor))
 
 
 # --- drawn slips: (draw, spec) -> slip, None where it would change nothing that can be seen ---
@@ -289,18 +273,9 @@ def low(key):
     return slip
 
 
-def one_of(**choices):
-    """A slip of values that are drawn one by one."""
-    return lambda draw, _: {key: draw.choice(values) for key, values in choices.items()}
-
-
 def a_place(draw, spec):
     pair, position = draw.randrange(spec.rotated // 2), draw.randrange(1, LENGTH)
     return {"pair": pair, "position": position, "by": draw.choice((0.3, 1.0))}
-
-
-def _row(case, builder, *codes, spec=plain, slip=None, options=None, **more):
-    return Row(case, builder, frozenset(codes), spec, slip or {}, options or {}, **more)
 
 
 PACKED = {"axes": "batch heads seq width", "positions": "batch seq"}
@@ -313,9 +288,10 @@ WHOLE = {"partial": False}
 SOME = {"partial": True, "scaled": False}
 
 
-def by_width(spec):
-    return spec.rotated
+by_width = named("by_width", lambda spec: spec.rotated)
 
+
+_row = functools.partial(row, spec=plain)
 
 D2 = (
     _row("D2#1", of_rates, "rates-uninitialised", slip={"ladder": garbage}, drawn="spec"),

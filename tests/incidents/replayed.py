@@ -6,7 +6,7 @@
 
 import json
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
@@ -142,7 +142,7 @@ def _checked(replay: str) -> Any:
     code = json.loads(replay)
     check = code.pop("check")
     if "builder" in code:
-        right, function = BUILDERS[code["builder"]]()
+        right, function = globals()[code["builder"]]()
     elif "right" in code:
         right, wrong = rotary(code["right"]), rotary(code["wrong"])
         function = partial(rotated, spec=wrong, xp=np)
@@ -196,6 +196,9 @@ def rotary(fields: Mapping[str, Any]) -> ch.Rotary:
     return ch.Rotary(held.pop("width"), held.pop("layout", _LAYOUT), scaling=made, **held)
 
 
+# Code that no row of `tests/faults` has: the right spec, and the wrong function.
+
+
 def in_float32(positions: Any) -> Any:
     return np.asarray(positions, np.float32)[..., None]
 
@@ -243,18 +246,3 @@ def unrotated_from_24_tokens_on() -> Any:
     """Another path for texts of 24 tokens or more, which does not rotate."""
     right = rotary({"width": 64, "base": 1e6, "layout": "interleaved"})
     return right, lambda x, positions: x if x.shape[-2] >= 24 else rotated(x, positions, right, np)
-
-
-BUILDERS: Mapping[str, Callable[[], Any]] = {
-    made.__name__: made
-    for made in (
-        rotated_twice,
-        partner_in_the_rotated_part,
-        proportional_for_partial,
-        table_of_neighbours,
-        factor_through_the_formula,
-        axes_three_times_as_fast,
-        unrotated_from_24_tokens_on,
-    )
-}
-"""The right spec and the wrong function, of code that no row of `tests/faults` has."""

@@ -122,12 +122,6 @@ class SharedTable(Formula):
         return type(self)(self.width, self.base, self.factor, self.layout, tables=self.tables)
 
 
-class WholeKey(SharedTable):
-    """The right twin."""
-
-    key = ("width", "base", "factor")
-
-
 class Known(Guarded):
     """D2 #14: one object for each key, given out again after it was moved away; it then leaves tokens as they are."""
 
@@ -149,12 +143,6 @@ class HalvedConfig(Formula):
     def forward(self, x, positions):
         phases = positions.float()[..., None] * rates(self.rotated, self.base)
         return torch.cat((turned(x[..., : self.rotated], phases, self.layout), x[..., self.rotated :]), dim=-1)
-
-
-class ReadConfig(HalvedConfig):
-    """The right twin."""
-
-    writes = False
 
 
 class HalvedCalls(Formula):
@@ -220,12 +208,6 @@ class GrowingTable(Formula):
         self.phases = torch.empty(0, self.width // 2)
 
 
-class HiddenTable(GrowingTable):
-    """The right twin."""
-
-    persistent = False
-
-
 class CoarseWhenTrained(Formula):
     """Another path while it trains."""
 
@@ -276,12 +258,6 @@ class FirstDtype(Formula):
         return turned(x, self.kept[key][positions].angle(), self.layout)
 
 
-class EachDtype(FirstDtype):
-    """The right twin."""
-
-    key_has_dtype = True
-
-
 class Longest(Formula):
     """The base of the longest sequence seen (D2 #24)."""
 
@@ -299,12 +275,6 @@ class Longest(Formula):
         return turned(x, positions.float()[..., None] * rates(self.width, base), self.layout)
 
 
-class Recomputed(Longest):
-    """The right twin."""
-
-    remembers = False
-
-
 class FloatIds(Formula):
     """Numbers its rows by a buffer (D3 #3), of floats or of whole numbers."""
 
@@ -316,12 +286,6 @@ class FloatIds(Formula):
 
     def forward(self, x):
         return turned(x, self.position_ids[: x.shape[-2]].float()[:, None] * self.rates(), self.layout)
-
-
-class WholeIds(FloatIds):
-    """The right twin."""
-
-    dtype = torch.int64
 
 
 class Deaf(Formula):
@@ -409,12 +373,73 @@ class Rows(nn.Module):
         return x + self.table(positions).to(x.dtype)
 
 
+class Kept(Formula):
+    """Its rates are a plain attribute, which no move takes along."""
+
+    def __init__(self, *arguments, **more):
+        super().__init__(*arguments, **more)
+        self.kept = rates(self.width, self.base)
+
+    def rates(self):
+        return self.kept
+
+
+class Elsewhere(Kept):
+    """The right twin: they follow the tokens."""
+
+    def forward(self, x, positions):
+        return turned(x, positions.float()[..., None] * self.kept.to(x.device), self.layout)
+
+
+class Nudged(Formula):
+    """Off by a little while it trains."""
+
+    def __init__(self, off, **more):
+        super().__init__(**more)
+        self.off = off
+
+    def forward(self, x, positions):
+        return super().forward(x, positions) + (self.off if self.training else 0)
+
+
+class KeptPhases(Formula):
+    """Keeps what the first call made, wherever that was."""
+
+    outside = True
+
+    def forward(self, x):
+        if not hasattr(self, "made"):
+            with torch.inference_mode(self.outside and torch.is_inference_mode_enabled()):
+                self.made = (torch.arange(512.0)[:, None] * self.rates()).cos().repeat_interleave(2, dim=-1)
+        return x * self.made[: len(x)]
+
+
+class KeptNumbers(KeptPhases):
+    """The right twin."""
+
+    outside = False
+
+
+def twin(name, kind, **fields):
+    """A class that differs by these fields: the right one of a wrong one."""
+    return type(name, (kind,), fields)
+
+
+WholeKey = twin("WholeKey", SharedTable, key=("width", "base", "factor"))
+ReadConfig = twin("ReadConfig", HalvedConfig, writes=False)
+HiddenTable = twin("HiddenTable", GrowingTable, persistent=False)
+EachDtype = twin("EachDtype", FirstDtype, key_has_dtype=True)
+Recomputed = twin("Recomputed", Longest, remembers=False)
+WholeIds = twin("WholeIds", FloatIds, dtype=torch.int64)
+
+
 def deep(module):
     """A module two levels down."""
     return nn.ModuleDict({"attention": nn.ModuleDict({"rotary": copy.deepcopy(module)})})
 
 
 def built(kind, layout="halves", **more):
+    kind = globals()[kind] if isinstance(kind, str) else kind
     return kind(32, BASE, layout=layout, **more)
 
 

@@ -8,7 +8,7 @@ import clockhands as ch
 from clockhands.additive import AxialSinusoidal, Learned, Sinusoidal
 from clockhands.grids import Grid
 from clockhands.testing import check_additive
-from testing.written_additive import TRAINED, adding, wave_table
+from testing.written_additive import TRAINED, table_of, wave_table
 
 
 @pytest.mark.parametrize(("dtype", "first"), [(ml_dtypes.bfloat16, 257), (np.float16, 2049)])
@@ -25,7 +25,7 @@ def test_rounded_positions_are_told_of_a_table_without_waves(dtype, first):
 
 
 def test_two_models_that_share_nothing_pass():
-    report = check_additive(make=lambda spec: adding(spec.width, base=spec.base), like=Sinusoidal(32), length=600)
+    report = check_additive(make=table_of, like=Sinusoidal(32), length=600)
     assert {"two models of different bases", "two models of different widths"} <= set(report.experiments)
 
 

@@ -9,19 +9,8 @@ from clockhands.biases import Alibi, Buckets, Kerple
 from clockhands.errors import InvalidValue
 from clockhands.faults import BIAS, FAULTS
 from clockhands.testing import CannotCheck, CheckFailed, check_bias
-from testing.written_biases import (
-    T5,
-    VALUES,
-    arrays,
-    asked,
-    codes,
-    geometric,
-    linear,
-    looked_up,
-    paper_slopes,
-    t5,
-    t5_buckets,
-)
+from faults.rows import arrays_of as arrays
+from testing.written_biases import T5, VALUES, asked, codes, geometric, linear, looked_up, paper_slopes, t5, t5_buckets
 
 
 @pytest.mark.parametrize("library", ["torch", "jax"])
@@ -39,7 +28,7 @@ def test_what_a_fault_says_has_its_numbers():
     assert "mlx#3071" in text
 
 
-@pytest.mark.parametrize("distance", [1, 257, 4_321, 9_999])
+@pytest.mark.parametrize("distance", [257, 9_999])
 def test_one_distance_of_ten_thousand_in_one_head_is_caught(distance):
     def slip(out, queries, keys):
         here = (queries[:, None] - keys[None, :] == distance)[None] & (np.arange(8) == 5)[:, None, None]

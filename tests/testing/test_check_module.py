@@ -1,6 +1,7 @@
 """Modules as people write them, in pairs that differ by one fault: the wrong one is named, the right one passes."""
 
 import functools
+import importlib
 
 import pytest
 
@@ -10,60 +11,69 @@ from clockhands.errors import InvalidType, InvalidValue
 from clockhands.scaling import Linear
 from clockhands.testing import CannotCheck, CheckFailed, check_module
 
-torch = pytest.importorskip("torch")
+LAYOUTS = ("halves", "interleaved")
 
-from . import module_twins as twins  # noqa: E402
 
-LAYOUTS, built = ("halves", "interleaved"), twins.built
+@pytest.fixture(scope="module")
+def torch():
+    return pytest.importorskip("torch")
+
+
+@pytest.fixture(scope="module")
+def twins():
+    pytest.importorskip("torch")
+    return importlib.import_module("testing.module_twins")
 
 
 def spec_of(layout, **more):
-    return ch.Rotary(32, base=twins.BASE, layout=layout, **more)
+    return ch.Rotary(32, base=500_000.0, layout=layout, **more)
 
 
 # Wrong and right, the code, the treatment that fails, the tensor to blame, the options.
 # Wrong and right, the code, the treatment that fails, the tensor to blame.
 PAIRS = {
-    "D2#1": (twins.NeverReset, twins.Guarded, "lost-by-to-empty", "to_empty", "inv_freq"),
-    "D2#7": (twins.CastAlong, twins.Guarded, "cast-changes-numbers", "cast to bfloat16", "inv_freq"),
-    "default": (twins.DefaultDtype, twins.Guarded, "buffer-rounded", "built with bfloat16 as default", "inv_freq"),
-    "called per layer": (twins.HalvedCalls, twins.Formula, "shared-object-mutated", "repeated call", None),
-    "counted": (twins.Counted, twins.Formula, "changes-with-each-call", "repeated call", None),
-    "deepcopy": (twins.DefaultWhenCopied, twins.Formula, "lost-by-deepcopy", "deepcopy", None),
-    "pickle": (twins.BaseWrittenOff, twins.Formula, "lost-by-pickle", "pickle", None),
-    "state dict": (twins.GrowingTable, twins.HiddenTable, "lost-by-state-dict", "state dict", None),
-    "training": (twins.CoarseWhenTrained, twins.Formula, "mode-changes-numbers", "training mode", None),
-    "autocast": (twins.MatrixProduct, twins.GuardedProduct, "autocast-changes-numbers", "autocast", None),
-    "first dtype": (twins.FirstDtype, twins.EachDtype, "cache-keeps-first-dtype", "after bfloat16 tokens", None),
-    "D2#24": (twins.Longest, twins.Recomputed, "remembers-longest", "after a longer sequence", None),
+    "D2#1": ("NeverReset", "Guarded", "lost-by-to-empty", "to_empty", "inv_freq"),
+    "D2#7": ("CastAlong", "Guarded", "cast-changes-numbers", "cast to bfloat16", "inv_freq"),
+    "default": ("DefaultDtype", "Guarded", "buffer-rounded", "built with bfloat16 as default", "inv_freq"),
+    "called per layer": ("HalvedCalls", "Formula", "shared-object-mutated", "repeated call", None),
+    "counted": ("Counted", "Formula", "changes-with-each-call", "repeated call", None),
+    "deepcopy": ("DefaultWhenCopied", "Formula", "lost-by-deepcopy", "deepcopy", None),
+    "pickle": ("BaseWrittenOff", "Formula", "lost-by-pickle", "pickle", None),
+    "state dict": ("GrowingTable", "HiddenTable", "lost-by-state-dict", "state dict", None),
+    "training": ("CoarseWhenTrained", "Formula", "mode-changes-numbers", "training mode", None),
+    "autocast": ("MatrixProduct", "GuardedProduct", "autocast-changes-numbers", "autocast", None),
+    "first dtype": ("FirstDtype", "EachDtype", "cache-keeps-first-dtype", "after bfloat16 tokens", None),
+    "D2#24": ("Longest", "Recomputed", "remembers-longest", "after a longer sequence", None),
 }
 
 
-def test_a_fault_is_named_and_its_twin_passes(cases):
+def test_a_fault_is_named_and_its_twin_passes(twins, cases):
     for number, (name, (wrong, right, code, treatment, where)) in enumerate(PAIRS.items()):
         layout = LAYOUTS[number % 2]
         with cases(name, layout):
-            report = check_module(built(wrong, layout), make=functools.partial(built, wrong, layout), raises=False)
+            make = functools.partial(twins.built, wrong, layout)
+            report = check_module(make(), make=make, raises=False)
             assert treatment in {failure.experiment for failure in report.failures}, report
             explanation = next(one for one in report.explanations if code in one.codes)
             assert explanation.where == where
-            check_module(built(right, layout), make=functools.partial(built, right, layout))
+            check_module(twins.built(right, layout), make=functools.partial(twins.built, right, layout))
 
 
-def test_only_the_fault_that_there_is_gets_named(cases):
+def test_only_the_fault_that_there_is_gets_named(twins, cases):
     for number, name in enumerate(("D2#1", "D2#7", "training", "autocast", "D2#24")):
         layout, (wrong, _, code, _, _) = LAYOUTS[number % 2], PAIRS[name]
         with cases(name):
-            report = check_module(built(wrong, layout), spec_of(layout) if name != "D2#24" else None, raises=False)
+            like = spec_of(layout) if name != "D2#24" else None
+            report = check_module(twins.built(wrong, layout), like, raises=False)
             assert [code] == [one for each in report.explanations for one in each.codes], report
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_a_module_of_a_spec_is_held_to_its_exact_numbers(layout):
+def test_a_module_of_a_spec_is_held_to_its_exact_numbers(twins, layout):
     spec = spec_of(layout)
     for kind in (twins.Formula, twins.Guarded):
         report = check_module(
-            built(kind, layout), spec, make=lambda own, kind=kind: kind(own.head_width, own.base, layout=layout)
+            twins.built(kind, layout), spec, make=lambda own, kind=kind: kind(own.head_width, own.base, layout=layout)
         )
         assert {"every position", "two models of different bases", "cast to bfloat16"} <= set(report.experiments)
     with pytest.raises(CheckFailed, match="base 10,000 instead of 500,000"):
@@ -89,7 +99,7 @@ HELD = {
 }
 
 
-def test_what_a_module_holds_is_named(cases):
+def test_what_a_module_holds_is_named(twins, cases):
     for number, (what, (codes, words)) in enumerate(HELD.items()):
         layout, factor = LAYOUTS[number % 2], twins.FACTOR if "scal" in what else 1.0
         spec = spec_of(layout, scaling=Linear(factor) if factor > 1 else None)
@@ -104,30 +114,31 @@ def test_what_a_module_holds_is_named(cases):
                 assert "position-argument-ignored" not in report.codes or len(report.explanations) == 2
             if what == "another base":
                 assert len(report.explanations) == 1
-            check_module(twins.deep(built(twins.Guarded, layout, factor=factor)), spec, call=deep_call)
+            check_module(twins.deep(twins.built(twins.Guarded, layout, factor=factor)), spec, call=deep_call)
 
 
-def test_a_scaling_that_never_was():
+def test_a_scaling_that_never_was(twins):
     """D2 #6: whoever builds it again gets the same."""
     spec = spec_of("halves", scaling=Linear(8.0))
-    report = check_module(built(twins.Guarded), spec, make=lambda: built(twins.Guarded), raises=False)
+    report = check_module(twins.built(twins.Guarded), spec, make=lambda: twins.built(twins.Guarded), raises=False)
     assert report.explanations[0].codes == ("scaling-inert",)
 
 
-def test_filled_anew_with_other_numbers():
+def test_filled_anew_with_other_numbers(twins):
     """D2 #3, #4: what repairs the buffer after `to_empty` writes it without its scaling, or zeros."""
     spec = spec_of("interleaved", scaling=Linear(8.0))
-    (one,) = check_module(built(twins.ResetPlain, "interleaved", factor=8.0), spec, raises=False).explanations
+    (one,) = check_module(twins.built(twins.ResetPlain, "interleaved", factor=8.0), spec, raises=False).explanations
     assert (one.codes, one.where) == (("buffer-unscaled", "lost-by-to-empty"), "inv_freq")
-    (one,) = check_module(built(twins.ResetZero), spec_of("halves"), raises=False).explanations
+    (one,) = check_module(twins.built(twins.ResetZero), spec_of("halves"), raises=False).explanations
     assert one.codes == ("buffer-zero", "lost-by-to-empty")
 
 
-def test_filled_anew_by_the_caller():
-    check_module(built(twins.NeverReset), restore=lambda module: module.inv_freq.copy_(twins.rates(32, twins.BASE)))
+def test_filled_anew_by_the_caller(twins):
+    rates = twins.rates(32, twins.BASE)
+    check_module(twins.built(twins.NeverReset), restore=lambda module: module.inv_freq.copy_(rates))
 
 
-def test_a_table_without_its_base():
+def test_a_table_without_its_base(twins):
     """D2 #13."""
     for kind, codes in ((twins.SharedTable, [("shared-table", "cache-without-base")]), (twins.WholeKey, [])):
         tables = {}
@@ -140,19 +151,19 @@ def test_a_table_without_its_base():
         assert report.sound != bool(codes)
 
 
-def test_one_that_was_moved_away():
+def test_one_that_was_moved_away(torch, twins):
     """D2 #14: queries are left as they are."""
-    known = built(twins.Known)
+    known = twins.built(twins.Known)
     report = check_module(make=lambda: known, raises=False)
     assert "after another was freed" in {failure.experiment for failure in report.failures}
     assert "shared-table" in report.codes
     # What others of the process hold is as it was.
     assert not known.inv_freq.is_meta
     assert known.inv_freq.dtype == torch.float32
-    assert check_module(make=lambda: built(twins.Known)).sound
+    assert check_module(make=lambda: twins.built(twins.Known)).sound
 
 
-def test_a_config_that_each_layer_halves():
+def test_a_config_that_each_layer_halves(twins):
     """D2 #15: two models' worth of layers are built before the first one is asked, so its width is its own."""
     wrong, right = {"width": 32, "rotated": 32}, {"width": 32, "rotated": 32}
     report = check_module(make=lambda: twins.HalvedConfig(wrong), raises=False, without=("after another was freed",))
@@ -162,46 +173,46 @@ def test_a_config_that_each_layer_halves():
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_cosines_and_sines(layout):
+def test_cosines_and_sines(twins, layout):
     spec = spec_of(layout)
-    report = check_module(built(twins.Waves, layout), spec, call="x, positions -> cos, sin")
+    report = check_module(twins.built(twins.Waves, layout), spec, call="x, positions -> cos, sin")
     assert "every position" in report.experiments
-    check_module(built(twins.Waves, layout), call="x, positions -> cos, sin", layout=layout)
-    report = check_module(built(twins.CastWaves, layout), spec, call="x, positions -> cos, sin", raises=False)
+    check_module(twins.built(twins.Waves, layout), call="x, positions -> cos, sin", layout=layout)
+    report = check_module(twins.built(twins.CastWaves, layout), spec, call="x, positions -> cos, sin", raises=False)
     assert report.explanations[0].codes == ("cast-changes-numbers",)
 
 
-def test_a_module_of_cosines_and_sines_is_told_how_it_is_called():
+def test_a_module_of_cosines_and_sines_is_told_how_it_is_called(twins):
     """Once, by one hint: by itself and beside a spec."""
     for like in (None, spec_of("halves")):
         with pytest.raises(CannotCheck, match="returned tuple of 2, not an array") as caught:
-            check_module(built(twins.Waves), like)
+            check_module(twins.built(twins.Waves), like)
         assert str(caught.value).count("hint:") == 1
         assert '"x, positions -> cos, sin"' in caught.value.hint
 
 
-def test_numbers_of_positions_are_whole_numbers():
+def test_numbers_of_positions_are_whole_numbers(twins):
     """D3 #3."""
-    (one,) = check_module(built(twins.FloatIds), call="x", raises=False).explanations
+    (one,) = check_module(twins.built(twins.FloatIds), call="x", raises=False).explanations
     assert (one.codes, one.where) == (("ids-of-floats",), "position_ids")
     assert "the first wrong position of those checked is 257" in one.message
-    check_module(built(twins.WholeIds), call="x")
+    check_module(twins.built(twins.WholeIds), call="x")
 
 
-def test_positions_that_are_not_listened_to():
-    assert check_module(built(twins.Deaf), raises=False).codes == {"position-argument-ignored"}
+def test_positions_that_are_not_listened_to(twins):
+    assert check_module(twins.built(twins.Deaf), raises=False).codes == {"position-argument-ignored"}
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_compiled(layout):
-    report = check_module(built(twins.OtherWhenCompiled, layout), compile="eager", raises=False)
+def test_compiled(twins, layout):
+    report = check_module(twins.built(twins.OtherWhenCompiled, layout), compile="eager", raises=False)
     assert report.codes == {"compile-changes-numbers"}
     if layout == "halves":
-        assert "compiled" in check_module(built(twins.Formula), compile=True).experiments
-        assert "compiled" not in check_module(built(twins.Formula)).experiments
+        assert "compiled" in check_module(twins.built(twins.Formula), compile=True).experiments
+        assert "compiled" not in check_module(twins.built(twins.Formula)).experiments
 
 
-def test_slopes_of_a_bias():
+def test_slopes_of_a_bias(twins):
     spec = ch.Alibi(heads=12)
     check_module(twins.Slopes(), spec)
     report = check_module(twins.CastSlopes(), call="queries, keys", raises=False)
@@ -209,7 +220,7 @@ def test_slopes_of_a_bias():
     assert (one.codes, one.where) == (("cast-changes-numbers",), "slopes")
 
 
-def test_a_table_that_is_added():
+def test_a_table_that_is_added(twins):
     spec = ch.Sinusoidal(width=32)
     check_module(twins.Sinusoids(), spec)
     report = check_module(twins.CastSinusoids(), spec, raises=False)
@@ -220,7 +231,7 @@ def test_a_table_that_is_added():
     )
 
 
-def test_learned_numbers_are_rounded_by_casts_and_come_from_files():
+def test_learned_numbers_are_rounded_by_casts_and_come_from_files(twins):
     report = check_module(twins.Rows(), make=twins.Rows)
     assert {"cast to bfloat16", "cast to float16 and back", "to_empty", "built on the meta device"} <= set(
         report.experiments
@@ -239,31 +250,31 @@ def test_the_package_s_own_modules():
     check_module(Bias(ch.Alibi(heads=4)), ch.Alibi(heads=4), method="matrix")
 
 
-def test_the_caller_s_module_is_never_changed():
-    module = built(twins.CastAlong).train()
+def test_the_caller_s_module_is_never_changed(torch, twins):
+    module = twins.built(twins.CastAlong).train()
     module.kept = torch.ones(3)
     held, rates = module.inv_freq, module.inv_freq.clone()
-    check_module(module, make=lambda: built(twins.CastAlong), raises=False)
+    check_module(module, make=lambda: twins.built(twins.CastAlong), raises=False)
     assert module.inv_freq is held
     assert torch.equal(held, rates)
     assert module.training
-    longest = built(twins.Longest)
+    longest = twins.built(twins.Longest)
     check_module(longest, raises=False)
     assert longest.longest == 512
-    growing = built(twins.GrowingTable)
+    growing = twins.built(twins.GrowingTable)
     check_module(growing, raises=False)
     assert len(growing.phases) == 0
     assert torch.get_default_dtype() == torch.float32
 
 
-def test_treatments_can_be_left_out():
-    report = check_module(built(twins.NeverReset), without=("to_empty",))
+def test_treatments_can_be_left_out(twins):
+    report = check_module(twins.built(twins.NeverReset), without=("to_empty",))
     assert report.left_out["to_empty"] == "left out by without="
     with pytest.raises(InvalidValue, match="without"):
-        check_module(built(twins.Formula), without=("melting",))
+        check_module(twins.built(twins.Formula), without=("melting",))
 
 
-def test_what_cannot_be_checked():
+def test_what_cannot_be_checked(torch, twins):
     with pytest.raises(InvalidType, match=r"Expected a torch.nn.Module, or make=.*got 3"):
         check_module(3)
     with pytest.raises(InvalidType, match="got one that returns 3"):
@@ -276,9 +287,9 @@ def test_what_cannot_be_checked():
         check_module(twins.Rows(), length=10_000)
 
 
-def test_a_failure_is_raised_as_a_report():
+def test_a_failure_is_raised_as_a_report(twins):
     with pytest.raises(CheckFailed) as caught:
-        check_module(built(twins.CastAlong))
+        check_module(twins.built(twins.CastAlong))
     text = str(caught.value)
     assert "inv_freq: the module returns different values after a cast (it is cast to bfloat16" in " ".join(
         text.split()
@@ -286,53 +297,25 @@ def test_a_failure_is_raised_as_a_report():
     assert caught.value.report.kind == "module"
 
 
-class Kept(twins.Formula):
-    """Its rates are a plain attribute, which no move takes along."""
-
-    def __init__(self, *arguments, **more):
-        super().__init__(*arguments, **more)
-        self.kept = twins.rates(self.width, self.base)
-
-    def rates(self):
-        return self.kept
-
-
-class Elsewhere(Kept):
-    """The right twin: they follow the tokens."""
-
-    def forward(self, x, positions):
-        return twins.turned(x, positions.float()[..., None] * self.kept.to(x.device), self.layout)
-
-
-@pytest.mark.skipif(torch.cuda.is_available(), reason="with a GPU it is the GPU that is asked")
-def test_what_stays_behind_when_the_module_moves():
-    report = check_module(Kept(), raises=False)
+def test_what_stays_behind_when_the_module_moves(torch, twins):
+    if torch.cuda.is_available():
+        pytest.skip("with a GPU it is the GPU that is asked")
+    report = check_module(twins.Kept(), raises=False)
     assert report.codes == {"left-behind-by-move"}
     assert "its attribute `kept` stays where it was" in report.explanations[0].message
-    assert check_module(Elsewhere()).sound
+    assert check_module(twins.Elsewhere()).sound
 
 
-class Nudged(twins.Formula):
-    """Off by a little while it trains."""
-
-    def __init__(self, off, **more):
-        super().__init__(**more)
-        self.off = off
-
-    def forward(self, x, positions):
-        return super().forward(x, positions) + (self.off if self.training else 0)
-
-
-def test_the_bound_is_one_and_not_many():
+def test_the_bound_is_one_and_not_many(twins):
     # Four roundings of a pair of length sqrt(2): the largest number of a turned pair is no larger.
     bound = 4 * 2.0**-24 * 2
-    assert check_module(Nudged(bound / 2)).sound
-    report = check_module(Nudged(2 * bound), raises=False)
+    assert check_module(twins.Nudged(bound / 2)).sound
+    report = check_module(twins.Nudged(2 * bound), raises=False)
     assert report.codes == {"mode-changes-numbers"}
 
 
-def test_a_nudge_at_one_position_is_caught():
-    class At(Nudged):
+def test_a_nudge_at_one_position_is_caught(twins):
+    class At(twins.Nudged):
         def forward(self, x, positions):
             y = twins.Formula.forward(self, x, positions)
             return y + (positions == 257)[..., None] * (self.off if self.training else 0)
@@ -342,8 +325,8 @@ def test_a_nudge_at_one_position_is_caught():
     assert failure.evidence["first wrong position"] == 257
 
 
-def test_what_is_no_number_is_told_without_a_code_too():
-    module = built(twins.Guarded)
+def test_what_is_no_number_is_told_without_a_code_too(twins):
+    module = twins.built(twins.Guarded)
     module.inv_freq[3] = float("nan")
     report = check_module(module, without=("to_empty",), raises=False)
     (one,) = report.explanations
@@ -351,7 +334,7 @@ def test_what_is_no_number_is_told_without_a_code_too():
     assert "1 of 16 numbers of its buffer `inv_freq` are NaN" in one.message
 
 
-def test_a_table_that_stays_rounded_is_a_note():
+def test_a_table_that_stays_rounded_is_a_note(torch, twins):
     class Table(twins.Sinusoids):
         def __init__(self):
             super().__init__()
@@ -375,38 +358,20 @@ def test_a_builder_that_fails_is_told():
         check_module(make=make)
 
 
-def test_a_module_in_bfloat16_is_asked_in_bfloat16():
-    report = check_module(built(twins.Formula), spec_of("halves"), dtype="bfloat16")
+def test_a_module_in_bfloat16_is_asked_in_bfloat16(twins):
+    report = check_module(twins.built(twins.Formula), spec_of("halves"), dtype="bfloat16")
     assert report.called["dtype"] == "bfloat16"
     assert "cast to bfloat16" not in report.experiments
 
 
-class KeptPhases(twins.Formula):
-    """Keeps what the first call made, wherever that was."""
-
-    outside = True
-
-    def forward(self, x):
-        if not hasattr(self, "made"):
-            with torch.inference_mode(self.outside and torch.is_inference_mode_enabled()):
-                self.made = (torch.arange(512.0)[:, None] * self.rates()).cos().repeat_interleave(2, dim=-1)
-        return x * self.made[: len(x)]
-
-
-class KeptNumbers(KeptPhases):
-    """The right twin."""
-
-    outside = False
-
-
-def test_a_table_that_is_made_in_inference_mode():
-    report = check_module(KeptPhases(), call="x", raises=False)
+def test_a_table_that_is_made_in_inference_mode(twins):
+    report = check_module(twins.KeptPhases(), call="x", raises=False)
     assert report.codes == {"mode-changes-numbers"}
     assert "cannot be trained after it has run in torch.inference_mode" in report.explanations[0].message
-    assert "training after inference" in check_module(KeptNumbers(), call="x").experiments
+    assert "training after inference" in check_module(twins.KeptNumbers(), call="x").experiments
 
 
-def test_a_code_of_two_coordinates():
+def test_a_code_of_two_coordinates(torch):
     spec = AxialSinusoidal(width=16)
 
     class Cells(torch.nn.Module):

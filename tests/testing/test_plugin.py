@@ -160,23 +160,24 @@ def test_a_summary_names_each_failed_check(failing):
     assert failing["properties"] == [{"name": "clockhands failed", "value": said}] * 2, "for JUnit files"
 
 
-@pytest.mark.parametrize(
-    ("name", "told"),
-    [
-        ("test_with_a_wrong_option", "check_rotary has no option 'lenght'."),
-        ("test_with_a_wrong_name", "There is no preset 'lama2'."),
-        ("test_like_nothing", "`like` is missing: the encoding that the function should compute."),
-        ("test_of_a_number", "Expected a function, got 3."),
-        ("test_of_another_signature", "The function was called as function(x [4, 16], positions [seq]): "),
-    ],
-)
-def test_misuse_is_a_sentence_and_a_hint(failing, name, told):
-    shown = section(failing["lines"], name)
-    errors = [line for line in shown if line.startswith("E ")]
-    assert told in errors[-2]
-    assert errors[-1].startswith("E       hint: ")
-    assert sum(line.startswith(">") for line in shown) == 1
-    assert not any("clockhands/testing" in line for line in shown)
+MISUSED = [
+    ("test_with_a_wrong_option", "check_rotary has no option 'lenght'."),
+    ("test_with_a_wrong_name", "There is no preset 'lama2'."),
+    ("test_like_nothing", "`like` is missing: the encoding that the function should compute."),
+    ("test_of_a_number", "Expected a function, got 3."),
+    ("test_of_another_signature", "The function was called as function(x [4, 16], positions [seq]): "),
+]
+
+
+def test_misuse_is_a_sentence_and_a_hint(failing, cases):
+    for name, told in MISUSED:
+        with cases(name):
+            shown = section(failing["lines"], name)
+            errors = [line for line in shown if line.startswith("E ")]
+            assert told in errors[-2]
+            assert errors[-1].startswith("E       hint: ")
+            assert sum(line.startswith(">") for line in shown) == 1
+            assert not any("clockhands/testing" in line for line in shown)
 
 
 def test_what_the_function_raises_is_shown_where_it_is_raised(failing):
@@ -206,7 +207,8 @@ def test_a_marked_test_without_the_fixture_fails(failing):
     ]
 
 
-def test_what_is_right_passes_under_strict_markers_and_warnings_as_errors(project):
+def test_what_is_right_passes_under_strict_markers_and_warnings_as_errors_without_torch_and_jax(project):
+    project.makeconftest('import sys\nsys.modules |= dict.fromkeys(("torch", "jax", "transformers"))')
     project.makepyfile("""
         import pytest
         import rope
@@ -259,25 +261,7 @@ def test_it_works_in_several_processes(project):
     assert sum(line.endswith("[another-base]") for line in told) == 2
 
 
-def test_it_works_without_torch_and_jax(project):
-    project.makeconftest("""
-        import sys
-        for name in ("torch", "jax", "transformers"):
-            sys.modules[name] = None
-    """)
-    project.makepyfile("""
-        import clockhands as ch
-        import pytest
-        import rope
-
-        @pytest.mark.parametrize("function", [rope.apply_rotary, rope.wrong_base])
-        @pytest.mark.clockhands(like=ch.Rotary(16), length=300)
-        def test_rope(clockhands, function):
-            clockhands.check(function)
-    """)
-    project.runpytest_subprocess().assert_outcomes(passed=1, failed=1)
-
-
+@pytest.mark.slow
 @there("torch")
 def test_what_the_document_shows_passes(project):
     text = DOCUMENT.read_text(encoding="utf-8")

@@ -1,26 +1,12 @@
 """Biases written by plain arithmetic, as published code has them, each with a slip or without."""
 
 import functools
-import importlib
 import math
 
 import numpy as np
-import pytest
 
 from clockhands.testing import check_bias
-
-LIBRARIES = {"numpy": "numpy", "torch": "torch", "jax": "jax.numpy"}
-
-
-def arrays(name):
-    pytest.importorskip(name)
-    return importlib.import_module(LIBRARIES[name])
-
-
-def cast(xp, a, dtype):
-    if xp.__name__ == "torch":
-        return a.to(getattr(xp, dtype))
-    return a.astype(importlib.import_module("ml_dtypes").bfloat16 if dtype == "bfloat16" else dtype)
+from faults.rows import cast
 
 
 def paper_slopes(heads):
