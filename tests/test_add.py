@@ -9,6 +9,10 @@ import pytest
 import clockhands as ch
 from clockhands.errors import InvalidType, InvalidValue
 from oracles import sentences
+from oracles.libraries import Lazily
+from oracles.rows import every
+
+jax, jnp, torch = Lazily("jax"), Lazily("jax.numpy"), Lazily("torch")
 
 SPEC = ch.Sinusoidal(6)
 DTYPES = ("float64", "float32", "float16", "bfloat16")
@@ -50,9 +54,7 @@ def test_numpy_scalars_of_ml_dtypes_are_floats():
     assert ch.add(x, SPEC).dtype == ml_dtypes.bfloat16
 
 
-@pytest.mark.parametrize(
-    "shape", [(5, 6), (1, 5, 6), (3, 5, 6), (5, 5, 6), (3, 2, 5, 6), (5, 5, 5, 6), (2, 1, 3, 5, 6)]
-)
+@every("shape", [(5, 6), (1, 5, 6), (3, 5, 6), (5, 5, 6), (3, 2, 5, 6), (5, 5, 5, 6), (2, 1, 3, 5, 6)])
 def test_positions_of_a_sequence_are_broadcast_over_every_other_axis(backend, shape):
     x = tokens(*shape).astype(np.float32)
     at = [7, 0, -3, 2.5, 10**12]
@@ -61,8 +63,8 @@ def test_positions_of_a_sequence_are_broadcast_over_every_other_axis(backend, sh
     assert np.array_equal(backend.to_numpy(ch.add(backend.asarray(x), SPEC)), x + ch.table(SPEC, 5))
 
 
-@pytest.mark.parametrize("shape", [(1, 5, 6), (3, 5, 6), (5, 5, 6), (3, 2, 5, 6), (5, 5, 5, 6), (2, 4, 3, 5, 6)])
-@pytest.mark.parametrize("one", [False, True])
+@every("shape", [(1, 5, 6), (3, 5, 6), (5, 5, 6), (3, 2, 5, 6), (5, 5, 5, 6), (2, 4, 3, 5, 6)])
+@every("one", [False, True])
 def test_positions_of_a_batch_belong_to_axis_0(backend, shape, one):
     x = tokens(*shape).astype(np.float32)
     at = np.arange(5 * (1 if one else shape[0])).reshape(-1, 5) ** 2
@@ -132,8 +134,6 @@ def test_learned_rows_of_another_dtype(backend):
 
 
 def test_gradients_reach_torch_tokens_and_values():
-    import torch
-
     x = torch.zeros(2, 3, 6, requires_grad=True)
     values = torch.zeros(9, 6, requires_grad=True)
     ch.add(x, SPEC).sum().backward()
@@ -152,9 +152,6 @@ def test_gradients_reach_torch_tokens_and_values():
 
 
 def test_gradients_reach_jax_tokens_and_values():
-    import jax
-    import jax.numpy as jnp
-
     weights = jnp.arange(36.0).reshape(2, 3, 6)
 
     def loss(x, values):
@@ -168,9 +165,6 @@ def test_gradients_reach_jax_tokens_and_values():
 
 
 def test_jax_traces_tokens_where_positions_are_known():
-    import jax
-    import jax.numpy as jnp
-
     x = tokens(2, 5, 6).astype(np.float32)
     at = range(2**40, 2**40 + 5)  # integers that JAX without 64 bits cannot hold never reach it
     assert not jax.config.jax_enable_x64
@@ -184,18 +178,12 @@ def test_jax_traces_tokens_where_positions_are_known():
 
 
 def test_positions_that_exist_only_inside_a_trace_are_exact():
-    import jax
-    import jax.numpy as jnp
-
     at = np.array([0, 1, 500_000, 2**31 - 1, 7], np.int32)
     got = jax.jit(lambda at: ch.add(jnp.zeros((5, 6)), SPEC, at))(at)
     assert np.abs(np.asarray(got) - ch.table(SPEC, at)).max() <= 2.0**-22
 
 
 def test_jax_with_64_bits():
-    import jax
-    import jax.numpy as jnp
-
     with jax.enable_x64(True):
         x = jnp.asarray(tokens(5, 6))
         assert x.dtype == jnp.float64
@@ -205,8 +193,6 @@ def test_jax_with_64_bits():
 
 
 def test_torch_devices_are_kept():
-    import torch
-
     got = ch.add(torch.zeros(2, 5, 6, device="meta", dtype=torch.float16), SPEC)
     assert got.device.type == "meta"
     assert got.dtype == torch.float16

@@ -1,6 +1,5 @@
 """Tables of sinusoids and learned rows: exact everywhere, however a range is cut."""
 
-import ml_dtypes
 import numpy as np
 import pytest
 from hypothesis import example, given, settings
@@ -11,7 +10,11 @@ import clockhands as ch
 from clockhands.errors import InvalidValue
 from clockhands.ladders import Explicit, Geometric
 from oracles import real_numbers, sentences
+from oracles.libraries import Lazily
 from oracles.real_numbers import FLOAT32, FLOAT64, worst_entry
+from oracles.rows import every
+
+torch = Lazily("torch")
 
 NANOSECONDS = 1_790_000_000_123_456_789  # Unix time, September 2026
 FAST = (7.0, 65.3, 1_000.0)
@@ -20,8 +23,7 @@ REALS = st.floats(-(2.0**63), 2.0**63, allow_nan=False)
 BOUNDS = {"float32": FLOAT32, "float64": FLOAT64}
 both = pytest.mark.parametrize("dtype", BOUNDS)
 every_channel_order = pytest.mark.parametrize(
-    ("layout", "order"),
-    [(layout, order) for layout in ("interleaved", "halves") for order in ("sin-cos", "cos-sin")],
+    ("layout", "order"), [(layout, order) for layout in ("interleaved", "halves") for order in ("sin-cos", "cos-sin")]
 )
 
 
@@ -63,20 +65,16 @@ def test_reals_are_exact(dtype, positions):
     assert worst_entry(table, real_numbers.geometric(3, 500_000.0, 2), positions) <= BOUNDS[dtype]
 
 
-@both
-@pytest.mark.parametrize("position", [0.25, 0.5, 1_000_000.5, -0.75, 1e15 + 0.5])
+@every("dtype", BOUNDS)
+@every("position", [0.25, 0.5, 1_000_000.5, -0.75, 1e15 + 0.5])
 def test_rates_above_one_turn_a_token_are_exact_at_reals(dtype, position):
     table = ch.table(ch.Sinusoidal(6, spacing=Explicit(FAST)), [position], dtype)
     assert worst_entry(table, [mpf(rate) for rate in FAST], [position]) <= BOUNDS[dtype]
 
 
-@both
-@every_channel_order
-@pytest.mark.parametrize(
-    "run",
-    [range(5_000), range(-300, 300), range(NANOSECONDS, NANOSECONDS + 300), range(10**6, -(10**6), -999)],
-    ids=str,
-)
+@every("dtype", BOUNDS)
+@every("layout, order", [(layout, order) for layout in ("interleaved", "halves") for order in ("sin-cos", "cos-sin")])
+@every("run", [range(5_000), range(-300, 300), range(NANOSECONDS, NANOSECONDS + 300), range(10**6, -(10**6), -999)])
 def test_runs_are_exact(dtype, layout, order, run):
     table = ch.table(ch.Sinusoidal(8, layout=layout, order=order), run, dtype)
     chosen = sorted({0, 1, 63, 64, 65, len(run) // 2, len(run) - 2, len(run) - 1, *range(0, len(run), 299)})
@@ -102,8 +100,6 @@ def textbook_numpy(positions, width):
 def textbook_torch(positions, width):
     import math
 
-    import torch
-
     positions = torch.tensor(positions).float().unsqueeze(1)
     rates = torch.exp(torch.arange(0, width, 2) * -(math.log(10_000.0) / width))
     table = torch.zeros(len(positions), width)
@@ -111,7 +107,7 @@ def textbook_torch(positions, width):
     return table.numpy()
 
 
-@pytest.mark.parametrize("textbook", [textbook_numpy, textbook_torch])
+@every("textbook", [textbook_numpy, textbook_torch])
 def test_the_usual_float32_code_fails_this_check(textbook):
     rates = real_numbers.geometric(4)
     for positions, at_least in (([1, 2, 100], FLOAT32), ([5_000], 1e-5), ([131_071], 1e-4), ([NANOSECONDS], 0.1)):
@@ -156,21 +152,13 @@ def test_steps_of_one_are_the_same_bits_in_float32_however_they_are_cut():
             assert np.array_equal(part, whole[start + 5_000 : start + 5_000 + length]), (start, length)
 
 
-@pytest.mark.parametrize("step", [2, -1, -7, 1_000])
+@every("step", [2, -1, -7, 1_000])
 def test_any_step_is_a_slice_within_the_bound(step):
     spec, run = ch.Sinusoidal(6), range(0, step * 5_000, step)
     for dtype, bound in BOUNDS.items():
         whole = ch.table(spec, run, dtype).astype(np.float64)
         for cut in (slice(1, None), slice(300, 4_800), slice(0, 129)):
             assert np.abs(ch.table(spec, run[cut], dtype) - whole[cut]).max() <= 2 * bound
-
-
-@pytest.mark.parametrize("run", [range(2**63 - 200, 2**63 + 1), range(-(2**63), -(2**63) + 200)], ids=["end", "begin"])
-def test_ends_of_all_positions(run):
-    spec = ch.Sinusoidal(4)
-    for dtype, bound in BOUNDS.items():
-        got, one_by_one = ch.table(spec, run, dtype), ch.table(spec, list(run), dtype)
-        assert np.abs(got.astype(np.float64) - one_by_one).max() <= 2 * bound
 
 
 def test_positions_may_come_in_anything(backend):
@@ -201,16 +189,6 @@ def test_a_million_tokens():
     chosen = [0, 1, 123_456, 999_999]
     assert table.shape == (10**6, 4)
     assert worst_entry(table[chosen], real_numbers.geometric(2), chosen) <= FLOAT32
-
-
-@both
-def test_threads_write_the_same_bits(dtype):
-    spec = ch.Sinusoidal(64)
-    for positions in (range(7, 9_000), np.random.default_rng(6).integers(0, 2**40, 9_000)):
-        one = ch.table(spec, positions, dtype, threads=1)
-        assert np.array_equal(one, ch.table(spec, positions, dtype, threads=2))
-        assert np.array_equal(one, ch.table(spec, positions, dtype, threads=7))
-        assert np.array_equal(one, ch.table(spec, positions, dtype))
 
 
 def test_arguments_are_not_changed(backend):
@@ -251,32 +229,13 @@ def test_odd_widths():
     assert np.array_equal(ch.table(ch.Sinusoidal(1, odd="extra"), [0, 5]), ch.table(ch.Sinusoidal(2), [0, 5])[:, :1])
 
 
-@pytest.mark.parametrize("positions", [range(200), range(-3, 150), [1, 0.5, 1.0, -1, 7], np.array([7, 7, 1]), [[1, 2]]])
+@every("positions", [range(200), range(-3, 150), [1, 0.5, 1.0, -1, 7], np.array([7, 7, 1]), [[1, 2]]])
 def test_rows_of_zeros(positions):
     spec, plain = ch.Sinusoidal(6, zero_rows=(7, 1, 7)), ch.Sinusoidal(6)
     assert spec.zero_rows == (1, 7)
     wanted = ch.table(plain, positions)
     wanted[np.isin(np.asarray(positions, float), [1, 7])] = 0
     assert np.array_equal(ch.table(spec, positions), wanted)
-
-
-def test_the_first_token_may_stand_elsewhere():
-    spec = ch.Sinusoidal(6, first=2)
-    assert np.array_equal(ch.table(spec, 3), ch.table(ch.Sinusoidal(6), 3))
-    added = ch.add(np.zeros((3, 6), np.float32), spec)
-    assert np.array_equal(added, ch.table(ch.Sinusoidal(6), range(2, 5)))
-
-
-def test_what_a_sinusoid_shows():
-    spec = ch.Sinusoidal(8, base=500.0)
-    assert spec.base == 500.0
-    assert spec.rates == spec.ladder.rates
-    assert spec.ladder.pairs == 4
-    assert spec.ladder is spec.ladder
-    assert ch.Sinusoidal(2, spacing=Explicit((0.5,))).base is None
-    assert ch.Sinusoidal(8, 500.0) == spec
-    assert ch.Sinusoidal(8, 500.0, spacing=Geometric(span="closed")).spacing == Geometric(500.0, "closed")
-    assert ch.Sinusoidal(8) != ch.Sinusoidal(8, layout="halves")
 
 
 # --- shift and kernel ------------------------------------------------------------------------------------------
@@ -320,27 +279,9 @@ def test_kernels_keep_the_shape_and_are_made_in_parts(monkeypatch):
     assert np.array_equal(ch.kernel(spec, [5, -5])[:1], ch.kernel(spec, [-5]))
 
 
-def test_channels_that_no_hand_uses_stay():
-    matrix = ch.shift(ch.Sinusoidal(7, odd="zero"), 3)
-    assert matrix.shape == (7, 7)
-    assert matrix[6].tolist() == [0] * 6 + [1]
-
-
 # --- learned tables --------------------------------------------------------------------------------------------
 
 VALUES = np.arange(20.0).reshape(5, 4)
-
-
-def test_learned_rows_are_those_given():
-    spec = ch.Learned(4, rows=5, offset=2)
-    assert spec.usable == 3
-    table = ch.table(spec, 3, values=VALUES)
-    assert table.dtype == np.float32
-    assert np.array_equal(table, VALUES[2:])
-    assert np.array_equal(ch.table(spec, [[2, 0]], "float64", values=VALUES), VALUES[[[4, 2]]])
-    assert np.array_equal(ch.table(spec, [1.0], values=VALUES.tolist()), VALUES[[3]])
-    assert ch.table(ch.Learned(4, 5), 5, "bfloat16", values=VALUES).dtype == ml_dtypes.bfloat16
-    assert np.array_equal(ch.table(spec, np.zeros(0), values=VALUES), np.zeros((0, 4)))
 
 
 def test_learned_rows_of_any_library(backend):
@@ -348,16 +289,6 @@ def test_learned_rows_of_any_library(backend):
     assert np.array_equal(ch.table(ch.Learned(4, 5), range(4, -1, -1), values=values), VALUES[::-1])
     half = backend.asarray(VALUES, "bfloat16")
     assert np.array_equal(ch.table(ch.Learned(4, 5), 5, values=half), VALUES)
-
-
-def test_learned_rows_are_rounded_once():
-    values = np.array([[1 + 2.0**-8 + 2.0**-30]])
-    assert float(ch.table(ch.Learned(1, 1), 1, "bfloat16", values=values)[0, 0]) == 1 + 2.0**-7
-
-
-def test_no_position_is_zeros():
-    assert not ch.table(ch.NoPosition(4), 5).any()
-    assert ch.table(ch.NoPosition(4), [[1, 2]], "float16").dtype == np.float16
 
 
 # --- errors ----------------------------------------------------------------------------------------------------

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pytest
 
 import clockhands as ch
 from auditing.model_files import audited
@@ -21,6 +20,7 @@ from clockhands.ladders import Explicit
 from clockhands.readers import PATTERNS, READERS
 from clockhands.recognition import fit_ladder
 from clockhands.testing import check_rotary
+from oracles.rows import every
 from readers.reading_files import read
 
 WIDTH, ORIGINAL, PAIRS = 64, 4096, 32
@@ -122,25 +122,26 @@ def test_every_scaling_has_a_row():
     assert {type(row.spec.scaling).__name__: name for name, row in ROWS.items()} == {name: name for name in EVERY}
 
 
-@pytest.mark.parametrize("name", EVERY)
+@every("name", EVERY)
 def test_a_config_declares_it(name: str, tmp_path: Path):
     (code,) = audited(tmp_path, {"config.json": CONFIG | ROWS[name].keys}).layers
     assert isinstance(code.spec, ch.Rotary)
     assert type(code.spec.scaling).__name__ == name, code
 
 
-@pytest.mark.parametrize("reader", READERS)
-@pytest.mark.parametrize("name", EVERY)
+@every("reader", READERS)
+@every("name", EVERY)
 def test_every_reader_computes_it_or_says_why_not(name: str, reader: str, tmp_path: Path):
-    config = CONFIG | ROWS[name].keys
-    found = read(tmp_path, config, reader)
+    config, folder = CONFIG | ROWS[name].keys, tmp_path / f"{name} {reader}"
+    folder.mkdir()
+    found = read(folder, config, reader)
     expected = {"no-scaling": "differs"} | ROWS[name].readers
     if reader in expected or reader not in PATTERNS:
         assert found.verdict == expected.get(reader, "same")
     if found.verdict in ("refuses", "unknown"):
         assert found.because
         return
-    (ours,), (theirs,) = audited(tmp_path, {"config.json": config}).layers, found.codes
+    (ours,), (theirs,) = audited(folder, {"config.json": config}).layers, found.codes
     if found.parted:  # which may be compared at another length
         ours, theirs = found.parted[0].ours, found.parted[0].theirs
         assert ours is not None
@@ -152,36 +153,29 @@ def test_every_reader_computes_it_or_says_why_not(name: str, reader: str, tmp_pa
     assert same == (found.verdict == "same")
 
 
-@pytest.mark.parametrize("name", EVERY)
-def test_it_is_recognised_from_its_rates(name: str):
-    spec = ROWS[name].spec
-    fit = fit_ladder(spec.rates, 1e-12, attention_factor=spec.attention_factor)[0]
-    if ROWS[name].not_fitted:
+@every("name", EVERY)
+def test_it_is_recognised_from_its_rates_and_rates_without_it_are_told(name: str):
+    row = ROWS[name]
+    fit = fit_ladder(row.spec.rates, 1e-12, attention_factor=row.spec.attention_factor)[0]
+    if row.not_fitted:
         assert type(fit.scaling).__name__ != name, "it is fitted: take the reason out of its row"
-        return
-    assert fit.scaling == spec.scaling
-
-
-@pytest.mark.parametrize("name", EVERY)
-def test_rates_without_it_are_told(name: str):
-    spec = ROWS[name].spec
-    plain = ch.Rotary(WIDTH).rates
-    found = of_rates(plain, spec).code
-    assert found == (None if ROWS[name].not_unscaled else "buffer-unscaled")
+    else:
+        assert fit.scaling == row.spec.scaling
+    assert of_rates(ch.Rotary(WIDTH).rates, row.spec).code == (None if row.not_unscaled else "buffer-unscaled")
 
 
 def checked(wrong: ch.Rotary, spec: ch.Rotary) -> Any:
     return check_rotary(lambda x, positions: ch.rotate(x, wrong, positions), spec, length=64, raises=False)
 
 
-@pytest.mark.parametrize("name", EVERY)
+@every("name", EVERY)
 def test_a_function_without_it_is_told(name: str):
     spec = ROWS[name].spec
     assert checked(spec, spec).sound
     assert "scaling-dropped" in checked(replace(spec, scaling=None, length=None), spec).explanations[0].codes
 
 
-@pytest.mark.parametrize("name", EVERY)
+@every("name", EVERY)
 def test_functions_that_make_its_own_mistakes_are_told(name: str):
     spec: Any = ROWS[name].spec
     mistakes = list(spec.scaling.mistakes(spec.length))
@@ -195,7 +189,7 @@ def test_functions_that_make_its_own_mistakes_are_told(name: str):
         assert mistake.fault in checked(wrong, spec).codes
 
 
-@pytest.mark.parametrize("name", EVERY)
+@every("name", EVERY)
 def test_the_lab_and_the_explorer_know_it(name: str):
     assert name in SCALINGS
     scripts = Path(ch.__file__).parent / "show" / "explorer" / "js" / "scalings.js"

@@ -12,16 +12,7 @@ from mpmath import mp, mpf
 
 from clockhands import ladders
 from clockhands.errors import InvalidValue
-from clockhands.ladders import (
-    EvenSteps,
-    Explicit,
-    Geometric,
-    Ladder,
-    evenly_spaced,
-    explicit,
-    geometric,
-    spacing_of,
-)
+from clockhands.ladders import EvenSteps, Geometric, Ladder, evenly_spaced, explicit, geometric
 from oracles import real_numbers, sentences
 from oracles.real_numbers import worst_relative
 
@@ -81,14 +72,6 @@ def test_the_check_of_rates_can_fail():
     assert worst_relative(Ladder((Decimal(1), Decimal("1e-30"))).exact, [mpf(1), mpf(0)]) > 0
 
 
-def test_the_paper_and_its_code_differ():
-    assert geometric(2).rates == (1.0, 0.01)
-    assert geometric(2, span="closed").rates == (1.0, 0.0001)
-    assert geometric(2, span=4).rates == (1.0, 0.1)
-    assert geometric(2, multiplier=3).rates == (3.0, 0.03)
-    assert geometric(2).rates == (1.0, 0.01)
-
-
 def test_the_width_decides_the_denominator():
     # An odd width: 33 hands of which the last has one channel, on the ladder of 65.
     rate = mp.power(10_000, -mpf(2) / 65)
@@ -106,14 +89,6 @@ def test_two_pi_is_right():
 
 
 # --- what a ladder shows ---------------------------------------------------------------------------------------
-
-
-def test_rates_and_wavelengths():
-    ladder = explicit([2.0, 0.5, 0.0])
-    assert ladder.rates == (2.0, 0.5, 0.0)
-    assert ladder.wavelengths == (np.pi, 4 * np.pi, float("inf"))
-    assert ladder.attention_factor == 1.0
-    assert ladder.pairs == 3
 
 
 @pytest.mark.parametrize(
@@ -153,14 +128,6 @@ def test_the_callers_decimal_context_changes_nothing():
     assert worst_relative(coarse.exact, real_numbers.geometric(5, 123.0)) <= ROUNDING
 
 
-def test_origins_say_how_a_ladder_was_made():
-    assert geometric(2).origin == "geometric frequencies (base 10000, span open)"
-    assert geometric(2, 50.0, 3).origin == "geometric frequencies (base 50, span 3)"
-    assert evenly_spaced(2, 1.0, 0.25).origin == "evenly spaced frequencies (1 to 0.25)"
-    assert explicit([1.0, 2.0]).origin == "2 explicit frequencies"
-    assert Ladder((Decimal(1),)).origin == "custom"
-
-
 def test_a_ladder_is_a_value():
     one, same = geometric(4), geometric(4)
     assert one == same
@@ -179,45 +146,12 @@ def test_a_ladder_is_a_value():
     assert Ladder((Decimal(1),)) != Ladder((Decimal(f"1.{57 * '0'}1"),))
 
 
-def test_mapped_ladders():
-    ladder = geometric(3).mapped(lambda pair, rate: rate * pair, "rates times their place", 1.5)
-    assert ladder.rates == (0.0, geometric(3).rates[1], 2 * geometric(3).rates[2])
-    assert ladder.attention_factor == 1.5
-    assert ladder.ratio is None
-    assert ladder.origin == "rates times their place of geometric frequencies (base 10000, span open)"
-    assert ladder.mapped(lambda _, rate: rate, "again", 2.0).attention_factor == 3.0
-    assert ladder.mapped(lambda _, rate: rate, "again").attention_factor == 1.5
-    third = Ladder((Decimal(1),)).mapped(lambda _, rate: rate / 3, "a third")
-    assert worst_relative(third.exact, [mpf(1) / 3]) <= ROUNDING
-
-
 def test_geometric_ladders_know_their_ratio():
     assert worst_relative([geometric(3).ratio], [mp.power(10_000, -mpf(1) / 3)]) < 1e-65
     assert evenly_spaced(2, 1.0, 2.0).ratio is None
 
 
 # --- what spaces rates -----------------------------------------------------------------------------------------
-
-
-def test_spacings_are_values():
-    assert Geometric() == Geometric(10_000, "open", 1)
-    assert Geometric(span=4) == Geometric(span=4.0)
-    assert type(Geometric(500_000).base) is float
-    assert Explicit([1, 2]) == Explicit((1.0, 2.0))
-    assert Explicit(iter([1.0])).rates == (1.0,)
-    assert Explicit(np.array([0.5, 0.25])).rates == (0.5, 0.25)
-    assert hash(EvenSteps(1, 0)) == hash(EvenSteps(1.0, 0.0))
-
-
-def test_the_spacing_of_a_spec():
-    assert spacing_of(None, None) == Geometric()
-    assert spacing_of(7.0, None) == Geometric(7.0)
-    assert spacing_of(7.0, Geometric(span="closed")) == Geometric(7.0, "closed")
-    assert spacing_of(None, Explicit((1.0,))) == Explicit((1.0,))
-
-
-def test_one_rate_many_times():
-    assert EvenSteps(0.7, 0.7).ladder(3, 6).exact == explicit([0.7] * 3).exact
 
 
 def test_what_cannot_be_a_ladder_is_refused_in_words(cases):
@@ -230,20 +164,3 @@ def test_the_most_pairs_are_allowed(monkeypatch):
     for call in (lambda: geometric(4), lambda: evenly_spaced(4, 1.0, 2.0)):
         with pytest.raises(InvalidValue, match=r"^At most 3 pairs are allowed, got 4\."):
             call()
-
-
-def test_slow_hands_have_no_least_rate():
-    # Below what the usual decimal arithmetic holds, and far below a float64.
-    ladder = geometric(2, 2.0, 1e-8)
-    assert ladder.exact[1] > 0
-    assert ladder.rates[1] == 0.0
-    assert ladder.turns.low[1] == 0
-
-
-def test_limits_are_allowed():
-    assert evenly_spaced(3, 1.0, 2.0).rates == (1.0, 1.5, 2.0)
-    assert explicit([0.0]).rates == (0.0,)
-    assert Ladder((Decimal(2**63) - 1,)).pairs == 1
-    assert evenly_spaced(1, 0.0, 0.0).rates == (0.0,)
-    assert geometric(2, 0.5).rates[1] == pytest.approx(2**0.5)
-    assert Geometric(span=0.5).span == 0.5

@@ -4,12 +4,12 @@ import itertools
 
 import ml_dtypes
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clockhands.layouts import layout_of, pair_channels, permutation, place
+from clockhands.layouts import pair_channels, permutation, place
 from oracles import sentences
+from oracles.rows import every
 
 LAYOUTS = ("interleaved", "halves")
 
@@ -44,11 +44,6 @@ def test_permutations(pairs):
     assert np.array_equal(x[there][pair_channels(pairs, "halves")], x[pair_channels(pairs, "interleaved")])
 
 
-def test_permutation_of_two_pairs():
-    assert permutation(2, "interleaved", "halves").tolist() == [0, 2, 1, 3]
-    assert permutation(3, "halves", "interleaved").tolist() == [0, 3, 1, 4, 2, 5]
-
-
 def by_hand(block, width, layout):
     """Where each number goes, channel by channel."""
     out = np.full((len(block), width), -1.0)
@@ -61,10 +56,10 @@ def by_hand(block, width, layout):
     return out
 
 
-@pytest.mark.parametrize("layout", LAYOUTS)
-@pytest.mark.parametrize("dtype", ["float32", "float64", "float16", ml_dtypes.bfloat16, ">f4"])
-@pytest.mark.parametrize("width", [2, 8, 9, 1])
-@pytest.mark.parametrize("rows", [1, 3])
+@every("layout", LAYOUTS)
+@every("dtype", ["float32", "float64", "float16", ml_dtypes.bfloat16, ">f4"])
+@every("width", [2, 8, 9, 1])
+@every("rows", [1, 3])
 def test_numbers_are_put_where_they_belong(layout, dtype, width, rows):
     pairs = (width + 1) // 2
     random = np.random.default_rng(9)
@@ -77,8 +72,8 @@ def test_numbers_are_put_where_they_belong(layout, dtype, width, rows):
         assert np.array_equal(out.astype(float), wanted)
 
 
-@pytest.mark.parametrize("layout", LAYOUTS)
-@pytest.mark.parametrize("dtype", ["float32", "float64", "float16"])
+@every("layout", LAYOUTS)
+@every("dtype", ["float32", "float64", "float16"])
 def test_numbers_are_put_into_parts_of_arrays(layout, dtype):
     # Not contiguous: the first channels of wider rows, every second row, columns in Fortran order.
     block = np.arange(6).reshape(2, 3) + 10j
@@ -105,7 +100,3 @@ def test_the_check_of_places_can_fail():
 
 def test_what_is_no_layout_is_refused_in_words(cases):
     sentences.hold("layouts", cases)
-
-
-def test_layouts_have_names():
-    assert [layout_of(name) for name in LAYOUTS] == list(LAYOUTS)

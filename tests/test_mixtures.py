@@ -1,47 +1,17 @@
 """Which layer has which code: values, JSON, words, refusals."""
 
-import copy
-import pickle
-
-import numpy as np
 import pytest
 
 import clockhands as ch
-from clockhands.errors import InvalidType, InvalidValue
+from clockhands.errors import InvalidValue
 from clockhands.mixtures import LayerMixture
 from clockhands.sources.resolve import resolve
-from clockhands.sources.targets import Opened
 from clockhands.specs import with_fields
 from oracles import sentences
-
-ROTARY = ch.Rotary(8)
-MIXTURE = LayerMixture((ROTARY, None), (0, 0, 0, 1))
+from oracles.rows import every
 
 
-def test_the_pattern_goes_on_and_on():
-    assert [MIXTURE.layer(index) for index in range(6)] == [ROTARY, ROTARY, ROTARY, None, ROTARY, ROTARY]
-    assert MIXTURE.layer(4_000_003) is None
-    assert MIXTURE.layers(0) == (0, 1, 2)
-    assert MIXTURE.layers(1) == (3,)
-
-
-def test_a_mixture_is_a_value():
-    twin = LayerMixture([ch.Rotary(8), None], [0, 0, 0, 1])
-    assert twin == MIXTURE
-    assert hash(twin) == hash(MIXTURE)
-    for back in (ch.from_json(ch.to_json(MIXTURE)), pickle.loads(pickle.dumps(MIXTURE)), copy.deepcopy(MIXTURE)):
-        assert back == MIXTURE
-    assert LayerMixture((ROTARY, ch.Alibi(8)), (0, 1)) != LayerMixture((ROTARY, ch.Alibi(8)), (1, 0))
-
-
-def test_a_mixture_in_words():
-    assert ch.describe(MIXTURE) == (
-        "0, 1, 2 of every 4 layers: RoPE, half-split, 8 of 8 dimensions, geometric (base 10000, open); "
-        "3 of every 4 layers: no position"
-    )
-
-
-@pytest.mark.parametrize("name", ["gemma3", "llama4-scout", "modernbert"])
+@every("name", ["gemma3", "llama4-scout", "modernbert"])
 def test_presets_of_models_are_made_of_presets_of_their_layers(name):
     first, second = ch.preset(name).codes
     parts = {
@@ -52,7 +22,7 @@ def test_presets_of_models_are_made_of_presets_of_their_layers(name):
     assert (first, second) == tuple(None if part is None else ch.preset(part) for part in parts)
 
 
-@pytest.mark.parametrize(("name", "config"), [("gemma3", "gemma-3-4b"), ("llama4-scout", "llama-4-scout-17b-16e")])
+@every("name, config", [("gemma3", "gemma-3-4b"), ("llama4-scout", "llama-4-scout-17b-16e")])
 def test_presets_of_models_are_the_published_configs(name, config, published, tmp_path):
     import json
 
@@ -71,30 +41,8 @@ def test_presets_of_models_are_the_published_configs(name, config, published, tm
     assert checked == given["text_config"]["num_hidden_layers"]
 
 
-def test_a_mixture_is_its_own_source():
-    codes = resolve(Opened(target="mine", form="preset", spec=MIXTURE)).codes
-    assert [(code.kind, code.layers, code.spec) for code in codes] == [
-        ("rotary", "0,1,2 of every 4", ROTARY),
-        ("none", "3 of every 4", None),
-    ]
-
-
-def test_the_length_keeps_every_other_field_of_a_rotary_code():
-    from clockhands.scaling import Dynamic
-
-    spec = ch.Rotary(12, "interleaved", rotated=8, part="last", direction="backward", scaling=Dynamic(2.0, 64))
-    (code,) = resolve(Opened(target="mine", form="preset", spec=spec), 128).codes
-    assert code.spec == ch.specs.with_fields(spec, length=128)
-
-
 def test_what_cannot_be_mixed_is_refused_in_words(cases):
     sentences.hold("mixtures", cases)
-
-
-def test_a_mixture_is_not_applied_but_one_of_its_codes():
-    with pytest.raises(InvalidType, match=r"hint: Take the code of a layer, spec\.layer"):
-        ch.rotate(np.zeros((2, 8)), MIXTURE)
-    assert ch.rotate(np.zeros((2, 8)), MIXTURE.layer(0)).shape == (2, 8)
 
 
 def test_fields_of_all_codes_can_be_changed_where_they_agree():

@@ -22,17 +22,13 @@ from clockhands.additive import (
 from clockhands.errors import InvalidValue
 from oracles import real_numbers, sentences
 from oracles.real_numbers import FLOAT32, FLOAT64, worst_entry
+from oracles.rows import every
 
 BOUNDS = {"float32": FLOAT32, "float64": FLOAT64}
 both = pytest.mark.parametrize("dtype", BOUNDS)
 
 
 # --- counters --------------------------------------------------------------------------------------------------
-
-
-def test_a_counter_counts():
-    assert ch.table(Counter(3), [0, 1, -7, 2.5]).tolist() == [[0] * 3, [1] * 3, [-7] * 3, [2.5] * 3]
-    assert ch.table(Counter(1), [2**63, -(2**63)], "float64")[:, 0].tolist() == [2.0**63, -(2.0**63)]
 
 
 def test_a_counter_grows_without_bound():
@@ -45,19 +41,6 @@ def test_a_counter_grows_without_bound():
     assert float(ch.table(Counter(1), [10**6], "bfloat16")[0, 0]) == 999_424
 
 
-def test_a_normalized_counter_ends_at_1():
-    table = ch.table(NormalizedCounter(2, 5), 5)
-    assert table[:, 0].tolist() == [0, 0.25, 0.5, 0.75, 1]
-    third = ch.table(NormalizedCounter(1, 4), [1], "float64")[0, 0]
-    assert third == 1 / 3
-    assert ch.table(NormalizedCounter(1, 4), [1])[0, 0] == np.float32(1 / 3)
-
-
-def test_a_step_of_a_normalized_counter_depends_on_the_length():
-    short, long = (ch.table(NormalizedCounter(1, length), 3)[:, 0] for length in (10, 1_000))
-    assert short[1] > 100 * long[1]
-
-
 # --- binary ----------------------------------------------------------------------------------------------------
 
 
@@ -65,15 +48,6 @@ def test_a_step_of_a_normalized_counter_depends_on_the_length():
 def test_binary_digits(position, width):
     digits = ch.table(Binary(width), [position])[0].tolist()
     assert digits == [position >> channel & 1 for channel in range(width)]
-
-
-def test_binary_jumps_and_repeats():
-    table = ch.table(Binary(4), 17)
-    flips = np.abs(np.diff(table, axis=0)).sum(axis=1)
-    assert flips[7] == 4
-    assert flips[8] == 1
-    assert table[16].tolist() == table[0].tolist()
-    assert len({tuple(row) for row in table}) == 16
 
 
 # --- sines and hands -------------------------------------------------------------------------------------------
@@ -89,7 +63,7 @@ def test_sines_are_exact(dtype, positions):
             assert abs(mpf(float(number)) - sine) <= BOUNDS[dtype]
 
 
-@both
+@every("dtype", BOUNDS)
 def test_runs_of_sines_are_exact(dtype):
     table = ch.table(SineOnly(5, base=50.0), range(-1_000, 1_000), dtype)
     one_by_one = ch.table(SineOnly(5, base=50.0), list(range(-1_000, 1_000)), dtype)
@@ -104,9 +78,9 @@ def test_a_height_does_not_say_whether_the_wave_rises():
     assert abs(then[0] - then[1]) > 0.5
 
 
-@both
-@pytest.mark.parametrize("layout", ["interleaved", "halves"])
-@pytest.mark.parametrize("order", ["sin-cos", "cos-sin"])
+@every("dtype", BOUNDS)
+@every("layout", ["interleaved", "halves"])
+@every("order", ["sin-cos", "cos-sin"])
 def test_single_frequencies_and_even_steps_are_exact(dtype, layout, order):
     positions = [1, -3, 10**15, 0.5]
     single = ch.table(SingleFrequency(6, 0.7, layout=layout, order=order), positions, dtype)
@@ -135,12 +109,6 @@ def test_even_steps_nearly_repeat():
     assert near[1_602 - 100] > 0.9 * 256
     geometric = ch.kernel(ch.Sinusoidal(512), range(100, 3_000))
     assert geometric[1_602 - 100] < 0.6 * 256
-
-
-def test_even_steps_may_rise_or_fall():
-    assert EvenlySpaced(6, 1.0, 2.0).rates == (1.0, 1.5, 2.0)
-    assert EvenlySpaced(6, 2.0, 1.0).rates == (2.0, 1.5, 1.0)
-    assert EvenlySpaced(2, 2.0, 1.0).rates == (2.0,)
 
 
 # --- warped positions ------------------------------------------------------------------------------------------
@@ -181,13 +149,6 @@ def test_warped_steps_are_of_different_sizes():
     assert turn("square", 2) == pytest.approx(2 * math.pi - 5)
 
 
-def test_warped_positions_of_every_kind():
-    assert ch.table(WarpedPosition(4), 3).shape == (3, 4)
-    assert ch.table(WarpedPosition(4), [[1, 2]]).shape == (1, 2, 4)
-    assert WarpedPosition(4).warp == "square"
-    assert WarpedPosition(4).ladder == ch.Sinusoidal(4).ladder
-
-
 # --- none of them is a clock -----------------------------------------------------------------------------------
 
 WHY = {
@@ -199,8 +160,8 @@ WHY = {
 }
 
 
-@pytest.mark.parametrize(("spec", "why"), WHY.items(), ids=[type(spec).__name__ for spec in WHY])
-@pytest.mark.parametrize("call", [ch.shift, ch.kernel])
+@every("spec, why", WHY.items())
+@every("call", [ch.shift, ch.kernel])
 def test_those_without_a_shift_say_why(spec, why, call):
     message = f"{type(spec).__name__} has no shift matrix and no kernel: {why}."
     with pytest.raises(InvalidValue, match=f"^{re.escape(message)}\nhint: Use Sinusoidal, which has both"):

@@ -26,7 +26,8 @@ from clockhands.phases import (
     units,
 )
 from clockhands.positions import Positions, Sizes, positions_of
-from oracles import real_numbers
+from oracles import real_numbers, sentences
+from oracles.rows import every
 
 FAST = (7.0, 65.3, 1_000.0)
 NANOSECONDS = 1_790_000_000_123_456_789  # Unix time, September 2026
@@ -118,28 +119,22 @@ def fraction_error(ladder: Ladder, rates, sizes: Sizes, position) -> float:
 
 
 @ladders
-@given(position=INTEGERS)
+@given(position=INTEGERS | REALS)
 @example(position=2**63)
 @example(position=-(2**63))
 @example(position=2**32)
 @example(position=2**32 - 1)
-def test_fractions_of_integers(name, position):
-    ladder, rates = LADDERS[name]
-    assert fraction_error(ladder, rates, positions_of([position]).sizes(0, 1), position) < 3.25
-
-
-@ladders
-@given(position=REALS)
 @example(position=0.25)
 @example(position=1_000_000.5)
 @example(position=5e-324)
 @example(position=2.0**-75)
 @example(position=-(1 - 2.0**-53))
 @example(position=2.0**52 + 0.5)
-def test_fractions_of_reals(name, position):
+def test_fractions_of_turns(name, position):
     ladder, rates = LADDERS[name]
     assert FRACTION == 13 * 2.0**-64
-    assert fraction_error(ladder, rates, positions_of([position]).sizes(0, 1), position) < 13
+    bound = 3.25 if isinstance(position, int) else 13
+    assert fraction_error(ladder, rates, positions_of([position]).sizes(0, 1), position) < bound
 
 
 def test_fractions_check_can_fail():
@@ -165,10 +160,10 @@ def test_units_are_within_their_bound(name, position):
     assert real_numbers.worst_unit(units(ladder, positions_of([position])), rates, [position]) <= DIRECT_FINE
 
 
-@ladders
-@pytest.mark.parametrize(("fine", "bound"), [(True, DIRECT_FINE), (False, DIRECT_PLAIN)])
-@pytest.mark.parametrize("swapped", [False, True])
-@pytest.mark.parametrize("kind", ["integers", "reals"])
+@every("name", LADDERS)
+@every("fine, bound", [(True, DIRECT_FINE), (False, DIRECT_PLAIN)])
+@every("swapped", [False, True])
+@every("kind", ["integers", "reals"])
 def test_arbitrary_positions_are_within_their_bound(name, fine, bound, swapped, kind):
     ladder, rates = LADDERS[name]
     random = np.random.default_rng(11)
@@ -208,10 +203,8 @@ def test_blocks_of_arbitrary_positions_meet(monkeypatch):
     assert np.array_equal(filled(ladder, at), whole)
 
 
-def test_units_keep_the_shape_of_the_positions():
-    assert units(geometric(3), positions_of([[1, 2], [3, 4]])).shape == (2, 2, 3)
-    assert units(geometric(3), positions_of([])).shape == (0, 3)
-    assert units(geometric(3), positions_of(range(1_000))).shape == (1_000, 3)
+def test_units_in_words(cases):
+    sentences.hold("phases", cases)
 
 
 # --- consecutive -----------------------------------------------------------------------------------------------
@@ -228,7 +221,6 @@ RUNS = {
     "from the beginning": range(-(2**63), -(2**63) + 300),
     "today": range(NANOSECONDS, NANOSECONDS + 4_097),
 }
-runs = pytest.mark.parametrize("run", RUNS)
 
 
 def samples(run: range) -> list[int]:
@@ -239,9 +231,9 @@ def samples(run: range) -> list[int]:
     return sorted({place for place in near if 0 <= place < size})
 
 
-@runs
-@pytest.mark.parametrize(("fine", "bound"), [(True, PRODUCT_FINE), (False, PRODUCT_PLAIN)])
-@pytest.mark.parametrize("swapped", [False, True])
+@every("run", RUNS)
+@every("fine, bound", [(True, PRODUCT_FINE), (False, PRODUCT_PLAIN)])
+@every("swapped", [False, True])
 def test_consecutive_positions_are_within_their_bound(run, fine, bound, swapped):
     ladder, rates = LADDERS["paper"]
     got = filled(ladder, positions_of(RUNS[run]), swapped=swapped, fine=fine)
@@ -249,8 +241,8 @@ def test_consecutive_positions_are_within_their_bound(run, fine, bound, swapped)
     assert real_numbers.worst_unit(got[chosen], rates, [RUNS[run][i] for i in chosen]) <= bound
 
 
-@pytest.mark.parametrize("name", ["closed", "fast", "fastest", "tiny"])
-@pytest.mark.parametrize(("fine", "bound"), [(True, PRODUCT_FINE), (False, PRODUCT_PLAIN)])
+@every("name", ["closed", "fast", "fastest", "tiny"])
+@every("fine, bound", [(True, PRODUCT_FINE), (False, PRODUCT_PLAIN)])
 def test_consecutive_positions_of_other_ladders(name, fine, bound):
     ladder, rates = LADDERS[name]
     run = range(-5_000, 5_000)
@@ -259,8 +251,8 @@ def test_consecutive_positions_of_other_ladders(name, fine, bound):
     assert real_numbers.worst_unit(got[chosen], rates, [run[i] for i in chosen]) <= bound
 
 
-@runs
-@pytest.mark.parametrize("swapped", [False, True])
+@every("run", RUNS)
+@every("swapped", [False, True])
 def test_consecutive_positions_are_those_one_by_one(run, swapped):
     # Every row, against the direct path, whose bound is tested above.
     ladder = geometric(3, 50.0)
@@ -282,8 +274,8 @@ def test_more_pairs_than_a_block_is_wide():
         assert np.abs(filled(ladder, at, fine=False, swapped=swapped) - one_by_one).max() < 2 * PRODUCT_PLAIN
 
 
-@pytest.mark.parametrize("length", [0, 1, 2, FINE, 2 * FINE, 2 * FINE + 1, 3 * FINE, 4_096, 4_097])
-@pytest.mark.parametrize("start", [0, 1, 63, 4_095, -1, -4_097])
+@every("length", [0, 1, 2, FINE, 2 * FINE, 2 * FINE + 1, 3 * FINE, 4_096, 4_097])
+@every("start", [0, 1, 63, 4_095, -1, -4_097])
 def test_any_length_from_anywhere(start, length):
     ladder = geometric(2)
     run = range(start, start + length)

@@ -12,6 +12,10 @@ from hypothesis.extra import numpy as arrays
 from clockhands.errors import InvalidType, InvalidValue
 from clockhands.positions import LARGEST, Positions, positions_of
 from oracles import sentences
+from oracles.libraries import Lazily
+from oracles.rows import every
+
+jax = Lazily("jax")
 
 INTEGERS = st.integers(-LARGEST, LARGEST)
 REALS = st.floats(-(2.0**63), 2.0**63, allow_nan=False)
@@ -132,9 +136,7 @@ def test_an_array_of_integers_is_its_numbers(array):
 
 @given(
     arrays.arrays(
-        arrays.floating_dtypes(sizes=(16, 32, 64)),
-        st.integers(0, 6),
-        elements=st.floats(-(2.0**15), 2.0**15, width=16),
+        arrays.floating_dtypes(sizes=(16, 32, 64)), st.integers(0, 6), elements=st.floats(-(2.0**15), 2.0**15, width=16)
     )
 )
 def test_an_array_of_floats_is_its_numbers(array):
@@ -161,11 +163,6 @@ def test_small_floats_of_ml_dtypes_are_their_numbers():
 def test_arrays_of_objects_are_lists():
     exactly(np.array([1, 2**63, 0.5], object), [1, 2**63, 0.5])
     assert positions_of(np.array([[1, 2]], object)).shape == (1, 2)
-
-
-def test_arrays_of_two_axes_keep_their_shape():
-    assert positions_of(np.arange(6).reshape(2, 3)).shape == (2, 3)
-    assert positions_of(np.zeros((2, 0, 3))).shape == (2, 0, 3)
 
 
 def test_the_look_at_numbers_can_fail():
@@ -209,7 +206,7 @@ OTHERS = [
 ]
 
 
-@pytest.mark.parametrize("array", PROGRESSIONS, ids=repr)
+@every("array", PROGRESSIONS)
 def test_equal_steps_are_seen(array):
     at = exactly(array, array.tolist())
     assert at.progression or array.dtype == np.uint8
@@ -217,7 +214,7 @@ def test_equal_steps_are_seen(array):
         assert (at.start, at.step) == (array.tolist()[0], array.tolist()[1] - array.tolist()[0])
 
 
-@pytest.mark.parametrize("array", OTHERS, ids=repr)
+@every("array", OTHERS)
 def test_other_steps_are_not_taken_for_equal(array):
     at = exactly(array, array.reshape(-1).tolist())
     assert not at.progression
@@ -239,28 +236,6 @@ def test_any_equal_steps_are_right_however_they_are_seen(start, step, number, dt
 # --- where -----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("given_", "position", "found"),
-    [
-        (range(10), 3, [3]),
-        (range(10), 10, []),
-        (range(-5, 5), 0, [5]),
-        (range(10, 0, -2), 4, [3]),
-        (range(10, 0, -2), 3, []),
-        (range(10, 0, -2), 12, []),
-        (range(0), 0, []),
-        ([3, 1, 3, -3], 3, [0, 2]),
-        ([0, -0.0, 0.5], 0, [0, 1]),
-        ([1.5, 1.0, 1], 1, [1, 2]),
-        ([[1, 2], [2, 1]], 2, [1, 2]),
-        ([2**63, -(2**63)], 2**63, [0]),
-        (np.array([4, -4, 4]), 4, [0, 2]),
-    ],
-)
-def test_where_a_position_stands(given_, position, found):
-    assert positions_of(given_).where(position).tolist() == found
-
-
 # --- what is no position ---------------------------------------------------------------------------------------
 
 NAN, INFINITY = float("nan"), float("inf")
@@ -276,13 +251,7 @@ def test_what_is_no_position_is_refused_in_words(cases):
             positions_of(given_)
 
 
-def test_the_argument_is_named():
-    with pytest.raises(InvalidValue, match=r"^`distances` must be finite, got nan"):
-        positions_of([NAN], "distances")
-
-
 def test_positions_that_exist_only_inside_a_trace_are_refused():
-    jax = pytest.importorskip("jax")
 
     hint = "Give `positions` as NumPy values or Python numbers, outside of jit, vmap and compile."
     with pytest.raises(InvalidType, match=r"^`positions` must be concrete numbers, got .*Tracer") as caught:

@@ -10,6 +10,7 @@ from clockhands.ladders import Geometric
 from clockhands.rotary import rotate
 from clockhands.scaling import Yarn
 from oracles import sentences
+from oracles.rows import every
 
 BACK = 3
 WIDTHS = (16, 64, 512)
@@ -46,22 +47,22 @@ def neighbour(spec):
     return float((1 - np.cos(np.array(spec.rates))).sum())
 
 
-@pytest.mark.parametrize("length", LENGTHS)
-@pytest.mark.parametrize("width", WIDTHS)
-@pytest.mark.parametrize("code", [ch.Sinusoidal, ch.Rotary])
+@every("length", LENGTHS)
+@every("width", WIDTHS)
+@every("code", [ch.Sinusoidal, ch.Rotary])
 def test_the_token_three_back_is_picked_everywhere(code, width, length):
     spec = code(width)
     assert missed(*heads(spec, length)).size == 0
     assert margin(spec, length) == pytest.approx(neighbour(spec), rel=1e-12)
 
 
-@pytest.mark.parametrize("code", [ch.Sinusoidal, ch.Rotary])
+@every("code", [ch.Sinusoidal, ch.Rotary])
 def test_it_is_picked_far_out_and_in_every_library(code, backend):
     for start in (0, 10**6, 10**12):
         assert missed(*heads(code(64), 256, start=start, backend=backend)).size == 0
 
 
-@pytest.mark.parametrize("code", [ch.Sinusoidal, ch.Rotary])
+@every("code", [ch.Sinusoidal, ch.Rotary])
 def test_the_margin_is_the_one_that_scores_have(code):
     for width in (16, 64):
         spec = code(width)
@@ -95,7 +96,7 @@ def test_what_is_attended_to_is_what_stood_there():
         assert np.median(warm[np.arange(BACK, length), np.arange(length - BACK)]) < 0.7
 
 
-@pytest.mark.parametrize("back", [0, 1, 17, -2])
+@every("back", [0, 1, 17, -2])
 def test_it_looks_as_far_as_it_is_told(back):
     for spec in (ch.Sinusoidal(64), ch.Rotary(64)):
         queries, keys = heads(spec, 128, back=back)
@@ -104,12 +105,7 @@ def test_it_looks_as_far_as_it_is_told(back):
         assert (picked[inside] == np.arange(128)[inside] - back).all()
 
 
-def test_the_first_tokens_look_at_the_first():
-    queries, keys = heads(ch.Sinusoidal(64), 64)
-    assert (queries @ keys.T).argmax(axis=1)[:BACK].tolist() == [0, 0, 0]
-
-
-@pytest.mark.parametrize(
+@every(
     "spec",
     [
         ch.Sinusoidal(16, layout="halves", order="cos-sin"),
@@ -122,7 +118,6 @@ def test_the_first_tokens_look_at_the_first():
         ch.Rotary(16, blocks=(4, 4)),
         ch.Rotary(16, scaling=Yarn(4.0, 4_096)),
     ],
-    ids=ch.describe,
 )
 def test_every_convention_has_the_head(spec):
     queries, keys = heads(spec, 256, dtype="float64")
@@ -149,8 +144,8 @@ def test_the_inequality_of_the_derivation_holds():
     assert excess(5.2) < 0
 
 
-@pytest.mark.parametrize("span", ["open", "closed"])
-@pytest.mark.parametrize("base", [2.0, 10.0, 100.0, 10_000.0, 500_000.0])
+@every("span", ["open", "closed"])
+@every("base", [2.0, 10.0, 100.0, 10_000.0, 500_000.0])
 def test_up_to_the_base_the_neighbour_decides(base, span):
     tried = 0
     for width in (2, 4, 6, 8, 12, 16, 18, 32, 64, 256, 512):
@@ -187,7 +182,7 @@ def test_with_few_pairs_another_distance_decides():
     assert margin(ch.Sinusoidal(12), 30_000) < 0.65 * neighbour(ch.Sinusoidal(12))
 
 
-@pytest.mark.parametrize("code", [ch.Sinusoidal, ch.Rotary])
+@every("code", [ch.Sinusoidal, ch.Rotary])
 def test_one_pair_fails_in_float32_from_710_tokens_on(code):
     """710 tokens are 113 turns to within 6e-5: a margin of 2e-9, which float32 scores of size 1 do not hold."""
     spec = code(2)

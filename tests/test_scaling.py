@@ -11,10 +11,11 @@ from hypothesis import strategies as st
 from mpmath import mp, mpf
 
 from clockhands.errors import InvalidValue
-from clockhands.ladders import Explicit, Geometric, evenly_spaced, explicit, geometric
+from clockhands.ladders import evenly_spaced, explicit, geometric
 from clockhands.scaling import Dynamic, Linear, Llama3, LongRope, MixedNtk, Ntk, Proportional, Scaling, Yarn
 from oracles import real_numbers, sentences
 from oracles.real_numbers import worst_relative
+from oracles.rows import every
 
 # Scaled in 70 digits from rates of 60: the rates' own rounding, and that of the result.
 CLOSE = 1e-50
@@ -109,61 +110,52 @@ def test_yarns_two_ramps_differ_between_their_ends_only():
             assert max(a, b) < rate
 
 
-def test_yarn_where_both_ends_of_the_ramp_are_one_pair():
-    # c(32) and c(1) are both 0 or less: the ramp ends a thousandth of a pair after it begins.
-    values = {"factor": 4.0, "original": 6, "beta_fast": 32.0, "beta_slow": 1.0}
-    got = Yarn(**values)(geometric(8))
-    assert worst_relative(got.exact, real_numbers.yarn(8, 10_000.0, **values)) < CLOSE
-    assert got.rates[0] == 1.0
-    assert got.rates[1:] == Linear(4.0)(geometric(8)).rates[1:]
+SLOW = {"factor": 4.0, "beta_fast": 32.0, "beta_slow": 1.0}
+ONE_AND_ONE = {"factor": 32.0, "original": 4_096, "beta_fast": 1.0, "beta_slow": 1.0}  # Kimi-K2 publishes 1 and 1
 
 
-def test_yarn_where_the_ramp_would_end_before_it_begins():
-    # A length so long that even the slowest pair makes 32 turns: the end is cut to the last channel.
-    values = {"factor": 4.0, "original": 2**62, "beta_fast": 32.0, "beta_slow": 1.0}
-    got = Yarn(**values)(geometric(4, 100.0))
-    assert worst_relative(got.exact, real_numbers.yarn(4, 100.0, **values)) < CLOSE
-    # And the other way round, a begin past the end: all pairs before it.
-    values["original"] = 1
-    got = Yarn(**values)(geometric(4, 100.0))
-    assert worst_relative(got.exact, real_numbers.yarn(4, 100.0, **values)) < CLOSE
+@every(
+    "pairs, base, values",
+    [
+        # c(32) and c(1) are both 0 or less: the ramp ends a thousandth of a pair after it begins.
+        (8, 10_000.0, SLOW | {"original": 6}),
+        # A length so long that even the slowest pair makes 32 turns: the end is cut to the last channel.
+        (4, 100.0, SLOW | {"original": 2**62}),
+        # And the other way round, a begin past the end: all pairs before it.
+        (4, 100.0, SLOW | {"original": 1}),
+        # The original's slip: it is cut at d - 1 and not d/2 - 1, seen where the ramp reaches past the last pair.
+        (8, 10_000.0, SLOW | {"original": 10**6}),
+        # The ratio of one rate is the spacing's, since it has none: 10,000 ** -1.
+        *((1, 10_000.0, {"factor": 8.0, "original": original}) for original in (10, 4_096, 10**6)),
+        *((32, 50_000.0, ONE_AND_ONE | {"truncate": truncate}) for truncate in (True, False)),
+    ],
+)
+def test_yarn_at_the_ends_of_its_ramp(pairs, base, values):
+    got = Yarn(**values)(geometric(pairs, base))
+    assert worst_relative(got.exact, real_numbers.yarn(pairs, base, **values)) < CLOSE
 
 
-def test_yarn_cuts_the_end_at_a_channel_not_at_a_pair():
-    # The original's slip: d - 1 and not d/2 - 1, seen where the ramp reaches past the last pair.
-    values = {"factor": 4.0, "original": 10**6, "beta_fast": 32.0, "beta_slow": 1.0}
-    got = Yarn(**values)(geometric(8))
-    assert worst_relative(got.exact, real_numbers.yarn(8, 10_000.0, **values)) < CLOSE
-    assert got.rates[-1] > geometric(8).rates[-1] / 4
+def test_where_yarn_keeps_and_slows_at_the_ends():
+    both_ends_at_0, past_the_last = (Yarn(**SLOW, original=original)(geometric(8)) for original in (6, 10**6))
+    assert both_ends_at_0.rates == (1.0, *Linear(4.0)(geometric(8)).rates[1:])
+    assert past_the_last.rates[-1] > geometric(8).rates[-1] / 4
 
 
-def test_yarn_of_one_pair():
-    # The ratio is the spacing's, since one rate has none: 10,000 ** -1.
-    for original in (10, 4_096, 10**6):
-        wanted = real_numbers.yarn(1, 10_000.0, 8.0, original)
-        assert worst_relative(Yarn(8.0, original)(geometric(1)).exact, wanted) < CLOSE
-
-
-def test_yarn_sees_a_geometric_ladder_however_it_was_made():
-    ladder = Linear(2.0)(geometric(8))
-    assert ladder.ratio is None
-    halved = [rate / 2 for rate in real_numbers.geometric(8)]
-    fall = mp.log(10_000) / 8
-    wanted = []
-    low, high = (mp.log(4_096 * halved[0] / (2 * mp.pi * turns)) / fall for turns in (32, 1))
+@every(
+    "ladder, rates, fall, low_at",
+    [
+        # However a geometric ladder was made, and whatever its span.
+        (Linear(2.0)(geometric(8)), [rate / 2 for rate in real_numbers.geometric(8)], 8, 2),
+        (geometric(8, 10_000.0, 16), real_numbers.geometric(8, 10_000.0, 16), 16, 1),
+    ],
+)
+def test_yarn_holds_on_any_geometric_ladder(ladder, rates, fall, low_at):
+    low, high = (mp.log(4_096 / (low_at * 2 * mp.pi * turns)) / (mp.log(10_000) / fall) for turns in (32, 1))
     low, high = max(mp.floor(low), mpf(0)), min(mp.ceil(high), mpf(15))
-    for j, rate in enumerate(halved):
-        ramp = min(max((j - low) / (high - low), mpf(0)), mpf(1))
-        wanted.append(rate / 8 * ramp + rate * (1 - ramp))
+    ramps = [min(max((j - low) / (high - low), mpf(0)), mpf(1)) for j in range(8)]
+    wanted = [rate / 8 * ramp + rate * (1 - ramp) for rate, ramp in zip(rates, ramps, strict=True)]
     assert worst_relative(Yarn(8.0, 4_096)(ladder).exact, wanted) < CLOSE
-
-
-@pytest.mark.parametrize("truncate", [True, False])
-def test_yarn_with_equal_betas_over_the_index(truncate):
-    # Kimi-K2 publishes 1 and 1.
-    values = {"factor": 32.0, "original": 4_096, "beta_fast": 1.0, "beta_slow": 1.0}
-    got = Yarn(**values, truncate=truncate)(geometric(32, 50_000.0))
-    assert worst_relative(got.exact, real_numbers.yarn(32, 50_000.0, **values, truncate=truncate)) < CLOSE
+    assert (ladder.ratio is None) == (low_at == 2)
 
 
 def test_yarn_with_equal_betas_over_the_turns_is_a_step():
@@ -173,19 +165,8 @@ def test_yarn_with_equal_betas_over_the_turns_is_a_step():
         assert new == (old if 4_096 * old / (2 * np.pi) >= 2 else old / 32)
 
 
-def test_yarn_holds_on_a_ladder_of_any_span():
-    ladder = geometric(8, 10_000.0, 16)
-    rates = real_numbers.geometric(8, 10_000.0, 16)
-    low, high = (mp.log(4_096 / (2 * mp.pi * turns)) / (mp.log(10_000) / 16) for turns in (32, 1))
-    wanted = []
-    for j, rate in enumerate(rates):
-        ramp = min(max((j - mp.floor(low)) / (min(mp.ceil(high), mpf(15)) - mp.floor(low)), mpf(0)), mpf(1))
-        wanted.append(rate / 8 * ramp + rate * (1 - ramp))
-    assert worst_relative(Yarn(8.0, 4_096)(ladder).exact, wanted) < CLOSE
-
-
-@pytest.mark.parametrize(
-    ("fields", "wanted"),
+@every(
+    "fields, wanted",
     [
         ({}, real_numbers.yarn_magnitude(40)),
         ({"mscale": 1.0, "mscale_all_dim": 1.0}, mpf(1)),
@@ -252,10 +233,6 @@ def test_attention_factors_of_longrope():
     assert both(ladder, 4_097).attention_factor == 1.5
 
 
-def test_longrope_takes_any_list():
-    assert LongRope(list(SHORT), np.array(LONG), 4_096, 32.0) == LongRope(SHORT, LONG, 4_096, 32.0)
-
-
 # --- Llama 3, proportional -------------------------------------------------------------------------------------
 
 
@@ -289,14 +266,7 @@ def test_llama3_exactly_at_its_ends():
     assert still.rates == (0.0, 1e3)
 
 
-def test_llama3_keeps_the_order_of_the_rates():
-    rates = Llama3(8.0, 8_192)(geometric(64, 500_000.0)).rates
-    assert list(rates) == sorted(rates, reverse=True)
-
-
-@pytest.mark.parametrize(
-    ("fraction", "turning"), [(0.25, 8), (1.0, 32), (0.5, 16), (0.26, 8), (0.28125, 9), (0.03, 0), (0.999, 31)]
-)
+@every("fraction, turning", [(0.25, 8), (1.0, 32), (0.5, 16), (0.26, 8), (0.28125, 9), (0.03, 0), (0.999, 31)])
 def test_proportional(fraction, turning):
     got = Proportional(fraction, 2.0)(geometric(32))
     wanted = [rate / 2 if pair < turning else mpf(0) for pair, rate in enumerate(real_numbers.geometric(32))]
@@ -319,7 +289,7 @@ EACH = (
 each = pytest.mark.parametrize("scaling", EACH, ids=lambda scaling: type(scaling).__name__)
 
 
-@each
+@every("scaling", EACH)
 def test_scalings_are_functions_of_ladders_and_values(scaling):
     assert isinstance(scaling, Scaling)
     assert hash(scaling) == hash(replace(scaling))
@@ -351,17 +321,12 @@ ORIGINS = {
 }
 
 
-@each
+@every("scaling", EACH)
 def test_origins_say_what_was_done(scaling):
     assert scaling(geometric(8)).origin == ORIGINS[scaling] + "geometric frequencies (base 10000, span open)"
 
 
-def test_origins_say_the_regime():
-    assert Dynamic(2.0, 4_096)(geometric(8), 9_000).origin.startswith("dynamic NTK by 2 at length 9000 of")
-    assert LongRope(SHORT, LONG, 4_096, 2.0)(geometric(8), 9_000).origin.startswith("LongRoPE (long) from 4096 of")
-
-
-@pytest.mark.parametrize("scaling", [Ntk(2.0), Dynamic(2.0, 64)])
+@every("scaling", [Ntk(2.0), Dynamic(2.0, 64)])
 def test_ntk_of_a_single_pair_is_refused(scaling):
     with pytest.raises(
         InvalidValue,
@@ -371,8 +336,8 @@ def test_ntk_of_a_single_pair_is_refused(scaling):
         scaling(geometric(1), 100)
 
 
-@pytest.mark.parametrize(
-    ("ladder", "origin"),
+@every(
+    "ladder, origin",
     [
         (evenly_spaced(4, 1.0, 0.1), "evenly spaced frequencies (1 to 0.1)"),
         (explicit([1.0]), "1 explicit frequencies"),
@@ -390,12 +355,7 @@ def test_yarns_index_ramp_needs_a_geometric_ladder(ladder, origin):
     assert Yarn(2.0, 64, ramp="turns")(ladder).pairs == ladder.pairs
 
 
-def test_explicit_geometric_rates_are_a_geometric_ladder():
-    assert Yarn(2.0, 64)(explicit([1.0, 0.5, 0.25])).pairs == 3
-    assert Yarn(2.0, 64)(explicit([1.0, 0.5])) == Yarn(2.0, 64)(geometric(2, 4.0))
-
-
-@each
+@every("scaling", EACH)
 def test_the_callers_decimal_context_changes_nothing(scaling):
     right = scaling(geometric(8), 9_000)
     with localcontext() as context:
@@ -425,10 +385,3 @@ def test_wrong_scalings_are_noticed():
         Ntk(8.0),
     ):
         assert worst_relative(wrong(ladder).exact, wanted) > 1e-3
-
-
-def test_numbers_of_other_kinds_are_taken_for_what_they_are():
-    assert Linear(2) == Linear(np.float32(2.0)) == Linear(Decimal(2))
-    assert type(Linear(2).factor) is float
-    assert Dynamic(2, np.int64(64)) == Dynamic(2.0, 64)
-    assert Geometric(10_000) != Explicit((1.0,))

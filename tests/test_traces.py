@@ -1,5 +1,6 @@
 """Positions that exist only inside a trace: reduced exactly, in every framework, whatever integers they are."""
 
+import itertools
 from typing import Any
 
 import numpy as np
@@ -13,10 +14,10 @@ from clockhands.phases import units
 from clockhands.positions import positions_of
 from clockhands.rotary import XPos, chunked, rerotate, rotate
 from laws.rotary_members import ROTARY_MEMBERS
+from oracles.libraries import Lazily
+from oracles.rows import every
 
-jax = pytest.importorskip("jax")
-torch = pytest.importorskip("torch")
-jnp = jax.numpy
+jax, jnp, torch = Lazily("jax"), Lazily("jax.numpy"), Lazily("torch")
 
 LADDERS = (
     geometric(16),
@@ -25,6 +26,14 @@ LADDERS = (
     # Rates next to a quarter and an eighth of a turn: where the reduction changes its mind.
     Explicit((np.pi / 2, np.pi / 4, np.pi, 3 * np.pi / 4, 2 * np.pi)).ladder(5, 10),
 )
+
+
+def on_jax(array):
+    return jnp.asarray(array)
+
+
+def on_torch(array):
+    return torch.as_tensor(array)
 
 
 def by_jit(function, *arrays):
@@ -40,11 +49,7 @@ def by_compile(function, *arrays):
     return np.asarray(torch.compile(function, backend="eager", fullgraph=True)(*arrays))
 
 
-TRACES = {
-    "jax.jit": (by_jit, jnp.asarray),
-    "torch.vmap": (by_vmap, torch.as_tensor),
-    "torch.compile": (by_compile, torch.as_tensor),
-}
+TRACES = {"jax.jit": (by_jit, on_jax), "torch.vmap": (by_vmap, on_torch), "torch.compile": (by_compile, on_torch)}
 
 
 @pytest.fixture(params=TRACES)
@@ -72,34 +77,21 @@ def worst(ladder, got, at):
     return max(np.abs(got.real - exact.real).max(), np.abs(got.imag - exact.imag).max())
 
 
-@pytest.mark.parametrize("ladder", LADDERS, ids=lambda ladder: ladder.origin)
-def test_phases_are_within_the_bound(ladder, trace):
-    edges = [
-        0,
-        1,
-        2,
-        3,
-        4,
-        5,
-        7,
-        8,
-        63,
-        64,
-        2**16 - 1,
-        2**16,
-        2**24 + 1,
-        500_000,
-        2**31 - 1,
-        -1,
-        -4,
-        -(2**31),
-        -(2**24) - 1,
-    ]
+def some(rows, trace, draw):
+    """A few rows where each is compiled, which takes a second; all of them where none is."""
+    return rows if trace[0] is by_vmap else draw(rows, 2 if trace[0] is by_compile else 5)
+
+
+def test_phases_are_within_the_bound(trace, draw, cases):
+    near = [*range(6), 7, 8, 63, 64, 2**16 - 1, 2**16, 2**24 + 1, 500_000, 2**31 - 1]
     drawn = np.random.default_rng(0).integers(-(2**31), 2**31, 20_000).tolist()
-    at = np.array(edges + drawn, np.int32)
-    assert worst(ladder, phases(ladder, trace, at), at) <= traces.BOUND
-    # It can fail: by a token.
-    assert worst(ladder, phases(ladder, trace, at), at.astype(np.int64) + 1) > traces.BOUND
+    at = np.array([*near, -1, -4, -(2**31), -(2**24) - 1, *drawn], np.int32)
+    for ladder in some(LADDERS, trace, draw):
+        with cases(ladder.origin):
+            got = phases(ladder, trace, at)
+            assert worst(ladder, got, at) <= traces.BOUND
+            # It can fail: by a token.
+            assert worst(ladder, got, at.astype(np.int64) + 1) > traces.BOUND
 
 
 def test_a_product_in_float32_would_be_far_off():
@@ -109,17 +101,17 @@ def test_a_product_in_float32_would_be_far_off():
     assert worst(ladder, naive, at) > 1_000 * traces.BOUND
 
 
-@pytest.mark.parametrize("dtype", ["int8", "int16", "int32", "uint8", "uint16", "uint32", "int64", "uint64"])
-def test_all_integers_are_taken(dtype, trace):
-    if dtype.endswith("64") and trace[0] is by_jit:
-        dtype = dtype.replace("64", "32")  # JAX has no others unless told so
-    limits = np.iinfo(dtype)
-    least, most = max(limits.min, -(2**63)), min(limits.max, 2**63)
-    at = np.array([least, least + 1, 0, 1, most // 3, most - 1, most], dtype)
-    if limits.min == 0:
-        at[0] = 5
-    for ladder in LADDERS:
-        assert worst(ladder, phases(ladder, trace, at), at) <= traces.BOUND
+def test_all_integers_are_taken(trace, draw, cases):
+    names = ["int8", "int16", "int32", "uint8", "uint16", "uint32"]
+    names += [] if trace[0] is by_jit else ["int64", "uint64"]  # JAX has no others unless told so
+    for dtype, ladder in some([*itertools.product(names, LADDERS)], trace, draw):
+        limits = np.iinfo(dtype)
+        least, most = max(limits.min, -(2**63)), min(limits.max, 2**63)
+        at = np.array([least, least + 1, 0, 1, most // 3, most - 1, most], dtype)
+        if limits.min == 0:
+            at[0] = 5
+        with cases(dtype, ladder.origin):
+            assert worst(ladder, phases(ladder, trace, at), at) <= traces.BOUND
 
 
 def test_64_bits_of_jax_are_all_used():
@@ -144,46 +136,53 @@ def test_what_jax_does_to_large_integers_never_happens_here():
 INT32 = range(-(2**31) + 1, 2**31)
 
 
-@pytest.mark.parametrize("row", ROTARY_MEMBERS, ids=lambda row: row.name)
-def test_rotations_inside_a_trace_are_those_outside(row, trace):
+def test_rotations_inside_a_trace_are_those_outside(trace, draw, cases):
     run, array = trace
-    spec, role = row.spec, "key" if row.spec.xpos else None
-    shape = (2, 5) if spec.axes is None else (2, 5, spec.number_of_axes)
-    most = 4_000 if spec.xpos else 2**31 - 1
-    at = np.random.default_rng(0).integers(-most, most, shape).astype(np.int32)
-    x = np.random.default_rng(1).standard_normal((2, 3, 5, spec.head_width)).astype(np.float32)
-    got = run(lambda q, positions: rotate(q, spec, positions, role=role), array(x), array(at))
-    wanted = rotate(x.astype(np.float64), spec, at, role=role)
-    allowed = (traces.BOUND * 2 + 2.0**-22) * np.abs(wanted).max()
-    if spec.xpos:  # the exponential of a float32 exponent of at most 20
-        allowed *= 20
-    assert np.abs(got - wanted).max() <= allowed
+    for row in some(ROTARY_MEMBERS, trace, draw):
+        spec, role = row.spec, "key" if row.spec.xpos else None
+        shape = (2, 5) if spec.axes is None else (2, 5, spec.number_of_axes)
+        most = 4_000 if spec.xpos else 2**31 - 1
+        at = np.random.default_rng(0).integers(-most, most, shape).astype(np.int32)
+        x = np.random.default_rng(1).standard_normal((2, 3, 5, spec.head_width)).astype(np.float32)
+        with cases(row.name):
+            turn = lambda q, positions, spec=spec, role=role: rotate(q, spec, positions, role=role)  # noqa: E731
+            wanted = rotate(x.astype(np.float64), spec, at, role=role)
+            allowed = (traces.BOUND * 2 + 2.0**-22) * np.abs(wanted).max()
+            if spec.xpos:  # the exponential of a float32 exponent of at most 20
+                allowed *= 20
+            assert np.abs(run(turn, array(x), array(at)) - wanted).max() <= allowed
 
 
 LAWS = [law for law in testing.LAWS if law.kinds == {testing.ROTARY}]
 
 
-@pytest.mark.parametrize("law", LAWS, ids=lambda law: law.name)
-@pytest.mark.parametrize("row", [ROTARY_MEMBERS[at] for at in (0, 1, 5, 8)], ids=lambda row: row.name)
-def test_the_laws_hold_inside_a_trace(row, law):
+def test_the_laws_hold_inside_a_trace(draw, cases):
     """To both ends of what 32 bits hold; `jit` and `vmap` alike, the first by compiled code."""
 
     def apply(spec):
         turned = jax.jit(lambda x, at: rotate(x, spec, at))
         return lambda x, at: np.asarray(turned(x, np.asarray(at, np.int32)))
 
-    others = tuple(testing.Subject(other, apply(other), (), INT32, 2.0**-21) for other in row.others[:1])
-    subject = testing.Subject(row.spec, apply(row.spec), others, INT32, 2.0**-21)
-    assert testing.broken(law, subject) is None
+    rows = [ROTARY_MEMBERS[at] for at in (0, 1, 5, 8)]
+    for row, law in draw(itertools.product(rows, LAWS), 10):
+        others = tuple(testing.Subject(other, apply(other), (), INT32, 2.0**-21) for other in row.others[:1])
+        with cases(row.name, law.name):
+            subject = testing.Subject(row.spec, apply(row.spec), others, INT32, 2.0**-21)
+            assert testing.broken(law, subject) is None
 
 
 def test_scores_inside_vmap_and_compile_depend_on_distance_only(trace):
     run, array = trace
     (law,) = (law for law in LAWS if law.name == "scores depend on distance only")
     spec = ch.Rotary(16)
+    turn = lambda q, positions: rotate(q, spec, positions)  # noqa: E731
+    if run is by_compile:  # once for all calls
+        torch._dynamo.reset()
+        turn = torch.compile(turn, backend="eager", fullgraph=True)
+        run = lambda function, *arrays: np.asarray(function(*arrays))  # noqa: E731
 
     def apply(x, at):
-        return run(lambda q, positions: rotate(q, spec, positions), array(x), array(np.asarray(at, np.int32)))
+        return run(turn, array(x), array(np.asarray(at, np.int32)))
 
     assert testing.broken(law, testing.Subject(spec, apply, (), INT32, 2.0**-21)) is None
 
@@ -272,17 +271,15 @@ def test_heads_without_numbers_keep_their_shape():
             assert (out.shape, out.dtype, out.device.type) == (x.shape, x.dtype, "meta")
 
 
-def test_known_positions_inside_a_compiled_function():
+def test_known_positions_inside_a_compiled_function(draw):
     x = torch.randn(2, 5, 8, generator=torch.Generator().manual_seed(0))
     spec = ch.Rotary(8)
-    for at in (None, [0, 1, 2, 3, 4], range(5), np.arange(5)):
+    for at in draw([None, [0, 1, 2, 3, 4], range(5), np.arange(5)], 2):
         got = by_compile(lambda q, at=at: rotate(q, spec, at), x)
         assert np.abs(got - rotate(x, spec, at).numpy()).max() <= 2.0**-20
 
 
-@pytest.mark.parametrize(
-    "known", [[5, 6, 7], range(5, 8), np.arange(5, 8), [5.5, 6.0, 7.25], np.arange(3) + 10**15], ids=repr
-)
+@every("known", [[5, 6, 7], range(5, 8), np.arange(5, 8), [5.5, 6.0, 7.25], np.arange(3) + 10**15])
 def test_cached_keys_move_between_known_and_traced_positions(known):
     spec, keys = ch.Rotary(8), np.random.default_rng(1).standard_normal((3, 8)).astype(np.float32)
     start = np.arange(3, dtype=np.int32)
@@ -313,21 +310,18 @@ def test_what_records_a_graph_follows_positions_or_is_refused():
 
 def test_exported_sizes_may_be_left_open():
     """Positions that nobody gave, of a length that is no number yet: in JAX's export and in PyTorch's."""
-    from clockhands.jax import Bias
-    from clockhands.torch import Bias as Module
-
     spec, waves, slopes = ch.Rotary(8), ch.Sinusoidal(8), ch.Alibi(2)
     for call, shape, sizes in (
         (lambda x: rotate(x, spec), "b, n, 8", (2, 70, 8)),
         (lambda x: ch.add(x, waves), "b, n, 8", (2, 70, 8)),
-        (Bias(slopes), "b, 2, n, n", (3, 2, 70, 70)),
+        (Lazily("clockhands.jax").Bias(slopes), "b, 2, n, n", (3, 2, 70, 70)),
     ):
         from jax import export
 
         exported = export.export(jax.jit(call))(jax.ShapeDtypeStruct(export.symbolic_shape(shape), jnp.float32))
         x = jnp.asarray(np.random.default_rng(0).standard_normal(sizes), jnp.float32)
         assert np.abs(exported.call(x) - call(x)).max() <= 2.0**-19
-    module, dynamic = Module(slopes), torch.export.Dim.DYNAMIC
+    module, dynamic = Lazily("clockhands.torch").Bias(slopes), torch.export.Dim.DYNAMIC
     exported = torch.export.export(module, (torch.zeros(2, 1, 5),), dynamic_shapes=({2: dynamic},), strict=False)
     assert torch.equal(exported.module()(torch.zeros(2, 1, 9)), module(torch.zeros(2, 1, 9)))
 
@@ -367,8 +361,8 @@ for _kind in (OfMlx, OfOlderMlx):
     _kind.__module__, _kind.__qualname__, _kind.__name__ = "mlx.core", "array", "array"
 
 
-@pytest.mark.parametrize(("kind", "lacks"), [(OfMlx, "device"), (OfOlderMlx, "array API")])
-@pytest.mark.parametrize(
+@every("kind, lacks", [(OfMlx, "device"), (OfOlderMlx, "array API")])
+@every(
     "call",
     [
         lambda x: ch.rotate(x, ch.Rotary(8)),
@@ -376,7 +370,6 @@ for _kind in (OfMlx, OfOlderMlx):
         lambda x: ch.rotary.cos_sin(ch.Rotary(8), 2, like=x),
         lambda x: ch.add(x, ch.Sinusoidal(8)),
     ],
-    ids=["rotate", "rerotate", "cos_sin", "add"],
 )
 def test_arrays_of_mlx_are_refused_in_a_sentence(call: Any, kind: Any, lacks: str):
     with pytest.raises(InvalidType) as caught:

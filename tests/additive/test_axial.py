@@ -15,11 +15,11 @@ import clockhands as ch
 from clockhands.additive import AxialSinusoidal
 from clockhands.additive.axial import Channels
 from clockhands.additive.waves import Waves
-from clockhands.errors import InvalidValue
 from clockhands.grids import Grid
-from clockhands.ladders import EvenSteps, Explicit, Geometric
+from clockhands.ladders import Geometric
 from oracles import real_numbers, sentences
 from oracles.real_numbers import FLOAT32, FLOAT64
+from oracles.rows import every
 
 BOUNDS = {"float32": FLOAT32, "float64": FLOAT64}
 ORDERS = get_args(Channels)
@@ -70,7 +70,7 @@ def test_every_order_of_channels_is_exact(dtype, channels, places):
     assert worst(table, [channel_by_channel(ladders, place, channels) for place in places]) <= BOUNDS[dtype]
 
 
-@pytest.mark.parametrize("raw", ["before", "after", "before-each", "after-each"])
+@every("raw", ["before", "after", "before-each", "after-each"])
 def test_raw_coordinates_stand_where_they_are_said_to(raw):
     for channels in ORDERS:
         if "each" in raw and not channels.startswith("axis"):
@@ -92,7 +92,7 @@ def test_the_check_by_channels_can_fail():
     assert worst(table, [channel_by_channel(ladders, (2, 1), "axis-wave-rate")]) > 0.01
 
 
-@pytest.mark.parametrize("order", get_args(Waves))
+@every("order", get_args(Waves))
 def test_every_wave_stands_where_it_is_said_to(order):
     first, second = re.fullmatch(r"(-?\w+)-(-?\w+)", order).groups()
     plain = ch.table(AxialSinusoidal(16), [[3, 0.5], [10**15, -7]])
@@ -101,22 +101,6 @@ def test_every_wave_stands_where_it_is_said_to(order):
     for place, name in enumerate((first, second)):
         sign = -1 if name.startswith("-") else 1
         assert np.array_equal(made[:, :, place], sign * blocks[:, :, int(name.endswith("cos"))])
-
-
-def test_each_axis_has_its_spacing():
-    spacing = (EvenSteps(1.0, 2.0), Geometric(0.5, 1, 3.0))
-    spec = AxialSinusoidal(12, spacing=spacing)
-    assert spec.rates == ((1.0, 1.5, 2.0), (3.0, 6.0, 12.0))
-    assert ch.specs.with_fields(spec, spacing=(spacing[1], spacing[1])).spacing == spacing[1]
-    assert AxialSinusoidal(8, base=20.0).rates == ((1.0, ch.Sinusoidal(4, 20.0).rates[1]),) * 2
-    explicit = AxialSinusoidal(8, spacing=(Explicit((1.0, 2.0)), Explicit((3.0, 4.0))))
-    assert explicit.rates == ((1.0, 2.0), (3.0, 4.0))
-
-
-def test_shares_are_what_is_left_of_their_common_divisor():
-    assert AxialSinusoidal(64, (16, 24, 24)) == AxialSinusoidal(64, (2, 3, 3))
-    assert AxialSinusoidal(64, (2, 3, 3)).pairs == (8, 12, 12)
-    assert AxialSinusoidal(8, (7,)).shares == (1,)
 
 
 def test_widths_that_the_axes_do_not_divide():
@@ -148,8 +132,8 @@ def test_a_code_of_one_axis_is_a_sinusoid():
 # --- grids, dtypes, batches ------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("dtype", ["float64", "float32", "float16", "bfloat16"])
-@pytest.mark.parametrize("channels", ORDERS)
+@every("dtype", ["float64", "float32", "float16", "bfloat16"])
+@every("channels", ORDERS)
 def test_a_grid_is_its_cells_one_by_one(dtype, channels):
     grid = Grid((3, 4, 2), start=(-1, 0.25, 10**9), step=(Fraction(1, 3), 1, -7), order=(2, 0, 1))
     at = grid.as_positions().as_float64().reshape(-1, 3)
@@ -201,28 +185,12 @@ def test_any_code_is_its_loops(data):
     assert worst(table, [row]) <= FLOAT64 * max(1, *(abs(float(coordinate)) if raw else 1 for coordinate in place))
 
 
-def test_a_part_of_a_grid_is_a_part_of_its_table():
-    spec, whole = AxialSinusoidal(16), Grid((24, 24), step=Fraction(1, 3), order=(1, 0))
-    crop = Grid((5, 7), start=(Fraction(8, 3), 3), step=Fraction(1, 3), order=(1, 0))  # from cell (8, 9) on
-    table = ch.table(spec, whole).reshape(24, 24, 16)  # rows, columns
-    assert np.array_equal(ch.table(spec, crop).reshape(7, 5, 16), table[9:16, 8:13])
-
-
 def test_grids_without_cells():
     for spec in (AxialSinusoidal(8), AxialSinusoidal(10, raw="before"), AxialSinusoidal(9, uneven="cut")):
         assert ch.table(spec, Grid((0, 3))).shape == (0, spec.width)
         assert ch.table(spec, Grid((3, 0), prefix=2)).tolist() == np.zeros((2, spec.width)).tolist()
         assert ch.add(np.ones((2, 0, spec.width)), spec, Grid((0, 0))).shape == (2, 0, spec.width)
         assert ch.table(spec, np.zeros((0, 2))).shape == (0, spec.width)
-
-
-def test_a_scaled_code_is_rounded_once():
-    places = [[3, 0.5], [10**15, -7]]
-    exact = ch.table(AxialSinusoidal(16), places, "float64")
-    assert np.array_equal(ch.table(AxialSinusoidal(16, scale=0.3), places), (0.3 * exact).astype(np.float32))
-    with pytest.raises(InvalidValue, match="Numbers up to 70000 are too large for float16"):
-        ch.table(AxialSinusoidal(16, scale=7e4), places, "float16")
-    assert ch.table(AxialSinusoidal(16, scale=7e4), places).max() > 6e4
 
 
 def test_batches_of_places(backend):
@@ -249,15 +217,6 @@ def test_a_shift_is_a_distance_along_each_axis():
     # Axes that move alone turn hands of their own.
     alone = [ch.shift(spec, [k if axis == a else 0 for a in range(3)]) for axis, k in enumerate(step)]
     assert np.abs(alone[0] @ alone[1] @ alone[2] - ch.shift(spec, step)).max() < 1e-15
-
-
-def test_a_shift_leaves_columns_of_zeros_and_pairs_that_are_cut():
-    zero = AxialSinusoidal(10, uneven="zero")
-    assert np.array_equal(ch.shift(zero, [1, 2])[8:, 8:], np.eye(2))
-    cut = AxialSinusoidal(10, uneven="cut", channels="axis-rate-wave")
-    assert np.array_equal(
-        ch.shift(cut, [1, 2]), ch.shift(AxialSinusoidal(12, channels="axis-rate-wave"), [1, 2])[:10, :10]
-    )
 
 
 # --- refusals --------------------------------------------------------------------------------------------------

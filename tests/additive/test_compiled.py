@@ -10,18 +10,16 @@ from clockhands.additive import AxialSinusoidal, FourierFeatures
 from clockhands.grids import Grid
 from clockhands.rotary import chunked
 from clockhands.traces import BOUND
+from oracles.libraries import Lazily
+from oracles.rows import every
 
-torch = pytest.importorskip("torch")
+torch = Lazily("torch")
 
 RATES = np.random.default_rng(0).standard_normal((2, 4)).astype(np.float32)
 
 
-@pytest.fixture(autouse=True)
-def afresh():
-    torch.compiler.reset()
-
-
 def compiled(call):
+    torch.compiler.reset()
     return torch.compile(call, fullgraph=True, backend="eager")
 
 
@@ -33,7 +31,7 @@ CODES = {
 }
 
 
-@pytest.mark.parametrize("name", CODES)
+@every("name", CODES)
 def test_places_of_the_graph(name):
     spec = CODES[name]
     places = np.array([[0, 1], [2**20 + 1, -7], [5, 2**31 - 1]])
@@ -43,7 +41,7 @@ def test_places_of_the_graph(name):
     assert np.abs(given.numpy() - exact).max() <= BOUND * np.abs(exact).max()
 
 
-@pytest.mark.parametrize("name", CODES)
+@every("name", CODES)
 def test_known_grids_are_exact(name):
     spec = CODES[name]
     add = compiled(lambda x, grid: ch.add(x, spec, grid))
@@ -53,7 +51,7 @@ def test_known_grids_are_exact(name):
     assert torch.equal(add(x.double(), grid), ch.add(x.double(), spec, grid))
 
 
-@pytest.mark.parametrize("fields", [{"scale": 0.5}, {"standardised": 64, "scale": 0.1}, {"order": "-sin-cos"}])
+@every("fields", [{"scale": 0.5}, {"standardised": 64, "scale": 0.1}, {"order": "-sin-cos"}])
 def test_other_sinusoids_of_one_axis(fields):
     spec, at = ch.Sinusoidal(8, layout="halves", **fields), torch.tensor([0, 5, 2**20 + 1, -3])
     given = compiled(lambda x, at: ch.add(x, spec, at))(torch.zeros(4, 8), at)

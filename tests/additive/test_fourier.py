@@ -12,7 +12,11 @@ from clockhands.grids import Grid
 from clockhands.ladders import Explicit
 from clockhands.phases import DIRECT_FINE
 from oracles import sentences
+from oracles.libraries import Lazily
 from oracles.real_numbers import FLOAT32
+from oracles.rows import every
+
+jax, torch = Lazily("jax"), Lazily("torch")
 
 RATES = np.random.default_rng(0).standard_normal((3, 4)).astype(np.float32)
 PLACES = st.integers(-(2**62), 2**62) | st.floats(-1e6, 1e6)
@@ -81,7 +85,7 @@ def test_a_matrix_with_one_rate_a_column_is_an_axial_code():
     assert np.abs(ch.table(FourierFeatures(8, 2, 1.0), grid, values=values) - ch.table(spec, grid)).max() <= 2.0**-24
 
 
-@pytest.mark.parametrize("raw", [None, "before", "after"])
+@every("raw", [None, "before", "after"])
 def test_where_everything_stands(raw):
     places = np.array([[0.5, -2.0], [0.25, 8.0]])
     plain = ch.table(FourierFeatures(8), places, values=RATES[:2])
@@ -131,9 +135,6 @@ def test_magnitude_preserving_features():
 
 
 def test_phases_at_the_origin_have_gradients_and_traces():
-    import jax
-    import torch
-
     spec = FourierFeatures(5, 2, order="cos", offsets=True, raw="after")
     values = torch.tensor(RATES[:, :3], dtype=torch.float64, requires_grad=True)
     x, places = torch.zeros(4, 5, dtype=torch.float64), np.random.default_rng(9).uniform(-2, 2, (4, 2))
@@ -157,8 +158,6 @@ def test_values_of_any_library(backend):
 
 
 def test_gradients_are_those_of_exact_phases():
-    import torch
-
     spec = FourierFeatures(9, 3, layout="interleaved", raw="after", scale=0.5, order="-sin-cos")
     values = torch.tensor(RATES[:, :3], dtype=torch.float64, requires_grad=True)
     x, places = torch.zeros(4, 9, dtype=torch.float64), np.random.default_rng(3).uniform(-2, 2, (4, 3))
@@ -177,8 +176,6 @@ def test_gradients_are_those_of_exact_phases():
 
 
 def test_inside_a_trace_phases_are_made_in_the_numbers_own_dtype():
-    import jax
-
     spec, places = FourierFeatures(8, 3), np.random.default_rng(4).uniform(-1, 1, (5, 3))
     x = jax.numpy.zeros((5, 8))
 
@@ -203,11 +200,7 @@ def test_what_cannot_be_is_refused_in_words(cases):
 
 
 def test_rates_are_leaves_of_a_pytree():
-    import jax
-
-    from clockhands import jax as held
-
-    code = held.Additive.drawn(FourierFeatures(8, 3), jax.random.key(0))
+    code = Lazily("clockhands.jax").Additive.drawn(FourierFeatures(8, 3), jax.random.key(0))
     assert code.values.shape == (3, 4)
     assert 0.2 < float(code.values.std()) < 2
     assert jax.tree.leaves(code)[0] is code.values

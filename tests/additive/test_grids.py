@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 import clockhands as ch
 from clockhands.additive import AxialSinusoidal
-from clockhands.errors import InvalidValue, TooLarge
-from clockhands.grids import Grid, at_origin, without_prefix
+from clockhands.errors import TooLarge
+from clockhands.grids import Grid
 from clockhands.positions import positions_of
-from clockhands.rotary import chunked, grid, rotate
+from clockhands.rotary import chunked, rotate
 from oracles import sentences
 
 NUMBERS = st.integers(-50, 50) | st.floats(-50, 50) | st.fractions(-50, 50)
@@ -26,34 +26,6 @@ def places(given):
 
 
 # --- where cells stand -----------------------------------------------------------------------------------------
-
-
-def test_a_grid_of_whole_numbers():
-    assert places(Grid((2, 3))).tolist() == [[0, 0], [0, 1], [0, 2], [1, 0], [1, 1], [1, 2]]
-    assert places(Grid((2, 3), order=(1, 0))).tolist() == [[0, 0], [1, 0], [0, 1], [1, 1], [0, 2], [1, 2]]
-    assert places(Grid((2, 2), start=(5, -1), step=(1, 2))).tolist() == [[5, -1], [5, 1], [6, -1], [6, 1]]
-    assert np.array_equal(places(Grid((3, 4, 2))), grid(3, 4, 2))
-
-
-def test_a_grid_of_one_axis_has_no_axis_of_coordinates():
-    assert places(Grid(4)).tolist() == [0, 1, 2, 3]
-    assert places(Grid((4,), start=3, step=-1)).tolist() == [3, 2, 1, 0]
-    assert positions_of(Grid(4, start=3, step=-1)).progression
-    assert places(Grid(3, step=0)).tolist() == [0, 0, 0]
-    assert places(Grid(0)).tolist() == []
-
-
-def test_the_usual_grids():
-    assert places(Grid.between(5, -1, 1)).tolist() == np.linspace(-1, 1, 5).tolist()
-    assert places(Grid.between(1, -1, 1)).tolist() == [-1]
-    assert places(Grid.centres(4)).tolist() == [0.125, 0.375, 0.625, 0.875]
-    assert places(Grid.centres((2, 1), -1, 1)).tolist() == [[-0.5, 0], [0.5, 0]]
-    assert places(Grid.centres((2, 2), (0, -1), (4, 1), order=(1, 0))).tolist() == [
-        [1, -0.5], [3, -0.5], [1, 0.5], [3, 0.5],
-    ]  # fmt: skip
-    # The last cell stands where it was said to, exactly.
-    for size in range(2, 60):
-        assert positions_of(Grid.between(size, 0, 1)).element(size - 1) == 1
 
 
 @given(st.lists(st.tuples(st.integers(0, 5), NUMBERS, NUMBERS), min_size=1, max_size=3), st.randoms())
@@ -75,15 +47,6 @@ def test_every_cell_is_the_real_number(axes, random):
         held = -size if limbs.negative is not None and limbs.negative[number] else size
         # Its whole part exactly, its fraction to the nearest float64.
         assert abs(held - real) <= Fraction(1, 2**54)
-
-
-def test_large_grids_are_exact():
-    far = Grid((2, 2), start=(2**62, Fraction(2**63 - 1, 2)), step=(-1, 0.5))
-    at = positions_of(far)
-    assert [int(whole) for whole in at.whole.reshape(-1)] == [
-        2**62, 2**62 - 1, 2**62, 2**62, 2**62 - 1, 2**62 - 1, 2**62 - 1, 2**62,
-    ]  # fmt: skip
-    assert at.part.reshape(-1).tolist() == [0, 0.5, 0, 0, 0, 0.5, 0, 0]
 
 
 def test_a_grid_is_a_value():
@@ -129,18 +92,6 @@ def test_rotations_leave_them_as_they_are(backend):
     assert np.array_equal(alone, backend.to_numpy(rotate(backend.asarray(x[:, 2:]), spec, places)))
 
 
-def test_a_grid_without_its_prefix():
-    led = Grid((2, 2), start=-0.5, prefix=3)
-    number, cells = without_prefix(led)
-    assert (number, cells) == (3, Grid((2, 2), start=-0.5))
-    assert without_prefix(cells) == (0, cells)
-    assert without_prefix(7) == (0, 7)
-    at = at_origin(led)
-    assert at.shape == (7, 2)
-    assert at.as_float64().reshape(7, 2).tolist() == [[0, 0]] * 3 + places(cells).tolist()
-    assert at_origin(range(3)) == positions_of(range(3)) or at_origin(range(3)).size == 3
-
-
 def test_learned_rows_are_led_by_zeros_too(backend):
     spec, values = ch.Learned(4, rows=5), np.arange(20.0).reshape(5, 4)
     x = np.zeros((4, 4), np.float32)
@@ -158,17 +109,6 @@ def test_what_is_no_grid_is_refused_in_words(cases):
 
 
 def test_a_grid_that_does_not_fit_is_refused_before_it_is_made():
-    with pytest.raises(TooLarge, match="A grid of shape"):
-        positions_of(Grid((10**7, 10**7)))
-    with pytest.raises(TooLarge, match="An axis of shape"):
-        positions_of(Grid(10**13, step=0.5))
-
-
-def test_numpy_makes_an_array_of_a_grid():
-    assert np.asarray(Grid(3, start=0.5)).tolist() == [0.5, 1.5, 2.5]
-    placed = np.asarray(Grid((2, 1), start=(1, 7), prefix=1))
-    assert placed.dtype == np.float64
-    assert np.array_equal(placed, [[np.nan, np.nan], [1, 7], [2, 7]], equal_nan=True)
-    assert np.asarray(Grid((0, 2))).shape == (0, 2)
-    with pytest.raises(InvalidValue, match="copy=False"):
-        np.asarray(Grid(3), copy=False)
+    for grid, words in ((Grid((10**7, 10**7)), "A grid of shape"), (Grid(10**13, step=0.5), "An axis of shape")):
+        with pytest.raises(TooLarge, match=words):
+            positions_of(grid)

@@ -6,8 +6,11 @@ import pytest
 import clockhands as ch
 from clockhands.additive import token_positions, token_rows
 from clockhands.errors import InvalidValue
-from clockhands.specs import describe, from_json, to_json
 from oracles import published, sentences
+from oracles.libraries import Lazily
+from oracles.rows import every
+
+jax, torch = Lazily("jax"), Lazily("torch")
 
 BERT = ch.Learned(8, rows=16)
 GPT2_BATCHED = ch.Learned(8, rows=16, padding_row=1)
@@ -40,7 +43,7 @@ def by_hand(spec, mask):
     return rows
 
 
-@pytest.mark.parametrize("spec", [BERT, GPT2_BATCHED, BART, ROBERTA, FAIRSEQ], ids=describe)
+@every("spec", [BERT, GPT2_BATCHED, BART, ROBERTA, FAIRSEQ], drawn=2)
 def test_every_rule_gives_the_rows_that_it_says(spec, backend):
     masks = np.random.default_rng(1).random((64, 9)) < 0.6
     wanted = by_hand(spec, masks)
@@ -61,7 +64,7 @@ def test_ids_with_padding_are_a_mask(backend):
         assert np.array_equal(backend.to_numpy(token_rows(backend.asarray(IDS[0]), spec, padding=1)), wanted[0])
 
 
-@pytest.mark.parametrize(("key", "spec"), [("posids_roberta", ROBERTA), ("posids_bart", BART), ("posids_bert", BERT)])
+@every("key, spec", [("posids_roberta", ROBERTA), ("posids_bart", BART), ("posids_bert", BERT)])
 def test_published_rows_are_these(key, spec):
     arrays = published.arrays(key)
     assert token_rows(arrays["input_ids"], spec, padding=1).tolist() == arrays["pos"].tolist()
@@ -83,10 +86,8 @@ def test_the_sinusoid_of_fairseq_stands_at_the_published_ids():
     assert not added[0, [0, 1, 6]].any()
 
 
-def test_positions_may_exist_only_inside_a_trace():
-    jax = pytest.importorskip("jax")
-    torch = pytest.importorskip("torch")
-    for spec in (BERT, GPT2_BATCHED, BART, ROBERTA, FAIRSEQ):
+def test_positions_may_exist_only_inside_a_trace(draw):
+    for spec in draw((BERT, GPT2_BATCHED, BART, ROBERTA, FAIRSEQ), 2):
         wanted = token_rows(IDS, spec, padding=1)
         for given, padding in ((IDS, 1), (MASK, None), (MASK.astype(np.int32), None)):
             traced = jax.jit(lambda x, padding=padding, spec=spec: token_rows(x, spec, padding))
@@ -97,7 +98,6 @@ def test_positions_may_exist_only_inside_a_trace():
 
 
 def test_a_compiled_model_numbers_its_tokens():
-    torch = pytest.importorskip("torch")
 
     def embedded(ids, values):
         places = token_positions(ids, ROBERTA, padding=1)
@@ -141,16 +141,6 @@ def test_flattened_sequences_numbered_from_zero_read_rows_two_off():
     assert np.array_equal(wrong[2], flat[0])  # every row is read two rows too early
 
 
-def test_averaged_position_ids_are_refused():
-    # Checkpoints that are merged average their integer buffers too, and numbers between the rows come out.
-    merged = (np.arange(16) + np.arange(16).clip(2)) / 2
-    with pytest.raises(InvalidValue, match=r"whole positions only, got 1\.5"):
-        ch.table(ch.Learned(8, 16), merged, values=VALUES)
-    with pytest.raises(InvalidValue, match=r"whole positions only, got 0\.999"):
-        ch.table(ch.Learned(8, 16), np.float16([0.9995]), values=VALUES)
-    assert np.array_equal(ch.table(ch.Learned(8, 16), np.float16([1.0, 2.0]), values=VALUES), VALUES[1:3])
-
-
 def test_a_sequence_beyond_the_table_is_refused():
     for spec, most in ((BERT, 16), (BART, 14)):
         assert token_rows(np.ones((2, most), bool), spec).max() == 15
@@ -166,7 +156,6 @@ def test_a_sequence_beyond_the_table_is_refused():
 
 
 def test_a_sequence_beyond_the_table_is_refused_inside_a_trace():
-    jax = pytest.importorskip("jax")
     with pytest.raises(InvalidValue, match="rows for 14 tokens, got 15"):
         jax.jit(lambda mask: token_rows(mask, BART))(np.ones((2, 15), bool))
 
@@ -183,40 +172,5 @@ def test_arguments_stay_as_they_are():
     assert np.array_equal(ids, IDS)
 
 
-def test_the_rule_is_part_of_the_spec():
-    assert from_json(to_json(ROBERTA)) == ROBERTA != BART
-    assert describe(ROBERTA) == "Learned, width 8, rows 16, offset 2, padding row 1"
-    assert describe(BART) == "Learned, width 8, rows 16, offset 2"
-    assert (ROBERTA.padding_position, BART.padding_position, GPT2_BATCHED.padding_position) == (-1, None, 1)
-    assert (FAIRSEQ.padding_position, ch.Sinusoidal(8).padding_position) == (1, None)
-    assert ch.Sinusoidal(8, zero_rows=(0,), first=1).padding_position == 0
-
-
-@pytest.mark.parametrize(
-    ("name", "offset", "padding_row", "rows"),
-    [
-        ("bert", 0, None, 512),
-        ("gpt2", 0, None, 1024),
-        ("roberta", 2, 1, 514),
-        ("xlm-roberta", 2, 1, 514),
-        ("esm", 2, 1, 1026),
-        ("opt", 2, 1, 2050),
-        ("bart", 2, None, 1026),
-    ],
-)
-def test_presets_of_learned_tables(name, offset, padding_row, rows):
-    spec = ch.preset(name)
-    assert (spec.offset, spec.padding_row, spec.rows) == (offset, padding_row, rows)
-    assert ch.preset(name, rows=10, width=4) == ch.Learned(4, 10, offset, padding_row)
-
-
 def test_what_cannot_be_is_refused_in_words(cases):
     sentences.hold("numbering", cases)
-
-
-def test_inside_a_trace_any_number_but_0_is_one_token():
-    jax = pytest.importorskip("jax")
-    spec = ch.Learned(width=8, rows=514, offset=2, padding_row=1)
-    mask = np.array([[0, 7, 1, -1]])
-    made = jax.jit(lambda tokens: token_positions(tokens, spec))(mask)
-    assert np.asarray(made).tolist() == token_positions((mask != 0).astype(int), spec).tolist() == [[-1, 0, 1, 2]]

@@ -1,8 +1,5 @@
 """Resized tables against PyTorch's interpolation, and the arguments that models get wrong."""
 
-import json
-import re
-
 import numpy as np
 import pytest
 
@@ -11,6 +8,10 @@ from clockhands import memory
 from clockhands.additive import resize, resize_matrix
 from clockhands.errors import InvalidType, InvalidValue, TooLarge
 from oracles import published, sentences
+from oracles.libraries import Lazily
+from oracles.rows import every
+
+jax, torch = Lazily("jax"), Lazily("torch")
 
 
 def drawn(*shape):
@@ -22,46 +23,41 @@ GRID = drawn(5 * 6, 3)
 SIZES = (1, 2, 3, 5, 7, 8, 11, 20)
 
 
-@pytest.fixture(scope="module")
-def torch():
-    return pytest.importorskip("torch")
-
-
-def interpolated(torch, values, grid, size, **how):
+def interpolated(values, grid, size, **how):
     """What PyTorch makes of the rows of a grid."""
     image = torch.from_numpy(values).reshape(*grid, -1).permute(2, 0, 1)[None]
     out = torch.nn.functional.interpolate(image, size=size, **how)
     return out[0].permute(1, 2, 0).reshape(-1, values.shape[-1]).numpy()
 
 
-@pytest.mark.parametrize("align_corners", [False, True])
-@pytest.mark.parametrize("rows", SIZES)
-def test_lines_are_those_of_pytorch(torch, rows, align_corners):
+@every("align_corners", [False, True])
+@every("rows", SIZES)
+def test_lines_are_those_of_pytorch(rows, align_corners):
     got = resize(LINE, rows, align_corners=align_corners)
     rows_last = torch.from_numpy(LINE).T[None]
     wanted = torch.nn.functional.interpolate(rows_last, size=rows, mode="linear", align_corners=align_corners)
     assert np.abs(got - wanted[0].T.numpy()).max() < 1e-12
     # There is no cubic one for lines, but a grid of one column is a line.
     got = resize(LINE, rows, "cubic", align_corners=align_corners)
-    wanted = interpolated(torch, LINE, (7, 1), (rows, 1), mode="bicubic", align_corners=align_corners)
+    wanted = interpolated(LINE, (7, 1), (rows, 1), mode="bicubic", align_corners=align_corners)
     assert np.abs(got - wanted).max() < 1e-12
 
 
-@pytest.mark.parametrize("size", [(1, 1), (2, 9), (5, 6), (4, 5), (16, 16), (13, 3)])
-@pytest.mark.parametrize(("align_corners", "antialias"), [(False, False), (True, False), (False, True)])
-@pytest.mark.parametrize("kind", ["linear", "cubic"])
-def test_grids_are_those_of_pytorch(torch, kind, align_corners, antialias, size):
+@every("size", [(1, 1), (2, 9), (5, 6), (4, 5), (16, 16), (13, 3)])
+@every("align_corners, antialias", [(False, False), (True, False), (False, True)])
+@every("kind", ["linear", "cubic"])
+def test_grids_are_those_of_pytorch(kind, align_corners, antialias, size):
     got = resize(GRID, size, kind, grid=(5, 6), align_corners=align_corners, antialias=antialias)
     how = {"mode": f"bi{kind}", "align_corners": align_corners, "antialias": antialias}
-    wanted = interpolated(torch, GRID, (5, 6), size, **how)
+    wanted = interpolated(GRID, (5, 6), size, **how)
     assert got.shape == wanted.shape
     assert np.abs(got - wanted).max() < 1e-12
 
 
-def test_the_comparison_with_pytorch_can_fail(torch):
+def test_the_comparison_with_pytorch_can_fail():
     """Each argument moves the numbers by far more than the tolerance."""
     how = {"mode": "bicubic", "align_corners": False, "antialias": True}
-    wanted = interpolated(torch, GRID, (5, 6), (3, 4), **how)
+    wanted = interpolated(GRID, (5, 6), (3, 4), **how)
     right = {"grid": (5, 6), "antialias": True}
     assert np.abs(resize(GRID, (3, 4), "cubic", **right) - wanted).max() < 1e-12
     for kind, wrong in (
@@ -75,8 +71,8 @@ def test_the_comparison_with_pytorch_can_fail(torch):
         assert np.abs(resize(GRID, (3, 4), kind, **{**right, **wrong}) - wanted).max() > 1e-3, wrong
 
 
-@pytest.mark.parametrize("kind", ["linear", "cubic"])
-def test_a_given_scale_factor_is_that_of_pytorch(torch, kind):
+@every("kind", ["linear", "cubic"])
+def test_a_given_scale_factor_is_that_of_pytorch(kind):
     # DINO adds 0.1 so that rounding keeps the size, and the factor is then not the ratio of the sizes.
     factors = ((8 + 0.1) / 5, (9 + 0.1) / 6)
     image = torch.from_numpy(GRID).reshape(5, 6, 3).permute(2, 0, 1)[None]
@@ -90,7 +86,6 @@ def test_a_given_scale_factor_is_that_of_pytorch(torch, kind):
 
 
 def test_cubic_weights_of_both_kinds_are_those_of_jax_and_pytorch():
-    jax = pytest.importorskip("jax")
     image = GRID.astype(np.float32).reshape(5, 6, 3)
     for kind, method in (("linear", "linear"), ("cubic", "cubic")):
         for size in ((12, 13), (3, 4)):
@@ -102,8 +97,8 @@ def test_cubic_weights_of_both_kinds_are_those_of_jax_and_pytorch():
     assert np.abs(inner - resize_matrix(8, 16, "cubic")[6]).max() > 1e-3
 
 
-@pytest.mark.parametrize("kind", ["linear", "cubic"])
-@pytest.mark.parametrize("how", [{}, {"align_corners": True}, {"antialias": True}])
+@every("kind", ["linear", "cubic"])
+@every("how", [{}, {"align_corners": True}, {"antialias": True}])
 def test_what_every_way_keeps(kind, how):
     for old in SIZES:
         for new in SIZES:
@@ -168,8 +163,7 @@ def test_numpy_rounds_once():
     assert np.array_equal(resize(values, 13, "cubic"), wanted)
 
 
-def test_gradients_pass(torch):
-    jax = pytest.importorskip("jax")
+def test_gradients_pass():
     matrix = np.kron(resize_matrix(3, 5), resize_matrix(4, 2))
     values = torch.randn(13, 2, requires_grad=True)
     resize(values, (5, 2), grid=(3, 4), kept=1).sum().backward()
@@ -216,22 +210,6 @@ def test_bicubic_is_not_bilinear():
     assert resize(step, 40, "cubic").min() < -0.05
 
 
-def test_a_resize_is_never_passed_over():
-    """The number of rows is what was asked for, and a spec with other rows refuses the values."""
-    values = drawn(2 + 16, 4)
-    spec = ch.Learned(4, rows=18, offset=2)
-    longer = resize(values, 32, kept=spec.offset)
-    assert longer.shape == (34, 4)
-    with pytest.raises(InvalidValue, match="positions 0 to 15, got 16"):
-        ch.table(spec, 17, values=values)
-    with pytest.raises(InvalidValue, match=r"must be of shape \[18, 4\], got \[34, 4\]"):
-        ch.table(spec, 17, values=longer)
-    wider = ch.specs.with_fields(spec, rows=len(longer))
-    assert np.array_equal(ch.table(wider, 32, "float64", values=longer), longer[2:])
-    # A computed code needs no resizing: it has a row for every position.
-    assert ch.table(ch.Sinusoidal(4), [10**6]).shape == (1, 4)
-
-
 def test_the_offset_rows_belong_to_no_position():
     """Resizing the rows before position 0 along with the others mixes padding into the first tokens."""
     values = drawn(18, 4)
@@ -255,12 +233,9 @@ def test_what_would_not_fit_is_refused(monkeypatch):
 SCALED = ch.Sinusoidal(8, scaled=True)
 
 
-@pytest.mark.parametrize(
-    ("key", "name", "scale"),
-    [
-        ("sin_xtransformers_scaled", "x-transformers-sinusoidal", 64**-0.5),
-        ("sin_hf_speecht5_scaled", "speecht5", 0.7),
-    ],
+@every(
+    "key, name, scale",
+    [("sin_xtransformers_scaled", "x-transformers-sinusoidal", 64**-0.5), ("sin_hf_speecht5_scaled", "speecht5", 0.7)],
 )
 def test_published_scaled_tables_are_these(key, name, scale):
     theirs = published.arrays(key)["table"]
@@ -298,8 +273,7 @@ def test_a_scale_is_rounded_once():
         assert np.array_equal(ch.table(SCALED, 100, dtype, values=1 / 3), (exact * (1 / 3)).astype(dtype))
 
 
-def test_gradients_reach_the_scale(torch):
-    jax = pytest.importorskip("jax")
+def test_gradients_reach_the_scale():
     total = ch.table(ch.Sinusoidal(8), 5, "float64").sum()
     scale = torch.tensor(0.5, requires_grad=True)
     ch.add(torch.zeros(5, 8), SCALED, values=scale).sum().backward()
@@ -308,29 +282,10 @@ def test_gradients_reach_the_scale(torch):
     assert float(slope) == pytest.approx(total, rel=1e-5)
 
 
-def test_a_scaled_code_says_so():
-    assert ch.describe(SCALED).endswith(", times a learned scale")
-    assert json.loads(ch.to_json(SCALED))["scaled"] is True
-    assert ch.from_json(ch.to_json(SCALED)) == SCALED != ch.Sinusoidal(8)
-    for call, message in (
-        (lambda: ch.table(SCALED, 5), "This Sinusoidal has a trained scale, but no scale was given."),
-        (lambda: ch.table(SCALED, 5, values=[1.0, 2.0]), "`values` must be one number, got an array of shape [2]."),
-        (lambda: ch.table(SCALED, 5, values="one"), "`values` must be numbers, got an array of <U3."),
-        (
-            lambda: ch.table(ch.Sinusoidal(8), 5, values=1.0),
-            "Sinusoidal is computed by a formula, so it takes no values.",
-        ),
-        (lambda: ch.Sinusoidal(8, scaled=0.5), "`scaled` must be True or False, got 0.5."),
-    ):
-        with pytest.raises((InvalidValue, InvalidType), match=f"^{re.escape(message)}"):
-            call()
-
-
-@pytest.mark.parametrize("bad", [np.nan, np.inf])
+@every("bad", [np.nan, np.inf])
 def test_rows_that_would_spread_are_refused(bad):
     values = np.zeros((6, 2), np.float32)
     values[0, 1] = bad
-    torch = pytest.importorskip("torch")
     for given in (values, torch.from_numpy(values)):
         with pytest.raises(InvalidValue, match="`values` hold NaN or infinite numbers"):
             resize(given, 9)

@@ -6,9 +6,12 @@ from mpmath import mp
 
 import clockhands as ch
 from clockhands.additive import standardised
-from clockhands.ladders import Explicit, Geometric, Joined, Repeated
 from oracles import real_numbers, sentences
+from oracles.libraries import Lazily
 from oracles.real_numbers import FLOAT32, FLOAT64
+from oracles.rows import every
+
+jax = Lazily("jax")
 
 AT = [0, 1, 2.5, -3, 10**18]
 FUNNEL = {
@@ -19,8 +22,8 @@ FUNNEL = {
 }
 
 
-@pytest.mark.parametrize("layout", ["interleaved", "halves"])
-@pytest.mark.parametrize("order", FUNNEL)
+@every("layout", ["interleaved", "halves"])
+@every("order", FUNNEL)
 def test_other_waves_are_the_papers_in_other_places(order, layout):
     for dtype in ("float32", "float64", "bfloat16"):
         plain = ch.table(ch.Sinusoidal(8, layout="halves"), AT, dtype)
@@ -54,7 +57,7 @@ def test_a_scale_is_rounded_once():
     assert np.allclose(ch.table(both, AT, values=3.0), 1.5 * ch.table(ch.Sinusoidal(8), AT), atol=1e-7)
 
 
-@pytest.mark.parametrize("rows", [2, 128, 1_000])
+@every("rows", [2, 128, 1_000])
 def test_a_standardised_table_is_that_of_its_own_length(rows):
     spec = ch.Sinusoidal(8, standardised=rows, scale=0.1)
     rates = real_numbers.geometric(4)
@@ -81,31 +84,14 @@ def test_a_standardised_table_depends_on_its_length():
     assert np.abs(tables[0] - tables[1]).max() > 1e-4
 
 
-def test_repeated_rates():
-    spec = ch.Sinusoidal(16, spacing=Repeated(Geometric()), layout="halves")
-    rates = np.array(spec.rates).reshape(4, 2)
-    assert np.array_equal(rates[:, 0], rates[:, 1])
-    assert tuple(rates[:, 0]) == ch.Sinusoidal(8).rates
-    assert ch.specs.with_fields(spec, times=4).rates[:4] == (1.0,) * 4
-    assert ch.specs.with_fields(spec, width=8).rates == (1.0, 1.0, 0.01, 0.01)
-    # The same as two ladders in turns, for this width only.
-    turns = Joined(((4, Geometric()), (4, Geometric())), in_turns=True)
-    assert turns.ladder(8, 16).exact == spec.ladder.exact
-    assert Repeated(Explicit((0.5,)), 3).ladder(3, 6).rates == (0.5,) * 3
-
-
-@pytest.mark.parametrize("order", FUNNEL)
+@every("order", FUNNEL)
 def test_other_waves_inside_a_trace(order):
-    import jax
-
     spec = ch.Sinusoidal(8, layout="halves", order=order)
     made = jax.jit(lambda x, at: ch.add(x, spec, at))(np.zeros((5, 8), np.float32), np.arange(5, dtype=np.int32) * 99)
     assert np.abs(np.asarray(made) - ch.table(spec, range(0, 495, 99))).max() < 2.0**-21
 
 
 def test_a_standardised_table_inside_a_trace():
-    import jax
-
     spec = ch.Sinusoidal(8, standardised=64, scale=0.1)
     made = jax.jit(lambda x, at: ch.add(x, spec, at))(np.zeros((64, 8), np.float32), np.arange(64, dtype=np.int32))
     assert np.abs(np.asarray(made) - ch.table(spec, 64)).max() < 2.0**-21

@@ -4,13 +4,12 @@ import numpy as np
 import pytest
 
 import clockhands as ch
-from clockhands.biases import (
-    Buckets,
-    Kerple,
-    row_numbers,
-)
+from clockhands.biases import Buckets, Kerple, row_numbers
 from clockhands.errors import InvalidType, InvalidValue
 from oracles import sentences
+from oracles.libraries import Lazily
+
+jax, jnp, torch = Lazily("jax"), Lazily("jax.numpy"), Lazily("torch")
 
 
 def test_refused_in_words(cases):
@@ -18,7 +17,6 @@ def test_refused_in_words(cases):
 
 
 def test_mixed_libraries_are_refused():
-    torch, jnp = pytest.importorskip("torch"), pytest.importorskip("jax.numpy")
     with pytest.raises(InvalidType, match=r"`values` must be arrays of one library, got .*jax.*, torch.Tensor"):
         ch.bias(Kerple(2), 1, 2, values={"p": torch.ones(2), "a": jnp.ones(2)})
     # NumPy's go with either.
@@ -27,7 +25,6 @@ def test_mixed_libraries_are_refused():
 
 
 def test_whole_numbers_of_torch_are_numbers_and_booleans_are_not():
-    torch = pytest.importorskip("torch")
     assert ch.bias(Kerple(2), 1, 2, values={"p": torch.ones(2, dtype=torch.int64), "a": torch.ones(2)}).shape == (
         2,
         1,
@@ -45,12 +42,10 @@ def test_a_library_without_a_dtype_says_so():
 
 @pytest.mark.filterwarnings("ignore:Explicitly requested dtype")
 def test_jax_without_64_bits_says_so():
-    jnp = pytest.importorskip("jax.numpy")
     with pytest.raises(InvalidValue, match="computed float32, but float64 was requested"):
         ch.bias(Kerple(2), 1, 2, values={"p": jnp.ones(2), "a": jnp.ones(2)}, dtype="float64")
 
 
 def test_row_numbers_inside_a_trace_are_refused():
-    jax = pytest.importorskip("jax")
     with pytest.raises(InvalidType, match="`queries` must be concrete numbers"):
         jax.jit(lambda at: row_numbers(Buckets(2), at, 9))(jax.numpy.arange(3))

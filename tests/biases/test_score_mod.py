@@ -13,11 +13,17 @@ from clockhands.biases import Alibi, Buckets, Fire, Kerple, Window
 from clockhands.errors import InvalidType
 from laws.bias_members import MEMBERS, values_for
 from oracles import sentences
+from oracles.libraries import Lazily
+from oracles.rows import every
 
-torch = pytest.importorskip("torch")
-flex = pytest.importorskip("torch.nn.attention.flex_attention")
-held = pytest.importorskip("clockhands.torch")
-score_mod = held.score_mod
+jnp = Lazily("jax.numpy")
+
+torch, flex = Lazily("torch"), Lazily("torch.nn.attention.flex_attention")
+held = Lazily("clockhands.torch")
+
+
+def score_mod(*arguments, **fields):
+    return held.score_mod(*arguments, **fields)
 
 
 @pytest.fixture
@@ -47,7 +53,7 @@ def added(mod, heads, shape, batch=1):
     return mod(score, *(torch.arange(number, dtype=torch.int32) for number in (batch, heads, *shape)))
 
 
-@pytest.mark.parametrize("row", MEMBERS, ids=[row.name for row in MEMBERS])
+@every("row", MEMBERS)
 def test_it_adds_the_numbers_of_the_matrix(row):
     values = tensors(row.spec)
     count = min(24, row.positions.stop)
@@ -60,7 +66,7 @@ def test_it_adds_the_numbers_of_the_matrix(row):
             assert torch.equal(got, wanted)
 
 
-@pytest.mark.parametrize("row", MEMBERS, ids=[row.name for row in MEMBERS])
+@every("row", MEMBERS)
 def test_attention_with_it_is_attention_with_the_matrix(row, attend):
     torch.manual_seed(3)
     values, count = tensors(row.spec), min(24, row.positions.stop)
@@ -90,7 +96,7 @@ def test_positions_may_lie_anywhere():
         assert torch.equal(added(score_mod(spec, queries, keys, values=values), 2, (2, 3))[0], wanted)
 
 
-@pytest.mark.parametrize("spec", [row.spec for row in MEMBERS if row.spec.learned], ids=ch.describe)
+@every("spec", [row.spec for row in MEMBERS if row.spec.learned])
 def test_gradients_are_those_of_the_matrix(spec):
     count = 20 if spec.ordered else 40
     weights, gradients = torch.randn(spec.heads, count, count), []
@@ -119,7 +125,7 @@ def captured(mod):
     return sum(held.values())
 
 
-@pytest.mark.parametrize("row", [row for row in MEMBERS if row.spec.ordered], ids=lambda row: row.name)
+@every("row", [row for row in MEMBERS if row.spec.ordered])
 def test_it_holds_a_number_a_distance_and_no_matrix(row):
     heads, values = row.spec.heads, tensors(row.spec)
     learned = sum(array.numel() * 4 for array in (values or {}).values())
@@ -189,12 +195,11 @@ def test_refused_in_words(cases):
 
 
 def test_values_of_another_library_are_refused():
-    jnp = pytest.importorskip("jax.numpy")
     with pytest.raises(InvalidType, match="`values` must be PyTorch or NumPy arrays here"):
         score_mod(Kerple(2), 2, 2, values={"p": jnp.ones(2), "a": jnp.ones(2)})
 
 
-@pytest.mark.parametrize("spec", [Alibi(2), Alibi(2, "key"), Buckets(2), Fire(2, hidden=3), Window(2, 2, 2)], ids=str)
+@every("spec", [Alibi(2), Alibi(2, "key"), Buckets(2), Fire(2, hidden=3), Window(2, 2, 2)])
 def test_one_row_of_positions_is_that_of_every_sequence(spec):
     """[1, seq], as position_ids come, beside a batch of three."""
     rng = np.random.default_rng(0)

@@ -8,19 +8,17 @@ import pytest
 import clockhands as ch
 from clockhands import testing
 from clockhands.biases import Alibi, Buckets, CeilingBuckets, Clipped, Decay, Fire, Kerple, LogWindow, Window
-from clockhands.errors import InvalidType, InvalidValue
+from clockhands.errors import InvalidValue
 from laws import bias_members
+from oracles import sentences
+from oracles.libraries import Lazily
+from oracles.rows import every
+
+jax, torch = Lazily("jax"), Lazily("torch")
 
 # What inductor imports of PyTorch is made by what PyTorch has since deprecated.
 
-COMPUTED = [
-    Alibi(4),
-    Alibi(3, "past"),
-    Alibi(4, "symmetric"),
-    Alibi(4, "key"),
-    Alibi(3, "last-key"),
-    Decay(4),
-]
+COMPUTED = [Alibi(4), Alibi(3, "past"), Alibi(4, "symmetric"), Alibi(4, "key"), Alibi(3, "last-key"), Decay(4)]
 ROWS = [
     Buckets(3),
     Buckets(3, bidirectional=False),
@@ -39,7 +37,7 @@ FAR = 2**31 - 16
 
 def cases() -> list[Any]:
     families = {"computed": COMPUTED, "rows": ROWS, "kernels": KERNELS, "planes": PLANES}
-    return [pytest.param(spec, CLOSE[name], id=str(spec)) for name, specs in families.items() for spec in specs]
+    return [(spec, CLOSE[name]) for name, specs in families.items() for spec in specs]
 
 
 def values_for(spec: Any) -> dict[str, np.ndarray] | None:
@@ -55,7 +53,6 @@ def positions_for(spec: Any) -> tuple[np.ndarray, np.ndarray]:
 
 
 def in_jax(spec: Any, queries: Any, keys: Any, **more: Any) -> np.ndarray:
-    jax = pytest.importorskip("jax")
     learned = values_for(spec)
     learned = None if learned is None else {name: jax.numpy.asarray(array) for name, array in learned.items()}
 
@@ -66,7 +63,6 @@ def in_jax(spec: Any, queries: Any, keys: Any, **more: Any) -> np.ndarray:
 
 
 def in_torch(spec: Any, queries: Any, keys: Any, **more: Any) -> np.ndarray:
-    torch = pytest.importorskip("torch")
     learned = values_for(spec)
     learned = None if learned is None else {name: torch.tensor(array) for name, array in learned.items()}
 
@@ -84,7 +80,7 @@ def largest(numbers: np.ndarray) -> float:
 
 
 @WAYS
-@pytest.mark.parametrize(("spec", "close"), cases())
+@every("spec, close", cases())
 def test_a_traced_bias_is_the_known_one(spec: Any, close: float, inside: Any):
     queries, keys = positions_for(spec)
     wanted = ch.bias(spec, queries, keys, values=values_for(spec), dtype="float64")
@@ -102,11 +98,10 @@ def test_the_oracle_can_fail():
     assert largest(usual - wanted) > 0.1 * largest(wanted)
 
 
-@pytest.mark.parametrize("law", testing.laws_for(Alibi(4)), ids=lambda law: law.name)
-@pytest.mark.parametrize("row", bias_members.MEMBERS, ids=lambda row: row.name)
+@every("law", testing.laws_for(Alibi(4)))
+@every("row", bias_members.MEMBERS)
 def test_the_laws_hold_inside_a_trace(row: Any, law: Any):
     """Mapped by PyTorch, whose integers reach the 2**40 that the laws ask for."""
-    torch = pytest.importorskip("torch")
 
     def subject(spec: Any, others: Any = ()) -> Any:
         known = bias_members.values_for(spec)
@@ -137,7 +132,7 @@ def test_distances_are_exact_from_end_to_end(inside: Any):
 
 
 @WAYS
-@pytest.mark.parametrize("spec", [Buckets(3), CeilingBuckets(3, span=8, max_distance=40), Clipped(3, span=4)], ids=str)
+@every("spec", [Buckets(3), CeilingBuckets(3, span=8, max_distance=40), Clipped(3, span=4)])
 def test_every_boundary_is_that_of_the_exact_distance(spec: Any, inside: Any):
     edges = getattr(spec, "boundaries", (4,))
     at = np.unique([sign * (edge + near) for edge in edges for near in (-1, 0, 1) for sign in (1, -1)])
@@ -146,9 +141,9 @@ def test_every_boundary_is_that_of_the_exact_distance(spec: Any, inside: Any):
 
 
 @WAYS
-@pytest.mark.parametrize("spec", [Alibi(2, "key"), Alibi(2), Buckets(2), Fire(2, hidden=3)], ids=str)
-@pytest.mark.parametrize(
-    ("queries", "keys"),
+@every("spec", [Alibi(2, "key"), Alibi(2), Buckets(2), Fire(2, hidden=3)])
+@every(
+    "queries, keys",
     [
         ([[4, 5], [6, 9]], [0, 1, 2]),
         ([4, 5], [[0, 1, 2], [7, 8, 9]]),
@@ -173,7 +168,7 @@ def test_a_mask_is_asked_for(inside: Any):
 
 
 @WAYS
-@pytest.mark.parametrize("spec", [Window(2, 2, 3), Window(2, 2, 3, class_token=True), LogWindow(2, 2, 3, hidden=4)])
+@every("spec", [Window(2, 2, 3), Window(2, 2, 3, class_token=True), LogWindow(2, 2, 3, hidden=4)])
 def test_what_is_no_token_of_a_window_is_seen(spec: Any, inside: Any):
     last = 6 + getattr(spec, "class_token", False)
     made = inside(spec, np.array([-1, 0, last]), np.arange(last))
@@ -181,9 +176,8 @@ def test_what_is_no_token_of_a_window_is_seen(spec: Any, inside: Any):
     assert not np.isnan(made[:, 1]).any()
 
 
-@pytest.mark.parametrize("spec", [*COMPUTED, *ROWS, *KERNELS], ids=str)
+@every("spec", [*COMPUTED, *ROWS, *KERNELS])
 def test_decoding_under_jit_is_compiled_once_and_gives_the_rows_of_the_matrix(spec: Any):
-    jax = pytest.importorskip("jax")
     traced = 0
 
     def step(position: Any, values: Any) -> Any:
@@ -204,7 +198,6 @@ def test_decoding_under_jit_is_compiled_once_and_gives_the_rows_of_the_matrix(sp
 
 def test_a_loop_inside_jax():
     """A scan over positions: nothing but the spec is known."""
-    jax = pytest.importorskip("jax")
     spec = Alibi(2)
 
     def step(position: Any, _: Any) -> tuple[Any, Any]:
@@ -216,7 +209,6 @@ def test_a_loop_inside_jax():
 
 def test_keys_that_move_with_the_query():
     """The last of traced keys are the queries that a count asks for."""
-    jax = pytest.importorskip("jax")
     made = jax.jit(lambda keys: ch.bias(Alibi(2), 2, keys))(np.int32([4, 6, 9]))
     assert np.array_equal(made, ch.bias(Alibi(2), 2, [4, 6, 9]))
 
@@ -241,7 +233,6 @@ def test_float64_in_each_library():
 
 
 def test_wide_positions_of_jax():
-    jax = pytest.importorskip("jax")
     at = np.array([10**12, 10**12 + 3])
     with jax.enable_x64(True):
         for spec in (Alibi(2), Buckets(2)):
@@ -251,13 +242,11 @@ def test_wide_positions_of_jax():
 
 
 def test_gradients_reach_learned_numbers():
-    jax = pytest.importorskip("jax")
     spec, queries = Buckets(2), np.int32([3, 9])
     table = jax.numpy.asarray(values_for(spec)["table"])
     inside = jax.jit(jax.grad(lambda table, at: ch.bias(spec, at, 10, values=table).sum()))(table, queries)
     known = jax.grad(lambda table: ch.bias(spec, queries, 10, values=table).sum())(table)
     assert np.array_equal(inside, known)
-    torch = pytest.importorskip("torch")
     held = torch.tensor(np.asarray(table), requires_grad=True)
     torch.func.vmap(lambda at: ch.bias(spec, at, torch.arange(10), values=held))(
         torch.tensor(queries)[None]
@@ -265,56 +254,5 @@ def test_gradients_reach_learned_numbers():
     assert np.array_equal(held.grad.numpy(), known)
 
 
-@pytest.mark.parametrize(
-    ("call", "kind", "message"),
-    [
-        (
-            lambda at: ch.bias(Alibi(2), at, [0, 2**31]),
-            InvalidValue,
-            "must fit in 32 bits, like the other positions, which are inside a trace; got up to 2147483648",
-        ),
-        (
-            lambda at: ch.bias(Alibi(2), at, [0.5]),
-            InvalidType,
-            "must be whole numbers, because the other positions are inside a trace; got float64",
-        ),
-        (lambda at: ch.bias(Alibi(2), at * 1.5, 4), InvalidType, "must be integers, got float32"),
-        (
-            lambda at: ch.bias(Alibi(2), at[0], 4),
-            InvalidValue,
-            "must be of shape [queries] or [batch, queries], got []",
-        ),
-        (
-            lambda at: ch.bias(Alibi(2), 4, at),
-            InvalidValue,
-            "means the last key positions, so it must be 0 to 3; got 4",
-        ),
-        (lambda at: ch.bias(Buckets(2), at, at), InvalidValue, "Buckets has learned numbers, but they were not given"),
-        (
-            lambda at: ch.bias(Kerple(2), at, at, values={"p": [1.0, 1.0], "a": [1.0, -1.0]}),
-            InvalidValue,
-            "above 0, got -1.",
-        ),
-        (lambda at: ch.bias(Alibi(2), at, at, dtype="int8"), InvalidValue, "must be one of float64, float32"),
-        (
-            lambda at: ch.bias(Alibi(2), at[None].repeat(2, 0), at[None].repeat(3, 0)),
-            InvalidValue,
-            "must have the same batch size, got 2 and 3",
-        ),
-        (lambda at: ch.biases.row_numbers(Buckets(2), at, 9), InvalidType, "must be concrete numbers"),
-    ],
-)
-def test_refusals(call: Any, kind: Any, message: str):
-    jax = pytest.importorskip("jax")
-    with pytest.raises(kind) as caught:
-        jax.jit(call)(np.int32([1, 2, 3]))
-    assert message in str(caught.value)
-
-
-def test_two_libraries_are_refused():
-    torch = pytest.importorskip("torch")
-    jax = pytest.importorskip("jax")
-    with pytest.raises(InvalidType, match="are an array of torch, but the other positions are an array of jax"):
-        jax.jit(lambda at: ch.bias(Alibi(2), at, torch.arange(3)))(np.int32([1, 2, 3]))
-    with pytest.raises(InvalidType, match="are not arrays of the same library as the positions"):
-        jax.jit(lambda at: ch.bias(Buckets(2), at, at, values=torch.zeros(32, 2)))(np.int32([1, 2, 3]))
+def test_what_is_refused_inside_a_trace_in_words(cases):
+    sentences.hold("traced_biases", cases)

@@ -16,11 +16,7 @@ FAR = range(-(2**40), 2**40 + 1)
 # Two products and a sum of a cosine and a sine that are rounded to float32, as a share of the largest channel.
 TOLERANCE = 2.0**-22
 REORDERED = frozenset(
-    {
-        "position zero is the identity",
-        "the inverse is the negative position",
-        "layouts agree under the permutation",
-    }
+    {"position zero is the identity", "the inverse is the negative position", "layouts agree under the permutation"}
 )
 
 

@@ -194,86 +194,54 @@ def test_there_is_a_wrong_code_for_each_law():
     assert SABOTAGE.keys() == LAWS.keys()
 
 
-def test_positions_that_are_written_into_are_noticed():
-    subject = testing.Subject(SPEC, writes_into_positions, positions=range(60_000))
-    assert testing.broken(LAWS["arguments stay as they are"], subject) == "the positions were changed"
-
-
-def test_shifts_that_do_not_compose_are_noticed(monkeypatch):
-    from clockhands.testing.laws import _additive as additive
-
-    subject = testing.Subject(SPEC, right)
-    monkeypatch.setattr(additive, "shift", lambda spec, k: ch.shift(spec, k + (k == 3)))
-    assert "are not one by 3" in testing.broken(LAWS["shifts compose"], subject)
-
-
-def test_shift_matrices_that_stretch_or_mix_are_noticed(monkeypatch):
-    from clockhands.testing.laws import _additive as additive
-
-    subject, law = testing.Subject(SPEC, right), LAWS["shift is a rotation"]
-    monkeypatch.setattr(additive, "shift", lambda spec, k: 1.01 * ch.shift(spec, k))
-    assert "not orthogonal" in testing.broken(law, subject)
-    turned = np.roll(np.eye(8), 1, axis=0)
-    monkeypatch.setattr(additive, "shift", lambda *_: turned)
-    assert "mixes pairs" in testing.broken(law, subject)
-    monkeypatch.setattr(additive, "shift", lambda *_: np.eye(6))
-    assert "is of shape (6, 6)" in testing.broken(law, subject)
-    monkeypatch.setattr(additive, "shift", lambda spec, k: ch.shift(spec, -k))
-    assert "off by" in testing.broken(law, subject)
-
-
-def test_a_kernel_of_another_code_is_noticed(monkeypatch):
-    from clockhands.testing.laws import _additive as additive
-
-    monkeypatch.setattr(additive, "kernel", lambda _, d: ch.kernel(ch.Sinusoidal(8, base=9_000.0), d))
-    assert "dot product" in testing.broken(LAWS["kernel of distance"], testing.Subject(SPEC, right))
-
-
-def test_specs_that_share_their_numbers_are_noticed():
-    # As where a table is remembered without the base that it was made from.
-    other = testing.Subject(ch.Sinusoidal(8, base=500.0), right)
-    how = testing.broken(LAWS["told apart in either order"], testing.Subject(SPEC, right, (other,)))
-    assert "give the same numbers" in how
-
-
-def test_a_spec_that_changes_another_is_noticed():
+def test_other_wrong_codes_are_noticed(cases):
     asked = []
 
-    def apply(x, positions):
+    def counted(x, positions):
         return x + ch.table(SPEC, positions) + len(asked)
 
-    other = testing.Subject(SPEC, lambda x, _: asked.append(1) or x)
-    how = testing.broken(LAWS["told apart in either order"], testing.Subject(SPEC, apply, (other,)))
-    assert how == "the same spec gave different values after another spec was used"
+    other_base = testing.Subject(ch.Sinusoidal(8, base=500.0), right)
+    counting = testing.Subject(SPEC, lambda x, _: asked.append(1) or x)
+    in_between = "the same spec gave different values after another spec was used"
+    far = {"positions": range(60_000)}
+    for law, apply, fields, words in (
+        ("arguments stay as they are", writes_into_positions, far, "the positions were changed"),
+        # As where a table is remembered without the base that it was made from.
+        ("told apart in either order", right, {"others": (other_base,)}, "give the same numbers"),
+        ("told apart in either order", counted, {"others": (counting,)}, in_between),
+        ("every axis before the sequence is alike", lambda x, at: right(x, at)[..., :-1, :], {}, "shape"),
+        ("shift is a rotation", lambda x, at: right(x, at) * np.float32("nan"), {}, "off by nan"),
+        ("bounded", lambda x, at: right(x, at) * np.float32("nan"), {}, ""),
+        ("shift is a rotation", right, {"positions": range(4)}, "too few positions"),
+    ):
+        with cases(law, words):
+            assert words in testing.broken(LAWS[law], testing.Subject(SPEC, apply, **fields))
 
 
-@pytest.mark.parametrize("loses", ["from_json", "describe"])
-def test_a_spec_that_does_not_survive_is_noticed(monkeypatch, loses):
+def test_what_the_laws_ask_of_the_library_is_noticed_where_it_is_wrong(monkeypatch, cases):
+    from clockhands.testing.laws import _additive as additive
     from clockhands.testing.laws import _everywhere as everywhere
 
-    answers = iter(range(100))
-    replacement = {
-        "from_json": lambda _: ch.Sinusoidal(8, base=9_000.0),
-        "describe": lambda _: f"spec {next(answers)}",
-    }[loses]
-    monkeypatch.setattr(everywhere, loses, replacement)
-    assert testing.broken(LAWS["survives json"], testing.Subject(SPEC, right))
-
-
-def test_wrong_shapes_are_noticed():
-    subject = testing.Subject(SPEC, lambda x, positions: right(x, positions)[..., :-1, :])
-    assert "shape" in testing.broken(LAWS["every axis before the sequence is alike"], subject)
-
-
-def test_numbers_that_are_not_numbers_are_noticed():
-    subject = testing.Subject(SPEC, lambda x, positions: right(x, positions) * np.float32("nan"))
-    assert testing.broken(LAWS["shift is a rotation"], subject)
-    assert testing.broken(LAWS["bounded"], subject)
-
-
-def test_laws_need_room():
-    subject = testing.Subject(SPEC, right, positions=range(4))
-    assert "too few positions" in testing.broken(LAWS["shift is a rotation"], subject)
+    turned, answers = np.roll(np.eye(8), 1, axis=0), iter(range(100))
+    for law, module, name, replacement, words in (
+        ("shifts compose", additive, "shift", lambda spec, k: ch.shift(spec, k + (k == 3)), "are not one by 3"),
+        ("shift is a rotation", additive, "shift", lambda spec, k: 1.01 * ch.shift(spec, k), "not orthogonal"),
+        ("shift is a rotation", additive, "shift", lambda *_: turned, "mixes pairs"),
+        ("shift is a rotation", additive, "shift", lambda *_: np.eye(6), "is of shape (6, 6)"),
+        ("shift is a rotation", additive, "shift", lambda spec, k: ch.shift(spec, -k), "off by"),
+        (
+            "kernel of distance",
+            additive,
+            "kernel",
+            lambda _, d: ch.kernel(ch.Sinusoidal(8, base=9e3), d),
+            "dot product",
+        ),
+        ("survives json", everywhere, "from_json", lambda _: ch.Sinusoidal(8, base=9e3), "makes another spec"),
+        ("survives json", everywhere, "describe", lambda _: f"spec {next(answers)}", "changes"),
+    ):
+        with monkeypatch.context() as patch, cases(law, words):
+            patch.setattr(module, name, replacement)
+            assert words in testing.broken(LAWS[law], testing.Subject(SPEC, right))
 
 
 def test_breaking_by_nature_is_shown_by_the_numbers():

@@ -10,6 +10,10 @@ from typing import Any
 
 import numpy as np
 
+from oracles.libraries import Lazily
+
+torch = Lazily("torch")
+
 TURN = 2 * math.pi
 
 Arrays = Mapping[str, np.ndarray]
@@ -17,8 +21,6 @@ Arrays = Mapping[str, np.ndarray]
 
 def pegasus_x(_: Arrays) -> Any:
     """Transformers: rates, positions and phases in bfloat16."""
-    import torch
-
     half = 32
     numbers = torch.arange(half).to(torch.bfloat16)
     rates = torch.exp(numbers * -(math.log(10_000.0) / (half - 1)))
@@ -29,8 +31,6 @@ def pegasus_x(_: Arrays) -> Any:
 
 def qwen_image(arrays: Arrays) -> Any:
     """diffusers: rates rounded to the bfloat16 of the timesteps, all else in float32."""
-    import torch
-
     half = 32
     exponents = -math.log(10_000) * torch.arange(half, dtype=torch.float32) / half
     rates = torch.exp(exponents).to(torch.bfloat16)
@@ -40,8 +40,6 @@ def qwen_image(arrays: Arrays) -> Any:
 
 def detr(_: Arrays) -> Any:
     """Transformers 5: DETR's grid in the bfloat16 of the feature map."""
-    import torch
-
     size, features = 40, 32
     along = torch.arange(1, size + 1, dtype=torch.bfloat16)
     along = along / (along[-1:] + 1e-6) * TURN
@@ -55,16 +53,12 @@ def detr(_: Arrays) -> Any:
 
 def gaussian_fourier(arrays: Arrays) -> Any:
     """score_sde: 2 pi W t in float32, in this order."""
-    import torch
-
     phases = torch.from_numpy(arrays["t"])[:, None] * torch.from_numpy(arrays["W"])[None] * 2 * np.pi
     return torch.cat([phases.sin(), phases.cos()], dim=-1)
 
 
 def pi0(arrays: Arrays) -> Any:
     """Transformers: periods first, then rates, in float32."""
-    import torch
-
     periods = 4e-3 * (4.0 / 4e-3) ** torch.linspace(0.0, 1.0, 32, dtype=torch.float32)
     phases = (1.0 / periods * 2 * math.pi)[None] * torch.from_numpy(arrays["t"])[:, None]
     return torch.cat([phases.sin(), phases.cos()], dim=-1)
@@ -72,8 +66,6 @@ def pi0(arrays: Arrays) -> Any:
 
 def stable_audio_3(arrays: Arrays) -> Any:
     """diffusers: frequencies up to 10,000 as float32 exponentials."""
-    import torch
-
     ramp = torch.linspace(0.0, 1.0, 32, dtype=torch.float32)
     frequencies = torch.exp(ramp * (math.log(10_000.0) - math.log(0.5)) + math.log(0.5))
     phases = torch.from_numpy(arrays["t"]).float()[:, None] * frequencies * 2.0 * math.pi
@@ -82,8 +74,6 @@ def stable_audio_3(arrays: Arrays) -> Any:
 
 def timm_pixel(_: Arrays) -> Any:
     """timm: bands up to 112 pi in float32."""
-    import torch
-
     bands = 2.0 ** torch.linspace(0, math.log2(224) - 1, 8) * math.pi
     down, across = (torch.linspace(-1.0, 1.0, size) for size in (6, 9))
     points = torch.stack(torch.meshgrid(down, across, indexing="ij"), dim=-1).reshape(-1, 2)
@@ -93,8 +83,6 @@ def timm_pixel(_: Arrays) -> Any:
 
 def sam(arrays: Arrays) -> Any:
     """Transformers: a matrix product, then 2 pi, in float32."""
-    import torch
-
     points = 2 * torch.from_numpy(np.stack([arrays["x"], arrays["y"]], axis=-1)) - 1
     phases = 2 * np.pi * (points @ torch.from_numpy(arrays["B"]))
     return torch.cat([phases.sin(), phases.cos()], dim=-1)
@@ -102,8 +90,6 @@ def sam(arrays: Arrays) -> Any:
 
 def mochi(arrays: Arrays) -> Any:
     """diffusers: powers of two times 2 pi in float32."""
-    import torch
-
     rates = torch.pow(2.0, torch.arange(6, 8, dtype=torch.float32)) * (2 * torch.pi)
     points = torch.from_numpy(np.stack([arrays["c0"], arrays["c1"]], axis=-1))
     phases = rates.repeat(2) * points.repeat_interleave(2, dim=-1)

@@ -113,10 +113,7 @@ TABLES = {
     ),
     "rope_ret_pixel_axial": Table(
         ch.Rotary(
-            128,
-            "interleaved",
-            spacing=Joined(((32, EvenSteps(1.0, 16.0, math.pi)),) * 2),
-            axes=chunked([32, 32]),
+            128, "interleaved", spacing=Joined(((32, EvenSteps(1.0, 16.0, math.pi)),) * 2), axes=chunked([32, 32])
         ),
         at(np.linspace(-1, 1, 4), np.linspace(-1, 1, 5)),
         every_second,
@@ -165,9 +162,7 @@ TABLES = {
     ),
     # The class token in front stands at 0, where nothing turns.
     "rope_torchtune_vision": Table(
-        width_first(VISION_INTERLEAVED),
-        lambda _: np.concatenate([[[0, 0]], grid(range(1, 5), range(1, 5))]),
-        each,
+        width_first(VISION_INTERLEAVED), lambda _: np.concatenate([[[0, 0]], grid(range(1, 5), range(1, 5))]), each
     ),
 }
 

@@ -6,6 +6,7 @@ import pytest
 from clockhands.ladders import geometric
 from clockhands.scaling import Dynamic, Linear, Llama3, LongRope, Ntk, Proportional, Yarn
 from oracles import published
+from oracles.rows import every
 
 # What float32 rates may be off by: the exponent of the ladder is rounded, then the power.
 RELATIVE = 1e-6
@@ -43,7 +44,7 @@ def published_rates(key):
     return published.arrays(key)["inv_freq"]
 
 
-@pytest.mark.parametrize("key", SCALED)
+@every("key", SCALED)
 def test_scaled_rates_are_the_published_ones(key):
     theirs = published.arrays(key)
     assert worst_relative(SCALED[key].rates, theirs["inv_freq"]) <= RELATIVE
@@ -99,7 +100,7 @@ def test_litgpt_blends_yarn_the_wrong_way_round():
     assert np.abs(np.hypot(litgpt["cos"], litgpt["sin"]) - 1).max() < 1e-6
 
 
-@pytest.mark.parametrize("key", SCALED)
+@every("key", SCALED)
 def test_the_check_of_rates_can_fail(key):
     theirs = published_rates(key)
     rates = np.array(SCALED[key].rates)

@@ -1,8 +1,10 @@
 """Tables that other libraries' own code made: a named preset gives each of them, or says why not."""
 
+import json
 import math
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,8 +16,12 @@ from clockhands.grids import Grid
 from clockhands.presets import presets
 from clockhands.specs import with_fields
 from oracles import published
-from oracles.additive_cases import ALONG_ROWS, CASES, FAMILIES, IMAGE, IMAGE_XY, IMAGE_YX, MAE, POINTS, Case, case
+from oracles.additive_cases import CASES, FAMILIES, IMAGE, IMAGE_XY, IMAGE_YX, MAE, POINTS, Case, case
+from oracles.libraries import Lazily
 from oracles.original_arithmetic import ORIGINALS
+from oracles.rows import every
+
+torch = Lazily("torch")
 
 ENTRIES = published.entries(*FAMILIES)
 # Above this a stated tolerance allows for low precision: those originals are made once more, in their own steps.
@@ -52,7 +58,7 @@ def test_every_published_table_has_a_preset():
     assert {made.name for made in CASES.values()} <= known
 
 
-@pytest.mark.parametrize("key", CASES)
+@every("key", CASES)
 def test_a_preset_gives_the_published_table(key):
     assert worst(CASES[key], key) <= ENTRIES[key]["tolerance"]
     # float32 is the exact number rounded once, whatever the original did.
@@ -84,7 +90,7 @@ def variants(made: Case):
     return wrong
 
 
-@pytest.mark.parametrize("key", CASES)
+@every("key", CASES)
 def test_the_check_of_tables_can_fail(key):
     made, theirs = CASES[key], table_of(key)
     # Where low precision is allowed for, a wrong table may pass: there the original's own steps are what is checked.
@@ -99,7 +105,7 @@ def test_the_check_of_tables_can_fail(key):
     assert np.abs(moved - theirs).max() > tolerance
 
 
-@pytest.mark.parametrize("key", ["sin2d_mae_original", "sin2d_diffusers", "sin2d_vitpytorch", "sin2d_timm_default"])
+@every("key", ["sin2d_mae_original", "sin2d_diffusers", "sin2d_vitpytorch", "sin2d_timm_default"])
 def test_a_grid_whose_rows_run_the_other_way_is_noticed(key):
     made = CASES[key]
     grid = made.positions
@@ -144,10 +150,8 @@ def test_low_precision_is_made_once_more():
     assert {key for key, entry in ENTRIES.items() if entry["tolerance"] > COARSE} == ORIGINALS.keys()
 
 
-@pytest.mark.parametrize("key", ORIGINALS)
+@every("key", ORIGINALS)
 def test_the_original_arithmetic_gives_the_published_table(key):
-    import torch
-
     original, least = ORIGINALS[key]
     arrays, theirs = arrays_of(key), table_of(key)
     table = original(arrays)
@@ -159,8 +163,6 @@ def test_the_original_arithmetic_gives_the_published_table(key):
 
 
 def remade_to_the_unit(made, theirs):
-    import torch
-
     # One unit of the dtype at numbers of size 1, for another processor's exponential; nearly all are equal to the bit.
     unit = torch.finfo(made.dtype).eps if made.dtype == torch.bfloat16 else 1e-6
     off = np.abs(made.double().numpy() - theirs)
@@ -169,8 +171,6 @@ def remade_to_the_unit(made, theirs):
 
 
 def test_the_check_of_arithmetic_can_fail():
-    import torch
-
     key = "sin_hf_pegasus_x_bf16"
     exact = torch.from_numpy(CASES[key].table({})).to(torch.bfloat16)
     with pytest.raises(AssertionError):
@@ -224,7 +224,7 @@ def test_diffusers_has_other_rates_than_dit():
     assert np.abs(own - CASES["time_diffusers_flip_shift1"].table(arrays)).max() > 1
 
 
-@pytest.mark.parametrize("key", ["sin2d_diffusers", "sin2d_mae_original", "sin2d_hf_vitmae"])
+@every("key", ["sin2d_diffusers", "sin2d_mae_original", "sin2d_hf_vitmae"])
 def test_what_is_named_for_the_height_is_the_width(key):
     made = CASES[key]
     grid = made.positions
@@ -252,7 +252,7 @@ def test_cogvideox_needs_more_than_its_check_asks_for():
         ch.preset("cogvideox-2b", width=20)
 
 
-@pytest.mark.parametrize("key", ["sin2d_hf_detr_norm", "sin2d_detr_original"])
+@every("key", ["sin2d_hf_detr_norm", "sin2d_detr_original"])
 def test_detr_ends_at_a_turn_and_not_at_one(key):
     unit = tuple(1 / (size + 1e-6) for size in IMAGE)
     assert worst(Case("detr", {"width": 64}, Grid(IMAGE, start=unit, step=unit)), key) > 0.5
@@ -280,8 +280,6 @@ def test_nerf_leaves_out_the_pi_of_its_paper():
 
 
 def test_precision_that_is_lost_in_pegasus_x_leaves_few_rows():
-    import torch
-
     original, _ = ORIGINALS["sin_hf_pegasus_x_bf16"]
     assert len(torch.unique(original({}), dim=0)) == 769
     exact = ch.table(ch.preset("pegasus-x", width=64), 4_096)
@@ -305,32 +303,11 @@ def test_transformers_leaves_the_table_of_vitmae_at_zero():
     assert np.abs(right[1:]).max() == 1
 
 
-# Which test shows it, and the words of the preset that name it.
-DEFECTS = {
-    "sin_t2t_1d_min_timescale10": (test_tensor2tensor_multiplies_by_its_least_timescale, "multiplies the frequencies"),
-    "sin_hf_pegasus_x_bf16": (test_precision_that_is_lost_in_pegasus_x_leaves_few_rows, "in bfloat16 they are off"),
-    "sin_hf_timesfm_odd": (test_timesfm_pads_the_rows_of_an_odd_width, "pads the rows instead of the columns"),
-    "sin_speechbrain_relposxl": (test_speechbrain_forgets_the_sign_of_the_distance, "gives k and -k the same row"),
-    "time_diffusers_flip_shift1": (test_diffusers_has_other_rates_than_dit, "where DiT's own code has the paper's"),
-    "time_qwenimage_bf16": (test_the_original_arithmetic_gives_the_published_table, "in bfloat16 the numbers are off"),
-    "sin2d_diffusers": (test_diffusers_rescales_every_grid_to_16, "base_size 16 unless told otherwise"),
-    "sin2d_mae_original": (test_what_is_named_for_the_height_is_the_width, "names the width height"),
-    "sin2d_hf_vitmae": (test_transformers_leaves_the_table_of_vitmae_at_zero, "leaves ViTMAE's table at zero"),
-    "sin2d_timm_interleave": (test_timm_interleaves_nothing, "what it calls interleaved is not"),
-    "sin3d_diffusers_cogvideox": (test_cogvideox_needs_more_than_its_check_asks_for, "its check for one of 4"),
-    "sin2d_hf_detr_norm": (test_detr_ends_at_a_turn_and_not_at_one, "2 pi i / (n + 1e-6)"),
-    "sin2d_hf_detr_bf16": (test_detr_in_bfloat16_is_not_detr, "in bfloat16 off by 0.018"),
-    "sin_hf_sam2video_objptr": (test_half_of_the_columns_of_sam2_are_copies, "half of the columns are copies"),
-    "fourier_nerf_original": (test_nerf_leaves_out_the_pi_of_its_paper, "without the paper's pi"),
-}
-
-
-@pytest.mark.parametrize("key", DEFECTS)
-def test_a_preset_names_the_defect_of_its_original(key):
-    (says,) = (known.says for known in presets() if known.name == CASES[key].name)
-    assert DEFECTS[key][1] in says
-
-
-def test_every_known_defect_has_a_test():
-    assert {key for key, entry in ENTRIES.items() if entry["differs_from_documented_claim"]} == DEFECTS.keys()
-    assert ALONG_ROWS == (1, 0)
+def test_every_known_defect_has_a_test_and_a_preset_that_names_it(cases):
+    defects = json.loads(Path(__file__).with_name("defects_of_originals.json").read_text("utf-8"))
+    assert {key for key, entry in ENTRIES.items() if entry["differs_from_documented_claim"]} == defects.keys()
+    for key, defect in defects.items():
+        with cases(key):
+            assert defect["test"] in globals()
+            (says,) = (known.says for known in presets() if known.name == CASES[key].name)
+            assert defect["words"] in says

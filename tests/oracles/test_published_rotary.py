@@ -12,6 +12,7 @@ from clockhands.rotary import XPos, chunked, grid, rotate
 from clockhands.scaling import Yarn
 from oracles import published, rotary_conventions
 from oracles.rotary_conventions import APPLIED, DEFECTS, HALVES, INTERLEAVED, POSITIONS, TABLES, VISION, per_axis, units
+from oracles.rows import every
 
 ENTRIES = published.entries(*rotary_conventions.FAMILIES)
 MATCHED = {**TABLES, **APPLIED}
@@ -23,20 +24,14 @@ def off(ours, theirs):
     return np.abs(ours.astype(np.float64) - theirs).max()
 
 
-@pytest.mark.parametrize("key", MATCHED)
+@every("key", MATCHED)
 def test_specs_give_the_published_numbers(key):
-    ours, theirs = MATCHED[key].made(published.arrays(key))
-    assert off(ours, theirs) <= ENTRIES[key]["tolerance"] <= 1e-4
-
-
-@pytest.mark.parametrize("key", MATCHED)
-def test_the_check_can_fail(key):
-    """A base that is one in a hundred off is seen in each."""
-    convention = MATCHED[key]
-    spacing = Geometric(9_900.0)
-    wrong = dataclasses.replace(convention, spec=ch.specs.with_fields(convention.spec, spacing=spacing))
-    ours, theirs = wrong.made(published.arrays(key))
-    assert off(ours, theirs) > ENTRIES[key]["tolerance"]
+    """And a base that is one in a hundred off is seen in each."""
+    convention, tolerance = MATCHED[key], ENTRIES[key]["tolerance"]
+    arrays = published.arrays(key)
+    assert off(*convention.made(arrays)) <= tolerance <= 1e-4
+    spec = ch.specs.with_fields(convention.spec, spacing=Geometric(9_900.0))
+    assert off(*dataclasses.replace(convention, spec=spec).made(arrays)) > tolerance
 
 
 def test_every_published_table_is_matched_or_named_as_a_defect():

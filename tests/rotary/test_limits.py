@@ -6,33 +6,16 @@ import pytest
 import clockhands as ch
 from clockhands.errors import InvalidType, InvalidValue
 from clockhands.rotary import rotate, within
+from oracles import sentences
+from oracles.libraries import Lazily
+
+jax, torch = Lazily("jax"), Lazily("torch")
 
 SPEC = ch.Rotary(8)
 
 
-@pytest.mark.parametrize(
-    ("given", "beyond"),
-    [
-        (9, "8"),
-        (range(4, 12), "11"),
-        (range(12, 4, -1), "12"),
-        ([0, 7, 8, 9], "8"),
-        ([0.5, 8.5], "8.5"),
-        (np.array([[0, 1], [2, 2**40]]), "1,099,511,627,776"),
-        (np.uint64([2**63]), "9,223,372,036,854,775,808"),
-    ],
-    ids=str,
-)
-def test_a_known_position_beyond_the_limit_is_refused(given, beyond):
-    with pytest.raises(InvalidValue) as caught:
-        within(given, 8)
-    assert caught.value.message == f"`positions` must be below the limit of 8, got {beyond}."
-    assert caught.value.hint == "Shorten the text, or use a model or a RoPE scaling made for this length."
-
-
-@pytest.mark.parametrize("given", [8, 0, range(8), range(0), [], [7.99, -3.0], [[-(2**63), 7]], np.arange(8)], ids=str)
-def test_positions_below_the_limit_come_back_as_they_are(given):
-    assert within(given, 8) is given
+def test_limits_of_known_positions_in_words(cases):
+    sentences.hold("limits", cases)
 
 
 def test_arrays_of_every_library(any_backend):
@@ -42,15 +25,8 @@ def test_arrays_of_every_library(any_backend):
         within(at, 5)
 
 
-@pytest.mark.parametrize("limit", [0, -1, 1.5, True, None])
-def test_a_limit_is_a_count(limit):
-    with pytest.raises((InvalidType, InvalidValue), match="`limit` must be"):
-        within([0], limit)
-
-
 @pytest.mark.parametrize("way", ["compile", "export"])
 def test_a_graph_of_pytorch_holds_the_check(way):
-    torch = pytest.importorskip("torch")
     torch._dynamo.reset()
 
     class Model(torch.nn.Module):
@@ -69,7 +45,6 @@ def test_a_graph_of_pytorch_holds_the_check(way):
 
 
 def test_a_count_in_a_graph_of_pytorch():
-    torch = pytest.importorskip("torch")
     torch._dynamo.reset()
     run = torch.compile(lambda x: x + within(x.shape[0], 8), fullgraph=True, backend="eager", dynamic=True)
     assert run(torch.zeros(6))[0] == 6
@@ -79,13 +54,11 @@ def test_a_count_in_a_graph_of_pytorch():
 
 
 def test_a_transform_of_pytorch_refuses():
-    torch = pytest.importorskip("torch")
     with pytest.raises(InvalidType, match=r"inside a transform of torch\.func"):
         torch.func.vmap(lambda at: within(at, 8))(torch.zeros(2, 3, dtype=torch.int64))
 
 
 def test_a_trace_of_jax_holds_the_check_or_refuses():
-    jax = pytest.importorskip("jax")
     from jax.experimental import checkify
 
     x = np.ones((3, 8), np.float32)

@@ -4,6 +4,7 @@ Without a GPU the same arithmetic runs on the CPU: the rule that sends whole num
 replaced, and whatever would read the numbers of a tensor raises an error.
 """
 
+import shutil
 import warnings
 from typing import Any
 
@@ -16,9 +17,10 @@ from clockhands.errors import InvalidValue
 from clockhands.rotary import XPos, chunked, cos_sin, rerotate, rotate, rotate_both
 from clockhands.scaling import Linear, Yarn
 from clockhands.traces import BOUND
+from oracles.libraries import Lazily
+from oracles.rows import every
 
-torch = pytest.importorskip("torch")
-_torch_steps = pytest.importorskip("clockhands.rotary._torch_steps")
+torch = Lazily("torch")
 
 FAR = [0, 1, 17, 4096, 123_457, 10**9, 2**31 - 1, 2**40 + 3, 2**63 - 1, -5, -(2**62)]
 GRID = np.stack([np.arange(11), np.arange(11) // 3, np.arange(11)[::-1] * 1000], axis=-1)
@@ -45,7 +47,9 @@ def on_an_accelerator(monkeypatch):
         return isinstance(positions, torch.Tensor) and not positions.is_floating_point()
 
     monkeypatch.setattr(traces, "stay", stay)
-    monkeypatch.setattr(_torch_steps, "_plain", lambda _: False)  # steps are remembered for heads on the CPU
+    monkeypatch.setattr(
+        "clockhands.rotary._torch_steps._plain", lambda _: False
+    )  # steps are remembered for heads on the CPU
 
     def seal():
         for name in ("__array__", "numpy", "cpu", "item", "tolist", "__bool__", "__int__", "__index__"):
@@ -87,7 +91,7 @@ def test_float32_phases_would_not_do():
 
 
 @pytest.mark.usefixtures("on_an_accelerator")
-@pytest.mark.parametrize("dtype", DTYPES)
+@every("dtype", DTYPES)
 def test_every_dtype_of_whole_numbers(dtype):
     spec, x = ch.Rotary(16), torch.randn(4, 16)
     at = torch.tensor([0, 3, 100, 127]).to(getattr(torch, dtype))
@@ -135,7 +139,7 @@ def test_on_the_cpu_positions_are_made_exact_as_before():
     assert torch.equal(rotate(x, spec, torch.tensor(FAR)), rotate(x, spec, FAR))
 
 
-if torch.cuda.is_available():
+if shutil.which("nvidia-smi"):
 
     @pytest.mark.parametrize("case", CASES)
     def test_on_a_gpu_nothing_waits_and_a_graph_captures_it(case):
@@ -165,9 +169,9 @@ if torch.cuda.is_available():
 
     @pytest.mark.parametrize("layout", ["halves", "interleaved"])
     @pytest.mark.parametrize("axis", [1, 2])
-    @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16, torch.float64])
+    @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16", "float64"])
     def test_one_kernel_gives_what_the_formula_gives_and_so_does_its_backward(layout, axis, dtype):
-        spec = ch.Rotary(48, layout=layout, rotated=24, scaling=Linear(2.0))
+        spec, dtype = ch.Rotary(48, layout=layout, rotated=24, scaling=Linear(2.0)), getattr(torch, dtype)
         shape = (2, 5, 37, 48) if axis == 2 else (2, 37, 5, 48)
         at = torch.randint(-1000, 10**9, (2, 37), device="cuda")
         x = torch.randn(shape, device="cuda", dtype=dtype, requires_grad=True)

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 import clockhands as ch
+from oracles.libraries import Lazily
 
-transformers = pytest.importorskip("transformers")
-torch = pytest.importorskip("torch")
+torch, transformers = Lazily("torch"), Lazily("transformers")
 
 DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "guides" / "model-conventions.md"
 WIDTH, ROTATED = 16, 8

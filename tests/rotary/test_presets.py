@@ -4,6 +4,7 @@ import json
 import math
 import re
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -16,92 +17,31 @@ from clockhands.scaling import Yarn
 from clockhands.sources.resolve import resolve
 from clockhands.sources.targets import open_target
 from clockhands.specs import with_fields
+from oracles.libraries import Lazily
 from oracles.rotary_conventions import APPLIED, TABLES, units
+from oracles.rows import every
+
+torch = Lazily("torch")
 
 ROTARY = {each.name: each for each in presets() if isinstance(each.spec, ch.Rotary)}
 
-# Preset -> published config, and in which layers. What a config does not say of a code is changed in the preset first.
-CONFIGS = {
-    "llama2": ("llama-2-7b-chat", 0, {}),
-    "llama3": ("llama-3-8b", 0, {}),
-    "llama3.1": ("llama-3.1-8b", 0, {}),
-    "llama3.2": ("llama-3.2-1b", 0, {}),
-    "llama4": ("llama-4-scout-17b-16e", 0, {}),
-    "mistral": ("mistral-7b-instruct-v0.3", 0, {}),
-    "qwen2.5": ("qwen2.5-7b", 0, {}),
-    "qwen2.5-yarn": ("qwen2.5-7b", 0, {"scaling": None}),
-    "qwen3": ("qwen3-8b", 0, {}),
-    "gemma2": ("gemma-2-2b", 0, {}),
-    "gemma3-global": ("gemma-3-4b", 1, {}),
-    "gemma3-local": ("gemma-3-4b", 0, {}),
-    "phi2": ("phi-2", 0, {}),
-    "phi3": ("phi-3-mini-4k", 0, {}),
-    "phi3-long": ("phi-3-mini-128k", 0, {"length": None}),
-    "stablelm": ("stablelm-3b-ome", 0, {}),
-    "gpt-neox": ("gpt-neox-1layer", 0, {"head_width": 128, "rotated": 32}),
-    "deepseek-v2": ("deepseek-v2-lite", 0, {}),
-    "deepseek-v3": ("deepseek-v3", 0, {}),
-    "qwen2-vl": ("qwen2-vl-7b", 0, {}),
-    "qwen3-vl": ("qwen3-vl-32b", 0, {}),
-}
-# Preset -> published table, whose heads have another width or several halves.
-PUBLISHED = {
-    "roformer": "rope_apply_hf_roformer",
-    "gpt-j": "rope_apply_hf_gptj",
-    "llama": "rope_apply_meta_llama3",
-    "esm2": "rope_apply_fair_esm",
-    "retnet-rotary": "retnet_xpos_angles",
-    "xpos": "rope_xpos_torchscale_q",
-    "qwen2-vl-vision": "rope_hf_qwen2vl_vision",
-    "flux": "rope_diffusers_flux",
-    "qwen-image": "rope_diffusers_qwenimage_txt",
-    "wan": "rope_diffusers_wan",
-    "cogvideox": "rope_diffusers_3d_cogvideox",
-    "hunyuanvideo": "rope_diffusers_hunyuanvideo",
-    "hunyuan-dit": "rope_diffusers_2d_hunyuandit",
-    "dinov3": "rope_timm_dinov3",
-    "eva02": "rope_timm_eva",
-    "llama4-vision": "rope_torchtune_vision",
-    "sam2-memory": "rope_hf_sam2video",
-}
-# Held to the original's code below, at its real width.
-BY_CODE = {
-    "deepseek-v3-transformers",
-    "ernie-4.5-vl",
-    "gemma4-vision",
-    "glm-4v",
-    "glm4",
-    "gpt-oss",
-    "modernbert-global",
-    "modernbert-local",
-    "nanochat",
-    "pixtral",
-    "allegro",
-}
+# Each preset is that of a published config (of which of its codes, and what a config does not say is changed first), of
+# a published table, or held to the original's code below, at its real width.
+HELD = json.loads(Path(__file__).with_name("presets.json").read_text("utf-8"))
+CONFIGS, PUBLISHED, BY_CODE = HELD["configs"], HELD["tables"], HELD["by_code"]
 
 
-def resolved(published, tmp_path, name, index):
-    config = json.loads((published / "configs" / f"{name}.json").read_text("utf-8"))["config"]
-    path = tmp_path / "config.json"
-    path.write_text(json.dumps(config), encoding="utf-8")
-    codes = [code for code in resolve(open_target(str(path))).codes if code.part == "text"]
-    return codes[index].spec
-
-
-@pytest.mark.parametrize("name", CONFIGS)
-def test_presets_are_the_published_configs(name, published, tmp_path):
-    config, index, fields = CONFIGS[name]
-    spec = resolved(published, tmp_path, config, index)
-    assert with_fields(ROTARY[name].spec, **fields) == spec
-
-
-@pytest.mark.parametrize("name", [name for name in CONFIGS if name != "qwen2.5-yarn"])
-def test_the_sources_name_the_configs(name, published):
-    config = json.loads((published / "configs" / f"{CONFIGS[name][0]}.json").read_text("utf-8"))
-    if name == "gpt-neox":  # its source is the paper's 20B
-        return
-    assert config["source"]["path"] in ROTARY[name].source
-    assert f"{config['source']['repo']} at {config['source']['commit'][:7]}" in ROTARY[name].source
+def test_presets_are_the_published_configs(published, tmp_path, cases):
+    for name, row in CONFIGS.items():
+        held = json.loads((published / "configs" / f"{row['config']}.json").read_text("utf-8"))
+        path = tmp_path / "config.json"
+        path.write_text(json.dumps(held["config"]), encoding="utf-8")
+        codes = [code for code in resolve(open_target(str(path))).codes if code.part == "text"]
+        with cases(name):
+            assert with_fields(ROTARY[name].spec, **row["changed"]) == codes[row["code"]].spec
+            if name not in ("qwen2.5-yarn", "gpt-neox"):  # their sources are a model card and the paper's 20B
+                assert held["source"]["path"] in ROTARY[name].source
+                assert f"{held['source']['repo']} at {held['source']['commit'][:7]}" in ROTARY[name].source
 
 
 def narrowed(spec, like):
@@ -119,7 +59,7 @@ def narrowed(spec, like):
     return replace(spec, head_width=like.head_width, rotated=like.rotated)
 
 
-@pytest.mark.parametrize("name", PUBLISHED)
+@every("name", PUBLISHED)
 def test_presets_are_the_published_tables(name):
     like = {**TABLES, **APPLIED}[PUBLISHED[name]].spec
     spec = narrowed(ROTARY[name].spec, like)
@@ -129,7 +69,7 @@ def test_presets_are_the_published_tables(name):
 
 
 def test_every_rotary_preset_is_checked():
-    assert ROTARY.keys() == CONFIGS.keys() | PUBLISHED.keys() | BY_CODE
+    assert ROTARY.keys() == CONFIGS.keys() | PUBLISHED.keys() | {*BY_CODE}
     assert len(ROTARY) >= 49
 
 
@@ -144,13 +84,6 @@ def test_presets_say_what_they_are_and_where_it_stands():
         assert re.search(r"\d", each.source), each.name
         assert ch.from_json(ch.to_json(each.spec)) == each.spec
         assert len(ch.describe(each.spec)) < 300
-
-
-def test_any_field_of_a_preset_can_be_changed():
-    spec = ch.preset("llama3.1", head_width=64, base=10_000.0, layout="interleaved")
-    assert (spec.head_width, spec.rotated, spec.base, spec.layout) == (64, 64, 10_000.0, "interleaved")
-    assert ch.preset("phi3-long", length=4_096).rates != ch.preset("phi3-long").rates
-    assert ch.preset("xpos", xpos=None) == ch.preset("roformer")
 
 
 def test_both_lists_of_phi3_are_served():
@@ -173,7 +106,6 @@ def test_pixtral_divides_one_ladder_between_its_axes():
 
 def made_by(module, name, config, *inputs):
     """What a rotary module of transformers makes: cosine and sine."""
-    torch = pytest.importorskip("torch")
     pytest.importorskip("transformers")
     import importlib
 
@@ -187,7 +119,6 @@ def heads(spec, tokens):
 
 @pytest.mark.slow
 def test_images_as_transformers_turns_them():
-    torch = pytest.importorskip("torch")
     transformers = pytest.importorskip("transformers")
     cells = grid(5, 7)
     spec = ch.preset("pixtral")
@@ -212,7 +143,6 @@ def test_images_as_transformers_turns_them():
 
 @pytest.mark.slow
 def test_heads_as_transformers_turns_them():
-    torch = pytest.importorskip("torch")
     pytest.importorskip("transformers")
     from transformers.models.deepseek_v3 import modeling_deepseek_v3
     from transformers.models.nanochat import modeling_nanochat
@@ -276,7 +206,6 @@ def test_rates_as_transformers_makes_them(name, kind, layers, fields):
     ],
 )
 def test_sections_as_transformers_turns_them(name, kind, fields):
-    torch = pytest.importorskip("torch")
     transformers = pytest.importorskip("transformers")
     import importlib
 
@@ -307,7 +236,6 @@ def test_sections_as_transformers_turns_them(name, kind, fields):
 
 @pytest.mark.slow
 def test_videos_as_diffusers_turns_them():
-    torch = pytest.importorskip("torch")
     pytest.importorskip("diffusers")
     from diffusers.models.transformers.transformer_ltx import LTXVideoRotaryPosEmbed
 
@@ -333,7 +261,6 @@ def test_videos_as_diffusers_turns_them():
 
 @pytest.mark.slow
 def test_thirds_of_a_head_as_diffusers_turns_them():
-    torch = pytest.importorskip("torch")
     pytest.importorskip("diffusers")
     from diffusers.models.embeddings import apply_rotary_emb_allegro, get_3d_rotary_pos_embed_allegro
 
