@@ -14,22 +14,14 @@ import pytest
 
 import clockhands as ch
 
+from .conftest import PROGRAM, TURNED
+
 SCHEMA = Path(__file__).resolve().parents[2] / "docs" / "check.schema.json"
-PROGRAM = [sys.executable, "-c", "from clockhands.cli import main; main()"]
-MODULE = """
+MODULE = f"""{TURNED}
 import ctypes
 import os
 import sys
 import time
-import numpy as np
-
-def turned(x, positions, base=10_000.0):
-    half = x.shape[-1] // 2
-    angles = positions[:, None] * base ** (-np.arange(half) / half)
-    cos, sin = np.cos(angles), np.sin(angles)
-    a, b = x[..., :half], x[..., half:]
-    return np.concatenate([a * cos - b * sin, a * sin + b * cos], -1).astype(x.dtype)
-
 def apply_rotary(x, positions):
     print("the function talks")
     return turned(x, positions)
@@ -99,8 +91,6 @@ def talks_below_python(x, positions):
     if os.name != "nt":
         ctypes.CDLL(None).printf(b"a library of C, %d\\n", len(positions))  # kept back until the process ends
     return turned(x, positions)
-
-number = 3
 """
 LLAMA = ("--like", "llama2:head_width=16", "--length", "300")
 
@@ -115,11 +105,12 @@ def checked(run, tmp_path, monkeypatch):
     sys.modules.pop("somebodys", None)
 
 
-def in_a_process(folder, *words, command="check"):
-    """The same in a process of its own, as one that hangs needs it."""
-    return subprocess.run(
-        [*PROGRAM, command, *words], cwd=folder, capture_output=True, text=True, check=False, timeout=100
-    )
+def in_a_process(folder, command, name, *words):
+    """The same in a process of its own, as a function that hangs or ends its process needs it."""
+    (folder / "somebodys.py").write_text(MODULE, encoding="utf-8")
+    (folder / "ends_when_imported.py").write_text("import os\nos._exit(0)\n", encoding="utf-8")
+    words = [*PROGRAM, command, name, *words]
+    return subprocess.run(words, cwd=folder, capture_output=True, text=True, check=False, timeout=100)
 
 
 def test_a_right_function_is_exit_code_0_and_its_talk_goes_to_stderr(checked):
@@ -173,26 +164,27 @@ def test_the_schema_refuses_what_is_no_report(checked):
             jsonschema.Draft202012Validator(schema).validate(told | change)
 
 
-@pytest.mark.parametrize(
-    ("name", "words", "code"),
-    [
-        ("added", ("--like", "vaswani2017:width=16"), 0),
-        ("added", ("--like", "vaswani2017", "--width", "16"), 0),
-        ("nothing_added", ("--like", "vaswani2017", "--width", "16"), 1),
-        ("slopes", ("--like", "alibi"), 0),
-        ("apply_rotary", ("--like", "llama2", "--width", "16"), 0),
-        ("by_heads", ("--like", "llama2", "--width", "16", "--axes", "seq heads width"), 0),
-        ("wrong_base", ("--like", "spec.json"), 0),
-        ("build", ("--make", "--like", "llama2:head_width=16"), 0),
-        ("build_once", ("--make", "--like", "llama2:head_width=16"), 1),
-    ],
-)
-def test_the_kind_follows_from_the_spec(checked, name, words, code):
+KINDS = [
+    ("added", ("--like", "vaswani2017:width=16"), 0),
+    ("added", ("--like", "vaswani2017", "--width", "16"), 0),
+    ("nothing_added", ("--like", "vaswani2017", "--width", "16"), 1),
+    ("slopes", ("--like", "alibi"), 0),
+    ("apply_rotary", ("--like", "llama2", "--width", "16"), 0),
+    ("by_heads", ("--like", "llama2", "--width", "16", "--axes", "seq heads width"), 0),
+    ("wrong_base", ("--like", "spec.json"), 0),
+    ("build", ("--make", "--like", "llama2:head_width=16"), 0),
+    ("build_once", ("--make", "--like", "llama2:head_width=16"), 1),
+]
+
+
+def test_the_kind_follows_from_the_spec(checked, cases):
     Path("spec.json").write_text(ch.to_json(ch.Rotary(16, base=500_000.0)), encoding="utf-8")
-    done = checked(name, "--length", "300", "--json", *words)
-    assert done.code == code, done.out + done.err
     kinds = {"vaswani2017": "additive", "alibi": "bias"}
-    assert json.loads(done.out)["kind"] == kinds.get(words[1].partition(":")[0], "rotary")
+    for name, words, code in KINDS:
+        with cases(name, *words):
+            done = checked(name, "--length", "300", "--json", *words)
+            assert done.code == code, done.out + done.err
+            assert json.loads(done.out)["kind"] == kinds.get(words[1].partition(":")[0], "rotary")
 
 
 def test_a_spec_that_identify_wrote_is_taken(run, checked):
@@ -201,53 +193,9 @@ def test_a_spec_that_identify_wrote_is_taken(run, checked):
     assert checked("added", "--like", "found.json", "--length", "300").code == 0
 
 
-@pytest.mark.parametrize(
-    ("name", "words", "error", "hint"),
-    [
-        ("apply_rotary", (), "The expected encoding is missing.", "Pass it: --like PRESET"),
-        ("apply_rotary", ("--like", "lama2"), "There is no preset 'lama2'.", "Did you mean llama2?"),
-        ("apply_rotary", ("--like", "nowhere.json"), "nowhere.json does not exist.", "Check the spelling"),
-        ("apply_rotari", LLAMA, "somebodys has no 'apply_rotari'.", "Did you mean apply_rotary?"),
-        ("number", LLAMA, "somebodys:number is of type int, which cannot be called.", "Name a function"),
-        ("apply_rotary", ("--like", "llama2:widht=3"), "Rotary has no field 'widht'.", ""),
-        ("slopes", ("--like", "alibi", "--axes", "seq width"), "check_bias has no option 'axes'.", ""),
-        (
-            "apply_rotary",
-            (*LLAMA, "--axes", "seq depth"),
-            "`axes` must list the axes of x in order",
-            "Write for example axes=",
-        ),
-        (
-            "apply_rotary",
-            (*LLAMA, "--call", "x"),
-            "The function was called as function(x [4, 16]): ",
-            "It can be called",
-        ),
-    ],
-)
-def test_what_cannot_be_checked_is_exit_code_2_a_sentence_and_a_hint(checked, name, words, error, hint):
-    done = checked(name, *words)
-    assert (done.code, done.out) == (2, "")
-    told = [line for line in done.err.splitlines() if line != "the function talks"]
-    assert told[0].startswith(f"error: {error}"), told
-    assert told[1].startswith(f"hint: {hint}"), told
-    assert len(told) == 2
-
-
-@pytest.mark.usefixtures("checked")
-def test_a_function_named_by_its_file_is_told_how_it_is_named(run):
-    done = run("check", "somebodys.py:apply_rotary", *LLAMA)
-    assert done.code == 2
-    assert done.err == (
-        "error: somebodys.py is a Python file. Give the function as MODULE:FUNCTION, not as a file.\nhint: Write "
-        "somebodys:apply_rotary.\n"
-    )
-
-
 def test_a_function_that_hangs_does_not_keep_the_process(tmp_path):
-    (tmp_path / "somebodys.py").write_text(MODULE, encoding="utf-8")
     start = time.monotonic()
-    done = in_a_process(tmp_path, "somebodys:hangs", *LLAMA, "--timeout", "0.5", "--backend", "numpy")
+    done = in_a_process(tmp_path, "check", "somebodys:hangs", *LLAMA, "--timeout", "0.5", "--backend", "numpy")
     assert (done.returncode, done.stdout) == (2, "")
     error, hint = done.stderr.splitlines()
     assert error.startswith("error: The function was called as function(x [4, 16], positions [seq]): ")
@@ -257,21 +205,20 @@ def test_a_function_that_hangs_does_not_keep_the_process(tmp_path):
 
 
 def test_a_function_that_hangs_once_still_has_its_report(tmp_path):
-    (tmp_path / "somebodys.py").write_text(MODULE, encoding="utf-8")
     words = ("somebodys:hangs_for_many", *LLAMA, "--timeout", "0.5", "--backend", "numpy", "--json")
-    done = in_a_process(tmp_path, *words)
+    done = in_a_process(tmp_path, "check", *words)
     told = json.loads(done.stdout)
     assert done.returncode == int(not told["sound"])
     assert "did not return" in json.dumps(told)
 
 
 def test_a_fault_that_is_ignored_is_left_out_with_what_it_explains(checked):
-    done = checked("wrong_base", *LLAMA, "--ignore", "another-base", "--json")
+    done = checked("wrong_base", *LLAMA, "--backend", "numpy", "--ignore", "another-base", "--json")
     told = json.loads(done.out)
     assert (done.code, told["sound"], told["failures"], told["explanations"]) == (0, True, [], [])
     assert re.search(r"^note: somebodys:wrong_base: \d+ failures left out by --ignore\.$", done.err, re.MULTILINE)
     for other in ("other-layout", "changes-its-arguments,other-layout"):
-        kept = checked("wrong_base", *LLAMA, "--ignore", other)
+        kept = checked("wrong_base", *LLAMA, "--backend", "numpy", "--ignore", other)
         assert (kept.code, kept.err) == (1, "")
     # What is noticed beside the experiments explains nothing but itself.
     name, both = "wrong_in_place", checked("wrong_in_place", *LLAMA, "--backend", "numpy", "--json")
@@ -283,73 +230,58 @@ def test_a_fault_that_is_ignored_is_left_out_with_what_it_explains(checked):
     assert "a few positions" in {failure["experiment"] for failure in told["failures"]}
 
 
-def test_a_code_that_no_fault_has_is_refused(checked):
-    done = checked("wrong_base", *LLAMA, "--ignore", "another-bas")
-    assert (done.code, done.out) == (2, "")
-    assert "'another-bas' is not the code of a fault. Did you mean another-base" in done.err
-
-
-@pytest.mark.parametrize("command", ["check", "identify"])
-def test_a_function_that_ends_the_process_is_no_success(tmp_path, command):
-    (tmp_path / "somebodys.py").write_text(MODULE, encoding="utf-8")
-    (tmp_path / "ends_when_imported.py").write_text("import os\nos._exit(0)\n", encoding="utf-8")
-    how = LLAMA if command == "check" else ("--width", "16")
-    for name, said in (
-        ("somebodys:ends_the_process", "it called os._exit(0), which ends the process."),
-        ("somebodys:ends_it_for_many", "it called os._exit(0), which ends the process."),
-        ("ends_when_imported:anything", "os._exit(0)"),
+def test_a_function_that_ends_the_process_is_no_success(tmp_path, cases):
+    ended = "it called os._exit(0), which ends the process."
+    for command, name, said in (
+        ("check", "somebodys:ends_the_process", ended),
+        ("check", "somebodys:ends_it_for_many", ended),
+        ("check", "ends_when_imported:anything", "os._exit(0)"),
+        ("identify", "somebodys:ends_it_for_many", ended),
     ):
-        done = in_a_process(tmp_path, name, *how, command=command)
-        assert (done.returncode, done.stdout) == (2, "")
-        assert said in done.stderr
-        assert done.stderr.startswith("error: ")
+        with cases(command, name):
+            how = (*LLAMA, "--backend", "numpy") if command == "check" else ("--width", "16")
+            done = in_a_process(tmp_path, command, name, *how)
+            assert (done.returncode, done.stdout) == (2, "")
+            assert said in done.stderr
+            assert done.stderr.startswith("error: ")
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
 def test_a_process_that_a_function_forks_ends_as_it_wants(tmp_path):
-    (tmp_path / "somebodys.py").write_text(MODULE, encoding="utf-8")
-    done = in_a_process(tmp_path, "somebodys:forks", *LLAMA, "--backend", "numpy")
+    done = in_a_process(tmp_path, "check", "somebodys:forks", *LLAMA, "--backend", "numpy")
     assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.parametrize("command", ["check", "identify"])
-def test_json_stands_alone_on_stdout_whatever_writes_to_its_descriptor(tmp_path, command):
-    (tmp_path / "somebodys.py").write_text(MODULE, encoding="utf-8")
-    how = LLAMA if command == "check" else ("--width", "16", "--longest", "300")
-    done = in_a_process(tmp_path, "somebodys:talks_below_python", *how, "--json", command=command)
-    assert done.returncode == 0
-    assert json.loads(done.stdout)["target"] == "somebodys:talks_below_python"
-    assert "below Python\n" in done.stderr
-    assert os.name == "nt" or "a library of C, " in done.stderr
+def test_json_stands_alone_on_stdout_whatever_writes_to_its_descriptor(tmp_path, cases):
+    for command, how in (
+        ("check", (*LLAMA, "--backend", "numpy")),
+        ("identify", ("--width", "16", "--longest", "300")),
+    ):
+        with cases(command):
+            done = in_a_process(tmp_path, command, "somebodys:talks_below_python", *how, "--json")
+            assert done.returncode == 0
+            assert json.loads(done.stdout)["target"] == "somebodys:talks_below_python"
+            assert "below Python\n" in done.stderr
+            assert os.name == "nt" or "a library of C, " in done.stderr
 
 
-@pytest.mark.parametrize("name", ["hangs", "hangs_for_many"])
-def test_identify_waits_for_a_function_no_longer_than_it_is_told(tmp_path, name):
-    (tmp_path / "somebodys.py").write_text(MODULE, encoding="utf-8")
-    words = (f"somebodys:{name}", "--width", "16", "--timeout", "0.5")
-    done = in_a_process(tmp_path, *words, command="identify")
-    assert (done.returncode, done.stdout) == (2, "")
-    error, hint = done.stderr.splitlines()
-    assert re.fullmatch(
-        r"error: The function was called with \d+ rows?, and it did not return within 0.5 seconds\.", error
-    )
-    assert hint == ("hint: Give it more time: timeout= (--timeout on a command line), or name a function that returns.")
+def test_identify_waits_for_a_function_no_longer_than_it_is_told(tmp_path, cases):
+    for name in ("hangs", "hangs_for_many"):
+        with cases(name):
+            done = in_a_process(tmp_path, "identify", f"somebodys:{name}", "--width", "16", "--timeout", "0.5")
+            assert (done.returncode, done.stdout) == (2, "")
+            error, hint = done.stderr.splitlines()
+            called = r"error: The function was called with \d+ rows?, and it did not return within 0.5 seconds\."
+            assert re.fullmatch(called, error)
+            give = "hint: Give it more time: timeout= (--timeout on a command line), or name a function that returns."
+            assert hint == give
 
 
-def test_no_colour_where_none_is_wanted(tmp_path):
-    (tmp_path / "somebodys.py").write_text(MODULE, encoding="utf-8")
-    environment = {**os.environ, "FORCE_COLOR": "1"}
-    command = [*PROGRAM, "check", "somebodys:wrong_base", *LLAMA]
-    shown = {}
-    for name, more in (("with", {}), ("without", {"NO_COLOR": "1"})):
-        environment.pop("NO_COLOR", None)
-        done = subprocess.run(
-            command, cwd=tmp_path, env=environment | more, capture_output=True, text=True, check=False
-        )
-        assert done.returncode == 1, done.stderr
-        shown[name] = done.stdout
-    assert "\x1b[1;31m" in shown["with"]
-    assert "31m" not in shown["without"]
+def test_no_colour_where_none_is_wanted(checked, monkeypatch):
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    assert "\x1b[1;31m" in checked("wrong_base", *LLAMA, "--backend", "numpy").out
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert "31m" not in checked("wrong_base", *LLAMA, "--backend", "numpy").out
 
 
 def test_names_in_a_report_cannot_move_the_cursor(capsys):
@@ -363,35 +295,36 @@ def test_names_in_a_report_cannot_move_the_cursor(capsys):
     assert "\\x1b" in out
 
 
-@pytest.mark.parametrize("name", ["Right", "right", "wrong"])
-def test_a_module_is_checked_as_a_module(run, tmp_path, monkeypatch, name):
+TORCH_MODULE = """
+import torch
+
+class Right(torch.nn.Module):
+    dtype = torch.float32
+
+    def forward(self, x, positions):
+        rates = 10_000.0 ** (-torch.arange(8, dtype=torch.float64) / 8)
+        angles = positions[..., None].to(torch.float64) * rates
+        cos, sin = angles.cos().to(self.dtype), angles.sin().to(self.dtype)
+        a, b = x.chunk(2, -1)
+        return torch.cat([a * cos - b * sin, a * sin + b * cos], -1).to(x.dtype)
+
+class Wrong(Right):
+    dtype = torch.bfloat16
+
+right, wrong = Right(), Wrong()
+"""
+
+
+def test_a_module_is_checked_as_a_module(run, tmp_path, monkeypatch, cases):
     pytest.importorskip("torch")
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "somemodules.py").write_text(
-        textwrap.dedent("""
-            import torch
-
-            class Right(torch.nn.Module):
-                dtype = torch.float32
-
-                def forward(self, x, positions):
-                    rates = 10_000.0 ** (-torch.arange(8, dtype=torch.float64) / 8)
-                    angles = positions[..., None].to(torch.float64) * rates
-                    cos, sin = angles.cos().to(self.dtype), angles.sin().to(self.dtype)
-                    a, b = x.chunk(2, -1)
-                    return torch.cat([a * cos - b * sin, a * sin + b * cos], -1).to(x.dtype)
-
-            class Wrong(Right):
-                dtype = torch.bfloat16
-
-            right, wrong = Right(), Wrong()
-        """),
-        encoding="utf-8",
-    )
+    (tmp_path / "somemodules.py").write_text(TORCH_MODULE, encoding="utf-8")
     monkeypatch.delitem(sys.modules, "somemodules", raising=False)
-    done = run("check", f"somemodules:{name}", "--like", "llama2:head_width=16", "--length", "300", "--json")
+    for name in ("Right", "right", "wrong"):
+        with cases(name):
+            done = run("check", f"somemodules:{name}", "--like", "llama2:head_width=16", "--length", "300", "--json")
+            told = json.loads(done.out)
+            assert told["kind"] == "module"
+            assert done.code == int(name == "wrong"), done.out
+            jsonschema.Draft202012Validator(json.loads(SCHEMA.read_text(encoding="utf-8"))).validate(told)
     sys.modules.pop("somemodules", None)
-    told = json.loads(done.out)
-    assert told["kind"] == "module"
-    assert done.code == int(name == "wrong"), done.out
-    jsonschema.Draft202012Validator(json.loads(SCHEMA.read_text(encoding="utf-8"))).validate(told)

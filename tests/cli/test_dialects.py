@@ -18,22 +18,6 @@ LITGPT = "n_layer: 2\nn_embd: 128\nn_head: 4\nrotary_percentage: 0.25\nrope_base
 GENAI = {"model": {"context_length": 512, "type": "llama", "decoder": {"head_size": 64, "num_hidden_layers": 2}}}
 
 
-def test_a_finding_names_the_key_of_the_file_and_its_line(run, tmp_path):
-    path = tmp_path / "nemo.yaml"
-    path.write_text(NEMO)
-    result = run("audit", path, "--format", "github")
-    assert f"file={path},line=8" in result.out
-    assert "nemo.yaml:model.rotary_base" in run("audit", path).out
-
-
-def test_values_are_set_by_the_names_of_the_file(run, tmp_path):
-    path = tmp_path / "nemo.yaml"
-    path.write_text(NEMO)
-    result = run("audit", path, "--set", "model.rotary_base=1e6", "--json")
-    layer = json.loads(result.out)["targets"][0]["layers"][0]
-    assert (layer["base"], layer["source"]["base"]) == (1e6, "--set:model.rotary_base")
-
-
 def test_a_folder_is_known_by_such_a_config(run, tmp_path):
     for name, text in {"model_config.yaml": LITGPT, "genai_config.json": json.dumps(GENAI)}.items():
         folder = tmp_path / name.partition(".")[0]

@@ -17,14 +17,8 @@ from clockhands.presets import presets
 from clockhands.show.explorer.data import codes
 from clockhands.specs import from_dict
 
-LLAMA = {
-    "model_type": "llama",
-    "hidden_size": 64,
-    "num_attention_heads": 2,
-    "num_hidden_layers": 3,
-    "max_position_embeddings": 4096,
-    "rope_theta": 10000.0,
-}
+from .conftest import LLAMA, LLAMA3
+
 HOSTILE = "</script><script>alert(1)</script><!-- \u2028"
 
 
@@ -123,15 +117,7 @@ def test_width_base_and_span_make_the_ladder_wherever_a_base_is_given():
 
 
 def test_the_page_opens_on_the_first_ladder_and_shows_two_models_side_by_side(written, config, run):
-    path = config(
-        rope_scaling={
-            "rope_type": "llama3",
-            "factor": 8.0,
-            "low_freq_factor": 1.0,
-            "high_freq_factor": 4.0,
-            "original_max_position_embeddings": 512,
-        }
-    )
+    path = config(rope_scaling=LLAMA3 | {"original_max_position_embeddings": 512})
     bert = config("bert.json", model_type="bert", rope_theta=None)
     data = Page(written(bert, path)).data
     assert data["start"] == {"code": "model-1-0", "beside": 1, "code_in_attention": "rotary"}
@@ -210,31 +196,13 @@ def test_a_file_that_is_there_is_not_replaced_unless_asked(run, tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["page.html"], "nothing unfinished is left"
 
 
-def test_force_without_a_file_is_misuse(run):
-    done = run("explore", "--force")
-    assert (done.code, done.out) == (2, "")
-    assert done.err == (
-        "error: --force is for --out, which says what to replace.\nhint: See `clockhands explore --help`.\n"
-    )
-
-
 def test_what_cannot_be_read_is_said_and_what_can_is_shown(run, config, tmp_path):
     out = tmp_path / "page.html"
-    done = run("explore", tmp_path / "missing.json", "--out", out)
-    assert (done.code, done.out) == (2, "")
-    assert "missing.json does not exist" in done.err
-    assert not out.exists()
     done = run("explore", tmp_path / "missing.json", config(), "--out", out)
     assert done.code == 2
     assert "missing.json does not exist" in done.err
     data = Page(out.read_text(encoding="utf-8")).data
     assert [audit["target"] for audit in data["models"]] == [str(tmp_path / "config.json")]
-
-
-def test_a_place_that_cannot_be_written_is_said(run, tmp_path):
-    done = run("explore", "--out", tmp_path / "no" / "page.html")
-    assert done.code == 2
-    assert "cannot be written" in done.err
 
 
 @pytest.fixture

@@ -7,13 +7,9 @@ import sys
 
 import pytest
 
-LLAMA_31 = {
-    "model_type": "llama", "hidden_size": 4096, "num_attention_heads": 32, "num_key_value_heads": 8,
-    "num_hidden_layers": 32, "vocab_size": 128256, "max_position_embeddings": 131072, "rope_theta": 500000.0,
-    "rope_scaling": {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
-                     "original_max_position_embeddings": 8192},
-}  # fmt: skip
-WRONG = LLAMA_31 | {"rope_theta": 50000.0}
+from clockhands.cli.audit import MANY
+
+from .conftest import LLAMA_31, WRONG_BASE
 
 
 @pytest.fixture
@@ -21,35 +17,12 @@ def model(tmp_path, monkeypatch):
     """Write a config into a folder of its own and stay beside it."""
     monkeypatch.chdir(tmp_path)
 
-    def written(name, config=WRONG, **how):
+    def written(name, config=WRONG_BASE, **how):
         (tmp_path / name).mkdir(parents=True, exist_ok=True)
         (tmp_path / name / "config.json").write_text(json.dumps(config, **({"indent": 2} | how)), encoding="utf-8")
         return tmp_path / name / "config.json"
 
     return written
-
-
-def test_the_problem_and_its_fix_are_in_the_first_ten_lines(run, model):
-    model("m")
-    lines = run("audit", "m").out.splitlines()[:10]
-    assert lines[1] == "1 problem: base or scaling differ from a published model of the same size."
-    assert '    -  "rope_theta": 50000.0,' in lines
-    assert '    +  "rope_theta": 500000.0,' in lines
-
-
-def test_a_config_in_one_line_is_not_printed_to_show_its_fix(run, model):
-    model("m", indent=None)
-    lines = run("audit", "m").out.splitlines()
-    assert not [line for line in lines if "vocab_size" in line]
-    assert any(line.startswith("  fix: ") for line in lines)
-
-
-def test_a_correct_model_takes_a_few_lines_and_quiet_prints_nothing(run, model):
-    model("m", LLAMA_31)
-    done = run("audit", "m")
-    assert len(done.out.splitlines()) <= 15
-    assert done.out.splitlines()[1] == "The position settings look correct."
-    assert run("audit", "m", "--quiet").out == ""
 
 
 def test_the_diff_is_one_that_git_applies(run, model):
@@ -92,18 +65,13 @@ def test_of_several_models_one_that_cannot_be_fixed_does_not_stop_the_others(run
 
 
 def test_what_was_ignored_is_ignored_after_a_fix(run, model):
-    model("m", WRONG | {"rope_scaling": LLAMA_31["rope_scaling"] | {"facter": 2}})
+    model("m", WRONG_BASE | {"rope_scaling": LLAMA_31["rope_scaling"] | {"facter": 2}})
     assert run("audit", "m", "--fix", "--in-place", "--strict", "--ignore", "unknown-key").code == 0
 
 
 def test_programs_get_their_document_alone(run, model):
     model("m")
     assert json.loads(run("audit", "m", "--fix", "--json").out)["targets"]
-
-
-def test_standard_input_has_no_file_to_fix(run):
-    done = run("audit", "-", "--diff", stdin=json.dumps(WRONG).encode())
-    assert (done.out, done.err) == ("", "note: - has no file to fix.\n")
 
 
 def test_a_link_to_nothing_is_not_taken_for_a_written_file(run, model, tmp_path):
@@ -139,92 +107,64 @@ def test_every_model_under_a_folder_is_found_and_other_json_is_passed_over(run, 
     (tmp_path / "all" / "folder" / "config.json").mkdir(parents=True)
     unread = json.loads(run("audit", "-r", "all", "--json").out)["unread"]
     assert [each["target"] for each in unread] == ["all/broken", "all/folder"]
-    assert run("audit", "-r", "all/web").code == 2
-    assert "no folder" in run("audit", "-r", "all/one/config.json").err
-    assert "No model was found in 'all/web'." in run("audit", "-r", "all/web").err
 
 
-def test_many_models_are_audited_in_processes_with_the_same_answers(run, model):
-    for number in range(12):
-        model(f"all/{number:02}", WRONG if number % 2 else LLAMA_31)
+def test_many_models_are_audited_in_processes_with_the_same_answers_in_their_order(run, model):
+    for number in range(MANY):
+        model(f"all/{number:02}", (WRONG_BASE if number % 2 else LLAMA_31) | {"rope_theta": 10000.0 + number})
     (one, two) = (json.loads(run("audit", "-r", "all", "--json", "--jobs", jobs).out) for jobs in (1, 2))
     assert one == two
-    assert len(two["targets"]) == 12
+    assert [each["layers"][0]["base"] for each in two["targets"]] == [10000.0 + number for number in range(MANY)]
 
 
-@pytest.mark.parametrize(
-    ("config", "level", "code"),
-    [(WRONG, "error", 0), (WRONG, "warning", 1), (WRONG, "note", 1), (LLAMA_31, "warning", 0), (LLAMA_31, "note", 1)],
-)
-def test_the_lowest_severity_that_fails_can_be_chosen(run, model, config, level, code):
-    model("m", config)
-    assert run("audit", "m", "--fail-on", level).code == code
-    assert run("audit", "m", "--fail-on", "never").code == 0
-
-
-@pytest.mark.parametrize(
-    "words",
-    [
-        ("--in-place",),
-        ("--quiet", "--verbose"),
-        ("--strict", "--fail-on", "error"),
-        ("--diff", "--json"),
-        ("--fix", "--set", "rope_theta=1"),
-    ],
-)
-def test_options_that_contradict_each_other_are_refused(run, model, words):
-    model("m")
-    assert run("audit", "m", *words).code == 2
-
-
-# Runs the command in a copy of the process again and again, and kills the copy before the first, the second, ... line
-# that it runs of its own code from the moment at which it begins to write; prints what is in the folder after each.
+# Runs the command, and from the moment at which it begins to write goes on in copies of the process, which are killed
+# before the first, the second, ... line that they run of its own code; prints what is in the folder after each.
 KILLED = """
 import contextlib, json, os, pathlib, signal, sys
 from clockhands.cli import audit, main
-from clockhands.cli.output import write_whole
 
 def clockhands_write_bytes(path, data):
     with path.open("wb", buffering=0) as file:
         for start in range(0, len(data), 100):
             file.write(data[start:start + 100])
 
-def fixed():
-    with contextlib.suppress(SystemExit):
-        main(["audit", "m", "--fix", "-q", *sys.argv[1:]])
-
-def killed_at(number):
-    left = [number]
+def written_until(number, *arguments, **named):
     def line(frame, event, argument):
+        nonlocal number
         if event == "line":
-            left[0] -= 1
-            if not left[0]:
+            number -= 1
+            if not number:
                 os.kill(os.getpid(), signal.SIGKILL)
         return line
     def call(frame, event, argument):
         return line if "clockhands" in frame.f_code.co_filename + frame.f_code.co_name else None
-    def traced(*arguments, **named):
-        sys.settrace(call)
-        write_whole(*arguments, **named)
-        os._exit(0)
-    audit.write_whole = traced
-    fixed()
+    sys.settrace(call)
+    write_whole(*arguments, **named)
+    os._exit(0)
 
-pathlib.Path.write_bytes = clockhands_write_bytes
+def killed_at_every_line(*arguments, **named):
+    for number in range(1, 200):
+        for path in config.parent.iterdir():
+            path.unlink()
+        config.write_bytes(before)
+        copy = os.fork()
+        if not copy:
+            written_until(number, *arguments, **named)
+        killed = os.WIFSIGNALED(os.waitpid(copy, 0)[1])
+        print("state", json.dumps({path.name: path.read_text() for path in config.parent.iterdir()}), flush=True)
+        if not killed:
+            break
+
 config = pathlib.Path("m/config.json")
 before = config.read_bytes()
-fixed()  # imports what is needed, so that no copy does
-for number in range(1, 200):
-    for path in config.parent.iterdir():
-        path.unlink()
-    config.write_bytes(before)
-    copy = os.fork()
-    if not copy:
-        killed_at(number)
-    killed = os.WIFSIGNALED(os.waitpid(copy, 0)[1])
-    print("state", json.dumps({path.name: path.read_text() for path in config.parent.iterdir()}))
-    if not killed:
-        break
+with contextlib.suppress(SystemExit):
+    main(["audit", "m", "--fix", "-q", *sys.argv[1:]])  # imports what is needed, so that no copy does
+for path in config.parent.iterdir():
+    path.unlink()
+config.write_bytes(before)
+pathlib.Path.write_bytes = clockhands_write_bytes
+write_whole, audit.write_whole = audit.write_whole, killed_at_every_line
+main(["audit", "m", "--fix", "-q", *sys.argv[1:]])
 """
 
 
@@ -233,9 +173,9 @@ for number in range(1, 200):
 def test_whenever_it_is_killed_each_file_is_the_old_or_the_new_one(model, words, name):
     before = model("m").read_text("utf-8")
     after = before.replace("50000.0", "500000.0")
-    done = subprocess.run([sys.executable, "-c", KILLED, *words], capture_output=True, text=True, check=True)
+    done = subprocess.run([sys.executable, "-c", KILLED, *words], capture_output=True, text=True, check=False)
     states = [json.loads(line[6:]) for line in done.stdout.splitlines() if line.startswith("state ")]
-    assert len(states) > 30
+    assert len(states) > 30, done.stderr
     assert {state["config.json"] for state in states} == ({before, after} if words else {before})
     assert {state.get(name) for state in states} == {before if words else None, after}
     kept = {"config.json", name}

@@ -1,6 +1,7 @@
-"""What commands say, word for word: every page of help, and every refusal of what a caller did wrong.
+"""What commands say, word for word: every page of help, every refusal of misuse, and answers of many command lines.
 
-The words stand in `__snapshots__/test_golden.ambr`; `pytest tests/cli/test_golden.py --snapshot-update` writes them.
+The command lines stand in `misuse.txt` and `sessions.txt`, the configs that they name in `models.json`, what is said in
+`__snapshots__/test_golden.ambr`, which `pytest tests/cli/test_golden.py --snapshot-update` writes again.
 """
 
 import itertools
@@ -8,43 +9,42 @@ import json
 import pickle
 import re
 import shlex
+import shutil
 import struct
 import sys
 from pathlib import Path
 
+import ml_dtypes
 import numpy as np
 import pytest
+from safetensors.numpy import save_file
 
 import clockhands as ch
 from clockhands.cli import lab, survey
 from clockhands.cli.group import COMMANDS
-from written_files import entry, gguf_bytes, onnx_bytes, onnx_outside, onnx_tensor, safetensors_bytes
+from clockhands.cli.identified_json import positions_to_json
+from clockhands.grids import Grid
+from written_files import entry, gguf_bytes, gguf_key, onnx_bytes, onnx_outside, onnx_tensor, safetensors_bytes
 
-from .conftest import LLAMA, TURNED
+from .conftest import TURNED
 
-LINES = Path(__file__).with_name("misuse.txt")
-YARN = {"rope_type": "deepseek_yarn", "factor": 4.0}
-PAPER = {"type": "Sinusoidal", "width": 16}
+HERE = Path(__file__).parent
+NEMO = """\
+model:
+  encoder_seq_length: 4096
+  max_position_embeddings: ${.encoder_seq_length}
+  num_layers: 12
+  hidden_size: 768
+  num_attention_heads: 12
+  position_embedding_type: rope
+  rotary_base: 0.5
+"""
 TEXTS = {
-    "sound.json": LLAMA,
-    "deepseek-yarn.json": LLAMA | {"rope_scaling": YARN},
-    "no-rates.json": LLAMA | {"rope_theta": "abc"},
-    "no-code.json": {"model_type": "nobody's"},
-    "no-position.json": {"model_type": "jamba"},
-    "impossible.json": {"type": "Counter", "width": -1},
-    "models/a/config.json": LLAMA,
-    "web/config.json": {"name": "an application", "version": "1"},
-    "version.json": {"baseline": 2, "findings": []},
-    "list.json": [],
-    "{}.json": {},
-    "none-found.json": {"results": []},
-    "two-found.json": {"results": [{"matches": [1]}] * 2},
-    "lacking-found.json": {"results": [{"matches": [{}]}]},
-    "misspelt.json": {"type": "Sinusoidal", "widht": 4},
-    "elsewhere-found.json": {"results": [{"matches": [{"spec": PAPER, "positions": {"x": 1}, "values": None}]}]},
     "broken.json": "no json",
+    "names.txt": "\ufefffleet/a\nfleet/b\n",
     "kept.html": "kept" * 100,
     "kept.npy": "kept",
+    "nemo.yaml": NEMO,
     "somebodys.py": f"{TURNED}\napply_rotary = turned\nnumber = 3\ndef slopes(queries, keys): ...\n",
     "deep/somebodys.py": TURNED,
     "broken_module.py": "1 / 0",
@@ -54,18 +54,65 @@ TEXTS = {
 MODULES = {Path(name).stem for name in TEXTS if name.endswith(".py")}
 
 
+def write_configs(folder):
+    """The configs of models.json, each the one that it is `of`, changed; a key that is null is left out."""
+    known = {}
+    for name, fields in json.loads((HERE / "models.json").read_text(encoding="utf-8")).items():
+        known[name] = fields
+        if isinstance(fields, dict) and "of" in fields:
+            changed = known[fields["of"]] | fields
+            known[name] = {key: value for key, value in changed.items() if key != "of" and value is not None}
+        (folder / name).parent.mkdir(exist_ok=True, parents=True)
+        (folder / name).write_text(json.dumps(known[name], indent=2), encoding="utf-8")
+    (folder / "one-line.json").write_text(json.dumps(known["wrong-base.json"]), encoding="utf-8")
+    twice = json.dumps(known["llama.json"])[:-1] + ', "rope_theta": 500000.0, "vocab": 1, "vocab": 2}'
+    (folder / "duplicate.json").write_text(twice, encoding="utf-8")
+
+
+def write_arrays(folder):
+    """Tables of positions in files of every kind, and what is none."""
+    paper, random = ch.preset("vaswani2017", width=16), np.random.default_rng(3)
+    table, noise = ch.table(paper, 64), random.normal(size=(64, 16)).astype(np.float32)
+    moved, rows = table.copy(), np.full((4, 6), np.inf, np.float32)
+    moved[7] += 0.1
+    grid = Grid((12, 16), start=(0, 3), order=(1, 0), prefix=1)
+    arrays = {
+        "t": table, "moved": moved, "noise": noise, "infinite": rows, "line": rows[0], "words": np.array(["a"]),
+        "rows": np.ones((6, 4), np.float16), "whole": np.ones((4, 6), int),
+        "fairseq": ch.table(ch.preset("fairseq", width=16), 64),
+        "bfloat16": ch.table(paper, np.arange(600).astype(ml_dtypes.bfloat16).astype(np.float64)),
+        "from-2": ch.table(paper, range(2, 66)), "every-3": ch.table(paper, range(0, 192, 3)),
+        "grid": ch.table(ch.preset("mae", width=64), grid),
+    }  # fmt: skip
+    for name, array in arrays.items():
+        np.save(folder / f"{name}.npy", array)
+    np.savez(folder / "words.npz", inside=arrays["rows"])
+    np.savez(folder / "two.npz", a=table, b=ch.table(paper, 0.37 * np.arange(64)))
+    unnamed = {f"layer.{number}.weight": noise for number in range(20)}
+    save_file(unnamed, folder / "unnamed.safetensors")
+    tables = {"encoder.embed_positions.weight": table, "pos_encoder.pe": table[:, None, :]}
+    save_file(unnamed | tables, folder / "model.safetensors")
+    at = positions_to_json(Grid((2, 3), start=(0, 0.5), step=(1, 0.1), order=(1, 0), prefix=2))
+    match = {"spec": ch.specs.to_dict(ch.additive.AxialSinusoidal(8, (1, 1))), "positions": at, "values": None}
+    (folder / "grid-found.json").write_text(json.dumps({"results": [{"matches": [match]}]}), encoding="utf-8")
+    for name, context in (("unscaled", 8192), ("lost", 131072)):
+        keys = {"block_count": 32, "context_length": context, "embedding_length": 4096, "attention.head_count": 64}
+        written = [gguf_key(f"llama.{name}", "uint32", value) for name, value in keys.items()]
+        architecture = gguf_key("general.architecture", "string", "llama")
+        base = gguf_key("llama.rope.freq_base", "float32", 500000.0)
+        (folder / f"{name}.gguf").write_bytes(gguf_bytes([architecture, base, *written]))
+
+
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
-    """The current folder, with the files that misuse.txt names."""
+    """The current folder, with the files that the lines name."""
+    write_configs(tmp_path)
+    write_arrays(tmp_path)
     for name, text in TEXTS.items():
         (tmp_path / name).parent.mkdir(exist_ok=True, parents=True)
-        (tmp_path / name).write_text(text if isinstance(text, str) else json.dumps(text), encoding="utf-8")
+        (tmp_path / name).write_text(text, encoding="utf-8")
     (tmp_path / "there-models").mkdir()
-    rows = np.full((4, 6), np.inf, np.float32)
-    table = ch.table(ch.preset("vaswani2017", width=16), 64)
-    arrays = {"t": table, "infinite": rows, "line": rows[0], "whole": np.ones((4, 6), int), "words": np.array(["a"])}
-    for name, array in arrays.items():
-        np.save(tmp_path / f"{name}.npy", array)
+    shutil.copytree(tmp_path / "whisper", tmp_path / "models" / "a")
     monkeypatch.chdir(tmp_path)
     yield tmp_path
     for name in MODULES:
@@ -76,12 +123,16 @@ def held(folder):
     return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file() and "__pycache__" not in path.parts}
 
 
+def lines_by_command(file):
+    lines = [line for line in (HERE / file).read_text(encoding="utf-8").splitlines() if line and line[0] != "#"]
+    return itertools.groupby(lines, key=lambda line: line.split()[0])
+
+
 def test_misuse_is_one_sentence_a_hint_and_exit_code_2_and_writes_nothing(run, folder, cases, snapshot):
-    lines = [line for line in LINES.read_text(encoding="utf-8").splitlines() if line and not line.startswith("#")]
     before = held(folder)
-    for command, group in itertools.groupby(lines, key=lambda line: line.split()[0]):
+    for command, lines in lines_by_command("misuse.txt"):
         told = ""
-        for line in group:
+        for line in lines:
             with cases(line):
                 done = run(*shlex.split(line))
                 assert (done.code, done.out) == (2, "")
@@ -90,6 +141,17 @@ def test_misuse_is_one_sentence_a_hint_and_exit_code_2_and_writes_nothing(run, f
                 told += f"$ clockhands {line}\n{done.err}".replace(str(folder), "<folder>")
         with cases(command):
             assert told == snapshot(name=f"misuse of {command}")
+
+
+def test_what_command_lines_answer(run, folder, cases, snapshot):
+    for command, lines in lines_by_command("sessions.txt"):
+        for line in lines:
+            with cases(line):
+                done = run(*shlex.split(line), stdin=Path("wrong-base.json").read_bytes())
+                wide = [each for each in done.out.splitlines() if len(each) > 80 and not each.startswith("Same ")]
+                assert not wide or command == "table" or "github" in line
+                told = done.out + (done.err and f"--- beside it:\n{done.err}") + f"--- exit code {done.code}\n"
+                assert told.replace(str(folder), "<folder>") == snapshot(name=line)
 
 
 def safetensors(body=b"", **tensors):

@@ -13,23 +13,11 @@ from clockhands.cli import output
 from clockhands.sources import transfers
 from hub_server import breaks_off, listed, never_answers
 
-CONFIG = {
-    "model_type": "llama",
-    "hidden_size": 2048,
-    "num_attention_heads": 32,
-    "head_dim": 64,
-    "num_hidden_layers": 16,
-    "vocab_size": 128256,
-    "max_position_embeddings": 131072,
-    "rope_theta": 500000.0,
-    "rope_scaling": {
-        "rope_type": "llama3",
-        "factor": 32.0,
-        "low_freq_factor": 1.0,
-        "high_freq_factor": 4.0,
-        "original_max_position_embeddings": 8192,
-    },
-}
+from .conftest import LLAMA3, LLAMA_31
+
+CONFIG = LLAMA_31 | {
+    "hidden_size": 2048, "head_dim": 64, "num_hidden_layers": 16, "rope_scaling": LLAMA3 | {"factor": 32.0}
+}  # fmt: skip
 LIST = "/api/models/org/name/revision/main"
 
 

@@ -12,7 +12,7 @@ from clockhands.errors import ClockhandsError
 from clockhands.sources import safetensors
 from clockhands.sources.model_types import model_type
 from clockhands.sources.resolved import INDEXER
-from clockhands.sources.tensor_names import looks_like_query_or_key, tensors_of, type_names
+from clockhands.sources.tensor_names import tensors_of, type_names
 from written_files import entry, refusal, safetensors_bytes, written
 
 from .conftest import ATTENTION, LLAMA, llama_tensors, numbered
@@ -379,19 +379,3 @@ def test_every_row_is_of_a_type_whose_layout_is_known(cases):
             assert layouts <= {"halves", "interleaved"}
             assert row is None or known.layout is None, "one table says it, not two"
             assert row is None or {code.latent for code in rows} == {known.latent}
-
-
-def test_what_looks_like_a_query_or_key(cases):
-    yes = """
-        model.layers.0.self_attn.q_proj.weight transformer.h.0.attn.c_attn.weight model.layers.0.self_attn.W_pack.weight
-        encoder.layer.0.attention.self.query.bias layers.0.attention.wk.weight blk.attn_qkv.weight
-        model.layers.0.self_attn.kv_b_proj.weight model.layers.0.mixer.in_proj.weight
-    """
-    no = """
-        model.layers.0.self_attn.v_proj.weight model.layers.0.self_attn.o_proj.weight
-        model.layers.0.mlp.gate_proj.weight model.embed_tokens.weight gpt_neox.layers.0.attention.masked_bias
-    """
-    for names, looks in ((yes, True), (no, False)):
-        for name in names.split():
-            with cases(name):
-                assert looks_like_query_or_key(name) == looks

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from clockhands.engines import ENGINES, Event, Failed, Finished, Job, Lost, Started, Told, run
-from clockhands.errors import InvalidValue
+from clockhands.engines import Event, Failed, Finished, Job, Lost, Started, Told, run
+from oracles import sentences
 
 
 def squares(count: int) -> list[Job]:
@@ -92,11 +92,11 @@ def test_a_job_can_follow_from_one_that_failed_after_there_were_none():
     assert ended == [("broken", None), ("after it", 9)]
 
 
-@pytest.mark.parametrize("at_once", [1, 2])
-def test_no_more_jobs_at_once_than_allowed(at_once: int, tmp_path: Path):
-    jobs = [Job(f"{n}", "engines.calls:overlaps", {"folder": str(tmp_path)}) for n in range(4)]
-    with closing(run(jobs, at_once=at_once)) as events:
-        assert max(event.result for event in events if isinstance(event, Finished)) <= at_once
+def test_no_more_jobs_at_once_than_allowed(tmp_path: Path):
+    for at_once in (1, 2):
+        jobs = [Job(f"{n}", "engines.calls:overlaps", {"folder": str(tmp_path)}) for n in range(4)]
+        with closing(run(jobs, at_once=at_once)) as events:
+            assert max(event.result for event in events if isinstance(event, Finished)) <= at_once
 
 
 def test_an_error_keeps_its_message_and_hint():
@@ -106,22 +106,26 @@ def test_an_error_keeps_its_message_and_hint():
     assert "calls.py" in last.details
 
 
-@pytest.mark.parametrize(
-    ("call", "arguments", "message"),
-    [
-        ("engines.calls:broken", {"kind": "key"}, "KeyError: 'x'"),
-        ("engines.calls:broken", {"kind": "exit"}, "SystemExit: enough"),
-        ("engines.calls:unpicklable", {}, "TypeError: cannot pickle '_thread.lock' object"),
-        ("engines.calls:absent", {}, "AttributeError: module 'engines.calls' has no attribute 'absent'"),
-        ("engines.absent:square", {}, "ModuleNotFoundError: No module named 'engines.absent'"),
-    ],
-)
-def test_an_exception_fails_a_job_without_another_attempt(call: str, arguments: dict, message: str):
-    first, last = events_of(Job("broken", call, arguments))
-    assert first == Started(first.job, 1)
-    assert isinstance(last, Failed)
-    assert last.message == message
-    assert "Traceback" in last.details
+RAISED = [
+    ("engines.calls:broken", {"kind": "key"}, "KeyError: 'x'"),
+    ("engines.calls:broken", {"kind": "exit"}, "SystemExit: enough"),
+    ("engines.calls:unpicklable", {}, "TypeError: cannot pickle '_thread.lock' object"),
+    ("engines.calls:absent", {}, "AttributeError: module 'engines.calls' has no attribute 'absent'"),
+    ("engines.absent:square", {}, "ModuleNotFoundError: No module named 'engines.absent'"),
+]
+
+
+def test_an_exception_fails_a_job_without_another_attempt(cases):
+    jobs = [Job(message, call, arguments) for call, arguments, message in RAISED]
+    with closing(run(jobs, at_once=1)) as events:
+        found = list(events)
+    for job in jobs:
+        with cases(job.name):
+            first, last = (event for event in found if event.job == job)
+            assert first == Started(job, 1)
+            assert isinstance(last, Failed)
+            assert last.message == job.name
+            assert "Traceback" in last.details
 
 
 def test_an_argument_that_cannot_be_pickled_fails_its_job_only():
@@ -246,22 +250,5 @@ def test_what_workers_print_stays_out_of_the_output(tmp_path: Path):
     assert "written by a worker" in errors
 
 
-@pytest.mark.parametrize(
-    ("name", "hint"), [("lokal", "Did you mean 'local'?"), ("kubernetes", "Engines are local, ray.")]
-)
-def test_an_unknown_engine_is_refused(name: str, hint: str):
-    with pytest.raises(InvalidValue) as caught:
-        run([], name)
-    assert (caught.value.message, caught.value.hint) == (f"There is no engine {name!r}.", hint)
-    assert list(ENGINES) == ["local", "ray"]
-
-
-def test_values_that_cannot_be_used_are_refused():
-    with pytest.raises(InvalidValue, match="`at_once` must be at least 1, got 0"):
-        run([], at_once=0)
-    with pytest.raises(InvalidValue, match="`retries` must be at least 0, got -1"):
-        run([], retries=-1)
-    with pytest.raises(InvalidValue, match=r'`call` must be written as "package\.module:function"'):
-        Job("bad", "function", {})
-    with pytest.raises(InvalidValue, match="The engine `local` takes no address, got 'auto'"):
-        list(run([], address="auto"))
+def test_what_is_refused(cases):
+    sentences.hold("engines", cases)
