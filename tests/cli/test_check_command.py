@@ -9,12 +9,14 @@ import textwrap
 import time
 from pathlib import Path
 
-import jsonschema
 import pytest
 
 import clockhands as ch
+from oracles.libraries import Lazily
 
 from .conftest import PROGRAM, TURNED
+
+jsonschema = Lazily("jsonschema")
 
 SCHEMA = Path(__file__).resolve().parents[2] / "docs" / "check.schema.json"
 MODULE = f"""{TURNED}

@@ -11,17 +11,19 @@ import subprocess
 import sys
 from pathlib import Path
 
-import jsonschema
 import pytest
-from sarif_pydantic import Sarif
 
 import clockhands as ch
 from clockhands.auditing.findings import CODES
 from clockhands.cli import audit
 from clockhands.cli.audit import MANY
 from clockhands.faults import FAULTS
+from oracles.libraries import Lazily
 
 from .conftest import LLAMA, WRONG_BASE
+
+jsonschema = Lazily("jsonschema")
+pydantic = Lazily("sarif_pydantic")
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 CONFIGS = {
@@ -55,7 +57,7 @@ def sarif(run, *words):
 
 def test_sarif_is_valid_and_holds_every_finding(run, written):
     document, done = sarif(run, *written.values())
-    model = Sarif.model_validate(document)
+    model = pydantic.Sarif.model_validate(document)
     # A model that drops what it does not know would let a misspelt key pass.
     again = model.model_dump(mode="json", by_alias=True, exclude_unset=True)
     assert again == document
@@ -110,7 +112,7 @@ def test_a_name_that_is_not_utf_8_is_given_by_its_bytes_in_sarif(run, tmp_path, 
             pytest.skip("the file system takes only names in UTF-8")
         document, done = sarif(run, folder + os.fsdecode(name), os.fsdecode(b"no\xe9.json"))
         json.dumps(document, ensure_ascii=False).encode("utf-8")  # fails on half a surrogate pair
-        Sarif.model_validate(document)
+        pydantic.Sarif.model_validate(document)
         assert "\\udc" not in done.out.replace("\\\\udc", "")
         places = [result["locations"][0]["physicalLocation"] for result in document["runs"][0]["results"]]
         assert {place["artifactLocation"]["uri"] for place in places} == {name.decode("latin-1").replace("é", "%E9")}
@@ -135,7 +137,7 @@ def test_a_name_with_a_colon_is_told_as_another_is(run, tmp_path, monkeypatch, c
 
 def test_what_cannot_be_read_is_told_in_sarif_too(run, written):
     document, done = sarif(run, written["sound"], "missing.json")
-    Sarif.model_validate(document)
+    pydantic.Sarif.model_validate(document)
     (invocation,) = document["runs"][0]["invocations"]
     assert invocation["executionSuccessful"] is False
     assert "missing.json does not exist" in invocation["toolExecutionNotifications"][0]["message"]["text"]

@@ -12,13 +12,15 @@ import tomllib
 from contextlib import closing
 from pathlib import Path
 
-import jsonschema
 import pytest
 
 from clockhands.errors import InvalidValue
 from clockhands.lab.store import Measurement, Store
 from clockhands.lab.study import parse, shipped
 from clockhands.lab.tuning import tuning_study
+from oracles.libraries import Lazily
+
+jsonschema = Lazily("jsonschema")
 
 STUDY = """\
 question = "Does a code help?"

@@ -5,7 +5,6 @@ import json
 import re
 from pathlib import Path
 
-import jsonschema
 import numpy as np
 import pytest
 from safetensors.numpy import save_file
@@ -15,9 +14,12 @@ from clockhands.additive import Counter
 from clockhands.grids import Grid
 from clockhands.measures import QUESTIONS
 from clockhands.presets import presets
+from oracles.libraries import Lazily
 from packaged_weights import packaged, smollm2_file
 
 from . import conftest
+
+jsonschema = Lazily("jsonschema")
 
 SCHEMA = json.loads(
     (Path(__file__).resolve().parents[2] / "docs" / "properties.schema.json").read_text(encoding="utf-8")
