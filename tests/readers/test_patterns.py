@@ -75,6 +75,14 @@ def test_each_layer_keeps_its_base_where_one_scaling_is_used_for_all(tmp_path):
     assert (sliding.theirs.base, sliding.theirs.scaling["factor"], sliding.ours.scaling) == (1e4, 8.0, None)
 
 
+def test_layers_without_a_scaling_have_none_for_the_others(tmp_path):
+    config = config_of("gemma3")
+    config["rope_parameters"]["full_attention"] = {"rope_type": "default", "rope_theta": 1e6}
+    assert set(found(tmp_path, config)) == set(FILES["gemma3"]["changed by"]) - {
+        "no-scaling", "default-base-no-scaling", "scaling-everywhere",
+    }  # fmt: skip
+
+
 def test_a_list_of_longrope_is_compared_at_the_length_at_which_it_is_wrong(tmp_path):
     read = found(tmp_path, config_of("phi3"))
     (early,) = read["long-list-everywhere"].parted
