@@ -4,14 +4,15 @@ import ast
 import re
 from pathlib import Path
 
-import click
 import pytest
+from click.testing import CliRunner
 
 import clockhands
 from auditing.test_rules import CASES as FINDINGS
 from clockhands.auditing.findings import CODES, judge
 from clockhands.claims import CLAIMS, SUBJECTS
 from clockhands.cli import main
+from clockhands.cli.group import COMMANDS
 from clockhands.faults import ADDITIVE, BIAS, GENERATION, MODULE, ROTARY
 from clockhands.measures import QUESTIONS
 from clockhands.show.terminal import SHORT
@@ -110,15 +111,14 @@ def test_labels():
 
 
 def test_helps(cases):
-    context = click.Context(main, info_name="clockhands")
-    for name in main.list_commands(context):
-        command = main.get_command(context, name)
-        with cases(name):
-            text = command.get_help(click.Context(command, info_name=name, parent=context))
-            in_the_terms_of_the_field(re.sub(r'"who let .*"', "", text))
-            for each, below in getattr(command, "commands", {}).items():
-                text = below.get_help(click.Context(below, info_name=each, parent=context))
-                in_the_terms_of_the_field(text)
+    groups = [
+        (name, below) for name in COMMANDS for below in ("", *getattr(main.get_command(None, name), "commands", ()))
+    ]
+    for words in ((), *groups):
+        with cases(*words):
+            shown = CliRunner().invoke(main, [*filter(None, words), "--help"], env={"COLUMNS": "80"})
+            assert shown.exit_code == 0
+            in_the_terms_of_the_field(re.sub(r'"who let .*"', "", shown.stdout))
 
 
 def texts_of(source):
