@@ -26,6 +26,6 @@ class Late:
         return vars(self)["_module"]
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith(("__", "_mock", "pytest")):  # pytest asks for such of everything in a module that it collects
+        if name.startswith(("__", "_mock", "pytest")):  # what pytest asks of everything in a module
             raise AttributeError(name)
         return getattr(self._loaded(), name)
