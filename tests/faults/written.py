@@ -146,11 +146,17 @@ def rebuilt(spec, wrong, xp, rows=2048):
     return forward
 
 
-def coarse_path(spec, wrong, xp):
-    """A fused kernel for coarse dtypes that makes its phases there, beside a sound path (TransformerEngine#1245)."""
-    return lambda x, positions: applied(
-        x, positions, spec, xp, product="bfloat16" if wrong and x.dtype.itemsize == 2 else None
-    )
+def coarse_path(spec, wrong, xp, own=False):
+    """A fused kernel for coarse dtypes that makes its phases there, beside a sound path (TransformerEngine#1245).
+
+    In bfloat16, or in the tokens' own dtype.
+    """
+
+    def forward(x, positions):
+        coarse = wrong and x.dtype.itemsize == 2
+        return applied(x, positions, spec, xp, product=(x.dtype if own else "bfloat16") if coarse else None)
+
+    return forward
 
 
 def first_dtype(spec, wrong, xp):

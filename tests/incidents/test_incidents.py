@@ -69,9 +69,14 @@ def test_code_that_is_a_public_fault_has_the_names_of_that_fault(cases):
                 assert kind_of(row.spec("halves")) == record["code"]["check"]
 
 
-@pytest.mark.parametrize("number", [14, pytest.param(len(RECORDS), marks=pytest.mark.slow)])
+# Here another spec is recognised in what the function does, and named by its differences.
+RECOGNISED = ["Avarok-Cybersecurity/atlas#276"]
+
+
+@pytest.mark.parametrize("number", [12, pytest.param(len(RECORDS), marks=pytest.mark.slow)])
 def test_other_code_is_called_what_its_owner_found(number, cases, draw):
-    for name in draw([name for name in OF_CODE if "row" not in RECORDS[name]["code"]], number):
+    others = [name for name in OF_CODE if "row" not in RECORDS[name]["code"]]
+    for name in dict.fromkeys([*RECOGNISED, *draw(others, number)]):
         record = RECORDS[name]
         with cases(name):
             report = checked(record)

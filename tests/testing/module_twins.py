@@ -129,6 +129,18 @@ class Known(Guarded):
         return x if self.inv_freq.is_meta else super().forward(x, positions)
 
 
+class Lost(Formula):
+    """D2 #14: the table of the first one, which all later ones find empty: nothing turns."""
+
+    def __init__(self, *arguments, models, **more):
+        super().__init__(*arguments, **more)
+        self.first = not models
+        models.append(self.width)
+
+    def forward(self, x, positions):
+        return super().forward(x, positions) if self.first else x.clone()
+
+
 class HalvedConfig(Formula):
     """D2 #15: each layer that is built writes to the config that all share."""
 

@@ -33,7 +33,7 @@ def test_a_right_function_passes(cases):
     ways = [
         ("numpy", make, dtype) for make in (adding, kept) for dtype in ("float32", "bfloat16", "float16", "float64")
     ]
-    ways += [(name, *how) for name in ("torch", "jax") for how in ((adding, "float32"), (kept, "bfloat16"))]
+    ways += [(name, *how) for name in ("torch", "jax") for how in ((adding, "float64"), (kept, "bfloat16"))]
     for name, make, dtype in ways:
         with cases(name, make.__name__, dtype):
             report = check_additive(make(xp=arrays(name)), Sinusoidal(32), dtype=dtype, backend=name)
@@ -103,10 +103,19 @@ def test_every_code_can_be_asked_for(cases):
             assert check_additive(right, spec, values=values, length=LENGTHS.get(type(spec))).sound
 
 
-@pytest.mark.parametrize("number", [8, pytest.param(len(CODES), marks=pytest.mark.slow)])
+# The suspects of these are made by code of their own.
+OWN = [
+    row
+    for row in CODES
+    if isinstance(row[0], (Binary, Counter, NormalizedCounter, WarpedPosition))
+    or (isinstance(row[0], Sinusoidal) and (row[0].scaled or isinstance(row[0].spacing, EvenSteps)))
+]
+
+
+@pytest.mark.parametrize("number", [3, pytest.param(len(CODES), marks=pytest.mark.slow)])
 def test_every_code_can_be_wrong(number, cases, draw):
     """Off by one hundredth at one position and channel."""
-    for spec, values in draw(CODES, number):
+    for spec, values in [*OWN, *draw([row for row in CODES if row not in OWN], number)]:
         right = table_of(spec, values)
 
         def forward(x, positions, right=right):

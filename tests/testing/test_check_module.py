@@ -163,6 +163,23 @@ def test_one_that_was_moved_away(torch, twins):
     assert check_module(make=lambda: twins.built(twins.Known)).sound
 
 
+def test_later_ones_that_return_their_tokens(twins):
+    """D2 #14, with a copy that is a new one too."""
+    models = []
+    report = check_module(
+        make=functools.partial(twins.built, "Lost", models=models), like=spec_of("halves"), raises=False
+    )
+    (one,) = [one for one in report.explanations if "shared-table" in one.codes]
+    assert "it returns its tokens unchanged" in one.message
+
+
+def test_an_object_that_all_layers_halve(twins):
+    """D2 #15, beside a spec: what differs at each call differs after other calls too, and is told once."""
+    report = check_module(twins.built("HalvedCalls"), spec_of("halves"), raises=False)
+    assert report.explanations[0].codes == ("shared-object-mutated", "shrinks-each-call")
+    assert "remembers-longest" not in report.codes
+
+
 def test_a_config_that_each_layer_halves(twins):
     """D2 #15: two models' worth of layers are built before the first one is asked, so its width is its own."""
     wrong, right = {"width": 32, "rotated": 32}, {"width": 32, "rotated": 32}

@@ -10,6 +10,7 @@ from clockhands.ladders import Explicit, Geometric
 from clockhands.rotary import chunked, interleaved
 from clockhands.scaling import Linear, Llama3, Proportional, Yarn
 from clockhands.testing import check_module, check_rotary
+from faults.written import coarse_path
 
 LLAMA = ch.Rotary(64, base=5e5, scaling=Llama3(8, 8192))
 QWEN = ch.Rotary(64, base=1e6, scaling=Yarn(4, 8192))
@@ -88,6 +89,13 @@ def test_a_base_and_a_scaling_that_are_lost_together_are_told_with_their_numbers
     assert told.evidence["scaling-dropped"] == {"scaling": "Llama3, factor 8"}
     assert "Pass the base" in told.hint
     assert "Scale the frequencies" in told.hint
+
+
+def test_a_fault_of_coarse_tokens_alone_is_said_to_be_theirs():
+    told = explained(coarse_path(PLAIN, True, np, own=True), PLAIN).explanations[0]
+    assert told.codes[-1] == "coarse-path-differs"
+    assert {"phases-rounded", "positions-rounded", "rates-rounded"} & set(told.codes)
+    assert told.message.endswith(", but only for float16 tokens: float32 tokens are correct.")
 
 
 def test_a_module_that_has_lost_both_says_so():
