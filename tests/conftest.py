@@ -390,10 +390,18 @@ def pytest_collection_finish() -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    if config.option.part == "next":
-        config.option.part = str(next_number())  # processes of xdist are given it
+    if hasattr(config, "workerinput"):  # one of several processes: the one that started them has drawn
+        config.option.part = config.workerinput["part"]
+    elif config.option.part == "next":
+        config.option.part = str(next_number())
     config.pluginmanager.register(Record(), "what-was-tested")
     config.pluginmanager.register(Memory(), "memory-of-tests")
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:
+    """What a process of xdist is told."""
+    node.workerinput["part"] = node.config.option.part
 
 
 def pytest_report_header(config: pytest.Config) -> list[str]:

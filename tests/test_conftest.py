@@ -137,9 +137,11 @@ def test_a_part_of_the_slow_tests_holds_those_that_always_run(tmp_path: Path):
     guard.write_text("import pytest\n@pytest.mark.slow\ndef test_guard(): pass\n", encoding="utf-8")
     ran = []
     for number in ("7", "8", "next", "next"):
-        done = run(tmp_path, SLOW, PYTEST_ADDOPTS=f"-v -m slow --part {number}", XDG_CACHE_HOME=str(tmp_path / "cache"))
+        done = run(
+            tmp_path, SLOW, PYTEST_ADDOPTS=f"-v -n 2 -m slow --part {number}", XDG_CACHE_HOME=str(tmp_path / "cache")
+        )
         assert done.returncode == 0, done.stdout + done.stderr
-        ran.append({line.split()[0] for line in done.stdout.splitlines() if " PASSED" in line})
+        ran.append({line.split()[-1] for line in done.stdout.splitlines() if " PASSED" in line})
         assert f"{GUARDS[-1]}::test_guard" in ran[-1]
         assert len(ran[-1]) < 30
         printed = re.search(r"part of the slow tests: --part (\d+)", done.stdout)
