@@ -77,7 +77,7 @@ def test_python_blocks_run(tmp_path: Path, cases):
 
 
 def test_examples_in_docstrings_print_what_they_say(cases):
-    """Not by pytest's own collection of doctests: it looks at every object of 850 files in each process, for 20 s."""
+    """Not by pytest's own collection of doctests: it looks at every object of 850 files in each process, for 16 s."""
     source = ROOT / "src"
     tried = 0
     for path in sorted(source.rglob("*.py")):
