@@ -10,22 +10,12 @@ from safetensors.numpy import save_file
 
 import clockhands as ch
 from clockhands.auditing import audit
-from clockhands.show.explorer.data import data, model_biases
-from clockhands.show.explorer.page import page
+from clockhands.show.explorer.data import model_biases
 from clockhands.specs import from_dict
+from explorer.facts import MODELS
+from explorer.facts import shown as page_of
 from exploring import put, says
 
-T5 = {
-    "model_type": "t5",
-    "architectures": ["T5ForConditionalGeneration"],
-    "num_heads": 4,
-    "num_layers": 2,
-    "num_decoder_layers": 2,
-    "d_model": 64,
-    "d_kv": 16,
-    "relative_attention_num_buckets": 32,
-}
-BLOOM = {"model_type": "bloom", "n_head": 12, "n_layer": 6, "hidden_size": 768}
 TENSOR = "{}.block.0.layer.0.SelfAttention.relative_attention_bias.weight"
 
 
@@ -39,7 +29,7 @@ def tables():
 @pytest.fixture(scope="module")
 def models(tmp_path_factory, tables):
     place = tmp_path_factory.mktemp("models")
-    for name, config in {"t5": T5, "bloom": BLOOM, "bare": T5}.items():
+    for name, config in {"t5": MODELS["t5"], "bloom": MODELS["bloom"], "bare": MODELS["t5"]}.items():
         (place / name).mkdir()
         (place / name / "config.json").write_text(json.dumps(config), encoding="utf-8")
     save_file({TENSOR.format(part): table for part, table in tables.items()}, place / "t5" / "model.safetensors")
@@ -58,14 +48,10 @@ def test_a_models_biases_are_its_specs_and_its_own_numbers(models, tables):
     assert found[2]["values"] is None
 
 
-def test_without_weights_a_table_has_no_numbers(models):
+def test_without_weights_or_with_some_that_cannot_be_read_a_table_has_no_numbers(models):
     assert [each["values"] for each in model_biases([audit(models / "bare")])] == [None, None]
     assert model_biases([audit("t5")])[0]["values"] is None
-
-
-def test_weights_that_cannot_be_read_leave_a_page_without_their_numbers(models):
-    found = audit(models / "t5")
-    broken = models / "t5" / "model.safetensors"
+    found, broken = audit(models / "t5"), models / "t5" / "model.safetensors"
     held = broken.read_bytes()
     try:
         broken.write_bytes(held[:100])
@@ -76,10 +62,8 @@ def test_weights_that_cannot_be_read_leave_a_page_without_their_numbers(models):
 
 @pytest.fixture(scope="module")
 def shown(tmp_path_factory, models):
-    file = tmp_path_factory.mktemp("page") / "models.html"
     audits = [audit(models / name) for name in ("t5", "bloom", "bare")]
-    file.write_text(page(data(audits)), encoding="utf-8")
-    return file
+    return page_of(tmp_path_factory.mktemp("page") / "models.html", *audits)
 
 
 @pytest.mark.slow
@@ -124,7 +108,6 @@ def test_the_lines_of_a_model_are_those_of_its_heads_and_what_is_not_its_own_say
 
 
 @pytest.mark.slow
-def test_a_page_without_biases_of_models_offers_none(quiet_page, explorer):
-    with quiet_page(explorer) as tab:
-        says(tab, "bias", "With ALiBi on # heads", 8)
-        assert not tab.locator('#bias select[data-name="biasOf"]').is_visible()
+def test_a_page_without_biases_of_models_offers_none(tab):
+    says(tab, "bias", "With ALiBi on # heads", 8)
+    assert not tab.locator('#bias select[data-name="biasOf"]').is_visible()

@@ -2,6 +2,7 @@
 
 import math
 import re
+from itertools import product
 
 import pytest
 
@@ -21,49 +22,36 @@ def share(spec, seed, distance):
     return float(turned) / math.sqrt(query @ query * (key @ key))
 
 
-def on_the_line(tab):
-    return float(tab.locator("#distance .tip-drawn").get_attribute("data-score"))
-
-
-@pytest.mark.parametrize(
-    ("code", "spec"),
-    [
+def test_a_drawn_query_and_key_have_the_product_of_what_rotate_gives(tab, cases):
+    for code, spec in (
         ("vaswani2017", ch.Rotary(512)),
         ("llama3.1", ch.preset("llama3.1")),
         ("gpt-j", ch.preset("gpt-j")),  # three quarters of its channels stand still
         ("esm2", ch.preset("esm2")),
-    ],
-)
-def test_a_drawn_query_and_key_have_the_product_of_what_rotate_gives(quiet_page, explorer, code, spec):
-    with quiet_page(explorer) as tab:
+    ):
         put(tab, "common", code=code)
         for seed, k in ((0, 3), (7, 3), (7, 500)):
-            put(tab, "distance", seed=seed, shift=k)
-            behind, ahead = share(spec, seed, k), share(spec, seed, -k)
-            assert abs(behind - ahead) > 1e-4
-            words = f"a key of # random values.* # with the key {k} tokens behind the query, and # with it as far ahead"
-            says(tab, "#distance .figure .says", words, spec.head_width, behind, ahead, rel=6e-3)
-            assert on_the_line(tab) == pytest.approx(behind, abs=1e-9)
+            with cases(code, seed, k):
+                put(tab, "distance", seed=seed, shift=k)
+                behind, ahead = share(spec, seed, k), share(spec, seed, -k)
+                assert abs(behind - ahead) > 1e-4
+                words = f"a key of # random values.* # with the key {k} tokens behind the query, and # with it as far "
+                says(tab, "#distance .figure .says", f"{words}ahead", spec.head_width, behind, ahead, rel=6e-3)
+                shown = float(tab.locator("#distance .tip-drawn").get_attribute("data-score"))
+                assert shown == pytest.approx(behind, abs=1e-9)
 
 
-@pytest.mark.parametrize("code", ["sinusoidal", "rotary", "alibi"])
-def test_the_page_and_the_figure_say_the_same_of_two_sentences(quiet_page, explorer, code):
-    with quiet_page(explorer) as tab:
-        for seed in (0, 5):
+def test_the_page_and_the_figure_say_the_same_of_two_sentences(tab, cases):
+    for code, seed in product(("sinusoidal", "rotary", "alibi"), (0, 5)):
+        with cases(code, seed):
             put(tab, "attention", code_in_attention=code, seed=seed)
             told = " ".join(text.get_text() for text in attention(code, seed=seed).texts).replace("\n", " ")
             moved = re.search(r"a weight moves by up to (\d\.\d+)", told)
             assert bool(moved) == (code != "alibi")
             if moved:
                 says(tab, "attention", "a weight moves by up to #", float(moved[1]), rel=1e-9)
-            else:
-                for text, neither, side in (
-                    (told, "With ALiBi it cannot either", "ALiBi depends on the distance of a word, not on its side"),
-                    (
-                        caption(tab, "attention"),
-                        "With ALiBi it cannot tell these two either",
-                        "does not say on which side",
-                    ),
-                ):
-                    assert neither in text
-                    assert side in text
+                continue
+            assert "With ALiBi it cannot either" in told
+            assert "ALiBi depends on the distance of a word, not on its side" in told
+            assert "With ALiBi it cannot tell these two either" in caption(tab, "attention")
+            assert "does not say on which side" in caption(tab, "attention")

@@ -1,19 +1,15 @@
 """The page is read from top to bottom: its opening, the order of its views, the contents, and what stays in view."""
 
-import json
 import re
 
 import pytest
 
 from browsing import expect, settled, watched
-from exploring import VIEWS, caption, control, follow, holds, plain, put
+from explorer.facts import fact
+from exploring import VIEWS, caption, control, follow, holds, plain, put, resize
 
 pytestmark = pytest.mark.slow
 
-SHOWN = "() => [...document.querySelectorAll('#explorer section')].map((each) => each.id)"
-# Every sentence of the page that is read, from top to bottom.
-SENTENCES = """() => [...document.querySelectorAll('#explorer :is(.opening p, h2, .answer, .says)')]
-  .filter((each) => each.checkVisibility()).map((each) => each.textContent).join(' ')"""
 # A term, and the words that say what it is.
 EXPLAINED = {
     "tokens?": "the tokens of a text (words or parts of words)",
@@ -38,99 +34,90 @@ EXPLAINED = {
 }
 
 
-def test_what_the_page_says_first_needs_no_knowledge_of_positions(quiet_page, explorer):
-    with quiet_page(explorer, 1440) as tab:
-        first = tab.locator("#explorer > :not(:empty)").first
-        sentences = first.locator("p").all_inner_texts()
-        assert len(sentences) == 3
-        assert "does not see their order" in sentences[0]
-        assert "row of numbers: the sines and cosines of waves" in sentences[1]
-        assert "On this page you choose such an encoding" in sentences[2]
-        expect(first).to_be_in_viewport(ratio=1)
+def test_what_the_page_says_first_needs_no_knowledge_of_positions(tab):
+    resize(tab, 1440, 900)
+    first = tab.locator("#explorer > :not(:empty)").first
+    sentences = first.locator("p").all_inner_texts()
+    assert len(sentences) == 3
+    assert "does not see their order" in sentences[0]
+    assert "row of numbers: the sines and cosines of waves" in sentences[1]
+    assert "On this page you choose such an encoding" in sentences[2]
+    expect(first).to_be_in_viewport(ratio=1)
 
 
-def test_every_term_is_explained_where_it_is_first_read(quiet_page, explorer):
-    with quiet_page(explorer) as tab:
-        # An encoding whose hands need no exception, and whose sentences are those that most people read.
-        text = tab.evaluate(SENTENCES)
-        for term, words in EXPLAINED.items():
-            first = re.search(rf"\b(?:{term})\b", text, re.IGNORECASE)
-            begins = text.find(words)
-            assert begins >= 0, words
-            assert begins <= first.start() < begins + len(words), (
-                term,
-                text[max(0, first.start() - 80) : first.end() + 40],
-            )
+def test_every_term_is_explained_where_it_is_first_read(tab):
+    # An encoding whose hands need no exception, and whose sentences are those that most people read.
+    text = fact(tab, "sentences")
+    for term, words in EXPLAINED.items():
+        first = re.search(rf"\b(?:{term})\b", text, re.IGNORECASE)
+        begins = text.find(words)
+        assert begins >= 0, words
+        assert begins <= first.start() < begins + len(words), (
+            term,
+            text[max(0, first.start() - 80) : first.end() + 40],
+        )
 
 
-def test_the_contents_name_every_view_in_the_order_of_the_page(quiet_page, explorer):
-    with quiet_page(explorer) as tab:
-        assert tab.evaluate(SHOWN) == list(VIEWS)
-        links = tab.locator(".contents a")
-        assert [link.get_attribute("href") for link in links.all()] == [f"#{view}" for view in VIEWS]
-        names = [link.inner_text() for link in links.all()]
-        assert len(set(names)) == len(names)
-        assert max(map(len, names)) < 24
-        parts = tab.locator(".story > .part-name").all_inner_texts()
-        assert len(parts) == 5
-        assert parts == [each.text_content() for each in tab.locator(".contents .part-name").all()]
+def test_the_contents_name_every_view_in_the_order_of_the_page(tab):
+    assert fact(tab, "shown") == list(VIEWS)
+    links = tab.locator(".contents a")
+    assert [link.get_attribute("href") for link in links.all()] == [f"#{view}" for view in VIEWS]
+    names = [link.inner_text() for link in links.all()]
+    assert len(set(names)) == len(names)
+    assert max(map(len, names)) < 24
+    parts = tab.locator(".story > .part-name").all_inner_texts()
+    assert len(parts) == 5
+    assert parts == [each.text_content() for each in tab.locator(".contents .part-name").all()]
 
 
-@pytest.mark.parametrize("width", [360, 768, 1440])
-def test_what_stays_in_view_is_low_and_covers_no_section_that_a_link_leads_to(quiet_page, explorer, width):
-    with quiet_page(explorer, width) as tab:
+def test_what_stays_in_view_is_low_and_covers_no_section_that_a_link_leads_to(tab, cases):
+    for width in (360, 768, 1440):
+        resize(tab, width, 900)
         for view in (*VIEWS, *reversed(VIEWS[:-1])):
-            before = tab.evaluate("location.href")
-            tab.locator(f'.contents a[href="#{view}"]').click()
-            settled(tab)
-            expect(tab.locator('.contents a[aria-current="location"]')).to_have_attribute("href", f"#{view}")
-            assert tab.evaluate("location.href") == before
-            bar, contents = (tab.locator(each).bounding_box() for each in (".bar", ".contents"))
-            stays = bar["height"] + (0 if width == 1440 else contents["height"])
-            assert bar["y"] == 0
-            assert stays < (70 if width == 1440 else 130)
-            heading = tab.locator(f"#{view} h2").bounding_box()
-            assert stays <= heading["y"] < stays + 40, view
-            # And where the contents are a column, all of it is in view.
-            assert contents["y"] >= bar["height"] - 1
-            assert contents["y"] + contents["height"] <= 900
-            assert tab.evaluate("document.activeElement.id") == view
-            for name in ("code", "width", "base", "position"):
-                expect(control(tab, "common", name)).to_be_in_viewport(ratio=1)
+            with cases(width, view):
+                before = tab.evaluate("location.href")
+                tab.locator(f'.contents a[href="#{view}"]').click()
+                settled(tab)
+                current = tab.locator('.contents a[aria-current="location"]')
+                expect(current).to_have_attribute("href", f"#{view}")
+                assert tab.evaluate("location.href") == before
+                bar, contents = (tab.locator(each).bounding_box() for each in (".bar", ".contents"))
+                stays = bar["height"] + (0 if width == 1440 else contents["height"])
+                assert bar["y"] == 0
+                assert stays < (70 if width == 1440 else 130)
+                heading = tab.locator(f"#{view} h2").bounding_box()
+                assert stays <= heading["y"] < stays + 40
+                # And where the contents are a column, all of it is in view.
+                assert contents["y"] >= bar["height"] - 1
+                assert contents["y"] + contents["height"] <= 900
+                assert tab.evaluate("document.activeElement.id") == view
+                for name in ("code", "width", "base", "position"):
+                    expect(control(tab, "common", name)).to_be_in_viewport(ratio=1)
+    resize(tab, 390, 900)  # and the contents follow the reader
+    for view in ("pair", "precision", "naive"):
+        tab.evaluate(
+            "view => { const at = document.getElementById(view).getBoundingClientRect().top;"
+            " scrollBy(0, at - innerHeight / 4 + 40); }",
+            view,
+        )
+        settled(tab)
+        current = tab.locator('.contents a[aria-current="location"]')
+        expect(current).to_have_attribute("href", f"#{view}")
+        expect(current).to_be_in_viewport(ratio=1)
 
 
-def test_the_contents_follow_the_reader(quiet_page, explorer):
-    with quiet_page(explorer, 390) as tab:
-        for view in ("pair", "precision", "naive"):
-            tab.evaluate(
-                "view => { const at = document.getElementById(view).getBoundingClientRect().top;"
-                " scrollBy(0, at - innerHeight / 4 + 40); }",
-                view,
-            )
-            settled(tab)
-            current = tab.locator('.contents a[aria-current="location"]')
-            expect(current).to_have_attribute("href", f"#{view}")
-            expect(current).to_be_in_viewport(ratio=1)
-
-
-def test_an_address_leads_to_a_view(quiet_page, explorer):
-    with quiet_page(explorer) as tab:
-        put(tab, "common", position=77)
-        follow(tab, "distance")
-        expect(tab.locator("#distance h2")).to_be_in_viewport()
-        holds(tab, "common", "position", 77)
-        follow(tab, "shift&position=5")
-        expect(tab.locator("#shift h2")).to_be_in_viewport()
-        holds(tab, "common", "position", 5)
-
-
-def test_a_page_opens_on_the_view_of_its_address(chromium, explorer):
-    tab = watched(chromium.new_page())
-    tab.goto(f"{explorer.as_uri()}#ladder")
-    settled(tab)
-    expect(tab.locator("#ladder h2")).to_be_in_viewport()
-    holds(tab, "common", "position", 100)
-    tab.close()
+def test_an_address_leads_to_a_view(tab, chromium, explorer):
+    put(tab, "common", position=77)
+    for address, view, position in (("distance", "distance", 77), ("shift&position=5", "shift", 5)):
+        follow(tab, address)
+        expect(tab.locator(f"#{view} h2")).to_be_in_viewport()
+        holds(tab, "common", "position", position)
+    opened = watched(chromium.new_page())
+    opened.goto(f"{explorer.as_uri()}#ladder")
+    settled(opened)
+    expect(opened.locator("#ladder h2")).to_be_in_viewport()
+    holds(opened, "common", "position", 100)
+    opened.close()
 
 
 def test_a_page_of_some_views_alone(chromium, explorer):
@@ -139,13 +126,14 @@ def test_a_page_of_some_views_alone(chromium, explorer):
     tab.on("pageerror", lambda error: said.append(str(error)))
     tab.goto(f"{explorer.as_uri()}#only=clock,nonsense,pair&position=7")
     tab.locator("#clock .hand").first.wait_for()
-    assert tab.evaluate(SHOWN) == ["pair", "clock"]
+    assert fact(tab, "shown") == ["pair", "clock"]
     for gone in (".contents", ".opening", ".story > .part-name", ".further .says", "h1"):
         assert tab.locator(f"{gone}:visible").count() == 0, gone
     assert tab.locator(".bar").bounding_box()["y"] < 20
     expect(control(tab, "common", "position")).to_have_value("7")
     # What the page says of itself keeps to the views that were asked for, and opens on them.
-    put_position(tab, 9)
+    control(tab, "common", "position").fill("9")
+    tab.keyboard.press("Enter")
     tab.wait_for_url(re.compile("only=pair,clock&position=9"))
     tab.reload()
     expect(tab.locator("#explorer section")).to_have_count(2)
@@ -154,61 +142,48 @@ def test_a_page_of_some_views_alone(chromium, explorer):
     for address, views in (("only=ladder&position=9", ["ladder"]), ("only=nonsense", list(VIEWS))):
         tab.evaluate("address => { location.hash = address; }", address)
         expect(tab.locator("#explorer section")).to_have_count(len(views))
-        assert tab.evaluate(SHOWN) == views
+        assert fact(tab, "shown") == views
     tab.close()
     assert said == []
 
 
-def put_position(tab, position):
-    field = control(tab, "common", "position")
-    field.fill(str(position))
-    field.press("Enter")
+def test_a_length_of_ten_is_ten_everywhere(tab):
+    put(tab, "common", length=10)
+    put(tab, "distance", served=10)
+    for view, words in (
+        ("naive", "here to 9, .* is 0.111 here"),
+        ("spacing", "of 10 rows the nearest"),
+        ("lookback", "Of 28 queries in random texts of 10 tokens"),
+        ("distance", "shown to 10, the served length"),
+        ("precision", "nowhere within 10 tokens"),
+        ("ladder", "within the trained 10 tokens"),
+        ("bias", "10 distances"),
+    ):
+        assert re.search(words, caption(tab, view)), (view, caption(tab, view))
+    assert "10 queries with 10 keys" in plain(tab.locator("#scores .says").first.inner_text())
+    assert "10 tokens across" in plain(tab.locator("#naive .naive-note").inner_text())
+    assert "last 10 of the 10 positions" in plain(tab.locator("#precision").inner_text())
+    # No axis and no sentence of what is drawn over positions goes beyond.
+    for view in ("naive", "spacing"):
+        axes = tab.locator(f"#{view} .naive-panel .axis[transform^='translate(0,'] text").all_text_contents()
+        assert axes
+        assert max(float(plain(each)) for each in axes) <= 9
+    put(tab, "lookback", shift=12)
+    assert "A text of 10 tokens has no token 12 back" in caption(tab, "lookback")
+    put(tab, "common", length=2048)
+    assert "Of 752 queries in random texts of 200 tokens" in caption(tab, "lookback")
 
 
-def test_a_length_of_ten_is_ten_everywhere(quiet_page, explorer):
-    with quiet_page(explorer) as tab:
-        put(tab, "common", length=10)
-        put(tab, "distance", served=10)
-        for view, words in (
-            ("naive", "here to 9, .* is 0.111 here"),
-            ("spacing", "of 10 rows the nearest"),
-            ("lookback", "Of 28 queries in random texts of 10 tokens"),
-            ("distance", "shown to 10, the served length"),
-            ("precision", "nowhere within 10 tokens"),
-            ("ladder", "within the trained 10 tokens"),
-            ("bias", "10 distances"),
-        ):
-            assert re.search(words, caption(tab, view)), (view, caption(tab, view))
-        assert "10 queries with 10 keys" in plain(tab.locator("#scores .says").first.inner_text())
-        assert "10 tokens across" in plain(tab.locator("#naive .naive-note").inner_text())
-        assert "last 10 of the 10 positions" in plain(tab.locator("#precision").inner_text())
-        # No axis and no sentence of what is drawn over positions goes beyond.
-        for view in ("naive", "spacing"):
-            axes = tab.locator(f"#{view} .naive-panel .axis[transform^='translate(0,'] text").all_text_contents()
-            assert axes
-            assert max(float(plain(each)) for each in axes) <= 9
-        put(tab, "lookback", shift=12)
-        assert "A text of 10 tokens has no token 12 back" in caption(tab, "lookback")
-        put(tab, "common", length=2048)
-        assert "Of 752 queries in random texts of 200 tokens" in caption(tab, "lookback")
-
-
-def test_saving_a_figure_is_one_small_word_until_it_is_pressed(quiet_page, explorer):
-    with quiet_page(explorer, 1440) as tab:
-        save = tab.locator("#pair .save")
-        box = save.bounding_box()
-        assert box["width"] < 60
-        assert box["height"] < 30
-        assert save.locator("button:visible").count() == 0
-        save.locator("summary").click()
-        assert save.locator("button:visible").all_inner_texts() == ["SVG", "PNG"]
-
-
-def test_sliders_are_as_wide_as_their_column(quiet_page, explorer):
-    with quiet_page(explorer, 1440) as tab:
-        widths = tab.evaluate(
-            "() => [...document.querySelectorAll('input[type=range]')].filter((each) => each.checkVisibility())"
-            ".map((each) => [each.offsetWidth, each.parentElement.clientWidth])"
-        )
-        assert len(widths) > 20
-        assert all(width == column and width > 230 for width, column in widths), json.dumps(widths)
+def test_saving_a_figure_is_one_small_word_until_it_is_pressed_and_sliders_are_as_wide_as_their_column(tab):
+    resize(tab, 1440, 900)
+    widths = fact(tab, "sliders")
+    assert len(widths) > 20
+    assert all(width == column and width > 230 for width, column in widths), widths
+    save = tab.locator("#pair .save")
+    box = save.bounding_box()
+    assert box["width"] < 60
+    assert box["height"] < 30
+    assert save.locator("button:visible").count() == 0
+    save.locator("summary").click()
+    assert save.locator("button:visible").all_inner_texts() == ["SVG", "PNG"]
+    save.locator("summary").click()

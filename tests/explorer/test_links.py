@@ -2,66 +2,23 @@
 
 import json
 import re
+from pathlib import Path
 from random import Random
 
 import pytest
 
 import clockhands as ch
 from browsing import settled, watched
+from explorer.facts import ADDRESSES, fact
 from exploring import VIEWS, caption, control, follow, holds, plain, put, says
 
 pytestmark = pytest.mark.slow
 
-ADDRESSES = {
-    "start": "",
-    "long": "length=1000000&position=999999&served=1048576&width=1024&pair=511&heads=128&head=127&warp=log&other=even",
-    "short": "width=2&length=2&position=1&served=2&heads=1&shift=1",
-    "far": "position=9007199254740991&dtype=float16&scaling=yarn&layout=halves&code_in_attention=rotary",
-    "chosen": "position=1234&pair=100&channel=200&scaling=llama3&factor=8&warp=square&rowsShown=16&columnsShown=16",
-}
 # What is slow to compute: wide, long, many, far; and the last position of which a double knows the neighbours.
-HEAVY = {
-    "long": ADDRESSES["long"],
-    "wide": "width=2048&length=131072&served=131072&rowsShown=2048&other=base100",
-    "all": "width=2048&length=16777216&served=16777216&rowsShown=2048&heads=128&warp=square&scaling=dynamic&shift=4096"
-    "&position=16777215&other=even",
-    "one base": "width=2048&base=1&length=4096&served=131072&other=single&scaling=ntk&factor=64",
-    "last": "position=9007199254740991&width=2048&warp=reciprocal",
-}
+LINKS = json.loads(Path(__file__).with_name("links.json").read_text(encoding="utf-8"))
+HEAVY = LINKS["heavy"]
+HELD = LINKS["held"]  # an address, and the numbers that it must come to
 LONGEST_TASK = 200  # ms of the processor's time in which a page may answer nobody
-DEFAULTS = {"width": 512, "base": 10000, "length": 2048, "position": 100, "shift": 3, "factor": 4, "heads": 8}
-# An address, and the numbers that it must come to.
-HELD = {
-    "position=NaN&width=NaN&base=NaN": {"position": 100, "width": 512, "base": 10000},
-    "position=here&width=wide&length=&shift=%20&factor=1,5": {
-        "position": 100,
-        "width": 512,
-        "length": 2048,
-        "shift": 3,
-    },
-    "position=-5&width=-5&length=-5&factor=-5&heads=-5": {
-        "position": 0,
-        "width": 2,
-        "length": 1,
-        "factor": 1,
-        "heads": 1,
-    },
-    "position=Infinity&width=1e400&shift=-Infinity": {"position": 2**53 - 1, "width": 2048, "shift": -4096},
-    "position=1e300&base=1e300&length=1e300&heads=1e9": {
-        "position": 2**53 - 1,
-        "base": 1e9,
-        "length": 2**24,
-        "heads": 128,
-    },
-    "width=7.2&position=1.4&length=0.4&base=0": {"width": 8, "position": 1, "length": 1, "base": 1.0001},
-    "position=0x10&shift=1e2": {"position": 16, "shift": 100},
-    "position=1&position=2&width=4&position=3": {"position": 3, "width": 4},
-    "position=5&=6&&&position&%=%&%zz=1&position%=7": {"position": 100},
-    "colour=red&__proto__=1&constructor=2&toString=3&position=4": {"position": 4},
-    "code=nobody%27s&other=nobody%27s": DEFAULTS,
-    "code=__proto__&other=constructor&layout=round&warp=9&dtype=int4&scaling=magic&span=": DEFAULTS,
-    "position=11#position=12": {"position": 100},
-}
 
 
 @pytest.fixture
@@ -88,9 +45,13 @@ def words(tab):
     return {view: caption(tab, view) for view in VIEWS}
 
 
-@pytest.mark.parametrize("name", list(ADDRESSES))
-def test_a_shared_link_says_the_same_word_for_word(tabs, name):
-    first = tabs(ADDRESSES[name])
+def test_a_shared_link_says_the_same_word_for_word(tabs, cases):
+    for name, address in ADDRESSES.items():
+        with cases(name):
+            shared(tabs(address), tabs)
+
+
+def shared(first, tabs):
     # What is moved by hand goes into the address as well.
     put(first, "bias", seed=5)
     put(first, "shift", start=1)
@@ -100,12 +61,11 @@ def test_a_shared_link_says_the_same_word_for_word(tabs, name):
     first.wait_for_url(re.compile("factor=3"))
     before = words(first)
     assert all(len(text) > 20 for text in before.values())
-    fields = "() => [...document.querySelectorAll('#explorer [data-name]')].map((each) => each.value ?? null)"
-    values = first.evaluate(fields)
+    values = fact(first, "values")
     assert len(values) > 40
     second = tabs(first.evaluate("location.hash.slice(1)"))
     assert words(second) == before
-    assert second.evaluate(fields) == values
+    assert fact(second, "values") == values
     # It needs no more than it says: told again, the address is the same.
     for seed in (6, 5):
         put(second, "bias", seed=seed)
@@ -126,15 +86,21 @@ def test_a_page_that_is_loaded_again_is_where_it_was(tabs):
     assert tab.evaluate("history.length") == trail
 
 
-@pytest.mark.parametrize("address", list(HELD))
-def test_what_a_link_cannot_say_is_held_to_what_can_be(tabs, address):
-    tab = tabs(address)
-    for name, value in HELD[address].items():
-        where = {"position": "precision", "shift": "distance", "factor": "ladder", "heads": "bias"}.get(name, "common")
-        holds(tab, where, name, value)
-    # Lists stand on one of their words.
-    empty = "() => [...document.querySelectorAll('#explorer select')].filter((each) => each.selectedIndex < 0)"
-    assert tab.evaluate(f"({empty})().filter((each) => each.options.length).map((each) => each.id)") == []
+def test_what_a_link_cannot_say_is_held_to_what_can_be(tabs, cases):
+    tab = tabs("")
+    places = {"position": "precision", "shift": "distance", "factor": "ladder", "heads": "bias"}
+    for address, wanted in HELD.items():
+        with cases(address):
+            follow(tab, "")
+            follow(tab, address)
+            for name, value in wanted.items():
+                holds(tab, places.get(name, "common"), name, value)
+            assert fact(tab, "undecided") == []  # lists stand on one of their words
+    for address in ("position=-5&width=-5&length=-5&factor=-5&heads=-5", "position=11#position=12"):
+        with cases("opened", address):
+            tab = tabs(address)
+            for name, value in HELD[address].items():
+                holds(tab, places.get(name, "common"), name, value)
 
 
 def test_a_link_of_a_hundred_thousand_letters_opens(tabs):
@@ -166,10 +132,7 @@ def test_addresses_drawn_at_random_open_without_a_complaint(tabs):
         named = draw.sample(sorted(edges), draw.randint(2, len(edges)))
         address = "&".join(f"{name}={draw.choice(edges[name])}" for name in named)
         follow(tab, address)
-        text = tab.evaluate(
-            "() => [...document.querySelectorAll('#explorer :is(p, text, li, td, th, dd, label, button)')]"
-            ".map((each) => each.textContent).join('\\n')"
-        )
+        text = fact(tab, "written")
         assert len(text) > 3000
         assert re.findall(r".*(?:NaN|Infinity|undefined|null|\[object).*", text) == [], address
         for view in VIEWS:
@@ -194,22 +157,14 @@ def test_where_two_to_the_53_ends_the_page_counts_no_further(tabs):
 
 def longest_tasks(chromium, tab, act):
     """The processor's time of each task of the page while something is done, in ms, the longest first."""
-    chromium.start_tracing(
-        page=tab, categories=["toplevel", "devtools.timeline", "disabled-by-default-devtools.timeline"]
-    )
+    categories = ["toplevel", "devtools.timeline", "disabled-by-default-devtools.timeline"]
+    chromium.start_tracing(page=tab, categories=categories)
     act()
     events = json.loads(chromium.stop_tracing())["traceEvents"]
-    mains = {
-        (each["pid"], each["tid"])
-        for each in events
-        if each["name"] == "thread_name" and each["args"]["name"] == "CrRendererMain"
-    }
-    tasks = [
-        each["tdur"] / 1000
-        for each in events
-        if each["name"] == "RunTask" and each["ph"] == "X" and (each["pid"], each["tid"]) in mains and "tdur" in each
-    ]
-    return sorted(tasks, reverse=True)
+    names = [each for each in events if each["name"] == "thread_name"]
+    mains = {(each["pid"], each["tid"]) for each in names if each["args"]["name"] == "CrRendererMain"}
+    tasks = [each for each in events if each["name"] == "RunTask" and each["ph"] == "X" and "tdur" in each]
+    return sorted((each["tdur"] / 1000 for each in tasks if (each["pid"], each["tid"]) in mains), reverse=True)
 
 
 def holds_nobody_up(chromium, tab, act, least):
@@ -247,13 +202,8 @@ def test_no_control_holds_the_page_up(chromium, tabs):
     tab = tabs(HEAVY["all"])
 
     def moved():
-        for where, name in (
-            ("common", "width"),
-            ("common", "length"),
-            ("distance", "served"),
-            ("ladder", "factor"),
-            ("bias", "heads"),
-        ):
+        for where, name in (("common", "width"), ("common", "length"), ("distance", "served"), ("ladder", "factor"),
+                            ("bias", "heads")):  # fmt: skip
             field = control(tab, where, name)
             field.scroll_into_view_if_needed()
             for value in ("0", "1e300"):

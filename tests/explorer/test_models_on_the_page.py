@@ -9,55 +9,28 @@ import pytest
 import clockhands as ch
 from browsing import expect, settled, watched
 from clockhands.auditing import audit
-from clockhands.show.explorer.data import data
-from clockhands.show.explorer.page import page
 from clockhands.show.report import report
+from explorer.facts import MODELS, audits_in, fact, shown
 from exploring import follow, plain, resize
 
 pytestmark = pytest.mark.slow
 
 HOSTILE = "<script>alert(1)</script>"
-LLAMA = {
-    "model_type": "llama",
-    "hidden_size": 64,
-    "num_attention_heads": 2,
-    "num_hidden_layers": 3,
-    "max_position_embeddings": 2048,
-    "rope_theta": 10000.0,
-}
-GEMMA = {
-    "model_type": "gemma3_text",
-    "hidden_size": 512,
-    "num_attention_heads": 2,
-    "head_dim": 256,
-    "num_hidden_layers": 128,
-    "max_position_embeddings": 131072,
-    "rope_theta": 1000000.0,
-    "rope_local_base_freq": 10000.0,
-    "sliding_window": 1024,
-    "sliding_window_pattern": 6,
-}
+LLAMA = MODELS["llama"]
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     """Configs, their audits and two pages: one without a model, one on two models."""
     place = tmp_path_factory.mktemp("pages")
-    configs = {
-        "sound": LLAMA,
-        "hostile": LLAMA | {"model_type": HOSTILE},
-        "broken": LLAMA | {"rope_theta": 0},
-        "deep": GEMMA,
-    }
-    audits = {}
-    for name, config in configs.items():
-        (place / f"{name}.json").write_text(json.dumps(config), encoding="utf-8")
-        audits[name] = audit(place / f"{name}.json")
-        told = json.dumps({"schema": 1, "targets": [audits[name].to_dict()]})
+    hostile, broken = LLAMA | {"model_type": HOSTILE}, LLAMA | {"rope_theta": 0}
+    audits = audits_in(place, sound=LLAMA, hostile=hostile, broken=broken, deep=MODELS["gemma"])
+    for name, found in audits.items():
+        told = json.dumps({"schema": 1, "targets": [found.to_dict()]})
         (place / f"{name}.audit.json").write_text(told, encoding="utf-8")
-    (place / "plain.html").write_text(page(data()), encoding="utf-8")
+    shown(place / "plain.html")
     two = [audits["hostile"], audits["deep"]]
-    (place / "two.html").write_text(page(data(two)), encoding="utf-8")
+    shown(place / "two.html", *two)
     (place / "report.html").write_text(report(two), encoding="utf-8")
     return place
 
@@ -93,8 +66,13 @@ def says(tab, view, words):
     expect(answer(tab, view)).to_contain_text(words)
 
 
-def field(tab, name):
-    return tab.locator(f'.common input[type="number"][data-name="{name}"]')
+def field(tab, name, where=".common"):
+    return tab.locator(f'{where} input[type="number"][data-name="{name}"]').first
+
+
+def enter(tab, name, value, where=".common"):
+    field(tab, name, where).fill(str(value))
+    field(tab, name, where).press("Enter")
 
 
 def choose(tab, path):
@@ -122,24 +100,17 @@ def test_without_a_code_both_sentences_come_out_the_same_and_with_one_they_do_no
     without, coded = (float(re.search(rf"{words} ([\d.e-]+)", told)[1]) for words in ("differ by", "the means are"))
     assert without < 1e-14
     assert coded > 0.01
-
-
-def test_alibi_cannot_tell_a_sentence_from_its_mirror_and_rotary_can(opened):
-    tab = opened("plain")
+    # Other weights are other numbers, and the conclusion stays.
+    before = answer(tab, "attention").inner_text()
+    enter(tab, "seed", 7, "#attention")
+    expect(answer(tab, "attention")).not_to_have_text(before)
+    says(tab, "attention", "With sines and cosines of the position added to each word it can")
+    # ALiBi cannot tell a sentence from its mirror, and rotary can.
     choice = tab.locator('[data-name="code_in_attention"]')
     choice.select_option("alibi")
     says(tab, "attention", "With ALiBi it cannot tell these two either")
     choice.select_option("rotary")
     says(tab, "attention", "With RoPE, which most of today’s models use it can")
-
-
-def test_other_weights_are_other_numbers_and_the_conclusion_stays(opened):
-    tab = opened("plain")
-    before = answer(tab, "attention").inner_text()
-    tab.locator('#attention input[type="number"][data-name="seed"]').fill("7")
-    tab.keyboard.press("Enter")
-    expect(answer(tab, "attention")).not_to_have_text(before)
-    says(tab, "attention", "With sines and cosines of the position added to each word it can")
 
 
 def test_of_the_distance_all_is_left_as_it_is_or_where_blocks_commute_and_little_through_drawn_projections(opened):
@@ -151,30 +122,20 @@ def test_of_the_distance_all_is_left_as_it_is_or_where_blocks_commute_and_little
     assert shares[1] < 60
 
 
-def test_a_page_without_a_model_says_how_to_get_one(opened):
+def test_a_page_without_a_model_says_how_to_get_one_and_a_file_that_is_no_audit_has_its_own_sentence(opened, tmp_path):
     tab = opened("plain")
     assert answer(tab, "model").inner_text() == "No model is on this page yet."
     assert "clockhands audit MODEL --json" in tab.locator("#model").inner_text()
-
-
-@pytest.mark.parametrize(
-    ("name", "text", "words"),
-    [
-        ("a.json", "{", "it is not JSON"),
-        ("a.json", "[1, 2]", "not of an audit"),
-        ("config.json", json.dumps(LLAMA), "it is a model's config, not its audit"),
-        ("a.html", "<p>nothing</p>", "it is a page, and no audit is in it"),
-        (f"{HOSTILE[:7]}.json", "{", f"{HOSTILE[:7]}.json cannot be shown"),
-    ],
-)
-def test_a_file_that_is_no_audit_has_its_own_sentence(opened, tmp_path, name, text, words):
-    tab = opened("plain")
-    path = tmp_path / name
-    path.write_text(text, encoding="utf-8")
-    choose(tab, path)
-    says(tab, "model", words)
-    settled(tab)
-    assert tab.locator("#model .one-model").count() == 0
+    # `audits.test.js` has a sentence for each way to be no audit.
+    for name, words in (
+        ("config.json", "it is a model's config, not its audit"),
+        (f"{HOSTILE[:7]}.json", f"{HOSTILE[:7]}.json cannot be shown"),
+    ):
+        (tmp_path / name).write_text(json.dumps(LLAMA) if name == "config.json" else "{", encoding="utf-8")
+        choose(tab, tmp_path / name)
+        says(tab, "model", words)
+        settled(tab)
+        assert tab.locator("#model .one-model").count() == 0
 
 
 def test_a_dropped_audit_becomes_the_page_s_code_and_a_second_stands_beside_it(opened, folder):
@@ -189,35 +150,29 @@ def test_a_dropped_audit_becomes_the_page_s_code_and_a_second_stands_beside_it(o
     says(tab, "model", "each of its 128 layers is a line of the picture")
 
 
-@pytest.mark.parametrize("name", ["two.html", "report.html"])
-def test_a_page_that_holds_audits_can_be_opened_itself(opened, folder, name):
-    tab = opened("plain")
-    choose(tab, folder / name)
-    expect(tab.locator("#model .one-model")).to_have_count(2)
+def test_a_page_that_holds_audits_can_be_opened_itself(opened, folder):
+    for name in ("two.html", "report.html"):
+        tab = opened("plain")
+        choose(tab, folder / name)
+        expect(tab.locator("#model .one-model")).to_have_count(2)
 
 
 def test_the_ladder_of_a_layer_becomes_the_page_s_code_with_its_own_numbers(opened, folder):
     tab = opened("two")
+    expect(answer(tab, "model")).not_to_be_in_viewport()
+    tab.get_by_role("button", name="See all its settings").click()
+    expect(answer(tab, "model")).to_be_in_viewport()
     for place, layer in enumerate(audit(folder / "deep.json").layers):
         press = tab.locator(f'#model button[data-code="model-1-{place}"]')
         press.click()
         expect(field(tab, "base")).to_have_value(f"{layer.base:.0f}")
         expect(press).to_have_attribute("aria-pressed", "true")
-        pair = tab.locator('#pair input[type="number"][data-name="pair"]')
-        expect(pair).to_have_attribute("max", str(len(layer.rates) - 1))
-        pair.fill("100")
-        pair.press("Enter")
+        expect(field(tab, "pair", "#pair")).to_have_attribute("max", str(len(layer.rates) - 1))
+        enter(tab, "pair", 100, "#pair")
         says(tab, "pair", "pair 100")
         settled(tab)
         rate = tab.locator("#pair dt", has_text="frequency").locator("xpath=following-sibling::dd[1]").inner_text()
         assert float(plain(rate).split("rad")[0]) == pytest.approx(layer.rates[100], rel=1e-5)
-
-
-def test_from_a_model_s_code_a_button_leads_to_all_that_the_model_is_told(opened):
-    tab = opened("two")
-    expect(tab.locator("#model .answer")).not_to_be_in_viewport()
-    tab.get_by_role("button", name="See all its settings").click()
-    expect(tab.locator("#model .answer")).to_be_in_viewport()
 
 
 def test_findings_stand_beside_the_layers_with_a_shape_for_each_severity(opened, folder):
@@ -242,108 +197,70 @@ def test_every_layer_has_a_cell_and_the_chosen_one_is_lit(opened):
     chosen = strips.nth(1).locator(".layer.chosen title").text_content()
     assert chosen.startswith("layer 77: RoPE: rotates queries and keys")
     strips.nth(1).locator(".layer").nth(5).dispatch_event("click")
-    expect(tab.locator('#model input[type="number"][data-name="layer"]')).to_have_value("5")
+    expect(field(tab, "layer", "#model")).to_have_value("5")
 
 
-def test_a_hostile_model_type_is_text_wherever_it_stands(opened):
+def test_a_hostile_model_type_or_kind_is_text_wherever_it_stands(opened, folder, tmp_path):
     tab = opened("two")
     says(tab, "model", HOSTILE)
     assert tab.locator("script").count() == 2
     assert HOSTILE in tab.locator("#model h3").first.inner_text()
-
-
-@pytest.mark.parametrize("kind", ["constructor", "__proto__", "toString", "hasOwnProperty"])
-def test_a_kind_that_every_object_has_is_a_word_like_any_other(opened, folder, tmp_path, kind):
     told = json.loads((folder / "sound.audit.json").read_text(encoding="utf-8"))
-    for layer in told["targets"][0]["layers"]:
-        layer["kind"] = kind
-    path = tmp_path / "strange.json"
-    path.write_text(json.dumps(told), encoding="utf-8")
-    tab = opened("plain")
-    choose(tab, path)
-    says(tab, "model", kind)
-    expect(tab.locator("#model .one-model")).to_have_count(1)
+    for kind in ("constructor", "__proto__", "toString", "hasOwnProperty"):  # words that every object has
+        for layer in told["targets"][0]["layers"]:
+            layer["kind"] = kind
+        (tmp_path / "strange.json").write_text(json.dumps(told), encoding="utf-8")
+        tab = opened("plain")
+        choose(tab, tmp_path / "strange.json")
+        says(tab, "model", kind)
+        expect(tab.locator("#model .one-model")).to_have_count(1)
 
 
-def test_a_dropped_model_brings_its_own_lengths_and_a_published_scaling_the_one_that_it_starts_from(opened, folder):
+def test_a_dropped_model_brings_its_own_lengths_and_what_is_set_by_hand_afterwards_is_shared(opened, folder):
+    """`codebook.test.js` holds which lengths each code brings."""
     tab = opened("plain", "#length=512&served=1024")
-    lengths = [tab.locator(f'input[type="number"][data-name="{name}"]').first for name in ("length", "served")]
     choose(tab, folder / "deep.audit.json")
-    for place, layer in enumerate(audit(folder / "deep.json").layers):
-        tab.locator(f'#model button[data-code="model-0-{place}"]').click()
-        for each in lengths:
-            expect(each).to_have_value(str(layer.window or 131072))
-    tab.locator("#control-code").select_option("llama3.1")
-    spec = ch.preset("llama3.1")
-    expect(lengths[0]).to_have_value(str(spec.scaling.original))
-    expect(lengths[1]).to_have_value(str(int(spec.scaling.original * spec.scaling.factor)))
-    # What is set by hand afterwards is what a link shares.
-    lengths[0].fill("2048")
-    lengths[0].press("Enter")
+    expect(field(tab, "length", "#explorer")).to_have_value("1024")  # the window of its first layers
+    expect(field(tab, "served", "#explorer")).to_have_value("1024")
+    enter(tab, "length", 2048, "#explorer")
     expect(tab).to_have_url(re.compile("length=2048"))
     again = opened("plain", tab.evaluate("location.hash"))
-    expect(again.locator('input[type="number"][data-name="length"]').first).to_have_value("2048")
+    expect(field(again, "length", "#explorer")).to_have_value("2048")
 
 
-def test_a_picked_code_brings_its_fields_and_a_changed_field_makes_one_s_own(opened):
+def test_a_picked_code_brings_its_fields_a_changed_field_makes_ones_own_and_another_width_keeps_the_name(opened):
+    """`codebook.test.js` holds what each code brings, and which have another width."""
     tab = opened("plain")
-    codes = tab.locator("#control-code")
-    spec = ch.preset("ctrl")
+    codes, spec = tab.locator("#control-code"), ch.preset("ctrl")
     codes.select_option("ctrl")
     expect(field(tab, "width")).to_have_value(str(spec.width))
     expect(tab.locator('.common [data-name="layout"]')).to_have_value(spec.layout)
-    field(tab, "base").fill("500")
-    field(tab, "base").press("Enter")
+    enter(tab, "width", 64)
+    expect(codes).to_have_value("ctrl")
+    expect(tab.locator(".further .says").first).to_contain_text("ctrl with width 64, where it was published with")
+    enter(tab, "base", 500)
     expect(codes).to_have_value("custom")
     expect(tab.locator('.common [data-name="layout"]')).to_have_value(spec.layout)
 
 
-def test_a_code_at_another_width_keeps_its_name_and_a_link_opens_it_so(opened):
-    tab = opened("plain")
-    for name, width in (("ctrl", 64), ("llama2", 32), ("vaswani2017", 512), ("vaswani2017", 64)):
-        tab.locator("#control-code").select_option(name)
-        field(tab, "width").fill(str(width))
-        field(tab, "width").press("Enter")
-        expect(tab.locator("#control-code")).to_have_value(name)
-        says(tab, "table", f"{width} ")
-        told = tab.locator(".further .says").first
-        if ch.preset(name).rates and width != 512:
-            expect(told).to_contain_text(f"{name} with width {width}, where it was published with")
-    expect(tab).to_have_url(re.compile("width=64"))
-    again = opened("plain", tab.evaluate("location.hash"))
-    assert again.locator("#control-code").input_value() == "vaswani2017"
-    assert field(again, "width").input_value() == "64"
-    # A code whose dimensions rotate in part has no other width.
-    again.locator("#control-code").select_option("gpt-neox")
-    field(again, "width").fill("48")
-    field(again, "width").press("Enter")
-    expect(again.locator("#control-code")).to_have_value("custom")
-
-
-def test_a_link_opens_the_same_code_and_models(opened):
-    tab = opened("two")
-    tab.locator('#model button[data-code="model-1-1"]').click()
-    expect(tab).to_have_url(re.compile("code=model-1-1"))
-    again = opened("two", tab.evaluate("location.hash"))
-    assert again.locator("#control-code").input_value() == "model-1-1"
-    assert field(again, "base").input_value() == "1000000"
-
-
-def test_an_address_that_is_typed_is_followed(opened):
+def test_a_link_opens_the_same_code_and_models_and_one_that_is_typed_is_followed(opened):
     tab = opened("two")
     follow(tab, "position=5")
-    expect(tab.locator('#clock input[type="number"][data-name="position"]')).to_have_value("5")
+    expect(field(tab, "position", "#clock")).to_have_value("5")
     assert tab.locator("#control-code").input_value() == "model-0-0"
     follow(tab, "width=8")
     # A model's own frequencies have one width.
     expect(tab.locator("#control-code")).to_have_value("custom")
     expect(field(tab, "width")).to_have_value("8")
-
-
-def test_pair_and_channel_of_a_small_code_are_held_to_what_it_has(opened):
-    tab = opened("plain", "#width=4&channel=8")
-    assert tab.locator('#pair input[type="number"][data-name="pair"]').input_value() == "1"
-    assert "NaN" not in tab.locator("body").inner_text()
+    tab.locator('#model button[data-code="model-1-1"]').click()
+    expect(tab).to_have_url(re.compile("code=model-1-1"))
+    again = opened("two", tab.evaluate("location.hash"))
+    assert again.locator("#control-code").input_value() == "model-1-1"
+    assert field(again, "base").input_value() == "1000000"
+    # Pair and channel of a small code are held to what it has.
+    small = opened("plain", "#width=4&channel=8")
+    assert field(small, "pair", "#pair").input_value() == "1"
+    assert "NaN" not in small.locator("body").inner_text()
 
 
 def test_the_theme_follows_the_system_until_the_button_is_pressed(opened):
@@ -364,10 +281,7 @@ def test_the_story_is_one_column_at_every_width(opened):
     tab = opened("plain")
     for width in (1280, 360):
         resize(tab, width, 800)
-        boxes = tab.evaluate(
-            "() => [...document.querySelectorAll('#explorer section')].map((each) => each.getBoundingClientRect())"
-            ".map(({ left, top, bottom }) => [left, top, bottom])"
-        )
+        boxes = fact(tab, "boxes")
         assert len({left for left, *_ in boxes}) == 1
         assert all(above[2] <= below[1] + 1 for above, below in pairwise(boxes))
         assert tab.evaluate("() => document.documentElement.scrollWidth") == width

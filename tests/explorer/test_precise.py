@@ -4,46 +4,17 @@ import json
 from typing import Any
 
 import mpmath
-import pytest
 
 from clockhands.auditing import audit
 from clockhands.ladders import Geometric
 from clockhands.presets import preset
 from clockhands.show.explorer.data import POSITIONS, data, precise
+from explorer.facts import MODELS, audits_in
 
 BOUND = 2.0**-50  # rad, as documented
 
 # A rate is 10,000 to the power of minus the pair over this.
 DENOMINATORS = {"vaswani2017": 256, "fairseq": 255, "whisper": 255}
-
-# Layers of two bases.
-GEMMA = {
-    "model_type": "gemma3_text",
-    "hidden_size": 64,
-    "num_attention_heads": 2,
-    "head_dim": 32,
-    "num_hidden_layers": 6,
-    "rope_theta": 1e6,
-    "rope_local_base_freq": 1e4,
-    "sliding_window": 16,
-    "sliding_window_pattern": 3,
-}
-
-LLAMA = {
-    "model_type": "llama",
-    "hidden_size": 64,
-    "num_attention_heads": 2,
-    "num_hidden_layers": 3,
-    "max_position_embeddings": 8192,
-    "rope_theta": 500000.0,
-    "rope_scaling": {
-        "rope_type": "llama3",
-        "factor": 8.0,
-        "original_max_position_embeddings": 1024,
-        "low_freq_factor": 1.0,
-        "high_freq_factor": 4.0,
-    },
-}
 
 
 def hands(name: str) -> dict[str, Any]:
@@ -58,14 +29,15 @@ def real(position: int, pair: int, denominator: int) -> Any:
         return mpmath.atan2(mpmath.sin(phase), mpmath.cos(phase))
 
 
-@pytest.mark.parametrize("name", DENOMINATORS)
-def test_angles_against_sixty_digits(name: str):
-    found = precise({name: preset(name).ladder})
-    held = found["codes"][name]
-    assert len(held["angles"]) == len(found["positions"]) == len(POSITIONS)
-    for position, angles in zip(found["positions"], held["angles"], strict=True):
-        for pair, angle in zip(held["pairs"], angles, strict=True):
-            assert abs(real(position, pair, DENOMINATORS[name]) - angle) <= BOUND, (position, pair)
+def test_angles_against_sixty_digits(cases):
+    for name, denominator in DENOMINATORS.items():
+        found = precise({name: preset(name).ladder})
+        held = found["codes"][name]
+        assert len(held["angles"]) == len(found["positions"]) == len(POSITIONS)
+        for position, angles in zip(found["positions"], held["angles"], strict=True):
+            for pair, angle in zip(held["pairs"], angles, strict=True):
+                with cases(name, position, pair):
+                    assert abs(real(position, pair, denominator) - angle) <= BOUND
 
 
 def test_a_double_product_would_be_seen():
@@ -76,26 +48,18 @@ def test_a_double_product_would_be_seen():
     assert abs(mpmath.sin(off / 2)) > 1e-3
 
 
-def test_the_ends_of_the_ladder_are_among_the_hands_and_a_short_ladder_has_each_once():
+def test_hands_hold_the_ends_of_the_ladder_at_positions_where_the_page_trusts_itself_no_more():
     assert hands("vaswani2017")["pairs"] == [0, 51, 102, 153, 204, 255]
-    assert hands("gpt-neox")["pairs"] == [0, 2, 4, 7, 9, 11]
-
-
-def test_positions_lie_where_the_page_trusts_itself_no_more_and_a_browser_can_say_them():
+    assert hands("gpt-neox")["pairs"] == [0, 2, 4, 7, 9, 11]  # a short ladder has each once
     assert min(POSITIONS) == 2**40
-    assert max(POSITIONS) == 2**53 - 1
+    assert max(POSITIONS) == 2**53 - 1  # as far as a browser can say them
     assert list(POSITIONS) == sorted(set(POSITIONS))
-
-
-def test_the_page_holds_the_code_that_it_opens_on():
-    held = json.loads(json.dumps(data()))["precise"]
+    held = json.loads(json.dumps(data()))["precise"]  # of the code that the page opens on
     assert held == precise({"vaswani2017": preset("vaswani2017").ladder})
 
 
 def test_the_page_holds_every_ladder_of_its_models_by_the_name_that_it_has_there(tmp_path):
-    config = tmp_path / "config.json"
-    config.write_text(json.dumps(GEMMA), encoding="utf-8")
-    found = audit(config)
+    found = audits_in(tmp_path, config=MODELS["gemma small"])["config"]
     held = data([audit("llama"), found])["precise"]["codes"]
     assert set(held) == {"vaswani2017", "model-0-0", "model-1-0", "model-1-1"}
     for place, base in ((0, 1e4), (1, 1e6)):
@@ -106,9 +70,7 @@ def test_the_page_holds_every_ladder_of_its_models_by_the_name_that_it_has_there
 
 def test_the_angles_of_a_models_scaled_ladder_are_those_of_its_real_numbers_and_not_of_doubles(tmp_path):
     """Rates as doubles are off by up to 2^-54 of themselves: at 2^53 that is half a radian for the fastest."""
-    config = tmp_path / "config.json"
-    config.write_text(json.dumps(LLAMA), encoding="utf-8")
-    found = audit(config)
+    found = audits_in(tmp_path, config=MODELS["llama scaled"])["config"]
     held = data([found])["precise"]["codes"]["model-0-0"]
     with mpmath.workdps(60):
         for pair, angle in zip(held["pairs"], held["angles"][-1], strict=True):

@@ -5,6 +5,7 @@ import json
 import pytest
 
 from browsing import settled, watched
+from explorer.facts import fact
 from exploring import follow
 
 pytestmark = pytest.mark.slow
@@ -18,26 +19,11 @@ STATES = (
     "position=9007199254740991&dtype=float32&served=1048576&scaling=llama3&other=base100",
 )
 
-# Everything below an element, attributes in order of their names; what a canvas shows belongs to it.
-_WRITTEN = """
-() => {
-  const written = (node) => {
-    if (node.nodeType === Node.TEXT_NODE) return node.data;
-    const attributes = [...node.attributes].map(({ name, value }) => [name, value]).sort();
-    const own = node.localName === "canvas" ? node.toDataURL() : node.value ?? null;
-    return [node.localName, attributes, own, [...node.childNodes].filter((each) => each.data !== "").map(written)];
-  };
-  const parts = [...document.querySelectorAll("#explorer section")].flatMap((section) =>
-    [".answer", ".controls", ".figure"].map((part) => [`${section.id} ${part}`, written(section.querySelector(part))]));
-  return parts.map(([name, each]) => [name, JSON.stringify(each)]);
-}
-"""
-
 
 def drawn(tab):
     """What stands in each view once nothing is under way."""
     settled(tab)
-    return dict(tab.evaluate(_WRITTEN))
+    return dict(fact(tab, "drawn"))
 
 
 def first_difference(one, other):
@@ -49,11 +35,10 @@ def first_difference(one, other):
 
 
 def test_pictures_that_were_changed_are_those_that_were_made_at_once(chromium, explorer):
-    changed_in_place, opened_anew = (
-        watched(chromium.new_page(viewport={"width": 1440, "height": 900})) for _ in range(2)
-    )
+    size = {"width": 1440, "height": 900}
+    changed_in_place, opened_anew = (watched(chromium.new_page(viewport=size)) for _ in range(2))
     changed_in_place.goto(explorer.as_uri())
-    for address in (*STATES, *reversed(STATES[:-1])):
+    for address in (*STATES, *reversed(STATES[:-1]), ""):
         follow(changed_in_place, address)
         changed = drawn(changed_in_place)
         opened_anew.goto("about:blank")

