@@ -79,8 +79,11 @@ def unable(**_how: Any) -> None:
 
 
 def leisurely(**how: Any) -> None:
-    """Audits slowly, so that it can be killed in the middle; a file beside the models names the process."""
-    folder = Path(how["targets"][0]).parent.parent / "processes"
-    folder.mkdir(exist_ok=True)
-    (folder / str(os.getpid())).touch()
+    """Audits slowly, so that it can be killed in the middle; a folder beside the models names the process.
+
+    A process with one target has none: the second time that a target loses its process counts against the target.
+    """
+    if len(how["targets"]) > 1:
+        folder = Path(how["targets"][0]).parent.parent / "processes"
+        (folder / str(os.getpid())).mkdir(parents=True, exist_ok=True)
     _with(lambda _: time.sleep(0.02), **how)
