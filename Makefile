@@ -3,7 +3,7 @@
 #   make run           audit a preset, a real model and a faulty copy of its config, and write report.html
 #   make test          all tests that are quick
 #   make test-slow     the rest: fuzzing, peers, a fresh clone
-#   make test-part     of these, those that always run and one of five parts: what CI runs
+#   make test-part     of these, those that always run and one of ten parts: what CI runs
 #   make test-oldest   the quick tests of the core with the oldest versions that are promised to work, NumPy only
 #   make test-all      everything, in full: quick, slow, all quick tests with the oldest versions, lint, types, docs
 #   make snapshots     write the golden sentences of the tests anew; read the difference before you commit it

@@ -134,7 +134,7 @@ def any_backend(request: pytest.FixtureRequest) -> Backend:
 
 # --- the slow tests in parts ----------------------------------------------------------------------------------------
 
-PARTS = 5
+PARTS = 10
 # Slow tests that every part has: they guard files, processes, a killed run, or what a browser shows.
 GUARDS = (
     "tests/engines/test_ray.py",
@@ -150,9 +150,8 @@ GUARDS = (
 
 
 def in_part(nodeid: str, number: int) -> bool:
-    """Whether a slow test belongs to the run of this number: any ten runs in a row hold a whole round of five parts."""
-    turn, part = divmod(number, PARTS)
-    return int.from_bytes(hashlib.sha256(f"{turn} {nodeid}".encode()).digest()[:8]) % PARTS == part
+    """Whether a slow test belongs to the run of this number: in ten runs in a row each slow test runs once."""
+    return (int.from_bytes(hashlib.sha256(nodeid.encode()).digest()[:8]) - number) % PARTS == 0
 
 
 def next_number() -> int:
