@@ -346,16 +346,27 @@ def slopes_at(entry: str, case: str, folder: Path) -> None:
     same(TABLES[entry](Met(SLOPED, {}, np.array(numbers), "slopes", folder)), cause)
 
 
-def test_the_engine_names_the_cause_of_wrong_rates(cases, tmp_path: Path):
-    for pair in pairs_of(CASES):
+# Every case with some of its ladders, which are drawn, or with all.
+some_or_all = pytest.mark.parametrize("number", [2, pytest.param(len(SPECS), marks=pytest.mark.slow)])
+
+
+def ladders_of(table: dict[str, Any], number: int, draw: Any) -> list[tuple[str, str]]:
+    pairs = pairs_of(table)
+    return [one for case in table for one in draw([pair for pair in pairs if pair[1] == case], number)]
+
+
+@some_or_all
+def test_the_engine_names_the_cause_of_wrong_rates(number: int, cases, draw, tmp_path: Path):
+    for pair in ladders_of(CASES, number, draw):
         with cases(*pair):
             rates_at("engine", *pair, tmp_path)
 
 
-def test_the_engine_names_the_cause_of_a_wrong_table(cases, draw, tmp_path: Path):
-    """Every case of wrong numbers, and of those that wrong rates make, which are all asked as rates, some."""
-    of_rates_alone = {name: case for name, case in OF_TABLES.items() if name not in OF_NUMBERS}
-    for pair in pairs_of(OF_NUMBERS) + draw(pairs_of(of_rates_alone), 25):
+@some_or_all
+def test_the_engine_names_the_cause_of_a_wrong_table(number: int, cases, draw, tmp_path: Path):
+    """Of wrong rates, all of which are asked as rates, the quick test makes a table with one ladder each."""
+    alone = {name: case for name, case in OF_TABLES.items() if name not in OF_NUMBERS}
+    for pair in ladders_of(OF_NUMBERS, number, draw) + ladders_of(alone, number if number > 2 else 1, draw):
         with cases(*pair):
             table_at("engine", *pair, tmp_path)
 

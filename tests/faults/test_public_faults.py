@@ -1,6 +1,6 @@
 """Every public fault, written again as a small wrong function, is caught and named; its right twin passes.
 
-The quick tests take every fault once, in NumPy, and a few in PyTorch; the slow ones take each in all libraries.
+The quick tests draw a third of the faults, in NumPy, and a few in PyTorch; the slow ones take each in all libraries.
 """
 
 import pytest
@@ -28,8 +28,8 @@ def passes(row, framework, layout, **options):
 
 
 @pytest.mark.parametrize("kind", FAMILIES)
-def test_every_public_fault_is_named(kind, cases):
-    for number, row in enumerate(FAMILIES[kind]):
+def test_public_faults_are_named(kind, cases, draw):
+    for number, row in draw(enumerate(FAMILIES[kind]), -(-len(FAMILIES[kind]) // 3)):
         layout = row.layouts[number % len(row.layouts)]
         short = {"length": 2500} if kind == "additive" and not row.values else {}
         with cases(row.name, layout):
@@ -38,7 +38,7 @@ def test_every_public_fault_is_named(kind, cases):
 
 @pytest.mark.parametrize("kind", FAMILIES)
 def test_right_twins_pass(kind, cases, draw):
-    for number, row in enumerate(draw(FAMILIES[kind], 10)):
+    for number, row in draw(enumerate(FAMILIES[kind]), 8):
         layout = row.layouts[number % len(row.layouts)]
         with cases(row.name, layout):
             passes(row, "numpy", layout)
@@ -47,7 +47,7 @@ def test_right_twins_pass(kind, cases, draw):
 def test_public_faults_are_named_in_torch(cases, draw):
     pytest.importorskip("torch")
     for rows in FAMILIES.values():
-        for row in draw([row for row in rows if "torch" in row.frameworks], 2):
+        for row in draw([row for row in rows if "torch" in row.frameworks], 1):
             with cases(row.name):
                 named(row, "torch", row.layouts[-1])
 
@@ -62,8 +62,7 @@ def test_every_public_fault_is_named_and_its_twin_passes_in_every_library(kind, 
             layout = row.layouts[(number + (framework != "torch")) % len(row.layouts)]
             with cases(row.name, layout):
                 passes(row, framework, layout)
-                if framework != "numpy":  # the quick tests name them there
-                    named(row, framework, layout)
+                named(row, framework, layout)
 
 
 def test_enough_of_the_public_faults_are_written_again():

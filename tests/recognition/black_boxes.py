@@ -13,7 +13,7 @@ import ml_dtypes
 import numpy as np
 
 import clockhands as ch
-from clockhands.ladders import EvenSteps, Explicit, Geometric
+from clockhands.ladders import EvenSteps, Geometric
 from clockhands.rotary import XPos
 from clockhands.scaling import Linear, Yarn
 
@@ -261,7 +261,6 @@ def applied(*names: str) -> tuple[str, ...]:
 
 
 HALVES, INTERLEAVED = ch.Rotary(WIDTH), ch.Rotary(WIDTH, "interleaved")
-THREE_LADDERS = Explicit(tuple(map(float, (*rates(16), *rates(24), *rates(24)))))
 
 BOXES = {
     "llama": Box(hf_llama, HALVES, "llama2", applied("hf_llama")),

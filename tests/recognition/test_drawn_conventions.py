@@ -65,14 +65,14 @@ def listed(failures):
     return "\n".join(f"{reason}: {dataclasses.asdict(convention)}" for reason, convention in failures)
 
 
-def test_drawn_conventions_are_identified():
-    failures = identified(range(55))
-    assert len(failures) <= (1 - SHARE) * 55, listed(failures)
+def test_drawn_conventions_are_identified(draw):
+    failures = identified(draw(range(55), 18))  # all 55 are
+    assert failures == [], listed(failures)
 
 
 @pytest.mark.slow
 def test_a_thousand_drawn_conventions_are_identified():
-    failures = identified(range(55, 1055))
+    failures = identified(range(1000))
     print(listed(failures))
     assert len(failures) <= (1 - SHARE) * 1000, listed(failures)
 

@@ -1,6 +1,7 @@
 """What a function does beside turning, and functions that are no code of positions: said in words."""
 
 import functools
+import itertools
 import sys
 
 import ml_dtypes
@@ -188,11 +189,20 @@ def changing_after(calls, then):
     return lambda x, p: turned(x, p) if next(asked) < calls else then(x, p)
 
 
-def test_state_that_changes_on_the_way_is_said_to_be_state(cases):
+FASTER, REVERSED, ONE_ON = "faster", "reversed", "one on"
+CHANGES = {
+    FASTER: lambda x, p: turned(x, 2 * p),
+    REVERSED: lambda x, p: turned(x[:, ::-1], p),
+    ONE_ON: lambda x, p: turned(x, p + 1),
+}
+WHEN = list(itertools.product(range(2, 36), (FASTER, REVERSED)))
+
+
+@pytest.mark.parametrize("number", [22, pytest.param(len(WHEN), marks=pytest.mark.slow)])
+def test_state_that_changes_on_the_way_is_said_to_be_state(number, cases, draw):
     """Whenever it changes: what is said of positions beyond a table is not looked for before position 0."""
-    changes = {"faster": lambda x, p: turned(x, 2 * p), "reversed": lambda x, p: turned(x[:, ::-1], p)}
-    shifted_at = {(30, "one on"): lambda x, p: turned(x, p + 1)}
-    for (calls, name), then in {**{(n, k): f for n in range(2, 36) for k, f in changes.items()}, **shifted_at}.items():
+    for calls, name in [(30, ONE_ON), *draw(WHEN, number)]:
+        then = CHANGES[name]
         with cases(calls, name):
             reason = identify_function(changing_after(calls, then), WIDTH).reason
             assert "It is stateful" in reason or "A repeated call returns a different result" in reason

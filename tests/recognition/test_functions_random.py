@@ -153,15 +153,9 @@ def identify_drawn(seed):
         assert evidence["first_wrong_position"] is not None
 
 
-def test_random_rotations_are_identified(cases):
-    for seed in range(32):
-        with cases(seed):
-            identify_drawn(seed)
-
-
-@pytest.mark.slow
-def test_many_more_random_rotations_are_identified(cases):
-    for seed in range(32, 450):
+@pytest.mark.parametrize("number", [11, pytest.param(450, marks=pytest.mark.slow)])
+def test_random_rotations_are_identified(number, cases, draw):
+    for seed in draw(range(450), number):
         with cases(seed):
             identify_drawn(seed)
 

@@ -38,9 +38,14 @@ def made(rows, kind, parts, *, layout="interleaved", order="sin-cos", base=10_00
 PARTS = [parts for count in (1, 2, 3) for parts in itertools.combinations(("positions", "rates", "phases"), count)]
 
 
-def test_every_part_that_is_rounded_is_told(cases):
-    stored = [np.float64, np.float32, np.float16, BFLOAT16]
-    for (kind, rows), parts, dtype in itertools.product((("bfloat16", 600), ("float16", 3000)), PARTS, stored):
+MADE = list(
+    itertools.product((("bfloat16", 600), ("float16", 3000)), PARTS, (np.float64, np.float32, np.float16, BFLOAT16))
+)
+
+
+@pytest.mark.parametrize("number", [len(MADE) // 3, pytest.param(len(MADE), marks=pytest.mark.slow)])
+def test_every_part_that_is_rounded_is_told(number, cases, draw):
+    for (kind, rows), parts, dtype in draw(MADE, number):
         with cases(kind, parts, dtype):
             table = made(rows, kind, parts, stored=dtype)
             found = low_precision(table)
@@ -80,9 +85,14 @@ def test_positions_that_the_dtype_holds_are_not_rounded():
     assert found.rounded == ("rates",)
 
 
-def test_exact_tables_are_none(cases):
-    bases, widths = (10_000.0, 20.0, 65_536.0), (8, 32, 256)
-    for dtype, base, layout, width in itertools.product(("float64", *KINDS), bases, ("interleaved", "halves"), widths):
+EXACT = list(
+    itertools.product(("float64", *KINDS), (10_000.0, 20.0, 65_536.0), ("interleaved", "halves"), (8, 32, 256))
+)
+
+
+@pytest.mark.parametrize("number", [len(EXACT) // 3, pytest.param(len(EXACT), marks=pytest.mark.slow)])
+def test_exact_tables_are_none(number, cases, draw):
+    for dtype, base, layout, width in draw(EXACT, number):
         with cases(dtype, base, layout, width):
             assert low_precision(ch.table(ch.Sinusoidal(width, base, layout=layout), 500, dtype)) is None
     for rows in (100, 5000, 60_000):

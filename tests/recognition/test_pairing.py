@@ -49,8 +49,9 @@ def test_the_statistic_is_what_its_definition_says(cases):
 def test_means_and_variance_are_those_of_all_orders_of_the_channels():
     heads = drawn()
     grams = pairing._grams(heads)
-    every = [np.ix_(range(2), order, order) for order in itertools.permutations(range(8))]
-    values = np.array([pairing._statistic(grams[order], "halves") for order in every])
+    # Pairs in reverse, or the channels of each pair exchanged, leave it as it is: of such four orders, one is asked.
+    orders = [at for at in itertools.permutations(range(8)) if at[0] == min(at[0], at[3], at[4], at[7])]
+    values = np.array([pairing._statistic(grams[np.ix_(range(2), at, at)], "halves") for at in orders])
     whole = values.sum(axis=1)
     assert np.abs(values.mean(axis=0)).max() < 1e-10 * whole.std()
     assert pairing._variance(grams) == pytest.approx(whole.var(), rel=1e-5)
@@ -82,7 +83,7 @@ def test_real_models_pair_as_their_files_do_and_in_halves_with_their_rows_put_ba
 
 def test_transposed_weights_and_models_in_which_nothing_turns_say_nothing():
     for tensors, heads in ((packaged_weights.smollm2(), 9), (packaged_weights.glassllm(), 4)):
-        assert together(scores([rows.T for rows in tensors["q"]], heads)).verdict() is None
+        assert together(scores([rows.T for rows in tensors["q"][::2]], heads)).verdict() is None
     for rows in packaged_weights.minilm().values():
         assert together(scores(rows, 12)).verdict() is None
 

@@ -190,10 +190,11 @@ def test_rows_before_and_behind_a_grid_are_told_from_it():
     assert "last 4 rows are zeros" in matches.reason
 
 
-def test_what_falls_apart_along_a_grid_and_is_no_sinusoid_is_not_called_one(cases):
+@pytest.mark.parametrize("number", [2, pytest.param(6, marks=pytest.mark.slow)])
+def test_what_falls_apart_along_a_grid_and_is_no_sinusoid_is_not_called_one(number, cases, draw):
     for kind in range(5):
-        with cases(kind):
-            for seed in range(6):
+        for seed in draw(range(6), number):
+            with cases(kind, seed):
                 rng = np.random.default_rng([kind, seed])
                 given = AXES.astype(np.float64)
                 if kind == 0:  # lines of noise
@@ -237,8 +238,9 @@ def test_waves_that_no_convention_pairs_are_not_said_not_to_turn(cases):
             assert min(seen["rates_per_row"]) > 0
 
 
-def test_cosine_and_sine_transforms_were_not_trained_further(cases):
-    for shift in (0, 0.5):
+@pytest.mark.parametrize("number", [1, pytest.param(2, marks=pytest.mark.slow)])
+def test_cosine_and_sine_transforms_were_not_trained_further(number, cases, draw):
+    for shift in draw((0, 0.5), number):
         with cases(shift):
             rows, waves = np.arange(128)[:, None] + (0.5 if shift else 1), np.arange(64)
             transform = np.cos(np.pi * rows * waves / 128) if shift else np.sin(np.pi * rows * (waves + 1) / 129)

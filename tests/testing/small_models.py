@@ -75,32 +75,26 @@ class SmallModel:
         batch, seq = tokens.shape
         past = 0 if cache is None else cache["keys"][0].shape[2]
         slots = np.broadcast_to(np.arange(past, past + seq), (batch, seq))
-        if self.slip == "slots are counted":
-            return slots
-        if self.slip == "slots are counted in decoding" and past:
-            return slots
-        if self.slip == "documents are not told apart" and mask is not None and mask.ndim == 3:
-            return slots
-        if self.slip == "first row's positions" and past:
-            return np.broadcast_to(positions[:1], (batch, seq))
-        if self.slip == "one further" and past and seq == 1:
-            return positions + 1
-        if self.slip == "one back" and past:
-            return positions - 1
-        if self.slip == "stuck" and past and seq == 1:
-            return np.full_like(positions, 7)
-        if self.slip == "every second" and past and seq == 1:
-            return 2 * positions
-        if self.slip == "every odd one" and past and seq == 1:
-            return 2 * positions + 1
-        if self.slip == "restarts" and past:
-            return np.broadcast_to(np.arange(seq), (batch, seq))
-        if self.slip == "prefix without its last" and past and seq > 1:
-            return positions - 1
-        if self.slip == "counted twice" and seq > 1:
-            return positions + past
-        if self.slip == "padding is counted" and mask is not None and mask.ndim == 2:
-            return slots
+        restarted = np.broadcast_to(np.arange(seq), (batch, seq))
+        one = past > 0 and seq == 1
+        # When a slip takes effect, and the positions that it then makes.
+        applies, moved = {
+            "slots are counted": (True, slots),
+            "slots are counted in decoding": (past, slots),
+            "documents are not told apart": (mask is not None and mask.ndim == 3, slots),
+            "padding is counted": (mask is not None and mask.ndim == 2, slots),
+            "first row's positions": (past, np.broadcast_to(positions[:1], (batch, seq))),
+            "restarts": (past, restarted),
+            "one further": (one, positions + 1),
+            "one back": (past, positions - 1),
+            "stuck": (one, np.full_like(positions, 7)),
+            "every second": (one, 2 * positions),
+            "every odd one": (one, 2 * positions + 1),
+            "prefix without its last": (past and seq > 1, positions - 1),
+            "counted twice": (seq > 1, positions + past),
+        }.get(self.slip, (False, positions))
+        if applies:
+            return moved
         if self.slip == "one count for all":
             start = 0 if cache is None else self.count
             self.count = start + seq

@@ -3,10 +3,10 @@
 import pytest
 
 from clockhands.testing import CannotCheck, check_generation
+from late import Late
 from packaged_weights import smollm2_file
 
-torch = pytest.importorskip("torch")
-transformers = pytest.importorskip("transformers")
+torch, transformers = Late("torch"), Late("transformers")
 
 pytestmark = pytest.mark.slow
 

@@ -29,7 +29,6 @@ def spec_of(layout, **more):
     return ch.Rotary(32, base=500_000.0, layout=layout, **more)
 
 
-# Wrong and right, the code, the treatment that fails, the tensor to blame, the options.
 # Wrong and right, the code, the treatment that fails, the tensor to blame.
 PAIRS = {
     "D2#1": ("NeverReset", "Guarded", "lost-by-to-empty", "to_empty", "inv_freq"),
@@ -48,6 +47,7 @@ PAIRS = {
 
 
 def test_a_fault_is_named_and_its_twin_passes(twins, cases):
+    right_ones = set()
     for number, (name, (wrong, right, code, treatment, where)) in enumerate(PAIRS.items()):
         layout = LAYOUTS[number % 2]
         with cases(name, layout):
@@ -56,7 +56,10 @@ def test_a_fault_is_named_and_its_twin_passes(twins, cases):
             assert treatment in {failure.experiment for failure in report.failures}, report
             explanation = next(one for one in report.explanations if code in one.codes)
             assert explanation.where == where
-            check_module(twins.built(right, layout), make=functools.partial(twins.built, right, layout))
+            right_ones.add((right, layout))
+    for each in right_ones:
+        with cases(*each):
+            check_module(twins.built(*each), make=functools.partial(twins.built, *each))
 
 
 def test_only_the_fault_that_there_is_gets_named(twins, cases):
@@ -100,6 +103,7 @@ HELD = {
 
 
 def test_what_a_module_holds_is_named(twins, cases):
+    right_ones = {}
     for number, (what, (codes, words)) in enumerate(HELD.items()):
         layout, factor = LAYOUTS[number % 2], twins.FACTOR if "scal" in what else 1.0
         spec = spec_of(layout, scaling=Linear(factor) if factor > 1 else None)
@@ -114,6 +118,9 @@ def test_what_a_module_holds_is_named(twins, cases):
                 assert "position-argument-ignored" not in report.codes or len(report.explanations) == 2
             if what == "another base":
                 assert len(report.explanations) == 1
+            right_ones[layout, factor] = spec
+    for (layout, factor), spec in right_ones.items():
+        with cases(layout, factor):
             check_module(twins.deep(twins.built(twins.Guarded, layout, factor=factor)), spec, call=deep_call)
 
 

@@ -5,8 +5,9 @@ import pytest
 import clockhands as ch
 from clockhands.scaling import Dynamic, Llama3
 from clockhands.testing import check_module
+from late import Late
 
-torch = pytest.importorskip("torch")
+torch = Late("torch")
 pytestmark = pytest.mark.slow
 WAVES = "x, positions -> cos, sin"
 
