@@ -16,12 +16,11 @@ COURSE = Path(__file__).resolve().parents[1] / "docs" / "course"
 VIEWS = Path(explorer.__file__).parent / "js" / "views"
 CELL = re.compile(r"^```\{code-cell\} python\n(?P<code>.*?)^```", re.MULTILINE | re.DOTALL)
 
-pytest.importorskip("IPython")
-pytest.importorskip("yaml")
 
-
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="module", autouse=True)
 def course():
+    pytest.importorskip("IPython")
+    pytest.importorskip("yaml")
     return runpy.run_path(str(COURSE / "settled.py"))
 
 

@@ -10,16 +10,20 @@ import shlex
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterable
+from functools import partial
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
+from clockhands.cli import main
+from clockhands.measures.adding import drawn_tokens
 from conftest import BACKENDS, expected_backends
 
 ROOT = Path(__file__).resolve().parents[1]
-DOCUMENTS = [
-    path for path in (ROOT / "README.md", ROOT / "CONTRIBUTING.md", *ROOT.glob("docs/**/*.md")) if path.is_file()
-]
+README = ROOT / "README.md"
+DOCUMENTS = [path for path in (README, ROOT / "CONTRIBUTING.md", *ROOT.glob("docs/**/*.md")) if path.is_file()]
 BLOCK = re.compile(r"^```(?P<language>\w*)(?P<note>[^\n]*)\n(?P<text>.*?)^```", re.MULTILINE | re.DOTALL)
 # A block that is not run says so: ```sh (not run: why)
 NOT_RUN = "(not run:"
@@ -65,15 +69,35 @@ def run_python(document: Path, folder: Path) -> int:
     return count
 
 
-@pytest.mark.filterwarnings("ignore:flex_attention called without torch.compile:UserWarning")  # the text says so too
-def test_python_blocks_run(tmp_path: Path, cases):
+def test_the_readme_shows_python_that_runs(tmp_path: Path):
+    assert run_python(README, tmp_path) > 0
+
+
+def run_python_of(documents: Iterable[Path], folder: Path, cases) -> None:
+    """Run the Python blocks of documents that need PyTorch and Transformers, each in a folder of its own."""
     pytest.importorskip("torch")
     pytest.importorskip("transformers")
-    for number, document in enumerate(DOCUMENTS):
-        folder = tmp_path / str(number)
-        folder.mkdir()
+    for number, document in enumerate(documents):
+        own = folder / str(number)
+        own.mkdir()
         with cases(document.relative_to(ROOT)):
-            run_python(document, folder)
+            run_python(document, own)
+
+
+# They train, compile, or check many functions: 2 to 4 s each.
+LONG = [ROOT / "docs" / name for name in ("probing.md", "checking.md", "guides/frameworks.md")]
+FLEX = pytest.mark.filterwarnings("ignore:flex_attention called without torch.compile:UserWarning")  # the text says so
+
+
+@FLEX
+def test_python_blocks_run(tmp_path: Path, cases):
+    run_python_of([document for document in DOCUMENTS if document not in (README, *LONG)], tmp_path, cases)
+
+
+@FLEX
+@pytest.mark.slow
+def test_python_blocks_of_long_documents_run(tmp_path: Path, cases):
+    run_python_of(LONG, tmp_path, cases)
 
 
 def test_examples_in_docstrings_print_what_they_say(cases):
@@ -98,10 +122,6 @@ def test_examples_in_docstrings_print_what_they_say(cases):
                 tried += examples
                 assert not failed, report.getvalue()
     assert tried > 100
-
-
-def test_the_readme_shows_python_that_runs(tmp_path: Path):
-    assert run_python(ROOT / "README.md", tmp_path) > 0
 
 
 def test_a_wrong_block_fails(tmp_path: Path, cases):
@@ -133,7 +153,15 @@ def run_command(command: str, folder: Path) -> subprocess.CompletedProcess[str]:
     )
 
 
-def run_commands(documents: list[Path], folder: Path, cases) -> dict[str, str]:
+def run_command_here(command: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    """The same in this process, for a command without pipes: each new one takes a second to import the package."""
+    _, *words = shlex.split(command, comments=True)
+    with contextlib.chdir(folder):
+        done = CliRunner().invoke(main, words, env={"NO_COLOR": "1", "COLUMNS": "80"})
+    return subprocess.CompletedProcess(words, done.exit_code, done.stdout, done.stderr)
+
+
+def run_commands(documents: list[Path], folder: Path, cases, run=run_command) -> dict[str, str]:
     """Run what shell blocks show, each document in a folder of its own; what each command printed."""
     printed = {}
     for number, document in enumerate(documents):
@@ -141,17 +169,19 @@ def run_commands(documents: list[Path], folder: Path, cases) -> dict[str, str]:
         own.mkdir()
         for line, command in commands(document):
             with cases(f"{document.relative_to(ROOT)}:{line}", command):
-                done = run_command(command, own)
+                done = run(command, own)
                 assert done.returncode == 0, f"{done.stdout}{done.stderr}"
                 printed[command] = done.stdout
     return printed
 
 
-def test_commands_of_the_readme_run_and_print_what_it_shows(tmp_path: Path, cases):
-    printed = run_commands([ROOT / "README.md"], tmp_path, cases)
+def test_commands_of_the_readme_run_and_print_what_it_shows(tmp_path: Path, cases, monkeypatch: pytest.MonkeyPatch):
+    # What adding does is measured for one width and one small vocabulary: the whole takes seconds.
+    monkeypatch.setattr(drawn_tokens, "adding_measured", partial(drawn_tokens.adding_measured, (16,), (1_000,)))
+    printed = run_commands([README], tmp_path, cases, run_command_here)
     identified = [out for command, out in printed.items() if command.startswith("clockhands identify table.npy")]
     assert identified, "the README makes no table to identify"
-    excerpts = [text for _, text in blocks(ROOT / "README.md", "text") if text.startswith("table.npy")]
+    excerpts = [text for _, text in blocks(README, "text") if text.startswith("table.npy")]
     assert excerpts, "the README shows nothing identified"
     for text in excerpts:
         assert text.strip() in identified[-1]
@@ -159,7 +189,7 @@ def test_commands_of_the_readme_run_and_print_what_it_shows(tmp_path: Path, case
 
 @pytest.mark.slow
 def test_commands_of_every_document_run(tmp_path: Path, cases):
-    run_commands([document for document in DOCUMENTS if document != ROOT / "README.md"], tmp_path, cases)
+    run_commands(DOCUMENTS, tmp_path, cases)
 
 
 def test_make_targets_in_documents_exist():
@@ -197,7 +227,7 @@ def tree_of(document: Path) -> list[str]:
 
 def test_the_file_tree_is_the_real_one():
     """Where the README draws one: what it draws exists, and no module of the package is missing from it."""
-    drawn = tree_of(ROOT / "README.md")
+    drawn = tree_of(README)
     assert [path for path in drawn if not (ROOT / path).exists()] == []
     if drawn:
         source = ROOT / "src" / "clockhands"
@@ -220,7 +250,7 @@ def test_the_report_that_the_readme_shows_is_the_real_one(tmp_path: Path):
     subprocess.run([sys.executable, str(ROOT / "tools" / "packaged_model.py"), "demo"], cwd=tmp_path, check=True)
     done = run_command("clockhands audit demo", tmp_path)
     assert done.returncode == 0, done.stderr
-    excerpts = [text for _, text in blocks(ROOT / "README.md", "text") if text.startswith("1 problem")]
+    excerpts = [text for _, text in blocks(README, "text") if text.startswith("1 problem")]
     assert excerpts, "the README shows no report"
     for text in excerpts:
         assert text.strip() in done.stdout, f"the README shows\n{text}\nbut the command prints\n{done.stdout}"

@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
-nbformat = pytest.importorskip("nbformat")
-nbclient = pytest.importorskip("nbclient")
+from late import Late
+
+nbformat, nbclient = Late("nbformat"), Late("nbclient")
 NOTEBOOK = Path(__file__).resolve().parents[1] / "docs" / "example.ipynb"
 
 

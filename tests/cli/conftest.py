@@ -29,6 +29,17 @@ LLAMA_31 = {
     "rope_scaling": LLAMA3,
 }  # fmt: skip
 WRONG_BASE = LLAMA_31 | {"rope_theta": 50000.0}
+# A config of NeMo.
+NEMO = """\
+model:
+  encoder_seq_length: 4096
+  max_position_embeddings: ${.encoder_seq_length}
+  num_layers: 12
+  hidden_size: 768
+  num_attention_heads: 12
+  position_embedding_type: rope
+  rotary_base: 0.5
+"""
 # Somebody's module.
 TURNED = """
 import numpy as np

@@ -4,26 +4,25 @@ import json
 
 from clockhands.sources.models_under import models_under
 
-NEMO = """\
-model:
-  encoder_seq_length: 4096
-  max_position_embeddings: ${.encoder_seq_length}
-  num_layers: 12
-  hidden_size: 768
-  num_attention_heads: 12
-  position_embedding_type: rope
-  rotary_base: 0.5
-"""
+from .conftest import NEMO
+
 LITGPT = "n_layer: 2\nn_embd: 128\nn_head: 4\nrotary_percentage: 0.25\nrope_base: 10000\nblock_size: 512\n"
 GENAI = {"model": {"context_length": 512, "type": "llama", "decoder": {"head_size": 64, "num_hidden_layers": 2}}}
 
 
-def test_a_folder_is_known_by_such_a_config(run, tmp_path):
-    for name, text in {"model_config.yaml": LITGPT, "genai_config.json": json.dumps(GENAI)}.items():
+def test_a_folder_is_known_by_such_a_config_and_no_runtime_is_said_to_read_it(run, tmp_path):
+    for name, program, text in (
+        ("model_config.yaml", "LitGPT", LITGPT),
+        ("genai_config.json", "ONNX Runtime GenAI", json.dumps(GENAI)),
+    ):
         folder = tmp_path / name.partition(".")[0]
         folder.mkdir()
         (folder / name).write_text(text)
-        assert json.loads(run("audit", folder, "--json").out)["targets"][0]["context"] == 512
+        (target,) = json.loads(run("audit", folder, "--json").out)["targets"]
+        assert target["context"] == 512
+        assert {each["because"] for each in target["readers"]} == {
+            f"The compared runtimes read configs of Transformers, and this is a file of {program}."
+        }
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "model_config.yaml").write_text("learning_rate: 1\n")
     assert [path.name for path in models_under(tmp_path)] == ["genai_config", "model_config"]
@@ -50,11 +49,3 @@ def test_files_of_other_programs_are_found_by_what_they_hold(run, tmp_path):
     done = run("audit", "-r", tmp_path)
     assert done.code == 0
     assert done.out.splitlines()[0] == str(tmp_path / "a.yml")
-
-
-def test_no_runtime_is_said_to_read_it(run, tmp_path):
-    (tmp_path / "model_config.yaml").write_text(LITGPT)
-    readers = json.loads(run("audit", tmp_path, "--json").out)["targets"][0]["readers"]
-    assert {each["because"] for each in readers} == {
-        "The compared runtimes read configs of Transformers, and this is a file of LitGPT."
-    }

@@ -1,10 +1,10 @@
 """`clockhands explore`: the page that it writes, what it holds, and how it says that it cannot."""
 
 import json
+import re
 import tempfile
 import webbrowser
 from html import unescape
-from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import unquote, urlparse
 
@@ -16,41 +16,23 @@ from clockhands.ladders import Geometric
 from clockhands.presets import presets
 from clockhands.show.explorer.data import codes
 from clockhands.specs import from_dict
+from show.pages import Parts
 
 from .conftest import LLAMA, LLAMA3
 
 HOSTILE = "</script><script>alert(1)</script><!-- \u2028"
 
 
-class Page(HTMLParser):
-    """The elements of a page, the text of its scripts, and all that it would fetch."""
+class Page(Parts):
+    """The elements of a page, what Python put in, its title, and all that it would fetch."""
 
     def __init__(self, text):
-        super().__init__()
-        self.tags, self.scripts, self.fetched, self.title, self._inside = [], [], [], "", None
-        self.feed(text)
-
-    def handle_starttag(self, tag, attrs):
-        self.tags.append(tag)
-        self._inside = tag
-        self.fetched += [value for name, value in attrs if name in ("src", "href", "srcset", "data", "action")]
-        if tag == "script":
-            self.scripts.append([dict(attrs).get("type"), ""])
-
-    def handle_endtag(self, tag):
-        self._inside = None
-
-    def handle_data(self, data):
-        if self._inside == "script":
-            self.scripts[-1][1] += data
-        if self._inside == "title":
-            self.title += data
-
-    @property
-    def data(self):
-        """What Python put in."""
-        ((_, held),) = [script for script in self.scripts if script[0] == "application/json"]
-        return json.loads(held)
+        super().__init__(text)
+        self.tags = [tag for tag, _ in self.elements]
+        self.data = json.loads(self.scripts["data"])
+        self.title = unescape(re.search("<title>(.*?)</title>", text)[1])
+        fetching = {"src", "href", "srcset", "data", "action"}
+        self.fetched = [value for _, held in self.elements for name, value in held.items() if name in fetching]
 
 
 @pytest.fixture
@@ -82,7 +64,7 @@ def test_a_page_without_a_model_is_small_and_fetches_nothing(written):
     assert len(text.encode()) <= 600_000
     page = Page(text)
     assert page.fetched == []
-    assert [kind for kind, _ in page.scripts] == ["application/json", "module"]
+    assert [script["type"] for script in page.of("script")] == ["application/json", "module"]
     assert "default-src 'none'" in unescape(text)
     assert page.data["models"] == []
     assert page.data["start"] == {}
@@ -139,12 +121,8 @@ def test_the_page_asks_attention_with_the_model_s_own_kind_of_code(written, conf
     ):
         data = Page(written(config(model_type=model_type, **fields))).data
         assert data["start"].get("code_in_attention") == kind
-
-
-def test_a_model_without_a_ladder_leaves_the_paper_s_code(written, config):
-    data = Page(written(config(model_type="bert", rope_theta=None))).data
-    assert "code" not in data["start"]
-    assert [layer["kind"] for layer in data["models"][0]["layers"]] == ["learned"]
+        assert ("code" in data["start"]) == (kind == "rotary"), "without a ladder the page keeps the paper's"
+        assert [layer["kind"] for layer in data["models"][0]["layers"]] == [kind or "learned"]
 
 
 def test_hostile_names_stay_text(written, config, tmp_path):
@@ -182,18 +160,6 @@ def test_a_name_that_no_text_can_hold_is_shown_by_its_bytes(written, config):
     page = Page(written(path))
     assert page.title == f"clockhands: {path.parent.name}/m\\udcff.json"
     assert page.data["models"][0]["target"].endswith("m\udcff.json")
-
-
-def test_a_file_that_is_there_is_not_replaced_unless_asked(run, tmp_path):
-    out = tmp_path / "page.html"
-    out.write_text("mine", encoding="utf-8")
-    done = run("explore", "--out", out)
-    assert (done.code, done.out) == (2, "")
-    assert done.err == f"error: {out} is already there.\nhint: Give another name, or `--force` to replace it.\n"
-    assert out.read_text(encoding="utf-8") == "mine"
-    assert run("explore", "--out", out, "--force").code == 0
-    assert out.read_text(encoding="utf-8").startswith("<!doctype html>")
-    assert [path.name for path in tmp_path.iterdir()] == ["page.html"], "nothing unfinished is left"
 
 
 def test_what_cannot_be_read_is_said_and_what_can_is_shown(run, config, tmp_path):

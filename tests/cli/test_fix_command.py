@@ -169,7 +169,9 @@ main(["audit", "m", "--fix", "-q", *sys.argv[1:]])
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="a copy of the process is killed")
-@pytest.mark.parametrize(("words", "name"), [((), "config.fixed.json"), (("--in-place",), "config.json")])
+@pytest.mark.parametrize(
+    ("words", "name"), [pytest.param((), "config.fixed.json", marks=pytest.mark.slow), (("--in-place",), "config.json")]
+)
 def test_whenever_it_is_killed_each_file_is_the_old_or_the_new_one(model, words, name):
     before = model("m").read_text("utf-8")
     after = before.replace("50000.0", "500000.0")

@@ -26,19 +26,9 @@ from clockhands.cli.identified_json import positions_to_json
 from clockhands.grids import Grid
 from written_files import entry, gguf_bytes, gguf_key, onnx_bytes, onnx_outside, onnx_tensor, safetensors_bytes
 
-from .conftest import TURNED
+from .conftest import NEMO, TURNED
 
 HERE = Path(__file__).parent
-NEMO = """\
-model:
-  encoder_seq_length: 4096
-  max_position_embeddings: ${.encoder_seq_length}
-  num_layers: 12
-  hidden_size: 768
-  num_attention_heads: 12
-  position_embedding_type: rope
-  rotary_base: 0.5
-"""
 TEXTS = {
     "broken.json": "no json",
     "names.txt": "\ufefffleet/a\nfleet/b\n",

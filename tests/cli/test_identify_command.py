@@ -98,25 +98,24 @@ def test_the_command_that_is_printed_makes_the_table_again(run, here):
 
 
 def test_the_json_that_is_written_makes_the_table_again(run, here, cases):
-    for positions in (range(64), 0.5 * np.arange(64) - 3, np.array([0.0, 1, 4, 9, 16.5, 30, 31, 40, 41, 50])):
-        with cases(positions):
-            table = ch.table(PAPER, positions)
+    mae = ch.preset("mae", width=64)
+    for spec, positions, words in (
+        (PAPER, range(64), ()),
+        (PAPER, 0.5 * np.arange(64) - 3, ()),
+        (PAPER, [0.0, 1, 4, 9, 16.5, 30, 31, 40, 41, 50], ("--positions", "0.0,1,4,9,16.5,30,31,40,41,50")),
+        (mae, Grid((12, 16), start=(0, 3), order=(1, 0), prefix=1), ()),
+    ):
+        with cases(spec, positions):
+            table = ch.table(spec, np.array(positions) if isinstance(positions, list) else positions)
             np.save(here / "t.npy", table)
-            more = [] if len(positions) == 64 else ["--positions", ",".join(map(str, positions))]
-            done = run("identify", "t.npy", "--json", *more)
+            done = run("identify", "t.npy", "--json", *words)
             assert told(done)[0]["matches"], done.out
             written(here / "found.json", done.out.encode())
             for kind in ("npy", "npz", "csv"):
                 done = run("table", "found.json", "--out", f"again.{kind}", "--force")
                 assert done.code == 0, done.err
             assert np.abs(np.load(here / "again.npy") - table).max() <= 2**-23
-            assert run("table", "found.json", "--positions", "3").out.count("\n") == 4
-
-
-def test_a_spec_in_a_file_is_a_table_too(run, here):
-    written(here / "spec.json", ch.to_json(PAPER).encode())
-    assert run("table", "spec.json", "--positions", "0:64", "--out", "t.npy").code == 0
-    assert np.array_equal(np.load(here / "t.npy"), TABLE)
+            assert spec is mae or run("table", "found.json", "--positions", "3").out.count("\n") == 4
 
 
 GRID = Grid((2, 3), start=(0, 0.5), step=(1, 0.1), order=(1, 0), prefix=2)
@@ -145,27 +144,11 @@ def test_a_grid_with_rows_that_stand_nowhere_is_written_with_its_coordinates(run
         assert members["positions"][2].tolist() == [0, 0.5]
 
 
-def test_a_grid_comes_back_by_way_of_the_json(run, here):
-    table = ch.table(ch.preset("mae", width=64), Grid((12, 16), start=(0, 3), order=(1, 0), prefix=1))
-    np.save(here / "t.npy", table)
-    written(here / "found.json", run("identify", "t.npy", "--json").out.encode())
-    assert run("table", "found.json", "--out", "again.npy").code == 0
-    assert np.abs(np.load(here / "again.npy") - table).max() <= 2**-24
-
-
 def test_no_command_where_the_command_line_has_no_word_for_it():
     learned = Match(ch.Learned(width=4, rows=5), range(5), values=np.ones((5, 4)))
     rates = Match(ch.Sinusoidal(4, spacing=ch.ladders.Explicit((1.0, 0.3))), range(5))
     grid = Match(ch.additive.AxialSinusoidal(8, (1, 1)), GRID)
     assert [command_of(match) for match in (learned, rates, grid)] == [None, None, None]
-
-
-def test_what_is_no_sinusoid_is_an_answer(run, here):
-    np.save(here / "noise.npy", NOISE)
-    done = run("identify", "noise.npy", "--json")
-    (result,) = told(done)
-    assert result["matches"] == []
-    assert result["reason"].endswith(".")
 
 
 def test_tables_of_a_model_are_found_by_their_names(run, here):
@@ -181,16 +164,6 @@ def test_tables_of_a_model_are_found_by_their_names(run, here):
     (here / "folder").mkdir()
     save_file(tensors, here / "folder" / "model.safetensors")
     assert len(told(run("identify", "folder", "--json"))) == 2
-
-
-def test_a_model_without_such_names_is_asked_about(run, here):
-    save_file({f"layer.{number}.weight": NOISE for number in range(20)}, here / "m.safetensors")
-    done = run("identify", "m.safetensors")
-    assert (done.code, done.out) == (2, "")
-    assert done.err.startswith(
-        "error: None of the 20 tensors of m.safetensors is named like a table of positions.\n"
-        "hint: Pick one as m.safetensors:NAME. It holds layer.0.weight, "
-    )
 
 
 def test_a_graph_says_which_table_is_added(run, here):
@@ -292,19 +265,14 @@ def test_the_json_of_one_table_of_several_is_asked_for_by_its_name(run, here):
 
 
 @pytest.mark.usefixtures("module")
-def test_a_function_that_fails_is_told_and_not_taken_for_ours(run):
-    done = run("identify", "their_rotary:failing", "--width", "8")
-    assert done.code == 2
-    assert "RuntimeError: no luck" in done.err
-    assert "fault of clockhands" not in done.err
-
-
-@pytest.mark.usefixtures("module")
-def test_a_function_that_ends_python_ends_nothing(run):
-    """Taken for a reader that has gone away, it would end in 141 without a word."""
-    done = run("identify", "their_rotary:leaving", "--width", "8")
-    assert (done.code, done.out) == (2, "")
-    assert "SystemExit: 5" in done.err
+def test_a_function_that_fails_or_ends_python_is_told_and_not_taken_for_ours(run, cases):
+    """An end of Python, taken for a reader that has gone away, would end in 141 without a word."""
+    for name, said in (("failing", "RuntimeError: no luck"), ("leaving", "SystemExit: 5")):
+        with cases(name):
+            done = run("identify", f"their_rotary:{name}", "--width", "8")
+            assert (done.code, done.out) == (2, "")
+            assert said in done.err
+            assert "fault of clockhands" not in done.err
 
 
 def test_a_path_comes_before_a_function(run, module):

@@ -8,20 +8,37 @@ from inspect import signature
 import pytest
 
 import clockhands.measures.adding.drawn_tokens
+import clockhands.measures.order
 from clockhands.measures.adding.drawn_tokens import adding_measured
 from clockhands.measures.order.permuting import FIGURES, order
 from clockhands.show.order import verdict
 
 
 @pytest.fixture(scope="module")
-def document():
-    return order().to_dict()
+def measured():
+    """What two orders do, as the command asks for it, and what adding does to one width and one small vocabulary."""
+    return order(), adding_measured((16,), (1_000,))
 
 
 @pytest.fixture
-def few(monkeypatch):
+def document(measured, monkeypatch):
+    """What is measured of the sentence of the command is kept; another seed is said of the same figures."""
+    found, _ = measured
+    measure = clockhands.measures.order.order
+    monkeypatch.setattr(
+        clockhands.measures.order,
+        "order",
+        lambda text, other, *, seed: (
+            replace(found, seed=seed) if text == "dog bites man" else measure(text, other, seed=seed)
+        ),
+    )
+    return found.to_dict()
+
+
+@pytest.fixture
+def few(measured, monkeypatch):
     """What adding does, for one width and one small vocabulary: the whole takes seconds on a busy machine."""
-    figures = adding_measured((16,), (1_000,))
+    _, figures = measured
     monkeypatch.setattr(
         clockhands.measures.adding.drawn_tokens, "adding_measured", lambda seed: replace(figures, seed=seed)
     )

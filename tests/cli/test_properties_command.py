@@ -14,12 +14,12 @@ from clockhands.additive import Counter
 from clockhands.grids import Grid
 from clockhands.measures import QUESTIONS
 from clockhands.presets import presets
-from oracles.libraries import Lazily
+from late import Late
 from packaged_weights import packaged, smollm2_file
 
 from . import conftest
 
-jsonschema = Lazily("jsonschema")
+jsonschema = Late("jsonschema")
 
 SCHEMA = json.loads(
     (Path(__file__).resolve().parents[2] / "docs" / "properties.schema.json").read_text(encoding="utf-8")
@@ -233,7 +233,7 @@ def test_minilm_in_its_own_numbers(run):
 def test_presets_have_a_report(run, cases, draw):
     """One of each kind of code, and some more; that every one has its properties is asked of the engine."""
     kinds = {type(each.spec): each.name for each in presets()}
-    for name in {"gemma3", "qwen2-vl", "t5", *kinds.values(), *draw((each.name for each in presets()), 12)}:
+    for name in {"gemma3", "qwen2-vl", "t5", *kinds.values(), *draw((each.name for each in presets()), 4)}:
         with cases(name):
             done = run("properties", name, "--length", "64")
             assert (done.code, done.err) == (0, "")

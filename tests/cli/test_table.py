@@ -1,6 +1,7 @@
 import csv
 import json
 import os
+import re
 import subprocess
 import sys
 from types import SimpleNamespace
@@ -86,13 +87,9 @@ def test_bfloat16_goes_where_it_can_be_held(run, tmp_path):
     assert header["table"]["dtype"] == "BF16"
 
 
-def test_a_file_is_replaced_only_by_force_and_is_whole_or_not_there(run, tmp_path, monkeypatch):
+def test_a_file_is_replaced_by_force_and_is_whole_or_not_there(run, tmp_path, monkeypatch):
     out = tmp_path / "t.npy"
     out.write_bytes(b"precious")
-    done = run("table", SMALL, "--out", out)
-    assert done.code == 2
-    assert done.err == f"error: {out} is already there.\nhint: Give another name, or `--force` to replace it.\n"
-    assert out.read_bytes() == b"precious"
 
     def breaks(*_arguments):
         raise OSError(28, "No space left on device")
@@ -106,6 +103,16 @@ def test_a_file_is_replaced_only_by_force_and_is_whole_or_not_there(run, tmp_pat
     assert run("table", SMALL, "--out", out, "--force", "--positions", "3").code == 0
     assert np.load(out).shape == (3, 4)
     assert [path.name for path in tmp_path.iterdir()] == ["t.npy"]
+
+
+def test_a_table_larger_than_memory_is_refused_with_its_size(run):
+    done = run("table", "vaswani2017", "--positions", "0:1000000000000")
+    assert (done.code, done.out) == (2, "")
+    assert re.fullmatch(
+        r"error: A table of shape \[1000000000000, 512\] would take 1\.82 PiB; .+ available\.\n"
+        r"hint: Make it in parts: .+\n",
+        done.err,
+    )
 
 
 LIMITED = """

@@ -51,24 +51,40 @@ def test_a_learned_code_cannot_come_back_after_a_drop():
     codes.check(studies.parse(text.replace("drop = ", "#").replace("[16, 32]", "[16]")))
 
 
-def test_every_code_of_a_shipped_study_can_be_built_and_computed_elsewhere(cases, draw):
-    """On PyTorch's device without numbers, every tensor that was left on the CPU is an error. One arm of each kind."""
+def kinds_of_codes() -> list[tuple]:
+    """The codes of the shipped studies: one of each kind, with all that a model of it is built from."""
     kinds = {}
     for study in shipped():
-        codes.check(study)
         for key in dict.fromkeys(each._replace(seed=0) for each in study.trial_keys()):
             arm, sizes, causal = study.arms[key.arm], sizes_of(study, key), study.tasks[key.task].task.causal
             for variant in ("", *arm.at_test):
                 ready = setting(arm, sizes, 16, LENGTH, variant, causal=causal)
                 kind = (type(ready.spec), ready.fault, arm.slopes, arm.channels, bool(arm.window), bool(arm.positions))
-                kinds.setdefault((*kind, causal), []).append((study.name, key, arm, sizes, ready))
-    for causal, members in ((kind[-1], members) for kind, members in kinds.items()):
-        for name, key, arm, sizes, ready in draw(members, 1):
-            with cases(name, key.arm):
-                model = models.Transformer(sizes, 32, codes.ModelCode(ready, arm, causal, 0), causal, 0).to("meta")
-                drawn = arm.positions and sampling.randomised(LENGTH, 64, rng=0, batch=2)
-                model(torch.zeros(2, LENGTH, dtype=torch.long, device="meta"), drawn).sum().backward()
-                assert {each.device.type for each in model.parameters()} == {"meta"}
+                kinds.setdefault((*kind, causal), []).append((study.name, key, arm, sizes, ready, causal))
+    return list(kinds.values())
+
+
+def can_be_computed_elsewhere(code: tuple, cases) -> None:
+    """On PyTorch's device without numbers, every tensor that was left on the CPU is an error."""
+    name, key, arm, sizes, ready, causal = code
+    with cases(name, key.arm):
+        model = models.Transformer(sizes, 32, codes.ModelCode(ready, arm, causal, 0), causal, 0).to("meta")
+        drawn = arm.positions and sampling.randomised(LENGTH, 64, rng=0, batch=2)
+        model(torch.zeros(2, LENGTH, dtype=torch.long, device="meta"), drawn).sum().backward()
+        assert {each.device.type for each in model.parameters()} == {"meta"}
+
+
+def test_codes_of_shipped_studies_can_be_built_and_computed_elsewhere(cases, draw):
+    for study in shipped():
+        codes.check(study)
+    for members in draw(kinds_of_codes(), 12):
+        can_be_computed_elsewhere(draw(members, 1)[0], cases)
+
+
+@pytest.mark.slow
+def test_every_kind_of_code_of_a_shipped_study_can_be_built_and_computed_elsewhere(cases, draw):
+    for members in kinds_of_codes():
+        can_be_computed_elsewhere(draw(members, 1)[0], cases)
 
 
 def test_learned_numbers_follow_the_seed_alone():

@@ -4,11 +4,12 @@ import re
 from contextlib import closing
 from hashlib import sha256
 from importlib.metadata import version
+from multiprocessing import forkserver
 from pathlib import Path
 
 import pytest
 
-from clockhands.engines import Failed, Finished, Started
+from clockhands.engines import ENGINES, Failed, Finished, Started
 from clockhands.errors import InvalidValue
 from clockhands.lab import _texts as texts
 from clockhands.lab import study as studies
@@ -21,6 +22,11 @@ running, training = Late("clockhands.lab.running"), Late("clockhands.lab._traini
 STUDY = Path(__file__).with_name("running_study.toml").read_text(encoding="utf-8")
 
 
+@pytest.fixture
+def _in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(ENGINES, "local", "engines.in_this_process:Pool")
+
+
 def ran(study: studies.Study, store: Store, **options) -> list:
     given = running.Options(**{"at_once": 2} | options)
     progress = running.prepare(study, store, "clockhands lab run", given)
@@ -31,6 +37,8 @@ def ran(study: studies.Study, store: Store, **options) -> list:
 
 
 def test_what_is_stored_is_what_the_trials_measure(tmp_path: Path):
+    # The workers' server may have begun for other tests, without PyTorch: then each worker would import it.
+    forkserver._forkserver._stop()
     study = studies.parse(STUDY, "small")
     running.check(study, running.Options())
     with Store.open(tmp_path / "lab.sqlite") as store:
@@ -55,6 +63,7 @@ def test_what_is_stored_is_what_the_trials_measure(tmp_path: Path):
     assert not [file for file in (tmp_path / "lab.sqlite.checkpoints").rglob("*") if file.is_file()]
 
 
+@pytest.mark.usefixtures("_in_this_process")
 def test_a_trial_that_fails_leaves_the_others_alone(tmp_path: Path):
     study = studies.parse(STUDY.replace('code = "none"', 'code = "none", learning_rate = 1e30'))
     with Store.open(tmp_path / "lab.sqlite") as store:
@@ -73,6 +82,7 @@ def test_a_trial_that_fails_leaves_the_others_alone(tmp_path: Path):
         assert sum(isinstance(event, Failed) for event in ran(study, store)) == 2
 
 
+@pytest.mark.usefixtures("_in_this_process")
 def test_a_run_that_is_closed_frees_its_trials_and_goes_on_later(tmp_path: Path):
     study = studies.parse(STUDY)
     with Store.open(tmp_path / "lab.sqlite") as store:
@@ -90,6 +100,7 @@ def test_a_run_that_is_closed_frees_its_trials_and_goes_on_later(tmp_path: Path)
         assert sum(isinstance(event, Finished) for event in ran(study, store)) == 3
 
 
+@pytest.mark.usefixtures("_in_this_process")
 def test_what_another_lab_works_on_is_left_to_it(tmp_path: Path):
     study = studies.parse(STUDY)
     with Store.open(tmp_path / "lab.sqlite") as store, Store.open(tmp_path / "lab.sqlite") as other:

@@ -379,14 +379,23 @@ def killed(folder: Path, arm: str, step: int | None, monkeypatch: pytest.MonkeyP
     return folder / "state.pt"
 
 
-@pytest.mark.parametrize("arm", ["dropped", "t5_dropped", "drawn"])
+# Before the first checkpoint, at it, at the drop, after it, late, evaluating; and one that dies again and again.
+ENDS = {
+    "dropped": ((2, 5, 7, 8, 11, None), (6, 9, None)),
+    "t5_dropped": ((6, 7, None), ()),
+    "drawn": ((6, 11), ()),
+}
+
+
+@pytest.mark.parametrize("arm", ENDS)
 def test_a_trial_that_goes_on_gives_the_same_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arm: str):
     whole, told = rows(tmp_path, arm), []
-    for step in (2, 5, 7, 8, 11, None):  # before the first checkpoint, at it, at the drop, after it, late, evaluating
+    once, again = ENDS[arm]
+    for step in once:
         assert killed(tmp_path, arm, step, monkeypatch).exists() == (step != 2)
         assert rows(tmp_path, arm, tell=told.append) == whole
     assert not any("warning" in each for each in told)
-    for step in (6, 9, 11, None):  # and one that dies again and again
+    for step in again:
         killed(tmp_path, arm, step, monkeypatch)
     assert rows(tmp_path, arm) == whole
 

@@ -59,8 +59,6 @@ def test_all_figures_are_reached_from_the_package():
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_a_figure_has_a_question_an_answer_and_the_themes_paper(theme, cases):
-    """In the light theme it is drawn as well: nothing is clipped or laid over its heading."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.colors import to_hex
 
     for name, make in MADE.items():
@@ -72,23 +70,41 @@ def test_a_figure_has_a_question_an_answer_and_the_themes_paper(theme, cases):
             assert to_hex(figure.get_facecolor()) == colours(theme)["paper"]
             named = {axes.get_xlabel() for axes in figure.axes} | {axes.get_ylabel() for axes in figure.axes}
             assert WITH_UNITS.get(name, set()) <= named
-            if theme == "dark":
-                continue
-            canvas = FigureCanvasAgg(figure)
-            canvas.draw()
-            renderer, whole = canvas.get_renderer(), figure.bbox
-            heading = [text.get_window_extent(renderer) for text in figure.texts]
-            for axes in figure.axes:
-                inside = axes.get_tightbbox(renderer)
-                assert whole.x0 - 1 <= inside.x0 < inside.x1 <= whole.x1 + 1, axes.get_xlabel()
-                assert inside.y0 >= whole.y0 - 1
-                assert inside.y1 <= min(box.y0 for box in heading) + 1
-            assert all(box.x1 <= whole.x1 for box in heading)
+
+
+def fits(figure):
+    """Whether nothing of a figure is clipped or laid over its heading when it is drawn."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+
+    canvas = FigureCanvasAgg(figure)
+    canvas.draw()
+    renderer, whole = canvas.get_renderer(), figure.bbox
+    heading = [text.get_window_extent(renderer) for text in figure.texts]
+    for axes in figure.axes:
+        inside = axes.get_tightbbox(renderer)
+        assert whole.x0 - 1 <= inside.x0 < inside.x1 <= whole.x1 + 1, axes.get_xlabel()
+        assert inside.y0 >= whole.y0 - 1
+        assert inside.y1 <= min(box.y0 for box in heading) + 1
+    return all(box.x1 <= whole.x1 for box in heading)
+
+
+def test_a_figure_fits_its_canvas(cases, draw):
+    for name in draw(MADE, 3):
+        with cases(name):
+            assert fits(MADE[name]())
+
+
+@pytest.mark.slow
+def test_every_figure_fits_its_canvas(cases):
+    for name, make in MADE.items():
+        with cases(name):
+            assert fits(make())
 
 
 def test_a_figure_is_saved_without_a_browser(tmp_path: Path):
+    figure = MADE["kernel"]()
     for kind, start in (("svg", b"<?xml"), ("png", b"\x89PNG"), ("pdf", b"%PDF")):
-        MADE["kernel"]().savefig(tmp_path / f"figure.{kind}")
+        figure.savefig(tmp_path / f"figure.{kind}")
         assert (tmp_path / f"figure.{kind}").read_bytes().startswith(start)
 
 

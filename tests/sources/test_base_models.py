@@ -50,7 +50,8 @@ def written(folder, name, text):
 
 
 def test_a_training_file_changes_the_config_of_its_base(tmp_path, base):
-    found = audit(written(tmp_path, "train.yaml", AXOLOTL.format(base="base")))
+    path = written(tmp_path, "train.yaml", AXOLOTL.format(base="base"))
+    found = audit(path)
     (code,) = found.layers
     assert (code.width, code.base, found.context, found.asked) == (128, 10000.0, 8192, 6000)
     assert dict(code.scaling) == {"type": "yarn", "factor": 2.0, "original": 4096}
@@ -63,11 +64,7 @@ def test_a_training_file_changes_the_config_of_its_base(tmp_path, base):
     )
     assert found.path is None  # a fix of the training file is not written into the base model
     assert json.loads((base / "config.json").read_text()) == LLAMA
-
-
-def test_a_length_of_the_caller_comes_before_that_of_the_file(tmp_path, base):
-    path = written(tmp_path, "train.yaml", AXOLOTL.format(base=base))
-    assert audit(path, 1000).asked == 1000
+    assert audit(path, 1000).asked == 1000, "a length of the caller comes before that of the file"
 
 
 LENGTHS = [
@@ -144,7 +141,7 @@ def weights(tmp_path):
     return path
 
 
-def test_a_modelfile_is_its_gguf_at_its_length(tmp_path, weights):
+def test_a_modelfile_is_its_gguf_or_its_folder_at_its_length(tmp_path, weights, base):
     found = audit(written(tmp_path, "Modelfile", MODELFILE.format(source=f"./{weights.name}")))
     (code,) = found.layers
     assert (code.base, found.asked, found.context) == (20000.0, 6000, 4096)
@@ -154,9 +151,6 @@ def test_a_modelfile_is_its_gguf_at_its_length(tmp_path, weights):
     longer = MODELFILE.format(source=f"./{weights.name}").replace("6000", "9000")
     found = audit(written(tmp_path, "Modelfile", longer))
     assert "beyond-context" in {finding.code for finding in found.findings}
-
-
-def test_a_modelfile_of_a_folder(tmp_path, base):
     found = audit(written(tmp_path, "my.Modelfile", MODELFILE.format(source=base.name)))
     assert (found.model_type, found.layers[0].base, found.layers[0].scaling["factor"]) == ("llama", 20000.0, 2.0)
 

@@ -13,6 +13,7 @@ from safetensors.numpy import save
 
 from clockhands.errors import Unreadable
 from clockhands.sources import open_target
+from sources.test_arrays import npy_of
 from written_files import (
     checkpoint_bytes,
     gguf_bytes,
@@ -28,12 +29,6 @@ from written_files import (
 CONFIG = b'{"model_type": "llama", "rope_theta": 10000.0}'
 POINTER = b"version https://git-lfs.github.com/spec/v1\n"
 PARAMS = b'{"dim": 64, "n_layers": 2, "n_heads": 4, "vocab_size": 128256, "rope_theta": 500000.0}'
-
-
-def npy(array) -> bytes:
-    stream = io.BytesIO()
-    np.save(stream, array)
-    return stream.getvalue()
 
 
 def npz(**held) -> bytes:
@@ -57,7 +52,7 @@ def layouts() -> dict[str, tuple[dict[str, bytes | None], str]]:
     pt, c = small_checkpoint(), pickled_dictionary({"c": pickled_tensor("0", (2,), numel=2, strides=(1,))})
     names = {"a": "pytorch_model-00001-of-00002.bin", "c": "pytorch_model-00002-of-00002.bin"}
     first = {"pytorch_model.bin.index.json": json.dumps({"weight_map": names}).encode(), names["a"]: pt}
-    nan, both = npy(np.array([[1, np.nan], [0, 1]])), npz(a=np.ones((2, 4), "float32"), b=np.zeros(1))
+    nan, both = npy_of(np.array([[1, np.nan], [0, 1]])), npz(a=np.ones((2, 4), "float32"), b=np.zeros(1))
     model = onnx_bytes([onnx_tensor("a:b", (2,), raw=bytes(8))])
     beside = {
         "m/config.json": CONFIG, "m/tokenizer_config.json": b'{"model_max_length": 1e30, "a": 1, "a": 2}',
@@ -103,7 +98,7 @@ def layouts() -> dict[str, tuple[dict[str, bytes | None], str]]:
         "several without a config": ({"m/1.safetensors": one, "m/2.safetensors": one}, "m"),
         "one has the usual name": ({"m/1.safetensors": two, "m/model.safetensors": one, "m/config.json": CONFIG}, "m"),
         # Arrays
-        "an array": ({"table.npy": nan, "x:y.npy": npy(np.ones(3))}, "table.npy table.npy:a x:y.npy"),
+        "an array": ({"table.npy": nan, "x:y.npy": npy_of(np.ones(3))}, "table.npy table.npy:a x:y.npy"),
         "an archive of one": ({"one.npz": npz(only=np.ones(2))}, "one.npz"),
         "an archive of two": ({"two.npz": both, "a:b.npz": both}, "two.npz two.npz:b two.npz:c a:b.npz:a"),
         "an archive by its first bytes": ({"blob": both}, "blob:a"),

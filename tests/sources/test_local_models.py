@@ -61,12 +61,6 @@ def test_a_model_of_ollama_is_opened(home, cases):
             assert not is_function(f"ollama:{name}")
 
 
-def test_the_folder_of_ollama_can_be_another_one(home, monkeypatch):
-    monkeypatch.setenv("OLLAMA_MODELS", str(home / "there"))
-    pulled(home / "there", model=small_gguf())
-    assert open_target("ollama:llama3.2").form == "gguf"
-
-
 def test_the_context_that_ollama_uses_is_said(home):
     pulled(home / ".ollama/models", model=small_gguf(), params=b'{"num_ctx": 32768, "stop": ["x"]}')
     notes = audit("ollama:llama3.2").notes
@@ -82,6 +76,7 @@ def test_models_that_ollama_does_not_have(home, monkeypatch, refused, snapshot):
     pulled(home, "hf.co/org/other/Q4", model=small_gguf())
     assert refused("ollama:llama3.1") == snapshot(name="another")
     assert path_of("ollama:llama3.1") is None
+    assert open_target("ollama:llama3.2").form == "gguf", "the folder of Ollama is the one of the variable"
     for name in ("", "../../x", "a/b/c/d", "a:b:c"):
         assert refused(f"ollama:{name}")[1] == "Write it as `ollama list` does."
 
@@ -95,16 +90,11 @@ def test_a_model_of_ollama_that_is_not_whole(home, refused):
     )
     pulled(home / ".ollama/models", license=b"free")
     assert refused("ollama:llama3.2")[0].startswith("The manifest of ollama:llama3.2 names no GGUF file (")
-
-
-def test_a_manifest_cannot_lead_elsewhere(home, refused):
-    pulled(home / ".ollama/models", model=small_gguf())
-    manifest = home / ".ollama/models/manifests" / USUAL
+    # A manifest cannot lead elsewhere.
     layer = {"mediaType": "application/vnd.ollama.image.model", "digest": "sha256:../../../secret"}
-    manifest.write_text(json.dumps({"layers": [layer, 5, {"mediaType": 5}]}))
-    assert "names no GGUF file" in refused("ollama:llama3.2")[0]
-    manifest.write_text('{"layers": 5}')
-    assert "names no GGUF file" in refused("ollama:llama3.2")[0]
+    for text in (json.dumps({"layers": [layer, 5, {"mediaType": 5}]}), '{"layers": 5}'):
+        (home / ".ollama/models/manifests" / USUAL).write_text(text)
+        assert "names no GGUF file" in refused("ollama:llama3.2")[0]
 
 
 @pytest.mark.parametrize("folder", [".lmstudio/models", ".cache/lm-studio/models"])

@@ -13,7 +13,7 @@ from clockhands.sources import projections as module
 from clockhands.sources.projections import projections
 from clockhands.sources.resolve import resolve
 from clockhands.sources.targets import open_target
-from written_files import gguf_bytes, gguf_key, gguf_tensor
+from written_files import entry, gguf_bytes, gguf_key, gguf_tensor, safetensors_bytes
 
 LLAMA = {
     "model_type": "llama", "hidden_size": 24, "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 8,
@@ -185,15 +185,9 @@ def test_blocks_of_small_floats_are_multiplied_by_their_scales(tmp_path):
     path = tmp_path / "fp8"
     path.mkdir()
     (path / "config.json").write_text(json.dumps(LLAMA))
-    weight, shape = np.ones((32, 24), ml_dtypes.float8_e4m3fn).tobytes(), [32, 24]
-    header = {
-        "model.layers.0.self_attn.q_proj.weight": {"dtype": "F8_E4M3", "shape": shape, "data_offsets": [0, 768]},
-        "model.layers.0.self_attn.q_proj.weight_scale_inv": {
-            "dtype": "F32", "shape": [4, 2], "data_offsets": [768, 800],
-        },
-    }  # fmt: skip
-    text = json.dumps(header).encode()
-    (path / "model.safetensors").write_bytes(len(text).to_bytes(8, "little") + text + weight + scales.tobytes())
+    weight, name = np.ones((32, 24), ml_dtypes.float8_e4m3fn), "model.layers.0.self_attn.q_proj.weight"
+    header = {name: entry("F8_E4M3", (32, 24), (0, 768)), f"{name}_scale_inv": entry("F32", (4, 2), (768, 800))}
+    (path / "model.safetensors").write_bytes(safetensors_bytes(header, weight.tobytes() + scales.tobytes()))
     opened = open_target(str(path))
     (one,) = projections(opened, resolve(opened)).projections
     assert np.array_equal(one.read().reshape(32, 24), np.repeat(np.repeat(scales, 8, 0), 12, 1))

@@ -199,12 +199,6 @@ def test_what_the_library_opens_is_opened_and_what_it_refuses_is_refused(tmp_pat
             assert tuple(library.get_slice(name).get_shape()) == info.shape
 
 
-def test_the_comparison_with_the_library_can_fail(tmp_path):
-    path = written(tmp_path / "x.safetensors", LIES["overlap"])
-    assert not library_opens(path)
-    assert library_opens(written(tmp_path / "y.safetensors", safetensors_bytes({"a": entry()}, bytes(8))))
-
-
 @settings(max_examples=25)
 @given(data=st.data())
 def test_flipped_bytes_end_in_one_kind_of_error(tmp_path_factory, data):

@@ -1,7 +1,5 @@
 """YAML configs: plain values with the lines of their keys, within bounds, and nothing that a file could run."""
 
-import json
-
 import pytest
 
 from clockhands.errors import Unreadable
@@ -14,13 +12,26 @@ def fields(text):
     return parse(text.encode(), "f.yaml").fields
 
 
-def test_values_are_plain():
-    text = """
+PLAIN = {
+    """
     {"pos-emb": "rotary",  # a comment, and a comma before the end
      a: 1_000, b: 1.5, c: true, d: ~, e: [1, x], f: 2024-01-01,}
-    """
-    held = {"pos-emb": "rotary", "a": 1000, "b": 1.5, "c": True, "d": None, "e": [1, "x"], "f": "2024-01-01"}
-    assert fields(text) == held
+    """: {"pos-emb": "rotary", "a": 1000, "b": 1.5, "c": True, "d": None, "e": [1, "x"], "f": "2024-01-01"},
+    '{"rope_scaling": {"factor": 4.0, "list": [1, null, "x"]}, "n": 1}': {
+        "rope_scaling": {"factor": 4.0, "list": [1, None, "x"]}, "n": 1
+    },
+    # Aliases and merges stand for what they name.
+    "x: &x {a: 1, b: 2}\ny:\n  <<: *x\n  b: 3\nz: {<<: [{a: 5}, *x]}\nl: &l [1]\nm: *l": {
+        "x": {"a": 1, "b": 2}, "y": {"a": 1, "b": 3}, "z": {"a": 5, "b": 2}, "l": [1], "m": [1],
+    },
+    "---\na: 1\n---\n": {"a": 1},  # an empty document beside it is no second one
+}  # fmt: skip
+
+
+def test_values_are_plain(cases):
+    for text, held in PLAIN.items():
+        with cases(text):
+            assert fields(text) == held
 
 
 def test_a_number_with_an_exponent_is_a_number_and_in_quotes_a_text(cases):
@@ -29,16 +40,6 @@ def test_a_number_with_an_exponent_is_a_number_and_in_quotes_a_text(cases):
             assert fields(f"rope_theta: {text}") == {"rope_theta": 1e6}
     assert fields("rope_theta: '1e6'") == {"rope_theta": "1e6"}
     assert fields("a: 08\nb: 0b2") == {"a": "08", "b": "0b2"}
-
-
-def test_json_is_yaml_too():
-    config = {"rope_scaling": {"factor": 4.0, "list": [1, None, "x"]}, "n": 1}
-    assert fields(json.dumps(config)) == config
-
-
-def test_aliases_and_merges_stand_for_what_they_name():
-    text = "x: &x {a: 1, b: 2}\ny:\n  <<: *x\n  b: 3\nz: {<<: [{a: 5}, *x]}\nl: &l [1]\nm: *l"
-    assert fields(text) == {"x": {"a": 1, "b": 2}, "y": {"a": 1, "b": 3}, "z": {"a": 5, "b": 2}, "l": [1], "m": [1]}
 
 
 def test_the_last_of_two_equal_keys_counts_and_both_are_told():
@@ -75,10 +76,6 @@ def test_what_no_config_has_is_refused(monkeypatch, refused, snapshot, cases):
     }.items():
         with cases(name):
             assert refused(fields, text) == snapshot(name=name)
-
-
-def test_an_empty_document_beside_it_is_no_second_one():
-    assert fields("---\na: 1\n---\n") == {"a": 1}
 
 
 def test_a_file_that_is_too_large_is_not_parsed(tmp_path):
