@@ -42,6 +42,9 @@ STRICT = "array_api_strict"
 # No test may ask a hub on the network for a name that is missing here. Those that serve one on this machine say so.
 os.environ["HF_HUB_OFFLINE"] = "1"
 
+# Jupyter brings it: jsonschema would make 38 grammars with it, which takes 4 seconds and nothing here uses.
+sys.modules.setdefault("rfc3987_syntax", None)  # pyright: ignore[reportArgumentType]
+
 # No test may fail because the machine is busy.
 settings.register_profile("calm", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True)
 # For mutation testing: whether a change is noticed, not the smallest example that shows it.

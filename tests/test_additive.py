@@ -9,12 +9,12 @@ from mpmath import mpf
 import clockhands as ch
 from clockhands.errors import InvalidValue
 from clockhands.ladders import Explicit, Geometric
+from late import Late
 from oracles import real_numbers, sentences
-from oracles.libraries import Lazily
 from oracles.real_numbers import FLOAT32, FLOAT64, worst_entry
 from oracles.rows import every
 
-torch = Lazily("torch")
+torch = Late("torch")
 
 NANOSECONDS = 1_790_000_000_123_456_789  # Unix time, September 2026
 FAST = (7.0, 65.3, 1_000.0)

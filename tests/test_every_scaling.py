@@ -129,28 +129,30 @@ def test_a_config_declares_it(name: str, tmp_path: Path):
     assert type(code.spec.scaling).__name__ == name, code
 
 
-@every("reader", READERS)
 @every("name", EVERY)
-def test_every_reader_computes_it_or_says_why_not(name: str, reader: str, tmp_path: Path):
-    config, folder = CONFIG | ROWS[name].keys, tmp_path / f"{name} {reader}"
+def test_every_reader_computes_it_or_says_why_not(name: str, tmp_path: Path, cases: Any):
+    config, folder = CONFIG | ROWS[name].keys, tmp_path / name
     folder.mkdir()
-    found = read(folder, config, reader)
+    (known,) = audited(folder, {"config.json": config}).layers
     expected = {"no-scaling": "differs"} | ROWS[name].readers
-    if reader in expected or reader not in PATTERNS:
-        assert found.verdict == expected.get(reader, "same")
-    if found.verdict in ("refuses", "unknown"):
-        assert found.because
-        return
-    (ours,), (theirs,) = audited(folder, {"config.json": config}).layers, found.codes
-    if found.parted:  # which may be compared at another length
-        ours, theirs = found.parted[0].ours, found.parted[0].theirs
-        assert ours is not None
-        assert theirs is not None
-    assert ours.rates
-    assert theirs.rates
-    same = len(ours.rates) == len(theirs.rates) and np.allclose(ours.rates, theirs.rates, rtol=1e-6, atol=0)
-    same = same and (ours.attention_factor, ours.layout) == (theirs.attention_factor, theirs.layout)
-    assert same == (found.verdict == "same")
+    for reader in READERS:
+        with cases(name, reader):
+            found, ours = read(folder, config, reader), known
+            if reader in expected or reader not in PATTERNS:
+                assert found.verdict == expected.get(reader, "same")
+            if found.verdict in ("refuses", "unknown"):
+                assert found.because
+                continue
+            (theirs,) = found.codes
+            if found.parted:  # which may be compared at another length
+                ours, theirs = found.parted[0].ours, found.parted[0].theirs
+                assert ours is not None
+                assert theirs is not None
+            assert ours.rates
+            assert theirs.rates
+            same = len(ours.rates) == len(theirs.rates) and np.allclose(ours.rates, theirs.rates, rtol=1e-6, atol=0)
+            same = same and (ours.attention_factor, ours.layout) == (theirs.attention_factor, theirs.layout)
+            assert same == (found.verdict == "same")
 
 
 @every("name", EVERY)

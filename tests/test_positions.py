@@ -11,11 +11,11 @@ from hypothesis.extra import numpy as arrays
 
 from clockhands.errors import InvalidType, InvalidValue
 from clockhands.positions import LARGEST, Positions, positions_of
+from late import Late
 from oracles import sentences
-from oracles.libraries import Lazily
 from oracles.rows import every
 
-jax = Lazily("jax")
+jax = Late("jax")
 
 INTEGERS = st.integers(-LARGEST, LARGEST)
 REALS = st.floats(-(2.0**63), 2.0**63, allow_nan=False)

@@ -213,13 +213,7 @@ def test_a_base_too_small_leaves_no_margin_for_coarse_tokens():
         for dtype in ("float16", "bfloat16"):
             rows = ch.table(spec, 512, dtype).astype(np.float32)
             queries = rows @ relative_head(spec, BACK).query.T.astype(np.float32)
-            assert (missed(_rounded(queries, dtype), rows).size > 0) == fails, dtype
-
-
-def _rounded(numbers, dtype):
-    import ml_dtypes
-
-    return numbers.astype(ml_dtypes.bfloat16 if dtype == "bfloat16" else dtype).astype(np.float32)
+            assert (missed(queries.astype(dtype).astype(np.float32), rows).size > 0) == fails, dtype
 
 
 def test_what_the_tokens_hold_besides_may_drown_it():

@@ -17,14 +17,14 @@ from clockhands import specs
 from clockhands.cli import main
 from clockhands.errors import InvalidType, InvalidValue, TooLarge
 from clockhands.scores import BOUND, TRACED_BOUND, ConstantScale, FloorLogScale, LogScale, score_scale
+from late import Late
 from oracles import (
     real_numbers,  # noqa: F401 - sets the digits of mpmath
     sentences,
 )
-from oracles.libraries import Lazily
 from oracles.rows import every
 
-jax, torch = Lazily("jax"), Lazily("torch")
+jax, torch = Late("jax"), Late("torch")
 
 LLAMA4 = FloorLogScale(8192, 0.1, first=1)
 MINISTRAL = FloorLogScale(16384, 0.1)
@@ -145,32 +145,33 @@ def test_in_jax():
 INSIDE = [0, 1, 511, 512, 8190, 8191, 8192, 24576, 2**24 * 100 - 1, 2**31 - 2, 2**31 - 1]
 
 
-@every("spec", (LLAMA4, QWEN, EACH[-1]))
-def test_inside_a_trace_of_jax(spec):
+KINDS = (LLAMA4, QWEN, EACH[-1])
+
+
+def test_inside_a_trace_of_jax():
+    def scales(at):
+        return jax.numpy.stack([score_scale(spec, at) for spec in KINDS])
+
     at = jax.numpy.asarray(INSIDE, dtype=jax.numpy.int32)
-    for traced in (jax.jit(lambda p: score_scale(spec, p)), jax.vmap(lambda p: score_scale(spec, p))):
-        made = np.asarray(traced(at))
+    for made in (jax.jit(scales)(at), jax.vmap(scales)(at).T):
         assert made.dtype == np.float32
-        assert off(spec, INSIDE, made) <= TRACED_BOUND
-    assert np.asarray(jax.jit(lambda p: score_scale(spec, p))(jax.numpy.asarray([-1])))[0] == np.float32(
-        score_scale(spec, [0])[0]
-    )
-    with pytest.raises(InvalidType, match="Positions inside a trace must be integers, got float32"):
-        jax.jit(lambda p: score_scale(spec, p))(jax.numpy.ones(2))
+        assert all(off(spec, INSIDE, row) <= TRACED_BOUND for spec, row in zip(KINDS, np.asarray(made), strict=True))
+    before = np.array([score_scale(spec, [0]) for spec in KINDS], np.float32)
+    assert np.array_equal(np.asarray(jax.jit(scales)(jax.numpy.asarray([-1]))), before)
+    for spec in KINDS:
+        with pytest.raises(InvalidType, match="Positions inside a trace must be integers, got float32"):
+            jax.jit(lambda p, spec=spec: score_scale(spec, p))(jax.numpy.ones(2))
 
 
-@every("spec", (LLAMA4, QWEN, EACH[-1]))
-def test_inside_a_graph_of_torch(spec):
-
+def test_inside_a_graph_of_torch():
     def scaled(q, positions):
-        return q * score_scale(spec, positions, like=q)[..., None]
+        return torch.stack([q * score_scale(spec, positions, like=q)[..., None] for spec in KINDS])
 
     q = torch.ones(len(INSIDE), 4)
-    compiled = torch.compile(scaled, fullgraph=True, backend="eager")
-    made = compiled(q, torch.tensor(INSIDE))
-    assert off(spec, INSIDE, made[:, 0].tolist()) <= TRACED_BOUND
-    counted = torch.compile(lambda q: q * score_scale(spec, len(q), like=q)[:, None], fullgraph=True, backend="eager")
-    assert torch.allclose(counted(q), scaled(q, range(len(INSIDE))))
+    compiled = torch.compile(lambda q, at: (scaled(q, at), scaled(q, len(q))), fullgraph=True, backend="eager")
+    made, counted = compiled(q, torch.tensor(INSIDE))
+    assert all(off(spec, INSIDE, row[:, 0].tolist()) <= TRACED_BOUND for spec, row in zip(KINDS, made, strict=True))
+    assert torch.allclose(counted, scaled(q, range(len(INSIDE))))
 
 
 # --- a value ------------------------------------------------------------------------------------------------------

@@ -17,14 +17,14 @@ from clockhands.errors import ClockhandsError
 from clockhands.grids import Grid
 from clockhands.rotary import XPos, cos_sin, rerotate, rotate_both
 from clockhands.sharding import rank_positions
+from late import Late
 from oracles import sentences
-from oracles.libraries import Lazily
 from oracles.rows import every
 
-jax = Lazily("jax")
+jax = Late("jax")
 
-torch, dtensor, cht = Lazily("torch"), Lazily("torch.distributed.tensor"), Lazily("clockhands.torch")
-fake, dynamo = Lazily("torch.testing._internal.distributed.fake_pg"), Lazily("torch._dynamo.testing")
+torch, dtensor, cht = Late("torch"), Late("torch.distributed.tensor"), Late("clockhands.torch")
+fake, dynamo = Late("torch.testing._internal.distributed.fake_pg"), Late("torch._dynamo.testing")
 
 # Ranks and one of them: no other rank of as many, since PyTorch keeps for a mesh what it found for this process. Even
 # parts; uneven ones; and a last rank with one token, one head, and nothing of a batch of 2.

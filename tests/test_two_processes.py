@@ -12,8 +12,6 @@ from typing import Any
 
 import pytest
 
-pytest.importorskip("torch")
-
 pytestmark = pytest.mark.slow
 
 PROCESS = '''
@@ -305,6 +303,7 @@ def environment(**more: str) -> dict[str, str]:
 @pytest.fixture(scope="module")
 def processes(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
     """What each of two processes found."""
+    pytest.importorskip("torch")
     folder = tmp_path_factory.mktemp("meeting")
     started = [
         subprocess.Popen(

@@ -11,12 +11,12 @@ from clockhands.additive import AxialSinusoidal, FourierFeatures
 from clockhands.grids import Grid
 from clockhands.ladders import Explicit
 from clockhands.phases import DIRECT_FINE
+from late import Late
 from oracles import sentences
-from oracles.libraries import Lazily
 from oracles.real_numbers import FLOAT32
 from oracles.rows import every
 
-jax, torch = Lazily("jax"), Lazily("torch")
+jax, torch = Late("jax"), Late("torch")
 
 RATES = np.random.default_rng(0).standard_normal((3, 4)).astype(np.float32)
 PLACES = st.integers(-(2**62), 2**62) | st.floats(-1e6, 1e6)
@@ -200,7 +200,7 @@ def test_what_cannot_be_is_refused_in_words(cases):
 
 
 def test_rates_are_leaves_of_a_pytree():
-    code = Lazily("clockhands.jax").Additive.drawn(FourierFeatures(8, 3), jax.random.key(0))
+    code = Late("clockhands.jax").Additive.drawn(FourierFeatures(8, 3), jax.random.key(0))
     assert code.values.shape == (3, 4)
     assert 0.2 < float(code.values.std()) < 2
     assert jax.tree.leaves(code)[0] is code.values

@@ -6,11 +6,11 @@ import pytest
 import clockhands as ch
 from clockhands.additive import token_positions, token_rows
 from clockhands.errors import InvalidValue
+from late import Late
 from oracles import published, sentences
-from oracles.libraries import Lazily
 from oracles.rows import every
 
-jax, torch = Lazily("jax"), Lazily("torch")
+jax, torch = Late("jax"), Late("torch")
 
 BERT = ch.Learned(8, rows=16)
 GPT2_BATCHED = ch.Learned(8, rows=16, padding_row=1)

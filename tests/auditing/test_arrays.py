@@ -313,6 +313,7 @@ def test_a_table_that_cannot_be_read_is_let_be(tmp_path):
     assert set(found(audit)) == set()
 
 
+@pytest.mark.slow
 def test_a_large_table_is_never_held_whole(tmp_path):
     rows = 2**16
     table = np.lib.format.open_memmap(tmp_path / "t.npy", "w+", np.float32, (rows, 256))

@@ -11,7 +11,7 @@ from auditing.faulty_files import NARROW, QWEN2_YARN
 from auditing.model_files import audited
 from auditing.published_fields import LLAMA_31, block_with, new_shape, without
 from clockhands.cli import main
-from clockhands.measures._differences import difference
+from clockhands.measures import difference
 
 # As a reader of the old shape takes it: the class's base, and no scaling.
 FALLEN_BACK = without(NARROW, "rope_scaling") | {"rope_theta": 10000.0}

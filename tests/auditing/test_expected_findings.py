@@ -1,14 +1,16 @@
-"""What fires on published configs, against what was written down by hand before the rules."""
+"""What fires on published configs: what was written down by hand before the rules, and what the document says."""
 
+import dataclasses
 import json
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import pytest
 
-from auditing.published_audits import audits
+import published_findings as tool
 from clockhands.auditing import SEVERITIES, Audit
 from clockhands.auditing.findings import CODES
+from clockhands.auditing.findings._releases import releases
 
 EXPECTED = json.loads(Path(__file__).with_name("expected_findings.json").read_text(encoding="utf-8"))
 CONFIGS = EXPECTED["configs"]
@@ -18,8 +20,18 @@ Found = set[tuple[str, ...]]
 
 
 @pytest.fixture(scope="module")
-def audited(published):
-    return {each.name: each.audit for each in audits(published)}
+def all_audited(published):
+    return tool.audits(published / "configs")
+
+
+@pytest.fixture(scope="module")
+def audited(all_audited):
+    return {each.name: each.audit for each in all_audited}
+
+
+@pytest.fixture(scope="module")
+def reasons():
+    return json.loads(tool.REASONS.read_text(encoding="utf-8"))
 
 
 def precision_and_recall(expected: Found, found: Found) -> tuple[float, float]:
@@ -116,3 +128,57 @@ def test_the_figures_can_be_below_one(cases):
         with cases(figures):
             assert precision_and_recall(expected, found) == pytest.approx(figures)
             assert differences(expected, found)
+
+
+def test_the_table_of_releases_says_what_the_copies_say(published, all_audited, cases):
+    """Every config that the table names, read again."""
+    copies = {}
+    for each in all_audited:
+        source = json.loads((published / "configs" / f"{each.name}.json").read_text(encoding="utf-8"))["source"]
+        copies[f"{source['repo']}, {source['path']}, {source['commit'][:7]}"] = each.audit
+    named = [release for release in releases() if release.source in copies]
+    for release in named:
+        audited = copies[release.source]
+        codes = [code for code in audited.layers if code.kind == "rotary" and code.part == "text"]
+        code = next((code for code in codes if code.window is None), codes[0])
+        nothing = code.scaling in (None, {"type": "linear", "factor": 1.0, "original": None})
+        there = release.scaling and (release.scaling["rope_type"], release.scaling["factor"])
+        with cases(release.name):
+            assert code.base == release.base
+            assert (None if nothing else (code.scaling["type"], code.scaling["factor"])) == there
+            assert release.context in (None, audited.context)
+            assert "differs-from-release" not in {found.code for found in audited.findings}
+    assert len(named) > 60
+
+
+# The document: what the audit finds in them now, each firing with a reason
+
+
+def test_the_document_is_what_the_code_makes_now(all_audited, reasons):
+    written = tool.DOCUMENT.read_text(encoding="utf-8")
+    assert written == tool.rendered(all_audited, reasons), "run `python tools/published_findings.py`"
+
+
+def test_each_firing_has_its_own_sentence(all_audited, reasons):
+    assert tool.reasons_astray(all_audited, reasons) == []
+    sentences = [sentence for codes in reasons.values() for sentence in codes.values()]
+    assert all(sentence.endswith(".") and len(sentence.split()) > 5 for sentence in sentences)
+
+
+def test_a_missing_and_a_superfluous_sentence_are_refused(all_audited, reasons):
+    name, codes = next(iter(reasons.items()))
+    code = next(iter(codes))
+    less = {other: {**told} for other, told in reasons.items()}
+    del less[name][code]
+    with pytest.raises(ValueError, match=f"{name}: {code} fires, and .* does not say why"):
+        tool.rendered(all_audited, less)
+    more = {**reasons, name: {**codes, "zero-table": "It is not there."}}
+    with pytest.raises(ValueError, match=f"{name}: .* says why zero-table fires, but it does not"):
+        tool.rendered(all_audited, more)
+
+
+def test_a_firing_that_is_lost_is_noticed(all_audited, reasons):
+    place = next(place for place, each in enumerate(all_audited) if each.firing)
+    lost = all_audited[place]._replace(audit=dataclasses.replace(all_audited[place].audit, findings=()))
+    with pytest.raises(ValueError, match=f"{lost.name}: .* says why"):
+        tool.rendered([*all_audited[:place], lost, *all_audited[place + 1 :]], reasons)

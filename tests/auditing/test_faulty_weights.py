@@ -1,7 +1,7 @@
 """Faults that only the numbers of the weights show: rows permuted for other heads (D1-43), pairs of another container
 (D1-44)."""
 
-from auditing.faulty_weights import HEADS, KEY_HEADS, in_gguf, in_safetensors, projections, reordered
+from auditing.faulty_weights import HEADS, KEY_HEADS, in_gguf, projections, reordered
 from auditing.model_files import audited, fired, of_code
 
 
@@ -12,10 +12,10 @@ def caught(found, code):
 
 
 def test_weights_that_fit_their_container_do_not_fire(tmp_path):
+    # `test_weights` has the checkpoint.
     queries, keys = projections()
-    assert fired(audited(tmp_path / "checkpoint", in_safetensors(queries, keys), weights=True)) == []
     in_order = in_gguf(reordered(queries, HEADS), reordered(keys, KEY_HEADS))
-    assert fired(audited(tmp_path / "gguf", in_order, weights=True)) == []
+    assert fired(audited(tmp_path, in_order, weights=True)) == []
 
 
 def test_d1_43_keys_permuted_for_the_heads_of_the_queries(tmp_path):
@@ -28,14 +28,11 @@ def test_d1_43_keys_permuted_for_the_heads_of_the_queries(tmp_path):
 
 
 def test_d1_44_rows_of_the_other_pairs_than_the_container_s(tmp_path):
-    # AiDotNet#2074, imp#503. The rows that the GGUF file needs, in a checkpoint that pairs halves; and the other way.
-    queries, keys = projections()
-    in_order = in_safetensors(reordered(queries, HEADS), reordered(keys, KEY_HEADS))
-    for number, model in enumerate((in_order, in_gguf(queries, keys))):
-        found = audited(tmp_path / str(number), model, weights=True)
-        message = caught(found, "pairing-against-format")
-        assert "interleaved" in message
-        assert "halves" in message
-    unlooked = audited(tmp_path / "unlooked", in_gguf(queries, keys))
+    # AiDotNet#2074, imp#503. The rows that a checkpoint needs, in a GGUF file; `test_weights` has the other way.
+    model = in_gguf(*projections())
+    message = caught(audited(tmp_path, model, weights=True), "pairing-against-format")
+    assert "interleaved" in message
+    assert "halves" in message
+    unlooked = audited(tmp_path, model)
     assert of_code(unlooked, "pairing-against-format", "permuted-heads") == []
     assert fired(unlooked) == []

@@ -7,7 +7,7 @@ from auditing.faulty_containers import keys, llama3_factors
 from auditing.model_files import Gguf, audited, of_code
 from clockhands.auditing.findings._gguf import llama3_divisors
 from clockhands.ladders import geometric
-from clockhands.readers._comparing import compared
+from clockhands.readers import compared
 from clockhands.scaling import Llama3
 
 LLAMA, QWEN3_MOE, PHI = of.GGUF_LLAMA, of.GGUF_QWEN3_MOE, of.GGUF_PHI3

@@ -7,6 +7,7 @@ import pytest
 
 import clockhands as ch
 from auditing import loaded_models as models
+from auditing.loaded_models import firing, told
 from clockhands.show.terminal import print_audit
 from packaged_weights import smollm2_file
 
@@ -20,21 +21,13 @@ def libraries():
     models.transformers()
 
 
-def firing(audited):
-    return [found for found in audited.findings if found.severity != "note"]
-
-
-def told(audited):
-    """Code to layers of what fires, each as often as it stands there."""
-    return sorted((found.code, found.layers) for found in firing(audited))
-
-
 def said(audited):
     return [(found.code, found.message) for found in firing(audited)]
 
 
-def test_a_sound_model_has_no_fault(cases):
-    for name in models.FAMILIES:
+@pytest.mark.parametrize("some", [16, pytest.param(99, marks=pytest.mark.slow)], ids=["some", "all"])
+def test_a_sound_model_has_no_fault(cases, draw, some):
+    for name in draw(models.FAMILIES, some):
         with cases(name):
             audited = ch.audit(models.model_of(name))
             assert said(audited) == []
@@ -262,13 +255,11 @@ def test_the_report_is_printed_as_that_of_a_file(capsys):
     assert "config:rope_parameters" in said
 
 
-def test_the_json_of_a_model_is_that_of_the_schema(cases, repository):
-    validator = pytest.importorskip("jsonschema").Draft202012Validator
-    schema = validator(json.loads((repository / "docs" / "audit.schema.json").read_text(encoding="utf-8")))
+def test_the_json_of_a_model_is_that_of_the_schema(cases, audit_schema):
     for name in ("gptj", "t5", "whisper", "modernbert"):
         for model in (models.model_of(name), models.cast(name)):
             with cases(name):
-                assert list(schema.iter_errors({"schema": 1, "targets": [ch.audit(model).to_dict()]})) == []
+                assert list(audit_schema.iter_errors({"schema": 1, "targets": [ch.audit(model).to_dict()]})) == []
 
 
 @pytest.mark.slow

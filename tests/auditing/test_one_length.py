@@ -5,6 +5,8 @@ import io
 import json
 import re
 
+import pytest
+
 from auditing.published_fields import LLAMA3
 from clockhands.auditing import audit
 from clockhands.auditing._audits import judged
@@ -74,8 +76,9 @@ def answers(text, question):
     return {(found["count"], found["length"]) for each in question for found in each.finditer(text)}
 
 
-def test_a_report_answers_a_question_at_one_length(cases, draw):
-    for name in [*CONFIGS, *PRESETS]:
+@pytest.mark.parametrize("some", [5, pytest.param(None, marks=pytest.mark.slow)], ids=["some", "all"])
+def test_a_report_answers_a_question_at_one_length(cases, draw, some):
+    for name in draw([*CONFIGS, *PRESETS], some or 99):
         (paged,) = draw((None, 8192, 65536), 1)
         for length in (None, 8192, 65536):
             found = audited(CONFIGS.get(name, name), length)

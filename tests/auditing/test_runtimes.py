@@ -10,8 +10,7 @@ from auditing.published_fields import LLAMA3
 from clockhands.auditing import Audit
 from clockhands.auditing.baselines import baseline_of, known_in, without_known
 from clockhands.errors import InvalidValue
-from clockhands.readers import _misread
-from clockhands.readers._misread import Statement
+from clockhands.readers import Statement, _misread
 from clockhands.readers.runtime_release import runtime_of
 
 LLAMA = {

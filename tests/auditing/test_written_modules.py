@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 import clockhands as ch
+from auditing.loaded_models import firing, told
 from clockhands.errors import InvalidType, Unreadable
 
 torch: Any = None
@@ -19,14 +20,6 @@ def library():
     from auditing import written_modules
 
     globals()["written"] = written_modules
-
-
-def firing(audited):
-    return [found for found in audited.findings if found.severity != "note"]
-
-
-def told(audited):
-    return sorted((found.code, found.layers) for found in firing(audited))
 
 
 def test_a_sound_module_has_no_fault(cases):

@@ -6,10 +6,10 @@ import pytest
 import clockhands as ch
 from clockhands.biases import Buckets, Kerple, row_numbers
 from clockhands.errors import InvalidType, InvalidValue
+from late import Late
 from oracles import sentences
-from oracles.libraries import Lazily
 
-jax, jnp, torch = Lazily("jax"), Lazily("jax.numpy"), Lazily("torch")
+jax, jnp, torch = Late("jax"), Late("jax.numpy"), Late("torch")
 
 
 def test_refused_in_words(cases):

@@ -50,11 +50,12 @@ def real_slopes(heads, octaves=8.0, series="powers"):
 
 
 @every("series", ["powers", "plain"])
-@every("octaves", [8.0, 4.0, 16.0, 0.1, 300.0])
-def test_slopes_are_the_nearest_float64(octaves, series):
-    for heads in (*range(1, 34), 40, 71, 112, 128, 129):
-        real = real_slopes(heads, octaves, series)
-        assert relative(Alibi(heads, series=series, octaves=octaves).slopes, real) <= 2.0**-53
+def test_slopes_are_the_nearest_float64(series, draw):
+    for octaves in (8.0, 4.0, 16.0, 0.1, 300.0):
+        # All numbers of heads for what is published, a third of them for each other number of octaves.
+        for heads in (*(range(1, 34) if octaves == 8.0 else draw(range(1, 34), 11)), 40, 71, 112, 128, 129):
+            real = real_slopes(heads, octaves, series)
+            assert relative(Alibi(heads, series=series, octaves=octaves).slopes, real) <= 2.0**-53
 
 
 def test_the_oracle_of_slopes_can_fail():

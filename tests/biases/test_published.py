@@ -6,11 +6,11 @@ import numpy as np
 
 import clockhands as ch
 from clockhands.biases import Alibi, Buckets, CeilingBuckets, Decay, row_numbers
+from late import Late
 from oracles import published
-from oracles.libraries import Lazily
 from oracles.rows import every
 
-torch = Lazily("torch")
+torch = Late("torch")
 
 ENTRIES = published.entries("alibi", "relative_bucket", "kernel_bias", "window_index")
 ENCODER, DECODER = ch.preset("t5"), ch.preset("t5-decoder")

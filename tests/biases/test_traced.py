@@ -1,5 +1,6 @@
 """Biases at positions that exist only inside a trace: jit and vmap of JAX, vmap and the compiler of PyTorch."""
 
+import itertools
 from typing import Any
 
 import numpy as np
@@ -9,14 +10,12 @@ import clockhands as ch
 from clockhands import testing
 from clockhands.biases import Alibi, Buckets, CeilingBuckets, Clipped, Decay, Fire, Kerple, LogWindow, Window
 from clockhands.errors import InvalidValue
+from late import Late
 from laws import bias_members
 from oracles import sentences
-from oracles.libraries import Lazily
 from oracles.rows import every
 
-jax, torch = Lazily("jax"), Lazily("torch")
-
-# What inductor imports of PyTorch is made by what PyTorch has since deprecated.
+jax, torch = Late("jax"), Late("torch")
 
 COMPUTED = [Alibi(4), Alibi(3, "past"), Alibi(4, "symmetric"), Alibi(4, "key"), Alibi(3, "last-key"), Decay(4)]
 ROWS = [
@@ -35,9 +34,12 @@ CLOSE = {"computed": 3 * 2.0**-24, "rows": 0.0, "kernels": 2.0**-21, "planes": 2
 FAR = 2**31 - 16
 
 
-def cases() -> list[Any]:
-    families = {"computed": COMPUTED, "rows": ROWS, "kernels": KERNELS, "planes": PLANES}
-    return [(spec, CLOSE[name]) for name, specs in families.items() for spec in specs]
+FAMILIES = {"computed": COMPUTED, "rows": ROWS, "kernels": KERNELS, "planes": PLANES}
+
+
+def few(rows: Any, number: int, inside: Any, draw: Any) -> list[Any]:
+    """All rows in PyTorch, and so many in JAX, which compiles each."""
+    return draw(rows, number) if inside is in_jax else list(rows)
 
 
 def values_for(spec: Any) -> dict[str, np.ndarray] | None:
@@ -80,13 +82,15 @@ def largest(numbers: np.ndarray) -> float:
 
 
 @WAYS
-@every("spec, close", cases())
-def test_a_traced_bias_is_the_known_one(spec: Any, close: float, inside: Any):
-    queries, keys = positions_for(spec)
-    wanted = ch.bias(spec, queries, keys, values=values_for(spec), dtype="float64")
-    made = inside(spec, queries, keys)
-    assert made.dtype == np.float32
-    assert largest(made - wanted) <= close * largest(wanted)
+def test_a_traced_bias_is_the_known_one(inside: Any, draw: Any, cases: Any):
+    for name, specs in FAMILIES.items():
+        for spec in few(specs, 2, inside, draw):
+            queries, keys = positions_for(spec)
+            wanted = ch.bias(spec, queries, keys, values=values_for(spec), dtype="float64")
+            with cases(spec):
+                made = inside(spec, queries, keys)
+                assert made.dtype == np.float32
+                assert largest(made - wanted) <= CLOSE[name] * largest(wanted)
 
 
 def test_the_oracle_can_fail():
@@ -141,22 +145,20 @@ def test_every_boundary_is_that_of_the_exact_distance(spec: Any, inside: Any):
 
 
 @WAYS
-@every("spec", [Alibi(2, "key"), Alibi(2), Buckets(2), Fire(2, hidden=3)])
-@every(
-    "queries, keys",
-    [
+def test_batches(inside: Any, draw: Any, cases: Any):
+    specs = [Alibi(2, "key"), Alibi(2), Buckets(2), Fire(2, hidden=3)]
+    places = [
         ([[4, 5], [6, 9]], [0, 1, 2]),
         ([4, 5], [[0, 1, 2], [7, 8, 9]]),
         ([[4, 5]], [[0, 1, 2], [7, 8, 9]]),
         ([[4, 5], [1, 2]], [[0, 1, 2], [7, 8, 9]]),
-    ],
-)
-def test_batches(spec: Any, queries: Any, keys: Any, inside: Any):
-    queries, keys = np.array(queries), np.array(keys)
-    wanted = ch.bias(spec, queries, keys, values=values_for(spec))
-    made = inside(spec, queries, keys)
-    assert made.shape == wanted.shape
-    assert largest(made - wanted) <= 2.0**-21 * max(largest(wanted), 1)
+    ]
+    for spec, (queries, keys) in few(itertools.product(specs, places), 6, inside, draw):
+        wanted = ch.bias(spec, queries, keys, values=values_for(spec))
+        with cases(spec, queries, keys):
+            made = inside(spec, np.array(queries), np.array(keys))
+            assert made.shape == wanted.shape
+            assert largest(made - wanted) <= 2.0**-21 * max(largest(wanted), 1)
 
 
 @WAYS
@@ -176,24 +178,23 @@ def test_what_is_no_token_of_a_window_is_seen(spec: Any, inside: Any):
     assert not np.isnan(made[:, 1]).any()
 
 
-@every("spec", [*COMPUTED, *ROWS, *KERNELS])
-def test_decoding_under_jit_is_compiled_once_and_gives_the_rows_of_the_matrix(spec: Any):
-    traced = 0
-
-    def step(position: Any, values: Any) -> Any:
-        nonlocal traced
-        traced += 1
+def test_decoding_under_jit_is_compiled_once_and_gives_the_rows_of_the_matrix(draw, cases):
+    def step(spec: Any, position: Any, values: Any) -> Any:
+        traced.append(spec)
         # Keys of a cache that is as long as it will ever be: a range, known; the mask is the cache's.
         return ch.bias(spec, position[None], 12, values=values)[:, 0]
 
-    values = values_for(spec)
-    held = None if values is None else {name: jax.numpy.asarray(array) for name, array in values.items()}
-    whole = ch.bias(spec, 12, 12, values=values)
-    compiled = jax.jit(step)
-    for position in range(12):
-        row = np.asarray(compiled(jax.numpy.int32(position), held))
-        assert largest(row - whole[:, position]) <= 2.0**-21 * largest(whole)
-    assert traced == 1
+    compiled = jax.jit(step, static_argnums=0)
+    for spec in (row for family in (COMPUTED, ROWS, KERNELS) for row in draw(family, 2)):
+        traced: list[Any] = []
+        values = values_for(spec)
+        held = None if values is None else {name: jax.numpy.asarray(array) for name, array in values.items()}
+        whole = ch.bias(spec, 12, 12, values=values)
+        with cases(spec):
+            for position in range(12):
+                row = np.asarray(compiled(spec, jax.numpy.int32(position), held))
+                assert largest(row - whole[:, position]) <= 2.0**-21 * largest(whole)
+            assert len(traced) == 1
 
 
 def test_a_loop_inside_jax():

@@ -5,7 +5,7 @@ from itertools import permutations
 
 import mpmath
 
-from clockhands.claims import CLAIMS, recompute
+from clockhands.claims import CLAIMS
 
 
 def stated(name, number, found):
@@ -95,12 +95,3 @@ def test_the_margin_of_a_head_is_the_step_of_its_neighbours():
     with mpmath.workdps(30):
         steps = mpmath.fsum(1 - mpmath.cos(mpmath.power(10_000, -mpmath.mpf(pair) / 32)) for pair in range(32))
     assert stated("previous-token-without-a-code", "margin_of_the_rotary_head", steps)
-
-
-def test_figures_of_drawn_networks_are_those_of_the_command():
-    from clockhands.measures.order.permuting import order
-
-    found = order()
-    numbers = recompute(CLAIMS["bag-of-words"]).numbers
-    assert numbers["means_of_one_masked_layer_apart_least"] == found.without["causal_pooled_one_layer"].smallest
-    assert recompute(CLAIMS["any-code-tells-the-order"]).numbers["kinds_of_code"] == len(found.codes) - 1

@@ -7,24 +7,23 @@ import pytest
 
 import clockhands as ch
 from clockhands import biases
+from late import Late
 
-torch = pytest.importorskip("torch")
-held = pytest.importorskip("clockhands.torch")
-attending = pytest.importorskip("clockhands.torch._attending")
+torch, held, attending = Late("torch"), Late("clockhands.torch"), Late("clockhands.torch._attending")
 
-plain = torch.nn.functional.scaled_dot_product_attention
 BATCH, HEADS, WIDTH = 2, 3, 8
 
 
-def drawn(*shape: int, dtype: Any = torch.float64) -> Any:
-    return torch.randn(*shape, dtype=dtype).requires_grad_()
+def plain(*heads: Any, **more: Any) -> Any:
+    return torch.nn.functional.scaled_dot_product_attention(*heads, **more)
 
 
-def both(queries: int, keys: int, mask: Any, dtype: Any = torch.float64, **more: Any) -> tuple[Any, Any]:
+def both(queries: int, keys: int, mask: Any, **more: Any) -> tuple[Any, Any]:
     """The output and the four gradients, by the blocks and by PyTorch."""
     torch.manual_seed(4)
-    heads = [drawn(BATCH, HEADS, rows, WIDTH, dtype=dtype) for rows in (queries, keys, keys)]
-    weights = torch.randn(BATCH, HEADS, queries, WIDTH, dtype=dtype)
+    shapes = [(BATCH, HEADS, rows, WIDTH) for rows in (queries, keys, keys)]
+    heads = [torch.randn(shape, dtype=mask.dtype).requires_grad_() for shape in shapes]
+    weights = torch.randn(BATCH, HEADS, queries, WIDTH, dtype=mask.dtype)
     found = []
     for call in (attending.attention, lambda *given, **more: plain(*given[:3], attn_mask=given[3], **more)):
         out = call(*heads, mask, is_causal=False, **more)
@@ -32,9 +31,9 @@ def both(queries: int, keys: int, mask: Any, dtype: Any = torch.float64, **more:
     return found[0], found[1]
 
 
-def masked(queries: int, keys: int, batch: int = 1, *, causal: bool, dtype: Any = torch.float64) -> Any:
+def masked(queries: int, keys: int, batch: int = 1, *, causal: bool, dtype: str = "float64") -> Any:
     torch.manual_seed(5)
-    mask = torch.randn(batch, HEADS, queries, keys, dtype=dtype)
+    mask = torch.randn(batch, HEADS, queries, keys, dtype=getattr(torch, dtype))
     if causal:
         mask = mask.masked_fill(torch.ones(queries, keys, dtype=torch.bool).triu(1 + keys - queries), -math.inf)
     return mask.requires_grad_()
@@ -61,7 +60,7 @@ def test_gradients_are_those_of_pytorch(queries: int, keys: int, batch: int, cau
 
 
 def test_float32_and_a_scale():
-    ours, theirs = both(70, 70, masked(70, 70, causal=True, dtype=torch.float32), torch.float32, scale=0.3)
+    ours, theirs = both(70, 70, masked(70, 70, causal=True, dtype="float32"), scale=0.3)
     for found, expected in zip(ours, theirs, strict=True):
         torch.testing.assert_close(found, expected, rtol=0, atol=2e-5)
 

@@ -11,9 +11,9 @@ import pytest
 
 import clockhands as ch
 from clockhands.scaling import Yarn
+from late import Late
 
-torch = pytest.importorskip("torch")
-held = pytest.importorskip("clockhands.torch")
+torch, held = Late("torch"), Late("clockhands.torch")
 
 
 @pytest.fixture(autouse=True)

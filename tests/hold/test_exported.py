@@ -1,7 +1,6 @@
 """Modules that leave PyTorch: in ONNX Runtime at positions that the export did not see, and by AOTInductor."""
 
 import warnings
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,31 +12,12 @@ from clockhands.additive import AxialSinusoidal, EvenlySpaced, FourierFeatures, 
 from clockhands.biases import Alibi, Buckets, CeilingBuckets, Clipped, Decay, Fire, Kerple, LogWindow, Window
 from clockhands.rotary import XPos, chunked
 from clockhands.traces import BOUND
+from late import Late
 
-torch = pytest.importorskip("torch")
-held = pytest.importorskip("clockhands.torch")
+torch, held, written = Late("torch"), Late("clockhands.torch"), Late("hold.written_models")
 
 WIDTH = 16
 CLOSE = {"rtol": 2.0**-21, "atol": 2.0**-19}
-
-
-class Several(torch.nn.Module):
-    """Modules that are called with the same arguments: an export of one costs as much as one of all."""
-
-    def __init__(self, modules: list[Any], call: Callable[..., Any] | None = None) -> None:
-        super().__init__()
-        self.parts = torch.nn.ModuleList(modules)
-        self.call = call or (lambda part, *given: part(*given))
-
-    def forward(self, *given: Any) -> Any:
-        return tuple(self.call(part, *given) for part in self.parts)
-
-
-class TurnedKeys(held.Rotary):
-    """xPos turns queries and keys in different ways."""
-
-    def forward(self, x: Any, positions: Any = None) -> Any:
-        return super().forward(x, positions, role="key")
 
 
 BIASES = [
@@ -64,12 +44,14 @@ ADDED = [
     SingleFrequency(WIDTH),
 ]
 TURNED = [
-    held.Rotary(ch.Rotary(WIDTH, scaling=ch.scaling.Yarn(factor=8.0, original=64))),
-    held.Rotary(ch.Rotary(WIDTH, "interleaved", rotated=8)),
-    TurnedKeys(ch.Rotary(WIDTH, xpos=XPos(scale=2**20))),
+    ch.Rotary(WIDTH, scaling=ch.scaling.Yarn(factor=8.0, original=64)),
+    ch.Rotary(WIDTH, "interleaved", rotated=8),
 ]
-OF_AXES = [held.Additive(AxialSinusoidal(WIDTH)), held.Rotary(ch.Rotary(WIDTH, axes=chunked([4, 4])))]
-OPEN = torch.export.Dim.DYNAMIC
+
+
+def opened(*axes: tuple[int, ...]) -> Any:
+    """The shapes of an export in which these axes of each argument may have any size."""
+    return (tuple(dict.fromkeys(each, torch.export.Dim.DYNAMIC) for each in axes),)
 
 
 def by_onnx(
@@ -97,18 +79,18 @@ def differ(modules: list[Any], outputs: list[np.ndarray], given: tuple[Any, ...]
 def test_biases_in_onnx(tmp_path: Path):
     modules = [held.Bias(spec) for spec in BIASES]
     example = (torch.randn(2, 2, 5, 6), torch.arange(5), torch.arange(6))
-    shapes = (({0: OPEN, 2: OPEN, 3: OPEN}, {0: OPEN}, {0: OPEN}),)
+    shapes = opened((0, 2, 3), (0,), (0,))
     queries = torch.tensor([0, 5, 700, 100_000, 2**31 + 5, 2**40 + 3, 3])
     given = (torch.randn(3, 2, 7, 9), queries, torch.arange(9) * 11)
-    assert differ(modules, by_onnx(Several(modules), example, shapes, given, tmp_path), given) == []
+    assert differ(modules, by_onnx(written.Several(modules), example, shapes, given, tmp_path), given) == []
 
 
 @pytest.mark.slow
 def test_biases_of_a_decoder_in_onnx(tmp_path: Path):
     """Positions that nobody gives: the last queries, as many keys as there are, and no key after a query."""
     modules = [held.Bias(spec) for spec in (Alibi(2, "last-key"), Buckets(2), CeilingBuckets(2), Fire(2, hidden=3))]
-    example, shapes = (torch.randn(2, 2, 5, 6),), (({0: OPEN, 2: OPEN, 3: OPEN},),)
-    whole = Several(modules, lambda part, scores: part(scores, causal=True))
+    example, shapes = (torch.randn(2, 2, 5, 6),), opened((0, 2, 3))
+    whole = written.Several(modules, lambda part, scores: part(scores, causal=True))
     given = (torch.randn(1, 2, 3, 700),)
     outputs = by_onnx(whole, example, shapes, given, tmp_path)
     with torch.no_grad():
@@ -121,18 +103,16 @@ def test_biases_of_a_decoder_in_onnx(tmp_path: Path):
 def test_biases_of_tokens_on_a_plane_in_onnx(tmp_path: Path):
     modules = [held.Bias(spec) for spec in ON_A_PLANE]
     given = (torch.randn(3, 2, 7, 7),)
-    assert (
-        differ(modules, by_onnx(Several(modules), (torch.randn(2, 2, 7, 7),), (({0: OPEN},),), given, tmp_path), given)
-        == []
-    )
+    outputs = by_onnx(written.Several(modules), (torch.randn(2, 2, 7, 7),), opened((0,)), given, tmp_path)
+    assert differ(modules, outputs, given) == []
 
 
 @pytest.mark.slow
 def test_added_and_turned_codes_in_onnx(tmp_path: Path):
-    modules = [*(held.Additive(spec) for spec in ADDED), *TURNED]
-    example, shapes = (torch.randn(2, 5, WIDTH), torch.arange(5)), (({0: OPEN, 1: OPEN}, {0: OPEN}),)
+    modules = [*map(held.module, (*ADDED, *TURNED)), written.TurnedKeys(ch.Rotary(WIDTH, xpos=XPos(scale=2**20)))]
+    example, shapes = (torch.randn(2, 5, WIDTH), torch.arange(5)), opened((0, 1), (0,))
     given = (torch.randn(3, 7, WIDTH), torch.tensor([0, 1, 131, 70_000, 65_537, 80_000, 3]))
-    outputs = by_onnx(Several(modules), example, shapes, given, tmp_path)
+    outputs = by_onnx(written.Several(modules), example, shapes, given, tmp_path)
     assert differ(modules, outputs, given, rtol=0, atol=12 * BOUND) == []
     # A row further, all differ, and so would an export that kept the positions of its example.
     assert len(differ(modules, outputs, (given[0], given[1] + 1), rtol=0, atol=12 * BOUND)) == len(modules)
@@ -140,15 +120,13 @@ def test_added_and_turned_codes_in_onnx(tmp_path: Path):
 
 @pytest.mark.slow
 def test_codes_of_two_axes_in_onnx(tmp_path: Path):
-    rates = np.random.default_rng(21).standard_normal((2, WIDTH // 2)) / 16
-    modules = [*OF_AXES, held.Additive(FourierFeatures(WIDTH), rates.astype(np.float32))]
-    example, shapes = (
-        (torch.randn(2, 5, WIDTH), torch.ones(5, 2, dtype=torch.int64)),
-        (({0: OPEN, 1: OPEN}, {0: OPEN}),),
-    )
+    rates = np.random.default_rng(21).standard_normal((2, WIDTH // 2)).astype(np.float32) / 16
+    turned = ch.Rotary(WIDTH, axes=chunked([4, 4]))
+    modules = [*map(held.module, (AxialSinusoidal(WIDTH), turned)), held.module(FourierFeatures(WIDTH), rates)]
+    example, shapes = (torch.randn(2, 5, WIDTH), torch.ones(5, 2, dtype=torch.int64)), opened((0, 1), (0,))
     places = torch.tensor([[0, 0], [3, 9], [9, 3], [15, 15], [0, 12], [7, 7], [1, 14]])
     given = (torch.randn(3, 7, WIDTH), places)
-    outputs = by_onnx(Several(modules), example, shapes, given, tmp_path)
+    outputs = by_onnx(written.Several(modules), example, shapes, given, tmp_path)
     # Fourier features are computed in float32: an angle of up to 60 is rounded to 2**-18.
     assert differ(modules, outputs, given, rtol=0, atol=2.0**-16) == []
 
@@ -169,7 +147,7 @@ def test_buckets_inside_a_graph_are_looked_up():
 def test_ahead_of_time_inductor(tmp_path: Path):
     """`torch._inductor.aoti_compile_and_package`: a library without Python, at another length than it was made with."""
     inductor = pytest.importorskip("torch._inductor")
-    model = Several([held.Rotary(ch.Rotary(WIDTH)), held.Bias(Buckets(heads=2))], _as_attention)
+    model = written.Several([held.Rotary(ch.Rotary(WIDTH)), held.Bias(Buckets(heads=2))], _as_attention)
     dynamic = ({2: torch.export.Dim("seq", min=2, max=4096)}, {0: torch.export.Dim("seq", min=2, max=4096)})
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of PyTorch, about itself

@@ -9,22 +9,26 @@ import pytest
 import clockhands as ch
 from clockhands.additive import FourierFeatures
 from clockhands.biases import Clipped, Fire, Kerple
+from late import Late
 
-jax = pytest.importorskip("jax")
-held = pytest.importorskip("clockhands.jax")
-jnp = jax.numpy
+jax, jnp, held = Late("jax"), Late("jax.numpy"), Late("clockhands.jax")
 pytestmark = pytest.mark.slow
 
-X = jnp.asarray(np.random.default_rng(1).standard_normal((5, 8)), jnp.float32)
-WEIGHT = jnp.asarray(np.random.default_rng(2).standard_normal((2, 5, 5)), jnp.float32)
+DRAWN = np.random.default_rng(1)
+X, WEIGHT = (DRAWN.standard_normal(shape).astype(np.float32) for shape in ((5, 8), (2, 5, 5)))
 LEARNED, BUCKETS = ch.Learned(8, rows=16), ch.Buckets(heads=2)
-TABLE = 0.1 * jax.random.normal(jax.random.key(3), LEARNED.values_shape)
-ROWS = 0.1 * jax.random.normal(jax.random.key(4), BUCKETS.shapes["table"])
+TABLE, ROWS = (
+    DRAWN.normal(scale=0.1, size=shape).astype(np.float32) for shape in (LEARNED.values_shape, BUCKETS.shapes["table"])
+)
+
+
+def learned() -> tuple[Any, Any]:
+    return jnp.asarray(TABLE), jnp.asarray(ROWS)
 
 
 def scores(table: Any, rows: Any, x: Any = X) -> Any:
     """A learned table added, a rotation, scores and a learned bias, with these numbers."""
-    x = ch.rotate(ch.add(x, LEARNED, values=table), ch.Rotary(8))
+    x = ch.rotate(ch.add(jnp.asarray(x), LEARNED, values=table), ch.Rotary(8))
     return jnp.stack([x @ x.T] * 2) + ch.bias(BUCKETS, 5, 5, values=rows)
 
 
@@ -34,7 +38,7 @@ def loss(made: Any) -> Any:
 
 def wanted() -> tuple[np.ndarray, np.ndarray]:
     """The gradients by JAX alone."""
-    table, rows = jax.grad(lambda table, rows: loss(scores(table, rows)), argnums=(0, 1))(TABLE, ROWS)
+    table, rows = jax.grad(lambda table, rows: loss(scores(table, rows)), argnums=(0, 1))(*learned())
     assert np.abs(table).max() > 0
     assert np.abs(rows).max() > 0
     return np.asarray(table), np.asarray(rows)
@@ -49,7 +53,7 @@ def test_variables_of_nnx_are_values():
 
     class Model(nnx.Module):
         def __init__(self) -> None:
-            self.table, self.rows = nnx.Param(TABLE), nnx.Param(ROWS)
+            self.table, self.rows = map(nnx.Param, learned())
 
         def __call__(self) -> Any:
             return scores(self.table, self.rows)
@@ -110,8 +114,8 @@ def test_parameters_of_linen():
     class Model(linen.Module):
         @linen.compact
         def __call__(self, x: Any) -> Any:
-            table = self.param("table", lambda _: TABLE)
-            rows = self.param("rows", lambda _: ROWS)
+            table = self.param("table", lambda _: learned()[0])
+            rows = self.param("rows", lambda _: learned()[1])
             return scores(table, rows, x)
 
     model = Model()
@@ -124,8 +128,8 @@ def test_parameters_of_haiku():
     haiku = pytest.importorskip("haiku")
 
     def model(x: Any) -> Any:
-        table = haiku.get_parameter("table", TABLE.shape, init=lambda *_: TABLE)
-        return scores(table, haiku.get_parameter("rows", ROWS.shape, init=lambda *_: ROWS), x)
+        table = haiku.get_parameter("table", TABLE.shape, init=lambda *_: learned()[0])
+        return scores(table, haiku.get_parameter("rows", ROWS.shape, init=lambda *_: learned()[1]), x)
 
     model = haiku.without_apply_rng(haiku.transform(model))
     parameters = model.init(jax.random.key(0), X)
@@ -145,6 +149,7 @@ def test_modules_of_equinox():
             x = self.turning(self.added(x))
             return self.bias(jnp.stack([x @ x.T] * 2))
 
-    model = Model(held.Additive(LEARNED, TABLE), held.Bias(BUCKETS, ROWS), held.Rotary(ch.Rotary(8)))
-    gradients = equinox.filter_jit(equinox.filter_grad(lambda model: loss(model(X))))(model)
+    table, rows = learned()
+    model = Model(held.Additive(LEARNED, table), held.Bias(BUCKETS, rows), held.Rotary(ch.Rotary(8)))
+    gradients = equinox.filter_jit(equinox.filter_grad(lambda model: loss(model(jnp.asarray(X)))))(model)
     assert same(gradients.added.values, gradients.bias.values["table"])

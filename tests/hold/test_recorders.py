@@ -5,11 +5,11 @@ from typing import Any
 import pytest
 
 import clockhands as ch
+from late import Late
 
-torch = pytest.importorskip("torch")
-held = pytest.importorskip("clockhands.torch")
+torch, held, written = Late("torch"), Late("clockhands.torch"), Late("hold.written_models")
 
-X, SCORES = torch.zeros(5, 8), torch.zeros(2, 5, 5)
+X, SCORES = (5, 8), (2, 5, 5)
 MODULES = {
     "Rotary": (lambda: held.Rotary(ch.Rotary(8)), X),
     "Additive": (lambda: held.Additive(ch.Learned(8, rows=9)), X),
@@ -17,21 +17,13 @@ MODULES = {
 }
 
 
-class Model(torch.nn.Module):
-    def __init__(self, code: Any) -> None:
-        super().__init__()
-        self.position = code
-
-    def forward(self, x: Any) -> Any:
-        return self.position(x)
-
-
 @pytest.mark.filterwarnings("ignore:.torch.jit.script. is deprecated:DeprecationWarning")
-@pytest.mark.parametrize("wrap", [lambda code: code, Model])
+@pytest.mark.parametrize("alone", [True, False])
 @pytest.mark.parametrize("name", MODULES)
-def test_torchscript_is_refused(name: str, wrap: Any):
+def test_torchscript_is_refused(name: str, alone: bool):
+    code = MODULES[name][0]()
     with pytest.raises(ch.errors.InvalidType) as caught:
-        torch.jit.script(wrap(MODULES[name][0]()))
+        torch.jit.script(code if alone else written.Holding(code))
     assert str(caught.value) == (
         f"torch.jit.script cannot compile {name} of clockhands.torch, which computes from a spec.\n"
         "hint: Use torch.compile or torch.export, which accept new positions."
@@ -39,7 +31,6 @@ def test_torchscript_is_refused(name: str, wrap: Any):
 
 
 RECORDED = {
-    **{name: Model(make()) for name, (make, _) in MODULES.items()},
     "rotate": lambda x: ch.rotate(x, ch.Rotary(8)),
     "both": lambda x: held.Rotary(ch.Rotary(8)).both(x, x),
     "add": lambda x: ch.add(x, ch.Sinusoidal(8)),
@@ -47,10 +38,10 @@ RECORDED = {
 }
 
 
-@pytest.mark.parametrize("name", RECORDED)
+@pytest.mark.parametrize("name", [*RECORDED, *MODULES])
 def test_symbolic_traces_are_refused(name: str):
     with pytest.raises(ch.errors.InvalidValue) as caught:
-        torch.fx.symbolic_trace(RECORDED[name])
+        torch.fx.symbolic_trace(RECORDED.get(name) or written.Holding(MODULES[name][0]()))
     assert str(caught.value) == (
         "torch.fx.symbolic_trace cannot record positions: it knows neither their numbers nor a shape.\n"
         "hint: Use torch.compile or torch.export; or make the module a leaf, by is_leaf_module of a torch.fx.Tracer."
@@ -65,7 +56,7 @@ def test_a_leaf_is_recorded_as_a_call(name: str):
         def is_leaf_module(self, m: Any, qualname: str) -> bool:
             return isinstance(m, held.PositionModule) or super().is_leaf_module(m, qualname)
 
-    make, x = MODULES[name]
-    model = Model(make())
+    make, shape = MODULES[name]
+    model, x = written.Holding(make()), torch.zeros(shape)
     recorded = torch.fx.GraphModule(model, Tracer().trace(model))
     assert torch.equal(recorded(x), model(x))

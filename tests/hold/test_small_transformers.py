@@ -1,18 +1,21 @@
 """A small transformer: padded on the left, packed, and decoded from a cache, its logits are those of plain passes.
 
-The same code runs in PyTorch and JAX, on the same weights; only the position codes are held by each library's own.
+The same code runs in PyTorch and JAX, on the same weights, with the position codes that each library holds; the plain
+passes are those of NumPy.
 """
 
+import functools
 import importlib
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
+from array_api_compat import array_namespace
 
 import clockhands as ch
-from clockhands.rotary import rerotate
-from conftest import Backend, load_backend
+from clockhands.rotary import rerotate, rotate_both
+from conftest import load_backend
 
 LAYERS, HEADS, WIDTH, HEAD, WORDS = 2, 4, 32, 16, 29
 CLOSE = 1e-5
@@ -24,104 +27,94 @@ SPECS = {
     # Its logits do depend on where the text starts, as those of rotary codes alone do not.
     "with sinusoids": ch.Rotary(head_width=HEAD),
 }
+SINUSOIDS = ch.Sinusoidal(WIDTH)
 
 DRAWN = np.random.default_rng(17)
-WEIGHTS = {
-    "embedding": DRAWN.standard_normal((WORDS, WIDTH)),
-    **{
-        f"{layer}.{name}": DRAWN.standard_normal(shape) / np.sqrt(shape[0])
-        for layer in range(LAYERS)
-        for name, shape in {
-            "q": (WIDTH, HEADS * HEAD),
-            "k": (WIDTH, HEADS * HEAD),
-            "v": (WIDTH, HEADS * HEAD),
-            "o": (HEADS * HEAD, WIDTH),
-            "up": (WIDTH, 2 * WIDTH),
-            "down": (2 * WIDTH, WIDTH),
-        }.items()
-    },
+EMBEDDING = DRAWN.standard_normal((WORDS, WIDTH))
+SHAPES = {
+    **dict.fromkeys("qkv", (WIDTH, HEADS * HEAD)),
+    "o": (HEADS * HEAD, WIDTH),
+    "up": (WIDTH, 2 * WIDTH),
+    "down": (2 * WIDTH, WIDTH),
 }
+WEIGHTS = [
+    {name: DRAWN.standard_normal(shape) / np.sqrt(shape[0]) for name, shape in SHAPES.items()} for _ in range(LAYERS)
+]
 TEXTS = [DRAWN.integers(0, WORDS, length) for length in (4, 6, 3)]
 
 
+def norm(x: Any) -> Any:
+    xp = array_namespace(x)
+    return x / xp.sqrt(xp.mean(x * x, axis=-1, keepdims=True) + 1e-6)
+
+
+def projected(layer: dict[str, Any], x: Any) -> tuple[Any, ...]:
+    xp, y = array_namespace(x), norm(x)
+    split = (xp.reshape(y @ layer[name], (*x.shape[:-1], HEADS, HEAD)) for name in "qkv")
+    return tuple(xp.permute_dims(heads, (0, 2, 1, 3)) for heads in split)
+
+
+def mixed(layer: dict[str, Any], x: Any, mask: Any, heads: tuple[Any, ...]) -> Any:
+    """Attention and a network, each added to ``x``."""
+    xp, (q, k, v) = array_namespace(x), heads
+    scores = q @ xp.permute_dims(k, (0, 1, 3, 2)) / HEAD**0.5
+    scores = xp.where(mask[:, None], scores, xp.full_like(scores, -1e30))
+    scores = xp.exp(scores - xp.max(scores, axis=-1, keepdims=True))
+    seen = (scores / xp.sum(scores, axis=-1, keepdims=True)) @ v
+    x = x + xp.reshape(xp.permute_dims(seen, (0, 2, 1, 3)), (*x.shape[:-1], HEADS * HEAD)) @ layer["o"]
+    y = norm(x) @ layer["up"]
+    return x + xp.where(y > 0, y, xp.zeros_like(y)) @ layer["down"]
+
+
 class Transformer:
-    """Pre-norm attention and a network, with a cache of turned keys; written in what both libraries share."""
+    """Pre-norm attention and a network, with a cache of turned keys; written in what the libraries share."""
 
-    def __init__(self, backend: Backend, name: str) -> None:
-        from array_api_compat import array_namespace
+    def __init__(self, library: str, name: str) -> None:
+        backend = load_backend(library)
+        self.asarray, self.spec = backend.asarray, SPECS[name]
+        self.layers = [{key: backend.asarray(array, "float32") for key, array in layer.items()} for layer in WEIGHTS]
+        self.embedding = backend.asarray(EMBEDDING, "float32")
+        self.sinusoids = name == "with sinusoids"
+        if library == "numpy":
+            self.turned: Any = lambda q, k, at: rotate_both(q, k, self.spec, at)
+            self.added: Any = lambda x, at: ch.add(x, SINUSOIDS, at)
+        else:
+            held = importlib.import_module(f"clockhands.{library}")
+            self.turned, self.added = held.Rotary(self.spec).both, held.Additive(SINUSOIDS)
+        # JAX, which compiles each operation for each shape, takes a second for what is not compiled together.
+        compiled = importlib.import_module("jax").jit if library == "jax" else lambda function: function
+        self.projected, self.mixed = compiled(projected), compiled(mixed)
+        self.texts = TEXTS[-1:] if library == "jax" else TEXTS
 
-        held = importlib.import_module(f"clockhands.{backend.name}")
-        self.weights = {key: backend.asarray(array, "float32") for key, array in WEIGHTS.items()}
-        self.xp = array_namespace(self.weights["embedding"])
-        self.rotary = held.Rotary(SPECS[name])
-        self.additive = held.Additive(ch.Sinusoidal(WIDTH)) if name == "with sinusoids" else None
-        self.asarray = backend.asarray
-        # JAX, untraced, takes a second for a step: the shortest text alone is decoded there.
-        self.texts = TEXTS[-1:] if backend.name == "jax" else TEXTS
-
-    def norm(self, x: Any) -> Any:
-        return x / self.xp.sqrt(self.xp.mean(x * x, axis=-1, keepdims=True) + 1e-6)
-
-    def heads(self, x: Any, weight: str) -> Any:
-        xp = self.xp
-        split = xp.reshape(x @ self.weights[weight], (*x.shape[:-1], HEADS, HEAD))
-        return xp.permute_dims(split, (0, 2, 1, 3))
-
-    def __call__(self, tokens: np.ndarray, positions: Any, mask: Any, cache: Any = None) -> tuple[Any, Any]:
+    def __call__(self, tokens: np.ndarray, positions: Any, mask: Any, cache: Any = None) -> tuple[np.ndarray, Any]:
         """Logits [batch, seq, words] of tokens [batch, seq]; ``mask`` [batch, seq, keys] is True for what is seen."""
-        xp = self.xp
-        x = xp.reshape(
-            xp.take(self.weights["embedding"], self.asarray(tokens.reshape(-1)), axis=0), (*tokens.shape, -1)
-        )
-        if self.additive is not None:
-            x = self.additive(x, positions)
+        mask, x = self.asarray(mask), self.asarray(EMBEDDING[tokens], "float32")
+        xp = array_namespace(x)
+        if self.sinusoids:
+            x = self.added(x, positions)
         kept = []
-        for layer in range(LAYERS):
-            y = self.norm(x)
-            q, k, v = (self.heads(y, f"{layer}.{name}") for name in "qkv")
-            q, k = self.rotary.both(q, k, positions)
+        for index, layer in enumerate(self.layers):
+            q, k, v = self.projected(layer, x)
+            q, k = self.turned(q, k, positions)
             if cache is not None:
-                k, v = (xp.concat([old, new], axis=2) for old, new in zip(cache[layer], (k, v), strict=True))
+                k, v = (xp.concat([old, new], axis=2) for old, new in zip(cache[index], (k, v), strict=True))
             kept.append((k, v))
-            scores = q @ xp.permute_dims(k, (0, 1, 3, 2)) / np.sqrt(HEAD)
-            scores = xp.where(mask[:, None], scores, xp.full_like(scores, -1e30))
-            scores = xp.exp(scores - xp.max(scores, axis=-1, keepdims=True))
-            mixed = (scores / xp.sum(scores, axis=-1, keepdims=True)) @ v
-            joined = xp.reshape(xp.permute_dims(mixed, (0, 2, 1, 3)), (*tokens.shape, HEADS * HEAD))
-            x = x + joined @ self.weights[f"{layer}.o"]
-            y = self.norm(x) @ self.weights[f"{layer}.up"]
-            x = x + xp.where(y > 0, y, xp.zeros_like(y)) @ self.weights[f"{layer}.down"]
-        return self.norm(x) @ self.weights["embedding"].T, kept
+            x = self.mixed(layer, x, mask, (q, k, v))
+        return np.asarray(norm(x) @ self.embedding.T), kept
 
     def plain(self, text: np.ndarray) -> np.ndarray:
         """The logits of one text by itself."""
-        return self.shown(self(text[None], None, self.asarray(causal(len(text))[None]))[0])[0]
+        return self(text[None], None, causal(len(text))[None])[0][0]
 
-    def shown(self, logits: Any) -> np.ndarray:
-        return np.asarray(logits)
+
+@functools.cache
+def wanted(name: str) -> list[np.ndarray]:
+    """The logits of each text by itself."""
+    return [Transformer("numpy", name).plain(text) for text in TEXTS]
 
 
 def causal(length: int) -> np.ndarray:
     return np.tril(np.ones((length, length), bool))
-
-
-# JAX, untraced, takes its time.
-CASES = [
-    pytest.param(
-        (library, name),
-        id=f"{library}, {name}",
-        marks=[pytest.mark.slow] if library == "jax" and name != "with sinusoids" else [],
-    )
-    for library in ("torch", "jax")
-    for name in SPECS
-]
-
-
-@pytest.fixture(params=CASES)
-def transformer(request: pytest.FixtureRequest) -> Transformer:
-    library, name = request.param
-    pytest.importorskip(library)
-    return Transformer(load_backend(library), name)
 
 
 def padded(transformer: Transformer, count: Callable[[int, int], np.ndarray]) -> list[np.ndarray]:
@@ -132,7 +125,7 @@ def padded(transformer: Transformer, count: Callable[[int, int], np.ndarray]) ->
     # Padding sees itself, so that its softmax is of something; nobody sees padding.
     mask = causal(length) & (real[:, None, :] | np.eye(length, dtype=bool))
     positions = np.stack([count(length - len(text), length) for text in TEXTS])
-    logits = transformer.shown(transformer(tokens, positions, transformer.asarray(mask))[0])
+    logits = transformer(tokens, positions, mask)[0]
     return [row[length - len(text) :] for row, text in zip(logits, TEXTS, strict=True)]
 
 
@@ -140,24 +133,21 @@ def packed(transformer: Transformer, positions: np.ndarray) -> list[np.ndarray]:
     """The logits of texts in one row, each seeing itself only."""
     owner = np.repeat(np.arange(len(TEXTS)), [len(text) for text in TEXTS])
     mask = causal(len(owner)) & (owner[:, None] == owner)
-    tokens = np.concatenate(TEXTS)[None]
-    logits = transformer.shown(transformer(tokens, positions, transformer.asarray(mask[None]))[0])[0]
+    logits = transformer(np.concatenate(TEXTS)[None], positions, mask[None])[0][0]
     return [logits[owner == text] for text in range(len(TEXTS))]
 
 
-def decoded(transformer: Transformer, text: np.ndarray, position: Callable[[int], Any]) -> np.ndarray:
-    """The logits of one text, token by token."""
-    cache, rows = None, []
-    for index in range(len(text)):
-        mask = transformer.asarray(np.ones((1, 1, index + 1), bool))
-        logits, cache = transformer(text[None, index : index + 1], position(index), mask, cache)
-        rows.append(transformer.shown(logits)[0, 0])
-    return np.stack(rows)
-
-
-def farthest(given: list[np.ndarray], transformer: Transformer) -> float:
-    texts = TEXTS[-len(given) :]
-    return max(float(np.abs(rows - transformer.plain(text)).max()) for rows, text in zip(given, texts, strict=True))
+def decoded(transformer: Transformer, position: Callable[[int], int]) -> list[np.ndarray]:
+    """The logits of texts, each token by token."""
+    found = []
+    for text in transformer.texts:
+        cache, rows = None, []
+        for index in range(len(text)):
+            seen = np.ones((1, 1, index + 1), bool)
+            logits, cache = transformer(text[None, index : index + 1], [[position(index)]], seen, cache)
+            rows.append(logits[0, 0])
+        found.append(np.stack(rows))
+    return found
 
 
 def from_padding(padding: int, length: int) -> np.ndarray:
@@ -165,63 +155,61 @@ def from_padding(padding: int, length: int) -> np.ndarray:
 
 
 RESTARTING = np.concatenate([np.arange(len(text)) for text in TEXTS])
-
-
-def test_padded_on_the_left(transformer: Transformer):
-    assert farthest(padded(transformer, from_padding), transformer) < CLOSE
-
-
-def test_packed(transformer: Transformer):
-    assert farthest(packed(transformer, RESTARTING), transformer) < CLOSE
-
-
-def test_decoded_token_by_token(transformer: Transformer):
-    given = [decoded(transformer, text, lambda index: [[index]]) for text in transformer.texts]
-    assert farthest(given, transformer) < CLOSE
-
-
-def test_decoded_from_far_away(transformer: Transformer):
-    """A rotary code knows distances only: the logits are the same wherever the text stands."""
-    given = [decoded(transformer, text, lambda index: [[2**40 + index]]) for text in transformer.texts]
-    assert (farthest(given, transformer) < CLOSE) == (transformer.additive is None)
+RIGHT = {
+    "plain": lambda model: [model.plain(text) for text in model.texts],
+    "padded on the left": lambda model: padded(model, from_padding),
+    "packed": lambda model: packed(model, RESTARTING),
+    "token by token": lambda model: decoded(model, lambda index: index),
+}
+# A rotary code knows distances only: these give the same logits, and other ones where sinusoids are added.
+MOVED = {
+    "far away": lambda model: decoded(model, lambda index: 2**40 + index),
+    "one vector for all rows": lambda model: padded(model, lambda _, length: np.arange(length)),
+    "documents that do not start at 0": lambda model: packed(model, np.arange(len(RESTARTING))),
+}
+WRONG = {
+    "one document's order turned round": lambda model: packed(model, RESTARTING[::-1].copy()),
+    "every step at 0": lambda model: decoded(model, lambda _: 0),
+    "a step too far at the end": lambda model: decoded(model, lambda index: index + (index > 1)),
+    "every second": lambda model: padded(model, lambda _, length: from_padding(0, length) // 2),
+}
 
 
 @pytest.mark.parametrize(
-    "wrong",
+    ("library", "names"),
     [
-        # One vector of positions for all rows; documents that do not start at 0; one document's order turned round.
-        lambda model: padded(model, lambda _, length: np.arange(length)) if model.additive else None,
-        lambda model: packed(model, np.arange(len(RESTARTING))) if model.additive else None,
-        lambda model: packed(model, RESTARTING[::-1].copy()),
-        # Every step at 0, a step too far at the end, the position of another row.
-        lambda model: [decoded(model, text, lambda _: [[0]]) for text in model.texts],
-        lambda model: [decoded(model, text, lambda index: [[index + (index > 1)]]) for text in model.texts],
-        lambda model: padded(model, lambda _, length: from_padding(0, length) // 2),
+        ("torch", list(SPECS)),
+        ("jax", ["with sinusoids"]),
+        pytest.param("jax", [name for name in SPECS if name != "with sinusoids"], marks=pytest.mark.slow),
     ],
 )
-def test_wrong_positions_are_seen(transformer: Transformer, wrong: Callable[[Transformer], Any]):
-    given = wrong(transformer)
-    if given is not None:
-        assert farthest(given, transformer) > 100 * CLOSE
+def test_logits_are_those_of_plain_passes_and_wrong_positions_are_seen(library: str, names: list[str], cases):
+    pytest.importorskip(library)
+    for name in names:
+        model = Transformer(library, name)
+        for how, logits in (RIGHT | MOVED | WRONG).items():
+            with cases(name, how):
+                found = logits(model)  # of all texts, or of the last ones
+                pairs = zip(found, wanted(name)[-len(found) :], strict=True)
+                farthest = max(float(np.abs(one - other).max()) for one, other in pairs)
+                if how in WRONG or (how in MOVED and model.sinusoids):
+                    assert farthest > 100 * CLOSE
+                else:
+                    assert farthest < CLOSE
 
 
-def test_both_libraries_agree():
-    pytest.importorskip("torch")
-    pytest.importorskip("jax")
-    for name in SPECS:
-        one, other = (Transformer(load_backend(library), name).plain(TEXTS[1]) for library in ("torch", "jax"))
-        assert np.abs(one - other).max() < CLOSE
-
-
-@pytest.mark.parametrize("by", [1000, -7, 2**40])
-def test_cached_keys_are_moved(transformer: Transformer, by: int):
+@pytest.mark.parametrize("library", ["torch", "jax"])
+def test_cached_keys_are_moved(library: str, cases):
     """Keys turned for other positions are the keys turned afresh, and their scores too."""
-    keys = transformer.asarray(np.random.default_rng(4).standard_normal((2, HEADS, 9, HEAD)), "float32")
-    start = np.arange(9) + (2000 if by < 0 else 0)
-    spec = transformer.rotary.spec
-    moved = np.asarray(rerotate(transformer.rotary(keys, start), spec, start, start + by))
-    fresh = np.asarray(transformer.rotary(keys, start + by))
-    largest = np.abs(fresh).max()
-    assert np.abs(moved - fresh).max() < 2.0**-21 * largest
-    stale = np.asarray(transformer.rotary(keys, start))
-    assert np.abs(stale - fresh).max() > 0.1 * largest
+    backend, held = load_backend(library), pytest.importorskip(f"clockhands.{library}")
+    keys = backend.asarray(np.random.default_rng(4).standard_normal((2, HEADS, 9, HEAD)), "float32")
+    for name, spec in SPECS.items():
+        turned = held.Rotary(spec)
+        for by in (1000, -7, 2**40):
+            start = np.arange(9) + (2000 if by < 0 else 0)
+            stale = turned(keys, start)
+            moved, fresh = np.asarray(rerotate(stale, spec, start, start + by)), np.asarray(turned(keys, start + by))
+            largest = np.abs(fresh).max()
+            with cases(name, by):
+                assert np.abs(moved - fresh).max() < 2.0**-21 * largest
+                assert np.abs(np.asarray(stale) - fresh).max() > 0.1 * largest

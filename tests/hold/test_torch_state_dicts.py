@@ -9,9 +9,9 @@ import clockhands as ch
 from clockhands.biases import Window, row_numbers
 from clockhands.diagnosis import hint_of
 from clockhands.faults import FAULTS
+from late import Late
 
-torch = pytest.importorskip("torch")
-held = pytest.importorskip("clockhands.torch")
+torch, held, written = Late("torch"), Late("clockhands.torch"), Late("hold.written_models")
 
 PAIRS, LENGTH = 32, 2048
 OWN = "the spec's numbers are used."
@@ -38,162 +38,152 @@ def sinusoid(base: float = 10_000.0) -> Any:
     return table
 
 
-class Model(torch.nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.rotary = held.Rotary(ch.Rotary(head_width=2 * PAIRS))
-        self.meta = held.Rotary(ch.Rotary(head_width=2 * PAIRS, layout="interleaved"))
-        self.sinusoid = held.Additive(ch.Sinusoidal(64))
-        self.learned = held.Additive(ch.Learned(width=8, rows=16))
-        self.alibi = held.Bias(ch.Alibi(heads=6))
-        self.window = held.Bias(Window(2, 3, 2))
-        self.proj = torch.nn.Linear(2, 2)
-
-
 def load(**tensors: Any) -> Any:
-    model = Model()
+    model = written.Positions()
     return model.load_state_dict({**model.state_dict(), **{key.replace("__", "."): t for key, t in tensors.items()}})
 
 
-EQUAL = {
-    "rates": {"rotary__inv_freq": rates()},
-    "rates under the peer's own name": {"rotary__rotary_emb__inv_freq": rates()},
-    "rates in bfloat16": {"rotary__inv_freq": rates().bfloat16()},
-    "rates in float16": {"rotary__inv_freq": rates().half()},
-    "tables": {"rotary__cos_cached": twice(phases()).cos(), "rotary__sin_cached": twice(phases()).sin()[None, None]},
-    "tables in bfloat16": {"rotary__cos_cached": twice(phases()).cos().bfloat16()},
-    "interleaved": {"meta__cos_cached": phases().cos().repeat_interleave(2, dim=-1)},
-    "complex": {"meta__freqs_cis": torch.polar(torch.ones(LENGTH, PAIRS), phases())},
-    "complex as pairs": {"meta__freqs_cis": torch.view_as_real(torch.polar(torch.ones(LENGTH, PAIRS), phases()))},
-    "a table of sinusoids": {"sinusoid__embed_positions__weights": sinusoid()},
-    "a table that stands across": {"sinusoid__pe": sinusoid()[:, None]},
-    "positions": {"learned__position_ids": torch.arange(16)[None], "sinusoid___float_tensor": torch.zeros(1)},
-    "slopes": {"alibi__slopes": torch.tensor(ch.Alibi(heads=6).slopes)[:, None, None]},
-    "rows": {"window__relative_position_index": torch.from_numpy(row_numbers(Window(2, 3, 2), 6, 6))},
-}
+def equal() -> dict[str, Any]:
+    return {
+        "rates": {"rotary__inv_freq": rates()},
+        "rates under the peer's own name": {"rotary__rotary_emb__inv_freq": rates()},
+        "rates in bfloat16": {"rotary__inv_freq": rates().bfloat16()},
+        "rates in float16": {"rotary__inv_freq": rates().half()},
+        "tables": {
+            "rotary__cos_cached": twice(phases()).cos(),
+            "rotary__sin_cached": twice(phases()).sin()[None, None],
+        },
+        "tables in bfloat16": {"rotary__cos_cached": twice(phases()).cos().bfloat16()},
+        "interleaved": {"meta__cos_cached": phases().cos().repeat_interleave(2, dim=-1)},
+        "complex": {"meta__freqs_cis": torch.polar(torch.ones(LENGTH, PAIRS), phases())},
+        "complex as pairs": {"meta__freqs_cis": torch.view_as_real(torch.polar(torch.ones(LENGTH, PAIRS), phases()))},
+        "a table of sinusoids": {"sinusoid__embed_positions__weights": sinusoid()},
+        "a table that stands across": {"sinusoid__pe": sinusoid()[:, None]},
+        "positions": {"learned__position_ids": torch.arange(16)[None], "sinusoid___float_tensor": torch.zeros(1)},
+        "slopes": {"alibi__slopes": torch.tensor(ch.Alibi(heads=6).slopes)[:, None, None]},
+        "rows": {"window__relative_position_index": torch.from_numpy(row_numbers(Window(2, 3, 2), 6, 6))},
+    }
 
 
-@pytest.mark.parametrize("name", EQUAL)
-def test_what_the_spec_makes_is_left_out_and_nothing_is_said(name: str):
-    assert str(load(**EQUAL[name])) == "<All keys matched successfully>"
+def test_what_the_spec_makes_is_left_out_and_nothing_is_said(cases):
+    for name, tensors in equal().items():
+        with cases(name):
+            assert str(load(**tensors)) == "<All keys matched successfully>"
 
 
-SPOILT = rates()
-SPOILT[1] = 6.93e-18
-
-DIFFERENT = {
-    "another base": (
-        {"rotary__inv_freq": rates(5e5)},
-        "`rotary.inv_freq` holds rates that this code does not make (buffer-of-another-base): from pair 1 on, "
-        "off by up to 0.13 (pair 3: 0.292228 there, 0.421697 here). They are those of base 500,000.",
-    ),
-    "rounded": (
-        {"rotary__inv_freq": rates().bfloat16().float()},
-        "`rotary.inv_freq` holds rates that this code does not make (buffer-rounded): from pair 1 on, off by up to "
-        "0.00044 (pair 7: 0.133789 there, 0.133352 here). They are this code's, rounded to bfloat16.",
-    ),
-    "nothing there": (
-        {"rotary__inv_freq": torch.zeros(PAIRS)},
-        "`rotary.inv_freq` holds rates that this code does not make (buffer-zero): from pair 0 on, off by up to 1 "
-        "(pair 0: 0 there, 1 here). They are all zero, like uninitialised memory.",
-    ),
-    "one of them": (
-        {"rotary__inv_freq": SPOILT},
-        "`rotary.inv_freq` holds rates that this code does not make (buffer-uninitialised): from pair 1 on, off by "
-        "up to 0.75 (pair 1: 6.93e-18 there, 0.749894 here).",
-    ),
-    "not a number": (
-        {"rotary__inv_freq": torch.full((PAIRS,), torch.nan)},
-        "`rotary.inv_freq` holds rates that this code does not make (buffer-uninitialised): from pair 0 on, off by "
-        "up to inf (pair 0: nan there, 1 here).",
-    ),
-    "another width": (
-        {"rotary__inv_freq": rates()[:16]},
-        "`rotary.inv_freq` holds rates of 16 pairs, and this code makes 32.",
-    ),
-    "positions": (
-        {"learned__position_ids": torch.arange(1, 17)[None]},
-        "`learned.position_ids` holds positions other than 0, 1, 2 and so on.",
-    ),
-    "slopes": (
-        {"alibi__slopes": torch.tensor([2.0 ** (-8 * (head + 1) / 6) for head in range(6)])},
-        "`alibi.slopes` holds slopes that this code does not make (slopes-differ): from head 0 on, off by up to 0.49 "
-        "(head 4: 0.00984313 there, 0.5 here).",
-    ),
-    "rows": (
-        {"window__relative_position_index": torch.zeros(6, 6, dtype=torch.int64)},
-        "`window.relative_position_index` holds row numbers that differ from the spec's for 35 of 36 pairs of tokens.",
-    ),
-}
-
-
-@pytest.mark.parametrize("name", DIFFERENT)
-def test_what_differs_is_an_error_that_says_how(name: str):
-    tensors, message = DIFFERENT[name]
-    with pytest.raises(RuntimeError) as caught:
-        load(**tensors)
-    assert message in str(caught.value)
-    assert "hint: " in str(caught.value)
-
-
-OTHER_BASE = "It is one with frequencies of base 500,000."
-OF_TABLES = {
-    "sines": ({"rotary__cos_cached": twice(phases()).sin()}, "(buffer-differs): from pair 0"),
-    "the other layout's": ({"rotary__cos_cached": phases().cos().repeat_interleave(2, dim=-1)}, ": from pair 0"),
-    "positions in bfloat16": (
-        {"rotary__sin_cached": (torch.arange(LENGTH).bfloat16()[:, None] * twice(rates())).sin()},
-        "(buffer-rounded): from pair 0",
-        "It is one whose positions were rounded to bfloat16 (first wrong at position 257).",
-    ),
-    "positions in bfloat16, kept in bfloat16": (
-        {"rotary__sin_cached": (torch.arange(LENGTH).bfloat16()[:, None] * twice(rates())).sin().bfloat16()},
-        "(buffer-rounded): from pair 0",
-    ),
-    "backward": (
-        {"meta__freqs_cis": torch.polar(torch.ones(LENGTH, PAIRS), -phases())},
-        "(buffer-differs): from pair 0",
-        "It is one that rotates backward.",
-    ),
-    "another base": (
-        {"meta__freqs_cis": torch.polar(torch.ones(LENGTH, PAIRS), phases(5e5))},
-        "(buffer-of-another-base): from pair 1",
-        OTHER_BASE,
-    ),
-    "sinusoids of an eighth": (
-        {"sinusoid__pe": sinusoid() / 8},
-        "(buffer-differs): from pair 0",
-        "It is the declared one times 0.125.",
-    ),
-    "sinusoids one position late": ({"sinusoid__pe": torch.roll(sinusoid(), 1, 0)}, "(buffer-differs): from pair 0"),
-    "sinusoids of another base": (
-        {"sinusoid__pe": sinusoid(5e5)},
-        "(buffer-of-another-base): from pair 1",
-        OTHER_BASE,
-    ),
-    "rounded sinusoids": (
-        {"sinusoid__pe": sinusoid().bfloat16().float()},
-        "(buffer-rounded): from pair 0",
-        "It is one whose numbers were rounded to bfloat16.",
-    ),
-    "sinusoids in the other layout": (
-        {"sinusoid__weights": sinusoid()[:, torch.arange(64).reshape(2, 32).T.reshape(-1)]},
-        "(buffer-differs): from pair 0",
-    ),
-}
+def different() -> dict[str, Any]:
+    spoilt = rates()
+    spoilt[1] = 6.93e-18
+    return {
+        "another base": (
+            {"rotary__inv_freq": rates(5e5)},
+            "`rotary.inv_freq` holds rates that this code does not make (buffer-of-another-base): from pair 1 on, "
+            "off by up to 0.13 (pair 3: 0.292228 there, 0.421697 here). They are those of base 500,000.",
+        ),
+        "rounded": (
+            {"rotary__inv_freq": rates().bfloat16().float()},
+            "`rotary.inv_freq` holds rates that this code does not make (buffer-rounded): from pair 1 on, off by up to "
+            "0.00044 (pair 7: 0.133789 there, 0.133352 here). They are this code's, rounded to bfloat16.",
+        ),
+        "nothing there": (
+            {"rotary__inv_freq": torch.zeros(PAIRS)},
+            "`rotary.inv_freq` holds rates that this code does not make (buffer-zero): from pair 0 on, off by up to 1 "
+            "(pair 0: 0 there, 1 here). They are all zero, like uninitialised memory.",
+        ),
+        "one of them": (
+            {"rotary__inv_freq": spoilt},
+            "`rotary.inv_freq` holds rates that this code does not make (buffer-uninitialised): from pair 1 on, off by "
+            "up to 0.75 (pair 1: 6.93e-18 there, 0.749894 here).",
+        ),
+        "not a number": (
+            {"rotary__inv_freq": torch.full((PAIRS,), torch.nan)},
+            "`rotary.inv_freq` holds rates that this code does not make (buffer-uninitialised): from pair 0 on, off by "
+            "up to inf (pair 0: nan there, 1 here).",
+        ),
+        "another width": (
+            {"rotary__inv_freq": rates()[:16]},
+            "`rotary.inv_freq` holds rates of 16 pairs, and this code makes 32.",
+        ),
+        "positions": (
+            {"learned__position_ids": torch.arange(1, 17)[None]},
+            "`learned.position_ids` holds positions other than 0, 1, 2 and so on.",
+        ),
+        "slopes": (
+            {"alibi__slopes": torch.tensor([2.0 ** (-8 * (head + 1) / 6) for head in range(6)])},
+            "`alibi.slopes` holds slopes that this code does not make (slopes-differ): from head 0 on, off by up to "
+            "0.49 (head 4: 0.00984313 there, 0.5 here).",
+        ),
+        "rows": (
+            {"window__relative_position_index": torch.zeros(6, 6, dtype=torch.int64)},
+            "`window.relative_position_index` holds row numbers that differ from the spec's for 35 of 36 pairs "
+            "of tokens.",
+        ),
+        # Tables, which hold cosines, sines, or both.
+        "sines": (
+            {"rotary__cos_cached": twice(phases()).sin()},
+            "that this code does not make (buffer-differs): from pair 0",
+        ),
+        "the other layout's": (
+            {"rotary__cos_cached": phases().cos().repeat_interleave(2, dim=-1)},
+            "that this code does not make",
+        ),
+        "positions in bfloat16": (
+            {"rotary__sin_cached": (torch.arange(LENGTH).bfloat16()[:, None] * twice(rates())).sin()},
+            "that this code does not make (buffer-rounded): from pair 0",
+            "It is one whose positions were rounded to bfloat16 (first wrong at position 257).",
+        ),
+        "positions in bfloat16, kept in bfloat16": (
+            {"rotary__sin_cached": (torch.arange(LENGTH).bfloat16()[:, None] * twice(rates())).sin().bfloat16()},
+            "that this code does not make (buffer-rounded): from pair 0",
+        ),
+        "backward": (
+            {"meta__freqs_cis": torch.polar(torch.ones(LENGTH, PAIRS), -phases())},
+            "that this code does not make (buffer-differs): from pair 0",
+            "It is one that rotates backward.",
+        ),
+        "another base, complex": (
+            {"meta__freqs_cis": torch.polar(torch.ones(LENGTH, PAIRS), phases(5e5))},
+            "that this code does not make (buffer-of-another-base): from pair 1",
+            "It is one with frequencies of base 500,000.",
+        ),
+        "sinusoids of an eighth": (
+            {"sinusoid__pe": sinusoid() / 8},
+            "that this code does not make (buffer-differs): from pair 0",
+            "It is the declared one times 0.125.",
+        ),
+        "sinusoids one position late": (
+            {"sinusoid__pe": torch.roll(sinusoid(), 1, 0)},
+            "that this code does not make (buffer-differs): from pair 0",
+        ),
+        "sinusoids of another base": (
+            {"sinusoid__pe": sinusoid(5e5)},
+            "that this code does not make (buffer-of-another-base): from pair 1",
+            "It is one with frequencies of base 500,000.",
+        ),
+        "rounded sinusoids": (
+            {"sinusoid__pe": sinusoid().bfloat16().float()},
+            "that this code does not make (buffer-rounded): from pair 0",
+            "It is one whose numbers were rounded to bfloat16.",
+        ),
+        "sinusoids in the other layout": (
+            {"sinusoid__weights": sinusoid()[:, torch.arange(64).reshape(2, 32).T.reshape(-1)]},
+            "that this code does not make (buffer-differs): from pair 0",
+        ),
+    }
 
 
-@pytest.mark.parametrize("name", OF_TABLES)
-def test_tables_that_differ_are_errors_that_say_how(name: str):
-    tensors, *words = OF_TABLES[name]
-    with pytest.raises(RuntimeError) as caught:
-        load(**tensors)
-    for each in ("that this code does not make", *words):
-        assert each in str(caught.value)
+def test_what_differs_is_an_error_that_says_how(cases):
+    for name, (tensors, *words) in different().items():
+        with cases(name), pytest.raises(RuntimeError) as caught:
+            load(**tensors)
+        for each in ("hint: ", *words):
+            with cases(name, each):
+                assert each in str(caught.value)
 
 
 def test_a_difference_is_an_error_where_missing_keys_are_allowed_too():
     with pytest.raises(RuntimeError, match="from pair 1 on"):
-        Model().load_state_dict({"rotary.inv_freq": rates(5e5)}, strict=False)
+        written.Positions().load_state_dict({"rotary.inv_freq": rates(5e5)}, strict=False)
 
 
 def test_what_is_nothing_of_a_position_code_stays_unexpected():
@@ -209,8 +199,8 @@ def test_a_published_table_loads_into_a_learned_one():
 
 
 def test_nothing_given_is_changed():
-    state = {**Model().state_dict(), "rotary.inv_freq": rates()}
-    Model().load_state_dict(state)
+    state = {**written.Positions().state_dict(), "rotary.inv_freq": rates()}
+    written.Positions().load_state_dict(state)
     assert "rotary.inv_freq" in state
 
 

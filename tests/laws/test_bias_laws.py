@@ -45,9 +45,10 @@ def test_rows_name_laws_that_exist():
     assert all(law.says.endswith(".") for law in ALL_LAWS)
 
 
-def test_all_libraries_give_the_same_numbers(backend, cases):
+def test_all_libraries_give_the_same_numbers(backend, draw, cases):
     units = {"float32": 2.0**-22, "bfloat16": 2.0**-8, "float16": 2.0**-11}
     rows, shapes = (MEMBERS, [(9, 21), (21, 9)]) if backend.name == "numpy" else (LEARNED, [(9, 21)])
+    rows = draw(rows, 4) if backend.name == "jax" else rows
     for row, shape in itertools.product(rows, shapes):
         at = [np.arange(row.positions.start, row.positions.start + number) for number in shape]
         known = values_for(row.spec)

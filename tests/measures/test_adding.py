@@ -12,9 +12,8 @@ from clockhands import table
 from clockhands.additive import AxialSinusoidal, Counter, Learned, Sinusoidal
 from clockhands.dtypes import output_dtype
 from clockhands.errors import InvalidValue
+from clockhands.measures import cosine_below, expected_offset_share, expected_share, expected_terms, pair_error
 from clockhands.measures.adding._adding import adding
-from clockhands.measures.adding._recoverable import cosine_below, expected_share, pair_error
-from clockhands.measures.adding._score_terms import expected_offset_share, expected_terms
 from clockhands.measures.adding.drawn_tokens import adding_measured
 from clockhands.measures.subject import subject_of
 

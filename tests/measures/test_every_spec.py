@@ -106,14 +106,15 @@ def told(name, spec, length, dtype, values=None):
     return found
 
 
-def test_something_is_said_of_every_preset(cases, draw):
+@pytest.mark.parametrize("some", [8, pytest.param(10**6, marks=pytest.mark.slow)], ids=["some", "all"])
+def test_something_is_said_of_every_preset(cases, draw, some):
     """At short and long lengths and in every dtype, in few words and plain JSON."""
     specs = {each.name: each.spec for each in presets() if not isinstance(each.spec, LayerMixture)}
     naive = (NormalizedCounter(64, 64), Binary(16), Sinusoidal(2), WarpedPosition(64, warp="log"))
     specs |= {str(spec): spec for spec in naive}
-    long = [(name, 512, dtype) for name in draw(specs, 25) for dtype in draw(DTYPES, 1)]
+    long = [(name, 512, dtype) for name in draw(specs, some) for dtype in draw(DTYPES, 1)]
     short = [(name, length, DTYPES[(at + length) % 4]) for at, name in enumerate(specs) for length in (1, 2, 17)]
-    for name, length, dtype in (*short, *long):
+    for name, length, dtype in (*draw(short, 10 * some), *long):
         with cases(name, length, dtype):
             for measure in ("bounded", "unique", "smooth"):
                 found = told(measure, specs[name], length, dtype)

@@ -20,14 +20,8 @@ from clockhands.additive import (
     table,
 )
 from clockhands.ladders import Explicit, Geometric
-from clockhands.measures.shifts._kernels import (
-    dot_products_by_distance,
-    kernel,
-    kernel_bound,
-    kernel_by_distance,
-    mean_by_octave,
-    out_of_order,
-)
+from clockhands.measures import kernel_bound, kernel_by_distance, out_of_order
+from clockhands.measures.shifts._kernels import dot_products_by_distance, kernel, mean_by_octave
 from clockhands.measures.subject import subject_of
 from clockhands.rotary import Rotary, XPos, rotate
 from clockhands.scaling import Yarn

@@ -9,17 +9,15 @@ import pytest
 
 from clockhands.dtypes import output_dtype
 from clockhands.errors import InvalidValue
-from clockhands.measures.adding._recoverable import (
-    ball_share,
+from clockhands.measures import (
     cosine_below,
     cosine_deviation,
     cosine_quantile,
     deviation_needed,
     expected_share,
     pair_error,
-    recovered,
-    wilson,
 )
+from clockhands.measures.adding._recoverable import ball_share, recovered, wilson
 
 
 def normal(z):

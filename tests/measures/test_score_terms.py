@@ -6,8 +6,7 @@ import pytest
 from clockhands import kernel, table
 from clockhands.additive import Sinusoidal
 from clockhands.errors import InvalidValue
-from clockhands.measures.adding._score_terms import (
-    MOST_ROWS,
+from clockhands.measures import (
     commuting_form,
     drawn_projections,
     expected_offset_share,
@@ -15,6 +14,7 @@ from clockhands.measures.adding._score_terms import (
     four_terms,
     offset_share,
 )
+from clockhands.measures.adding._score_terms import MOST_ROWS
 
 
 def drawn(seed, *shape):

@@ -22,9 +22,10 @@ from clockhands.additive import (
     table,
 )
 from clockhands.biases import Alibi, Buckets, Fire, Window, bias
+from clockhands.measures import judged
 from clockhands.measures.biases._diagonals import along_diagonals
 from clockhands.measures.shifts._kernels import kernel
-from clockhands.measures.shifts._linear_maps import best_linear_map, judged
+from clockhands.measures.shifts._linear_maps import best_linear_map
 from clockhands.measures.shifts._rotations import distances_tried, error_bound, shift
 from clockhands.measures.subject import subject_of
 from clockhands.rotary import Rotary, XPos, rotate

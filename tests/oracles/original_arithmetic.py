@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from oracles.libraries import Lazily
+from late import Late
 
-torch = Lazily("torch")
+torch = Late("torch")
 
 TURN = 2 * math.pi
 

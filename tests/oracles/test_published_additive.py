@@ -15,13 +15,13 @@ from clockhands.errors import InvalidValue
 from clockhands.grids import Grid
 from clockhands.presets import presets
 from clockhands.specs import with_fields
+from late import Late
 from oracles import published
 from oracles.additive_cases import CASES, FAMILIES, IMAGE, IMAGE_XY, IMAGE_YX, MAE, POINTS, Case, case
-from oracles.libraries import Lazily
 from oracles.original_arithmetic import ORIGINALS
 from oracles.rows import every
 
-torch = Lazily("torch")
+torch = Late("torch")
 
 ENTRIES = published.entries(*FAMILIES)
 # Above this a stated tolerance allows for low precision: those originals are made once more, in their own steps.

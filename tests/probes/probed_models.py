@@ -6,6 +6,7 @@ from functools import cache
 
 import numpy as np
 
+import clockhands as ch
 from late import Late
 
 torch, modeling_llama = Late("torch"), Late("transformers.models.llama.modeling_llama")
@@ -16,6 +17,21 @@ _SIZES = {
     "vocab_size": 128, "hidden_size": 64, "num_hidden_layers": LAYERS, "num_attention_heads": 4,
     "num_key_value_heads": 2, "intermediate_size": 64, "max_position_embeddings": 256, "initializer_range": 0.3,
 }  # fmt: skip
+
+
+def live(model, *, decoded=False):
+    """What `probe` says of the positions in effect; unless asked for, without cached decoding, as Ctrl-C leaves it."""
+
+    def stopped(what, _):
+        if not decoded and "cached decoding" in what:
+            raise KeyboardInterrupt
+
+    return ch.probe(model, ids=IDS[:1, :32], measure=["live"], progress=stopped)["live"]
+
+
+def faults(result):
+    """Code, layers and fault of each finding."""
+    return [(each["code"], each["layers"], each["evidence"].get("fault")) for each in result.numbers["findings"]]
 
 
 def of_sizes(**changed):

@@ -5,26 +5,18 @@ import copy
 import numpy as np
 import pytest
 
-import clockhands as ch
 from clockhands.errors import InvalidValue
 from clockhands.layouts import pair_channels
 from late import Late
 from probes import probed_models as models
+from probes.probed_models import faults, live
 
 torch, transformers = Late("torch"), Late("transformers")
 
 
-def live(model, **options):
-    return ch.probe(model, ids=models.IDS, measure=["live"], **options)["live"]
-
-
-def findings(result):
-    return [(each["code"], each["layers"], each["evidence"].get("fault")) for each in result.numbers["findings"]]
-
-
 def test_a_sound_model_passes_all_three_tests():
-    result = live(models.llama())
-    assert findings(result) == []
+    result = live(models.llama(), decoded=True)
+    assert faults(result) == []
     assert result.answers[0] == "The declared positions are in effect in all 3 layers checked."
     assert abs(result.numbers["shift"]["kl"]) <= 1e-6
     assert abs(result.numbers["reference"]["kl"]) <= 1e-6
@@ -36,32 +28,32 @@ def test_a_sound_model_passes_all_three_tests():
 
 def test_another_base_passes_the_shift_and_fails_the_reference():
     result = live(models.another_base(models.llama()))
-    assert ("rotation-differs", "0-2") in [found[:2] for found in findings(result)]
+    assert ("rotation-differs", "0-2") in [found[:2] for found in faults(result)]
     assert result.numbers["shift"]["same"]
     assert not result.numbers["reference"]["same"]
     assert "base 500,000" in " ".join(result.answers)
 
 
 def test_each_fault_is_named_with_its_layers(cases):
-    result = live(models.without_rotation(models.llama(), 1))
-    assert findings(result) == [("rotation-differs", "1", "no-rotation")]
+    result = live(models.without_rotation(models.llama(), 1), decoded=True)
+    assert faults(result) == [("rotation-differs", "1", "no-rotation")]
     assert result.numbers["layers_without_rotation"] == "1"
     for function, fault in ((models.neighbours, "other-layout"), (models.half_of_the_width, "other-rotated-width")):
         model = models.llama()
         with cases(fault), models.rotating_by(function):
-            assert findings(live(model)) == [("rotation-differs", "0-2", fault)]
+            assert faults(live(model)) == [("rotation-differs", "0-2", fault)]
     model = models.llama()  # a scaling that came too late
     model.config.rope_parameters = {"rope_type": "linear", "factor": 4.0, "rope_theta": 10_000.0}
-    assert findings(live(model)) == [("scaling-inert", "0-2", None)]
-    result = live(models.keys_cached_late(models.llama(), 1))
-    assert [found[:2] for found in findings(result)] == [("run-differs", "1")]
+    assert faults(live(model)) == [("scaling-inert", "0-2", None)]
+    result = live(models.keys_cached_late(models.llama(), 1), decoded=True)
+    assert [found[:2] for found in faults(result)] == [("run-differs", "1")]
     assert result.numbers["reference"]["same"], "one pass is right"
 
 
 def test_the_model_stays_as_it_is():
     model = models.llama()
     before, setting = copy.deepcopy(model.state_dict()), model.config._attn_implementation
-    live(model)
+    live(model, decoded=True)
     assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
     assert model.config._attn_implementation == setting
 
@@ -80,14 +72,14 @@ def mixed(*rotating):
 def test_layers_without_positions_are_recognised_as_such_and_one_that_rotates_undeclared_is_named():
     result = live(mixed(0, 0))
     assert result.answers[0].startswith("The model has no position encoding")
-    assert findings(result) == []
+    assert faults(result) == []
     rotating = live(mixed(1, 0))
     assert rotating.numbers.get("positions") is None
     assert rotating.numbers["layers_without_rotation"] == "1"
     model = mixed(1, 0)
     model.model.layers[1].self_attn.use_rope = True
     found = live(model)
-    assert [each[:2] for each in findings(found)] == [("rotation-differs", "1")]
+    assert [each[:2] for each in faults(found)] == [("rotation-differs", "1")]
     assert "declares no rotation" in found.numbers["findings"][0]["message"]
 
 

@@ -80,7 +80,7 @@ def test_types_that_need_more_than_their_name(cases):
             assert turned == {layer for layer, kind in enumerate(listed) if kind != "none"}
 
 
-@pytest.mark.parametrize("some", [20, pytest.param(None, marks=pytest.mark.slow)], ids=["some", "all"])
+@pytest.mark.parametrize("some", [12, pytest.param(None, marks=pytest.mark.slow)], ids=["some", "all"])
 def test_the_defaults_are_those_of_the_classes(cases, draw, library, some):
     names = [name for name in of_the_library(library) if name not in reasons("not_asked")]
     assert len(names) >= 110
@@ -108,7 +108,7 @@ OTHER_MODE: dict[str, dict[str, object] | None] = {
 }
 
 
-@pytest.mark.parametrize("some", [6, pytest.param(None, marks=pytest.mark.slow)], ids=["some", "all"])
+@pytest.mark.parametrize("some", [4, pytest.param(None, marks=pytest.mark.slow)], ids=["some", "all"])
 def test_tables_have_the_rows_and_channels_of_the_classes(cases, draw, library, some):
     """Every learned table of the library's own model, made without memory, is as many rows and channels as is said."""
     import torch

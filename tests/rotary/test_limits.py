@@ -6,10 +6,10 @@ import pytest
 import clockhands as ch
 from clockhands.errors import InvalidType, InvalidValue
 from clockhands.rotary import rotate, within
+from late import Late
 from oracles import sentences
-from oracles.libraries import Lazily
 
-jax, torch = Lazily("jax"), Lazily("torch")
+jax, torch = Late("jax"), Late("torch")
 
 SPEC = ch.Rotary(8)
 

@@ -17,10 +17,10 @@ from clockhands.errors import InvalidValue
 from clockhands.rotary import XPos, chunked, cos_sin, rerotate, rotate, rotate_both
 from clockhands.scaling import Linear, Yarn
 from clockhands.traces import BOUND
-from oracles.libraries import Lazily
+from late import Late
 from oracles.rows import every
 
-torch = Lazily("torch")
+torch = Late("torch")
 
 FAR = [0, 1, 17, 4096, 123_457, 10**9, 2**31 - 1, 2**40 + 3, 2**63 - 1, -5, -(2**62)]
 GRID = np.stack([np.arange(11), np.arange(11) // 3, np.arange(11)[::-1] * 1000], axis=-1)

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 import clockhands as ch
-from oracles.libraries import Lazily
+from late import Late
 
-torch, transformers = Lazily("torch"), Lazily("transformers")
+torch, transformers = Late("torch"), Late("transformers")
 
 DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "guides" / "model-conventions.md"
 WIDTH, ROTATED = 16, 8

@@ -17,11 +17,11 @@ from clockhands.scaling import Yarn
 from clockhands.sources.resolve import resolve
 from clockhands.sources.targets import open_target
 from clockhands.specs import with_fields
-from oracles.libraries import Lazily
+from late import Late
 from oracles.rotary_conventions import APPLIED, TABLES, units
 from oracles.rows import every
 
-torch = Lazily("torch")
+torch = Late("torch")
 
 ROTARY = {each.name: each for each in presets() if isinstance(each.spec, ch.Rotary)}
 

@@ -9,10 +9,10 @@ import clockhands as ch
 from clockhands import rotary
 from clockhands.errors import InvalidType, InvalidValue, TooLarge
 from clockhands.rotary import XPos, grid, rerotate, rotate
+from late import Late
 from oracles import sentences
-from oracles.libraries import Lazily
 
-jax, jnp, torch = Lazily("jax"), Lazily("jax.numpy"), Lazily("torch")
+jax, jnp, torch = Late("jax"), Late("jax.numpy"), Late("torch")
 
 SPEC = ch.Rotary(8)
 X = np.zeros((2, 5, 8), np.float32)

@@ -13,10 +13,10 @@ import pytest
 import clockhands as ch
 from clockhands.errors import ClockhandsError
 from clockhands.rotary import XPos, chunked, cos_sin, rotate, rotate_both, rotating
-from oracles.libraries import Lazily
+from late import Late
 from oracles.rows import every
 
-torch = Lazily("torch")
+torch = Late("torch")
 
 CASES = {
     "halves": ch.Rotary(8),

@@ -1,6 +1,7 @@
 """The spec of a config, a dict and a model is that of its audit; rope types of clockhands give exact frequencies."""
 
 from types import SimpleNamespace
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -159,7 +160,24 @@ def test_the_form_is_found_while_a_model_in_bfloat16_is_made_on_the_meta_device(
     assert exact.clockhands_output[None].form == "pairs"
 
 
-def test_a_form_that_is_not_found_is_asked_for():
+def refused(given, why):
+    """Without a form it is asked for; with one it is taken."""
+    with pytest.raises(InvalidValue, match=why) as caught:
+        exactly.RotaryEmbedding(given)
+    assert "Pass form=" in caught.value.hint
+    assert exactly.RotaryEmbedding(given, form="halves").clockhands_output[None].form == "halves"
+
+
+def test_a_form_that_is_not_found_is_asked_for(monkeypatch):
+    refused(small("gptj").config, "has no modules")
+    # In place of a class that Transformers does not know, whose refusal names all its classes: the slow test below.
+    refusing = Mock(side_effect=ValueError("Unrecognized configuration class"))
+    monkeypatch.setattr(transformers.AutoModel, "from_config", refusing)
+    refused(small("llama").config, "Unrecognized configuration class")
+
+
+@pytest.mark.slow
+def test_a_form_of_a_class_of_one_s_own_is_asked_for():
     class Own(transformers.LlamaConfig):
         model_type = "a_llama_of_my_own"
 
@@ -172,11 +190,7 @@ def test_a_form_that_is_not_found_is_asked_for():
 
     config = Own(vocab_size=50, hidden_size=32, num_hidden_layers=1, num_attention_heads=2, architectures=["Llama"])
     config.model_type = "llama"
-    for given, why in ((small("gptj").config, "has no modules"), (config, "Unrecognized configuration class")):
-        with pytest.raises(InvalidValue, match=why) as caught:
-            exactly.RotaryEmbedding(given)
-        assert "Pass form=" in caught.value.hint
-        assert exactly.RotaryEmbedding(given, form="halves").clockhands_output[None].form == "halves"
+    refused(config, "Unrecognized configuration class")
     transformers.AutoModel.register(Own, Model)
     try:
         with pytest.raises(InvalidValue, match="is made with a RotaryEmbedding"):
