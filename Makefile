@@ -31,8 +31,9 @@ PYTEST_ARGS ?=
 PYTEST := -m pytest --numprocesses auto --maxprocesses 4
 # What `make test-oldest` runs; with OLDEST_TESTS= all quick tests.
 OLDEST_TESTS := tests/laws tests/rotary tests/additive tests/biases tests/oracles tests/sources $(wildcard tests/test_*.py)
-# One thread in each process: the threads of several processes on the same cores wait for one another.
-THREADS := OMP_NUM_THREADS=$${OMP_NUM_THREADS:-1}
+# One thread in each process: the threads of several processes on the same cores wait for one another. What pytest made
+# of the test files is kept, whatever the environment says: without it, each run spends 6 s more.
+THREADS := PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=$${OMP_NUM_THREADS:-1}
 
 .DEFAULT_GOAL := help
 .PHONY: help run test test-slow test-part test-oldest test-all snapshots lint format format-check types docs bench studies \
