@@ -145,6 +145,10 @@ SHAPES = [
 
 SCALINGS = [
     fault(
+        "the length of a training", "NVIDIA-NeMo/Megatron-Bridge#5994",
+        of.LLAMA_31, of.LLAMA_31 | {"max_position_embeddings": 8192}, "note: context-of-no-release", "8,192", "131,072",
+    ),
+    fault(
         "D1-09 the scaling set to null", "TroyDoesAI and hugging-quants: Llama 3.1 copies",
         of.LLAMA_31, of.LLAMA_31 | {"rope_scaling": None}, "warning: missing-scaling", "131,072", "500,000",
     ),

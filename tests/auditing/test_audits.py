@@ -148,10 +148,16 @@ def test_the_verdict_in_a_sentence(cases):
     ignored = "1 problem: some or all runtimes ignore a RoPE key."
     unknown = "No position encoding was recognised."
     for codes, facts, verdict in (
-        ((unrated,), FACTS[:1], f"{NOT_COMPUTED} from the files."),
+        ((unrated,), FACTS[:1], f'{NOT_COMPUTED} from the files; the model type "foo" is not known.'),
+        ((ROTARY,), FACTS[:1], 'No problem was found, but the model type "foo" is not known.'),
         ((unrated,), (LACKS_HEADS,), f"{NOT_COMPUTED}: {lacks}"),
         ((unrated, ROTARY), (LACKS_WIDTH,), f"{NOT_COMPUTED} from the files."),
         ((replaced(ROTARY, rates=None, part="vision"), ROTARY), (), "The position settings look correct."),
+        (
+            (ROTARY, Code("vision", None, None)),
+            (),
+            "No problem was found, but the position encoding of the vision part is not known.",
+        ),
         ((unrated,), FACTS[1:2], ignored),
         ((ROTARY,), FACTS[1:2], ignored),
         ((Code("other", None, None),), FACTS[:1], unknown),

@@ -172,7 +172,7 @@ def test_a_key_of_some_readers_is_not_renamed_to_one_that_means_something_else()
 
 def test_a_key_that_says_what_the_class_does_anyway_loses_nothing(cases):
     gptj = {"model_type": "gptj", "n_embd": 4096, "n_head": 16, "n_layer": 28, "n_positions": 2048, "rotary_dim": 64}
-    bert = {"model_type": "nomic_bert", "n_embd": 768, "n_head": 12, "n_layer": 12, "max_position_embeddings": 2048}
+    bert = {"model_type": "nomic_bert", "hidden_size": 768, "num_attention_heads": 12, "max_position_embeddings": 2048}
     tiny = without(of.TINYLLAMA, "max_position_embeddings")
     for config, codes in (
         (gptj | {"rotary": True}, set()),

@@ -2,6 +2,7 @@
 
 import importlib
 import json
+import re
 
 import numpy as np
 import pytest
@@ -29,6 +30,8 @@ def kept(models, monkeypatch):
 
 
 AUDITS = {}
+# Sound models of which current runtimes compute something else.
+MISREAD = ("mistral-7b", "phi-3", "phi-3-no-original")
 
 
 def rates(path):
@@ -40,8 +43,8 @@ def test_all_of_them_together_fit_on_sixty_lines(models, run):
     done = run("audit", "--jobs", 1, *sorted(path.name for path in models.iterdir()))
     lines = done.out.splitlines()
     assert done.code == 1
-    assert len(lines) < 60
-    assert sum(" problem" in line for line in lines) == len(FAULTY)
+    assert len(lines) <= 60
+    assert sum(re.search(r"\d problem", line) is not None for line in lines) == len(FAULTY)
     for name, (code, _) in FAULTY.items():
         assert any(line.startswith(name) and code in line for line in lines), name
 
@@ -54,7 +57,8 @@ def test_each_report_begins_with_the_fault_and_a_sound_one_is_short(models, run)
             assert any(FAULTY[path.name][0] in line for line in lines[:10]), path.name
         else:
             assert len(lines) <= 15, path.name
-            assert lines[1] == "The position settings look correct.", path.name
+            sound = "No problem was found, but" if path.name in MISREAD else "The position settings look correct."
+            assert lines[1].startswith(sound), path.name
 
 
 def test_the_fix_of_a_config_gives_the_ladder_of_the_sound_one(models, run, monkeypatch, tmp_path, cases):

@@ -33,14 +33,9 @@ def test_the_first_chatglm_has_two_counters():
         (
             {"architectures": ["MistralForCausalLM"]},
             "mistral",
-            "The file names no model type, but the file names the classes of mistral.",
+            "The file names no model type, but the classes of mistral. The audit reads the model as mistral.",
         ),
-        (
-            {"architectures": ["GPTNeoXForCausalLM"], "model_type": "mine"},
-            "gpt_neox",
-            'clockhands does not know the model type "mine", but the file names the classes of gpt_neox.',
-        ),
-        ({"architectures": ["XLMRobertaModel"]}, "xlm-roberta", "names the classes of xlm-roberta."),
+        ({"architectures": ["XLMRobertaModel"]}, "xlm-roberta", "but the classes of xlm-roberta."),
     ],
 )
 def test_classes_name_a_type_where_none_is_known(config, name, said):
@@ -50,6 +45,40 @@ def test_classes_name_a_type_where_none_is_known(config, name, said):
     assert fact.evidence["read as"] == name
     (finding,) = [each for each in judged(opened(config), found).findings if each.code == "unknown-model-type"]
     assert said in finding.message
+
+
+@pytest.mark.parametrize(
+    ("config", "said"),
+    [
+        (
+            {"model_type": "mine", "architectures": ["GPTNeoXForCausalLM"]},
+            'the model type "mine" is not known',
+        ),
+        (
+            {"model_type": "t5", "architectures": ["Chronos2Model"], "rope_theta": 10000.0},
+            'the class Chronos2Model is not one of the model type "t5"',
+        ),
+        (
+            {"model_type": "mixtral", "architectures": ["LlamaForCausalLM"], "num_hidden_layers": 1},
+            'the class LlamaForCausalLM is not one of the model type "mixtral"',
+        ),
+        (
+            {"model_type": "llama", "architectures": ["LlamaForCausalLMEagle3"], "num_hidden_layers": 1},
+            'the class LlamaForCausalLMEagle3 is not one of the model type "llama"',
+        ),
+        (
+            {"model_type": "opt", "num_layers": 24, "n_head": 16, "hidden_dim": 1024, "max_seq_len": 2048},
+            'the keys are not those of the model type "opt"',
+        ),
+    ],
+)
+def test_a_type_that_says_nothing_of_the_code_is_not_known(config, said):
+    found = judged(opened(config), resolved(config))
+    (told,) = [each for each in found.findings if each.code == "unknown-model-type"]
+    assert told.severity == "note"
+    assert said in found.doubts
+    assert "correct" not in found.verdict
+    assert not found.problems
 
 
 def test_the_width_that_heads_leave_over():

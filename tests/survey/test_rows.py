@@ -47,7 +47,8 @@ def store(tmp_path: Path) -> Iterator[SurveyStore]:
 
 
 def done(target: str = "/a", revision: str = "r", **fields: Any) -> SurveyRow:
-    return SurveyRow(target, revision, "1", "done", **{"kinds": "rotary", **fields})
+    verdict = "The position settings look correct."
+    return SurveyRow(target, revision, "1", "done", **{"kinds": "rotary", "verdict": verdict, **fields})
 
 
 def test_a_row_has_what_the_audit_says(tmp_path: Path):
@@ -91,9 +92,11 @@ def test_a_model_whose_frequencies_cannot_be_computed_is_not_counted_as_correct(
     config = {"model_type": "of-nobody", "rope_theta": 10000.0}
     row = row_of(audit(write(tmp_path / "a", config)), "/a", "r", "1")
     assert (row.grade, row.kinds, row.base) == ("unknown", "rotary-uncomputed", 1e4)
-    assert row.verdict.endswith("cannot be computed: hidden_size and num_attention_heads are not in the file.")
-    whole = {**config, "hidden_size": 64, "num_attention_heads": 2}
-    assert row_of(audit(write(tmp_path / "b", whole)), "/b", "r", "1").grade == "correct"
+    assert "cannot be computed: hidden_size and num_attention_heads are not in the file" in row.verdict
+    whole = config | {"hidden_size": 64, "num_attention_heads": 4}
+    row = row_of(audit(write(tmp_path / "b", whole)), "/b", "r", "1")
+    assert row.verdict == 'No problem was found, but the model type "of-nobody" is not known.'
+    assert row.grade == "unknown"
 
 
 def test_a_revision_is_the_content_that_is_looked_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
@@ -221,7 +224,8 @@ def test_the_summary_counts_models_findings_and_runtimes(capsys: pytest.CaptureF
         done("/c", severity="error", errors="z", warnings="x", refused_by="vllm"),
         failed("/d\x1b[2J", "r", "1", "It cannot be read.", "Try."),
     ]
-    assert headline([done("/e", kinds="unknown")]) == "1 model: 1 without a recognised encoding or its frequencies."
+    unknown = done("/e", verdict="No position encoding was recognised.")
+    assert headline([unknown]) == "1 model: 1 without a problem, but not fully known."
     assert headline(rows) == "4 models: 1 with errors, 1 with warnings, 1 not audited, 1 correct."
     print_survey(rows)
     out = capsys.readouterr().out

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from clockhands.arguments import count, shown
-from clockhands.auditing._edits import disputed, pointer
+from clockhands.auditing._edits import applied, disputed, pointer
 from clockhands.auditing.extending import Extension, extension
 from clockhands.auditing.findings import (
     CHECKS,
@@ -25,9 +25,10 @@ from clockhands.auditing.findings._table_rows import audit_array, audit_tables
 from clockhands.auditing.findings.weights import Pairing, cases_of, not_asked, pairing, with_layout
 from clockhands.auditing.main_properties import MainProperties, main_properties
 from clockhands.errors import InvalidType
-from clockhands.readers import Reading, readings
+from clockhands.readers import CURRENT, Reading, readings
 from clockhands.readers.runtime_release import RuntimeRelease, runtime_of
-from clockhands.readers.telling import listed, reach_of, reading_to_dict
+from clockhands.readers.telling import listed, reach_of, reading_to_dict, release
+from clockhands.sources.files import file_and_key
 from clockhands.sources.opened import READ
 from clockhands.sources.overriding import evidence_by_caller, overridden, served_length
 from clockhands.sources.resolve import resolve
@@ -36,6 +37,9 @@ from clockhands.sources.targets import Opened, open_target
 
 if TYPE_CHECKING:
     from torch.nn import Module
+
+CORRECT = "The position settings look correct"
+"""How the verdict begins where nothing is wrong and nothing is left unknown."""
 
 LAYER_FIELDS = (
     "part",
@@ -79,6 +83,7 @@ class Audit:
         weights: What the weights say about the layout, or that they were not examined; None without rotary weights.
         readings: What runtimes compute from the same config, and where they differ from `layers`.
         ignored: Position keys that were not read: their sources and values.
+        unexplained: Sources of those of them of which nothing is known: they may change what the model computes.
         properties: The main properties of the codes, as far as they follow from their specs.
         notes: Choices made while opening the target that another program might make differently.
         asked: The length that the caller gave; None for that of the files.
@@ -95,6 +100,7 @@ class Audit:
     source: Mapping[str, str] = field(default_factory=dict, hash=False)
     notes: tuple[str, ...] = ()
     ignored: Mapping[str, Any] = field(default_factory=dict, hash=False)
+    unexplained: tuple[str, ...] = ()
     path: Path | None = None
     weights: Pairing | None = None
     readings: tuple[Reading, ...] = ()
@@ -136,19 +142,49 @@ class Audit:
         return any(code.kind is not None or code.spec is not None for code in self.layers)
 
     @property
-    def computed(self) -> bool:
-        """Whether the RoPE frequencies of all text layers are known; without them no verdict of correct is possible."""
-        return all(code.rates for code in self.layers if code.kind == "rotary" and code.part in TEXT)
+    def correct(self) -> bool:
+        """Whether the audit found no problem and knows all that the verdict "correct" claims."""
+        return self.recognised and not self.problems and not self.doubts
+
+    @property
+    def refusals(self) -> tuple[Reading, ...]:
+        """The current releases of runtimes that have the model type and do not load the file; none with a named one."""
+        if self.runtime is not None:
+            return ()
+        held = (each for each in self.readings if each.reader in CURRENT and each.has_type)
+        return tuple(each for each in held if each.verdict == "refuses")
+
+    @property
+    def doubts(self) -> tuple[str, ...]:
+        """Why no verdict of correct is possible although no problem was found, in clauses."""
+        found: list[str] = []
+        if any(not code.rates for code in self.layers if code.kind == "rotary" and code.part in TEXT):
+            found.append(f"the RoPE frequencies cannot be computed{self._lacking()}")
+        found += filter(None, (CODES[each.code](each.evidence).doubt() for each in self.findings))
+        for part in dict.fromkeys(code.part for code in self.layers if code.kind is None and code.spec is None):
+            found.append(f"the position encoding of the {part} part is not known")
+        if self.unexplained:
+            names = list(dict.fromkeys(file_and_key(place)[1] for place in self.unexplained))
+            several = len(names) > _NAMED_KEYS
+            told = [*names[:_NAMED_KEYS], f"{len(names) - _NAMED_KEYS} more keys"] if several else names
+            found.append(f"{listed(told)} {'is' if len(names) == 1 else 'are'} not read")
+        found += [f"{release(each)} does not load the file: {str(each.because).rstrip('.')}" for each in self.refusals]
+        if self.runtime is None:
+            others = [release(each) for each in self.readings if each.reader in CURRENT and each.verdict == "differs"]
+            if others:
+                compute = "compute" if len(others) > 1 else "computes"
+                found.append(f"{listed(others)} {compute} other values than the file declares")
+        return tuple(dict.fromkeys(found))
 
     @property
     def verdict(self) -> str:
         """The audit in one sentence."""
         if not self.problems and not self.recognised:
             return "No position encoding was recognised."
-        if not self.problems and not self.computed:
-            return f"No problem was found, but the RoPE frequencies cannot be computed{self._lacking()}."
+        if not self.problems and self.doubts:
+            return f"No problem was found, but {'; '.join(self.doubts)}."
         if not self.problems:
-            return f"The position settings look correct{self._of_the_runtime()}."
+            return f"{CORRECT}{self._of_the_runtime()}."
         titles = "; ".join(dict.fromkeys(_lower(CODES[found.code].title) for found in self.problems))
         if all(found.blames == "reader" for found in self.problems):
             if self.runtime is not None and all("runtime" in found.evidence for found in self.problems):
@@ -367,6 +403,46 @@ def _undisputed(findings: Sequence[Finding]) -> list[Finding]:
     ]
 
 
+def _changes(place: str, resolved: Resolved, findings: Iterable[Finding]) -> bool:
+    """Whether a key that was not read may change something: it is no switch that is off, and no finding is on it."""
+    if resolved.ignored[place] is False or place in resolved.idle:
+        return False
+    return not any(place in each.evidence for each in findings)
+
+
+def _with_causes(findings: list[Finding], opened: Opened, resolved: Resolved) -> list[Finding]:
+    """The findings without those problems that end when a misspelt key is renamed: they are told with that key."""
+    renamed = [
+        each
+        for each in findings
+        if each.code == "unknown-key" and each.edit and any(step["op"] == "move" for step in each.edit.patch)
+    ]
+    if not renamed:
+        return findings
+    config = opened.config
+    for each in renamed:
+        for step in each.edit.patch if each.edit is not None else ():
+            config = applied(step, config)
+    mended = replace(opened, config=config)
+    again = judged(mended, resolve(mended, resolved.asked)).problems
+    left = {(each.code, each.layers) for each in again}
+    ended = [
+        each
+        for each in findings
+        if each.severity != "note" and each not in renamed and (each.code, each.layers) not in left
+    ]
+    if not ended:
+        return findings
+    causes = list(dict.fromkeys(_lower(CODES[each.code].title) for each in ended))
+    first = judge("unknown-key", {**renamed[0].evidence, "causes": causes}, renamed[0].layers, {})
+    first = replace(first, edit=renamed[0].edit)
+    return [first if each is renamed[0] else each for each in findings if each not in ended]
+
+
+# The most keys that a verdict names.
+_NAMED_KEYS = 3
+
+
 def judged(
     opened: Opened, resolved: Resolved, cases: Iterable[Kind] = (), *, runtime: RuntimeRelease | None = None
 ) -> Audit:
@@ -393,7 +469,7 @@ def judged(
                 for each in findings
                 if each.blames != "reader" or "runtime" in each.evidence or each.severity in kept
             ]
-    findings = _undisputed(findings)
+    findings = _undisputed(_with_causes(findings, opened, resolved))
     rank = {code: place for place, code in enumerate(CODES)}
     findings.sort(key=lambda finding: (SEVERITIES.index(finding.severity), rank[finding.code]))
     return Audit(
@@ -406,6 +482,7 @@ def judged(
         findings=tuple(findings),
         source=resolved.source,
         ignored=resolved.ignored,
+        unexplained=tuple(place for place in resolved.ignored if _changes(place, resolved, findings)),
         notes=(*opened.notes, *resolved.notes),
         path=opened.path,
         readings=others,

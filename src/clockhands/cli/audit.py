@@ -85,7 +85,7 @@ def _codes(ctx: click.Context, _param: click.Parameter, values: tuple[str, ...])
     type=click.Choice(("error", "warning", "note", "never")),
     help="The lowest severity that makes the exit code 1 (default: error).",
 )
-@click.option("--strict", is_flag=True, help="The same as --fail-on warning.")
+@click.option("--strict", is_flag=True, help="Fail on warnings, and on a file that a current runtime refuses.")
 @click.option(
     "--ignore", multiple=True, metavar="CODE", callback=_codes, help="Leave out findings of this code (repeatable)."
 )
@@ -221,7 +221,8 @@ def command(  # noqa: PLR0917 - click passes them by name
         return 2
     counted = {"never": (), "error": SEVERITIES[:1], "warning": SEVERITIES[:2], "note": SEVERITIES}
     fails = counted["warning" if strict else fail_on or "error"]
-    return int(any(finding.severity in fails for found in audits for finding in found.findings))
+    refused = strict and any(found.refusals for found in audits)
+    return int(refused or any(finding.severity in fails for found in audits for finding in found.findings))
 
 
 def _run(

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from clockhands.readers._comparing import Parted, compared
 from clockhands.readers._misread import Runtime, Statement, release_order, runtimes, statements
-from clockhands.readers._reading import PATTERNS, READERS, Reading, incomparable, misreadings, readings
+from clockhands.readers._reading import CURRENT, PATTERNS, READERS, Reading, incomparable, misreadings, readings
 from clockhands.readers.telling import (
     FAR_OFF,
     code_in_words,
@@ -29,7 +29,8 @@ from clockhands.readers.views import NEW, OLD, View, facts, names, positive_numb
 from clockhands.sources.resolved import TEXT
 
 __all__: Sequence[str] = [
-    "FAR_OFF", "NEW", "OLD", "PATTERNS", "READERS", "TEXT", "Parted", "Reading", "Runtime", "Statement", "View",
+    "CURRENT", "FAR_OFF", "NEW", "OLD", "PATTERNS", "READERS", "TEXT", "Parted", "Reading", "Runtime", "Statement",
+    "View",
     "code_in_words", "compared", "cosine_in_words", "facts", "incomparable", "lengths_differ", "listed",
     "misreadings", "names", "pairs_in_words", "parted_in_words", "parted_to_dict", "positive_number", "ratio_in_words",
     "reach_of", "reading_to_dict", "readings", "release", "release_order", "runtimes", "scaling_in_words",

@@ -11,6 +11,7 @@ from clockhands.readers.views import (
     NEW,
     OLD,
     ORIGINAL,
+    NoSuchType,
     Refusal,
     Undescribed,
     View,
@@ -48,14 +49,14 @@ def _architecture(view: View) -> str:
     """The architecture that selects the converter: that of the text part, else that of the whole config.
 
     Raises:
-        Refusal: llama.cpp has no converter for it.
+        NoSuchType: llama.cpp has no converter for it.
         Undescribed: The code of its converter was not read.
     """
     held = facts()["llama.cpp"]
     declared = view.get("architectures") or view.top.get("architectures")
     first = declared[0] if isinstance(declared, list) and declared else held["described"].get(view.name)
     if isinstance(first, str) and first not in names("llama.cpp", "architectures"):
-        raise Refusal(f"The converter of llama.cpp has no architecture {first}.")
+        raise NoSuchType(f"The converter of llama.cpp has no architecture {first}.")
     if not isinstance(first, str) or first not in {*held["described"].values(), *held["llama3"]}:
         raise Undescribed("clockhands does not know the converter of llama.cpp for this architecture.")
     return first

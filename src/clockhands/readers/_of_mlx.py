@@ -8,6 +8,7 @@ from clockhands.readers.views import (
     NEW,
     OLD,
     ORIGINAL,
+    NoSuchType,
     Refusal,
     Undescribed,
     View,
@@ -31,7 +32,7 @@ def mlx_lm(view: View) -> None:
     entry = held["types"].get(name)
     if entry is None:
         if view.name is not None and name not in names("mlx-lm") and not view.path:
-            raise Refusal(f"mlx-lm has no model type {view.name}.")
+            raise NoSuchType(f"mlx-lm has no model type {view.name}.")
         raise Undescribed("The code of mlx-lm 0.32.2 for this type is not known to clockhands.")
     new = view.block(NEW)
     if new is not None and view.lacks_growth(new):

@@ -16,6 +16,7 @@ from clockhands.readers.views import (
     OLD,
     ORIGINAL,
     ModelFailure,
+    NoSuchType,
     Refusal,
     Undescribed,
     View,
@@ -45,7 +46,7 @@ def known_to(reader: str, view: View) -> str:
     """The model type, if this release of Transformers has it.
 
     Raises:
-        Refusal: It does not have the type, and the model brings no code of its own either.
+        NoSuchType: It does not have the type, and the model brings no code of its own either.
         Undescribed: The model brings its own code, or names no type.
     """
     name = view.name
@@ -56,7 +57,7 @@ def known_to(reader: str, view: View) -> str:
     if not isinstance(whole, str) or whole not in names(reader):
         if view.top.get("auto_map"):
             raise Undescribed("The runtime runs the custom code of the model, which clockhands does not read.")
-        raise Refusal(f"Transformers has no model type {whole}.")
+        raise NoSuchType(f"Transformers has no model type {whole}.")
     return name
 
 

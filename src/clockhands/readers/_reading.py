@@ -18,6 +18,7 @@ from clockhands.readers.views import (
     OLD,
     PER_LAYER,
     ModelFailure,
+    NoSuchType,
     Refusal,
     Undescribed,
     View,
@@ -68,6 +69,9 @@ _SCALING_SCORES: Sequence[str] = ("transformers-5", *PATTERNS)
 _WITH_INDEXERS: Sequence[str] = ("transformers-5", *PATTERNS)
 """The readers whose indexers are known."""
 
+CURRENT: Sequence[str] = ("transformers-5", "vllm", "llama.cpp", "mlx-lm")
+"""The readers that are the newest release of their program that was read."""
+
 _SHOWN = tuple(name for name in READERS if name not in PATTERNS or name == "no-scaling")
 
 
@@ -89,6 +93,7 @@ class Reading:
         says: Further remarks, in sentences.
         not_compared: What the comparison leaves out although the model has it, since this runtime's code was not read
             for it: ``windows``, ``sections``, ``scores`` (what they are multiplied by).
+        has_type: Whether it has the model type; one that does not have it refuses every file of the type.
     """
 
     reader: str
@@ -102,6 +107,7 @@ class Reading:
     longest: int | None = None
     says: tuple[str, ...] = ()
     not_compared: tuple[str, ...] = ()
+    has_type: bool = True
 
     @property
     def of_program(self) -> bool:
@@ -225,7 +231,8 @@ class _Session:
                 sections[section.part] = view.sections
                 rules[section.part] = rule if view.window_rule is None else view.window_rule
         except Refusal as refusal:
-            return Reading(name, title, version, "refuses", str(refusal))
+            has_type = not isinstance(refusal, NoSuchType)
+            return Reading(name, title, version, "refuses", str(refusal), has_type=has_type)
         except Undescribed as unknown:
             return Reading(name, title, version, "unknown", str(unknown))
         try:

@@ -35,6 +35,10 @@ class Refusal(Exception):
     """A reader does not load the file; the reason is a sentence."""
 
 
+class NoSuchType(Refusal):
+    """A reader does not have the model type or the architecture at all."""
+
+
 class ModelFailure(Refusal):
     """A reader's config class accepts the file, and its model class, which uses that config, fails."""
 

@@ -53,16 +53,20 @@ def print_differences(
     """
     page = Page(console_on(file, width))
     lengths = contexts_differ(*contexts, draft=draft)
+    known = all(code.layout for each in groups for code in (each.ours, each.theirs) if code is not None)
     if all(group.alike(exact=exact) for group in groups) and not lengths:
         same = "The draft agrees with its target" if draft else "Same position encoding"
         page.line(Text(f"{same}: {safe(first)} and {safe(second)}{_expected(groups)}.", style="bold green"))
+        if draft and not known:
+            page.paragraph("The layout of the draft is not known, and was not compared.")
         return
     sides = ("target", "draft") if draft else ("first", "second")
     page.paragraph(first_difference(groups, contexts, sides, exact=exact), style="bold yellow")
     page.row(sides[0], first, None)
     page.row(sides[1], second, None)
     if draft:
-        page.row("compared", "base, scaling, layout and context; width, layers and windows may differ", None)
+        what = "base, scaling, layout and context" if known else "base, scaling and context; the layout is not known"
+        page.row("compared", f"{what}; width, layers and windows may differ", None)
     if lengths:
         page.row("context", f"length {contexts[0]:,} against {contexts[1]:,}", None)
     for group in groups:

@@ -176,8 +176,7 @@ def _in_short(audit: Audit) -> str:
 
 
 def _grade(audit: Audit) -> str:
-    known = audit.recognised and audit.computed
-    return "error" if audit.errors else "warning" if audit.warnings else "sound" if known else "note"
+    return "error" if audit.errors else "warning" if audit.warnings else "sound" if audit.correct else "note"
 
 
 def _mark(kind: str) -> Markup:

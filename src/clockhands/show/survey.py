@@ -15,7 +15,7 @@ GRADES = {
     "error": "with errors",
     "warning": "with warnings",
     "failed": "not audited",
-    "unknown": "without a recognised encoding or its frequencies",
+    "unknown": "without a problem, but not fully known",
     "correct": "correct",
 }
 """What is said of the models of a grade, the worst first."""

@@ -117,12 +117,12 @@ def _print_table(page: Page, ordered: Sequence[Audit], failures: Sequence[Mappin
         style = SEVERITY_STYLES[worst.severity]
         page.line(Text.assemble(_column(audit.target, names), f"{tally}  ", (worst.severity, style), f" {worst.code}"))
     kinds = (
-        ("with no encoding that was recognised", "bold", (False, True)),
-        ("with no problem found, but RoPE frequencies that cannot be computed", "bold", (True, False)),
+        ("with no encoding that was recognised", "bold", (False, False)),
+        ("with no problem found, but something that is not known", "bold", (True, False)),
         ("correct", "green", (True, True)),
     )
     for words, style, known in kinds:
-        held = [safe(audit.target) for audit in others if (audit.recognised, audit.computed) == known]
+        held = [safe(audit.target) for audit in others if (audit.recognised, audit.correct) == known]
         names_of = ", ".join(held)
         named = f": {names_of}" if len(names_of) <= _CORRECT_LINES * page.width else " (--verbose shows each of them)"
         if held:
@@ -142,7 +142,7 @@ def verdict_style(audit: Audit) -> str:
     """The style in which the verdict is printed."""
     if audit.problems:
         return SEVERITY_STYLES[audit.problems[0].severity]
-    return "bold green" if audit.recognised and audit.computed else "bold"
+    return "bold green" if audit.correct else "bold"
 
 
 class _AuditPage(Page):

@@ -13,6 +13,7 @@ from clockhands.errors import ClockhandsError
 from clockhands.scaling import SCALINGS, Scaling
 from clockhands.sources.fields import Fields, Sourced, above_zero, value_of
 from clockhands.sources.resolved import REGISTERED
+from clockhands.sources.section_fields import misspelt
 
 # Names that are spelt differently and mean the same; "mrope" and "axial" only say how axes share the pairs.
 ALIASES = {
@@ -112,6 +113,13 @@ def read_scaling(block: Fields | None, around: Surroundings) -> DeclaredScaling:
         block.note("unknown-scaling", {kind.source: kind.value, "known": ", ".join(known)})
         summary = {"type": kind.value, "factor": value_of(block.number("factor")), "original": None}
         return DeclaredScaling(summary=summary, known=False, source={"scaling": kind.source})
+    held = block.raw("type")
+    written = kind.value if held is None else str(held.value).removeprefix(REGISTERED)
+    if written != written.strip().lower():
+        # The frequencies are those that are meant, so that the report can say what the correct spelling gives.
+        block.note(
+            "unknown-scaling", {kind.source: written, "known": ", ".join(known), "meant": written.strip().lower()}
+        )
     if around.alpha and kind.value == "dynamic" and block.declares("alpha"):
         kind = Sourced(BY_ALPHA, kind.source)
     _unknown_keys(block, kind.value)
@@ -291,7 +299,9 @@ def _unknown_keys(block: Fields, kind: str | None) -> None:
     for key, value in block.values.items():
         if value is None or key in BESIDE or key in known or isinstance(value, Mapping):
             continue
-        block.note("unknown-key", {block.source(str(key)): value, "known": ", ".join(known)})
+        meant = misspelt(str(key), [each for each in known if block.values.get(each) is None])
+        evidence = {"known": ", ".join(known)} if meant is None else {"meant": meant, "of": "this block"}
+        block.note("unknown-key", {block.source(str(key)): value, **evidence})
 
 
 def _key(block: Fields, quantity: str) -> str:

@@ -276,7 +276,10 @@ class Fields:
         return Fields(value, self.file, spellings, self.facts, path=path, read_at=self.read_at, places=places)
 
     def impossible(self, key: str, allowed: str) -> None:
-        """Note a value that no code can have."""
+        """Note a value that no code can have; a reference such as ``${model.width}`` counts as a value not read."""
+        if isinstance(self.values[key], str) and "${" in self.values[key]:
+            self.read.discard(key)
+            return
         self.note("impossible-value", {self.source(key): self.values[key], "allowed": allowed})
 
     def impossible_together(self, allowed: str, *found: Sourced[Any], layers: str | None = None) -> None:

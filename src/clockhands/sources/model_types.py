@@ -10,13 +10,13 @@ may be ``like`` another: its own entries override those of the other.
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib import resources
 from typing import Any
 
 # What follows the name of a model in the names of its classes.
-_CLASS_ENDING = re.compile(r"(For[A-Z]\w*|LMHead\w*|PreTrainedModel|Model(With\w+)?|DoubleHeadsModel)$")
+_CLASS_ENDING = re.compile(r"(For[A-Z][A-Za-z]*(2Text)?|LMHead\w*|PreTrainedModel|Model(With\w+)?|DoubleHeadsModel)$")
 
 FILES = ("config_keys", "model_types", "types_of_classes", "gguf_architectures")
 
@@ -223,6 +223,28 @@ def by_class(values: Mapping[str, Any]) -> ModelType | None:
         return None
     stem = _CLASS_ENDING.sub("", classes[0][:200]).lower()
     return next((model_type(name) for name in model_types() if _squeezed(name) == stem), None)
+
+
+def class_of_others(values: Mapping[str, Any], known: ModelType) -> str | None:
+    """The class that a config names although it is not one of the type that the config names; None if there is none.
+
+    Copies of a family's config are reused for other programs: their ``model_type`` then says nothing of the code.
+
+    >>> class_of_others({"architectures": ["Chronos2Model"]}, model_type("t5"))
+    'Chronos2Model'
+    >>> class_of_others({"architectures": ["T5EncoderModel"]}, model_type("t5"))
+    """
+    classes = values.get("architectures")
+    if not isinstance(classes, list) or not classes or not isinstance(classes[0], str) or remote_class(values):
+        return None
+    left = _CLASS_ENDING.sub("", classes[0][:200])
+    stem, name = _squeezed(left.lower()), _squeezed(known.name)
+    longer = re.search(r"For[A-Z]", left) is not None  # LlamaForCausalLMEagle3: no class of the library ends so
+    if not stem or ((stem.startswith(name) or name.startswith(stem)) and not longer):
+        return None
+    other = by_class(values)
+    same = other is not None and replace(other, name=known.name, not_read=known.not_read) == known
+    return None if same else classes[0]
 
 
 def remote_class(values: Mapping[str, Any]) -> str | None:

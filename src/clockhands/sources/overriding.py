@@ -198,6 +198,7 @@ def by_caller(resolved: Resolved, opened: Opened) -> Resolved:
         facts=tuple(fact(each) for each in resolved.facts),
         source={field: said(where) for field, where in resolved.source.items()},
         ignored={said(place): value for place, value in resolved.ignored.items()},
+        idle=frozenset(map(said, resolved.idle)),
     )
 
 

@@ -27,6 +27,7 @@ from clockhands.sources.model_types import (
     by_class,
     by_marks,
     by_remote_class,
+    class_of_others,
     model_type,
     remote_class,
 )
@@ -39,7 +40,9 @@ from clockhands.sources.section_fields import (
     beside,
     declared_kinds,
     fields_of,
+    foreign_sizes,
     ignored_keys,
+    misspelt_keys,
     outer_keys,
     part_of,
     sections,
@@ -135,6 +138,7 @@ class _Part:
     codes: list[tuple[Code, int | None]]
     context: Sourced[int] | None
     ignored: Mapping[str, Any]
+    idle: frozenset[str] = frozenset()
 
     def usable(self) -> tuple[Code, ...]:
         """The codes with the length that each can be used for."""
@@ -177,6 +181,10 @@ def _of_dialect(opened: Opened, found: InDialect, length: int | None) -> Resolve
     keys, style = found.known.reads.get("style", ()), found.known.defaults.get("style")
     other = any(code.kind != "rotary" for code, _ in part.codes)  # instead of what most models have
     if style is not None and other and all(found.section.values.get(key) is None for key in keys):
+        if any(value is not False for value in part.ignored.values()):
+            # The file is about another encoding than the default of the program.
+            codes: list[tuple[Code, int | None]] = [(Code("text", None, None), None)]
+            return _of_parts([replace(part, codes=codes)], None, None, "", length, reader.facts, {})
         place = f"{file}:{found.section.path}{keys[0]}"
         taken = {"field": keys[0], "used": style, "default of": found.dialect.name, "documented": True}
         reader.facts.append(Fact("default-value", {**taken, "belongs at": place}))
@@ -215,7 +223,8 @@ def _of_parts(  # noqa: PLR0917 - what a config or a GGUF file says
     codes = tuple(code for part in parts for code in part.usable())
     ignored = {**beside, **{place: value for part in parts for place, value in part.ignored.items()}}
     at = length or original or value_of(context)
-    return Resolved(name, value_of(context), at, codes, tuple(facts), source, ignored)
+    idle = frozenset().union(*(part.idle for part in parts))
+    return Resolved(name, value_of(context), at, codes, tuple(facts), source, ignored, idle)
 
 
 def _main(parts: list[_Part]) -> _Part | None:
@@ -243,10 +252,16 @@ class _ConfigReader:
         """The codes of a part, by the table or by its fields."""
         name = _name(section.values, self.file, section.path, self.facts)
         known = self._by_own_code(section, type_of(section, name, self.top))
-        if known is None and (known := by_class(section.values)) is not None:
+        if known is not None and not section.path:
+            odd = class_of_others(section.values, known)
+            if odd is not None:
+                return self._by_fields(section, name, {"other class": odd})
+            foreign = foreign_sizes(section.values, known)
+            if foreign:
+                return self._by_fields(section, name, {"other keys": foreign})
+        if known is None and name is None and (known := by_class(section.values)) is not None:
             where = f"{self.file}:{section.path}"
-            classes = section.values["architectures"]
-            evidence = {f"{where}model_type": name, f"{where}architectures": classes, "read as": known.name}
+            evidence = {f"{where}architectures": section.values["architectures"], "read as": known.name}
             self.facts.append(Fact("unknown-model-type", {place: shown(value) for place, value in evidence.items()}))
         made = None if known is not None else diffusers_codes(section.values, self.file, self.facts)
         if made is not None:
@@ -276,7 +291,7 @@ class _ConfigReader:
         fields = fields_of(section, self.file, known, self.facts)
         if known.not_read is not None:
             self.notes.append(f"Of {known.title} clockhands does not read {known.not_read}.")
-        outer_keys(section, fields)
+        idle = outer_keys(section, fields)
         made: list[tuple[Code, int | None]] = []
         rows = [row for row in known.rows if not _of_the_other_side(row, section)]
         theirs = any(row.rows == "context" for row in known.rows) and all(row.rows != "context" for row in rows)
@@ -315,11 +330,13 @@ class _ConfigReader:
         if not made and known.rows:
             made = [(_in_part(code, section.part), None) for code in bias_codes(fields, None, None)]
         made += self._predicting(section, fields, known, [code for code, _ in made])
-        ignored_keys(fields, known, [code for code, _ in made])
+        certain = self.opened.form != "dialect"
+        idle |= ignored_keys(fields, known, [code for code, _ in made], certain=certain)
+        misspelt_keys(fields, known)
         if context is not None and context.source == known.default_source:
             field = known.reads["context"][0]
             fields.took_default(field, context.value, known.title, **{"belongs at": fields.source(field)})
-        return _Part(made, context, unread(fields))
+        return _Part(made, context, unread(fields), idle)
 
     def _predicting(
         self, section: Section, fields: Fields, known: ModelType | None, codes: list[Code]
@@ -336,11 +353,12 @@ class _ConfigReader:
         self.notes.extend(notes)
         return [(code, None) for code in further]
 
-    def _by_fields(self, section: Section, name: str | None) -> _Part:
-        """The codes of a type that the table does not hold."""
+    def _by_fields(self, section: Section, name: str | None, more: Mapping[str, Any] | None = None) -> _Part:
+        """The codes of a type that the table does not hold; ``more`` is further evidence of that."""
         fields = fields_of(section, self.file, None, self.facts)
         named = CLASS_KEY if name is None and isinstance(section.values.get(CLASS_KEY), str) else "model_type"
-        fields.note("unknown-model-type", {fields.source(named): name or shown(section.values.get(CLASS_KEY))})
+        evidence = {fields.source(named): name or shown(section.values.get(CLASS_KEY)), **(more or {})}
+        fields.note("unknown-model-type", evidence)
         part = part_of(section, name)
         made: list[tuple[Code, int | None]] = []
         for kind in declared_kinds(fields):
@@ -356,6 +374,7 @@ class _ConfigReader:
         if not made:
             made = [(_in_part(code, part), None) for code in bias_codes(fields, None, None)]
         made += self._predicting(section, fields, None, [code for code, _ in made])
+        misspelt_keys(fields, None)
         context = fields.whole("context")
         return _Part(made, context, unread(fields))
 

@@ -223,6 +223,7 @@ class Resolved:
         facts: What was noted while reading.
         source: Where ``model_type``, ``context`` and ``length`` come from.
         ignored: The values of position keys that were not read, by source.
+        idle: Those of them that change nothing: they repeat what the codes do anyway.
         notes: What the model types do with positions that this library does not read, in sentences.
     """
 
@@ -233,6 +234,7 @@ class Resolved:
     facts: tuple[Fact, ...]
     source: Mapping[str, str] = field(default_factory=dict)
     ignored: Mapping[str, Any] = field(default_factory=dict)
+    idle: frozenset[str] = frozenset()
     asked: int | None = None
     notes: tuple[str, ...] = ()
 

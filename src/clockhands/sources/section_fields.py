@@ -1,8 +1,9 @@
 """Finds the parts of a config, the kind of position code that each declares, and position keys that were not read."""
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from difflib import SequenceMatcher
 from typing import Any
 
 from clockhands.sources.fields import MOST_FACTS, Fields, Sourced, shown
@@ -139,6 +140,17 @@ def _other_names(values: Mapping[str, Any], known: ModelType) -> dict[str, list[
     return found
 
 
+def foreign_sizes(values: Mapping[str, Any], known: ModelType) -> list[str]:
+    """The sizes of a config that names a type and has none of the type's own keys for them: another program wrote it.
+
+    llm-analysis names the types of Transformers in its files, and its own keys.
+    """
+    own = {key for quantity in ("hidden", "heads", "layers") for key in known.reads.get(quantity, ())}
+    if own & values.keys():
+        return []
+    return [key for keys in _other_names(values, known).values() for key in keys if key in values]
+
+
 def declared_kinds(fields: Fields) -> list[Sourced[str]]:
     """The kinds that the fields of an unknown type declare, each with the key that declares it."""
     found: list[Sourced[str]] = []
@@ -149,7 +161,9 @@ def declared_kinds(fields: Fields) -> list[Sourced[str]]:
 
     for key, kind in _switches(fields):
         add(kind, key)
-    for quantity in ("base", "local_base", "blocks", "share", "rotated"):
+    off = [key for key in _ROTARY_SWITCHES if fields.values.get(key) is False]
+    fields.read.update(off)
+    for quantity in () if off else ("base", "local_base", "blocks", "share", "rotated"):
         held = [key for key in fields.present(quantity) if fields.values[key] not in (0, {}, False)]
         if held:
             add("rotary", held[0])
@@ -166,6 +180,10 @@ def declared_kinds(fields: Fields) -> list[Sourced[str]]:
             # Configs derived from BERT keep "absolute" even when another encoding is used.
             add(kind, key)
     return found
+
+
+# Keys that say whether a model has RoPE; where one is false, a base beside it is not used.
+_ROTARY_SWITCHES = ("rope", "rotary", "use_rope", "use_rotary", "use_rotary_embeddings", "rotary_embedding")
 
 
 def _switches(fields: Fields) -> Iterator[tuple[str, str]]:
@@ -194,15 +212,21 @@ def part_of(section: Section, name: str | None) -> str:
     return section.part
 
 
-def ignored_keys(fields: Fields, known: ModelType, codes: Sequence[Code]) -> None:
-    """Position keys that the type does not read, unless they are empty or repeat what its codes do."""
+def ignored_keys(fields: Fields, known: ModelType, codes: Sequence[Code], *, certain: bool) -> frozenset[str]:
+    """Note position keys that the type does not read; the sources of those that repeat what its codes do.
+
+    ``certain`` says that the code of the type was read for every such key; of other programs only the keys that they
+    read are known, and nothing is said of the rest.
+    """
     data = table()
+    idle = set()
     fields.present("unused")
     meaning = {key: quantity for quantity, keys in data["spellings"]["config"].items() for key in keys}
     for key in data["position_keys"]:
         value = fields.values.get(key)
         if value is None or value is False or value in ([], {}, "") or key in fields.read:
             continue
+        idle.add(fields.source(key))
         if isinstance(value, str) and value in data["harmless"].get(key, ()):
             continue
         quantity = meaning.get(key, "context" if "len" in key else "")
@@ -219,13 +243,19 @@ def ignored_keys(fields: Fields, known: ModelType, codes: Sequence[Code]) -> Non
             continue  # it says something else in this type, of layers that this model has none of
         if quantity == "context" and instead:
             continue  # both say how long a text may be: that they disagree is told as such
+        idle.remove(fields.source(key))
+        if not certain:
+            continue
         because = f"{known.title} does not read it"
         reads = known.reads.get(quantity)
         fields.ignored(fields.source(key), value, because, ", ".join(reads) if reads else None)
     base, default = inner_base(fields, known), known.defaults.get("base")
-    if base is not None:
+    if base is not None and base.value == default:
+        idle.add(base.source)
+    elif base is not None:
         instead = "The class's own default" if default is None else f"{default:,.0f}, the default of the class,"
         fields.ignored(base.source, base.value, f"{known.title} does not read it there", instead)
+    return frozenset(idle)
 
 
 # The names that programs use for RoPE with each layout, in a key for the encoding.
@@ -247,15 +277,16 @@ def inner_base(fields: Fields, known: ModelType) -> Sourced[Any] | None:
     if not isinstance(attention, Mapping) or fields.declares("base"):
         return None
     key = next((key for key in reads if attention.get(key) is not None), None)
-    if key is None or attention[key] == known.defaults.get("base"):
+    if key is None:
         return None
     return Sourced(attention[key], fields.source(f"attn_config.{key}"))
 
 
-def outer_keys(section: Section, fields: Fields) -> None:
-    """Position keys beside the object of the text part: runtimes that read only the top level use those."""
+def outer_keys(section: Section, fields: Fields) -> frozenset[str]:
+    """Note position keys beside the object of the text part, which some runtimes read; the sources of equal ones."""
     if section.part != "text" or section.outer is None:
-        return
+        return frozenset()
+    equal = set()
     # Some types keep values there that are not about their text, such as times of sound.
     own = table()["beside_the_text"].get(str(section.outer.get("model_type")), ())
     for key in table()["position_keys"]:
@@ -263,14 +294,61 @@ def outer_keys(section: Section, fields: Fields) -> None:
         if value is None or value in ([], {}) or value is False or key in own:
             continue
         inner = section.values.get(key)
-        if inner == value:
-            continue
         outer = f"{fields.file}:{section.path.rsplit('.', 2)[0] if section.path.count('.') > 1 else ''}{key}"
-        if inner is None:
+        if inner == value:
+            equal.add(outer)
+        elif inner is None:
             fields.ignored(outer, value, f"the text part is read from {section.path[:-1]}")
         else:
             used = Sourced(inner, fields.source(key))
             fields.conflict(used, Sourced(value, outer), used)
+    return frozenset(equal)
+
+
+def misspelt(name: str, known: Iterable[str]) -> str | None:
+    """The key that a name is a misspelling of; None if there is none, or more than one.
+
+    Case, dashes and underscores do not count. Four of five letters must agree, and the lengths to two letters.
+
+    >>> misspelt("rope_scalling", ["rope_scaling", "rope_theta"]), misspelt("ropeTheta", ["rope_theta"])
+    ('rope_scaling', 'rope_theta')
+    >>> misspelt("rope_scaling_type", ["rope_scaling"])
+    """
+    written = _plain(name)
+    near = {
+        key
+        for key in known
+        if abs(len(_plain(key)) - len(written)) <= _LETTERS
+        and SequenceMatcher(None, written, _plain(key), autojunk=False).ratio() >= _ALIKE
+    }
+    return near.pop() if len(near) == 1 else None
+
+
+_LETTERS, _ALIKE = 2, 0.8
+
+
+def _plain(name: str) -> str:
+    return name.lower().replace("_", "").replace("-", "")
+
+
+def misspelt_keys(fields: Fields, known: ModelType | None) -> None:
+    """Note keys that the type does not read and that are spelt almost like a position key that the file lacks."""
+    spelt = table()["spellings"]["config"]
+    every = {key for keys in (*spelt.values(), *(known.reads.values() if known else ())) for key in keys} | family()
+    if known is None:
+        wanted = set(table()["position_keys"])
+    else:
+        about = frozenset((*table()["position_keys"], *known.reads.get("context", ())))
+        wanted = {key for keys in known.reads.values() for key in keys if "." not in key and _is_about(key, about)}
+    lacking = sorted(key for key in wanted if fields.values.get(key) is None)
+    for key, value in fields.values.items():
+        private = isinstance(key, str) and key.startswith("_")
+        if not isinstance(key, str) or private or key in every or not _says(value) or key in fields.read:
+            continue
+        meant = misspelt(key, lacking)
+        if meant is not None:
+            of = "configs of Transformers" if known is None else known.title
+            fields.note("unknown-key", {fields.source(key): value, "meant": meant, "of": of})
 
 
 def unread(fields: Fields) -> dict[str, Any]:
@@ -283,6 +361,8 @@ def unread(fields: Fields) -> dict[str, Any]:
     """
     blocks = table()["spellings"]["config"]["blocks"]
     held = dict(_unread(fields.values, "", fields, family()))
+    unopened = {key: value for key, value in fields.values.items() if key not in fields.read}
+    held |= dict(_elsewhere(unopened, "", table()["position_keys"]))
     for key in blocks:
         block = fields.values.get(key)
         if isinstance(block, Mapping) and key in fields.read:
@@ -290,6 +370,18 @@ def unread(fields: Fields) -> dict[str, Any]:
     if len(held) > MOST_FACTS:
         raise fields.too_many()
     return {f"{fields.file}:{fields.path}{key}": shown(value) for key, value in held.items()}
+
+
+def _elsewhere(values: Mapping[str, Any], path: str, keys: Sequence[str]) -> Iterator[tuple[str, Any]]:
+    """Position keys inside objects that no reader looks into."""
+    data = table()
+    searched = {*data["sections"], *data["spellings"]["config"]["blocks"]}
+    for name, value in values.items():
+        if isinstance(value, Mapping) and str(name) not in searched and path.count(".") < _DEEPEST_BLOCK:
+            for key in keys:
+                if _says(value.get(key)):
+                    yield f"{path}{name}.{key}", value[key]
+            yield from _elsewhere(value, f"{path}{name}.", keys)
 
 
 def beside(config: Mapping[str, Any], file: str) -> dict[str, Any]:
@@ -320,7 +412,8 @@ def _unread(
 
 
 def _is_about(key: Any, known: frozenset[str]) -> bool:
-    return isinstance(key, str) and (key in known or ABOUT_POSITION.search(key) is not None)
+    # What is dropped in training changes nothing that a trained model computes.
+    return isinstance(key, str) and (key in known or (ABOUT_POSITION.search(key) is not None and "dropout" not in key))
 
 
 def _says(value: Any) -> bool:

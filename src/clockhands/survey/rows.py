@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from clockhands.auditing import Audit
+from clockhands.auditing import CORRECT, Audit
 from clockhands.sources.resolved import TEXT, Code
 
 # A kind that a row may list: an encoding that was not recognised.
@@ -76,13 +76,12 @@ class SurveyRow(NamedTuple):
     def grade(self) -> str:
         """``error`` or ``warning`` where there is such a problem, ``failed``, ``unknown`` or ``correct``.
 
-        It is ``unknown`` where no position encoding was recognised, or where the frequencies of a text could not be
-        computed, so that little or nothing could be found either.
+        It is ``unknown`` where the verdict does not say that the settings look correct: no position encoding was
+        recognised, frequencies could not be computed, or something that the file says is not known.
         """
         if self.state == "failed":
             return "failed"
-        kinds = set(self.kinds.split())
-        known = kinds - {UNKNOWN} if UNCOMPUTED not in kinds else None
+        known = self.verdict.startswith(CORRECT)
         return "error" if self.errors else "warning" if self.warnings else "correct" if known else "unknown"
 
 

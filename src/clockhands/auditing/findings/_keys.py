@@ -80,8 +80,17 @@ class UnknownKey(Kind, code="unknown-key"):
     blames = "file"
     known: str = ""
     held: bool = False
+    meant: str | None = None
+    of: str = ""
+    causes: Sequence[str] = ()
 
     def message(self) -> str:
+        so = f" This is why: {listed(self.causes)}." if self.causes else ""
+        if self.meant is not None:
+            ((name, value),) = self.named
+            return (
+                f"{name} ({spoken(value)}) is not a key of {self.of}; {self.meant}, which it resembles, is absent.{so}"
+            )
         some = self._of_some()
         if some is not None:
             keys = listed([f"{name} ({spoken(value)})" for name, value in self.named])
@@ -92,7 +101,7 @@ class UnknownKey(Kind, code="unknown-key"):
         meant = f" Did you mean {near}?" if near else ""
         return (
             f"{keys} is not a key of this block{f' (known keys: {known})' if known else ''}. Runtimes ignore this key"
-            f" without a warning.{meant}"
+            f" without a warning.{meant}{so}"
         )
 
     def edit(self) -> Edit | None:
@@ -100,7 +109,9 @@ class UnknownKey(Kind, code="unknown-key"):
         if place is None or self._of_some() is not None:
             return None
         if near is not None and not self.held:
-            return moved(place, f"{place.rpartition('.')[0]}.{near}", f"Rename the key to {near}.")
+            file, path = file_and_key(place)
+            around = path.rpartition(".")[0]
+            return moved(place, f"{file}:{around}{'.' if around else ''}{near}", f"Rename the key to {near}.")
         return removed(place, "Delete the key: no runtime reads it.")
 
     def _of_some(self) -> str | None:
@@ -109,7 +120,7 @@ class UnknownKey(Kind, code="unknown-key"):
 
     def _nearest(self) -> str | None:
         """The key of the block that is spelt most like the unknown one, if one is similar."""
-        return nearest((self.place or "").rpartition(".")[2], self.known)
+        return self.meant or nearest((self.place or "").rpartition(".")[2], self.known)
 
 
 class IgnoredKey(Kind, code="ignored-key"):

@@ -71,6 +71,10 @@ class Kind:
         """One or two full sentences with the numbers."""
         raise NotImplementedError
 
+    def doubt(self) -> str | None:
+        """What is not known of the model because of it, as a clause: then no verdict says that all is correct."""
+        return None
+
     @classmethod
     def advice(cls) -> str:
         """General advice, if the hint depends on the case."""

@@ -102,6 +102,30 @@ class DiffersFromRelease(OfRelease, code="differs-from-release"):
         )
 
 
+class ContextOfNoRelease(OfRelease, code="context-of-no-release"):
+    title = "No known release of this size has this context length"
+    severity = "note"
+    news = True
+    hint = (
+        "Compare the length with the model's original release: an export or a converter may have written another one."
+    )
+    context: int
+    published: str
+    longer: bool
+
+    def message(self) -> str:
+        here = f"The context length is {spoken(self.context)}, but {self.published}"
+        if self.longer:
+            return (
+                f"{here}, with the same base and scaling. Either the file is of a release that clockhands does not"
+                " know, or it declares positions that the model was not trained on."
+            )
+        return f"{here}: {spoken(self.context)} looks like the length of a training or a converter's default."
+
+    def doubt(self) -> str | None:
+        return f"no known release of this size has the context length {spoken(self.context)}"
+
+
 # The most tokens that derived models add to the vocabulary.
 _ADDED_TOKENS = 512
 
@@ -444,6 +468,48 @@ def missing_sections(subject: Audited) -> Iterator[Kind]:
         yield DiffersFromRelease(evidence, code.layers)
 
 
+# Lengths of training sequences and defaults of converters, as far as they are usual.
+_USUAL_LENGTHS = tuple(1 << power for power in range(9, 16))
+
+
+@check
+def context_of_no_release(subject: Audited) -> Iterator[Kind]:
+    """A context beyond that of every release with the file's base and scaling, or a usual length far below them."""
+    for part in rotary_parts(subject):
+        code, shape, context = _main_code(subject, part), _shape(subject, part), _declared_context(subject)
+        if code is None or shape is None or context is None or not code.rates:
+            continue
+        known = of_shape(shape)
+        alike = [each for each in known if _same_base(code, each) and _same_scaling(code, each)]
+        if not alike or any(each.context is None for each in known):
+            continue
+        lengths = sorted({each.context for each in known if each.context is not None})
+        original = (alike[0].scaling or {}).get("original_max_position_embeddings", 0)
+        below = (context in _USUAL_LENGTHS and CLAIMED * context <= lengths[0]) or context <= original
+        longest = max(each.context or 0 for each in alike)
+        above = context > longest
+        if not below and not above:
+            continue
+        names = listed([each.name for each in alike[:3]])
+        several = "have" if len(alike[:3]) > 1 else "has"
+        evidence: dict[str, Any] = {**declared(subject.resolved, "context"), "context": context, "longer": above}
+        evidence |= {"published": f"{names}, published with this size, {several} {spoken(longest)}"}
+        evidence |= {"release": alike[0].name, "source of the release": alike[0].source}
+        place = next(iter(declared(subject.resolved, "context")), None)
+        if len({each.context for each in alike}) == 1 and place is not None:
+            evidence |= {"mended at": place, "mended with": alike[0].context}
+        yield ContextOfNoRelease(evidence, None)
+
+
+def scaled_as_released(subject: Audited) -> bool:
+    """Whether base and scaling are those of a release of the model's sizes: then its lengths are right too."""
+    for part in rotary_parts(subject):
+        code, shape = _main_code(subject, part), _shape(subject, part)
+        if code is not None and shape is not None and scaling_of(code) is not None:
+            return any(_same_base(code, each) and _same_scaling(code, each) for each in of_shape(shape))
+    return False
+
+
 def _missing_scaling(
     subject: Audited, part: Part, code: Code, shape: ModelShape, known: tuple[Release, ...]
 ) -> Kind | None:
@@ -490,6 +556,10 @@ def _other_base(
                 because = "the context length is that of the release, and the base has one zero more or less"
     # The base may be that of another release of this shape, whose context was changed.
     certain = all(each.base != code.base for each in of_shape(shape)) or not declared(code, "base")
+    # A value is offered only where all releases that match agree on it, and one of them reaches the declared length.
+    alike = [each for each in of_shape(shape) if each.context == context] or list(of_shape(shape))
+    reached = any(each.context is None or context <= each.context for each in alike) or scaling_of(code) is not None
+    certain = certain and reached and len({each.base for each in alike}) == 1
     at = next(
         iter(declared(code, "base")), part.fields.source((*part.fields.spellings.get("base", ()), "rope_theta")[0])
     )

@@ -6,7 +6,7 @@ from typing import Any
 from clockhands.auditing._edits import Edit, moved, replaced, together
 from clockhands.auditing.findings._kind import EXPECTED, Kind, listed, nearest, spoken
 from clockhands.auditing.findings._parts import Audited, check, declared, in_a_file, rotary_parts
-from clockhands.auditing.findings._releases import OfRelease
+from clockhands.auditing.findings._releases import OfRelease, scaled_as_released
 from clockhands.measures.ladders.base_bound import first_failing_distance
 from clockhands.rotary import Rotary
 from clockhands.scaling import LongRope
@@ -21,16 +21,23 @@ class UnknownScaling(Kind, code="unknown-scaling"):
     hint = "Correct the name of the scaling, or use a release of clockhands that knows this scaling."
     blames = "file"
     known: str = ""
+    meant: str | None = None
 
     def message(self) -> str:
+        if self.meant is not None:
+            return (
+                f"{self.said()}, but runtimes know this scaling only as {spoken(self.meant)}: they refuse the file or"
+                " ignore the scaling."
+            )
         known = f" (known scalings: {self.known})" if self.known else ""
         near = self._nearest_scaling()
         meant = f" Did you mean {spoken(near)}?" if near else ""
         return f"{self.said()}, which is not a known scaling{known}. No RoPE frequencies can be computed.{meant}"
 
     def edit(self) -> Edit | None:
-        place, near = self.place, self._nearest_scaling()
-        return replaced(place, near, f"Write {spoken(near)}, if this scaling was meant.") if place and near else None
+        place, near = self.place, self.meant or self._nearest_scaling()
+        sure = "" if self.meant else ", if this scaling was meant"
+        return replaced(place, near, f"Write {spoken(near)}{sure}.") if place and near else None
 
     def _nearest_scaling(self) -> str | None:
         """The known scaling whose name is spelt most like the unknown one, if one is similar."""
@@ -218,6 +225,8 @@ def wrong_original(subject: Audited) -> Iterator[Kind]:
             continue
         if kind not in ("yarn", "llama3", "longrope") or not factor or original < context:
             continue
+        if kind != "longrope" and scaled_as_released(subject):
+            continue  # it is the context that was changed; only LongRoPE computes its magnitude from that
         evidence: dict[str, Any] = {place: original, **declared(resolved, "context")}
         evidence |= {"original": original, "context": context, "factor": factor}
         if original == context and kind == "yarn":

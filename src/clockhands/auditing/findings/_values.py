@@ -1,7 +1,7 @@
 """Findings on unusable or missing values, and on model types: what is noted while a config is read."""
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from clockhands.auditing._edits import Edit, added, replaced
@@ -199,21 +199,39 @@ class UnknownModelType(Kind, code="unknown-model-type"):
     severity = "note"
     hint = "Before you convert or port the model, compare its layout with the model's code."
     read_as: Any = None
+    other_class: str | None = None
+    other_keys: Sequence[str] = ()
 
     def message(self) -> str:
         names = [value for _, value in self.stated if value]
+        if self.other_class is not None:
+            return (
+                f"The file names the model type {spoken(names[0])}, but the name of its class, {self.other_class}, is"
+                " not of that type. The audit reads only the file; what that class computes is not known."
+            )
+        if self.other_keys:
+            return (
+                f"The file names the model type {spoken(names[0])}, but its sizes are under {listed(self.other_keys)},"
+                " which the classes of this type do not read: the file is for another program. The audit reads only the"
+                " file; what that program computes is not known."
+            )
         told = self.read_as
         if told is not None:
-            said = (
-                f"clockhands does not know the model type {spoken(names[0])}"
-                if names[:-1]
-                else "The file names no model type"
-            )
-            return f"{said}, but the file names the classes of {told}. The audit reads the model as {told}."
+            return f"The file names no model type, but the classes of {told}. The audit reads the model as {told}."
         what = "class of diffusers" if any(place.endswith("_class_name") for place, _ in self.stated) else "model type"
         who = f"clockhands does not know the {what} {spoken(names[0])}" if names else f"The file names no {what}"
         limits = "The audit reads only the file; what the model's code decides, such as the RoPE layout, is unknown."
         return f"{who}. {limits}"
+
+    def doubt(self) -> str:
+        names = [value for _, value in self.stated if value]
+        if self.other_class is not None:
+            return f"the class {self.other_class} is not one of the model type {spoken(names[0])}"
+        if self.other_keys:
+            return f"the keys are not those of the model type {spoken(names[0])}"
+        if self.read_as is not None:
+            return f"the file names no model type, and is read as {self.read_as}"
+        return f"the model type {spoken(names[0])} is not known" if names else "the file names no model type"
 
 
 class OwnCode(Kind, code="own-code"):
@@ -230,6 +248,10 @@ class OwnCode(Kind, code="own-code"):
             " model"
             f" as {self.read_as} of the library; the custom code may compute something else."
         )
+
+    def doubt(self) -> str:
+        (named,) = (value for _, value in self.stated)
+        return f"what the model's own class {named} computes is not known"
 
 
 class NothingDeclared(Kind, code="nothing-declared"):

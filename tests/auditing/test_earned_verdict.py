@@ -1,0 +1,193 @@
+"""The verdict "look correct" is earned: no slip of one position field passes, and no file that a runtime refuses."""
+
+import importlib
+import json
+import random
+
+import numpy as np
+import pytest
+
+from auditing import published_fields as of
+from auditing.faulty_files import QWEN2_YARN
+from clockhands.auditing import CORRECT, audit
+
+LLAMA_YARN = of.LLAMA_3 | {
+    "max_position_embeddings": 32768,
+    "rope_scaling": {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 8192},
+}
+SOUND = {
+    "llama": of.LLAMA_31,
+    "llama, YaRN": LLAMA_YARN,
+    "qwen2": QWEN2_YARN,
+    "mistral": of.LLAMA_3 | {"model_type": "mistral"},
+}
+KEYS = ("rope_theta", "rope_scaling", "max_position_embeddings")
+IN_BLOCK = ("rope_type", "factor", "original_max_position_embeddings", "low_freq_factor")
+
+
+def misspelt(key, chance):
+    """A key with one slip of the keyboard, or in another style of writing."""
+    at = chance.randrange(1, len(key) - 1)
+    words = key.split("_")
+    return chance.choice(
+        [
+            key[:at] + key[at + 1 :],
+            key[:at] + key[at] + key[at:],
+            key[:at] + key[at + 1] + key[at] + key[at + 2 :],
+            key[:at] + chance.choice("aeiou") + key[at + 1 :],
+            key.upper(),
+            key.replace("_", "-"),
+            words[0] + "".join(word.title() for word in words[1:]),
+        ]
+    )
+
+
+def written(tmp_path, config):
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(config), encoding="utf-8")
+    return path
+
+
+def slipped(config, chance):
+    """A config in which one key of its position fields is misspelt, and the key that was meant."""
+    changed = json.loads(json.dumps(config))
+    block = changed.get("rope_scaling") or {}
+    held = [(changed, key) for key in KEYS if changed.get(key) is not None] + [
+        (block, key) for key in IN_BLOCK if key in block
+    ]
+    holder, key = chance.choice(held)
+    name = misspelt(key, chance)
+    holder[name] = holder.pop(key)
+    return changed, key, name
+
+
+def test_a_misspelt_key_is_one_problem_and_its_fix_gives_the_sound_file(tmp_path, cases, draw):
+    seeds = draw(range(10_000), 60)
+    for number, (name, config) in enumerate(SOUND.items()):
+        sound = audit(written(tmp_path, config))
+        for seed in seeds[number :: len(SOUND)]:
+            changed, key, slip = slipped(config, random.Random(seed))
+            if slip == key:
+                continue
+            found = audit(written(tmp_path, changed))
+            with cases(name, key, slip, seed):
+                assert CORRECT not in found.verdict
+                (problem,) = (each for each in found.problems if found.fixed_with(each) is None)
+                assert problem.code == "unknown-key"
+                (step,) = problem.edit.patch
+                assert (step["op"], step["path"].rpartition("/")[2]) == ("move", key)
+                assert sound.verdict.startswith(CORRECT) or sound.doubts
+
+
+@pytest.mark.parametrize(
+    ("scaling", "meant"),
+    [
+        ({"type": "YaRN", "factor": 4.0, "original_max_position_embeddings": 8192}, "yarn"),
+        ({"rope_type": "Dynamic", "factor": 2.0}, "dynamic"),
+        ({"rope_type": " linear", "factor": 2.0}, "linear"),
+    ],
+)
+def test_a_name_that_runtimes_refuse_is_a_problem_of_the_file_with_a_fix(tmp_path, scaling, meant):
+    found = audit(written(tmp_path, of.LLAMA_3 | {"rope_scaling": scaling, "max_position_embeddings": 32768}))
+    (problem,) = found.errors
+    assert (problem.code, problem.blames) == ("unknown-scaling", "file")
+    assert problem.edit.patch[0]["value"] == meant
+    assert found.layers[0].rates, "the report shows what is meant"
+
+
+def test_keys_in_places_that_nothing_reads_are_named(tmp_path):
+    config = of.LLAMA_3 | {"attention": {"sliding_window": 512}, "rope_type_of_layers": ["a"]}
+    found = audit(written(tmp_path, config))
+    assert found.doubts == ("rope_type_of_layers and attention.sliding_window are not read",)
+    assert found.verdict == f"No problem was found, but {found.doubts[0]}."
+    off = audit(written(tmp_path, of.LLAMA_3 | {"use_mrope": False, "rope_interleaved": False}))
+    assert off.verdict.startswith(CORRECT), "a switch that is off changes nothing"
+
+
+def test_a_reference_is_a_value_that_is_not_read(tmp_path):
+    found = audit(written(tmp_path, of.LLAMA_3 | {"max_position_embeddings": "${model.length}"}))
+    assert not found.errors
+    assert "max_position_embeddings is not read" in found.verdict
+
+
+def test_a_base_inside_the_attention_of_dbrx_is_in_the_file(tmp_path):
+    dbrx = {"model_type": "dbrx", "d_model": 6144, "n_heads": 48, "n_layers": 40, "max_seq_len": 32768}
+    codes = {each.code for each in audit(written(tmp_path, dbrx | {"attn_config": {"rope_theta": 10000.0}})).findings}
+    assert not codes & {"default-base", "ignored-key"}
+    assert "default-base" in {each.code for each in audit(written(tmp_path, dbrx)).findings}
+
+
+def test_a_share_of_deepseek_v4_is_read(tmp_path):
+    config = {"model_type": "deepseek_v4", "head_dim": 64, "num_hidden_layers": 4, "partial_rotary_factor": 0.25}
+    found = audit(written(tmp_path, config))
+    assert (found.layers[0].rotated, found.layers[0].width) == (16, 64)
+    assert "ignored-key" not in {each.code for each in found.findings}
+
+
+ROTARY = {"llama": "Llama", "qwen2": "Qwen2", "mistral": "Mistral", "qwen3": "Qwen3", "phi3": "Phi3", "olmo2": "Olmo2"}
+
+
+def by_transformers(config):
+    """The frequencies and the factor of the installed release; None where it refuses the config."""
+    transformers = pytest.importorskip("transformers")
+    kind = config["model_type"]
+    module = importlib.import_module(f"transformers.models.{kind}.modeling_{kind}")
+    try:
+        made = transformers.AutoConfig.for_model(**config)
+        turning = getattr(module, f"{ROTARY[kind]}RotaryEmbedding")(made)
+        return turning.inv_freq.double().numpy(), float(turning.attention_scaling)
+    except Exception:  # noqa: BLE001 - whatever it raises, it does not load the file
+        return None
+
+
+def mutated(chance):
+    """A config of a drawn type with one change of a position field."""
+    kind = chance.choice(list(ROTARY))
+    scaling = chance.choice([
+        None,
+        {"rope_type": "linear", "factor": 4.0},
+        {"rope_type": "dynamic", "factor": 2.0},
+        {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 8192},
+        {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+         "original_max_position_embeddings": 8192},
+        {"type": "longrope", "short_factor": [1.0] * 16, "long_factor": [4.0] * 16},
+    ])  # fmt: skip
+    config = {
+        "model_type": kind, "hidden_size": 128, "num_attention_heads": 4, "num_key_value_heads": 4,
+        "num_hidden_layers": 2, "intermediate_size": 64, "vocab_size": 128, "head_dim": 32,
+        "max_position_embeddings": 32768, "rope_theta": 500000.0,
+    } | ({} if scaling is None else {"rope_scaling": scaling})  # fmt: skip
+    if scaling is not None and "short_factor" in scaling:
+        config["original_max_position_embeddings"] = 8192
+    block = config.get("rope_scaling") or {}
+    holder, key = chance.choice([(config, "rope_theta"), *((block, key) for key in block)])
+    value = holder[key]
+    how = chance.choice(["misspelt", "case", "length", "elsewhere", "dropped", "twice", "none"])
+    if how == "misspelt":
+        holder[misspelt(key, chance)] = holder.pop(key)
+    elif how == "case" and isinstance(value, str):
+        holder[key] = chance.choice([value.upper(), value.title()])
+    elif how == "length" and isinstance(value, list):
+        holder[key] = value[:-1]
+    elif how == "elsewhere":
+        config["positions"] = {key: holder.pop(key)}
+    elif how == "dropped":
+        del holder[key]
+    elif how == "twice":
+        config["rope_parameters"] = {"rope_type": "default", "rope_theta": 10000.0}
+    return config, how, key
+
+
+@pytest.mark.parametrize("number", [60, pytest.param(2000, marks=pytest.mark.slow)])
+def test_nothing_looks_correct_that_transformers_refuses_or_computes_otherwise(cases, draw, number):
+    for seed in draw(range(10**6), number):
+        config, how, key = mutated(random.Random(seed))
+        found = audit(config)
+        if not found.verdict.startswith(CORRECT):
+            continue
+        made = by_transformers(config)
+        with cases(seed, how, key, config):
+            assert made is not None, "Transformers refuses it"
+            rates, factor = made
+            assert np.allclose(found.layers[0].rates, rates, rtol=1e-5)
+            assert found.layers[0].attention_factor in (None, pytest.approx(factor, rel=1e-6))
