@@ -431,6 +431,19 @@ def test_rates_of_a_code_that_is_added_are_held_to_its_ladder(tmp_path: Path):
         same(of_state_dict(Met(ADDED, {}, np.array(numbers), "rates", tmp_path)), cause)
 
 
+def test_what_a_table_behaves_as_is_said_where_it_holds_for_every_number(cases):
+    """Only of rounded numbers a few may differ, on an edge between two."""
+    for words, make in (
+        ("one that rotates backward", lambda spec: turns(spec.rates).conj()),
+        ("the declared one times 1.5", lambda spec: 1.5 * turns(spec.rates)),
+    ):
+        table = make(WAVES)
+        with cases(words):
+            assert of_array(table, WAVES, "table", "freqs_cis").verdict.evidence["behaves as"] == words
+            table[100, 3] += 0.25
+            assert "behaves as" not in of_array(table, WAVES, "table", "freqs_cis").verdict.evidence
+
+
 def test_one_hint_for_each_code():
     for code in set(CODES) & set(FAULTS):
         assert CODES[code].hint == FAULTS[code].hint

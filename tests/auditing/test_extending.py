@@ -137,6 +137,16 @@ def test_a_factor_is_the_least_that_reaches_the_length(cases):
                 assert declared == (None if way.scaling == "dynamic" else length)
 
 
+def test_a_context_that_the_file_does_not_declare_is_declared_with_the_key_of_the_class():
+    llama = SMALL | {"model_type": "llama", "rope_theta": 1e4}
+    for values, key in (
+        (llama, "max_position_embeddings"),
+        ({"model_type": "llava", "text_config": llama}, "text_config.max_position_embeddings"),
+    ):
+        (linear, *_) = extended(values, 16384).ways
+        assert linear.values["rope_scaling"][key] == 16384
+
+
 def test_a_model_without_a_scaling_is_offered_each_that_its_class_reads():
     extension = extended(ROTARY["llama"], 16384)
     assert [way.scaling for way in extension.ways] == ["linear", "dynamic", "yarn", "llama3"]

@@ -4,9 +4,11 @@ import json
 import os
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import pytest
 
+from clockhands.cli import audit as command
 from clockhands.cli.audit import MANY
 
 from .conftest import LLAMA_31, WRONG_BASE
@@ -32,6 +34,16 @@ def test_the_diff_is_one_that_git_applies(run, model):
     done = subprocess.run(["git", "apply", "-p1", "-"], input=diff.encode(), cwd=path.parent.parent, check=False)
     assert done.returncode == 0
     assert json.loads(path.read_text(encoding="utf-8")) == LLAMA_31
+
+
+def test_a_diff_on_a_terminal_shows_what_would_move_its_cursor(run, model, monkeypatch):
+    path = model("m", {"_name_or_path": "\x9b2J", **WRONG_BASE}, indent="\t", ensure_ascii=False)
+    plain = run("audit", "m", "--diff").out
+    monkeypatch.setattr(command, "sys", SimpleNamespace(stdout=SimpleNamespace(isatty=lambda: True), stderr=None))
+    shown = run("audit", "m", "--diff").out
+    assert "\x9b" not in shown
+    assert shown == plain.replace("\x9b", r"\x9b").expandtabs(4)
+    assert path.read_text(encoding="utf-8").count("\x9b") == 1
 
 
 def test_a_fix_is_written_beside_the_file_and_changes_one_line(run, model):

@@ -102,6 +102,15 @@ def test_the_context_decides_how_many_tokens_and_a_cut_is_said(run, tmp_path):
     assert asked(run, short, "--length", "100")["codes"][0]["length"] == 100
 
 
+def test_without_a_context_a_model_says_over_how_many_tokens_and_a_preset_needs_none(run, tmp_path):
+    bloom = folder(tmp_path / "bloom", {"model_type": "bloom", "hidden_size": 16, "n_head": 2, "n_layer": 2})
+    (code,) = asked(run, bloom)["codes"]
+    assert (code["usable_length"], code["length"]) == (None, 2048)
+    assert code["notes"] == ["No context is declared: measured over 2,048 tokens."]
+    (code,) = asked(run, "alibi:heads=2")["codes"]
+    assert (code["length"], code["notes"]) == (2048, [])
+
+
 def test_layers_with_a_window_are_measured_over_it(run, tmp_path):
     config = LLAMA | {"model_type": "gemma3_text", "head_dim": 64, "num_hidden_layers": 6, "sliding_window": 256}
     config |= {"max_position_embeddings": 1024}

@@ -3,13 +3,16 @@
 import csv
 import json
 import shutil
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from clockhands.cli.survey import _Progress
 from clockhands.survey import running
+from clockhands.survey.running import SurveyProgress
 from clockhands.survey.store import SurveyStore
 
 from .conftest import LLAMA
@@ -139,6 +142,15 @@ def test_an_interrupted_survey_says_what_is_kept_and_continues(run, folder: Path
     assert "known from an earlier run" in run("survey", "run", "models", "--jobs", 1).err
     with SurveyStore.open(folder / "survey.sqlite", write=False) as store:
         assert len(store.rows()) == 2
+
+
+def test_progress_is_one_line_on_a_terminal_and_is_cleared(monkeypatch: pytest.MonkeyPatch, capsys):
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    shown = _Progress()
+    shown.update(SurveyProgress(1200, 3, 7))
+    assert capsys.readouterr().err == "\raudited 1,200, 3 failed, known 7 "
+    shown.end()
+    assert capsys.readouterr().err == "\r" + " " * 60 + "\r"
 
 
 def test_another_survey_on_the_store_is_named(run, folder: Path):

@@ -232,6 +232,14 @@ def test_a_bias_is_masked_when_asked_and_stands_where_it_is_told():
     assert (code(jnp.zeros((2, 1, 4)), [2**40], range(2**40 - 3, 2**40 + 1)) == code(jnp.zeros((2, 1, 4)))).all()
 
 
+def test_what_is_drawn_of_kerple_fills_its_ranges_and_stays_within_them():
+    drawn = [held.Bias.drawn(Kerple(heads=4), jax.random.key(seed)).values for seed in range(10)]
+    for name, most in (("p", 2.0), ("a", 1.0)):
+        values = np.array([each[name] for each in drawn])
+        assert values.min() >= np.float32(0.01)
+        assert 0.9 * most < values.max() <= most
+
+
 def test_kerple_stays_a_kernel():
     spec = Kerple(heads=2, kernel="power")
     code = held.Bias(spec, {"p": jnp.array([3.0, -1.0]), "a": jnp.array([-1.0, 1.0])})

@@ -15,6 +15,7 @@ import sys
 import threading
 from contextlib import closing
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -81,6 +82,8 @@ def test_a_study_is_kept_with_where_it_came_from_and_bounds_apart_from_the_machi
     assert (kept.machine, kept.bounds) == ({"cores": 1}, bounds)
     assert store.study(STUDY).bounds == {}
     assert store.study("none") is None
+    store.add_study("more", "", "", {"versions": {"torch": "2.8", "numpy": "2.3", "python": "3.13"}})
+    assert list(store.study("more").versions) == ["numpy", "python", "torch"], "by name, in whatever order they came"
     store._connection.execute("UPDATE studies SET machine = '{\"cores\": 3}'")  # from before there were bounds
     assert store.study(STUDY)[-2:] == ({"cores": 3}, {})
 
@@ -380,6 +383,20 @@ def test_a_full_disk_keeps_what_was_finished(store: Store, path: Path):
     assert len(store.rows(STUDY)) == 5
     store._connection.execute("PRAGMA max_page_count = 1000000")
     assert store.finish(STUDY, KEYS[1], measured(places=3000)) is True
+
+
+def test_an_input_or_output_error_is_a_full_disk_if_less_than_a_mebibyte_is_free(path: Path, monkeypatch):
+    """SQLite says so where its shared memory does not fit."""
+    failed = sqlite3.OperationalError("disk I/O error")
+    failed.sqlite_errorcode = sqlite3.SQLITE_IOERR
+    for free, error, words in (
+        (2**20 - 1, errors.DiskFull, f"The disk of {path} is full, so trial 1 was not written."),
+        (2**20, errors.StoreError, f"{path} cannot be used: disk I/O error."),
+    ):
+        monkeypatch.setattr(errors.shutil, "disk_usage", lambda _, free=free: SimpleNamespace(free=free))
+        with pytest.raises(error) as raised, errors.said(path, "trial 1", 1.0, module.FORM):
+            raise failed
+        assert (type(raised.value), raised.value.message) == (error, words)
 
 
 def test_a_lock_that_cannot_be_made_says_why(store: Store, monkeypatch: pytest.MonkeyPatch):

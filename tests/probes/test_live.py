@@ -2,11 +2,14 @@
 
 import copy
 
+import ml_dtypes
 import numpy as np
 import pytest
 
+import clockhands as ch
 from clockhands.errors import InvalidValue
 from clockhands.layouts import pair_channels
+from clockhands.sources.resolved import Code
 from late import Late
 from probes import probed_models as models
 from probes.probed_models import faults, live
@@ -48,6 +51,23 @@ def test_each_fault_is_named_with_its_layers(cases):
     result = live(models.keys_cached_late(models.llama(), 1), decoded=True)
     assert [found[:2] for found in faults(result)] == [("run-differs", "1")]
     assert result.numbers["reference"]["same"], "one pass is right"
+
+
+def test_the_bias_of_a_head_may_be_off_by_its_own_rounding_and_no_more(cases):
+    """In bfloat16, whose roundings of the first head are as large as the numbers of the last one."""
+    from clockhands.probes._bias_in_effect import DeclaredBias, LayerBias, differing_biases
+
+    spec = ch.Alibi(8)
+    code = Code("text", "0", "alibi", spec=spec)
+    rounded = np.array(ch.bias(spec, 24, 24)).astype(ml_dtypes.bfloat16).astype(float)
+    for head, found in ((None, []), (0, ["slopes-differ"]), (7, ["slopes-differ"])):
+        added = rounded.copy()
+        if head is not None:
+            added[head] *= 1 + 2.0**-4
+        with cases(head):
+            measured = {"h.0": LayerBias(0, "h.0", added, 0.0)}
+            declared = {"h.0": DeclaredBias(code, spec, dtype="bfloat16")}
+            assert [each.code for each in differing_biases(measured, declared)] == found
 
 
 def test_the_model_stays_as_it_is():

@@ -245,8 +245,13 @@ def test_the_first_position_that_is_wrong_is_found_between_those_asked(last):
 
 
 def test_scaling_by_the_largest_position_is_told():
+    """Also of a function that keeps the ladder of the first long call until a short one comes."""
+    kept = []
+
     def function(x, positions):
-        return turned(x, positions, ch.Rotary(WIDTH, scaling=Dynamic(4.0, 2_000), length=int(positions.max()) + 1))
+        length = int(positions.max()) + 1
+        kept[:] = [*kept, length][:1] if length > 2_000 else []
+        return turned(x, positions, ch.Rotary(WIDTH, scaling=Dynamic(4.0, 2_000), length=[length, *kept][-1]))
 
     found = identify_function(function, WIDTH)
     assert found[0].spec == ch.Rotary(WIDTH, scaling=Dynamic(4.0, 2_000))

@@ -71,6 +71,16 @@ def test_a_base_of_one_span_is_another_of_the_other():
     whisper = identified(ch.table(ch.preset("whisper"), 64))
     assert whisper.spec.base == 10_000
     assert "whisper" in (whisper.name, *whisper.equivalents)
+    # Round in neither span, it is that of the usual one.
+    neither = identified(ch.table(ch.Sinusoidal(16, 12345.678), 64))
+    assert (neither.spec.spacing.span, neither.spec.base) == ("open", pytest.approx(12345.678))
+
+
+def test_a_base_beside_a_round_one_is_not_taken_for_it_where_the_numbers_tell_them_apart(cases):
+    for dtype, rows, base, beside in (("float32", 8, 500_001, 500_000), ("float16", 40, 9_999, 10_000)):
+        with cases(dtype, base):
+            found = identified(ch.table(ch.Sinusoidal(16, base), rows, dtype)).spec.base
+            assert abs(found - base) < abs(found - beside)
 
 
 def test_published_rates_that_do_not_start_at_one_are_named():

@@ -87,6 +87,10 @@ def test_slopes_of_bloom():
     (code,) = resolved({"model_type": "bloom", "n_head": 112}).codes
     assert code.spec == preset("bloom", heads=112)
     assert code.source["heads"] == "config.json:n_head"
+    # More heads than any model has are a mistake of the file, of which no slopes are made.
+    many = resolved({"model_type": "bloom", "n_head": 10**9})
+    assert [code.spec for code in many.codes] == [None]
+    assert [fact.evidence["allowed"] for fact in many.facts] == ["a whole number from 1 to 65,536"]
 
 
 # The library's own code.

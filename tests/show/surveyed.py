@@ -1,10 +1,11 @@
 """Rows of a survey: one of each grade, and any number."""
 
+from clockhands.auditing import CORRECT
 from clockhands.survey.rows import SurveyRow
 from clockhands.survey.worker import failed
 
 ROWS = [
-    SurveyRow("/m/a", "r", "1", "done", verdict="All correct.", model_type="llama", kinds="rotary", base=1e4,
+    SurveyRow("/m/a", "r", "1", "done", verdict=f"{CORRECT}.", model_type="llama", kinds="rotary", base=1e4,
               context=4096, head_width=128, notes="never-turning"),
     SurveyRow("/m/b", "r", "1", "done", verdict="1 problem: lost.", severity="warning", model_type="qwen2",
               warnings="default-base", kinds="rotary learned", base=1e6, scaling="yarn", factor=4.0, context=131072,
@@ -16,7 +17,7 @@ ROWS = [
 
 def many(count: int) -> list[SurveyRow]:
     return [
-        SurveyRow(f"/m/model-{number:05d}", "r", "1", "done", verdict="Correct.", model_type=f"type{number % 50}",
+        SurveyRow(f"/m/model-{number:05d}", "r", "1", "done", verdict=f"{CORRECT}.", model_type=f"type{number % 50}",
                   kinds="rotary", base=1e4 * (1 + number * 7919 % count), context=4096, severity="note",
                   warnings="default-base" if number % 10 == 0 else "")
         for number in range(count)

@@ -177,6 +177,11 @@ def test_a_shift_turns_each_hand_by_its_own_angle_from_any_start():
         angles = np.unwrap(np.arctan2(*(arc - centre).T[::-1]))
         turned = (5 * spec.rates[place % 6] + np.pi) % (2 * np.pi) - np.pi
         assert angles[-1] - angles[0] == pytest.approx(turned, abs=1e-9)
+    # Under each column stand its pair and the angle, after the words of the two rows.
+    named = [text.get_text().split() for text in axes.texts[2:]]
+    assert [(pair, int(number), unit) for pair, number, _, unit in named] == [("pair", n, "rad") for n in range(6)]
+    wanted = [(5 * rate + np.pi) % (2 * np.pi) - np.pi for rate in spec.rates]
+    assert [float(angle) for _, _, angle, _ in named] == pytest.approx(wanted, rel=5e-3)
     with pytest.raises(InvalidValue):
         figures.shift(ch.additive.WarpedPosition(width=8, warp="square"), 3)
 

@@ -64,6 +64,15 @@ def test_a_line_is_broken_where_a_number_is_missing():
     assert "nan" not in path["d"]
 
 
+def test_words_at_marks_stand_between_the_name_of_the_axis_and_their_lines():
+    chart = Chart(Axis("x"), Axis("y"), (a_line("a", 1.0, 2.0, 3.0),), ((1, "trained"), (2, "served")))
+    page = ET.fromstring(charts.line_chart(chart, 400, 250))
+    (name,) = [float(each.attrib["y"]) for each in page.iter() if each.text == "y"]
+    heights = [float(each.get("y", "0")) for each in page.iter() if each.text in ("trained", "served")]
+    assert len(heights) == 2
+    assert all(name < height < float(edge["y1"]) for height in heights for edge in drawn(chart, "edge"))
+
+
 def test_any_values_can_be_drawn(cases):
     many = [(2.0,), (2.0, 2.0), (0.0, 0.0), (-1.0, 1.0), (1e-9, 1e9), (math.inf, 1.0), (math.nan,)]
     for values, log in product(many, (False, True)):

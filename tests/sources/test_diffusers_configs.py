@@ -68,12 +68,18 @@ def test_a_learned_table_and_a_grid_of_sinusoids():
     np.testing.assert_allclose(grid.rates, [*ladder, *ladder], rtol=1e-15)
     (pixart,) = resolved(_class_name="PixArtTransformer2DModel").codes
     assert (pixart.rows, pixart.width) == (64 * 64, 1152)
+    impossible = resolved(_class_name="AuraFlowTransformer2DModel", num_attention_heads="many")
+    assert (impossible.codes[0].rows, impossible.codes[0].width) == (1024, None), "no width without a number of heads"
+    assert "impossible-value" in facts(impossible)
 
 
 def test_a_switch_chooses_between_rotation_and_sinusoids():
     (off,) = resolved(_class_name="CogVideoXTransformer3DModel").codes
     (on,) = resolved(_class_name="CogVideoXTransformer3DModel", use_rotary_positional_embeddings=True).codes
     assert (off.kind, on.kind) == ("sinusoidal", "rotary")
+    assert off.source == {"kind": "class default of CogVideoXTransformer3DModel (diffusers 0.42.1)"}
+    (stated,) = resolved(_class_name="CogVideoXTransformer3DModel", use_rotary_positional_embeddings=False).codes
+    assert stated.source == {"kind": "config.json:use_rotary_positional_embeddings"}
     assert [on.spec.axes.count(axis) for axis in range(3)] == [8, 12, 12]
 
 

@@ -224,6 +224,7 @@ def test_the_header_of_a_gguf_file_is_read_to_its_end(hub):
     hub.models["org/name"] = {"README.md": b"", "m.Q4.gguf": gguf_of(34_000, divisors.tobytes())}
     opened = open_target("org/name")
     assert (opened.form, opened.config["llama.rope.freq_base"]) == ("gguf", 5e5)
+    assert opened.hub == "hf download org/name", "its matrices are not here"
     assert opened.array("rope_freqs.weight").tolist() == divisors.tolist()
     refusal(opened.array, "token_embd.weight", error=Unreadable)
     assert hub.sent == listing(hub) + 2**22, "1 MiB, then 1, then 2: the header has 3.5 MB"

@@ -10,6 +10,7 @@ from clockhands.errors import InvalidValue
 from clockhands.faults import BIAS, FAULTS
 from clockhands.testing import CannotCheck, CheckFailed, check_bias
 from faults.rows import arrays_of as arrays
+from faults.rows import cast
 from testing.written_biases import T5, VALUES, asked, codes, geometric, linear, looked_up, paper_slopes, t5, t5_buckets
 
 
@@ -26,6 +27,28 @@ def test_what_a_fault_says_has_its_numbers():
     assert "one geometric series through all heads" in text
     assert "head 0" in text
     assert "mlx#3071" in text
+
+
+def test_a_factor_of_rounded_numbers_is_named_however_far_the_sizes_of_heads_are_apart():
+    """Each head is held to its own numbers: those of the first one are 16 times as large."""
+
+    def scaled(queries, keys):
+        return cast(np, 0.7 * linear(2, dtype="float64")(queries, keys), "bfloat16")
+
+    assert codes(asked(scaled, Alibi(2), dtype="bfloat16")) == ("bias-scaled",)
+
+
+def test_a_fault_is_named_if_it_explains_nine_tenths_of_the_wrong_numbers(cases):
+    """One head of 16 that is silent besides is left unexplained; with two, the fault is not said to be this one."""
+    for silent, said in ((1, [("slopes-rule",)]), (2, [])):
+
+        def made(out, _queries, _keys, silent=silent):
+            return np.where((np.arange(16) < silent)[:, None, None], np.float32(0), out)
+
+        report = asked(linear(16, slopes=lambda heads: geometric(heads, 4), made=made), Alibi(16), length=16)
+        with cases(silent):
+            assert [each.codes for each in report.explanations] == said
+            assert ("explains most of the errors, not all" in " ".join(str(report).split())) == bool(said)
 
 
 @pytest.mark.parametrize("distance", [pytest.param(257, marks=pytest.mark.slow), 9_999])

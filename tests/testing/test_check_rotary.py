@@ -253,6 +253,24 @@ def test_an_offset_is_told_up_to_8192_tokens_either_way(cases):
             assert told == ([(("positions-offset",), {"offset": offset})] if abs(offset) == 8192 else [])
 
 
+def test_rows_that_were_added_to_a_table_in_few_bits_are_told_with_the_first_of_them():
+    spec = ch.Rotary(16)
+    rates = np.array(spec.rates)
+
+    def turned(x, positions):
+        at = positions[:, None].astype(float)
+        coarse = at.astype(np.float16) * rates.astype(np.float16)
+        phases = np.where(at >= 300, coarse, at * rates)
+        a, b = np.split(x.astype(float), 2, axis=-1)
+        y = np.concatenate([a * np.cos(phases) - b * np.sin(phases), a * np.sin(phases) + b * np.cos(phases)], axis=-1)
+        return y.astype(x.dtype)
+
+    report = check_rotary(turned, spec, raises=False, length=600)
+    assert report.codes == {"table-rebuilt-rounded"}
+    said = "computes positions from 300 on in float16: the table was rebuilt in another precision."  # all its errors
+    assert said in " ".join(str(report).split())
+
+
 def test_a_function_that_counts_its_rows():
     """The other ways to be called are rows of tests/faults."""
     spec = ch.Rotary(8)

@@ -11,7 +11,6 @@ from clockhands.additive import table
 from clockhands.additive.codes import AdditiveCode
 from clockhands.arguments import count, shown
 from clockhands.clocks import Clock
-from clockhands.clocks import shift as shift_of
 from clockhands.errors import InvalidType, InvalidValue
 from clockhands.layouts import pair_channels
 from clockhands.measures import completes
@@ -244,7 +243,6 @@ def shift(spec: Any, k: float = 3, *, starts: Sequence[float] = (0, 40, 1000), t
     held = clock_of(spec)
     k = one_position("k", k)
     begins = [one_position("starts", start) for start in several("starts", starts, "positions", _MOST_STARTS)]
-    shift_of(spec, k)  # raises the error with the reason, if the code has no shift
     pairs = held.ladder.pairs
     chosen_pairs = sorted({round(place * (pairs - 1) / 5) for place in range(6)})
     before, after = (

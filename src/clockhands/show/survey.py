@@ -26,7 +26,8 @@ _LISTED = 10  # the most models listed that could not be audited
 def headline(rows: Sequence[SurveyRow]) -> str:
     """The survey in one sentence.
 
-    >>> headline([SurveyRow("a", "", "1", "done", kinds="rotary"), SurveyRow("b", "", "1", "failed")])
+    >>> correct = SurveyRow("a", "", "1", "done", verdict="The position settings look correct.")
+    >>> headline([correct, SurveyRow("b", "", "1", "failed")])
     '2 models: 1 not audited, 1 correct.'
     """
     counted = Counter(row.grade for row in rows)
