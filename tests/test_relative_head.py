@@ -96,6 +96,11 @@ def test_what_is_attended_to_is_what_stood_there():
         assert np.median(warm[np.arange(BACK, length), np.arange(length - BACK)]) < 0.7
 
 
+def test_every_token_holds_a_one_in_the_first_dimension_of_each_pair():
+    for layout, constant in (("halves", [1, 1, 0, 0, 0, 0]), ("interleaved", [1, 0, 1, 0, 0, 0])):
+        assert relative_head(ch.Rotary(6, rotated=4, layout=layout), 1).constant.tolist() == constant
+
+
 @every("back", [0, 1, 17, -2])
 def test_it_looks_as_far_as_it_is_told(back):
     for spec in (ch.Sinusoidal(64), ch.Rotary(64)):

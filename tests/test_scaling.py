@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from mpmath import mp, mpf
 
 from clockhands.errors import InvalidValue
-from clockhands.ladders import evenly_spaced, explicit, geometric
+from clockhands.ladders import EvenSteps, Explicit, Joined, evenly_spaced, explicit, geometric
 from clockhands.scaling import Dynamic, Linear, Llama3, LongRope, MixedNtk, Ntk, Proportional, Scaling, Yarn
 from oracles import real_numbers, sentences
 from oracles.real_numbers import worst_relative
@@ -341,6 +341,10 @@ def test_ntk_of_a_single_pair_is_refused(scaling):
     [
         (evenly_spaced(4, 1.0, 0.1), "evenly spaced frequencies (1 to 0.1)"),
         (explicit([1.0]), "1 explicit frequencies"),
+        (
+            Joined(((1, Explicit((1.0,))), (2, EvenSteps(1.0, 3.0)))).ladder(3, 6),
+            "1 explicit frequencies; then evenly spaced frequencies (1 to 3)",
+        ),
         (explicit([1.0, 0.5, 0.26]), "3 explicit frequencies"),
         (explicit([0.0, 0.0]), "2 explicit frequencies"),
         (explicit([1.0, 0.5, 0.25 + 2.0**-54]), "3 explicit frequencies"),

@@ -166,6 +166,11 @@ def test_a_byte_order_mark_and_the_spelling_of_other_numbers_stay():
     assert after == '\ufeff{"rope_theta": 500000.0, "eps": 1.0E-05}\n'
 
 
+def test_words_are_written_as_people_read_them():
+    for value in ("é 中", {"a": "é 中"}):
+        assert "é 中" in patched('{"b": 1}', [{"op": "replace", "path": "/b", "value": value}])
+
+
 def test_a_line_of_a_diff_ends_where_a_line_of_the_file_does():
     before, after = '{\n "a": "\u2028",\n "b": 1\n}', '{\n "a": "\u2028",\n "b": 2\n}'
     assert unified(before, after, "c.json").splitlines()[0] == "--- a/c.json"

@@ -57,7 +57,8 @@ NOT_COMPUTED = [
     *((name, FOURIER, 100, "values=") for name in ("turning", "unique", "longer_texts", "precision")),
     *(("reach", spec, 2048, "values=") for spec in (BUCKETS, Kerple(2), Fire(2), Window(2, 3, 3), LogWindow(2, 3, 3),
                                                     Clipped(2))),
-    *(("told_apart", spec, 2048, "values=") for spec in (Kerple(2), Fire(2), LogWindow(2, 3, 3))),
+    *(("told_apart", spec, 2048, f"of {name} are trained: pass them to clockhands.properties as values=")
+      for spec, name in ((Kerple(2), "KERPLE"), (Fire(2), "FIRE"), (LogWindow(2, 3, 3), "the window"))),
     ("precision", Kerple(2), 64, "values="), ("longer_texts", Fire(2, hidden=4), 64, "values="),
     ("precision", WARPED, 64, ""), ("precision", Alibi(64), 2**20, ""),
     ("kernel", SINES, 1, ""), ("shift", SINES, 1, ""), ("spectrum", SINES, 1, ""),

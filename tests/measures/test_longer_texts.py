@@ -98,7 +98,9 @@ def test_binary_digits_are_new_where_a_longer_number_begins():
 def test_counters_are_new_in_every_channel():
     numbers = found(Counter(width=3), 50).numbers
     assert (numbers["first_new"], numbers["new"]) == (50, 3)
-    assert "a size that did not occur" in found(NormalizedCounter(width=3, length=50), 50).says
+    shares = found(NormalizedCounter(width=3, length=50), 50)
+    assert (shares.holds, shares.numbers["new"]) == (False, 3)
+    assert "a size that did not occur" in shares.says
 
 
 def test_a_learned_table_ends_or_has_rows_that_no_short_text_uses():

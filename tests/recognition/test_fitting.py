@@ -39,6 +39,7 @@ WRITTEN = {
     "proportional": (Geometric(1e6), Proportional(0.25)),
     "proportional and slowed": (Geometric(1e6), Proportional(0.5, 8.0)),
     "yarn": (Geometric(), Yarn(8.0, 4_096)),
+    "yarn, other turns": (Geometric(), Yarn(8.0, 4_096, 30.0, 3.0)),
     "yarn without rounding": (Geometric(150_000.0), Yarn(32.0, 4_096, truncate=False)),
     "yarn without a factor": (Geometric(), Yarn(40.0, 4_096, attention_factor=1.0)),
     "yarn with a factor of its own": (Geometric(), Yarn(40.0, 4_096, attention_factor=1.25)),

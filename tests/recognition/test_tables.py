@@ -164,6 +164,13 @@ def test_the_arithmetic_is_seen():
     assert identified(once).computed_in == "float64"
     assert identified(single).computed_in == "float32"
     assert identified(single.astype(np.float64)).computed_in == "float32"
+    # At large positions, phases in float32 are off by more than float16 explains, here by less than twice as much.
+    at = np.linspace(0, 80_000, 100)
+    exact = np.multiply.outer(at, rates)
+    phases = np.multiply.outer(at.astype(np.float32), rates.astype(np.float32)).astype(np.float64)
+    for made, arithmetic in ((exact, None), (phases, "float32")):
+        rows = np.concatenate([np.sin(made), np.cos(made)], axis=1).astype(np.float16)
+        assert identified(rows, positions=at).computed_in == arithmetic
 
 
 def test_a_wrong_row_is_seen_and_named(cases):

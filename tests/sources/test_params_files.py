@@ -71,7 +71,8 @@ def test_the_stretching_of_llama_3(cases):
             assert place in code.source["scaling"]
             assert "params.json:use_scaled_rope" in code.source["scaling"]
             # A factor that no file has is what Meta's code takes; Llama 3.2 was published with another elsewhere.
-            assert ("default-value" in facts(found)) == (not more)
+            default = facts(found).get("default-value")
+            assert (default and default["default of"]) == (None if more else f"Llama of Meta ({place})")
             assert resolved(LLAMA | {"use_scaled_rope": False} | more).codes[0].scaling is None
 
 

@@ -210,6 +210,23 @@ def test_three_coordinates_of_a_token_are_rotated_as_before(cases):
                 assert (mine - theirs).abs().max() <= 4 * CLOSE  # phases up to 40 of float32
 
 
+def test_a_part_that_asks_for_as_many_tokens_as_positions_keeps_its_three_coordinates(monkeypatch):
+    model, ids, x = models.model_of("qwen2_vl"), torch.arange(120).reshape(3, 1, 40), torch.zeros(1, 40, 64)
+    kind = type(model.language_model.rotary_emb)
+    forward = kind.forward
+
+    def strict(self, x, position_ids):
+        assert x.shape[-2] == position_ids.shape[-1]
+        return forward(self, x, position_ids)
+
+    monkeypatch.setattr(kind, "forward", strict)
+    own = model.language_model.rotary_emb(x, ids)
+    exactly.swap(model)
+    for mine, theirs in zip(model.language_model.rotary_emb(x, ids), own, strict=True):
+        assert mine.shape == theirs.shape
+        assert (mine - theirs).abs().max() <= 12 * CLOSE  # phases up to 119 of float32
+
+
 def test_swapping_twice_and_restoring_what_is_not_swapped_are_errors():
     model, _ = made("llama")
     with pytest.raises(InvalidValue, match="is not swapped"):
