@@ -42,6 +42,7 @@ def to_numbers(*_args: Any, **_named: Any) -> Any:
 @pytest.fixture
 def on_an_accelerator(monkeypatch):
     """Whole numbers of PyTorch are taken for ones on an accelerator, and their numbers must not be asked for."""
+    pytest.importorskip("torch")
 
     def stay(positions: Any) -> bool:
         return isinstance(positions, torch.Tensor) and not positions.is_floating_point()
