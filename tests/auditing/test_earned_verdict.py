@@ -10,6 +10,8 @@ import pytest
 from auditing import published_fields as of
 from auditing.faulty_files import QWEN2_YARN
 from clockhands.auditing import CORRECT, audit
+from clockhands.cli import main
+from clockhands.sources.model_types import table
 
 LLAMA_YARN = of.LLAMA_3 | {
     "max_position_embeddings": 32768,
@@ -178,7 +180,7 @@ def mutated(chance):
     return config, how, key
 
 
-@pytest.mark.parametrize("number", [60, pytest.param(2000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("number", [30, pytest.param(2000, marks=pytest.mark.slow)])
 def test_nothing_looks_correct_that_transformers_refuses_or_computes_otherwise(cases, draw, number):
     for seed in draw(range(10**6), number):
         config, how, key = mutated(random.Random(seed))
@@ -191,3 +193,36 @@ def test_nothing_looks_correct_that_transformers_refuses_or_computes_otherwise(c
             rates, factor = made
             assert np.allclose(found.layers[0].rates, rates, rtol=1e-5)
             assert found.layers[0].attention_factor in (None, pytest.approx(factor, rel=1e-6))
+
+
+def test_what_the_table_says_of_a_type_in_words_is_reported(cases, tmp_path, capsys):
+    for name, entry in table()["types"].items():
+        if "notes" not in entry:
+            continue
+        with cases(name):
+            assert entry["notes"] in {says for _, says in audit({"model_type": name}).remarks}
+    for name, keys in table()["told"].items():
+        if name in table()["types"]:
+            with cases(name, keys):
+                found = audit({"model_type": name, **dict.fromkeys(keys, 7)})
+                assert "; ".join(f"{key} is 7" for key in keys) in {says for _, says in found.remarks}
+    path = written(tmp_path, {"model_type": "longformer", "attention_window": [512, 512]})
+    for more in ((), ("--verbose",)):
+        with pytest.raises(SystemExit):
+            main(["audit", str(path), *more])
+        assert "besides      text: attention_window is [512, 512]" in capsys.readouterr().out
+
+
+def test_a_default_base_beside_a_default_context_is_no_fault():
+    found = {each.code: each.severity for each in audit({"model_type": "qwen2_5_omni_dit"}).findings}
+    assert found["default-base"] == "note"
+    declared = audit({"model_type": "qwen3", "max_position_embeddings": 262144})
+    assert {each.code: each.severity for each in declared.findings}["default-base"] == "warning"
+
+
+def test_a_part_under_a_key_that_the_class_ignores_is_not_what_it_computes():
+    text = {"model_type": "qwen2", "hidden_size": 64, "num_attention_heads": 4, "rope_theta": 1e6}
+    found = audit({"model_type": "vibevoice", "decoder_config": text})
+    assert "Transformers 5.23.0 and vLLM 0.33.0 compute other values than the file declares" in found.verdict
+    held = audit({"model_type": "vibevoice", "text_config": text})
+    assert "Transformers 5.23.0" not in held.verdict

@@ -299,7 +299,7 @@ def test_codes_of_several_axes():
     "name",
     [
         "Buckets",
-        "LayerMixture",  # with a layer that has no code
+        pytest.param("LayerMixture", marks=pytest.mark.slow),  # with a layer that has no code
         *(
             pytest.param(name, marks=pytest.mark.slow)
             for name in ("none", "Sinusoidal", "Rotary", "Rotary with xPos", "Alibi")

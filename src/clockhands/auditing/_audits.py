@@ -84,6 +84,7 @@ class Audit:
         readings: What runtimes compute from the same config, and where they differ from `layers`.
         ignored: Position keys that were not read: their sources and values.
         unexplained: Sources of those of them of which nothing is known: they may change what the model computes.
+        remarks: What the types of parts do with positions besides the codes: the part, and a clause.
         properties: The main properties of the codes, as far as they follow from their specs.
         notes: Choices made while opening the target that another program might make differently.
         asked: The length that the caller gave; None for that of the files.
@@ -106,6 +107,7 @@ class Audit:
     readings: tuple[Reading, ...] = ()
     extension: Extension | None = None
     properties: tuple[MainProperties, ...] = ()
+    remarks: tuple[tuple[str, str], ...] = ()
     asked: int | None = None
     runtime: str | None = None
     live: Mapping[str, Any] | None = field(default=None, hash=False)
@@ -259,6 +261,7 @@ class Audit:
             "ignored": {place: json_value(value) for place, value in self.ignored.items()},
             "weights": None if self.weights is None else self.weights.to_dict(),
             "extension": None if self.extension is None else json_value(self.extension.to_dict()),
+            "remarks": [{"part": part, "says": says} for part, says in self.remarks],
             "properties": [one.to_dict() for one in self.properties],
             "readers": [json_value(reading_to_dict(reading, self.reach)) for reading in self.readings],
             "verdict": self.verdict,
@@ -488,4 +491,5 @@ def judged(
         readings=others,
         runtime=None if runtime is None else str(runtime),
         properties=main_properties(resolved),
+        remarks=resolved.remarks,
     )

@@ -173,12 +173,25 @@ def blocks_of_5(view: View) -> list[tuple[str, Mapping[str, Any]]]:
     return []
 
 
+def _of_another_part(view: View) -> str | None:
+    """The type whose defaults the class takes for text, if a file has the text under a key that the class ignores."""
+    top = view.top.get("model_type")
+    known = model_type(top) if isinstance(top, str) else None
+    part = table()["sections"].get(view.path.removesuffix(".").rpartition(".")[2])
+    if known is None or part not in ("encoder", "decoder") or "text" not in known.sections or part in known.sections:
+        return None
+    return known.sections["text"]
+
+
 def config_of_5(view: View) -> None:
     """Apply what the config classes of Transformers 5.23.0 change in a part; vLLM uses them too."""
     name = known_to("transformers-5", view)
     view.values.pop("indexer_rope_interleave", None)  # the class of glm_moe_dsa always interleaves
     text = facts()["transformers-5"]["flat"].get(name)
-    if text is not None and not view.path and "text_config" not in view.values:
+    flat = text is not None and not view.path and "text_config" not in view.values
+    if not flat:
+        text = _of_another_part(view)
+    if text is not None:
         for key in table()["position_keys"]:
             view.drop(key)
         view.values = {"model_type": text}

@@ -234,6 +234,7 @@ class _AuditPage(Page):
         column = min(max([len(label) for label in labels] + [LABEL - 4]) + 4, self.width // 2)
         for label, code in zip(labels, shown, strict=True):
             self.beside(in_short(code), f"  {safe(label)}".ljust(column), ())
+        self.remarks()
         if len(audit.layers) > len(shown):
             self.row("", f"and {len(audit.layers) - len(shown)} more (--verbose)", None)
         if words := _runtimes_in_short(audit.readings):
@@ -295,8 +296,14 @@ class _AuditPage(Page):
             self.row("defaults", f"from {' and '.join(self.libraries)}")
         if unread := self.unread():
             self.row("not read", self.place(", ".join(unread)), None)
+        self.remarks()
         for name, short in self.files.items():
             self.row("sources", f"{short}: is {safe(Path(name).name)}", None)
+
+    def remarks(self) -> None:
+        """What the types do with positions besides the layers."""
+        for part, says in self.audit.remarks:
+            self.row("besides", f"{part}: {says}", None)
 
     def unread(self) -> list[str]:
         """Keys that were not read; those that a finding names already are left out."""

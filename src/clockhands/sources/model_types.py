@@ -143,6 +143,7 @@ class ModelType:
         uneven: Whether the class accepts heads that do not divide the hidden size evenly, and cuts a head at an odd
             channel.
         scores: What scores are multiplied by, see `clockhands.sources._score_fields`.
+        remark: What the type does with positions besides its codes, in a clause.
         not_read: What the type does with positions that this library does not read, as text; None if nothing is known.
     """
 
@@ -156,6 +157,7 @@ class ModelType:
     uneven: bool = False
     scores: Mapping[str, Any] = field(default_factory=dict)
     not_read: str | None = None
+    remark: str | None = None
 
     @property
     def title(self) -> str:
@@ -209,6 +211,7 @@ def model_type(name: str) -> ModelType | None:
         uneven=entry.get("uneven", False),
         scores=entry.get("scores", {}),
         not_read=data["not_read"].get(name),
+        remark=data["types"][name].get("notes"),
     )
 
 
@@ -243,7 +246,8 @@ def class_of_others(values: Mapping[str, Any], known: ModelType) -> str | None:
     if not stem or ((stem.startswith(name) or name.startswith(stem)) and not longer):
         return None
     other = by_class(values)
-    same = other is not None and replace(other, name=known.name, not_read=known.not_read) == known
+    own = {"name": known.name, "not_read": known.not_read, "remark": known.remark}
+    same = other is not None and replace(other, **own) == known
     return None if same else classes[0]
 
 

@@ -5,6 +5,7 @@ type reads, and make specs from them. A type that is not in the table is read by
 from a type (the layout) is then unknown.
 """
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -30,6 +31,7 @@ from clockhands.sources.model_types import (
     class_of_others,
     model_type,
     remote_class,
+    table,
 )
 from clockhands.sources.overriding import by_caller, overridden
 from clockhands.sources.params_fields import is_params, params_codes
@@ -170,7 +172,7 @@ def _of_config(opened: Opened, config: Mapping[str, Any], length: int | None) ->
     parts = [reader.part(section) for section in found]
     ignored = beside(config, file) if all(section.path for section in found) else {}
     whole = _of_parts(parts, _main(parts), name, f"{file}:model_type", length, facts, ignored)
-    return replace(whole, notes=tuple(dict.fromkeys(reader.notes)))
+    return replace(whole, notes=tuple(dict.fromkeys(reader.notes)), remarks=tuple(dict.fromkeys(reader.remarks)))
 
 
 def _of_dialect(opened: Opened, found: InDialect, length: int | None) -> Resolved:
@@ -247,6 +249,7 @@ class _ConfigReader:
     facts: list[Fact]
     length: int | None
     notes: list[str] = field(default_factory=list)
+    remarks: list[tuple[str, str]] = field(default_factory=list)
 
     def part(self, section: Section) -> _Part:
         """The codes of a part, by the table or by its fields."""
@@ -331,6 +334,11 @@ class _ConfigReader:
             made = [(_in_part(code, section.part), None) for code in bias_codes(fields, None, None)]
         made += self._predicting(section, fields, known, [code for code, _ in made])
         certain = self.opened.form != "dialect"
+        of = made[0][0].part if made else section.part
+        held = [key for key in table()["told"].get(known.name, ()) if fields.values.get(key)]
+        fields.read.update(held)
+        told = "; ".join(f"{key} is {json.dumps(shown(fields.values[key]))}" for key in held)
+        self.remarks.extend((of, each) for each in (known.remark, told) if each)
         idle |= ignored_keys(fields, known, [code for code, _ in made], certain=certain)
         misspelt_keys(fields, known)
         if context is not None and context.source == known.default_source:

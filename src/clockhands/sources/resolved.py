@@ -224,6 +224,7 @@ class Resolved:
         source: Where ``model_type``, ``context`` and ``length`` come from.
         ignored: The values of position keys that were not read, by source.
         idle: Those of them that change nothing: they repeat what the codes do anyway.
+        remarks: What the types of parts do with positions besides the codes: the part, and a clause.
         notes: What the model types do with positions that this library does not read, in sentences.
     """
 
@@ -237,6 +238,7 @@ class Resolved:
     idle: frozenset[str] = frozenset()
     asked: int | None = None
     notes: tuple[str, ...] = ()
+    remarks: tuple[tuple[str, str], ...] = ()
 
     def with_lengths(self) -> "Resolved":
         """The same with one length for each code, so that a report uses one length for each code.

@@ -230,6 +230,8 @@ class RotaryReader:
         )
         slides = window is not None and window.value and not off
         keys = self.fields.spellings.get(quantity, ())
+        if not self.fields.declares("context"):
+            context = None  # a length that the class has beside its base says nothing against that base
         return {
             "belongs at": self.fields.source(keys[0]) if keys else None,
             "context": value_of(context),
