@@ -30,23 +30,6 @@
     .filter((each) => each.checkVisibility() && !each.parentElement.closest("svg"))
     .filter((each) => !each.closest("[aria-hidden=true]"))
     .map((each) => [each.closest("section").id, each.getAttribute("role"), each.ariaLabel ?? ""]),
-  // The names of what a key can reach.
-  reachable: () => [...document.querySelectorAll("button, select, input, a[href], summary, [tabindex='0']")]
-    .filter((each) => each.checkVisibility({ visibilityProperty: true }) && !each.disabled)
-    .map((each) => [each.ariaLabel, ...Array.from(each.labels ?? [], (label) => label.textContent), each.textContent])
-    .map((names) => names.filter(Boolean).join(" ").trim()),
-  // Remembers what has the focus: how many different elements had it, and those of them that did not show it.
-  focused: () => {
-    const at = document.activeElement, look = getComputedStyle(at);
-    window.reached ??= new Set();
-    window.unseen ??= [];
-    if (at !== document.body) {
-      window.reached.add(at);
-      const ring = look.outlineStyle !== "none" && parseFloat(look.outlineWidth) >= 1.5;
-      if (!ring) window.unseen.push(`${at.localName}.${at.getAttribute("class")} in ${at.closest("section")?.id}`);
-    }
-    return [window.reached.size, window.unseen];
-  },
   // The views in the order of the page.
   shown: () => [...document.querySelectorAll("#explorer section")].map((each) => each.id),
   // Every sentence of the page that is read, from top to bottom.
@@ -66,36 +49,6 @@
   // Left, top and bottom of each view.
   boxes: () => [...document.querySelectorAll("#explorer section")].map((each) => each.getBoundingClientRect())
     .map(({ left, top, bottom }) => [left, top, bottom]),
-  // The directions in which the clock's hands are drawn, in rad, each with its pair.
-  tips: () => [...document.querySelectorAll("#clock .hand")].map((hand) => [hand.querySelector(".arm"), +hand.dataset.pair])
-    .map(([arm, pair]) => [pair, Math.atan2(arm.y1.baseVal.value - arm.y2.baseVal.value,
-      arm.x2.baseVal.value - arm.x1.baseVal.value)]),
-  // An arrow of a shifted hand, in radii of its face: up and across.
-  arrow: (which, name) => {
-    const hand = document.querySelector(`#shift [data-hand="${which}"]`);
-    const { x1, y1, x2, y2 } = hand.querySelector(`.${name}`), radius = hand.querySelector(".face").r.baseVal.value;
-    return [(y1.baseVal.value - y2.baseVal.value) / radius, (x2.baseVal.value - x1.baseVal.value) / radius];
-  },
-  // Begins to note what the clock's field says in each frame, and when that frame began in ms, until it says so many tokens.
-  frames: (tokens, patience) => {
-    const field = document.querySelector('#clock input[type="number"][data-name="position"]'), frames = [];
-    window.frames = new Promise((done) => {
-      const look = (now) => {
-        frames.push([now, Number(field.value)]);
-        if (Number(field.value) >= tokens || now > frames[0][0] + patience) done(frames);
-        else requestAnimationFrame(look);
-      };
-      requestAnimationFrame(look);
-    });
-  },
-  // By how much the reddest and the least red dot of the table differ.
-  spread: () => {
-    const canvas = document.querySelector("#table canvas");
-    const { data } = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
-    let least = 255, most = 0;
-    for (let at = 0; at < data.length; at += 4) [least, most] = [Math.min(least, data[at]), Math.max(most, data[at])];
-    return most - least;
-  },
   // Width, height and dots of a picture.
   pixels: async (address) => {
     const picture = new Image();

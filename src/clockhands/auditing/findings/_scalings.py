@@ -26,8 +26,8 @@ class UnknownScaling(Kind, code="unknown-scaling"):
     def message(self) -> str:
         if self.meant is not None:
             return (
-                f"{self.said()}, but runtimes know this scaling only as {spoken(self.meant)}: they refuse the file or"
-                " ignore the scaling."
+                f"{self.said()}, but the name of this scaling is {spoken(self.meant)}: runtimes that compare names"
+                " letter by letter refuse the file or ignore the scaling."
             )
         known = f" (known scalings: {self.known})" if self.known else ""
         near = self._nearest_scaling()
