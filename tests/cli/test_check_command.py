@@ -140,7 +140,7 @@ def test_a_wrong_function_is_exit_code_1_and_is_explained_before_the_evidence(ch
     assert len(checked("wrong_base", *LLAMA, "-v").out) > len(done.out)
 
 
-def test_json_is_one_document_of_the_published_schema(checked):
+def test_json_is_one_document_of_the_published_schema_which_refuses_what_is_no_report(checked):
     schema = json.loads(SCHEMA.read_text(encoding="utf-8"))
     for name, sound in (("apply_rotary", True), ("wrong_base", False), ("infinite", False)):
         done = checked(name, *LLAMA, "--json")
@@ -150,11 +150,6 @@ def test_json_is_one_document_of_the_published_schema(checked):
         assert (told["target"], told["subject"], told["sound"]) == (*[f"somebodys:{name}"] * 2, sound)
         assert told["spec"] == json.loads(ch.to_json(ch.preset("llama2", head_width=16)))
     assert told["worst"] == "Infinity"
-
-
-def test_the_schema_refuses_what_is_no_report(checked):
-    schema = json.loads(SCHEMA.read_text(encoding="utf-8"))
-    told = json.loads(checked("wrong_base", *LLAMA, "--json").out)
     for change in ({"sound": True}, {"kind": "rope"}, {"schema": 2}, {"failures": []}, {"worst": None}):
         with pytest.raises(jsonschema.ValidationError):
             jsonschema.Draft202012Validator(schema).validate(told | change)

@@ -39,14 +39,6 @@ def test_two_readings_of_one_file(run, file):
     assert [each["distance"] for each in group["rates"]["at"]][-2:] == [131072, 524288]
 
 
-def test_a_scaling_that_is_left_out_has_the_published_cosine(run, file):
-    wide = OLD | {"num_attention_heads": 32, "max_position_embeddings": 8192}
-    done = run("diff", file("wide", wide), "--readers", "clockhands,no-scaling", "--json")
-    (group,) = json.loads(done.out)["groups"]
-    at = {each["distance"]: each["mean_cosine"] for each in group["rates"]["at"]}
-    assert round(at[8192], 3) == 0.769
-
-
 def test_only_the_layers_that_part_are_told_apart(run, file):
     gemma = {
         "model_type": "gemma3_text", "hidden_size": 2560, "num_attention_heads": 8, "head_dim": 256,

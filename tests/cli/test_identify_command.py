@@ -4,7 +4,6 @@ import json
 import re
 import sys
 
-import ml_dtypes
 import numpy as np
 import pytest
 from safetensors.numpy import save_file
@@ -184,11 +183,6 @@ def test_a_table_beside_its_model_has_the_name_that_picks_it(run, here):
     (result,) = told(run("identify", "ext.onnx:pos", "--json"))
     assert result["what"] == "ext.onnx:pos"
     assert told(run("identify", result["what"], "--json")) == [result]
-    (here / "d.bin").unlink()
-    done = run("identify", "ext.onnx:pos")
-    assert done.code == 2
-    assert "error: ext.onnx keeps the numbers of 'pos' in d.bin, which is not there.\n" in done.err
-    assert "hint: Download d.bin too: the two files belong together.\n" in done.err
 
 
 def test_several_arrays_of_an_archive(run, here):
@@ -197,13 +191,6 @@ def test_several_arrays_of_an_archive(run, here):
     assert done.err.startswith("note: left out: 'spec' in t.npz holds ")
     results = told(done)
     assert [(result["what"], len(result["matches"])) for result in results] == [("t.npz:table", 1), ("t.npz:noise", 0)]
-
-
-def test_bfloat16(run, here):
-    save_file({"t": TABLE.astype(ml_dtypes.bfloat16)}, here / "t.safetensors")
-    (result,) = told(run("identify", "t.safetensors", "--json"))
-    assert result["dtype"] == "bfloat16"
-    assert is_paper(result["matches"][0])
 
 
 MODULE = f"""
