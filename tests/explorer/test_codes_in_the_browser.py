@@ -7,15 +7,14 @@ import numpy as np
 import pytest
 
 import clockhands as ch
-from clockhands.additive import EvenlySpaced
 from clockhands.errors import InvalidValue
-from clockhands.ladders import Explicit, Geometric
+from clockhands.ladders import Explicit
 from clockhands.rotary import Rotary
 from clockhands.scaling import Proportional
 from clockhands.show.explorer.data import codes, data
 from clockhands.show.explorer.page import page
 from clockhands.specs import to_dict
-from exploring import caption, follow, plain, put, says
+from exploring import caption, plain, put, says
 
 pytestmark = pytest.mark.slow
 
@@ -241,62 +240,3 @@ def test_hands_that_stand_still_or_rise_are_told_as_they_are(quiet_page, still, 
             rate = rates[int(place.get_attribute("data-pair"))]
             assert label.startswith("fast: ") == (rate == max(moving))
             assert label.startswith("slow: ") == (rate == min(moving))
-
-
-def test_hands_of_a_closed_span_are_another_ladder_on_the_same_faces(quiet_page, explorer):
-    with quiet_page(explorer) as tab:
-        for span in ("open", "closed", "open"):
-            follow(tab, f"width=8&base=100&span={span}&position=7")
-            spec = ch.Sinusoidal(8, spacing=Geometric(100.0, span))
-            for pair, rate in enumerate(spec.rates):
-                turned = (math.degrees(7 * rate) + 180) % 360 - 180
-                hand = f'#clock .hand[data-pair="{pair}"]'
-                says(tab, hand, f"pair {pair}# tokens", 2 * math.pi / rate, rel=6e-3)
-                shown = float(tab.locator(hand).get_attribute("aria-valuenow"))
-                assert shown == pytest.approx(turned, abs=0.06)
-
-
-@pytest.mark.parametrize(("base", "width"), [(100, 512), (500, 512), (10_000, 2), (10_000, 8)])
-def test_where_evenly_spaced_rates_come_round(quiet_page, explorer, base, width):
-    spec = EvenlySpaced(width, last_rate=1 / base)
-    panel = '#spacing [data-naive="even"] figcaption'
-    with quiet_page(explorer) as tab:
-        put(tab, "common", width=width, base=base)
-        if width == 2:
-            rows = ch.table(spec, 2048, "float64")
-            apart = np.linalg.norm(rows[1:] - rows[0], axis=1)
-            says(
-                tab,
-                panel,
-                "^Repeats: positions 0 and #, .* differ by # only",
-                1 + apart.argmin(),
-                apart.min(),
-                rel=6e-3,
-            )
-            return
-        gained = round(2 * math.pi / (spec.rates[0] - spec.rates[1]))
-        rows = ch.table(spec, [0, 1, gained], "float64")
-        back, step = np.linalg.norm(rows[2] - rows[0]), np.linalg.norm(rows[1] - rows[0])
-        told = "Repeats" if back < step else "Synchronises"
-        says(
-            tab,
-            panel,
-            f"^{told}: after # tokens all .* rows so far apart differ by #, where neighbours differ by #",
-            gained,
-            back,
-            step,
-            rel=6e-3,
-        )
-        says(tab, "spacing", "all hands are together again after #", gained)
-
-
-def test_digits_and_rows_far_beyond_what_is_drawn(quiet_page, explorer):
-    with quiet_page(explorer) as tab:
-        put(tab, "common", length=131_072)
-        panel = '[data-naive="{}"] figcaption'
-        says(tab, panel.format("binary"), "# of # dimensions never change in # tokens", 512 - 17, 512, 131_072)
-        says(tab, panel.format("paper"), "nearest rows of the first #", 4096)
-        for length in (2, 3):
-            put(tab, "common", length=length)
-            says(tab, panel.format("binary"), "# of # dimensions never change", 512 - (length - 1).bit_length(), 512)
-            has_none_of_these(tab)

@@ -1,15 +1,12 @@
 """What is drawn from a seed on the page in a browser: the numbers of Python's own rotations, and of its figure."""
 
 import math
-import re
-from itertools import product
 
 import pytest
 
 import clockhands as ch
 from clockhands.measures.order.sentences import SeededDraw
-from clockhands.show._figures import attention
-from exploring import caption, put, says
+from exploring import put, says
 
 pytestmark = pytest.mark.slow
 
@@ -39,19 +36,3 @@ def test_a_drawn_query_and_key_have_the_product_of_what_rotate_gives(tab, cases)
                 says(tab, "#distance .figure .says", f"{words}ahead", spec.head_width, behind, ahead, rel=6e-3)
                 shown = float(tab.locator("#distance .tip-drawn").get_attribute("data-score"))
                 assert shown == pytest.approx(behind, abs=1e-9)
-
-
-def test_the_page_and_the_figure_say_the_same_of_two_sentences(tab, cases):
-    for code, seed in product(("sinusoidal", "rotary", "alibi"), (0, 5)):
-        with cases(code, seed):
-            put(tab, "attention", code_in_attention=code, seed=seed)
-            told = " ".join(text.get_text() for text in attention(code, seed=seed).texts).replace("\n", " ")
-            moved = re.search(r"a weight moves by up to (\d\.\d+)", told)
-            assert bool(moved) == (code != "alibi")
-            if moved:
-                says(tab, "attention", "a weight moves by up to #", float(moved[1]), rel=1e-9)
-                continue
-            assert "With ALiBi it cannot either" in told
-            assert "ALiBi depends on the distance of a word, not on its side" in told
-            assert "With ALiBi it cannot tell these two either" in caption(tab, "attention")
-            assert "does not say on which side" in caption(tab, "attention")

@@ -1,6 +1,5 @@
 """The formula, the sum and the difference of encodings, and the pictures beside the hands, with Python's numbers."""
 
-import json
 import math
 import re
 from decimal import Decimal
@@ -10,13 +9,11 @@ import pytest
 
 import clockhands as ch
 from browsing import expect, settled
-from clockhands.auditing import audit
 from clockhands.ladders import Geometric
 from clockhands.measures.order.sentences import SeededDraw
 from clockhands.phases import units
 from clockhands.positions import positions_of
-from clockhands.show.explorer.data import data
-from clockhands.show.explorer.page import page
+from explorer.facts import MODELS, audits_in, shown
 from exploring import caption, control, follow, holds, plain, put, says
 
 pytestmark = pytest.mark.slow
@@ -206,19 +203,8 @@ def test_the_first_visible_difference_and_the_phases_are_those_of_python(quiet_p
 
 
 def test_two_models_are_compared_by_their_frequencies(quiet_page, tmp_path):
-    config = {
-        "model_type": "llama",
-        "hidden_size": 64,
-        "num_attention_heads": 2,
-        "num_hidden_layers": 2,
-        "max_position_embeddings": 2048,
-    }
-    audits = []
-    for name, base in (("one", 10000.0), ("two", 10100.0)):
-        (tmp_path / f"{name}.json").write_text(json.dumps(config | {"rope_theta": base}), encoding="utf-8")
-        audits.append(audit(tmp_path / f"{name}.json"))
-    place = tmp_path / "page.html"
-    place.write_text(page(data(audits)), encoding="utf-8")
+    audits = audits_in(tmp_path, one=MODELS["llama"], two=MODELS["llama"] | {"rope_theta": 10100.0})
+    place = shown(tmp_path / "page.html", *audits.values())
     first, second = (10000.0 ** -(np.arange(16) / 16), 10100.0 ** -(np.arange(16) / 16))
     apart = np.abs(first - second)
     with quiet_page(place) as tab:
@@ -266,30 +252,6 @@ def test_a_pair_is_looked_at_between_two_tokens(quiet_page, explorer):
         settled(tab)
         assert float(field.input_value()) == pytest.approx(7.3, abs=0.03)
         holds(tab, "clock", "position", 7)
-
-
-def test_the_other_token_with_nearly_the_same_sine_is_named(quiet_page, explorer):
-    with quiet_page(explorer) as tab:
-        for pair, position in ((4, 100), (0, 1), (90, 1000)):
-            put(tab, "pair", pair=pair, position=position)
-            at = phases_of_pair(pair)
-            # On the other side of the wave the cosine has the other sign.
-            off = np.where(np.cos(at) * np.cos(at[position]) < 0, np.abs(np.sin(at) - np.sin(at[position])), np.inf)
-            other = int(off.argmin())
-            apart = abs(math.cos(at[other]) - math.cos(at[position]))
-            says(
-                tab,
-                "#pair .note",
-                "nearest sine on the other side of the wave is #: its sine differs by # only, its cosine by #",
-                other,
-                off[other],
-                apart,
-                rel=6e-2,
-            )
-
-
-def phases_of_pair(pair):
-    return np.angle(units(ch.Sinusoidal(512).ladder, positions_of(range(2048)))[:, pair])
 
 
 def test_the_small_table_is_read_cell_by_cell(quiet_page, explorer):

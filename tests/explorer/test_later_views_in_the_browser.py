@@ -17,7 +17,7 @@ from clockhands.measures.order.sentences import SeededDraw
 from clockhands.measures.shifts._kernels import first_negative, first_rise, kernel_bound, kernel_by_distance
 from clockhands.measures.tokens._unique import distinct_positions
 from clockhands.scaling import Dynamic, Linear, Llama3, Ntk, Yarn
-from exploring import caption, control, holds, plain, put, says
+from exploring import control, holds, plain, put, says
 
 pytestmark = pytest.mark.slow
 
@@ -79,14 +79,6 @@ def test_the_kernel_is_told_for_both_codes_at_the_distance(quiet_page, explorer,
             assert [int(mark.get_attribute("data-rise")) for mark in marks.all()] == ([rise] if rise else [])
             marks = tab.locator("#distance .mark-below.beside-it")
             assert [int(mark.get_attribute("data-below")) for mark in marks.all()] == ([] if below is None else [below])
-
-
-def test_another_base_is_another_kernel(quiet_page, explorer):
-    with quiet_page(explorer) as tab:
-        put(tab, "common", width=32, base=100)
-        _, rise, below = told(ch.Sinusoidal(32, 100), 8192)
-        words, numbers = kernel_words(rise, below, 8192)
-        says(tab, "distance", rf"in both directions\. It {words}; .* With", *numbers)
 
 
 def right_and_margin(width, back, seed, deviation):
@@ -326,29 +318,3 @@ def test_how_far_each_head_looks(quiet_page, explorer, heads):
         assert lines.count() == heads
         chosen = tab.locator("#bias .half:first-child .head-line.chosen-head")
         assert [each.get_attribute("data-head") for each in chosen.all()] == [str(head)]
-
-
-def test_another_draw_of_a_table_is_other_steps_and_the_same_lines(quiet_page, explorer):
-    paths = "all => all.map((each) => each.getAttribute('d'))"
-    with quiet_page(explorer) as tab:
-        lines, steps = (tab.locator(f"#bias .half:{place}-child .head-line") for place in ("first", "last"))
-        before = lines.evaluate_all(paths), steps.evaluate_all(paths)
-        put(tab, "bias", seed=7)
-        says(tab, "#bias .half:last-child .note", r"\(draw #\)", 7)
-        after = lines.evaluate_all(paths), steps.evaluate_all(paths)
-        assert after[0] == before[0]
-        assert len(after[1]) == len(before[1]) == 8
-        assert all(one != other for one, other in zip(after[1], before[1], strict=True))
-        put(tab, "bias", seed=0)
-        says(tab, "#bias .half:last-child .note", r"\(draw #\)", 0)
-        assert steps.evaluate_all(paths) == before[1]
-        # A shorter text ends before the last bucket does.
-        put(tab, "common", length=50)
-        says(
-            tab,
-            "bias",
-            r"buckets distinguish # of # distances\.",
-            1 + sum(edge < 50 for edge in ch.Buckets(8).boundaries),
-            50,
-        )
-        assert "NaN" not in caption(tab, "bias")

@@ -1,52 +1,24 @@
 """The pages have nothing that assistive technology stumbles over, in light and dark, on narrow and wide screens."""
 
-import json
-
 import pytest
 
 from browsing import settled
-from clockhands.auditing import audit
-from clockhands.show.explorer.data import data
-from clockhands.show.explorer.page import page
 from clockhands.show.report import report
+from explorer.facts import MODELS, audits_in, shown
 
 pytestmark = pytest.mark.slow
-
-SOUND = {
-    "model_type": "gemma3_text",
-    "hidden_size": 512,
-    "num_attention_heads": 2,
-    "head_dim": 256,
-    "num_hidden_layers": 26,
-    "max_position_embeddings": 131072,
-    "rope_theta": 1000000.0,
-    "rope_local_base_freq": 10000.0,
-    "sliding_window": 1024,
-    "sliding_window_pattern": 6,
-}
-# An error, a warning and notes: a key that no reader knows, and a ladder of which most never turns.
-BROKEN = {
-    "model_type": "llama",
-    "hidden_size": 64,
-    "num_attention_heads": 2,
-    "num_hidden_layers": 3,
-    "max_position_embeddings": 2048,
-    "rope_theta": 0,
-}
 
 
 @pytest.fixture(scope="module")
 def pages(tmp_path_factory, explorer):
     """The page without a model, the page of two models, and the report on them."""
     place = tmp_path_factory.mktemp("pages")
-    audits = []
-    for name, config in (("sound", SOUND), ("broken", BROKEN)):
-        (place / f"{name}.json").write_text(json.dumps(config), encoding="utf-8")
-        audits.append(audit(place / f"{name}.json"))
-    assert any(finding.severity == "error" for finding in audits[1].findings)
-    (place / "models.html").write_text(page(data(audits)), encoding="utf-8")
-    (place / "report.html").write_text(report(audits), encoding="utf-8")
-    return {"plain": explorer, "models": place / "models.html", "report": place / "report.html"}
+    # An error, a warning and notes: a ladder of which most never turns.
+    audits = audits_in(place, sound=MODELS["gemma"], broken=MODELS["llama"] | {"rope_theta": 0})
+    assert any(finding.severity == "error" for finding in audits["broken"].findings)
+    (place / "report.html").write_text(report([*audits.values()]), encoding="utf-8")
+    models = shown(place / "models.html", *audits.values())
+    return {"plain": explorer, "models": models, "report": place / "report.html"}
 
 
 @pytest.mark.parametrize("width", [360, 1440])

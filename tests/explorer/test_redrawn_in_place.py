@@ -12,7 +12,7 @@ pytestmark = pytest.mark.slow
 
 STATES = (
     "position=700&pair=90&channel=180&shift=-7&heads=3&seed=5&served=3000",
-    "code=custom&width=64&base=300&length=500&position=499&pair=31&warp=square&scaling=yarn&factor=3&heads=40&head=39",
+    "code=custom&width=64&base=300&span=closed&length=500&position=499&pair=31&warp=square&scaling=yarn&factor=3&heads=40&head=39",
     "code=custom&width=6&length=12&position=3&served=5&heads=1&warp=log&dtype=float16&code_in_attention=alibi",
     "code=custom&width=2&length=2&position=1&served=2&shift=0&other=",
     "code=custom&width=1024&base=100&length=100000&position=99999&rowsShown=16&columnsShown=16&pair=511&layout=halves",

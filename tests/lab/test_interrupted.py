@@ -143,8 +143,3 @@ def test_on_ray_with_a_worker_killed_the_rows_are_those_of_the_local_engine(stud
     rows, trials = finished(store)
     assert trials == TRIALS
     assert rows == undisturbed
-
-
-def test_the_comparison_can_fail(undisturbed: list[StoredRow]):
-    wrong = [undisturbed[0]._replace(value=undisturbed[0].value * (1 + 2**-52)), *undisturbed[1:]]
-    assert wrong != undisturbed

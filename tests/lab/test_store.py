@@ -23,7 +23,7 @@ import pytest
 from clockhands.databases import _opening as opening
 from clockhands.databases import locks
 from clockhands.databases import store_errors as errors
-from clockhands.errors import ClockhandsError, InvalidType, InvalidValue
+from clockhands.errors import InvalidType, InvalidValue
 from clockhands.lab import store as module
 from clockhands.lab._records import Key, Measurement, StoredRow
 from clockhands.lab.store import VERSION, Store
@@ -562,12 +562,6 @@ def test_a_missing_or_empty_file_becomes_a_store_only_when_asked(tmp_path: Path,
     assert path.stat().st_size == 0
     with Store.open(path) as store:
         assert store.studies() == []
-
-
-def test_every_error_is_one_of_this_library():
-    assert issubclass(errors.StoreError, ClockhandsError)
-    for name in ("NotAStore", "OtherVersion", "ReadOnly", "DiskFull", "Busy", "Corrupted", "NoLocks"):
-        assert issubclass(getattr(errors, name), errors.StoreError)
 
 
 # Export

@@ -2,7 +2,6 @@
 
 import dataclasses
 import importlib.util
-import json
 import re
 import tomllib
 from functools import cache
@@ -285,20 +284,3 @@ def test_the_shipped_studies_can_be_trained_on_their_whole_texts(cases):
     for name in study.shipped():
         with cases(name):
             arms.check(study.read(name))
-
-
-def test_the_codes_of_the_issue_are_arms_of_shipped_studies():
-    names = {"quick", "naive", "extrapolation", "ablation", "spacing", "drope", "scaling", "slopes", "faults"}
-    assert set(study.shipped()) >= names | {"base-bound", "sinks"}
-    pytest.importorskip("glassllm")
-    found = [arm for each in shipped() for arm in each.arms.values()]
-    # The fields of an arm that say which of the codes of the issue it is; `at_test` stands for a scaling.
-    for name, fields in json.loads((HERE / "wanted_arms.json").read_text(encoding="utf-8")).items():
-        assert any(all(getattr(arm, key) == value for key, value in fields.items()) for arm in found), name
-    assert any(arm.window for arm in found)
-    assert any(arm.positions and arm.positions.draw == "randomised" for arm in found)
-    assert any(arm.drop for arm in found)
-    changes = [change for arm in found for change in arm.at_test.values()]
-    assert {change.scaling["type"] for change in changes if change.scaling} >= {"Linear", "Ntk", "Dynamic", "Yarn"}
-    assert any(change.fault for change in changes)
-    assert any(change.logit_scale for change in changes)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from clockhands.lab.store import Store, StoredRow
+from clockhands.lab.store import StoredRow
 from lab.test_interrupted import at_work, finished, lab, wait_until, workers
 
 pytestmark = pytest.mark.slow
@@ -101,23 +101,6 @@ def test_a_full_disk_keeps_what_fits(folder: Path, undisturbed: list[StoredRow])
     done = run("resume", "--store", "full.sqlite", folder=folder)
     assert done.returncode == 0, done.stderr
     assert finished(folder / "full.sqlite") == (undisturbed, 3)
-
-
-def test_a_store_that_cannot_grow_is_named_and_keeps_what_is_in_it(folder: Path, undisturbed: list[StoredRow]):
-    store = folder / "grown.sqlite"
-    assert run("run", "mine.toml", "--store", store, folder=folder).returncode == 0
-    (folder / "other.toml").write_text(STUDY + "# another study\n", encoding="utf-8")
-
-    def no_larger() -> None:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (1024, resource.RLIM_INFINITY))
-
-    done = run("run", "other.toml", "--store", store, folder=folder, preexec_fn=no_larger)
-    assert (done.returncode, done.stdout) == (2, "")
-    first, second = done.stderr.splitlines()[-2:]
-    assert first.startswith(f"error: {store} cannot be used: disk I/O error"), done.stderr
-    assert second == "hint: Check the file and its disk. What was finished is not touched."
-    with Store.open(store, create=False, write=False) as opened:
-        assert opened.rows(opened.studies()[0].hash) == undisturbed
 
 
 def test_a_store_that_is_read_only_is_named_and_can_be_read(folder: Path, undisturbed: list[StoredRow]):

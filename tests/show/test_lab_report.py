@@ -13,12 +13,12 @@ import clockhands
 from clockhands.lab import results as lab_results
 from clockhands.lab import study as studies
 from clockhands.lab.results import Estimate, Results, estimate
-from clockhands.lab.store import Key, Store
+from clockhands.lab.store import Key
 from clockhands.show import _lab_charts as charts
 from clockhands.show._lab_answers import Ranking, answers, lines_of
 from clockhands.show._lab_charts import LOOKS
 from clockhands.show._lab_drops import references_of
-from clockhands.show._lab_numbers import Line, by_chance, value_of, verdict
+from clockhands.show._lab_numbers import Line, by_chance, verdict
 from clockhands.show._lab_tasks import looks
 from clockhands.show.lab import print_results, print_stored
 from clockhands.show.lab_report import RESULTS, report
@@ -26,21 +26,17 @@ from show.lab_studies import (
     CHECKPOINT,
     DROP,
     DROPS,
-    FACTS,
     LENGTHS,
     LOSSES,
     MANY,
     ONE,
     ONE_OF_SOME,
     ONE_SEED,
-    PROVENANCE,
     STARTED,
     TEXT,
-    drawn,
     from_arms,
     hostile,
     made,
-    measurements,
 )
 from show.pages import HOSTILE, Parts, check_nothing_comes_from_elsewhere
 
@@ -174,24 +170,6 @@ def test_verdicts_are_counted_and_differ_by_shape():
     words = [(kind, word) for kind, _, word in shapes]
     assert words == [("is-sound", "holds"), ("is-note", "not measured"), ("is-error", "fails")]
     assert len({shape for _, shape, _ in shapes}) == 3
-
-
-def test_every_number_by_length_is_in_a_table_with_its_interval(cases):
-    results = made(LENGTHS, LOSSES)
-    told = text(report([results]))
-    for task, plan in results.study.tasks.items():
-        for line in lines_of(results, task):
-            for protocol in plan.evaluation.protocols:
-                for length in results.study.lengths_of(Key(task, line.arm, 0)):
-                    for measure in ("loss", "accuracy", "loss_ratio"):
-                        where = {"length": length, "variant": line.variant, "protocol": protocol}
-                        with cases(task, line, measure, where):
-                            value = results.value(task, line.arm, measure, **where)
-                            assert value is not None
-                            assert value.low is not None
-                            if measure != "loss_ratio" or length != 64:
-                                shown = f"{value_of(value.mean)}[{value_of(value.low)}, {value_of(value.high)}]"
-                                assert shown in told
 
 
 def path_of(chart: str, name: str) -> list[float]:
@@ -351,23 +329,6 @@ def test_several_studies_begin_with_all_verdicts():
     assert headings[0] == 1
     assert all(after - before <= 1 for before, after in pairwise(headings))
     assert lines(report([]))[1] == "0 studies of the lab"
-
-
-def test_a_store_gives_the_same_report(tmp_path):
-    wanted = made(DROP, failed=[Key("copy", "rotary", 1)], waiting=[Key("copy", "dropped", 2)])
-    study = wanted.study
-    with Store.open(tmp_path / "lab.sqlite") as store:
-        store.add_study(study.hash, study.name, study.text, {**PROVENANCE, "created": wanted.stored.created})
-        store.add_trials(study.hash, study.trial_keys())
-        for trial in wanted.trials:
-            if trial.state == "failed":
-                store.fail(study.hash, trial.key, trial.message)
-            elif trial.state == "finished":
-                number = drawn(trial.arm)
-                rows = measurements(study, trial.key, 0.1 + number + 0.002 * trial.seed, number)
-                store.finish(study.hash, trial.key, rows, FACTS, 12.0)
-        (stored,) = store.studies()
-        assert text(report([Results.load(store, stored)])) == text(report([wanted]))
 
 
 def test_the_json_in_it_is_that_of_the_results_and_nothing_comes_from_elsewhere():
