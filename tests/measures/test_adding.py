@@ -142,12 +142,6 @@ def test_a_table_of_zeros_adds_nothing():
     assert "distance" not in found.says
 
 
-def test_the_farthest_counter_leaves_one_token():
-    found = of(Counter(width=4), 2**60, "float64")
-    assert found.numbers["found_at_deviation_1"] == pytest.approx(1 / 50_000, rel=1e-3)
-    assert "of norm 2.31e+18" in found.says
-
-
 def test_rows_at_the_last_positions_that_there_are():
     last = of(Counter(width=4), 2**63, "float64").numbers
     assert last["row_norm_largest"] == 2 * (2.0**63), "four channels of 2**63 - 1, as float64 rounds it"

@@ -41,13 +41,6 @@ def test_the_first_distance_at_which_a_ladder_fails(cases):
             assert first_failing_distance(rates, 5000) == failing(rates, 5000)
 
 
-def test_half_a_head_that_stands_still_never_fails():
-    rates = (0.1,) * 8
-    assert first_failing_distance((*rates, *(0.0,) * 7), 1000) == 27
-    assert first_failing_distance((*rates, *(0.0,) * 8), 1000) is None
-    assert first_failing_distance((), 1000) is None
-
-
 def test_a_hostile_context_ends_and_how_far_was_looked_is_known():
     assert farthest_looked_at(64, 2**53) == 2**23
     assert farthest_looked_at(64, 4096) == 4096

@@ -8,7 +8,7 @@ import pytest
 from clockhands.errors import InvalidValue
 from clockhands.measures import difference, distances
 from clockhands.rotary import Rotary
-from clockhands.scaling import Llama3, Yarn
+from clockhands.scaling import Llama3
 
 LLAMA_3_1 = Llama3(factor=8, original=8192)
 
@@ -20,25 +20,6 @@ def test_a_lost_base_and_scaling_turn_the_slowest_pair_of_a_head_of_64_by_354_ti
     assert found.ratio == pytest.approx(8 * 50 ** (62 / 64), rel=1e-12)
     assert round(found.ratio) == 354
     assert (found.ratio_pair, found.first, found.last) == (31, 1, 31), "pair 0 turns by 1 rad/token whatever the base"
-
-
-def test_a_block_that_is_declared_and_not_applied_has_the_published_cosines():
-    # Llama 3.1's block left out: 0.963, 0.769, 0.627 and 0.539 at 1,000, 8,192, 20,000 and 60,000 tokens.
-    found = difference(Rotary(128, base=5e5).rates, Rotary(128, base=5e5, scaling=LLAMA_3_1).rates)
-    cosines = [round(found.mean_cosine(distance), 3) for distance in (1_000, 8_192, 20_000, 60_000)]
-    assert cosines == [0.963, 0.769, 0.627, 0.539]
-
-
-def test_a_wrong_original_length_moves_the_ramp_of_yarn(cases):
-    for original, ramp in ((32_768, (23, 40)), (131_072, (30, 47))):
-        with cases(original, ramp):
-            # LlamaFactory#8101: base 1,000,000, 64 pairs, the ramp 23..40 becomes 30..47.
-            plain = Rotary(128, base=1e6).rates
-            scaled = Rotary(128, base=1e6, scaling=Yarn(factor=4, original=original)).rates
-            found = difference(plain, scaled)
-            slowed = [pair for pair in range(64) if math.isclose(plain[pair] / scaled[pair], 4, rel_tol=1e-12)]
-            # The ends of the ramp themselves have the plain rate and the whole factor.
-            assert (found.first - 1, slowed[0]) == ramp
 
 
 def test_the_closed_forms_are_what_rotations_do():
@@ -78,9 +59,6 @@ def test_a_pair_that_stands_still_is_infinitely_slower():
     found = difference((1.0, 0.1), (1.0, 0.0))
     assert found.ratio == math.inf
     assert found.drift == 0.1
-
-
-def test_two_still_pairs_are_the_same():
     assert difference((1.0, 0.0), (1.0, 0.0)).same
 
 

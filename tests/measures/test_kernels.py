@@ -21,7 +21,7 @@ from clockhands.additive import (
 )
 from clockhands.ladders import Explicit, Geometric
 from clockhands.measures import kernel_bound, kernel_by_distance, out_of_order
-from clockhands.measures.shifts._kernels import dot_products_by_distance, kernel, mean_by_octave
+from clockhands.measures.shifts._kernels import dot_products_by_distance, kernel
 from clockhands.measures.subject import subject_of
 from clockhands.rotary import Rotary, XPos, rotate
 from clockhands.scaling import Yarn
@@ -107,11 +107,6 @@ def test_pairs_out_of_order_are_counted_one_by_one():
         assert out_of_order(values) == sum(one < other for one, other in itertools.combinations(values, 2))
 
 
-def test_means_by_octave():
-    assert mean_by_octave(np.array([7.0])) == ([], [])
-    assert mean_by_octave(np.array([9.0, 1.0, 2.0, 4.0, 5.0, 6.0])) == ([1, 2, 4], [1.0, 3.0, 5.5])
-
-
 def test_a_rotary_kernel_is_what_a_key_like_the_query_scores():
     spec = Rotary(head_width=16, base=1e4, scaling=Yarn(factor=4, original=64))
     numbers = told(spec, 100).numbers
@@ -163,15 +158,6 @@ def test_dot_products_are_averaged_over_the_pairs_of_each_distance(cases):
                 assert explained is None
             else:
                 assert explained == pytest.approx(1 - within / ((every - every.mean()) ** 2).sum(), abs=1e-9)
-
-
-def test_of_three_counted_tokens_distance_explains_this_much_by_hand():
-    # Tokens 1, 2, 3 of one channel: 1x2 and 2x3 at distance 1, 1x3 at distance 2. The mean is 11/3; about it 26/3 in
-    # all, 8 of it within distance 1.
-    rows = np.array([[1.0], [2.0], [3.0]])
-    means, explained = dot_products_by_distance(rows)
-    np.testing.assert_allclose(means, [14 / 3, 4, 3], atol=1e-12)
-    assert explained == pytest.approx(1 - 8 / (26 / 3), abs=1e-12)
 
 
 def test_codes_without_a_kernel_depend_on_where_tokens_stand():

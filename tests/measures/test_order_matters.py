@@ -8,16 +8,16 @@ import numpy as np
 import pytest
 
 from clockhands import mixtures, specs
-from clockhands.additive import AdditiveCode, Counter, Learned, NoPosition, Sinusoidal
-from clockhands.biases import Alibi, Clipped, row_numbers
+from clockhands.additive import AdditiveCode, Sinusoidal, add
+from clockhands.biases import Alibi, BiasCode, Clipped, bias
 from clockhands.claims import CLAIMS, recompute
 from clockhands.errors import InvalidType, InvalidValue
 from clockhands.ladders import EvenSteps
 from clockhands.measures.order import permuting
-from clockhands.measures.order._members import Member, members, through, values_for
+from clockhands.measures.order._members import members, through, values_for
 from clockhands.measures.order.attention import Layer, Rounded, attend, drawn_layers, mean
 from clockhands.measures.order.permuting import FIGURES, NOTHING, order
-from clockhands.rotary import Rotary
+from clockhands.rotary import Rotary, rotate
 
 A, B = np.array([1.0, 0.0]), np.array([0.5, 2.0])
 BLIND = {"ALiBi symmetric", "KERPLE power symmetric"}
@@ -40,10 +40,6 @@ def one_head(query=None, key=None):
 def pooled(spec, layer, *words, values=None):
     """The mean output of one sentence of vectors."""
     return mean(through(spec, [values], (layer,), np.array([[words]]))).numbers[0, 0, 0]
-
-
-def sigmoid(x):
-    return 1 / (1 + math.exp(-x))
 
 
 def test_without_a_code_figures_are_rounding_or_plainly_not(found):
@@ -96,21 +92,15 @@ def test_two_masked_layers_by_hand(cases):
 
 
 def test_every_code_breaks_the_tie_but_those_that_see_no_side(found):
+    """And one word over and over is told by added codes alone: any weighing of equal values is that value."""
     told = {code.member.name: code for code in found.codes}
     assert {name for name, code in told.items() if code.swapped.apart is False} == {"none", *BLIND}
     assert {name for name, code in told.items() if code.mirror_blind} == BLIND
     assert {name for name, code in told.items() if code.another.apart is False} == {"none"}
     assert {name for name, code in told.items() if code.causal_last.apart is False} == {"none"}
     assert all(None not in (code.swapped.apart, code.another.apart, code.causal_last.apart) for code in told.values())
-
-
-def test_one_word_over_and_over_is_told_by_added_codes_alone(found):
-    """Any weighing of equal values is that value; a code that is added makes them differ."""
-    added = {code.member.name for code in found.codes if isinstance(code.member.spec, AdditiveCode)} - {"none"}
-    assert {code.member.name for code in found.codes if code.alike.apart is True} == added
-    assert {code.member.name for code in found.codes if code.alike.apart is False} == {
-        code.member.name for code in found.codes
-    } - added
+    added = {name for name, code in told.items() if isinstance(code.member.spec, AdditiveCode)} - {"none"}
+    assert {name: code.alike.apart for name, code in told.items()} == {name: name in added for name in told}
 
 
 def test_the_mirror_image_is_the_only_order_that_they_do_not_see(cases):
@@ -132,110 +122,36 @@ def test_every_spec_is_a_member():
     assert len(set(names)) == len(names)
 
 
-def test_biases_by_hand():
-    """Scores of 0, one head, two words, a slope s of 2**-8: what is left of exchanging a and b."""
-    s = 2.0**-8
-    expected = {
-        # The later word gets exp(s) for 1 in both rows, so sigmoid(s) of it is taken.
-        "distance": 2 * sigmoid(s) - 1,
-        "key": 2 * sigmoid(s) - 1,
-        "last-key": 2 * sigmoid(s) - 1,
-        # The first row takes both alike, so that half of it is left.
-        "past": sigmoid(s) - 1 / 2,
-        # Each row prefers itself alike.
-        "symmetric": 0,
-    }
-    for form, share in expected.items():
-        spec = Alibi(1, form)
-        difference = pooled(spec, one_head(), A, B) - pooled(spec, one_head(), B, A)
-        assert difference == pytest.approx(share * (B - A), abs=1e-15), form
+def plainly(spec, layer, words, values):
+    """The same by the rows, the rotation and the bias that the spec gives."""
+    x, places = np.array(words), range(len(words))
+    x = add(x, spec, places, values=values) if isinstance(spec, AdditiveCode) else x
+    query, key = (x @ weights[0, 0, 0] for weights in (layer.query, layer.key))
+    if isinstance(spec, Rotary):
+        query, key = (rotate(each, spec, places) for each in (query, key))
+    scores = query @ key.T / math.sqrt(2)
+    if isinstance(spec, BiasCode):
+        scores = scores + bias(spec, 2, 2, values=values, dtype="float64")[0]
+    weights = np.exp(scores)
+    return (x + weights / weights.sum(axis=1, keepdims=True) @ x).mean(axis=0)
 
 
-def test_a_learned_bias_by_hand():
-    """Rows of the table: a key after, the token itself, a key before."""
-    spec, (before, own, after) = Clipped(1, 2), (0.3, -0.2, 1.1)
-    layout = {int(row): value for row, value in zip(_rows_of(spec), (before, own, after), strict=True)}
-    table = np.array([[layout.get(row, 0.0)] for row in range(spec.rows)])
-    difference = pooled(spec, one_head(), A, B, values={"table": table}) - pooled(
-        spec, one_head(), B, A, values={"table": table}
-    )
-    share = sigmoid(after - own) - sigmoid(before - own)
-    assert difference == pytest.approx(share * (B - A), abs=1e-15)
-    same = np.full((spec.rows, 1), before)
-    assert pooled(spec, one_head(), A, B, values={"table": same}) == pytest.approx(
-        pooled(spec, one_head(), B, A, values={"table": same}), abs=1e-15
-    )
-
-
-def _rows_of(spec):
-    """The rows that the bias takes for a key one before, the token itself, a key one after."""
-    return row_numbers(spec, [1], [0, 1, 2])[0]
-
-
-def mean_by_hand(x, y, of_y, of_x):
-    """The mean output of two tokens, of which the first takes a share `of_y` of the second, the second `of_x`."""
-    return (x + y) / 2 + ((1 - of_y + of_x) * x + (1 - of_x + of_y) * y) / 2
-
-
-def is_by_hand(spec, layer, by_hand):
-    """Both orders of two words are what was worked out, and they differ."""
-    for words in ((A, B), (B, A)):
-        assert pooled(spec, layer, *words) == pytest.approx(by_hand(*words), abs=1e-15)
-    assert np.abs(by_hand(A, B) - by_hand(B, A)).max() > 0.01
-
-
-def test_an_added_code_by_hand():
-    """Identity queries and keys, sin and cos of 0 and 1 added: two scores each, worked out."""
-    spec = Sinusoidal(2, spacing=EvenSteps(1.0, 1.0))
-
-    def by_hand(first, second):
-        x, y = first + np.array([0, 1]), second + np.array([math.sin(1), math.cos(1)])
-        own, of_y, of_x = x @ y / math.sqrt(2), x @ x / math.sqrt(2), y @ y / math.sqrt(2)
-        return mean_by_hand(x, y, sigmoid(own - of_y), sigmoid(own - of_x))
-
-    is_by_hand(spec, one_head(np.eye(2), np.eye(2)), by_hand)
-    # With scores of 0 the mean of outputs is twice the mean of inputs, which the order does not change.
-    assert pooled(spec, one_head(), A, B) == pytest.approx(pooled(spec, one_head(), B, A), abs=1e-15)
-
-
-def test_a_rotary_code_by_hand():
-    """One pair of rate 1; keys a quarter turn before queries, so that a score is the sine of what is between them."""
-    quarter = np.array([[0.0, 1.0], [-1.0, 0.0]])
-
-    def score(query, key, distance):
-        """(R_distance query) . (key @ quarter), distance the query's position less the key's."""
-        turn = np.array([[math.cos(distance), -math.sin(distance)], [math.sin(distance), math.cos(distance)]])
-        return turn @ query @ (key @ quarter) / math.sqrt(2)
-
-    def by_hand(x, y):
-        of_y, of_x = score(x, y, -1) - score(x, x, 0), score(y, x, 1) - score(y, y, 0)
-        return mean_by_hand(x, y, sigmoid(of_y), sigmoid(of_x))
-
-    is_by_hand(Rotary(2, spacing=EvenSteps(1.0, 1.0)), one_head(np.eye(2), quarter), by_hand)
-
-
-def test_forms_of_alibi_that_differ_by_a_constant_in_a_row_are_one_code(found):
-    told = {code.member.name: code for code in found.codes}
-    for figure in ("swapped", "another", "causal_last"):
-        of_distance = getattr(told["ALiBi distance"], figure)
-        for name in ("ALiBi key", "ALiBi last key"):
-            other = getattr(told[name], figure)
-            assert other.median == pytest.approx(of_distance.median, rel=1e-9)
-        assert getattr(told["retention's decay"], figure).median != pytest.approx(of_distance.median, rel=0.1)
-    # Below a causal mask nothing comes after, and the five are one.
-    causal = [told[f"ALiBi {form}"].causal_last.median for form in ("distance", "key", "last key", "past", "symmetric")]
-    assert causal == pytest.approx([causal[0]] * 5, rel=1e-9)
-
-
-def test_a_code_of_zeros_is_no_code():
-    zeros = Member("zeros", Learned(32, 4), "")
-    layers = permuting._networks(0, 2)
-    plain, _ = permuting._sentences([("a", "b"), ("b", "a")], 0, 2)
-    none = through(NoPosition(32), [None] * 2, layers, plain)
-    found = through(zeros.spec, [np.zeros((4, 32))] * 2, layers, plain)
-    assert np.array_equal(found.numbers, none.numbers)
-    counted = through(Counter(32), [None] * 2, layers, plain)
-    assert not np.allclose(counted.numbers, none.numbers, atol=1e-3)
+def test_one_head_weighs_two_words_by_their_scores_and_its_code(cases):
+    """Identity queries and keys where they are turned: a quarter turn between them, or equal vectors score alike."""
+    quarter, even = np.array([[0.0, 1.0], [-1.0, 0.0]]), EvenSteps(1.0, 1.0)
+    table = np.random.default_rng(0).normal(size=(Clipped(1, 2).rows, 1))
+    forms = [(Alibi(1, form), one_head(), None) for form in ("distance", "key", "last-key", "past", "symmetric")]
+    for spec, layer, values in (
+        *forms,
+        (Clipped(1, 2), one_head(), {"table": table}),
+        (Sinusoidal(2, spacing=even), one_head(np.eye(2), np.eye(2)), None),
+        (Rotary(2, spacing=even), one_head(np.eye(2), quarter), None),
+    ):
+        with cases(spec):
+            orders = [pooled(spec, layer, *words, values=values) for words in ((A, B), (B, A))]
+            for words, found in zip(((A, B), (B, A)), orders, strict=True):
+                assert found == pytest.approx(plainly(spec, layer, words, values), abs=1e-15)
+            assert (np.abs(orders[0] - orders[1]).max() > 1e-3) == (spec != Alibi(1, "symmetric"))
 
 
 def test_layers_in_turns_have_the_code_of_their_number():
@@ -263,11 +179,8 @@ def test_what_rounding_could_explain_is_not_told():
     assert difference(0.5, 0.75).apart is None
     assert difference(0.0, 5 * NOTHING * 1.01).apart is None
     assert difference(0.0, 5 * NOTHING * 0.99).apart is False
-
-
-def test_networks_that_do_not_agree_are_not_told():
-    one = np.array([[[1.0, 0.0]], [[1.0, 0.0]]])
-    error = np.full((2, 1), 1e-12)
+    # And networks that do not agree are not told.
+    one, error = np.array([[[1.0, 0.0]], [[1.0, 0.0]]]), np.full((2, 1), 1e-12)
     found = permuting._difference(Rounded(one, error), Rounded(one + np.array([[[0, 0]], [[0, 1e-3]]]), error))
     assert (found.smallest, found.largest, found.apart) == (0, 1e-3, None)
 
@@ -304,7 +217,7 @@ def test_the_report_is_plain_json_and_frozen(found):
 
 
 def test_what_is_no_pair_of_orders_is_refused(cases):
-    for arguments, error, message in (
+    for arguments, error, message, *named in (
         (("one",), InvalidValue, "`text` must have 2 to 32 words, got 1."),
         ((" ".join("abcdefghijklmnopqrstuvwxyzABCDEFG"),), InvalidValue, "`text` must have 2 to 32 words, got 33."),
         ((7,), InvalidType, "`text` must be a string, got int."),
@@ -318,18 +231,11 @@ def test_what_is_no_pair_of_orders_is_refused(cases):
         (("a a b", "a b b"), InvalidValue, "each the same number of times: a, b are more often in one of them."),
         (("a b", "a b"), InvalidValue, "Both texts have the words in the same order: 'a b'."),
         (("a b a",), InvalidValue, "'a b a' is the same in reverse order."),
+        (("a b",), InvalidValue, "`seed` must be at least 0, got -1", {"seed": -1}),
+        (("a b",), InvalidValue, "at least 1, got 0", {"networks": 0}),
     ):
         with cases(arguments, error, message):
             with pytest.raises(error) as caught:
-                order(*arguments)
+                order(*arguments, **(named[0] if named else {}))
             assert message in str(caught.value)
             assert "\nhint: " in str(caught.value)
-
-
-def test_a_number_that_is_not_allowed_is_refused():
-    for given, sentence in (
-        ({"seed": -1}, "`seed` must be at least 0, got -1"),
-        ({"networks": 0}, "at least 1, got 0"),
-    ):
-        with pytest.raises(InvalidValue, match=sentence):
-            order(**given)

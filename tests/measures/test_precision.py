@@ -102,9 +102,6 @@ def expected_errors(dtype, way, pairs, base, positions):
     return rows
 
 
-# The powers and exponentials of float64 are those of the machine, which no other arithmetic repeats to the bit.
-
-
 def test_every_way_by_exact_fractions(cases):
     """But powers and exponentials of float64 are those of the machine: no other arithmetic repeats their bits."""
     for way, dtype, (pairs, base) in itertools.product(WAYS, FORMATS, ((8, 10_000), (5, 500_000))):
@@ -146,36 +143,6 @@ def test_what_pytorch_computes():
             angles = (positions.to(dtype)[:, None] * rates).double().numpy()
             found = phase_errors(geometric(64), positions.tolist(), name, way)
             np.testing.assert_allclose(found, angles - positions.numpy()[:, None] * real, rtol=0, atol=1e-11)
-
-
-# Figures that are cited
-
-
-def test_the_log_form_is_the_less_accurate_one_in_relative_error_but_not_in_angles():
-    """At position 1 an error of an angle is that of the rate. In angles the fast pairs decide, of small exponents.
-
-    In float16 it is 4.4e-3 where the factor -log(base)/d is rounded to float16 too, which PyTorch does not do.
-    """
-    ladder = geometric(256)
-    worst = {
-        (dtype, way): f"{np.abs(phase_errors(ladder, [1], dtype, way)[0] / ladder.rates).max():.1e}"
-        for dtype, way in itertools.product(("float32", "float16"), ("power", "exponential"))
-    }
-    assert list(worst.values()) == ["8.2e-08", "5.7e-07", "6.8e-04", "3.8e-03"]
-    factor = np.float16(-math.log(1e4) / 512)
-    rates = np.exp((np.arange(0, 512, 2, dtype=np.float16) * factor).astype(np.float64)).astype(np.float16)
-    assert f"{np.abs(rates / np.array(ladder.rates) - 1).max():.1e}" == "4.4e-03"
-    # 9.0e-3 is what NumPy's float32 exp makes of it.
-    errors = [f"{phase_error(ladder, 131_072, 'float32', way):.1e}" for way in ("power", "exponential")]
-    assert errors == ["5.6e-03", "3.9e-03"]
-
-
-def test_float32_is_off_by_the_position_times_the_rate_times_two_to_the_minus_23():
-    for position in (999, 131_071, 10**6 + 1):
-        errors = np.abs(phase_errors(geometric(64), [position], "float32", "throughout")[0])
-        assert (errors <= position * np.array(geometric(64).rates) * 2.0**-23 * 1.0001).all()
-        assert errors.max() > position * 2.0**-26
-        assert errors[0] == 0
 
 
 def test_whole_positions_that_are_rounded():
@@ -307,25 +274,15 @@ def test_short_texts():
 # Biases
 
 
-def test_slopes_that_are_powers_of_two_merge_where_whole_numbers_do():
-    """bfloat16 holds whole numbers to 256 and every eighth from 1,024 to 2,048: seven to nine distances share one."""
-    numbers = found(Alibi(heads=8), 2000).numbers
-    assert numbers["bfloat16_first_merged_distance"] == [256] * 8
-    assert numbers["float16_first_merged_distance"] == [None] * 8
-    assert numbers["bfloat16_merged_at_the_length"] == [4] * 8  # 1,996 to 1,999 round to 2,000
-    assert numbers["bfloat16_most_merged"] == [9] * 8  # ties go to even: 1,036 to 1,044, for one
-    assert numbers["float32_most_merged"] == [1] * 8
-    assert numbers["float32_largest_error"] == [0.0] * 8
-    assert numbers["bfloat16_largest_error"][0] == 0.5 * 4
-
-
 def test_merged_distances_by_their_numbers(cases):
     kinds = {"float32": np.float32, "float16": np.float16, "bfloat16": ml_dtypes.bfloat16}
     for (dtype, kind), length in itertools.product(kinds.items(), (300, 2048)):
         numbers = found(Alibi(heads=6), length, dtype).numbers
         for head, one in enumerate(2.0 ** -np.array([2.0, 4, 6, 8, 1, 3])):
             with cases(dtype, length, head):
-                row = (-one * np.arange(length)).astype(kind)
+                exact = -one * np.arange(length)
+                row = exact.astype(kind)
+                assert numbers[f"{dtype}_largest_error"][head] == np.abs(row.astype(float) - exact).max()
                 merged = [d for d in range(length - 1) if row[d] == row[d + 1]]
                 assert numbers[f"{dtype}_first_merged_distance"][head] == (merged[0] if merged else None)
                 assert numbers[f"{dtype}_merged_at_the_length"][head] == sum(row == row[-1])
@@ -340,7 +297,4 @@ def test_a_bias_by_key_merges_the_nearest_keys():
     assert bloom.numbers["bfloat16_most_merged"] == [9] * 8
     assert bloom.says.endswith("so the nearest keys are the first with equal values.")
     assert "nearest keys" not in found(Alibi(heads=8), 2000, "bfloat16").says
-
-
-def test_a_bias_that_overflows_is_said():
-    assert found(Alibi(heads=1), 2**18).numbers["float16_largest_error"] is not None
+    assert found(Alibi(heads=1, octaves=0.001), 2**17).numbers["float16_largest_error"] == [None], "it overflows"

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from clockhands import kernel, table
+from clockhands import table
 from clockhands.additive import Sinusoidal
 from clockhands.errors import InvalidValue
 from clockhands.measures import (
@@ -45,24 +45,6 @@ def test_terms_are_variances_over_all_pairs():
     )
 
 
-def test_terms_by_hand():
-    """One channel, both projections 1, tokens 1 and -1, rows 0 and 2: scores x x', x p', p x' and p p'.
-
-    Products (1, -1, -1, 1) have the variance 1; (0, 2, 0, -2) has 2, and so has its mirror image; (0, 0, 0, 4) has
-    the mean 1 and the variance 3.
-    """
-    one = np.ones((1, 1))
-    found = four_terms([[1.0], [-1.0]], [[0.0], [2.0]], one, one)
-    assert list(found.to_dict().values()) == pytest.approx([1 / 8, 2 / 8, 2 / 8, 3 / 8], abs=1e-15)
-
-
-def test_the_mean_row_counts_for_the_crossed_terms_alone():
-    """A row that is the same everywhere: position-position is one number, and does not vary."""
-    found = four_terms(drawn(1, 20, 4), np.ones((20, 4)), drawn(2, 4, 3), drawn(3, 4, 3))
-    assert found.position_position == pytest.approx(0, abs=1e-15)
-    assert found.content_position > 0.01
-
-
 def expected(a, b):
     """The variance of a term over all pairs of rows, for heads of one channel."""
     lengths = (a**2).sum(-1).mean() * (b**2).sum(-1).mean()
@@ -98,11 +80,6 @@ def test_expected_shares_follow_from_three_lengths(cases):
 # --------------------------------------------------------------------------------------------- a function of the offset
 
 
-def test_the_share_by_hand():
-    """Scores [[1, 2], [3, 5]]: within the diagonal (1, 5) squares add up to 8, about the mean 2.75 to 8.75."""
-    assert offset_share(np.array([[1.0, 2.0], [3.0, 5.0]]), np.eye(2)) == pytest.approx(1 - 8 / 8.75, abs=1e-15)
-
-
 def test_the_share_is_that_of_the_definition(cases):
     """Blocks are 256 rows: the numbers beside it too."""
     for number in (1, 2, 3, 255, 256, 257, 600):
@@ -131,12 +108,6 @@ def test_blocks_that_do_not_commute_leave_less():
     assert offset_share(np.triu(form) + np.triu(form, 1).T, rows) < 0.9, "blocks [[a, b], [b, a]]"
 
 
-def test_the_plain_table_is_a_function_of_the_offset_and_its_values_are_the_kernel():
-    rows = rows_of(32, 100)
-    assert offset_share(np.eye(32), rows) == pytest.approx(1, abs=1e-12)
-    assert np.allclose((rows @ rows.T)[0], kernel(Sinusoidal(width=32), range(100)))
-
-
 def test_scores_that_do_not_vary_are_a_function_of_anything():
     assert offset_share(np.eye(3), np.ones((5, 3))) == 1
     assert expected_offset_share(np.ones((5, 3))) == 1
@@ -156,12 +127,6 @@ def expected_by_double_sums(gram):
 def test_the_expected_share_is_that_of_double_sums():
     rows = 0.5 + drawn(4, 7, 3)
     assert expected_offset_share(rows) == pytest.approx(expected_by_double_sums(rows @ rows.T), abs=1e-12)
-
-
-def test_rows_without_any_order_have_two_of_n_plus_one(cases):
-    for number in (2, 3, 10, 257):
-        with cases(number):
-            assert expected_offset_share(np.eye(number)) == pytest.approx(2 / (number + 1), abs=1e-12)
 
 
 # --------------------------------------------------------------------------------------------------------- bad input

@@ -137,14 +137,6 @@ def test_a_trained_scale_moves_with_the_rows():
     assert known.numbers["error_bound"] > 32 * unknown.numbers["error_bound"]
 
 
-def test_the_best_map_finds_a_rotation():
-    spec = Sinusoidal(width=8, base=100.0)
-    rows = table(spec, 200, "float64")
-    matrix, share = best_linear_map(rows[:-7], rows[7:])
-    np.testing.assert_allclose(matrix, ch.shift(spec, 7), rtol=0, atol=1e-12)
-    assert share < 1e-28
-
-
 def test_what_the_best_map_leaves_of_a_count_by_hand(cases):
     for tokens in (5, 50):
         with cases(tokens):

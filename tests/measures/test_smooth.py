@@ -12,10 +12,8 @@ from clockhands.additive import (
     EvenlySpaced,
     Learned,
     NormalizedCounter,
-    SineOnly,
     SingleFrequency,
     Sinusoidal,
-    WarpedPosition,
     table,
 )
 from clockhands.ladders import explicit, geometric
@@ -137,24 +135,6 @@ def test_a_counter_takes_even_steps_and_a_normalised_one_smaller_ones_in_a_longe
             assert found.numbers["adjacent_distance"] == 2
             assert normalised.numbers["adjacent_distance"] == pytest.approx(2 / (length - 1), rel=1e-12)
             assert found.numbers["cosine_of_neighbours"] is None, "the first row is zero and has no direction"
-
-
-def test_a_warped_position_takes_steps_of_many_sizes(cases):
-    for warp in ("square", "log", "reciprocal"):
-        with cases(warp):
-            found = of(WarpedPosition(16, warp), 200)
-            assert found.holds is False
-            assert found.numbers["largest_step"] > 2 * found.numbers["smallest_step"]
-            assert (found.numbers["largest_step_from"] > 100) == (warp == "square")
-
-
-def test_a_sine_alone_takes_steps_of_many_sizes():
-    found = of(SineOnly(1), 2048)
-    # |sin(p + 1) - sin(p)| = 2 sin(1/2) |cos(p + 1/2)|
-    steps = 2 * math.sin(0.5) * np.abs(np.cos(np.arange(2047) + 0.5))
-    assert found.numbers["largest_step"] == pytest.approx(steps.max(), rel=1e-12)
-    assert found.numbers["largest_step_from"] == int(np.argmax(steps))
-    assert found.numbers["adjacent_distance"] == pytest.approx(steps.mean(), rel=1e-12)
 
 
 def test_a_learned_table_is_measured_row_by_row(cases):

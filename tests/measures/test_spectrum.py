@@ -9,7 +9,6 @@ import pytest
 from clockhands.additive import (
     AxialSinusoidal,
     Binary,
-    Counter,
     Learned,
     SingleFrequency,
     Sinusoidal,
@@ -85,15 +84,6 @@ def test_digits_in_base_2_are_as_many_equal_directions_by_hand(cases):
             assert found["directions_of_99_percent"] == digits
             assert found["variance_by_channel"] == pytest.approx([0.25] * digits + [0, 0], abs=1e-15)
             assert found["mean_share"] == pytest.approx(math.sqrt(0.5), abs=1e-15)
-
-
-def test_a_counter_is_one_direction_and_its_mean_is_known():
-    # Over 0 … n - 1 the mean is (n - 1) / 2 and the mean square (n - 1)(2 n - 1) / 6 in each channel.
-    found = told(Counter(6), 100).numbers
-    assert (found["rank"], found["directions_of_99_percent"]) == (1, 1)
-    assert found["participation_ratio"] == pytest.approx(1, abs=1e-12)
-    assert found["mean_share"] == pytest.approx(49.5 / math.sqrt(99 * 199 / 6), abs=1e-14)
-    assert found["variance"] == pytest.approx(6 * (100**2 - 1) / 12, rel=1e-14)
 
 
 def test_the_rank_is_what_stands_out_of_the_rounding_of_the_dtype():

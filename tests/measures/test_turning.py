@@ -1,30 +1,21 @@
 """Pairs that complete a rotation within a length, and those that never do."""
 
-import io
-import json
 import math
 
 import numpy as np
 import pytest
 
-import clockhands as ch
 from clockhands.additive import FourierFeatures, SineOnly, Sinusoidal, WarpedPosition
 from clockhands.ladders import Explicit, geometric
 from clockhands.measures.ladders.turning import completes, turned_through, turning
 from clockhands.measures.subject import subject_of
 from clockhands.rotary import Rotary
-from clockhands.scaling import Proportional
 
 SMOLLM2 = Rotary(head_width=64, base=100_000.0)
 
 
 def found(spec, length, dtype="float32", values=None):
     return turning(subject_of(spec, length, dtype, values))
-
-
-def test_pairs_that_turn_through():
-    assert turned_through((1.0, 0.5, 0.0), 12) == 1
-    assert turned_through((1.0, 0.5, 0.0), 13) == 2
 
 
 def test_a_wavelength_that_equals_the_length_completes_its_turn():
@@ -57,16 +48,6 @@ def test_the_sentence_names_the_numbers():
     )
 
 
-def test_the_audit_counts_the_same():
-    config = {
-        "model_type": "llama", "hidden_size": 576, "num_attention_heads": 9, "num_hidden_layers": 2,
-        "max_position_embeddings": 8192, "rope_theta": 100000.0,
-    }  # fmt: skip
-    audit = ch.audit("-", stdin=io.BytesIO(json.dumps(config).encode()))
-    (finding,) = (one for one in audit.findings if one.code == "never-turning")
-    assert finding.evidence["pairs that never complete a turn"] == found(SMOLLM2, 8192).numbers["never_completing"]
-
-
 def test_pairs_that_stand_still_and_pairs_that_turn_too_fast():
     """Rates 4, 3, 1/1000 and 0: one beyond pi a token, one that needs 6,283 tokens, one that never moves."""
     spec = Rotary(head_width=8, spacing=Explicit((4.0, 3.0, 0.001, 0.0)))
@@ -80,11 +61,6 @@ def test_pairs_that_stand_still_and_pairs_that_turn_too_fast():
     assert "1 of 4 dimension pairs never rotates" in found(spec, 7000).says
     assert found(spec, 6284).numbers["first_never_completing"] == 3
     assert found(spec, 6284).brief == "1 of 4 pairs"
-
-
-def test_pairs_that_a_scaling_stopped_are_told_apart():
-    spec = Rotary(head_width=64, scaling=Proportional(fraction=0.25))
-    assert found(spec, 2048).numbers["standing_still"] == spec.rates.count(0.0) == 24
 
 
 def test_the_slowest_axis_is_said():
