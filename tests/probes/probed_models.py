@@ -155,38 +155,3 @@ def keys_cached_late(model, layer):
 
     model.model.layers[layer].self_attn.register_forward_pre_hook(before, with_kwargs=True)
     return model
-
-
-@contextmanager
-def keys_rotated_late(model, layer):
-    """One layer caches keys before rotation, and rotates them one position late once it holds any."""
-    attention, rotary = model.model.layers[layer].self_attn, model.model.rotary_emb
-
-    def forward(hidden_states, position_embeddings=None, attention_mask=None, past_key_values=None, **more):
-        shape = (*hidden_states.shape[:-1], -1, attention.head_dim)
-        query, key, value = (
-            project(hidden_states).view(shape).transpose(1, 2)
-            for project in (attention.q_proj, attention.k_proj, attention.v_proj)
-        )
-        late = 0
-        if past_key_values is not None:
-            late = int(past_key_values.get_seq_length(layer) > 0)
-            key, value = past_key_values.update(key, value, layer)
-        places = more["position_ids"]
-        if late:
-            places = places[:, -1:] - torch.arange(key.shape[2]).flip(0) + late
-        query = rotated(query, *position_embeddings)
-        key = rotated(key, *rotary(key, places))
-        group = attention.num_key_value_groups
-        mask = None if attention_mask is None else attention_mask[..., : key.shape[2]]
-        made = torch.nn.functional.scaled_dot_product_attention(
-            query, key.repeat_interleave(group, 1), value.repeat_interleave(group, 1), mask,
-            is_causal=mask is None and query.shape[2] > 1, scale=attention.scaling,
-        )  # fmt: skip
-        return attention.o_proj(made.transpose(1, 2).reshape(*hidden_states.shape[:-1], -1)), None
-
-    attention.forward = forward
-    try:
-        yield model
-    finally:
-        del attention.forward

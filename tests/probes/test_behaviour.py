@@ -85,15 +85,6 @@ def test_a_model_without_positions_loses_nothing():
     assert all(row["nats"] == 0 for row in numbers["shifts"])
 
 
-def test_late_tokens_are_no_easier_without_the_rotation(rotary):
-    """The control of the loss by position: what is learned of the text before is lost with the rotation."""
-    first, *_, last = measured(rotary, repeated(6, 1)).numbers["bands"]
-    with off(rotary, 0), off(rotary, 1):
-        *_, spoiled = measured(rotary, repeated(6, 1)).numbers["bands"]
-    assert last["nats"] < first["nats"] - 0.3
-    assert spoiled["nats"] > last["nats"] + 0.3
-
-
 def test_a_table_of_equal_rows_costs_nothing_shifted_shuffled_or_averaged():
     """The control of a table: every position has the same row."""
     model = tiny("bert")

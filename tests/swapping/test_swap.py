@@ -197,34 +197,25 @@ def test_models_without_a_place_that_is_known_are_refused_with_cause_and_cure(ca
             assert hint in caught.value.hint
 
 
-def test_three_coordinates_of_a_token_are_rotated_as_before(cases):
+def test_three_coordinates_of_a_token_are_rotated_as_before(cases, monkeypatch):
+    """Also by a part that asks for as many tokens as positions."""
     ids = torch.stack((torch.arange(40), torch.arange(40) // 7, torch.arange(40) % 7))[:, None].expand(3, 2, 40)
     x = torch.zeros(2, 40, 64)
     for name in ("qwen2_vl", "qwen3_vl"):
         model = models.model_of(name)
+        kind = type(model.language_model.rotary_emb)
+
+        def strict(self, x, position_ids, forward=kind.forward):
+            assert x.shape[-2] == position_ids.shape[-1]
+            return forward(self, x, position_ids)
+
+        monkeypatch.setattr(kind, "forward", strict)
         own = model.language_model.rotary_emb(x, ids)
         with cases(name):
             assert exactly.swap(model) == ("language_model.rotary_emb",)
             for mine, theirs in zip(model.language_model.rotary_emb(x, ids), own, strict=True):
                 assert mine.shape == theirs.shape
                 assert (mine - theirs).abs().max() <= 4 * CLOSE  # phases up to 40 of float32
-
-
-def test_a_part_that_asks_for_as_many_tokens_as_positions_keeps_its_three_coordinates(monkeypatch):
-    model, ids, x = models.model_of("qwen2_vl"), torch.arange(120).reshape(3, 1, 40), torch.zeros(1, 40, 64)
-    kind = type(model.language_model.rotary_emb)
-    forward = kind.forward
-
-    def strict(self, x, position_ids):
-        assert x.shape[-2] == position_ids.shape[-1]
-        return forward(self, x, position_ids)
-
-    monkeypatch.setattr(kind, "forward", strict)
-    own = model.language_model.rotary_emb(x, ids)
-    exactly.swap(model)
-    for mine, theirs in zip(model.language_model.rotary_emb(x, ids), own, strict=True):
-        assert mine.shape == theirs.shape
-        assert (mine - theirs).abs().max() <= 12 * CLOSE  # phases up to 119 of float32
 
 
 def test_swapping_twice_and_restoring_what_is_not_swapped_are_errors():
