@@ -1,6 +1,5 @@
 """The codes that fail: their numbers are right, and they do fail as their docstrings say."""
 
-import math
 import re
 
 import numpy as np
@@ -70,14 +69,6 @@ def test_runs_of_sines_are_exact(dtype):
     assert np.abs(table.astype(np.float64) - one_by_one).max() <= 2 * BOUNDS[dtype]
 
 
-def test_a_height_does_not_say_whether_the_wave_rises():
-    # Two positions of one height, and two heights a step later: nothing that sees only the height tells which.
-    rising, falling = 1.0, math.pi - 1.0
-    now, then = (ch.table(SineOnly(1), [rising + step, falling + step], "float64")[:, 0] for step in (0, 1))
-    assert abs(now[0] - now[1]) < 1e-15
-    assert abs(then[0] - then[1]) > 0.5
-
-
 @every("dtype", BOUNDS)
 @every("layout", ["interleaved", "halves"])
 @every("order", ["sin-cos", "cos-sin"])
@@ -88,27 +79,6 @@ def test_single_frequencies_and_even_steps_are_exact(dtype, layout, order):
     rates = [mpf(1.0), (mpf(1.0) + mpf(1e-4)) / 2, mpf(1e-4)]
     even = ch.table(EvenlySpaced(6, layout=layout, order=order), positions, dtype)
     assert worst_entry(even, rates, positions, layout, order) <= BOUNDS[dtype]
-
-
-def test_a_single_frequency_comes_round_again():
-    spec = SingleFrequency(8, 2 * math.pi / 100)
-    assert np.abs(ch.table(spec, [7, 107, 1_007]) - ch.table(spec, [7])).max() < 1e-6
-    assert spec.rates == (2 * math.pi / 100,) * 4
-    assert ch.kernel(spec, [0, 50, 100]) == pytest.approx([4, -4, 4])
-    slow, fast = (ch.table(SingleFrequency(2, rate), 2) for rate in (0.001, 0.1))
-    assert np.abs(slow[1] - slow[0]).max() < np.abs(fast[1] - fast[0]).max() / 50
-
-
-def test_even_steps_nearly_repeat():
-    # The figure of the docstring: at width 512 after 1,602 tokens.
-    spec = EvenlySpaced(512)
-    period = 2 * math.pi * 255 / (1 - 1e-4)
-    assert round(period) == 1_602
-    near = ch.kernel(spec, range(100, 3_000))
-    assert near[1_602 - 100] == near[: 2_400 - 100].max()
-    assert near[1_602 - 100] > 0.9 * 256
-    geometric = ch.kernel(ch.Sinusoidal(512), range(100, 3_000))
-    assert geometric[1_602 - 100] < 0.6 * 256
 
 
 # --- warped positions ------------------------------------------------------------------------------------------
@@ -135,20 +105,6 @@ def test_logarithms_and_reciprocals_are_as_exact_as_a_double_of_them(warp, posit
     assert worst_entry(table, real_numbers.geometric(2), warped, "halves", "cos-sin") <= FLOAT64 + float(moved)
 
 
-def test_warped_steps_are_of_different_sizes():
-    # The angle by which a step turns the fastest hand, at the beginning and further on.
-    def turn(warp, position):
-        a, b = ch.table(WarpedPosition(2, warp), [position, position + 1], "float64")
-        return abs(math.remainder(math.atan2(*b) - math.atan2(*a), 2 * math.pi))
-
-    assert turn("log", 1) == pytest.approx(math.log(2))
-    assert turn("log", 1_000) == pytest.approx(0.001, rel=1e-2)
-    assert turn("reciprocal", 1) == pytest.approx(0.5)
-    assert turn("reciprocal", 1_000) < 1e-5
-    assert turn("square", 1) == pytest.approx(3)
-    assert turn("square", 2) == pytest.approx(2 * math.pi - 5)
-
-
 # --- none of them is a clock -----------------------------------------------------------------------------------
 
 WHY = {
@@ -166,14 +122,6 @@ def test_those_without_a_shift_say_why(spec, why, call):
     message = f"{type(spec).__name__} has no shift matrix and no kernel: {why}."
     with pytest.raises(InvalidValue, match=f"^{re.escape(message)}\nhint: Use Sinusoidal, which has both"):
         call(spec, 1)
-
-
-def test_zeros_at_position_0_have_no_matrix():
-    # Whatever R is, it makes zeros of zeros.
-    for spec in (Counter(4), NormalizedCounter(4, 9), Binary(4), SineOnly(4)):
-        now, then = ch.table(spec, [0, 1])
-        assert not now.any()
-        assert then.any()
 
 
 # --- errors ----------------------------------------------------------------------------------------------------

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 import clockhands as ch
-from clockhands.additive import EvenlySpaced, SingleFrequency
 from clockhands.heads import margin, relative_head
 from clockhands.ladders import Geometric
 from clockhands.rotary import rotate
@@ -136,19 +135,6 @@ def test_every_convention_has_the_head(spec):
 # --- the derivation --------------------------------------------------------------------------------------------
 
 
-def test_the_inequality_of_the_derivation_holds():
-    """Terms of the window outweigh the tail of ``gap(1)``, for every ratio up to 5, and not for every larger one."""
-
-    def excess(ratio):
-        window = 2 * np.pi / (1 + ratio)
-        terms = ratio ** -np.arange(1 + np.floor(np.log(window) / np.log(ratio)))
-        tail = ratio ** (-2.0 * len(terms)) / (2 * (1 - ratio**-2.0))
-        return (np.cos(terms) - np.cos(window * terms)).sum() - tail
-
-    assert min(excess(ratio) for ratio in np.linspace(1.0005, 5, 4_000)) > 0
-    assert excess(5.2) < 0
-
-
 @every("span", ["open", "closed"])
 @every("base", [2.0, 10.0, 100.0, 10_000.0, 500_000.0])
 def test_up_to_the_base_the_neighbour_decides(base, span):
@@ -162,14 +148,6 @@ def test_up_to_the_base_the_neighbour_decides(base, span):
         assert margin(spec, length) == pytest.approx(neighbour(spec), rel=1e-11)
         tried += 1
     assert tried >= 3
-
-
-def test_the_sum_is_near_its_integral():
-    for width, within in ((16, 5e-3), (64, 1e-4), (512, 1e-4)):
-        pairs, log = width / 2, np.log(10_000)
-        estimate = 0.23981 * pairs / log + 0.22985 + 0.0701 * log / pairs
-        assert neighbour(ch.Sinusoidal(width)) == pytest.approx(estimate, abs=within)
-    assert [round(margin(ch.Sinusoidal(width), 4_096), 3) for width in WIDTHS] == [0.515, 1.083, 6.898]
 
 
 # --- from where on it fails ------------------------------------------------------------------------------------
@@ -196,42 +174,6 @@ def test_one_pair_fails_in_float32_from_710_tokens_on(code):
     assert missed(*heads(spec, 710)).size == 0
     assert missed(*heads(spec, 1_024)).size > 100
     assert missed(*heads(spec, 1_024, dtype="float64")).size == 0  # the numbers have the margin, float32 has not
-
-
-def test_rates_that_come_round_fail_where_they_do():
-    spec = SingleFrequency(16, rate=2 * np.pi / 50)
-    assert margin(spec, 50) > 0.06
-    assert margin(spec, 51) == pytest.approx(0, abs=1e-12)
-    assert missed(*heads(spec, 50)).size == 0
-    assert missed(*heads(spec, 200)).size > 0
-    # Evenly spaced rates: a hand gains a whole turn on its neighbour in 1,602 tokens.
-    assert margin(EvenlySpaced(512), 1_600) > 40
-    assert margin(EvenlySpaced(512), 1_700) < 2
-
-
-def test_a_base_too_small_leaves_no_margin_for_coarse_tokens():
-    """All pairs turn alike, so all come round together: after 44 tokens, seven turns."""
-    near, far = ch.Sinusoidal(16, base=1.001), ch.Sinusoidal(16)
-    assert margin(near, 44) > 0.05
-    assert margin(near, 45) < 0.005
-    for spec, fails in ((near, True), (far, False)):
-        for dtype in ("float16", "bfloat16"):
-            rows = ch.table(spec, 512, dtype).astype(np.float32)
-            queries = rows @ relative_head(spec, BACK).query.T.astype(np.float32)
-            assert (missed(queries.astype(dtype).astype(np.float32), rows).size > 0) == fails, dtype
-
-
-def test_what_the_tokens_hold_besides_may_drown_it():
-    spec = ch.Sinusoidal(512)
-    content = np.random.default_rng(1).standard_normal((512, 512))
-    content /= np.linalg.norm(content, axis=1, keepdims=True)
-    for size, fails in ((0.1, False), (20.0, True)):
-        allowed = 2 * size * np.sqrt(256) + size**2
-        queries, keys = heads(spec, 512, dtype="float64", content=size * content)
-        alone = heads(spec, 512, dtype="float64")
-        assert np.abs(queries @ keys.T - alone[0] @ alone[1].T).max() <= allowed
-        assert (2 * allowed < margin(spec, 512)) == (not fails)
-        assert (missed(queries, keys).size > 0) == fails
 
 
 def test_what_cannot_be_is_refused_in_words(cases):

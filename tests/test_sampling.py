@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 
-import clockhands as ch
 from clockhands import memory
 from clockhands.errors import TooLarge
 from clockhands.sampling import randomised, shifted
@@ -58,27 +57,6 @@ def test_only_the_generator_is_random():
         generator = np.random.default_rng(5)
         draw(8, 1_000, generator)
         assert not np.array_equal(draw(8, 1_000, generator), draw(8, 1_000, 5))
-
-
-def test_any_code_takes_them(backend):
-    x = backend.asarray(np.zeros((3, 6, 8)), "float32")
-    for places in (randomised(6, 2**40, 1, batch=3), shifted(6, 2**40, 1, batch=3)):
-        added = backend.to_numpy(ch.add(x, ch.Sinusoidal(8), places))
-        assert np.array_equal(added, ch.table(ch.Sinusoidal(8), places))
-        turned = backend.to_numpy(ch.rotary.rotate(x + 1, ch.Rotary(8), places))
-        assert np.isfinite(turned).all()
-
-
-def test_a_shift_leaves_rotary_scores_as_they_were():
-    spec, rng = ch.Rotary(16), np.random.default_rng(2)
-    query, key = rng.standard_normal((2, 6, 16))
-
-    def scores(places):
-        return ch.rotary.rotate(query, spec, places) @ ch.rotary.rotate(key, spec, places).T
-
-    plain = scores(range(6))
-    assert np.abs(scores(shifted(6, 2**40, rng)) - plain).max() < 1e-12
-    assert np.abs(scores(randomised(6, 2**40, rng)) - plain).max() > 0.1  # distances are drawn too
 
 
 def test_what_cannot_be_is_refused_in_words(cases):

@@ -94,13 +94,6 @@ def test_phases_are_within_the_bound(trace, draw, cases):
             assert worst(ladder, got, at.astype(np.int64) + 1) > traces.BOUND
 
 
-def test_a_product_in_float32_would_be_far_off():
-    at = np.array([500_000])
-    ladder = geometric(16)
-    naive = np.exp(1j * (at.astype(np.float32)[:, None] * np.asarray(ladder.rates, np.float32)).astype(np.float64))
-    assert worst(ladder, naive, at) > 1_000 * traces.BOUND
-
-
 def test_all_integers_are_taken(trace, draw, cases):
     names = ["int8", "int16", "int32", "uint8", "uint16", "uint32"]
     names += [] if trace[0] is by_jit else ["int64", "uint64"]  # JAX has no others unless told so
@@ -119,16 +112,6 @@ def test_64_bits_of_jax_are_all_used():
     with jax.enable_x64(True):
         for ladder in LADDERS:
             assert worst(ladder, phases(ladder, TRACES["jax.jit"], at), at) <= traces.BOUND
-
-
-def test_what_jax_does_to_large_integers_never_happens_here():
-    """Without 64-bit mode JAX wraps them silently; given before tracing they never reach it as integers."""
-    spec, x = ch.Rotary(8), np.ones((1, 8), np.float32)
-    at = np.array([2**40 + 5])
-    assert jnp.asarray(at).tolist() == [5]
-    got = jax.jit(lambda q: rotate(q, spec, at))(x)
-    assert np.abs(np.asarray(got) - rotate(x, spec, at)).max() <= 2.0**-22
-    assert np.abs(np.asarray(got) - rotate(x, spec, [5])).max() > 0.1
 
 
 # --- rotations -------------------------------------------------------------------------------------------------
@@ -169,22 +152,6 @@ def test_the_laws_hold_inside_a_trace(draw, cases):
         with cases(row.name, law.name):
             subject = testing.Subject(row.spec, apply(row.spec), others, INT32, 2.0**-21)
             assert testing.broken(law, subject) is None
-
-
-def test_scores_inside_vmap_and_compile_depend_on_distance_only(trace):
-    run, array = trace
-    (law,) = (law for law in LAWS if law.name == "scores depend on distance only")
-    spec = ch.Rotary(16)
-    turn = lambda q, positions: rotate(q, spec, positions)  # noqa: E731
-    if run is by_compile:  # once for all calls
-        torch._dynamo.reset()
-        turn = torch.compile(turn, backend="eager", fullgraph=True)
-        run = lambda function, *arrays: np.asarray(function(*arrays))  # noqa: E731
-
-    def apply(x, at):
-        return run(turn, array(x), array(np.asarray(at, np.int32)))
-
-    assert testing.broken(law, testing.Subject(spec, apply, (), INT32, 2.0**-21)) is None
 
 
 def test_float64_heads_are_not_rounded_to_float32():

@@ -166,24 +166,6 @@ def models():
     return told
 
 
-def heads():
-    """Tensor parallelism: each rank has its heads of scores and of the bias."""
-    told, mine = {}, range(4 * rank, 4 * rank + 4)
-    scores, weight = torch.zeros(1, 8, 5, 5), torch.arange(200.0).reshape(1, 8, 5, 5)
-    for spec in (ch.Alibi(heads=8), ch.Buckets(heads=8)):
-        torch.manual_seed(0)
-        one, two = cht.Bias(spec), cht.Bias(spec, heads=mine)
-        two.load_state_dict(one.state_dict())
-        part, whole = two(scores[:, mine]), one(scores)
-        joined = DTensor.from_local(part.detach(), mesh, [Shard(1)])
-        told[type(spec).__name__] = [same(joined, whole.detach())]
-        if spec.learned:
-            part.backward(weight[:, mine])
-            whole.backward(weight)
-            told[type(spec).__name__].append(bool(torch.equal(two.table.grad, one.table.grad[:, mine])))
-    return told
-
-
 def context():
     """What PyTorch's context parallelism gives to a rank, and all ranks together."""
     spec, whole, positions = ch.Rotary(8), draw(1, 2, 8, 8), torch.arange(8)
@@ -196,7 +178,7 @@ def context():
     return told
 
 
-for work in (dtensors, added, models, heads, context):
+for work in (dtensors, added, models, context):
     try:
         found[work.__name__] = work()
     except Exception:
@@ -356,11 +338,6 @@ def test_training_in_two_processes_is_training_in_one(processes: list[dict[str, 
         assert isinstance(found["models"], dict), found["models"]
         assert len(found["models"]) == 9
         assert all(found["models"].values()), found["models"]
-
-
-def test_a_rank_has_the_bias_of_its_heads(processes: list[dict[str, Any]]):
-    for found in processes:
-        assert found["heads"] == {"Alibi": [True], "Buckets": [True, True]}
 
 
 def test_pytorchs_context_parallelism_gives_a_rank_the_positions_that_it_should_have(processes: list[dict[str, Any]]):

@@ -70,19 +70,6 @@ def test_every_order_of_channels_is_exact(dtype, channels, places):
     assert worst(table, [channel_by_channel(ladders, place, channels) for place in places]) <= BOUNDS[dtype]
 
 
-@every("raw", ["before", "after", "before-each", "after-each"])
-def test_raw_coordinates_stand_where_they_are_said_to(raw):
-    for channels in ORDERS:
-        if "each" in raw and not channels.startswith("axis"):
-            continue
-        spec = AxialSinusoidal(14, (2, 1), 10.0, channels=channels, raw=raw, order="cos-sin")
-        ladders = [real_numbers.geometric(pairs, 10.0) for pairs in (4, 2)]
-        places = [(0.5, -3), (7.25, 2**20)]
-        rows = [channel_by_channel(ladders, place, channels, "cos-sin", raw) for place in places]
-        assert worst(ch.table(spec, places, "float64"), rows) <= FLOAT64
-        assert worst(ch.table(spec, places), rows) <= FLOAT32
-
-
 def test_the_check_by_channels_can_fail():
     places = [(1, 2)]
     ladders = [real_numbers.geometric(2)] * 2

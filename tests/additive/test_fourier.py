@@ -7,9 +7,8 @@ from hypothesis import strategies as st
 from mpmath import mp, mpf
 
 import clockhands as ch
-from clockhands.additive import AxialSinusoidal, FourierFeatures
+from clockhands.additive import FourierFeatures
 from clockhands.grids import Grid
-from clockhands.ladders import Explicit
 from clockhands.phases import DIRECT_FINE
 from late import Late
 from oracles import sentences
@@ -63,26 +62,6 @@ def test_the_check_by_real_numbers_can_fail():
     assert worst(table, in_real_numbers(RATES, places, 2 * np.pi * (1 + 1e-6))) > FLOAT32
     assert worst(table, in_real_numbers(-RATES, places, 2 * np.pi)) > 0.1
     assert worst(table, in_real_numbers(RATES, [(2, 1, 3)], 2 * np.pi)) > 0.01
-
-
-def test_rates_of_one_axis_are_those_of_a_ladder():
-    rates = (0.5, 7.0, 65.3)
-    at = [0, 1, 2.5, -3, 10**18]
-    wanted = ch.table(ch.Sinusoidal(6, spacing=Explicit(rates), layout="halves"), at)
-    spec = FourierFeatures(6, 1, 1.0)
-    assert np.array_equal(ch.table(spec, at, values=np.array(rates)), wanted)
-    minus = ch.table(spec, at, values=-np.array(rates))
-    assert np.array_equal(minus, wanted * np.repeat([-1, 1], 3))
-    assert not ch.table(spec, at, values=np.zeros(3))[:, :3].any()
-
-
-def test_a_matrix_with_one_rate_a_column_is_an_axial_code():
-    spec = AxialSinusoidal(8, channels="wave-axis-rate")
-    values = np.zeros((2, 4))
-    values[0, :2], values[1, 2:] = spec.rates
-    grid = Grid((3, 4), start=0.5)
-    # A rate is there the float64 next to the real number.
-    assert np.abs(ch.table(FourierFeatures(8, 2, 1.0), grid, values=values) - ch.table(spec, grid)).max() <= 2.0**-24
 
 
 @every("raw", [None, "before", "after"])

@@ -117,30 +117,6 @@ def test_padding_reads_its_own_row(backend):
     assert np.array_equal(ch.table(ROBERTA, [-1, 0], values=VALUES), VALUES[[1, 2]])
 
 
-def test_a_sequence_does_not_notice_the_padding_around_it():
-    alone = token_rows(np.array([[5, 6, 7]]), ROBERTA, padding=1)[0]
-    for ids in ([1, 1, 5, 6, 7], [5, 6, 7, 1, 1], [1, 5, 6, 7, 1]):
-        rows = token_rows(np.array([ids]), ROBERTA, padding=1)[0]
-        assert rows[np.array(ids) != 1].tolist() == alone.tolist()
-    # BART's do: a batch that is padded on the left stands elsewhere.
-    assert token_rows(np.array([[1, 1, 5, 6, 7]]), BART, padding=1)[0, 2:].tolist() != [2, 3, 4]
-
-
-# --- the faults that were made with this, each seen as what it is ----------------------------------------------
-
-
-def test_flattened_sequences_numbered_from_zero_read_rows_two_off():
-    # Without padding, sequences one after another: each starts at position 0 again, whose row is the offset.
-    lengths = (3, 2)
-    places = np.concatenate([np.arange(length) for length in lengths])
-    flat = ch.add(np.zeros((5, 8), np.float32), ROBERTA, places, values=VALUES)
-    apart = [ch.add(np.zeros((length, 8), np.float32), ROBERTA, values=VALUES) for length in lengths]
-    assert np.array_equal(flat, np.concatenate(apart))
-    wrong = VALUES[places]
-    assert not np.array_equal(wrong, flat)
-    assert np.array_equal(wrong[2], flat[0])  # every row is read two rows too early
-
-
 def test_a_sequence_beyond_the_table_is_refused():
     for spec, most in ((BERT, 16), (BART, 14)):
         assert token_rows(np.ones((2, most), bool), spec).max() == 15

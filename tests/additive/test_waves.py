@@ -37,16 +37,6 @@ def test_other_waves_are_the_papers_in_other_places(order, layout):
     assert np.array_equal(made, plain * np.repeat([-1, 1], 4).astype(np.float32))
 
 
-def test_the_factorised_attention_of_funnel():
-    # Its tables are made for this: phi pi' + psi omega' of two positions is a sine and a cosine of the distance.
-    spec = ch.preset("funnel-psi", width=64)
-    half = 32
-    phi, pi, psi, omega = (ch.table(ch.preset(f"funnel-{name}", width=64), 50, "float64") for name in
-                           ("phi", "pi", "psi", "omega"))  # fmt: skip
-    sines, cosines = phi[7, :half] * pi[3, :half], psi[7, :half] * -omega[3, :half]
-    assert np.abs((sines - cosines) - np.sin(4 * np.array(spec.rates))).max() < 1e-14
-
-
 def test_a_scale_is_rounded_once():
     for positions in (AT, 20_000):
         exact = ch.table(ch.Sinusoidal(8), positions, "float64")
@@ -77,11 +67,6 @@ def test_a_standardised_table_is_that_of_its_own_length(rows):
     # A part of it, and what lies beyond, are rows of the same table.
     assert np.array_equal(ch.table(spec, [1, 0]), ch.table(spec, rows)[[1, 0]])
     assert ch.table(spec, [10**18]).shape == (1, 8)
-
-
-def test_a_standardised_table_depends_on_its_length():
-    tables = [ch.table(ch.Sinusoidal(8, standardised=rows, scale=0.1), 32) for rows in (32, 33)]
-    assert np.abs(tables[0] - tables[1]).max() > 1e-4
 
 
 @every("order", FUNNEL)

@@ -7,7 +7,7 @@ import pytest
 
 import clockhands as ch
 from clockhands import memory
-from clockhands.biases import Alibi, Buckets, Fire, Kerple, Window, row_numbers
+from clockhands.biases import Alibi, Buckets, Fire, Kerple, row_numbers
 from clockhands.errors import TooLarge
 from late import Late
 from laws.bias_members import MEMBERS, values_for
@@ -133,15 +133,6 @@ def test_gradients_reach_every_number(spec, backend):
         assert (sides[0] - sides[1]) / (2 * step) == pytest.approx(size**2, rel=2e-3), name
 
 
-def test_specs_are_static_arguments_of_jit():
-    made = jax.jit(ch.bias, static_argnums=(0, 1, 2))
-    for spec in (Kerple(4), Kerple(4, "power")):
-        values = {name: jax.numpy.asarray(array) for name, array in values_for(spec).items()}
-        np.testing.assert_allclose(
-            made(spec, 3, 9, values=values), ch.bias(spec, 3, 9, values=values), rtol=1e-6, atol=1e-6
-        )
-
-
 def test_vmap_over_learned_numbers():
     spec = Kerple(4)
     values = {name: torch.rand(5, 4) + 0.1 for name in ("p", "a")}
@@ -193,13 +184,3 @@ def test_a_matrix_takes_little_more_than_itself():
             tracemalloc.stop()
             # Where each pair is computed by itself, blocks of 2**18 pairs with some float64 numbers each.
             assert peak < made.nbytes + 2**18 * 8 * 16
-
-
-# --- the window, by way of an image -----------------------------------------------------------------------------
-
-
-def test_a_window_moves_with_the_image():
-    """Two tokens have the same bias wherever in the window they lie."""
-    spec = Window(2, 4, 5)
-    made = ch.bias(spec, 20, 20, values=values_for(spec)).reshape(2, 4, 5, 4, 5)
-    assert np.array_equal(made[:, 1:, 1:, 1:, 1:], made[:, :-1, :-1, :-1, :-1])

@@ -88,6 +88,9 @@ def test_a_batch_has_positions_of_its_own():
         for queries, keys in ((at, at), (torch.from_numpy(at), at.tolist())):
             got = added(score_mod(spec, queries, keys, values=values), 3, (4, 4), batch=2)
             torch.testing.assert_close(got, wanted, rtol=1e-5, atol=1e-6)
+        # [1, seq], as position_ids come, beside a batch of two.
+        got = added(score_mod(spec, at[:1], at[:1], values=values), 3, (4, 4), batch=2)
+        torch.testing.assert_close(got, wanted[:1].expand(2, -1, -1, -1), rtol=1e-5, atol=1e-6)
 
 
 def test_positions_may_lie_anywhere():
@@ -198,20 +201,6 @@ def test_refused_in_words(cases):
 def test_values_of_another_library_are_refused():
     with pytest.raises(InvalidType, match="`values` must be PyTorch or NumPy arrays here"):
         score_mod(Kerple(2), 2, 2, values={"p": jnp.ones(2), "a": jnp.ones(2)})
-
-
-@every("spec", [Alibi(2), Alibi(2, "key"), Buckets(2), Fire(2, hidden=3), Window(2, 2, 2)])
-def test_one_row_of_positions_is_that_of_every_sequence(spec):
-    """[1, seq], as position_ids come, beside a batch of three."""
-    rng = np.random.default_rng(0)
-    values = {name: rng.standard_normal(shape).astype(np.float32) for name, shape in spec.shapes.items()} or None
-    at = np.array([[0, 1, 3, 2]])
-    mod, wanted = score_mod(spec, at, at, values=values), ch.bias(spec, at, at, values=values)
-    rows, columns = torch.arange(4)[:, None], torch.arange(4)[None]
-    for batch in range(3):
-        for head in range(2):
-            made = mod(torch.tensor(0.0), torch.tensor(batch), torch.tensor(head), rows, columns)
-            assert np.abs(made.detach().numpy() - wanted[0, head]).max() <= 2.0**-20
 
 
 INSIDE = {

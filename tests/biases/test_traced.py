@@ -197,17 +197,6 @@ def test_decoding_under_jit_is_compiled_once_and_gives_the_rows_of_the_matrix(dr
             assert len(traced) == 1
 
 
-def test_a_loop_inside_jax():
-    """A scan over positions: nothing but the spec is known."""
-    spec = Alibi(2)
-
-    def step(position: Any, _: Any) -> tuple[Any, Any]:
-        return position + 1, ch.bias(spec, position[None], range(9))[:, 0]
-
-    _, rows = jax.lax.scan(step, jax.numpy.int32(0), length=9)
-    assert np.array_equal(np.asarray(rows), ch.bias(spec, 9, 9).transpose(1, 0, 2))
-
-
 def test_keys_that_move_with_the_query():
     """The last of traced keys are the queries that a count asks for."""
     made = jax.jit(lambda keys: ch.bias(Alibi(2), 2, keys))(np.int32([4, 6, 9]))

@@ -246,12 +246,6 @@ def test_a_file_of_a_spec_is_the_spec(run, tmp_path, cases):
             assert "The position settings look correct." in done.out
 
 
-def test_codes_that_fail_have_names_on_the_command_line(run):
-    shown = run("properties", "binary:width=8", "--length", "300").out
-    assert shown.startswith("binary:width=8\n\nadded to the input: Binary")
-    assert "The position settings look correct." in run("audit", "counter:width=8").out
-
-
 def test_sections_are_measured_as_text_meets_them(run, tmp_path):
     heads = {"hidden_size": 512, "num_attention_heads": 4, "num_hidden_layers": 6, "max_position_embeddings": 4096}
     sections = {"rope_scaling": {"type": "mrope", "mrope_section": [16, 24, 24]}, "rope_theta": 1e6}

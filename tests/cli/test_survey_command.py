@@ -151,10 +151,3 @@ def test_progress_is_one_line_on_a_terminal_and_is_cleared(monkeypatch: pytest.M
     assert capsys.readouterr().err == "\raudited 1,200, 3 failed, known 7 "
     shown.end()
     assert capsys.readouterr().err == "\r" + " " * 60 + "\r"
-
-
-def test_another_survey_on_the_store_is_named(run, folder: Path):
-    with SurveyStore.open(folder / "survey.sqlite") as store, store.driving():
-        done = run("survey", "run", "models")
-    assert done.code == 2
-    assert "Another survey writes to" in done.err

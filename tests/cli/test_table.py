@@ -1,7 +1,6 @@
 import csv
 import json
 import os
-import re
 import subprocess
 import sys
 from types import SimpleNamespace
@@ -103,16 +102,6 @@ def test_a_file_is_replaced_by_force_and_is_whole_or_not_there(run, tmp_path, mo
     assert run("table", SMALL, "--out", out, "--force", "--positions", "3").code == 0
     assert np.load(out).shape == (3, 4)
     assert [path.name for path in tmp_path.iterdir()] == ["t.npy"]
-
-
-def test_a_table_larger_than_memory_is_refused_with_its_size(run):
-    done = run("table", "vaswani2017", "--positions", "0:1000000000000")
-    assert (done.code, done.out) == (2, "")
-    assert re.fullmatch(
-        r"error: A table of shape \[1000000000000, 512\] would take 1\.82 PiB; .+ available\.\n"
-        r"hint: Make it in parts: .+\n",
-        done.err,
-    )
 
 
 LIMITED = """

@@ -113,15 +113,6 @@ def test_without_a_code_both_sentences_come_out_the_same_and_with_one_they_do_no
     says(tab, "attention", "With RoPE, which most of today’s models use it can")
 
 
-def test_of_the_distance_all_is_left_as_it_is_or_where_blocks_commute_and_little_through_drawn_projections(opened):
-    tab = opened("plain")
-    labels = [each.get_attribute("aria-label") for each in tab.locator("#scores svg[aria-label*='distance']").all()]
-    shares = [float(re.search(r"([\d.]+)\s%", label)[1]) for label in labels]
-    assert len(shares) == 3
-    assert shares[0] == shares[2] == 100
-    assert shares[1] < 60
-
-
 def test_a_page_without_a_model_says_how_to_get_one_and_a_file_that_is_no_audit_has_its_own_sentence(opened, tmp_path):
     tab = opened("plain")
     assert answer(tab, "model").inner_text() == "No model is on this page yet."

@@ -1,6 +1,5 @@
 """JAX: the same numbers under jit, grad, vmap and scan, in 32 bits and in 64, with specs as static arguments."""
 
-import itertools
 import pickle
 from functools import partial
 from typing import Any
@@ -12,14 +11,13 @@ import clockhands as ch
 from clockhands.biases import Fire, Kerple, Window
 from clockhands.phases import units
 from clockhands.positions import positions_of
-from clockhands.rotary import XPos, chunked
+from clockhands.rotary import XPos
 from clockhands.traces import BOUND
 from late import Late
 from oracles import sentences
 
 jax, jnp, held = Late("jax"), Late("jax.numpy"), Late("clockhands.jax")
 
-FAR = np.array([0, 1, 255, 256, 257, 65_537, 131_071, 16_777_217, 2**30 + 3, 2**31 - 1, -1, -(2**31)], np.int64)
 KNOWN = [0, 5, 2**31, 2**40 + 5, 2**53 + 1, 2**62 + 1, 2**63 - 1, -(2**63)]
 ROWS = np.random.default_rng(2).standard_normal((40, 8)).astype(np.float32)
 BITS = pytest.mark.parametrize("wide", [False, True], ids=["32 bits", "64 bits"])
@@ -60,20 +58,6 @@ def _bits(wide: bool):
 
 @BITS
 @pytest.mark.usefixtures("_bits")
-def test_a_turned_one_is_exact_at_every_traced_position(wide: bool):
-    spec = ch.Rotary(head_width=128, base=5e5)
-    x = jnp.zeros((len(FAR), 128)).at[:, :64].set(1)
-    positions = jnp.asarray(FAR, jnp.int64 if wide else jnp.int32)
-    out = np.asarray(jax.jit(held.Rotary(spec))(x, positions), np.float64)
-    turn = units(spec.ladder, positions_of(FAR))
-    assert max(np.abs(out[:, :64] - turn.real).max(), np.abs(out[:, 64:] - turn.imag).max()) <= BOUND
-    # The usual product in float32 is not.
-    phase = np.asarray(positions.astype(jnp.float32)[:, None] * jnp.asarray(spec.rates, jnp.float32))
-    assert np.abs(np.cos(phase.astype(np.float64)) - turn.real).max() > 1000 * BOUND
-
-
-@BITS
-@pytest.mark.usefixtures("_bits")
 def test_known_positions_are_exact_up_to_the_last():
     code = held.Rotary(ch.Rotary(head_width=64))
     x = jnp.zeros((len(KNOWN), 64)).at[:, :32].set(1)
@@ -85,12 +69,6 @@ def test_known_positions_are_exact_up_to_the_last():
     for made in (*rotated(x), *jax.jit(rotated)(x)):
         out = np.asarray(made, np.float64)
         assert max(np.abs(out[:, :32] - turn.real).max(), np.abs(out[:, 32:] - turn.imag).max()) <= 2.0**-24
-
-
-def test_what_jax_would_have_made_of_them():
-    """The reason for the rule: without 64 bits it wraps them, and says nothing."""
-    with jax.enable_x64(False):
-        assert jnp.asarray(np.array([2**40 + 5])).tolist() == [5]
 
 
 @BITS
@@ -123,36 +101,6 @@ def test_transformed_functions_give_the_same_numbers_and_gradients(wide: bool, c
                 assert np.abs(one - other).max() <= 8 * BOUND * max(1, np.abs(one).max())
             assert len(jax.tree.leaves(known[0])) == len(jax.tree.leaves(code))
             assert all(float(np.abs(leaf).max()) > 0 for leaf in jax.tree.leaves(known[0]))
-
-
-def test_the_backward_of_a_rotation_is_the_rotation_back():
-    code, back = held.Rotary(ch.Rotary(16)), held.Rotary(ch.Rotary(16, direction="backward"))
-    x, gradient = jnp.ones((5, 16)), jnp.asarray(np.random.default_rng(3).standard_normal((5, 16)), jnp.float32)
-    given = jax.vjp(code, x)[1](gradient)[0]
-    assert np.abs(given - back(gradient)).max() <= 4 * BOUND
-    assert np.abs(given - code(gradient)).max() > 0.1
-
-
-@BITS
-@pytest.mark.usefixtures("_bits")
-def test_a_decoding_loop():
-    """Keys turned one at a time, at a position that is carried along, are those turned at once."""
-    code, first = held.Rotary(ch.Rotary(16)), 2**31 - 12
-    keys = jnp.asarray(np.random.default_rng(3).standard_normal((9, 2, 16)), jnp.float32)
-
-    def step(position: Any, key: Any) -> Any:
-        return position + 1, code(key[:, None], position[None])[:, 0]
-
-    _, turned = jax.lax.scan(step, jnp.int32(first), keys)
-    wanted = code(keys, range(first, first + 9), seq_axis=0)
-    assert np.abs(turned - wanted).max() <= 8 * BOUND
-    cache = jax.lax.fori_loop(
-        0,
-        9,
-        lambda index, cache: cache.at[index].set(code(keys[index], (first + index)[None] + jnp.zeros(2, jnp.int32))),
-        jnp.zeros_like(keys),
-    )
-    assert np.abs(cache - wanted).max() <= 8 * BOUND
 
 
 def test_equal_specs_are_compiled_once_and_others_again():
@@ -204,28 +152,6 @@ def test_biases(spec: Any):
     assert (off <= np.abs(np.asarray(narrow, np.float64)) * 2.0**-8).all()
 
 
-@pytest.mark.parametrize("spec", [ch.Alibi(2), Fire(2, hidden=3)], ids=lambda spec: type(spec).__name__)
-def test_a_step_of_decoding_with_a_bias_is_compiled_once(spec: Any):
-    """The pytree goes in as an argument, the position exists only inside; rows of the cache to come are masked."""
-    code, traced = held.Bias.drawn(spec, key()), 0
-    scores = np.random.default_rng(3).standard_normal((2, 12, 12)).astype(np.float32)
-
-    @jax.jit
-    def step(code: Any, row: Any, position: Any) -> Any:
-        nonlocal traced
-        traced += 1
-        return code(row, queries=position[None], keys=12, causal=True)
-
-    values = None if code.values is None else {name: np.asarray(number) for name, number in code.values.items()}
-    whole = scores + ch.bias(spec, 12, 12, values=values, causal=True)
-    for position in range(12):
-        made = np.asarray(step(code, scores[:, position : position + 1], jnp.int32(position)))[:, 0]
-        wanted = whole[:, position]
-        assert np.array_equal(np.isneginf(made), np.isneginf(wanted))
-        assert np.allclose(made[:, : position + 1], wanted[:, : position + 1], rtol=0, atol=2.0**-20)
-    assert traced == 1
-
-
 def test_a_bias_is_masked_when_asked_and_stands_where_it_is_told():
     code = held.Bias(ch.Alibi(heads=2))
     assert int(np.isneginf(code(jnp.zeros((2, 4, 4)), causal=True)).sum()) == 12
@@ -245,19 +171,6 @@ def test_kerple_stays_a_kernel():
     code = held.Bias(spec, {"p": jnp.array([3.0, -1.0]), "a": jnp.array([-1.0, 1.0])})
     allowed = held.Bias(spec, {"p": jnp.array([2.0, 0.01]), "a": jnp.array([0.01, 1.0])})
     assert (code.matrix(4, 4) == allowed.matrix(4, 4)).all()
-
-
-def test_narrow_dtypes_are_rounded_once(cases, draw):
-    for name, dtype in draw(itertools.product(CODES, ("bfloat16", "float16")), 6):
-        code, x, further, _ = prepared(name)
-        x = jnp.asarray(x, dtype)
-        wanted = np.asarray(code(x.astype(jnp.float32), PLACES, **further), np.float64)
-        given = code(x, PLACES, **further)
-        info = jnp.finfo(x.dtype)
-        off = np.abs(np.asarray(given, np.float64) - wanted)
-        with cases(name, dtype):
-            assert given.dtype == x.dtype
-            assert (off <= np.abs(wanted) * float(info.eps) / 2 + float(info.tiny)).all()
 
 
 def test_what_is_learned_are_leaves():
@@ -282,22 +195,6 @@ def test_a_position_without_a_row_is_seen():
     code = held.Additive(ch.Learned(width=8, rows=40, offset=2), jnp.asarray(ROWS))
     given = jax.jit(code)(jnp.zeros((5, 8)), jnp.array([0, 37, 38, -1, 2**31 - 1], jnp.int32))
     assert np.isnan(given).all(axis=1).tolist() == [False, False, True, True, True]
-
-
-def test_several_axes_inside_a_trace():
-    spec = ch.Rotary(16, axes=chunked([2, 3, 3]))
-    places = np.random.default_rng(0).integers(0, 1000, (5, 3))
-    x = jnp.ones((5, 16))
-    assert np.abs(jax.jit(held.Rotary(spec))(x, jnp.asarray(places)) - held.Rotary(spec)(x, places)).max() <= 4 * BOUND
-
-
-def test_queries_and_keys_are_turned_in_their_roles():
-    spec = ch.Rotary(16, xpos=XPos())
-    queries, keys = jnp.ones((2, 4, 5, 16)), jnp.ones((2, 1, 5, 16))
-    turned = held.Rotary(spec).both(queries, keys)
-    assert (turned[0] == ch.rotary.rotate(queries, spec, role="query")).all()
-    assert (turned[1] == ch.rotary.rotate(keys, spec, role="key")).all()
-    assert np.abs(turned[0][:, :1] - turned[1]).max() > 1e-4
 
 
 def test_what_cannot_be_is_refused_in_words(cases):

@@ -66,19 +66,6 @@ def test_a_compiled_rotation_is_exact_at_every_position(name: str, backend: str)
         assert np.abs(one - other).max() <= BOUND * spec.attention_factor
 
 
-def test_the_bound_can_fail():
-    """A float32 position times a float32 rate, as it is usually compiled."""
-    spec = SPECS["halves"]
-
-    def usual(_: Any, positions: Any) -> Any:
-        rates = torch.tensor(spec.rates)
-        phase = positions.float()[:, None] * rates
-        return torch.cat([phase.cos(), phase.sin()], dim=-1)
-
-    given, wanted = turned_ones(spec, usual, FAR), exact(spec, FAR)
-    assert max(np.abs(one - other).max() for one, other in zip(given, wanted, strict=True)) > 1000 * BOUND
-
-
 ROWS = np.random.default_rng(2).standard_normal((40, 8)).astype(np.float32)
 HEADS = (2, 3, 5, 16)
 CODES = {
@@ -120,7 +107,6 @@ def test_a_sinusoid_that_has_computed_nothing_yet_is_one_graph():
 
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_a_decoding_loop_is_compiled_once(backend: str):
-    """Another position is no reason to compile again, nor is a spec that is equal and shared."""
     module = held.Rotary(ch.Rotary(head_width=16))
     counter = torch._dynamo.testing.CompileCounterWithBackend(backend)
     compiled = torch.compile(module, fullgraph=True, backend=counter)
@@ -128,16 +114,7 @@ def test_a_decoding_loop_is_compiled_once(backend: str):
     for position in (0, 1, 2**20 + 1, 2**31 - 1):
         given = compiled(x, torch.tensor([[position]]))
         assert torch.allclose(given, module(x, [[position]]), rtol=0, atol=8 * BOUND)
-    layers = [copy.deepcopy(module) for _ in range(12)]
-
-    def step(layer: Any, x: Any, at: Any) -> Any:
-        return layer(x, at)
-
-    compiled = torch.compile(step, fullgraph=True, backend=counter)
-    before = counter.frame_count
-    for layer in layers:
-        compiled(layer, x, torch.tensor([[7]]))
-    assert counter.frame_count == before + 1
+    assert counter.frame_count == 1
 
 
 def test_copied_layers_of_ones_own_are_compiled_once():
@@ -186,17 +163,6 @@ def test_a_spec_that_has_computed_nothing_yet_compiles():
     compiled = torch.compile(lambda x, at: ch.rotary.rotate(x, spec, at), fullgraph=True, backend="eager")
     given = compiled(x, places)
     assert torch.allclose(given, ch.rotary.rotate(x, spec, places), rtol=0, atol=8 * BOUND)
-
-
-@pytest.mark.slow
-def test_known_positions_inside_the_compiler():
-    spec, x = ch.Rotary(head_width=16), torch.randn(3, 16)
-    array = np.array([5, 2**40 + 5, 7])
-    for known in ([5, 2**40 + 5, 7], range(5, 8), array):
-        compiled = torch.compile(
-            lambda x, known=known: ch.rotary.rotate(x, spec, known), fullgraph=True, backend="eager"
-        )
-        assert torch.allclose(compiled(x), ch.rotary.rotate(x, spec, known), rtol=0, atol=8 * BOUND)
 
 
 @pytest.mark.slow

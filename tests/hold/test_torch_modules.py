@@ -296,24 +296,6 @@ def test_the_usual_module_is_found_out(check: str):
         CHECKS[check](row)
 
 
-def test_the_backward_of_a_rotation_is_the_rotation_back():
-    module = held.Rotary(ch.Rotary(head_width=16, layout="interleaved"))
-    back = held.Rotary(ch.Rotary(head_width=16, layout="interleaved", direction="backward"))
-    x = torch.randn(2, 3, SEQ, 16, requires_grad=True)
-    gradient = torch.randn(2, 3, SEQ, 16)
-    module(x).backward(gradient)
-    assert torch.allclose(x.grad, back(gradient), rtol=0, atol=2.0**-21)
-    assert not torch.allclose(x.grad, module(gradient), rtol=0, atol=2.0**-3)
-
-
-def test_queries_and_keys_are_turned_in_their_roles():
-    spec = ch.Rotary(head_width=16, xpos=XPos())
-    queries, keys = torch.randn(2, 4, SEQ, 16), torch.randn(2, 1, SEQ, 16)
-    turned = held.Rotary(spec).both(queries, keys, range(40, 40 + SEQ))
-    for given, x, role in zip(turned, (queries, keys), ("query", "key"), strict=True):
-        assert torch.equal(given, ch.rotary.rotate(x, spec, range(40, 40 + SEQ), role=role))
-
-
 def test_layers_that_are_copied_keep_one_spec():
     """The compiler knows a spec again by its identity."""
     layer = torch.nn.Sequential(held.Rotary(ch.Rotary(head_width=16)))

@@ -6,7 +6,6 @@ from typing import Any
 import pytest
 
 import clockhands as ch
-from clockhands.biases import Kerple
 from clockhands.rotary import XPos
 from late import Late
 
@@ -58,37 +57,9 @@ def test_positions_from_outside_of_a_transform_are_exact(name: str):
     assert torch.equal(func.grad(lambda each: func.vmap(loss)(each).sum())(several), gradients)
 
 
-@pytest.mark.parametrize(
-    ("make", "shape"),
-    [
-        (lambda: held.Additive(ch.Learned(8, rows=40)), (5, 8)),
-        (lambda: held.Additive(ch.Sinusoidal(8, scaled=True)), (5, 8)),
-        (lambda: held.Bias(ch.Buckets(heads=2)), (2, 5, 5)),
-        (lambda: held.Bias(Kerple(heads=2)), (2, 5, 5)),
-    ],
-)
-def test_gradients_reach_what_is_learned(make: Callable[[], Any], shape: tuple[int, ...]):
-    module, x = make(), torch.randn(shape)
-    positions = (at(),) * (2 if len(shape) == 3 else 1)
-
-    def loss(learned: dict[str, Any]) -> Any:
-        return torch.func.functional_call(module, learned, (x, *positions)).square().sum()
-
-    given = torch.func.grad(loss)(dict(module.named_parameters()))
-    module(x, *positions).square().sum().backward()
-    assert given
-    for name, parameter in module.named_parameters():
-        assert torch.equal(given[name], parameter.grad)
-
-
 def test_a_mask_that_was_made_inside_a_transform_is_not_kept():
     bias, scores = held.Bias(ch.Alibi(heads=3)), torch.randn(1, 3, 6, 6)
     torch.func.grad(lambda x: (x + bias.prepare(6, like=x, causal=False).mask).square().sum())(scores)
     kept = bias.prepare(6, like=scores, causal=False).mask
     assert not torch._C._functorch.is_functorch_wrapped_tensor(kept)
     assert bias.prepare(6, like=scores, causal=False).mask is kept
-
-
-def test_positions_without_numbers_are_still_refused():
-    with pytest.raises(ch.errors.InvalidType, match="`positions` must be concrete numbers, got Tensor"):
-        ch.table(ch.Sinusoidal(8), torch.arange(3, device="meta"))

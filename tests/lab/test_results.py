@@ -10,7 +10,7 @@ import pytest
 
 from clockhands.lab import study as studies
 from clockhands.lab.results import LEVEL, RESAMPLES, GateResult, Results, estimate
-from clockhands.lab.store import Key, Measurement, StoredRow, StoredStudy, Trial
+from clockhands.lab.store import Key, StoredRow, StoredStudy, Trial
 from clockhands.lab.tuning import best, tuning_study
 
 STUDY = """\
@@ -249,9 +249,3 @@ def test_the_best_rate_has_the_lowest_loss_of_all_its_seeds():
     assert (two.arm, two.best, two.at_end) == ("two", None, False)
     last = [row._replace(value=0.1) if row.arm.endswith("0.01") else row for row in measured]
     assert best(study, Results(tuned, stored, [], last))[0][3:] == (0.01, 0.003, True)
-
-
-def test_a_measurement_is_a_row_without_its_trial():
-    (row,) = rows("one", {3: 1.0})
-    assert row.measurement == Measurement("evaluation", "loss", 1.0, 40, 8, None, "whole", "")
-    assert row.key == Key("copy", "one", 3)

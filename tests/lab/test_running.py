@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from clockhands.engines import ENGINES, Failed, Finished, Started
+from clockhands.engines import ENGINES, Failed, Finished
 from clockhands.errors import InvalidValue
 from clockhands.lab import _texts as texts
 from clockhands.lab import study as studies
@@ -80,24 +80,6 @@ def test_a_trial_that_fails_leaves_the_others_alone(tmp_path: Path):
         assert ran(study, store) == []
         assert store.retry(study.hash) == 2
         assert sum(isinstance(event, Failed) for event in ran(study, store)) == 2
-
-
-@pytest.mark.usefixtures("_in_this_process")
-def test_a_run_that_is_closed_frees_its_trials_and_goes_on_later(tmp_path: Path):
-    study = studies.parse(STUDY)
-    with Store.open(tmp_path / "lab.sqlite") as store:
-        options = running.Options(at_once=1)
-        progress = running.prepare(study, store, "", options)
-        with closing(running.events(study, store, options, progress)) as opened:
-            for event in opened:
-                if isinstance(event, Started) and event.job.name == "copy, rotary, seed 0":
-                    break
-        assert [each.state for each in store.trials(study.hash)].count("finished") == 1
-        for key in study.trial_keys()[1:]:
-            claim = store.claim(study.hash, key)
-            assert claim is not None, key
-            claim.release()
-        assert sum(isinstance(event, Finished) for event in ran(study, store)) == 3
 
 
 @pytest.mark.usefixtures("_in_this_process")

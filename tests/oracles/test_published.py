@@ -79,27 +79,6 @@ def test_keras_hub_slows_every_hand_alike_and_calls_it_dynamic():
         assert worst_relative(right.rates, by_base) < 1e-14
 
 
-def first_turns(key):
-    """Cosine and sine of each pair at position 1."""
-    arrays = published.arrays(key)
-    return {name: arrays[name][1, : arrays[name].shape[1] // 2].astype(np.float64) for name in ("cos", "sin")}
-
-
-def test_litgpt_blends_yarn_the_wrong_way_round():
-    litgpt, original = (first_turns(key) for key in ("rope_litgpt_yarn", "rope_yarn_original"))
-    right = Yarn(8.0, 4_096)(LADDER)
-    # At position 1 the phase is the rate. The authors' code multiplies cosine and sine by the attention factor.
-    factor = np.hypot(original["cos"], original["sin"])
-    assert np.abs(factor / right.attention_factor - 1).max() < 1e-6
-    assert worst_relative(np.arctan2(original["sin"], original["cos"]), right.rates) <= RELATIVE
-    wrong = np.arctan2(litgpt["sin"], litgpt["cos"])
-    assert worst_relative(wrong, right.rates) > 0.5
-    plain = np.array(LADDER.rates)
-    # Where one keeps a rate, the other slows it; where both blend, the shares are swapped.
-    assert worst_relative(wrong, plain + plain / 8 - np.array(right.rates)) <= RELATIVE
-    assert np.abs(np.hypot(litgpt["cos"], litgpt["sin"]) - 1).max() < 1e-6
-
-
 @every("key", SCALED)
 def test_the_check_of_rates_can_fail(key):
     theirs = published_rates(key)

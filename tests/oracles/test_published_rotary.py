@@ -8,7 +8,7 @@ import pytest
 
 import clockhands as ch
 from clockhands.ladders import Geometric, geometric
-from clockhands.rotary import XPos, chunked, grid, rotate
+from clockhands.rotary import chunked, grid, rotate
 from clockhands.scaling import Yarn
 from oracles import published, rotary_conventions
 from oracles.rotary_conventions import APPLIED, DEFECTS, HALVES, INTERLEAVED, POSITIONS, TABLES, VISION, per_axis, units
@@ -178,27 +178,3 @@ def test_hunyuan_gives_the_two_channels_of_a_pair_to_two_axes():
     if alike.any():
         assert off(right[alike], arrays["cos"][alike]) <= 1e-5
     assert off(right[~alike], arrays["cos"][~alike]) > 0.5
-
-
-def test_xpos_that_takes_its_centre_from_the_length_in_use_spoils_a_cache():
-    """rotary-embedding-torch and flash-attn: right in one pass, other keys as soon as the sequence grows."""
-
-    def centred(centre):
-        return ch.Rotary(64, "interleaved", xpos=XPos(centre=centre))
-
-    x = np.random.default_rng(0).standard_normal((2, 24, 64))
-    # flash-attn: the key at position 0, cached when the cache was 24 long, against one made at 1,024.
-    early, late = (rotate(x[1], centred(length // 2), role="key") for length in (24, 1_024))
-    shrunk = np.linalg.norm(late[0, :2]) / np.linalg.norm(early[0, :2])
-    assert shrunk == pytest.approx((0.4 / 1.4) ** (500 / 512), rel=1e-12)
-    assert round(shrunk, 2) == 0.29
-    # rotary-embedding-torch: a single query is centred at 1 // 2, the 24 keys beside it at 12.
-    whole = rotate(x[0], centred(12), role="query")[-1] @ rotate(x[1], centred(12), role="key").T
-    decoded = rotate(x[0, -1:], centred(0), [23], role="query")[0] @ rotate(x[1], centred(12), role="key").T
-    assert np.abs(whole - decoded).max() > 0.05
-    # With a centre that is stated, wherever it is, decoding is the full pass.
-    for centre in (0, 12, 512):
-        spec = centred(centre)
-        keys = rotate(x[1], spec, role="key")
-        single = rotate(x[0, -1:], spec, [23], role="query")[0]
-        assert np.abs(single @ keys.T - whole).max() < 1e-12

@@ -1,6 +1,5 @@
 """Which pair belongs to which axis, where the cells of a grid stand, and ladders of several axes."""
 
-import math
 from dataclasses import replace
 
 import numpy as np
@@ -67,13 +66,6 @@ def test_sections_that_do_not_fit_name_the_two_ways_to_read_them():
         "Give it at most 21, and axis 0 the rest; or use chunked sections. interleaved([16, 24, 24], pairs=64) reads "
         "them as Transformers does, imrope([16, 24, 24]) as llama.cpp."
     )
-
-
-def test_two_pi_is_short_by_as_much_as_is_said():
-    from oracles.real_numbers import mp
-
-    short = 2 * mp.pi - mp.mpf(2 * math.pi)
-    assert 2.4e-16 < short < 2.5e-16
 
 
 def test_fields_of_joined_ladders_can_be_changed_where_they_agree():

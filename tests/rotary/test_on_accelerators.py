@@ -83,14 +83,6 @@ def test_the_result_is_near_the_exact_one_and_no_number_is_asked_for(case, on_an
     assert pair.cosine.shape == (*at.shape[: at.ndim - (spec.axes is not None)], spec.rotated // 2)
 
 
-def test_float32_phases_would_not_do():
-    """What the bound excludes: positions times frequencies in float32 are wrong far away."""
-    spec = ch.Rotary(16)
-    at = torch.tensor(FAR[:6])
-    phases = at.float()[:, None] * torch.tensor(spec.ladder.rates).float()
-    assert np.abs(phases.cos().numpy() - cos_sin(spec, FAR[:6], like=np.zeros(1)).cosine).max() > 1000 * BOUND
-
-
 @pytest.mark.usefixtures("on_an_accelerator")
 @every("dtype", DTYPES)
 def test_every_dtype_of_whole_numbers(dtype):

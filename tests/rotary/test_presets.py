@@ -13,7 +13,6 @@ import clockhands as ch
 from clockhands.ladders import Geometric, Joined
 from clockhands.presets import presets
 from clockhands.rotary import grid, rotate
-from clockhands.scaling import Yarn
 from clockhands.sources.resolve import resolve
 from clockhands.sources.targets import open_target
 from clockhands.specs import with_fields
@@ -71,11 +70,6 @@ def test_presets_are_the_published_tables(name):
 def test_every_rotary_preset_is_checked():
     assert ROTARY.keys() == CONFIGS.keys() | PUBLISHED.keys() | {*BY_CODE}
     assert len(ROTARY) >= 49
-
-
-def test_what_the_model_cards_of_qwen_advise():
-    assert ROTARY["qwen2.5-yarn"].spec.scaling == Yarn(4.0, 32_768)
-    assert ch.preset("qwen2.5-yarn").attention_factor == pytest.approx(0.1 * math.log(4) + 1)
 
 
 def test_presets_say_what_they_are_and_where_it_stands():

@@ -51,10 +51,6 @@ def test_one_number_of_a_framework_is_refused_too_traced_or_not():
                 (torch.func.vmap(call)(x[None], one[None]) if isinstance(x, torch.Tensor) else jax.jit(call)(x, one))
 
 
-def test_the_public_names_of_rotary():
-    assert list(rotary.__all__) == sorted(rotary.__all__)
-
-
 def test_a_scaling_of_ones_own_that_scales_nothing_is_refused_at_once():
     for scaling, message in (
         (lambda: 3, "`scaling` must accept scaling(ladder, length), but "),

@@ -343,13 +343,6 @@ def test_moved_keys_are_freshly_rotated_ones(spec, any_backend):
         )
 
 
-def test_moving_keys_back_gives_the_heads():
-    spec = ch.Rotary(8, scaling=Yarn(8.0, 4_096))
-    x, at = heads(5, 8).astype(np.float64), np.arange(5)
-    back = rerotate(rotate(x, spec, at), spec, at, np.zeros(5, np.int64))
-    assert np.abs(back - x * spec.attention_factor).max() < 1e-14
-
-
 def test_cached_keys_of_another_regime_hold_other_phases():
     short = ch.Rotary(4, scaling=LongRope((1.0, 1.0), (1.0, 4.0), 64, 4.0), length=64)
     long = replace(short, length=65)
@@ -374,27 +367,9 @@ def test_a_spec_remembers_nothing_that_is_copied(spec):
     assert copy.copy(spec) is copy.deepcopy([spec])[0] is spec
 
 
-def test_a_spec_is_a_static_argument_of_jit():
-    turned_at = jax.jit(rotate, static_argnames="spec")
-    x = heads(3, 8)
-    first, second = (np.asarray(turned_at(x, spec=ch.Rotary(8, base=base))) for base in (1e4, 5e5))
-    assert np.abs(first - second).max() > 0.01
-    assert np.abs(first - rotate(x, ch.Rotary(8))).max() <= FLOAT32 * 4
-
-
 def test_channels_are_read_only():
     with pytest.raises(ValueError, match="read-only"):
         ch.Rotary(8).channels[0] = 1
-
-
-def test_shift_is_what_turns_a_head():
-    for spec in SPECS:
-        if spec.axes is None and spec.xpos is None and not spec.reordered:
-            x = heads(1, spec.head_width).astype(np.float64)
-            got = rotate(x, spec, [17])
-            got[:, spec.channels.reshape(-1)] /= spec.attention_factor
-            assert np.abs(x @ ch.shift(spec, 17).T - got).max() < 1e-14
-            assert ch.kernel(spec, [0])[0] == spec.rotated // 2
 
 
 @every("layout", ["halves", "interleaved"])

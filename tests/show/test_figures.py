@@ -101,13 +101,6 @@ def test_every_figure_fits_its_canvas(cases):
             assert fits(make())
 
 
-def test_a_figure_is_saved_without_a_browser(tmp_path: Path):
-    figure = MADE["kernel"]()
-    for kind, start in (("svg", b"<?xml"), ("png", b"\x89PNG"), ("pdf", b"%PDF")):
-        figure.savefig(tmp_path / f"figure.{kind}")
-        assert (tmp_path / f"figure.{kind}").read_bytes().startswith(start)
-
-
 def test_a_notebook_shows_it_at_its_own_size():
     picture, size = MADE["ladder"]()._repr_png_()
     assert picture.startswith(b"\x89PNG")

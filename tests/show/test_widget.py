@@ -46,14 +46,6 @@ def test_a_spec_travels_as_its_dictionary():
     assert (made.spec, made.position) == (ch.Rotary(head_width=8, base=20000), FARTHEST)
 
 
-def test_who_looks_on_is_told():
-    made, told = ch.show.Explorer(position=1), []
-    made.observe(lambda change: told.append((change["old"], change["new"])), "position")
-    made.position = 5
-    made.set_state({"position": 6})
-    assert told == [(1, 5), (5, 6)]
-
-
 def test_what_a_page_cannot_show_is_refused_and_leaves_it_as_it_was(cases):
     made = ch.show.Explorer(position=3)
     for name, value, error in (
