@@ -23,12 +23,6 @@ def test_what_is_no_layout_is_left_out_and_named(tmp_path, cases):
             assert "(expected: halves or interleaved)" in finding.message
 
 
-def test_the_layout_of_the_class_is_no_matter(tmp_path, cases):
-    for more in ({}, {"clockhands_layout": "halves"}, {"clockhands_layout": None}):
-        with cases(more):
-            assert audit(tmp_path, LLAMA | more) == ("halves", [])
-
-
 def test_a_layout_that_is_not_the_one_of_the_class_is_a_warning(tmp_path):
     layout, (finding,) = audit(tmp_path, LLAMA | {"clockhands_layout": "interleaved"})
     assert layout == "interleaved"

@@ -5,7 +5,6 @@ import os
 import tracemalloc
 from itertools import combinations
 
-import ml_dtypes
 import numpy as np
 import pytest
 from safetensors import safe_open
@@ -14,9 +13,8 @@ from safetensors.numpy import load_file, save_file
 from clockhands.conversion import CannotConvert, convert, convert_rows
 from clockhands.conversion import _writing as writing
 from clockhands.errors import InvalidValue, Unreadable
-from clockhands.sources import open_target, safetensors
-from clockhands.sources.resolve import resolve
-from written_files import entry, refusal, safetensors_bytes, small_checkpoint, written
+from clockhands.sources import safetensors
+from written_files import refusal, small_checkpoint, written
 
 from .conftest import ATTENTION, LLAMA, llama_tensors, numbered
 
@@ -77,13 +75,6 @@ def test_the_result_says_how_it_pairs_and_the_way_back_forgets_it(checkpoint, tm
     assert back.notes == ()
     for name in ("model.safetensors", "config.json"):
         assert (tmp_path / "back" / name).read_bytes() == (model / name).read_bytes()
-
-
-def test_an_audit_of_the_result_reads_the_layout(checkpoint, tmp_path):
-    convert(checkpoint(), tmp_path / "out", "interleaved")
-    (code,) = resolve(open_target(tmp_path / "out")).codes
-    assert (code.layout, code.spec.layout) == ("interleaved", "interleaved")
-    assert code.source["layout"] == "config.json:clockhands_layout"
 
 
 def test_the_config_alone_says_it_too(checkpoint, tmp_path):
@@ -253,43 +244,6 @@ def test_memory_is_bounded_by_a_piece_and_not_by_a_tensor(checkpoint, tmp_path, 
     ).read_bytes()
 
 
-def test_the_size_of_a_piece_changes_nothing(checkpoint, tmp_path, monkeypatch):
-    model = checkpoint()
-    for piece in (1, 100, 2**24):
-        monkeypatch.setattr(writing, "PIECE", piece)
-        convert(model, tmp_path / str(piece), "interleaved")
-        same(tmp_path / str(piece), expected(llama_tensors()))
-
-
-def test_rows_are_bytes_whatever_the_numbers_are(checkpoint, tmp_path, cases):
-    codes = {"float64": "F64", "float16": "F16", "bfloat16": "BF16", "float8_e4m3fn": "F8_E4M3"}
-    for dtype, code in codes.items():
-        with cases(dtype):
-            kind = np.dtype(getattr(ml_dtypes, dtype, dtype))
-            tensors = {name: np.minimum(array, 100).astype(kind) for name, array in llama_tensors().items()}
-            fields, data = {}, b""
-            for name, array in tensors.items():
-                fields[name] = entry(code, array.shape, (len(data), len(data) + array.nbytes))
-                data += array.tobytes()
-            model, out = checkpoint(dtype, tensors={}), tmp_path / f"{dtype} out"
-            written(model / "model.safetensors", safetensors_bytes(fields, data))
-            convert(model, out, "interleaved")
-            header = safetensors.read_header(out / "model.safetensors")
-            for name, array in expected(tensors).items():
-                info = header.tensors[name]
-                assert info.file.read_bytes()[info.offset : info.offset + array.nbytes] == array.tobytes(), name
-
-
-def test_nothing_is_left_of_a_conversion_that_fails(checkpoint, tmp_path, monkeypatch):
-    def full(*_):
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(writing, "_copy", full)
-    with pytest.raises(OSError, match="No space left"):
-        convert(checkpoint(), tmp_path / "out", "interleaved")
-    assert [path.name for path in tmp_path.iterdir()] == ["model"]
-
-
 def test_a_file_that_shrinks_meanwhile_is_refused(checkpoint, tmp_path, monkeypatch):
     model = checkpoint()
     header_bytes = writing.header_bytes
@@ -396,11 +350,11 @@ def test_what_is_there_is_not_replaced_unless_forced(checkpoint, tmp_path):
     message, hint = refusal(convert, model, out, "interleaved", error=InvalidValue)
     assert message == f"{out} is already there."
     assert hint == "Give another name, or `--force` to replace its files."
-    (out / "mine.txt").write_text("kept")
+    (out / "mine.bin").write_text("kept")
     (out / "model.safetensors").write_text("old")
     convert(model, out, "interleaved", force=True)
     same(out, expected(llama_tensors()))
-    assert (out / "mine.txt").read_text() == "kept"
+    assert (out / "mine.bin").read_text() == "kept"
     file = tmp_path / "x.safetensors"
     convert(model / "model.safetensors", file, "interleaved")
     message, _ = refusal(convert, model / "model.safetensors", file, "interleaved", error=InvalidValue)
@@ -453,16 +407,11 @@ def test_what_is_no_checkpoint_is_refused(checkpoint, tmp_path):
     assert message == f"{model} holds no tensors in safetensors files."
 
 
-def test_a_missing_shard_and_a_lying_header_are_refused_by_the_reader(checkpoint, tmp_path):
+def test_a_missing_shard_is_refused_by_the_reader(checkpoint, tmp_path):
     model = checkpoint(shards=2)
-    shard = model / "model-00002-of-00002.safetensors"
-    whole = shard.read_bytes()
-    shard.unlink()
+    (model / "model-00002-of-00002.safetensors").unlink()
     message, _ = refusal(convert, model, tmp_path / "out", "interleaved", error=Unreadable)
     assert message.endswith("names the shard 'model-00002-of-00002.safetensors', which is not in the same folder.")
-    shard.write_bytes(whole[:-4])
-    message, _ = refusal(convert, model, tmp_path / "out", "interleaved", error=Unreadable)
-    assert "bytes of tensors, but" in message
     assert not (tmp_path / "out").exists()
 
 

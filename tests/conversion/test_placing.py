@@ -47,16 +47,6 @@ def test_other_weights_are_not_left_beside_the_new_ones(checkpoint, tmp_path, ca
             assert held(out) == kept
 
 
-def test_weights_that_are_all_replaced_are_no_matter(checkpoint, tmp_path):
-    model, out = checkpoint(shards=2), tmp_path / "out"
-    convert(model, out, "interleaved")
-    kept = held(out)
-    (out / "model-00001-of-00002.safetensors").write_bytes(b"old")
-    (out / "mine.bin").write_bytes(b"kept")
-    convert(model, out, "interleaved", force=True)
-    assert held(out) == kept | {"mine.bin": b"kept"}
-
-
 def test_a_folder_under_the_name_of_a_file_is_refused_before_any_file_is_replaced(checkpoint, tmp_path):
     out = tmp_path / "out"
     (out / "config.json").mkdir(parents=True)

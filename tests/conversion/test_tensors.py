@@ -299,17 +299,22 @@ def test_a_layer_of_which_a_part_only_would_move_is_refused(checkpoint, tmp_path
             assert said == (f"Layer 1 has no {word} projection among the tensors.", hint)
 
 
-def test_one_shard_of_several_is_refused(checkpoint, tmp_path):
-    model = checkpoint(shards=9)
-    shard = model / "model-00001-of-00009.safetensors"
+def test_models_that_do_not_fit_their_config_are_refused(checkpoint, tmp_path, cases):
+    eetq = LLAMA | {"quantization_config": {"quant_method": "eetq"}}
+    for config, tensors, ending, told in (
+        (LLAMA, {"classifier.weight": numbered(4, 4)},
+         "None of the tensors is a query or key of a llama.", "Name the weights of that model."),
+        (eetq, None, "_proj.weight' is quantised by eetq, whose numbers do not lie row by row.", EXACT_HINT),
+        (LLAMA | {"model_type": "smollm3", "no_rope_layers": [1, 0]}, llama_tensors(3),
+         "_proj.weight' is of layer 2, which config.json does not describe.", ""),
+    ):  # fmt: skip
+        with cases(ending):
+            model = checkpoint(ending[-9:], config=config, tensors=tensors)
+            message, hint = refusal(convert, model, tmp_path / "out", "interleaved", error=CannotConvert)
+            assert message.endswith(ending)
+            assert told in hint
+    shard = checkpoint(shards=9) / "model-00001-of-00009.safetensors"
     refusal(convert, shard, tmp_path / "x.safetensors", "interleaved", error=CannotConvert)
-
-
-def test_a_layer_of_which_the_config_says_nothing(checkpoint, tmp_path):
-    config = LLAMA | {"model_type": "smollm3", "no_rope_layers": [1, 0]}
-    model = checkpoint(config=config, tensors=llama_tensors(3))
-    message, _ = refusal(convert, model, tmp_path / "out", "interleaved", error=CannotConvert)
-    assert message.endswith("_proj.weight' is of layer 2, which config.json does not describe.")
 
 
 UNKNOWN = "config.json is of the model type {}, whose tensors are not known."
@@ -349,19 +354,6 @@ def test_no_value_of_a_config_ends_in_anything_but_a_plan_or_a_refusal(checkpoin
             for config in (LLAMA | {key: value}, {"model_type": "llava", "text_config": LLAMA | {key: value}}):
                 with cases(config), contextlib.suppress(ClockhandsError):
                     assert len(moves(tensors, model_of(config, "config.json"))) == 4
-
-
-def test_another_model_s_weights_are_refused(checkpoint, tmp_path):
-    model = checkpoint(tensors={"classifier.weight": numbered(4, 4)})
-    said = refusal(convert, model, tmp_path / "out", "interleaved", error=CannotConvert)
-    assert said == ("None of the tensors is a query or key of a llama.", "Name the weights of that model.")
-
-
-def test_methods_that_the_leaves_do_not_describe_are_refused(checkpoint, tmp_path):
-    model = checkpoint(config=LLAMA | {"quantization_config": {"quant_method": "eetq"}})
-    message, hint = refusal(convert, model, tmp_path / "out", "interleaved", error=CannotConvert)
-    assert message.endswith("_proj.weight' is quantised by eetq, whose numbers do not lie row by row.")
-    assert hint == EXACT_HINT
 
 
 # The table

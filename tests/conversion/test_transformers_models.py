@@ -206,15 +206,6 @@ def test_a_converted_model_computes_the_same_in_code_of_the_other_layout(variant
     assert said[0] == said[1]
 
 
-@pytest.mark.parametrize("name", ["llama", "gpt_neox", "deepseek_v2"])
-def test_transformers_loads_what_a_converted_config_says(name, tmp_path):
-    """Its unknown key is kept and trips over nothing, also when the model is saved again."""
-    made(name, tmp_path / "model")
-    convert(tmp_path / "model", tmp_path / "converted", other(name))
-    loaded(tmp_path / "converted").save_pretrained(tmp_path / "again")
-    assert json.loads((tmp_path / "again" / "config.json").read_text())["clockhands_layout"] == other(name)
-
-
 def test_a_text_model_inside_another_moves_and_nothing_else(tmp_path):
     vision = {
         "hidden_size": 32, "num_attention_heads": 2, "num_hidden_layers": 1, "intermediate_size": 32, "image_size": 8,

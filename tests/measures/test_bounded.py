@@ -119,7 +119,7 @@ def test_raw_coordinates_grow():
     assert of(AxialSinusoidal(8, (1, 1)), 50).holds
 
 
-def test_a_learned_table_is_bounded_by_its_rows_in_use(cases):
+def test_a_learned_table_is_bounded_by_its_rows_in_use_and_a_learned_scale_bounds(cases):
     for dtype in DTYPES:
         with cases(dtype):
             values = np.array([[9.0, 9], [0, 0], [-3, 4], [3, 5]])
@@ -128,9 +128,6 @@ def test_a_learned_table_is_bounded_by_its_rows_in_use(cases):
             assert (found.numbers["largest"], found.numbers["largest_row_norm"]) == (5, math.sqrt(34))
             assert of(Learned(2, rows=4, offset=1), 2, dtype, values).numbers["largest"] == 4
             assert of(Learned(2, rows=4), 2, dtype).state == "not computed"
-
-
-def test_a_learned_scale_bounds():
     found = of(preset("speecht5"), 17, "float32", np.array(-0.25))
     assert (found.numbers["limit"], found.numbers["row_norm"]) == (0.25, 0.25 * math.sqrt(384))
     assert of(preset("speecht5"), 17).holds
@@ -237,11 +234,8 @@ def test_fire_is_bounded_by_its_network_on_shares():
     assert of(spec, 64).holds
 
 
-def test_nothing_is_bounded():
-    assert of(NoPosition(4), 16).numbers["limit"] == 0
-
-
 def test_a_length_without_end_needs_no_rows():
     assert of(Sinusoidal(512), 2**62).holds
+    assert of(NoPosition(4), 16).numbers["limit"] == 0
     assert of(preset("fairseq"), 2**62).numbers["largest"] is None
     assert of(Counter(4), 2**62).numbers["largest"] == 2.0**62

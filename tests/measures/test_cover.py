@@ -7,7 +7,7 @@ import pytest
 
 from clockhands.additive import EvenlySpaced, Sinusoidal
 from clockhands.ladders import Explicit, evenly_spaced, geometric
-from clockhands.measures.ladders.cover import cover, cover_of, covered_by, stretches_covered
+from clockhands.measures.ladders.cover import cover, cover_of, stretches_covered
 from clockhands.measures.subject import subject_of
 from clockhands.rotary import Rotary
 from clockhands.scaling import Linear
@@ -20,12 +20,6 @@ def found(spec, length, dtype="float32"):
 def covered(rates, length):
     """The same by the definition: over k tokens some hand turns by k w / (2 pi) of its circle, from 1/8 to 1/2."""
     return [k for k in range(1, length) if any(1 / 8 <= k * rate / (2 * math.pi) <= 1 / 2 for rate in rates)]
-
-
-def test_a_hand_covers_from_an_eighth_to_half_of_its_circle():
-    assert [covered_by(rate) for rate in (2 * math.pi / 17, math.pi, 3.2, 0.0)] == [(3, 8), (1, 1), (1, 0), (1, 0)]
-    for wavelength in range(8, 4000, 8):  # whole numbers at both ends belong to it
-        assert covered_by(2 * math.pi / wavelength) == (wavelength // 8, wavelength // 2)
 
 
 def test_every_distance_by_the_definition(cases):

@@ -154,28 +154,18 @@ def test_an_attention_factor_scales_the_distance():
     assert found["nearest_distance"] != of(plain, 2048).numbers["nearest_distance"]
 
 
-def test_xpos_shrinks_and_is_measured_row_by_row():
+def test_xpos_shrinks_is_measured_row_by_row_and_ends_where_its_growth_leaves_the_range_of_float32():
     found = of(preset("xpos"), 512)
     assert found.holds
     rows = subject_of(preset("xpos"), 512, "float32", None).rows(0, 512).astype(np.float64)
     earlier, later = found.numbers["nearest_pair"]
     assert found.numbers["nearest_distance"] == pytest.approx(np.linalg.norm(rows[earlier] - rows[later]), rel=1e-12)
     assert earlier > 400, "where queries have shrunk most"
-
-
-def test_xpos_ends_where_its_growth_leaves_the_range_of_float32():
     found = of(preset("xpos"), 40_000)
     assert found.holds is False
     # 85 scale / ln(1 / zeta) = 85 x 512 / ln 3.5 tokens from the centre.
     assert found.numbers["does_not_fit_from"] == math.floor(85 * 512 / math.log(3.5)) + 1
     assert "xPos" in found.says
-
-
-def test_fairseq_starts_at_two_and_its_row_of_zeros_is_not_a_token():
-    found = of(preset("fairseq"), 512)
-    assert found.holds
-    assert found.numbers["nearest_pair"] == [2, 3]
-    assert "zero" not in found.says
 
 
 def test_rows_of_zeros_among_the_tokens_are_alike():
@@ -188,6 +178,10 @@ def test_rows_of_zeros_among_the_tokens_are_alike():
     earlier, later = one.numbers["nearest_pair"]
     assert later - earlier == 1, "neighbours, which of them is a question of rounding"
     assert round(one.numbers["nearest_distance"], 3) == 1.472
+    # That of fairseq is at position 1, and its tokens begin at 2.
+    found = of(preset("fairseq"), 512)
+    assert (found.holds, found.numbers["nearest_pair"]) == (True, [2, 3])
+    assert "zero" not in found.says
 
 
 def test_a_learned_table_is_compared_row_by_row(cases):
