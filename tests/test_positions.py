@@ -221,10 +221,6 @@ def test_other_steps_are_not_taken_for_equal(array):
     assert at.shape == array.shape
 
 
-def test_steps_down_of_unsigned_integers_are_right_however_they_are_seen():
-    exactly(np.array([4, 2, 0], np.uint64), [4, 2, 0])
-
-
 @given(INTEGERS, st.integers(-(2**61), 2**61), st.integers(3, 6), st.sampled_from([np.int64, np.int32, np.uint64]))
 def test_any_equal_steps_are_right_however_they_are_seen(start, step, number, dtype):
     values = [start + step * i for i in range(number)]

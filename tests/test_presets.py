@@ -16,7 +16,6 @@ from oracles import sentences
 from oracles.rows import every
 
 NAMES = tuple(known.name for known in presets())
-each = pytest.mark.parametrize("known", presets(), ids=lambda known: known.name)
 
 
 def test_the_presets():

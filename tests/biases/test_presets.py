@@ -1,12 +1,7 @@
 """Presets of biases: what each model has, and that describing, writing and changing them works."""
 
-import numpy as np
-
-import clockhands as ch
 from clockhands.biases import Alibi, BiasCode, Buckets, CeilingBuckets, Clipped, Decay, Fire, Kerple, LogWindow, Window
 from clockhands.presets import presets
-from laws.bias_members import values_for
-from oracles.rows import every
 
 WANTED = {
     "alibi": Alibi(8),
@@ -36,15 +31,3 @@ WANTED = {
 
 def test_every_preset_of_a_bias_is_known_here():
     assert {each.name: each.spec for each in presets() if isinstance(each.spec, BiasCode)} == WANTED
-
-
-@every("name", WANTED)
-def test_a_preset_makes_a_bias(name):
-    spec = ch.preset(name)
-    tokens = spec.tokens if isinstance(spec, Window | LogWindow) else 16
-    made = ch.bias(spec, 5, tokens, values=values_for(spec))
-    assert made.shape == (spec.heads, 5, tokens)
-    assert np.isfinite(made).all()
-    assert ch.from_json(ch.to_json(spec)) == spec
-    assert str(spec.heads) in ch.describe(spec)
-    assert ch.preset(name, heads=3).heads == 3

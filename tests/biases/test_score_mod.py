@@ -1,9 +1,6 @@
 """The bias as a score_mod: the numbers of the whole matrix, in far less memory."""
 
-import re
 import shutil
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -140,58 +137,6 @@ def test_it_holds_a_number_a_distance_and_no_matrix(row):
     scattered = np.arange(0, 8_192, 2)
     scattered[5] += 1
     assert captured(score_mod(row.spec, scattered, scattered, values=values)) <= 8 * 8_192 * (2 * heads + 4) + learned
-
-
-# The second call is measured: nothing is compiled in it any more. The mask is made before, of 32 x 32 blocks.
-MEASURE = """
-import re, sys
-from pathlib import Path
-import torch
-from torch.nn.attention.flex_attention import create_block_mask, flex_attention
-import clockhands as ch
-from clockhands.torch import score_mod
-
-def memory(what):
-    return int(re.search(what + r":\\s+(\\d+)", Path("/proc/self/status").read_text())[1]) * 1024
-
-torch.set_num_threads(1)
-length, heads = 4096, 2
-spec = ch.from_json(sys.argv[1])
-values = {name: torch.rand(shape) for name, shape in spec.shapes.items()} or None
-attend = torch.compile(flex_attention, dynamic=False)
-mask = create_block_mask(lambda b, h, q, k: q >= k, None, None, length, length, device="cpu")
-q, k, v = (torch.randn(1, heads, length, 16) for _ in range(3))
-mod = score_mod(spec, length, length, values=values)
-with torch.no_grad():
-    attend(q, k, v, score_mod=mod, block_mask=mask)
-    Path("/proc/self/clear_refs").write_text("5")
-    before = memory("VmRSS")
-    if sys.argv[2] == "mod":
-        made = attend(q, k, v, score_mod=score_mod(spec, length, length, values=values), block_mask=mask)
-    else:
-        bias = torch.as_tensor(ch.bias(spec, length, length, values=values, causal=True))
-        made = torch.nn.functional.scaled_dot_product_attention(q, k, v, attn_mask=bias[None])
-print(memory("VmHWM") - before)
-"""
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("spec", [Alibi(2), Buckets(2), Kerple(2), Fire(2, 8)], ids=ch.describe)
-def test_compiled_attention_takes_less_than_queries_times_keys(spec):
-    if not sys.platform.startswith("linux") or not shutil.which("g++"):
-        pytest.skip("the compiled way needs a C++ compiler, and measuring it Linux")
-    taken = {}
-    for way in ("mod", "matrix"):
-        done = subprocess.run(
-            [sys.executable, "-W", "ignore", "-c", MEASURE, ch.to_json(spec), way],
-            capture_output=True, text=True, check=False,
-        )  # fmt: skip
-        assert done.returncode == 0, done.stderr
-        taken[way] = int(re.findall(r"^\d+$", done.stdout, re.MULTILINE)[-1])
-    one_head = 4_096 * 4_096 * 4
-    assert taken["mod"] < one_head / 4
-    # The measure sees a matrix where there is one.
-    assert taken["matrix"] > one_head
 
 
 def test_refused_in_words(cases):

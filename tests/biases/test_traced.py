@@ -231,18 +231,5 @@ def test_wide_positions_of_jax():
             assert np.array_equal(np.asarray(made, np.float32), ch.bias(spec, at, at, values=values))
 
 
-def test_gradients_reach_learned_numbers():
-    spec, queries = Buckets(2), np.int32([3, 9])
-    table = jax.numpy.asarray(values_for(spec)["table"])
-    inside = jax.jit(jax.grad(lambda table, at: ch.bias(spec, at, 10, values=table).sum()))(table, queries)
-    known = jax.grad(lambda table: ch.bias(spec, queries, 10, values=table).sum())(table)
-    assert np.array_equal(inside, known)
-    held = torch.tensor(np.asarray(table), requires_grad=True)
-    torch.func.vmap(lambda at: ch.bias(spec, at, torch.arange(10), values=held))(
-        torch.tensor(queries)[None]
-    ).sum().backward()
-    assert np.array_equal(held.grad.numpy(), known)
-
-
 def test_what_is_refused_inside_a_trace_in_words(cases):
     sentences.hold("traced_biases", cases)

@@ -5,7 +5,6 @@ import re
 import subprocess
 from collections import Counter
 from collections.abc import Iterator
-from importlib.resources import files
 from pathlib import Path, PurePosixPath
 
 from clockhands.show import report
@@ -141,21 +140,3 @@ def test_the_foreign_files_are_those_that_were_published():
     assert listed.items() <= held.items()
     assert {name for name in held if name.endswith(".js")} <= listed.keys()
     assert {f"d3-{name}.min.js" for name in page.D3} == {name for name in held if name.endswith(".js")}
-
-
-def test_every_class_of_a_style_sheet_is_given_to_something(cases):
-    for sheet in ("explorer/style.css", "report.css"):
-        with cases(sheet):
-            given(sheet)
-
-
-def given(sheet):
-    show = files("clockhands.show")
-    rules = re.sub(r"/\*.*?\*/|\{[^{}]*\}|@[^{};]*", " ", show.joinpath(sheet).read_text("utf-8"), flags=re.DOTALL)
-    classes = set(re.findall(r"\.([A-Za-z][\w-]*)", rules))
-    written = "\n".join([*TEXTS.values(), *(path.read_text("utf-8") for path in Path(str(show)).rglob("*.py"))])
-    words = set(re.findall(r"[A-Za-z][\w-]*", written))
-    starts = tuple(re.findall(r"([A-Za-z][\w-]*-)[$]?\{", written))
-    unused = {each for each in classes if each not in words and not each.startswith(starts)}
-    assert len(classes) > 10
-    assert unused == set()

@@ -7,7 +7,7 @@ import numpy as np
 
 import clockhands as ch
 from clockhands.biases import Alibi, Buckets, CeilingBuckets, Clipped, Decay, Fire, Kerple, LogWindow, Window
-from clockhands.testing.laws._biases import BiasSubject
+from clockhands.testing.laws import BiasSubject
 
 DIAGONALS = {"constant along diagonals"}
 ZERO = {"zero where a token meets itself"}

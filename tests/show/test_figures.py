@@ -11,7 +11,7 @@ import pytest
 
 import clockhands as ch
 from clockhands.errors import InvalidValue
-from clockhands.measures.ladders._angle_errors import phase_errors
+from clockhands.measures import phase_errors
 from clockhands.show import _figures as figures
 from clockhands.show._colours import colours, signed_colours
 from clockhands.show.explorer import page as bundle

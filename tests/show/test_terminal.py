@@ -10,7 +10,8 @@ import sys
 from itertools import product
 from pathlib import Path
 
-from clockhands.auditing._audits import audit, judged
+from clockhands.auditing import audit
+from clockhands.auditing._audits import judged
 from clockhands.auditing.findings import Finding
 from clockhands.presets import names
 from clockhands.show.sarif import annotations_of, sarif_of
