@@ -1,6 +1,8 @@
 """What is wrong with rates, tables and slopes: one word and one advice at every place where clockhands meets them."""
 
 import itertools
+import random
+from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -16,9 +18,10 @@ from clockhands.auditing import CODES
 from clockhands.diagnosis import hint_of, of_array, of_rates
 from clockhands.errors import InvalidValue
 from clockhands.faults import FAULTS
-from clockhands.readers._comparing import compared
+from clockhands.readers import compared
 from clockhands.scaling import Linear, Llama3, LongRope, Ntk, Yarn
 from clockhands.sources.resolve import code_of
+from faults import drawn
 
 WIDTH, PAIRS = 128, 64
 _LLAMA3 = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0}
@@ -362,6 +365,37 @@ def test_the_engine_names_the_cause_of_wrong_rates(number: int, cases, draw, tmp
             rates_at("engine", *pair, tmp_path)
 
 
+@pytest.mark.parametrize("number", [8, pytest.param(400, marks=pytest.mark.slow)])
+def test_the_engine_names_the_cause_of_wrong_rates_of_random_ladders(number: int):
+    """Two causes may make the same rates of a few pairs; what differs beyond float32 is always told."""
+    draw, named = random.Random(number), Counter()
+    for _ in range(number):
+        spec = drawn.rotary(draw, "numpy", partial=False)
+        right, kind = np.float32(spec.rates).astype(float), type(spec.scaling)
+        assert of_verdict(of_rates(right, spec)) == ("", ""), spec
+        left_out = NOT_FOR["plain"] if spec.scaling is None else NOT_FOR["longrope"] if kind is LongRope else set()
+        for name in ("another base", "another factor", "unscaled", "off by 1e-4", "bfloat16", "float16"):
+            cause, make = CASES[name]
+            wrong = right if name in left_out else np.float32(make(spec)).astype(float)
+            if not np.allclose(wrong, right, rtol=2.0**-18, atol=0):
+                found = of_rates(wrong, spec)
+                assert found is not None, (spec, name)
+                named[found.cause == cause] += 1
+    assert named[True] >= 0.95 * named.total(), named
+
+
+def test_rates_made_by_an_exponential_are_right(cases):
+    for base, width in ((1e4, 32), (5e5, 64), (1e6, 128), (8e6, 64), (11158840.0, 128), (8e7, 32)):
+        steps, logarithm, whole = np.arange(0, width, 2, dtype=np.float32), np.log(np.float32(base)), np.float32(width)
+        for way, rates in {
+            "a constant": np.exp(steps * (-logarithm / whole)),
+            "three factors": np.exp(-logarithm * steps / whole),
+            "a quotient": 1 / np.exp(logarithm * (steps / whole)),
+        }.items():
+            with cases(base, width, way):
+                assert of_verdict(of_rates(rates.astype(float), ch.Rotary(width, base=base))) == ("", "")
+
+
 @some_or_all
 def test_the_engine_names_the_cause_of_a_wrong_table(number: int, cases, draw, tmp_path: Path):
     """Of wrong rates, all of which are asked as rates, the quick test makes a table with one ladder each."""
@@ -398,28 +432,6 @@ def test_numbers_have_the_same_word_and_the_same_advice_everywhere(entry: str, c
     for _, case in one_of_each_cause(OF_TABLES, pairs_of(OF_TABLES, ["plain"]), draw) if entry != "loaded" else ():
         with cases("rows", case):
             rows_at(entry, case, tmp_path)
-
-
-def test_what_identify_reads_is_asked_beside_a_declaration(cases):
-    """`identify` knows of no declaration, so nothing is wrong for it: whoever has one asks the engine of its rates."""
-    for name, case in (("plain", "right"), ("plain", "another base"), ("linear", "another factor")):
-        with cases(case):
-            spec, (cause, make) = SPECS[name][0], CASES[case]
-            (match,) = ch.identify(rotating(np.array(make(spec))), width=WIDTH, longest=4096)
-            assert isinstance(match.spec, ch.Rotary)
-            same(of_verdict(of_rates(match.spec.rates, spec)), cause)
-
-
-def rotating(rates: np.ndarray) -> Callable[[Any, Any], Any]:
-    """A function that turns halves by these rates."""
-
-    def turn(x: Any, positions: Any) -> Any:
-        phases = np.asarray(positions, np.float64)[:, None] * rates
-        first, second = np.split(np.asarray(x, np.float64), 2, axis=-1)
-        cos, sin = np.cos(phases), np.sin(phases)
-        return np.concatenate([first * cos - second * sin, second * cos + first * sin], axis=-1)
-
-    return turn
 
 
 def test_rates_of_a_code_that_is_added_are_held_to_its_ladder(tmp_path: Path):

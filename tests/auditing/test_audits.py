@@ -6,7 +6,7 @@ import math
 import pytest
 
 import clockhands as ch
-from clockhands.auditing import CODES, Audit
+from clockhands.auditing import CODES
 from clockhands.auditing._audits import LAYER_FIELDS, judged
 from clockhands.errors import ClockhandsError
 from clockhands.sources.resolved import Code, Fact, Resolved
@@ -77,14 +77,6 @@ def test_turns_of_an_extended_model_are_counted_at_the_context_it_is_served_at()
     # Without a context the original length is the only one that is known.
     (finding,) = found(audited(scaled, context=None), "never-turning")
     assert finding.evidence["length"] == finding.evidence[place] == 2048
-
-
-def test_turns_are_counted_at_the_length_that_was_asked_for():
-    for length in (100, 2048, 100_000):
-        (finding,) = found(audited(ROTARY, length=length), "never-turning")
-        assert finding.evidence["length"] == length
-        slow = sum(rate * length < 2 * math.pi for rate in RATES)
-        assert finding.evidence["pairs that never complete a turn"] == slow
 
 
 def test_a_table_is_judged_by_its_own_rows_and_other_parts_not_by_the_text_s_context():
@@ -195,19 +187,6 @@ def test_cosine_first_is_told_from_sine_first():
     for preset, order in (("dit", "cos-sin"), ("marian", "sin-cos")):
         (layer,) = ch.audit(preset).to_dict()["layers"]
         assert (layer["layout"], layer["order"]) == ("halves", order)
-
-
-def test_an_audit_cannot_be_changed():
-    with pytest.raises(AttributeError):
-        audited(ROTARY).target = "other"
-
-
-def test_audit_of_a_preset_from_python():
-    audit = ch.audit("vaswani2017:width=4")
-    assert isinstance(audit, Audit)
-    (code,) = audit.layers
-    assert (code.kind, code.layout, code.width, code.base) == ("sinusoidal", "interleaved", 4, 10_000.0)
-    assert code.rates == pytest.approx((1.0, 0.01), rel=1e-15)
 
 
 def test_a_length_that_is_no_length(cases):

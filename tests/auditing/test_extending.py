@@ -97,17 +97,11 @@ def hold_each_change(values):
         assert len(rates) == 1, "the shapes say different things"
 
 
-def test_each_change_serves_the_length_and_no_new_finding_fires_but_those_that_are_said(cases, draw):
-    for name in draw(ROTARY, 6):  # all of them below
+@pytest.mark.parametrize("number", [6, pytest.param(len(ROTARY), marks=pytest.mark.slow)])
+def test_each_change_serves_the_length_and_no_new_finding_fires_but_those_that_are_said(number, cases, draw):
+    for name in draw(ROTARY, number):
         with cases(name):
             hold_each_change(ROTARY[name])
-
-
-@pytest.mark.slow
-def test_each_change_of_every_kind_of_file_serves_the_length(cases):
-    for name, values in ROTARY.items():
-        with cases(name):
-            hold_each_change(values)
 
 
 LINEAR = {"rope_type": "linear", "factor": 4.0}

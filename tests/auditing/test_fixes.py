@@ -176,12 +176,3 @@ def test_a_line_of_a_diff_ends_where_a_line_of_the_file_does():
     assert unified(before, after, "c.json").splitlines()[0] == "--- a/c.json"
     assert '-\u0020"b": 1\n' in unified(before, after, "c.json")
     assert "\\ No newline at end of file\n" in unified(before, after + "x", "c.json")
-
-
-def test_one_key_gets_one_value():
-    """The default of the class is not offered beside the base of the release."""
-    config = without(LLAMA, "rope_theta", "rope_scaling") | {"rope_parameters": {"rope_type": "default"}}
-    found = findings(config)
-    assert {"differs-from-release", "default-base"} <= {one.code for one in found}
-    steps = [step for one in found if one.edit for step in one.edit.patch]
-    assert [step["value"] for step in steps if step["path"].endswith("/rope_theta")] == [500000.0]

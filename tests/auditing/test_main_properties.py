@@ -57,14 +57,6 @@ def test_it_is_what_properties_says_of_the_spec():
     assert whole["base_bound"].numbers["searched"] is True
 
 
-def test_another_length_gives_other_numbers():
-    (one,) = audited(LLAMA, 2048).properties
-    assert one.length == 2048
-    assert one.properties["turning"].numbers["never_completing"] == sum(
-        2048 * rate < 6.283185307179586 for rate in ch.Rotary(head_width=64, base=100_000.0).rates
-    )
-
-
 def test_layers_that_see_a_window_are_told_over_it():
     found = {one.layers: one.length for one in audited(GEMMA3).properties}
     assert found == {"0-4": 512, "5": 8192}
@@ -78,8 +70,6 @@ def test_layers_that_are_alike_are_told_once():
     both = Resolved(None, 512, 512, (code, Code("decoder", "0-5", "rotary", code.spec)), ())
     twice = main_properties(both.with_lengths())
     assert [one.part for one in twice] == ["encoder", "decoder"]
-    stream = io.StringIO()
-    print_audit(ch.audit("vaswani2017"), stream, 80)
     audit = ch.audit("vaswani2017")
     object.__setattr__(audit, "properties", twice)
     assert "encoder, layers 0-5; decoder, layers 0-5, over 512 tokens" in printed(audit)

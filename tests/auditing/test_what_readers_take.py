@@ -1,10 +1,22 @@
 """Faults that no file shows are shown by the rows of the readers: what each makes of a file that is right."""
 
+import numpy as np
 import pytest
 
 from auditing.faulty_files import NARROW, QWEN2_YARN
 from auditing.model_files import audit_of, audited, of_code
-from auditing.published_fields import DEEPSEEK_V3, GLM46V, LLAMA_3, LLAMA_31, LLAMA_32_1B, OLMO3, new_shape, without
+from auditing.published_fields import (
+    DEEPSEEK_V3,
+    GLM46V,
+    LLAMA_3,
+    LLAMA_31,
+    LLAMA_32_1B,
+    OLMO3,
+    block_with,
+    new_shape,
+    without,
+)
+from clockhands.measures import difference
 
 
 def rows(folder, config):
@@ -60,6 +72,19 @@ def test_a_name_that_few_readers_know_and_no_length_that_another_multiplies(tmp_
     assert said.message == 'Only some runtimes know the scaling name "deepseek_yarn"; the common name is "yarn".'
     verdict = "The config is correct, but some runtimes misread it: only some runtimes know this scaling name."
     assert found.verdict == verdict
+
+
+def test_the_ramp_moves_from_23_40_to_30_47_without_the_original_length():
+    # YaRN of factor 4 on base 1,000,000 and heads of 128 channels, trained on 32,768 positions of 131,072.
+    lost = block_with(QWEN2_YARN, original_max_position_embeddings=None)
+    plain, right, wrong = (
+        np.array(audit_of(config).layers[0].rates) for config in (without(QWEN2_YARN, "rope_scaling"), QWEN2_YARN, lost)
+    )
+    for scaled, ends in ((right, (23, 40)), (wrong, (30, 47))):
+        kept, stretched = np.flatnonzero(plain / scaled < 1 + 1e-9), np.flatnonzero(plain / scaled > 4 - 1e-9)
+        assert (kept[-1], stretched[0]) == ends
+    found = difference(right, wrong)
+    assert (found.first, found.last) == (24, 46)
 
 
 def test_what_constant_betas_change_is_told_of_the_layers_that_are_scaled():
