@@ -16,7 +16,6 @@ pytestmark = pytest.mark.slow
 
 PROCESS = '''
 import json, os, sys, traceback
-from copy import deepcopy
 from pathlib import Path
 
 import torch
