@@ -22,7 +22,7 @@ from clockhands.additive import (
 )
 from clockhands.errors import InvalidType, InvalidValue
 from clockhands.grids import Grid
-from clockhands.ladders import EvenSteps, Geometric
+from clockhands.ladders import EvenSteps
 from clockhands.testing import CannotCheck, CheckFailed, check_additive
 from faults.rates import geometric
 from faults.rows import arrays_of as arrays
@@ -42,18 +42,6 @@ def test_a_right_function_passes(cases):
             assert report.worst <= 1
             assert "every position" in report.experiments
             assert report.called["library"] == name
-
-
-def test_conventions_pass_as_themselves(cases):
-    for how, spec in (
-        ({"halves": True}, Sinusoidal(16, layout="halves")),
-        ({"cosine_first": True, "halves": True}, Sinusoidal(16, layout="halves", order="cos-sin")),
-        ({"closed": True}, Sinusoidal(16, spacing=Geometric(span="closed"))),
-        ({"base": 50.0}, Sinusoidal(16, base=50.0)),
-        ({"base": 1e8}, Sinusoidal(16, base=1e8)),
-    ):
-        with cases(how):
-            assert check_additive(adding(16, **how), spec, length=3000).sound
 
 
 SPEC = Sinusoidal(32)
@@ -176,13 +164,6 @@ def test_rows_that_are_counted_begin_where_the_code_begins():
     report = check_additive(lambda x: x + table[: x.shape[-2]], spec, call="x", length=500, raises=False)
     assert report.codes == {"positions-offset"}
     assert "-2" in report.explanations[0].message
-
-
-def test_a_function_that_is_told_where_it_starts():
-    def forward(x, offset):
-        return x + wave_table(offset + np.arange(x.shape[-2]), 16)
-
-    assert check_additive(forward, Sinusoidal(16), call="x, offset").sound
 
 
 def test_a_table_alone():

@@ -129,16 +129,6 @@ def in_each(change, value):
     return [change(one) for one in value] if isinstance(value, list) else change(value)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("library", ["torch", "jax"])
-def test_wrong_models_are_named_in_other_libraries(library, cases):
-    pytest.importorskip(library)
-    for slip in ("leaks", "restarts", "slots are counted in decoding", "pads are seen"):
-        with cases(slip):
-            report = checked(SmallModel(library, "interleaved", slip), length=10)
-            assert SLIPS[slip][0] in report.codes, str(report)
-
-
 def test_where_a_slip_shifts_all_alike_a_relative_code_says_the_same():
     report = checked(SmallModel("numpy", "halves", "slots are counted"))
     assert "left padding" not in failed(report)

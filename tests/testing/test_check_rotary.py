@@ -217,14 +217,9 @@ def test_xpos_is_asked_for_queries_and_keys():
         return ch.rotate(x, spec, positions, role="key")
 
     assert "keys" in check_rotary(queries, spec, keys=keys, length=600).experiments
+    assert "pass keys=" in check_rotary(queries, spec, length=600).left_out["keys"]
     report = check_rotary(queries, spec, keys=queries, length=600, raises=False)
     assert [failure.experiment for failure in report.failures] == ["keys", "keys that start later"]
-
-
-def test_xpos_for_queries_alone_is_not_asked_for_keys():
-    spec = ch.Rotary(16, "interleaved", xpos=XPos())
-    report = check_rotary(lambda x, positions: ch.rotate(x, spec, positions, role="query"), spec, length=600)
-    assert "pass keys=" in report.left_out["keys"]
 
 
 def test_tokens_of_several_coordinates_are_not_counted():
@@ -365,8 +360,5 @@ def test_numbers_that_are_not_finite_are_placed_and_raise_no_warning_of_numpy(ca
             report = check_rotary(broken, ch.Rotary(16), length=600, raises=False)
             assert report.codes == {"not-finite"}
             assert report.explanations[0].message == said
-
-
-@pytest.mark.filterwarnings("error")
-def test_zeros_raise_no_warning_of_numpy():
-    assert "attention-factor" in check_rotary(lambda x, _: 0 * x, ch.Rotary(16), length=300, raises=False).codes
+    with cases("zeros"):
+        assert "attention-factor" in check_rotary(lambda x, _: 0 * x, ch.Rotary(16), length=300, raises=False).codes
