@@ -4,7 +4,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from clockhands.additive import Sinusoidal, table
+from clockhands.additive import table
 from clockhands.errors import InvalidValue
 from clockhands.measures.tokens.collisions import Collisions, collisions, row_hashes
 
@@ -94,14 +94,6 @@ def test_sign_bits_alone_tell_rows_apart():
         words = np.ascontiguousarray(signs.astype(dtype)).view(np.uint32)
         assert len(np.unique(row_hashes(words))) > 4000
         assert collisions(given(signs.astype(dtype)), 4096) == Collisions(None, 4096)
-
-
-def test_exact_tables_of_four_channels_and_more_have_none_below_65536(cases):
-    for width in (4, 6, 8, 16):
-        for dtype in ("float32", "float16", "bfloat16"):
-            with cases(width, dtype):
-                spec = Sinusoidal(width)
-                assert collisions(rows_of(spec, dtype), 65_536).first is None
 
 
 def test_no_rows_are_refused():

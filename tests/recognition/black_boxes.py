@@ -13,7 +13,7 @@ import ml_dtypes
 import numpy as np
 
 import clockhands as ch
-from clockhands.ladders import EvenSteps, Geometric
+from clockhands.ladders import Geometric
 from clockhands.rotary import XPos
 from clockhands.scaling import Linear, Yarn
 
@@ -79,21 +79,6 @@ def hf_neox_partial(x: np.ndarray, positions: np.ndarray) -> np.ndarray:
     return np.concatenate([halves(x[:, :16], np.cos(phases), np.sin(phases)), x[:, 16:]], axis=-1)
 
 
-def hf_deepseek_v2(x: np.ndarray, positions: np.ndarray) -> np.ndarray:
-    return complex_product(x, phases_of(positions))
-
-
-def hf_deepseek_v3(x: np.ndarray, positions: np.ndarray) -> np.ndarray:
-    """Pairs that come in side by side go out as halves."""
-    return hf_llama(np.concatenate([x[:, ::2], x[:, 1::2]], axis=-1), positions)
-
-
-def hf_deepseek_v4(x: np.ndarray, positions: np.ndarray) -> np.ndarray:
-    """The last 32 channels."""
-    phases = phases_of(positions, rates(32))
-    return np.concatenate([x[:, :32], interleaved(x[:, 32:], np.cos(phases), np.sin(phases))], axis=-1)
-
-
 def hf_nanochat(x: np.ndarray, positions: np.ndarray) -> np.ndarray:
     phases = phases_of(positions)
     return halves(x, np.cos(phases), -np.sin(phases))
@@ -122,44 +107,6 @@ def rotary_embedding_torch(x: np.ndarray, positions: np.ndarray) -> np.ndarray:
     return interleaved(x.astype(F), np.cos(phases), np.sin(phases)).astype(x.dtype)
 
 
-def x_transformers(x: np.ndarray, positions: np.ndarray) -> np.ndarray:
-    phases = phases_of(positions)
-    return interleaved(x, np.cos(phases), np.sin(phases))
-
-
-def torchtune(x: np.ndarray, positions: np.ndarray) -> np.ndarray:
-    """A table of pairs of cosine and sine, 4,096 rows of it."""
-    table = phases_of(np.arange(4_096))
-    kept = np.stack([np.cos(table), np.sin(table)], axis=-1)[positions]
-    pairs = x.reshape(len(x), -1, 2)
-    turned = [
-        pairs[..., 0] * kept[..., 0] - pairs[..., 1] * kept[..., 1],
-        pairs[..., 1] * kept[..., 0] + pairs[..., 0] * kept[..., 1],
-    ]
-    return np.stack(turned, axis=-1).reshape(x.shape)
-
-
-def keras_hub(x: np.ndarray, positions: np.ndarray) -> np.ndarray:
-    """Halves, divided in two and put together again."""
-    phases = phases_of(positions)
-    first, second = np.split(x, 2, axis=-1)
-    cosine, sine = np.cos(phases), np.sin(phases)
-    return np.stack([first * cosine - second * sine, second * cosine + first * sine], axis=-2).reshape(x.shape)
-
-
-def litgpt(x: np.ndarray, positions: np.ndarray) -> np.ndarray:
-    """Chosen rows of kept cosines and sines, 8,192 of them."""
-    table = phases_of(np.arange(8_192))
-    return halves(x, np.cos(table)[positions], np.sin(table)[positions])
-
-
-def litgpt_yarn(x: np.ndarray, positions: np.ndarray) -> np.ndarray:
-    """The ramp of YaRN the wrong way round, and no attention factor."""
-    plain, right = np.array(ch.Rotary(WIDTH).rates), np.array(ch.Rotary(WIDTH, scaling=Yarn(8.0, 4_096)).rates)
-    phases = phases_of(positions, plain + plain / 8 - right)
-    return halves(x, np.cos(phases), np.sin(phases))
-
-
 def yarn_original(x: np.ndarray, positions: np.ndarray) -> np.ndarray:
     factor = F(0.1 * math.log(8) + 1)
     width, plain = WIDTH, rates()
@@ -173,12 +120,6 @@ def yarn_original(x: np.ndarray, positions: np.ndarray) -> np.ndarray:
 def diffusers_ntk(x: np.ndarray, positions: np.ndarray) -> np.ndarray:
     """The base times a factor, and rates divided by another."""
     phases = phases_of(positions, rates(base=30_000.0) / F(2))
-    return interleaved(x, np.cos(phases), np.sin(phases))
-
-
-def pixel_bands(x: np.ndarray, positions: np.ndarray) -> np.ndarray:
-    """One axis of rotary-embedding-torch's "pixel": rates in equal steps, meant for coordinates between -1 and 1."""
-    phases = phases_of(positions, np.linspace(1, 16, 32).astype(F) * F(math.pi))
     return interleaved(x, np.cos(phases), np.sin(phases))
 
 
@@ -197,13 +138,6 @@ def qwen_image_text(x: np.ndarray, positions: np.ndarray) -> np.ndarray:
     """Text stands at one number on all three axes, each of which has a ladder of its own."""
     ladder = np.concatenate([rates(16), rates(24), rates(24)])
     return complex_product(x, phases_of(positions, ladder))
-
-
-def m_rope_text(x: np.ndarray, positions: np.ndarray) -> np.ndarray:
-    """Qwen2-VL's sections of one ladder; text stands at one number on all axes."""
-    at = np.stack([positions] * 3, axis=-1).astype(F)
-    phases = np.repeat(at, [8, 12, 12], axis=-1) * rates()
-    return halves(x, np.cos(phases), np.sin(phases))
 
 
 def xpos(x: np.ndarray, positions: np.ndarray, centre: float = 12.0, sign: int = 1) -> np.ndarray:
@@ -263,7 +197,9 @@ def applied(*names: str) -> tuple[str, ...]:
 HALVES, INTERLEAVED = ch.Rotary(WIDTH), ch.Rotary(WIDTH, "interleaved")
 
 BOXES = {
-    "llama": Box(hf_llama, HALVES, "llama2", applied("hf_llama")),
+    "llama": Box(
+        hf_llama, HALVES, "llama2", (*applied("hf_llama", "kerashub", "litgpt"), "rope_diffusers_1d_half"),
+    ),
     "llama in bfloat16": Box(
         hf_llama_bfloat16, HALVES, "llama2", ("rope_hf_llama_module_bf16",), "bfloat16",
         ("Frequencies are stored in bfloat16.", "off by more than 0.01"),
@@ -275,43 +211,37 @@ BOXES = {
         said=("positions up to 1,535 only",), evidence={"phases_in": "float64", "longest_position": 1_535},
     ),
     "gpt-neox": Box(hf_neox_partial, ch.Rotary(WIDTH, rotated=16), "gpt-neox", applied("hf_neox_partial")),
-    "deepseek-v2": Box(hf_deepseek_v2, INTERLEAVED, "roformer", applied("hf_deepseek_v2")),
-    "deepseek-v3": Box(hf_deepseek_v3, ch.Rotary(WIDTH, "interleaved", reordered=True)),
-    "deepseek-v4": Box(hf_deepseek_v4, ch.Rotary(WIDTH, "interleaved", rotated=32, part="last")),
     "nanochat": Box(hf_nanochat, ch.Rotary(WIDTH, direction="backward"), "nanochat"),
-    "meta": Box(meta_llama3, INTERLEAVED, "roformer", applied("meta_llama3"), said=("positions up to 4,095 only",)),
+    "meta": Box(
+        meta_llama3, INTERLEAVED, "roformer", applied("meta_llama3", "hf_deepseek_v2"),
+        said=("positions up to 4,095 only",),
+    ),
     "flash-attention": Box(
         flash_attention, INTERLEAVED, "roformer", applied("flashattn_interleaved"), said=("counts its rows from 0",),
     ),
-    "fair-esm": Box(counting, HALVES, "llama2", applied("fair_esm"), said=("ignores the positions",)),
-    "equinox": Box(
-        counting, HALVES, "llama2", applied("equinox", "equinox_theta500k"), said=("ignores the positions",),
+    "fair-esm and equinox": Box(
+        counting, HALVES, "llama2", applied("fair_esm", "equinox", "equinox_theta500k"),
+        said=("ignores the positions",),
     ),
-    "rotary-embedding-torch": Box(rotary_embedding_torch, INTERLEAVED, "roformer", applied("rotary_embedding_torch")),
+    "rotary-embedding-torch": Box(
+        rotary_embedding_torch, INTERLEAVED, "roformer",
+        applied("rotary_embedding_torch", "x_transformers", "torchtune"),
+    ),
     "rotary-embedding-torch in bfloat16": Box(
         rotary_embedding_torch, INTERLEAVED, "roformer", computed_in="bfloat16",
         said=("Positions are rounded to bfloat16.", "From position 257 on it is off"), options={"dtype": "bfloat16"},
         evidence={"positions_in": "bfloat16", "first_wrong_position": 257},
     ),
-    "x-transformers": Box(x_transformers, INTERLEAVED, "roformer", applied("x_transformers")),
-    "torchtune": Box(torchtune, INTERLEAVED, "roformer", applied("torchtune"), said=("up to 4,095 only",)),
-    "keras-hub": Box(keras_hub, HALVES, "llama2", applied("kerashub")),
-    "litgpt": Box(litgpt, HALVES, "llama2", applied("litgpt"), said=("up to 8,191 only",)),
-    "litgpt's yarn": Box(litgpt_yarn, None),
     "yarn": Box(yarn_original, ch.Rotary(WIDTH, scaling=Yarn(8.0, 4_096)), None, ("rope_yarn_original",)),
-    "diffusers, halves": Box(hf_llama, HALVES, "llama2", ("rope_diffusers_1d_half",)),
     "diffusers, two factors": Box(
         diffusers_ntk, ch.Rotary(WIDTH, "interleaved", base=30_000.0, scaling=Linear(2.0)), None,
         ("rope_diffusers_1d_ntk",),
     ),
-    "pixel bands": Box(pixel_bands, ch.Rotary(WIDTH, "interleaved", spacing=EvenSteps(1.0, 16.0, math.pi))),
     "retnet": Box(
         retnet, ch.Rotary(WIDTH, "interleaved", spacing=Geometric(span="closed")), "retnet-rotary",
         ("retnet_xpos_angles",),
     ),
     "allegro": Box(allegro, ch.Rotary(16, scaling=Linear(1.5)), None, ("rope_diffusers_allegro_w",), width=16),
-    "qwen-image's text": Box(qwen_image_text, None),
-    "m-rope on text": Box(m_rope_text, HALVES, "llama2"),
     "xpos, query": Box(
         xpos, ch.Rotary(WIDTH, "interleaved", xpos=XPos(centre=12.0)), None,
         ("rope_xpos_torchscale_q", "rope_xpos_x_transformers", "rope_xpos_ret", "rope_xpos_flashattn"),

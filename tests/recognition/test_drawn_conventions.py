@@ -23,6 +23,8 @@ def why_not(convention, table, matches):
         return f"off by {error:.3g} roundings"
     if match.residual is not None:
         return "something is left over"
+    if dict(match.evidence)["dtype"] != convention.dtype:
+        return "another dtype is seen"
     if (match.rows.prepended, match.rows.zeroed) != rows_of(convention, match):
         return f"the rows are {match.rows}"
     reach = np.abs(convention.positions).max()

@@ -19,23 +19,29 @@ def in_float32(x, positions, places=np.float32, first=1.0):
     return np.float32(first) * x + rows
 
 
-def test_tables_that_are_added_are_identified(cases):
-    for fields in (
+def test_tables_that_are_added_are_identified_and_named(cases):
+    presets = {name: ch.preset(name, width=WIDTH) for name in ("vaswani2017", "tensor2tensor")}
+    own = (
         {},
         {"layout": "halves"},
         {"order": "cos-sin"},
         {"layout": "halves", "order": "cos-sin", "spacing": Geometric(span="closed")},
         {"base": 123.0},
         {"scale": 0.25},
-    ):
-        with cases(fields):
-            spec = ch.Sinusoidal(WIDTH, **fields)
-            found = identify_function(lambda x, p, spec=spec: ch.add(x, spec, p), WIDTH)
+        *({"width": 33, "odd": odd} for odd in ("zero", "extra", "cut")),
+    )
+    specs = presets | {str(fields): ch.Sinusoidal(**{"width": WIDTH} | fields) for fields in own}
+    for name, spec in specs.items():
+        with cases(name):
+            found = identify_function(lambda x, p, spec=spec: ch.add(x, spec, p), spec.width)
             match = found[0]
-            assert (match.spec, match.confidence) == (spec, 1)
+            if name in presets:
+                assert (match.name, name in dict(match.evidence)["presets"]) == (name, True)
+            else:
+                assert (match.spec, match.confidence) == (spec, 1)
             assert match.error < 1e-7
             assert "It adds a table to x." in found.reason
-            assert match.computed_in == dict(match.evidence)["phases_in"] == "float64"
+            assert spec.width > WIDTH or match.computed_in == dict(match.evidence)["phases_in"] == "float64"
 
 
 def test_what_a_function_does_beside_adding_is_said(cases):
@@ -50,24 +56,6 @@ def test_what_a_function_does_beside_adding_is_said(cases):
             assert found[0].spec == SPEC
             assert words in found.reason
             assert dict(found[0].evidence)["factor_on_x"] == (8 if "8" in words else 1)
-
-
-def test_they_are_named(cases):
-    for preset in ("vaswani2017", "tensor2tensor"):
-        with cases(preset):
-            spec = ch.preset(preset, width=WIDTH)
-            match = identify_function(lambda x, p, spec=spec: ch.add(x, spec, p), WIDTH)[0]
-            assert match.name == preset
-            assert preset in dict(match.evidence)["presets"]
-
-
-def test_odd_widths(cases):
-    for odd in ("zero", "extra", "cut"):
-        with cases(odd):
-            spec = ch.Sinusoidal(33, odd=odd)
-            match = identify_function(lambda x, p, spec=spec: ch.add(x, spec, p), 33)[0]
-            assert match.spec == spec
-            assert match.error < 1e-7
 
 
 def test_float32_is_seen():

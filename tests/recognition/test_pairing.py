@@ -195,13 +195,8 @@ def test_heads_without_a_direction_are_left_out():
     found = score(spoiled)
     assert found.heads == 1
     assert found.z == score(heads[:1]).z
-    assert score(np.zeros((2, 16, 12))) is None
-
-
-def test_nothing_is_said_where_there_is_too_little():
-    assert score(drawn(rotated=6)) is None
-    assert score(np.ones((2, 16, 1))) is None
-    assert score(np.empty((0, 16, 4))) is None
+    for heads in (np.zeros((2, 16, 12)), drawn(rotated=6), np.ones((2, 16, 1)), np.empty((0, 16, 4))):
+        assert score(heads) is None, "there is too little"
 
 
 @pytest.mark.parametrize("shape", [(4, 16), (2, 15, 8)])

@@ -21,40 +21,6 @@ def identified(rows, **options):
     return match
 
 
-def test_a_preset_is_known_by_its_table(cases):
-    for name, width in (
-        ("vaswani2017", 64),
-        ("marian", 32),
-        ("marian", 33),
-        ("dit", 33),
-        ("pegasus-x", 32),
-        ("tensor2tensor", 33),
-        ("fairseq", 32),
-        ("positional-encodings-1d", 33),
-        ("distilbert", 33),
-        ("musicgen", 64),
-    ):
-        with cases(name, width):
-            spec = ch.preset(name, width=width)
-            match = identified(ch.table(spec, 40))
-            assert name in (match.name, *match.equivalents)
-            assert match.positions == range(40)
-            assert match.spec.rates == spec.rates
-            assert (match.error, match.confidence, match.residual) == (pytest.approx(0, abs=2**-24), 1, None)
-
-
-def test_order_layout_and_direction_are_told_apart(cases):
-    for step in (1, -1, 0.25, -3.5):
-        for order in ("sin-cos", "cos-sin"):
-            for layout in ("interleaved", "halves"):
-                with cases(step, order, layout):
-                    spec = ch.Sinusoidal(32, 777.0, layout=layout, order=order)
-                    match = identified(ch.table(spec, -5 + step * np.arange(30)))
-                    assert (match.spec.layout, match.spec.order, match.spec.base) == (layout, order, 777)
-                    seen = dict(match.evidence)
-                    assert (seen["start"], seen["step"]) == (-5, step)
-
-
 def test_a_step_and_rates_are_told_up_to_a_factor():
     """Step 0.25 with rates times 4 is step 1."""
     fast = ch.Sinusoidal(64, spacing=Geometric(10_000.0, multiplier=4.0))
@@ -88,17 +54,6 @@ def test_published_rates_that_do_not_start_at_one_are_named():
     match = identified(ch.table(spec, np.arange(30) / 1000))
     assert match.name == "pi0-timestep"
     assert dict(match.evidence)["step"] == 0.001
-
-
-def test_every_dtype_and_length_is_read(cases):
-    for dtype in ("float64", "float32", "float16", "bfloat16"):
-        for rows in (24, 300, 3000):
-            with cases(dtype, rows):
-                spec = ch.Sinusoidal(512, 1e6, layout="halves")
-                match = identified(ch.table(spec, np.arange(rows) * 4 + 17, dtype))
-                assert (match.spec.base, match.positions) == (1e6, range(17, 17 + 4 * rows, 4))
-                seen = dict(match.evidence)
-                assert seen["dtype"] == dtype
 
 
 def test_four_rows_are_enough_and_three_are_not():
@@ -221,22 +176,6 @@ def test_the_channels_of_several_axes_are_told_apart(cases):
                 assert match.spec == spec
                 assert match.positions == grid
                 assert dict(match.evidence)["grid"] == [5, 7]
-
-
-def test_three_axes_of_different_shares_and_ladders_are_read():
-    spec = AxialSinusoidal(64, (2, 3, 3), spacing=(Geometric(50.0), Geometric(800.0), Geometric(800.0)))
-    grid = Grid((4, 6, 5), step=(1, 0.5, 0.25))
-    match = identified(ch.table(spec, grid))
-    assert (match.spec, match.positions) == (spec, grid)
-
-
-def test_raw_coordinates_say_the_steps():
-    spec = ch.preset("perceiver", width=26)
-    grid = Grid.between((6, 9), -1, 1)
-    match = identified(ch.table(spec, grid))
-    assert match.name == "perceiver"
-    assert match.spec == spec
-    np.testing.assert_allclose(dict(match.evidence)["step"], [0.4, 0.25])
 
 
 def test_rates_that_were_drawn_are_answered_as_values():
