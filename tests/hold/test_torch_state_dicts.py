@@ -133,6 +133,11 @@ def different() -> dict[str, Any]:
             "that this code does not make (buffer-differs): from pair 0",
             "It is one that rotates backward.",
         ),
+        "another base, complex": (
+            {"meta__freqs_cis": torch.polar(torch.ones(LENGTH, PAIRS), phases(5e5))},
+            "that this code does not make (buffer-of-another-base): from pair 1",
+            "It is one with frequencies of base 500,000.",
+        ),
         "sinusoids of an eighth": (
             {"sinusoid__pe": sinusoid() / 8},
             "that this code does not make (buffer-differs): from pair 0",
