@@ -128,6 +128,15 @@ def different() -> dict[str, Any]:
             "that this code does not make (buffer-rounded): from pair 0",
             "It is one whose positions were rounded to bfloat16 (first wrong at position 257).",
         ),
+        "positions in bfloat16, kept in bfloat16": (
+            {"rotary__sin_cached": (torch.arange(LENGTH).bfloat16()[:, None] * twice(rates())).sin().bfloat16()},
+            "that this code does not make (buffer-rounded): from pair 0",
+        ),
+        "rounded sinusoids": (
+            {"sinusoid__pe": sinusoid().bfloat16().float()},
+            "that this code does not make (buffer-rounded): from pair 0",
+            "It is one whose numbers were rounded to bfloat16.",
+        ),
         "backward": (
             {"meta__freqs_cis": torch.polar(torch.ones(LENGTH, PAIRS), -phases())},
             "that this code does not make (buffer-differs): from pair 0",
